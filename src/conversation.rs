@@ -1,0 +1,192 @@
+//! [`Conversation`]: the one form of a request, whatever dialect it came in.
+//!
+//! A client dialect's `request` module decodes into it, a format's instructions are put into it, and an upstream
+//! dialect's `request` module encodes from it. What a dialect does not model stays in the `rest` maps, for an
+//! upstream that speaks the same dialect.
+
+use serde_json::{Map, Value};
+
+/// What a client asks for.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Conversation {
+    /// The model's name as the client wrote it.
+    pub model: String,
+    /// System texts and turns, in order.
+    pub turns: Vec<Turn>,
+    /// The tools that the client declared.
+    pub tools: Vec<Tool>,
+    /// Whether and which tools may be called.
+    pub tool_choice: ToolChoice,
+    /// Several calls in one answer are welcome. The default of all dialects is yes.
+    pub parallel_calls: bool,
+    /// The answer is wanted as a stream.
+    pub stream: bool,
+    /// Token counts are wanted at the end of a stream.
+    pub include_usage: bool,
+    /// The client used the `functions` fields of before 2023-11 and is answered in kind.
+    pub legacy_functions: bool,
+    /// Sampling and limits.
+    pub sampling: Sampling,
+    /// All other top-level fields, as they came.
+    pub rest: Map<String, Value>,
+}
+
+/// One message.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Turn {
+    /// Who speaks.
+    pub role: Role,
+    /// What is said, in order.
+    pub parts: Vec<Part>,
+    /// All other fields of the message, as they came.
+    pub rest: Map<String, Value>,
+}
+
+/// Who speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Instructions.
+    System,
+    /// Instructions, by OpenAI's newer name.
+    Developer,
+    /// The user.
+    User,
+    /// The model.
+    Assistant,
+    /// Results of calls.
+    Tool,
+}
+
+/// A part of a message.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Part {
+    /// Text.
+    Text(String),
+    /// An image, by `data:` or other URL.
+    Image {
+        /// The URL.
+        url: String,
+        /// OpenAI's `detail`, if given.
+        detail: Option<String>,
+    },
+    /// A call that the model made.
+    Call(Call),
+    /// The result of a call.
+    Result(CallOutput),
+    /// Reasoning that the model showed earlier.
+    Reasoning {
+        /// Readable text.
+        text: String,
+        /// Opaque state to be sent back.
+        signature: Option<String>,
+    },
+    /// Anything else, as it came (audio, files, refusals, …).
+    Other(Value),
+}
+
+/// A call in the history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// Its id.
+    pub id: String,
+    /// The tool's name.
+    pub name: String,
+    /// The arguments as text: normally a JSON object, but nobody has checked.
+    pub arguments: String,
+}
+
+/// A call's result in the history.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CallOutput {
+    /// The call's id.
+    pub id: String,
+    /// The tool's name; empty if the dialect does not say it here.
+    pub name: String,
+    /// What the tool gave.
+    pub content: String,
+    /// The tool failed.
+    pub is_error: bool,
+}
+
+/// A declared tool.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tool {
+    /// Its name.
+    pub name: String,
+    /// What it does; may be empty.
+    pub description: String,
+    /// JSON Schema of the arguments object; `Null` when the client gave none (a tool without arguments).
+    pub parameters: Value,
+    /// OpenAI's `strict`, if given.
+    pub strict: Option<bool>,
+    /// The declaration as it came, for an upstream of the same dialect; `Null` if made here.
+    pub declared: Value,
+}
+
+/// Which tools may be called.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum ToolChoice {
+    /// The model decides.
+    #[default]
+    Auto,
+    /// None.
+    None,
+    /// At least one.
+    Required,
+    /// This one.
+    Named(String),
+    /// Only these; at least one of them if `required`.
+    Allowed {
+        /// Their names.
+        names: Vec<String>,
+        /// At least one call is wanted.
+        required: bool,
+    },
+}
+
+/// Sampling and limits, as far as more than one dialect has them. `None`: not asked for.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Sampling {
+    /// Most tokens of the answer.
+    pub max_tokens: Option<u64>,
+    /// Temperature, as it was written.
+    pub temperature: Option<serde_json::Number>,
+    /// Nucleus sampling, as it was written.
+    pub top_p: Option<serde_json::Number>,
+    /// Texts that end the answer.
+    pub stop: Vec<String>,
+    /// `none`, `minimal`, `low`, `medium`, `high`, … as the client wrote it.
+    pub reasoning_effort: Option<String>,
+    /// OpenAI's `response_format`, as it came.
+    pub response_format: Option<Value>,
+    /// Seed, as it was written.
+    pub seed: Option<serde_json::Number>,
+}
+
+impl Conversation {
+    /// The tools that the model may call in this request: none with [`ToolChoice::None`], one if it is named.
+    pub fn callable_tools(&self) -> impl Iterator<Item = &Tool> {
+        self.tools.iter().filter(|tool| match &self.tool_choice {
+            ToolChoice::None => false,
+            ToolChoice::Auto | ToolChoice::Required => true,
+            ToolChoice::Named(name) => tool.name == *name,
+            ToolChoice::Allowed { names, .. } => names.contains(&tool.name),
+        })
+    }
+}
+
+impl Turn {
+    /// A message of one text.
+    pub fn text(role: Role, text: impl Into<String>) -> Self {
+        Self { role, parts: vec![Part::Text(text.into())], rest: Map::new() }
+    }
+
+    /// All text parts, joined by newlines.
+    pub fn joined_text(&self) -> String {
+        let texts = self.parts.iter().filter_map(|part| match part {
+            Part::Text(text) => Some(text.as_str()),
+            _ => None,
+        });
+        texts.collect::<Vec<_>>().join("\n")
+    }
+}

@@ -1,0 +1,8 @@
+//! (to be written)
+
+/// (to be written)
+#[derive(Debug, PartialEq, Eq)]
+pub struct Format {
+    /// The name.
+    pub name: &'static str,
+}

@@ -1,0 +1,115 @@
+//! The rules of one model: what its configuration entry resolves to.
+
+/// How the answers of one model are treated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Which text formats are looked for.
+    pub detect: Detect,
+    /// What becomes of calls that the upstream ran itself.
+    pub server_calls: ServerCalls,
+    /// What becomes of a client's tool called over the upstream's server-tool channel.
+    pub misroute: Misroute,
+    /// Whether a call's arguments stream or wait.
+    pub arguments: Arguments,
+    /// What becomes of a call in a marked format to an undeclared name.
+    pub unknown_calls: UnknownCalls,
+    /// Mend arguments that are not JSON, locally, after a call has begun.
+    pub repair: bool,
+    /// Put before the names of declared tools where the model is told of them in text, and taken off its calls:
+    /// `user:`. Empty: none. A name that comes with it is the client's tool, whatever the upstream's own are called.
+    pub tool_prefix: String,
+    /// The upstream's own tools, by name: an unprefixed call to one of them is the upstream's where tools are taught
+    /// with a prefix.
+    pub server_tools: Vec<String>,
+    /// An upstream that closes without an end mark has ended well. Off: the answer is reported as truncated.
+    pub tolerate_truncation: bool,
+    /// Limits of one answer.
+    pub limits: Limits,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            detect: Detect::Auto,
+            server_calls: ServerCalls::Forward,
+            misroute: Misroute::Rescue,
+            arguments: Arguments::Stream,
+            unknown_calls: UnknownCalls::Forward,
+            repair: true,
+            tool_prefix: String::new(),
+            server_tools: Vec::new(),
+            tolerate_truncation: false,
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// `detect`: which text formats are looked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Detect {
+    /// All that are safe to look for at once.
+    Auto,
+    /// None: text is text.
+    Off,
+    /// These, by name.
+    Formats(Vec<&'static crate::format::Format>),
+}
+
+/// `server_calls`: calls that the upstream ran itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerCalls {
+    /// As `tool_calls` deltas, their results in an extension field; the finish reason stays.
+    Forward,
+    /// Web results become citations; the calls themselves are dropped.
+    Annotate,
+    /// Dropped.
+    Hide,
+}
+
+/// `misroute`: a declared tool called over the server-tool channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Misroute {
+    /// The call goes to the client.
+    Rescue,
+    /// As `Rescue`; but if required arguments are missing, the model is asked once more.
+    Bounce,
+}
+
+/// `arguments`: whether they stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arguments {
+    /// As they come.
+    Stream,
+    /// A call is sent when it is complete and parsed.
+    Whole,
+}
+
+/// `unknown_calls`: a call in a marked format to an undeclared name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnknownCalls {
+    /// Passed on: the client's answer lets the model recover.
+    Forward,
+    /// Left as text.
+    Text,
+}
+
+/// Limits of one answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of one upstream frame. Beyond: the answer fails.
+    pub max_frame: usize,
+    /// Bytes of one call's arguments. Beyond: the answer fails.
+    pub max_arguments: usize,
+    /// Calls of one answer. Beyond: the answer fails.
+    pub max_calls: usize,
+    /// Bytes of text held back while they may be the start of a call. Beyond: they are text.
+    pub max_hold: usize,
+    /// Nesting of JSON values. Beyond: text, or a cut call.
+    pub max_depth: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { max_frame: 8 << 20, max_arguments: 1 << 20, max_calls: 128, max_hold: 1 << 20, max_depth: 128 }
+    }
+}
