@@ -8,6 +8,10 @@ pub struct Reader;
 
 impl Reader {
     /// (to be written)
+    pub fn malformed(&self) -> u64 {
+        0
+    }
+    /// (to be written)
     ///
     /// # Errors
     /// (to be written)
