@@ -1,6 +1,8 @@
 //! The event stream decoder against an independent one, against the standard written down naively, and against itself
 //! under every cut.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::{convert::Infallible, ops::ControlFlow};
 
 use bytes::Bytes;

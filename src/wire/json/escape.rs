@@ -153,3 +153,73 @@ fn escape_byte(out: &mut BytesMut, byte: u8) {
     };
     out.put_slice(&[b'\\', letter]);
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The text of all pieces, the last half of a pair included.
+    fn decode<'a>(pieces: impl IntoIterator<Item = &'a str>) -> String {
+        let (mut unescaper, mut scratch, mut all) = (Unescaper::new(), String::new(), String::new());
+        for piece in pieces {
+            all.push_str(unescaper.decode(piece, &mut scratch));
+        }
+        all.extend(unescaper.finish());
+        all
+    }
+
+    fn escaped(text: &str) -> String {
+        let mut out = BytesMut::new();
+        escape_into(&mut out, text);
+        String::from_utf8(out.to_vec()).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_escaped_is_json_and_comes_back(text in "\\PC{0,6}[\u{0}-\u{24}\\\\\"é😀\u{7f}\u{2028}]{0,12}\\PC{0,40}") {
+            let body = escaped(&text);
+            prop_assert_eq!(&serde_json::from_str::<String>(&format!("\"{body}\"")).unwrap(), &text);
+            prop_assert_eq!(format!("\"{body}\""), serde_json::to_string(&text).unwrap());
+            prop_assert_eq!(decode([&*body]), text);
+        }
+
+        #[test]
+        fn bodies_are_decoded_as_serde_json_does_however_they_are_cut(
+            body in r#"([a é😀]|\\["\\/bfnrt]|\\u00[0-7][0-9a-fA-F]|\\ud83[dD]\\uDe0[0-9]){0,12}"#,
+        ) {
+            let text: String = serde_json::from_str(&format!("\"{body}\"")).unwrap();
+            for (at, _) in body.char_indices() {
+                let (head, tail) = body.split_at(at);
+                prop_assert_eq!(&decode([head, tail]), &text);
+            }
+            let mut characters = body.split("").collect::<Vec<_>>();
+            prop_assert_eq!(&decode(characters.drain(..)), &text);
+        }
+
+        #[test]
+        fn lone_halves_become_the_replacement_character(
+            units in prop::collection::vec(prop_oneof![0xd7fe..0xe002_u16, Just(0xd83d), Just(0xde00), 0x20..0x7f_u16], 0..12),
+        ) {
+            let expected: String =
+                char::decode_utf16(units.iter().copied()).map(|unit| unit.unwrap_or('\u{fffd}')).collect();
+            let bodies: Vec<_> = units.iter().map(|unit| format!("\\u{unit:04x}")).collect();
+            prop_assert_eq!(&decode(bodies.iter().map(String::as_str)), &expected);
+            prop_assert_eq!(&decode([&*bodies.concat()]), &expected);
+        }
+    }
+
+    #[test]
+    fn a_pair_is_joined_over_two_events_and_a_half_does_not_wait_for_long() {
+        let (mut unescaper, mut scratch) = (Unescaper::new(), String::new());
+        assert_eq!(unescaper.decode(r"a\ud83d", &mut scratch), "a");
+        assert_eq!(unescaper.decode("", &mut scratch), "");
+        assert_eq!(unescaper.decode(r"\ude00", &mut scratch), "😀");
+        assert_eq!(unescaper.decode(r"\ud83d", &mut scratch), "");
+        assert_eq!(unescaper.decode("b", &mut scratch), "\u{fffd}b");
+        let body = "plain";
+        assert_eq!(unescaper.decode(body, &mut scratch).as_ptr(), body.as_ptr());
+        assert_eq!(unescaper.finish(), None);
+    }
+}
