@@ -219,6 +219,21 @@ fn a_cr_ends_its_line_at_once_and_its_lf_is_swallowed_in_the_next_input() {
 }
 
 #[test]
+fn one_mark_at_the_start_is_dropped_and_no_byte_of_what_only_begins_like_one() {
+    for (stream, expected) in [
+        (&b"\xef\xbb\xbfa\n"[..], &b"a"[..]),
+        (b"\xef\xbb\xbf\xef\xbb\xbfa\n", b"\xef\xbb\xbfa"),
+        (b"\xef\xbba\n", b"\xef\xbba"),
+        (b"\xef\xef\xbb\xbf\n", b"\xef\xef\xbb\xbf"),
+        (b"\xef\xbb", b"\xef\xbb"),
+        (b"a\xef\xbb\xbf\n", b"a\xef\xbb\xbf"),
+    ] {
+        assert_eq!(lines(9, [stream]).0, [expected], "{}", stream.escape_ascii());
+        assert_eq!(lines(9, stream.chunks(1)).0, [expected], "{}", stream.escape_ascii());
+    }
+}
+
+#[test]
 fn a_line_that_lies_whole_in_the_input_is_not_copied() {
     let input = b"x\ndata: one\n\ndata: t";
     let inside = |part: &[u8]| input.as_ptr_range().contains(&part.as_ptr());

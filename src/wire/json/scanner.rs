@@ -477,11 +477,36 @@ mod tests {
         {
             assert_eq!(scan([text.as_bytes()]), (taken, Progress::End), "{text}");
         }
-        for (text, at) in
-            [("{]", 1), ("[1 2", 3), ("nul1", 3), ("\"\n", 1), ("\"\\x", 2), ("-a", 1), ("1.e", 2), ("", 0)]
-        {
-            let progress = if text.is_empty() { Progress::More } else { Progress::Invalid };
-            assert_eq!(scan([text.as_bytes()]), (at, progress), "{text}");
+        assert_eq!(scan([&b""[..]]), (0, Progress::More));
+    }
+
+    #[test]
+    fn what_is_not_json_ends_at_its_first_wrong_byte() {
+        for text in [
+            "{!]",
+            "[!}",
+            "[1!}",
+            "{\"a\":1!]",
+            "[1 !2",
+            "[1,!]",
+            "{\"a\"!,",
+            "{\"a\":1,!}",
+            "{!1",
+            "nul!1",
+            "\"!\n",
+            "\"\\!x",
+            "\"\\u12!g",
+            "-!a",
+            "-!.1",
+            "1.!e",
+            "1e+!.",
+            "[0!1",
+            "!+1",
+            "!\u{feff}1",
+        ] {
+            let (head, tail) = text.split_once('!').unwrap();
+            let whole = format!("{head}{tail}");
+            assert_eq!(scan([whole.as_bytes()]), (head.len(), Progress::Invalid), "{whole}");
         }
     }
 

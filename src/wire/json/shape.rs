@@ -238,8 +238,25 @@ mod tests {
         assert_eq!(Shape::learn("[\"a\"", 2..3, None), None, "not JSON");
     }
 
+    #[test]
+    fn a_number_that_json_does_not_allow_is_no_number() {
+        let at = |count: &str| format!("{{\"n\":{count},\"t\":\"x\"}}");
+        let shape = Shape::learn(&at("5"), 12..13, Some(5..6)).unwrap();
+        for (count, body) in [
+            ("0", Some("x")),
+            ("60", Some("x")),
+            ("06", None),
+            ("", None),
+            ("-6", None),
+            ("6.", None),
+            (" 6", None),
+        ] {
+            assert_eq!(shape.body(at(count).as_bytes()), body, "{count:?}");
+        }
+    }
+
     /// No number, or one of digits alone.
     fn plain(frame: &str, number: &Option<Range<usize>>) -> bool {
-        number.clone().is_none_or(|number| frame[number].bytes().all(|byte| byte.is_ascii_digit()))
+        number.clone().is_none_or(|number| frame.as_bytes()[number].iter().all(u8::is_ascii_digit))
     }
 }
