@@ -142,6 +142,7 @@ fn measure(criterion: &mut Criterion) {
     group.bench_function("parse and find the token", |bencher| {
         bencher.iter(|| token(black_box(&frame)).map(str::len));
     });
+    group.bench_function("parse", |bencher| bencher.iter(|| Json::parse(black_box(&frame)).is_ok()));
     let shape = token(&frame).and_then(|body| Shape::learn(&frame, span(&frame, body)?, None));
     group.bench_function("known shape", |bencher| {
         bencher.iter(|| shape.as_ref()?.body(black_box(frame.as_bytes())).map(str::len));

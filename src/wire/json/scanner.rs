@@ -1,6 +1,6 @@
 //! [`Scanner`]: reads JSON as it comes and says where the value ends. Strict, one pass, no buffer but for a key.
 
-use memchr::memchr2;
+use super::escape::plain_run;
 
 /// The deepest nesting that any scanner allows.
 pub const MAX_DEPTH: usize = 128;
@@ -274,24 +274,22 @@ impl Scanner {
     }
 
     fn text(&mut self, rest: &[u8]) -> Step {
-        let run = match plain_run(rest) {
-            Ok(run) => run,
-            Err(at) => return self.invalid(at),
-        };
-        self.capture(run);
-        match rest.get(run.len()) {
-            None => (run.len(), None),
+        let run = plain_run(rest);
+        self.capture(rest.get(..run).unwrap_or(rest));
+        match rest.get(run) {
+            None => (run, None),
             Some(b'\\') => {
                 self.capture(b"\\");
                 self.state = State::Escape;
-                (run.len() + 1, None)
+                (run + 1, None)
             }
-            Some(_) if self.in_key => {
+            Some(b'"') if self.in_key => {
                 self.in_key = false;
                 self.state = State::Colon;
-                (run.len() + 1, None)
+                (run + 1, None)
             }
-            Some(_) => self.complete(run.len() + 1),
+            Some(b'"') => self.complete(run + 1),
+            Some(_) => self.invalid(run),
         }
     }
 
@@ -339,18 +337,6 @@ impl Scanner {
             self.key.extend(bytes.iter().take(room));
         }
     }
-}
-
-/// The bytes of a string up to its next quote or backslash, or all.
-///
-/// # Errors
-/// A control character among them, by its place.
-pub(super) fn plain_run(bytes: &[u8]) -> Result<&[u8], usize> {
-    let end = memchr2(b'"', b'\\', bytes).unwrap_or(bytes.len());
-    let run = bytes.get(..end).unwrap_or(bytes);
-    // Without a way out of the loop the compiler makes wide instructions of it; the place is looked for only if needed.
-    let clean = run.iter().fold(true, |clean, byte| clean & (*byte >= 0x20));
-    if clean { Ok(run) } else { Err(run.iter().position(|byte| *byte < 0x20).unwrap_or(end)) }
 }
 
 #[cfg(test)]

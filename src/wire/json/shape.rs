@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Json, Scanner, scanner::plain_run};
+use super::{Json, Scanner, escape::plain_run};
 
 /// What the frames of a stream have in common, learnt from one of them.
 ///
@@ -97,7 +97,7 @@ fn digits(bytes: &[u8]) -> Option<&[u8]> {
 fn string_body(bytes: &[u8]) -> Option<&[u8]> {
     let mut end = 0;
     loop {
-        end += plain_run(bytes.get(end..)?).ok()?.len();
+        end += plain_run(bytes.get(end..)?);
         match bytes.get(end..)? {
             [b'"', ..] => return bytes.get(..end),
             [b'\\', b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't', ..] => end += 2,
