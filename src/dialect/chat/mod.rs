@@ -10,38 +10,13 @@
 //! writes ours.
 
 mod error;
+mod reader;
 mod refusal;
 pub mod request;
 mod writer;
 
 pub use error::error_body;
+pub use reader::{Reader, ReaderSettings};
 pub use refusal::refusal;
 pub use request::Options;
 pub use writer::Writer;
-
-use crate::{event::Sink, failure::Failure};
-
-/// (to be written)
-#[derive(Debug)]
-pub struct Reader;
-
-impl Reader {
-    /// (to be written)
-    ///
-    /// # Errors
-    /// (to be written)
-    pub fn push(&mut self, _bytes: &[u8], _out: &mut impl Sink) -> Result<(), Failure> {
-        Ok(())
-    }
-    /// (to be written)
-    ///
-    /// # Errors
-    /// (to be written)
-    pub fn finish(&mut self, _out: &mut impl Sink) -> Result<(), Failure> {
-        Ok(())
-    }
-    /// (to be written)
-    pub fn is_done(&self) -> bool {
-        true
-    }
-}

@@ -12,13 +12,17 @@ pub fn refusal(status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
     let mut failure = match status {
         404 if !words.is_model_missing() => Failure::new(
             Kind::Upstream,
-            words.sentence(&format!("the upstream has no such path (status {status}); its `base_url` may be wrong")),
+            words.sentence(&format!(
+                "the upstream has no such path (status {status}); its `base_url` may be wrong"
+            )),
         )
         .with_status(502)
         .with_code("upstream_not_found"),
         300..=399 | 405 => Failure::new(
             Kind::Upstream,
-            words.sentence(&format!("the upstream answered with status {status}; its `base_url` may be wrong")),
+            words.sentence(&format!(
+                "the upstream answered with status {status}; its `base_url` may be wrong"
+            )),
         )
         .with_status(502)
         .with_code("upstream_error"),
@@ -74,7 +78,8 @@ impl Words {
             Value::Null => None,
             other => Some(other.to_string()),
         };
-        let number = |key: &str| error.get(key).and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
+        let number =
+            |key: &str| error.get(key).and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
         Self {
             message,
             code: text("code"),
@@ -162,7 +167,9 @@ fn kind_of_status(status: u16) -> Kind {
 /// The words for `code` and `type` that upstreams use inside a stream, where no status tells.
 fn kind_of_word(word: &str) -> Option<Kind> {
     Some(match word {
-        "rate_limit_exceeded" | "rate_limit_error" | "insufficient_quota" | "too_many_requests" => Kind::RateLimit,
+        "rate_limit_exceeded" | "rate_limit_error" | "insufficient_quota" | "too_many_requests" => {
+            Kind::RateLimit
+        }
         "invalid_request_error" | "invalid_request" | "BadRequestError" => Kind::Request,
         "invalid_api_key" | "authentication_error" => Kind::Unauthorized,
         "permission_error" | "permission_denied" => Kind::Forbidden,

@@ -121,7 +121,10 @@ fn check_name(path: &str, name: &str) -> Result<(), Failure> {
         ));
     }
     if name.len() > LONGEST {
-        return Err(wrong_value(path, format_args!("is {} characters long; {LONGEST} are allowed", name.len())));
+        return Err(wrong_value(
+            path,
+            format_args!("is {} characters long; {LONGEST} are allowed", name.len()),
+        ));
     }
     Ok(())
 }

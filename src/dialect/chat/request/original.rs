@@ -28,7 +28,8 @@ pub(super) fn is_plain_part(element: &Value) -> bool {
         Some("text") => has_only(element, &["type", "text"]),
         Some("image_url") => {
             let image = element.get("image_url");
-            has_only(element, &["type", "image_url"]) && image.is_some_and(|image| has_only(image, &["url", "detail"]))
+            has_only(element, &["type", "image_url"])
+                && image.is_some_and(|image| has_only(image, &["url", "detail"]))
         }
         _ => true,
     }
@@ -55,7 +56,8 @@ pub(super) fn is_plain_call(element: &Value) -> bool {
     has_only(element, &["id", "type", "function"])
         && element.get("type").and_then(Value::as_str) == Some("function")
         && function.is_some_and(|function| {
-            has_only(function, &["name", "arguments"]) && function.get("arguments").is_some_and(Value::is_string)
+            has_only(function, &["name", "arguments"])
+                && function.get("arguments").is_some_and(Value::is_string)
         })
 }
 

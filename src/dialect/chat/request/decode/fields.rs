@@ -125,9 +125,13 @@ pub(super) fn wrong_type(path: &str, wanted: &str, value: &Value) -> Failure {
         Value::Array(_) => "an array",
         Value::Object(_) => "an object",
     };
-    let (place, at) = if path.is_empty() { ("the request body".to_owned(), None) } else { (format!("`{path}`"), Some(path)) };
-    let failure =
-        Failure::new(Kind::Request, format!("{place} must be {wanted}, but it is {found}")).with_code("invalid_type");
+    let (place, at) = if path.is_empty() {
+        ("the request body".to_owned(), None)
+    } else {
+        (format!("`{path}`"), Some(path))
+    };
+    let failure = Failure::new(Kind::Request, format!("{place} must be {wanted}, but it is {found}"))
+        .with_code("invalid_type");
     match at {
         Some(path) => failure.with_param(path),
         None => failure,

@@ -16,7 +16,9 @@ pub(super) fn take(request: &mut Fields) -> Result<Vec<Turn>, Failure> {
     let messages = request.list("messages")?.unwrap_or_default();
     if messages.is_empty() {
         let message = "`messages` is missing or empty; it must be an array of at least one message";
-        return Err(Failure::new(Kind::Request, message).with_param("messages").with_code("missing_messages"));
+        return Err(Failure::new(Kind::Request, message)
+            .with_param("messages")
+            .with_code("missing_messages"));
     }
     let turn = |(place, message)| Fields::new(format!("messages[{place}]"), message).and_then(turn);
     messages.into_iter().enumerate().map(turn).collect()

@@ -94,7 +94,9 @@ fn tool(mut body: Fields, declared: Value) -> Result<Tool, Failure> {
 fn no_doubles(tools: &[Tool], list: &str) -> Result<(), Failure> {
     let mut names = HashSet::new();
     match tools.iter().find(|tool| !names.insert(tool.name.as_str())) {
-        Some(tool) => Err(wrong_value(list, format_args!("declares `{}` twice; names must differ", tool.name))),
+        Some(tool) => {
+            Err(wrong_value(list, format_args!("declares `{}` twice; names must differ", tool.name)))
+        }
         None => Ok(()),
     }
 }
@@ -168,11 +170,16 @@ fn check_choice(path: &str, choice: &ToolChoice, tools: &[Tool], has_unknown: bo
         ToolChoice::Allowed { names, .. } => names,
     };
     match names.iter().find(|name| !tools.iter().any(|tool| tool.name == **name)) {
-        Some(name) => Err(wrong_value(path, format_args!("names `{name}`, which is not among the declared tools"))),
+        Some(name) => {
+            Err(wrong_value(path, format_args!("names `{name}`, which is not among the declared tools")))
+        }
         None => Ok(()),
     }
 }
 
 fn unknown_choice(path: &str, word: &str) -> Failure {
-    wrong_value(path, format_args!("is `{word}`; known are `none`, `auto`, `required` and an object that names a tool"))
+    wrong_value(
+        path,
+        format_args!("is `{word}`; known are `none`, `auto`, `required` and an object that names a tool"),
+    )
 }
