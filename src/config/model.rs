@@ -11,7 +11,7 @@ use super::{
     value::{choice, list, referred, switch, text},
 };
 use crate::{
-    format::{self, Format},
+    format::{self, Format, Grammar, Teaching},
     pipeline::{Arguments, Detect, Limits, Misroute, ServerCalls, Settings, UnknownCalls},
 };
 
@@ -31,7 +31,7 @@ pub struct Model {
     pub tools: Tools,
     /// Replaces the format's own instruction template.
     pub instructions: Option<String>,
-    /// Where system texts go.
+    /// Where a format's instructions go.
     pub system_position: SystemPosition,
     /// How answers are treated: all that the pipeline wants to know.
     pub settings: Settings,
@@ -46,6 +46,15 @@ impl Model {
     /// What the upstream is asked for when a client asks for `asked`.
     pub fn upstream_name<'a>(&'a self, asked: &'a str) -> &'a str {
         self.upstream_name.as_deref().unwrap_or(asked)
+    }
+
+    /// How the model is taught the format of [`Model::tools`], if that is one.
+    pub fn teaching(&self) -> Teaching {
+        Teaching {
+            prefix: self.settings.tool_prefix.clone(),
+            template: self.instructions.clone().unwrap_or_default(),
+            in_user_turn: self.system_position == SystemPosition::User,
+        }
     }
 }
 
@@ -67,12 +76,12 @@ impl fmt::Display for Tools {
     }
 }
 
-/// `system_position`: where system texts, and with them a format's instructions, go.
+/// `system_position`: where a format's instructions go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SystemPosition {
-    /// Into system turns.
+    /// Into a system turn.
     System,
-    /// Bracketed, into the first user turn: for models without a system role.
+    /// Into a user turn: for models without a system role.
     User,
 }
 
@@ -160,6 +169,15 @@ fn check(model: &Model, table: &mut Table<'_>) {
     {
         instructions.warn("`instructions` are used only where `tools` is a text format");
     }
+    if let Tools::Format(format) = model.tools
+        && let Some(cell) = table.cell("detect")
+        && !is_looked_for(format, &model.settings.detect)
+    {
+        cell.warn(format!(
+            "the model is taught `{}`, but its calls in this format are not looked for",
+            format.name
+        ));
+    }
     if let Options::Lumo(lumo) = &model.upstream.options
         && lumo.version == LumoVersion::V1
         && model.tools == Tools::Native
@@ -168,6 +186,14 @@ fn check(model: &Model, table: &mut Table<'_>) {
         name.warn(
             "Lumo v1 has no field for a client's tools; without a text format in `tools` it learns of none",
         );
+    }
+}
+
+fn is_looked_for(format: &Format, detect: &Detect) -> bool {
+    match detect {
+        Detect::Auto => true,
+        Detect::Off => false,
+        Detect::Formats(formats) => formats.contains(&format),
     }
 }
 
@@ -185,7 +211,8 @@ fn declared(cell: Cell<'_>, upstreams: &[Declared<'_>]) -> Option<Arc<Upstream>>
 
 fn tools(cell: Cell<'_>) -> Option<Tools> {
     let mut choices = vec![("native", Tools::Native)];
-    choices.extend(format::ALL.iter().map(|format| (format.name, Tools::Format(format))));
+    let taught = format::ALL.iter().filter(|format| !matches!(format.grammar, Grammar::Reasoning(_)));
+    choices.extend(taught.map(|format| (format.name, Tools::Format(format))));
     choice(&choices)(cell)
 }
 

@@ -146,11 +146,18 @@ impl<'a> Table<'a> {
     }
 }
 
-/// What was meant by `word`: the nearest of `known` if there is one near enough, else all of them.
+/// What was meant by `word`: the one of `known` that is near enough, else all of them.
 pub(super) fn nearest(word: &str, known: &[&str]) -> String {
-    let near = known.iter().map(|name| (strsim::damerau_levenshtein(word, name), name)).min();
-    match near {
-        Some((distance, name)) if distance <= name.len() / 2 => format!("did you mean `{name}`?"),
+    let mut near: Vec<_> = known
+        .iter()
+        .map(|name| (strsim::damerau_levenshtein(word, name), name))
+        .filter(|(distance, name)| *distance <= name.len() / 2)
+        .collect();
+    near.sort();
+    match near.as_slice() {
+        [(distance, name), rest @ ..] if rest.first().is_none_or(|(next, _)| next > distance) => {
+            format!("did you mean `{name}`?")
+        }
         _ => {
             let names: Vec<_> = known.iter().map(|name| format!("`{name}`")).collect();
             format!("known here: {}", names.join(", "))
