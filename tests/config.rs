@@ -1,5 +1,7 @@
 //! Configurations: what is told of a wrong one, what beats what, and that no secret ever shows.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::{fs, path::PathBuf, time::Duration};
 
 use secrecy::{ExposeSecret, SecretString};
