@@ -4,6 +4,7 @@
 
 use std::{fs, path::PathBuf, time::Duration};
 
+use proptest::prelude::*;
 use secrecy::{ExposeSecret, SecretString};
 use tempfile::TempDir;
 use toolwire::{
@@ -510,5 +511,29 @@ fn the_documentation_tells_the_truth() {
             false => format!("\n| `{key}` | `{value}` | "),
         };
         assert!(page.contains(&row), "{row}");
+    }
+}
+
+proptest! {
+    /// However a file is damaged: no panic, and every place is in the file.
+    #[test]
+    fn damage_is_told_at_a_place_that_there_is(
+        start in 0..GOOD.len(),
+        length in 0..20_usize,
+        put in "[a-z\"'=\\[\\]\n{},.#ä0-9-]{0,8}",
+    ) {
+        let kept = |range: std::ops::Range<usize>| GOOD.get(range).unwrap_or_default();
+        let end = (start + length).min(GOOD.len());
+        let text = format!("{}{put}{}", kept(0..start), kept(end..GOOD.len()));
+        let desk = Desk::with(&text);
+        if let Err(Problems(problems)) = desk.load() {
+            prop_assert!(problems.iter().any(|problem| problem.severity == Severity::Error));
+            for problem in problems {
+                if let Place::File { line, column, .. } = problem.place {
+                    let width = text.split('\n').nth(line - 1).map(|line| line.chars().count());
+                    prop_assert!(width.is_some_and(|width| column <= width + 2), "{problem:?} in {text}");
+                }
+            }
+        }
     }
 }

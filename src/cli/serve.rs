@@ -13,7 +13,7 @@ pub struct Args {
 }
 
 /// Runs the command.
-pub fn run(args: Args) -> ExitCode {
+pub fn run(args: Args, _log_format: super::LogFormat) -> ExitCode {
     match args.upstream.load_or_say() {
         Ok(_config) => ExitCode::FAILURE,
         Err(status) => status,
