@@ -3,8 +3,11 @@
 
 mod auth;
 mod clock;
+mod connector;
 mod drain;
+mod intake;
 mod permits;
 pub mod tap;
+mod upstream;
 
 pub use drain::terminated;
