@@ -217,11 +217,3 @@ impl Answering {
         }
     }
 }
-
-/// Reads the error that an upstream of `dialect` answered with instead of a stream; `status` is 400 or more.
-pub fn refusal(dialect: Dialect, status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
-    match dialect {
-        Dialect::Lumo => lumo::refusal(status, retry_after, body),
-        Dialect::Chat => chat::refusal(status, retry_after, body),
-    }
-}

@@ -9,12 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{
-    dialect::Dialect,
-    event::Finish,
-    failure::Failure,
-    pipeline::Tally,
-};
+use crate::{dialect::Dialect, event::Finish, failure::Failure, pipeline::Tally};
 
 use super::metrics::{Metrics, kind_name};
 
@@ -77,7 +72,13 @@ struct Target {
 
 impl Access {
     /// A request has arrived.
-    pub fn new(metrics: Arc<Metrics>, id: String, method: http::Method, path: &str, route: &'static str) -> Self {
+    pub fn new(
+        metrics: Arc<Metrics>,
+        id: String,
+        method: http::Method,
+        path: &str,
+        route: &'static str,
+    ) -> Self {
         Self {
             metrics,
             started: Instant::now(),

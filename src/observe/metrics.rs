@@ -119,7 +119,11 @@ impl Metrics {
             "Upstream frames that were passed over",
             self.malformed_frames.clone(),
         );
-        registry.register("held_bytes", "The most bytes that an answer held back at once", self.held_peak.clone());
+        registry.register(
+            "held_bytes",
+            "The most bytes that an answer held back at once",
+            self.held_peak.clone(),
+        );
         registry.register("client_disconnects", "Clients gone before the end", self.disconnects.clone());
         registry.register("waiting_requests", "Requests in an upstream's line", self.waiting.clone());
         registry.register(

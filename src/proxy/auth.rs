@@ -20,9 +20,8 @@ pub(super) fn authorize(keys: &[SecretString], headers: &HeaderMap) -> Result<()
         let message = "an API key is needed: send it as `Authorization: Bearer KEY` or `x-api-key: KEY`";
         return Err(Failure::new(Kind::Unauthorized, message));
     };
-    let fits = keys
-        .iter()
-        .fold(Choice::from(0), |fits, key| fits | key.expose_secret().as_bytes().ct_eq(shown));
+    let fits =
+        keys.iter().fold(Choice::from(0), |fits, key| fits | key.expose_secret().as_bytes().ct_eq(shown));
     if bool::from(fits) {
         Ok(())
     } else {

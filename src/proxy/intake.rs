@@ -53,9 +53,8 @@ async fn next(body: &mut Incoming) -> Result<Option<Bytes>, Failure> {
             Failure::new(Kind::Request, "the request's body did not come in time").with_status(408)
         })?;
         let Some(frame) = frame else { return Ok(None) };
-        let frame = frame.map_err(|error| {
-            Failure::new(Kind::Request, format!("the request's body broke off: {error}"))
-        })?;
+        let frame = frame
+            .map_err(|error| Failure::new(Kind::Request, format!("the request's body broke off: {error}")))?;
         if let Ok(data) = frame.into_data() {
             return Ok(Some(data));
         }

@@ -2,11 +2,9 @@
 //!
 //! A [`Permit`] lives as long as the answer's body, not as its handler: a stream counts until its last byte.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
 };
 
 use prometheus_client::metrics::gauge::Gauge;

@@ -19,12 +19,13 @@ use tokio::time::timeout;
 
 use crate::{
     config::Upstream,
-    dialect::{self, UpstreamRequest},
+    dialect::UpstreamRequest,
     failure::{self, Failure, Kind},
 };
 
 use super::{
     connector::{ConnectTimeout, Connector},
+    exchange,
     permits::{Line, Permit},
 };
 
@@ -171,7 +172,7 @@ impl Client {
     async fn refused(&self, head: Parts, body: Incoming) -> Unopened {
         let body = self.refusal_body(body).await;
         let retry_after = head.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
-        let failure = dialect::refusal(self.upstream.dialect(), head.status.as_u16(), retry_after, &body);
+        let failure = exchange::refusal(&self.upstream, head.status.as_u16(), retry_after, &body);
         Unopened { failure, said: Some((head, body)) }
     }
 
@@ -224,22 +225,32 @@ fn unreadable(head: &Parts) -> Option<Failure> {
     if head.status == StatusCode::NO_CONTENT {
         return protocol("the upstream answered without content".to_owned());
     }
-    if let Some(encoding) = head.headers.get(header::CONTENT_ENCODING).filter(|encoding| *encoding != "identity") {
-        return protocol(format!("the upstream's answer is compressed ({encoding:?}), which was not asked for"));
+    if let Some(encoding) =
+        head.headers.get(header::CONTENT_ENCODING).filter(|encoding| *encoding != "identity")
+    {
+        return protocol(format!(
+            "the upstream's answer is compressed ({encoding:?}), which was not asked for"
+        ));
     }
     let content_type = head.headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
     if content_type.trim_start().to_ascii_lowercase().starts_with("text/html") {
-        return protocol("the upstream answered with a web page, not with a stream; is its base_url right?".into());
+        return protocol(
+            "the upstream answered with a web page, not with a stream; is its base_url right?".into(),
+        );
     }
     None
 }
 
 /// The first error of type `E` among `error` and its sources.
 fn find<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
-    std::iter::successors(Some(error), |error| error.source()).find_map(|error| error.downcast_ref())
+    chain(error).find_map(|error| error.downcast_ref())
 }
 
 /// The last of an error's sources: the one that says what happened.
 fn innermost<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
-    std::iter::successors(Some(error), |error| error.source()).last().unwrap_or(error)
+    chain(error).last().unwrap_or(error)
+}
+
+fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |&error| error.source())
 }
