@@ -1,13 +1,13 @@
 //! `toolwire serve`: runs the proxy.
 
-use std::{error::Error, future::pending, process::ExitCode, sync::Arc};
+use std::{error::Error, process::ExitCode, sync::Arc};
 
 use tokio::runtime::Runtime;
 
 use super::{LogFormat, UpstreamFlags, announce::Announcement};
 use crate::{
     config::Config,
-    proxy::{ServeError, Server, tap::Tap, terminated},
+    proxy::{Server, tap::Tap, terminated},
 };
 
 /// Options of `serve`.
@@ -35,7 +35,7 @@ pub fn until_terminated(config: Config, tap: Option<Arc<dyn Tap>>, log_format: L
     };
     match runtime.block_on(serve(Arc::new(config), tap, log_format)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => failed(&error),
+        Err(error) => failed(error.as_ref()),
     }
 }
 
@@ -43,22 +43,16 @@ async fn serve(
     config: Arc<Config>,
     tap: Option<Arc<dyn Tap>>,
     log_format: LogFormat,
-) -> Result<(), ServeError> {
+) -> Result<(), Box<dyn Error>> {
+    // Whoever reads the announcement may send a signal at once, so it must be heard before.
+    let (once, twice) = (terminated(1)?, terminated(2)?);
     let server = Server::bind(Arc::clone(&config), tap).await?;
     Announcement { config: &config, addresses: server.addresses() }.say(log_format);
     tokio::select! {
-        () = server.run(signals(1)) => {}
-        () = signals(2) => tracing::warn!("asked twice to stop: open answers are dropped"),
+        () = server.run(once) => {}
+        () = twice => tracing::warn!("asked twice to stop: open answers are dropped"),
     }
     Ok(())
-}
-
-/// Waits for that many signals to stop; for ever if the system gives none.
-async fn signals(count: usize) {
-    if let Err(error) = terminated(count).await {
-        tracing::error!(%error, "signals cannot be heard; only a kill stops the server");
-        pending::<()>().await;
-    }
 }
 
 fn failed(error: &dyn Error) -> ExitCode {
