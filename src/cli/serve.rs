@@ -1,0 +1,18 @@
+//! `toolwire serve`: runs the proxy.
+
+use std::process::ExitCode;
+
+use super::UpstreamFlags;
+
+/// Options of `serve`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What is served.
+    #[command(flatten)]
+    pub upstream: UpstreamFlags,
+}
+
+/// Runs the command.
+pub fn run(_args: Args) -> ExitCode {
+    ExitCode::FAILURE
+}
