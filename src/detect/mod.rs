@@ -1,1 +1,6 @@
-//! (to be written)
+//! detect
+mod body;
+mod prose;
+mod text;
+mod tools;
+pub use tools::Tools;

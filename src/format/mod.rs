@@ -1,10 +1,153 @@
-//! (to be written)
+//! The ways in which models write tool calls as text: each is data, read by the engine in [`detect`](crate::detect).
+//!
+//! A [`Format`] says how a call is marked ([`Grammar`]), which models write it so, and one example. How a model is
+//! taught a format and how past calls are shown to it is in `teach`.
 
-/// (to be written)
+mod teach;
+
+pub use teach::{Teaching, instruct};
+
+/// A way of writing tool calls as text.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Format {
-    /// The name.
+    /// The name, as in configuration files and metrics.
     pub name: &'static str,
+    /// What it is, in one line.
+    pub summary: &'static str,
+    /// Models that write it of their own accord: globs over model names.
+    pub models: &'static [&'static str],
+    /// A call as a model writes it.
+    pub example: &'static str,
+    /// How it is found.
+    pub grammar: Grammar,
+}
+
+/// How a format is found in text.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Grammar {
+    /// JSON calls between an opening and a closing marker.
+    Tagged(&'static [Tag]),
+    /// JSON calls in a Markdown code fence.
+    Fenced {
+        /// The info strings that a call's fence may have, in lower case; a fence without one always may.
+        infos: &'static [&'static str],
+    },
+    /// JSON calls without any marker.
+    Bare,
+    /// Not calls: reasoning between markers, which goes to the reasoning channel.
+    Reasoning(&'static [Tag]),
+}
+
+/// A pair of markers. Every opener begins with `<` and has no other `<` in it, and none is the beginning of another:
+/// the engine's hold rests on that, and a test holds it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Tag {
+    /// The opening marker; for HTML elements without its closing `>`, since attributes may follow.
+    pub open: &'static str,
+    /// The closing marker.
+    pub close: &'static str,
+    /// How strictly it is read.
+    pub kind: TagKind,
+}
+
+/// How strictly a marker is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TagKind {
+    /// A marker made for tool calls: calls to undeclared names are calls too, and Python-like JSON is mended.
+    Marked,
+    /// An HTML element: any case, attributes, a `<code>` element inside. Ordinary text uses it too, so only declared
+    /// names in strict JSON are calls.
+    Html,
+    /// Any case.
+    Reasoning,
+}
+
+impl Format {
+    /// Whether its marker is made for tool calls, so that a call to an undeclared name is one all the same.
+    pub fn is_marked(&self) -> bool {
+        matches!(self.grammar, Grammar::Tagged(tags) if tags.iter().all(|tag| tag.kind == TagKind::Marked))
+    }
+}
+
+/// `<pre>{…}</pre>`: Lumo through HTML-like rendering.
+pub static PRE: Format = Format {
+    name: "pre",
+    summary: "a JSON object in an HTML <pre> element, perhaps with <code> inside",
+    models: &["lumo*"],
+    example: r#"<pre>{"name": "get_weather", "arguments": {"city": "Paris"}}</pre>"#,
+    grammar: Grammar::Tagged(&[Tag { open: "<pre", close: "</pre>", kind: TagKind::Html }]),
+};
+
+/// A Markdown fence with JSON in it.
+pub static FENCED: Format = Format {
+    name: "fenced",
+    summary: "JSON in a Markdown code fence of backticks or tildes",
+    models: &["lumo*"],
+    example: "```json\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n```",
+    grammar: Grammar::Fenced {
+        infos: &["json", "jsonc", "json5", "tool", "tool_call", "tool_calls", "tool_code", "function_call"],
+    },
+};
+
+/// A JSON object or array with nothing around it.
+pub static BARE: Format = Format {
+    name: "bare",
+    summary: "a JSON object, or an array of them, without a marker",
+    models: &["qwen2.5-coder*", "llama-3*"],
+    example: r#"{"name": "get_weather", "arguments": {"city": "Paris"}}"#,
+    grammar: Grammar::Bare,
+};
+
+/// `<tool_call>` and its kin.
+pub static HERMES: Format = Format {
+    name: "hermes",
+    summary: "a JSON object or array in <tool_call>, <tool_calls> or <function_call>",
+    models: &["*hermes*", "qwen2.5*", "qwen3*", "qwq*", "granite-4*", "ernie-4.5*"],
+    example: "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n</tool_call>",
+    grammar: Grammar::Tagged(&[
+        Tag { open: "<tool_call>", close: "</tool_call>", kind: TagKind::Marked },
+        Tag { open: "<tool_calls>", close: "</tool_calls>", kind: TagKind::Marked },
+        Tag { open: "<function_call>", close: "</function_call>", kind: TagKind::Marked },
+    ]),
+};
+
+/// `<think>` at the beginning of a line.
+pub static THINK: Format = Format {
+    name: "think",
+    summary: "reasoning in <think> at the beginning of a line: to the reasoning channel, never searched for calls",
+    models: &["deepseek-r1*", "qwen3*", "qwq*", "glm-4.5*", "kimi*"],
+    example: "<think>The user wants the weather.</think>",
+    grammar: Grammar::Reasoning(&[Tag { open: "<think>", close: "</think>", kind: TagKind::Reasoning }]),
+};
+
+/// All formats. `detect = "auto"` looks for all of them at once.
+pub static ALL: &[&Format] = &[&PRE, &FENCED, &BARE, &HERMES, &THINK];
+
+/// The format of this name.
+pub fn by_name(name: &str) -> Option<&'static Format> {
+    ALL.iter().copied().find(|format| format.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn openers_can_be_matched_without_going_back() {
+        let mut openers = Vec::new();
+        for format in ALL {
+            if let Grammar::Tagged(tags) | Grammar::Reasoning(tags) = format.grammar {
+                openers.extend(tags.iter().map(|tag| tag.open));
+            }
+        }
+        for (n, open) in openers.iter().enumerate() {
+            assert!(open.starts_with('<') && !open[1..].contains('<'), "{open}");
+            assert!(open.is_ascii());
+            for (m, other) in openers.iter().enumerate() {
+                assert!(n == m || !other.starts_with(open), "{open} begins {other}");
+            }
+        }
+    }
 }
 
 /// (to be written)

@@ -1,0 +1,197 @@
+//! [`Prose`]: the text around calls on its way out, and the white space beside them.
+//!
+//! White space next to a call is framing: it is held until something visible follows. It is dropped at the very start
+//! and the very end of a message in which calls were found, kept between texts, and never touched in a message
+//! without calls. A container that starts its line takes its indentation and its line end with it (Lumo rule R7). All
+//! of it depends on the text alone, so it is the same for every cut, and it delays one run of blanks at most.
+
+use std::borrow::Cow;
+
+use super::text::{head, tail};
+use crate::event::{Event, Sink};
+
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
+}
+
+fn all_blank(text: &str) -> bool {
+    text.bytes().all(is_blank)
+}
+
+/// The text outside calls, piece by piece.
+#[derive(Debug)]
+pub(super) struct Prose {
+    /// White space since the last visible character.
+    blank: String,
+    /// Only white space since the last line end; containers count as nothing.
+    line_blank: bool,
+    /// The last byte; 0 after a container.
+    last: u8,
+    seen_text: bool,
+    seen_call: bool,
+    /// From here on `blank` is the rest of a line that a container has begun: gone if a line end follows.
+    line_rest: Option<usize>,
+    /// Blanks held beyond this go out.
+    max_hold: usize,
+    /// Joins held blanks and a piece, so that they leave as one.
+    joined: String,
+}
+
+impl Prose {
+    pub(super) fn new(max_hold: usize) -> Self {
+        Self {
+            blank: String::new(),
+            line_blank: true,
+            last: 0,
+            seen_text: false,
+            seen_call: false,
+            line_rest: None,
+            max_hold,
+            joined: String::new(),
+        }
+    }
+
+    /// Bytes held.
+    pub(super) fn held(&self) -> usize {
+        self.blank.len()
+    }
+
+    /// Only white space stands before the point where `upto` ends, on its line.
+    pub(super) fn starts_line(&self, upto: &str) -> bool {
+        for byte in upto.bytes().rev() {
+            match byte {
+                b'\n' => return true,
+                _ if is_blank(byte) => {}
+                _ => return false,
+            }
+        }
+        self.line_blank
+    }
+
+    /// The byte before the point where `upto` ends.
+    pub(super) fn last(&self, upto: &str) -> u8 {
+        upto.bytes().next_back().unwrap_or(self.last)
+    }
+
+    /// Nothing is held, and `text` would leave nothing held: it can go out as it came.
+    pub(super) fn passes(&self, text: &str) -> bool {
+        self.blank.is_empty() && self.line_rest.is_none() && !text.bytes().next_back().is_none_or(is_blank)
+    }
+
+    /// Notes that `text`, for which [`Prose::passes`] was true, went out as it came.
+    pub(super) fn passed(&mut self, text: &str) {
+        self.note(text);
+        self.seen_text = true;
+    }
+
+    /// Puts text out, its trailing white space held.
+    pub(super) fn put(&mut self, text: &str, out: &mut impl Sink) {
+        let text = self.take_line_rest(text);
+        if text.is_empty() {
+            return;
+        }
+        self.note(text);
+        let visible = text.trim_end_matches([' ', '\t', '\n', '\r']);
+        if !visible.is_empty() {
+            self.show(visible, out);
+        }
+        self.blank.push_str(tail(text, visible.len()));
+        if self.blank.len() > self.max_hold {
+            self.release_blank(out);
+        }
+    }
+
+    /// Puts text out that no call can stand beside, white space and all: the inside of code and of other JSON.
+    pub(super) fn put_whole(&mut self, text: &str, out: &mut impl Sink) {
+        if text.is_empty() {
+            return;
+        }
+        self.line_rest = None;
+        self.note(text);
+        self.show(text, out);
+    }
+
+    /// A call is certain; its container began a line or not.
+    pub(super) fn call(&mut self, starts_line: bool) {
+        self.seen_call = true;
+        if starts_line {
+            let line = self.blank.rfind('\n').map_or(0, |at| at + 1);
+            self.blank.truncate(line);
+        }
+    }
+
+    /// A container with calls in it has ended.
+    pub(super) fn container_ended(&mut self, starts_line: bool) {
+        self.last = 0;
+        self.line_rest = starts_line.then_some(self.blank.len());
+    }
+
+    /// Something of another channel follows: blanks that no call was beside go out.
+    pub(super) fn interrupt(&mut self, out: &mut impl Sink) {
+        if !self.seen_call {
+            self.release_blank(out);
+        }
+    }
+
+    /// The text has ended.
+    pub(super) fn finish(&mut self, out: &mut impl Sink) {
+        if !self.seen_call {
+            self.release_blank(out);
+        }
+        self.blank.clear();
+    }
+
+    fn note(&mut self, text: &str) {
+        match text.rfind('\n') {
+            Some(at) => self.line_blank = all_blank(tail(text, at)),
+            None => self.line_blank = self.line_blank && all_blank(text),
+        }
+        self.last = text.bytes().next_back().unwrap_or(self.last);
+    }
+
+    /// Takes the rest of a line that a container has begun, if that is blank; gives what is left of `text`.
+    fn take_line_rest<'t>(&mut self, text: &'t str) -> &'t str {
+        let Some(rest_at) = self.line_rest else { return text };
+        for (at, byte) in text.bytes().enumerate() {
+            match byte {
+                b'\n' => {
+                    self.blank.truncate(rest_at);
+                    self.line_rest = None;
+                    self.line_blank = true;
+                    self.last = b'\n';
+                    return tail(text, at + 1);
+                }
+                b' ' | b'\t' | b'\r' => {}
+                _ => {
+                    self.line_rest = None;
+                    self.blank.push_str(head(text, at));
+                    return tail(text, at);
+                }
+            }
+        }
+        self.blank.push_str(text);
+        ""
+    }
+
+    fn show(&mut self, visible: &str, out: &mut impl Sink) {
+        if self.blank.is_empty() || (self.seen_call && !self.seen_text) {
+            out.event(Event::Text(Cow::Borrowed(visible)));
+        } else {
+            self.joined.clear();
+            self.joined.push_str(&self.blank);
+            self.joined.push_str(visible);
+            out.event(Event::Text(Cow::Borrowed(&self.joined)));
+        }
+        self.blank.clear();
+        self.seen_text = true;
+    }
+
+    fn release_blank(&mut self, out: &mut impl Sink) {
+        if !self.blank.is_empty() {
+            out.event(Event::Text(Cow::Borrowed(&self.blank)));
+            self.blank.clear();
+            self.seen_text = true;
+            self.line_rest = None;
+        }
+    }
+}

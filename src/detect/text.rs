@@ -1,0 +1,16 @@
+//! Slices that cannot panic: offsets come from searches for ASCII bytes, which are character boundaries.
+
+/// `text[..at]`, empty if there is no such slice.
+pub(crate) fn head(text: &str, at: usize) -> &str {
+    text.get(..at).unwrap_or_default()
+}
+
+/// `text[at..]`, empty if there is no such slice.
+pub(crate) fn tail(text: &str, at: usize) -> &str {
+    text.get(at..).unwrap_or_default()
+}
+
+/// `text[from..to]`, empty if there is no such slice.
+pub(crate) fn slice(text: &str, from: usize, to: usize) -> &str {
+    text.get(from..to).unwrap_or_default()
+}

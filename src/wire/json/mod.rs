@@ -1,0 +1,275 @@
+//! JSON read where it lies: [`Json`] views a whole text, [`Scanner`] reads one as it comes, [`Unescaper`] and
+//! [`escape_into`] turn string bodies into text and back, [`Shape`] knows the frames of a stream again.
+//!
+//! No tree is built. A reader of a stream wants two or three members of each event, and the numbers and key order of
+//! what it passes on as they were written; a tree costs an allocation a member and loses both.
+
+mod escape;
+mod scanner;
+mod shape;
+
+pub use escape::{Unescaper, escape_into};
+pub use scanner::{MAX_DEPTH, Progress, Scanner};
+pub use shape::Shape;
+
+use std::{borrow::Cow, error, fmt, ops::Range};
+
+use memchr::memchr2;
+
+/// What a value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// `null`
+    Null,
+    /// `true` or `false`
+    Bool,
+    /// A number.
+    Number,
+    /// A string.
+    String,
+    /// An array.
+    Array,
+    /// An object.
+    Object,
+}
+
+/// A text is not one JSON value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Invalid {
+    /// The first byte at fault; the text's length, if it ends too early.
+    pub at: usize,
+    why: &'static str,
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at byte {}", self.why, self.at)
+    }
+}
+
+impl error::Error for Invalid {}
+
+/// A valid JSON value, viewed in the text it was read from.
+///
+/// The whole text is checked once, by [`Json::parse`]; after that nothing can fail, and what is asked of a value of
+/// another kind is `None` or empty. Readers of sloppy upstreams rely on that: a member that is missing, `null` or of
+/// the wrong kind is one case.
+#[derive(Debug, Clone, Copy)]
+pub struct Json<'a> {
+    /// The value without white space around it.
+    text: &'a str,
+}
+
+impl<'a> Json<'a> {
+    /// Checks that `text` is one JSON value, with white space around it or not, nested at most [`MAX_DEPTH`] deep.
+    ///
+    /// # Errors
+    /// It is not.
+    pub fn parse(text: &'a str) -> Result<Self, Invalid> {
+        let mut scanner = Scanner::new(MAX_DEPTH);
+        let (taken, progress) = scanner.push(text.as_bytes());
+        match progress {
+            Progress::End => {}
+            Progress::More if scanner.finish() => {}
+            Progress::More => return Err(Invalid { at: taken, why: "JSON text ends too early" }),
+            _ => return Err(Invalid { at: taken, why: "not JSON" }),
+        }
+        let (value, rest) = text.split_at_checked(taken).unwrap_or((text, ""));
+        match rest.bytes().position(|byte| !is_space(byte)) {
+            None => Ok(Self { text: value.trim_ascii_start() }),
+            Some(behind) => Err(Invalid { at: taken + behind, why: "more text behind the JSON value" }),
+        }
+    }
+
+    /// [`Json::parse`] for bytes, which have to be UTF-8.
+    ///
+    /// # Errors
+    /// They are not, or not JSON.
+    pub fn parse_bytes(bytes: &'a [u8]) -> Result<Self, Invalid> {
+        let text =
+            str::from_utf8(bytes).map_err(|error| Invalid { at: error.valid_up_to(), why: "not UTF-8" })?;
+        Self::parse(text)
+    }
+
+    /// The value as it was written.
+    pub fn raw(&self) -> &'a str {
+        self.text
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> Kind {
+        match self.text.as_bytes().first() {
+            Some(b'{') => Kind::Object,
+            Some(b'[') => Kind::Array,
+            Some(b'"') => Kind::String,
+            Some(b't' | b'f') => Kind::Bool,
+            Some(b'n') => Kind::Null,
+            _ => Kind::Number,
+        }
+    }
+
+    /// It is `null`.
+    pub fn is_null(&self) -> bool {
+        self.kind() == Kind::Null
+    }
+
+    /// The value of `true` and `false`.
+    pub fn as_bool(&self) -> Option<bool> {
+        self.text.parse().ok()
+    }
+
+    /// The value of a number that is written as an integer, is not negative and fits.
+    pub fn as_u64(&self) -> Option<u64> {
+        self.text.parse().ok()
+    }
+
+    /// What stands between the quotes of a string, as it was written.
+    pub fn string_body(&self) -> Option<&'a str> {
+        self.text.strip_prefix('"')?.strip_suffix('"')
+    }
+
+    /// The text of a string. A half of a surrogate pair becomes U+FFFD.
+    pub fn as_str(&self) -> Option<Cow<'a, str>> {
+        self.string_body().map(decoded)
+    }
+
+    /// The members of an object, in order, all of several with one key; nothing for other kinds.
+    pub fn members(&self) -> impl Iterator<Item = (Cow<'a, str>, Json<'a>)> + use<'a> {
+        let mut values = Values { rest: self.text.strip_prefix('{').unwrap_or_default() };
+        std::iter::from_fn(move || {
+            let key = values.next()?;
+            Some((key.as_str()?, values.next()?))
+        })
+    }
+
+    /// The elements of an array, in order; nothing for other kinds.
+    pub fn elements(&self) -> impl Iterator<Item = Json<'a>> + use<'a> {
+        Values { rest: self.text.strip_prefix('[').unwrap_or_default() }
+    }
+
+    /// The member of that key: the first, if there are several.
+    pub fn get(&self, key: &str) -> Option<Json<'a>> {
+        self.members().find(|(name, _)| name == key).map(|(_, value)| value)
+    }
+}
+
+/// Where `inner` lies in `outer`; `None` if it does not.
+pub fn span(outer: &str, inner: &str) -> Option<Range<usize>> {
+    let start = inner.as_ptr().addr().checked_sub(outer.as_ptr().addr())?;
+    let range = start..start + inner.len();
+    (range.end <= outer.len()).then_some(range)
+}
+
+/// The text of a string body.
+fn decoded(body: &str) -> Cow<'_, str> {
+    if !body.contains('\\') {
+        return Cow::Borrowed(body);
+    }
+    let mut unescaper = Unescaper::new();
+    let mut text = String::with_capacity(body.len());
+    unescaper.decode(body, &mut text);
+    text.extend(unescaper.finish());
+    Cow::Owned(text)
+}
+
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\n' | b'\r' | b'\t')
+}
+
+/// The values inside a container that is known to be valid, its keys included; `rest` begins behind its bracket.
+struct Values<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Iterator for Values<'a> {
+    type Item = Json<'a>;
+
+    fn next(&mut self) -> Option<Json<'a>> {
+        let separator = |byte: &u8| is_space(*byte) || matches!(byte, b',' | b':');
+        let start = self.rest.bytes().position(|byte| !separator(&byte))?;
+        let rest = self.rest.get(start..)?;
+        let (text, rest) = rest.split_at_checked(value_end(rest.as_bytes()))?;
+        self.rest = rest;
+        (!text.is_empty()).then_some(Json { text })
+    }
+}
+
+/// Where the valid value at the start of `bytes` ends; 0 at the end of a container.
+fn value_end(bytes: &[u8]) -> usize {
+    match bytes.first() {
+        Some(b'"') => string_end(bytes, 1),
+        Some(b'{' | b'[') => container_end(bytes),
+        _ => bytes
+            .iter()
+            .position(|byte| is_space(*byte) || matches!(byte, b',' | b'}' | b']'))
+            .unwrap_or(bytes.len()),
+    }
+}
+
+/// Where the container at the start of `bytes` ends.
+fn container_end(bytes: &[u8]) -> usize {
+    let (mut at, mut depth) = (0, 0_usize);
+    while let Some(byte) = bytes.get(at) {
+        at += 1;
+        match byte {
+            b'"' => at = string_end(bytes, at),
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' if depth == 1 => break,
+            b'}' | b']' => depth -= 1,
+            _ => {}
+        }
+    }
+    at
+}
+
+/// Where the string ends whose body goes on at `at`.
+fn string_end(bytes: &[u8], mut at: usize) -> usize {
+    while let Some(found) = bytes.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
+        at += found + 1;
+        if bytes.get(at - 1) == Some(&b'"') {
+            return at;
+        }
+        at += 1;
+    }
+    bytes.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHUNK: &str = r#" {"id":"x","choices":[{"index":0,"delta":{"content":"a\nb"},"end":null}],"n":12,"e":{ },"f":[ ],"id":2} "#;
+
+    #[test]
+    fn a_view_tells_what_is_there_and_nothing_else() {
+        let json = Json::parse(CHUNK).unwrap();
+        assert_eq!(json.raw(), CHUNK.trim());
+        assert_eq!(json.get("id").unwrap().as_str().unwrap(), "x");
+        let choice = json.get("choices").unwrap().elements().next().unwrap();
+        let delta = choice.get("delta").unwrap();
+        assert_eq!(delta.get("content").unwrap().as_str().unwrap(), "a\nb");
+        assert_eq!(delta.get("content").unwrap().string_body().unwrap(), r"a\nb");
+        assert!(choice.get("end").unwrap().is_null());
+        assert_eq!(json.get("n").unwrap().as_u64(), Some(12));
+        assert_eq!(json.get("e").unwrap().members().count(), 0);
+        assert_eq!(json.get("f").unwrap().elements().count(), 0);
+        let keys: Vec<_> = json.members().map(|(key, _)| key.into_owned()).collect();
+        assert_eq!(keys, ["id", "choices", "n", "e", "f", "id"]);
+        assert!(json.as_str().is_none() && json.as_u64().is_none() && json.as_bool().is_none());
+        assert!(json.elements().next().is_none() && json.get("missing").is_none());
+    }
+
+    #[test]
+    fn errors_say_where() {
+        let at = |text: &[u8]| Json::parse_bytes(text).unwrap_err().at;
+        assert_eq!(at(b""), 0);
+        assert_eq!(at(b"{\"a\":tru}"), 8);
+        assert_eq!(at(b"{\"a\":1} x"), 8);
+        assert_eq!(at(b"{\"a\":1"), 6);
+        assert_eq!(at(b"\"\xff\""), 1);
+        assert_eq!(Json::parse("[1,]").unwrap_err().to_string(), "not JSON at byte 3");
+        let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        assert!(Json::parse(&nested(MAX_DEPTH)).is_ok());
+        assert_eq!(at(nested(MAX_DEPTH + 1).as_bytes()), MAX_DEPTH);
+    }
+}

@@ -1,0 +1,354 @@
+//! [`Scanner`]: reads JSON as it comes and says where the value ends. Strict, one pass, no buffer but for a key.
+
+use memchr::memchr2;
+
+/// The deepest nesting that any scanner allows.
+pub const MAX_DEPTH: usize = 128;
+
+/// The longest key that [`Scanner::key`] tells, in bytes as written.
+const MAX_KEY: usize = 256;
+
+/// Why a [`Scanner`] stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// All bytes are taken; the value goes on.
+    More,
+    /// The next byte begins the value of the member whose key is [`Scanner::key`]. Only from
+    /// [`Scanner::stopping_at_members`].
+    Value,
+    /// The last byte taken ends the value of the member. Only from [`Scanner::stopping_at_members`].
+    Member,
+    /// The value is complete. The byte that closes it is taken; where only the byte behind it can tell (a number),
+    /// that one is not.
+    End,
+    /// The next byte cannot continue JSON, or nests too deep. It is not taken.
+    Invalid,
+}
+
+/// Reads one JSON value, cut anywhere. White space before it is taken.
+///
+/// Checks all of JSON's grammar except that its bytes are UTF-8.
+#[derive(Debug, Clone)]
+pub struct Scanner {
+    state: State,
+    max_depth: usize,
+    depth: usize,
+    /// A bit for each open container, the innermost one lowest: set for an array.
+    arrays: u128,
+    /// The string being read is a key.
+    in_key: bool,
+    /// Members of the outermost object are stopped at.
+    stops: bool,
+    key: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// A value must come.
+    Value,
+    /// A value must come that is to be announced.
+    MemberValue,
+    /// Behind `[`: a value or `]`.
+    FirstElement,
+    /// Behind `{`: a key or `}`.
+    FirstKey,
+    /// Behind a comma in an object.
+    Key,
+    /// Behind a key.
+    Colon,
+    /// Behind a value in a container: a comma, or the container's end.
+    Behind,
+    /// In a string.
+    Text,
+    /// Behind a backslash.
+    Escape,
+    /// In `\u`: so many digits are missing.
+    Hex(u8),
+    Number(Number),
+    /// In `true`, `false` or `null`: what is missing of it.
+    Literal(&'static [u8]),
+    Done,
+    Broken,
+}
+
+/// What has been seen of a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Number {
+    Minus,
+    Zero,
+    Integer,
+    Point,
+    Fraction,
+    Exponent,
+    Sign,
+    Power,
+}
+
+impl Number {
+    /// What it is with `byte`; `None` if `byte` does not belong to it.
+    fn next(self, byte: u8) -> Option<Self> {
+        use Number::{Exponent, Fraction, Integer, Minus, Point, Power, Sign, Zero};
+        Some(match (self, byte) {
+            (Minus, b'0') => Zero,
+            (Minus, b'1'..=b'9') | (Integer, b'0'..=b'9') => Integer,
+            (Zero | Integer, b'.') => Point,
+            (Point | Fraction, b'0'..=b'9') => Fraction,
+            (Zero | Integer | Fraction, b'e' | b'E') => Exponent,
+            (Exponent, b'+' | b'-') => Sign,
+            (Exponent | Sign | Power, b'0'..=b'9') => Power,
+            _ => return None,
+        })
+    }
+
+    /// It may end here.
+    fn is_whole(self) -> bool {
+        matches!(self, Self::Zero | Self::Integer | Self::Fraction | Self::Power)
+    }
+}
+
+/// One step: how many bytes it took, and why to stop, if so.
+type Step = (usize, Option<Progress>);
+
+impl Scanner {
+    /// A scanner for one value in which at most `max_depth` containers (and never more than [`MAX_DEPTH`]) are open at
+    /// once.
+    pub fn new(max_depth: usize) -> Self {
+        Self {
+            state: State::Value,
+            max_depth: max_depth.min(MAX_DEPTH),
+            depth: 0,
+            arrays: 0,
+            in_key: false,
+            stops: false,
+            key: Vec::new(),
+        }
+    }
+
+    /// Stops where each member's value begins and ends, if the value is an object: what [`Scanner::push`] takes from
+    /// [`Progress::Value`] to [`Progress::Member`] is the value as it is written, no byte more or less.
+    #[must_use]
+    pub fn stopping_at_members(mut self) -> Self {
+        self.stops = true;
+        self
+    }
+
+    /// Reads on. Says how many of `bytes` it took and why it stopped; go on with those that were not taken.
+    pub fn push(&mut self, bytes: &[u8]) -> (usize, Progress) {
+        match self.state {
+            State::Done => return (0, Progress::End),
+            State::Broken => return (0, Progress::Invalid),
+            _ => {}
+        }
+        let mut taken = 0;
+        while let Some((&byte, _)) = bytes.get(taken..).and_then(<[u8]>::split_first) {
+            let rest = bytes.get(taken..).unwrap_or_default();
+            let (count, stop) = self.step(byte, rest);
+            taken += count;
+            if let Some(progress) = stop {
+                return (taken, progress);
+            }
+        }
+        (taken, Progress::More)
+    }
+
+    /// The input has ended: whether the value is complete. Only for a number is that not known before.
+    pub fn finish(&self) -> bool {
+        match self.state {
+            State::Done => true,
+            State::Number(number) => self.depth == 0 && number.is_whole(),
+            _ => false,
+        }
+    }
+
+    /// How many containers are open.
+    pub fn depth(&self) -> usize {
+        self.depth
+    }
+
+    /// The key of the outermost object's member that is being read, as written: escapes are not decoded. From
+    /// [`Progress::Value`] on until the next key begins. `None` outside of that, for a key of more than 256 bytes or
+    /// one that is not UTF-8, and if stops were not asked for.
+    pub fn key(&self) -> Option<&str> {
+        let known = self.stops && self.depth > 0 && !(self.depth == 1 && self.in_key);
+        let key = (known && self.key.len() <= MAX_KEY).then_some(&self.key)?;
+        str::from_utf8(key).ok()
+    }
+
+    /// Nothing of the value that must come now has been read.
+    pub(super) fn awaits_value(&self) -> bool {
+        matches!(self.state, State::Value | State::FirstElement)
+    }
+
+    fn step(&mut self, byte: u8, rest: &[u8]) -> Step {
+        match self.state {
+            State::Text => self.text(rest),
+            State::Escape | State::Hex(_) => self.escape(byte),
+            State::Number(number) => self.number(number, rest),
+            State::Literal(missing) => self.literal(byte, missing),
+            _ if matches!(byte, b' ' | b'\n' | b'\r' | b'\t') => (1, None),
+            State::MemberValue => {
+                self.state = State::Value;
+                (0, Some(Progress::Value))
+            }
+            State::FirstElement if byte == b']' => self.close(),
+            State::Value | State::FirstElement => self.value(byte),
+            State::FirstKey if byte == b'}' => self.close(),
+            State::FirstKey | State::Key if byte == b'"' => {
+                self.in_key = true;
+                if self.captures() {
+                    self.key.clear();
+                }
+                self.go(State::Text)
+            }
+            State::Colon if byte == b':' => {
+                let announced = self.stops && self.depth == 1;
+                self.go(if announced { State::MemberValue } else { State::Value })
+            }
+            State::Behind => self.behind(byte),
+            _ => self.invalid(0),
+        }
+    }
+
+    /// One byte taken, on to `state`.
+    fn go(&mut self, state: State) -> Step {
+        self.state = state;
+        (1, None)
+    }
+
+    fn invalid(&mut self, taken: usize) -> Step {
+        self.state = State::Broken;
+        (taken, Some(Progress::Invalid))
+    }
+
+    fn value(&mut self, byte: u8) -> Step {
+        match byte {
+            b'"' => self.go(State::Text),
+            b'{' | b'[' if self.depth == self.max_depth => self.invalid(0),
+            b'{' => self.open(0, State::FirstKey),
+            b'[' => self.open(1, State::FirstElement),
+            b'-' => self.go(State::Number(Number::Minus)),
+            b'0' => self.go(State::Number(Number::Zero)),
+            b'1'..=b'9' => self.go(State::Number(Number::Integer)),
+            b't' => self.go(State::Literal(b"rue")),
+            b'f' => self.go(State::Literal(b"alse")),
+            b'n' => self.go(State::Literal(b"ull")),
+            _ => self.invalid(0),
+        }
+    }
+
+    fn open(&mut self, array: u128, state: State) -> Step {
+        self.depth += 1;
+        self.arrays = self.arrays << 1 | array;
+        self.go(state)
+    }
+
+    fn close(&mut self) -> Step {
+        self.depth -= 1;
+        self.arrays >>= 1;
+        self.complete(1)
+    }
+
+    fn in_array(&self) -> bool {
+        self.arrays & 1 == 1
+    }
+
+    /// Behind a value in a container.
+    fn behind(&mut self, byte: u8) -> Step {
+        match (byte, self.in_array()) {
+            (b',', true) => self.go(State::Value),
+            (b',', false) => self.go(State::Key),
+            (b']', true) | (b'}', false) => self.close(),
+            _ => self.invalid(0),
+        }
+    }
+
+    /// A value is complete with the `taken` bytes of this step.
+    fn complete(&mut self, taken: usize) -> Step {
+        if self.depth == 0 {
+            self.state = State::Done;
+            return (taken, Some(Progress::End));
+        }
+        self.state = State::Behind;
+        let member = self.stops && self.depth == 1 && !self.in_array();
+        (taken, member.then_some(Progress::Member))
+    }
+
+    fn text(&mut self, rest: &[u8]) -> Step {
+        let run = match plain_run(rest) {
+            Ok(run) => run,
+            Err(at) => return self.invalid(at),
+        };
+        self.capture(run);
+        match rest.get(run.len()) {
+            None => (run.len(), None),
+            Some(b'\\') => {
+                self.capture(b"\\");
+                self.state = State::Escape;
+                (run.len() + 1, None)
+            }
+            Some(_) if self.in_key => {
+                self.in_key = false;
+                self.state = State::Colon;
+                (run.len() + 1, None)
+            }
+            Some(_) => self.complete(run.len() + 1),
+        }
+    }
+
+    /// Behind a backslash, or in the digits of `\u`.
+    fn escape(&mut self, byte: u8) -> Step {
+        self.capture(&[byte]);
+        match (self.state, byte) {
+            (State::Escape, b'u') => self.go(State::Hex(4)),
+            (State::Escape, b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.go(State::Text),
+            (State::Hex(1), _) if byte.is_ascii_hexdigit() => self.go(State::Text),
+            (State::Hex(missing), _) if byte.is_ascii_hexdigit() => self.go(State::Hex(missing - 1)),
+            _ => self.invalid(0),
+        }
+    }
+
+    fn number(&mut self, mut number: Number, rest: &[u8]) -> Step {
+        for (taken, byte) in rest.iter().enumerate() {
+            match number.next(*byte) {
+                Some(next) => number = next,
+                None if number.is_whole() => return self.complete(taken),
+                None => return self.invalid(taken),
+            }
+        }
+        self.state = State::Number(number);
+        (rest.len(), None)
+    }
+
+    fn literal(&mut self, byte: u8, missing: &'static [u8]) -> Step {
+        match missing.split_first() {
+            Some((first, [])) if *first == byte => self.complete(1),
+            Some((first, missing)) if *first == byte => self.go(State::Literal(missing)),
+            _ => self.invalid(0),
+        }
+    }
+
+    /// The string being read is the key of one of the outermost object's members, and is asked for.
+    fn captures(&self) -> bool {
+        self.stops && self.in_key && self.depth == 1
+    }
+
+    /// Keeps what belongs to the key, and one byte more than allowed of one that is too long.
+    fn capture(&mut self, bytes: &[u8]) {
+        if self.captures() {
+            let room = (MAX_KEY + 1).saturating_sub(self.key.len());
+            self.key.extend(bytes.iter().take(room));
+        }
+    }
+}
+
+/// The bytes of a string up to its next quote or backslash, or all.
+///
+/// # Errors
+/// A control character among them, by its place.
+pub(super) fn plain_run(bytes: &[u8]) -> Result<&[u8], usize> {
+    let end = memchr2(b'"', b'\\', bytes).unwrap_or(bytes.len());
+    let run = bytes.get(..end).unwrap_or(bytes);
+    // Without a way out of the loop the compiler makes wide instructions of it; the place is looked for only if needed.
+    let clean = run.iter().fold(true, |clean, byte| clean & (*byte >= 0x20));
+    if clean { Ok(run) } else { Err(run.iter().position(|byte| *byte < 0x20).unwrap_or(end)) }
+}
