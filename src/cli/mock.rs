@@ -12,13 +12,13 @@ use crate::fixture::{
 /// Options of `mock`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Fixtures, or folders with fixtures below them.
+    /// Fixtures, or folders with fixtures below them
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// Address to listen on.
+    /// Address to listen on
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8788")]
     listen: SocketAddr,
-    /// When pieces leave: recorded, none (all at once), or a time between two of them, such as 20ms.
+    /// When pieces leave: recorded, none (all at once), or a time between two of them, such as 20ms
     #[arg(long, value_name = "PACE", default_value = "recorded")]
     pace: Pace,
 }
@@ -29,7 +29,7 @@ pub fn run(args: Args) -> ExitCode {
         Ok(fixtures) => fixtures.into_iter().map(|(_, fixture)| fixture).collect::<Vec<_>>(),
         Err(error) => {
             eprintln!("{error}");
-            return ExitCode::from(2);
+            return super::WRONG_INPUT.into();
         }
     };
     match serve(args.listen, fixtures, args.pace) {

@@ -18,17 +18,17 @@ use crate::fixture::{
 /// Options of `replay`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Fixtures, or folders with fixtures below them.
+    /// Fixtures, or folders with fixtures below them
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// How the upstream's bytes are cut: whole, recorded, a number of bytes, or every.
+    /// How the upstream's bytes are cut: whole, recorded, a number of bytes, or every
     #[arg(long, value_name = "SPLITS", default_value = "recorded")]
     splits: Splits,
     /// Write what came out into expect.json (and expect.sse, where there is one) of fixtures that differ, after
-    /// showing the difference.
+    /// showing the difference
     #[arg(long)]
     update: bool,
-    /// One JSON object a fixture, in place of lines for people.
+    /// One JSON object a fixture, in place of lines for people
     #[arg(long)]
     json: bool,
 }
@@ -39,7 +39,7 @@ pub fn run(args: Args) -> ExitCode {
         Ok(fixtures) => fixtures,
         Err(error) => {
             eprintln!("{error}");
-            return ExitCode::FAILURE;
+            return super::WRONG_INPUT.into();
         }
     };
     match report(&args, &fixtures) {

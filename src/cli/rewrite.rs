@@ -10,7 +10,9 @@ use std::{
 use bytes::BytesMut;
 use serde_json::{Value, json};
 
+use super::WRONG_INPUT;
 use crate::{
+    config::{LUMO_TOOL_PREFIX, LumoOptions},
     conversation::Conversation,
     dialect::{Dialect, chat},
     fixture::{
@@ -18,53 +20,53 @@ use crate::{
         manifest::{Rules, Words},
         replay,
     },
+    format,
     pipeline::{Pipeline, Settings, State},
 };
 
 /// Options of `rewrite`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What the stream is written in.
+    /// What the stream is written in
     #[arg(long, value_name = "DIALECT")]
     from: Dialect,
-    /// What it is rewritten to.
+    /// What it is rewritten to
     #[arg(long, value_name = "DIALECT", default_value = "chat")]
     to: Dialect,
-    /// How the model was told of tools: native, or a text format.
+    /// How the model was told of tools: native, or a text format
     #[arg(long, value_name = "TOOLS", default_value = "native")]
     tools: String,
-    /// Text formats that are looked for: auto, off, or names with commas. The format of --tools is always among
-    /// them.
+    /// Text formats that are looked for: auto, off, or names with commas
     #[arg(long, value_name = "FORMATS")]
     detect: Option<String>,
-    /// The client's request: its tools and options decide what is a call. Without one, a stream is asked for.
+    /// The client's request: its tools and options decide what is a call. Without one, a stream is asked for
     #[arg(long, value_name = "FILE")]
     request: Option<PathBuf>,
-    /// Tools that the client declared, by name; may be given in place of a request or beside it.
+    /// Tools that the client declared, by name; may be given in place of a request or beside it
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     declare: Vec<String>,
-    /// Cut the input into pieces of N bytes; or check that every way to cut it gives the same.
+    /// Cut the input into pieces of N bytes; or check that every way to cut it gives the same
     #[arg(long, value_name = "N|every")]
     split: Option<Splits>,
-    /// stream: arguments as they come; whole: a call when it is complete.
+    /// stream: arguments as they come; whole: a call when it is complete
     #[arg(long, value_name = "HOW")]
     arguments: Option<String>,
-    /// Calls that the upstream ran itself: forward, annotate or hide.
+    /// Calls that the upstream ran itself: forward, annotate or hide
     #[arg(long, value_name = "HOW")]
     server_calls: Option<String>,
-    /// Calls in marked formats to undeclared names: forward, or text.
+    /// Calls in marked formats to undeclared names: forward, or text
     #[arg(long, value_name = "HOW")]
     unknown_calls: Option<String>,
-    /// The prefix under which the model was told of tools.
+    /// The prefix under which the model was told of tools
     #[arg(long, value_name = "TEXT")]
     tool_prefix: Option<String>,
-    /// Leave arguments that are not JSON as they are.
+    /// Leave arguments that are not JSON as they are
     #[arg(long)]
     no_repair: bool,
-    /// A stream without its end mark has ended well.
+    /// A stream without its end mark has ended well
     #[arg(long)]
     tolerate_truncation: bool,
-    /// The upstream's stream; standard input if not given.
+    /// The upstream's stream; standard input if not given
     #[arg(value_name = "FILE")]
     input: Option<PathBuf>,
 }
@@ -93,7 +95,7 @@ pub fn run(args: Args) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(Stop::Usage(message)) => {
             eprintln!("{message}");
-            ExitCode::from(2)
+            WRONG_INPUT.into()
         }
         Err(Stop::Work(message)) => {
             eprintln!("{message}");
@@ -193,18 +195,18 @@ impl Args {
     }
 
     fn settings(&self) -> Result<Settings, String> {
-        let mut detect = self.detect.clone();
-        if self.tools != "native" {
-            let named = detect.filter(|detect| detect != "auto" && detect != "off");
-            detect =
-                Some(named.map_or_else(|| self.tools.clone(), |names| format!("{names},{}", self.tools)));
+        if self.tools != "native" && format::by_name(&self.tools).is_none() {
+            return Err(format!("--tools cannot be `{}`; it is native or a text format", self.tools));
         }
+        let is_lumo = self.from == Dialect::Lumo;
+        let taught_prefix = (is_lumo && self.tools != "native").then(|| LUMO_TOOL_PREFIX.to_owned());
         let rules = Rules {
-            detect: detect.map(Words::One),
+            detect: self.detect.clone().map(Words::One),
             arguments: self.arguments.clone(),
             server_calls: self.server_calls.clone(),
             unknown_calls: self.unknown_calls.clone(),
-            tool_prefix: self.tool_prefix.clone(),
+            tool_prefix: self.tool_prefix.clone().or(taught_prefix),
+            server_tools: is_lumo.then(|| LumoOptions::default().native_tools),
             repair: self.no_repair.then_some(false),
             tolerate_truncation: self.tolerate_truncation.then_some(true),
             ..Rules::default()
