@@ -6,6 +6,7 @@
 
 pub mod chat;
 pub mod lumo;
+pub(crate) mod tool_calls;
 
 use std::{fmt, str::FromStr};
 
