@@ -5,6 +5,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
+use super::LogFormat;
 use crate::config::{Config, Model, WILDCARD};
 
 /// The announcement of a server that runs on `config` and is bound to `addresses`, which say the port where the
@@ -17,6 +18,25 @@ pub struct Announcement<'a> {
     pub addresses: &'a [SocketAddr],
 }
 
+impl Announcement<'_> {
+    /// Says it on stderr: to people in words, to programs as a log line.
+    pub fn say(&self, log_format: LogFormat) {
+        match log_format {
+            LogFormat::Text => eprintln!("{self}"),
+            LogFormat::Json => {
+                let models: Vec<_> = self.config.models.iter().map(|model| model.name.as_str()).collect();
+                tracing::info!(addresses = ?self.addresses, base_url = self.base_url(), ?models, "listening");
+            }
+        }
+    }
+
+    /// What OpenAI clients are given as base URL.
+    pub fn base_url(&self) -> String {
+        let address = self.addresses.first().copied().unwrap_or(SocketAddr::from(([127, 0, 0, 1], 0)));
+        format!("http://{}/v1", reachable(address))
+    }
+}
+
 impl fmt::Display for Announcement<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let listening: Vec<_> = self.addresses.iter().map(|address| format!("http://{address}")).collect();
@@ -24,8 +44,7 @@ impl fmt::Display for Announcement<'_> {
         for model in &self.config.models {
             writeln!(f, "  {}", Entry(model))?;
         }
-        let Some(address) = self.addresses.first() else { return Ok(()) };
-        let base = format!("http://{}/v1", reachable(*address));
+        let base = self.base_url();
         let (key, header) = match self.config.api_keys.is_empty() {
             true => ("any API key", ""),
             false => ("one of the API keys", " -H \"authorization: Bearer $KEY\""),
@@ -72,4 +91,34 @@ fn reachable(address: SocketAddr) -> SocketAddr {
         ip => ip,
     };
     SocketAddr::new(ip, address.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Overrides, load};
+
+    #[test]
+    fn a_client_is_told_how_to_come_in() {
+        let overrides = Overrides {
+            upstream: Some("https://u.example/v1".to_owned()),
+            dialect: Some("chat".to_owned()),
+            client_keys: vec!["env:KEY".into()],
+            ..Overrides::default()
+        };
+        let config = load(&overrides, &|_| Some("sk-secret".to_owned())).unwrap().config;
+        let addresses = ["0.0.0.0:81".parse().unwrap(), "[::1]:82".parse().unwrap()];
+        let told = Announcement { config: &config, addresses: &addresses }.to_string();
+        for part in [
+            "listens on http://0.0.0.0:81, http://[::1]:82\n",
+            "\n  every model name from upstream (chat, https://u.example/v1); tools native\n",
+            "base URL http://127.0.0.1:81/v1 and one of the API keys",
+            "curl -N http://127.0.0.1:81/v1/chat/completions ",
+            "\"authorization: Bearer $KEY\"",
+            "\"stream\":true",
+        ] {
+            assert!(told.contains(part), "{part} in {told}");
+        }
+        assert!(!told.contains("sk-secret"));
+    }
 }

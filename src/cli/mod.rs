@@ -84,7 +84,7 @@ pub fn run() -> ExitCode {
         return WRONG_INPUT.into();
     }
     match command {
-        Command::Serve(args) => serve::run(args),
+        Command::Serve(args) => serve::run(args, log_format),
         Command::Demo(args) => demo::run(args),
         Command::Rewrite(args) => rewrite::run(args),
         Command::Replay(args) => replay::run(args),

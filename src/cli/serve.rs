@@ -13,6 +13,9 @@ pub struct Args {
 }
 
 /// Runs the command.
-pub fn run(_args: Args) -> ExitCode {
-    ExitCode::FAILURE
+pub fn run(args: Args, _log_format: super::LogFormat) -> ExitCode {
+    match args.upstream.load_or_say() {
+        Ok(_config) => ExitCode::FAILURE,
+        Err(status) => status,
+    }
 }

@@ -64,13 +64,16 @@ impl<'a> Cell<'a> {
         matches!(self.value, DeValue::Array(elements) if elements.is_empty())
     }
 
-    /// The table's entries, whatever their keys; nothing if the value is no table.
-    pub(super) fn entries(&self) -> Vec<(&'a str, Cell<'a>)> {
+    /// The table's entries, whatever their keys: each with its key's place; nothing if the value is no table.
+    pub(super) fn entries(&self) -> Vec<(&'a str, Range<usize>, Cell<'a>)> {
         let DeValue::Table(entries) = self.value else {
             self.expected::<()>("a table");
             return Vec::new();
         };
-        entries.iter().map(|(key, value)| (key.get_ref().as_ref(), Cell::new(value, self.context))).collect()
+        let entries = entries.iter();
+        entries
+            .map(|(key, value)| (key.get_ref().as_ref(), key.span(), Cell::new(value, self.context)))
+            .collect()
     }
 }
 
@@ -146,20 +149,20 @@ impl<'a> Table<'a> {
     }
 }
 
-/// What was meant by `word`: the one of `known` that is near enough, else all of them.
+/// What was meant by `word`: the one of `known` that is near enough, else all of them, the nearest first.
 pub(super) fn nearest(word: &str, known: &[&str]) -> String {
-    let mut near: Vec<_> = known
-        .iter()
-        .map(|name| (strsim::damerau_levenshtein(word, name), name))
-        .filter(|(distance, name)| *distance <= name.len() / 2)
-        .collect();
-    near.sort();
-    match near.as_slice() {
-        [(distance, name), rest @ ..] if rest.first().is_none_or(|(next, _)| next > distance) => {
+    let mut known: Vec<_> =
+        known.iter().map(|name| (strsim::damerau_levenshtein(word, name), *name)).collect();
+    known.sort_unstable();
+    known.dedup();
+    match known.as_slice() {
+        [(distance, name), rest @ ..]
+            if *distance <= name.len() / 2 && rest.first().is_none_or(|(next, _)| next > distance) =>
+        {
             format!("did you mean `{name}`?")
         }
         _ => {
-            let names: Vec<_> = known.iter().map(|name| format!("`{name}`")).collect();
+            let names: Vec<_> = known.iter().map(|(_, name)| format!("`{name}`")).collect();
             format!("known here: {}", names.join(", "))
         }
     }

@@ -216,13 +216,13 @@ fn is_loopback(url: &Uri) -> bool {
 
 fn headers(cell: Cell<'_>) -> Option<HeaderMap> {
     let mut headers = HeaderMap::new();
-    for (name, cell) in cell.entries() {
+    for (name, span, cell) in cell.entries() {
         let Ok(name) = name.parse::<HeaderName>() else {
-            cell.wrong::<()>(format!("`{name}` is not a header's name"));
+            cell.context.findings.wrong(span, format!("`{name}` is not a header's name"));
             continue;
         };
         if OWN_HEADERS.contains(&name) {
-            cell.wrong::<()>(format!("the header `{name}` is toolwire's own"));
+            cell.context.findings.wrong(span, format!("the header `{name}` is toolwire's own"));
             continue;
         }
         let Some((value, _)) = referred(cell.clone()) else { continue };
