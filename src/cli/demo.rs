@@ -12,6 +12,7 @@ mod screen;
 
 use std::{
     error::Error,
+    future::pending,
     io::{self, IsTerminal},
     net::{Ipv4Addr, SocketAddr},
     path::Path,
@@ -29,7 +30,7 @@ use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use tokio::{
     net::TcpListener,
     runtime::Runtime,
-    sync::mpsc::{UnboundedSender, unbounded_channel},
+    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
     time::Instant,
 };
 
@@ -41,7 +42,11 @@ use crate::{
         load::{self, LoadError},
         mock::{Mock, Pace},
     },
-    proxy::tap::{Ending, Opening, Tap, Watch},
+    proxy::{
+        Server,
+        tap::{Ending, Opening, Tap, Watch},
+        terminated,
+    },
 };
 
 /// Options of `demo`.
@@ -57,6 +62,9 @@ pub struct Args {
     #[arg(long, value_name = "PACE", default_value = "recorded")]
     pace: Pace,
 }
+
+/// The client's last frame.
+const DONE: &str = "[DONE]";
 
 type Failed = Box<dyn Error + Send + Sync>;
 
@@ -78,11 +86,8 @@ fn script() -> Result<Fixture, LoadError> {
     let request = include_bytes!("../../fixtures/demo/request.json");
     let upstream = include_bytes!("../../fixtures/demo/upstream.sse");
     let times = include_bytes!("../../fixtures/demo/upstream.times");
-    let mut fixture = Fixture::parse(
-        "demo",
-        (Path::new(load::MANIFEST), manifest),
-        (Path::new(load::REQUEST), request),
-    )?;
+    let mut fixture =
+        Fixture::parse("demo", (Path::new(load::MANIFEST), manifest), (Path::new(load::REQUEST), request))?;
     fixture.pieces = load::parse_times(Path::new(load::TIMES), times, upstream.len())?;
     fixture.upstream = upstream.to_vec();
     Ok(fixture)
@@ -90,43 +95,42 @@ fn script() -> Result<Fixture, LoadError> {
 
 async fn show(args: &Args) -> Result<(), Failed> {
     let fixture = script()?;
-    let request = fixture.request.clone();
     let upstream = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let config = configure(upstream.local_addr()?, args.listen)?;
-    let listener = TcpListener::bind(args.listen)
-        .await
-        .map_err(|error| format!("{}: {error}; --listen takes another address", args.listen))?;
-    let proxy = listener.local_addr()?;
-    let (moments, mut seen) = unbounded_channel();
+    let (moments, seen) = unbounded_channel();
     let started = Instant::now();
-    let tap: Arc<dyn Tap> = Arc::new(Window { moments: moments.clone(), started });
-    let story = async move {
+    let tap = Arc::new(Window { moments: moments.clone(), started });
+    let server = Server::bind(Arc::new(config), Some(tap)).await?;
+    let proxy = server.addresses().first().copied().unwrap_or(args.listen);
+    let story = async {
         let mut screen = Screen::new(io::stdout().is_terminal());
         screen.open(&fixture.title)?;
-        let talk = converse(proxy, request.clone(), moments, started);
-        let draw = async {
-            while let Some(moment) = seen.recv().await {
-                let is_last = moment.side == Side::Client && moment.data == "[DONE]";
-                screen.draw(&moment)?;
-                if is_last {
-                    break;
-                }
-            }
-            Ok::<(), Failed>(())
-        };
-        tokio::try_join!(talk, draw)?;
+        let talk = converse(proxy, fixture.request.clone(), moments, started);
+        tokio::try_join!(talk, draw(&mut screen, seen))?;
         screen.close()?;
         if !args.once {
-            screen.invite(proxy, &request)?;
-            tokio::signal::ctrl_c().await?;
+            screen.invite(proxy, &fixture.request)?;
+            terminated(1).await?;
         }
         Ok(())
     };
+    let mock = Mock::new(vec![fixture.clone()], args.pace);
     tokio::select! {
         told = story => told,
-        ended = Mock::new(vec![script()?], args.pace).serve(upstream) => Ok(ended?),
-        ended = crate::proxy::serve(config, vec![listener], Some(tap)) => Ok(ended?),
+        ended = mock.serve(upstream) => Ok(ended?),
+        () = server.run(pending()) => Ok(()),
     }
+}
+
+/// Draws until the client has its end.
+async fn draw(screen: &mut Screen, mut seen: UnboundedReceiver<Moment>) -> Result<(), Failed> {
+    while let Some(moment) = seen.recv().await {
+        screen.draw(&moment)?;
+        if moment.side == Side::Client && moment.data == DONE {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// The configuration of a user who has Lumo at `upstream` and nothing else.
@@ -159,7 +163,7 @@ async fn converse(
     let mut events = response.into_body().into_data_stream().eventsource();
     while let Some(event) = events.next().await {
         let data = event.map_err(|error| error.to_string())?.data;
-        let is_done = data == "[DONE]";
+        let is_done = data == DONE;
         // Nobody looks any more: the demo is over.
         let _ = moments.send(Moment { at: started.elapsed(), side: Side::Client, data });
         if is_done {

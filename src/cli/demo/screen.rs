@@ -103,7 +103,8 @@ impl Screen {
     /// What it came to.
     pub(super) fn close(&mut self) -> io::Result<()> {
         self.end_line()?;
-        let Answer { text, calls, results, finish, .. } = assemble(self.received.as_bytes(), true, 200).answer;
+        let Answer { text, calls, results, finish, .. } =
+            assemble(self.received.as_bytes(), true, 200).answer;
         let head = self.paint("1", "What the client has at the end");
         writeln!(self.out, "\n{head}")?;
         writeln!(self.out, "  text      {}", text.trim_end())?;
@@ -172,7 +173,8 @@ mod tests {
 
     #[test]
     fn the_gist_is_what_differs_between_frames() {
-        let chunk = r#"data: {"id":"i","choices":[{"index":0,"delta":{"content":"A"},"finish_reason":null}]}"#;
+        let chunk =
+            r#"data: {"id":"i","choices":[{"index":0,"delta":{"content":"A"},"finish_reason":null}]}"#;
         assert_eq!(gist(chunk), r#"{"content":"A"}"#);
         let end = r#"{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#;
         assert_eq!(gist(end), r#"finish_reason: "stop""#);
