@@ -132,6 +132,14 @@ impl Reader {
         }
     }
 
+    /// Frames that were no JSON, or JSON of no use, and were passed over.
+    pub fn malformed(&self) -> u64 {
+        match self {
+            Self::Lumo(reader) => reader.malformed(),
+            Self::Chat(reader) => reader.malformed(),
+        }
+    }
+
     /// The end mark has been read; whatever follows is ignored, so the body need not be read on.
     pub fn is_done(&self) -> bool {
         match self {
