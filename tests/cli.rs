@@ -4,8 +4,10 @@
 
 use std::{
     fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
     path::PathBuf,
-    process::{Command, Output},
+    process::{Child, ChildStderr, Command, Output, Stdio},
 };
 
 use tempfile::TempDir;
@@ -196,4 +198,83 @@ fn a_reader_that_has_gone_away_is_a_normal_end() {
         let (status, _, stderr) = run(toolwire(arguments).stdout(writer));
         assert_eq!((status, stderr.as_str()), (0, ""));
     }
+}
+
+const SERVE: [&str; 7] =
+    ["serve", "--upstream", "http://127.0.0.1:9/v1", "--dialect", "chat", "--listen", "127.0.0.1:0"];
+
+/// A running server, killed with the test.
+struct Serving {
+    child: Child,
+    stderr: BufReader<ChildStderr>,
+}
+
+impl Serving {
+    fn new(command: &mut Command) -> Self {
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        Self { child, stderr }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stderr.read_line(&mut line).unwrap();
+        line
+    }
+
+    /// Asks it to stop; its exit status and what it still says.
+    fn stop(mut self) -> (Option<i32>, String) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        let mut rest = String::new();
+        self.stderr.read_to_string(&mut rest).unwrap();
+        (self.child.wait().unwrap().code(), rest)
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+    }
+}
+
+#[test]
+fn serve_says_how_to_come_in_and_stops_when_asked() {
+    let mut serving = Serving::new(&mut toolwire(&SERVE));
+    let first = serving.line();
+    let address = first.trim().rsplit_once(" listens on http://").unwrap().1.to_owned();
+    assert!(serving.line().contains("every model name from upstream (chat, http://127.0.0.1:9/v1)"));
+    assert!(serving.line().contains(&format!("base URL http://{address}/v1 and any API key")));
+    assert!(serving.line().contains(&format!("curl -N http://{address}/v1/chat/completions")));
+
+    let mut client = TcpStream::connect(&address).unwrap();
+    client.write_all(b"GET /healthz HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+
+    let (status, rest) = serving.stop();
+    assert_eq!(status, Some(0), "{rest}");
+}
+
+#[test]
+fn with_json_logs_every_line_of_serve_is_json() {
+    let mut serving = Serving::new(toolwire(&SERVE).args(["--log-format", "json"]));
+    let first = serving.line();
+    let (status, rest) = serving.stop();
+    assert_eq!(status, Some(0));
+    let lines: Vec<serde_json::Value> =
+        first.lines().chain(rest.lines()).map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines[0]["message"], "listening");
+    assert!(lines[0]["base_url"].as_str().unwrap().starts_with("http://127.0.0.1:"), "{first}");
+}
+
+#[test]
+fn an_address_in_use_is_status_1() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let (_, flags) = SERVE.split_last().unwrap();
+    let (status, stdout, stderr) = run(toolwire(flags).arg(&address));
+    assert_eq!((status, stdout.as_str()), (1, ""));
+    assert!(stderr.contains(&format!("cannot listen on {address}")), "{stderr}");
 }
