@@ -88,7 +88,7 @@ pub fn run() -> ExitCode {
         Command::Demo(args) => demo::run(args),
         Command::Rewrite(args) => rewrite::run(args),
         Command::Replay(args) => replay::run(args),
-        Command::Record(args) => record::run(args),
+        Command::Record(args) => record::run(args, log_format),
         Command::Mock(args) => mock::run(args),
         Command::Check(args) => check::run(args),
         Command::Formats(args) => formats::run(args),

@@ -87,7 +87,7 @@ pub enum SystemPosition {
 
 /// Put before the names of tools that Lumo is taught in the prompt, so that the model does not take them for its own
 /// and call them where they are never answered (Lumo 4.2).
-const LUMO_TOOL_PREFIX: &str = "user:";
+pub(crate) const LUMO_TOOL_PREFIX: &str = "user:";
 
 /// An entry's name with its place, and the model as far as it could be read.
 pub(super) type Entry<'a> = (Option<(String, Cell<'a>)>, Option<Model>);
@@ -147,19 +147,19 @@ fn settings(table: &mut Table<'_>, tools: Tools, upstream: Option<&Upstream>, li
 }
 
 /// The words of `server_calls`.
-pub(super) const SERVER_CALLS: [(&str, ServerCalls); 3] =
+pub(crate) const SERVER_CALLS: [(&str, ServerCalls); 3] =
     [("forward", ServerCalls::Forward), ("annotate", ServerCalls::Annotate), ("hide", ServerCalls::Hide)];
 
 /// The words of `misroute`.
-pub(super) const MISROUTE: [(&str, Misroute); 2] =
+pub(crate) const MISROUTE: [(&str, Misroute); 2] =
     [("rescue", Misroute::Rescue), ("bounce", Misroute::Bounce)];
 
 /// The words of `arguments`.
-pub(super) const ARGUMENTS: [(&str, Arguments); 2] =
+pub(crate) const ARGUMENTS: [(&str, Arguments); 2] =
     [("stream", Arguments::Stream), ("whole", Arguments::Whole)];
 
 /// The words of `unknown_calls`.
-pub(super) const UNKNOWN_CALLS: [(&str, UnknownCalls); 2] =
+pub(crate) const UNKNOWN_CALLS: [(&str, UnknownCalls); 2] =
     [("forward", UnknownCalls::Forward), ("text", UnknownCalls::Text)];
 
 /// What must hold between a model's keys.
