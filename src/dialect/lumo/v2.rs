@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use super::{
     answer::{Answer, Target},
-    reader::Token,
     refusal, sealed,
+    shapes::Token,
     v1::Read,
 };
 use crate::{
