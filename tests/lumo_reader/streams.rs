@@ -77,7 +77,12 @@ fn v1_titles_and_questions_stay_out_of_the_text() {
 fn v1_the_best_copy_of_a_repeated_call_wins() {
     let bare = r#"{"name":"user:a"}"#;
     let argued = r#"{"name":"user:a","arguments":{"x":1}}"#;
-    for copies in [format!("{bare}{argued}"), format!("{bare}{bare} {argued}"), format!("{argued}{bare}")] {
+    for copies in [
+        format!("{bare}{argued}"),
+        format!("{bare}{bare} {argued}"),
+        format!("{argued}{bare}"),
+        format!("{argued}{argued}"),
+    ] {
         let got =
             v1(json!([["tc", copies], ["tr", r#"{"error":true}{"error":true}"#], ["m", "Sorry"], ["done"]]));
         assert_eq!(server_calls(&got), [r#"user:a {"x":1}"#]);
@@ -283,6 +288,12 @@ fn v2_two_calls_without_an_index() {
 }
 
 #[test]
+fn v2_a_finish_reason_may_be_an_error() {
+    let got = v2(json!([["m", "par"], ["fin", "error"], ["done"]]));
+    assert_eq!((failure(&got).0, got.text.as_str()), ("error", "par"));
+}
+
+#[test]
 fn v2_errors_in_the_stream() {
     for (error, code, status) in [
         (json!({"code": "timeout", "type": "server_error"}), "timeout", 504),
@@ -359,6 +370,9 @@ fn an_answer_may_end_without_a_mark_if_that_is_allowed() {
     let got = read_every_way(stream.as_bytes(), &settings);
     assert_eq!((got.text.as_str(), got.finish), ("A", Some(Finish::Stop)));
     assert_eq!(failure(&read_every_way(b"", &settings)).0, "upstream_truncated");
+    let call = json!([["d", {"tool_calls": [{"index": 0, "function": {"name": "a"}}]}]]);
+    let got = read_every_way(frames(call.as_array().unwrap(), false).as_bytes(), &settings);
+    assert_eq!((got.calls[0].4, got.finish), (Some(CallEnd::Cut), Some(Finish::Stop)));
 }
 
 #[test]

@@ -262,6 +262,7 @@ impl Body {
     fn finish(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         self.drop_unfinished();
         if self.answer.is_finished() || (self.tolerate_truncation && self.answer.has_begun()) {
+            self.answer.release(true, out);
             self.answer.end(out);
             return Ok(());
         }
@@ -331,7 +332,9 @@ mod tests {
             if !fast {
                 reader.body.shapes = Shapes::default();
             }
-            known += usize::from(reader.body.shapes.token(frame["data: ".len()..].as_bytes()).is_some());
+            known += usize::from(
+                reader.body.shapes.token(frame.strip_prefix("data: ").unwrap().as_bytes()).is_some(),
+            );
             reader.push(format!("{frame}\n\n").as_bytes(), &mut out).unwrap();
         }
         reader.push(b"data: [DONE]", &mut out).unwrap();
