@@ -1,47 +1,22 @@
-//! (to be written)
+//! OpenAI Chat Completions, as client dialect and as upstream, and what resembles it.
+//!
+//! ```text
+//! client's request ─request::decode─▶ Conversation ─request::encode─▶ upstream's request
+//! upstream's bytes ─Reader─▶ Event ─Writer─▶ client's bytes
+//! ```
+//!
+//! The reader takes all that servers of this API were seen to send and makes the same events of it; the writer
+//! writes the one form that every client understands. Errors: [`refusal`] reads an upstream's, [`error_body`]
+//! writes ours.
 
-use crate::{event::Sink, failure::Failure};
+mod error;
+mod reader;
+mod refusal;
+pub mod request;
+mod writer;
 
-/// (to be written)
-#[derive(Debug)]
-pub struct Reader;
-
-impl Reader {
-    /// (to be written)
-    ///
-    /// # Errors
-    /// (to be written)
-    pub fn push(&mut self, _bytes: &[u8], _out: &mut impl Sink) -> Result<(), Failure> {
-        Ok(())
-    }
-    /// (to be written)
-    ///
-    /// # Errors
-    /// (to be written)
-    pub fn finish(&mut self, _out: &mut impl Sink) -> Result<(), Failure> {
-        Ok(())
-    }
-    /// (to be written)
-    pub fn is_done(&self) -> bool {
-        true
-    }
-}
-/// (to be written)
-#[derive(Debug)]
-pub struct Writer;
-
-impl Writer {
-    /// (to be written)
-    pub fn event(&mut self, _event: &crate::event::Event<'_>, _out: &mut bytes::BytesMut) {}
-    /// (to be written)
-    pub fn finish(&mut self, _out: &mut bytes::BytesMut) {}
-    /// (to be written)
-    pub fn fail(&mut self, _failure: &Failure, _out: &mut bytes::BytesMut) {}
-    /// (to be written)
-    pub fn keep_alive(&mut self, _out: &mut bytes::BytesMut) {}
-}
-
-/// (to be written)
-pub fn error_body(_failure: &Failure) -> Vec<u8> {
-    Vec::new()
-}
+pub use error::error_body;
+pub use reader::{Reader, ReaderSettings};
+pub use refusal::refusal;
+pub use request::Options;
+pub use writer::Writer;
