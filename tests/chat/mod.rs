@@ -11,7 +11,7 @@ use toolwire::{
 /// What a client would have put together.
 #[derive(Debug, Default, PartialEq)]
 pub struct Read {
-    start: Option<String>,
+    pub start: Option<String>,
     /// Text, reasoning and the like, each run of one kind joined.
     runs: Vec<(&'static str, String)>,
     calls: Vec<Call>,
