@@ -1,1 +1,5 @@
-fn main() {}
+//! Arguments in, one command called.
+
+fn main() -> std::process::ExitCode {
+    toolwire::cli::run()
+}

@@ -1,1 +1,107 @@
-//! (to be written)
+//! The configuration: one TOML file, flags and environment, resolved to a [`Config`] that cannot be wrong.
+//!
+//! ```text
+//! file ─▶ spanned TOML ─▶ table (typed keys, leftovers) ─▶ upstreams, models, limits ─▶ Config
+//!                                            flags, environment ─▶ Overrides ─┘      └─▶ problems, all of them
+//! ```
+//!
+//! Reading goes on after a mistake, so that one run tells all that is wrong, each with file, line and column. What
+//! leaves this module is checked: every model has its upstream, every name its format, every secret its value.
+
+mod model;
+mod overrides;
+mod problem;
+mod read;
+mod show;
+mod source;
+mod table;
+mod upstream;
+mod value;
+
+pub(crate) use model::{ARGUMENTS, LUMO_TOOL_PREFIX, MISROUTE, SERVER_CALLS, UNKNOWN_CALLS};
+pub use model::{Model, SystemPosition, Tools, WILDCARD};
+pub use overrides::Overrides;
+pub use problem::{Place, Problem, Problems, Severity};
+pub use upstream::{ChatOptions, Options, Queue, Timeouts, Upstream};
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use secrecy::SecretString;
+use toml::de::DeTable;
+
+use self::{source::Source, table::Context};
+use crate::pipeline;
+
+/// Looks up an environment variable: handed in, so that tests need not change their own.
+pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// A configuration that can be used, and what looks wrong nevertheless.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// The configuration.
+    pub config: Config,
+    /// What to look at; warnings only.
+    pub warnings: Vec<Problem>,
+}
+
+/// Reads the file that `overrides` name, if they name one, lays them over it, and checks all of it.
+///
+/// # Errors
+/// All that is wrong.
+pub fn load(overrides: &Overrides, environment: Environment<'_>) -> Result<Loaded, Problems> {
+    let source = Source::read(overrides.file.as_deref())?;
+    let (mut root, syntax) = DeTable::parse_recoverable(source.text());
+    overrides.lay_over(root.get_mut(), &source);
+    let context = Context { source: &source, findings: Default::default(), environment };
+    for error in syntax {
+        context.findings.syntax(error.span(), error.message());
+    }
+    let config = read::config(root.get_ref(), &context);
+    let (problems, failed) = context.findings.into_problems(&source);
+    match config {
+        Some(config) if !failed => Ok(Loaded { config, warnings: problems }),
+        _ => Err(Problems(problems)),
+    }
+}
+
+/// What `serve` runs on.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Addresses to listen on; at least one. Only loopback addresses if there are no keys.
+    pub listen: Vec<SocketAddr>,
+    /// Keys of which a client must show one. Empty: none is asked for.
+    pub api_keys: Vec<SecretString>,
+    /// The upstreams; at least one.
+    pub upstreams: Vec<Arc<Upstream>>,
+    /// What clients may ask for; at least one.
+    pub models: Vec<Model>,
+    /// Limits of requests and answers.
+    pub limits: Limits,
+    /// How long open streams may go on after a signal to stop.
+    pub drain_timeout: Duration,
+}
+
+impl Config {
+    /// The entry that serves `name`: the one of this name, else the wildcard's.
+    pub fn model(&self, name: &str) -> Option<&Model> {
+        let named = self.models.iter().find(|model| model.name == name && !model.is_wildcard());
+        named.or_else(|| self.models.iter().find(|model| model.is_wildcard()))
+    }
+}
+
+/// Limits of requests and answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a client's request body. Beyond: 413.
+    pub max_body: usize,
+    /// A stream that is silent for so long gets a sign of life. Never zero.
+    pub keep_alive: Duration,
+    /// Limits of one answer; every [`Model::settings`] carries the same.
+    pub answer: pipeline::Limits,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { max_body: 10 << 20, keep_alive: Duration::from_secs(15), answer: pipeline::Limits::default() }
+    }
+}

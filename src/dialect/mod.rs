@@ -1,6 +1,6 @@
 //! The HTTP APIs, one folder each, with `request`, `reader` and `writer` as far as an API has them.
 //!
-//! A reader makes [`Event`](crate::event::Event)s of an upstream's bytes; a writer makes a client's bytes of `Event`s; `request` decodes a
+//! A reader makes [`Event`]s of an upstream's bytes; a writer makes a client's bytes of `Event`s; `request` decodes a
 //! client's request into a [`Conversation`] or encodes one for an upstream. [`Reader`] and [`Writer`] choose among
 //! them; the rest of the crate does not ask which.
 
@@ -129,6 +129,14 @@ impl Reader {
         match self {
             Self::Lumo(reader) => reader.finish(out),
             Self::Chat(reader) => reader.finish(out),
+        }
+    }
+
+    /// Frames that were no JSON, or JSON of no use, and were passed over.
+    pub fn malformed(&self) -> u64 {
+        match self {
+            Self::Lumo(reader) => reader.malformed(),
+            Self::Chat(reader) => reader.malformed(),
         }
     }
 

@@ -1,1 +1,29 @@
-//! (to be written)
+//! The asynchronous shell: hyper on both sides, and between them a body that pulls upstream frames through a
+//! [`Pipeline`](crate::pipeline::Pipeline).
+//!
+//! ```text
+//! server ─connection─▶ service ─route, key, body─▶ exchange ─▶ answer ─polls─▶ upstream (line, connection, request)
+//!                                                              │ └ pipeline: bytes in, bytes out
+//!                              client's connection ─polls──────┘
+//! ```
+//!
+//! No request has a task of its own. A request is a future and then a body, both polled by the client's connection;
+//! dropping either ends all that belongs to it: the place in the upstream's line, the connection, the log line.
+
+mod answer;
+mod auth;
+mod clock;
+mod connector;
+mod drain;
+mod exchange;
+mod intake;
+mod permits;
+mod reply;
+mod routes;
+mod server;
+mod service;
+pub mod tap;
+mod upstream;
+
+pub use drain::terminated;
+pub use server::{ServeError, Server};

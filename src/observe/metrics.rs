@@ -1,0 +1,287 @@
+//! [`Metrics`]: what is counted, for `/metrics`.
+//!
+//! The number of series is bounded by the configuration: labels hold configured names, kinds and formats. The one
+//! label that clients could fill, a called tool's name, takes [`MAX_NAMES`] names and calls the rest `other`.
+
+use std::{collections::HashSet, fmt, sync::Mutex, time::Duration};
+
+use prometheus_client::{
+    encoding::{EncodeLabelSet, text::encode},
+    metrics::{
+        counter::Counter,
+        family::Family,
+        gauge::Gauge,
+        histogram::{Histogram, exponential_buckets},
+    },
+    registry::Registry,
+};
+
+use crate::{failure::Kind, pipeline::Tally};
+
+/// Different tool names that become labels, a process. Beyond: `other`.
+const MAX_NAMES: usize = 256;
+
+/// Bytes of a tool name that becomes a label: what OpenAI allows. Beyond: `other`.
+const MAX_NAME: usize = 64;
+
+/// What stands for every name that is no label of its own.
+const OTHER: &str = "other";
+
+/// All metrics of one server.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    requests: Family<RequestLabels, Counter>,
+    streams: Gauge,
+    first_byte: Family<ModelLabel, Histogram>,
+    upstream_errors: Family<ErrorLabels, Counter>,
+    calls: Family<CallLabels, Counter>,
+    dropped_calls: Counter,
+    malformed_frames: Counter,
+    held_peak: Histogram,
+    disconnects: Counter,
+    waiting: Family<UpstreamLabel, Gauge>,
+    dropped_fields: Family<FieldLabels, Counter>,
+    names: Names,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    route: &'static str,
+    model: String,
+    status: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ModelLabel {
+    model: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct UpstreamLabel {
+    upstream: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ErrorLabels {
+    upstream: String,
+    kind: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CallLabels {
+    format: &'static str,
+    name: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct FieldLabels {
+    upstream: String,
+    field: String,
+}
+
+impl Metrics {
+    /// Everything at zero.
+    pub fn new() -> Self {
+        let mut new = Self {
+            registry: Registry::with_prefix("toolwire"),
+            requests: Family::default(),
+            streams: Gauge::default(),
+            first_byte: Family::new_with_constructor(first_byte_buckets),
+            upstream_errors: Family::default(),
+            calls: Family::default(),
+            dropped_calls: Counter::default(),
+            malformed_frames: Counter::default(),
+            held_peak: Histogram::new(exponential_buckets(1.0, 8.0, 8)),
+            disconnects: Counter::default(),
+            waiting: Family::default(),
+            dropped_fields: Family::default(),
+            names: Names::default(),
+        };
+        new.register();
+        new
+    }
+
+    fn register(&mut self) {
+        let registry = &mut self.registry;
+        registry.register("requests", "Requests that are over", self.requests.clone());
+        registry.register("streams_in_flight", "Answers under way", self.streams.clone());
+        registry.register(
+            "first_byte_seconds",
+            "From a request's arrival to the first byte of its answer",
+            self.first_byte.clone(),
+        );
+        registry.register("upstream_errors", "Answers that failed, by kind", self.upstream_errors.clone());
+        registry.register("calls", "Tool calls that reached a client", self.calls.clone());
+        registry.register("dropped_calls", "Tool calls refused or dropped", self.dropped_calls.clone());
+        registry.register(
+            "malformed_frames",
+            "Upstream frames that were passed over",
+            self.malformed_frames.clone(),
+        );
+        registry.register(
+            "held_bytes",
+            "The most bytes that an answer held back at once",
+            self.held_peak.clone(),
+        );
+        registry.register("client_disconnects", "Clients gone before the end", self.disconnects.clone());
+        registry.register("waiting_requests", "Requests in an upstream's line", self.waiting.clone());
+        registry.register(
+            "dropped_fields",
+            "Request fields that an upstream's dialect cannot say",
+            self.dropped_fields.clone(),
+        );
+    }
+
+    /// All of them, as Prometheus reads them ([`Metrics::CONTENT_TYPE`]).
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing into a string cannot fail.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+
+    /// The content type of [`Metrics::text`].
+    pub const CONTENT_TYPE: &'static str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+    /// A request is over. `model` is the configuration's entry.
+    pub(super) fn request(&self, route: &'static str, model: Option<&str>, status: u16) {
+        let model = model.unwrap_or(OTHER).to_owned();
+        self.requests.get_or_create(&RequestLabels { route, model, status }).inc();
+    }
+
+    /// The first byte of an answer has gone out.
+    pub(super) fn first_byte(&self, model: &str, after: Duration) {
+        let label = ModelLabel { model: model.to_owned() };
+        self.first_byte.get_or_create(&label).observe(after.as_secs_f64());
+    }
+
+    /// An answer failed.
+    pub(super) fn upstream_error(&self, upstream: &str, kind: Kind) {
+        let labels = ErrorLabels { upstream: upstream.to_owned(), kind: kind_name(kind) };
+        self.upstream_errors.get_or_create(&labels).inc();
+    }
+
+    /// A client went away before the end.
+    pub(super) fn disconnect(&self) {
+        self.disconnects.inc();
+    }
+
+    /// What an answer was made of.
+    pub(super) fn tally(&self, tally: &Tally) {
+        for call in &tally.calls {
+            let name = call.name.as_deref().map_or_else(|| OTHER.to_owned(), |name| self.names.label(name));
+            self.calls.get_or_create(&CallLabels { format: call.format, name }).inc();
+        }
+        self.dropped_calls.inc_by(tally.dropped_calls);
+        self.malformed_frames.inc_by(tally.malformed_frames);
+        // Gauges of bytes stay far below 2^52.
+        #[expect(clippy::cast_precision_loss, reason = "a limit in the configuration keeps it small")]
+        self.held_peak.observe(tally.held_peak as f64);
+    }
+
+    /// `upstream`'s dialect could not say these fields of a request. Their names come from the encoders' own lists.
+    pub fn dropped_fields(&self, upstream: &str, fields: &[String]) {
+        for field in fields {
+            let labels = FieldLabels { upstream: upstream.to_owned(), field: self.names.label(field) };
+            self.dropped_fields.get_or_create(&labels).inc();
+        }
+    }
+
+    /// Requests that wait for a place at `upstream`, to be kept up to date by its line.
+    pub fn waiting(&self, upstream: &str) -> Gauge {
+        self.waiting.get_or_create_owned(&UpstreamLabel { upstream: upstream.to_owned() })
+    }
+
+    /// Answers under way.
+    pub(super) fn streams(&self) -> &Gauge {
+        &self.streams
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// From 1 ms to 65 s, doubling: models that think take long.
+fn first_byte_buckets() -> Histogram {
+    Histogram::new(exponential_buckets(0.001, 2.0, 17))
+}
+
+/// The kind as a label.
+pub(super) fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Request => "request",
+        Kind::Unauthorized => "unauthorized",
+        Kind::Forbidden => "forbidden",
+        Kind::NotFound => "not_found",
+        Kind::Method => "method",
+        Kind::TooLarge => "too_large",
+        Kind::ContextLength => "context_length",
+        Kind::RateLimit => "rate_limit",
+        Kind::Overloaded => "overloaded",
+        Kind::Timeout => "timeout",
+        Kind::Connect => "connect",
+        Kind::Protocol => "protocol",
+        Kind::Truncated => "truncated",
+        Kind::Upstream => "upstream",
+        Kind::Limit => "limit",
+        Kind::Draining => "draining",
+        Kind::Internal => "internal",
+    }
+}
+
+/// Names that came from clients and have become labels.
+#[derive(Default)]
+struct Names(Mutex<HashSet<String>>);
+
+impl Names {
+    fn label(&self, name: &str) -> String {
+        let Ok(mut known) = self.0.lock() else { return OTHER.to_owned() };
+        let new = !known.contains(name);
+        if new && (known.len() >= MAX_NAMES || name.len() > MAX_NAME) {
+            return OTHER.to_owned();
+        }
+        if new {
+            known.insert(name.to_owned());
+        }
+        name.to_owned()
+    }
+}
+
+impl fmt::Debug for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Names")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pipeline::CallTally;
+
+    #[test]
+    fn tool_names_are_bounded() {
+        let metrics = Metrics::new();
+        let calls = (0..MAX_NAMES + 10)
+            .map(|number| CallTally { format: "native", name: Some(format!("tool_{number}")) })
+            .collect();
+        metrics.tally(&Tally { calls, ..Tally::default() });
+        let text = metrics.text();
+        assert_eq!(text.matches("toolwire_calls_total{").count(), MAX_NAMES + 1);
+        assert!(text.contains("toolwire_calls_total{format=\"native\",name=\"other\"} 10\n"), "{text}");
+    }
+
+    #[test]
+    fn a_request_is_counted_by_route_model_and_status() {
+        let metrics = Metrics::new();
+        metrics.request("chat", Some("lumo"), 200);
+        metrics.request("chat", None, 404);
+        let text = metrics.text();
+        assert!(text.contains("toolwire_requests_total{route=\"chat\",model=\"lumo\",status=\"200\"} 1\n"));
+        assert!(text.contains("toolwire_requests_total{route=\"chat\",model=\"other\",status=\"404\"} 1\n"));
+        assert!(text.ends_with("# EOF\n"));
+    }
+}

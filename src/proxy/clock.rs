@@ -1,0 +1,158 @@
+//! [`Clock`]: the times of one answer, on one timer.
+//!
+//! Each piece of a stream puts two alarms off (the upstream's silence, our own), and setting a timer anew costs more
+//! than a token's parsing. So the timer stays where it is: it may ring early, and then looks what has been put off
+//! since. A token costs one reading of the clock.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use pin_project::pin_project;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// How long an upstream may take to close after its end mark before the connection is given up: enough for the last
+/// chunk to arrive, so that the connection can be used again.
+const LINGER: Duration = Duration::from_millis(100);
+
+/// What a [`Clock`] rings for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Alarm {
+    /// The client has heard nothing for so long.
+    KeepAlive,
+    /// The upstream has said nothing for so long.
+    Idle,
+    /// The whole answer took too long.
+    Total,
+    /// The upstream does not close after its end mark.
+    Linger,
+}
+
+/// When an answer's alarms ring.
+#[derive(Debug)]
+#[pin_project]
+pub(super) struct Clock {
+    #[pin]
+    sleep: Sleep,
+    started: Instant,
+    keep_alive: Option<Duration>,
+    spoken: Instant,
+    idle: Duration,
+    heard: Option<Instant>,
+    total: Option<Instant>,
+    linger: Option<Instant>,
+}
+
+impl Clock {
+    /// A clock that starts now. Without `keep_alive` (whole answers) that alarm never rings.
+    pub(super) fn new(keep_alive: Option<Duration>, idle: Duration, total: Option<Duration>) -> Self {
+        let now = Instant::now();
+        let total = total.and_then(|total| now.checked_add(total));
+        let mut clock = Self {
+            sleep: sleep_until(now),
+            started: now,
+            keep_alive,
+            spoken: now,
+            idle,
+            heard: None,
+            total,
+            linger: None,
+        };
+        if let Some((at, _)) = clock.next() {
+            clock.sleep = sleep_until(at);
+        }
+        clock
+    }
+
+    /// Since the start.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// The upstream has said something: its silence begins anew.
+    pub(super) fn heard(self: Pin<&mut Self>) {
+        *self.project().heard = Some(Instant::now());
+    }
+
+    /// The client is told something: our silence begins anew.
+    pub(super) fn spoke(self: Pin<&mut Self>) {
+        *self.project().spoken = Instant::now();
+    }
+
+    /// The answer is whole: nothing rings any more but [`Alarm::Linger`].
+    pub(super) fn linger(self: Pin<&mut Self>) {
+        *self.project().linger = Some(Instant::now() + LINGER);
+    }
+
+    /// The next alarm that rings.
+    pub(super) fn poll_alarm(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Alarm> {
+        let Some((at, alarm)) = self.next() else { return Poll::Pending };
+        loop {
+            let mut sleep = self.as_mut().project().sleep;
+            if sleep.deadline() > at {
+                sleep.as_mut().reset(at);
+            }
+            ready!(sleep.as_mut().poll(cx));
+            if at <= Instant::now() {
+                return Poll::Ready(alarm);
+            }
+            sleep.reset(at);
+        }
+    }
+
+    fn next(&self) -> Option<(Instant, Alarm)> {
+        if let Some(at) = self.linger {
+            return Some((at, Alarm::Linger));
+        }
+        let keep_alive = self.keep_alive.and_then(|limit| self.spoken.checked_add(limit));
+        let idle = self.heard.and_then(|heard| heard.checked_add(self.idle));
+        let alarms = [(self.total, Alarm::Total), (idle, Alarm::Idle), (keep_alive, Alarm::KeepAlive)];
+        alarms.into_iter().filter_map(|(at, alarm)| Some((at?, alarm))).min_by_key(|(at, _)| *at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{future::poll_fn, pin::pin};
+
+    use tokio::time::advance;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn an_alarm_that_is_put_off_rings_later() {
+        let mut clock = pin!(Clock::new(None, 10 * SECOND, None));
+        clock.as_mut().heard();
+        for _ in 0..5 {
+            advance(9 * SECOND).await;
+            assert!(poll_fn(|cx| Poll::Ready(clock.as_mut().poll_alarm(cx))).await.is_pending());
+            clock.as_mut().heard();
+        }
+        assert_eq!(poll_fn(|cx| clock.as_mut().poll_alarm(cx)).await, Alarm::Idle);
+        assert_eq!(clock.elapsed(), 55 * SECOND);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn keep_alives_come_in_silence_and_the_total_comes_last() {
+        let mut clock = pin!(Clock::new(Some(4 * SECOND), 60 * SECOND, Some(9 * SECOND)));
+        let mut rung = Vec::new();
+        while rung.last() != Some(&Alarm::Total) {
+            rung.push(poll_fn(|cx| clock.as_mut().poll_alarm(cx)).await);
+            clock.as_mut().spoke();
+        }
+        assert_eq!(rung, [Alarm::KeepAlive, Alarm::KeepAlive, Alarm::Total]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_new_alarm_may_be_earlier_than_the_timer() {
+        let mut clock = pin!(Clock::new(Some(60 * SECOND), 60 * SECOND, None));
+        assert!(poll_fn(|cx| Poll::Ready(clock.as_mut().poll_alarm(cx))).await.is_pending());
+        clock.as_mut().linger();
+        assert_eq!(poll_fn(|cx| clock.as_mut().poll_alarm(cx)).await, Alarm::Linger);
+        assert_eq!(clock.elapsed(), LINGER);
+    }
+}

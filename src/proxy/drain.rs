@@ -1,0 +1,116 @@
+//! [`Drain`]: how a server stops.
+//!
+//! Three steps: no new requests; open answers go on until the deadline; what is still open is *cut*, which means
+//! that it ends with an error that says so. Signals are the usual reason: [`terminated`].
+
+use std::{
+    io,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use pin_project::pin_project;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::{Notify, futures::OwnedNotified},
+};
+
+const SERVING: u8 = 0;
+const DRAINING: u8 = 1;
+const CUT: u8 = 2;
+
+/// How far a server has stopped. Shared by its requests.
+#[derive(Debug, Default)]
+pub(super) struct Drain {
+    step: AtomicU8,
+    cut: Arc<Notify>,
+}
+
+impl Drain {
+    /// No new requests.
+    pub(super) fn begin(&self) {
+        self.step.store(DRAINING, Ordering::Release);
+    }
+
+    /// Open answers end now.
+    pub(super) fn cut(&self) {
+        self.step.store(CUT, Ordering::Release);
+        self.cut.notify_waiters();
+    }
+
+    /// Whether new requests are still taken.
+    pub(super) fn is_serving(&self) -> bool {
+        self.step.load(Ordering::Acquire) == SERVING
+    }
+
+    /// Becomes ready with [`Drain::cut`].
+    pub(super) fn when_cut(&self) -> Cut {
+        let notified = Arc::clone(&self.cut).notified_owned();
+        // Looked at after asking to be notified: a cut in between is seen one way or the other.
+        Cut { notified, already: self.step.load(Ordering::Acquire) == CUT }
+    }
+}
+
+/// See [`Drain::when_cut`].
+#[derive(Debug)]
+#[pin_project]
+pub(super) struct Cut {
+    #[pin]
+    notified: OwnedNotified,
+    already: bool,
+}
+
+impl Future for Cut {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.project();
+        if *this.already {
+            return Poll::Ready(());
+        }
+        let notified = this.notified.poll(cx);
+        *this.already = notified.is_ready();
+        notified
+    }
+}
+
+/// Hears SIGTERM and SIGINT from now on; what it gives is ready when `times` of them have come. Called inside a
+/// runtime.
+///
+/// # Errors
+/// If the signals cannot be listened for.
+pub fn terminated(times: usize) -> io::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        for _ in 0..times {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_cut_is_seen_by_those_before_and_after_it() {
+        let drain = Drain::default();
+        let before = drain.when_cut();
+        drain.begin();
+        assert!(!drain.is_serving());
+        assert!(drain.when_cut().now_or_never().is_none());
+        drain.cut();
+        before.await;
+        drain.when_cut().await;
+    }
+}

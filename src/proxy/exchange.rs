@@ -1,0 +1,140 @@
+//! [`Exchange`]: a client's request made ready to be sent to an upstream, with the pipeline for its answer.
+//!
+//! ```text
+//! body ─decode─▶ Conversation ─model entry─▶ (instruct) ─encode─▶ UpstreamRequest
+//!                     └──────────────▶ Pipeline (reader of the upstream's dialect, writer of the client's)
+//! ```
+//!
+//! The one place of the shell that knows how the stages are put together.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+
+use crate::{
+    config::{Config, Model, Options, SystemPosition, Tools, Upstream},
+    conversation::Conversation,
+    dialect::{Answering, Reader, Stamp, UpstreamRequest, Writer, chat, lumo},
+    failure::{Failure, Kind},
+    format::{self, Teaching},
+    pipeline::Pipeline,
+};
+
+/// All that one exchange needs.
+#[derive(Debug)]
+pub(super) struct Exchange<'a> {
+    /// The configuration's entry that serves it.
+    pub(super) model: &'a Model,
+    /// The client's request, before instructions were put into it.
+    pub(super) conversation: Conversation,
+    /// What goes to the upstream.
+    pub(super) request: UpstreamRequest,
+    /// What becomes of the answer.
+    pub(super) pipeline: Pipeline,
+    /// How the client is answered.
+    pub(super) answering: Answering,
+}
+
+/// Decodes a Chat Completions request.
+///
+/// # Errors
+/// [`Kind::Request`]
+pub(super) fn decode(body: &Bytes) -> Result<Conversation, Failure> {
+    let conversation = chat::request::decode(body)?;
+    if conversation.model.is_empty() {
+        let failure = Failure::new(Kind::Request, "the request names no model");
+        return Err(failure.with_param("model"));
+    }
+    Ok(conversation)
+}
+
+/// Makes `conversation` ready to be sent.
+///
+/// # Errors
+/// [`Kind::NotFound`] for an unknown model, [`Kind::Request`] for what its upstream cannot do.
+pub(super) fn prepare(
+    config: &Config,
+    conversation: Conversation,
+    stamp: Stamp,
+) -> Result<Exchange<'_>, Failure> {
+    let model = config.model(&conversation.model).ok_or_else(|| unknown_model(&conversation.model))?;
+    refuse_choices(model, &conversation)?;
+    let answering = Answering::new(&conversation, stamp);
+    let pipeline = Pipeline::new(
+        &conversation,
+        &model.settings,
+        reader(model),
+        Writer::Chat(chat::Writer::new(&answering)),
+        &answering,
+    );
+    let request = encode(model, taught(model, &conversation));
+    Ok(Exchange { model, conversation, request, pipeline, answering })
+}
+
+/// What an upstream answered instead of a stream; `status` is 400 or more.
+pub(super) fn refusal(upstream: &Upstream, status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
+    match upstream.options {
+        Options::Lumo(_) => lumo::refusal(status, retry_after, body),
+        Options::Chat(_) => chat::refusal(status, retry_after, body),
+    }
+}
+
+pub(super) fn unknown_model(name: &str) -> Failure {
+    Failure::new(Kind::NotFound, format!("there is no model `{name}`; GET /v1/models lists them"))
+        .with_code("model_not_found")
+        .with_param("model")
+}
+
+/// Several choices are only for an upstream that makes them itself, with structure that needs no detection.
+fn refuse_choices(model: &Model, conversation: &Conversation) -> Result<(), Failure> {
+    let choices = conversation.rest.get("n").and_then(serde_json::Value::as_u64).unwrap_or(1);
+    let emulated = model.tools != Tools::Native && !conversation.tools.is_empty();
+    if choices > 1 && (emulated || matches!(model.upstream.options, Options::Lumo(_))) {
+        let message = format!("the model `{}` gives one choice; leave `n` out", conversation.model);
+        return Err(Failure::new(Kind::Request, message).with_param("n"));
+    }
+    Ok(())
+}
+
+/// The conversation in which the model is told of its tools as its configuration says.
+fn taught<'a>(model: &Model, conversation: &'a Conversation) -> Cow<'a, Conversation> {
+    let Tools::Format(format) = model.tools else { return Cow::Borrowed(conversation) };
+    let teaching = Teaching {
+        prefix: model.settings.tool_prefix.clone(),
+        template: model.instructions.clone().unwrap_or_default(),
+        in_user_turn: model.system_position == SystemPosition::User,
+    };
+    Cow::Owned(format::instruct(conversation.clone(), format, &teaching))
+}
+
+fn encode(model: &Model, conversation: Cow<'_, Conversation>) -> UpstreamRequest {
+    let mut conversation = conversation.into_owned();
+    conversation.model = model.upstream_name(&conversation.model).to_owned();
+    match &model.upstream.options {
+        Options::Chat(options) => chat::request::encode(
+            &conversation,
+            &chat::Options { model: None, include_usage: options.include_usage },
+        ),
+        Options::Lumo(options) => lumo::encode(&conversation, options),
+    }
+}
+
+/// A reader for an answer of the model's upstream. Clients speak `chat`, so an upstream that does too may be forwarded
+/// as it is.
+fn reader(model: &Model) -> Reader {
+    let upstream = &model.upstream;
+    let (max_frame, tolerate_truncation) = (model.settings.limits.max_frame, upstream.tolerate_truncation);
+    match &upstream.options {
+        Options::Lumo(options) => Reader::Lumo(lumo::Reader::new(lumo::ReaderSettings {
+            max_frame,
+            target: options.target.clone(),
+            tolerate_truncation,
+        })),
+        Options::Chat(options) => Reader::Chat(chat::Reader::new(chat::ReaderSettings {
+            max_frame,
+            verbatim: true,
+            cumulative: options.cumulative,
+            tolerate_truncation,
+        })),
+    }
+}

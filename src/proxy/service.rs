@@ -1,0 +1,246 @@
+//! [`Service`]: what all requests share, and what becomes of each.
+
+use std::{
+    collections::HashMap,
+    convert::Infallible,
+    future::poll_fn,
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
+use hyper::body::Incoming;
+use serde_json::{Value, json};
+
+use crate::{
+    config::{Config, Model},
+    dialect::{Ids, Stamp},
+    failure::{Failure, Kind},
+    observe::{Access, Metrics},
+};
+
+use super::{
+    ServeError,
+    answer::{self, Answer},
+    auth,
+    drain::Drain,
+    exchange::{self, Exchange},
+    intake,
+    permits::Line,
+    reply::{self, Body},
+    routes::Route,
+    tap::{Opening, Tap},
+    upstream::Client,
+};
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Bytes of a client's request id that is kept. Beyond: ours instead.
+const MAX_REQUEST_ID: usize = 128;
+
+/// What all requests share.
+#[derive(Debug)]
+pub(super) struct Service {
+    config: Arc<Config>,
+    /// By the upstreams' names.
+    clients: HashMap<String, Arc<Client>>,
+    metrics: Arc<Metrics>,
+    tap: Option<Arc<dyn Tap>>,
+    drain: Drain,
+    started: u64,
+}
+
+impl Service {
+    /// A service without requests.
+    ///
+    /// # Errors
+    /// If an upstream's key cannot stand in a header.
+    pub(super) fn new(config: Arc<Config>, tap: Option<Arc<dyn Tap>>) -> Result<Self, ServeError> {
+        let metrics = Arc::new(Metrics::new());
+        let clients = config.upstreams.iter().map(|upstream| {
+            let name = upstream.name.clone();
+            let line = Line::new(upstream.queue.clone(), metrics.waiting(&name));
+            let client = Client::new(Arc::clone(upstream), line)
+                .map_err(|_| ServeError::Key { upstream: name.clone() })?;
+            Ok((name, Arc::new(client)))
+        });
+        let clients = clients.collect::<Result<_, ServeError>>()?;
+        Ok(Self { config, clients, metrics, tap, drain: Drain::default(), started: unix_time() })
+    }
+
+    /// How far the server has stopped.
+    pub(super) fn drain(&self) -> &Drain {
+        &self.drain
+    }
+
+    /// Answers one request.
+    pub(super) async fn handle(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+    ) -> Result<Response<Body>, Infallible> {
+        let id = request_id(request.headers());
+        let path = request.uri().path();
+        let route = Route::find(path);
+        let name = route.as_ref().map_or("unknown", Route::name);
+        let access = Access::new(Arc::clone(&self.metrics), id.clone(), request.method().clone(), path, name);
+        let head = request.method() == Method::HEAD;
+        let response = self.respond(route, request, access).await;
+        let mut response = if head { reply::without_body(response) } else { response };
+        if let Ok(id) = HeaderValue::try_from(id) {
+            response.headers_mut().insert(REQUEST_ID, id);
+        }
+        Ok(response)
+    }
+
+    async fn respond(
+        &self,
+        route: Option<Route>,
+        request: Request<Incoming>,
+        access: Access,
+    ) -> Response<Body> {
+        let Some(route) = route else {
+            let message = format!("there is no {} here", request.uri().path());
+            return reply::error(Failure::new(Kind::NotFound, message), access);
+        };
+        if request.method() == Method::OPTIONS {
+            return reply::options(route.methods(), access);
+        }
+        if !route.allows(request.method()) {
+            return method_not_allowed(&route, request.method(), access);
+        }
+        if route.needs_key()
+            && let Err(failure) = auth::authorize(&self.config.api_keys, request.headers())
+        {
+            return reply::error(failure, access);
+        }
+        match route {
+            Route::ChatCompletions => self.complete(request, access).await,
+            Route::Models => reply::json(&self.models(), access),
+            Route::Model(id) => match self.config.model(&id) {
+                Some(model) => reply::json(&self.model_object(&id, model), access),
+                None => reply::error(exchange::unknown_model(&id), access),
+            },
+            Route::Health => text(StatusCode::OK, "ok\n", access),
+            Route::Ready if self.drain.is_serving() => text(StatusCode::OK, "ready\n", access),
+            Route::Ready => text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n", access),
+            Route::Metrics => {
+                let content_type = HeaderValue::from_static(Metrics::CONTENT_TYPE);
+                reply::plain(StatusCode::OK, content_type, self.metrics.text(), access)
+            }
+        }
+    }
+
+    /// A chat completion, up to the point where the response's status is certain.
+    async fn complete(&self, request: Request<Incoming>, mut access: Access) -> Response<Body> {
+        let (head, body) = request.into_parts();
+        if !self.drain.is_serving() {
+            let failure = Failure::new(Kind::Draining, "toolwire is being stopped").with_retry_after("1");
+            return reply::error(failure, access);
+        }
+        let body = match intake::read(&head.headers, body, self.config.limits.max_body).await {
+            Ok(body) => body,
+            Err(failure) => return reply::error(failure, access),
+        };
+        match self.exchange(&body, &mut access) {
+            Ok((exchange, client)) => self.answer(exchange, client, &body, access).await,
+            Err(failure) => reply::error(failure, access),
+        }
+    }
+
+    fn exchange(&self, body: &Bytes, access: &mut Access) -> Result<(Exchange<'_>, Arc<Client>), Failure> {
+        let conversation = exchange::decode(body)?;
+        access.asked(&conversation.model, conversation.stream);
+        let exchange = exchange::prepare(&self.config, conversation, stamp())?;
+        let upstream = &exchange.model.upstream;
+        let client = self.clients.get(&upstream.name).ok_or_else(|| {
+            Failure::new(Kind::Internal, format!("there is no client for upstream `{}`", upstream.name))
+        })?;
+        Ok((exchange, Arc::clone(client)))
+    }
+
+    async fn answer(
+        &self,
+        exchange: Exchange<'_>,
+        client: Arc<Client>,
+        body: &Bytes,
+        mut access: Access,
+    ) -> Response<Body> {
+        let upstream = Arc::clone(client.upstream());
+        let stream = exchange.answering.stream;
+        access.routed(&exchange.model.name, &upstream.name, upstream.dialect());
+        self.metrics.dropped_fields(&upstream.name, &exchange.request.dropped);
+        let watch = self.tap.as_ref().and_then(|tap| {
+            tap.begin(&Opening {
+                id: access.id(),
+                body,
+                conversation: &exchange.conversation,
+                model: exchange.model,
+                upstream: &upstream,
+                request: &exchange.request,
+                answering: &exchange.answering,
+            })
+        });
+        let mut answer = Box::pin(Answer::new(answer::Parts {
+            opening: Box::pin(client.open(exchange.request)),
+            pipeline: exchange.pipeline,
+            stream,
+            keep_alive: self.config.limits.keep_alive,
+            timeouts: upstream.timeouts.clone(),
+            cut: self.drain.when_cut(),
+            watch,
+            access,
+        }));
+        let committed = poll_fn(|cx| answer.as_mut().poll_commit(cx)).await;
+        reply::answer(answer, stream, committed)
+    }
+
+    fn models(&self) -> Value {
+        let named = self.config.models.iter().filter(|model| !model.is_wildcard());
+        let data: Vec<_> = named.map(|model| self.model_object(&model.name, model)).collect();
+        json!({ "object": "list", "data": data })
+    }
+
+    fn model_object(&self, id: &str, model: &Model) -> Value {
+        json!({ "id": id, "object": "model", "created": self.started, "owned_by": model.upstream.name })
+    }
+}
+
+fn text(status: StatusCode, text: &'static str, access: Access) -> Response<Body> {
+    reply::plain(status, HeaderValue::from_static("text/plain; charset=utf-8"), text, access)
+}
+
+fn method_not_allowed(route: &Route, method: &Method, access: Access) -> Response<Body> {
+    let allow = route.methods();
+    let failure = Failure::new(Kind::Method, format!("{method} is not for this path; it takes {allow}"));
+    let mut response = reply::error(failure, access);
+    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
+    response
+}
+
+/// The client's id of its request, if it is one that can stand in a log; else a new one.
+fn request_id(headers: &HeaderMap) -> String {
+    let sane = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
+    headers
+        .get(REQUEST_ID)
+        .and_then(|value| value.to_str().ok())
+        .filter(|id| !id.is_empty() && id.len() <= MAX_REQUEST_ID && id.bytes().all(sane))
+        .map_or_else(|| Ids::new(seed(), 0).next("req_"), str::to_owned)
+}
+
+/// Time and randomness for the core, which has neither.
+fn stamp() -> Stamp {
+    Stamp { seed: seed(), created: unix_time() }
+}
+
+fn unix_time() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Ids must differ, not be secret: without a source of randomness the time will do.
+fn seed() -> u64 {
+    getrandom::u64().unwrap_or_else(|_| {
+        let nanoseconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+        u64::try_from(nanoseconds & u128::from(u64::MAX)).unwrap_or(0)
+    })
+}

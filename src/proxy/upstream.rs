@@ -1,0 +1,256 @@
+//! [`Client`]: asks one upstream.
+//!
+//! ```text
+//! line (a place) ─▶ connection (pooled or new) ─▶ request ─▶ headers ─▶ Opened: the body to be read
+//!                                                                └────▶ Unopened: refused, its error body read
+//! ```
+//!
+//! All of it is one future, [`Client::open`]. Whoever drops it leaves the line, or closes the connection.
+
+use std::{error::Error, sync::Arc, time::Duration};
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header, response::Parts};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper_util::{client::legacy, client::legacy::connect::capture_connection, rt::TokioExecutor};
+use secrecy::ExposeSecret;
+use tokio::time::timeout;
+
+use crate::{
+    config::Upstream,
+    dialect::UpstreamRequest,
+    failure::{self, Failure, Kind},
+};
+
+use super::{
+    connector::{ConnectTimeout, Connector},
+    exchange,
+    permits::{Line, Permit},
+};
+
+/// Bytes of a refusal's body that are read. Beyond: ignored; an error object is small.
+const MAX_REFUSAL: usize = 64 << 10;
+
+/// Bytes that hyper buffers a connection, each way. Beyond: the other side waits.
+const CONNECTION_BUFFER: usize = 64 << 10;
+
+/// Bytes of one HTTP/2 stream that the upstream may send ahead of a slow client.
+const STREAM_WINDOW: u32 = 64 << 10;
+
+/// Bytes of all streams of an HTTP/2 connection together: slow clients must not stop the others.
+const CONNECTION_WINDOW: u32 = 16 << 20;
+
+/// Idle connections are kept for so long: below the minute after which many servers close them.
+const POOL_IDLE: Duration = Duration::from_secs(50);
+
+/// An upstream, ready to be asked: its connections, its line and its configured headers.
+#[derive(Debug)]
+pub(super) struct Client {
+    upstream: Arc<Upstream>,
+    line: Line,
+    http: legacy::Client<Connector, Full<Bytes>>,
+    headers: HeaderMap,
+}
+
+/// An answer has begun.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) head: Parts,
+    pub(super) body: Incoming,
+    pub(super) permit: Permit,
+}
+
+/// An answer has not begun.
+#[derive(Debug)]
+pub(super) struct Unopened {
+    pub(super) failure: Failure,
+    /// What the upstream said, if it said anything.
+    pub(super) said: Option<(Parts, Bytes)>,
+}
+
+impl From<Failure> for Unopened {
+    fn from(failure: Failure) -> Self {
+        Self { failure, said: None }
+    }
+}
+
+impl Client {
+    /// A client of `upstream` without open connections.
+    ///
+    /// # Errors
+    /// If the configured key cannot stand in a header.
+    pub(super) fn new(upstream: Arc<Upstream>, line: Line) -> Result<Self, header::InvalidHeaderValue> {
+        let connector = Connector::new(&upstream);
+        let http = legacy::Client::builder(TokioExecutor::new())
+            .timer(hyper_util::rt::TokioTimer::new())
+            .pool_timer(hyper_util::rt::TokioTimer::new())
+            .pool_idle_timeout(POOL_IDLE)
+            .http1_max_buf_size(CONNECTION_BUFFER)
+            .http2_initial_stream_window_size(STREAM_WINDOW)
+            .http2_initial_connection_window_size(CONNECTION_WINDOW)
+            .build(connector);
+        let headers = standing_headers(&upstream)?;
+        Ok(Self { upstream, line, http, headers })
+    }
+
+    /// The upstream that is asked.
+    pub(super) fn upstream(&self) -> &Arc<Upstream> {
+        &self.upstream
+    }
+
+    /// Waits for a place, sends `asked`, and waits for the headers of the answer.
+    ///
+    /// # Errors
+    /// Whatever keeps an answer from beginning; an upstream's refusal is read as its dialect has it.
+    pub(super) async fn open(self: Arc<Self>, asked: UpstreamRequest) -> Result<Opened, Unopened> {
+        let permit = self.line.enter().await?;
+        let request = self.request(asked)?;
+        let (head, body) = self.send(request).await?.into_parts();
+        if head.status.is_client_error() || head.status.is_server_error() {
+            return Err(self.refused(head, body).await);
+        }
+        match unreadable(&head) {
+            None => Ok(Opened { head, body, permit }),
+            Some(failure) => Err(Unopened { failure, said: Some((head, Bytes::new())) }),
+        }
+    }
+
+    fn request(&self, asked: UpstreamRequest) -> Result<Request<Full<Bytes>>, Failure> {
+        let internal = |error: http::Error| {
+            Failure::new(Kind::Internal, format!("the upstream's request cannot be written: {error}"))
+        };
+        let uri = self.upstream.endpoint(asked.path).map_err(internal)?;
+        let mut builder = Request::post(uri);
+        for (name, value) in asked.headers {
+            builder = builder.header(name, value);
+        }
+        let mut request = builder.body(Full::new(Bytes::from(asked.body))).map_err(internal)?;
+        // Configured headers replace the dialect's.
+        for (name, value) in &self.headers {
+            request.headers_mut().insert(name, value.clone());
+        }
+        Ok(request)
+    }
+
+    /// The header time begins when there is a connection: connecting has a limit of its own.
+    async fn send(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Failure> {
+        let mut connection = capture_connection(&mut request);
+        let mut response = self.http.request(request);
+        tokio::select! {
+            biased;
+            response = &mut response => return response.map_err(|error| self.unsent(&error)),
+            _ = connection.wait_for_connection_metadata() => {}
+        }
+        let limit = self.upstream.timeouts.header;
+        match timeout(limit, response).await {
+            Ok(response) => response.map_err(|error| self.unsent(&error)),
+            Err(_elapsed) => Err(failure::timed_out("response headers", limit)),
+        }
+    }
+
+    fn unsent(&self, error: &legacy::Error) -> Failure {
+        if find::<ConnectTimeout>(error).is_some() {
+            return failure::timed_out("connection", self.upstream.timeouts.connect);
+        }
+        let name = &self.upstream.name;
+        let cause = innermost(error);
+        if error.is_connect() {
+            return Failure::new(Kind::Connect, format!("upstream `{name}` cannot be reached: {cause}"));
+        }
+        match find::<hyper::Error>(error) {
+            Some(error) if error.is_parse() => {
+                Failure::new(Kind::Protocol, format!("upstream `{name}` answered what is no HTTP: {cause}"))
+            }
+            _ => Failure::new(
+                Kind::Connect,
+                format!("upstream `{name}` closed the connection before it answered: {cause}"),
+            ),
+        }
+    }
+
+    async fn refused(&self, head: Parts, body: Incoming) -> Unopened {
+        let body = self.refusal_body(body).await;
+        let retry_after = head.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
+        let failure = exchange::refusal(&self.upstream, head.status.as_u16(), retry_after, &body);
+        Unopened { failure, said: Some((head, body)) }
+    }
+
+    /// What can be read of it in time: a refusal whose body breaks off is still a refusal.
+    async fn refusal_body(&self, mut body: Incoming) -> Bytes {
+        let mut read = BytesMut::new();
+        let reading = async {
+            while let Some(Ok(frame)) = body.frame().await {
+                let Some(data) = frame.data_ref() else { continue };
+                let room = MAX_REFUSAL - read.len();
+                read.extend_from_slice(data.get(..room).unwrap_or(data));
+                if read.len() == MAX_REFUSAL {
+                    break;
+                }
+            }
+        };
+        // Out of time: what came must do.
+        let _ = timeout(self.upstream.timeouts.idle, reading).await;
+        read.freeze()
+    }
+}
+
+/// The headers of every request: fixed ones, the configured ones, the key.
+fn standing_headers(upstream: &Upstream) -> Result<HeaderMap, header::InvalidHeaderValue> {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
+    // Compressed streams come in lumps.
+    headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    headers.insert(
+        header::USER_AGENT,
+        HeaderValue::from_static(concat!("toolwire/", env!("CARGO_PKG_VERSION"))),
+    );
+    if let Some(key) = &upstream.api_key {
+        let mut bearer = HeaderValue::try_from(format!("Bearer {}", key.expose_secret()))?;
+        bearer.set_sensitive(true);
+        headers.insert(header::AUTHORIZATION, bearer);
+    }
+    headers.extend(upstream.headers.clone());
+    Ok(headers)
+}
+
+/// A good status before a body that no reader can read.
+fn unreadable(head: &Parts) -> Option<Failure> {
+    let protocol = |message: String| Some(Failure::new(Kind::Protocol, message));
+    if !head.status.is_success() {
+        let hint = if head.status.is_redirection() { "; is its base_url right?" } else { "" };
+        return protocol(format!("the upstream answered with status {}{hint}", head.status));
+    }
+    if head.status == StatusCode::NO_CONTENT {
+        return protocol("the upstream answered without content".to_owned());
+    }
+    if let Some(encoding) =
+        head.headers.get(header::CONTENT_ENCODING).filter(|encoding| *encoding != "identity")
+    {
+        return protocol(format!(
+            "the upstream's answer is compressed ({encoding:?}), which was not asked for"
+        ));
+    }
+    let content_type = head.headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+    if content_type.trim_start().to_ascii_lowercase().starts_with("text/html") {
+        return protocol(
+            "the upstream answered with a web page, not with a stream; is its base_url right?".into(),
+        );
+    }
+    None
+}
+
+/// The first error of type `E` among `error` and its sources.
+fn find<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
+    chain(error).find_map(|error| error.downcast_ref())
+}
+
+/// The last of an error's sources: the one that says what happened.
+fn innermost<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
+    chain(error).last().unwrap_or(error)
+}
+
+fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |&error| error.source())
+}
