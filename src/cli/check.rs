@@ -1,19 +1,76 @@
 //! `toolwire check`: reads a configuration, says all that is wrong, else what it resolved to.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+
+use super::{UpstreamFlags, WRONG_INPUT, results};
+use crate::config::{Loaded, Place, Problem, Problems};
 
 /// Options of `check`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The configuration file.
-    #[arg(long, value_name = "FILE", env = "TOOLWIRE_CONFIG")]
-    pub config: PathBuf,
-    /// Write JSON.
+    /// What is checked: with these flags `serve` would run on it.
+    #[command(flatten)]
+    pub upstream: UpstreamFlags,
+    /// Write JSON: `ok`, `problems`, and `config` if it can be used
     #[arg(long)]
     pub json: bool,
 }
 
 /// Runs the command.
-pub fn run(_args: Args) -> ExitCode {
-    ExitCode::FAILURE
+pub fn run(args: Args) -> ExitCode {
+    let loaded = args.upstream.load();
+    if args.json { say_json(&loaded) } else { say(&loaded) }
+}
+
+fn say(loaded: &Result<Loaded, Problems>) -> ExitCode {
+    match loaded {
+        Ok(Loaded { config, warnings }) => {
+            warnings.iter().for_each(|warning| eprintln!("{warning}"));
+            match toml::to_string(&config.to_toml()) {
+                Ok(text) => results(ExitCode::SUCCESS, |out| out.write_all(text.as_bytes())),
+                Err(error) => {
+                    eprintln!("cannot write the configuration as TOML: {error}");
+                    ExitCode::FAILURE
+                }
+            }
+        }
+        Err(problems) => {
+            eprintln!("{problems}");
+            WRONG_INPUT.into()
+        }
+    }
+}
+
+fn say_json(loaded: &Result<Loaded, Problems>) -> ExitCode {
+    let (status, told) = match loaded {
+        Ok(Loaded { config, warnings }) => {
+            let told = json!({ "ok": true, "problems": told(warnings), "config": config.to_toml() });
+            (ExitCode::SUCCESS, told)
+        }
+        Err(Problems(problems)) => (WRONG_INPUT.into(), json!({ "ok": false, "problems": told(problems) })),
+    };
+    results(status, |out| writeln!(out, "{told:#}"))
+}
+
+fn told(problems: &[Problem]) -> Vec<Value> {
+    let told = problems.iter().map(|problem| {
+        let mut told = json!({ "severity": problem.severity.to_string(), "message": problem.message });
+        if let Value::Object(told) = &mut told {
+            match &problem.place {
+                Place::File { path, line, column } => {
+                    told.insert("file".to_owned(), json!(path));
+                    told.insert("line".to_owned(), json!(line));
+                    told.insert("column".to_owned(), json!(column));
+                }
+                Place::Flag(name) => {
+                    told.insert("flag".to_owned(), json!(name));
+                }
+                Place::Nowhere => {}
+            }
+        }
+        told
+    });
+    told.collect()
 }

@@ -1,12 +1,198 @@
-//! `toolwire demo`: (to be written)
+//! `toolwire demo`: the whole thing on one machine, without keys or network.
+//!
+//! ```text
+//! embedded fixture ─▶ Mock (at the recording's pace) ─▶ proxy ─▶ one streaming client
+//!                                                 └─Tap─▶ Screen ◀─ deltas ─┘
+//! ```
+//!
+//! All of it is what users run: the mock, the proxy with its sockets, and a client that reads the stream with an SSE
+//! parser of other people.
 
-use std::process::ExitCode;
+mod screen;
 
-/// (to be written)
+use std::{
+    error::Error,
+    future::pending,
+    io::{self, IsTerminal},
+    net::{Ipv4Addr, SocketAddr},
+    path::Path,
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use eventsource_stream::Eventsource;
+use futures_util::StreamExt;
+use http::{Request, StatusCode, header::CONTENT_TYPE};
+use http_body_util::{BodyExt, Full};
+use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+use tokio::{
+    net::TcpListener,
+    runtime::Runtime,
+    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    time::Instant,
+};
+
+use self::screen::{Moment, Screen, Side};
+use crate::{
+    config::{self, Config, Overrides},
+    fixture::{
+        Fixture,
+        load::{self, LoadError},
+        mock::{Mock, Pace},
+    },
+    proxy::{
+        Server,
+        tap::{Ending, Opening, Tap, Watch},
+        terminated,
+    },
+};
+
+/// Options of `demo`.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// End after the one request, in place of staying up for more
+    #[arg(long)]
+    once: bool,
+    /// Address of the proxy
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8787")]
+    listen: SocketAddr,
+    /// When the upstream's pieces leave: recorded, none (all at once), or a time between two of them
+    #[arg(long, value_name = "PACE", default_value = "recorded")]
+    pace: Pace,
+}
 
-/// (to be written)
-pub fn run(_args: Args) -> ExitCode {
-    ExitCode::FAILURE
+/// The client's last frame.
+const DONE: &str = "[DONE]";
+
+type Failed = Box<dyn Error + Send + Sync>;
+
+/// Runs the command.
+pub fn run(args: Args) -> ExitCode {
+    let shown = Runtime::new().map_err(Failed::from).and_then(|runtime| runtime.block_on(show(&args)));
+    match shown {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The fixture that is played, from the folder `fixtures/demo`.
+fn script() -> Result<Fixture, LoadError> {
+    let manifest = include_bytes!("../../fixtures/demo/fixture.toml");
+    let request = include_bytes!("../../fixtures/demo/request.json");
+    let upstream = include_bytes!("../../fixtures/demo/upstream.sse");
+    let times = include_bytes!("../../fixtures/demo/upstream.times");
+    let mut fixture =
+        Fixture::parse("demo", (Path::new(load::MANIFEST), manifest), (Path::new(load::REQUEST), request))?;
+    fixture.pieces = load::parse_times(Path::new(load::TIMES), times, upstream.len())?;
+    fixture.upstream = upstream.to_vec();
+    Ok(fixture)
+}
+
+async fn show(args: &Args) -> Result<(), Failed> {
+    let fixture = script()?;
+    let upstream = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let config = configure(upstream.local_addr()?, args.listen)?;
+    let (moments, seen) = unbounded_channel();
+    let started = Instant::now();
+    let tap = Arc::new(Window { moments: moments.clone(), started });
+    let server = Server::bind(Arc::new(config), Some(tap)).await?;
+    let proxy = server.addresses().first().copied().unwrap_or(args.listen);
+    let story = async {
+        let mut screen = Screen::new(io::stdout().is_terminal());
+        screen.open(&fixture.title)?;
+        let talk = converse(proxy, fixture.request.clone(), moments, started);
+        tokio::try_join!(talk, draw(&mut screen, seen))?;
+        screen.close()?;
+        if !args.once {
+            screen.invite(proxy, &fixture.request)?;
+            terminated(1).await?;
+        }
+        Ok(())
+    };
+    let mock = Mock::new(vec![fixture.clone()], args.pace);
+    tokio::select! {
+        told = story => told,
+        ended = mock.serve(upstream) => Ok(ended?),
+        () = server.run(pending()) => Ok(()),
+    }
+}
+
+/// Draws until the client has its end.
+async fn draw(screen: &mut Screen, mut seen: UnboundedReceiver<Moment>) -> Result<(), Failed> {
+    while let Some(moment) = seen.recv().await {
+        screen.draw(&moment)?;
+        if moment.side == Side::Client && moment.data == DONE {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The configuration of a user who has Lumo at `upstream` and nothing else.
+fn configure(upstream: SocketAddr, listen: SocketAddr) -> Result<Config, Failed> {
+    let overrides = Overrides {
+        listen: vec![listen.to_string()],
+        upstream: Some(format!("http://{upstream}")),
+        dialect: Some("lumo".to_owned()),
+        ..Overrides::default()
+    };
+    let loaded = config::load(&overrides, &|_| None).map_err(|problems| problems.to_string())?;
+    Ok(loaded.config)
+}
+
+/// Sends the one request and reports each frame of its answer as it comes.
+async fn converse(
+    proxy: SocketAddr,
+    request: Vec<u8>,
+    moments: UnboundedSender<Moment>,
+    started: Instant,
+) -> Result<(), Failed> {
+    let request = Request::post(format!("http://{proxy}/v1/chat/completions"))
+        .header(CONTENT_TYPE, "application/json")
+        .body(Full::new(Bytes::from(request)))?;
+    let client = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
+    let response = client.request(request).await?;
+    if response.status() != StatusCode::OK {
+        return Err(format!("the proxy answered {}", response.status()).into());
+    }
+    let mut events = response.into_body().into_data_stream().eventsource();
+    while let Some(event) = events.next().await {
+        let data = event.map_err(|error| error.to_string())?.data;
+        let is_done = data == DONE;
+        // Nobody looks any more: the demo is over.
+        let _ = moments.send(Moment { at: started.elapsed(), side: Side::Client, data });
+        if is_done {
+            return Ok(());
+        }
+    }
+    Err("the stream ended without [DONE]".into())
+}
+
+/// Shows what comes from the upstream.
+#[derive(Debug)]
+struct Window {
+    moments: UnboundedSender<Moment>,
+    started: Instant,
+}
+
+impl Tap for Window {
+    fn begin(&self, _opening: &Opening<'_>) -> Option<Box<dyn Watch>> {
+        Some(Box::new(Self { moments: self.moments.clone(), started: self.started }))
+    }
+}
+
+impl Watch for Window {
+    fn answered(&mut self, _status: StatusCode, _headers: &http::HeaderMap, _after: Duration) {}
+
+    fn piece(&mut self, bytes: &Bytes, _after: Duration) {
+        let data = bytes.utf8_chunks().map(|chunk| chunk.valid()).collect();
+        let _ = self.moments.send(Moment { at: self.started.elapsed(), side: Side::Upstream, data });
+    }
+
+    fn end(&mut self, _ending: Ending<'_>, _after: Duration) {}
 }

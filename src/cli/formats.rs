@@ -1,16 +1,43 @@
 //! `toolwire formats`: the text formats, with the models that write them and an example.
 
-use std::process::ExitCode;
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use serde_json::{Value, json};
+
+use super::results;
+use crate::format::{self, Format};
 
 /// Options of `formats`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Write JSON.
+    /// Write JSON: an array of objects with `name`, `summary`, `models` and `example`
     #[arg(long)]
     pub json: bool,
 }
 
 /// Runs the command.
-pub fn run(_args: Args) -> ExitCode {
-    ExitCode::FAILURE
+pub fn run(args: Args) -> ExitCode {
+    results(ExitCode::SUCCESS, |out| match args.json {
+        true => writeln!(out, "{:#}", Value::from_iter(format::ALL.iter().map(|format| told(format)))),
+        false => format::ALL.iter().try_for_each(|format| say(format, out)),
+    })
+}
+
+fn told(format: &Format) -> Value {
+    json!({
+        "name": format.name,
+        "summary": format.summary,
+        "models": format.models,
+        "example": format.example,
+    })
+}
+
+fn say(format: &Format, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{:8} {}", format.name, format.summary)?;
+    writeln!(out, "{:8} models: {}", "", format.models.join(", "))?;
+    format.example.lines().try_for_each(|line| writeln!(out, "{:12} {line}", ""))?;
+    writeln!(out)
 }

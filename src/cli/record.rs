@@ -1,12 +1,35 @@
-//! `toolwire record`: (to be written)
+//! `toolwire record`: serves, and writes each exchange as a fixture.
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
-/// (to be written)
+use super::{LogFormat, UpstreamFlags, serve};
+use crate::fixture::record::Recorder;
+
+/// Options of `record`.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// Directory below which each exchange gets a folder; `toolwire replay --update` then adds what must come out
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// What is served.
+    #[command(flatten)]
+    upstream: UpstreamFlags,
+}
 
-/// (to be written)
-pub fn run(_args: Args) -> ExitCode {
-    ExitCode::FAILURE
+/// Runs the command.
+pub fn run(args: Args, log_format: LogFormat) -> ExitCode {
+    let config = match args.upstream.load_or_say() {
+        Ok(config) => config,
+        Err(status) => return status,
+    };
+    match Recorder::new(args.out.clone()) {
+        Ok(recorder) => {
+            eprintln!("each exchange is written below {}", args.out.display());
+            serve::until_terminated(config, Some(Arc::new(recorder)), log_format)
+        }
+        Err(error) => {
+            eprintln!("{}: {error}", args.out.display());
+            ExitCode::FAILURE
+        }
+    }
 }

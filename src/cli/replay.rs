@@ -1,12 +1,110 @@
-//! `toolwire replay`: (to be written)
+//! `toolwire replay`: runs fixtures and shows what differs.
 
-use std::process::ExitCode;
+use std::{
+    fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
-/// (to be written)
+use serde_json::json;
+
+use crate::fixture::{
+    Cutting, Fixture, LoadError, Splits,
+    load::{EXPECT, EXPECT_STREAM},
+    replay::{Finding, check_all},
+};
+
+/// Options of `replay`.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// Fixtures, or folders with fixtures below them
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// How the upstream's bytes are cut: whole, recorded, a number of bytes, or every
+    #[arg(long, value_name = "SPLITS", default_value = "recorded")]
+    splits: Splits,
+    /// Write what came out into expect.json (and expect.sse, where there is one) of fixtures that differ, after
+    /// showing the difference
+    #[arg(long)]
+    update: bool,
+    /// One JSON object a fixture, in place of lines for people
+    #[arg(long)]
+    json: bool,
+}
 
-/// (to be written)
-pub fn run(_args: Args) -> ExitCode {
-    ExitCode::FAILURE
+/// Runs the command.
+pub fn run(args: Args) -> ExitCode {
+    let fixtures = match Fixture::load_all(&args.paths) {
+        Ok(fixtures) => fixtures,
+        Err(error) => {
+            eprintln!("{error}");
+            return super::WRONG_INPUT.into();
+        }
+    };
+    match report(&args, &fixtures) {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        // Whoever reads us has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Shows how each fixture fares; gives the number of those that differ.
+fn report(args: &Args, fixtures: &[(PathBuf, Fixture)]) -> io::Result<usize> {
+    let played: Vec<_> = fixtures.iter().map(|(_, fixture)| fixture).collect();
+    let findings = check_all(&played, args.splits);
+    let mut out = io::stdout().lock();
+    let mut differing = 0;
+    for ((dir, fixture), finding) in fixtures.iter().zip(&findings) {
+        differing += usize::from(finding.is_some());
+        if args.json {
+            writeln!(out, "{}", as_json(dir, finding.as_ref()))?;
+        } else if let Some(finding) = finding {
+            writeln!(out, "{}  {}\n  {finding}", dir.display(), fixture.title)?;
+        }
+        if args.update && (finding.is_some() || fixture.expect.is_none()) {
+            update(dir, fixture)?;
+            writeln!(io::stderr(), "{}: rewritten", dir.display())?;
+        }
+    }
+    if !args.json {
+        writeln!(out, "{} fixtures, {differing} differ", fixtures.len())?;
+    }
+    Ok(differing)
+}
+
+fn as_json(dir: &Path, finding: Option<&Finding>) -> serde_json::Value {
+    match finding {
+        None => json!({ "fixture": dir.display().to_string(), "ok": true }),
+        Some(finding) => json!({
+            "fixture": dir.display().to_string(),
+            "ok": false,
+            "cut": finding.cutting.to_string(),
+            "wrong": finding.wrong.to_string(),
+        }),
+    }
+}
+
+/// Writes what comes out of the whole body as what is expected.
+fn update(dir: &Path, fixture: &Fixture) -> io::Result<()> {
+    let played = fixture.play(Cutting::Whole).map_err(io::Error::other)?;
+    let answer = played.assembled.answer.into_expectation(&fixture.upstream);
+    let mut text = serde_json::to_vec_pretty(&answer)?;
+    text.push(b'\n');
+    fs::write(dir.join(EXPECT), text)?;
+    if fixture.expect_stream.is_some() {
+        fs::write(dir.join(EXPECT_STREAM), &played.bytes)?;
+    }
+    Ok(())
+}
+
+impl From<LoadError> for io::Error {
+    fn from(error: LoadError) -> Self {
+        Self::other(error)
+    }
 }

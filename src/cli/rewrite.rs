@@ -1,12 +1,243 @@
-//! `toolwire rewrite`: (to be written)
+//! `toolwire rewrite`: a filter from an upstream's stream to a client's.
 
-use std::process::ExitCode;
+use std::{
+    fs::{self, File},
+    io::{self, Read, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
 
-/// (to be written)
+use bytes::BytesMut;
+use serde_json::{Value, json};
+
+use super::WRONG_INPUT;
+use crate::{
+    config::{LUMO_TOOL_PREFIX, LumoOptions},
+    conversation::Conversation,
+    dialect::{Dialect, chat},
+    fixture::{
+        Fixture, Head, STAMP, Splits,
+        manifest::{Rules, Words},
+        replay,
+    },
+    format,
+    pipeline::{Pipeline, Settings, State},
+};
+
+/// Options of `rewrite`.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// What the stream is written in
+    #[arg(long, value_name = "DIALECT")]
+    from: Dialect,
+    /// What it is rewritten to
+    #[arg(long, value_name = "DIALECT", default_value = "chat")]
+    to: Dialect,
+    /// How the model was told of tools: native, or a text format
+    #[arg(long, value_name = "TOOLS", default_value = "native")]
+    tools: String,
+    /// Text formats that are looked for: auto, off, or names with commas
+    #[arg(long, value_name = "FORMATS")]
+    detect: Option<String>,
+    /// The client's request: its tools and options decide what is a call. Without one, a stream is asked for
+    #[arg(long, value_name = "FILE")]
+    request: Option<PathBuf>,
+    /// Tools that the client declared, by name; may be given in place of a request or beside it
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    declare: Vec<String>,
+    /// Cut the input into pieces of N bytes; or check that every way to cut it gives the same
+    #[arg(long, value_name = "N|every")]
+    split: Option<Splits>,
+    /// stream: arguments as they come; whole: a call when it is complete
+    #[arg(long, value_name = "HOW")]
+    arguments: Option<String>,
+    /// Calls that the upstream ran itself: forward, annotate or hide
+    #[arg(long, value_name = "HOW")]
+    server_calls: Option<String>,
+    /// Calls in marked formats to undeclared names: forward, or text
+    #[arg(long, value_name = "HOW")]
+    unknown_calls: Option<String>,
+    /// The prefix under which the model was told of tools
+    #[arg(long, value_name = "TEXT")]
+    tool_prefix: Option<String>,
+    /// Leave arguments that are not JSON as they are
+    #[arg(long)]
+    no_repair: bool,
+    /// A stream without its end mark has ended well
+    #[arg(long)]
+    tolerate_truncation: bool,
+    /// The upstream's stream; standard input if not given
+    #[arg(value_name = "FILE")]
+    input: Option<PathBuf>,
+}
 
-/// (to be written)
-pub fn run(_args: Args) -> ExitCode {
-    ExitCode::FAILURE
+/// Why a rewrite did not come to its end.
+enum Stop {
+    /// The command line or the request is wrong: status 2.
+    Usage(String),
+    /// The work failed: status 1.
+    Work(String),
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        Self::Work(error.to_string())
+    }
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> ExitCode {
+    let done = match args.split {
+        Some(Splits::Every) => check(&args),
+        _ => filter(&args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Stop::Usage(message)) => {
+            eprintln!("{message}");
+            WRONG_INPUT.into()
+        }
+        Err(Stop::Work(message)) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Rewrites the input as it comes.
+fn filter(args: &Args) -> Result<(), Stop> {
+    let conversation = args.conversation()?;
+    let settings = args.settings().map_err(Stop::Usage)?;
+    let mut pipeline = replay::pipeline(args.from, args.to, &settings, &conversation, STAMP)
+        .map_err(|failure| Stop::Usage(failure.to_string()))?;
+    let mut input = args.open()?;
+    let mut stdout = io::stdout().lock();
+    let mut out = BytesMut::new();
+    let mut read = vec![0; 16 << 10];
+    while pipeline.state() == State::Open {
+        let len = input.read(&mut read)?;
+        let bytes = read.get(..len).unwrap_or_default();
+        if bytes.is_empty() {
+            pipeline.finish(&mut out);
+        }
+        for piece in bytes.chunks(args.piece_size()) {
+            pipeline.push(piece, &mut out);
+            pass_on(&mut out, &mut stdout)?;
+        }
+    }
+    let failed = end(&mut pipeline, conversation.stream, &mut out);
+    pass_on(&mut out, &mut stdout)?;
+    failed.map_or(Ok(()), |message| Err(Stop::Work(message)))
+}
+
+/// Writes what there is, at once: a filter must not hold what is certain.
+fn pass_on(out: &mut BytesMut, stdout: &mut impl Write) -> io::Result<()> {
+    if !out.is_empty() {
+        stdout.write_all(out)?;
+        stdout.flush()?;
+        out.clear();
+    }
+    Ok(())
+}
+
+/// Ends what is written with the failure, if there is one, and gives its message.
+fn end(pipeline: &mut Pipeline, stream: bool, out: &mut BytesMut) -> Option<String> {
+    let failure = pipeline.failure()?.clone();
+    if stream {
+        pipeline.write_failure(out);
+    } else {
+        out.extend_from_slice(&chat::error_body(&failure));
+    }
+    Some(match failure.code() {
+        Some(code) => format!("{code}: {failure}"),
+        None => failure.to_string(),
+    })
+}
+
+/// Reads all of the input and cuts it in every way.
+fn check(args: &Args) -> Result<(), Stop> {
+    let mut upstream = Vec::new();
+    args.open()?.read_to_end(&mut upstream)?;
+    let fixture = Fixture {
+        name: "input".to_owned(),
+        title: String::new(),
+        from: args.from,
+        to: args.to,
+        settings: args.settings().map_err(Stop::Usage)?,
+        request: Vec::new(),
+        conversation: args.conversation()?,
+        head: Head { status: 200, headers: Vec::new() },
+        pieces: Vec::new(),
+        upstream,
+        expect: None,
+        expect_stream: None,
+    };
+    if let Some(finding) = fixture.check(Splits::Every) {
+        return Err(Stop::Work(format!("not the same as in one piece: {finding}")));
+    }
+    let ways = Splits::Every.cuttings(fixture.upstream.len()).len();
+    eprintln!("{} bytes, cut in {ways} ways: always the same", fixture.upstream.len());
+    Ok(())
+}
+
+impl Args {
+    fn open(&self) -> Result<Box<dyn Read>, Stop> {
+        let Some(path) = &self.input else { return Ok(Box::new(io::stdin().lock())) };
+        let file = File::open(path).map_err(|error| Stop::Usage(format!("{}: {error}", path.display())))?;
+        Ok(Box::new(file))
+    }
+
+    fn piece_size(&self) -> usize {
+        match self.split {
+            Some(Splits::Size(size)) => size,
+            _ => usize::MAX,
+        }
+    }
+
+    fn settings(&self) -> Result<Settings, String> {
+        if self.tools != "native" && format::by_name(&self.tools).is_none() {
+            return Err(format!("--tools cannot be `{}`; it is native or a text format", self.tools));
+        }
+        let is_lumo = self.from == Dialect::Lumo;
+        let taught_prefix = (is_lumo && self.tools != "native").then(|| LUMO_TOOL_PREFIX.to_owned());
+        let rules = Rules {
+            detect: self.detect.clone().map(Words::One),
+            arguments: self.arguments.clone(),
+            server_calls: self.server_calls.clone(),
+            unknown_calls: self.unknown_calls.clone(),
+            tool_prefix: self.tool_prefix.clone().or(taught_prefix),
+            server_tools: is_lumo.then(|| LumoOptions::default().native_tools),
+            repair: self.no_repair.then_some(false),
+            tolerate_truncation: self.tolerate_truncation.then_some(true),
+            ..Rules::default()
+        };
+        rules.settings()
+    }
+
+    /// The client's request, with the tools of `--declare` put behind its own.
+    fn conversation(&self) -> Result<Conversation, Stop> {
+        let at = self.request.as_ref().map_or_else(String::new, |path| format!("{}: ", path.display()));
+        let wrong = |error: String| Stop::Usage(format!("{at}{error}"));
+        let mut request = match &self.request {
+            None => json!({
+                "model": "rewritten",
+                "stream": true,
+                "stream_options": { "include_usage": true },
+                "messages": [{ "role": "user", "content": "" }],
+            }),
+            Some(path) => {
+                let bytes = fs::read(path).map_err(|error| wrong(error.to_string()))?;
+                serde_json::from_slice(&bytes).map_err(|error| wrong(error.to_string()))?
+            }
+        };
+        if let (Some(request), false) = (request.as_object_mut(), self.declare.is_empty()) {
+            let declared =
+                self.declare.iter().map(|name| json!({"type": "function", "function": {"name": name}}));
+            match request.entry("tools").or_insert_with(|| Value::Array(Vec::new())) {
+                Value::Array(tools) => tools.extend(declared),
+                other => *other = declared.collect(),
+            }
+        }
+        chat::request::decode(request.to_string().as_bytes()).map_err(|failure| wrong(failure.to_string()))
+    }
 }

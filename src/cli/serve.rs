@@ -1,8 +1,14 @@
 //! `toolwire serve`: runs the proxy.
 
-use std::process::ExitCode;
+use std::{error::Error, process::ExitCode, sync::Arc};
 
-use super::UpstreamFlags;
+use tokio::runtime::Runtime;
+
+use super::{LogFormat, UpstreamFlags, announce::Announcement};
+use crate::{
+    config::Config,
+    proxy::{Server, tap::Tap, terminated},
+};
 
 /// Options of `serve`.
 #[derive(Debug, clap::Args)]
@@ -13,6 +19,43 @@ pub struct Args {
 }
 
 /// Runs the command.
-pub fn run(_args: Args) -> ExitCode {
+pub fn run(args: Args, log_format: LogFormat) -> ExitCode {
+    match args.upstream.load_or_say() {
+        Ok(config) => until_terminated(config, None, log_format),
+        Err(status) => status,
+    }
+}
+
+/// Serves until a signal to stop and until what was open then is over; a second signal ends that at once. `tap`, if
+/// there is one, watches the exchanges.
+pub fn until_terminated(config: Config, tap: Option<Arc<dyn Tap>>, log_format: LogFormat) -> ExitCode {
+    let runtime = match Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(&error),
+    };
+    match runtime.block_on(serve(Arc::new(config), tap, log_format)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(error.as_ref()),
+    }
+}
+
+async fn serve(
+    config: Arc<Config>,
+    tap: Option<Arc<dyn Tap>>,
+    log_format: LogFormat,
+) -> Result<(), Box<dyn Error>> {
+    // Whoever reads the announcement may send a signal at once, so it must be heard before.
+    let (once, twice) = (terminated(1)?, terminated(2)?);
+    let server = Server::bind(Arc::clone(&config), tap).await?;
+    Announcement { config: &config, addresses: server.addresses() }.say(log_format);
+    tokio::select! {
+        () = server.run(once) => {}
+        () = twice => tracing::warn!("asked twice to stop: open answers are dropped"),
+    }
+    Ok(())
+}
+
+fn failed(error: &dyn Error) -> ExitCode {
+    eprintln!("{error}");
     ExitCode::FAILURE
 }

@@ -9,16 +9,60 @@
 //! leaves this module is checked: every model has its upstream, every name its format, every secret its value.
 
 mod model;
+mod overrides;
+mod problem;
+mod read;
+mod show;
+mod source;
+mod table;
 mod upstream;
+mod value;
 
+pub(crate) use model::{ARGUMENTS, LUMO_TOOL_PREFIX, MISROUTE, SERVER_CALLS, UNKNOWN_CALLS};
 pub use model::{Model, SystemPosition, Tools, WILDCARD};
+pub use overrides::Overrides;
+pub use problem::{Place, Problem, Problems, Severity};
 pub use upstream::{ChatOptions, LumoOptions, LumoVersion, Options, Queue, Timeouts, Upstream};
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use secrecy::SecretString;
+use toml::de::DeTable;
 
+use self::{source::Source, table::Context};
 use crate::pipeline;
+
+/// Looks up an environment variable: handed in, so that tests need not change their own.
+pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// A configuration that can be used, and what looks wrong nevertheless.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// The configuration.
+    pub config: Config,
+    /// What to look at; warnings only.
+    pub warnings: Vec<Problem>,
+}
+
+/// Reads the file that `overrides` name, if they name one, lays them over it, and checks all of it.
+///
+/// # Errors
+/// All that is wrong.
+pub fn load(overrides: &Overrides, environment: Environment<'_>) -> Result<Loaded, Problems> {
+    let source = Source::read(overrides.file.as_deref())?;
+    let (mut root, syntax) = DeTable::parse_recoverable(source.text());
+    overrides.lay_over(root.get_mut(), &source);
+    let context = Context { source: &source, findings: Default::default(), environment };
+    for error in syntax {
+        context.findings.syntax(error.span(), error.message());
+    }
+    let config = read::config(root.get_ref(), &context);
+    let (problems, failed) = context.findings.into_problems(&source);
+    match config {
+        Some(config) if !failed => Ok(Loaded { config, warnings: problems }),
+        _ => Err(Problems(problems)),
+    }
+}
 
 /// What `serve` runs on.
 #[derive(Debug, Clone)]

@@ -2,8 +2,18 @@
 
 use std::{fmt, sync::Arc};
 
-use super::Upstream;
-use crate::{format::Format, pipeline::Settings};
+use toml::de::DeValue;
+
+use super::{
+    LumoVersion, Options, Upstream,
+    read::Declared,
+    table::{Cell, Table, nearest},
+    value::{choice, list, referred, switch, text},
+};
+use crate::{
+    format::{self, Format, Grammar, Teaching},
+    pipeline::{Arguments, Detect, Limits, Misroute, ServerCalls, Settings, UnknownCalls},
+};
 
 /// The model name that takes every name that no other entry has.
 pub const WILDCARD: &str = "*";
@@ -21,7 +31,7 @@ pub struct Model {
     pub tools: Tools,
     /// Replaces the format's own instruction template.
     pub instructions: Option<String>,
-    /// Where system texts go.
+    /// Where a format's instructions go.
     pub system_position: SystemPosition,
     /// How answers are treated: all that the pipeline wants to know.
     pub settings: Settings,
@@ -36,6 +46,15 @@ impl Model {
     /// What the upstream is asked for when a client asks for `asked`.
     pub fn upstream_name<'a>(&'a self, asked: &'a str) -> &'a str {
         self.upstream_name.as_deref().unwrap_or(asked)
+    }
+
+    /// How the model is taught the format of [`Model::tools`], if that is one.
+    pub fn teaching(&self) -> Teaching {
+        Teaching {
+            prefix: self.settings.tool_prefix.clone(),
+            template: self.instructions.clone().unwrap_or_default(),
+            in_user_turn: self.system_position == SystemPosition::User,
+        }
     }
 }
 
@@ -57,11 +76,162 @@ impl fmt::Display for Tools {
     }
 }
 
-/// `system_position`: where system texts, and with them a format's instructions, go.
+/// `system_position`: where a format's instructions go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SystemPosition {
-    /// Into system turns.
+    /// Into a system turn.
     System,
-    /// Bracketed, into the first user turn: for models without a system role.
+    /// Into a user turn: for models without a system role.
     User,
+}
+
+/// Put before the names of tools that Lumo is taught in the prompt, so that the model does not take them for its own
+/// and call them where they are never answered (Lumo 4.2).
+pub(crate) const LUMO_TOOL_PREFIX: &str = "user:";
+
+/// An entry's name with its place, and the model as far as it could be read.
+pub(super) type Entry<'a> = (Option<(String, Cell<'a>)>, Option<Model>);
+
+/// Reads an entry of `[[models]]`.
+pub(super) fn read<'a>(table: &mut Table<'a>, upstreams: &[Declared<'_>], limits: Limits) -> Entry<'a> {
+    let name = table.require("name", |cell| Some((text(cell.clone())?, cell)));
+    let upstream = match upstreams {
+        [only] if table.cell("upstream").is_none() => only.upstream.clone(),
+        _ => table.require("upstream", |cell| declared(cell, upstreams)),
+    };
+    let upstream_name = table.get("upstream_name", text);
+    let tools = table.get_or("tools", Tools::Native, tools);
+    let instructions = table.get("instructions", |cell| referred(cell).map(|(text, _)| text));
+    let positions = [("system", SystemPosition::System), ("user", SystemPosition::User)];
+    let system_position = table.get_or("system_position", SystemPosition::System, choice(&positions));
+    let settings = settings(table, tools, upstream.as_deref(), limits);
+    let model = (|| {
+        Some(Model {
+            name: name.as_ref()?.0.clone(),
+            upstream: upstream?,
+            upstream_name,
+            tools,
+            instructions,
+            system_position,
+            settings,
+        })
+    })();
+    if let Some(model) = &model {
+        check(model, table);
+    }
+    (name, model)
+}
+
+fn settings(table: &mut Table<'_>, tools: Tools, upstream: Option<&Upstream>, limits: Limits) -> Settings {
+    let default = Settings::default();
+    let lumo = upstream.and_then(|upstream| match &upstream.options {
+        Options::Lumo(lumo) => Some(lumo),
+        Options::Chat(_) => None,
+    });
+    let tool_prefix = match (lumo, tools) {
+        (Some(_), Tools::Format(_)) => LUMO_TOOL_PREFIX.to_owned(),
+        _ => String::new(),
+    };
+    Settings {
+        detect: table.get_or("detect", default.detect, detect),
+        server_calls: table.get_or("server_calls", default.server_calls, choice(&SERVER_CALLS)),
+        misroute: table.get_or("misroute", default.misroute, choice(&MISROUTE)),
+        arguments: table.get_or("arguments", default.arguments, choice(&ARGUMENTS)),
+        unknown_calls: table.get_or("unknown_calls", default.unknown_calls, choice(&UNKNOWN_CALLS)),
+        repair: table.get_or("repair", default.repair, switch),
+        tool_prefix: table.get_or("tool_prefix", tool_prefix, prefix),
+        server_tools: lumo.map(|lumo| lumo.native_tools.clone()).unwrap_or_default(),
+        tolerate_truncation: upstream.is_some_and(|upstream| upstream.tolerate_truncation),
+        limits,
+    }
+}
+
+/// The words of `server_calls`.
+pub(crate) const SERVER_CALLS: [(&str, ServerCalls); 3] =
+    [("forward", ServerCalls::Forward), ("annotate", ServerCalls::Annotate), ("hide", ServerCalls::Hide)];
+
+/// The words of `misroute`.
+pub(crate) const MISROUTE: [(&str, Misroute); 2] =
+    [("rescue", Misroute::Rescue), ("bounce", Misroute::Bounce)];
+
+/// The words of `arguments`.
+pub(crate) const ARGUMENTS: [(&str, Arguments); 2] =
+    [("stream", Arguments::Stream), ("whole", Arguments::Whole)];
+
+/// The words of `unknown_calls`.
+pub(crate) const UNKNOWN_CALLS: [(&str, UnknownCalls); 2] =
+    [("forward", UnknownCalls::Forward), ("text", UnknownCalls::Text)];
+
+/// What must hold between a model's keys.
+fn check(model: &Model, table: &mut Table<'_>) {
+    if let Some(instructions) = table.cell("instructions")
+        && model.tools == Tools::Native
+    {
+        instructions.warn("`instructions` are used only where `tools` is a text format");
+    }
+    if let Tools::Format(format) = model.tools
+        && let Some(cell) = table.cell("detect")
+        && !is_looked_for(format, &model.settings.detect)
+    {
+        cell.warn(format!(
+            "the model is taught `{}`, but its calls in this format are not looked for",
+            format.name
+        ));
+    }
+    if let Options::Lumo(lumo) = &model.upstream.options
+        && lumo.version == LumoVersion::V1
+        && model.tools == Tools::Native
+        && let Some(name) = table.cell("name")
+    {
+        name.warn(
+            "Lumo v1 has no field for a client's tools; without a text format in `tools` it learns of none",
+        );
+    }
+}
+
+fn is_looked_for(format: &Format, detect: &Detect) -> bool {
+    match detect {
+        Detect::Auto => true,
+        Detect::Off => false,
+        Detect::Formats(formats) => formats.contains(&format),
+    }
+}
+
+/// The upstream of the name in `cell`; `None` also if that upstream's own entry is wrong.
+fn declared(cell: Cell<'_>, upstreams: &[Declared<'_>]) -> Option<Arc<Upstream>> {
+    let name = text(cell.clone())?;
+    match upstreams.iter().find(|declared| declared.name.as_ref() == Some(&name)) {
+        Some(declared) => declared.upstream.clone(),
+        None => {
+            let names: Vec<_> = upstreams.iter().filter_map(|declared| declared.name.as_deref()).collect();
+            cell.wrong(format!("no upstream `{name}`; {}", nearest(&name, &names)))
+        }
+    }
+}
+
+fn tools(cell: Cell<'_>) -> Option<Tools> {
+    let mut choices = vec![("native", Tools::Native)];
+    let taught = format::ALL.iter().filter(|format| !matches!(format.grammar, Grammar::Reasoning(_)));
+    choices.extend(taught.map(|format| (format.name, Tools::Format(format))));
+    choice(&choices)(cell)
+}
+
+fn detect(cell: Cell<'_>) -> Option<Detect> {
+    let formats: Vec<_> = format::ALL.iter().map(|format| (format.name, *format)).collect();
+    match cell.value {
+        DeValue::Array(_) => list(choice(&formats))(cell).map(Detect::Formats),
+        _ => {
+            let mut choices = vec![("auto", Detect::Auto), ("off", Detect::Off)];
+            choices.extend(formats.into_iter().map(|(name, format)| (name, Detect::Formats(vec![format]))));
+            choice(&choices)(cell)
+        }
+    }
+}
+
+/// A string that may be empty, for no prefix.
+fn prefix(cell: Cell<'_>) -> Option<String> {
+    match cell.value {
+        DeValue::String(prefix) => Some(prefix.as_ref().to_owned()),
+        _ => cell.expected("a string"),
+    }
 }

@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
-use http::{HeaderMap, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 use secrecy::SecretString;
 
+use super::{
+    table::{Cell, Table},
+    value::{base_url, choice, count, duration, duration_or_off, list, referred, secret, switch, text},
+};
 use crate::dialect::Dialect;
 
 /// One server that toolwire calls.
@@ -136,5 +140,159 @@ pub struct Queue {
 impl Default for Queue {
     fn default() -> Self {
         Self { max_concurrent: 64, max_waiting: 256, wait_timeout: Duration::from_secs(30) }
+    }
+}
+
+/// Lumo's scheduler holds headers back while it looks for a model; Proton's own client waits 60 s (Lumo 1.5).
+const LUMO_HEADER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Headers that belong to the connection or the body, so nobody else can say them rightly.
+const OWN_HEADERS: [HeaderName; 6] = [
+    header::HOST,
+    header::CONNECTION,
+    header::CONTENT_LENGTH,
+    header::CONTENT_TYPE,
+    header::TRANSFER_ENCODING,
+    header::ACCEPT_ENCODING,
+];
+
+/// An entry's name with its place, and the upstream as far as it could be read.
+pub(super) type Entry<'a> = (Option<(String, Cell<'a>)>, Option<Upstream>);
+
+/// Reads an entry of `[[upstreams]]`.
+pub(super) fn read<'a>(table: &mut Table<'a>) -> Entry<'a> {
+    let name = table.require("name", |cell| Some((text(cell.clone())?, cell)));
+    let dialect = table.require("dialect", choice(&Dialect::ALL.map(|dialect| (dialect.name(), dialect))));
+    let base_url = table.require("base_url", base_url);
+    let api_key = table.get("api_key", secret);
+    let headers = table.get_or("headers", HeaderMap::new(), headers);
+    let timeouts = timeouts(table);
+    let queue = queue(table);
+    let tolerate_truncation = table.get_or("tolerate_truncation", false, switch);
+    let options = options(table, dialect);
+    let upstream = (|| {
+        Some(Upstream {
+            name: name.as_ref()?.0.clone(),
+            options: options?,
+            base_url: base_url?,
+            api_key,
+            headers,
+            timeouts,
+            queue,
+            tolerate_truncation,
+        })
+    })();
+    if let Some(upstream) = &upstream {
+        check(upstream, table);
+    }
+    (name, upstream)
+}
+
+/// What must hold between an upstream's keys.
+fn check(upstream: &Upstream, table: &mut Table<'_>) {
+    if let Some(key) = table.cell("api_key") {
+        if upstream.base_url.scheme_str() == Some("http") && !is_loopback(&upstream.base_url) {
+            key.warn("the key goes over `http://` to another machine and can be read on its way");
+        }
+        if upstream.headers.contains_key(header::AUTHORIZATION) {
+            key.wrong::<()>("`api_key` and a header `authorization`: give one of them");
+        }
+    }
+    if let Some(cell) = table.cell("header_timeout")
+        && upstream.dialect() == Dialect::Lumo
+        && upstream.timeouts.header < LUMO_HEADER_TIMEOUT
+    {
+        cell.warn(
+            "Lumo may send its headers only after 60 s; a shorter limit hides the error that it gives then",
+        );
+    }
+}
+
+fn is_loopback(url: &Uri) -> bool {
+    let host = url.host().unwrap_or_default();
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+fn headers(cell: Cell<'_>) -> Option<HeaderMap> {
+    let mut headers = HeaderMap::new();
+    for (name, span, cell) in cell.entries() {
+        let Ok(name) = name.parse::<HeaderName>() else {
+            cell.context.findings.wrong(span, format!("`{name}` is not a header's name"));
+            continue;
+        };
+        if OWN_HEADERS.contains(&name) {
+            cell.context.findings.wrong(span, format!("the header `{name}` is toolwire's own"));
+            continue;
+        }
+        let Some((value, _)) = referred(cell.clone()) else { continue };
+        match HeaderValue::from_str(&value) {
+            Ok(mut value) => {
+                value.set_sensitive(true);
+                headers.insert(name, value);
+            }
+            Err(_) => {
+                cell.wrong::<()>(format!("the value of `{name}` holds characters that no header can carry"));
+            }
+        }
+    }
+    Some(headers)
+}
+
+fn timeouts(table: &mut Table<'_>) -> Timeouts {
+    let Timeouts { connect, header, idle, total } = Timeouts::default();
+    Timeouts {
+        connect: table.get_or("connect_timeout", connect, duration),
+        header: table.get_or("header_timeout", header, duration),
+        idle: table.get_or("idle_timeout", idle, duration),
+        total: table.get_or("total_timeout", total, duration_or_off),
+    }
+}
+
+fn queue(table: &mut Table<'_>) -> Queue {
+    let Queue { max_concurrent, max_waiting, wait_timeout } = Queue::default();
+    Queue {
+        max_concurrent: table.get_or("max_concurrent", max_concurrent, count(1)),
+        max_waiting: table.get_or("max_waiting", max_waiting, count(0)),
+        wait_timeout: table.get_or("wait_timeout", wait_timeout, duration),
+    }
+}
+
+/// The tables of all dialects are read, for the sake of their own mistakes; only the upstream's own may stand there.
+fn options(table: &mut Table<'_>, dialect: Option<Dialect>) -> Option<Options> {
+    let lumo = own_table(table, (dialect, Dialect::Lumo), lumo_options);
+    let chat = own_table(table, (dialect, Dialect::Chat), chat_options);
+    Some(match dialect? {
+        Dialect::Lumo => Options::Lumo(lumo),
+        Dialect::Chat => Options::Chat(chat),
+    })
+}
+
+fn own_table<'a, T: Default>(
+    table: &mut Table<'a>,
+    (spoken, dialect): (Option<Dialect>, Dialect),
+    read: fn(&mut Table<'a>) -> T,
+) -> T {
+    let Some(cell) = table.cell(dialect.name()) else { return T::default() };
+    if spoken.is_some_and(|spoken| spoken != dialect) {
+        cell.wrong::<()>(format!("settings of the dialect `{dialect}`, which this upstream does not speak"));
+    }
+    cell.table(|table| Some(read(table))).unwrap_or_default()
+}
+
+fn lumo_options(table: &mut Table<'_>) -> LumoOptions {
+    let LumoOptions { version, native_tools } = LumoOptions::default();
+    let versions = [("v1", LumoVersion::V1), ("v2", LumoVersion::V2)];
+    LumoOptions {
+        version: table.get_or("version", version, choice(&versions)),
+        native_tools: table.get_or("native_tools", native_tools, list(text)),
+    }
+}
+
+fn chat_options(table: &mut Table<'_>) -> ChatOptions {
+    let ChatOptions { include_usage, cumulative } = ChatOptions::default();
+    ChatOptions {
+        include_usage: table.get_or("include_usage", include_usage, switch),
+        cumulative: table.get_or("cumulative", cumulative, switch),
     }
 }

@@ -120,6 +120,19 @@ impl JsonBody {
         self.stack.len()
     }
 
+    /// A key's text is being read.
+    pub(super) fn in_key(&self) -> bool {
+        matches!(
+            self.state,
+            State::String { key: true, .. } | State::Escape { key: true, .. } | State::Word { key: true }
+        )
+    }
+
+    /// The next token begins a member's value.
+    pub(super) fn expects_value(&self) -> bool {
+        matches!(self.state, State::Value { or_end: false })
+    }
+
     /// The value has ended.
     pub(super) fn is_done(&self) -> bool {
         self.state == State::Done

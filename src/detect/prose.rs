@@ -10,6 +10,8 @@ use std::borrow::Cow;
 use super::text::{head, tail};
 use crate::event::{Event, Sink};
 
+const BLANK: [char; 4] = [' ', '\t', '\n', '\r'];
+
 fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
@@ -91,11 +93,13 @@ impl Prose {
             return;
         }
         self.note(text);
-        let visible = text.trim_end_matches([' ', '\t', '\n', '\r']);
+        let visible = text.trim_end_matches(BLANK);
+        let blank = tail(text, visible.len());
         if !visible.is_empty() {
-            self.show(visible, out);
+            let leads = self.seen_call && !self.seen_text;
+            self.show(if leads { visible.trim_start_matches(BLANK) } else { visible }, out);
         }
-        self.blank.push_str(tail(text, visible.len()));
+        self.blank.push_str(blank);
         if self.blank.len() > self.max_hold {
             self.release_blank(out);
         }

@@ -6,6 +6,7 @@
 
 pub mod chat;
 pub mod lumo;
+pub(crate) mod tool_calls;
 
 use std::{fmt, str::FromStr};
 
@@ -128,6 +129,14 @@ impl Reader {
         match self {
             Self::Lumo(reader) => reader.finish(out),
             Self::Chat(reader) => reader.finish(out),
+        }
+    }
+
+    /// Frames that were no JSON, or JSON of no use, and were passed over.
+    pub fn malformed(&self) -> u64 {
+        match self {
+            Self::Lumo(reader) => reader.malformed(),
+            Self::Chat(reader) => reader.malformed(),
         }
     }
 

@@ -1,18 +1,25 @@
 //! The stages joined for one answer: upstream bytes in, client bytes out, sans-IO.
 //!
 //! ```text
-//! bytes ─▶ Reader ─Event─▶ detect ─Event─▶ calls (the request's rules) ─Event─▶ Writer ─▶ bytes
+//! bytes ─▶ Reader ─Event─▶ Detector ─Event─▶ Calls (the request's rules) ─Event─▶ Writer ─▶ bytes
 //! ```
+//!
+//! Each stage is a [`Sink`] for the one before it, so an event runs through all of them before the next is read, and
+//! nothing is collected in between.
 
+mod calls;
 mod settings;
 
 pub use settings::{Arguments, Detect, Limits, Misroute, ServerCalls, Settings, UnknownCalls};
 
 use bytes::BytesMut;
 
+use self::calls::{Bounce, Calls};
 use crate::{
-    conversation::Conversation,
+    conversation::{Conversation, Role, Turn},
+    detect::{Detector, Tools},
     dialect::{Answering, Reader, Writer},
+    event::{Event, Sink},
     failure::Failure,
 };
 
@@ -25,6 +32,9 @@ pub enum State {
     Done,
     /// The answer has failed: see [`Pipeline::failure`]. What was certain before it is written.
     Failed,
+    /// The upstream has to be asked once more: send [`Pipeline::follow_up`], then [`Pipeline::resume`] with a reader
+    /// for what it answers. Further input of the first answer is ignored.
+    Asks,
 }
 
 /// One answer on its way from an upstream to a client.
@@ -34,47 +44,92 @@ pub enum State {
 /// ([`chat::error_body`](crate::dialect::chat::error_body)), one that has calls [`Pipeline::write_failure`].
 #[derive(Debug)]
 pub struct Pipeline {
-    _reader: Reader,
-    _writer: Writer,
+    reader: Reader,
+    stages: Stages,
+    state: State,
     failure: Option<Failure>,
 }
 
+/// What comes after the reader.
+#[derive(Debug)]
+struct Stages {
+    detector: Option<Detector>,
+    calls: Calls,
+    writer: Writer,
+    has_content: bool,
+}
+
 impl Pipeline {
-    /// A pipeline for the answer to `conversation`.
+    /// A pipeline for the answer to `conversation`, as the client asked it (with its tools, even where the upstream
+    /// is told of them in text).
     pub fn new(
-        _conversation: &Conversation,
-        _settings: &Settings,
+        conversation: &Conversation,
+        settings: &Settings,
         reader: Reader,
         writer: Writer,
-        _answering: &Answering,
+        answering: &Answering,
     ) -> Self {
-        Self { _reader: reader, _writer: writer, failure: None }
+        let tools = Tools::new(conversation, &settings.tool_prefix);
+        let stages = Stages {
+            detector: Detector::new(tools.clone(), settings),
+            calls: Calls::new(conversation, tools, settings, &answering.stamp),
+            writer,
+            has_content: false,
+        };
+        Self { reader, stages, state: State::Open, failure: None }
     }
 
     /// Takes the next bytes of the upstream's body.
-    pub fn push(&mut self, _bytes: &[u8], _out: &mut BytesMut) -> State {
-        State::Open
+    pub fn push(&mut self, bytes: &[u8], out: &mut BytesMut) -> State {
+        if self.state == State::Open {
+            let read = self.reader.push(bytes, &mut self.stages.into_sink(out));
+            let ended = self.reader.is_done();
+            self.settle(read, ended, out);
+        }
+        self.state
     }
 
     /// The upstream's body has ended.
-    pub fn finish(&mut self, _out: &mut BytesMut) -> State {
-        State::Done
+    pub fn finish(&mut self, out: &mut BytesMut) -> State {
+        if self.state == State::Open {
+            let read = self.reader.finish(&mut self.stages.into_sink(out));
+            self.settle(read, true, out);
+        }
+        self.state
+    }
+
+    /// What has been read decides how the answer goes on.
+    fn settle(&mut self, read: Result<(), Failure>, ended: bool, out: &mut BytesMut) {
+        let read = self.stages.calls.failure.take().map_or(read, Err);
+        if self.stages.calls.bounce.is_some() {
+            self.state = State::Asks;
+        } else if let Err(failure) = read {
+            self.fail(failure, out);
+        } else if ended {
+            self.stages.writer.finish(out);
+            self.state = State::Done;
+        }
     }
 
     /// The transport failed, or a time limit ran out. What is held is released to `out` first.
-    pub fn fail(&mut self, failure: Failure, _out: &mut BytesMut) {
+    pub fn fail(&mut self, failure: Failure, out: &mut BytesMut) {
+        if matches!(self.state, State::Done | State::Failed) {
+            return;
+        }
+        self.stages.release(out);
+        self.state = State::Failed;
         self.failure = Some(failure);
     }
 
     /// Where the answer stands.
     pub fn state(&self) -> State {
-        State::Open
+        self.state
     }
 
-    /// Something that a reader would call content has been written (text, reasoning, a call, a finish): the moment
+    /// Something that a client would call content has been written (text, reasoning, a call, a finish): the moment
     /// to commit to status 200.
     pub fn has_content(&self) -> bool {
-        false
+        self.stages.has_content
     }
 
     /// Why the answer failed, if it did.
@@ -83,14 +138,115 @@ impl Pipeline {
     }
 
     /// Ends a stream that has begun with the dialect's in-stream error.
-    pub fn write_failure(&mut self, _out: &mut BytesMut) {}
+    pub fn write_failure(&mut self, out: &mut BytesMut) {
+        if let Some(failure) = &self.failure {
+            self.stages.writer.fail(failure, out);
+        }
+    }
 
     /// A sign of life for a silent stream.
-    pub fn keep_alive(&mut self, _out: &mut BytesMut) {}
+    pub fn keep_alive(&mut self, out: &mut BytesMut) {
+        if self.state == State::Open {
+            self.stages.writer.keep_alive(out);
+        }
+    }
+
+    /// In [`State::Asks`]: what the upstream is to be asked, `sent` being what it was asked before.
+    pub fn follow_up(&self, sent: &Conversation) -> Conversation {
+        let mut next = sent.clone();
+        let Some(Bounce { name, arguments, missing }) = &self.stages.calls.bounce else { return next };
+        let said = self.stages.calls.said();
+        if !said.is_empty() {
+            next.turns.push(Turn::text(Role::Assistant, said));
+        }
+        let missing = missing.join("`, `");
+        next.turns.push(Turn::text(
+            Role::User,
+            format!(
+                "Your call to the tool `{name}` with the arguments {arguments} was not run: the required arguments \
+                 `{missing}` are missing. Make the call again with all of them. Do not apologise or explain."
+            ),
+        ));
+        next
+    }
+
+    /// In [`State::Asks`]: goes on with the upstream's next answer.
+    pub fn resume(&mut self, reader: Reader) {
+        self.reader = reader;
+        self.stages.calls.next_hop();
+        self.state = State::Open;
+    }
 
     /// What was counted so far.
     pub fn tally(&self) -> Tally {
-        Tally::default()
+        let detector = self.stages.detector.as_ref();
+        Tally {
+            malformed_frames: self.reader.malformed(),
+            held: detector.map_or(0, Detector::held),
+            held_peak: detector.map_or(0, Detector::held_peak),
+            ..self.stages.calls.tally.clone()
+        }
+    }
+}
+
+impl Stages {
+    fn into_sink<'s>(&'s mut self, out: &'s mut BytesMut) -> impl Sink + 's {
+        let Self { detector, calls, writer, has_content } = self;
+        ToDetector { detector, next: ToCalls { calls, next: ToWriter { writer, has_content, out } } }
+    }
+
+    /// Lets go what is held, since nothing more will come to decide it.
+    fn release(&mut self, out: &mut BytesMut) {
+        let Self { detector, calls, writer, has_content } = self;
+        if let Some(detector) = detector {
+            detector.finish(false, &mut ToCalls { calls, next: ToWriter { writer, has_content, out } });
+        }
+    }
+}
+
+struct ToDetector<'s> {
+    detector: &'s mut Option<Detector>,
+    next: ToCalls<'s>,
+}
+
+impl Sink for ToDetector<'_> {
+    fn event(&mut self, event: Event<'_>) {
+        match self.detector {
+            Some(detector) => detector.event(event, &mut self.next),
+            None => self.next.event(event),
+        }
+    }
+}
+
+struct ToCalls<'s> {
+    calls: &'s mut Calls,
+    next: ToWriter<'s>,
+}
+
+impl Sink for ToCalls<'_> {
+    fn event(&mut self, event: Event<'_>) {
+        self.calls.event(event, &mut self.next);
+    }
+}
+
+struct ToWriter<'s> {
+    writer: &'s mut Writer,
+    has_content: &'s mut bool,
+    out: &'s mut BytesMut,
+}
+
+impl Sink for ToWriter<'_> {
+    fn event(&mut self, event: Event<'_>) {
+        *self.has_content |= is_content(&event);
+        self.writer.event(&event, self.out);
+    }
+}
+
+fn is_content(event: &Event<'_>) -> bool {
+    match event {
+        Event::Start(_) | Event::Ping(_) | Event::Usage(_) | Event::Verbatim { means: None, .. } => false,
+        Event::Verbatim { means: Some(means), .. } => is_content(means),
+        _ => true,
     }
 }
 
@@ -99,7 +255,7 @@ impl Pipeline {
 pub struct Tally {
     /// Every call that reached the client.
     pub calls: Vec<CallTally>,
-    /// Calls that were refused or dropped, by reason.
+    /// Calls that were refused or dropped.
     pub dropped_calls: u64,
     /// Malformed upstream frames that were passed over.
     pub malformed_frames: u64,
@@ -107,9 +263,9 @@ pub struct Tally {
     pub held_peak: usize,
     /// Bytes held back now.
     pub held: usize,
-    /// Tokens, as far as the upstream said.
+    /// Tokens of the request, as far as the upstream said.
     pub input_tokens: Option<u64>,
-    /// Tokens, as far as the upstream said.
+    /// Tokens of the answer, as far as the upstream said.
     pub output_tokens: Option<u64>,
     /// The finish reason that was written.
     pub finish: Option<crate::event::Finish>,

@@ -78,20 +78,22 @@ impl Future for Cut {
     }
 }
 
-/// Waits for SIGTERM or SIGINT, `times` of them.
+/// Hears SIGTERM and SIGINT from now on; what it gives is ready when `times` of them have come. Called inside a
+/// runtime.
 ///
 /// # Errors
 /// If the signals cannot be listened for.
-pub async fn terminated(times: usize) -> io::Result<()> {
+pub fn terminated(times: usize) -> io::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    for _ in 0..times {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+    Ok(async move {
+        for _ in 0..times {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
         }
-    }
-    Ok(())
+    })
 }
 
 #[cfg(test)]

@@ -87,3 +87,56 @@ impl Carry {
         InvalidUtf8 { at: self.done }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The text of all pieces, and whether (and where) it broke off.
+    fn read(pieces: &[&[u8]]) -> (String, Result<(), InvalidUtf8>) {
+        let (mut carry, mut scratch, mut all) = (Carry::new(), String::new(), String::new());
+        for piece in pieces {
+            match carry.push(piece, &mut scratch) {
+                Ok(text) => all.push_str(text),
+                Err(error) => {
+                    assert_eq!(carry.finish(), Err(error));
+                    return (all, Err(error));
+                }
+            }
+        }
+        (all, carry.finish())
+    }
+
+    proptest! {
+        #[test]
+        fn text_and_error_are_the_same_however_the_bytes_are_cut(
+            text in "[aé€😀]{0,12}",
+            junk in prop::collection::vec(any::<u8>(), 0..4),
+            more in "[aé€😀]{0,3}",
+            size in 1..6_usize,
+        ) {
+            let bytes = [text.as_bytes(), &junk, more.as_bytes()].concat();
+            let expected = match str::from_utf8(&bytes) {
+                Ok(text) => (text.to_owned(), Ok(())),
+                Err(error) => {
+                    let at = error.valid_up_to();
+                    (str::from_utf8(&bytes[..at]).unwrap().to_owned(), Err(InvalidUtf8 { at }))
+                }
+            };
+            prop_assert_eq!(&read(&[&bytes]), &expected);
+            prop_assert_eq!(&read(&bytes.chunks(size).collect::<Vec<_>>()), &expected);
+            for at in 0..bytes.len() {
+                prop_assert_eq!(&read(&[&bytes[..at], &bytes[at..]]), &expected);
+            }
+        }
+    }
+
+    #[test]
+    fn whole_text_is_borrowed() {
+        let (mut carry, mut scratch) = (Carry::new(), String::new());
+        let bytes = "é".as_bytes();
+        assert_eq!(carry.push(bytes, &mut scratch).unwrap().as_ptr(), bytes.as_ptr());
+    }
+}

@@ -1,49 +1,27 @@
-//! (to be written)
+//! Proton Lumo as an upstream: both versions of its protocol, also mixed in one stream.
+//!
+//! ```text
+//! bytes ─▶ Reader (lines, frames) ─JSON─▶ v1 | v2 (what a frame means) ─▶ Answer (what becomes of it) ─▶ Events
+//!                                                                          ├─ Values: tool payloads cut over frames
+//!                                                                          ├─ ServerCalls: calls that Lumo runs itself
+//!                                                                          └─ CallDeltas: calls of the client's tools
+//! ```
+//!
+//! [`encode`] writes requests, [`refusal`] reads an answer whose status is no success. U2L, Lumo's encryption, is not
+//! built; `sealed` is its door for answers, [`encode`] for requests.
 
-use crate::{event::Sink, failure::Failure};
+mod answer;
+mod reader;
+mod refusal;
+mod request;
+mod sealed;
+mod server_calls;
+mod tools;
+mod turns;
+mod v1;
+mod v2;
+mod values;
 
-/// (to be written)
-#[derive(Debug)]
-pub struct Reader;
-
-impl Reader {
-    /// (to be written)
-    pub fn new(_answering: &super::Answering) -> Self {
-        Self
-    }
-    /// (to be written)
-    ///
-    /// # Errors
-    /// (to be written)
-    pub fn push(&mut self, _bytes: &[u8], _out: &mut impl Sink) -> Result<(), Failure> {
-        Ok(())
-    }
-    /// (to be written)
-    ///
-    /// # Errors
-    /// (to be written)
-    pub fn finish(&mut self, _out: &mut impl Sink) -> Result<(), Failure> {
-        Ok(())
-    }
-    /// (to be written)
-    pub fn is_done(&self) -> bool {
-        true
-    }
-}
-
-pub use super::chat::refusal;
-
-/// (to be written)
-pub mod request {
-    use crate::{config::LumoOptions, conversation::Conversation, dialect::UpstreamRequest};
-
-    /// (to be written)
-    pub fn encode(_conversation: &Conversation, _options: &LumoOptions) -> UpstreamRequest {
-        UpstreamRequest {
-            path: "ai/v1/chat/completions",
-            headers: Vec::new(),
-            body: Vec::new(),
-            dropped: Vec::new(),
-        }
-    }
-}
+pub use reader::{Reader, ReaderSettings};
+pub use refusal::refusal;
+pub use request::{Options, Version, encode};

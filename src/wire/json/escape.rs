@@ -126,14 +126,12 @@ fn meaning(char: char) -> char {
 pub fn escape_into(out: &mut BytesMut, text: &str) {
     let mut rest = text.as_bytes();
     out.reserve(rest.len());
-    while let Some(end) = rest.iter().position(|byte| matches!(byte, 0..=0x1f | b'"' | b'\\')) {
-        let (run, tail) = rest.split_at_checked(end).unwrap_or((rest, &[]));
+    while let Some((run, tail)) = rest.split_at_checked(plain_run(rest)) {
         out.put_slice(run);
         let Some((byte, tail)) = tail.split_first() else { return };
         escape_byte(out, *byte);
         rest = tail;
     }
-    out.put_slice(rest);
 }
 
 fn escape_byte(out: &mut BytesMut, byte: u8) {
@@ -152,4 +150,110 @@ fn escape_byte(out: &mut BytesMut, byte: u8) {
         }
     };
     out.put_slice(&[b'\\', letter]);
+}
+
+/// How many bytes come before the first that cannot stand for itself in a string's body: quote, backslash or control
+/// character; all, if none comes.
+///
+/// Keys and tokens are short, arguments may be long. Eight bytes at a time in one register is fast for both: a
+/// vectorised search costs more to start than most strings have bytes, and finds no control characters.
+pub(super) fn plain_run(bytes: &[u8]) -> usize {
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (place, word) in words.iter().enumerate() {
+        let found = special(u64::from_le_bytes(*word));
+        if found != 0 {
+            return place * 8 + found.trailing_zeros() as usize / 8;
+        }
+    }
+    let plain = rest.iter().take_while(|byte| **byte >= 0x20 && !matches!(byte, b'"' | b'\\'));
+    words.len() * 8 + plain.count()
+}
+
+/// The top bit of each byte of `word` that cannot stand for itself. Bits above the lowest may be wrong: a subtraction
+/// borrows from the next byte where, and only where, it found something.
+fn special(word: u64) -> u64 {
+    const ONES: u64 = u64::MAX / 0xff;
+    let below = |word: u64, bound: u8| word.wrapping_sub(ONES * u64::from(bound)) & !word;
+    let equal = |byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
+    (below(word, 0x20) | equal(b'"') | equal(b'\\')) & (ONES << 7)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The text of all pieces, the last half of a pair included.
+    fn decode<'a>(pieces: impl IntoIterator<Item = &'a str>) -> String {
+        let (mut unescaper, mut scratch, mut all) = (Unescaper::new(), String::new(), String::new());
+        for piece in pieces {
+            all.push_str(unescaper.decode(piece, &mut scratch));
+        }
+        all.extend(unescaper.finish());
+        all
+    }
+
+    fn escaped(text: &str) -> String {
+        let mut out = BytesMut::new();
+        escape_into(&mut out, text);
+        String::from_utf8(out.to_vec()).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_escaped_is_json_and_comes_back(text in "\\PC{0,6}[\u{0}-\u{24}\\\\\"é😀\u{7f}\u{2028}]{0,12}\\PC{0,40}") {
+            let body = escaped(&text);
+            prop_assert_eq!(&serde_json::from_str::<String>(&format!("\"{body}\"")).unwrap(), &text);
+            prop_assert_eq!(format!("\"{body}\""), serde_json::to_string(&text).unwrap());
+            prop_assert_eq!(decode([&*body]), text);
+        }
+
+        #[test]
+        fn bodies_are_decoded_as_serde_json_does_however_they_are_cut(
+            body in r#"([a é😀]|\\["\\/bfnrt]|\\u00[0-7][0-9a-fA-F]|\\ud83[dD]\\uDe0[0-9]){0,12}"#,
+        ) {
+            let text: String = serde_json::from_str(&format!("\"{body}\"")).unwrap();
+            for (at, _) in body.char_indices() {
+                let (head, tail) = body.split_at(at);
+                prop_assert_eq!(&decode([head, tail]), &text);
+            }
+            let mut characters = body.split("").collect::<Vec<_>>();
+            prop_assert_eq!(&decode(characters.drain(..)), &text);
+        }
+
+        #[test]
+        fn lone_halves_become_the_replacement_character(
+            units in prop::collection::vec(prop_oneof![0xd7fe..0xe002_u16, Just(0xd83d), Just(0xde00), 0x20..0x7f_u16], 0..12),
+        ) {
+            let expected: String =
+                char::decode_utf16(units.iter().copied()).map(|unit| unit.unwrap_or('\u{fffd}')).collect();
+            let bodies: Vec<_> = units.iter().map(|unit| format!("\\u{unit:04x}")).collect();
+            prop_assert_eq!(&decode(bodies.iter().map(String::as_str)), &expected);
+            prop_assert_eq!(&decode([&*bodies.concat()]), &expected);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_run_ends_before_the_first_byte_that_needs_an_escape(
+            bytes in prop::collection::vec(prop_oneof![8 => any::<u8>(), 1 => Just(0x20), 1 => Just(0x1f), 8 => 0x21..0xff_u8], 0..40),
+        ) {
+            let special = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';
+            prop_assert_eq!(plain_run(&bytes), bytes.iter().position(special).unwrap_or(bytes.len()));
+        }
+    }
+
+    #[test]
+    fn a_pair_is_joined_over_two_events_and_a_half_does_not_wait_for_long() {
+        let (mut unescaper, mut scratch) = (Unescaper::new(), String::new());
+        assert_eq!(unescaper.decode(r"a\ud83d", &mut scratch), "a");
+        assert_eq!(unescaper.decode("", &mut scratch), "");
+        assert_eq!(unescaper.decode(r"\ude00", &mut scratch), "😀");
+        assert_eq!(unescaper.decode(r"\ud83d", &mut scratch), "");
+        assert_eq!(unescaper.decode("b", &mut scratch), "\u{fffd}b");
+        let body = "plain";
+        assert_eq!(unescaper.decode(body, &mut scratch).as_ptr(), body.as_ptr());
+        assert_eq!(unescaper.finish(), None);
+    }
 }

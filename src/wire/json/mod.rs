@@ -8,13 +8,14 @@ mod escape;
 mod scanner;
 mod shape;
 
+use escape::plain_run;
 pub use escape::{Unescaper, escape_into};
 pub use scanner::{MAX_DEPTH, Progress, Scanner};
 pub use shape::Shape;
 
 use std::{borrow::Cow, error, fmt, ops::Range};
 
-use memchr::memchr2;
+use memchr::memchr;
 
 /// What a value is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -49,14 +50,15 @@ impl fmt::Display for Invalid {
 
 impl error::Error for Invalid {}
 
-/// A valid JSON value, viewed in the text it was read from.
+/// A valid JSON value, viewed in the text it was read from: a start, whose end is looked for only when it is asked for,
+/// so that the way down to a member costs no more than what lies before it.
 ///
 /// The whole text is checked once, by [`Json::parse`]; after that nothing can fail, and what is asked of a value of
 /// another kind is `None` or empty. Readers of sloppy upstreams rely on that: a member that is missing, `null` or of
 /// the wrong kind is one case.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Json<'a> {
-    /// The value without white space around it.
+    /// From the value's first byte to somewhere behind its last.
     text: &'a str,
 }
 
@@ -93,7 +95,7 @@ impl<'a> Json<'a> {
 
     /// The value as it was written.
     pub fn raw(&self) -> &'a str {
-        self.text
+        self.text.get(..value_end(self.text.as_bytes())).unwrap_or_default()
     }
 
     /// What it is.
@@ -115,17 +117,17 @@ impl<'a> Json<'a> {
 
     /// The value of `true` and `false`.
     pub fn as_bool(&self) -> Option<bool> {
-        self.text.parse().ok()
+        self.raw().parse().ok()
     }
 
     /// The value of a number that is written as an integer, is not negative and fits.
     pub fn as_u64(&self) -> Option<u64> {
-        self.text.parse().ok()
+        self.raw().parse().ok()
     }
 
     /// What stands between the quotes of a string, as it was written.
     pub fn string_body(&self) -> Option<&'a str> {
-        self.text.strip_prefix('"')?.strip_suffix('"')
+        self.text.strip_prefix('"')?.get(..string_end(self.text.as_bytes(), 1).checked_sub(2)?)
     }
 
     /// The text of a string. A half of a surrogate pair becomes U+FFFD.
@@ -135,21 +137,39 @@ impl<'a> Json<'a> {
 
     /// The members of an object, in order, all of several with one key; nothing for other kinds.
     pub fn members(&self) -> impl Iterator<Item = (Cow<'a, str>, Json<'a>)> + use<'a> {
-        let mut values = Values { rest: self.text.strip_prefix('{').unwrap_or_default() };
+        let mut values = self.values('{');
         std::iter::from_fn(move || {
-            let key = values.next()?;
-            Some((key.as_str()?, values.next()?))
+            let key = values.key()?;
+            Some((decoded(key), values.next()?))
         })
     }
 
     /// The elements of an array, in order; nothing for other kinds.
     pub fn elements(&self) -> impl Iterator<Item = Json<'a>> + use<'a> {
-        Values { rest: self.text.strip_prefix('[').unwrap_or_default() }
+        self.values('[')
     }
 
     /// The member of that key: the first, if there are several.
     pub fn get(&self, key: &str) -> Option<Json<'a>> {
-        self.members().find(|(name, _)| name == key).map(|(_, value)| value)
+        let mut values = self.values('{');
+        loop {
+            let name = values.key()?;
+            let value = values.next()?;
+            // Escapes are longer than what they stand for: most keys need no second look.
+            if name == key || (name.len() > key.len() && decoded(name) == key) {
+                return Some(value);
+            }
+        }
+    }
+
+    fn values(&self, bracket: char) -> Values<'a> {
+        Values { rest: self.text.strip_prefix(bracket).unwrap_or_default(), inside: false }
+    }
+}
+
+impl fmt::Debug for Json<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.raw())
     }
 }
 
@@ -162,7 +182,7 @@ pub fn span(outer: &str, inner: &str) -> Option<Range<usize>> {
 
 /// The text of a string body.
 fn decoded(body: &str) -> Cow<'_, str> {
-    if !body.contains('\\') {
+    if memchr(b'\\', body.as_bytes()).is_none() {
         return Cow::Borrowed(body);
     }
     let mut unescaper = Unescaper::new();
@@ -176,25 +196,39 @@ fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\n' | b'\r' | b'\t')
 }
 
-/// The values inside a container that is known to be valid, its keys included; `rest` begins behind its bracket.
+/// The values inside a container that is known to be valid.
 struct Values<'a> {
     rest: &'a str,
+    /// `rest` begins with the value that was given last.
+    inside: bool,
+}
+
+impl<'a> Values<'a> {
+    /// The body of the key that comes next. Of an object, keys and values are taken in turns.
+    fn key(&mut self) -> Option<&'a str> {
+        let key = self.next()?.string_body()?;
+        self.rest = self.rest.get(key.len() + 2..)?;
+        self.inside = false;
+        Some(key)
+    }
 }
 
 impl<'a> Iterator for Values<'a> {
     type Item = Json<'a>;
 
     fn next(&mut self) -> Option<Json<'a>> {
+        let bytes = self.rest.as_bytes();
+        let last = if self.inside { value_end(bytes) } else { 0 };
         let separator = |byte: &u8| is_space(*byte) || matches!(byte, b',' | b':');
-        let start = self.rest.bytes().position(|byte| !separator(&byte))?;
-        let rest = self.rest.get(start..)?;
-        let (text, rest) = rest.split_at_checked(value_end(rest.as_bytes()))?;
-        self.rest = rest;
-        (!text.is_empty()).then_some(Json { text })
+        let gap = bytes.get(last..)?.iter().position(|byte| !separator(byte))?;
+        self.rest = self.rest.get(last + gap..)?;
+        self.inside = true;
+        let ended = matches!(self.rest.as_bytes(), [b'}' | b']', ..]);
+        (!ended).then_some(Json { text: self.rest })
     }
 }
 
-/// Where the valid value at the start of `bytes` ends; 0 at the end of a container.
+/// Where the valid value at the start of `bytes` ends.
 fn value_end(bytes: &[u8]) -> usize {
     match bytes.first() {
         Some(b'"') => string_end(bytes, 1),
@@ -224,12 +258,12 @@ fn container_end(bytes: &[u8]) -> usize {
 
 /// Where the string ends whose body goes on at `at`.
 fn string_end(bytes: &[u8], mut at: usize) -> usize {
-    while let Some(found) = bytes.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
-        at += found + 1;
-        if bytes.get(at - 1) == Some(&b'"') {
-            return at;
+    while let Some(rest) = bytes.get(at..) {
+        let run = plain_run(rest);
+        if rest.get(run) == Some(&b'"') {
+            return at + run + 1;
         }
-        at += 1;
+        at += run + 2;
     }
     bytes.len()
 }

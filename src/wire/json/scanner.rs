@@ -1,6 +1,6 @@
 //! [`Scanner`]: reads JSON as it comes and says where the value ends. Strict, one pass, no buffer but for a key.
 
-use memchr::memchr2;
+use super::escape::plain_run;
 
 /// The deepest nesting that any scanner allows.
 pub const MAX_DEPTH: usize = 128;
@@ -274,24 +274,22 @@ impl Scanner {
     }
 
     fn text(&mut self, rest: &[u8]) -> Step {
-        let run = match plain_run(rest) {
-            Ok(run) => run,
-            Err(at) => return self.invalid(at),
-        };
-        self.capture(run);
-        match rest.get(run.len()) {
-            None => (run.len(), None),
+        let run = plain_run(rest);
+        self.capture(rest.get(..run).unwrap_or(rest));
+        match rest.get(run) {
+            None => (run, None),
             Some(b'\\') => {
                 self.capture(b"\\");
                 self.state = State::Escape;
-                (run.len() + 1, None)
+                (run + 1, None)
             }
-            Some(_) if self.in_key => {
+            Some(b'"') if self.in_key => {
                 self.in_key = false;
                 self.state = State::Colon;
-                (run.len() + 1, None)
+                (run + 1, None)
             }
-            Some(_) => self.complete(run.len() + 1),
+            Some(b'"') => self.complete(run + 1),
+            Some(_) => self.invalid(run),
         }
     }
 
@@ -341,14 +339,175 @@ impl Scanner {
     }
 }
 
-/// The bytes of a string up to its next quote or backslash, or all.
-///
-/// # Errors
-/// A control character among them, by its place.
-pub(super) fn plain_run(bytes: &[u8]) -> Result<&[u8], usize> {
-    let end = memchr2(b'"', b'\\', bytes).unwrap_or(bytes.len());
-    let run = bytes.get(..end).unwrap_or(bytes);
-    // Without a way out of the loop the compiler makes wide instructions of it; the place is looked for only if needed.
-    let clean = run.iter().fold(true, |clean, byte| clean & (*byte >= 0x20));
-    if clean { Ok(run) } else { Err(run.iter().position(|byte| *byte < 0x20).unwrap_or(end)) }
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde::de::IgnoredAny;
+
+    use super::*;
+    use crate::wire::json::Json;
+
+    /// Where the scanner stops when it is fed `pieces`, and why. More at the end of the input is End where it suffices.
+    fn scan<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (usize, Progress) {
+        let mut scanner = Scanner::new(MAX_DEPTH);
+        let mut all = 0;
+        for piece in pieces {
+            let (taken, progress) = scanner.push(piece);
+            all += taken;
+            if progress != Progress::More {
+                assert_eq!(scanner.push(b"1"), (0, progress), "and stays there");
+                return (all, progress);
+            }
+            assert_eq!(taken, piece.len());
+        }
+        (all, if scanner.finish() { Progress::End } else { Progress::More })
+    }
+
+    /// Key and value of each member, both as written, from a text in pieces of `size`.
+    fn members(text: &str, size: usize) -> Vec<(String, String)> {
+        let mut scanner = Scanner::new(MAX_DEPTH).stopping_at_members();
+        let (mut all, mut value) = (Vec::new(), None::<String>);
+        for mut piece in text.as_bytes().chunks(size) {
+            loop {
+                let (taken, progress) = scanner.push(piece);
+                let (read, rest) = piece.split_at(taken);
+                piece = rest;
+                if let Some(value) = &mut value {
+                    value.extend(read.iter().map(|byte| char::from(*byte)));
+                }
+                match progress {
+                    Progress::More | Progress::End => break,
+                    Progress::Value => value = Some(String::new()),
+                    Progress::Member => {
+                        all.push((scanner.key().unwrap().to_owned(), value.take().unwrap()));
+                    }
+                    Progress::Invalid => panic!("{text} is JSON"),
+                }
+            }
+        }
+        all
+    }
+
+    /// JSON in ASCII, with all its forms of white space, numbers, escapes and literals.
+    fn json() -> impl Strategy<Value = String> {
+        let space = "[ \n\r\t]{0,2}";
+        let leaf = prop_oneof![
+            Just("true".to_owned()),
+            Just("false".to_owned()),
+            Just("null".to_owned()),
+            r"-?(0|[1-9][0-9]{0,3})(\.[0-9]{1,3})?([eE][+-]?[0-9]{1,2})?",
+            r#""([ -!#-\[\]-~]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4}){0,6}""#,
+        ];
+        let key = r#""([a-c]|\\["\\nu]){0,3}""#.prop_map(|key| key.replace("\\u", "\\u00e9"));
+        let spaced = (space, leaf, space).prop_map(|(before, leaf, after)| before + &leaf + &after);
+        spaced.prop_recursive(5, 24, 4, move |inner| {
+            let member =
+                (key.clone(), space, inner.clone()).prop_map(|(key, gap, value)| key + &gap + ":" + &value);
+            prop_oneof![
+                (prop::collection::vec(inner, 0..4), space, space)
+                    .prop_map(|(all, before, after)| format!("{before}[{}]{after}", all.join(","))),
+                (prop::collection::vec(member, 0..4), space, space)
+                    .prop_map(|(all, before, after)| format!("{before}{{{}}}{after}", all.join(","))),
+            ]
+        })
+    }
+
+    /// One byte of `text` replaced, put in or taken out.
+    fn mutated(text: &str, place: prop::sample::Index, byte: char, how: u8) -> String {
+        let at = place.index(text.len() + 1);
+        let (head, tail) = text.split_at(at);
+        match how {
+            0 => format!("{head}{byte}{tail}"),
+            1 => head.to_owned() + tail.get(1..).unwrap_or_default(),
+            2 => head.to_owned(),
+            _ => format!("{head}{byte}{}", tail.get(1..).unwrap_or_default()),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn json_is_what_serde_json_takes_however_it_is_cut(
+            text in json(),
+            place: prop::sample::Index,
+            byte in r#"[\[\]{}:,"\\eE0-2.+ \n\u{0}tfnu-]"#,
+            how in 0..5_u8,
+        ) {
+            let text = if how == 4 { text } else { mutated(&text, place, byte.chars().next().unwrap(), how) };
+            let valid = serde_json::from_str::<IgnoredAny>(&text).is_ok();
+            prop_assert!(valid || how < 4);
+            prop_assert_eq!(Json::parse(&text).is_ok(), valid, "{}", text);
+            let whole = scan([text.as_bytes()]);
+            for at in 0..text.len() {
+                let (head, tail) = text.as_bytes().split_at(at);
+                prop_assert_eq!(scan([head, tail]), whole);
+            }
+            prop_assert_eq!(scan(text.as_bytes().chunks(1)), whole);
+        }
+
+        #[test]
+        fn members_are_told_as_they_are_written(text in json(), size in 1..9_usize) {
+            let json = Json::parse(&text).unwrap();
+            let values: Vec<_> = json.members().map(|(_, value)| value.raw().to_owned()).collect();
+            let told = members(&text, size);
+            prop_assert_eq!(told.iter().map(|(_, value)| value.clone()).collect::<Vec<_>>(), values);
+            for ((told, _), (key, _)) in told.iter().zip(json.members()) {
+                prop_assert_eq!(serde_json::from_str::<String>(&format!("\"{told}\"")).unwrap(), key);
+            }
+        }
+    }
+
+    #[test]
+    fn a_value_ends_where_it_ends() {
+        for (text, taken) in
+            [("{\"a\":[1]}, x", 9), (" \"a\\\"b\"c", 7), ("12 ", 2), ("-0.5e3,", 6), ("null]", 4), ("[]]", 2)]
+        {
+            assert_eq!(scan([text.as_bytes()]), (taken, Progress::End), "{text}");
+        }
+        assert_eq!(scan([&b""[..]]), (0, Progress::More));
+    }
+
+    #[test]
+    fn what_is_not_json_ends_at_its_first_wrong_byte() {
+        for text in [
+            "{!]",
+            "[!}",
+            "[1!}",
+            "{\"a\":1!]",
+            "[1 !2",
+            "[1,!]",
+            "{\"a\"!,",
+            "{\"a\":1,!}",
+            "{!1",
+            "nul!1",
+            "\"!\n",
+            "\"\\!x",
+            "\"\\u12!g",
+            "-!a",
+            "-!.1",
+            "1.!e",
+            "1e+!.",
+            "[0!1",
+            "!+1",
+            "!\u{feff}1",
+        ] {
+            let (head, tail) = text.split_once('!').unwrap();
+            let whole = format!("{head}{tail}");
+            assert_eq!(scan([whole.as_bytes()]), (head.len(), Progress::Invalid), "{whole}");
+        }
+    }
+
+    #[test]
+    fn nesting_and_keys_are_bounded() {
+        let mut scanner = Scanner::new(2).stopping_at_members();
+        let long = "k".repeat(MAX_KEY + 1);
+        let text = format!("{{\"{long}\":1,\"k\\n\":[{{");
+        assert_eq!(scanner.push(text.as_bytes()), (MAX_KEY + 5, Progress::Value));
+        assert_eq!((scanner.key(), scanner.depth()), (None, 1));
+        let rest = &text.as_bytes()[MAX_KEY + 5..];
+        assert_eq!(scanner.push(rest), (1, Progress::Member));
+        assert_eq!(scanner.push(&rest[1..]), (7, Progress::Value));
+        assert_eq!(scanner.key(), Some("k\\n"));
+        assert_eq!(scanner.push(&rest[8..]), (1, Progress::Invalid));
+        assert_eq!(scanner.depth(), 2);
+    }
 }

@@ -1,0 +1,124 @@
+//! What a server says on stderr when it is ready: where it listens, what it serves, how to point a client at it.
+
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+};
+
+use super::LogFormat;
+use crate::config::{Config, Model, WILDCARD};
+
+/// The announcement of a server that runs on `config` and is bound to `addresses`, which say the port where the
+/// configuration left it open.
+#[derive(Debug)]
+pub struct Announcement<'a> {
+    /// What it serves.
+    pub config: &'a Config,
+    /// Where it listens.
+    pub addresses: &'a [SocketAddr],
+}
+
+impl Announcement<'_> {
+    /// Says it on stderr: to people in words, to programs as a log line.
+    pub fn say(&self, log_format: LogFormat) {
+        match log_format {
+            LogFormat::Text => eprintln!("{self}"),
+            LogFormat::Json => {
+                let models: Vec<_> = self.config.models.iter().map(|model| model.name.as_str()).collect();
+                tracing::info!(addresses = ?self.addresses, base_url = self.base_url(), ?models, "listening");
+            }
+        }
+    }
+
+    /// What OpenAI clients are given as base URL.
+    pub fn base_url(&self) -> String {
+        let address = self.addresses.first().copied().unwrap_or(SocketAddr::from(([127, 0, 0, 1], 0)));
+        format!("http://{}/v1", reachable(address))
+    }
+}
+
+impl fmt::Display for Announcement<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let listening: Vec<_> = self.addresses.iter().map(|address| format!("http://{address}")).collect();
+        writeln!(f, "toolwire {} listens on {}", env!("CARGO_PKG_VERSION"), listening.join(", "))?;
+        for model in &self.config.models {
+            writeln!(f, "  {}", Entry(model))?;
+        }
+        let base = self.base_url();
+        let (key, header) = match self.config.api_keys.is_empty() {
+            true => ("any API key", ""),
+            false => ("one of the API keys", " -H \"authorization: Bearer $KEY\""),
+        };
+        writeln!(f, "OpenAI clients: base URL {base} and {key}. Try:")?;
+        let model = self.config.models.first().map_or(WILDCARD, |model| model.name.as_str());
+        let model = if model == WILDCARD { "MODEL" } else { model };
+        let request = serde_json::json!({
+            "model": model,
+            "stream": true,
+            "messages": [{ "role": "user", "content": "Hello" }],
+        });
+        write!(
+            f,
+            "  curl -N {base}/chat/completions -H \"content-type: application/json\"{header} -d '{}'",
+            request.to_string().replace('\'', r"'\''"),
+        )
+    }
+}
+
+/// One model on one line.
+struct Entry<'a>(&'a Model);
+
+impl fmt::Display for Entry<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Model { name, upstream, upstream_name, tools, .. } = self.0;
+        match name.as_str() {
+            WILDCARD => f.write_str("every model name")?,
+            name => write!(f, "model {name}")?,
+        }
+        write!(f, " from {} ({}, {})", upstream.name, upstream.dialect(), upstream.base_url)?;
+        if let Some(upstream_name) = upstream_name {
+            write!(f, " as {upstream_name}")?;
+        }
+        write!(f, "; tools {tools}")
+    }
+}
+
+/// An address that a client on this machine can connect to.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Overrides, load};
+
+    #[test]
+    fn a_client_is_told_how_to_come_in() {
+        let overrides = Overrides {
+            upstream: Some("https://u.example/v1".to_owned()),
+            dialect: Some("chat".to_owned()),
+            client_keys: vec!["env:KEY".into()],
+            ..Overrides::default()
+        };
+        let config = load(&overrides, &|_| Some("sk-secret".to_owned())).unwrap().config;
+        let addresses = ["0.0.0.0:81".parse().unwrap(), "[::1]:82".parse().unwrap()];
+        let told = Announcement { config: &config, addresses: &addresses }.to_string();
+        for part in [
+            "listens on http://0.0.0.0:81, http://[::1]:82\n",
+            "\n  every model name from upstream (chat, https://u.example/v1); tools native\n",
+            "base URL http://127.0.0.1:81/v1 and one of the API keys",
+            "curl -N http://127.0.0.1:81/v1/chat/completions ",
+            "\"authorization: Bearer $KEY\"",
+            "\"stream\":true",
+        ] {
+            assert!(told.contains(part), "{part} in {told}");
+        }
+        assert!(!told.contains("sk-secret"));
+    }
+}

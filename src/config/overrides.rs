@@ -1,0 +1,144 @@
+//! [`Overrides`]: what flags and environment say, laid over the file's tables before these are read.
+//!
+//! A flag's value takes the place of the file's value in the TOML tree. So both are checked by the same code, and
+//! "flags beat the file" is one insertion each.
+
+use std::{borrow::Cow, ops::Range, path::PathBuf};
+
+use secrecy::{ExposeSecret, SecretString};
+use toml::{
+    Spanned,
+    de::{DeArray, DeTable, DeValue},
+};
+
+use super::{WILDCARD, source::Source};
+
+/// What the command line and the environment say. Empty and `None`: not said, so the file or the default decides.
+#[derive(Debug, Clone, Default)]
+pub struct Overrides {
+    /// The configuration file.
+    pub file: Option<PathBuf>,
+    /// Replaces `listen`.
+    pub listen: Vec<String>,
+    /// Replaces `api_keys`: `env:NAME`, `file:PATH` or the key itself.
+    pub client_keys: Vec<SecretString>,
+    /// Replaces all upstreams and models by one upstream at this URL, which serves every model name.
+    pub upstream: Option<String>,
+    /// That upstream's dialect.
+    pub dialect: Option<String>,
+    /// That upstream's key: `env:NAME`, `file:PATH` or the key itself.
+    pub api_key: Option<SecretString>,
+    /// Replaces `tools` of every model.
+    pub tools: Option<String>,
+    /// Replaces `detect` of every model; names with commas between them.
+    pub detect: Option<String>,
+}
+
+/// A flag that overrides something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flag {
+    Listen,
+    ClientKey,
+    Upstream,
+    Dialect,
+    ApiKey,
+    Tools,
+    Detect,
+}
+
+impl Flag {
+    /// All of them, in the order of their numbers.
+    pub(super) const ALL: [Self; 7] = [
+        Self::Listen,
+        Self::ClientKey,
+        Self::Upstream,
+        Self::Dialect,
+        Self::ApiKey,
+        Self::Tools,
+        Self::Detect,
+    ];
+
+    /// The flag as it is typed, and the environment variable of the same meaning.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Listen => "--listen (TOOLWIRE_LISTEN)",
+            Self::ClientKey => "--client-key (TOOLWIRE_CLIENT_KEY)",
+            Self::Upstream => "--upstream (TOOLWIRE_UPSTREAM)",
+            Self::Dialect => "--dialect (TOOLWIRE_DIALECT)",
+            Self::ApiKey => "--api-key (TOOLWIRE_UPSTREAM_KEY)",
+            Self::Tools => "--tools (TOOLWIRE_TOOLS)",
+            Self::Detect => "--detect (TOOLWIRE_DETECT)",
+        }
+    }
+}
+
+/// The name of the one upstream that flags describe.
+const UPSTREAM: &str = "upstream";
+
+impl Overrides {
+    /// Puts what was said into `root`.
+    pub(super) fn lay_over(&self, root: &mut DeTable<'_>, source: &Source) {
+        let at = |flag| source.flag(flag);
+        if !self.listen.is_empty() {
+            put(root, "listen", strings(self.listen.iter().map(String::as_str), at(Flag::Listen)));
+        }
+        if !self.client_keys.is_empty() {
+            let keys = self.client_keys.iter().map(ExposeSecret::expose_secret);
+            put(root, "api_keys", strings(keys, at(Flag::ClientKey)));
+        }
+        if let Some(url) = &self.upstream {
+            self.lay_upstream_over(url, root, source);
+        }
+        let Some(DeValue::Array(models)) = root.get_mut("models").map(Spanned::get_mut) else { return };
+        for model in models.iter_mut() {
+            let DeValue::Table(model) = model.get_mut() else { continue };
+            if let Some(tools) = &self.tools {
+                put(model, "tools", string(tools, at(Flag::Tools)));
+            }
+            if let Some(detect) = &self.detect {
+                let value = match detect.as_str() {
+                    word @ ("auto" | "off") => string(word, at(Flag::Detect)),
+                    names => strings(names.split(',').map(str::trim), at(Flag::Detect)),
+                };
+                put(model, "detect", value);
+            }
+        }
+    }
+
+    fn lay_upstream_over(&self, url: &str, root: &mut DeTable<'_>, source: &Source) {
+        let at = source.flag(Flag::Upstream);
+        let mut upstream = DeTable::new();
+        put(&mut upstream, "name", string(UPSTREAM, at.clone()));
+        put(&mut upstream, "base_url", string(url, at.clone()));
+        if let Some(dialect) = &self.dialect {
+            put(&mut upstream, "dialect", string(dialect, source.flag(Flag::Dialect)));
+        }
+        if let Some(key) = &self.api_key {
+            put(&mut upstream, "api_key", string(key.expose_secret(), source.flag(Flag::ApiKey)));
+        }
+        let mut model = DeTable::new();
+        put(&mut model, "name", string(WILDCARD, at.clone()));
+        put(&mut model, "upstream", string(UPSTREAM, at.clone()));
+        for (key, table) in [("upstreams", upstream), ("models", model)] {
+            let mut tables = DeArray::new();
+            tables.push(Spanned::new(at.clone(), DeValue::Table(table)));
+            put(root, key, Spanned::new(at.clone(), DeValue::Array(tables)));
+        }
+    }
+}
+
+fn put<'i>(table: &mut DeTable<'i>, key: &'static str, value: Spanned<DeValue<'i>>) {
+    table.insert(Spanned::new(value.span(), Cow::Borrowed(key)), value);
+}
+
+fn string(text: &str, span: Range<usize>) -> Spanned<DeValue<'static>> {
+    Spanned::new(span, DeValue::String(Cow::Owned(text.to_owned())))
+}
+
+fn strings<'t>(texts: impl Iterator<Item = &'t str>, span: Range<usize>) -> Spanned<DeValue<'static>> {
+    let mut array = DeArray::new();
+    for text in texts {
+        array.push(string(text, span.clone()));
+    }
+    Spanned::new(span, DeValue::Array(array))
+}

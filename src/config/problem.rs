@@ -1,0 +1,168 @@
+//! [`Problem`]: one thing that is wrong with a configuration, and where.
+
+use std::{cell::RefCell, fmt, ops::Range};
+
+use super::source::Source;
+
+/// One thing that is wrong with a configuration, or looks so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// Whether the configuration can be used nevertheless.
+    pub severity: Severity,
+    /// Where.
+    pub place: Place,
+    /// What, and what would be right. Never holds a secret.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Place::Nowhere => write!(f, "{}: {}", self.severity, self.message),
+            place => write!(f, "{place}: {}: {}", self.severity, self.message),
+        }
+    }
+}
+
+/// Whether a configuration with a problem can be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Severity {
+    /// It can, but look at it.
+    Warning,
+    /// It cannot.
+    Error,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Warning => "warning",
+            Self::Error => "error",
+        })
+    }
+}
+
+/// Where a value was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// In the file.
+    File {
+        /// The file, as it was named.
+        path: String,
+        /// From 1.
+        line: usize,
+        /// In characters, from 1.
+        column: usize,
+    },
+    /// In a flag or the environment variable of the same meaning, both named.
+    Flag(&'static str),
+    /// Nowhere: something is missing altogether.
+    Nowhere,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File { path, line, column } => write!(f, "{path}:{line}:{column}"),
+            Self::Flag(name) => f.write_str(name),
+            Self::Nowhere => f.write_str("configuration"),
+        }
+    }
+}
+
+/// All that is wrong with a configuration that cannot be used, in the order of the file. Never empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problems(pub Vec<Problem>);
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<_> = self.0.iter().map(Problem::to_string).collect();
+        f.write_str(&lines.join("\n"))
+    }
+}
+
+impl std::error::Error for Problems {}
+
+/// Takes problems while a configuration is read.
+#[derive(Debug, Default)]
+pub(super) struct Findings(RefCell<Vec<Finding>>);
+
+#[derive(Debug)]
+struct Finding {
+    kind: Kind,
+    span: Option<Range<usize>>,
+    message: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Syntax,
+    Wrong,
+    Missing,
+    Warning,
+}
+
+impl Findings {
+    /// The file is no TOML here.
+    pub(super) fn syntax(&self, span: Option<Range<usize>>, message: impl Into<String>) {
+        self.add(Kind::Syntax, span, message.into());
+    }
+
+    /// What stands here is wrong.
+    pub(super) fn wrong(&self, span: Range<usize>, message: impl Into<String>) {
+        self.add(Kind::Wrong, Some(span), message.into());
+    }
+
+    /// Something is not there that must be; `span` is where it should be, as far as that can be told.
+    pub(super) fn missing(&self, span: Option<Range<usize>>, message: impl Into<String>) {
+        self.add(Kind::Missing, span, message.into());
+    }
+
+    /// What stands here can be used, but is probably not meant.
+    pub(super) fn warning(&self, span: Range<usize>, message: impl Into<String>) {
+        self.add(Kind::Warning, Some(span), message.into());
+    }
+
+    fn add(&self, kind: Kind, span: Option<Range<usize>>, message: String) {
+        self.0.borrow_mut().push(Finding { kind, span, message });
+    }
+
+    /// The problems in the order of `source`, and whether one of them is an error.
+    ///
+    /// A syntax error hides what stands on its line, so nothing else is said of this line, nor of what is missing
+    /// anywhere: it may be what could not be read.
+    pub(super) fn into_problems(self, source: &Source) -> (Vec<Problem>, bool) {
+        let mut findings = self.0.into_inner();
+        let place = |finding: &Finding| match &finding.span {
+            Some(span) => source.place(span.start),
+            None => Place::Nowhere,
+        };
+        let broken: Vec<_> = findings
+            .iter()
+            .filter(|found| found.kind == Kind::Syntax)
+            .map(|found| line(&place(found)))
+            .collect();
+        if !broken.is_empty() {
+            findings.retain(|found| match found.kind {
+                Kind::Syntax => true,
+                Kind::Missing => false,
+                Kind::Wrong | Kind::Warning => !broken.contains(&line(&place(found))),
+            });
+        }
+        findings.sort_by_key(|found| found.span.as_ref().map_or(usize::MAX, |span| span.start));
+        let failed = findings.iter().any(|found| found.kind != Kind::Warning);
+        let problems = findings.into_iter().map(|found| Problem {
+            severity: if found.kind == Kind::Warning { Severity::Warning } else { Severity::Error },
+            place: place(&found),
+            message: found.message,
+        });
+        (problems.collect(), failed)
+    }
+}
+
+fn line(place: &Place) -> Option<usize> {
+    match place {
+        Place::File { line, .. } => Some(*line),
+        Place::Flag(_) | Place::Nowhere => None,
+    }
+}

@@ -1,0 +1,171 @@
+//! The file's tables read to a [`Config`]: which keys there are, and what must hold between them.
+
+use std::{collections::HashSet, net::SocketAddr, sync::Arc, time::Duration};
+
+use toml::de::{DeTable, DeValue};
+
+use super::{
+    Config, Limits, Upstream, model,
+    table::{Cell, Context, Table},
+    upstream,
+    value::{count, duration, list, one_or_more, secret, size, text},
+};
+use crate::pipeline;
+
+/// Where `serve` listens if nobody says otherwise.
+const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8787);
+
+/// How long open streams may go on after a signal to stop, if nobody says otherwise.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Reads the root table. `None` only if something has been found that is wrong or missing.
+pub(super) fn config<'a>(root: &'a DeTable<'a>, context: &'a Context<'a>) -> Option<Config> {
+    Table::root(root, context, |table| {
+        let listen = table.get_or("listen", vec![(LISTEN, None)], one_or_more(address));
+        let has_keys = table.cell("api_keys").is_some_and(|cell| !cell.is_empty_array());
+        let api_keys = table.get_or("api_keys", Vec::new(), list(secret));
+        check_addresses(&listen, has_keys);
+        let limits =
+            table.get_or("limits", Limits::default(), |cell| cell.table(|table| Some(limits(table))));
+        let drain_timeout = table.get_or("drain_timeout", DRAIN_TIMEOUT, duration);
+        let upstreams = upstreams(table, context);
+        let models = models(table, context, &upstreams, limits.answer);
+        warn_of_idle(&upstreams, models.as_deref().unwrap_or_default());
+        Some(Config {
+            listen: listen.into_iter().map(|(address, _)| address).collect(),
+            api_keys,
+            upstreams: upstreams.into_iter().map(|declared| declared.upstream).collect::<Option<_>>()?,
+            models: models?,
+            limits,
+            drain_timeout,
+        })
+    })
+}
+
+fn address(cell: Cell<'_>) -> Option<(SocketAddr, Option<Cell<'_>>)> {
+    let written = text(cell.clone())?;
+    match written.parse() {
+        Ok(address) => Some((address, Some(cell))),
+        Err(_) if written.starts_with("localhost:") => cell
+            .wrong(format!("expected an IP address; write `{}`", written.replace("localhost", "127.0.0.1"))),
+        Err(_) => {
+            cell.wrong("expected an IP address and a port such as \"127.0.0.1:8787\" or \"[::1]:8787\"")
+        }
+    }
+}
+
+fn check_addresses(addresses: &[(SocketAddr, Option<Cell<'_>>)], has_keys: bool) {
+    let mut seen = HashSet::new();
+    for (address, cell) in addresses {
+        let Some(cell) = cell else { continue };
+        if !has_keys && !address.ip().is_loopback() {
+            cell.wrong::<()>(format!(
+                "{address} can be reached from other machines: without `api_keys` only loopback addresses are \
+                 listened on"
+            ));
+        }
+        if address.port() != 0 && !seen.insert(address) {
+            cell.wrong::<()>(format!("{address} stands here twice"));
+        }
+    }
+}
+
+fn limits(table: &mut Table<'_>) -> Limits {
+    let Limits { max_body, keep_alive, answer } = Limits::default();
+    Limits {
+        max_body: table.get_or("max_body", max_body, size),
+        keep_alive: table.get_or("keep_alive", keep_alive, duration),
+        answer: pipeline::Limits {
+            max_frame: table.get_or("max_frame", answer.max_frame, size),
+            max_arguments: table.get_or("max_arguments", answer.max_arguments, size),
+            max_calls: table.get_or("max_calls", answer.max_calls, count(1)),
+            max_hold: table.get_or("max_hold", answer.max_hold, size),
+            max_depth: table.get_or("max_depth", answer.max_depth, count(1)),
+        },
+    }
+}
+
+/// An upstream's entry, read as far as it could be.
+pub(super) struct Declared<'a> {
+    /// Its name, if it has one.
+    pub(super) name: Option<String>,
+    /// `None` if something in it is wrong.
+    pub(super) upstream: Option<Arc<Upstream>>,
+    cell: Cell<'a>,
+}
+
+fn upstreams<'a>(table: &mut Table<'a>, context: &Context<'_>) -> Vec<Declared<'a>> {
+    let cells = entries(table, "upstreams");
+    if cells.is_empty() {
+        let help = match context.source.has_file() {
+            true => "no `[[upstreams]]`: where should requests go?",
+            false => "nothing to serve: give `--config FILE`, or `--upstream URL --dialect DIALECT`",
+        };
+        context.findings.missing(None, help);
+    }
+    let mut names = HashSet::new();
+    let declared = cells.into_iter().map(|cell| {
+        let read = cell.clone().table(|table| Some(upstream::read(table)));
+        let (name, upstream) = read.unwrap_or_default();
+        if let Some((name, cell)) = &name
+            && !names.insert(name.clone())
+        {
+            cell.wrong::<()>(format!("a second upstream `{name}`"));
+        }
+        Declared { name: name.map(|(name, _)| name), upstream: upstream.map(Arc::new), cell }
+    });
+    declared.collect()
+}
+
+fn models<'a>(
+    table: &mut Table<'a>,
+    context: &Context<'_>,
+    upstreams: &[Declared<'a>],
+    limits: pipeline::Limits,
+) -> Option<Vec<super::Model>> {
+    let cells = entries(table, "models");
+    if cells.is_empty() && context.source.has_file() {
+        let help = "no `[[models]]`: what may clients ask for? `name = \"*\"` takes every name";
+        context.findings.missing(None, help);
+    }
+    let mut names = HashSet::new();
+    let models: Vec<_> = cells
+        .into_iter()
+        .map(|cell| {
+            let (name, model) = cell.table(|table| Some(model::read(table, upstreams, limits)))?;
+            if let Some((name, cell)) = name
+                && !names.insert(name.clone())
+            {
+                cell.wrong::<()>(format!("a second model `{name}`"));
+            }
+            model
+        })
+        .collect();
+    models.into_iter().collect()
+}
+
+/// The tables of `[[key]]`; none if it is absent or no array.
+fn entries<'a>(table: &mut Table<'a>, key: &'static str) -> Vec<Cell<'a>> {
+    let Some(cell) = table.cell(key) else { return Vec::new() };
+    match cell.value {
+        DeValue::Array(entries) => entries.iter().map(|entry| Cell::new(entry, cell.context)).collect(),
+        // One table in place of an array: read it, so that its own mistakes are told as well.
+        DeValue::Table(_) => {
+            cell.wrong::<()>(format!("expected `[[{key}]]` with two brackets: there may be several"));
+            vec![cell]
+        }
+        _ => {
+            cell.expected::<()>(&format!("tables `[[{key}]]`"));
+            Vec::new()
+        }
+    }
+}
+
+fn warn_of_idle(upstreams: &[Declared<'_>], models: &[super::Model]) {
+    for Declared { upstream, cell, .. } in upstreams {
+        let Some(upstream) = upstream else { continue };
+        if !models.is_empty() && !models.iter().any(|model| Arc::ptr_eq(&model.upstream, upstream)) {
+            cell.warn(format!("no model uses the upstream `{}`", upstream.name));
+        }
+    }
+}

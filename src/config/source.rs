@@ -1,0 +1,91 @@
+//! [`Source`]: the text that a configuration is read from, and the flags laid over it.
+
+use std::{
+    fs,
+    ops::Range,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    overrides::Flag,
+    problem::{Place, Problem, Problems, Severity},
+};
+
+/// A file's text with its name. Offsets behind the text's end stand for flags, so that a value from a flag is read
+/// and reported by the same code as one from the file.
+#[derive(Debug)]
+pub(super) struct Source {
+    path: Option<PathBuf>,
+    text: String,
+}
+
+impl Source {
+    /// Reads the file; without one, the text is empty.
+    pub(super) fn read(path: Option<&Path>) -> Result<Self, Problems> {
+        let Some(path) = path else { return Ok(Self { path: None, text: String::new() }) };
+        let failed =
+            |place, message| Err(Problems(vec![Problem { severity: Severity::Error, place, message }]));
+        let bytes = match fs::read(path) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                let message = format!("cannot read the configuration file {}: {error}", path.display());
+                return failed(Place::Nowhere, message);
+            }
+        };
+        let (text, valid) = match String::from_utf8(bytes) {
+            Ok(text) => (text, None),
+            Err(error) => {
+                let valid = error.utf8_error().valid_up_to();
+                let text = error.as_bytes().get(..valid).and_then(|bytes| std::str::from_utf8(bytes).ok());
+                (text.unwrap_or_default().to_owned(), Some(valid))
+            }
+        };
+        let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
+        let source = Self { path: Some(path.to_owned()), text };
+        match valid {
+            Some(valid) => failed(source.place(valid), "not UTF-8".to_owned()),
+            None => Ok(source),
+        }
+    }
+
+    /// The text; empty without a file.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether there is a file.
+    pub(super) fn has_file(&self) -> bool {
+        self.path.is_some()
+    }
+
+    /// The span that stands for `flag`.
+    pub(super) fn flag(&self, flag: Flag) -> Range<usize> {
+        let offset = self.text.len() + 1 + flag as usize;
+        offset..offset
+    }
+
+    /// Whether `offset` stands for a flag.
+    pub(super) fn is_flag(&self, offset: usize) -> bool {
+        offset > self.text.len()
+    }
+
+    /// Where `offset` is.
+    pub(super) fn place(&self, offset: usize) -> Place {
+        if let Some(index) = offset.checked_sub(self.text.len() + 1) {
+            return Flag::ALL.get(index).map_or(Place::Nowhere, |flag| Place::Flag(flag.name()));
+        }
+        let before = self.text.get(..offset).unwrap_or(&self.text);
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        Place::File {
+            path: self.path.as_deref().unwrap_or(Path::new("")).display().to_string(),
+            line: before.matches('\n').count() + 1,
+            column: before.get(line_start..).map_or(0, |text| text.chars().count()) + 1,
+        }
+    }
+
+    /// What `written` means as a path: in a file beside the file, in a flag from the working directory.
+    pub(super) fn resolve(&self, written: &str, offset: usize) -> PathBuf {
+        let beside = self.path.as_deref().and_then(Path::parent).filter(|_| !self.is_flag(offset));
+        beside.unwrap_or(Path::new("")).join(written)
+    }
+}

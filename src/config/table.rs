@@ -1,0 +1,174 @@
+//! [`Cell`] and [`Table`]: a TOML value under the reader's finger, and a table that remembers which keys were asked for.
+//!
+//! A reader of a value is a function `Fn(Cell) -> Option<T>`: it says itself what is wrong, at the cell's place, and
+//! gives `None` then. Readers of keys give the default for a key that is absent, and for one that is wrong, since
+//! that has been said; so reading goes on and finds the next mistake.
+
+use std::ops::Range;
+
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
+
+use super::{problem::Findings, source::Source};
+
+/// What reading needs besides the text.
+pub(super) struct Context<'a> {
+    pub(super) source: &'a Source,
+    pub(super) findings: Findings,
+    pub(super) environment: super::Environment<'a>,
+}
+
+/// One value and its place.
+#[derive(Clone)]
+pub(super) struct Cell<'a> {
+    pub(super) value: &'a DeValue<'a>,
+    pub(super) span: Range<usize>,
+    pub(super) context: &'a Context<'a>,
+}
+
+impl<'a> Cell<'a> {
+    /// The cell of `value`.
+    pub(super) fn new(value: &'a Spanned<DeValue<'a>>, context: &'a Context<'a>) -> Self {
+        Self { value: value.get_ref(), span: value.span(), context }
+    }
+
+    /// Says that the value is wrong.
+    pub(super) fn wrong<T>(&self, message: impl Into<String>) -> Option<T> {
+        self.context.findings.wrong(self.span.clone(), message);
+        None
+    }
+
+    /// Says that the value is of the wrong type.
+    pub(super) fn expected<T>(&self, what: &str) -> Option<T> {
+        self.wrong(format!("expected {what}, found {}", with_article(self.value.type_str())))
+    }
+
+    /// Says that the value can be used, but is probably not meant.
+    pub(super) fn warn(&self, message: impl Into<String>) {
+        self.context.findings.warning(self.span.clone(), message);
+    }
+
+    /// Reads the value as a table; then reports the keys that `read` did not ask for.
+    pub(super) fn table<T>(self, read: impl FnOnce(&mut Table<'a>) -> Option<T>) -> Option<T> {
+        let DeValue::Table(entries) = self.value else { return self.expected("a table") };
+        let mut table = Table { entries, span: self.span, context: self.context, known: Vec::new() };
+        let result = read(&mut table);
+        table.report_leftovers();
+        result
+    }
+
+    /// `[]`
+    pub(super) fn is_empty_array(&self) -> bool {
+        matches!(self.value, DeValue::Array(elements) if elements.is_empty())
+    }
+
+    /// The table's entries, whatever their keys: each with its key's place; nothing if the value is no table.
+    pub(super) fn entries(&self) -> Vec<(&'a str, Range<usize>, Cell<'a>)> {
+        let DeValue::Table(entries) = self.value else {
+            self.expected::<()>("a table");
+            return Vec::new();
+        };
+        let entries = entries.iter();
+        entries
+            .map(|(key, value)| (key.get_ref().as_ref(), key.span(), Cell::new(value, self.context)))
+            .collect()
+    }
+}
+
+/// A table that remembers which keys were asked for.
+pub(super) struct Table<'a> {
+    entries: &'a DeTable<'a>,
+    span: Range<usize>,
+    context: &'a Context<'a>,
+    known: Vec<&'static str>,
+}
+
+impl<'a> Table<'a> {
+    /// A document's root, which has no place of its own.
+    pub(super) fn root<T>(
+        entries: &'a DeTable<'a>,
+        context: &'a Context<'a>,
+        read: impl FnOnce(&mut Table<'a>) -> T,
+    ) -> T {
+        let mut table = Table { entries, span: 0..0, context, known: Vec::new() };
+        let result = read(&mut table);
+        table.report_leftovers();
+        result
+    }
+
+    /// The value of `key`, if it is there.
+    pub(super) fn cell(&mut self, key: &'static str) -> Option<Cell<'a>> {
+        self.known.push(key);
+        self.entries.get(key).map(|value| Cell::new(value, self.context))
+    }
+
+    /// The value of `key`; `None` if it is absent or wrong.
+    pub(super) fn get<T>(
+        &mut self,
+        key: &'static str,
+        read: impl FnOnce(Cell<'a>) -> Option<T>,
+    ) -> Option<T> {
+        self.cell(key).and_then(read)
+    }
+
+    /// The value of `key`; `default` if it is absent or wrong.
+    pub(super) fn get_or<T>(
+        &mut self,
+        key: &'static str,
+        default: T,
+        read: impl FnOnce(Cell<'a>) -> Option<T>,
+    ) -> T {
+        self.get(key, read).unwrap_or(default)
+    }
+
+    /// The value of `key`; that it is absent is said, at the table's place.
+    pub(super) fn require<T>(
+        &mut self,
+        key: &'static str,
+        read: impl FnOnce(Cell<'a>) -> Option<T>,
+    ) -> Option<T> {
+        match self.cell(key) {
+            Some(cell) => read(cell),
+            None => {
+                self.context.findings.missing(Some(self.span.clone()), format!("missing key `{key}`"));
+                None
+            }
+        }
+    }
+
+    fn report_leftovers(&self) {
+        for (key, _) in self.entries.iter() {
+            let name = key.get_ref().as_ref();
+            if !self.known.contains(&name) {
+                let message = format!("unknown key `{name}`; {}", nearest(name, &self.known));
+                self.context.findings.wrong(key.span(), message);
+            }
+        }
+    }
+}
+
+/// What was meant by `word`: the one of `known` that is near enough, else all of them, the nearest first.
+pub(super) fn nearest(word: &str, known: &[&str]) -> String {
+    let mut known: Vec<_> =
+        known.iter().map(|name| (strsim::damerau_levenshtein(word, name), *name)).collect();
+    known.sort_unstable();
+    known.dedup();
+    match known.as_slice() {
+        [(distance, name), rest @ ..]
+            if *distance <= name.len() / 2 && rest.first().is_none_or(|(next, _)| next > distance) =>
+        {
+            format!("did you mean `{name}`?")
+        }
+        _ => {
+            let names: Vec<_> = known.iter().map(|(_, name)| format!("`{name}`")).collect();
+            format!("known here: {}", names.join(", "))
+        }
+    }
+}
+
+fn with_article(noun: &str) -> String {
+    let article = if noun.starts_with(['a', 'i']) { "an" } else { "a" };
+    format!("{article} {noun}")
+}

@@ -1,0 +1,176 @@
+//! Readers of single values: text, sizes, durations, choices, secrets, URLs.
+
+use std::{fs, time::Duration};
+
+use bytesize::ByteSize;
+use http::{HeaderValue, Uri};
+use secrecy::SecretString;
+use toml::de::DeValue;
+
+use super::table::{Cell, nearest};
+
+/// A string that is not empty.
+pub(super) fn text(cell: Cell<'_>) -> Option<String> {
+    match cell.value {
+        DeValue::String(text) if text.is_empty() => cell.wrong("expected some text, found none"),
+        DeValue::String(text) => Some(text.as_ref().to_owned()),
+        _ => cell.expected("a string"),
+    }
+}
+
+/// `true` or `false`.
+pub(super) fn switch(cell: Cell<'_>) -> Option<bool> {
+    match cell.value {
+        DeValue::Boolean(switch) => Some(*switch),
+        _ => cell.expected("`true` or `false`"),
+    }
+}
+
+/// A whole number from `least` on.
+pub(super) fn count(least: usize) -> impl Fn(Cell<'_>) -> Option<usize> {
+    move |cell| {
+        let DeValue::Integer(number) = cell.value else { return cell.expected("a whole number") };
+        match usize::from_str_radix(number.as_str(), number.radix()) {
+            Ok(number) if number >= least => Some(number),
+            _ => cell.wrong(format!("expected a whole number from {least} on")),
+        }
+    }
+}
+
+/// A size in bytes: `"10MiB"`, or a plain number.
+pub(super) fn size(cell: Cell<'_>) -> Option<usize> {
+    const EXPECTED: &str = "a size such as \"10MiB\"";
+    let size = match cell.value {
+        DeValue::String(text) => text.parse::<ByteSize>().ok().and_then(|size| usize::try_from(size.0).ok()),
+        DeValue::Integer(number) => usize::from_str_radix(number.as_str(), number.radix()).ok(),
+        _ => return cell.expected(EXPECTED),
+    };
+    match size {
+        Some(0) => cell.wrong("a size of zero lets nothing through"),
+        Some(size) => Some(size),
+        None => cell.wrong(format!("expected {EXPECTED}")),
+    }
+}
+
+/// A duration: `"90s"`, `"1m 30s"`, `"250ms"`; not zero.
+pub(super) fn duration(cell: Cell<'_>) -> Option<Duration> {
+    const EXPECTED: &str = "a duration such as \"90s\"";
+    let DeValue::String(text) = cell.value else { return cell.expected(EXPECTED) };
+    match humantime::parse_duration(text) {
+        Ok(Duration::ZERO) => cell.wrong("expected a duration greater than zero"),
+        Ok(duration) => Some(duration),
+        Err(error) => cell.wrong(format!("expected {EXPECTED}: {error}")),
+    }
+}
+
+/// A duration, or `"off"` for none.
+pub(super) fn duration_or_off(cell: Cell<'_>) -> Option<Option<Duration>> {
+    match cell.value {
+        DeValue::String(text) if text == "off" => Some(None),
+        _ => duration(cell).map(Some),
+    }
+}
+
+/// One of several words.
+pub(super) fn choice<T: Clone>(choices: &[(&str, T)]) -> impl Fn(Cell<'_>) -> Option<T> {
+    move |cell| {
+        let names: Vec<_> = choices.iter().map(|(name, _)| *name).collect();
+        let DeValue::String(word) = cell.value else {
+            return cell.expected(&format!("one of \"{}\"", names.join("\", \"")));
+        };
+        match choices.iter().find(|(name, _)| name == word) {
+            Some((_, value)) => Some(value.clone()),
+            None => cell.wrong(format!("unknown value `{word}`; {}", nearest(word, &names))),
+        }
+    }
+}
+
+/// An array; each element is read, also after a wrong one.
+pub(super) fn list<'a, T>(each: impl Fn(Cell<'a>) -> Option<T>) -> impl Fn(Cell<'a>) -> Option<Vec<T>> {
+    move |cell| {
+        let DeValue::Array(elements) = cell.value else { return cell.expected("an array") };
+        Some(elements.iter().filter_map(|element| each(Cell::new(element, cell.context))).collect())
+    }
+}
+
+/// An array, or one element without the brackets.
+pub(super) fn one_or_more<'a, T>(
+    each: impl Fn(Cell<'a>) -> Option<T>,
+) -> impl Fn(Cell<'a>) -> Option<Vec<T>> {
+    move |cell| match cell.value {
+        DeValue::Array(elements) if elements.is_empty() => cell.wrong("expected at least one"),
+        DeValue::Array(_) => list(&each)(cell),
+        _ => each(cell).map(|element| vec![element]),
+    }
+}
+
+/// `"env:NAME"`, `"file:PATH"`, or the text itself; `None` in the second place for the text itself.
+///
+/// What is read from a file loses its last newline, which editors put there.
+pub(super) fn referred(cell: Cell<'_>) -> Option<(String, Origin)> {
+    let text = text(cell.clone())?;
+    if let Some(name) = text.strip_prefix("env:") {
+        return match (cell.context.environment)(name) {
+            Some(value) if value.is_empty() => {
+                cell.wrong(format!("the environment variable `{name}` is empty"))
+            }
+            Some(value) => Some((value, Origin::Elsewhere)),
+            None => cell.wrong(format!("the environment variable `{name}` is not set")),
+        };
+    }
+    let Some(path) = text.strip_prefix("file:") else { return Some((text, Origin::Here)) };
+    let path = cell.context.source.resolve(path, cell.span.start);
+    match fs::read_to_string(&path) {
+        Ok(content) => {
+            let content = content.strip_suffix('\n').unwrap_or(&content);
+            let content = content.strip_suffix('\r').unwrap_or(content);
+            match content.is_empty() {
+                true => cell.wrong(format!("the file {} is empty", path.display())),
+                false => Some((content.to_owned(), Origin::Elsewhere)),
+            }
+        }
+        Err(error) => cell.wrong(format!("cannot read {}: {error}", path.display())),
+    }
+}
+
+/// Where a text that may be referred to was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// In the value itself.
+    Here,
+    /// In the environment or in a file.
+    Elsewhere,
+}
+
+/// A secret: as [`referred`]; a warning if the configuration file holds it itself.
+pub(super) fn secret(cell: Cell<'_>) -> Option<SecretString> {
+    let (value, origin) = referred(cell.clone())?;
+    if HeaderValue::from_str(&value).is_err() {
+        return cell.wrong("the secret holds characters that no HTTP header can carry");
+    }
+    if origin == Origin::Here && !cell.context.source.is_flag(cell.span.start) {
+        cell.warn("a secret in the file itself; `\"env:NAME\"` or `\"file:PATH\"` keeps it out");
+    }
+    Some(SecretString::from(value))
+}
+
+/// The base URL of an API.
+pub(super) fn base_url(cell: Cell<'_>) -> Option<Uri> {
+    // A URL may carry a password, so none of these messages repeats it.
+    let Ok(url) = text(cell.clone())?.trim_end_matches('/').parse::<Uri>() else {
+        return cell.wrong("not a URL; expected one such as \"https://host/v1\"");
+    };
+    let (Some("http" | "https"), Some(authority)) = (url.scheme_str(), url.authority()) else {
+        return cell.wrong("expected a URL that begins with `http://` or `https://`");
+    };
+    if authority.as_str().contains('@') {
+        return cell.wrong("no user or password in the URL; put the key into `api_key` or `headers`");
+    }
+    if url.query().is_some() {
+        return cell.wrong("no query in the URL; the dialect's own path is put behind it");
+    }
+    if url.path().ends_with("/chat/completions") {
+        return cell.wrong("the dialect's own path is put behind the URL; leave `chat/completions` out");
+    }
+    Some(url)
+}

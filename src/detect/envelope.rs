@@ -1,0 +1,735 @@
+//! [`Envelope`]: the JSON around a call's arguments, walked byte by byte.
+//!
+//! One value is read: an object that is a call, or an array of them. At an object's own level the walker reads keys:
+//! a name key gives the name, an argument key hands the value to [`JsonBody`], a wrapper key (`function`,
+//! `tool_calls`) goes one level down, any other value is skipped. What models write under these keys is told in the
+//! formats' notes (R1, R2 of the Lumo rules; section 2.2 of the formats).
+//!
+//! A call *starts* when it is certain. In a format with a marker of its own that is when the name is complete. In
+//! the others everything that can be refused before the arguments begin is refused first: an undeclared name, a key
+//! twice, arguments that are no object, a schema in place of arguments. Until then arguments are kept back.
+
+use super::{
+    body::{Fed, JsonBody},
+    schema::SchemaGuard,
+    text::{slice, tail},
+    tools::Tools,
+};
+use crate::{event::CallEnd, wire::json::Json};
+
+/// What the walker finds, in the order in which it is certain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Piece<'a> {
+    /// A call begins. The id is empty where none was written.
+    Start { name: &'a str, id: &'a str },
+    /// A piece of its arguments.
+    Arguments(&'a str),
+    /// Its arguments have ended.
+    End(CallEnd),
+}
+
+/// How far a feed came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Parsed {
+    /// All was taken.
+    More,
+    /// So much was taken, and with it a call's arguments ended.
+    CallEnded(usize),
+    /// So much was taken, and with it the value ended.
+    End(usize),
+    /// So much was taken; what follows cannot go on to be a call.
+    Stop(usize),
+}
+
+/// What holds for all calls of one request.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rules<'a> {
+    pub(super) tools: &'a Tools,
+    /// The format has a marker of its own: lenient, and a name is enough to begin.
+    pub(super) marked: bool,
+    /// In a marked format a name need not be declared.
+    pub(super) any_name: bool,
+    pub(super) repair: bool,
+    pub(super) max_depth: usize,
+}
+
+impl Rules<'_> {
+    /// The name of the tool that `written` calls, if it may.
+    fn name<'n>(&self, written: &'n str) -> Option<&'n str> {
+        let undeclared = || (self.marked && self.any_name && is_legal_name(written)).then_some(written);
+        self.tools.resolve(written).or_else(undeclared)
+    }
+
+    fn may_become_name(&self, start: &str) -> bool {
+        (self.marked && self.any_name) || self.tools.may_become(start)
+    }
+}
+
+/// A shape that names have everywhere: 1 to 256 letters, digits or `_-.:/`.
+fn is_legal_name(name: &str) -> bool {
+    (1..=256).contains(&name.len())
+        && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '/'))
+}
+
+/// Longest captured string (name, id, type), in bytes.
+const MAX_CAPTURE: usize = 1024;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Key {
+    Name,
+    Arguments,
+    Id,
+    Type,
+    /// `function`: the name itself, or an object that holds name and arguments.
+    Function,
+    /// `tool_calls`, `function_call`: holds whole calls.
+    Calls,
+    Other,
+}
+
+const KEYS: &[(&str, Key)] = &[
+    ("name", Key::Name),
+    ("tool_name", Key::Name),
+    ("tool", Key::Name),
+    ("function_name", Key::Name),
+    ("action", Key::Name),
+    ("arguments", Key::Arguments),
+    ("parameters", Key::Arguments),
+    ("args", Key::Arguments),
+    ("input", Key::Arguments),
+    ("params", Key::Arguments),
+    ("tool_input", Key::Arguments),
+    ("action_input", Key::Arguments),
+    ("id", Key::Id),
+    ("tool_call_id", Key::Id),
+    ("call_id", Key::Id),
+    ("type", Key::Type),
+    ("function", Key::Function),
+    ("function_call", Key::Calls),
+    ("tool_calls", Key::Calls),
+];
+
+const TYPES: [&str; 4] = ["function", "function_call", "tool_call", "tool_use"];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Level {
+    /// An array of calls.
+    List,
+    /// An object that is a call, or wraps some.
+    Call,
+    /// The object under `function`: part of the call above it.
+    Inner,
+}
+
+#[derive(Debug, Clone)]
+enum At {
+    /// A call object or an array of them must come; in an array that was just opened, `]` may.
+    Item {
+        or_end: bool,
+    },
+    /// After an element of an array.
+    ItemEnd,
+    Key {
+        or_end: bool,
+    },
+    KeyText {
+        quote: u8,
+        escaped: bool,
+    },
+    Colon,
+    Value,
+    /// A captured string value.
+    Text {
+        quote: u8,
+        escaped: bool,
+    },
+    Skip(JsonBody),
+    Arguments,
+    /// Arguments in a JSON string; `literal`: it holds no object, and is passed on as the string it is.
+    Packed {
+        quote: u8,
+        escape: String,
+        literal: bool,
+    },
+    /// After a member.
+    MemberEnd,
+    Done,
+}
+
+/// The arguments of the call being read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+enum Arguments {
+    #[default]
+    None,
+    /// They are being read, and may still turn out to be none.
+    Doubtful,
+    /// They are an object, and are being read.
+    Open,
+    Done,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Call {
+    name: Option<String>,
+    id: String,
+    started: bool,
+    arguments: Arguments,
+    /// Arguments that came before the call was certain.
+    kept: String,
+    guard: SchemaGuard,
+    /// Bits of [`KEYS`] seen on the call's own level.
+    seen: u32,
+}
+
+/// The walk over one value.
+#[derive(Debug)]
+pub(super) struct Envelope {
+    at: At,
+    levels: Vec<Level>,
+    key: Key,
+    captured: String,
+    call: Call,
+    body: JsonBody,
+    /// A call has been found somewhere in this value.
+    found: bool,
+    first_key: bool,
+    /// Calls whose end has been told.
+    ended: usize,
+}
+
+impl Envelope {
+    pub(super) fn new(rules: &Rules<'_>) -> Self {
+        Self {
+            at: At::Item { or_end: false },
+            levels: Vec::new(),
+            key: Key::Other,
+            captured: String::new(),
+            call: Call::default(),
+            body: JsonBody::new(rules.repair, rules.max_depth),
+            found: false,
+            first_key: true,
+            ended: 0,
+        }
+    }
+
+    /// A call has started and its arguments go out as they come.
+    pub(super) fn is_open(&self) -> bool {
+        self.call.started && self.call.arguments != Arguments::Done
+    }
+
+    /// A call was found in this value.
+    pub(super) fn found(&self) -> bool {
+        self.found
+    }
+
+    /// Bytes of arguments that are kept back.
+    pub(super) fn kept(&self) -> usize {
+        self.call.kept.len()
+    }
+
+    /// Reads on.
+    pub(super) fn feed(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Parsed {
+        let mut at = 0;
+        while at < text.len() {
+            let ended = self.ended;
+            let Some(next) = self.step(text, at, rules, out) else { return Parsed::Stop(at) };
+            at = next;
+            if matches!(self.at, At::Done) {
+                return Parsed::End(at);
+            }
+            if self.ended > ended {
+                return Parsed::CallEnded(at);
+            }
+        }
+        Parsed::More
+    }
+
+    /// The text stops here. `stopped`: the model was done, so that only closing brackets may be missing. Says whether
+    /// a call that had started is whole; `None` if none was open.
+    pub(super) fn finish(&mut self, stopped: bool, out: &mut impl FnMut(Piece<'_>)) -> Option<CallEnd> {
+        if !self.is_open() {
+            return None;
+        }
+        let mut whole = false;
+        if stopped && self.call.arguments == Arguments::Open {
+            whole = self.body.close(&mut |text: &str| out(Piece::Arguments(text)));
+        }
+        let end = if whole { CallEnd::Complete } else { CallEnd::Cut };
+        self.call.arguments = Arguments::Done;
+        out(Piece::End(end));
+        Some(end)
+    }
+
+    fn step(
+        &mut self,
+        text: &str,
+        at: usize,
+        rules: &Rules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> Option<usize> {
+        let byte = text.as_bytes().get(at).copied().unwrap_or_default();
+        match &mut self.at {
+            At::KeyText { .. } | At::Text { .. } => return self.capture(text, at, byte, rules, out),
+            At::Skip(body) => {
+                return match body.feed(tail(text, at), &mut |_: &str| {}) {
+                    Fed::More => Some(text.len()),
+                    Fed::Done(len) => {
+                        self.at = At::MemberEnd;
+                        Some(at + len)
+                    }
+                    Fed::Fault(_) => None,
+                };
+            }
+            At::Arguments => return self.arguments(text, at, rules, out),
+            At::Packed { .. } => return self.packed(text, at, byte, rules, out),
+            _ if matches!(byte, b' ' | b'\t' | b'\n' | b'\r') => return Some(at + 1),
+            At::Item { or_end } => {
+                let or_end = *or_end;
+                self.item(byte, or_end)?;
+            }
+            At::ItemEnd => match byte {
+                b',' => self.at = At::Item { or_end: rules.marked },
+                b']' => self.level_ended(rules, out)?,
+                _ => return None,
+            },
+            At::Key { or_end } => match byte {
+                b'"' => self.begin_capture(byte, true),
+                b'\'' if rules.marked && rules.repair => self.begin_capture(byte, true),
+                b'}' if *or_end => self.level_ended(rules, out)?,
+                _ => return None,
+            },
+            At::Colon => {
+                if byte != b':' {
+                    return None;
+                }
+                self.at = At::Value;
+            }
+            At::Value => return self.value(at, byte, rules),
+            At::MemberEnd => match byte {
+                b',' => self.at = At::Key { or_end: self.lenient(rules) },
+                b'}' => self.level_ended(rules, out)?,
+                _ => return None,
+            },
+            At::Done => return None,
+        }
+        Some(at + 1)
+    }
+
+    /// Slips that are forgiven once a call has begun, and everywhere in marked formats: a trailing comma.
+    fn lenient(&self, rules: &Rules<'_>) -> bool {
+        rules.repair && (rules.marked || self.call.started)
+    }
+
+    /// The first byte of a call object or an array of them.
+    fn item(&mut self, byte: u8, or_end: bool) -> Option<()> {
+        match byte {
+            b'{' => {
+                self.levels.push(Level::Call);
+                self.call = Call::default();
+                self.first_key = true;
+                self.at = At::Key { or_end: false };
+            }
+            b'[' if self.levels.is_empty() => {
+                self.levels.push(Level::List);
+                self.at = At::Item { or_end: false };
+            }
+            b']' if or_end => {
+                self.levels.pop();
+                self.at = if self.levels.is_empty() { At::Done } else { At::MemberEnd };
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// An object or array of the envelope's own ends.
+    fn level_ended(&mut self, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<()> {
+        let level = self.levels.pop()?;
+        if level == Level::Call {
+            self.call_object_ended(rules, out)?;
+        }
+        self.at = match self.levels.last() {
+            None => At::Done,
+            Some(Level::List) => At::ItemEnd,
+            Some(Level::Call | Level::Inner) => At::MemberEnd,
+        };
+        Some(())
+    }
+
+    /// A call's object has ended: everything that could make a call of it is known.
+    fn call_object_ended(&mut self, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<()> {
+        if self.call.arguments == Arguments::None && self.call.name.is_some() && rules.marked {
+            self.call.kept.push_str("{}");
+            self.call.arguments = Arguments::Done;
+            if self.call.started {
+                out(Piece::Arguments("{}"));
+                self.end(out);
+            }
+        }
+        self.start(rules, out);
+        (self.call.started || (self.found && self.call.name.is_none())).then_some(())
+    }
+
+    /// Starts the call, if it is certain by now.
+    fn start(&mut self, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) {
+        let call = &mut self.call;
+        let certain = rules.marked || matches!(call.arguments, Arguments::Open | Arguments::Done);
+        let Some(name) = call.name.as_deref().filter(|_| certain && !call.started) else { return };
+        call.started = true;
+        self.found = true;
+        out(Piece::Start { name, id: &call.id });
+        if !call.kept.is_empty() && call.arguments != Arguments::Doubtful {
+            out(Piece::Arguments(&call.kept));
+            call.kept.clear();
+        }
+        if call.arguments == Arguments::Done {
+            self.end(out);
+        }
+    }
+
+    fn end(&mut self, out: &mut impl FnMut(Piece<'_>)) {
+        self.ended += 1;
+        out(Piece::End(CallEnd::Complete));
+    }
+
+    fn begin_capture(&mut self, quote: u8, key: bool) {
+        self.captured.clear();
+        self.at =
+            if key { At::KeyText { quote, escaped: false } } else { At::Text { quote, escaped: false } };
+    }
+
+    /// One character of a key or of a captured value.
+    fn capture(
+        &mut self,
+        text: &str,
+        at: usize,
+        byte: u8,
+        rules: &Rules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> Option<usize> {
+        let is_key = matches!(self.at, At::KeyText { .. });
+        let (At::KeyText { quote, escaped } | At::Text { quote, escaped }) = &mut self.at else {
+            return None;
+        };
+        if !*escaped && byte == *quote {
+            let quote = *quote;
+            if is_key {
+                self.key_ended(quote, rules)?;
+            } else {
+                self.text_ended(quote, rules, out)?;
+            }
+            return Some(at + 1);
+        }
+        *escaped = !*escaped && byte == b'\\';
+        let len = tail(text, at).chars().next()?.len_utf8();
+        if byte < 0x20 || self.captured.len() + len > MAX_CAPTURE {
+            return None;
+        }
+        self.captured.push_str(slice(text, at, at + len));
+        let may_go_on = match self.key {
+            _ if is_key => !self.first_key || KEYS.iter().any(|(key, _)| key.starts_with(&self.captured)),
+            Key::Name | Key::Function => {
+                self.captured.contains('\\') || rules.may_become_name(&self.captured)
+            }
+            _ => true,
+        };
+        may_go_on.then_some(at + len)
+    }
+
+    fn key_ended(&mut self, quote: u8, rules: &Rules<'_>) -> Option<()> {
+        let text = decode(&self.captured, quote)?;
+        let known = KEYS.iter().enumerate().find(|(_, (key, _))| *key == text);
+        self.key = known.map_or(Key::Other, |(_, (_, key))| *key);
+        if let Some((place, _)) = known {
+            let bit = 1_u32 << place;
+            // A key twice is ambiguous. Beyond the call's start nothing can be refused any more.
+            if self.call.seen & bit != 0 && !self.call.started && !rules.marked {
+                return None;
+            }
+            self.call.seen |= bit;
+        } else if self.first_key {
+            return None;
+        }
+        self.first_key = false;
+        self.at = At::Colon;
+        Some(())
+    }
+
+    /// A captured value is complete.
+    fn text_ended(&mut self, quote: u8, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<()> {
+        let text = decode(&self.captured, quote)?;
+        match self.key {
+            Key::Name | Key::Function if self.call.name.is_none() => {
+                let name = rules.name(&text)?.to_owned();
+                if self.call.guard.refuses(|key| rules.tools.declares(&name, key)) {
+                    return None;
+                }
+                self.call.name = Some(name);
+                self.start(rules, out);
+            }
+            Key::Id => self.call.id = text,
+            Key::Type if !rules.marked && !self.call.started && !TYPES.contains(&text.as_str()) => {
+                return None;
+            }
+            _ => {}
+        }
+        self.at = At::MemberEnd;
+        Some(())
+    }
+
+    /// The first byte of a member's value.
+    fn value(&mut self, at: usize, byte: u8, rules: &Rules<'_>) -> Option<usize> {
+        let quote = byte == b'"' || (byte == b'\'' && rules.marked && rules.repair);
+        match self.key {
+            Key::Name | Key::Function | Key::Id | Key::Type if quote => {
+                self.begin_capture(byte, false);
+                return Some(at + 1);
+            }
+            Key::Function if byte == b'{' => {
+                self.levels.push(Level::Inner);
+                self.call.seen = 0;
+                self.at = At::Key { or_end: false };
+                return Some(at + 1);
+            }
+            Key::Calls if matches!(byte, b'{' | b'[') && self.call.name.is_none() => {
+                self.at = At::Item { or_end: false };
+                if byte == b'[' {
+                    self.levels.push(Level::List);
+                    return Some(at + 1);
+                }
+                return Some(at);
+            }
+            Key::Name | Key::Function => return None,
+            Key::Arguments if self.call.arguments == Arguments::None => {
+                return self.begin_arguments(at, byte, quote, rules);
+            }
+            _ => {}
+        }
+        let repair = rules.repair && self.lenient(rules);
+        self.at = At::Skip(JsonBody::new(repair, rules.max_depth));
+        Some(at)
+    }
+
+    /// The first byte of the arguments: an object, a string that holds one, `null`; anything else only where a marker
+    /// says that it is a call all the same.
+    fn begin_arguments(&mut self, at: usize, byte: u8, quote: bool, rules: &Rules<'_>) -> Option<usize> {
+        self.call.arguments = Arguments::Doubtful;
+        let strict = !rules.marked && !self.call.started;
+        self.body = JsonBody::new(rules.repair, rules.max_depth);
+        match byte {
+            _ if quote => {
+                self.captured.clear();
+                self.at = At::Packed { quote: byte, escape: String::new(), literal: false };
+                return Some(at + 1);
+            }
+            b'{' => {
+                // Marked formats know no schema guard: their markers are not put around definitions.
+                if rules.marked {
+                    self.call.arguments = Arguments::Open;
+                }
+            }
+            b'n' | b'N' => {}
+            _ if strict => return None,
+            _ => self.call.arguments = Arguments::Open,
+        }
+        self.at = At::Arguments;
+        Some(at)
+    }
+
+    /// Arguments written as JSON.
+    fn arguments(
+        &mut self,
+        text: &str,
+        at: usize,
+        rules: &Rules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> Option<usize> {
+        let piece = if self.call.arguments == Arguments::Doubtful {
+            // One character at a time, until the first key tells whether these are arguments.
+            slice(text, at, at + tail(text, at).chars().next()?.len_utf8())
+        } else {
+            tail(text, at)
+        };
+        let (next, ended) = match self.feed_body(piece, rules, out)? {
+            Fed::More => (at + piece.len(), false),
+            Fed::Done(len) => (at + len, true),
+            Fed::Fault(len) => {
+                // What was sound is out; the caller ends the call at this byte.
+                return (len > 0).then_some(at + len);
+            }
+        };
+        if ended {
+            self.arguments_ended(rules, out)?;
+            self.at = At::MemberEnd;
+        }
+        Some(next)
+    }
+
+    /// Feeds the body, its output kept or sent; `None` if these cannot be arguments.
+    fn feed_body(&mut self, piece: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<Fed> {
+        let call = &mut self.call;
+        if call.arguments != Arguments::Doubtful {
+            let kept = &mut call.kept;
+            let fed = if call.started {
+                self.body.feed(piece, &mut |text: &str| out(Piece::Arguments(text)))
+            } else {
+                self.body.feed(piece, &mut |text: &str| kept.push_str(text))
+            };
+            return Some(fed);
+        }
+        let before = self.body.clone();
+        let fed = self.body.feed(piece, &mut |text: &str| call.kept.push_str(text));
+        call.guard.feed(&before, &self.body, piece);
+        let declared = |key: &str| call.name.as_deref().is_some_and(|name| rules.tools.declares(name, key));
+        if call.name.is_some() && call.guard.refuses(declared) {
+            return None;
+        }
+        if call.guard.is_passed(declared) && self.body.depth() > 0 {
+            call.arguments = Arguments::Open;
+            self.start(rules, out);
+            if self.call.started && !self.call.kept.is_empty() {
+                out(Piece::Arguments(&std::mem::take(&mut self.call.kept)));
+            }
+        }
+        Some(fed)
+    }
+
+    /// The arguments' value is complete: `null` stands for an empty object.
+    fn arguments_ended(&mut self, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<()> {
+        let call = &mut self.call;
+        if call.arguments == Arguments::Doubtful {
+            match call.kept.trim() {
+                "" | "null" => call.kept = "{}".to_owned(),
+                kept if kept.starts_with('{') => {}
+                _ if rules.marked => {}
+                _ => return None,
+            }
+            if call.started {
+                out(Piece::Arguments(&std::mem::take(&mut call.kept)));
+            }
+        }
+        call.arguments = Arguments::Done;
+        if call.started {
+            self.end(out);
+        } else {
+            self.start(rules, out);
+        }
+        Some(())
+    }
+
+    /// Arguments in a JSON string: decoded, escape by escape, and read as JSON.
+    fn packed(
+        &mut self,
+        text: &str,
+        at: usize,
+        byte: u8,
+        rules: &Rules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> Option<usize> {
+        let At::Packed { quote, escape, .. } = &mut self.at else { return None };
+        let quote = *quote;
+        if escape.is_empty() && byte == quote {
+            self.packed_ended(rules, out)?;
+            self.at = At::MemberEnd;
+            return Some(at + 1);
+        }
+        let len = tail(text, at).chars().next()?.len_utf8();
+        if !escape.is_empty() || byte == b'\\' {
+            escape.push_str(slice(text, at, at + len));
+            let Some(decoded) = decode_escape(escape, quote) else { return Some(at + len) };
+            let escape = std::mem::take(escape);
+            self.feed_packed(&decoded, &escape, rules, out)?;
+            return Some(at + len);
+        }
+        let rest = tail(text, at);
+        let run = rest.bytes().position(|byte| byte == quote || byte == b'\\').unwrap_or(rest.len());
+        let run = slice(rest, 0, run);
+        self.feed_packed(run, run, rules, out)?;
+        Some(at + run.len())
+    }
+
+    /// Text of packed arguments, decoded and as written. They are an object, or (in marked formats) something else.
+    fn feed_packed(
+        &mut self,
+        text: &str,
+        written: &str,
+        rules: &Rules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> Option<()> {
+        if let At::Packed { literal: true, .. } = self.at {
+            self.captured.push_str(written);
+            return Some(());
+        }
+        if self.body.is_done() {
+            return Some(());
+        }
+        let mut rest = text;
+        while let Some(first) = rest.chars().next() {
+            let piece = match self.call.arguments {
+                Arguments::Doubtful => slice(rest, 0, first.len_utf8()),
+                _ => rest,
+            };
+            let blank = self.body.depth() == 0 && self.call.kept.trim().is_empty();
+            if blank && !first.is_ascii_whitespace() && first != '{' {
+                let At::Packed { literal, .. } = &mut self.at else { return None };
+                *literal = true;
+                self.captured.push_str(written);
+                return rules.marked.then_some(());
+            }
+            match self.feed_body(piece, rules, out)? {
+                Fed::More => rest = tail(rest, piece.len()),
+                Fed::Done(_) => return Some(()),
+                Fed::Fault(_) => return None,
+            }
+        }
+        Some(())
+    }
+
+    fn packed_ended(&mut self, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<()> {
+        if let At::Packed { literal: true, .. } = self.at {
+            self.call.kept = format!("\"{}\"", self.captured);
+            return self.arguments_ended(rules, out);
+        }
+        if !self.body.is_done() && !self.call.kept.trim().is_empty() {
+            return None;
+        }
+        if self.call.arguments == Arguments::Open && !self.body.is_done() {
+            return None;
+        }
+        self.arguments_ended(rules, out)
+    }
+}
+
+/// A string's text. Single-quoted ones are read as Python writes them.
+fn decode(body: &str, quote: u8) -> Option<String> {
+    if !body.contains('\\') {
+        return Some(body.to_owned());
+    }
+    let body = if quote == b'\'' { body.replace("\\'", "'").replace('"', "\\\"") } else { body.to_owned() };
+    let quoted = format!("\"{body}\"");
+    Some(Json::parse(&quoted).ok()?.as_str()?.into_owned())
+}
+
+/// What an escape stands for, once it is whole; a surrogate pair is one escape. An illegal one stands for itself.
+fn decode_escape(escape: &str, quote: u8) -> Option<String> {
+    let mut chars = escape.chars();
+    chars.next();
+    match chars.next()? {
+        'u' => {
+            let units = escape.len() / 6;
+            if escape.len() % 6 != 0 {
+                let hex = slice(escape, units * 6 + 2, escape.len());
+                let sound = tail(escape, units * 6).len() < 3 || hex.chars().all(|c| c.is_ascii_hexdigit());
+                return if sound && escape.len() < 12 { None } else { Some(escape.to_owned()) };
+            }
+            let first = u16::from_str_radix(slice(escape, 2, 6), 16).ok()?;
+            if units == 1 && (0xd800..0xdc00).contains(&first) {
+                return None;
+            }
+            decode(escape, quote).or_else(|| Some(escape.to_owned()))
+        }
+        '\'' => Some("'".to_owned()),
+        '"' | '\\' | '/' | 'b' | 'f' | 'n' | 'r' | 't' => decode(escape, b'"'),
+        _ => Some(escape.to_owned()),
+    }
+}

@@ -1,0 +1,147 @@
+//! Markdown fences: the opener that may begin a container of calls, and the fences that nothing is looked for in.
+
+use super::text::slice;
+
+/// A fence's opener, while it is being read and held.
+#[derive(Debug, Clone)]
+pub(super) struct Opener {
+    tick: u8,
+    count: usize,
+    info: String,
+    /// The info string is complete.
+    info_ended: bool,
+}
+
+/// What a byte made of an opener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Opening {
+    /// It may still be one that holds calls.
+    More,
+    /// It is one; the byte is the first of what is in it, or blank.
+    Calls,
+    /// It is some other fence; the rest of its line is its info string.
+    Foreign,
+    /// It is no fence.
+    None,
+}
+
+impl Opener {
+    /// Begins with the first tick.
+    pub(super) fn new(tick: u8) -> Self {
+        Self { tick, count: 1, info: String::new(), info_ended: false }
+    }
+
+    /// The fence that this opens.
+    pub(super) fn fence(&self) -> Fence {
+        Fence { tick: self.tick, count: self.count }
+    }
+
+    /// Takes a byte. `infos`: the info strings of fences with calls.
+    pub(super) fn feed(&mut self, byte: u8, infos: &[&str]) -> Opening {
+        let counting = self.info.is_empty() && !self.info_ended;
+        if byte == self.tick && counting {
+            self.count += 1;
+            return Opening::More;
+        }
+        if self.count < 3 {
+            return Opening::None;
+        }
+        let accepted = self.info.is_empty() || infos.contains(&self.info.as_str());
+        match byte {
+            b'`' if self.tick == b'`' => Opening::None,
+            b'{' | b'[' | b'\n' if accepted => Opening::Calls,
+            b' ' | b'\t' | b'\r' if accepted || self.info_ended => {
+                self.info_ended = !self.info.is_empty();
+                Opening::More
+            }
+            _ if self.info_ended => Opening::Foreign,
+            _ => {
+                self.info.push(char::from(byte.to_ascii_lowercase()));
+                let may_go_on = byte.is_ascii() && infos.iter().any(|info| info.starts_with(&self.info));
+                if may_go_on { Opening::More } else { Opening::Foreign }
+            }
+        }
+    }
+}
+
+/// A fence that is open: what closes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Fence {
+    pub(super) tick: u8,
+    pub(super) count: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Line {
+    /// The opener's info string: a backtick in it means that this was no fence.
+    Info,
+    /// Only blanks so far.
+    Indent,
+    Ticks(usize),
+    /// Enough ticks, then blanks.
+    Closing,
+    Other,
+}
+
+/// The inside of a fence that is not searched.
+#[derive(Debug, Clone)]
+pub(super) struct Foreign {
+    fence: Fence,
+    line: Line,
+}
+
+/// How far a foreign fence reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// Over all of the piece.
+    More,
+    /// So many bytes; then ordinary text goes on.
+    Ends(usize),
+}
+
+impl Foreign {
+    /// From within the opener's info string.
+    pub(super) fn in_info(fence: Fence) -> Self {
+        Self { fence, line: Line::Info }
+    }
+
+    /// From within the fence, after `before`.
+    pub(super) fn in_body(fence: Fence, before: &str) -> Self {
+        let line = before.rsplit('\n').next().unwrap_or_default();
+        let blank = before.contains('\n') && line.bytes().all(|byte| matches!(byte, b' ' | b'\t' | b'\r'));
+        Self { fence, line: if blank { Line::Indent } else { Line::Other } }
+    }
+
+    /// No byte of `text` can end the fence or a line.
+    pub(super) fn passes(&self, text: &str) -> bool {
+        self.line == Line::Other && !text.contains('\n')
+    }
+
+    pub(super) fn feed(&mut self, text: &str) -> Reach {
+        let mut at = 0;
+        while let Some(&byte) = text.as_bytes().get(at) {
+            if self.line == Line::Other {
+                let rest = slice(text, at, text.len()).as_bytes();
+                let Some(end) = memchr::memchr(b'\n', rest) else { return Reach::More };
+                at += end + 1;
+                self.line = Line::Indent;
+                continue;
+            }
+            let closed = matches!(self.line, Line::Closing)
+                || matches!(self.line, Line::Ticks(count) if count >= self.fence.count);
+            match (self.line, byte) {
+                (_, b'\n') if closed => return Reach::Ends(at),
+                (_, b'\n') => self.line = Line::Indent,
+                (Line::Info, b'`') if self.fence.tick == b'`' => return Reach::Ends(at),
+                (Line::Info, _) => {}
+                (Line::Indent, b' ' | b'\t' | b'\r') => {}
+                (Line::Ticks(_) | Line::Closing, b' ' | b'\t' | b'\r') if closed => self.line = Line::Closing,
+                (Line::Indent, tick) if tick == self.fence.tick => self.line = Line::Ticks(1),
+                (Line::Ticks(count), tick) if tick == self.fence.tick => self.line = Line::Ticks(count + 1),
+                _ => self.line = Line::Other,
+            }
+            at += 1;
+        }
+        Reach::More
+    }
+}

@@ -1,0 +1,415 @@
+//! [`Region`]: a stretch of text that is a container of calls, or may be one.
+//!
+//! A region is entered at a container's opener, or at a bare `{` or `[`. It reads what is before a value, walks each
+//! value with an [`Envelope`], and reads what is after it up to the container's end. Calls stream out as they start;
+//! where they must wait (whole arguments, or a backtick before the container that may quote it) they are collected,
+//! and the end decides. The owner keeps the source since the last certain point and lets it go as text if the region
+//! fails.
+
+use super::{
+    envelope::{Envelope, Parsed, Piece, Rules},
+    fence::Fence,
+    text::tail,
+};
+use crate::{
+    event::CallEnd,
+    format::{Format, Tag, TagKind},
+    wire::json::{Progress, Scanner},
+};
+
+/// What holds the calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Container {
+    Tag(&'static Tag),
+    Fence(Fence),
+    Bare,
+}
+
+/// A [`Piece`] that waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Waiting {
+    Start { name: String, id: String },
+    Arguments(String),
+    End(CallEnd),
+}
+
+impl Waiting {
+    fn of(piece: Piece<'_>) -> Self {
+        match piece {
+            Piece::Start { name, id } => Self::Start { name: name.to_owned(), id: id.to_owned() },
+            Piece::Arguments(text) => Self::Arguments(text.to_owned()),
+            Piece::End(end) => Self::End(end),
+        }
+    }
+
+    pub(super) fn as_piece(&self) -> Piece<'_> {
+        match self {
+            Self::Start { name, id } => Piece::Start { name, id },
+            Self::Arguments(text) => Piece::Arguments(text),
+            Self::End(end) => Piece::End(*end),
+        }
+    }
+}
+
+/// How far a feed came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Passed {
+    /// All was taken; the region goes on.
+    More,
+    /// So much was taken, and everything up to there is certain: calls, not text.
+    Certain(usize),
+    /// So much was taken, and the region has ended with its calls.
+    Ended(usize),
+    /// So much was taken; the source since the last certain point is text. Its last bytes, `rescan` of them, may
+    /// begin something else.
+    Failed { taken: usize, rescan: usize },
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// Before a value: blanks and [`Region::markup`] (`<code>`, an opener twice, a fence inside a marker).
+    Before,
+    Value,
+    /// After a value: blanks, stray brackets, another value, the closer.
+    After,
+    /// In a fence's closing ticks.
+    Ticks(usize),
+    /// The container has ended; a backtick now means that it was quoted.
+    Quoted,
+    /// What follows is text.
+    Failed,
+}
+
+/// What a byte between values is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Between {
+    Taken,
+    /// The first byte of a value.
+    Value,
+    /// The last byte of the closer.
+    Closed,
+    /// No part of the container.
+    Foreign,
+}
+
+/// A container being read.
+#[derive(Debug)]
+pub(super) struct Region {
+    pub(super) format: &'static Format,
+    pub(super) container: Container,
+    pub(super) starts_line: bool,
+    quoted: bool,
+    /// Calls wait for the region's end.
+    waits: bool,
+    pub(super) waiting: Vec<Waiting>,
+    phase: Phase,
+    /// Markup between values that is not complete yet.
+    markup: String,
+    envelope: Option<Envelope>,
+    /// The same value as strict JSON: where a value that is no call goes on as text, it must be known where it ends.
+    pub(super) scanner: Option<Scanner>,
+    /// A call's arguments stopped short at a `<`; if that begins the closer, they may be whole all the same.
+    broken: bool,
+}
+
+/// Longest markup between a container's marker and its value, in bytes.
+const MAX_MARKUP: usize = 256;
+
+impl Region {
+    pub(super) fn new(
+        format: &'static Format,
+        container: Container,
+        starts_line: bool,
+        quoted: bool,
+        whole: bool,
+    ) -> Self {
+        Self {
+            format,
+            container,
+            starts_line,
+            quoted,
+            waits: quoted || whole,
+            waiting: Vec::new(),
+            phase: Phase::Before,
+            markup: String::new(),
+            envelope: None,
+            scanner: None,
+            broken: false,
+        }
+    }
+
+    /// A call streams: what is fed is certain as it comes.
+    pub(super) fn is_streaming(&self) -> bool {
+        let open = self.envelope.as_ref().is_some_and(Envelope::is_open);
+        open && !self.waits && matches!(self.phase, Phase::Value)
+    }
+
+    /// Bytes of arguments kept back besides the source.
+    pub(super) fn kept(&self) -> usize {
+        self.envelope.as_ref().map_or(0, Envelope::kept)
+    }
+
+    /// Reads on. Pieces of calls go to `out`, unless they must wait.
+    pub(super) fn feed(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Passed {
+        let mut at = 0;
+        while let Some(&byte) = text.as_bytes().get(at) {
+            match self.phase {
+                Phase::Value => {
+                    let (len, passed) = self.value(tail(text, at), rules, out);
+                    at += len;
+                    let after = matches!(self.phase, Phase::After);
+                    if after && self.container == Container::Bare && self.closed() {
+                        return Passed::Ended(at);
+                    }
+                    match passed {
+                        Some(Passed::Certain(_)) => return Passed::Certain(at),
+                        Some(_) => return Passed::Failed { taken: at, rescan: 0 },
+                        None => {}
+                    }
+                }
+                Phase::Before | Phase::After => {
+                    let between = if matches!(self.phase, Phase::Before) {
+                        self.before(byte, rules)
+                    } else {
+                        self.after(byte, rules)
+                    };
+                    match between {
+                        Between::Taken => at += tail(text, at).chars().next().map_or(1, char::len_utf8),
+                        Between::Value => self.begin_value(rules),
+                        Between::Closed => {
+                            at += 1;
+                            self.settle_broken(true, out);
+                            if self.closed() {
+                                return Passed::Ended(at);
+                            }
+                        }
+                        Between::Foreign => {
+                            self.settle_broken(false, out);
+                            return Passed::Failed { taken: at, rescan: self.markup.len() };
+                        }
+                    }
+                }
+                Phase::Ticks(count) => match self.container {
+                    Container::Fence(fence) if byte == fence.tick => {
+                        self.phase = Phase::Ticks(count + 1);
+                        at += 1;
+                    }
+                    Container::Fence(fence) if count >= fence.count => {
+                        if self.closed() {
+                            return Passed::Ended(at);
+                        }
+                    }
+                    _ => return Passed::Failed { taken: at, rescan: 0 },
+                },
+                Phase::Quoted if byte != b'`' => return Passed::Ended(at),
+                Phase::Quoted | Phase::Failed => return Passed::Failed { taken: at, rescan: 0 },
+            }
+        }
+        Passed::More
+    }
+
+    /// The text stops here: whether the region ends with calls. See [`Envelope::finish`] for `stopped`.
+    pub(super) fn finish(&mut self, stopped: bool, out: &mut impl FnMut(Piece<'_>)) -> bool {
+        let envelope = self.envelope.as_mut();
+        match self.phase {
+            Phase::Before | Phase::Failed => false,
+            // Whole JSON in a container that was not closed is a call. JSON that stops short is one only where its
+            // call has begun to stream.
+            Phase::Value if self.waits => false,
+            Phase::Value => envelope.is_some_and(|envelope| {
+                envelope.finish(stopped, out);
+                envelope.found()
+            }),
+            Phase::After => {
+                self.settle_broken(stopped, out);
+                true
+            }
+            Phase::Ticks(_) | Phase::Quoted => true,
+        }
+    }
+
+    fn begin_value(&mut self, rules: &Rules<'_>) {
+        self.phase = Phase::Value;
+        self.markup.clear();
+        self.envelope = Some(Envelope::new(rules));
+        self.scanner = Some(Scanner::new(rules.max_depth));
+    }
+
+    /// Walks the value. `Some(Certain)`: a call ended, or broke off, with what was taken; `Some(Failed)`: it is none.
+    fn value(
+        &mut self,
+        text: &str,
+        rules: &Rules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> (usize, Option<Passed>) {
+        let Some(envelope) = &mut self.envelope else { return (0, Some(FAILED)) };
+        let waiting = &mut self.waiting;
+        let parsed = if self.waits {
+            envelope.feed(text, rules, &mut |piece| waiting.push(Waiting::of(piece)))
+        } else {
+            envelope.feed(text, rules, out)
+        };
+        let (len, passed) = match parsed {
+            Parsed::More => (text.len(), None),
+            Parsed::CallEnded(len) => (len, (!self.waits).then_some(Passed::Certain(0))),
+            Parsed::End(len) => {
+                self.phase = Phase::After;
+                // The last call's own end was told before; what closes its envelope is no text either.
+                (len, (!self.waits).then_some(Passed::Certain(0)))
+            }
+            Parsed::Stop(len) => {
+                let foreign = text.as_bytes().get(len).copied().unwrap_or_default();
+                (len, self.stopped(foreign, rules, out))
+            }
+        };
+        if !self.waits && self.envelope.as_ref().is_some_and(Envelope::found) {
+            self.scanner = None;
+        }
+        if let Some(scanner) = &mut self.scanner {
+            let (_, progress) = scanner.push(text.as_bytes().get(..len).unwrap_or_default());
+            if progress == Progress::Invalid {
+                self.scanner = None;
+            }
+        }
+        (len, passed)
+    }
+
+    /// The value cannot go on with the byte `foreign`.
+    fn stopped(&mut self, foreign: u8, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<Passed> {
+        let Some(envelope) = &mut self.envelope else { return Some(FAILED) };
+        let may_close = foreign == b'<' && matches!(self.container, Container::Tag(_));
+        let forgiven = !self.waits || rules.repair;
+        if envelope.is_open() {
+            if may_close && forgiven {
+                self.broken = true;
+                self.phase = Phase::After;
+            } else if self.waits {
+                return Some(FAILED);
+            } else {
+                envelope.finish(false, out);
+                self.phase = Phase::Failed;
+            }
+            return (!self.waits).then_some(Passed::Certain(0));
+        }
+        // The arguments were whole: a brace too few or too many around them does not undo the call.
+        if envelope.found() && forgiven && !matches!(self.container, Container::Bare) {
+            self.phase = Phase::After;
+            return None;
+        }
+        Some(FAILED)
+    }
+
+    /// A call that broke off at a `<`: whole if that was the closer and only brackets are missing.
+    fn settle_broken(&mut self, closer: bool, out: &mut impl FnMut(Piece<'_>)) {
+        if !std::mem::take(&mut self.broken) {
+            return;
+        }
+        let Some(envelope) = &mut self.envelope else { return };
+        let waiting = &mut self.waiting;
+        if self.waits {
+            envelope.finish(closer, &mut |piece| waiting.push(Waiting::of(piece)));
+        } else {
+            envelope.finish(closer, out);
+        }
+    }
+
+    /// The container has ended; if it may have been quoted, the next byte tells.
+    fn closed(&mut self) -> bool {
+        self.phase = Phase::Quoted;
+        !self.quoted
+    }
+
+    /// One byte before the first value.
+    fn before(&mut self, byte: u8, rules: &Rules<'_>) -> Between {
+        let in_fence = self.markup.starts_with('`');
+        if self.markup.is_empty() || in_fence {
+            match byte {
+                b'{' | b'[' => return Between::Value,
+                b'\n' => {
+                    self.markup.clear();
+                    return Between::Taken;
+                }
+                b' ' | b'\t' | b'\r' if self.markup.is_empty() => return Between::Taken,
+                _ => {}
+            }
+        }
+        let Container::Tag(tag) = self.container else { return Between::Foreign };
+        let starts = self.markup.is_empty() && (byte == b'<' || (byte == b'`' && rules.marked));
+        let goes_on = match (in_fence, tag.kind) {
+            (true, _) => byte == b'`' || byte == b'_' || byte.is_ascii_alphanumeric(),
+            (false, TagKind::Html) => code_goes_on(&self.markup, byte),
+            (false, _) => tag.open.as_bytes().get(self.markup.len()) == Some(&byte),
+        };
+        if !byte.is_ascii()
+            || !(starts || (goes_on && !self.markup.is_empty()))
+            || self.markup.len() >= MAX_MARKUP
+        {
+            return Between::Foreign;
+        }
+        self.markup.push(char::from(byte));
+        if byte == b'>' {
+            self.markup.clear();
+        }
+        Between::Taken
+    }
+
+    /// One byte after a value.
+    fn after(&mut self, byte: u8, rules: &Rules<'_>) -> Between {
+        if !self.markup.is_empty() {
+            return self.closer(byte);
+        }
+        match (self.container, byte) {
+            (_, b' ' | b'\t' | b'\r' | b'\n') => Between::Taken,
+            (Container::Bare, _) => Between::Foreign,
+            (_, b'{' | b'[') if !self.broken => Between::Value,
+            (Container::Fence(fence), tick) if tick == fence.tick => {
+                self.phase = Phase::Ticks(1);
+                Between::Taken
+            }
+            (Container::Tag(_), b'<') => {
+                self.markup.push('<');
+                Between::Taken
+            }
+            (Container::Tag(_), b'}' | b']' | b',' | b';') if rules.repair => Between::Taken,
+            (Container::Tag(_), b'`') if rules.marked => Between::Taken,
+            _ => Between::Foreign,
+        }
+    }
+
+    /// One byte of what may be the closer.
+    fn closer(&mut self, byte: u8) -> Between {
+        let Container::Tag(tag) = self.container else { return Between::Foreign };
+        let any_case = tag.kind == TagKind::Html;
+        let matches = |closer: &str| {
+            let start = closer.as_bytes().get(..=self.markup.len()).unwrap_or_default();
+            let (Some((&last, before)), markup) = (start.split_last(), self.markup.as_bytes()) else {
+                return false;
+            };
+            let same = |a: &[u8], b: &[u8]| if any_case { a.eq_ignore_ascii_case(b) } else { a == b };
+            same(before, markup) && same(&[last], &[byte])
+        };
+        let closes = matches(tag.close);
+        if !closes && !(any_case && matches("</code>")) {
+            return Between::Foreign;
+        }
+        if byte == b'>' {
+            self.markup.clear();
+            return if closes { Between::Closed } else { Between::Taken };
+        }
+        self.markup.push(char::from(byte));
+        Between::Taken
+    }
+}
+
+/// A failure whose offset is the caller's.
+const FAILED: Passed = Passed::Failed { taken: 0, rescan: 0 };
+
+/// Whether `markup` and `byte` may be a `<code …>` tag.
+fn code_goes_on(markup: &str, byte: u8) -> bool {
+    const CODE: &[u8] = b"<code";
+    match CODE.get(markup.len()) {
+        Some(expected) => expected.eq_ignore_ascii_case(&byte),
+        None if markup.len() == CODE.len() => matches!(byte, b'>' | b' ' | b'\t' | b'\n'),
+        None => byte != b'<',
+    }
+}

@@ -1,0 +1,40 @@
+//! Errors as the Chat Completions API tells them: `{"error": {"message", "type", "param", "code"}}`, as a body before
+//! the stream and as a frame inside it.
+
+use serde_json::json;
+
+use crate::failure::{Failure, Kind};
+
+/// The error object of `failure`: the body of an answer with status [`Failure::status`], or the data of a frame.
+pub fn error_body(failure: &Failure) -> Vec<u8> {
+    let error = json!({
+        "error": {
+            "message": failure.message(),
+            "type": error_type(failure.kind()),
+            "param": failure.param(),
+            "code": failure.code(),
+        }
+    });
+    error.to_string().into_bytes()
+}
+
+/// The API's word for whose fault it was.
+fn error_type(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Request | Kind::NotFound | Kind::Method | Kind::TooLarge | Kind::ContextLength => {
+            "invalid_request_error"
+        }
+        Kind::Unauthorized => "authentication_error",
+        Kind::Forbidden => "permission_error",
+        Kind::RateLimit => "rate_limit_error",
+        Kind::Overloaded
+        | Kind::Timeout
+        | Kind::Connect
+        | Kind::Protocol
+        | Kind::Truncated
+        | Kind::Upstream
+        | Kind::Limit
+        | Kind::Draining
+        | Kind::Internal => "server_error",
+    }
+}

@@ -1,0 +1,216 @@
+//! The reader: an upstream's bytes made events.
+//!
+//! ```text
+//! bytes ─▶ what is it? ─event stream─▶ Frames ─▶ Answer ─▶ Event
+//!                      ├─JSON─▶ kept whole ─────▶ Answer ─▶ Event
+//!                      └─a page─▶ Failure
+//! ```
+//!
+//! Servers of this API differ in all that a client library forgives and in much that it does not (survey of dialects,
+//! B.1). What the body is shows its first byte; [`answer`] reads the frames; [`chunk`] is the view of one of them.
+
+mod answer;
+mod calls;
+mod channel;
+mod chunk;
+
+use std::ops::ControlFlow;
+
+use super::refusal;
+use crate::{
+    event::Sink,
+    failure::{Failure, Kind},
+    wire::sse::{Frames, Oversized},
+};
+use answer::Answer;
+
+/// How one upstream is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReaderSettings {
+    /// Bytes of one frame, and of a body that is JSON instead of a stream.
+    pub max_frame: usize,
+    /// Client and upstream both speak this dialect: frames that are as a client needs them go out as
+    /// [`Event::Verbatim`](crate::event::Event::Verbatim).
+    pub verbatim: bool,
+    /// Each frame repeats the whole text so far.
+    pub cumulative: bool,
+    /// A body that ends without an end mark has ended well.
+    pub tolerate_truncation: bool,
+}
+
+impl Default for ReaderSettings {
+    fn default() -> Self {
+        Self { max_frame: 8 << 20, verbatim: false, cumulative: false, tolerate_truncation: false }
+    }
+}
+
+/// Reads one answer of an upstream that speaks Chat Completions, or nearly so.
+#[derive(Debug)]
+pub struct Reader {
+    settings: ReaderSettings,
+    body: Body,
+    answer: Answer,
+    /// The answer is over, well or not: what follows is ignored.
+    over: bool,
+}
+
+/// What an upstream's body is, told by its first byte.
+#[derive(Debug)]
+enum Body {
+    /// Nothing but white space and so many bytes of a byte order mark has come.
+    Blank(usize),
+    /// An event stream; its first bytes, until a frame is known.
+    Stream { frames: Box<Frames>, opening: Vec<u8> },
+    /// JSON though a stream was asked for: a whole completion, or an error.
+    Json(Vec<u8>),
+    /// Markup: the page of some server in between.
+    Page(Vec<u8>),
+}
+
+/// How much of a foreign body is kept to be quoted, in bytes.
+const QUOTED: usize = 512;
+
+const BOM: [u8; 3] = [0xef, 0xbb, 0xbf];
+
+impl Reader {
+    /// A reader for one answer.
+    pub fn new(settings: ReaderSettings) -> Self {
+        Self { settings, body: Body::Blank(0), answer: Answer::new(settings), over: false }
+    }
+
+    /// Reads the next bytes of the body, cut anywhere.
+    ///
+    /// # Errors
+    /// What the upstream reported, or how its bytes broke the dialect. What was certain before it has gone to `out`.
+    pub fn push(&mut self, bytes: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
+        if self.over {
+            return Ok(());
+        }
+        let bytes = self.open(bytes);
+        let result = match &mut self.body {
+            Body::Blank(_) => Ok(()),
+            Body::Stream { frames, opening } => {
+                if !self.answer.is_begun() {
+                    keep(opening, bytes, QUOTED);
+                }
+                let mut result = Ok(());
+                let fits = frames.push(bytes, |frame| flow(&mut self.answer, frame, &mut result, out));
+                result.and(fits.map_err(oversized))
+            }
+            Body::Json(body) => {
+                keep(body, bytes, self.settings.max_frame.saturating_add(1));
+                let limit = self.settings.max_frame;
+                if body.len() > limit { Err(oversized(Oversized { limit })) } else { Ok(()) }
+            }
+            Body::Page(body) => {
+                keep(body, bytes, QUOTED);
+                if body.len() < QUOTED { Ok(()) } else { Err(not_a_stream(body)) }
+            }
+        };
+        self.over |= result.is_err() || self.answer.is_done();
+        result
+    }
+
+    /// The body has ended.
+    ///
+    /// # Errors
+    /// [`Kind::Truncated`] if the answer had not, and what the body was if it was no answer.
+    pub fn finish(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+        if std::mem::replace(&mut self.over, true) {
+            return Ok(());
+        }
+        match &mut self.body {
+            Body::Blank(_) => {
+                Err(Failure::new(Kind::Truncated, "the upstream closed the stream without sending anything"))
+            }
+            Body::Stream { frames, opening } => {
+                let mut result = Ok(());
+                frames.finish(|frame| flow(&mut self.answer, frame, &mut result, out));
+                result?;
+                if !self.answer.is_begun() && self.answer.malformed() == 0 {
+                    return Err(not_a_stream(opening));
+                }
+                self.answer.end(out)
+            }
+            Body::Json(body) => {
+                self.answer.whole(body, out)?;
+                if self.answer.has_choice() { self.answer.close(out) } else { Err(not_a_completion(body)) }
+            }
+            Body::Page(body) => Err(not_a_stream(body)),
+        }
+    }
+
+    /// The end mark has been read, or the answer has failed: whatever follows is ignored.
+    pub fn is_done(&self) -> bool {
+        self.over
+    }
+
+    /// Frames that were no chunk and have been passed over.
+    pub fn malformed(&self) -> u64 {
+        self.answer.malformed()
+    }
+
+    /// Finish reasons of a word that nobody knows; they count as `stop`.
+    pub fn unknown_finishes(&self) -> u64 {
+        self.answer.unknown_finishes()
+    }
+
+    /// Skips what may come before the first byte that tells, and chooses by that byte. Gives what is to be read.
+    fn open<'i>(&mut self, bytes: &'i [u8]) -> &'i [u8] {
+        let mut rest = bytes;
+        while let Body::Blank(bom) = &mut self.body {
+            let Some((first, tail)) = rest.split_first() else { break };
+            if BOM.get(*bom) == Some(first) {
+                *bom += 1;
+            } else if !first.is_ascii_whitespace() {
+                self.body = match first {
+                    b'{' | b'[' => Body::Json(Vec::new()),
+                    b'<' => Body::Page(Vec::new()),
+                    _ => {
+                        let frames = Box::new(Frames::new(self.settings.max_frame));
+                        Body::Stream { frames, opening: Vec::new() }
+                    }
+                };
+                break;
+            }
+            rest = tail;
+        }
+        rest
+    }
+}
+
+/// Lets the answer read a frame, and stops the stream at its end or failure.
+fn flow(
+    answer: &mut Answer,
+    frame: crate::wire::sse::Frame<'_>,
+    result: &mut Result<(), Failure>,
+    out: &mut impl Sink,
+) -> ControlFlow<()> {
+    *result = answer.frame(frame, out);
+    if result.is_err() || answer.is_done() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+}
+
+fn keep(kept: &mut Vec<u8>, bytes: &[u8], most: usize) {
+    kept.extend(bytes.iter().take(most.saturating_sub(kept.len())));
+}
+
+fn oversized(error: Oversized) -> Failure {
+    Failure::new(Kind::Protocol, format!("the upstream's answer cannot be read: {error}"))
+}
+
+fn not_a_stream(body: &[u8]) -> Failure {
+    Failure::new(
+        Kind::Protocol,
+        match refusal::first_words(body) {
+            Some(words) => {
+                format!("the upstream answered with something that is no event stream: \"{words}\"")
+            }
+            None => "the upstream answered with something that is no event stream".to_owned(),
+        },
+    )
+}
+
+fn not_a_completion(body: &[u8]) -> Failure {
+    let words = refusal::first_words(body).unwrap_or_default();
+    Failure::new(Kind::Protocol, format!("the upstream answered with JSON that is no completion: {words}"))
+}

@@ -1,0 +1,441 @@
+//! One answer: its frames in their order, made events.
+//!
+//! A frame takes one of two ways. The long one parses it, views it as a [`Chunk`] and says what it says. The short
+//! one is for the hundreds of frames that differ from the one before only in a string: they are known by comparison
+//! ([`Shape`]) and mean what that one meant. Tests hold both ways equal.
+
+mod said;
+
+use super::{
+    ReaderSettings,
+    calls::Calls,
+    channel::{Channel, cuts_pair},
+    chunk::{Choice, Chunk, finish_of, word_of},
+};
+use crate::{
+    dialect::{chat::refusal, tool_calls::CallDeltas},
+    event::{Event, Finish, Sink, Start, Usage},
+    failure::{Failure, Kind},
+    wire::{
+        json::{self, Json, MAX_DEPTH, Shape},
+        sse::{Frame, Message},
+    },
+};
+
+/// The state of one answer.
+#[derive(Debug)]
+pub(super) struct Answer {
+    settings: ReaderSettings,
+    head: Option<Head>,
+    text: Channel,
+    reasoning: Channel,
+    deltas: CallDeltas,
+    calls: Calls,
+    plain: Option<Plain>,
+    /// Shapes learnt since the last one that was of use.
+    learnt: u32,
+    /// The last usage object, until it is told: some servers send one with every chunk.
+    usage: String,
+    /// The last chunk's finish reason was the empty word.
+    blank_finish: bool,
+    has_choice: bool,
+    finished: bool,
+    done: bool,
+    begun: bool,
+    malformed: u64,
+    unknown_finishes: u64,
+}
+
+/// What must stay the same over a stream, as the upstream wrote it.
+#[derive(Debug)]
+struct Head {
+    id: String,
+    created: String,
+}
+
+/// A frame that was a piece of text and nothing else.
+#[derive(Debug)]
+struct Plain {
+    shape: Shape,
+    channel: ChannelName,
+    /// It was in the canonical form.
+    is_canonical: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ChannelName {
+    Text,
+    Reasoning,
+}
+
+/// Shapes that may be learnt in vain before an answer is taken to have none: each costs two parses of a frame.
+const FUTILE: u32 = 4;
+
+impl Answer {
+    pub(super) fn new(settings: ReaderSettings) -> Self {
+        Self {
+            settings,
+            head: None,
+            text: Channel::default(),
+            reasoning: Channel::default(),
+            deltas: CallDeltas::new(MAX_DEPTH),
+            calls: Calls::default(),
+            plain: None,
+            learnt: 0,
+            usage: String::new(),
+            blank_finish: false,
+            has_choice: false,
+            finished: false,
+            done: false,
+            begun: false,
+            malformed: 0,
+            unknown_finishes: 0,
+        }
+    }
+
+    /// The end mark has been read.
+    pub(super) fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// The body has had a frame, if only a comment.
+    pub(super) fn is_begun(&self) -> bool {
+        self.begun
+    }
+
+    pub(super) fn has_choice(&self) -> bool {
+        self.has_choice
+    }
+
+    pub(super) fn malformed(&self) -> u64 {
+        self.malformed
+    }
+
+    pub(super) fn unknown_finishes(&self) -> u64 {
+        self.unknown_finishes
+    }
+
+    /// Takes the next frame of the stream.
+    pub(super) fn frame(&mut self, frame: Frame<'_>, out: &mut impl Sink) -> Result<(), Failure> {
+        self.begun = true;
+        match frame {
+            Frame::Event(Message { event: b"error", data, .. }) => Err(error_event(data)),
+            Frame::Event(Message { data, .. }) => {
+                let text = utf8(data)?;
+                if self.known(text, out) { Ok(()) } else { self.data(text, out) }
+            }
+            Frame::Comment(text) => {
+                out.event(Event::Ping(std::str::from_utf8(text).unwrap_or_default().into()));
+                Ok(())
+            }
+            Frame::Retry(_) => Ok(()),
+        }
+    }
+
+    /// Takes a body that is JSON instead of a stream.
+    pub(super) fn whole(&mut self, body: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
+        self.data(utf8(body)?, out)
+    }
+
+    /// The end mark: an answer that has not told its finish has ended all the same, by what has come of it.
+    pub(super) fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+        self.done = true;
+        if !self.finished {
+            self.end_calls(false, out);
+            let finish = if self.calls.cut { Finish::Length } else { Finish::Stop };
+            self.finish(finish, None, out);
+        }
+        self.tell_usage(out);
+        Ok(())
+    }
+
+    /// The body has ended without an end mark.
+    pub(super) fn end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+        if self.finished || self.blank_finish || (self.settings.tolerate_truncation && self.has_choice) {
+            return self.close(out);
+        }
+        self.tell_usage(out);
+        if !self.has_choice && self.malformed > 0 {
+            let message = format!("none of the upstream's {} frames is a completion chunk", self.malformed);
+            return Err(Failure::new(Kind::Protocol, message));
+        }
+        Err(Failure::new(Kind::Truncated, "the upstream closed the stream before the answer's end"))
+    }
+
+    /// The short way. Says whether the frame was known.
+    fn known(&mut self, frame: &str, out: &mut impl Sink) -> bool {
+        let Some(plain) = &self.plain else { return false };
+        let Some(body) = plain.shape.body(frame.as_bytes()) else { return false };
+        self.learnt = 0;
+        self.blank_finish = false;
+        let (channel, is_canonical) = (plain.channel, plain.is_canonical);
+        self.say_piece(channel, body, Some(frame).filter(|_| is_canonical), out);
+        true
+    }
+
+    fn data(&mut self, text: &str, out: &mut impl Sink) -> Result<(), Failure> {
+        let trimmed = text.trim();
+        if trimmed.is_empty() {
+            return Ok(());
+        }
+        if trimmed.starts_with("[DONE]") {
+            return self.close(out);
+        }
+        match Json::parse(text) {
+            Ok(json) => self.json(json, text, out),
+            // Several objects that only line ends part: servers that forget the blank line between events.
+            Err(_) if trimmed.contains(['\n', '\r']) => {
+                let mut lines = trimmed.split(['\n', '\r']);
+                lines.try_for_each(|line| if self.done { Ok(()) } else { self.data(line, out) })
+            }
+            Err(_) => {
+                self.malformed += 1;
+                Ok(())
+            }
+        }
+    }
+
+    fn json(&mut self, json: Json<'_>, frame: &str, out: &mut impl Sink) -> Result<(), Failure> {
+        match json.kind() {
+            json::Kind::Object => self.chunk(json, frame, out),
+            json::Kind::Array => {
+                json.elements().try_for_each(|element| self.json(element, element.raw(), out))
+            }
+            json::Kind::Null => Ok(()),
+            _ => {
+                self.malformed += 1;
+                Ok(())
+            }
+        }
+    }
+
+    /// The long way.
+    fn chunk(&mut self, json: Json<'_>, frame: &str, out: &mut impl Sink) -> Result<(), Failure> {
+        let chunk = Chunk::read(json);
+        if let Some(error) = chunk.error {
+            return Err(reported(error));
+        }
+        let canonical = Some(frame).filter(|frame| self.is_canonical(&chunk, frame));
+        match chunk.choice() {
+            Some(choice) => self.choice(&chunk, &choice, frame, canonical, out)?,
+            None => self.beside(&chunk, canonical, out),
+        }
+        self.note_usage(&chunk, canonical, out);
+        Ok(())
+    }
+
+    /// Whether the frame may be forwarded as far as its outer members go.
+    fn is_canonical(&self, chunk: &Chunk<'_>, frame: &str) -> bool {
+        let stays = |head: &Head| raw(chunk.id) == head.id && raw(chunk.created) == head.created;
+        self.settings.verbatim
+            && !self.settings.cumulative
+            && chunk.is_canonical()
+            && self.head.as_ref().is_none_or(stays)
+            && !frame.contains(['\n', '\r'])
+    }
+
+    /// A chunk without the choice that is read: usage, a late note, another choice of several.
+    fn beside(&mut self, chunk: &Chunk<'_>, canonical: Option<&str>, out: &mut impl Sink) {
+        if chunk.has_other_choices() {
+            self.start(chunk, None, out);
+        }
+        let says_something = chunk.has_other_choices() || (chunk.is_bare() && chunk.says_more);
+        if let Some(frame) = canonical.filter(|_| says_something && chunk.usage.is_none()) {
+            out.event(Event::Verbatim { frame, means: None });
+        }
+    }
+
+    fn choice(
+        &mut self,
+        chunk: &Chunk<'_>,
+        choice: &Choice<'_>,
+        frame: &str,
+        canonical: Option<&str>,
+        out: &mut impl Sink,
+    ) -> Result<(), Failure> {
+        self.has_choice = true;
+        let canonical = canonical.filter(|_| choice.is_canonical() && chunk.usage.is_none());
+        let begins = choice.delta.is_role_only() && choice.finish_word().is_none();
+        self.start(chunk, canonical.filter(|_| begins), out);
+        if let Some(error) = choice.error {
+            return Err(reported(error));
+        }
+        self.blank_finish = choice.has_blank_finish();
+        if self.finished || begins {
+            return Ok(());
+        }
+        // A role is told once, by the writer.
+        let canonical = canonical.filter(|_| choice.delta.role.is_none());
+        self.say(&choice.delta, canonical, out);
+        match choice.finish_word() {
+            Some(word) => self.finish_by(&word, choice, canonical, out)?,
+            None => self.say_rest(choice, canonical, out),
+        }
+        self.learn(chunk, choice, frame, canonical.is_some());
+        Ok(())
+    }
+
+    /// What no stage knows is forwarded, if the frame says nothing else.
+    fn say_rest(&self, choice: &Choice<'_>, canonical: Option<&str>, out: &mut impl Sink) {
+        let says_more = choice.says_more || choice.delta.says_more;
+        if let Some(frame) = canonical.filter(|_| says_more && choice.delta.things() == 0) {
+            out.event(Event::Verbatim { frame, means: None });
+        }
+    }
+
+    /// The answer's head goes before everything else; with its frame, if that is a head and nothing else.
+    fn start(&mut self, chunk: &Chunk<'_>, frame: Option<&str>, out: &mut impl Sink) {
+        if self.head.is_some() {
+            return;
+        }
+        let text =
+            |json: Option<Json<'_>>| json.and_then(|json| json.as_str()).unwrap_or_default().into_owned();
+        let (id, model) = (text(chunk.id), text(chunk.model));
+        let created = chunk.created.and_then(|created| created.as_u64());
+        self.head = Some(Head { id: raw(chunk.id).to_owned(), created: raw(chunk.created).to_owned() });
+        emit(out, frame, Event::Start(Start { id: id.into(), model: model.into(), created }));
+    }
+
+    fn finish_by(
+        &mut self,
+        word: &str,
+        choice: &Choice<'_>,
+        canonical: Option<&str>,
+        out: &mut impl Sink,
+    ) -> Result<(), Failure> {
+        if word.eq_ignore_ascii_case("error") {
+            let message = "the upstream ended the answer with finish reason `error`";
+            return Err(Failure::new(Kind::Upstream, message));
+        }
+        let finish = finish_of(word).unwrap_or_else(|| {
+            self.unknown_finishes += 1;
+            Finish::Stop
+        });
+        self.end_calls(matches!(finish, Finish::Length | Finish::Filter), out);
+        let says_finish_only = choice.delta.things() == 0;
+        let canonical = canonical.filter(|_| says_finish_only && word == word_of(self.promoted(finish)));
+        self.finish(finish, canonical, out);
+        Ok(())
+    }
+
+    /// `stop` after calls is the calls' finish, and the calls' finish without a call is `stop`.
+    fn promoted(&self, finish: Finish) -> Finish {
+        match finish {
+            Finish::Stop | Finish::Calls if self.calls.any => Finish::Calls,
+            Finish::Stop | Finish::Calls => Finish::Stop,
+            Finish::Length | Finish::Filter => finish,
+        }
+    }
+
+    fn end_calls(&mut self, cut: bool, out: &mut impl Sink) {
+        for (channel, is_text) in [(&mut self.reasoning, false), (&mut self.text, true)] {
+            if let Some(half) = channel.finish() {
+                let half = half.to_string().into();
+                out.event(if is_text { Event::Text(half) } else { said::reasoning(half) });
+            }
+        }
+        self.deltas.finish(cut, &mut self.calls.listen(None, None, out));
+    }
+
+    fn finish(&mut self, finish: Finish, frame: Option<&str>, out: &mut impl Sink) {
+        self.finished = true;
+        self.plain = None;
+        emit(out, frame, Event::Finish(self.promoted(finish)));
+    }
+
+    /// Usage is told at the end: after the finish, and if none comes, with the end itself.
+    fn note_usage(&mut self, chunk: &Chunk<'_>, canonical: Option<&str>, out: &mut impl Sink) {
+        let in_choice = || chunk.choice().and_then(|choice| choice.usage);
+        let Some(usage) = chunk.usage.or_else(in_choice) else { return };
+        self.usage.clear();
+        self.usage.push_str(usage.raw());
+        let counts = ["prompt_tokens", "completion_tokens", "total_tokens"];
+        let is_whole = counts.iter().all(|key| usage.get(key).is_some_and(|count| count.as_u64().is_some()));
+        let frame = canonical.filter(|_| is_whole && chunk.is_bare() && self.finished);
+        if self.finished {
+            self.tell_usage_by(frame, out);
+        }
+    }
+
+    fn tell_usage(&mut self, out: &mut impl Sink) {
+        self.tell_usage_by(None, out);
+    }
+
+    fn tell_usage_by(&mut self, frame: Option<&str>, out: &mut impl Sink) {
+        if self.usage.is_empty() {
+            return;
+        }
+        let usage = std::mem::take(&mut self.usage);
+        emit(out, frame, Event::Usage(usage_of(&usage)));
+    }
+
+    /// Learns the shape of a frame that said one piece of text and nothing else.
+    fn learn(&mut self, chunk: &Chunk<'_>, choice: &Choice<'_>, frame: &str, is_canonical: bool) {
+        let delta = &choice.delta;
+        let says_more =
+            choice.says_more || delta.says_more || chunk.usage.is_some() || choice.usage.is_some();
+        if self.finished
+            || says_more
+            || delta.things() != 1
+            || choice.has_blank_finish()
+            || self.learnt > FUTILE
+        {
+            return;
+        }
+        let (channel, body) = match (delta.content, delta.reasoning) {
+            (Some(content), None) => (ChannelName::Text, content.string_body()),
+            (None, Some(reasoning)) if delta.details.is_none() => {
+                (ChannelName::Reasoning, reasoning.string_body())
+            }
+            _ => return,
+        };
+        let Some(range) = body.and_then(|body| json::span(frame, body)) else { return };
+        self.learnt += 1;
+        self.plain = Shape::learn(frame, range, None).map(|shape| Plain { shape, channel, is_canonical });
+    }
+}
+
+/// Says an event, with the frame that says nothing else, if there is one.
+fn emit(out: &mut impl Sink, frame: Option<&str>, event: Event<'_>) {
+    match frame {
+        Some(frame) => out.event(Event::Verbatim { frame, means: Some(&event) }),
+        None => out.event(event),
+    }
+}
+
+fn raw(json: Option<Json<'_>>) -> &str {
+    json.map_or("", |json| json.raw())
+}
+
+fn utf8(data: &[u8]) -> Result<&str, Failure> {
+    std::str::from_utf8(data).map_err(|error| {
+        let at = error.valid_up_to();
+        Failure::new(
+            Kind::Protocol,
+            format!("the upstream sent a frame that is not UTF-8 (at its byte {at})"),
+        )
+    })
+}
+
+/// The counts of a usage object, and the object itself.
+fn usage_of(usage: &str) -> Usage {
+    let json = Json::parse(usage).ok();
+    let count = |keys: [&str; 2]| keys.iter().find_map(|key| json?.get(key)?.as_u64());
+    let input = count(["prompt_tokens", "input_tokens"]);
+    let output = count(["completion_tokens", "output_tokens"]);
+    let sum = || Some(input? + output?);
+    let total = count(["total_tokens"; 2]).or_else(sum);
+    Usage { input, output, total, raw: serde_json::value::RawValue::from_string(usage.to_owned()).ok() }
+}
+
+fn reported(error: Json<'_>) -> Failure {
+    refusal::reported(&serde_json::from_str(error.raw()).unwrap_or_default())
+}
+
+/// An event of the type `error`: its data may be the error, hold it, or be plain words.
+fn error_event(data: &[u8]) -> Failure {
+    match serde_json::from_slice::<serde_json::Value>(data) {
+        Ok(value) => refusal::reported(value.get("error").unwrap_or(&value)),
+        Err(_) => refusal::reported(&refusal::first_words(data).into()),
+    }
+}

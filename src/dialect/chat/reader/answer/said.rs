@@ -1,0 +1,144 @@
+//! What one delta says, piece by piece.
+
+use std::borrow::Cow;
+
+use super::{Answer, ChannelName, cuts_pair, emit};
+use crate::{
+    dialect::chat::reader::chunk::Delta,
+    event::{Annotation, CallResult, Event, Media, Reasoning, Sink},
+    wire::json::Json,
+};
+
+impl Answer {
+    /// Says all of a delta; `frame` goes with it, which is only given if there is one piece at most.
+    pub(super) fn say(&mut self, delta: &Delta<'_>, frame: Option<&str>, out: &mut impl Sink) {
+        match (delta.reasoning.and_then(|text| text.string_body()), delta.details) {
+            (Some(body), None) => self.say_piece(ChannelName::Reasoning, body, frame, out),
+            (body, Some(details)) => self.say_details(body, details, frame, out),
+            (None, None) => {}
+        }
+        if let Some(text) = delta.refusal.and_then(|refusal| refusal.as_str()) {
+            emit(out, frame, Event::Refusal(text));
+        }
+        if let Some(content) = delta.content {
+            self.say_content(content, frame, out);
+        }
+        elements(delta.annotations).filter_map(annotation).for_each(|event| emit(out, frame, event));
+        elements(delta.images).filter_map(image).for_each(|event| emit(out, frame, event));
+        if let Some(calls) = delta.calls {
+            self.deltas.delta(calls, &mut self.calls.listen(frame, Some(calls), out));
+            self.calls.keep_head(frame, calls);
+        }
+        if let Some(call) = delta.legacy_call {
+            self.deltas.legacy(call, &mut self.calls.listen(None, None, out));
+        }
+        elements(delta.results).filter_map(result).for_each(|event| emit(out, frame, event));
+    }
+
+    /// Content is a string; some servers send a list of parts, as in a message.
+    fn say_content(&mut self, content: Json<'_>, frame: Option<&str>, out: &mut impl Sink) {
+        if let Some(body) = content.string_body() {
+            return self.say_piece(ChannelName::Text, body, frame, out);
+        }
+        for part in content.elements() {
+            if let Some(body) = part.get("text").and_then(|text| text.string_body()) {
+                self.say_piece(ChannelName::Text, body, None, out);
+            }
+            // Mistral's form of reasoning: `{"type":"thinking","thinking":[{"type":"text","text":"…"}]}`.
+            for thought in elements(part.get("thinking")) {
+                if let Some(body) = thought.get("text").and_then(|text| text.string_body()) {
+                    self.say_piece(ChannelName::Reasoning, body, None, out);
+                }
+            }
+        }
+    }
+
+    /// A piece of text or reasoning. Both ways that a frame can take end here.
+    pub(super) fn say_piece(
+        &mut self,
+        name: ChannelName,
+        body: &str,
+        frame: Option<&str>,
+        out: &mut impl Sink,
+    ) {
+        let channel = match name {
+            ChannelName::Text => &mut self.text,
+            ChannelName::Reasoning => &mut self.reasoning,
+        };
+        let frame = frame.filter(|_| !channel.is_cut() && !cuts_pair(body));
+        let text = if self.settings.cumulative { channel.news(body) } else { channel.piece(body) };
+        if text.is_empty() {
+            return;
+        }
+        let text = Cow::Borrowed(text);
+        emit(
+            out,
+            frame,
+            match name {
+                ChannelName::Text => Event::Text(text),
+                ChannelName::Reasoning => reasoning(text),
+            },
+        );
+    }
+
+    /// OpenRouter's list of reasoning parts, often beside the same text as a string.
+    fn say_details(
+        &mut self,
+        body: Option<&str>,
+        details: Json<'_>,
+        frame: Option<&str>,
+        out: &mut impl Sink,
+    ) {
+        let string =
+            |part: Json<'_>, key| part.get(key).and_then(|value| value.as_str().map(Cow::into_owned));
+        let signature =
+            details.elements().find_map(|part| string(part, "signature").or(string(part, "data")));
+        let listed =
+            || details.elements().filter_map(|part| string(part, "text").or(string(part, "summary")));
+        let text = match body {
+            Some(body) => self.reasoning.piece(body).to_owned(),
+            None => listed().collect(),
+        };
+        if !text.is_empty() || signature.is_some() {
+            let (text, signature) = (text.into(), signature.map(Cow::Owned));
+            emit(out, frame, Event::Reasoning(Reasoning { text, signature }));
+        }
+    }
+}
+
+pub(super) fn reasoning(text: Cow<'_, str>) -> Event<'_> {
+    Event::Reasoning(Reasoning { text, signature: None })
+}
+
+fn elements<'a>(list: Option<Json<'a>>) -> impl Iterator<Item = Json<'a>> {
+    list.into_iter().flat_map(|list| list.elements())
+}
+
+fn text<'a>(json: Json<'a>, key: &str) -> Cow<'a, str> {
+    json.get(key).and_then(|value| value.as_str()).unwrap_or_default()
+}
+
+fn annotation(json: Json<'_>) -> Option<Event<'_>> {
+    let citation = json.get("url_citation")?;
+    let place = |key| citation.get(key).and_then(|place| place.as_u64()).unwrap_or(0);
+    let span = (place("start_index"), place("end_index"));
+    Some(Event::Annotation(Annotation { url: text(citation, "url"), title: text(citation, "title"), span }))
+}
+
+/// An image that lies in the answer itself, as a `data:` URL.
+fn image(json: Json<'_>) -> Option<Event<'_>> {
+    let url = json.get("image_url")?.get("url")?.as_str()?;
+    let (mime, data) = url.strip_prefix("data:")?.split_once(";base64,")?;
+    let (mime, data) = (mime.to_owned().into(), data.to_owned().into());
+    Some(Event::Media(Media { id: text(json, "id"), mime, data }))
+}
+
+/// What another toolwire says of a call's result.
+fn result(json: Json<'_>) -> Option<Event<'_>> {
+    Some(Event::CallResult(CallResult {
+        index: u32::try_from(json.get("index")?.as_u64()?).ok()?,
+        id: text(json, "id"),
+        content: text(json, "content"),
+        is_error: json.get("is_error").and_then(|flag| flag.as_bool()).unwrap_or(false),
+    }))
+}

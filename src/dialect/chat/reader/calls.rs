@@ -1,0 +1,120 @@
+//! The frames of native calls: which of them may be forwarded as they are, beside the events that
+//! [`CallDeltas`](crate::dialect::tool_calls::CallDeltas) makes of them.
+//!
+//! A call's first frame is announced only when its name is certain, that is with a later frame. So the first frame of
+//! a call is kept until then and takes the call's beginning with it; each further frame takes its piece of arguments.
+
+use super::channel::cuts_pair;
+use crate::{
+    event::{CallEnd, CallStart, Event, Sink},
+    wire::json::{Json, Kind},
+};
+
+/// What the answer's calls have come to.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    /// A call has begun.
+    pub(super) any: bool,
+    /// A call was cut off.
+    pub(super) cut: bool,
+    head: Option<Head>,
+}
+
+/// The first frame of a call whose beginning has not been told.
+#[derive(Debug)]
+struct Head {
+    frame: String,
+    index: u64,
+    id: String,
+    name: String,
+}
+
+impl Head {
+    fn says(&self, start: &CallStart<'_>) -> bool {
+        (self.index, self.id.as_str(), self.name.as_str()) == (u64::from(start.index), &start.id, &start.name)
+    }
+}
+
+impl Calls {
+    /// The sink for the events of one delta; `frame` if its frame is canonical otherwise.
+    pub(super) fn listen<'a, S: Sink>(
+        &'a mut self,
+        frame: Option<&'a str>,
+        tool_calls: Option<Json<'_>>,
+        out: &'a mut S,
+    ) -> Listening<'a, S> {
+        let piece = frame.and_then(|frame| Some((frame, arguments_index(tool_calls?)?)));
+        Listening { calls: self, piece, out }
+    }
+
+    /// Keeps a canonical first frame, after its delta has been read.
+    pub(super) fn keep_head(&mut self, frame: Option<&str>, tool_calls: Json<'_>) {
+        if let Some(head) = frame.and_then(|frame| head(frame, tool_calls)) {
+            self.head = Some(head);
+        }
+    }
+}
+
+/// Takes note of calls' events and wraps those that have a frame.
+pub(super) struct Listening<'a, S> {
+    calls: &'a mut Calls,
+    /// A frame that is a piece of the arguments of the call of that number, and nothing else.
+    piece: Option<(&'a str, u64)>,
+    out: &'a mut S,
+}
+
+impl<S: Sink> Sink for Listening<'_, S> {
+    fn event(&mut self, event: Event<'_>) {
+        match &event {
+            Event::CallStart(start) => {
+                self.calls.any = true;
+                if let Some(head) = self.calls.head.take().filter(|head| head.says(start)) {
+                    return self.out.event(Event::Verbatim { frame: &head.frame, means: Some(&event) });
+                }
+            }
+            Event::CallArguments { index, .. } => {
+                let wanted = u64::from(*index);
+                if let Some((frame, _)) = self.piece.take_if(|(_, index)| *index == wanted) {
+                    return self.out.event(Event::Verbatim { frame, means: Some(&event) });
+                }
+            }
+            Event::CallEnd { end, .. } => self.calls.cut |= *end == CallEnd::Cut,
+            _ => {}
+        }
+        self.out.event(event);
+    }
+}
+
+fn only(tool_calls: Json<'_>) -> Option<Json<'_>> {
+    let mut elements = tool_calls.elements();
+    elements.next().filter(|_| elements.next().is_none())
+}
+
+/// The call's number, if the delta is a piece of one call's arguments in canonical form: no key but those two.
+fn arguments_index(tool_calls: Json<'_>) -> Option<u64> {
+    let element = only(tool_calls)?;
+    let function = element.get("function")?;
+    let names_itself = |(key, _): (std::borrow::Cow<'_, str>, _)| matches!(&*key, "id" | "type" | "name");
+    if element.members().any(names_itself) || function.members().any(names_itself) {
+        return None;
+    }
+    let body = function.get("arguments")?.string_body()?;
+    if cuts_pair(body) { None } else { element.get("index")?.as_u64() }
+}
+
+/// The delta as a call's first frame, if it is one in canonical form: all of the head, and no arguments yet.
+fn head(frame: &str, tool_calls: Json<'_>) -> Option<Head> {
+    let element = only(tool_calls)?;
+    let function = element.get("function").filter(|function| function.kind() == Kind::Object)?;
+    let is = |json: Option<Json<'_>>, body: &str| json.and_then(|json| json.string_body()) == Some(body);
+    if !is(element.get("type"), "function") || !is(function.get("arguments"), "") {
+        return None;
+    }
+    let text = |json: Json<'_>| json.as_str().filter(|text| !text.is_empty()).map(|text| text.into_owned());
+    Some(Head {
+        frame: frame.to_owned(),
+        index: element.get("index")?.as_u64()?,
+        id: text(element.get("id")?)?,
+        name: text(function.get("name")?)?,
+    })
+}

@@ -1,0 +1,54 @@
+//! A channel of text: the answer's, or that of its reasoning.
+
+use crate::wire::json::Unescaper;
+
+/// Decodes the string bodies of one channel, piece by piece.
+#[derive(Debug, Default)]
+pub(super) struct Channel {
+    unescaper: Unescaper,
+    scratch: String,
+    /// Bytes of text that have come, where each frame repeats all of it.
+    seen: usize,
+    /// The last piece ended, or began, inside a pair of surrogates.
+    cut: bool,
+}
+
+impl Channel {
+    /// The text of the next piece.
+    pub(super) fn piece<'a>(&'a mut self, body: &'a str) -> &'a str {
+        self.cut = cuts_pair(body);
+        self.unescaper.decode(body, &mut self.scratch)
+    }
+
+    /// The last piece may have left half a character behind.
+    pub(super) fn is_cut(&self) -> bool {
+        self.cut
+    }
+
+    /// What is new in a text that repeats all that came before it.
+    pub(super) fn news<'a>(&'a mut self, body: &'a str) -> &'a str {
+        self.unescaper.finish();
+        let text = self.unescaper.decode(body, &mut self.scratch);
+        let news = text.get(self.seen..).unwrap_or_default();
+        self.seen = self.seen.max(text.len());
+        news
+    }
+
+    /// The channel has ended: what stands for half a character that never got its other half.
+    pub(super) fn finish(&mut self) -> Option<char> {
+        self.unescaper.finish()
+    }
+}
+
+/// Whether a string body begins or ends inside a pair of surrogates that a server has cut in two. Such a piece cannot
+/// be forwarded as it is: most clients decode each frame by itself.
+pub(super) fn cuts_pair(body: &str) -> bool {
+    let body = body.as_bytes();
+    let is_half = |escape: &[u8], halves: &[u8]| match escape {
+        [b'\\', b'u', b'd' | b'D', half, _, _] => halves.contains(half),
+        _ => false,
+    };
+    let Some(escape) = body.last_chunk::<6>() else { return false };
+    let begins = body.first_chunk::<6>().is_some_and(|escape| is_half(escape, b"cdefCDEF"));
+    begins || is_half(escape, b"89abAB")
+}

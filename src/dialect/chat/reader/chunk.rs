@@ -1,0 +1,245 @@
+//! One frame's JSON, viewed: the chunk, its choice, and the choice's delta.
+//!
+//! Each level is read in one pass over its members; what is missing, null or of another type than it should be is
+//! one case. Each also notes how far it is in the canonical form, the one that every client understands (survey of
+//! dialects, A.1.1): only such frames may be forwarded as they are.
+
+use std::borrow::Cow;
+
+use crate::{
+    event::Finish,
+    wire::json::{Json, Kind},
+};
+
+/// A chunk, or whatever was sent as one.
+#[derive(Debug, Default)]
+pub(super) struct Chunk<'a> {
+    pub(super) id: Option<Json<'a>>,
+    pub(super) model: Option<Json<'a>>,
+    pub(super) created: Option<Json<'a>>,
+    pub(super) usage: Option<Json<'a>>,
+    pub(super) error: Option<Json<'a>>,
+    object: Option<Json<'a>>,
+    choices: Option<Json<'a>>,
+    /// It has members besides those of every chunk.
+    pub(super) says_more: bool,
+}
+
+impl<'a> Chunk<'a> {
+    pub(super) fn read(json: Json<'a>) -> Self {
+        let mut chunk = Self::default();
+        for (key, value) in json.members() {
+            if value.is_null() {
+                continue;
+            }
+            match &*key {
+                "id" => chunk.id = Some(value),
+                "model" => chunk.model = Some(value),
+                "created" => chunk.created = Some(value),
+                "object" => chunk.object = Some(value),
+                "choices" => chunk.choices = Some(value),
+                "usage" if value.kind() == Kind::Object => chunk.usage = Some(value),
+                "error" if is_error(value) => chunk.error = Some(value),
+                "x_groq" => chunk.usage = chunk.usage.or(value.get("usage")),
+                _ => chunk.says_more = true,
+            }
+        }
+        let marked = |key| json.get(key).and_then(|word| word.string_body()) == Some("error");
+        if chunk.error.is_none() && (marked("object") || marked("type")) {
+            chunk.error = Some(json);
+        }
+        chunk
+    }
+
+    /// The choice that is read: number 0, or the first if they have no numbers.
+    pub(super) fn choice(&self) -> Option<Choice<'a>> {
+        let number = |choice: Json<'_>| choice.get("index").and_then(|index| index.as_u64());
+        self.elements().find(|choice| number(*choice).unwrap_or(0) == 0).map(Choice::read)
+    }
+
+    /// It has a choice, of any number.
+    pub(super) fn has_choices(&self) -> bool {
+        self.elements().next().is_some()
+    }
+
+    /// It has choices of other numbers than the one that is read.
+    pub(super) fn has_other_choices(&self) -> bool {
+        self.elements().any(|choice| choice.get("index").and_then(|index| index.as_u64()).unwrap_or(0) != 0)
+    }
+
+    /// Its list of choices is there, and empty.
+    pub(super) fn is_bare(&self) -> bool {
+        self.choices.is_some_and(|choices| choices.kind() == Kind::Array) && !self.has_choices()
+    }
+
+    /// What surrounds the choices is as clients need it.
+    pub(super) fn is_canonical(&self) -> bool {
+        let is_text = |json: Option<Json<'_>>| {
+            json.and_then(|json| json.string_body()).is_some_and(|text| !text.is_empty())
+        };
+        is_text(self.id)
+            && is_text(self.model)
+            && self.created.is_some_and(|created| created.as_u64().is_some())
+            && self.object.and_then(|object| object.string_body()) == Some("chat.completion.chunk")
+            && self.elements().nth(1).is_none()
+    }
+
+    fn elements(&self) -> impl Iterator<Item = Json<'a>> + use<'a> {
+        let choices = self.choices.into_iter().flat_map(|choices| choices.elements());
+        choices.filter(|choice| choice.kind() == Kind::Object)
+    }
+}
+
+fn is_error(value: Json<'_>) -> bool {
+    value.as_bool() != Some(false) && value.string_body() != Some("")
+}
+
+/// A choice of a chunk.
+#[derive(Debug, Default)]
+pub(super) struct Choice<'a> {
+    pub(super) delta: Delta<'a>,
+    pub(super) finish: Option<Json<'a>>,
+    pub(super) usage: Option<Json<'a>>,
+    pub(super) error: Option<Json<'a>>,
+    /// Members that no stage knows: `logprobs`, filter results.
+    pub(super) says_more: bool,
+    has_index: bool,
+    has_finish: bool,
+    has_delta: bool,
+}
+
+impl<'a> Choice<'a> {
+    fn read(json: Json<'a>) -> Self {
+        let mut choice = Self::default();
+        for (key, value) in json.members() {
+            match &*key {
+                "index" => choice.has_index = value.as_u64() == Some(0),
+                "finish_reason" => {
+                    choice.has_finish = true;
+                    choice.finish = Some(value).filter(|value| value.kind() == Kind::String);
+                }
+                "delta" | "message" if value.kind() == Kind::Object => {
+                    choice.has_delta = key == "delta";
+                    choice.delta = Delta::read(value);
+                }
+                "usage" if value.kind() == Kind::Object => choice.usage = Some(value),
+                "error" if !value.is_null() && is_error(value) => choice.error = Some(value),
+                _ => choice.says_more |= !value.is_null(),
+            }
+        }
+        choice
+    }
+
+    /// The finish reason's word; the empty one, which some servers send with every chunk, is not one.
+    pub(super) fn finish_word(&self) -> Option<Cow<'a, str>> {
+        self.finish?.as_str().filter(|word| !word.is_empty())
+    }
+
+    /// The finish reason is the empty word.
+    pub(super) fn has_blank_finish(&self) -> bool {
+        self.finish.and_then(|finish| finish.string_body()) == Some("")
+    }
+
+    /// Its own members are as clients need them, and it says one thing at most.
+    pub(super) fn is_canonical(&self) -> bool {
+        let things = self.delta.things() + usize::from(self.finish_word().is_some());
+        self.has_index
+            && self.has_delta
+            && self.has_finish
+            && self.usage.is_none()
+            && !self.has_blank_finish()
+            && !self.delta.is_sloppy
+            && things <= 1
+    }
+}
+
+/// What a choice adds.
+#[derive(Debug, Default)]
+pub(super) struct Delta<'a> {
+    pub(super) role: Option<Json<'a>>,
+    /// A string, or a list of parts.
+    pub(super) content: Option<Json<'a>>,
+    /// A string.
+    pub(super) reasoning: Option<Json<'a>>,
+    /// OpenRouter's list of reasoning parts, with signatures.
+    pub(super) details: Option<Json<'a>>,
+    pub(super) refusal: Option<Json<'a>>,
+    pub(super) annotations: Option<Json<'a>>,
+    pub(super) images: Option<Json<'a>>,
+    pub(super) calls: Option<Json<'a>>,
+    pub(super) legacy_call: Option<Json<'a>>,
+    pub(super) results: Option<Json<'a>>,
+    /// Members that no stage knows: `audio`.
+    pub(super) says_more: bool,
+    /// Some member is of a form that breaks a client.
+    is_sloppy: bool,
+}
+
+impl<'a> Delta<'a> {
+    fn read(json: Json<'a>) -> Self {
+        let mut delta = Self::default();
+        for (key, value) in json.members() {
+            let is_empty = matches!(value.raw(), "null" | "\"\"" | "[]" | "{}");
+            delta.is_sloppy |= matches!(value.raw(), "[]" | "{}");
+            let some = Some(value).filter(|_| !is_empty);
+            match &*key {
+                "role" => delta.role = Some(value),
+                "content" => delta.content = some,
+                "reasoning_content" | "reasoning" => delta.reasoning = delta.reasoning.or(some),
+                "reasoning_details" => delta.details = some,
+                "refusal" => delta.refusal = some,
+                "annotations" => delta.annotations = some,
+                "images" => delta.images = some,
+                "tool_calls" => delta.calls = some,
+                "function_call" => delta.legacy_call = some,
+                "tool_results" => delta.results = some,
+                _ => delta.says_more |= !is_empty,
+            }
+        }
+        // A list of content parts is not what most clients read, and the form of before 2023-11 is put together anew.
+        let is_list = delta.content.is_some_and(|content| content.string_body().is_none());
+        delta.is_sloppy |= is_list || delta.legacy_call.is_some();
+        delta
+    }
+
+    /// How many different things it says.
+    pub(super) fn things(&self) -> usize {
+        let lists = [self.annotations, self.images, self.results];
+        let listed: usize = lists.into_iter().flatten().map(|list| list.elements().count().max(1)).sum();
+        let single = [self.content, self.refusal, self.calls, self.legacy_call];
+        let reasons = self.reasoning.is_some() || self.details.is_some();
+        single.into_iter().flatten().count() + usize::from(reasons) + listed
+    }
+
+    /// It begins the answer as A.1.1 has it, and says nothing else.
+    pub(super) fn is_role_only(&self) -> bool {
+        self.role.and_then(|role| role.string_body()) == Some("assistant") && self.things() == 0
+    }
+}
+
+/// What the words of upstreams for an end mean, in any case of letters; `None` for a word that nobody knows.
+pub(super) fn finish_of(word: &str) -> Option<Finish> {
+    Some(match word.to_ascii_lowercase().as_str() {
+        "stop" | "eos" | "eos_token" | "end_turn" | "stop_sequence" | "end" | "complete" | "completed" => {
+            Finish::Stop
+        }
+        "tool_calls" | "tool_call" | "tool_use" | "function_call" => Finish::Calls,
+        "length" | "max_tokens" | "model_length" | "max_output_tokens" | "insufficient_system_resource" => {
+            Finish::Length
+        }
+        "content_filter" | "safety" | "recitation" | "prohibited_content" | "blocklist" | "sensitive" => {
+            Finish::Filter
+        }
+        _ => return None,
+    })
+}
+
+/// The API's own word for `finish`.
+pub(super) fn word_of(finish: Finish) -> &'static str {
+    match finish {
+        Finish::Stop => "stop",
+        Finish::Calls => "tool_calls",
+        Finish::Length => "length",
+        Finish::Filter => "content_filter",
+    }
+}

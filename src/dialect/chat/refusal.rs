@@ -1,0 +1,212 @@
+//! What an upstream says instead of an answer: an HTTP error with its body, or an error object inside a stream, made
+//! a [`Failure`] that keeps the upstream's own words, code and status.
+
+use serde_json::Value;
+
+use crate::failure::{Failure, Kind};
+
+/// The failure that an upstream's HTTP error is. `retry_after` is the header of that name; `body` may be anything,
+/// and is cut off wherever the reader of it stopped.
+pub fn refusal(status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
+    let words = Words::of_body(body);
+    let mut failure = match status {
+        404 if !words.is_model_missing() => Failure::new(
+            Kind::Upstream,
+            words.sentence(&format!(
+                "the upstream has no such path (status {status}); its `base_url` may be wrong"
+            )),
+        )
+        .with_status(502)
+        .with_code("upstream_not_found"),
+        300..=399 | 405 => Failure::new(
+            Kind::Upstream,
+            words.sentence(&format!(
+                "the upstream answered with status {status}; its `base_url` may be wrong"
+            )),
+        )
+        .with_status(502)
+        .with_code("upstream_error"),
+        _ => words.failure(Some(status)),
+    };
+    if let Some(value) = retry_after {
+        failure = failure.with_retry_after(value);
+    }
+    failure
+}
+
+/// The failure that an error inside a stream is: the value of `error`, an object or a bare string.
+pub(super) fn reported(error: &Value) -> Failure {
+    let words = Words::of_error(error);
+    let status = words.status;
+    words.failure(status)
+}
+
+/// What an upstream said of an error, as far as it said it.
+#[derive(Debug, Default)]
+struct Words {
+    message: Option<String>,
+    code: Option<String>,
+    kind: Option<String>,
+    param: Option<String>,
+    status: Option<u16>,
+}
+
+impl Words {
+    fn of_body(body: &[u8]) -> Self {
+        match serde_json::from_slice::<Value>(body) {
+            Ok(value) => Self::of_answer(&value),
+            Err(_) => Self { message: first_words(body), ..Self::default() },
+        }
+    }
+
+    /// The bodies in use: `{"error": …}`, the same in an array (Gemini's layer), the error's fields at the top
+    /// (vLLM), `{"detail": …}` (FastAPI).
+    fn of_answer(answer: &Value) -> Self {
+        let answer = answer.get(0).unwrap_or(answer);
+        match answer.get("error").or_else(|| answer.get("detail")).filter(|error| !error.is_null()) {
+            Some(Value::String(text)) => Self { message: Some(text.clone()), ..Self::of_error(answer) },
+            Some(error) => Self::of_error(error),
+            None => Self::of_error(answer),
+        }
+    }
+
+    fn of_error(error: &Value) -> Self {
+        let text = |key: &str| Some(error.get(key)?.as_str()?.to_owned()).filter(|text| !text.is_empty());
+        let message = match error {
+            Value::String(text) => Some(text.clone()),
+            Value::Object(_) => text("message").or_else(|| text("Error")).or_else(|| text("msg")),
+            Value::Null => None,
+            other => Some(other.to_string()),
+        };
+        let number =
+            |key: &str| error.get(key).and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
+        Self {
+            message,
+            code: text("code"),
+            kind: text("type"),
+            param: text("param"),
+            status: number("code").or_else(|| number("status")).filter(|code| (400..600).contains(code)),
+        }
+    }
+
+    fn is_model_missing(&self) -> bool {
+        self.code.as_deref() == Some("model_not_found")
+    }
+
+    /// Whether the upstream's words are those of a prompt that is too long: the code, or the sentence that servers
+    /// without codes use.
+    fn is_context_length(&self) -> bool {
+        let is_code = |word: &Option<String>| word.as_deref() == Some("context_length_exceeded");
+        let says_so = |message: &String| {
+            let message = message.to_ascii_lowercase();
+            message.contains("maximum context length") || message.contains("context window")
+        };
+        is_code(&self.code) || is_code(&self.kind) || self.message.as_ref().is_some_and(says_so)
+    }
+
+    /// `lead`, and the upstream's own words behind it.
+    fn sentence(&self, lead: &str) -> String {
+        match &self.message {
+            Some(message) => format!("{lead}: {message}"),
+            None => lead.to_owned(),
+        }
+    }
+
+    fn failure(self, status: Option<u16>) -> Failure {
+        let kind = self.kind(status);
+        let message = match (&self.message, status) {
+            (Some(message), _) if kind != Kind::Unauthorized => message.clone(),
+            (Some(_), _) => self.sentence("the upstream refused the key it was given"),
+            (None, Some(status)) => format!("the upstream answered with status {status} and no message"),
+            (None, None) => "the upstream reported an error without a message".to_owned(),
+        };
+        let mut failure = Failure::new(kind, message);
+        if let Some(status) = status.filter(|_| keeps_status(kind)) {
+            failure = failure.with_status(status);
+        }
+        if let Some(code) = self.code.filter(|_| kind != Kind::ContextLength) {
+            failure = failure.with_code(code);
+        }
+        if let Some(param) = self.param {
+            failure = failure.with_param(param);
+        }
+        failure
+    }
+
+    fn kind(&self, status: Option<u16>) -> Kind {
+        if self.is_context_length() && status.is_none_or(|status| status < 500) {
+            return Kind::ContextLength;
+        }
+        if let Some(status) = status {
+            return kind_of_status(status);
+        }
+        let word = |word: &Option<String>| word.as_deref().and_then(kind_of_word);
+        word(&self.code).or_else(|| word(&self.kind)).unwrap_or(Kind::Upstream)
+    }
+}
+
+/// Statuses of the same kind that a client may tell apart.
+fn keeps_status(kind: Kind) -> bool {
+    matches!(kind, Kind::Request | Kind::Forbidden | Kind::Upstream)
+}
+
+fn kind_of_status(status: u16) -> Kind {
+    match status {
+        401 => Kind::Unauthorized,
+        402 | 403 => Kind::Forbidden,
+        404 => Kind::NotFound,
+        408 | 504 | 522 | 524 => Kind::Timeout,
+        413 => Kind::TooLarge,
+        429 => Kind::RateLimit,
+        503 | 529 => Kind::Overloaded,
+        400..=499 => Kind::Request,
+        _ => Kind::Upstream,
+    }
+}
+
+/// The words for `code` and `type` that upstreams use inside a stream, where no status tells.
+fn kind_of_word(word: &str) -> Option<Kind> {
+    Some(match word {
+        "rate_limit_exceeded" | "rate_limit_error" | "insufficient_quota" | "too_many_requests" => {
+            Kind::RateLimit
+        }
+        "invalid_request_error" | "invalid_request" | "BadRequestError" => Kind::Request,
+        "invalid_api_key" | "authentication_error" => Kind::Unauthorized,
+        "permission_error" | "permission_denied" => Kind::Forbidden,
+        "model_not_found" | "not_found_error" => Kind::NotFound,
+        "overloaded" | "overloaded_error" | "service_unavailable" => Kind::Overloaded,
+        "timeout" | "timeout_error" => Kind::Timeout,
+        _ => return None,
+    })
+}
+
+/// The first words of a body that is not what was asked for: a page's title if it is HTML, else its beginning.
+/// `None` if there are none.
+pub(super) fn first_words(body: &[u8]) -> Option<String> {
+    /// Characters quoted: a line of a log, not a page.
+    const LONGEST: usize = 120;
+    let text = match std::str::from_utf8(body) {
+        Ok(text) => text,
+        Err(error) => body.get(..error.valid_up_to()).and_then(|valid| std::str::from_utf8(valid).ok())?,
+    };
+    let text = title(text).unwrap_or(text);
+    let mut words = String::new();
+    for word in text.split_whitespace() {
+        if words.chars().count() + word.chars().count() > LONGEST {
+            words.extend(word.chars().take(LONGEST.saturating_sub(words.chars().count())));
+            words.push('…');
+            break;
+        }
+        if !words.is_empty() {
+            words.push(' ');
+        }
+        words.push_str(word);
+    }
+    Some(words).filter(|words| !words.is_empty())
+}
+
+fn title(page: &str) -> Option<&str> {
+    let (_, behind) = page.split_once("<title>")?;
+    let (title, _) = behind.split_once("</title>")?;
+    Some(title).filter(|title| !title.trim().is_empty())
+}

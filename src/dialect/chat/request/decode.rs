@@ -1,0 +1,130 @@
+//! A client's request body made a [`Conversation`].
+//!
+//! Every field that is understood is taken out of the object and checked; the rest stays as it came. All errors are
+//! the client's: they name the field by its path and say what would be right.
+
+mod fields;
+mod messages;
+mod tools;
+
+use serde_json::Value;
+
+use crate::{
+    conversation::{Conversation, Sampling},
+    failure::{Failure, Kind},
+};
+use fields::{Fields, wrong_type, wrong_value};
+
+/// Decodes a Chat Completions request.
+///
+/// # Errors
+/// [`Kind::Request`] with a `param` path and a sentence that helps to mend it.
+pub fn decode(body: &[u8]) -> Result<Conversation, Failure> {
+    let mut fields = Fields::new("", parse(body)?)?;
+    let turns = messages::take(&mut fields)?;
+    let toolbox = tools::take(&mut fields)?;
+    let sampling = sampling(&mut fields)?;
+    let include_usage = include_usage(&mut fields)?;
+    let stream = fields.boolean("stream")?.unwrap_or(false);
+    Ok(Conversation {
+        model: fields.string("model")?.unwrap_or_default(),
+        turns,
+        tools: toolbox.tools,
+        tool_choice: toolbox.choice,
+        parallel_calls: toolbox.parallel,
+        stream,
+        include_usage: stream && include_usage,
+        legacy_functions: toolbox.legacy,
+        sampling,
+        rest: fields.into_rest(),
+    })
+}
+
+fn parse(body: &[u8]) -> Result<Value, Failure> {
+    serde_json::from_slice(body).map_err(|error| {
+        let message = if body.is_empty() {
+            "the request body is empty; it must be a JSON object".to_owned()
+        } else {
+            let (line, column) = (error.line(), error.column());
+            let whole = error.to_string();
+            let why = whole.split(" at line ").next().unwrap_or("syntax error");
+            format!("the request body is not JSON: {why} at line {line}, column {column}")
+        };
+        Failure::new(Kind::Request, message).with_code("invalid_json")
+    })
+}
+
+fn sampling(fields: &mut Fields) -> Result<Sampling, Failure> {
+    Ok(Sampling {
+        max_tokens: max_tokens(fields)?,
+        temperature: fields.number("temperature")?,
+        top_p: fields.number("top_p")?,
+        stop: stop(fields)?,
+        reasoning_effort: fields.string("reasoning_effort")?,
+        response_format: fields.any("response_format"),
+        seed: fields.number("seed")?,
+    })
+}
+
+/// `max_completion_tokens` is the newer name and the stronger one. Under that name the limit also stays in the rest,
+/// since an upstream may know only the name that its clients use.
+fn max_tokens(fields: &mut Fields) -> Result<Option<u64>, Failure> {
+    let older = fields.count("max_tokens")?;
+    let newer = fields.count("max_completion_tokens")?;
+    if let Some(limit) = newer {
+        fields.keep("max_completion_tokens", limit);
+        if let Some(limit) = older {
+            fields.keep("max_tokens", limit);
+        }
+    }
+    Ok(newer.or(older))
+}
+
+fn stop(fields: &mut Fields) -> Result<Vec<String>, Failure> {
+    let path = fields.at("stop");
+    match fields.any("stop") {
+        None => Ok(Vec::new()),
+        Some(Value::String(text)) => Ok(vec![text]),
+        Some(Value::Array(texts)) => {
+            let text = |(place, value)| match value {
+                Value::String(text) => Ok(text),
+                other => Err(wrong_type(&format!("{path}[{place}]"), "a string", &other)),
+            };
+            texts.into_iter().enumerate().map(text).collect()
+        }
+        Some(other) => Err(wrong_type(&path, "a string or an array of strings", &other)),
+    }
+}
+
+/// Takes `include_usage` out of `stream_options` and leaves the other options where they are.
+fn include_usage(fields: &mut Fields) -> Result<bool, Failure> {
+    let Some(mut options) = fields.object("stream_options")? else { return Ok(false) };
+    let wanted = options.boolean("include_usage")?.unwrap_or(false);
+    let others = options.into_rest();
+    if !others.is_empty() {
+        fields.keep("stream_options", others);
+    }
+    Ok(wanted)
+}
+
+/// The letters that the API allows in a tool's name, and its length (`Chat Completions`, `function.name`).
+fn check_name(path: &str, name: &str) -> Result<(), Failure> {
+    const LONGEST: usize = 64;
+    if name.is_empty() {
+        return Err(wrong_value(path, "is empty; a tool needs a name"));
+    }
+    let is_legal = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
+    if let Some(letter) = name.chars().find(|letter| !is_legal(*letter)) {
+        return Err(wrong_value(
+            path,
+            format_args!("has the character {letter:?}; only letters, digits, `_` and `-` are allowed"),
+        ));
+    }
+    if name.len() > LONGEST {
+        return Err(wrong_value(
+            path,
+            format_args!("is {} characters long; {LONGEST} are allowed", name.len()),
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! What some events are inside a message: objects that streams and whole answers have in common.
+
+use serde_json::{Map, Value, json};
+
+use crate::event::{Annotation, CallResult, Finish, Media};
+
+/// A citation, in the form of OpenAI's web search.
+pub(super) fn annotation(annotation: &Annotation<'_>) -> Value {
+    json!({
+        "type": "url_citation",
+        "url_citation": {
+            "start_index": annotation.span.0,
+            "end_index": annotation.span.1,
+            "title": annotation.title,
+            "url": annotation.url,
+        },
+    })
+}
+
+/// An image that lies in the answer itself, in OpenRouter's form; `None` for one of which only an id is known.
+pub(super) fn image(media: &Media<'_>) -> Option<Value> {
+    if media.data.is_empty() {
+        return None;
+    }
+    let mime = if media.mime.is_empty() { "image/png" } else { &*media.mime };
+    let url = format!("data:{mime};base64,{}", media.data);
+    let mut image = json!({"type": "image_url", "image_url": {"url": url}});
+    if let (Some(object), false) = (image.as_object_mut(), media.id.is_empty()) {
+        object.insert("id".to_owned(), media.id.as_ref().into());
+    }
+    Some(image)
+}
+
+/// The result of a call that the upstream or toolwire ran: an extension of ours, `tool_results`.
+pub(super) fn result(result: &CallResult<'_>) -> Value {
+    let mut object = Map::new();
+    object.insert("index".to_owned(), result.index.into());
+    object.insert("id".to_owned(), result.id.as_ref().into());
+    object.insert("content".to_owned(), result.content.as_ref().into());
+    if result.is_error {
+        object.insert("is_error".to_owned(), true.into());
+    }
+    object.into()
+}
+
+/// The API's word for an answer's end.
+pub(super) fn finish_word(finish: Finish, legacy_functions: bool) -> &'static str {
+    match finish {
+        Finish::Stop => "stop",
+        Finish::Calls if legacy_functions => "function_call",
+        Finish::Calls => "tool_calls",
+        Finish::Length => "length",
+        Finish::Filter => "content_filter",
+    }
+}

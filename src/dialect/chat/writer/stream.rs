@@ -1,0 +1,279 @@
+//! An answer as a stream of chunks.
+//!
+//! All chunks of an answer begin and end alike. The beginning is made once, when the first chunk is written; after
+//! that a piece of text costs three copies and the escaping of the piece, and allocates nothing.
+
+use std::fmt::Write as _;
+
+use bytes::{BufMut, BytesMut};
+use serde_json::{Value, json};
+
+use super::{Head, delta, usage};
+use crate::{
+    dialect::{Answering, chat::error_body},
+    event::{CallEnd, CallStart, Event, Usage},
+    failure::Failure,
+    wire::json::escape_into,
+};
+
+const END: &[u8] = b",\"finish_reason\":null}]}\n\n";
+
+/// The state of a stream.
+#[derive(Debug)]
+pub(super) struct Stream {
+    head: Head,
+    include_usage: bool,
+    legacy_functions: bool,
+    /// How a chunk begins, up to its delta; empty until the first.
+    prefix: Vec<u8>,
+    /// How a piece of text begins.
+    text_prefix: Vec<u8>,
+    role_written: bool,
+    /// Calls that have begun and have no arguments yet, by index.
+    bare_calls: Vec<u32>,
+    usage: Counts,
+}
+
+/// The last token counts told.
+#[derive(Debug)]
+enum Counts {
+    None,
+    /// To be written.
+    Told(Usage),
+    /// The upstream's own chunk of them.
+    Frame(Vec<u8>),
+}
+
+impl Stream {
+    pub(super) fn new(answering: &Answering) -> Self {
+        Self {
+            head: Head::new(answering),
+            include_usage: answering.include_usage,
+            legacy_functions: answering.legacy_functions,
+            prefix: Vec::new(),
+            text_prefix: Vec::new(),
+            role_written: false,
+            bare_calls: Vec::new(),
+            usage: Counts::None,
+        }
+    }
+
+    pub(super) fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
+        match event {
+            Event::Text(text) => {
+                self.begin("\"\"", out);
+                out.put_slice(&self.text_prefix);
+                escape_into(out, text);
+                out.put_slice(b"\"}");
+                out.put_slice(END);
+            }
+            Event::Reasoning(reasoning) if reasoning.text.is_empty() => {}
+            Event::Reasoning(reasoning) => self.string("reasoning_content", &reasoning.text, out),
+            Event::Refusal(text) => self.string("refusal", text, out),
+            Event::CallStart(start) => self.call_start(start, out),
+            Event::CallArguments { index, piece } => self.arguments(*index, piece, out),
+            Event::CallEnd { index, end } => self.call_end(*index, *end, out),
+            Event::CallResult(result) => self.list("tool_results", delta::result(result), out),
+            Event::Annotation(annotation) => self.list("annotations", delta::annotation(annotation), out),
+            Event::Media(media) => {
+                if let Some(image) = delta::image(media) {
+                    self.list("images", image, out);
+                }
+            }
+            Event::Start(start) => {
+                if self.prefix.is_empty() {
+                    self.head.take(start);
+                }
+            }
+            Event::Usage(usage) => self.usage = Counts::Told(usage.clone()),
+            Event::Finish(finish) => {
+                self.begin("\"\"", out);
+                out.put_slice(&self.prefix);
+                out.put_slice(b"{},\"finish_reason\":\"");
+                out.put_slice(delta::finish_word(*finish, self.legacy_functions).as_bytes());
+                out.put_slice(b"\"}]}\n\n");
+            }
+            Event::Ping(_) => {}
+            Event::Verbatim { frame, means } => self.verbatim(frame, *means, out),
+        }
+    }
+
+    pub(super) fn finish(&mut self, out: &mut BytesMut) {
+        match std::mem::replace(&mut self.usage, Counts::None) {
+            _ if !self.include_usage => {}
+            Counts::None => {}
+            Counts::Frame(frame) => put_frame(&frame, out),
+            Counts::Told(usage) => {
+                let chunk = json!({
+                    "id": self.head.id,
+                    "object": "chat.completion.chunk",
+                    "created": self.head.created,
+                    "model": self.head.model,
+                    "choices": [],
+                    "usage": usage::object(&usage),
+                });
+                put_frame(chunk.to_string().as_bytes(), out);
+            }
+        }
+        put_frame(b"[DONE]", out);
+    }
+
+    pub(super) fn fail(&mut self, failure: &Failure, out: &mut BytesMut) {
+        put_frame(&error_body(failure), out);
+        put_frame(b"[DONE]", out);
+    }
+
+    /// Forwards a frame as it is, unless it is one that this client must get otherwise; notes what it says.
+    fn verbatim(&mut self, frame: &str, means: Option<&Event<'_>>, out: &mut BytesMut) {
+        match means {
+            None => {}
+            Some(Event::Usage(_)) => {
+                self.usage = Counts::Frame(frame.as_bytes().to_vec());
+                return;
+            }
+            Some(Event::Start(start)) if !self.role_written => {
+                self.head.take(start);
+                self.role_written = true;
+            }
+            Some(Event::Start(_) | Event::Ping(_)) => return,
+            Some(event @ (Event::CallStart(_) | Event::CallArguments { .. } | Event::Finish(_)))
+                if self.legacy_functions =>
+            {
+                return self.event(event, out);
+            }
+            Some(event) => {
+                self.begin("\"\"", out);
+                self.note(event);
+            }
+        }
+        put_frame(frame.as_bytes(), out);
+    }
+
+    /// Remembers what a forwarded frame said of calls.
+    fn note(&mut self, event: &Event<'_>) {
+        match event {
+            Event::CallStart(start) => self.bare_calls.push(start.index),
+            Event::CallArguments { index, .. } => self.has_arguments(*index),
+            _ => {}
+        }
+    }
+
+    /// Writes what comes before the first content: the role, once. `content` is null where none is to be expected.
+    fn begin(&mut self, content: &str, out: &mut BytesMut) {
+        if self.prefix.is_empty() {
+            self.prepare();
+        }
+        if self.role_written {
+            return;
+        }
+        self.role_written = true;
+        out.put_slice(&self.prefix);
+        out.put_slice(b"{\"role\":\"assistant\",\"content\":");
+        out.put_slice(content.as_bytes());
+        out.put_slice(b"}");
+        out.put_slice(END);
+    }
+
+    /// Makes the prefixes, now that the upstream has told its head or will not.
+    fn prepare(&mut self) {
+        let Head { id, created, model } = &self.head;
+        let prefix = format!(
+            "data: {{\"id\":{},\"object\":\"chat.completion.chunk\",\"created\":{created},\"model\":{},\"choices\":[{{\"index\":0,\"delta\":",
+            Value::from(id.as_str()),
+            Value::from(model.as_str()),
+        );
+        self.prefix = prefix.into_bytes();
+        self.text_prefix = [&self.prefix, b"{\"content\":\"".as_slice()].concat();
+    }
+
+    /// A delta of one string.
+    fn string(&mut self, key: &str, text: &str, out: &mut BytesMut) {
+        self.begin("null", out);
+        out.put_slice(&self.prefix);
+        put_all(out, ["{\"", key, "\":\""]);
+        escape_into(out, text);
+        out.put_slice(b"\"}");
+        out.put_slice(END);
+    }
+
+    /// A delta of a list of one object.
+    fn list(&mut self, key: &str, element: Value, out: &mut BytesMut) {
+        self.begin("null", out);
+        out.put_slice(&self.prefix);
+        put_all(out, ["{\"", key, "\":[", &element.to_string(), "]}"]);
+        out.put_slice(END);
+    }
+
+    fn call_start(&mut self, start: &CallStart<'_>, out: &mut BytesMut) {
+        if self.is_untold(start.index) {
+            return;
+        }
+        self.bare_calls.push(start.index);
+        self.begin("null", out);
+        out.put_slice(&self.prefix);
+        if self.legacy_functions {
+            out.put_slice(b"{\"function_call\":{\"name\":\"");
+            escape_into(out, &start.name);
+            out.put_slice(b"\",\"arguments\":\"\"}}");
+        } else {
+            put_index(out, start.index);
+            out.put_slice(b",\"id\":\"");
+            escape_into(out, &start.id);
+            out.put_slice(b"\",\"type\":\"function\",\"function\":{\"name\":\"");
+            escape_into(out, &start.name);
+            out.put_slice(b"\",\"arguments\":\"\"}}]}");
+        }
+        out.put_slice(END);
+    }
+
+    fn arguments(&mut self, index: u32, piece: &str, out: &mut BytesMut) {
+        if piece.is_empty() || self.is_untold(index) {
+            return;
+        }
+        self.has_arguments(index);
+        out.put_slice(&self.prefix);
+        if self.legacy_functions {
+            out.put_slice(b"{\"function_call\":{\"arguments\":\"");
+            escape_into(out, piece);
+            out.put_slice(b"\"}}");
+        } else {
+            put_index(out, index);
+            out.put_slice(b",\"function\":{\"arguments\":\"");
+            escape_into(out, piece);
+            out.put_slice(b"\"}}]}");
+        }
+        out.put_slice(END);
+    }
+
+    /// Joined arguments must be JSON: a whole call that brought none has an empty object.
+    fn call_end(&mut self, index: u32, end: CallEnd, out: &mut BytesMut) {
+        if end == CallEnd::Complete && self.bare_calls.contains(&index) {
+            self.arguments(index, "{}", out);
+        }
+    }
+
+    fn has_arguments(&mut self, index: u32) {
+        self.bare_calls.retain(|call| *call != index);
+    }
+
+    /// The form of before 2023-11 has room for one call.
+    fn is_untold(&self, index: u32) -> bool {
+        self.legacy_functions && index > 0
+    }
+}
+
+fn put_index(out: &mut BytesMut, index: u32) {
+    out.put_slice(b"{\"tool_calls\":[{\"index\":");
+    // Writing into memory cannot fail.
+    let _ = write!(out, "{index}");
+}
+
+fn put_all<const N: usize>(out: &mut BytesMut, pieces: [&str; N]) {
+    pieces.into_iter().for_each(|piece| out.put_slice(piece.as_bytes()));
+}
+
+fn put_frame(data: &[u8], out: &mut BytesMut) {
+    out.put_slice(b"data: ");
+    out.put_slice(data);
+    out.put_slice(b"\n\n");
+}

@@ -1,0 +1,149 @@
+//! An answer as one object, `chat.completion`, put together from its events.
+
+use bytes::BytesMut;
+use serde_json::{Map, Value, json};
+
+use super::{Head, delta, usage};
+use crate::{
+    dialect::Answering,
+    event::{CallEnd, Event, Finish, Usage},
+};
+
+/// What has come of an answer.
+#[derive(Debug)]
+pub(super) struct Whole {
+    head: Head,
+    legacy_functions: bool,
+    content: Option<String>,
+    reasoning: Option<String>,
+    refusal: Option<String>,
+    calls: Vec<Call>,
+    results: Vec<Value>,
+    annotations: Vec<Value>,
+    images: Vec<Value>,
+    usage: Usage,
+    finish: Option<Finish>,
+}
+
+#[derive(Debug)]
+struct Call {
+    index: u32,
+    id: String,
+    name: String,
+    arguments: String,
+}
+
+impl Whole {
+    pub(super) fn new(answering: &Answering) -> Self {
+        Self {
+            head: Head::new(answering),
+            legacy_functions: answering.legacy_functions,
+            content: None,
+            reasoning: None,
+            refusal: None,
+            calls: Vec::new(),
+            results: Vec::new(),
+            annotations: Vec::new(),
+            images: Vec::new(),
+            usage: Usage::default(),
+            finish: None,
+        }
+    }
+
+    pub(super) fn event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Start(start) => self.head.take(start),
+            Event::Text(text) => join(&mut self.content, text),
+            Event::Reasoning(reasoning) => join(&mut self.reasoning, &reasoning.text),
+            Event::Refusal(text) => join(&mut self.refusal, text),
+            Event::CallStart(start) => self.calls.push(Call {
+                index: start.index,
+                id: start.id.to_string(),
+                name: start.name.to_string(),
+                arguments: String::new(),
+            }),
+            Event::CallArguments { index, piece } => self.arguments(*index, piece),
+            Event::CallEnd { index, end: CallEnd::Complete } => {
+                if self.calls.iter().any(|call| call.index == *index && call.arguments.is_empty()) {
+                    self.arguments(*index, "{}");
+                }
+            }
+            Event::CallEnd { end: CallEnd::Cut, .. } | Event::Ping(_) => {}
+            Event::CallResult(result) => self.results.push(delta::result(result)),
+            Event::Annotation(annotation) => self.annotations.push(delta::annotation(annotation)),
+            Event::Media(media) => self.images.extend(delta::image(media)),
+            Event::Usage(usage) => self.usage = usage.clone(),
+            Event::Finish(finish) => self.finish = Some(*finish),
+            Event::Verbatim { means: Some(event), .. } => self.event(event),
+            Event::Verbatim { means: None, .. } => {}
+        }
+    }
+
+    /// Writes the object.
+    pub(super) fn finish(&mut self, out: &mut BytesMut) {
+        let finish = self.finish.map(|finish| delta::finish_word(finish, self.legacy_functions));
+        let completion = json!({
+            "id": self.head.id,
+            "object": "chat.completion",
+            "created": self.head.created,
+            "model": self.head.model,
+            "choices": [{
+                "index": 0,
+                "message": self.message(),
+                "logprobs": null,
+                "finish_reason": finish,
+            }],
+            "usage": usage::object(&self.usage),
+        });
+        out.extend_from_slice(completion.to_string().as_bytes());
+    }
+
+    fn message(&mut self) -> Map<String, Value> {
+        let mut message = Map::new();
+        let mut put = |key: &str, value: Value| message.insert(key.to_owned(), value);
+        put("role", "assistant".into());
+        put("content", self.content.take().into());
+        put("refusal", self.refusal.take().into());
+        if let Some(reasoning) = self.reasoning.take() {
+            put("reasoning_content", reasoning.into());
+        }
+        match (self.legacy_functions, self.calls.as_slice()) {
+            (_, []) => {}
+            (true, [call, ..]) => {
+                _ = put("function_call", json!({"name": call.name, "arguments": call.arguments}))
+            }
+            (false, calls) => _ = put("tool_calls", calls.iter().map(tool_call).collect()),
+        }
+        let lists = [
+            ("tool_results", &mut self.results),
+            ("annotations", &mut self.annotations),
+            ("images", &mut self.images),
+        ];
+        for (key, list) in lists {
+            if !list.is_empty() {
+                put(key, std::mem::take(list).into());
+            }
+        }
+        message
+    }
+
+    fn arguments(&mut self, index: u32, piece: &str) {
+        if let Some(call) = self.calls.iter_mut().rfind(|call| call.index == index) {
+            call.arguments.push_str(piece);
+        }
+    }
+}
+
+fn join(text: &mut Option<String>, piece: &str) {
+    if !piece.is_empty() {
+        text.get_or_insert_default().push_str(piece);
+    }
+}
+
+fn tool_call(call: &Call) -> Value {
+    json!({
+        "id": call.id,
+        "type": "function",
+        "function": {"name": call.name, "arguments": call.arguments},
+    })
+}

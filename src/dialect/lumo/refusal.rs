@@ -1,0 +1,172 @@
+//! What the upstream's errors mean, before the stream ([`refusal`], Lumo 1.5) and in it.
+
+use std::borrow::Cow;
+
+use crate::{
+    failure::{Failure, Kind},
+    wire::json::{Json, Kind as JsonKind},
+};
+
+/// What an answer means whose HTTP `status` is no success. `retry_after` is the value of that header, `body` as much of
+/// the body as was read.
+pub fn refusal(status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
+    let json = Json::parse_bytes(body).ok();
+    let failure = json
+        .and_then(|body| described(body, status))
+        .unwrap_or_else(|| bare(status, &format!("{}{}", told(status), body_kind(body, json.is_some()))));
+    match retry_after {
+        Some(value) => failure.with_retry_after(value),
+        None => failure,
+    }
+}
+
+/// What a JSON body says that is no answer, in a body of status 200 too: Proton's `{Code, Error}` or OpenAI's
+/// `{error}`. `None`: it says nothing that we know.
+pub(super) fn described(body: Json<'_>, status: u16) -> Option<Failure> {
+    if let Some(error) = body.get("error").filter(|error| !error.is_null()) {
+        return Some(openai(error, status));
+    }
+    let code = body.get("Code").and_then(|code| code.as_u64())?;
+    let text = body.get("Error").and_then(|error| error.as_str()).unwrap_or_default();
+    Some(proton(status, code, &text))
+}
+
+/// An error object in a stream.
+pub(super) fn error_object(error: Json<'_>) -> Failure {
+    let code = code(error);
+    let message = message(error);
+    let message = message.as_deref();
+    match code.as_ref() {
+        "timeout" | "rejected" | "error" | "" => {
+            let failure = reported(if code.is_empty() { "error" } else { &code }, message);
+            if is_request_fault(error) { request_fault(failure.message(), None) } else { failure }
+        }
+        "context_length_exceeded" => Failure::new(
+            Kind::ContextLength,
+            message.unwrap_or("the prompt is longer than the model's context"),
+        ),
+        "rate_limit_exceeded" | "429" => {
+            Failure::new(Kind::RateLimit, message.unwrap_or("the upstream's rate limit is reached"))
+        }
+        code if is_request_fault(error) => request_fault(message.unwrap_or("the request"), Some(code)),
+        // Any other code counts as `error` (Lumo 1.4); the reader of the message may still want to know it.
+        code => {
+            let text = message.unwrap_or("the upstream reports an error");
+            reported("error", Some(&format!("{text} ({code})")))
+        }
+    }
+}
+
+/// One of the three errors that the generation itself reports, by its word; an unknown word counts as `error`.
+pub(super) fn reported(word: &str, message: Option<&str>) -> Failure {
+    let (kind, code, default) = match word {
+        "timeout" => (Kind::Timeout, "timeout", "the upstream gave up: it took too long"),
+        "rejected" => (Kind::Overloaded, "rejected", "the upstream has no capacity for the request now"),
+        _ => (Kind::Upstream, "error", "the upstream reports an error"),
+    };
+    let message = message.filter(|message| !message.is_empty()).unwrap_or(default);
+    Failure::new(kind, message).with_code(code)
+}
+
+/// An error object in a body: the status counts where the object says nothing better.
+fn openai(error: Json<'_>, status: u16) -> Failure {
+    let code = code(error);
+    match code.as_ref() {
+        "timeout" | "rejected" | "error" | "context_length_exceeded" | "rate_limit_exceeded" => {
+            error_object(error)
+        }
+        _ if status < 400 => error_object(error),
+        code => {
+            let message = message(error);
+            let failure = bare(status, message.as_deref().unwrap_or(&told(status)));
+            if code.is_empty() || matches!(status, 401 | 404 | 429) {
+                failure
+            } else {
+                failure.with_code(code)
+            }
+        }
+    }
+}
+
+/// Proton's own error: `code` is more exact than the status.
+fn proton(status: u16, code: u64, text: &str) -> Failure {
+    let said = if text.is_empty() { told(status) } else { text.to_owned() };
+    match code {
+        2028 => Failure::new(Kind::RateLimit, said),
+        5003 => {
+            let message =
+                format!("{said}: the upstream refuses the app version that the request names (code 5003)");
+            Failure::new(Kind::Upstream, message).with_code("upstream_app_version")
+        }
+        9001 => {
+            let message = format!(
+                "{said}: the upstream asks for a human verification (code 9001); log in with a browser"
+            );
+            Failure::new(Kind::Forbidden, message).with_code("upstream_human_verification")
+        }
+        404 => bare(404, &said),
+        _ if status < 400 => Failure::new(Kind::Upstream, format!("{said} (code {code})")),
+        _ => bare(status, &said),
+    }
+}
+
+/// What the status alone says.
+fn bare(status: u16, message: &str) -> Failure {
+    let kind = match status {
+        400 | 422 => Kind::Request,
+        401 => Kind::Unauthorized,
+        403 => Kind::Forbidden,
+        404 => {
+            let hint = "the upstream has no such path; its other `version` (v1 or v2) may help";
+            return Failure::new(Kind::Upstream, format!("{hint}: {message}"))
+                .with_code("upstream_not_found")
+                .with_status(502);
+        }
+        408 | 504 => Kind::Timeout,
+        413 => Kind::TooLarge,
+        429 => Kind::RateLimit,
+        503 => Kind::Overloaded,
+        300..=399 => Kind::Protocol,
+        _ => Kind::Upstream,
+    };
+    let failure = Failure::new(kind, message);
+    if status == 422 { failure.with_status(422) } else { failure }
+}
+
+fn told(status: u16) -> String {
+    format!("the upstream answered with status {status}")
+}
+
+/// What to say of a body that says nothing itself.
+fn body_kind(body: &[u8], is_json: bool) -> &'static str {
+    match body.trim_ascii_start().first() {
+        None => "",
+        Some(b'<') => " and an HTML page",
+        Some(_) if is_json => " and a JSON body of no known form",
+        Some(_) => " and a body that is no JSON",
+    }
+}
+
+/// The code of an error object; some servers write numbers.
+fn code(error: Json<'_>) -> Cow<'_, str> {
+    let code = error.get("code").filter(|code| !code.is_null());
+    code.map_or(Cow::Borrowed(""), |code| code.as_str().unwrap_or(Cow::Borrowed(code.raw())))
+}
+
+/// The message of an error object, or an error that is nothing but its message.
+fn message(error: Json<'_>) -> Option<Cow<'_, str>> {
+    let message = if error.kind() == JsonKind::String { Some(error) } else { error.get("message") };
+    message.and_then(|message| message.as_str()).filter(|message| !message.is_empty())
+}
+
+fn is_request_fault(error: Json<'_>) -> bool {
+    error.get("type").and_then(|kind| kind.as_str()).as_deref() == Some("invalid_request_error")
+}
+
+fn request_fault(message: &str, code: Option<&str>) -> Failure {
+    let failure = Failure::new(Kind::Request, message);
+    match code {
+        Some(code) => failure.with_code(code),
+        None => failure,
+    }
+}

@@ -1,0 +1,234 @@
+//! [`turns`]: messages as Lumo's turns (Lumo 6), for both versions.
+//!
+//! System texts become one turn; a call becomes a turn of its own, behind what the assistant said before it; every call
+//! has a result, since Lumo may refuse a call without one. No text is lost on the way.
+
+use std::mem;
+
+use serde_json::{Value, json};
+
+use crate::{
+    conversation::{self, Call, CallOutput, Conversation, Part},
+    wire::json::{Json, Kind},
+};
+
+/// The key under which arguments are shown to the model that are no JSON object.
+const RAW_ARGUMENTS: &str = "_raw_arguments";
+
+/// What a call gets whose result is missing.
+const NO_RESULT: &str = r#"{"error":"no result"}"#;
+
+/// Who speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    System,
+    User,
+    Assistant,
+    /// A call that the model made: one JSON text `{"id","name","arguments"}`.
+    Call,
+    /// What a call gave.
+    Result,
+}
+
+/// A turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Turn {
+    pub(super) role: Role,
+    pub(super) content: Vec<Content>,
+    /// Of a result: the id of its call.
+    call_id: String,
+}
+
+/// A part of a turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Content {
+    Text(String),
+    /// An image's URL.
+    Image(String),
+}
+
+impl Turn {
+    fn new(role: Role, content: Vec<Content>) -> Self {
+        Self { role, content, call_id: String::new() }
+    }
+
+    fn of_text(role: Role, text: impl Into<String>) -> Self {
+        Self::new(role, vec![Content::Text(text.into())])
+    }
+
+    fn result(call_id: &str, content: &str) -> Self {
+        Self { call_id: call_id.to_owned(), ..Self::of_text(Role::Result, content) }
+    }
+
+    /// All texts, joined by newlines.
+    pub(super) fn text(&self) -> String {
+        let texts = self.content.iter().filter_map(|part| match part {
+            Content::Text(text) => Some(text.as_str()),
+            Content::Image(_) => None,
+        });
+        texts.collect::<Vec<_>>().join("\n")
+    }
+
+    /// The URLs of all images.
+    pub(super) fn images(&self) -> impl Iterator<Item = &str> {
+        self.content.iter().filter_map(|part| match part {
+            Content::Image(url) => Some(url.as_str()),
+            Content::Text(_) => None,
+        })
+    }
+}
+
+/// The turns of `conversation`. Parts and fields that Lumo has no word for are named in `dropped`.
+pub(super) fn turns(conversation: &Conversation, dropped: &mut Vec<String>) -> Vec<Turn> {
+    let mut history = History { turns: Vec::new(), unanswered: Vec::new(), dropped };
+    let mut system = Vec::new();
+    for turn in &conversation.turns {
+        history.name_fields(turn);
+        match turn.role {
+            conversation::Role::System | conversation::Role::Developer => system.push(history.system(turn)),
+            conversation::Role::Assistant => history.turn(Role::Assistant, turn),
+            conversation::Role::User | conversation::Role::Tool => history.turn(Role::User, turn),
+        }
+    }
+    history.answer();
+    let mut turns = history.turns;
+    name_adjacent_results(&mut turns);
+    if !system.is_empty() {
+        turns.insert(0, Turn::of_text(Role::System, system.join("\n\n")));
+    }
+    turns
+}
+
+/// The turns so far.
+struct History<'a> {
+    turns: Vec<Turn>,
+    /// Ids of calls whose result has not come.
+    unanswered: Vec<String>,
+    dropped: &'a mut Vec<String>,
+}
+
+impl History<'_> {
+    /// The text of a system message.
+    fn system(&mut self, turn: &conversation::Turn) -> String {
+        let content = turn.parts.iter().filter_map(|part| self.content(part)).collect();
+        let turn = Turn::new(Role::System, content);
+        if turn.images().next().is_some() {
+            self.dropped.push("messages[].content[].image_url".to_owned());
+        }
+        turn.text()
+    }
+
+    /// A message: what is said in it as turns of `role`, its calls and results as turns of their own, in order.
+    fn turn(&mut self, role: Role, turn: &conversation::Turn) {
+        let mut said = Vec::new();
+        let before = self.turns.len();
+        for part in &turn.parts {
+            match part {
+                Part::Call(call) => {
+                    self.say(role, mem::take(&mut said));
+                    self.call(call);
+                }
+                Part::Result(output) => {
+                    self.say(role, mem::take(&mut said));
+                    self.result(output);
+                }
+                other => said.extend(self.content(other)),
+            }
+        }
+        // A message of the user stands for itself, even if there is nothing in it.
+        if role == Role::User && self.turns.len() == before && said.is_empty() {
+            said.push(Content::Text(String::new()));
+        }
+        self.say(role, said);
+    }
+
+    fn say(&mut self, role: Role, content: Vec<Content>) {
+        let empty = |part: &Content| matches!(part, Content::Text(text) if text.is_empty());
+        if content.is_empty() || (role == Role::Assistant && content.iter().all(empty)) {
+            return;
+        }
+        self.answer();
+        self.turns.push(Turn::new(role, content));
+    }
+
+    fn call(&mut self, call: &Call) {
+        // Calls of one message stand together; only what comes behind their results ends them.
+        if self.turns.last().is_some_and(|turn| turn.role != Role::Call) {
+            self.answer();
+        }
+        let arguments = match Json::parse(&call.arguments) {
+            Ok(object) if object.kind() == Kind::Object => object.raw().to_owned(),
+            Ok(nothing) if nothing.is_null() => "{}".to_owned(),
+            _ if call.arguments.trim_ascii().is_empty() => "{}".to_owned(),
+            _ => json!({RAW_ARGUMENTS: call.arguments}).to_string(),
+        };
+        let (id, name) = (json!(call.id), json!(call.name));
+        let text = format!(r#"{{"id":{id},"name":{name},"arguments":{arguments}}}"#);
+        self.turns.push(Turn::of_text(Role::Call, text));
+        self.unanswered.push(call.id.clone());
+    }
+
+    fn result(&mut self, output: &CallOutput) {
+        if let Some(at) = self.unanswered.iter().position(|id| *id == output.id) {
+            self.unanswered.remove(at);
+            self.turns.push(Turn::result(&output.id, &output.content));
+        } else {
+            // The upstream may refuse a result without its call; as the user's words it is still told.
+            self.say(Role::User, vec![Content::Text(named(&output.id, &output.content))]);
+        }
+    }
+
+    /// Gives calls a result that have none: their time is over.
+    fn answer(&mut self) {
+        for id in mem::take(&mut self.unanswered) {
+            self.turns.push(Turn::result(&id, NO_RESULT));
+        }
+    }
+
+    /// What a part says to the model; what it cannot say is named.
+    fn content(&mut self, part: &Part) -> Option<Content> {
+        match part {
+            Part::Text(text) => return Some(Content::Text(text.clone())),
+            Part::Image { url, detail } => {
+                if detail.is_some() {
+                    self.dropped.push("messages[].content[].image_url.detail".to_owned());
+                }
+                return Some(Content::Image(url.clone()));
+            }
+            Part::Reasoning { .. } => self.dropped.push("messages[].reasoning_content".to_owned()),
+            Part::Other(value) => {
+                let text = |key| value.get(key).and_then(Value::as_str);
+                if let Some(text) = text("text").or_else(|| text("refusal")) {
+                    return Some(Content::Text(text.to_owned()));
+                }
+                let kind = text("type").unwrap_or("part");
+                self.dropped.push(format!("messages[].content[].{kind}"));
+            }
+            Part::Call(_) | Part::Result(_) => {}
+        }
+        None
+    }
+
+    /// Names the fields of a message that Lumo has no word for.
+    fn name_fields(&mut self, turn: &conversation::Turn) {
+        self.dropped.extend(turn.rest.keys().map(|key| format!("messages[].{key}")));
+    }
+}
+
+/// Which result belongs to which call is told by their order, as long as each stands alone: where two follow each
+/// other, each names its call (Lumo 6).
+fn name_adjacent_results(turns: &mut [Turn]) {
+    let roles: Vec<_> = turns.iter().map(|turn| turn.role).collect();
+    let is_result = |at: Option<usize>| at.and_then(|at| roles.get(at)) == Some(&Role::Result);
+    for (at, turn) in turns.iter_mut().enumerate() {
+        if turn.role == Role::Result && (is_result(at.checked_sub(1)) || is_result(at.checked_add(1))) {
+            let text = named(&turn.call_id, &turn.text());
+            turn.content = vec![Content::Text(text)];
+        }
+    }
+}
+
+/// A result that names its call.
+fn named(call_id: &str, output: &str) -> String {
+    json!({"call_id": call_id, "output": output}).to_string()
+}

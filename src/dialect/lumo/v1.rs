@@ -1,0 +1,93 @@
+//! What the typed objects of v1 mean (Lumo 1.2). They are understood in a v2 stream too.
+
+use std::borrow::Cow;
+
+use super::{
+    answer::{Answer, Target},
+    reader::Token,
+    refusal, sealed,
+};
+use crate::{
+    event::{Event, Finish, Media, Sink},
+    failure::{Failure, Kind},
+    wire::json::{Json, Kind as JsonKind},
+};
+
+/// What reading an object gave: whether it was one of this version's, and if it was nothing but a token, where that
+/// lies.
+pub(super) enum Read<'a> {
+    /// Not an object of this version.
+    Foreign,
+    /// It has gone to the answer.
+    Taken,
+    /// It has gone to the answer, and was nothing but a token.
+    Token(Token<'a>),
+}
+
+/// Reads `object`, whose `type` is `kind`.
+///
+/// # Errors
+/// The upstream reports one, or an encrypted piece.
+pub(super) fn read<'a>(
+    kind: &str,
+    object: Json<'a>,
+    answer: &mut Answer,
+    out: &mut impl Sink,
+) -> Result<Read<'a>, Failure> {
+    let message = || object.get("message").and_then(|message| message.as_str());
+    match kind {
+        "token_data" => return token(object, answer, out),
+        "queued" => out.event(Event::Ping(Cow::Borrowed("queued"))),
+        "ingesting" => {
+            answer.segment(out);
+            out.event(Event::Ping(Cow::Borrowed("ingesting")));
+        }
+        "image_data" => image(object, answer, out)?,
+        "done" => answer.end(out),
+        "harmful" => {
+            answer.finish(Finish::Filter, out);
+            answer.end(out);
+        }
+        // An answer that has ended well can no longer fail.
+        "timeout" | "rejected" | "error" | "tool-error" if answer.is_finished() => {}
+        "timeout" | "rejected" | "error" => return Err(refusal::reported(kind, message().as_deref())),
+        "tool-error" => {
+            let error = object.get("error");
+            return Err(error.map_or_else(
+                || Failure::new(Kind::Upstream, "the upstream reports a failed tool"),
+                refusal::error_object,
+            ));
+        }
+        _ => return Ok(Read::Foreign),
+    }
+    Ok(Read::Taken)
+}
+
+/// A piece of text for one of the channels. `count` says nothing that anyone needs, and is often missing.
+fn token<'a>(object: Json<'a>, answer: &mut Answer, out: &mut impl Sink) -> Result<Read<'a>, Failure> {
+    let (mut target, mut content, mut count) = (Target::Unknown, None, None);
+    for (key, value) in object.members() {
+        match key.as_ref() {
+            "target" => target = value.as_str().map_or(Target::Unknown, |name| Target::named(&name)),
+            "content" => content = value.string_body(),
+            "count" if value.kind() == JsonKind::Number => count = Some(value.raw()),
+            _ => {}
+        }
+    }
+    let Some(content) = content else { return Ok(Read::Taken) };
+    let body = sealed::open(object, content)?;
+    answer.content(target, body, out)?;
+    let plain = matches!(target, Target::Message | Target::Reasoning) && !sealed::is_sealed(object);
+    Ok(if plain { Read::Token(Token { target, body, number: count }) } else { Read::Taken })
+}
+
+/// An image. Of one that comes progressively only the last state counts.
+fn image(object: Json<'_>, answer: &mut Answer, out: &mut impl Sink) -> Result<(), Failure> {
+    let text = |key| object.get(key).and_then(|value| value.as_str()).unwrap_or_default();
+    let data = text("data");
+    sealed::open(object, &data)?;
+    if object.get("is_final").and_then(|flag| flag.as_bool()) != Some(false) {
+        answer.media(Media { id: text("image_id"), mime: Cow::Borrowed(""), data }, out);
+    }
+    Ok(())
+}

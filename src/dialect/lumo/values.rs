@@ -1,0 +1,193 @@
+//! [`Values`]: the payloads of the v1 tool channels.
+//!
+//! A v1 stream carries tool calls and results as text: one JSON object over several pieces, several objects in one
+//! piece, results that are no JSON at all (Lumo 1.2). What tells one payload from the next is the JSON itself, and the
+//! end of the segment.
+
+use crate::{
+    failure::{Failure, Kind},
+    wire::json::{MAX_DEPTH, Progress, Scanner, Unescaper},
+};
+
+/// What lies outside of JSON in a channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outside {
+    /// Nothing of worth: quotes, commas and brackets around calls.
+    Noise,
+    /// A payload, up to the end of the segment: a result in plain words.
+    Prose,
+}
+
+/// Splits a channel's text into its payloads.
+#[derive(Debug)]
+pub(super) struct Values {
+    outside: Outside,
+    state: State,
+    /// The payload that is being read.
+    text: String,
+    max_text: usize,
+    broken: u64,
+    unescaper: Unescaper,
+    scratch: String,
+}
+
+#[derive(Debug)]
+enum State {
+    Between,
+    Json(Scanner),
+    Prose,
+}
+
+impl Values {
+    /// For one channel, with payloads of at most `max_text` bytes.
+    pub(super) fn new(outside: Outside, max_text: usize) -> Self {
+        Self {
+            outside,
+            state: State::Between,
+            text: String::new(),
+            max_text,
+            broken: 0,
+            unescaper: Unescaper::new(),
+            scratch: String::new(),
+        }
+    }
+
+    /// Takes the next piece, the body of a JSON string; calls `on` with each payload that it completes.
+    ///
+    /// # Errors
+    /// A payload is larger than allowed.
+    pub(super) fn push(&mut self, body: &str, mut on: impl FnMut(&str)) -> Result<(), Failure> {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut rest = self.unescaper.decode(body, &mut scratch);
+        if rest.len() > self.max_text.saturating_sub(self.text.len()) {
+            let message = format!("the upstream sent a tool payload of more than {} bytes", self.max_text);
+            return Err(Failure::new(Kind::Protocol, message));
+        }
+        while !rest.is_empty() {
+            rest = self.step(rest, &mut on);
+        }
+        self.scratch = scratch;
+        Ok(())
+    }
+
+    /// The segment is over, and with it a payload that nothing else ends. A call that is not whole is dropped and
+    /// counted.
+    pub(super) fn end(&mut self, mut on: impl FnMut(&str)) {
+        if let Some(half) = self.unescaper.finish() {
+            self.text.push(half);
+        }
+        match (&self.state, self.outside) {
+            (State::Between, _) => {}
+            (State::Json(_), Outside::Noise) => self.broken += 1,
+            (State::Json(_) | State::Prose, _) => on(&self.text),
+        }
+        self.state = State::Between;
+        self.text.clear();
+    }
+
+    /// A payload is being read that only the end of the segment can end.
+    pub(super) fn is_prose(&self) -> bool {
+        matches!(self.state, State::Prose)
+    }
+
+    /// Payloads that were no JSON where only JSON can be one.
+    pub(super) fn broken(&self) -> u64 {
+        self.broken
+    }
+
+    /// Reads on to the end of `rest` or of a payload; gives what is left.
+    fn step<'r>(&mut self, rest: &'r str, on: &mut impl FnMut(&str)) -> &'r str {
+        match &mut self.state {
+            State::Between => self.begin(rest),
+            State::Prose => {
+                self.text.push_str(rest);
+                ""
+            }
+            State::Json(scanner) => {
+                let (taken, progress) = scanner.push(rest.as_bytes());
+                let (taken, rest) = rest.split_at_checked(taken).unwrap_or((rest, ""));
+                self.text.push_str(taken);
+                match (progress, self.outside) {
+                    (Progress::More, _) => return "",
+                    (Progress::End, _) => on(&self.text),
+                    (_, Outside::Noise) => self.broken += 1,
+                    (_, Outside::Prose) => {
+                        self.state = State::Prose;
+                        return rest;
+                    }
+                }
+                self.state = State::Between;
+                self.text.clear();
+                rest
+            }
+        }
+    }
+
+    /// Looks for the beginning of a payload; gives the text from there on.
+    fn begin<'r>(&mut self, rest: &'r str) -> &'r str {
+        let rest = match self.outside {
+            Outside::Noise => rest.find('{').and_then(|at| rest.get(at..)).unwrap_or_default(),
+            Outside::Prose => rest.trim_ascii_start(),
+        };
+        match rest.bytes().next() {
+            None => {}
+            Some(b'{' | b'[') => self.state = State::Json(Scanner::new(MAX_DEPTH)),
+            Some(_) => self.state = State::Prose,
+        }
+        rest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The payloads of `pieces`, one segment, and how many were broken.
+    fn split(outside: Outside, pieces: &[&str]) -> (Vec<String>, u64) {
+        let mut values = Values::new(outside, 1000);
+        let mut found = Vec::new();
+        for piece in pieces {
+            values.push(piece, |text| found.push(text.to_owned())).unwrap();
+        }
+        values.end(|text| found.push(text.to_owned()));
+        (found, values.broken())
+    }
+
+    #[test]
+    fn objects_are_found_among_noise() {
+        let text = r#"\"x\"}, [{\"a\":1},\n{\"b\":\"}{\\\"\"}] \" {bad} {\"c\":{}}"#;
+        let (found, broken) = split(Outside::Noise, &[text]);
+        assert_eq!(found, [r#"{"a":1}"#, r#"{"b":"}{\""}"#, r#"{"c":{}}"#]);
+        assert_eq!(broken, 1);
+    }
+
+    #[test]
+    fn cuts_do_not_matter() {
+        for (outside, text) in [
+            (Outside::Noise, r#" x{\"a\":\"\u00e9{\"}{}[{\"b\":[1]}]"#),
+            (Outside::Prose, r#" {\"a\":\"\u00e9{\"}{}[1] plain {words}"#),
+            (Outside::Prose, r#"{no json} at all"#),
+        ] {
+            let whole = split(outside, &[text]);
+            for at in 0..=text.len() {
+                let (head, tail) = text.split_at(at);
+                assert_eq!(split(outside, &[head, tail]), whole, "{text} cut at {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn prose_lasts_to_the_end_of_the_segment() {
+        let (found, _) = split(Outside::Prose, &["{}", "plain ", "words {}"]);
+        assert_eq!(found, ["{}", "plain words {}"]);
+        assert_eq!(split(Outside::Prose, &[r#"{\"cut\":"#]).0, [r#"{"cut":"#]);
+        assert_eq!(split(Outside::Prose, &["  "]).0, [""; 0]);
+    }
+
+    #[test]
+    fn payloads_are_bounded() {
+        let mut values = Values::new(Outside::Prose, 10);
+        assert!(values.push("12345678", |_| {}).is_ok());
+        assert!(values.push("901", |_| {}).is_err());
+    }
+}

@@ -1,0 +1,280 @@
+//! The built program: exit statuses, and what goes to stdout and what to stderr.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    path::PathBuf,
+    process::{Child, ChildStderr, Command, Output, Stdio},
+};
+
+use tempfile::TempDir;
+
+const SECRET: &str = "sk-77aa-very-secret";
+
+/// The program, with no settings from the tests' own environment.
+fn toolwire(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_toolwire"));
+    let inherited = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TOOLWIRE_"));
+    inherited.for_each(|(name, _)| _ = command.env_remove(name));
+    command.args(arguments);
+    command
+}
+
+/// Exit status, stdout, stderr.
+fn run(command: &mut Command) -> (i32, String, String) {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    (status.code().unwrap(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+}
+
+fn desk(text: &str) -> (TempDir, PathBuf) {
+    let desk = TempDir::new().unwrap();
+    let file = desk.path().join("toolwire.toml");
+    fs::write(&file, text).unwrap();
+    (desk, file)
+}
+
+fn good() -> String {
+    format!(
+        r#"
+listen = "127.0.0.1:7001"
+[[upstreams]]
+name = "a"
+dialect = "chat"
+base_url = "https://a.example/v1"
+api_key = "{SECRET}"
+[[models]]
+name = "m"
+"#
+    )
+}
+
+#[test]
+fn a_command_line_that_is_wrong_is_status_2() {
+    for wrong in [
+        &[][..],
+        &["serf"],
+        &["check", "--confg", "x"],
+        &["formats", "--json", "more"],
+        &["check", "--upstream", "http://127.0.0.1:1"],
+        &["--log-level", "=,=", "formats"],
+        &["--log-format", "xml", "formats"],
+    ] {
+        let (status, stdout, stderr) = run(&mut toolwire(wrong));
+        assert_eq!((status, stdout.as_str()), (2, ""), "{wrong:?}: {stderr}");
+        assert!(!stderr.is_empty(), "{wrong:?}");
+    }
+}
+
+#[test]
+fn help_and_version_are_results() {
+    let (status, stdout, stderr) = run(&mut toolwire(&["--version"]));
+    assert_eq!((status, stderr.as_str()), (0, ""));
+    assert_eq!(stdout, format!("toolwire {}\n", env!("CARGO_PKG_VERSION")));
+    let (status, stdout, _) = run(&mut toolwire(&["--help"]));
+    assert_eq!(status, 0);
+    for command in ["serve", "demo", "rewrite", "replay", "record", "mock", "check", "formats"] {
+        assert!(stdout.contains(&format!("\n  {command} ")), "{command} in {stdout}");
+    }
+}
+
+#[test]
+fn check_shows_what_a_file_resolves_to_without_its_secrets() {
+    let (_desk, file) = desk(&good());
+    let (status, stdout, stderr) = run(toolwire(&["check", "--config"]).arg(&file));
+    assert_eq!(status, 0, "{stderr}");
+    let shown: toml::Table = toml::from_str(&stdout).unwrap();
+    assert_eq!(shown["upstreams"][0]["api_key"].as_str(), Some("********"));
+    assert_eq!(shown["upstreams"][0]["header_timeout"].as_str(), Some("90s"));
+    assert!(stderr.starts_with(&format!("{}:7:11: warning: ", file.display())), "{stderr}");
+
+    let (status, json, _) = run(toolwire(&["check", "--json", "--config"]).arg(&file));
+    let told: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((status, &told["ok"], &told["config"]["models"][0]["name"]), (0, &true.into(), &"m".into()));
+    assert_eq!(told["problems"][0]["severity"], "warning");
+    for shown in [stdout, stderr, json] {
+        assert!(!shown.contains(SECRET), "{shown}");
+    }
+}
+
+#[test]
+fn check_says_all_that_is_wrong_and_gives_status_2() {
+    let (_desk, file) = desk(&good().replace("base_url", "bas_url").replace("listen", "lisen"));
+    let (status, stdout, stderr) = run(toolwire(&["check", "--config"]).arg(&file));
+    assert_eq!((status, stdout.as_str()), (2, ""));
+    let lines: Vec<_> = stderr.lines().collect();
+    let at = |place: &str, what: &str| format!("{}:{place}: error: {what}", file.display());
+    assert_eq!(lines[0], at("2:1", "unknown key `lisen`; did you mean `listen`?"));
+    assert_eq!(lines[1], at("3:1", "missing key `base_url`"));
+    assert_eq!(lines[2], at("6:1", "unknown key `bas_url`; did you mean `base_url`?"));
+
+    let (status, stdout, _) = run(toolwire(&["check", "--json", "--config"]).arg(&file));
+    let told: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!((status, &told["ok"]), (2, &false.into()));
+    assert_eq!((&told["problems"][2]["line"], &told["problems"][2]["column"]), (&6.into(), &1.into()));
+    assert_eq!(told["problems"][2]["file"], file.to_str().unwrap());
+}
+
+#[test]
+fn every_command_that_serves_refuses_a_wrong_configuration() {
+    let (_desk, file) = desk("listen = 3");
+    let (status, stdout, stderr) = run(toolwire(&["serve", "--config"]).arg(&file));
+    assert_eq!((status, stdout.as_str()), (2, ""));
+    assert!(stderr.contains(":1:10: error: expected a string, found an integer"), "{stderr}");
+    let (status, _, stderr) = run(&mut toolwire(&["serve"]));
+    assert!(status == 2 && stderr.contains("nothing to serve"), "{stderr}");
+}
+
+#[test]
+fn flags_beat_the_environment_beats_the_file() {
+    let (_desk, file) = desk(&good());
+    let listens = |command: &mut Command| {
+        let (status, stdout, stderr) = run(command);
+        assert_eq!(status, 0, "{stderr}");
+        toml::from_str::<toml::Table>(&stdout).unwrap()["listen"].to_string()
+    };
+    let by_environment = |arguments: &[&str]| {
+        let mut command = toolwire(arguments);
+        command.env("TOOLWIRE_CONFIG", &file);
+        command
+    };
+    let one = |port: u16| format!("[\"127.0.0.1:{port}\"]");
+    assert_eq!(listens(&mut by_environment(&["check"])), one(7001));
+    assert_eq!(listens(by_environment(&["check"]).env("TOOLWIRE_LISTEN", "")), one(7001));
+    assert_eq!(listens(by_environment(&["check"]).env("TOOLWIRE_LISTEN", "127.0.0.1:7002")), one(7002));
+    let flag = ["check", "--listen", "127.0.0.1:7003"];
+    assert_eq!(listens(by_environment(&flag).env("TOOLWIRE_LISTEN", "127.0.0.1:7002")), one(7003));
+    let two = listens(by_environment(&["check"]).env("TOOLWIRE_LISTEN", "127.0.0.1:1,[::1]:2"));
+    assert_eq!(two, "[\"127.0.0.1:1\", \"[::1]:2\"]");
+}
+
+#[test]
+fn one_upstream_from_flags_needs_no_file() {
+    let flags =
+        ["check", "--json", "--upstream", "https://u.example/v1", "--dialect", "chat", "--tools", "pre"];
+    let (status, stdout, stderr) = run(toolwire(&flags).env("TOOLWIRE_UPSTREAM_KEY", SECRET));
+    assert_eq!((status, stderr.as_str()), (0, ""));
+    assert!(!stdout.contains(SECRET));
+    let told: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    let config = &told["config"];
+    assert_eq!(config["models"][0]["name"], "*");
+    assert_eq!(config["models"][0]["tools"], "pre");
+    assert_eq!(config["upstreams"][0]["base_url"], "https://u.example/v1");
+    assert_eq!(config["upstreams"][0]["api_key"], "********");
+}
+
+#[test]
+fn secrets_of_the_environment_do_not_show_in_the_help() {
+    let mut command = toolwire(&["serve", "--help"]);
+    let (status, stdout, _) =
+        run(command.env("TOOLWIRE_UPSTREAM_KEY", SECRET).env("TOOLWIRE_CLIENT_KEY", SECRET));
+    assert_eq!(status, 0);
+    assert!(stdout.contains("TOOLWIRE_UPSTREAM_KEY") && !stdout.contains(SECRET), "{stdout}");
+}
+
+#[test]
+fn formats_lists_all_of_them() {
+    let (status, text, _) = run(&mut toolwire(&["formats"]));
+    assert_eq!(status, 0);
+    let (status, json, _) = run(&mut toolwire(&["formats", "--json"]));
+    assert_eq!(status, 0);
+    let told: Vec<serde_json::Value> = serde_json::from_str(&json).unwrap();
+    let names: Vec<_> = told.iter().map(|format| format["name"].as_str().unwrap()).collect();
+    let known: Vec<_> = toolwire::format::ALL.iter().map(|format| format.name).collect();
+    assert_eq!(names, known);
+    for format in &told {
+        assert!(text.lines().any(|line| line.starts_with(format["name"].as_str().unwrap())), "{text}");
+        assert!(format["example"].is_string() && format["models"].is_array(), "{format}");
+    }
+}
+
+#[test]
+fn a_reader_that_has_gone_away_is_a_normal_end() {
+    for arguments in [&["formats"][..], &["formats", "--json"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let (status, _, stderr) = run(toolwire(arguments).stdout(writer));
+        assert_eq!((status, stderr.as_str()), (0, ""));
+    }
+}
+
+const SERVE: [&str; 7] =
+    ["serve", "--upstream", "http://127.0.0.1:9/v1", "--dialect", "chat", "--listen", "127.0.0.1:0"];
+
+/// A running server, killed with the test.
+struct Serving {
+    child: Child,
+    stderr: BufReader<ChildStderr>,
+}
+
+impl Serving {
+    fn new(command: &mut Command) -> Self {
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        Self { child, stderr }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stderr.read_line(&mut line).unwrap();
+        line
+    }
+
+    /// Asks it to stop; its exit status and what it still says.
+    fn stop(mut self) -> (Option<i32>, String) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        let mut rest = String::new();
+        self.stderr.read_to_string(&mut rest).unwrap();
+        (self.child.wait().unwrap().code(), rest)
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+    }
+}
+
+#[test]
+fn serve_says_how_to_come_in_and_stops_when_asked() {
+    let mut serving = Serving::new(&mut toolwire(&SERVE));
+    let first = serving.line();
+    let address = first.trim().rsplit_once(" listens on http://").unwrap().1.to_owned();
+    assert!(serving.line().contains("every model name from upstream (chat, http://127.0.0.1:9/v1)"));
+    assert!(serving.line().contains(&format!("base URL http://{address}/v1 and any API key")));
+    assert!(serving.line().contains(&format!("curl -N http://{address}/v1/chat/completions")));
+
+    let mut client = TcpStream::connect(&address).unwrap();
+    client.write_all(b"GET /healthz HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+
+    let (status, rest) = serving.stop();
+    assert_eq!(status, Some(0), "{rest}");
+}
+
+#[test]
+fn with_json_logs_every_line_of_serve_is_json() {
+    let mut serving = Serving::new(toolwire(&SERVE).args(["--log-format", "json"]));
+    let first = serving.line();
+    let (status, rest) = serving.stop();
+    assert_eq!(status, Some(0));
+    let lines: Vec<serde_json::Value> =
+        first.lines().chain(rest.lines()).map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines[0]["message"], "listening");
+    assert!(lines[0]["base_url"].as_str().unwrap().starts_with("http://127.0.0.1:"), "{first}");
+}
+
+#[test]
+fn an_address_in_use_is_status_1() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let (_, flags) = SERVE.split_last().unwrap();
+    let (status, stdout, stderr) = run(toolwire(flags).arg(&address));
+    assert_eq!((status, stdout.as_str()), (1, ""));
+    assert!(stderr.contains(&format!("cannot listen on {address}")), "{stderr}");
+}
