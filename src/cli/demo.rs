@@ -110,7 +110,7 @@ async fn show(args: &Args) -> Result<(), Failed> {
         screen.close()?;
         if !args.once {
             screen.invite(proxy, &fixture.request)?;
-            terminated(1).await?;
+            terminated(1)?.await;
         }
         Ok(())
     };
