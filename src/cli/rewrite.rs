@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::WRONG_INPUT;
 use crate::{
-    config::{LUMO_TOOL_PREFIX, LumoOptions},
+    config::LUMO_TOOL_PREFIX,
     conversation::Conversation,
     dialect::{Dialect, chat},
     fixture::{
@@ -206,7 +206,7 @@ impl Args {
             server_calls: self.server_calls.clone(),
             unknown_calls: self.unknown_calls.clone(),
             tool_prefix: self.tool_prefix.clone().or(taught_prefix),
-            server_tools: is_lumo.then(|| LumoOptions::default().native_tools),
+            server_tools: is_lumo.then(|| crate::dialect::lumo::Options::default().native_tools),
             repair: self.no_repair.then_some(false),
             tolerate_truncation: self.tolerate_truncation.then_some(true),
             ..Rules::default()

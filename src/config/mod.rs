@@ -22,7 +22,7 @@ pub(crate) use model::{ARGUMENTS, LUMO_TOOL_PREFIX, MISROUTE, SERVER_CALLS, UNKN
 pub use model::{Model, SystemPosition, Tools, WILDCARD};
 pub use overrides::Overrides;
 pub use problem::{Place, Problem, Problems, Severity};
-pub use upstream::{ChatOptions, LumoOptions, LumoVersion, Options, Queue, Timeouts, Upstream};
+pub use upstream::{ChatOptions, Options, Queue, Timeouts, Upstream};
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 

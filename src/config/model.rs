@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use toml::de::DeValue;
 
 use super::{
-    LumoVersion, Options, Upstream,
+    Options, Upstream,
     read::Declared,
     table::{Cell, Table, nearest},
     value::{choice, list, referred, switch, text},
@@ -179,7 +179,7 @@ fn check(model: &Model, table: &mut Table<'_>) {
         ));
     }
     if let Options::Lumo(lumo) = &model.upstream.options
-        && lumo.version == LumoVersion::V1
+        && lumo.version == crate::dialect::lumo::Version::V1
         && model.tools == Tools::Native
         && let Some(name) = table.cell("name")
     {

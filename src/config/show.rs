@@ -7,7 +7,6 @@ use toml::{Table, Value};
 use super::{
     Config, Model, Options, SystemPosition, Upstream,
     model::{ARGUMENTS, MISROUTE, SERVER_CALLS, UNKNOWN_CALLS},
-    upstream::LumoVersion,
 };
 use crate::pipeline::Detect;
 
@@ -68,7 +67,7 @@ fn upstream(upstream: &Upstream) -> Table {
     }
     let options = match &upstream.options {
         Options::Lumo(lumo) => table([
-            ("version", string(if lumo.version == LumoVersion::V1 { "v1" } else { "v2" })),
+            ("version", string(if lumo.version == crate::dialect::lumo::Version::V1 { "v1" } else { "v2" })),
             ("native_tools", strings(lumo.native_tools.iter().cloned())),
         ]),
         Options::Chat(chat) => table([

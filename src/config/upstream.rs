@@ -9,7 +9,7 @@ use super::{
     table::{Cell, Table},
     value::{base_url, choice, count, duration, duration_or_off, list, referred, secret, switch, text},
 };
-use crate::dialect::Dialect;
+use crate::dialect::{Dialect, lumo};
 
 /// One server that toolwire calls.
 #[derive(Debug, Clone)]
@@ -57,34 +57,9 @@ impl Upstream {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Options {
     /// `[upstreams.lumo]`
-    Lumo(LumoOptions),
+    Lumo(lumo::Options),
     /// `[upstreams.chat]`
     Chat(ChatOptions),
-}
-
-/// `[upstreams.lumo]`
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LumoOptions {
-    /// Which request and stream.
-    pub version: LumoVersion,
-    /// Server tools that are switched on.
-    pub native_tools: Vec<String>,
-}
-
-impl Default for LumoOptions {
-    fn default() -> Self {
-        let native_tools = vec!["proton_info".to_owned(), "web_search".to_owned()];
-        Self { version: LumoVersion::V2, native_tools }
-    }
-}
-
-/// `version`
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LumoVersion {
-    /// The older typed stream (Lumo 1.1).
-    V1,
-    /// Completion chunks (Lumo 1.3).
-    V2,
 }
 
 /// `[upstreams.chat]`
@@ -280,12 +255,13 @@ fn own_table<'a, T: Default>(
     cell.table(|table| Some(read(table))).unwrap_or_default()
 }
 
-fn lumo_options(table: &mut Table<'_>) -> LumoOptions {
-    let LumoOptions { version, native_tools } = LumoOptions::default();
-    let versions = [("v1", LumoVersion::V1), ("v2", LumoVersion::V2)];
-    LumoOptions {
-        version: table.get_or("version", version, choice(&versions)),
-        native_tools: table.get_or("native_tools", native_tools, list(text)),
+fn lumo_options(table: &mut Table<'_>) -> lumo::Options {
+    let defaults = lumo::Options::default();
+    let versions = [("v1", lumo::Version::V1), ("v2", lumo::Version::V2)];
+    lumo::Options {
+        version: table.get_or("version", defaults.version, choice(&versions)),
+        native_tools: table.get_or("native_tools", defaults.native_tools, list(text)),
+        target: defaults.target,
     }
 }
 

@@ -325,6 +325,8 @@ impl Flow {
             State::Open => {}
             State::Failed => self.stage = Stage::Over,
             State::Done => self.ebb(),
+            // Asking once more is not built yet: nothing asks unless `misroute = "bounce"` is configured.
+            State::Asks => self.fail(Failure::new(Kind::Internal, "bouncing is not built yet")),
         }
     }
 

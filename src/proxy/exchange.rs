@@ -58,17 +58,16 @@ pub(super) fn prepare(
     stamp: Stamp,
 ) -> Result<Exchange<'_>, Failure> {
     let model = config.model(&conversation.model).ok_or_else(|| unknown_model(&conversation.model))?;
-    let upstream = &model.upstream;
     refuse_choices(model, &conversation)?;
     let answering = Answering::new(&conversation, stamp);
     let pipeline = Pipeline::new(
         &conversation,
         &model.settings,
-        reader(upstream, &answering),
+        reader(model),
         Writer::Chat(chat::Writer::new(&answering)),
         &answering,
     );
-    let request = encode(model, &taught(model, &conversation));
+    let request = encode(model, taught(model, &conversation));
     Ok(Exchange { model, conversation, request, pipeline, answering })
 }
 
@@ -108,19 +107,34 @@ fn taught<'a>(model: &Model, conversation: &'a Conversation) -> Cow<'a, Conversa
     Cow::Owned(format::instruct(conversation.clone(), format, &teaching))
 }
 
-fn encode(model: &Model, conversation: &Conversation) -> UpstreamRequest {
+fn encode(model: &Model, conversation: Cow<'_, Conversation>) -> UpstreamRequest {
+    let mut conversation = conversation.into_owned();
+    conversation.model = model.upstream_name(&conversation.model).to_owned();
     match &model.upstream.options {
         Options::Chat(options) => chat::request::encode(
-            conversation,
-            &chat::Options { model: model.upstream_name.clone(), include_usage: options.include_usage },
+            &conversation,
+            &chat::Options { model: None, include_usage: options.include_usage },
         ),
-        Options::Lumo(options) => lumo::request::encode(conversation, options),
+        Options::Lumo(options) => lumo::encode(&conversation, options),
     }
 }
 
-fn reader(upstream: &Upstream, answering: &Answering) -> Reader {
+/// A reader for an answer of the model's upstream. Clients speak `chat`, so an upstream that does too may be forwarded
+/// as it is.
+fn reader(model: &Model) -> Reader {
+    let upstream = &model.upstream;
+    let (max_frame, tolerate_truncation) = (model.settings.limits.max_frame, upstream.tolerate_truncation);
     match &upstream.options {
-        Options::Lumo(_) => Reader::Lumo(lumo::Reader::new(answering)),
-        Options::Chat(_) => Reader::Chat(chat::Reader::new(answering)),
+        Options::Lumo(options) => Reader::Lumo(lumo::Reader::new(lumo::ReaderSettings {
+            max_frame,
+            target: options.target.clone(),
+            tolerate_truncation,
+        })),
+        Options::Chat(options) => Reader::Chat(chat::Reader::new(chat::ReaderSettings {
+            max_frame,
+            verbatim: true,
+            cumulative: options.cumulative,
+            tolerate_truncation,
+        })),
     }
 }

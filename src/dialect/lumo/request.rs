@@ -41,7 +41,8 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { version: Version::V2, native_tools: Vec::new(), target: "message".to_owned() }
+        let native_tools = vec!["proton_info".to_owned(), "web_search".to_owned()];
+        Self { version: Version::V2, native_tools, target: "message".to_owned() }
     }
 }
 

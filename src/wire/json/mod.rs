@@ -56,7 +56,7 @@ impl error::Error for Invalid {}
 /// The whole text is checked once, by [`Json::parse`]; after that nothing can fail, and what is asked of a value of
 /// another kind is `None` or empty. Readers of sloppy upstreams rely on that: a member that is missing, `null` or of
 /// the wrong kind is one case.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Json<'a> {
     /// From the value's first byte to somewhere behind its last.
     text: &'a str,
@@ -164,6 +164,12 @@ impl<'a> Json<'a> {
 
     fn values(&self, bracket: char) -> Values<'a> {
         Values { rest: self.text.strip_prefix(bracket).unwrap_or_default(), inside: false }
+    }
+}
+
+impl fmt::Debug for Json<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.raw())
     }
 }
 

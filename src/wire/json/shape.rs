@@ -36,7 +36,7 @@ impl Shape {
         let text = |range: Range<usize>| frame.as_bytes().get(range);
         let boxed = |range: Range<usize>| text(range).map(Box::from);
         let opens = frame.get(..body.start)?.strip_suffix('"').is_some_and(awaits_value);
-        if !opens || string_body(text(body.start..frame.len())?)?.len() != body.len() {
+        if !opens || body.start + string_body(text(body.start..frame.len())?)?.len() != body.end {
             return None;
         }
         let Some(number) = number else {
