@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! Opening ─headers─▶ Streaming ─end mark─▶ Ebbing ─end of body─▶ Over
-//!    └───────────────────┴──── failure, deadline, cut ────────────┘
+//!    │ ▲────once more────┤                                          ▲
+//!    └───────────────────┴──── failure, deadline, cut ──────────────┘
 //! ```
 //!
 //! No task and no channel stands between the two connections. The client's connection polls the body, the body polls
@@ -17,6 +18,7 @@ use std::{
     convert::Infallible,
     fmt, mem,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
@@ -28,7 +30,7 @@ use pin_project::pin_project;
 
 use crate::{
     config::Timeouts,
-    dialect::chat,
+    dialect::{UpstreamRequest, chat},
     failure::{self, Failure, Kind},
     observe::{Access, Outcome},
     pipeline::{Pipeline, State},
@@ -37,9 +39,10 @@ use crate::{
 use super::{
     clock::{Alarm, Clock},
     drain::Cut,
+    exchange::Again,
     permits::Permit,
     tap::{Ending, Watch},
-    upstream::{Opened, Unopened},
+    upstream::{Client, Opened, Unopened, innermost},
 };
 
 /// Upstream pieces that leave in one frame at most, if they are there at once: then the client is given a turn.
@@ -48,8 +51,8 @@ const MAX_PIECES: usize = 64;
 /// Bytes after which a frame leaves although more is there. One upstream piece may go beyond it.
 const MAX_BYTES: usize = 32 << 10;
 
-/// The upstream's request on its way.
-pub(super) type Opening = Pin<Box<dyn Future<Output = Result<Opened, Unopened>> + Send>>;
+/// An upstream's request on its way.
+type Opening = Pin<Box<dyn Future<Output = Result<Opened, Unopened>> + Send>>;
 
 /// See the module.
 #[derive(Debug)]
@@ -65,12 +68,14 @@ pub(super) struct Answer {
 
 /// What an [`Answer`] is made of.
 pub(super) struct Parts {
-    pub(super) opening: Opening,
+    /// Who is asked, and what.
+    pub(super) client: Arc<Client>,
+    pub(super) request: UpstreamRequest,
+    pub(super) again: Option<Again>,
     pub(super) pipeline: Pipeline,
     /// As a stream, not whole.
     pub(super) stream: bool,
     pub(super) keep_alive: Duration,
-    pub(super) timeouts: Timeouts,
     pub(super) cut: Cut,
     pub(super) watch: Option<Box<dyn Watch>>,
     pub(super) access: Access,
@@ -80,13 +85,16 @@ impl Answer {
     /// An answer whose upstream has yet to be asked.
     pub(super) fn new(parts: Parts) -> Self {
         let keep_alive = parts.stream.then_some(parts.keep_alive);
+        let timeouts = parts.client.upstream().timeouts.clone();
         Self {
-            clock: Clock::new(keep_alive, parts.timeouts.idle, parts.timeouts.total),
+            clock: Clock::new(keep_alive, timeouts.idle, timeouts.total),
             cut: parts.cut,
-            timeouts: parts.timeouts,
+            timeouts,
             flow: Flow {
                 begun: Instant::now(),
-                stage: Stage::Opening(parts.opening),
+                stage: Stage::Opening(Box::pin(Arc::clone(&parts.client).open(parts.request, None))),
+                client: parts.client,
+                again: parts.again,
                 pipeline: parts.pipeline,
                 out: BytesMut::new(),
                 stream: parts.stream,
@@ -131,8 +139,10 @@ impl Answer {
         let this = self.project();
         ready!(this.flow.poll_upstream(cx));
         match this.flow.stage {
+            Stage::Opening(_) => this.clock.asked(),
+            Stage::Streaming(_) => this.clock.heard(),
             Stage::Ebbing(_) => this.clock.linger(),
-            _ => this.clock.heard(),
+            Stage::Over => {}
         }
         Poll::Ready(())
     }
@@ -221,6 +231,8 @@ impl Body for Answer {
 struct Flow {
     begun: Instant,
     stage: Stage,
+    client: Arc<Client>,
+    again: Option<Again>,
     pipeline: Pipeline,
     /// Written, not yet given to the client's connection.
     out: BytesMut,
@@ -316,7 +328,7 @@ impl Flow {
             // Trailers say nothing of an answer.
             Some(Ok(Err(_trailers))) => State::Open,
             Some(Err(error)) => {
-                let message = format!("the upstream broke off inside its answer: {error}");
+                let message = format!("the upstream broke off inside its answer: {}", innermost(&error));
                 return self.fail(Failure::new(Kind::Truncated, message));
             }
             None => self.pipeline.finish(&mut self.out),
@@ -325,8 +337,7 @@ impl Flow {
             State::Open => {}
             State::Failed => self.stage = Stage::Over,
             State::Done => self.ebb(),
-            // Asking once more is not built yet: nothing asks unless `misroute = "bounce"` is configured.
-            State::Asks => self.fail(Failure::new(Kind::Internal, "bouncing is not built yet")),
+            State::Asks => self.ask_again(),
         }
     }
 
@@ -335,6 +346,16 @@ impl Flow {
             Stage::Streaming(body) if !body.is_end_stream() => Stage::Ebbing(body),
             _ => Stage::Over,
         };
+    }
+
+    /// Lets go of this hop's answer and asks for another, in the same place.
+    fn ask_again(&mut self) {
+        let Some(again) = &mut self.again else {
+            return self.fail(Failure::new(Kind::Internal, "the upstream cannot be asked once more"));
+        };
+        let request = again.ask(&mut self.pipeline);
+        let opening = Arc::clone(&self.client).open(request, self.permit.take());
+        self.stage = Stage::Opening(Box::pin(opening));
     }
 
     /// Ends the answer: lets go of the upstream, and of what was held.

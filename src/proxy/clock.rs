@@ -76,6 +76,11 @@ impl Clock {
         *self.project().heard = Some(Instant::now());
     }
 
+    /// The upstream is asked anew: it may be silent until it answers.
+    pub(super) fn asked(self: Pin<&mut Self>) {
+        *self.project().heard = None;
+    }
+
     /// The client is told something: our silence begins anew.
     pub(super) fn spoke(self: Pin<&mut Self>) {
         *self.project().spoken = Instant::now();

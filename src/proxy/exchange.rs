@@ -17,7 +17,7 @@ use crate::{
     dialect::{Answering, Reader, Stamp, UpstreamRequest, Writer, chat, lumo},
     failure::{Failure, Kind},
     format::{self, Teaching},
-    pipeline::Pipeline,
+    pipeline::{Misroute, Pipeline},
 };
 
 /// All that one exchange needs.
@@ -33,6 +33,25 @@ pub(super) struct Exchange<'a> {
     pub(super) pipeline: Pipeline,
     /// How the client is answered.
     pub(super) answering: Answering,
+    /// What it takes to ask once more, where that may come.
+    pub(super) again: Option<Again>,
+}
+
+/// What it takes to ask an upstream once more within one answer ([`State::Asks`](crate::pipeline::State::Asks)).
+#[derive(Debug)]
+pub(super) struct Again {
+    model: Model,
+    /// What the upstream was asked last.
+    sent: Conversation,
+}
+
+impl Again {
+    /// Makes `pipeline` ready for the next answer, and gives what the upstream is to be asked for it.
+    pub(super) fn ask(&mut self, pipeline: &mut Pipeline) -> UpstreamRequest {
+        self.sent = pipeline.follow_up(&self.sent);
+        pipeline.resume(reader(&self.model));
+        encode(&self.model, &self.sent)
+    }
 }
 
 /// Decodes a Chat Completions request.
@@ -67,8 +86,11 @@ pub(super) fn prepare(
         Writer::Chat(chat::Writer::new(&answering)),
         &answering,
     );
-    let request = encode(model, taught(model, &conversation));
-    Ok(Exchange { model, conversation, request, pipeline, answering })
+    let sent = sent(model, &conversation);
+    let request = encode(model, &sent);
+    let again = (model.settings.misroute == Misroute::Bounce)
+        .then(|| Again { model: model.clone(), sent: sent.into_owned() });
+    Ok(Exchange { model, conversation, request, pipeline, answering, again })
 }
 
 /// What an upstream answered instead of a stream; `status` is 400 or more.
@@ -96,26 +118,33 @@ fn refuse_choices(model: &Model, conversation: &Conversation) -> Result<(), Fail
     Ok(())
 }
 
-/// The conversation in which the model is told of its tools as its configuration says.
-fn taught<'a>(model: &Model, conversation: &'a Conversation) -> Cow<'a, Conversation> {
-    let Tools::Format(format) = model.tools else { return Cow::Borrowed(conversation) };
-    let teaching = Teaching {
-        prefix: model.settings.tool_prefix.clone(),
-        template: model.instructions.clone().unwrap_or_default(),
-        in_user_turn: model.system_position == SystemPosition::User,
+/// The conversation as the upstream is to see it: under its own name of the model, which is told of the tools as
+/// configured.
+fn sent<'a>(model: &Model, conversation: &'a Conversation) -> Cow<'a, Conversation> {
+    let mut sent = match model.tools {
+        Tools::Native => Cow::Borrowed(conversation),
+        Tools::Format(format) => {
+            let teaching = Teaching {
+                prefix: model.settings.tool_prefix.clone(),
+                template: model.instructions.clone().unwrap_or_default(),
+                in_user_turn: model.system_position == SystemPosition::User,
+            };
+            Cow::Owned(format::instruct(conversation.clone(), format, &teaching))
+        }
     };
-    Cow::Owned(format::instruct(conversation.clone(), format, &teaching))
+    let name = model.upstream_name(&conversation.model);
+    if name != sent.model {
+        sent.to_mut().model = name.to_owned();
+    }
+    sent
 }
 
-fn encode(model: &Model, conversation: Cow<'_, Conversation>) -> UpstreamRequest {
-    let mut conversation = conversation.into_owned();
-    conversation.model = model.upstream_name(&conversation.model).to_owned();
+fn encode(model: &Model, sent: &Conversation) -> UpstreamRequest {
     match &model.upstream.options {
-        Options::Chat(options) => chat::request::encode(
-            &conversation,
-            &chat::Options { model: None, include_usage: options.include_usage },
-        ),
-        Options::Lumo(options) => lumo::encode(&conversation, options),
+        Options::Chat(options) => {
+            chat::request::encode(sent, &chat::Options { model: None, include_usage: options.include_usage })
+        }
+        Options::Lumo(options) => lumo::encode(sent, options),
     }
 }
 

@@ -182,11 +182,12 @@ impl Service {
             })
         });
         let mut answer = Box::pin(Answer::new(answer::Parts {
-            opening: Box::pin(client.open(exchange.request)),
+            client,
+            request: exchange.request,
+            again: exchange.again,
             pipeline: exchange.pipeline,
             stream,
             keep_alive: self.config.limits.keep_alive,
-            timeouts: upstream.timeouts.clone(),
             cut: self.drain.when_cut(),
             watch,
             access,

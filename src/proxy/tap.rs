@@ -22,7 +22,8 @@ pub trait Tap: fmt::Debug + Send + Sync {
 
 /// Watches one exchange, from before the upstream's request goes out.
 pub trait Watch: Send {
-    /// The upstream has answered with these headers, `after` the exchange's beginning.
+    /// The upstream has answered with these headers, `after` the exchange's beginning. Once more for every further
+    /// hop of the answer.
     fn answered(&mut self, status: http::StatusCode, headers: &http::HeaderMap, after: Duration);
 
     /// A piece of the upstream's body has arrived, as the network cut it, `after` the exchange's beginning.

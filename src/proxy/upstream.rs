@@ -99,12 +99,20 @@ impl Client {
         &self.upstream
     }
 
-    /// Waits for a place, sends `asked`, and waits for the headers of the answer.
+    /// Waits for a place unless there is one already (`permit`), sends `asked`, and waits for the headers of the
+    /// answer.
     ///
     /// # Errors
     /// Whatever keeps an answer from beginning; an upstream's refusal is read as its dialect has it.
-    pub(super) async fn open(self: Arc<Self>, asked: UpstreamRequest) -> Result<Opened, Unopened> {
-        let permit = self.line.enter().await?;
+    pub(super) async fn open(
+        self: Arc<Self>,
+        asked: UpstreamRequest,
+        permit: Option<Permit>,
+    ) -> Result<Opened, Unopened> {
+        let permit = match permit {
+            Some(permit) => permit,
+            None => self.line.enter().await?,
+        };
         let request = self.request(asked)?;
         let (head, body) = self.send(request).await?.into_parts();
         if head.status.is_client_error() || head.status.is_server_error() {
@@ -247,7 +255,7 @@ fn find<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a 
 }
 
 /// The last of an error's sources: the one that says what happened.
-fn innermost<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
+pub(super) fn innermost<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
     chain(error).last().unwrap_or(error)
 }
 

@@ -1,0 +1,110 @@
+//! A client that goes away takes its upstream request with it, at every stage, though the upstream is silent.
+
+use std::{pin::pin, sync::Arc};
+
+use tokio::sync::Notify;
+
+use crate::support::{
+    client::{Client, STREAM, WHOLE, chat_request},
+    proxy::Setup,
+    soon,
+    upstream::{Exchange, Upstream, text},
+};
+
+/// An upstream that does `before`, then waits until its connection is closed, and tells both.
+async fn waiting<F>(before: fn(Exchange) -> F) -> (Upstream, Arc<Notify>, Arc<Notify>)
+where
+    F: Future<Output = Exchange> + Send + 'static,
+{
+    let (asked, gone) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (tell_asked, tell_gone) = (asked.clone(), gone.clone());
+    let upstream = Upstream::start(move |exchange| {
+        let (asked, gone) = (tell_asked.clone(), tell_gone.clone());
+        async move {
+            let mut exchange = before(exchange).await;
+            asked.notify_one();
+            exchange.gone().await;
+            gone.notify_one();
+            exchange
+        }
+    })
+    .await;
+    (upstream, asked, gone)
+}
+
+#[tokio::test]
+async fn before_the_upstream_has_answered() {
+    for (client, body) in [(Client::new(), STREAM), (Client::new(), WHOLE), (Client::http2(), STREAM)] {
+        let (upstream, asked, gone) = waiting(|exchange| async { exchange }).await;
+        let proxy = Setup::new(upstream.address).start().await;
+        {
+            let mut reply = pin!(client.send(chat_request(&proxy, body)));
+            tokio::select! {
+                _ = &mut reply => panic!("nobody has answered"),
+                () = soon("the upstream to be asked", asked.notified()) => {}
+            }
+        }
+        drop(client);
+        soon("the upstream to be left alone", gone.notified()).await;
+    }
+}
+
+#[tokio::test]
+async fn in_the_middle_of_a_stream() {
+    for client in [Client::new(), Client::http2()] {
+        let (upstream, _asked, gone) = waiting(|mut exchange| async {
+            exchange.begin().await;
+            exchange.piece(text("first")).await;
+            exchange
+        })
+        .await;
+        let proxy = Setup::new(upstream.address).start().await;
+        let mut reply = client.chat(&proxy, STREAM).await;
+        reply.until("first").await;
+        drop(reply);
+        soon("the upstream to be left alone", gone.notified()).await;
+    }
+}
+
+#[tokio::test]
+async fn in_the_middle_of_a_whole_answer() {
+    let (upstream, asked, gone) = waiting(|mut exchange| async {
+        exchange.begin().await;
+        exchange.piece(text("first")).await;
+        exchange
+    })
+    .await;
+    let proxy = Setup::new(upstream.address).start().await;
+    let client = Client::new();
+    {
+        let mut reply = pin!(client.send(chat_request(&proxy, WHOLE)));
+        tokio::select! {
+            _ = &mut reply => panic!("the answer is not whole"),
+            () = soon("the upstream to be asked", asked.notified()) => {}
+        }
+    }
+    soon("the upstream to be left alone", gone.notified()).await;
+    let metrics = client.get(&proxy, "/metrics").await.rest().await;
+    assert!(metrics.contains("toolwire_client_disconnects_total 1\n"), "{metrics}");
+    assert!(metrics.contains("toolwire_streams_in_flight 0\n"), "{metrics}");
+}
+
+/// The place at the upstream is free again as soon as the client has left.
+#[tokio::test]
+async fn gives_the_place_back() {
+    let (upstream, _asked, gone) = waiting(|mut exchange| async {
+        exchange.begin().await;
+        exchange.piece(text("first")).await;
+        exchange
+    })
+    .await;
+    let mut setup = Setup::new(upstream.address);
+    setup.upstream.queue.max_concurrent = 1;
+    let proxy = setup.start().await;
+    for _ in 0..3 {
+        let mut reply = Client::new().chat(&proxy, STREAM).await;
+        reply.until("first").await;
+        drop(reply);
+        soon("the upstream to be left alone", gone.notified()).await;
+    }
+}

@@ -1,0 +1,144 @@
+//! Good answers, and how they flow.
+
+use std::sync::Arc;
+
+use tokio::sync::{Mutex, Notify, mpsc};
+
+use crate::support::{
+    client::{Client, STREAM, WHOLE},
+    proxy::Setup,
+    soon,
+    upstream::{END, Upstream, text},
+};
+
+/// Every piece is with the client before the next one leaves the upstream.
+#[tokio::test]
+async fn pieces_are_forwarded_as_they_come() {
+    let (next, turns) = mpsc::channel::<()>(1);
+    let turns = Arc::new(Mutex::new(turns));
+    let upstream = Upstream::start(move |mut exchange| {
+        let turns = turns.clone();
+        async move {
+            exchange.begin().await;
+            for n in 0..3 {
+                exchange.piece(text(&format!("token-{n}"))).await;
+                turns.lock().await.recv().await.unwrap();
+            }
+            exchange.piece(END).await;
+            exchange.end().await;
+            exchange
+        }
+    })
+    .await;
+    let proxy = Setup::new(upstream.address).start().await;
+    let mut reply = Client::new().chat(&proxy, STREAM).await;
+    assert_eq!(reply.status(), 200);
+    assert_eq!(reply.header("content-type"), Some("text/event-stream; charset=utf-8"));
+    assert_eq!(reply.header("cache-control"), Some("no-cache"));
+    assert_eq!(reply.header("x-accel-buffering"), Some("no"));
+    for n in 0..3 {
+        reply.until(&format!("token-{n}")).await;
+        next.send(()).await.unwrap();
+    }
+    assert!(reply.rest().await.ends_with("data: [DONE]\n\n"));
+}
+
+#[tokio::test]
+async fn http2_clients_are_served_on_the_same_port() {
+    let upstream = answering().await;
+    let proxy = Setup::new(upstream.address).start().await;
+    let reply = Client::http2().chat(&proxy, STREAM).await;
+    assert_eq!(reply.status(), 200);
+    assert!(reply.rest().await.ends_with("data: [DONE]\n\n"));
+}
+
+#[tokio::test]
+async fn a_whole_answer_is_json_with_a_length() {
+    let upstream = answering().await;
+    let proxy = Setup::new(upstream.address).start().await;
+    let reply = Client::new().chat(&proxy, WHOLE).await;
+    assert_eq!(reply.status(), 200);
+    assert_eq!(reply.header("content-type"), Some("application/json"));
+    let length: usize = reply.header("content-length").unwrap().parse().unwrap();
+    let body = reply.rest().await;
+    assert_eq!(body.len(), length);
+    serde_json::from_str::<serde_json::Value>(&body).unwrap();
+}
+
+/// An upstream that ends its body after the end mark keeps its connection, streamed or whole.
+#[tokio::test]
+async fn connections_to_the_upstream_are_used_again() {
+    let upstream = answering().await;
+    let proxy = Setup::new(upstream.address).start().await;
+    let client = Client::new();
+    for body in [STREAM, WHOLE, STREAM, WHOLE] {
+        client.chat(&proxy, body).await.rest().await;
+    }
+    assert_eq!((upstream.requests(), upstream.connections()), (4, 1));
+}
+
+/// The end mark ends the answer, even if the upstream leaves its connection open.
+#[tokio::test]
+async fn an_upstream_that_never_closes_does_not_keep_the_client() {
+    let upstream = Upstream::start(|mut exchange| async move {
+        exchange.begin().await;
+        exchange.piece(text("all")).await;
+        exchange.piece(END).await;
+        exchange.gone().await;
+        exchange
+    })
+    .await;
+    let proxy = Setup::new(upstream.address).start().await;
+    let client = Client::new();
+    assert!(client.chat(&proxy, STREAM).await.rest().await.ends_with("data: [DONE]\n\n"));
+    assert_eq!(client.chat(&proxy, WHOLE).await.status(), 200);
+}
+
+/// A client that does not read stops the upstream, long before memory is full; when it reads on, nothing is missing.
+#[tokio::test]
+async fn a_slow_client_slows_the_upstream() {
+    const PIECES: usize = 2048;
+    const PIECE: usize = 32 << 10;
+    let blocked = Arc::new(Notify::new());
+    let seen = blocked.clone();
+    let upstream = Upstream::start(move |mut exchange| {
+        let blocked = blocked.clone();
+        async move {
+            exchange.begin().await;
+            let piece = text(&"x".repeat(PIECE));
+            let mut told = false;
+            for _ in 0..PIECES {
+                let mut writing = std::pin::pin!(exchange.piece(&piece));
+                let pause = std::time::Duration::from_millis(300);
+                if tokio::time::timeout(pause, &mut writing).await.is_err() {
+                    if !std::mem::replace(&mut told, true) {
+                        blocked.notify_one();
+                    }
+                    writing.await;
+                }
+            }
+            exchange.piece(END).await;
+            exchange.end().await;
+            exchange
+        }
+    })
+    .await;
+    let proxy = Setup::new(upstream.address).start().await;
+    let mut reply = Client::new().chat(&proxy, STREAM).await;
+    reply.until("xxx").await;
+    soon("the upstream to be stopped", seen.notified()).await;
+    let rest = reply.rest().await;
+    assert!(rest.len() > (PIECES - 64) * PIECE, "{}", rest.len());
+    assert!(rest.ends_with("data: [DONE]\n\n"));
+}
+
+async fn answering() -> Upstream {
+    Upstream::start(|mut exchange| async move {
+        exchange.begin().await;
+        exchange.piece(text("hello")).await;
+        exchange.piece(END).await;
+        exchange.end().await;
+        exchange
+    })
+    .await
+}

@@ -1,0 +1,102 @@
+//! A proxy in the test's process, in front of a scripted upstream.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use http::HeaderMap;
+use secrecy::SecretString;
+use tokio::{sync::oneshot, task::JoinSet};
+use toolwire::{
+    config::{ChatOptions, Config, Limits, Model, Options, Queue, SystemPosition, Timeouts, Tools, Upstream},
+    pipeline::Settings,
+    proxy::{Server, tap::Tap},
+};
+
+/// A configuration of one upstream and the model `m`, to be changed before [`Setup::start`].
+pub struct Setup {
+    pub upstream: Upstream,
+    pub keys: Vec<&'static str>,
+    pub limits: Limits,
+    pub drain_timeout: Duration,
+    pub tap: Option<Arc<dyn Tap>>,
+}
+
+/// Far longer than any test.
+pub const NEVER: Duration = Duration::from_secs(600);
+
+impl Setup {
+    pub fn new(upstream: SocketAddr) -> Self {
+        Self {
+            upstream: Upstream {
+                name: "up".to_owned(),
+                options: Options::Chat(ChatOptions::default()),
+                base_url: format!("http://{upstream}/base").parse().unwrap(),
+                api_key: Some(SecretString::from("upstream-key")),
+                headers: HeaderMap::new(),
+                timeouts: Timeouts { connect: NEVER, header: NEVER, idle: NEVER, total: None },
+                queue: Queue { max_concurrent: 8, max_waiting: 8, wait_timeout: NEVER },
+                tolerate_truncation: false,
+            },
+            keys: Vec::new(),
+            limits: Limits { keep_alive: NEVER, ..Limits::default() },
+            drain_timeout: NEVER,
+            tap: None,
+        }
+    }
+
+    fn config(self) -> (Config, Option<Arc<dyn Tap>>) {
+        let upstream = Arc::new(self.upstream);
+        let model = |name: &str, upstream_name: Option<&str>| Model {
+            name: name.to_owned(),
+            upstream: Arc::clone(&upstream),
+            upstream_name: upstream_name.map(str::to_owned),
+            tools: Tools::Native,
+            instructions: None,
+            system_position: SystemPosition::System,
+            settings: Settings::default(),
+        };
+        let config = Config {
+            listen: vec!["127.0.0.1:0".parse().unwrap(), "127.0.0.1:0".parse().unwrap()],
+            api_keys: self.keys.into_iter().map(SecretString::from).collect(),
+            upstreams: vec![Arc::clone(&upstream)],
+            models: vec![model("m", None), model("org/other", Some("theirs"))],
+            limits: self.limits,
+            drain_timeout: self.drain_timeout,
+        };
+        (config, self.tap)
+    }
+
+    pub async fn start(self) -> Proxy {
+        let (config, tap) = self.config();
+        let server = Server::bind(Arc::new(config), tap).await.unwrap();
+        let addresses = server.addresses().to_vec();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let mut task = JoinSet::new();
+        task.spawn(server.run(async {
+            let _ = stopped.await;
+        }));
+        Proxy { addresses, stop: Some(stop), task }
+    }
+}
+
+/// A running proxy. Dropping it ends it at once.
+pub struct Proxy {
+    pub addresses: Vec<SocketAddr>,
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinSet<()>,
+}
+
+impl Proxy {
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.addresses[0])
+    }
+
+    /// As a signal does.
+    pub fn stop(&mut self) {
+        drop(self.stop.take());
+    }
+
+    /// Waits for the end of the server.
+    pub async fn ended(&mut self) {
+        self.task.join_next().await.unwrap().unwrap();
+    }
+}
