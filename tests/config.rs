@@ -500,8 +500,17 @@ fn the_documentation_tells_the_truth() {
         first(&chat, "upstreams")["chat"].as_table().unwrap().clone(),
         first(&lumo, "models"),
     ];
-    let given =
-        ["name", "dialect", "base_url", "api_key", "upstream", "upstream_name", "listen", "tool_prefix"];
+    let given = [
+        "name",
+        "dialect",
+        "base_url",
+        "api_key",
+        "upstream",
+        "upstream_name",
+        "listen",
+        "tool_prefix",
+        "system_position",
+    ];
     for (key, value) in sections.iter().flatten().filter(|(_, value)| !value.is_table()) {
         if matches!(key.as_str(), "upstreams" | "models") {
             continue;

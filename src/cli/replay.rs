@@ -93,7 +93,7 @@ fn as_json(dir: &Path, finding: Option<&Finding>) -> serde_json::Value {
 /// Writes what comes out of the whole body as what is expected.
 fn update(dir: &Path, fixture: &Fixture) -> io::Result<()> {
     let played = fixture.play(Cutting::Whole).map_err(io::Error::other)?;
-    let answer = played.assembled.answer.into_expectation(&fixture.upstream);
+    let answer = fixture.assemble(&played).answer.into_expectation(&fixture.upstream);
     let mut text = serde_json::to_vec_pretty(&answer)?;
     text.push(b'\n');
     fs::write(dir.join(EXPECT), text)?;

@@ -11,7 +11,7 @@ use super::{
     value::{choice, list, referred, switch, text},
 };
 use crate::{
-    format::{self, Format, Grammar, Teaching},
+    format::{self, Format, Teaching},
     pipeline::{Arguments, Detect, Limits, Misroute, ServerCalls, Settings, UnknownCalls},
 };
 
@@ -103,7 +103,12 @@ pub(super) fn read<'a>(table: &mut Table<'a>, upstreams: &[Declared<'_>], limits
     let tools = table.get_or("tools", Tools::Native, tools);
     let instructions = table.get("instructions", |cell| referred(cell).map(|(text, _)| text));
     let positions = [("system", SystemPosition::System), ("user", SystemPosition::User)];
-    let system_position = table.get_or("system_position", SystemPosition::System, choice(&positions));
+    let lumo = upstream.as_deref().is_some_and(|upstream| matches!(upstream.options, Options::Lumo(_)));
+    let position = match tools {
+        Tools::Format(_) if lumo => SystemPosition::User,
+        _ => SystemPosition::System,
+    };
+    let system_position = table.get_or("system_position", position, choice(&positions));
     let settings = settings(table, tools, upstream.as_deref(), limits);
     let model = (|| {
         Some(Model {
@@ -211,7 +216,7 @@ fn declared(cell: Cell<'_>, upstreams: &[Declared<'_>]) -> Option<Arc<Upstream>>
 
 fn tools(cell: Cell<'_>) -> Option<Tools> {
     let mut choices = vec![("native", Tools::Native)];
-    let taught = format::ALL.iter().filter(|format| !matches!(format.grammar, Grammar::Reasoning(_)));
+    let taught = format::ALL.iter().filter(|format| format.teach.is_some());
     choices.extend(taught.map(|format| (format.name, Tools::Format(format))));
     choice(&choices)(cell)
 }

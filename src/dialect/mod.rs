@@ -1,6 +1,6 @@
 //! The HTTP APIs, one folder each, with `request`, `reader` and `writer` as far as an API has them.
 //!
-//! A reader makes [`Event`](crate::event::Event)s of an upstream's bytes; a writer makes a client's bytes of `Event`s; `request` decodes a
+//! A reader makes [`Event`]s of an upstream's bytes; a writer makes a client's bytes of `Event`s; `request` decodes a
 //! client's request into a [`Conversation`] or encodes one for an upstream. [`Reader`] and [`Writer`] choose among
 //! them; the rest of the crate does not ask which.
 

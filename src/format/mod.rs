@@ -5,7 +5,7 @@
 
 mod teach;
 
-pub use teach::{Teaching, instruct};
+pub use teach::{ResultShape, Teach, Teaching, instruct};
 
 /// A way of writing tool calls as text.
 #[derive(Debug, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub struct Format {
     pub example: &'static str,
     /// How it is found.
     pub grammar: Grammar,
+    /// How it is taught; `None` for what is no way of calling.
+    pub teach: Option<Teach>,
 }
 
 /// How a format is found in text.
@@ -76,6 +78,12 @@ pub static PRE: Format = Format {
     models: &["lumo*"],
     example: r#"<pre>{"name": "get_weather", "arguments": {"city": "Paris"}}</pre>"#,
     grammar: Grammar::Tagged(&[Tag { open: "<pre", close: "</pre>", kind: TagKind::Html }]),
+    teach: Some(Teach {
+        call: ("<pre>", "</pre>"),
+        result: ("<pre>", "</pre>"),
+        result_shape: ResultShape::FunctionCallOutput,
+        words: "a JSON object in a <pre> element",
+    }),
 };
 
 /// A Markdown fence with JSON in it.
@@ -87,6 +95,12 @@ pub static FENCED: Format = Format {
     grammar: Grammar::Fenced {
         infos: &["json", "jsonc", "json5", "tool", "tool_call", "tool_calls", "tool_code", "function_call"],
     },
+    teach: Some(Teach {
+        call: ("```json\n", "\n```"),
+        result: ("```json\n", "\n```"),
+        result_shape: ResultShape::FunctionCallOutput,
+        words: "a JSON object in a json code block of its own",
+    }),
 };
 
 /// A JSON object or array with nothing around it.
@@ -96,6 +110,12 @@ pub static BARE: Format = Format {
     models: &["qwen2.5-coder*", "llama-3*"],
     example: r#"{"name": "get_weather", "arguments": {"city": "Paris"}}"#,
     grammar: Grammar::Bare,
+    teach: Some(Teach {
+        call: ("", ""),
+        result: ("", ""),
+        result_shape: ResultShape::FunctionCallOutput,
+        words: "a JSON object on lines of its own",
+    }),
 };
 
 /// `<tool_call>` and its kin.
@@ -109,6 +129,12 @@ pub static HERMES: Format = Format {
         Tag { open: "<tool_calls>", close: "</tool_calls>", kind: TagKind::Marked },
         Tag { open: "<function_call>", close: "</function_call>", kind: TagKind::Marked },
     ]),
+    teach: Some(Teach {
+        call: ("<tool_call>\n", "\n</tool_call>"),
+        result: ("<tool_response>\n", "\n</tool_response>"),
+        result_shape: ResultShape::NameContent,
+        words: "a JSON object between <tool_call> tags",
+    }),
 };
 
 /// `<think>` at the beginning of a line.
@@ -118,6 +144,7 @@ pub static THINK: Format = Format {
     models: &["deepseek-r1*", "qwen3*", "qwq*", "glm-4.5*", "kimi*"],
     example: "<think>The user wants the weather.</think>",
     grammar: Grammar::Reasoning(&[Tag { open: "<think>", close: "</think>", kind: TagKind::Reasoning }]),
+    teach: None,
 };
 
 /// All formats. `detect = "auto"` looks for all of them at once.

@@ -1,20 +1,398 @@
-//! (to be written)
+//! [`instruct`]: declared tools put into words, for models whose upstream has no tools of its own.
+//!
+//! The model is told which tools there are and how a call is written; past calls and their results are shown in the
+//! very form that it is asked to write, names with the same prefix. What the client wrote is never changed: text goes
+//! around it, not into it.
+
+use serde_json::{Map, Value, json};
+
 use super::Format;
-use crate::conversation::Conversation;
+use crate::conversation::{Call, CallOutput, Conversation, Part, Role, Tool, ToolChoice, Turn};
+
+/// How a format is taught: what stands around a call and around a result.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Teach {
+    /// Before and after the JSON of a call, as the model is to write it.
+    pub call: (&'static str, &'static str),
+    /// Before and after the JSON of a result, as it is shown to the model.
+    pub result: (&'static str, &'static str),
+    /// The members of a result's JSON.
+    pub result_shape: ResultShape,
+    /// The form in words, after "To call a tool, write ".
+    pub words: &'static str,
+}
+
+/// The members of a result's JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResultShape {
+    /// `type`, `call_id`, `tool_name`, `output`: OpenAI's names.
+    FunctionCallOutput,
+    /// `name`, `content`: what Hermes models were trained on.
+    NameContent,
+}
 
 /// How a model is told of tools in text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Teaching {
     /// Put before every tool's name.
     pub prefix: String,
-    /// Replaces the built-in instruction text; empty: the built-in one.
+    /// Replaces the built-in instruction text; empty: the built-in one. `{{tools}}`, `{{example}}`, `{{words}}`,
+    /// `{{prefix}}`, `{{rules}}` and `{{result}}` stand for what this request gives.
     pub template: String,
-    /// Where the instructions go.
+    /// The instructions, and system texts with them, go in brackets before the first user's text, for models that
+    /// have no system role or heed it less. Otherwise they are a system turn.
     pub in_user_turn: bool,
 }
 
-/// Puts the declared tools into words.
+const TEMPLATE: &str = "\
+You can call the tools listed below. They are run by the user's system, not by you.{{prefix_note}}
+
+To call a tool, write {{words}}, exactly in this form:
+
+{{example}}
+
+{{rules}}
+
+You are then given the result in this form, and go on from it:
+
+{{result}}
+
+The tools, one JSON object a line, with the JSON Schema of their arguments under `parameters`:
+
+{{tools}}";
+
+/// The conversation with its tools in words: no tools are declared in it any more, and no part of it is a call or a
+/// result. A format that cannot be taught leaves it as it is.
 #[must_use]
-pub fn instruct(conversation: Conversation, _format: &Format, _teaching: &Teaching) -> Conversation {
+pub fn instruct(mut conversation: Conversation, format: &Format, teaching: &Teaching) -> Conversation {
+    let Some(teach) = &format.teach else { return conversation };
+    let instructions = instructions(&conversation, teach, teaching);
+    conversation.turns = history(std::mem::take(&mut conversation.turns), teach, &teaching.prefix);
+    place(&mut conversation.turns, instructions, teaching.in_user_turn);
+    conversation.tools.clear();
+    conversation.tool_choice = ToolChoice::Auto;
+    conversation.parallel_calls = true;
+    conversation.legacy_functions = false;
     conversation
+}
+
+/// The instruction text; `None` if no tool may be called.
+fn instructions(conversation: &Conversation, teach: &Teach, teaching: &Teaching) -> Option<String> {
+    let prefix = &teaching.prefix;
+    let tools: Vec<String> = conversation.callable_tools().map(|tool| declaration(tool, prefix)).collect();
+    if tools.is_empty() {
+        return None;
+    }
+    let example = call_text(teach, &format!("{prefix}tool_name"), r#"{"argument": "value"}"#);
+    let shown = CallOutput {
+        id: "call_1".to_owned(),
+        name: format!("{prefix}tool_name"),
+        content: "…".to_owned(),
+        is_error: false,
+    };
+    let prefix_note = if prefix.is_empty() {
+        String::new()
+    } else {
+        format!(
+            " Their names begin with `{prefix}`, which sets them apart from tools of your own: calling them through \
+             your own tool system fails. If that happens, write the call as text as told here."
+        )
+    };
+    let template = if teaching.template.is_empty() { TEMPLATE } else { &teaching.template };
+    Some(render(template, |name| match name {
+        "tools" => Some(tools.join("\n")),
+        "example" => Some(example.clone()),
+        "words" => Some(teach.words.to_owned()),
+        "prefix" => Some(prefix.clone()),
+        "prefix_note" => Some(prefix_note.clone()),
+        "rules" => Some(rules(conversation, prefix)),
+        "result" => Some(result_text(teach, &shown)),
+        _ => None,
+    }))
+}
+
+/// `{{name}}`s replaced in one pass, so that what is put in is not searched again; unknown ones stay.
+fn render(template: &str, value: impl Fn(&str) -> Option<String>) -> String {
+    let mut text = String::with_capacity(template.len());
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once("{{") {
+        text.push_str(before);
+        match after.split_once("}}").and_then(|(name, after)| Some((value(name.trim())?, after))) {
+            Some((value, after)) => {
+                text.push_str(&value);
+                rest = after;
+            }
+            None => {
+                text.push_str("{{");
+                rest = after;
+            }
+        }
+    }
+    text.push_str(rest);
+    text
+}
+
+/// What holds for calls in this request, one sentence a line.
+fn rules(conversation: &Conversation, prefix: &str) -> String {
+    let mut rules = vec![
+        "- Use the names exactly as they are listed.".to_owned(),
+        "- `arguments` is one JSON object that fits the tool's schema; leave out what you do not need."
+            .to_owned(),
+        "- Stop after your calls and wait for the results. Never invent a result.".to_owned(),
+    ];
+    rules.push(if conversation.parallel_calls {
+        "- Several calls in one answer are welcome if none needs another's result: write them one after the other."
+            .to_owned()
+    } else {
+        "- Write one call at most in an answer.".to_owned()
+    });
+    match &conversation.tool_choice {
+        ToolChoice::Named(name) => rules.push(format!("- In this answer you must call `{prefix}{name}`.")),
+        ToolChoice::Required | ToolChoice::Allowed { required: true, .. } => {
+            rules.push("- In this answer you must call at least one tool.".to_owned());
+        }
+        _ => rules.push("- If no tool helps, answer in plain text.".to_owned()),
+    }
+    rules.join("\n")
+}
+
+fn declaration(tool: &Tool, prefix: &str) -> String {
+    let parameters = match &tool.parameters {
+        Value::Null => json!({"type": "object", "properties": {}}),
+        schema => schema.clone(),
+    };
+    let name = format!("{prefix}{}", tool.name);
+    json!({"name": name, "description": tool.description, "parameters": parameters}).to_string()
+}
+
+/// Calls and results of the history as text.
+fn history(turns: Vec<Turn>, teach: &Teach, prefix: &str) -> Vec<Turn> {
+    let mut names: Vec<(String, String)> = Vec::new();
+    let mut told: Vec<Turn> = Vec::with_capacity(turns.len());
+    let mut after_results = false;
+    for turn in turns {
+        let results = turn.parts.iter().any(|part| matches!(part, Part::Result(_)));
+        let turn = match turn.role {
+            Role::Assistant => assistant(turn, teach, prefix, &mut names),
+            _ if results => results_turn(turn, teach, prefix, &names),
+            _ => turn,
+        };
+        match told.last_mut() {
+            // Results of parallel calls are one turn: not every model takes two of the same role in a row.
+            Some(last) if results && after_results => join_text(last, &turn.joined_text()),
+            _ => told.push(turn),
+        }
+        after_results = results;
+    }
+    told
+}
+
+/// An assistant's turn with its calls written out, behind its text.
+fn assistant(mut turn: Turn, teach: &Teach, prefix: &str, names: &mut Vec<(String, String)>) -> Turn {
+    let mut calls = Vec::new();
+    turn.parts.retain(|part| match part {
+        Part::Call(Call { id, name, arguments }) => {
+            calls.push(call_text(teach, &format!("{prefix}{name}"), arguments));
+            names.push((id.clone(), name.clone()));
+            false
+        }
+        _ => true,
+    });
+    if !calls.is_empty() {
+        join_text(&mut turn, &calls.join("\n"));
+    }
+    turn
+}
+
+fn results_turn(turn: Turn, teach: &Teach, prefix: &str, names: &[(String, String)]) -> Turn {
+    let texts = turn.parts.iter().filter_map(|part| match part {
+        Part::Result(result) => {
+            let known = names.iter().rev().find(|(id, _)| *id == result.id).map(|(_, name)| name);
+            let name = known.unwrap_or(&result.name);
+            let name = if name.is_empty() { String::new() } else { format!("{prefix}{name}") };
+            Some(result_text(teach, &CallOutput { name, ..result.clone() }))
+        }
+        Part::Text(text) => Some(text.clone()),
+        _ => None,
+    });
+    let text = texts.collect::<Vec<_>>().join("\n");
+    let kept = turn.parts.into_iter().filter(|part| !matches!(part, Part::Result(_) | Part::Text(_)));
+    let parts = std::iter::once(Part::Text(text)).chain(kept).collect();
+    Turn { role: Role::User, parts, rest: Map::new() }
+}
+
+/// Adds a line to the turn's last text, or makes it one.
+fn join_text(turn: &mut Turn, line: &str) {
+    match turn.parts.iter_mut().rev().find_map(|part| match part {
+        Part::Text(text) => Some(text),
+        _ => None,
+    }) {
+        Some(text) if !text.is_empty() => {
+            text.push('\n');
+            text.push_str(line);
+        }
+        Some(text) => line.clone_into(text),
+        None => turn.parts.push(Part::Text(line.to_owned())),
+    }
+}
+
+/// A call as the model is asked to write it. The arguments keep their bytes if they are JSON.
+fn call_text(teach: &Teach, name: &str, arguments: &str) -> String {
+    let arguments = match serde_json::from_str::<serde::de::IgnoredAny>(arguments) {
+        Ok(_) => arguments.trim().to_owned(),
+        Err(_) if arguments.trim().is_empty() => "{}".to_owned(),
+        Err(_) => Value::from(arguments).to_string(),
+    };
+    let (before, after) = teach.call;
+    format!("{before}{{\"name\":{},\"arguments\":{arguments}}}{after}", Value::from(name))
+}
+
+fn result_text(teach: &Teach, result: &CallOutput) -> String {
+    let shape = match teach.result_shape {
+        ResultShape::FunctionCallOutput => {
+            let mut shape = Map::new();
+            shape.insert("type".to_owned(), "function_call_output".into());
+            shape.insert("call_id".to_owned(), result.id.clone().into());
+            if !result.name.is_empty() {
+                shape.insert("tool_name".to_owned(), result.name.clone().into());
+            }
+            shape.insert("output".to_owned(), result.content.clone().into());
+            Value::Object(shape)
+        }
+        ResultShape::NameContent => json!({"name": result.name, "content": result.content}),
+    };
+    let (before, after) = teach.result;
+    format!("{before}{shape}{after}")
+}
+
+/// Puts the instructions where the model heeds them.
+fn place(turns: &mut Vec<Turn>, instructions: Option<String>, in_user_turn: bool) {
+    let is_system = |turn: &Turn| matches!(turn.role, Role::System | Role::Developer);
+    if !in_user_turn {
+        let Some(instructions) = instructions else { return };
+        match turns.iter_mut().find(|turn| is_system(turn)) {
+            Some(system) => system.parts.push(Part::Text(instructions)),
+            None => turns.insert(0, Turn::text(Role::System, instructions)),
+        }
+        return;
+    }
+    let mut texts: Vec<String> = turns.iter().filter(|turn| is_system(turn)).map(Turn::joined_text).collect();
+    turns.retain(|turn| !is_system(turn));
+    texts.extend(instructions);
+    if texts.is_empty() {
+        return;
+    }
+    let bracketed = format!("[Instructions:\n{}]", texts.join("\n\n"));
+    match turns.iter_mut().find(|turn| turn.role == Role::User) {
+        Some(user) => match user.parts.first_mut() {
+            Some(Part::Text(text)) => *text = format!("{bracketed}\n\n{text}"),
+            _ => user.parts.insert(0, Part::Text(bracketed)),
+        },
+        None => turns.insert(0, Turn::text(Role::User, bracketed)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::{FENCED, HERMES, THINK};
+
+    fn conversation() -> Conversation {
+        let call = |id: &str, x: &str| {
+            Part::Call(Call { id: id.into(), name: "a".into(), arguments: format!("{{\"x\": {x}}}") })
+        };
+        let result = |id: &str, content: &str| Turn {
+            role: Role::Tool,
+            parts: vec![Part::Result(CallOutput {
+                id: id.into(),
+                name: String::new(),
+                content: content.into(),
+                is_error: false,
+            })],
+            rest: Map::new(),
+        };
+        let assistant = vec![Part::Text("Let me see.".into()), call("c1", "1"), call("c2", "2.50")];
+        Conversation {
+            turns: vec![
+                Turn::text(Role::System, "S1"),
+                Turn::text(Role::User, "x ] y   {{tools}}"),
+                Turn { role: Role::Assistant, parts: assistant, rest: Map::new() },
+                result("c1", "42"),
+                result("c2", "43"),
+            ],
+            tools: vec![Tool {
+                name: "a".into(),
+                description: "adds {{example}}".into(),
+                parameters: Value::Null,
+                strict: None,
+                declared: Value::Null,
+            }],
+            parallel_calls: true,
+            ..Conversation::default()
+        }
+    }
+
+    #[test]
+    fn history_is_shown_as_calls_are_to_be_written() {
+        let teaching = Teaching { prefix: "user:".into(), in_user_turn: true, ..Teaching::default() };
+        let told = instruct(conversation(), &FENCED, &teaching);
+        let texts: Vec<_> = told.turns.iter().map(|turn| (turn.role, turn.joined_text())).collect();
+        let (role, first) = &texts[0];
+        assert_eq!(*role, Role::User);
+        assert!(
+            first.starts_with("[Instructions:\nS1\n\n") && first.ends_with("]\n\nx ] y   {{tools}}"),
+            "{first}"
+        );
+        assert!(first.contains(r#"{"name":"user:a","description":"adds {{example}}""#), "{first}");
+        assert_eq!(
+            texts[1],
+            (
+                Role::Assistant,
+                "Let me see.\n```json\n{\"name\":\"user:a\",\"arguments\":{\"x\": 1}}\n```\n\
+                 ```json\n{\"name\":\"user:a\",\"arguments\":{\"x\": 2.50}}\n```"
+                    .to_owned()
+            )
+        );
+        let result = |id: &str, content: &str| {
+            format!(
+                "```json\n{{\"type\":\"function_call_output\",\"call_id\":\"{id}\",\"tool_name\":\"user:a\",\
+                 \"output\":\"{content}\"}}\n```"
+            )
+        };
+        assert_eq!(texts[2], (Role::User, format!("{}\n{}", result("c1", "42"), result("c2", "43"))));
+        assert!(told.tools.is_empty());
+    }
+
+    #[test]
+    fn choice_and_parallel_are_put_into_words() {
+        let mut asked = conversation();
+        asked.tool_choice = ToolChoice::Named("a".into());
+        asked.parallel_calls = false;
+        let told = instruct(asked, &HERMES, &Teaching::default());
+        let system = told.turns[0].joined_text();
+        assert!(system.starts_with("S1\n"), "{system}");
+        assert!(system.contains("you must call `a`") && system.contains("one call at most"), "{system}");
+        assert!(system.contains("<tool_call>\n{\"name\":\"tool_name\""), "{system}");
+    }
+
+    #[test]
+    fn nothing_is_said_of_tools_that_may_not_be_called() {
+        let mut asked = conversation();
+        asked.tool_choice = ToolChoice::None;
+        let told = instruct(asked, &HERMES, &Teaching::default());
+        assert_eq!(told.turns[0].joined_text(), "S1");
+        assert!(told.turns[2].joined_text().contains("<tool_call>"));
+        assert_eq!(instruct(conversation(), &THINK, &Teaching::default()), conversation());
+    }
+
+    #[test]
+    fn a_template_of_ones_own_replaces_the_words() {
+        let teaching = Teaching { template: "Tools: {{ tools }}; {{what}}".into(), ..Teaching::default() };
+        let told = instruct(conversation(), &HERMES, &teaching);
+        let system = told.turns[0].joined_text();
+        assert!(
+            system.starts_with("S1\nTools: {\"name\":\"a\"") && system.ends_with("; {{what}}"),
+            "{system}"
+        );
+    }
 }

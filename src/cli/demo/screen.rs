@@ -150,13 +150,24 @@ fn gist(frame: &str) -> String {
         if let Some(finish) = choice.get("finish_reason").filter(|finish| !finish.is_null()) {
             return format!("finish_reason: {finish}");
         }
-        return choice.get("delta").map(Value::to_string).unwrap_or_default();
+        let delta = choice.get("delta").unwrap_or(&Value::Null);
+        return call_gist(delta).unwrap_or_else(|| delta.to_string());
     }
     let said = ["tool_call", "tool_result", "usage", "error"].into_iter().find_map(|key| {
         let value = frame.get(key)?;
         Some(format!("{key}: {value}"))
     });
     said.unwrap_or_else(|| data.to_owned())
+}
+
+/// A delta of a call: which one, and what is new of it.
+fn call_gist(delta: &Value) -> Option<String> {
+    let call = delta.get("tool_calls")?.get(0)?;
+    let (index, function) = (call.get("index")?, call.get("function")?);
+    let name = function.get("name").map(|name| format!(" name {name}")).unwrap_or_default();
+    let arguments = function.get("arguments").filter(|piece| name.is_empty() || *piece != "");
+    let arguments = arguments.map(|piece| format!(" arguments {piece}")).unwrap_or_default();
+    Some(format!("tool_calls[{index}]{name}{arguments}"))
 }
 
 fn shortened(text: &str, columns: usize) -> String {
@@ -178,6 +189,8 @@ mod tests {
         assert_eq!(gist(chunk), r#"{"content":"A"}"#);
         let end = r#"{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#;
         assert_eq!(gist(end), r#"finish_reason: "stop""#);
+        let call = r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{"}}]}}]}"#;
+        assert_eq!(gist(call), r#"tool_calls[0] arguments "{""#);
         assert_eq!(gist(":queued"), ":queued");
         assert_eq!(gist("data: [DONE]"), "[DONE]");
         assert_eq!(gist(r#"{"tool_call":{"id":"n"}}"#), r#"tool_call: {"id":"n"}"#);

@@ -65,7 +65,7 @@ impl Words {
         let answer = answer.get(0).unwrap_or(answer);
         match answer.get("error").or_else(|| answer.get("detail")).filter(|error| !error.is_null()) {
             Some(Value::String(text)) => Self { message: Some(text.clone()), ..Self::of_error(answer) },
-            Some(error) => Self::of_error(error),
+            Some(error) => Self::of_error(error.get(0).unwrap_or(error)),
             None => Self::of_error(answer),
         }
     }

@@ -295,8 +295,8 @@ impl Answer {
         );
     }
 
-    /// Lets go of everything that waits. `cut`: the model was interrupted.
-    fn release(&mut self, cut: bool, out: &mut impl Sink) {
+    /// Lets go of everything that waits. `cut`: the model was interrupted. A second time there is nothing left.
+    pub(super) fn release(&mut self, cut: bool, out: &mut impl Sink) {
         let mut half = [0; 4];
         if let Some(char) = self.reasoning.finish() {
             let text = Cow::Borrowed(&*char.encode_utf8(&mut half));

@@ -10,6 +10,8 @@ use std::{ops::ControlFlow, str};
 use super::{
     answer::{Answer, Target},
     refusal,
+    shapes::{Shapes, Token},
+    unfinished::{Joined, Unfinished},
     v1::{self, Read},
     v2,
 };
@@ -17,7 +19,7 @@ use crate::{
     event::{Event, Sink},
     failure::{Failure, Kind},
     wire::{
-        json::{self, Json, Kind as JsonKind, MAX_DEPTH, Progress, Scanner, Shape},
+        json::{Json, Kind as JsonKind},
         sse::{Line, Lines, Oversized, parse_line},
     },
 };
@@ -123,16 +125,6 @@ impl Reader {
     }
 }
 
-/// Where a token lies that is all that a frame says.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Token<'a> {
-    pub(super) target: Target,
-    /// The body of a JSON string.
-    pub(super) body: &'a str,
-    /// A number in the frame that tells nothing, but varies.
-    pub(super) number: Option<&'a str>,
-}
-
 /// The lines of a body and what they say.
 #[derive(Debug)]
 struct Body {
@@ -213,7 +205,7 @@ impl Body {
         let mut rest = line;
         while !rest.trim_ascii().is_empty() && !self.answer.is_done() {
             let alone = self.unfinished.is_empty();
-            if rest.len() > self.max_frame.saturating_sub(self.unfinished.text.len()) {
+            if rest.len() > self.max_frame.saturating_sub(self.unfinished.len()) {
                 return Err(oversized(Oversized { limit: self.max_frame }));
             }
             match self.unfinished.push(rest) {
@@ -270,6 +262,7 @@ impl Body {
     fn finish(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         self.drop_unfinished();
         if self.answer.is_finished() || (self.tolerate_truncation && self.answer.has_begun()) {
+            self.answer.release(true, out);
             self.answer.end(out);
             return Ok(());
         }
@@ -280,104 +273,6 @@ impl Body {
                 Failure::new(Kind::Protocol, "nothing in the upstream's answer could be understood")
             }
         })
-    }
-}
-
-/// A frame that came over several `data` lines, as far as it has come.
-#[derive(Debug)]
-struct Unfinished {
-    text: String,
-    scanner: Scanner,
-}
-
-/// What a line made of an [`Unfinished`] frame.
-enum Joined<'l> {
-    /// It goes on.
-    More,
-    /// It is complete; the second is the rest of the line.
-    Value(String, &'l str),
-    /// It is no JSON object.
-    Broken,
-}
-
-impl Unfinished {
-    fn new() -> Self {
-        Self { text: String::new(), scanner: Scanner::new(MAX_DEPTH) }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.text.is_empty()
-    }
-
-    fn clear(&mut self) {
-        self.text.clear();
-        self.scanner = Scanner::new(MAX_DEPTH);
-    }
-
-    fn push<'l>(&mut self, line: &'l str) -> Joined<'l> {
-        let line = if self.is_empty() { line.trim_ascii_start() } else { line };
-        if self.is_empty() && !line.starts_with('{') {
-            return Joined::Broken;
-        }
-        let (taken, mut progress) = self.scanner.push(line.as_bytes());
-        let (taken, rest) = line.split_at_checked(taken).unwrap_or((line, ""));
-        self.text.push_str(taken);
-        if progress == Progress::More {
-            self.text.push('\n');
-            progress = self.scanner.push(b"\n").1;
-        }
-        match progress {
-            Progress::More => Joined::More,
-            Progress::End => {
-                let text = std::mem::take(&mut self.text);
-                self.clear();
-                Joined::Value(text, rest)
-            }
-            _ => {
-                self.clear();
-                Joined::Broken
-            }
-        }
-    }
-}
-
-/// The fast path: frames that are known from earlier ones, all but their token.
-///
-/// A shape is learnt from a frame that said nothing but its token, so a frame of that shape says nothing else either.
-#[derive(Debug, Default)]
-struct Shapes {
-    /// Text and reasoning may take turns.
-    known: [Option<(Shape, Target)>; 2],
-    next: usize,
-    /// Shapes learnt since one last was of use.
-    idle: u32,
-}
-
-impl Shapes {
-    /// Shapes learnt in vain until no more are: a stream whose frames are all different would pay for each.
-    const MAX_IDLE: u32 = 16;
-
-    fn token<'a>(&mut self, frame: &'a [u8]) -> Option<(Target, &'a str)> {
-        let found =
-            self.known.iter().flatten().find_map(|(shape, target)| Some((*target, shape.body(frame)?)));
-        if found.is_some() {
-            self.idle = 0;
-        }
-        found
-    }
-
-    fn learn(&mut self, frame: &str, token: Token<'_>) {
-        if self.idle >= Self::MAX_IDLE {
-            return;
-        }
-        self.idle += 1;
-        let number = token.number.and_then(|number| json::span(frame, number));
-        let Some(body) = json::span(frame, token.body) else { return };
-        let Some(shape) = Shape::learn(frame, body, number) else { return };
-        if let Some(place) = self.known.get_mut(self.next) {
-            *place = Some((shape, token.target));
-        }
-        self.next = (self.next + 1) % self.known.len();
     }
 }
 
@@ -394,4 +289,83 @@ fn no_stream(line: &[u8]) -> Failure {
         (_, Err(_)) => "bytes that are no text".to_owned(),
     };
     Failure::new(Kind::Protocol, format!("the upstream answered with {found} instead of an event stream"))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, prelude::*};
+    use serde_json::json;
+
+    use super::*;
+
+    /// Frames that are nearly alike: known ones, and such as only look so.
+    fn frame() -> impl Strategy<Value = String> {
+        let text = "([a-z\"é\\\\\n]|😀){0,4}";
+        let typed = (0..12_u32, text, any::<bool>()).prop_map(|(count, content, message)| {
+            let target = if message { "message" } else { "reasoning" };
+            json!({"type": "token_data", "target": target, "count": count, "content": content})
+        });
+        let chunk = (0..3_u32, text, 0..7_u32).prop_map(|(created, content, kind)| {
+            let delta = match kind {
+                0 => json!({"reasoning_content": content}),
+                1 => json!({"reasoning_content": "", "reasoning": content}),
+                2 => json!({"reasoning_content": content, "reasoning": content}),
+                3 => json!({"content": content, "target": "title"}),
+                _ => json!({"content": content}),
+            };
+            json!({"id": "c", "created": created, "choices": [{"index": 0, "delta": delta}]})
+        });
+        let other = Just(json!({"choices": [], "usage": {"total_tokens": 1}}));
+        let half = prop_oneof![Just("\\ud83d"), Just("\\ude00")].prop_map(|half| {
+            format!(
+                "data: {{\"type\":\"token_data\",\"target\":\"message\",\"count\":1,\"content\":\"{half}\"}}"
+            )
+        });
+        let object = prop_oneof![4 => typed, 4 => chunk, 1 => other];
+        prop_oneof![8 => object.prop_map(|object| format!("data: {object}")), 1 => half]
+    }
+
+    fn events(frames: &[String], fast: bool) -> (Vec<Event<'static>>, usize) {
+        let mut reader = Reader::new(ReaderSettings::default());
+        let (mut out, mut known) = (Vec::new(), 0);
+        for frame in frames {
+            if !fast {
+                reader.body.shapes = Shapes::default();
+            }
+            known += usize::from(
+                reader.body.shapes.token(frame.strip_prefix("data: ").unwrap().as_bytes()).is_some(),
+            );
+            reader.push(format!("{frame}\n\n").as_bytes(), &mut out).unwrap();
+        }
+        reader.push(b"data: [DONE]", &mut out).unwrap();
+        reader.finish(&mut out).unwrap();
+        (out, known)
+    }
+
+    proptest! {
+        #[test]
+        fn known_frames_mean_what_parsed_ones_mean(frames in vec(frame(), 0..24)) {
+            prop_assert_eq!(events(&frames, true).0, events(&frames, false).0);
+        }
+    }
+
+    #[test]
+    fn plain_tokens_are_known_from_the_second_on() {
+        let token = |count| {
+            format!(
+                "data: {}",
+                json!({"type": "token_data", "target": "message", "count": count, "content": "a b"})
+            )
+        };
+        let chunk = |text| {
+            format!(
+                "data: {}",
+                json!({"id": "c", "created": 1, "choices": [{"index": 0, "delta": {"content": text}, "finish_reason": null}]})
+            )
+        };
+        let frames: Vec<_> =
+            (0..9).flat_map(|count| [token(count), chunk("x\n".repeat(count + 1))]).collect();
+        assert_eq!(events(&frames, true).1, 16);
+        assert_eq!(events(&frames, false).1, 0);
+    }
 }

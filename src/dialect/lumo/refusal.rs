@@ -170,3 +170,69 @@ fn request_fault(message: &str, code: Option<&str>) -> Failure {
         None => failure,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(status: u16, body: &str) -> (Kind, u16, Option<String>) {
+        let failure = refusal(status, None, body.as_bytes());
+        assert!(!failure.message().is_empty());
+        (failure.kind(), failure.status(), failure.code().map(str::to_owned))
+    }
+
+    #[test]
+    fn what_the_upstream_refuses_with() {
+        for (status, body, expected) in [
+            (
+                401,
+                r#"{"Code":401,"Error":"Invalid access token"}"#,
+                (Kind::Unauthorized, 401, "invalid_api_key"),
+            ),
+            (404, r#"{"Code":404,"Error":"Path not found"}"#, (Kind::Upstream, 502, "upstream_not_found")),
+            (404, "<html>", (Kind::Upstream, 502, "upstream_not_found")),
+            (429, r#"{"Code":2028,"Error":"limit"}"#, (Kind::RateLimit, 429, "rate_limit_exceeded")),
+            (422, r#"{"Code":2028,"Error":"limit"}"#, (Kind::RateLimit, 429, "rate_limit_exceeded")),
+            (429, "", (Kind::RateLimit, 429, "rate_limit_exceeded")),
+            (400, r#"{"Code":5003,"Error":"too old"}"#, (Kind::Upstream, 502, "upstream_app_version")),
+            (
+                422,
+                r#"{"Code":9001,"Error":"CAPTCHA","Details":{}}"#,
+                (Kind::Forbidden, 403, "upstream_human_verification"),
+            ),
+            (
+                503,
+                r#"{"error":{"code":"rejected","type":"server_error"}}"#,
+                (Kind::Overloaded, 503, "rejected"),
+            ),
+            (500, r#"{"error":{"code":"timeout","type":"server_error"}}"#, (Kind::Timeout, 504, "timeout")),
+            (500, r#"{"error":{"code":"error","type":"server_error"}}"#, (Kind::Upstream, 502, "error")),
+            (
+                422,
+                r#"{"error":{"code":"context_length_exceeded"}}"#,
+                (Kind::ContextLength, 400, "context_length_exceeded"),
+            ),
+            (400, r#"{"error":{"code":"bad_schema","message":"m"}}"#, (Kind::Request, 400, "bad_schema")),
+            (502, "<html>Bad Gateway</html>", (Kind::Upstream, 502, "error")),
+            (500, "boom", (Kind::Upstream, 502, "error")),
+            (504, "", (Kind::Timeout, 504, "timeout")),
+            (503, "{}", (Kind::Overloaded, 503, "overloaded")),
+            (302, "", (Kind::Protocol, 502, "upstream_protocol")),
+        ] {
+            let (kind, code, name) = expected;
+            assert_eq!(told(status, body), (kind, code, Some(name.to_owned())), "{status} {body}");
+        }
+        assert_eq!(told(422, "{}"), (Kind::Request, 422, None));
+    }
+
+    #[test]
+    fn a_refusal_is_told_in_words() {
+        let failure = refusal(429, Some("9"), br#"{"Code":2028,"Error":"weekly limit"}"#);
+        assert_eq!((failure.message(), failure.retry_after()), ("weekly limit", Some("9")));
+        let failure = refusal(404, None, br#"{"Code":404,"Error":"Path not found"}"#);
+        assert!(failure.message().contains("version") && failure.message().contains("Path not found"));
+        let failure = refusal(502, None, b" <html>secret</html>");
+        assert!(failure.message().contains("HTML") && !failure.message().contains("secret"));
+        assert!(refusal(502, None, b"\xff").message().contains("no JSON"));
+    }
+}

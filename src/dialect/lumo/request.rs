@@ -1,5 +1,7 @@
 //! [`encode`]: a conversation as Lumo wants it (Lumo 1.1, 1.3, 6).
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -59,6 +61,8 @@ pub fn encode(conversation: &Conversation, options: &Options) -> UpstreamRequest
         Version::V2 => v2(conversation, options, &turns, &mut dropped),
     };
     dropped.extend(unspoken(conversation));
+    let mut named = HashSet::new();
+    dropped.retain(|name| named.insert(name.clone()));
     UpstreamRequest {
         path: options.version.path(),
         headers: vec![("accept", "text/event-stream".to_owned())],

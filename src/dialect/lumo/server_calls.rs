@@ -35,6 +35,8 @@ struct Announced {
 struct Made {
     id: String,
     name: String,
+    /// Of a call without an id: by them a repeated telling is known.
+    arguments: String,
     index: u32,
     answered: bool,
 }
@@ -54,6 +56,12 @@ impl ServerCalls {
             self.announce(waiting, &id, &name, numbers, out);
             return waiting.is_some() || !name.is_empty();
         };
+        let same = |made: &Made| {
+            id.is_empty() && !made.answered && made.name == name && made.arguments == given.text
+        };
+        if self.made.iter().any(same) {
+            return true;
+        }
         let Announced { id, name } = match waiting {
             Some(at) => self.announced.remove(at),
             None => Announced { id: id.into_owned(), name: name.into_owned() },
@@ -79,6 +87,7 @@ impl ServerCalls {
             return;
         };
         call.answered = true;
+        call.arguments = String::new();
         out.event(Event::CallResult(CallResult {
             index: call.index,
             id: Cow::Borrowed(&call.id),
@@ -136,7 +145,8 @@ impl ServerCalls {
         out.event(Event::CallArguments { index, piece: Cow::Borrowed(&arguments.text) });
         let end = if arguments.is_object() { CallEnd::Complete } else { CallEnd::Cut };
         out.event(Event::CallEnd { index, end });
-        self.made.push(Made { id: call.id, name: call.name, index, answered: false });
+        let arguments = if call.id.is_empty() { arguments.text.to_string() } else { String::new() };
+        self.made.push(Made { id: call.id, name: call.name, arguments, index, answered: false });
     }
 }
 

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use super::{
     answer::{Answer, Target},
-    reader::Token,
     refusal, sealed,
+    shapes::Token,
 };
 use crate::{
     event::{Event, Finish, Media, Sink},

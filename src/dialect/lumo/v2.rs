@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use super::{
     answer::{Answer, Target},
-    reader::Token,
     refusal, sealed,
+    shapes::Token,
     v1::Read,
 };
 use crate::{
@@ -133,6 +133,9 @@ fn chunk<'a>(frame: &Frame<'a>, answer: &mut Answer, out: &mut impl Sink) -> Res
     let finish = choice.get("finish_reason").and_then(|reason| reason.as_str());
     if let Some(reason) = finish.filter(|reason| !reason.is_empty()) {
         token = None;
+        if reason == "error" {
+            return Err(refusal::reported("error", None));
+        }
         // A title in the same stream ends before the message does.
         if target != Target::Aside {
             answer.finish(finish_reason(&reason), out);

@@ -140,6 +140,10 @@ impl Answer {
     /// The end mark: an answer that has not told its finish has ended all the same, by what has come of it.
     pub(super) fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         self.done = true;
+        if !self.has_choice {
+            let message = "the upstream ended the stream without a word of an answer";
+            return Err(Failure::new(Kind::Truncated, message));
+        }
         if !self.finished {
             self.end_calls(false, out);
             let finish = if self.calls.cut { Finish::Length } else { Finish::Stop };

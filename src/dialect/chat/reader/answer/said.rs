@@ -23,16 +23,28 @@ impl Answer {
         if let Some(content) = delta.content {
             self.say_content(content, frame, out);
         }
-        elements(delta.annotations).filter_map(annotation).for_each(|event| emit(out, frame, event));
-        elements(delta.images).filter_map(image).for_each(|event| emit(out, frame, event));
+        say_each(delta.annotations, annotation, frame, out);
+        say_each(delta.images, image, frame, out);
         if let Some(calls) = delta.calls {
+            self.pass_custom(calls, frame, out);
             self.deltas.delta(calls, &mut self.calls.listen(frame, Some(calls), out));
             self.calls.keep_head(frame, calls);
         }
         if let Some(call) = delta.legacy_call {
             self.deltas.legacy(call, &mut self.calls.listen(None, None, out));
         }
-        elements(delta.results).filter_map(result).for_each(|event| emit(out, frame, event));
+        say_each(delta.results, result, frame, out);
+    }
+
+    /// Calls of custom tools have no JSON arguments and so no event; a client that speaks the dialect gets them as
+    /// they are.
+    fn pass_custom(&mut self, calls: Json<'_>, frame: Option<&str>, out: &mut impl Sink) {
+        if calls.elements().any(|call| call.get("custom").is_some()) {
+            self.calls.any = true;
+            if let Some(frame) = frame {
+                out.event(Event::Verbatim { frame, means: None });
+            }
+        }
     }
 
     /// Content is a string; some servers send a list of parts, as in a message.
@@ -108,6 +120,22 @@ impl Answer {
 
 pub(super) fn reasoning(text: Cow<'_, str>) -> Event<'_> {
     Event::Reasoning(Reasoning { text, signature: None })
+}
+
+/// Says each element of a list; one that has no event is forwarded as it is, if its frame may be.
+fn say_each<'a>(
+    list: Option<Json<'a>>,
+    event: impl Fn(Json<'a>) -> Option<Event<'a>>,
+    frame: Option<&str>,
+    out: &mut impl Sink,
+) {
+    for element in elements(list) {
+        match (event(element), frame) {
+            (Some(event), _) => emit(out, frame, event),
+            (None, Some(frame)) => out.event(Event::Verbatim { frame, means: None }),
+            (None, None) => {}
+        }
+    }
 }
 
 fn elements<'a>(list: Option<Json<'a>>) -> impl Iterator<Item = Json<'a>> {

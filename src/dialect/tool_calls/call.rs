@@ -1,0 +1,165 @@
+//! A call as its pieces come in, and how far its arguments are one JSON object.
+
+use std::borrow::Cow;
+
+use super::piece::{Arguments, Key, Piece};
+use crate::{
+    event::{CallEnd, Event, Sink},
+    wire::json::{Progress, Scanner, Unescaper},
+};
+
+/// A call as far as it has come.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) key: Key,
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) state: State,
+    /// Arguments that came before the name.
+    pub(super) early: String,
+    pub(super) extent: Extent,
+    pub(super) unescaper: Unescaper,
+    /// The last delta that brought a piece of it.
+    pub(super) delta: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum State {
+    /// Its name has not come, or may still grow.
+    Unnamed,
+    /// Announced under this number.
+    Open(u32),
+    Ended,
+}
+
+impl Call {
+    pub(super) fn new(key: Key, max_depth: usize) -> Self {
+        Self {
+            key,
+            id: String::new(),
+            name: String::new(),
+            state: State::Unnamed,
+            early: String::new(),
+            extent: Extent::new(max_depth),
+            unescaper: Unescaper::default(),
+            delta: 0,
+        }
+    }
+
+    /// Whether `piece`, though addressed to this call, begins the next one: indices may all be 0 and ids all the
+    /// same. `same_delta`: this call has got a piece of the same delta before.
+    pub(super) fn is_over_by(&self, piece: &Piece<'_>, same_delta: bool) -> bool {
+        let other_id = !piece.id.is_empty() && !self.id.is_empty() && piece.id != self.id;
+        if !piece.is_named() {
+            // Some servers invent an id for every delta: only with nothing to add, or nothing left to add to, does a
+            // new id without a name begin a call.
+            return other_id && (self.extent.is_whole() || !piece.has_arguments());
+        }
+        let same_name = piece.name == self.name;
+        let repeats_head = same_name && !piece.id.is_empty() && piece.id == self.id;
+        other_id
+            || (same_delta && self.is_headed() && !repeats_head)
+            || (self.extent.is_begun() && !same_name && self.is_headed())
+            || (self.extent.is_whole() && piece.has_arguments())
+    }
+
+    fn is_headed(&self) -> bool {
+        !self.name.is_empty()
+    }
+
+    /// Notes id and name of a piece; says how many bytes it keeps, or `None` if those are more than `budget`.
+    pub(super) fn note(&mut self, piece: &Piece<'_>, budget: usize) -> Option<usize> {
+        let unnamed = matches!(self.state, State::Unnamed);
+        let id = if unnamed && self.id.is_empty() { piece.id.as_ref() } else { "" };
+        // Joined until the first byte of arguments; servers that repeat the name send it whole each time.
+        let name = if unnamed && piece.name != self.name { piece.name.as_ref() } else { "" };
+        let mut cost = id.len() + name.len();
+        if let (true, Arguments::Text(text) | Arguments::Raw(text)) = (unnamed, piece.arguments) {
+            cost += text.len();
+        }
+        if cost > budget {
+            return None;
+        }
+        self.id.push_str(id);
+        self.name.push_str(name);
+        Some(cost)
+    }
+
+    pub(super) fn end(&mut self, index: u32, cut: bool, out: &mut impl Sink) {
+        if let Some(half) = self.unescaper.finish() {
+            let mut text = [0; 4];
+            let text: &str = half.encode_utf8(&mut text);
+            self.extent.push(text);
+            out.event(Event::CallArguments { index, piece: Cow::Borrowed(text) });
+        }
+        if self.extent.is_blank() && !cut {
+            self.extent.push("{}");
+            out.event(Event::CallArguments { index, piece: Cow::Borrowed("{}") });
+        }
+        let end = if self.extent.is_whole() { CallEnd::Complete } else { CallEnd::Cut };
+        out.event(Event::CallEnd { index, end });
+        self.state = State::Ended;
+    }
+}
+
+/// How far some arguments are one JSON object.
+#[derive(Debug)]
+pub(super) struct Extent {
+    scanner: Scanner,
+    stage: Stage,
+    begun: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Nothing but white space so far.
+    Blank,
+    Inside,
+    Whole,
+    /// Something else than one object.
+    Broken,
+}
+
+impl Extent {
+    pub(super) fn new(max_depth: usize) -> Self {
+        Self { scanner: Scanner::new(max_depth), stage: Stage::Blank, begun: false }
+    }
+
+    pub(super) fn push(&mut self, piece: &str) {
+        self.begun |= !piece.is_empty();
+        let piece = match self.stage {
+            Stage::Blank | Stage::Whole => piece.trim_start_matches([' ', '\t', '\n', '\r']),
+            Stage::Inside | Stage::Broken => piece,
+        };
+        self.stage = match self.stage {
+            stage if piece.is_empty() => stage,
+            Stage::Blank if !piece.starts_with('{') => Stage::Broken,
+            Stage::Whole | Stage::Broken => Stage::Broken,
+            Stage::Blank | Stage::Inside => return self.scan(piece),
+        };
+    }
+
+    fn scan(&mut self, piece: &str) {
+        let (taken, progress) = self.scanner.push(piece.as_bytes());
+        self.stage = match progress {
+            Progress::More => Stage::Inside,
+            Progress::End => Stage::Whole,
+            _ => Stage::Broken,
+        };
+        if self.stage == Stage::Whole {
+            self.push(piece.get(taken..).unwrap_or_default());
+        }
+    }
+
+    pub(super) fn is_begun(&self) -> bool {
+        self.begun
+    }
+
+    pub(super) fn is_blank(&self) -> bool {
+        self.stage == Stage::Blank
+    }
+
+    pub(super) fn is_whole(&self) -> bool {
+        self.stage == Stage::Whole
+    }
+}

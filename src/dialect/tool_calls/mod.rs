@@ -1,0 +1,203 @@
+//! [`CallDeltas`]: native function calls, put together from OpenAI's `tool_calls` deltas and from what resembles them.
+//!
+//! A delta is a list of pieces; each says, more or less well, which call it belongs to (`index`, `id`, or neither)
+//! and brings a bit of it: an id, a name or a part of one, a part of the arguments. The way through is always the
+//! same: find the call that a piece addresses ([`CallDeltas::address`]), decide whether it is that call or the next
+//! one ([`Call::is_over_by`]), then let the call take the piece. A call is announced when its name is certain, that
+//! is with the first byte of its arguments, with the beginning of another call, or at the end; from then on its
+//! arguments stream.
+//!
+//! The deviations that are allowed for are those of Lumo 1.8 and of the survey of dialects, B.1.
+
+mod call;
+mod piece;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+
+use call::{Call, State};
+use piece::{Address, Arguments, Key, Piece};
+
+use crate::{
+    event::{CallStart, Event, Runner, Sink, Source},
+    wire::json::Json,
+};
+
+/// Bytes of ids, names and unannounced arguments that one answer's calls may occupy. A well-formed answer needs a
+/// few hundred; what comes beyond the limit is left out and counted in [`CallDeltas::dropped`].
+const MAX_HELD: usize = 1 << 20;
+
+/// What a call costs of [`MAX_HELD`] beside its texts.
+const CALL_COST: usize = 64;
+
+/// The native calls of one answer.
+#[derive(Debug)]
+pub(crate) struct CallDeltas {
+    calls: Vec<Call>,
+    /// The number of the next call, see [`CallStart::index`].
+    next: u32,
+    /// The number of the delta that is being read: tells pieces of one delta from those of the next.
+    delta: u64,
+    max_depth: usize,
+    held: usize,
+    dropped: u64,
+    scratch: String,
+}
+
+impl CallDeltas {
+    /// For one answer; arguments nested deeper than `max_depth` end as [`CallEnd::Cut`].
+    pub(crate) fn new(max_depth: usize) -> Self {
+        Self { calls: Vec::new(), next: 0, delta: 0, max_depth, held: 0, dropped: 0, scratch: String::new() }
+    }
+
+    /// Takes the `tool_calls` of one delta; whatever is no list has nothing to say.
+    pub(crate) fn delta(&mut self, tool_calls: Json<'_>, out: &mut impl Sink) {
+        self.delta += 1;
+        let several = tool_calls.elements().nth(1).is_some();
+        for (position, element) in tool_calls.elements().enumerate() {
+            let index = element.get("index").and_then(|index| index.as_u64());
+            let piece = Piece::read(element.get("function").unwrap_or(element), element.get("id"));
+            self.take(Address { index, position, several }, &piece, out);
+        }
+    }
+
+    /// Takes the `function_call` of one delta, OpenAI's form of before 2023-11: one call an answer.
+    pub(crate) fn legacy(&mut self, function_call: Json<'_>, out: &mut impl Sink) {
+        self.delta += 1;
+        let address = Address { index: None, position: 0, several: false };
+        self.take(address, &Piece::read(function_call, None), out);
+    }
+
+    /// Nothing more will come. A call that is no whole object by now is cut; one that never got arguments has `{}`,
+    /// unless the answer itself was `cut` short.
+    pub(crate) fn finish(&mut self, cut: bool, out: &mut impl Sink) {
+        self.announce(out);
+        for mut call in self.calls.drain(..) {
+            match call.state {
+                State::Unnamed => self.dropped += 1,
+                State::Open(index) => call.end(index, cut, out),
+                State::Ended => {}
+            }
+        }
+    }
+
+    /// The number for a call that the dialect carries in another way: one row of numbers for all calls of a reader.
+    pub(crate) fn next_index(&mut self) -> u32 {
+        let index = self.next;
+        self.next += 1;
+        index
+    }
+
+    /// Calls that never got a name, and pieces beyond what may be held.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    fn take(&mut self, address: Address, piece: &Piece<'_>, out: &mut impl Sink) {
+        if piece.is_empty() {
+            return;
+        }
+        let found = self.address(address, piece);
+        let known = found.filter(|&at| {
+            self.calls.get(at).is_some_and(|call| !call.is_over_by(piece, call.delta == self.delta))
+        });
+        let at = match known {
+            Some(at) => at,
+            None => self.open(address.key(), out),
+        };
+        let Some(call) = self.calls.get_mut(at) else { return };
+        call.delta = self.delta;
+        let cost = call.note(piece, MAX_HELD.saturating_sub(self.held));
+        let Some(cost) = cost else {
+            self.dropped += 1;
+            return;
+        };
+        self.held += cost;
+        self.arguments(at, piece, out);
+    }
+
+    /// The call that a piece seems to belong to: by index; else by an id seen before; else by its place in a list of
+    /// several; else the last one.
+    fn address(&self, address: Address, piece: &Piece<'_>) -> Option<usize> {
+        let last = |wanted: &dyn Fn(&Call) -> bool| self.calls.iter().rposition(wanted);
+        if address.index.is_some() {
+            return last(&|call| call.key == address.key());
+        }
+        let by_id = if piece.id.is_empty() { None } else { last(&|call| call.id == piece.id) };
+        let by_place = || if address.several { last(&|call| call.key == address.key()) } else { None };
+        let latest = || if address.several && piece.is_named() { None } else { last(&|_| true) };
+        by_id.or_else(by_place).or_else(latest)
+    }
+
+    /// Begins a call. With it the names of those before are certain, and those whose arguments are whole are over.
+    fn open(&mut self, key: Key, out: &mut impl Sink) -> usize {
+        self.announce(out);
+        for call in &mut self.calls {
+            if let (State::Open(index), true) = (call.state, call.extent.is_whole()) {
+                call.end(index, false, out);
+            }
+        }
+        self.held += CALL_COST;
+        self.calls.push(Call::new(key, self.max_depth));
+        self.calls.len() - 1
+    }
+
+    /// Announces every call that has a name and is not announced yet.
+    fn announce(&mut self, out: &mut impl Sink) {
+        for at in 0..self.calls.len() {
+            self.start(at, out);
+        }
+    }
+
+    /// Announces one call, if it has a name.
+    fn start(&mut self, at: usize, out: &mut impl Sink) {
+        let Some((before, rest)) = self.calls.split_at_mut_checked(at) else { return };
+        let Some((call, after)) = rest.split_first_mut() else { return };
+        if !matches!(call.state, State::Unnamed) || call.name.is_empty() {
+            return;
+        }
+        // Some servers give all calls one id: whoever comes second gets none, and with it an id of our own later.
+        let taken = |other: &Call| !matches!(other.state, State::Unnamed) && other.id == call.id;
+        let id = if before.iter().chain(after.iter()).any(taken) { "" } else { call.id.as_str() };
+        let index = self.next;
+        self.next += 1;
+        call.state = State::Open(index);
+        out.event(Event::CallStart(CallStart {
+            index,
+            id: Cow::Borrowed(id),
+            name: Cow::Borrowed(&call.name),
+            runner: Runner::Client,
+            source: Source::Native,
+        }));
+        if !call.early.is_empty() {
+            out.event(Event::CallArguments { index, piece: Cow::Owned(std::mem::take(&mut call.early)) });
+        }
+    }
+
+    /// Gives a piece's arguments to the call at `at`.
+    fn arguments(&mut self, at: usize, piece: &Piece<'_>, out: &mut impl Sink) {
+        let Some(call) = self.calls.get_mut(at) else { return };
+        let text = match piece.arguments {
+            Arguments::None => "",
+            Arguments::Text(body) => call.unescaper.decode(body, &mut self.scratch),
+            Arguments::Raw(json) => json,
+        };
+        call.extent.push(text);
+        match call.state {
+            State::Ended => {}
+            State::Open(index) => {
+                if !text.is_empty() {
+                    out.event(Event::CallArguments { index, piece: Cow::Borrowed(text) });
+                }
+            }
+            State::Unnamed => {
+                // Text that waits for a name is paid for in `Call::note`.
+                call.early.push_str(text);
+                if call.extent.is_begun() {
+                    self.start(at, out);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What one element of a `tool_calls` delta says: which call it is about ([`Address`]), and what it brings ([`Piece`]).
+
+use std::borrow::Cow;
+
+use crate::wire::json::Json;
+
+/// Where a piece says that it belongs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Address {
+    pub(super) index: Option<u64>,
+    pub(super) position: usize,
+    pub(super) several: bool,
+}
+
+impl Address {
+    pub(super) fn key(self) -> Key {
+        self.index.map_or(Key::Position(self.position), Key::Index)
+    }
+}
+
+/// The upstream's way of telling calls apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Key {
+    Index(u64),
+    Position(usize),
+}
+
+/// One element of a `tool_calls` delta. Empty: not said.
+#[derive(Debug)]
+pub(super) struct Piece<'a> {
+    pub(super) id: Cow<'a, str>,
+    pub(super) name: Cow<'a, str>,
+    pub(super) arguments: Arguments<'a>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Arguments<'a> {
+    None,
+    /// The inside of a JSON string: a piece of the arguments' text, escaped.
+    Text(&'a str),
+    /// JSON where a string belongs: it is the arguments.
+    Raw(&'a str),
+}
+
+impl<'a> Piece<'a> {
+    pub(super) fn read(function: Json<'a>, id: Option<Json<'a>>) -> Self {
+        let text = |json: Option<Json<'a>>| json.and_then(|json| json.as_str()).unwrap_or_default();
+        let arguments = match function.get("arguments") {
+            None => Arguments::None,
+            Some(json) => match json.string_body() {
+                Some("") => Arguments::None,
+                Some(body) => Arguments::Text(body),
+                None if json.is_null() => Arguments::None,
+                None => Arguments::Raw(json.raw()),
+            },
+        };
+        Self { id: text(id), name: text(function.get("name")), arguments }
+    }
+
+    pub(super) fn is_named(&self) -> bool {
+        !self.name.is_empty()
+    }
+
+    pub(super) fn has_arguments(&self) -> bool {
+        !matches!(self.arguments, Arguments::None)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.id.is_empty() && self.name.is_empty() && !self.has_arguments()
+    }
+}

@@ -1,0 +1,268 @@
+use super::*;
+use crate::event::CallEnd;
+
+/// id, name, arguments and end of every call, in the order in which they began; checks the order of events.
+fn calls_of(events: &[Event<'_>]) -> Vec<(String, String, String, CallEnd)> {
+    let mut calls: Vec<(String, String, String, Option<CallEnd>)> = Vec::new();
+    for event in events {
+        match event {
+            Event::CallStart(start) => {
+                assert_eq!(start.index as usize, calls.len(), "numbers ascend");
+                assert!(!start.name.is_empty());
+                calls.push((start.id.to_string(), start.name.to_string(), String::new(), None));
+            }
+            Event::CallArguments { index, piece } => {
+                let call = &mut calls[*index as usize];
+                assert!(call.3.is_none() && !piece.is_empty());
+                call.2.push_str(piece);
+            }
+            Event::CallEnd { index, end } => {
+                let old = calls[*index as usize].3.replace(*end);
+                assert_eq!(old, None, "a call ends once");
+            }
+            other => panic!("no event of a call: {other:?}"),
+        }
+    }
+    calls.into_iter().map(|(id, name, text, end)| (id, name, text, end.expect("an end"))).collect()
+}
+
+fn read(deltas: &[&str], cut: bool) -> Vec<(String, String, String, CallEnd)> {
+    let mut events = Vec::new();
+    let mut calls = CallDeltas::new(128);
+    for delta in deltas {
+        calls.delta(Json::parse(delta).unwrap(), &mut events);
+    }
+    calls.finish(cut, &mut events);
+    calls_of(&events)
+}
+
+/// Reads deltas whose calls all are to be whole; gives `id name arguments` of each.
+fn whole(deltas: &[&str]) -> Vec<String> {
+    let calls = read(deltas, false);
+    assert!(calls.iter().all(|call| call.3 == CallEnd::Complete), "{calls:?}");
+    calls.into_iter().map(|(id, name, arguments, _)| format!("{id} {name} {arguments}")).collect()
+}
+
+#[test]
+fn fragments_are_joined_as_they_were_written() {
+    let calls = whole(&[
+        r#"[{"index":0,"id":"p","type":"function","function":{"name":"a","arguments":""}}]"#,
+        r#"[{"index":0,"function":{"arguments":"{\"x\": "}}]"#,
+        r#"[{"index":0,"function":{"arguments":"2.50}"}}]"#,
+    ]);
+    assert_eq!(calls, [r#"p a {"x": 2.50}"#]);
+}
+
+#[test]
+fn calls_may_be_interleaved() {
+    let calls = whole(&[
+        r#"[{"index":0,"id":"p","function":{"name":"a","arguments":"{\"x\""}},
+            {"index":1,"id":"q","function":{"name":"b","arguments":"{"}}]"#,
+        r#"[{"index":1,"function":{"arguments":"}"}},{"index":0,"function":{"arguments":":1}"}}]"#,
+    ]);
+    assert_eq!(calls, [r#"p a {"x":1}"#, "q b {}"]);
+}
+
+#[test]
+fn a_name_is_joined_until_the_arguments_begin() {
+    let calls = whole(&[
+        r#"[{"index":0,"id":"p","function":{"name":"get_"}}]"#,
+        r#"[{"index":0,"function":{"name":"weather","arguments":"{}"}}]"#,
+    ]);
+    assert_eq!(calls, ["p get_weather {}"]);
+}
+
+#[test]
+fn a_repeated_name_is_one_name() {
+    let calls = whole(&[
+        r#"[{"index":0,"id":"p","function":{"name":"a","arguments":""}}]"#,
+        r#"[{"index":0,"id":"p","function":{"name":"a","arguments":"{"}}]"#,
+        r#"[{"index":0,"id":"p","function":{"name":"a","arguments":"}"}}]"#,
+    ]);
+    assert_eq!(calls, ["p a {}"]);
+}
+
+#[test]
+fn without_an_index_two_in_one_delta_are_two() {
+    let whole_calls =
+        r#"[{"function":{"name":"a","arguments":"{}"}},{"function":{"name":"a","arguments":"{}"}}]"#;
+    assert_eq!(whole(&[whole_calls]), [" a {}", " a {}"]);
+    let in_parts = [
+        r#"[{"function":{"name":"a"}},{"function":{"name":"b"}}]"#,
+        r#"[{"function":{"arguments":"{"}},{"function":{"arguments":"{}"}}]"#,
+        r#"[{"function":{"arguments":"\"x\":1}"}},{"function":{}}]"#,
+    ];
+    assert_eq!(whole(&in_parts), [r#" a {"x":1}"#, " b {}"]);
+}
+
+#[test]
+fn without_an_index_a_new_name_or_id_is_a_new_call() {
+    let by_name = [
+        r#"[{"function":{"name":"a","arguments":"{}"}}]"#,
+        r#"[{"function":{"name":"b","arguments":"{"}}]"#,
+        r#"[{"function":{"arguments":"}"}}]"#,
+    ];
+    assert_eq!(whole(&by_name), [" a {}", " b {}"]);
+    let by_id = [
+        r#"[{"id":"p","function":{"name":"a"}}]"#,
+        r#"[{"id":"q","function":{"name":"a"}}]"#,
+        r#"[{"id":"p","function":{"arguments":"{\"x\":1}"}}]"#,
+    ];
+    assert_eq!(whole(&by_id), [r#"p a {"x":1}"#, "q a {}"]);
+    let the_same_again = [r#"[{"function":{"name":"a","arguments":"{}"}}]"#; 2];
+    assert_eq!(whole(&the_same_again), [" a {}", " a {}"]);
+}
+
+#[test]
+fn index_0_for_every_call_is_seen_through() {
+    let one_delta = r#"[{"index":0,"id":"p","function":{"name":"a","arguments":"{}"}},{"index":0,"id":"q","function":{"name":"b","arguments":"{}"}}]"#;
+    assert_eq!(whole(&[one_delta]), ["p a {}", "q b {}"]);
+    let two_deltas = [
+        r#"[{"index":0,"id":"p","function":{"name":"a","arguments":"{"}}]"#,
+        r#"[{"index":0,"function":{"arguments":"}"}}]"#,
+        r#"[{"index":0,"id":"q","function":{"name":"a","arguments":""}}]"#,
+        r#"[{"index":0,"function":{"arguments":"{\"x\":1}"}}]"#,
+    ];
+    assert_eq!(whole(&two_deltas), ["p a {}", r#"q a {"x":1}"#]);
+    let without_ids = [
+        r#"[{"index":0,"function":{"name":"a","arguments":"{}"}}]"#,
+        r#"[{"index":0,"function":{"name":"b","arguments":"{}"}}]"#,
+    ];
+    assert_eq!(whole(&without_ids), [" a {}", " b {}"]);
+}
+
+#[test]
+fn an_id_that_all_calls_share_is_kept_by_the_first() {
+    let calls = whole(&[
+        r#"[{"index":0,"id":"x","function":{"name":"a","arguments":"{}"}},{"index":1,"id":"x","function":{"name":"b","arguments":"{}"}}]"#,
+    ]);
+    assert_eq!(calls, ["x a {}", " b {}"]);
+    let no_index = [
+        r#"[{"id":"x","function":{"name":"a","arguments":"{}"}}]"#,
+        r#"[{"id":"x","function":{"name":"b","arguments":"{}"}}]"#,
+    ];
+    assert_eq!(whole(&no_index), ["x a {}", " b {}"]);
+}
+
+#[test]
+fn an_id_invented_for_every_delta_is_no_new_call() {
+    let calls = whole(&[
+        r#"[{"index":0,"id":"r1","function":{"name":"a"}}]"#,
+        r#"[{"index":0,"id":"r2","function":{"arguments":"{"}}]"#,
+        r#"[{"index":0,"id":"r3","function":{"arguments":"}"}}]"#,
+    ]);
+    assert_eq!(calls, ["r1 a {}"]);
+}
+
+#[test]
+fn arguments_that_are_no_string() {
+    let calls = whole(&[
+        r#"[{"index":0,"function":{"name":"a","arguments":{"x": 1.0}}}]"#,
+        r#"[{"index":1,"function":{"name":"b","arguments":null}}]"#,
+        r#"[{"index":2,"function":{"name":"c"}}]"#,
+        r#"[{"index":3,"name":"d","arguments":{}}]"#,
+    ]);
+    assert_eq!(calls, [r#" a {"x": 1.0}"#, " b {}", " c {}", " d {}"]);
+}
+
+#[test]
+fn empty_and_null_lists_say_nothing() {
+    let deltas = [
+        "[]",
+        "null",
+        "[null]",
+        "[{}]",
+        r#"[{"index":0,"id":"","function":{"name":"","arguments":""}}]"#,
+        r#"[{"index":0,"id":null,"function":{"name":null,"arguments":null}}]"#,
+    ];
+    assert_eq!(read(&deltas, false), []);
+}
+
+#[test]
+fn ids_are_kept_verbatim() {
+    let delta =
+        r#"[{"index":0,"id":"functions.get_weather:0","function":{"name":"get_weather","arguments":"{}"}}]"#;
+    assert_eq!(whole(&[delta]), ["functions.get_weather:0 get_weather {}"]);
+}
+
+#[test]
+fn arguments_may_come_before_the_name() {
+    let calls = whole(&[
+        r#"[{"index":0,"function":{"arguments":"{\"x\":"}}]"#,
+        r#"[{"index":0,"id":"p","function":{"name":"a"}}]"#,
+        r#"[{"index":0,"function":{"arguments":"1}"}}]"#,
+    ]);
+    assert_eq!(calls, [r#"p a {"x":1}"#]);
+}
+
+#[test]
+fn a_surrogate_pair_may_be_cut() {
+    let calls = whole(&[
+        r#"[{"index":0,"function":{"name":"a","arguments":"{\"x\":\"\ud83d"}}]"#,
+        r#"[{"index":0,"function":{"arguments":"\ude00\"}"}}]"#,
+    ]);
+    assert_eq!(calls, [" a {\"x\":\"😀\"}"]);
+}
+
+#[test]
+fn a_call_is_announced_no_later_than_its_first_argument() {
+    let mut events = Vec::new();
+    let mut calls = CallDeltas::new(128);
+    let mut count = |delta: &str| {
+        calls.delta(Json::parse(delta).unwrap(), &mut events);
+        events.len()
+    };
+    assert_eq!(count(r#"[{"index":0,"id":"p","function":{"name":"a","arguments":""}}]"#), 0);
+    assert_eq!(count(r#"[{"index":0,"function":{"arguments":"{"}}]"#), 2);
+    assert_eq!(count(r#"[{"index":0,"function":{"arguments":"}"}}]"#), 3);
+    assert_eq!(count(r#"[{"index":1,"id":"q","function":{"name":"b"}}]"#), 4, "the first one is over");
+    assert_eq!(
+        count(r#"[{"index":2,"id":"r","function":{"name":"c"}}]"#),
+        5,
+        "the second one's name is certain"
+    );
+}
+
+#[test]
+fn what_is_no_whole_object_is_cut() {
+    for arguments in [r#"{\"x\":"#, "[1]", "5", "{} {}", "{}x", "{,}"] {
+        let delta = format!(r#"[{{"index":0,"function":{{"name":"a","arguments":"{arguments}"}}}}]"#);
+        assert_eq!(read(&[&delta], false)[0].3, CallEnd::Cut, "{arguments}");
+    }
+    let named = r#"[{"index":0,"function":{"name":"a"}}]"#;
+    assert_eq!(read(&[named], true), [(String::new(), "a".into(), String::new(), CallEnd::Cut)]);
+    let complete = r#"[{"index":0,"function":{"name":"a","arguments":" {} "}}]"#;
+    assert_eq!(read(&[complete], true)[0].3, CallEnd::Complete);
+}
+
+#[test]
+fn a_call_without_a_name_is_counted() {
+    let mut events = Vec::new();
+    let mut calls = CallDeltas::new(128);
+    calls.delta(Json::parse(r#"[{"index":0,"function":{"arguments":"{}"}}]"#).unwrap(), &mut events);
+    calls.finish(false, &mut events);
+    assert_eq!((events.len(), calls.dropped()), (0, 1));
+}
+
+#[test]
+fn what_waits_for_a_name_is_bounded() {
+    let mut events = Vec::new();
+    let mut calls = CallDeltas::new(128);
+    let delta = format!(r#"[{{"index":0,"function":{{"arguments":"{}"}}}}]"#, "x".repeat(1000));
+    for _ in 0..2000 {
+        calls.delta(Json::parse(&delta).unwrap(), &mut events);
+    }
+    assert!(calls.calls[0].early.len() <= MAX_HELD);
+    assert!(calls.dropped() > 0);
+}
+
+#[test]
+fn the_legacy_form_is_one_call() {
+    let mut events = Vec::new();
+    let mut calls = CallDeltas::new(128);
+    for delta in [r#"{"name":"a","arguments":"{\"x\":"}"#, r#"{"arguments":"1}"}"#] {
+        calls.legacy(Json::parse(delta).unwrap(), &mut events);
+    }
+    calls.finish(false, &mut events);
+    assert_eq!(calls_of(&events), [(String::new(), "a".into(), r#"{"x":1}"#.into(), CallEnd::Complete)]);
+}

@@ -1,0 +1,318 @@
+//! `rewrite`, `replay`, `mock`, `record` and `demo` as users run them: the built program, its output, its exit
+//! statuses.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use toolwire::fixture::{Answer, assemble};
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name)
+}
+
+fn path(name: &str) -> String {
+    fixture(name).display().to_string()
+}
+
+/// The program, with no settings from the tests' own environment.
+fn toolwire(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_toolwire"));
+    for variable in
+        ["CONFIG", "LISTEN", "UPSTREAM", "DIALECT", "TOOLS", "DETECT", "UPSTREAM_KEY", "CLIENT_KEY"]
+    {
+        command.env_remove(format!("TOOLWIRE_{variable}"));
+    }
+    command.args(arguments);
+    command
+}
+
+/// Exit status, stdout, stderr.
+fn run(arguments: &[&str]) -> (i32, String, String) {
+    let Output { status, stdout, stderr } = toolwire(arguments).output().unwrap();
+    (status.code().unwrap(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+}
+
+fn answer(stream: &str) -> Answer {
+    let assembled = assemble(stream.as_bytes(), true, 200);
+    assert_eq!(assembled.faults, Vec::<String>::new());
+    assembled.answer
+}
+
+// rewrite
+
+#[test]
+fn rewrite_is_a_filter() {
+    let (request, upstream) = (path("lumo/v2-pre-call/request.json"), path("lumo/v2-pre-call/upstream.sse"));
+    let (status, stdout, stderr) = run(&["rewrite", "--from", "lumo", "--request", &request, &upstream]);
+    assert_eq!((status, stderr.as_str()), (0, ""));
+    let whole = answer(&stdout);
+    assert_eq!(whole.calls[0].arguments, r#"{"city": "Paris"}"#);
+    assert_eq!(whole.finish.as_deref(), Some("tool_calls"));
+    for size in ["1", "7"] {
+        let (status, stdout, _) =
+            run(&["rewrite", "--from", "lumo", "--request", &request, "--split", size, &upstream]);
+        assert_eq!((status, answer(&stdout)), (0, whole.clone()), "in pieces of {size}");
+    }
+}
+
+#[test]
+fn rewrite_reads_stdin_and_passes_on_at_once() {
+    let mut child = toolwire(&["rewrite", "--from", "chat", "--declare", "now"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let chunk = |delta: &str, finish: &str| {
+        format!(
+            "data: {{\"id\":\"i\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[{{\"index\":0,\"delta\":{delta},\"finish_reason\":{finish}}}]}}\n\n"
+        )
+    };
+    stdin.write_all(chunk(r#"{"role":"assistant","content":"Hello"}"#, "null").as_bytes()).unwrap();
+    stdin.flush().unwrap();
+    // The input is still open: what is certain must come out nevertheless.
+    let mut seen = String::new();
+    while !seen.contains("Hello") {
+        assert!(stdout.read_line(&mut seen).unwrap() > 0, "the output ended");
+    }
+    stdin.write_all((chunk("{}", "\"stop\"") + "data: [DONE]\n\n").as_bytes()).unwrap();
+    drop(stdin);
+    stdout.read_to_string(&mut seen).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(answer(&seen).text, "Hello");
+}
+
+#[test]
+fn rewrite_checks_every_split() {
+    let upstream = path("lumo/v1-fenced-call/upstream.sse");
+    let arguments = ["rewrite", "--from", "lumo", "--tools", "fenced", "--declare", "get_weather"];
+    let (status, stdout, stderr) = run(&[&arguments[..], &["--split", "every", &upstream]].concat());
+    assert_eq!((status, stdout.as_str()), (0, ""), "{stderr}");
+    assert!(stderr.contains("always the same"), "{stderr}");
+    let (status, stdout, _) = run(&[&arguments[..], &[upstream.as_str()]].concat());
+    assert_eq!(status, 0);
+    assert_eq!(answer(&stdout).calls[0].name, "get_weather", "the prefix that Lumo is taught is taken off");
+}
+
+#[test]
+fn rewrite_tells_a_failure_in_the_stream_and_by_its_status() {
+    let (status, stdout, stderr) =
+        run(&["rewrite", "--from", "chat", &path("broken/cut-in-event/upstream.sse")]);
+    assert_eq!(status, 1);
+    assert!(stderr.contains("upstream_truncated"), "{stderr}");
+    let answer = answer(&stdout);
+    assert_eq!(answer.text, "It is 18");
+    assert_eq!(answer.error.unwrap().code.as_deref(), Some("upstream_truncated"));
+}
+
+#[test]
+fn rewrite_refuses_what_it_cannot_do() {
+    let upstream = path("lumo/v1-text/upstream.sse");
+    for wrong in [
+        &["rewrite", &upstream][..],
+        &["rewrite", "--from", "latin", &upstream],
+        &["rewrite", "--from", "lumo", "--to", "lumo", &upstream],
+        &["rewrite", "--from", "lumo", "--detect", "runes", &upstream],
+        &["rewrite", "--from", "lumo", "--tools", "runes", &upstream],
+        &["rewrite", "--from", "lumo", "--arguments", "late", &upstream],
+        &["rewrite", "--from", "lumo", "--split", "0", &upstream],
+        &["rewrite", "--from", "lumo", "--request", &upstream, &upstream],
+        &["rewrite", "--from", "lumo", "no/such/file"],
+    ] {
+        let (status, stdout, stderr) = run(wrong);
+        assert_eq!((status, stdout.as_str()), (2, ""), "{wrong:?}: {stderr}");
+        assert!(!stderr.is_empty(), "{wrong:?}");
+    }
+}
+
+// replay
+
+/// A copy of a fixture that a test may change.
+fn copy(name: &str) -> (TempDir, PathBuf) {
+    let desk = TempDir::new().unwrap();
+    let dir = desk.path().join("copy");
+    fs::create_dir(&dir).unwrap();
+    for file in fs::read_dir(fixture(name)).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), dir.join(file.file_name())).unwrap();
+    }
+    (desk, dir)
+}
+
+#[test]
+fn replay_shows_the_first_difference_and_updates_when_asked() {
+    let (desk, dir) = copy("lumo/v1-search-forward");
+    let root = desk.path().display().to_string();
+    let (status, stdout, _) = run(&["replay", &root, "--splits", "every"]);
+    assert_eq!(status, 0, "{stdout}");
+
+    let expect = dir.join("expect.json");
+    let wrong = fs::read_to_string(&expect).unwrap().replace("18 °C", "19 °C");
+    fs::write(&expect, &wrong).unwrap();
+    let (status, stdout, _) = run(&["replay", &root]);
+    assert_eq!(status, 1);
+    assert!(stdout.contains("text at byte 26"), "{stdout}");
+    assert!(stdout.contains("19 °C") && stdout.contains("18 °C"), "{stdout}");
+    assert_eq!(fs::read_to_string(&expect).unwrap(), wrong, "nothing is rewritten unasked");
+
+    let (status, stdout, _) = run(&["replay", &root, "--update", "--json"]);
+    let line: Value = serde_json::from_str(stdout.trim()).unwrap();
+    assert_eq!((status, &line["ok"]), (1, &json!(false)), "{line}");
+    assert_eq!(run(&["replay", &root]).0, 0);
+}
+
+#[test]
+fn replay_names_file_and_line_of_what_cannot_be_read() {
+    let (_desk, dir) = copy("lumo/v1-text");
+    fs::write(dir.join("upstream.times"), "10 5\nsoon 7\n").unwrap();
+    let (status, _, stderr) = run(&["replay", &dir.display().to_string()]);
+    assert_eq!(status, 2);
+    assert!(stderr.contains("upstream.times:2: "), "{stderr}");
+    let empty = TempDir::new().unwrap();
+    assert_eq!(run(&["replay", &empty.path().display().to_string()]).0, 2);
+    assert_eq!(run(&["replay", "no/such/place"]).0, 2);
+    assert_eq!(run(&["replay"]).0, 2);
+}
+
+// mock, record, demo
+
+/// A server of ours, ended with the test.
+struct Running {
+    child: Child,
+    address: String,
+    _stderr: BufReader<std::process::ChildStderr>,
+}
+
+impl Running {
+    /// Starts the program and reads from stderr where it listens.
+    fn start(arguments: &[&str]) -> Self {
+        let mut child = toolwire(arguments).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut said = String::new();
+        loop {
+            let from = said.len();
+            assert!(stderr.read_line(&mut said).unwrap() > 0, "it ended: {said}");
+            if let Some((_, behind)) = said[from..].split_once("http://127.0.0.1:") {
+                let port: String = behind.chars().take_while(char::is_ascii_digit).collect();
+                return Self { child, address: format!("127.0.0.1:{port}"), _stderr: stderr };
+            }
+        }
+    }
+
+    /// Status line and headers, body.
+    fn ask(&self, path: &str, headers: &str, body: &str) -> (String, Vec<u8>) {
+        let mut socket = TcpStream::connect(&self.address).unwrap();
+        let method = if body.is_empty() { "GET" } else { "POST" };
+        let length = body.len();
+        write!(
+            socket,
+            "{method} {path} HTTP/1.0\r\nhost: mock\r\ncontent-length: {length}\r\n{headers}\r\n{body}"
+        )
+        .unwrap();
+        let mut reply = Vec::new();
+        socket.read_to_end(&mut reply).unwrap();
+        let end = reply.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
+        (String::from_utf8(reply[..end].to_vec()).unwrap().to_lowercase(), reply[end + 4..].to_vec())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn upstream(name: &str) -> Vec<u8> {
+    fs::read(fixture(name).join("upstream.sse")).unwrap()
+}
+
+#[test]
+fn mock_serves_what_is_asked_for() {
+    let lumo = path("lumo");
+    let refusal = path("broken/lumo-limit");
+    let mock = Running::start(&["mock", &lumo, &refusal, "--listen", "127.0.0.1:0", "--pace", "none"]);
+    let (head, body) = mock.ask("/ai/v1/chat/completions", "", r#"{"model":"v2-text"}"#);
+    assert!(head.contains("200 ok") && head.contains("content-type: text/event-stream"), "{head}");
+    assert_eq!(body, upstream("lumo/v2-text"));
+    let (_, body) = mock.ask("/v1/chat/completions", "x-fixture: v1-text\r\n", r#"{"model":"v2-text"}"#);
+    assert_eq!(body, upstream("lumo/v1-text"), "the header comes before the model");
+    let (head, _) = mock.ask("/ai/v1/chat", "x-fixture: lumo-limit\r\n", "{}");
+    assert!(head.contains(" 429 ") && head.contains("retry-after: 9"), "{head}");
+    let (head, _) = mock.ask("/v1/chat/completions", "x-fixture: none-such\r\n", "{}");
+    assert!(head.contains(" 404 "), "{head}");
+    let (head, _) = mock.ask("/nowhere", "", "{}");
+    assert!(head.contains(" 404 "), "{head}");
+    let (_, models) = mock.ask("/v1/models", "", "");
+    let models: Value = serde_json::from_slice(&models).unwrap();
+    assert!(models["data"].as_array().unwrap().iter().any(|model| model["id"] == "v1-text"));
+}
+
+#[test]
+fn mock_takes_turns_where_nothing_is_named() {
+    let (one, two) = (path("lumo/v1-text"), path("lumo/v2-text"));
+    let mock = Running::start(&["mock", &one, &two, "--listen", "127.0.0.1:0", "--pace", "1ms"]);
+    for name in ["lumo/v1-text", "lumo/v2-text", "lumo/v1-text"] {
+        assert_eq!(mock.ask("/v1/chat/completions", "", r#"{"model":"any"}"#).1, upstream(name));
+    }
+}
+
+#[test]
+fn what_is_recorded_can_be_replayed() {
+    let mock = Running::start(&["mock", &path("lumo/v2-announce-dispatch"), "--listen", "127.0.0.1:0"]);
+    let desk = TempDir::new().unwrap();
+    let out = desk.path().join("recorded");
+    let (out_text, url) = (out.display().to_string(), format!("http://{}", mock.address));
+    let recorder = Running::start(&[
+        "record",
+        "--out",
+        &out_text,
+        "--listen",
+        "127.0.0.1:0",
+        "--upstream",
+        &url,
+        "--dialect",
+        "lumo",
+    ]);
+    let request = json!({
+        "model": "lumo", "stream": true,
+        "messages": [{ "role": "user", "content": "my key is sk-proj-abcdefghijklmnop" }],
+    });
+    let headers = "content-type: application/json\r\n";
+    let (head, body) = recorder.ask("/v1/chat/completions", headers, &request.to_string());
+    assert!(head.contains("200 ok"), "{head}");
+    assert_eq!(answer(&String::from_utf8(body).unwrap()).text, "Let me look. 18 °C.");
+    drop(recorder);
+
+    let dir = out.join("0001-lumo");
+    assert_eq!(fs::read(dir.join("upstream.sse")).unwrap(), upstream("lumo/v2-announce-dispatch"));
+    let kept = fs::read_to_string(dir.join("request.json")).unwrap();
+    assert!(kept.contains("my key is xxxxxxxx") && !kept.contains("sk-proj"), "{kept}");
+    let times = fs::read_to_string(dir.join("upstream.times")).unwrap();
+    assert!(times.lines().count() > 1, "the pieces are kept apart: {times}");
+    let (status, stdout, _) = run(&["replay", &out_text, "--splits", "every", "--update"]);
+    assert_eq!(status, 0, "{stdout}");
+    let expect: Answer = serde_json::from_slice(&fs::read(dir.join("expect.json")).unwrap()).unwrap();
+    assert_eq!(expect.calls[0].id.as_deref(), Some("n1"));
+    assert_eq!(run(&["replay", &out_text, "--splits", "every"]).0, 0);
+}
+
+#[test]
+fn demo_shows_both_sides_and_ends() {
+    let (status, stdout, stderr) = run(&["demo", "--once", "--pace", "1ms", "--listen", "127.0.0.1:0"]);
+    assert_eq!(status, 0, "{stderr}");
+    for seen in ["the upstream sends", "the client gets", ":queued", "write_file(", "finish    tool_calls"] {
+        assert!(stdout.contains(seen), "no {seen:?} in\n{stdout}");
+    }
+    assert!(!stdout.contains('\x1b'), "colours are for terminals");
+}
