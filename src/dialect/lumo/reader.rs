@@ -96,7 +96,10 @@ impl Reader {
         }
         let Self { lines, body, .. } = self;
         let mut outcome = Ok(());
-        lines.finish(|line| body.take(line, &mut outcome, out));
+        lines.finish(|line| match last_line(line) {
+            [] => ControlFlow::Break(()),
+            line => body.take(line, &mut outcome, out),
+        });
         let outcome = outcome.and_then(|()| self.body.finish(out));
         self.settle(outcome, out)
     }
@@ -228,9 +231,13 @@ impl Body {
 
     /// Gives a frame to whom it concerns; says where its token lies if there is nothing else in it.
     fn value<'a>(&mut self, json: Json<'a>, out: &mut impl Sink) -> Result<Option<Token<'a>>, Failure> {
-        if json.kind() != JsonKind::Object {
-            self.malformed += 1;
-            return Ok(None);
+        match json.kind() {
+            JsonKind::Object => {}
+            JsonKind::Null => return Ok(None),
+            _ => {
+                self.malformed += 1;
+                return Ok(None);
+            }
         }
         let kind = json.get("type").and_then(|kind| kind.as_str());
         let mut read = match kind {
@@ -260,7 +267,6 @@ impl Body {
 
     /// Decides what the end of the body means.
     fn finish(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
-        self.drop_unfinished();
         if self.answer.is_finished() || (self.tolerate_truncation && self.answer.has_begun()) {
             self.answer.release(true, out);
             self.answer.end(out);
@@ -273,6 +279,16 @@ impl Body {
                 Failure::new(Kind::Protocol, "nothing in the upstream's answer could be understood")
             }
         })
+    }
+}
+
+/// What can be read of a body's last line, which no line end closes: nothing if it is the beginning of a field's name,
+/// and no beginning of a character.
+fn last_line(line: &[u8]) -> &[u8] {
+    match str::from_utf8(line) {
+        Ok(name) if "data".starts_with(name) => &[],
+        Err(error) if error.error_len().is_none() => line.get(..error.valid_up_to()).unwrap_or(line),
+        _ => line,
     }
 }
 
