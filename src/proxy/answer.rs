@@ -45,7 +45,8 @@ use super::{
     upstream::{Client, Opened, Unopened, innermost},
 };
 
-/// Upstream pieces that leave in one frame at most, if they are there at once: then the client is given a turn.
+/// Upstream pieces that are taken without a look at the alarms, and that leave in one frame at most: then the client
+/// is given a turn.
 const MAX_PIECES: usize = 64;
 
 /// Bytes after which a frame leaves although more is there. One upstream piece may go beyond it.
@@ -98,6 +99,7 @@ impl Answer {
                 pipeline: parts.pipeline,
                 out: BytesMut::new(),
                 stream: parts.stream,
+                pieces: 0,
                 failure_told: false,
                 permit: None,
                 watch: parts.watch,
@@ -150,6 +152,7 @@ impl Answer {
     /// What happens without the upstream: an alarm (given back), or the server's end.
     fn poll_interrupt(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Alarm>> {
         let mut this = self.project();
+        this.flow.pieces = 0;
         if this.cut.poll(cx).is_ready() && this.flow.is_open() {
             this.flow.fail(Failure::new(Kind::Draining, "toolwire was stopped before the answer was whole"));
             return Poll::Ready(None);
@@ -187,26 +190,24 @@ impl Body for Answer {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let mut pieces = 0;
         loop {
             self.as_mut().project().flow.tell_failure();
             let waiting = !self.flow.out.is_empty();
-            if waiting && !self.flow.is_open() {
-                return self.emit();
-            }
-            if pieces >= MAX_PIECES || self.flow.out.len() >= MAX_BYTES {
-                // An upstream that never pauses must not outrun the clock.
-                self.as_mut().project().clock.spoke();
-                if self.as_mut().poll_interrupt(cx).is_ready() {
-                    continue;
-                }
+            if waiting && (!self.flow.is_open() || self.flow.out.len() >= MAX_BYTES) {
                 return self.emit();
             }
             if matches!(self.flow.stage, Stage::Over) {
                 return Poll::Ready(None);
             }
+            if self.flow.pieces >= MAX_PIECES {
+                // An upstream that never pauses must not outrun the clock. What the alarm was shows in the flow.
+                let _ = self.as_mut().poll_interrupt(cx);
+                if waiting {
+                    return self.emit();
+                }
+            }
             match self.as_mut().poll_upstream(cx) {
-                Poll::Ready(()) => pieces += 1,
+                Poll::Ready(()) => {}
                 Poll::Pending if waiting => return self.emit(),
                 Poll::Pending => _ = ready!(self.as_mut().poll_interrupt(cx)),
             }
@@ -237,6 +238,8 @@ struct Flow {
     /// Written, not yet given to the client's connection.
     out: BytesMut,
     stream: bool,
+    /// Upstream pieces since the alarms were looked at.
+    pieces: usize,
     /// The error is in `out`, or was.
     failure_told: bool,
     /// The place at the upstream, held as long as the client reads.
@@ -318,6 +321,7 @@ impl Flow {
     }
 
     fn piece(&mut self, frame: Option<Result<Frame<Bytes>, hyper::Error>>) {
+        self.pieces += 1;
         let state = match frame.map(|frame| frame.map(Frame::into_data)) {
             Some(Ok(Ok(bytes))) => {
                 if let Some(watch) = &mut self.watch {

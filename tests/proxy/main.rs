@@ -1,5 +1,12 @@
 //! The proxy end to end over real sockets, between a scripted upstream and a client.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that fails panics, wherever its helpers lie"
+)]
+
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -7,5 +14,7 @@ mod cancel;
 mod drain;
 mod failures;
 mod limits;
+mod log;
+mod lumo;
 mod requests;
 mod streams;

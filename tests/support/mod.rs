@@ -2,16 +2,16 @@
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
-pub mod client;
-pub mod proxy;
-pub mod upstream;
+pub(crate) mod client;
+pub(crate) mod proxy;
+pub(crate) mod upstream;
 
 use std::time::Duration;
 
 use tokio::time::timeout;
 
 /// Ends a test that hangs. Nothing is asserted about time: a passing test never comes near it.
-pub async fn soon<F: Future>(what: &str, future: F) -> F::Output {
+pub(crate) async fn soon<F: Future>(what: &str, future: F) -> F::Output {
     let Ok(output) = timeout(Duration::from_secs(20), future).await else { panic!("{what}: still waiting") };
     output
 }

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 /// A chunk of a chat completion's stream, as one event.
-pub fn text(text: &str) -> String {
+pub(crate) fn text(text: &str) -> String {
     format!(
         "data: {{\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"up\",\
          \"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}},\"finish_reason\":null}}]}}\n\n"
@@ -23,12 +23,12 @@ pub fn text(text: &str) -> String {
 }
 
 /// The chunk with the finish reason, and the end mark.
-pub const END: &str = "data: {\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"up\",\
+pub(crate) const END: &str = "data: {\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"up\",\
     \"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
 /// Listens, and gives every request to a script.
-pub struct Upstream {
-    pub address: SocketAddr,
+pub(crate) struct Upstream {
+    pub(crate) address: SocketAddr,
     connections: Arc<AtomicUsize>,
     requests: Arc<AtomicUsize>,
     _tasks: JoinSet<()>,
@@ -37,7 +37,7 @@ pub struct Upstream {
 impl Upstream {
     /// Runs `script` for every request. After the script the connection is kept for the next one if the answer was
     /// ended in order ([`Exchange::end`], [`Exchange::whole`]), else closed.
-    pub async fn start<F, S>(script: S) -> Self
+    pub(crate) async fn start<F, S>(script: S) -> Self
     where
         S: Fn(Exchange) -> F + Clone + Send + 'static,
         F: Future<Output = Exchange> + Send + 'static,
@@ -70,23 +70,23 @@ impl Upstream {
     }
 
     /// How many connections there have been.
-    pub fn connections(&self) -> usize {
+    pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 
     /// How many requests there have been.
-    pub fn requests(&self) -> usize {
+    pub(crate) fn requests(&self) -> usize {
         self.requests.load(Ordering::SeqCst)
     }
 }
 
 /// One request, and the connection on which it is to be answered.
-pub struct Exchange {
+pub(crate) struct Exchange {
     stream: TcpStream,
     /// The request line and headers.
-    pub head: String,
+    pub(crate) head: String,
     /// The request's body.
-    pub body: Vec<u8>,
+    pub(crate) body: Vec<u8>,
     ended: bool,
 }
 
@@ -114,24 +114,24 @@ impl Exchange {
     }
 
     /// The value of a request header; the head is in lower case.
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut fields = self.head.lines().filter_map(|line| line.split_once(':'));
         fields.find(|(key, _)| *key == name).map(|(_, value)| value.trim())
     }
 
     /// Writes bytes as they are. A client that is gone is no error here; `false` tells of it.
-    pub async fn raw(&mut self, bytes: impl AsRef<[u8]>) -> bool {
+    pub(crate) async fn raw(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.stream.write_all(bytes.as_ref()).await.is_ok()
     }
 
     /// Begins a stream of events.
-    pub async fn begin(&mut self) {
+    pub(crate) async fn begin(&mut self) {
         self.raw("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
             .await;
     }
 
     /// Writes a piece of the stream as one HTTP chunk.
-    pub async fn piece(&mut self, piece: impl AsRef<[u8]>) -> bool {
+    pub(crate) async fn piece(&mut self, piece: impl AsRef<[u8]>) -> bool {
         let piece = piece.as_ref();
         let mut chunk = format!("{:x}\r\n", piece.len()).into_bytes();
         chunk.extend_from_slice(piece);
@@ -140,25 +140,25 @@ impl Exchange {
     }
 
     /// Ends the stream in order: the connection can be used again.
-    pub async fn end(&mut self) {
+    pub(crate) async fn end(&mut self) {
         self.raw("0\r\n\r\n").await;
         self.ended = true;
     }
 
     /// Answers at once.
-    pub async fn whole(&mut self, status: &str, headers: &str, body: &str) {
+    pub(crate) async fn whole(&mut self, status: &str, headers: &str, body: &str) {
         self.raw(format!("HTTP/1.1 {status}\r\n{headers}content-length: {}\r\n\r\n{body}", body.len())).await;
         self.ended = true;
     }
 
     /// Waits until the other side has closed the connection.
-    pub async fn gone(&mut self) {
+    pub(crate) async fn gone(&mut self) {
         let mut rest = [0; 64];
         while matches!(self.stream.read(&mut rest).await, Ok(1..)) {}
     }
 
     /// Closes the connection with a reset.
-    pub fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.stream.set_zero_linger().unwrap();
     }
 }

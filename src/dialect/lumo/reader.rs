@@ -231,13 +231,9 @@ impl Body {
 
     /// Gives a frame to whom it concerns; says where its token lies if there is nothing else in it.
     fn value<'a>(&mut self, json: Json<'a>, out: &mut impl Sink) -> Result<Option<Token<'a>>, Failure> {
-        match json.kind() {
-            JsonKind::Object => {}
-            JsonKind::Null => return Ok(None),
-            _ => {
-                self.malformed += 1;
-                return Ok(None);
-            }
+        if json.kind() != JsonKind::Object {
+            self.malformed += 1;
+            return Ok(None);
         }
         let kind = json.get("type").and_then(|kind| kind.as_str());
         let mut read = match kind {

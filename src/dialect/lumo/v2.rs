@@ -114,7 +114,7 @@ fn chunk<'a>(frame: &Frame<'a>, answer: &mut Answer, out: &mut impl Sink) -> Res
         answer.usage(usage, out);
     }
     let Some(choice) = choice else {
-        let known = frame.choices.is_some() || frame.usage.is_some() || frame.start != Start::default();
+        let known = frame.usage.is_some() || frame.start != Start::default();
         return Ok(if known { Read::Taken } else { Read::Foreign });
     };
     let delta = choice.get("delta").filter(|delta| delta.kind() == JsonKind::Object);
