@@ -389,7 +389,8 @@ impl Region {
             same(before, markup) && same(&[last], &[byte])
         };
         let closes = matches(tag.close);
-        if !closes && !(any_case && matches("</code>")) {
+        let inner = any_case && matches("</code>");
+        if !closes && !inner {
             return Between::Foreign;
         }
         if byte == b'>' {

@@ -12,11 +12,11 @@ use std::borrow::Cow;
 use bytes::Bytes;
 
 use crate::{
-    config::{Config, Model, Options, SystemPosition, Tools, Upstream},
+    config::{Config, Model, Options, Tools, Upstream},
     conversation::Conversation,
     dialect::{Answering, Reader, Stamp, UpstreamRequest, Writer, chat, lumo},
     failure::{Failure, Kind},
-    format::{self, Teaching},
+    format,
     pipeline::{Misroute, Pipeline},
 };
 
