@@ -57,8 +57,9 @@ impl Upstream {
                 let (script, seen_requests) = (script.clone(), seen_requests.clone());
                 open.spawn(async move {
                     let mut stream = Some(stream);
-                    while let Some(open) = stream.take() {
-                        let Some(exchange) = Exchange::read(open).await else { return };
+                    for earlier in 0.. {
+                        let Some(open) = stream.take() else { return };
+                        let Some(exchange) = Exchange::read(open, earlier).await else { return };
                         seen_requests.fetch_add(1, Ordering::SeqCst);
                         let exchange = script(exchange).await;
                         stream = exchange.ended.then_some(exchange.stream);
@@ -87,11 +88,13 @@ pub(crate) struct Exchange {
     pub(crate) head: String,
     /// The request's body.
     pub(crate) body: Vec<u8>,
+    /// How many requests came before it on this connection.
+    pub(crate) earlier: usize,
     ended: bool,
 }
 
 impl Exchange {
-    async fn read(mut stream: TcpStream) -> Option<Self> {
+    async fn read(mut stream: TcpStream, earlier: usize) -> Option<Self> {
         let mut bytes = Vec::new();
         let end = loop {
             if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -110,7 +113,7 @@ impl Exchange {
                 return None;
             }
         }
-        Some(Self { stream, head, body, ended: false })
+        Some(Self { stream, head, body, earlier, ended: false })
     }
 
     /// The value of a request header; the head is in lower case.
