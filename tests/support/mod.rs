@@ -1,0 +1,9 @@
+//! What the tests of the whole pipeline share: an upstream's bytes made from events, one exchange run through a
+//! [`Pipeline`](toolwire::pipeline::Pipeline) in any cut, and a client of its own that reads what came out.
+
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+pub mod client;
+pub mod cuts;
+pub mod exchange;
+pub mod upstream;

@@ -1,0 +1,108 @@
+//! An upstream's bytes, from events in the notation of the Lumo cases (Lumo 8.2) or from pieces of text.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+
+/// What an upstream speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Speech {
+    LumoV1,
+    LumoV2,
+    Chat,
+}
+
+impl Speech {
+    pub const ALL: [Self; 3] = [Self::LumoV1, Self::LumoV2, Self::Chat];
+
+    /// A good answer of these pieces of text. `finish`: the upstream's reason; Lumo v1 has none to tell.
+    pub fn says(self, pieces: &[&str], finish: &str) -> Vec<u8> {
+        let mut events: Vec<Value> = pieces.iter().map(|piece| json!(["m", piece])).collect();
+        if self != Self::LumoV1 {
+            events.push(json!(["fin", finish]));
+        }
+        events.push(json!(["done"]));
+        self.stream(&events)
+    }
+
+    /// A stream of these events, one a frame.
+    pub fn stream(self, events: &[Value]) -> Vec<u8> {
+        let mut stream = String::new();
+        let mut counts = HashMap::new();
+        if self == Self::Chat {
+            stream.push_str(&chat_frame("d", &json!({"role": "assistant", "content": ""})));
+            stream.push_str("\n\n");
+        }
+        for event in events {
+            let word = event[0].as_str().expect("a word");
+            stream.push_str(&match self {
+                Self::LumoV1 => v1_frame(word, &event[1], &mut counts),
+                Self::LumoV2 => v2_frame(word, &event[1]),
+                Self::Chat => chat_frame(word, &event[1]),
+            });
+            stream.push_str("\n\n");
+        }
+        stream.into_bytes()
+    }
+}
+
+fn v1_frame<'w>(word: &'w str, value: &Value, counts: &mut HashMap<&'w str, u64>) -> String {
+    let target = match word {
+        "m" => "message",
+        "r" => "reasoning",
+        "t" => "title",
+        "tc" => "tool_call",
+        "tr" => "tool_result",
+        "q" => return r#"data: {"type":"queued"}"#.to_owned(),
+        "ing" => return format!("data: {}", json!({"type": "ingesting", "target": value})),
+        "tool-error" => return format!("data: {}", json!({"type": word, "error": value})),
+        _ => return format!("data: {}", json!({"type": word, "message": value})),
+    };
+    let count = counts.entry(word).or_default();
+    let frame = json!({"type": "token_data", "target": target, "count": *count, "content": value});
+    *count += 1;
+    format!("data: {frame}")
+}
+
+fn v2_frame(word: &str, value: &Value) -> String {
+    let chunk = |delta: Value| json!({"choices": [{"index": 0, "delta": delta}]});
+    let frame = match word {
+        "m" => chunk(json!({"content": value})),
+        "r" => chunk(json!({"reasoning_content": value})),
+        "d" => chunk(value.clone()),
+        "fin" => json!({"choices": [{"index": 0, "delta": {}, "finish_reason": value}]}),
+        "stc" => json!({"object": "chat.tool_call", "tool_call": value}),
+        "str" => json!({"object": "chat.tool_result", "tool_result": value}),
+        "img" => json!({"object": "lumo.image_data", "image": value}),
+        "u" => json!({"choices": [], "usage": value}),
+        "err" => json!({"error": value}),
+        "c" => return format!(":{}", value.as_str().expect("a comment")),
+        "done" => return "data: [DONE]".to_owned(),
+        other => panic!("unknown event {other}"),
+    };
+    format!("data: {frame}")
+}
+
+fn chat_frame(word: &str, value: &Value) -> String {
+    let chunk = |choices: Value| {
+        json!({"id": "chatcmpl-up", "object": "chat.completion.chunk", "created": 7, "model": "m",
+               "choices": choices, "system_fingerprint": "fp"})
+    };
+    let delta = |delta: Value| chunk(json!([{"index": 0, "delta": delta, "finish_reason": null}]));
+    let frame = match word {
+        "m" => delta(json!({"content": value})),
+        "r" => delta(json!({"reasoning_content": value})),
+        "d" => delta(value.clone()),
+        "fin" => chunk(json!([{"index": 0, "delta": {}, "finish_reason": value}])),
+        "u" => {
+            let mut frame = chunk(json!([]));
+            frame["usage"] = value.clone();
+            frame
+        }
+        "err" => json!({"error": value}),
+        "c" => return format!(":{}", value.as_str().expect("a comment")),
+        "done" => return "data: [DONE]".to_owned(),
+        other => panic!("unknown event {other}"),
+    };
+    format!("data: {frame}")
+}
