@@ -1,5 +1,7 @@
 //! Requests of Chat Completions: what is understood, what is kept, what is refused and how.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
+
 use serde_json::{Value, json};
 use toolwire::{
     conversation::{Call, CallOutput, Conversation, Part, Role, Tool, ToolChoice, Turn},

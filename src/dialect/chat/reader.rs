@@ -49,7 +49,7 @@ impl Default for ReaderSettings {
 pub struct Reader {
     settings: ReaderSettings,
     body: Body,
-    answer: Answer,
+    answer: Box<Answer>,
     /// The answer is over, well or not: what follows is ignored.
     over: bool,
 }
@@ -75,7 +75,7 @@ const BOM: [u8; 3] = [0xef, 0xbb, 0xbf];
 impl Reader {
     /// A reader for one answer.
     pub fn new(settings: ReaderSettings) -> Self {
-        Self { settings, body: Body::Blank(0), answer: Answer::new(settings), over: false }
+        Self { settings, body: Body::Blank(0), answer: Box::new(Answer::new(settings)), over: false }
     }
 
     /// Reads the next bytes of the body, cut anywhere.

@@ -78,11 +78,13 @@ impl Words {
             Value::Null => None,
             other => Some(other.to_string()),
         };
-        let number =
-            |key: &str| error.get(key).and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
+        let number = |key: &str| match error.get(key)? {
+            Value::String(digits) => digits.parse().ok(),
+            number => u16::try_from(number.as_u64()?).ok(),
+        };
         Self {
             message,
-            code: text("code"),
+            code: text("code").filter(|code| code.parse::<u16>().is_err()),
             kind: text("type"),
             param: text("param"),
             status: number("code").or_else(|| number("status")).filter(|code| (400..600).contains(code)),

@@ -9,7 +9,7 @@ mod said;
 use super::{
     ReaderSettings,
     calls::Calls,
-    channel::{Channel, cuts_pair},
+    channel::Channel,
     chunk::{Choice, Chunk, finish_of, word_of},
 };
 use crate::{
@@ -339,6 +339,7 @@ impl Answer {
             }
         }
         self.deltas.finish(cut, &mut self.calls.listen(None, None, out));
+        self.calls.finish_customs(cut, out);
     }
 
     fn finish(&mut self, finish: Finish, frame: Option<&str>, out: &mut impl Sink) {
@@ -400,7 +401,7 @@ impl Answer {
 }
 
 /// Says an event, with the frame that says nothing else, if there is one.
-fn emit(out: &mut impl Sink, frame: Option<&str>, event: Event<'_>) {
+pub(super) fn emit(out: &mut impl Sink, frame: Option<&str>, event: Event<'_>) {
     match frame {
         Some(frame) => out.event(Event::Verbatim { frame, means: Some(&event) }),
         None => out.event(event),

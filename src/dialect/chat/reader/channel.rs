@@ -20,9 +20,9 @@ impl Channel {
         self.unescaper.decode(body, &mut self.scratch)
     }
 
-    /// The last piece may have left half a character behind.
-    pub(super) fn is_cut(&self) -> bool {
-        self.cut
+    /// Whether the frame of a piece may be forwarded: no character is cut in two at either end of it.
+    pub(super) fn may_forward(&self, body: &str) -> bool {
+        !self.cut && !cuts_pair(body)
     }
 
     /// What is new in a text that repeats all that came before it.
