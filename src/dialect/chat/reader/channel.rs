@@ -16,7 +16,9 @@ pub(super) struct Channel {
 impl Channel {
     /// The text of the next piece.
     pub(super) fn piece<'a>(&'a mut self, body: &'a str) -> &'a str {
-        self.cut = cuts_pair(body);
+        if !body.is_empty() {
+            self.cut = cuts_pair(body);
+        }
         self.unescaper.decode(body, &mut self.scratch)
     }
 
