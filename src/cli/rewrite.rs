@@ -80,11 +80,16 @@ enum Stop {
     Usage(String),
     /// The work failed: status 1.
     Work(String),
+    /// Whoever reads the output has seen enough: status 0.
+    Unread,
 }
 
 impl From<io::Error> for Stop {
     fn from(error: io::Error) -> Self {
-        Self::Work(error.to_string())
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::Unread,
+            _ => Self::Work(error.to_string()),
+        }
     }
 }
 
@@ -95,7 +100,7 @@ pub fn run(args: Args) -> ExitCode {
         _ => filter(&args),
     };
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) | Err(Stop::Unread) => ExitCode::SUCCESS,
         Err(Stop::Usage(message)) => {
             eprintln!("{message}");
             WRONG_INPUT.into()

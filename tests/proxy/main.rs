@@ -7,7 +7,6 @@
     reason = "a test that fails panics, wherever its helpers lie"
 )]
 
-#[path = "../support/mod.rs"]
 mod support;
 
 mod cancel;

@@ -90,6 +90,29 @@ async fn connections_to_the_upstream_are_used_again() {
     }
 }
 
+/// A kept connection that the upstream closes just when it is used again costs a client nothing.
+#[tokio::test]
+async fn a_connection_that_went_stale_is_replaced() {
+    let upstream = Upstream::start(|mut exchange| async move {
+        if exchange.earlier == 0 {
+            exchange.begin().await;
+            exchange.piece(text("hello")).await;
+            exchange.piece(END).await;
+            exchange.end().await;
+        }
+        exchange
+    })
+    .await;
+    let proxy = Setup::new(upstream.address).start().await;
+    let client = Client::new();
+    for body in [STREAM, WHOLE, STREAM, WHOLE] {
+        let reply = client.chat(&proxy, body).await;
+        assert_eq!(reply.status(), 200);
+        reply.rest().await;
+    }
+    assert!(upstream.requests() > 4, "no connection was used again");
+}
+
 /// The end mark ends the answer, even if the upstream leaves its connection open.
 #[tokio::test]
 async fn an_upstream_that_never_closes_does_not_keep_the_client() {

@@ -263,15 +263,17 @@ impl Body {
 
     /// Decides what the end of the body means.
     fn finish(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+        let understood = self.malformed == 0;
+        self.drop_unfinished();
         if self.answer.is_finished() || (self.tolerate_truncation && self.answer.has_begun()) {
             self.answer.release(true, out);
             self.answer.end(out);
             return Ok(());
         }
-        Err(match (self.answer.has_begun(), self.malformed) {
+        Err(match (self.answer.has_begun(), understood) {
             (true, _) => Failure::new(Kind::Truncated, "the upstream's answer ended in the middle"),
-            (false, 0) => Failure::new(Kind::Truncated, "the upstream's answer ended before it began"),
-            (false, _) => {
+            (false, true) => Failure::new(Kind::Truncated, "the upstream's answer ended before it began"),
+            (false, false) => {
                 Failure::new(Kind::Protocol, "nothing in the upstream's answer could be understood")
             }
         })
