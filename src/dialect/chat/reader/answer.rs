@@ -226,6 +226,7 @@ impl Answer {
     /// A chunk without the choice that is read: usage, a late note, another choice of several.
     fn beside(&mut self, chunk: &Chunk<'_>, canonical: Option<&str>, out: &mut impl Sink) {
         if chunk.has_other_choices() {
+            self.has_choice = true;
             self.start(chunk, None, out);
         }
         let says_something = chunk.has_other_choices() || (chunk.is_bare() && chunk.says_more);
