@@ -81,6 +81,26 @@ fn done_without_a_finish_goes_by_what_has_come() {
 }
 
 #[test]
+fn done_alone_is_no_answer() {
+    means(DONE, "error Truncated upstream_truncated");
+    means(": hi\n\n", "error Truncated upstream_truncated");
+}
+
+#[test]
+fn half_a_frame_at_the_end_says_nothing() {
+    let stream = [loose(r#"{"content":"A"}"#), loose(r#"{"content":"é"}"#)].concat();
+    let stream = stream.trim_end().as_bytes();
+    for at in loose(r#"{"content":"A"}"#).len()..stream.len() {
+        let read = read_in(ReaderSettings::default(), [stream.get(..at).unwrap()], true);
+        assert_eq!(read.told(), "A | error Truncated upstream_truncated", "{at}");
+    }
+    let read = read_in(ReaderSettings::default(), [stream], true);
+    assert_eq!(read.told(), "Aé | error Truncated upstream_truncated");
+    let half = b"data: {\"choices\":[{\"delta\":{\"content\":\"\xc3";
+    assert_eq!(read_splits(ReaderSettings::default(), half).told(), "error Truncated upstream_truncated");
+}
+
+#[test]
 fn stop_after_calls_is_the_calls_finish() {
     let call = loose(r#"{"tool_calls":[{"index":0,"id":"p","function":{"name":"a","arguments":"{}"}}]}"#);
     means(&[call.clone(), end("stop")].concat(), "p a {} | calls");

@@ -299,8 +299,8 @@ fn errors_name_the_field_and_say_what_would_be_right() {
 
 fn told(failure: &Failure) -> String {
     let body: Value = serde_json::from_slice(&error_body(failure)).unwrap();
-    let error = &body["error"];
-    let word = |key: &str| error[key].as_str().unwrap_or("-").to_owned();
+    let error = body.get("error").unwrap();
+    let word = |key: &str| error.get(key).and_then(Value::as_str).unwrap_or("-").to_owned();
     format!("{} {} {} | {}", failure.status(), word("type"), word("code"), word("message"))
 }
 

@@ -125,11 +125,14 @@ impl Reader {
             }
             Body::Stream { frames, opening } => {
                 let mut result = Ok(());
-                frames.finish(|frame| match is_cut(frame) {
-                    true => ControlFlow::Break(()),
-                    false => flow(&mut self.answer, frame, &mut result, out),
+                frames.finish(|frame| {
+                    result = self.answer.last_frame(frame, out);
+                    if result.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
                 });
                 result?;
+                if self.answer.is_done() {
+                    return Ok(());
+                }
                 if !self.answer.is_begun() && self.answer.malformed() == 0 {
                     return Err(not_a_stream(opening));
                 }
@@ -191,12 +194,6 @@ fn flow(
 ) -> ControlFlow<()> {
     *result = answer.frame(frame, out);
     if result.is_err() || answer.is_done() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-}
-
-/// Whether a last frame breaks off inside a character: the body was cut there, not garbled.
-fn is_cut(frame: crate::wire::sse::Frame<'_>) -> bool {
-    let crate::wire::sse::Frame::Event(message) = frame else { return false };
-    std::str::from_utf8(message.data).is_err_and(|error| error.error_len().is_none())
 }
 
 fn keep(kept: &mut Vec<u8>, bytes: &[u8], most: usize) {

@@ -212,3 +212,21 @@ fn title(page: &str) -> Option<&str> {
     let (title, _) = behind.split_once("</title>")?;
     Some(title).filter(|title| !title.trim().is_empty())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_quoted_is_short_and_one_line() {
+        assert_eq!(first_words(b" \n"), None);
+        assert_eq!(first_words(b"a\n  b\tc").unwrap(), "a b c");
+        assert_eq!(first_words(b"<html><title> 502 Bad\nGateway </title>x").unwrap(), "502 Bad Gateway");
+        assert_eq!(first_words("é".as_bytes().get(..1).unwrap()), None);
+        assert_eq!(first_words(b"ok \xff").unwrap(), "ok");
+        let long = first_words("wörd ".repeat(100).as_bytes()).unwrap();
+        assert!(long.ends_with('…') && long.chars().count() <= 125, "{long}");
+        let one = first_words("ö".repeat(500).as_bytes()).unwrap();
+        assert_eq!(one.chars().count(), 121);
+    }
+}
