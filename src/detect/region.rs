@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     event::CallEnd,
-    format::{Format, Tag, TagKind},
+    format::{Tag, TagKind},
     wire::json::{Progress, Scanner},
 };
 
@@ -34,7 +34,7 @@ pub(super) enum Waiting {
 }
 
 impl Waiting {
-    fn of(piece: Piece<'_>) -> Self {
+    pub(super) fn of(piece: Piece<'_>) -> Self {
         match piece {
             Piece::Start { name, id } => Self::Start { name: name.to_owned(), id: id.to_owned() },
             Piece::Arguments(text) => Self::Arguments(text.to_owned()),
@@ -95,13 +95,11 @@ enum Between {
 /// A container being read.
 #[derive(Debug)]
 pub(super) struct Region {
-    pub(super) format: &'static Format,
     pub(super) container: Container,
-    pub(super) starts_line: bool,
     quoted: bool,
     /// Calls wait for the region's end.
     waits: bool,
-    pub(super) waiting: Vec<Waiting>,
+    waiting: Vec<Waiting>,
     phase: Phase,
     /// Markup between values that is not complete yet.
     markup: String,
@@ -116,17 +114,9 @@ pub(super) struct Region {
 const MAX_MARKUP: usize = 256;
 
 impl Region {
-    pub(super) fn new(
-        format: &'static Format,
-        container: Container,
-        starts_line: bool,
-        quoted: bool,
-        whole: bool,
-    ) -> Self {
+    pub(super) fn new(container: Container, quoted: bool, whole: bool) -> Self {
         Self {
-            format,
             container,
-            starts_line,
             quoted,
             waits: quoted || whole,
             waiting: Vec::new(),
@@ -149,13 +139,9 @@ impl Region {
         !self.waiting.is_empty()
     }
 
-    /// The waiting calls, the last one cut if it has not ended.
-    pub(super) fn abandon(&mut self) -> Vec<Waiting> {
-        let mut waiting = std::mem::take(&mut self.waiting);
-        if !matches!(waiting.last(), None | Some(Waiting::End(_))) {
-            waiting.push(Waiting::End(CallEnd::Cut));
-        }
-        waiting
+    /// The calls that waited for the region's end.
+    pub(super) fn take_waiting(&mut self) -> Vec<Waiting> {
+        std::mem::take(&mut self.waiting)
     }
 
     /// Bytes of arguments kept back besides the source.
@@ -222,15 +208,19 @@ impl Region {
         Passed::More
     }
 
-    /// The text stops here: whether the region ends with calls. See [`Envelope::finish`] for `stopped`; `repair`:
-    /// missing brackets are forgiven.
-    pub(super) fn finish(&mut self, stopped: bool, repair: bool, out: &mut impl FnMut(Piece<'_>)) -> bool {
+    /// The text stops here: whether the region ends with calls. See [`Envelope::finish`] for `stopped`.
+    pub(super) fn finish(
+        &mut self,
+        stopped: bool,
+        rules: &Rules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> bool {
         match self.phase {
             Phase::Before | Phase::Failed => false,
             // Whole JSON in a container that was not closed is a call. JSON that stops short is one only where its
             // call has begun to stream, or where a marker says that a call was meant.
             Phase::Value if self.waits => {
-                repair && stopped && self.format.is_marked() && !self.quoted && self.finish_waiting()
+                rules.repair && stopped && rules.marked && !self.quoted && self.finish_waiting()
             }
             Phase::Value => self.envelope.as_mut().is_some_and(|envelope| {
                 envelope.finish(stopped, out);
