@@ -147,10 +147,10 @@ impl HeaderWalk {
         let captured = self.captured.as_str();
         let legal =
             |c: char| c.is_alphanumeric() || "_-.:/ \t\r\n".contains(c) || self.header.legal.contains(c);
-        let name = captured.trim_end_matches(|c| !legal(c)).len();
         let begins_end = |at: usize| ends.iter().any(|end| end.starts_with(tail(captured, at)));
-        let tail_fits = name == captured.len() || captured.char_indices().any(|(at, _)| begins_end(at));
-        captured.len() <= MAX_HEADER && tail_fits && head(captured, name).chars().all(legal)
+        let name = captured.char_indices().map(|(at, _)| at).find(|&at| begins_end(at));
+        let name = head(captured, name.unwrap_or(captured.len()));
+        captured.len() <= MAX_HEADER && name.chars().all(legal)
     }
 
     /// One character of framing: `Some(true)` for the last of the closer, `None` if it is none.
