@@ -717,7 +717,7 @@ fn decode_escape(escape: &str, quote: u8) -> Option<String> {
     match chars.next()? {
         'u' => {
             let units = escape.len() / 6;
-            if escape.len() % 6 != 0 {
+            if !escape.len().is_multiple_of(6) {
                 let hex = slice(escape, units * 6 + 2, escape.len());
                 let sound = tail(escape, units * 6).len() < 3 || hex.chars().all(|c| c.is_ascii_hexdigit());
                 return if sound && escape.len() < 12 { None } else { Some(escape.to_owned()) };

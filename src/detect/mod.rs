@@ -222,8 +222,9 @@ impl Detector {
     fn finish_region(&mut self, region: &mut Region, stopped: bool, out: &mut impl Sink) -> bool {
         let (prose, next) = (&mut self.prose, &mut self.next);
         let (format, starts_line) = (region.format, region.starts_line);
-        let ended =
-            region.finish(stopped, &mut |piece| call_piece(piece, format, starts_line, prose, next, out));
+        let repair = self.search.repair;
+        let ended = region
+            .finish(stopped, repair, &mut |piece| call_piece(piece, format, starts_line, prose, next, out));
         if ended {
             for waiting in std::mem::take(&mut region.waiting) {
                 call_piece(waiting.as_piece(), format, starts_line, prose, next, out);

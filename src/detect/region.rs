@@ -208,15 +208,17 @@ impl Region {
         Passed::More
     }
 
-    /// The text stops here: whether the region ends with calls. See [`Envelope::finish`] for `stopped`.
-    pub(super) fn finish(&mut self, stopped: bool, out: &mut impl FnMut(Piece<'_>)) -> bool {
-        let envelope = self.envelope.as_mut();
+    /// The text stops here: whether the region ends with calls. See [`Envelope::finish`] for `stopped`; `repair`:
+    /// missing brackets are forgiven.
+    pub(super) fn finish(&mut self, stopped: bool, repair: bool, out: &mut impl FnMut(Piece<'_>)) -> bool {
         match self.phase {
             Phase::Before | Phase::Failed => false,
             // Whole JSON in a container that was not closed is a call. JSON that stops short is one only where its
-            // call has begun to stream.
-            Phase::Value if self.waits => false,
-            Phase::Value => envelope.is_some_and(|envelope| {
+            // call has begun to stream, or where a marker says that a call was meant.
+            Phase::Value if self.waits => {
+                repair && stopped && self.format.is_marked() && !self.quoted && self.finish_waiting()
+            }
+            Phase::Value => self.envelope.as_mut().is_some_and(|envelope| {
                 envelope.finish(stopped, out);
                 envelope.found()
             }),
@@ -226,6 +228,14 @@ impl Region {
             }
             Phase::Ticks(_) | Phase::Quoted => true,
         }
+    }
+
+    /// Ends the call that waits; `false` if it is not whole even with its brackets closed.
+    fn finish_waiting(&mut self) -> bool {
+        let Some(envelope) = &mut self.envelope else { return false };
+        let waiting = &mut self.waiting;
+        let end = envelope.finish(true, &mut |piece| waiting.push(Waiting::of(piece)));
+        end != Some(CallEnd::Cut) && envelope.found()
     }
 
     fn begin_value(&mut self, rules: &Rules<'_>) {
@@ -389,7 +399,8 @@ impl Region {
             same(before, markup) && same(&[last], &[byte])
         };
         let closes = matches(tag.close);
-        if !closes && !(any_case && matches("</code>")) {
+        let inner = any_case && matches("</code>");
+        if !closes && !inner {
             return Between::Foreign;
         }
         if byte == b'>' {

@@ -82,7 +82,7 @@ impl Pipeline {
     /// Takes the next bytes of the upstream's body.
     pub fn push(&mut self, bytes: &[u8], out: &mut BytesMut) -> State {
         if self.state == State::Open {
-            let read = self.reader.push(bytes, &mut self.stages.into_sink(out));
+            let read = self.reader.push(bytes, &mut self.stages.sink(out));
             let ended = self.reader.is_done();
             self.settle(read, ended, out);
         }
@@ -92,7 +92,7 @@ impl Pipeline {
     /// The upstream's body has ended.
     pub fn finish(&mut self, out: &mut BytesMut) -> State {
         if self.state == State::Open {
-            let read = self.reader.finish(&mut self.stages.into_sink(out));
+            let read = self.reader.finish(&mut self.stages.sink(out));
             self.settle(read, true, out);
         }
         self.state
@@ -190,7 +190,7 @@ impl Pipeline {
 }
 
 impl Stages {
-    fn into_sink<'s>(&'s mut self, out: &'s mut BytesMut) -> impl Sink + 's {
+    fn sink<'s>(&'s mut self, out: &'s mut BytesMut) -> impl Sink + 's {
         let Self { detector, calls, writer, has_content } = self;
         ToDetector { detector, next: ToCalls { calls, next: ToWriter { writer, has_content, out } } }
     }
