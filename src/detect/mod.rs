@@ -84,6 +84,7 @@ struct Search {
     repair: bool,
     max_depth: usize,
     max_hold: usize,
+    max_arguments: usize,
 }
 
 impl Search {
@@ -149,6 +150,7 @@ impl Detector {
             repair: settings.repair,
             max_depth: settings.limits.max_depth,
             max_hold: settings.limits.max_hold,
+            max_arguments: settings.limits.max_arguments,
         };
         Some(Self {
             prose: Prose::new(search.max_hold),
@@ -431,9 +433,12 @@ impl Detector {
                 } else {
                     self.held.push_str(text);
                 }
+                // A call that waits for its end may be as long as any call; only beyond that is there no telling.
+                let limit =
+                    self.search.max_hold + if region.has_begun() { self.search.max_arguments } else { 0 };
                 self.state = State::Region(region);
-                if self.held() > self.search.max_hold {
-                    self.fail_region(0, out);
+                if self.held() > limit {
+                    self.overflow(out);
                 }
                 text.len()
             }
@@ -457,6 +462,21 @@ impl Detector {
                 taken
             }
         }
+    }
+
+    /// More is held than may be. What has not begun to be a call is text; a waiting call goes out cut, since its
+    /// arguments are over their limit, too.
+    fn overflow(&mut self, out: &mut impl Sink) {
+        let State::Region(region) = &mut self.state else { return };
+        if !region.has_begun() {
+            return self.fail_region(0, out);
+        }
+        let (format, starts_line) = (region.format, region.starts_line);
+        for waiting in region.abandon() {
+            call_piece(waiting.as_piece(), format, starts_line, &mut self.prose, &mut self.next, out);
+        }
+        self.held.clear();
+        self.state = State::Prose;
     }
 
     /// The region is none: the source since the last certain point is text, and the text goes on as what it then is.

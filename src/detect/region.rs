@@ -144,6 +144,20 @@ impl Region {
         open && !self.waits && matches!(self.phase, Phase::Value)
     }
 
+    /// Calls have begun that wait for the region's end.
+    pub(super) fn has_begun(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// The waiting calls, the last one cut if it has not ended.
+    pub(super) fn abandon(&mut self) -> Vec<Waiting> {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        if !matches!(waiting.last(), None | Some(Waiting::End(_))) {
+            waiting.push(Waiting::End(CallEnd::Cut));
+        }
+        waiting
+    }
+
     /// Bytes of arguments kept back besides the source.
     pub(super) fn kept(&self) -> usize {
         self.envelope.as_ref().map_or(0, Envelope::kept)

@@ -11,7 +11,7 @@ use crate::support::{
     upstream::{END, Exchange, Upstream, text},
 };
 
-const SHORT: Duration = Duration::from_millis(100);
+const SHORT: Duration = Duration::from_millis(250);
 
 /// Status, `Retry-After` and error object of an answer that failed before it began, streamed and whole alike.
 async fn refused<F>(change: fn(&mut Setup), script: fn(Exchange) -> F) -> (u16, Option<String>, Value)

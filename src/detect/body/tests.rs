@@ -15,7 +15,7 @@ fn run(pieces: &[&str], repair: bool) -> (String, Option<Fed>) {
 }
 
 fn by_char(text: &str) -> Vec<&str> {
-    text.split("").filter(|piece| !piece.is_empty()).collect()
+    text.split_inclusive(|_| true).collect()
 }
 
 #[test]
