@@ -8,9 +8,12 @@ import { STAND } from "./sdk.mjs";
 const PATIENCE = 20_000;
 
 export async function seen(scenario) {
-  const all = await (await fetch(STAND.state)).json();
+  const all = await (await fetch(`${STAND.upstream}/state`)).json();
   return all[scenario] ?? { open: 0, left: 0, requests: [] };
 }
+
+/** Lets the scenario's answer go on. */
+export const go = (scenario) => fetch(`${STAND.upstream}/go/${scenario}`);
 
 /** Waits until a scenario has been seen so. */
 export async function until(scenario, expected) {

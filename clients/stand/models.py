@@ -11,7 +11,7 @@ import upstream
 KEY = "sk-clients"
 
 # A stream is left without a sign of life for so long: shorter than the pauses of the scenario `slow`.
-KEEP_ALIVE = "250ms"
+KEEP_ALIVE = "200ms"
 
 
 class Model:
@@ -42,7 +42,7 @@ def table(head, values):
 
 def configuration(models):
     """The configuration file for `models`."""
-    top = table("", {"listen": "127.0.0.1:0", "api_keys": [KEY]})
+    top = table("", {"listen": "127.0.0.1:0", "api_keys": ["env:CLIENTS_KEY"]})
     return "\n".join([top, table("[limits]", {"keep_alive": KEEP_ALIVE}), *(model.toml() for model in models)])
 
 
@@ -100,9 +100,10 @@ def of_scenarios(scripted):
         model("loop-lumo", "loop", "lumo"),
         model("loop-lumo-pre", "loop", "lumo", tools="pre"),
         model("loop-lumo-v1", "loop", "lumo", tools="pre", options={"version": "v1"}),
+        model("bounce", "bounce", "lumo", misroute="bounce"),
         *(
             model(name, name)
             for name in upstream.SCENARIOS
-            if name != "loop"
+            if name not in ("loop", "bounce")
         ),
     ]
