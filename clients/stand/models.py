@@ -97,6 +97,7 @@ def of_scenarios(scripted):
         model("loop-native", "loop"),
         model("loop-hermes", "loop", tools="hermes"),
         model("loop-fenced", "loop", tools="fenced"),
+        model("loop-bare", "loop", tools="bare"),
         model("loop-lumo", "loop", "lumo"),
         model("loop-lumo-pre", "loop", "lumo", tools="pre"),
         model("loop-lumo-v1", "loop", "lumo", tools="pre", options={"version": "v1"}),

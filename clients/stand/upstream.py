@@ -46,7 +46,9 @@ def written_call(prompt):
         return "<tool", "_call>\n", call[:9], call[9:], "\n</tool_", "call>"
     if "<pre>" in prompt:
         return "<p", "re>", call[:9], call[9:], "</p", "re>"
-    return "``", "`json\n", call[:9], call[9:], "\n``", "`"
+    if "```" in prompt:
+        return "``", "`json\n", call[:9], call[9:], "\n``", "`"
+    return call[:9], call[9:]
 
 
 def endless(_request, answer):
