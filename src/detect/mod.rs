@@ -94,6 +94,7 @@ impl Search {
             marked: format.is_marked(),
             any_name: self.any_name,
             repair: self.repair,
+            whole: self.whole,
             max_depth: self.max_depth,
         }
     }
@@ -202,6 +203,17 @@ impl Detector {
 
     /// The text has ended; `stopped`: because the model was done. What is held is decided.
     pub fn finish(&mut self, stopped: bool, out: &mut impl Sink) {
+        self.decide(stopped, out);
+        self.prose.finish(out);
+    }
+
+    /// The upstream's answer breaks off here, and the text of another one goes on with the message.
+    pub fn next_answer(&mut self, out: &mut impl Sink) {
+        self.decide(false, out);
+        self.prose.next_answer();
+    }
+
+    fn decide(&mut self, stopped: bool, out: &mut impl Sink) {
         match std::mem::replace(&mut self.state, State::Prose) {
             State::Marker { .. } | State::Attributes { .. } | State::Opener(_) => self.release(0, out),
             State::Region(mut region) => {
@@ -218,7 +230,6 @@ impl Detector {
             }
             State::Prose | State::Foreign(_) | State::Json(_) => {}
         }
-        self.prose.finish(out);
     }
 
     fn finish_region(&mut self, region: &mut Region, stopped: bool, out: &mut impl Sink) -> bool {
@@ -307,6 +318,8 @@ impl Detector {
     }
 
     fn enter(&mut self, format: &'static Format, container: Container, starts_line: bool, quoted: bool) {
+        // Around a marker of its own all blanks stay (formats 2.1), as if it stood within a line.
+        let starts_line = starts_line && !format.is_marked();
         let region = Region::new(format, container, starts_line, quoted, self.search.whole);
         self.state = State::Region(Box::new(region));
     }
