@@ -57,7 +57,7 @@ pub(super) struct Rules<'a> {
 
 impl Rules<'_> {
     /// The name of the tool that `written` calls, if it may.
-    fn name<'n>(&self, written: &'n str) -> Option<&'n str> {
+    pub(super) fn name<'n>(&self, written: &'n str) -> Option<&'n str> {
         let undeclared = || (self.marked && self.any_name && is_legal_name(written)).then_some(written);
         self.tools.resolve(written).or_else(undeclared)
     }

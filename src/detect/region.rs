@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     event::CallEnd,
-    format::{Format, Tag, TagKind},
+    format::{Tag, TagKind},
     wire::json::{Progress, Scanner},
 };
 
@@ -34,7 +34,7 @@ pub(super) enum Waiting {
 }
 
 impl Waiting {
-    fn of(piece: Piece<'_>) -> Self {
+    pub(super) fn of(piece: Piece<'_>) -> Self {
         match piece {
             Piece::Start { name, id } => Self::Start { name: name.to_owned(), id: id.to_owned() },
             Piece::Arguments(text) => Self::Arguments(text.to_owned()),
@@ -106,12 +106,10 @@ enum Between {
 /// A container being read.
 #[derive(Debug)]
 pub(super) struct Region {
-    pub(super) format: &'static Format,
     pub(super) container: Container,
-    pub(super) starts_line: bool,
     quoted: bool,
     wait: Wait,
-    pub(super) waiting: Vec<Waiting>,
+    waiting: Vec<Waiting>,
     phase: Phase,
     /// Markup between values that is not complete yet.
     markup: String,
@@ -126,23 +124,16 @@ pub(super) struct Region {
 const MAX_MARKUP: usize = 256;
 
 impl Region {
-    pub(super) fn new(
-        format: &'static Format,
-        container: Container,
-        starts_line: bool,
-        quoted: bool,
-        whole: bool,
-    ) -> Self {
+    pub(super) fn new(container: Container, quoted: bool, whole: bool) -> Self {
+        let marked = matches!(container, Container::Tag(tag) if tag.kind == TagKind::Marked);
         let wait = match whole {
             _ if quoted => Wait::RegionEnd,
-            true if format.is_marked() => Wait::CallEnd,
+            true if marked => Wait::CallEnd,
             true => Wait::RegionEnd,
             false => Wait::Nothing,
         };
         Self {
-            format,
             container,
-            starts_line,
             quoted,
             wait,
             waiting: Vec::new(),
@@ -165,13 +156,9 @@ impl Region {
         !self.waiting.is_empty()
     }
 
-    /// The waiting calls, the last one cut if it has not ended.
-    pub(super) fn abandon(&mut self) -> Vec<Waiting> {
-        let mut waiting = std::mem::take(&mut self.waiting);
-        if !matches!(waiting.last(), None | Some(Waiting::End(_))) {
-            waiting.push(Waiting::End(CallEnd::Cut));
-        }
-        waiting
+    /// The calls that waited for the region's end.
+    pub(super) fn take_waiting(&mut self) -> Vec<Waiting> {
+        std::mem::take(&mut self.waiting)
     }
 
     /// Bytes of arguments kept back besides the source.
@@ -241,15 +228,20 @@ impl Region {
     }
 
     /// The text stops here: whether what was read since the last certain point belongs to calls; else it is text.
-    /// See [`Envelope::finish`] for `stopped`; `repair`: missing brackets are forgiven.
-    pub(super) fn finish(&mut self, stopped: bool, repair: bool, out: &mut impl FnMut(Piece<'_>)) -> bool {
+    /// See [`Envelope::finish`] for `stopped`.
+    pub(super) fn finish(
+        &mut self,
+        stopped: bool,
+        rules: &Rules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> bool {
         match self.phase {
             Phase::Before | Phase::Failed => false,
             // Whole JSON in a container that was not closed is a call. JSON that stops short is one only where its
             // call has begun to stream, or where a marker says that a call was meant.
             Phase::Value if self.wait == Wait::RegionEnd => false,
             Phase::Value if !self.envelope.as_ref().is_some_and(Envelope::is_in_call) => false,
-            Phase::Value => self.finish_call(stopped, repair, out),
+            Phase::Value => self.finish_call(stopped, rules.repair, out),
             Phase::After => self.settle_broken(stopped, out),
             Phase::Ticks(_) | Phase::Quoted => true,
         }

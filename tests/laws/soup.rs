@@ -42,8 +42,8 @@ pub(crate) fn soup(most: usize) -> impl Strategy<Value = String> {
 pub(crate) fn prose() -> impl Strategy<Value = String> {
     prop::collection::vec(
         prop::sample::select(&[
-            "a", "word", " ", "  ", "\n", "\n\n", "\t", "\r\n", "é", "😀", "日本", ". ", "> ", "}", "]", "\"", "'", "1",
-            "name", ":", ",", "\\", "&", "|",
+            "a", "word", " ", "  ", "\n", "\n\n", "\t", "\r\n", "é", "😀", "日本", ". ", "> ", "}", "]",
+            "\"", "'", "1", "name", ":", ",", "\\", "&", "|",
         ] as &[_]),
         0..24,
     )
