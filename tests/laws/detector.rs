@@ -84,17 +84,30 @@ fn declared() -> Value {
     tools(["a", "b", "get_weather"], &Value::Null)
 }
 
-fn formats() -> impl Strategy<Value = Detect> {
-    let all = || format::ALL.to_vec();
-    let some = prop::sample::subsequence(all(), 1..=format::ALL.len());
-    prop_oneof![2 => Just(Detect::Auto), 1 => some.prop_map(|some: Vec<&'static Format>| Detect::Formats(some))]
+/// The formats whose openers the laws know by heart.
+pub(crate) const KNOWN: [&Format; 5] =
+    [&format::PRE, &format::FENCED, &format::BARE, &format::HERMES, &format::THINK];
+
+/// One or more of these formats.
+fn some(formats: &[&'static Format]) -> impl Strategy<Value = Detect> + use<> {
+    prop::sample::subsequence(formats.to_vec(), 1..=formats.len()).prop_map(Detect::Formats)
+}
+
+/// All formats, some of all, or some of the known ones.
+pub(crate) fn detect() -> impl Strategy<Value = Detect> {
+    prop_oneof![Just(Detect::Auto), some(format::ALL), some(&KNOWN)]
+}
+
+/// Some of the known formats, or all of them.
+pub(crate) fn known() -> impl Strategy<Value = Detect> {
+    prop_oneof![Just(Detect::Formats(KNOWN.to_vec())), some(&KNOWN)]
 }
 
 /// Settings of all kinds.
-pub(crate) fn settings() -> impl Strategy<Value = Settings> {
+pub(crate) fn settings(detect: impl Strategy<Value = Detect>) -> impl Strategy<Value = Settings> {
     let unknown_calls = prop_oneof![Just(UnknownCalls::Forward), Just(UnknownCalls::Text)];
     let arguments = prop_oneof![Just(Arguments::Stream), Just(Arguments::Whole)];
-    (formats(), arguments, unknown_calls, any::<bool>(), any::<bool>()).prop_map(
+    (detect, arguments, unknown_calls, any::<bool>(), any::<bool>()).prop_map(
         |(detect, arguments, unknown_calls, repair, prefix)| Settings {
             detect,
             arguments,
