@@ -15,9 +15,11 @@ use std::{
 /// What is measured: gives something that could not be known without doing the work.
 pub type Work<'w> = Box<dyn FnMut() -> usize + 'w>;
 
-/// Whether ratios are wanted: not when `cargo test --benches` only looks whether the benches run.
+/// Whether ratios are wanted: not when `cargo test --benches` only looks whether the benches run, and not while one
+/// bench is profiled.
 pub fn wanted() -> bool {
-    std::env::args().any(|argument| argument == "--bench")
+    let asked = |wanted: &str| std::env::args().any(|argument| argument == wanted);
+    asked("--bench") && !asked("--profile-time")
 }
 
 /// Rounds of a comparison; with `--quick` fewer.

@@ -6,6 +6,8 @@
 
 mod said;
 
+use memchr::memchr2;
+
 use super::{
     ReaderSettings,
     calls::Calls,
@@ -13,7 +15,10 @@ use super::{
     chunk::{Choice, Chunk, finish_of, word_of},
 };
 use crate::{
-    dialect::{chat::refusal, tool_calls::CallDeltas},
+    dialect::{
+        chat::refusal,
+        tool_calls::{CallDeltas, arguments_only},
+    },
     event::{Event, Finish, Sink, Start, Usage},
     failure::{Failure, Kind},
     wire::{
@@ -53,7 +58,7 @@ struct Head {
     created: String,
 }
 
-/// A frame that was a piece of text and nothing else.
+/// A frame that was a piece of text or arguments, and nothing else.
 #[derive(Debug)]
 struct Plain {
     shape: Shape,
@@ -66,6 +71,8 @@ struct Plain {
 enum ChannelName {
     Text,
     Reasoning,
+    /// The arguments of the call of that number.
+    Arguments(u64),
 }
 
 /// Shapes that may be learnt in vain before an answer is taken to have none: each costs two parses of a frame.
@@ -220,11 +227,15 @@ impl Answer {
             return Err(reported(error));
         }
         let canonical = Some(frame).filter(|frame| self.is_canonical(&chunk, frame));
-        match chunk.choice() {
-            Some(choice) => self.choice(&chunk, &choice, frame, canonical, out)?,
+        let choice = chunk.choice();
+        match &choice {
+            Some(choice) => self.choice(&chunk, choice, frame, canonical, out)?,
             None => self.beside(&chunk, canonical, out),
         }
-        self.note_usage(&chunk, canonical, out);
+        let usage = chunk.usage.or_else(|| choice?.usage);
+        if let Some(usage) = usage {
+            self.note_usage(usage, canonical.filter(|_| chunk.is_bare()), out);
+        }
         Ok(())
     }
 
@@ -235,7 +246,7 @@ impl Answer {
             && !self.settings.cumulative
             && chunk.is_canonical()
             && self.head.as_ref().is_none_or(stays)
-            && !frame.contains(['\n', '\r'])
+            && memchr2(b'\n', b'\r', frame.as_bytes()).is_none()
     }
 
     /// A chunk without the choice that is read: usage, a late note, another choice of several.
@@ -338,7 +349,7 @@ impl Answer {
                 out.event(if is_text { Event::Text(half) } else { said::reasoning(half) });
             }
         }
-        self.deltas.finish(cut, &mut self.calls.listen(None, None, out));
+        self.deltas.finish(cut, &mut self.calls.listen(None, out));
     }
 
     fn finish(&mut self, finish: Finish, frame: Option<&str>, out: &mut impl Sink) {
@@ -348,14 +359,13 @@ impl Answer {
     }
 
     /// Usage is told at the end: after the finish, and if none comes, with the end itself.
-    fn note_usage(&mut self, chunk: &Chunk<'_>, canonical: Option<&str>, out: &mut impl Sink) {
-        let in_choice = || chunk.choice().and_then(|choice| choice.usage);
-        let Some(usage) = chunk.usage.or_else(in_choice) else { return };
+    /// `frame`: its frame, if that is as clients need it and says nothing else.
+    fn note_usage(&mut self, usage: Json<'_>, frame: Option<&str>, out: &mut impl Sink) {
         self.usage.clear();
         self.usage.push_str(usage.raw());
         let counts = ["prompt_tokens", "completion_tokens", "total_tokens"];
         let is_whole = counts.iter().all(|key| usage.get(key).is_some_and(|count| count.as_u64().is_some()));
-        let frame = canonical.filter(|_| is_whole && chunk.is_bare() && self.finished);
+        let frame = frame.filter(|_| is_whole);
         if self.finished {
             self.tell_usage_by(frame, out);
         }
@@ -373,7 +383,7 @@ impl Answer {
         emit(out, frame, Event::Usage(usage_of(&usage)));
     }
 
-    /// Learns the shape of a frame that said one piece of text and nothing else.
+    /// Learns the shape of a frame that said one piece of text or arguments and nothing else.
     fn learn(&mut self, chunk: &Chunk<'_>, choice: &Choice<'_>, frame: &str, is_canonical: bool) {
         let delta = &choice.delta;
         let says_more =
@@ -386,10 +396,14 @@ impl Answer {
         {
             return;
         }
-        let (channel, body) = match (delta.content, delta.reasoning) {
-            (Some(content), None) => (ChannelName::Text, content.string_body()),
-            (None, Some(reasoning)) if delta.details.is_none() => {
+        let (channel, body) = match (delta.content, delta.reasoning, delta.calls) {
+            (Some(content), None, None) => (ChannelName::Text, content.string_body()),
+            (None, Some(reasoning), None) if delta.details.is_none() => {
                 (ChannelName::Reasoning, reasoning.string_body())
+            }
+            (None, None, Some(calls)) => {
+                let Some((index, body)) = arguments_only(calls) else { return };
+                (ChannelName::Arguments(index), Some(body))
             }
             _ => return,
         };
