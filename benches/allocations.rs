@@ -1,2 +1,61 @@
-//! placeholder
-fn main() {}
+//! Allocations a token, once a stream of plain text runs: none.
+//!
+//! What is written is taken in two ways. Cleared: what the stages themselves allocate. Split off and dropped, as the
+//! proxy gives it to hyper: one shared buffer, used again when hyper has written it.
+
+#![allow(clippy::print_stdout, reason = "the counts are the result")]
+
+mod answers;
+
+use allocation_counter::{AllocationInfo, measure};
+use answers::{READ, Upstream};
+use bytes::{Bytes, BytesMut};
+use toolwire::pipeline::Pipeline;
+
+const TOKENS: usize = 4_000;
+
+/// Reads before the count begins: shapes are learnt, buffers have their size.
+const WARM: usize = 16;
+
+fn main() {
+    println!("{:<42} {:>10} {:>12}", "allocations in 4,000 tokens", "cleared", "split off");
+    let cases = [
+        ("lumo v1 → chat, detection", Upstream::LumoV1, true, false),
+        ("lumo v2 → chat, detection", Upstream::LumoV2, true, false),
+        ("chat → chat, detection, written anew", Upstream::Chat, true, false),
+        ("chat → chat, detection, verbatim", Upstream::Chat, true, true),
+        ("chat → chat, verbatim", Upstream::Chat, false, true),
+        ("chat → chat, frames all different", Upstream::Padded, true, true),
+    ];
+    let mut sum = 0;
+    for (name, upstream, detect, verbatim) in cases {
+        for (text, tokens) in [("prose", answers::prose(TOKENS)), ("Markdown", answers::markdown(TOKENS))] {
+            let frames = upstream.frames(&tokens);
+            for (cut, reads) in
+                [("one a read", answers::single(&frames)), ("4 KB reads", answers::reads(&frames, READ / 4))]
+            {
+                let pipeline = || answers::pipeline(&answers::conversation(), upstream, detect, verbatim);
+                let cleared = count(pipeline(), &reads, |out| out.clear());
+                let split = count(pipeline(), &reads, |out| drop(out.split().freeze()));
+                println!("{:<42} {:>10} {:>12}", format!("{name}, {text}, {cut}"), cleared, split);
+                sum += cleared;
+            }
+        }
+    }
+    println!("{}", if sum == 0 { "none: ok" } else { "MISSED" });
+}
+
+/// Allocations from the end of the warm-up to the last token.
+fn count(mut pipeline: Pipeline, reads: &[Bytes], take: impl Fn(&mut BytesMut)) -> u64 {
+    let mut out = BytesMut::with_capacity(4 * READ);
+    let mut push = |read: &Bytes| {
+        pipeline.push(read, &mut out);
+        take(&mut out);
+    };
+    let (warm, rest) = reads.split_at_checked(WARM).unwrap_or_default();
+    warm.iter().for_each(&mut push);
+    // The end of the answer is not part of the steady state.
+    let steady = rest.len().saturating_sub(4);
+    let AllocationInfo { count_total, .. } = measure(|| rest.iter().take(steady).for_each(&mut push));
+    count_total
+}

@@ -3,6 +3,7 @@
 
 #![allow(
     dead_code,
+    unreachable_pub,
     clippy::print_stdout,
     reason = "each bench takes what it needs; the ratios are the result"
 )]
@@ -50,16 +51,22 @@ pub fn each(time: Duration, count: usize) -> f64 {
 pub enum Bound {
     /// At most this.
     Most(f64),
+    /// At least this.
+    Least(f64),
     /// 1, give or take this.
     One(f64),
+    /// Anything: it is told for comparison.
+    None,
 }
 
 /// Prints a ratio and whether it is what it is to be.
 pub fn tell(name: &str, figures: &str, ratio: f64, bound: Bound) {
     let (holds, wanted) = match bound {
         Bound::Most(most) => (ratio <= most, format!("at most {most}")),
+        Bound::Least(least) => (ratio >= least, format!("at least {least}")),
         Bound::One(off) => ((ratio - 1.0).abs() <= off, format!("1 ± {off}")),
+        Bound::None => (true, "no bound".to_owned()),
     };
     let verdict = if holds { "ok" } else { "MISSED" };
-    println!("{name:<46} {figures:<36} {ratio:>5.2}  ({wanted}: {verdict})");
+    println!("{name:<52} {figures:<42} {ratio:>6.2}  ({wanted}: {verdict})");
 }
