@@ -83,7 +83,7 @@ impl Upstream {
             Self::Chat => chat_frame(&format!(r#"{{"content":{}}}"#, body(token)), "null"),
             Self::Padded => {
                 let frame = chat_frame(&format!(r#"{{"content":{}}}"#, body(token)), "null");
-                let padding = "kG7xQw2".get(..1 + count % 7).unwrap_or_default();
+                let padding = format!("{:x}", count.wrapping_mul(0x9e37_79b9));
                 let open = frame.strip_suffix('}').unwrap_or(&frame);
                 format!(r#"{open},"obfuscation":"{padding}"}}"#)
             }
