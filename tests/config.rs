@@ -326,6 +326,7 @@ max_arguments = "3kB"
 max_calls = 4
 max_hold = "5B"
 max_depth = 6
+max_answer = "7KiB"
 keep_alive = "7ms"
 "#,
     );
@@ -356,6 +357,7 @@ keep_alive = "7ms"
         "max_calls = 4",
         "max_hold = \"5B\"",
         "max_depth = 6",
+        "max_answer = \"7KiB\"",
         "keep_alive = \"7ms\"",
         "connect_timeout = \"1s\"",
         "header_timeout = \"2s\"",

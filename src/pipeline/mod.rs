@@ -20,7 +20,7 @@ use crate::{
     detect::{Detector, Tools},
     dialect::{Answering, Reader, Writer},
     event::{Event, Sink},
-    failure::Failure,
+    failure::{Failure, Kind},
 };
 
 /// Where an answer stands.
@@ -56,6 +56,8 @@ struct Stages {
     detector: Option<Detector>,
     calls: Calls,
     writer: Writer,
+    /// Bytes that the writer may keep.
+    max_answer: usize,
     has_content: bool,
 }
 
@@ -74,6 +76,7 @@ impl Pipeline {
             detector: Detector::new(tools.clone(), settings),
             calls: Calls::new(conversation, tools, settings, &answering.stamp),
             writer,
+            max_answer: settings.limits.max_answer,
             has_content: false,
         };
         Self { reader, stages, state: State::Open, failure: None }
@@ -100,7 +103,7 @@ impl Pipeline {
 
     /// What has been read decides how the answer goes on.
     fn settle(&mut self, read: Result<(), Failure>, ended: bool, out: &mut BytesMut) {
-        let read = self.stages.calls.failure.take().map_or(read, Err);
+        let read = self.stages.failure().map_or(read, Err);
         if self.stages.calls.bounce.is_some() {
             self.state = State::Asks;
         } else if let Err(failure) = read {
@@ -190,14 +193,25 @@ impl Pipeline {
 }
 
 impl Stages {
+    /// A limit that was reached behind the reader.
+    fn failure(&mut self) -> Option<Failure> {
+        let too_long = || {
+            let limit = self.max_answer;
+            let message =
+                format!("the answer is longer than {limit} bytes (limits.max_answer); ask for a stream");
+            (self.writer.kept() > limit).then(|| Failure::new(Kind::Limit, message))
+        };
+        self.calls.failure.take().or_else(too_long)
+    }
+
     fn sink<'s>(&'s mut self, out: &'s mut BytesMut) -> impl Sink + 's {
-        let Self { detector, calls, writer, has_content } = self;
+        let Self { detector, calls, writer, has_content, .. } = self;
         ToDetector { detector, next: ToCalls { calls, next: ToWriter { writer, has_content, out } } }
     }
 
     /// Lets go what is held, since nothing more will come to decide it.
     fn release(&mut self, out: &mut BytesMut) {
-        let Self { detector, calls, writer, has_content } = self;
+        let Self { detector, calls, writer, has_content, .. } = self;
         if let Some(detector) = detector {
             detector.finish(false, &mut ToCalls { calls, next: ToWriter { writer, has_content, out } });
         }
