@@ -19,9 +19,13 @@ def upstream():
 
 class Upstream:
     def seen(self, scenario):
-        with urllib.request.urlopen(STAND["state"]) as response:
+        with urllib.request.urlopen(f"{STAND['upstream']}/state") as response:
             seen = json.load(response)
         return seen.get(scenario, {"open": 0, "left": 0, "requests": []})
+
+    def go(self, scenario):
+        """Lets the scenario's answer go on."""
+        urllib.request.urlopen(f"{STAND['upstream']}/go/{scenario}").close()
 
     def until(self, scenario, **expected):
         """Waits until a scenario has been seen so."""

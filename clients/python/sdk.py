@@ -13,6 +13,9 @@ STAND = json.loads(Path(os.environ["STAND"]).read_text("utf-8"))
 # Seconds after which a client gives up; only a test that hangs takes so long.
 TIMEOUT = 30
 
+# What every client is made with.
+SETTINGS = {"base_url": STAND["url"], "api_key": STAND["key"], "max_retries": 0, "timeout": TIMEOUT}
+
 
 @dataclass
 class Answer:
@@ -33,8 +36,7 @@ class Answer:
 
 def client(**options):
     """A client of the openai SDK that does not try again by itself."""
-    settings = {"api_key": STAND["key"], "max_retries": 0, "timeout": TIMEOUT} | options
-    return openai.OpenAI(base_url=STAND["url"], **settings)
+    return openai.OpenAI(**SETTINGS | options)
 
 
 class OpenAI:
@@ -177,11 +179,8 @@ def model(request):
     """LangChain's model for `request`, with all that the request asks for beside its messages."""
     chat = ChatOpenAI(
         model=request["model"],
-        base_url=STAND["url"],
-        api_key=STAND["key"],
-        max_retries=0,
-        timeout=TIMEOUT,
         stream_usage=request.get("stream_options", {}).get("include_usage", False),
+        **SETTINGS,
     )
     handled = {"model", "messages", "stream", "stream_options", "tools"}
     rest = {key: value for key, value in request.items() if key not in handled}

@@ -2,9 +2,9 @@
 
     python3 clients/stand COMMAND…
 
-The command finds in the file that the environment variable STAND names, as JSON: `url` and `key` of the proxy, `state`
-(what the scripted upstream has seen), `metrics`, `cases` (fixtures: name, request, expect) and `loops` (models that go
-through a whole tool loop). Its exit status is ours. TOOLWIRE_BIN says which toolwire is run.
+The command finds in the file that the environment variable STAND names, as JSON: `url`, `key` and `metrics` of the
+proxy, `upstream` (the scripted one), `cases` (fixtures: name, request, expect) and `loops` (models that go through a
+whole tool loop). Its exit status is ours. TOOLWIRE_BIN says which toolwire is run.
 """
 
 import json
@@ -32,6 +32,7 @@ STARTING = 60
 def running(log, *arguments):
     """A toolwire process; gives the address that it listens on. What it says goes to the file `log`."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("TOOLWIRE_")}
+    environment["CLIENTS_KEY"] = models.KEY
     process = subprocess.Popen([BINARY, *arguments], stderr=subprocess.PIPE, env=environment)
     address = threading.Event()
     found = []
@@ -85,7 +86,7 @@ def main(command):
                 "url": f"{url}/v1",
                 "key": models.KEY,
                 "metrics": f"{url}/metrics",
-                "state": f"{scripted}/state",
+                "upstream": scripted,
                 "cases": [models.case(fixture) for fixture in fixtures],
                 "loops": [model.name for model in served if model.name.startswith("loop-")],
             }),

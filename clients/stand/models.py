@@ -11,27 +11,25 @@ import upstream
 KEY = "sk-clients"
 
 # A stream is left without a sign of life for so long: shorter than the pauses of the scenario `slow`.
-KEEP_ALIVE = "250ms"
-
-# Tools of Lumo's that no fixture calls: an upstream has them switched on unless it is told which.
-NO_TOOLS = []
+KEEP_ALIVE = "200ms"
 
 
 class Model:
     """A `[[models]]` entry with its `[[upstreams]]` entry."""
 
-    def __init__(self, name, dialect, base_url, *, headers=None, lumo=None, settings=None, **model):
+    def __init__(self, name, dialect, base_url, *, headers=None, options=None, settings=None, **model):
         self.name = name
+        self.dialect = dialect
         self.upstream = {"name": name, "dialect": dialect, "base_url": base_url} | (settings or {})
         self.headers = headers or {}
-        self.lumo = lumo or {}
+        self.options = options or {}
         self.model = {"name": name, "upstream": name} | model
 
     def toml(self):
         return "\n".join([
             table("[[upstreams]]", self.upstream),
             table("[upstreams.headers]", self.headers) if self.headers else "",
-            table("[upstreams.lumo]", self.lumo) if self.lumo else "",
+            table(f"[upstreams.{self.dialect}]", self.options) if self.options else "",
             table("[[models]]", self.model),
         ])
 
@@ -44,15 +42,16 @@ def table(head, values):
 
 def configuration(models):
     """The configuration file for `models`."""
-    top = table("", {"listen": "127.0.0.1:0", "api_keys": [KEY]})
+    top = table("", {"listen": "127.0.0.1:0", "api_keys": ["env:CLIENTS_KEY"]})
     return "\n".join([top, table("[limits]", {"keep_alive": KEEP_ALIVE}), *(model.toml() for model in models)])
 
 
 def fixtures(folders):
-    """The fixtures in `folders` that can be served beside each other: those without limits of their own."""
+    """The fixtures in `folders` that one server can serve beside each other: without limits of their own, in one hop."""
     for manifest in sorted(path for folder in folders for path in folder.glob("**/fixture.toml")):
         settings = tomllib.loads(manifest.read_text("utf-8")).get("settings", {})
-        if not any(key.startswith("max_") for key in settings):
+        limited = any(key.startswith("max_") for key in settings)
+        if not limited and not (manifest.parent / "upstream-2.sse").exists():
             yield manifest.parent
 
 
@@ -60,21 +59,24 @@ def of_fixture(folder, mock):
     """The model that answers with the fixture in `folder`."""
     manifest = tomllib.loads((folder / "fixture.toml").read_text("utf-8"))
     settings = manifest.get("settings", {})
-    of_upstream = {"tolerate_truncation": settings.pop("tolerate_truncation", False)}
-    server_tools = settings.pop("server_tools", NO_TOOLS)
+    upstream_settings = {"tolerate_truncation": settings.pop("tolerate_truncation", False)}
+    # Which of Lumo's own tools are switched on matters where a client's tools are taught beside them.
+    server_tools = settings.pop("server_tools", [])
     settings.setdefault("tool_prefix", "")
-    lumo = {}
+    options = {}
     if manifest["from"] == "lumo":
         v1 = folder.name.startswith("v1-")
-        lumo = {"version": "v1" if v1 else "v2", "native_tools": server_tools}
-        settings |= {"tools": "pre"} if v1 else {}
+        options = {"version": "v1" if v1 else "v2", "native_tools": server_tools}
+        settings |= {"tools": "pre"} if v1 or server_tools else {}
+    elif manifest.get("upstream", {}).get("cumulative"):
+        options = {"cumulative": True}
     return Model(
         folder.name,
         manifest["from"],
         f"{mock}/v1",
         headers={"x-fixture": folder.name},
-        lumo=lumo,
-        settings=of_upstream,
+        options=options,
+        settings=upstream_settings,
         **settings,
     )
 
@@ -95,12 +97,14 @@ def of_scenarios(scripted):
         model("loop-native", "loop"),
         model("loop-hermes", "loop", tools="hermes"),
         model("loop-fenced", "loop", tools="fenced"),
+        model("loop-bare", "loop", tools="bare"),
         model("loop-lumo", "loop", "lumo"),
         model("loop-lumo-pre", "loop", "lumo", tools="pre"),
-        model("loop-lumo-v1", "loop", "lumo", tools="pre", lumo={"version": "v1"}),
+        model("loop-lumo-v1", "loop", "lumo", tools="pre", options={"version": "v1"}),
+        model("bounce", "bounce", "lumo", misroute="bounce"),
         *(
             model(name, name)
             for name in upstream.SCENARIOS
-            if name != "loop"
+            if name not in ("loop", "bounce")
         ),
     ]

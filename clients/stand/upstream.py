@@ -2,6 +2,7 @@
 
 The first part of the path chooses the scenario: base URL `http://…/loop` gets the tool loop. `GET /state` tells what has
 been seen, `{scenario: {"open", "left", "requests"}}`: answers under way, answers whose reader went away, request bodies.
+`GET /go/SCENARIO` lets an answer go on that waits for it.
 """
 
 import json
@@ -9,18 +10,17 @@ import select
 import socket
 import struct
 import threading
-import time
 from collections import defaultdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-# Seconds after which an endless answer ends all the same, if nobody leaves.
-PATIENCE = 60
+# Seconds after which an answer ends that waits for its reader to do something.
+PATIENCE = 30
 
 CITY = {"city": "Paris"}
 
 
 class Gone(Exception):
-    """The reader of the answer went away."""
+    """The reader of the answer went away, or does not do what the answer waits for."""
 
 
 def loop(request, answer):
@@ -46,7 +46,9 @@ def written_call(prompt):
         return "<tool", "_call>\n", call[:9], call[9:], "\n</tool_", "call>"
     if "<pre>" in prompt:
         return "<p", "re>", call[:9], call[9:], "</p", "re>"
-    return "``", "`json\n", call[:9], call[9:], "\n``", "`"
+    if "```" in prompt:
+        return "``", "`json\n", call[:9], call[9:], "\n``", "`"
+    return call[:9], call[9:]
 
 
 def endless(_request, answer):
@@ -64,33 +66,67 @@ def silent(_request, answer):
 
 def slow(_request, answer):
     """Twice as long as a client may be left without a sign of life, before the headers and in the middle."""
-    answer.wait(0.6)
+    answer.wait(1)
     answer.begin()
     answer.text("slow ")
-    answer.wait(0.6)
+    answer.wait(1)
     answer.text("but sure")
     answer.finish("stop")
 
 
-def reset_in_text(_request, answer):
-    """The connection is reset in the middle of the text."""
+def dies_in_text(_request, answer):
+    """The connection is closed in the middle of the text, and of HTTP's own framing."""
     answer.begin()
     answer.text("It is ", "eight")
-    answer.reset()
 
 
-def reset_in_call(_request, answer):
-    """The connection is reset in the middle of a call's arguments."""
+def dies_in_call(_request, answer):
+    """The same in the middle of a call's arguments."""
     answer.begin()
     answer.call("get_weather", '{"city": "Pa')
-    answer.reset()
 
 
-def reset_in_written_call(_request, answer):
-    """The connection is reset in the middle of a call that is written as text."""
+def dies_in_written_call(_request, answer):
+    """The same in the middle of a call that is written as text."""
     answer.begin()
     answer.text("<tool_call>", '{"name": "get_weather", "argu', 'ments": {"city": "Pa')
+
+
+def reset(_request, answer):
+    """The connection is reset; what was sent before may be lost with it."""
+    answer.begin()
+    answer.text("It is ")
     answer.reset()
+
+
+def halves(_request, answer):
+    """A call whose second half is not written before somebody says that the first has come."""
+    answer.begin()
+    answer.call("get_weather", '{"city": "Pa')
+    answer.wait_for_go()
+    answer.more('ris"}')
+    answer.finish("tool_calls")
+
+
+def written_halves(_request, answer):
+    """The same with a call that is written as text."""
+    answer.begin()
+    answer.text("<tool_call>", '{"name": "get_weather", "argu', 'ments": {"city": "Pa')
+    answer.wait_for_go()
+    answer.text('ris"}}', "</tool_call>")
+    answer.finish("stop")
+
+
+def bounce(_request, answer):
+    """A call over Lumo's own channel to a tool of the client's, without its arguments; asked again, a proper one."""
+    answer.begin()
+    if answer.number % 2 == 0:
+        answer.object({"object": "chat.tool_call", "tool_call": {"id": "n1", "name": "get_weather", "arguments": "{}"}})
+        answer.text("I do not have access to that.")
+        answer.finish("stop")
+    else:
+        answer.call("get_weather", json.dumps(CITY))
+        answer.finish("tool_calls")
 
 
 def flaky(_request, answer):
@@ -103,19 +139,22 @@ def flaky(_request, answer):
         answer.finish("stop")
 
 
-SCENARIOS = {
-    name.replace("_", "-"): act
-    for name, act in {
-        "loop": loop,
-        "endless": endless,
-        "silent": silent,
-        "slow": slow,
-        "flaky": flaky,
-        "reset_in_text": reset_in_text,
-        "reset_in_call": reset_in_call,
-        "reset_in_written_call": reset_in_written_call,
-    }.items()
-}
+ACTS = [
+    loop,
+    endless,
+    silent,
+    slow,
+    flaky,
+    bounce,
+    halves,
+    written_halves,
+    dies_in_text,
+    dies_in_call,
+    dies_in_written_call,
+    reset,
+]
+
+SCENARIOS = {act.__name__.replace("_", "-"): act for act in ACTS}
 
 
 def text_of(message):
@@ -129,8 +168,9 @@ def text_of(message):
 class Answer:
     """A chat stream on its way to toolwire."""
 
-    def __init__(self, connection, number):
+    def __init__(self, connection, number, go):
         self.connection = connection
+        self.go = go
         # How many requests to this scenario came before.
         self.number = number
 
@@ -148,8 +188,14 @@ class Answer:
     def call(self, name, arguments):
         head = {"index": 0, "id": "call_up", "type": "function", "function": {"name": name, "arguments": ""}}
         self._delta({"tool_calls": [head]})
-        for piece in arguments[:5], arguments[5:]:
-            self._delta({"tool_calls": [{"index": 0, "function": {"arguments": piece}}]})
+        self.more(arguments[:5])
+        self.more(arguments[5:])
+
+    def more(self, arguments):
+        self._delta({"tool_calls": [{"index": 0, "function": {"arguments": arguments}}]})
+
+    def object(self, value):
+        self._chunk(b"data: " + json.dumps(value).encode() + b"\n\n")
 
     def finish(self, reason):
         self._delta({}, reason)
@@ -157,8 +203,7 @@ class Answer:
         self._send(b"0\r\n\r\n")
 
     def reset(self):
-        # A close that lingers for no time is a reset; before it, the pieces get the time to arrive.
-        time.sleep(0.1)
+        # A close that lingers for no time is a reset.
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.connection.close()
 
@@ -168,10 +213,14 @@ class Answer:
         if readable and not self.connection.recv(1, socket.MSG_PEEK):
             raise Gone
 
+    def wait_for_go(self):
+        if not self.go.acquire(timeout=PATIENCE):
+            raise Gone
+
     def _delta(self, delta, reason=None):
         choice = {"index": 0, "delta": delta, "finish_reason": reason}
         head = {"id": "chatcmpl-up", "object": "chat.completion.chunk", "created": 1712000000, "model": "up"}
-        self._chunk(b"data: " + json.dumps(head | {"choices": [choice]}).encode() + b"\n\n")
+        self.object(head | {"choices": [choice]})
 
     def _chunk(self, data):
         self._send(b"%x\r\n%s\r\n" % (len(data), data))
@@ -189,6 +238,7 @@ class State:
     def __init__(self):
         self.lock = threading.Lock()
         self.seen = defaultdict(lambda: {"open": 0, "left": 0, "requests": []})
+        self.go = defaultdict(lambda: threading.Semaphore(0))
 
     def add(self, scenario, **changes):
         """Adds to the counts and lists of `scenario`; gives the number of its requests."""
@@ -208,6 +258,8 @@ class Handler(BaseHTTPRequestHandler):
     state = State()
 
     def do_GET(self):
+        if self.path.startswith("/go/"):
+            self.state.go[self.path.removeprefix("/go/")].release()
         body = self.state.json()
         self.send_response(200)
         self.send_header("content-length", str(len(body)))
@@ -220,7 +272,7 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         number = self.state.add(scenario, open=1, requests=[request]) - 1
         try:
-            SCENARIOS[scenario](request, Answer(self.connection, number))
+            SCENARIOS[scenario](request, Answer(self.connection, number, self.state.go[scenario]))
         except Gone:
             self.state.add(scenario, left=1)
         finally:

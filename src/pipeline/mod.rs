@@ -105,6 +105,7 @@ impl Pipeline {
     fn settle(&mut self, read: Result<(), Failure>, ended: bool, out: &mut BytesMut) {
         let read = self.stages.failure().map_or(read, Err);
         if self.stages.calls.bounce.is_some() {
+            self.stages.break_off(out);
             self.state = State::Asks;
         } else if let Err(failure) = read {
             self.fail(failure, out);
@@ -195,18 +196,29 @@ impl Pipeline {
 impl Stages {
     /// A limit that was reached behind the reader.
     fn failure(&mut self) -> Option<Failure> {
+        let limit = self.max_answer;
         let too_long = || {
-            let limit = self.max_answer;
             let message =
                 format!("the answer is longer than {limit} bytes (limits.max_answer); ask for a stream");
-            (self.writer.kept() > limit).then(|| Failure::new(Kind::Limit, message))
+            Failure::new(Kind::Limit, message)
         };
-        self.calls.failure.take().or_else(too_long)
+        let is_too_long = self.writer.kept() > limit;
+        self.calls.failure.take().or_else(|| is_too_long.then(too_long))
     }
 
     fn sink<'s>(&'s mut self, out: &'s mut BytesMut) -> impl Sink + 's {
         let Self { detector, calls, writer, has_content, .. } = self;
         ToDetector { detector, next: ToCalls { calls, next: ToWriter { writer, has_content, out } } }
+    }
+
+    /// The answer is left off for another: what was held before that point is let go.
+    fn break_off(&mut self, out: &mut BytesMut) {
+        let bounce = self.calls.bounce.take();
+        let Self { detector, calls, writer, has_content, .. } = self;
+        if let Some(detector) = detector {
+            detector.next_answer(&mut ToCalls { calls, next: ToWriter { writer, has_content, out } });
+        }
+        self.calls.bounce = bounce;
     }
 
     /// Lets go what is held, since nothing more will come to decide it.
@@ -225,6 +237,9 @@ struct ToDetector<'s> {
 
 impl Sink for ToDetector<'_> {
     fn event(&mut self, event: Event<'_>) {
+        if self.next.calls.bounce.is_some() {
+            return;
+        }
         match self.detector {
             Some(detector) => detector.event(event, &mut self.next),
             None => self.next.event(event),
