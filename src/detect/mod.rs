@@ -101,6 +101,7 @@ impl Search {
             tools: &self.tools,
             marked,
             any_name: self.any_name,
+            no_tool: &[],
             repair: self.repair,
             max_depth: self.max_depth,
         }
@@ -364,7 +365,7 @@ impl Detector {
                     self.state = State::Reasoning { tag, begun: false };
                     return;
                 }
-                TagKind::Marked => As::Region(Region::new(Container::Tag(tag), quoted, whole)),
+                TagKind::Marked | TagKind::Special(_) => As::Region(Region::new(Container::Tag(tag), quoted, whole)),
             },
             Entry::Section(calls, close) => As::Section(Section::new(calls, close, whole || quoted)),
             Entry::Call(calls, open) => {
@@ -540,6 +541,9 @@ impl Detector {
         }
         self.state = State::Prose;
         if let As::Region(region) = &mut read_as {
+            if region.has_ended() {
+                self.prose.container_ended(starts_line);
+            }
             if let Container::Fence(fence) = region.container {
                 self.leave_fence(Some(fence), out);
                 return;

@@ -11,6 +11,8 @@ use super::{
     fence::Fence,
     text::tail,
 };
+use std::iter;
+
 use crate::{
     event::CallEnd,
     format::{Tag, TagKind},
@@ -97,17 +99,50 @@ enum Between {
 pub(super) struct Region {
     pub(super) container: Container,
     quoted: bool,
-    /// Calls wait for the region's end.
-    waits: bool,
-    waiting: Vec<Waiting>,
+    gate: Gate,
     phase: Phase,
     /// Markup between values that is not complete yet.
     markup: String,
     envelope: Option<Envelope>,
     /// The same value as strict JSON: where a value that is no call goes on as text, it must be known where it ends.
     pub(super) scanner: Option<Scanner>,
-    /// A call's arguments stopped short at a `<`; if that begins the closer, they may be whole all the same.
+    /// A call's arguments stopped short where the closer may begin; if it does, they may be whole all the same.
     broken: bool,
+    /// A bare value with calls has ended; another may follow behind a `;` or `,`.
+    ended: bool,
+    /// That `;` or `,` stands.
+    joined: bool,
+}
+
+/// Where the pieces of calls go: out, or nowhere yet.
+#[derive(Debug)]
+struct Gate {
+    /// Calls wait for what decides on them.
+    waits: bool,
+    waiting: Vec<Waiting>,
+    /// Names whose calls are dropped.
+    no_tool: &'static [&'static str],
+    /// In such a call.
+    drops: bool,
+}
+
+impl Gate {
+    fn pass(&mut self, piece: Piece<'_>, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) {
+        if let Piece::Start { name, .. } = piece {
+            self.drops = self.no_tool.contains(&name) && rules.tools.resolve(name).is_none();
+        }
+        match piece {
+            _ if self.drops => {}
+            piece if self.waits => self.waiting.push(Waiting::of(piece)),
+            piece => out(piece),
+        }
+    }
+
+    fn open(&mut self, out: &mut impl FnMut(Piece<'_>)) {
+        for waiting in self.waiting.drain(..) {
+            out(waiting.as_piece());
+        }
+    }
 }
 
 /// Longest markup between a container's marker and its value, in bytes.
@@ -115,33 +150,35 @@ const MAX_MARKUP: usize = 256;
 
 impl Region {
     pub(super) fn new(container: Container, quoted: bool, whole: bool) -> Self {
+        let no_tool = if let Container::Tag(tag) = container { tag.special().no_tool } else { &[] };
         Self {
             container,
             quoted,
-            waits: quoted || whole,
-            waiting: Vec::new(),
+            gate: Gate { waits: quoted || whole, waiting: Vec::new(), no_tool, drops: false },
             phase: Phase::Before,
             markup: String::new(),
             envelope: None,
             scanner: None,
             broken: false,
+            ended: false,
+            joined: false,
         }
     }
 
     /// A call streams: what is fed is certain as it comes.
     pub(super) fn is_streaming(&self) -> bool {
         let open = self.envelope.as_ref().is_some_and(Envelope::is_open);
-        open && !self.waits && matches!(self.phase, Phase::Value)
+        open && !self.gate.waits && matches!(self.phase, Phase::Value)
     }
 
     /// Calls have begun that wait for the region's end.
     pub(super) fn has_begun(&self) -> bool {
-        !self.waiting.is_empty()
+        !self.gate.waiting.is_empty()
     }
 
     /// The calls that waited for the region's end.
     pub(super) fn take_waiting(&mut self) -> Vec<Waiting> {
-        std::mem::take(&mut self.waiting)
+        std::mem::take(&mut self.gate.waiting)
     }
 
     /// Bytes of arguments kept back besides the source.
@@ -149,18 +186,27 @@ impl Region {
         self.envelope.as_ref().map_or(0, Envelope::kept)
     }
 
+    /// A bare value with calls has ended: what fails here is the text behind it.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// What holds in this container.
+    fn own_rules<'r>(&self, rules: &Rules<'r>) -> Rules<'r> {
+        let Container::Tag(tag) = self.container else { return *rules };
+        let special = tag.special();
+        Rules { any_name: rules.any_name && !special.common, no_tool: special.no_tool, ..*rules }
+    }
+
     /// Reads on. Pieces of calls go to `out`, unless they must wait.
     pub(super) fn feed(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Passed {
+        let rules = &self.own_rules(rules);
         let mut at = 0;
         while let Some(&byte) = text.as_bytes().get(at) {
             match self.phase {
                 Phase::Value => {
                     let (len, passed) = self.value(tail(text, at), rules, out);
                     at += len;
-                    let after = matches!(self.phase, Phase::After);
-                    if after && self.container == Container::Bare && self.closed() {
-                        return Passed::Ended(at);
-                    }
                     match passed {
                         Some(Passed::Certain(_)) => return Passed::Certain(at),
                         Some(_) => return Passed::Failed { taken: at, rescan: 0 },
@@ -168,23 +214,24 @@ impl Region {
                     }
                 }
                 Phase::Before | Phase::After => {
+                    let Some(character) = tail(text, at).chars().next() else { break };
                     let between = if matches!(self.phase, Phase::Before) {
-                        self.before(byte, rules)
+                        self.before(character, rules)
                     } else {
-                        self.after(byte, rules)
+                        self.after(character, rules)
                     };
                     match between {
-                        Between::Taken => at += tail(text, at).chars().next().map_or(1, char::len_utf8),
+                        Between::Taken => at += character.len_utf8(),
                         Between::Value => self.begin_value(rules),
                         Between::Closed => {
-                            at += 1;
-                            self.settle_broken(true, out);
+                            at += character.len_utf8();
+                            self.settle_broken(true, rules, out);
                             if self.closed() {
                                 return Passed::Ended(at);
                             }
                         }
                         Between::Foreign => {
-                            self.settle_broken(false, out);
+                            self.settle_broken(false, rules, out);
                             return Passed::Failed { taken: at, rescan: self.markup.len() };
                         }
                     }
@@ -219,33 +266,56 @@ impl Region {
             Phase::Before | Phase::Failed => false,
             // Whole JSON in a container that was not closed is a call. JSON that stops short is one only where its
             // call has begun to stream, or where a marker says that a call was meant.
-            Phase::Value if self.waits => {
-                rules.repair && stopped && rules.marked && !self.quoted && self.finish_waiting()
+            Phase::Value if self.gate.waits => {
+                rules.repair
+                    && stopped
+                    && rules.marked
+                    && !self.quoted
+                    && self.end_call(true, rules, out) != Some(CallEnd::Cut)
+                    && self.found()
             }
-            Phase::Value => self.envelope.as_mut().is_some_and(|envelope| {
-                envelope.finish(stopped, out);
-                envelope.found()
-            }),
+            Phase::Value => {
+                self.end_call(stopped, rules, out);
+                self.found()
+            }
             Phase::After => {
-                self.settle_broken(stopped, out);
-                true
+                self.settle_broken(stopped, rules, out);
+                !self.ended
             }
             Phase::Ticks(_) | Phase::Quoted => true,
         }
     }
 
-    /// Ends the call that waits; `false` if it is not whole even with its brackets closed.
-    fn finish_waiting(&mut self) -> bool {
-        let Some(envelope) = &mut self.envelope else { return false };
-        let waiting = &mut self.waiting;
-        let end = envelope.finish(true, &mut |piece| waiting.push(Waiting::of(piece)));
-        end != Some(CallEnd::Cut) && envelope.found()
+    fn found(&self) -> bool {
+        self.envelope.as_ref().is_some_and(Envelope::found)
+    }
+
+    /// Ends the call that is open, if one is. See [`Envelope::finish`].
+    fn end_call(
+        &mut self,
+        stopped: bool,
+        rules: &Rules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> Option<CallEnd> {
+        let gate = &mut self.gate;
+        self.envelope.as_mut()?.finish(stopped, &mut |piece| gate.pass(piece, rules, out))
+    }
+
+    /// A call has ended, or a value of calls (`value`): whether that is certain now. Whole arguments need not wait
+    /// longer where a marker says that calls are meant.
+    fn settles(&mut self, value: bool, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> bool {
+        if self.gate.waits && !self.quoted && (rules.marked || (value && self.container == Container::Bare)) {
+            self.gate.open(out);
+            return true;
+        }
+        !self.gate.waits
     }
 
     fn begin_value(&mut self, rules: &Rules<'_>) {
         self.phase = Phase::Value;
         self.markup.clear();
-        self.envelope = Some(Envelope::new(rules));
+        let keyed = matches!(self.container, Container::Tag(tag) if tag.special().keyed);
+        self.envelope = Some(Envelope::new(rules, keyed));
         self.scanner = Some(Scanner::new(rules.max_depth));
     }
 
@@ -257,26 +327,29 @@ impl Region {
         out: &mut impl FnMut(Piece<'_>),
     ) -> (usize, Option<Passed>) {
         let Some(envelope) = &mut self.envelope else { return (0, Some(FAILED)) };
-        let waiting = &mut self.waiting;
-        let parsed = if self.waits {
-            envelope.feed(text, rules, &mut |piece| waiting.push(Waiting::of(piece)))
-        } else {
-            envelope.feed(text, rules, out)
-        };
+        let gate = &mut self.gate;
+        let parsed = envelope.feed(text, rules, &mut |piece| gate.pass(piece, rules, out));
         let (len, passed) = match parsed {
             Parsed::More => (text.len(), None),
-            Parsed::CallEnded(len) => (len, (!self.waits).then_some(Passed::Certain(0))),
+            Parsed::CallEnded(len) => (len, self.settles(false, rules, out).then_some(Passed::Certain(0))),
             Parsed::End(len) => {
-                self.phase = Phase::After;
                 // The last call's own end was told before; what closes its envelope is no text either.
-                (len, (!self.waits).then_some(Passed::Certain(0)))
+                let certain = self.settles(true, rules, out).then_some(Passed::Certain(0));
+                self.ended = self.container == Container::Bare && !self.quoted;
+                self.joined = false;
+                self.phase = if self.quoted && self.container == Container::Bare {
+                    Phase::Quoted
+                } else {
+                    Phase::After
+                };
+                (len, certain)
             }
             Parsed::Stop(len) => {
-                let foreign = text.as_bytes().get(len).copied().unwrap_or_default();
+                let foreign = tail(text, len).chars().next().unwrap_or_default();
                 (len, self.stopped(foreign, rules, out))
             }
         };
-        if !self.waits && self.envelope.as_ref().is_some_and(Envelope::found) {
+        if !self.gate.waits && self.envelope.as_ref().is_some_and(Envelope::found) {
             self.scanner = None;
         }
         if let Some(scanner) = &mut self.scanner {
@@ -288,22 +361,27 @@ impl Region {
         (len, passed)
     }
 
-    /// The value cannot go on with the byte `foreign`.
-    fn stopped(&mut self, foreign: u8, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<Passed> {
+    /// The value cannot go on with `foreign`.
+    fn stopped(
+        &mut self,
+        foreign: char,
+        rules: &Rules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> Option<Passed> {
         let Some(envelope) = &mut self.envelope else { return Some(FAILED) };
-        let may_close = foreign == b'<' && matches!(self.container, Container::Tag(_));
-        let forgiven = !self.waits || rules.repair;
+        let may_close = matches!(self.container, Container::Tag(tag) if tag.close.starts_with(foreign));
+        let forgiven = !self.gate.waits || rules.repair;
         if envelope.is_open() {
             if may_close && forgiven {
                 self.broken = true;
                 self.phase = Phase::After;
-            } else if self.waits {
+            } else if self.gate.waits {
                 return Some(FAILED);
             } else {
-                envelope.finish(false, out);
+                self.end_call(false, rules, out);
                 self.phase = Phase::Failed;
             }
-            return (!self.waits).then_some(Passed::Certain(0));
+            return (!self.gate.waits).then_some(Passed::Certain(0));
         }
         // The arguments were whole: a brace too few or too many around them does not undo the call.
         if envelope.found() && forgiven && !matches!(self.container, Container::Bare) {
@@ -313,17 +391,10 @@ impl Region {
         Some(FAILED)
     }
 
-    /// A call that broke off at a `<`: whole if that was the closer and only brackets are missing.
-    fn settle_broken(&mut self, closer: bool, out: &mut impl FnMut(Piece<'_>)) {
-        if !std::mem::take(&mut self.broken) {
-            return;
-        }
-        let Some(envelope) = &mut self.envelope else { return };
-        let waiting = &mut self.waiting;
-        if self.waits {
-            envelope.finish(closer, &mut |piece| waiting.push(Waiting::of(piece)));
-        } else {
-            envelope.finish(closer, out);
+    /// A call that broke off where the closer may begin: whole if it did and only brackets are missing.
+    fn settle_broken(&mut self, closer: bool, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) {
+        if std::mem::take(&mut self.broken) {
+            self.end_call(closer, rules, out);
         }
     }
 
@@ -333,98 +404,104 @@ impl Region {
         !self.quoted
     }
 
-    /// One byte before the first value.
-    fn before(&mut self, byte: u8, rules: &Rules<'_>) -> Between {
+    /// One character before the first value.
+    fn before(&mut self, character: char, rules: &Rules<'_>) -> Between {
         let in_fence = self.markup.starts_with('`');
         if self.markup.is_empty() || in_fence {
-            match byte {
-                b'{' | b'[' => return Between::Value,
-                b'\n' => {
+            match character {
+                '{' | '[' => return Between::Value,
+                '\n' => {
                     self.markup.clear();
                     return Between::Taken;
                 }
-                b' ' | b'\t' | b'\r' if self.markup.is_empty() => return Between::Taken,
+                ' ' | '\t' | '\r' if self.markup.is_empty() => return Between::Taken,
                 _ => {}
             }
         }
         let Container::Tag(tag) = self.container else { return Between::Foreign };
-        let starts = self.markup.is_empty() && (byte == b'<' || (byte == b'`' && rules.marked));
-        let goes_on = match (in_fence, tag.kind) {
-            (true, _) => byte == b'`' || byte == b'_' || byte.is_ascii_alphanumeric(),
-            (false, TagKind::Html) => code_goes_on(&self.markup, byte),
-            (false, _) => tag.open.as_bytes().get(self.markup.len()) == Some(&byte),
+        let fence = if self.markup.is_empty() {
+            rules.marked && character == '`'
+        } else {
+            in_fence && (matches!(character, '`' | '_') || character.is_ascii_alphanumeric())
         };
-        if !byte.is_ascii()
-            || !(starts || (goes_on && !self.markup.is_empty()))
-            || self.markup.len() >= MAX_MARKUP
-        {
+        let goes_on = match tag.kind {
+            _ if fence || in_fence => fence,
+            TagKind::Html => code_goes_on(&self.markup, character),
+            _ => begins(&self.markup, character, iter::once(&tag.open).chain(tag.special().inner)),
+        };
+        if !goes_on || self.markup.len() >= MAX_MARKUP {
             return Between::Foreign;
         }
-        self.markup.push(char::from(byte));
-        if byte == b'>' {
+        self.markup.push(character);
+        let whole = match tag.kind {
+            TagKind::Html => character == '>',
+            _ => self.markup == tag.open || tag.special().inner.contains(&self.markup.as_str()),
+        };
+        if whole {
             self.markup.clear();
         }
         Between::Taken
     }
 
-    /// One byte after a value.
-    fn after(&mut self, byte: u8, rules: &Rules<'_>) -> Between {
+    /// One character after a value.
+    fn after(&mut self, character: char, rules: &Rules<'_>) -> Between {
         if !self.markup.is_empty() {
-            return self.closer(byte);
+            return self.closer(character);
         }
-        match (self.container, byte) {
-            (_, b' ' | b'\t' | b'\r' | b'\n') => Between::Taken,
+        match (self.container, character) {
+            (_, ' ' | '\t' | '\r' | '\n') => Between::Taken,
+            (Container::Bare, ';' | ',') if !self.joined => {
+                self.joined = true;
+                Between::Taken
+            }
+            (Container::Bare, '{' | '[') if self.joined => Between::Value,
             (Container::Bare, _) => Between::Foreign,
-            (_, b'{' | b'[') if !self.broken => Between::Value,
-            (Container::Fence(fence), tick) if tick == fence.tick => {
+            (_, '{' | '[') if !self.broken => Between::Value,
+            (Container::Fence(fence), tick) if tick == char::from(fence.tick) => {
                 self.phase = Phase::Ticks(1);
                 Between::Taken
             }
-            (Container::Tag(_), b'<') => {
-                self.markup.push('<');
-                Between::Taken
-            }
-            (Container::Tag(_), b'}' | b']' | b',' | b';') if rules.repair => Between::Taken,
-            (Container::Tag(_), b'`') if rules.marked => Between::Taken,
+            (Container::Tag(_), _) => match (self.closer(character), character) {
+                (Between::Foreign, '}' | ']' | ',' | ';') if rules.repair => Between::Taken,
+                (Between::Foreign, '`') if rules.marked => Between::Taken,
+                (between, _) => between,
+            },
             _ => Between::Foreign,
         }
     }
 
-    /// One byte of what may be the closer.
-    fn closer(&mut self, byte: u8) -> Between {
+    /// One character of what may be the closer, or markup that means nothing.
+    fn closer(&mut self, character: char) -> Between {
         let Container::Tag(tag) = self.container else { return Between::Foreign };
-        let any_case = tag.kind == TagKind::Html;
-        let matches = |closer: &str| {
-            let start = closer.as_bytes().get(..=self.markup.len()).unwrap_or_default();
-            let (Some((&last, before)), markup) = (start.split_last(), self.markup.as_bytes()) else {
-                return false;
-            };
-            let same = |a: &[u8], b: &[u8]| if any_case { a.eq_ignore_ascii_case(b) } else { a == b };
-            same(before, markup) && same(&[last], &[byte])
-        };
-        let closes = matches(tag.close);
-        let inner = any_case && matches("</code>");
-        if !closes && !inner {
+        let html = tag.kind == TagKind::Html;
+        let character = if html { character.to_ascii_lowercase() } else { character };
+        let inner = if html { &["</code>"] } else { tag.special().inner };
+        if !begins(&self.markup, character, iter::once(&tag.close).chain(inner)) {
             return Between::Foreign;
         }
-        if byte == b'>' {
+        self.markup.push(character);
+        let (closes, whole) = (self.markup == tag.close, inner.contains(&self.markup.as_str()));
+        if closes || whole {
             self.markup.clear();
-            return if closes { Between::Closed } else { Between::Taken };
         }
-        self.markup.push(char::from(byte));
-        Between::Taken
+        if closes { Between::Closed } else { Between::Taken }
     }
+}
+
+/// Whether `markup` and `character` begin one of `literals`.
+fn begins<'l>(markup: &str, character: char, mut literals: impl Iterator<Item = &'l &'static str>) -> bool {
+    literals.any(|literal| literal.strip_prefix(markup).is_some_and(|rest| rest.starts_with(character)))
 }
 
 /// A failure whose offset is the caller's.
 const FAILED: Passed = Passed::Failed { taken: 0, rescan: 0 };
 
-/// Whether `markup` and `byte` may be a `<code …>` tag.
-fn code_goes_on(markup: &str, byte: u8) -> bool {
-    const CODE: &[u8] = b"<code";
-    match CODE.get(markup.len()) {
-        Some(expected) => expected.eq_ignore_ascii_case(&byte),
-        None if markup.len() == CODE.len() => matches!(byte, b'>' | b' ' | b'\t' | b'\n'),
-        None => byte != b'<',
+/// Whether `markup` and `character` may be a `<code …>` tag.
+fn code_goes_on(markup: &str, character: char) -> bool {
+    const CODE: &str = "<code";
+    match CODE.chars().nth(markup.len()) {
+        Some(expected) => expected == character.to_ascii_lowercase(),
+        None if markup.len() == CODE.len() => matches!(character, '>' | ' ' | '\t' | '\n'),
+        None => character.is_ascii() && character != '<',
     }
 }

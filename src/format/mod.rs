@@ -49,13 +49,12 @@ pub enum Grammar {
     Reasoning(&'static [Tag]),
 }
 
-/// A pair of markers. Every opener begins with `<` and has no other `<` in it, and none is the beginning of another:
-/// the engine's hold rests on that, and a test holds it.
+/// A pair of markers. No opener is the beginning of another: the engine's hold rests on that, and a test holds it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Tag {
     /// The opening marker; for HTML elements without its closing `>`, since attributes may follow.
     pub open: &'static str,
-    /// The closing marker.
+    /// The closing marker; empty: there is none, and the calls end with their JSON.
     pub close: &'static str,
     /// How strictly it is read.
     pub kind: TagKind,
@@ -66,11 +65,32 @@ pub struct Tag {
 pub enum TagKind {
     /// A marker made for tool calls: calls to undeclared names are calls too, and Python-like JSON is mended.
     Marked,
+    /// As `Marked`, but for what is told here.
+    Special(Special),
     /// An HTML element: any case, attributes, a `<code>` element inside. Ordinary text uses it too, so only declared
     /// names in strict JSON are calls.
     Html,
     /// Any case.
     Reasoning,
+}
+
+/// What may be different about a marker made for tool calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Special {
+    /// A call is an object of one member: its key is the name, its value the arguments.
+    pub keyed: bool,
+    /// The opener is a word of ordinary text, too: it counts at the beginning of a line only, and only declared names
+    /// are calls.
+    pub common: bool,
+    /// Markers that may stand before, between and behind the calls, and mean nothing.
+    pub inner: &'static [&'static str],
+    /// Names that call nothing: such a call is dropped, unless a tool of that name is declared.
+    pub no_tool: &'static [&'static str],
+}
+
+impl Special {
+    /// Nothing is different.
+    pub const NONE: Self = Self { keyed: false, common: false, inner: &[], no_tool: &[] };
 }
 
 /// Two formats are the same if they have the same name.
@@ -85,7 +105,13 @@ impl Eq for Format {}
 impl Tag {
     /// Where its opener counts: reasoning begins a line, so that prose may speak of the marker.
     pub fn place(&self) -> Place {
-        if self.kind == TagKind::Reasoning { Place::LineStart } else { Place::Anywhere }
+        let line = self.kind == TagKind::Reasoning || self.special().common;
+        if line { Place::LineStart } else { Place::Anywhere }
+    }
+
+    /// What is different about it.
+    pub fn special(&self) -> Special {
+        if let TagKind::Special(special) = self.kind { special } else { Special::NONE }
     }
 }
 
