@@ -103,7 +103,14 @@ fn grammar_openers(format: &'static Format, grammar: &'static Grammar) -> Vec<Op
     match grammar {
         Grammar::Tagged(tags) | Grammar::Reasoning(tags) => tags
             .iter()
-            .map(|tag| opener(tag.open, Entry::Tag(tag), matches!(tag.kind, TagKind::Html | TagKind::Reasoning), tag.place()))
+            .map(|tag| {
+                opener(
+                    tag.open,
+                    Entry::Tag(tag),
+                    matches!(tag.kind, TagKind::Html | TagKind::Reasoning),
+                    tag.place(),
+                )
+            })
             .collect(),
         Grammar::Calls(calls) => {
             let sections = calls.sections.iter().map(|&(open, close)| (open, Entry::Section(calls, close)));

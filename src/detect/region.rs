@@ -6,13 +6,14 @@
 //! and the end decides. The owner keeps the source since the last certain point and lets it go as text if the region
 //! fails.
 
+use std::iter;
+
 use super::{
     envelope::{Envelope, Parsed, Piece, Rules},
     fence::Fence,
+    gate::{Gate, Wait, Waiting},
     text::tail,
 };
-use std::iter;
-
 use crate::{
     event::CallEnd,
     format::{Tag, TagKind},
@@ -25,32 +26,6 @@ pub(super) enum Container {
     Tag(&'static Tag),
     Fence(Fence),
     Bare,
-}
-
-/// A [`Piece`] that waits.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Waiting {
-    Start { name: String, id: String },
-    Arguments(String),
-    End(CallEnd),
-}
-
-impl Waiting {
-    pub(super) fn of(piece: Piece<'_>) -> Self {
-        match piece {
-            Piece::Start { name, id } => Self::Start { name: name.to_owned(), id: id.to_owned() },
-            Piece::Arguments(text) => Self::Arguments(text.to_owned()),
-            Piece::End(end) => Self::End(end),
-        }
-    }
-
-    pub(super) fn as_piece(&self) -> Piece<'_> {
-        match self {
-            Self::Start { name, id } => Piece::Start { name, id },
-            Self::Arguments(text) => Piece::Arguments(text),
-            Self::End(end) => Piece::End(*end),
-        }
-    }
 }
 
 /// How far a feed came.
@@ -108,53 +83,23 @@ pub(super) struct Region {
     pub(super) scanner: Option<Scanner>,
     /// A call's arguments stopped short where the closer may begin; if it does, they may be whole all the same.
     broken: bool,
-    /// A bare value with calls has ended; another may follow behind a `;` or `,`.
+    /// A bare value of calls has ended; another one may follow behind a `;` or `,`.
     ended: bool,
     /// That `;` or `,` stands.
     joined: bool,
-}
-
-/// Where the pieces of calls go: out, or nowhere yet.
-#[derive(Debug)]
-struct Gate {
-    /// Calls wait for what decides on them.
-    waits: bool,
-    waiting: Vec<Waiting>,
-    /// Names whose calls are dropped.
-    no_tool: &'static [&'static str],
-    /// In such a call.
-    drops: bool,
-}
-
-impl Gate {
-    fn pass(&mut self, piece: Piece<'_>, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) {
-        if let Piece::Start { name, .. } = piece {
-            self.drops = self.no_tool.contains(&name) && rules.tools.resolve(name).is_none();
-        }
-        match piece {
-            _ if self.drops => {}
-            piece if self.waits => self.waiting.push(Waiting::of(piece)),
-            piece => out(piece),
-        }
-    }
-
-    fn open(&mut self, out: &mut impl FnMut(Piece<'_>)) {
-        for waiting in self.waiting.drain(..) {
-            out(waiting.as_piece());
-        }
-    }
 }
 
 /// Longest markup between a container's marker and its value, in bytes.
 const MAX_MARKUP: usize = 256;
 
 impl Region {
-    pub(super) fn new(container: Container, quoted: bool, whole: bool) -> Self {
-        let no_tool = if let Container::Tag(tag) = container { tag.special().no_tool } else { &[] };
+    /// `marked`: the container is made for calls; `whole`: arguments do not stream.
+    pub(super) fn new(container: Container, quoted: bool, marked: bool, whole: bool) -> Self {
+        let wait = Wait::new(quoted, marked, whole);
         Self {
             container,
             quoted,
-            gate: Gate { waits: quoted || whole, waiting: Vec::new(), no_tool, drops: false },
+            gate: Gate::new(wait),
             phase: Phase::Before,
             markup: String::new(),
             envelope: None,
@@ -168,17 +113,17 @@ impl Region {
     /// A call streams: what is fed is certain as it comes.
     pub(super) fn is_streaming(&self) -> bool {
         let open = self.envelope.as_ref().is_some_and(Envelope::is_open);
-        open && !self.gate.waits && matches!(self.phase, Phase::Value)
+        open && self.gate.wait == Wait::Nothing && matches!(self.phase, Phase::Value)
     }
 
-    /// Calls have begun that wait for the region's end.
+    /// Calls have begun that wait.
     pub(super) fn has_begun(&self) -> bool {
-        !self.gate.waiting.is_empty()
+        !self.gate.is_empty()
     }
 
     /// The calls that waited for the region's end.
     pub(super) fn take_waiting(&mut self) -> Vec<Waiting> {
-        std::mem::take(&mut self.gate.waiting)
+        self.gate.take()
     }
 
     /// Bytes of arguments kept back besides the source.
@@ -186,7 +131,7 @@ impl Region {
         self.envelope.as_ref().map_or(0, Envelope::kept)
     }
 
-    /// A bare value with calls has ended: what fails here is the text behind it.
+    /// A bare value of calls has ended: what fails now is the text behind it.
     pub(super) fn has_ended(&self) -> bool {
         self.ended
     }
@@ -225,7 +170,9 @@ impl Region {
                         Between::Value => self.begin_value(rules),
                         Between::Closed => {
                             at += character.len_utf8();
-                            self.settle_broken(true, rules, out);
+                            if !self.settle_broken(true, rules, out) {
+                                return Passed::Failed { taken: at, rescan: 0 };
+                            }
                             if self.closed() {
                                 return Passed::Ended(at);
                             }
@@ -255,7 +202,8 @@ impl Region {
         Passed::More
     }
 
-    /// The text stops here: whether the region ends with calls. See [`Envelope::finish`] for `stopped`.
+    /// The text stops here: whether what was read since the last certain point belongs to calls; else it is text.
+    /// See [`Envelope::finish`] for `stopped`.
     pub(super) fn finish(
         &mut self,
         stopped: bool,
@@ -266,49 +214,33 @@ impl Region {
             Phase::Before | Phase::Failed => false,
             // Whole JSON in a container that was not closed is a call. JSON that stops short is one only where its
             // call has begun to stream, or where a marker says that a call was meant.
-            Phase::Value if self.gate.waits => {
-                rules.repair
-                    && stopped
-                    && rules.marked
-                    && !self.quoted
-                    && self.end_call(true, rules, out) != Some(CallEnd::Cut)
-                    && self.found()
-            }
-            Phase::Value => {
-                self.end_call(stopped, rules, out);
-                self.found()
-            }
-            Phase::After => {
-                self.settle_broken(stopped, rules, out);
-                !self.ended
-            }
+            Phase::Value if self.gate.wait == Wait::RegionEnd => false,
+            Phase::Value if !self.envelope.as_ref().is_some_and(Envelope::is_in_call) => false,
+            Phase::Value => self.finish_call(stopped, rules.repair, rules, out),
+            Phase::After => self.settle_broken(stopped, rules, out) && !self.ended,
             Phase::Ticks(_) | Phase::Quoted => true,
         }
     }
 
-    fn found(&self) -> bool {
-        self.envelope.as_ref().is_some_and(Envelope::found)
-    }
-
-    /// Ends the call that is open, if one is. See [`Envelope::finish`].
-    fn end_call(
+    /// Ends the call that is being read, if it is still open; `false` if it must not go out as it is.
+    fn finish_call(
         &mut self,
         stopped: bool,
+        repair: bool,
         rules: &Rules<'_>,
         out: &mut impl FnMut(Piece<'_>),
-    ) -> Option<CallEnd> {
+    ) -> bool {
+        let Some(envelope) = &mut self.envelope else { return false };
         let gate = &mut self.gate;
-        self.envelope.as_mut()?.finish(stopped, &mut |piece| gate.pass(piece, rules, out))
-    }
-
-    /// A call has ended, or a value of calls (`value`): whether that is certain now. Whole arguments need not wait
-    /// longer where a marker says that calls are meant.
-    fn settles(&mut self, value: bool, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> bool {
-        if self.gate.waits && !self.quoted && (rules.marked || (value && self.container == Container::Bare)) {
-            self.gate.open(out);
-            return true;
+        let streams = gate.wait == Wait::Nothing;
+        let end = envelope.finish(stopped && (streams || repair), &mut |piece| gate.pass(piece, rules, out));
+        if !streams && end == Some(CallEnd::Cut) {
+            return false;
         }
-        !self.gate.waits
+        if gate.wait == Wait::CallEnd {
+            gate.open(out);
+        }
+        true
     }
 
     fn begin_value(&mut self, rules: &Rules<'_>) {
@@ -331,34 +263,46 @@ impl Region {
         let parsed = envelope.feed(text, rules, &mut |piece| gate.pass(piece, rules, out));
         let (len, passed) = match parsed {
             Parsed::More => (text.len(), None),
-            Parsed::CallEnded(len) => (len, self.settles(false, rules, out).then_some(Passed::Certain(0))),
+            Parsed::CallEnded(len) => (len, self.certain(out)),
             Parsed::End(len) => {
                 // The last call's own end was told before; what closes its envelope is no text either.
-                let certain = self.settles(true, rules, out).then_some(Passed::Certain(0));
-                self.ended = self.container == Container::Bare && !self.quoted;
-                self.joined = false;
-                self.phase = if self.quoted && self.container == Container::Bare {
-                    Phase::Quoted
-                } else {
-                    Phase::After
-                };
-                (len, certain)
+                (len, self.value_ended(out))
             }
             Parsed::Stop(len) => {
                 let foreign = tail(text, len).chars().next().unwrap_or_default();
                 (len, self.stopped(foreign, rules, out))
             }
         };
-        if !self.gate.waits && self.envelope.as_ref().is_some_and(Envelope::found) {
-            self.scanner = None;
-        }
         if let Some(scanner) = &mut self.scanner {
             let (_, progress) = scanner.push(text.as_bytes().get(..len).unwrap_or_default());
-            if progress == Progress::Invalid {
+            if progress == Progress::Invalid || passed == Some(CERTAIN) {
                 self.scanner = None;
             }
         }
         (len, passed)
+    }
+
+    /// A call has ended: it goes out, unless it must wait for the region's end.
+    fn certain(&mut self, out: &mut impl FnMut(Piece<'_>)) -> Option<Passed> {
+        if self.gate.wait == Wait::CallEnd {
+            self.gate.open(out);
+        }
+        (self.gate.wait != Wait::RegionEnd).then_some(CERTAIN)
+    }
+
+    /// A value of calls has ended. Without a container that is all, unless a backtick behind it may quote it.
+    fn value_ended(&mut self, out: &mut impl FnMut(Piece<'_>)) -> Option<Passed> {
+        self.phase = Phase::After;
+        if self.container != Container::Bare {
+            return self.certain(out);
+        }
+        if self.quoted {
+            self.phase = Phase::Quoted;
+            return None;
+        }
+        (self.ended, self.joined) = (true, false);
+        self.gate.open(out);
+        Some(CERTAIN)
     }
 
     /// The value cannot go on with `foreign`.
@@ -370,18 +314,19 @@ impl Region {
     ) -> Option<Passed> {
         let Some(envelope) = &mut self.envelope else { return Some(FAILED) };
         let may_close = matches!(self.container, Container::Tag(tag) if tag.close.starts_with(foreign));
-        let forgiven = !self.gate.waits || rules.repair;
+        let streams = self.gate.wait == Wait::Nothing;
+        let forgiven = streams || rules.repair;
         if envelope.is_open() {
             if may_close && forgiven {
                 self.broken = true;
                 self.phase = Phase::After;
-            } else if self.gate.waits {
+            } else if !streams {
                 return Some(FAILED);
             } else {
-                self.end_call(false, rules, out);
+                self.finish_call(false, false, rules, out);
                 self.phase = Phase::Failed;
             }
-            return (!self.gate.waits).then_some(Passed::Certain(0));
+            return streams.then_some(CERTAIN);
         }
         // The arguments were whole: a brace too few or too many around them does not undo the call.
         if envelope.found() && forgiven && !matches!(self.container, Container::Bare) {
@@ -391,11 +336,10 @@ impl Region {
         Some(FAILED)
     }
 
-    /// A call that broke off where the closer may begin: whole if it did and only brackets are missing.
-    fn settle_broken(&mut self, closer: bool, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) {
-        if std::mem::take(&mut self.broken) {
-            self.end_call(closer, rules, out);
-        }
+    /// A call that broke off where the closer may begin is whole if it did and only brackets are missing. `false`: it
+    /// must not go out as it is.
+    fn settle_broken(&mut self, closer: bool, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> bool {
+        !std::mem::take(&mut self.broken) || self.finish_call(closer, true, rules, out)
     }
 
     /// The container has ended; if it may have been quoted, the next byte tells.
@@ -493,7 +437,8 @@ fn begins<'l>(markup: &str, character: char, mut literals: impl Iterator<Item = 
     literals.any(|literal| literal.strip_prefix(markup).is_some_and(|rest| rest.starts_with(character)))
 }
 
-/// A failure whose offset is the caller's.
+/// Offsets are the caller's.
+const CERTAIN: Passed = Passed::Certain(0);
 const FAILED: Passed = Passed::Failed { taken: 0, rescan: 0 };
 
 /// Whether `markup` and `character` may be a `<code …>` tag.

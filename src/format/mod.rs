@@ -4,10 +4,16 @@
 //! taught a format and how past calls are shown to it is in `teach`.
 
 mod calls;
+mod json;
 mod table;
 mod teach;
 
 pub use calls::{CallBody, Calls, Header, HeaderEnd, Place};
+pub use json::{
+    APERTUS, APRIEL_CALLS, COMMAND_R_PLUS, COMMAND_R7B, ERNIE45, GIGACHAT3, GIGACHAT31, GRANITE3, GRANITE4,
+    GRANITE20B_FC, HERMES, HUNYUAN_A13B, INTERNLM2, JAMBA, K2_HORIZON, LLAMA3_JSON, LONGCAT, MINIMAX_M1,
+    NEMOTRON_TOOLCALL, OPENAI_FUNCTION_CALL, PHI4_MINI, QWEN25, XLAM,
+};
 pub use table::{DEEPSEEK_V3, DEEPSEEK_V31, KIMI_K2, MISTRAL};
 pub use teach::{ResultShape, Teach, Teaching, instruct};
 
@@ -131,6 +137,10 @@ pub static PRE: Format = Format {
     }),
 };
 
+/// What a fence of calls may be called.
+const FENCE_INFOS: &[&str] =
+    &["json", "jsonc", "json5", "tool", "tool_call", "tool_calls", "tool_code", "function_call"];
+
 /// A Markdown fence with JSON in it.
 pub static FENCED: Format = Format {
     name: "fenced",
@@ -138,9 +148,7 @@ pub static FENCED: Format = Format {
     models: &["lumo*"],
     auto: true,
     example: "```json\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n```",
-    grammars: &[Grammar::Fenced {
-        infos: &["json", "jsonc", "json5", "tool", "tool_call", "tool_calls", "tool_code", "function_call"],
-    }],
+    grammars: &[Grammar::Fenced { infos: FENCE_INFOS }],
     teach: Some(Teach {
         call: ("```json\n", "\n```"),
         result: ("```json\n", "\n```"),
@@ -165,26 +173,6 @@ pub static BARE: Format = Format {
     }),
 };
 
-/// `<tool_call>` and its kin.
-pub static HERMES: Format = Format {
-    name: "hermes",
-    summary: "a JSON object or array in <tool_call>, <tool_calls> or <function_call>",
-    models: &["*hermes*", "qwen2.5*", "qwen3*", "qwq*", "granite-4*", "ernie-4.5*"],
-    auto: true,
-    example: "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n</tool_call>",
-    grammars: &[Grammar::Tagged(&[
-        Tag { open: "<tool_call>", close: "</tool_call>", kind: TagKind::Marked },
-        Tag { open: "<tool_calls>", close: "</tool_calls>", kind: TagKind::Marked },
-        Tag { open: "<function_call>", close: "</function_call>", kind: TagKind::Marked },
-    ])],
-    teach: Some(Teach {
-        call: ("<tool_call>\n", "\n</tool_call>"),
-        result: ("<tool_response>\n", "\n</tool_response>"),
-        result_shape: ResultShape::NameContent,
-        words: "a JSON object between <tool_call> tags",
-    }),
-};
-
 /// `<think>` at the beginning of a line.
 pub static THINK: Format = Format {
     name: "think",
@@ -197,8 +185,39 @@ pub static THINK: Format = Format {
 };
 
 /// All formats. `detect = "auto"` looks at once for all that have [`Format::auto`].
-pub static ALL: &[&Format] =
-    &[&PRE, &FENCED, &BARE, &HERMES, &MISTRAL, &DEEPSEEK_V31, &DEEPSEEK_V3, &KIMI_K2, &THINK];
+pub static ALL: &[&Format] = &[
+    &PRE,
+    &FENCED,
+    &BARE,
+    &OPENAI_FUNCTION_CALL,
+    &HERMES,
+    &QWEN25,
+    &GRANITE4,
+    &ERNIE45,
+    &LONGCAT,
+    &GRANITE3,
+    &GRANITE20B_FC,
+    &JAMBA,
+    &HUNYUAN_A13B,
+    &APRIEL_CALLS,
+    &MINIMAX_M1,
+    &NEMOTRON_TOOLCALL,
+    &LLAMA3_JSON,
+    &PHI4_MINI,
+    &INTERNLM2,
+    &XLAM,
+    &APERTUS,
+    &GIGACHAT3,
+    &GIGACHAT31,
+    &COMMAND_R_PLUS,
+    &COMMAND_R7B,
+    &K2_HORIZON,
+    &MISTRAL,
+    &DEEPSEEK_V31,
+    &DEEPSEEK_V3,
+    &KIMI_K2,
+    &THINK,
+];
 
 /// The format of this name.
 pub fn by_name(name: &str) -> Option<&'static Format> {
