@@ -130,7 +130,8 @@ impl Detector {
     pub fn new(tools: Tools, settings: &Settings) -> Option<Self> {
         let formats: Vec<&'static Format> = match &settings.detect {
             Detect::Off => return None,
-            Detect::Auto => format::ALL.iter().copied().filter(|format| format.auto).collect(),
+            Detect::Auto => format::auto_behind(&[]),
+            Detect::AutoAnd(first) => format::auto_behind(first),
             Detect::Formats(formats) => formats.clone(),
         };
         if tools.is_empty() || formats.is_empty() {

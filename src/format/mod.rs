@@ -4,11 +4,13 @@
 //! taught a format and how past calls are shown to it is in `teach`.
 
 mod calls;
+mod choose;
 mod json;
 mod table;
 mod teach;
 
 pub use calls::{CallBody, Calls, Header, HeaderEnd, Place};
+pub use choose::{auto_behind, for_model};
 pub use json::{
     APERTUS, APRIEL_CALLS, COMMAND_R_PLUS, COMMAND_R7B, ERNIE45, GIGACHAT3, GIGACHAT31, GRANITE3, GRANITE4,
     GRANITE20B_FC, HERMES, HUNYUAN_A13B, INTERNLM2, JAMBA, K2_HORIZON, LLAMA3_JSON, LONGCAT, MINIMAX_M1,
