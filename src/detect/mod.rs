@@ -320,7 +320,7 @@ impl Detector {
     }
 
     fn enter(&mut self, format: &'static Format, container: Container, starts_line: bool, quoted: bool) {
-        let read_as = As::Region(Region::new(container, quoted, false, self.search.whole));
+        let read_as = As::Region(Box::new(Region::new(container, quoted, false, self.search.whole)));
         let reading =
             Reading { format, starts_line, quoted, marked: false, read_as, opener: None, behind: false };
         self.state = State::Calls(Box::new(reading));
@@ -384,15 +384,15 @@ impl Detector {
                     return;
                 }
                 TagKind::Marked | TagKind::Special(_) => {
-                    As::Region(Region::new(Container::Tag(tag), quoted, true, whole))
+                    As::Region(Box::new(Region::new(Container::Tag(tag), quoted, true, whole)))
                 }
             },
             Entry::Section(calls, close) => {
-                As::Section(Section::new(calls, close, Wait::new(quoted, true, whole)))
+                As::Section(Box::new(Section::new(calls, close, Wait::new(quoted, true, whole))))
             }
             Entry::Call(calls, open) => {
                 let rules = self.search.rules(true);
-                As::Section(Section::naked(calls, open, Wait::new(quoted, true, whole), &rules))
+                As::Section(Box::new(Section::naked(calls, open, Wait::new(quoted, true, whole), &rules)))
             }
         };
         let opener_ends = Some((self.held.len(), place + 1));

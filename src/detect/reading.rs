@@ -17,9 +17,9 @@ use std::borrow::Cow;
 #[derive(Debug)]
 pub(super) enum As {
     /// JSON calls in a container.
-    Region(Region),
+    Region(Box<Region>),
     /// Calls told by markers.
-    Section(Section),
+    Section(Box<Section>),
 }
 
 /// See the module.

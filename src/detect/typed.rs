@@ -88,11 +88,6 @@ impl Types {
         self.0 & other.0 == other.0
     }
 
-    /// An array may stand here.
-    pub(super) fn may_be_array(self) -> bool {
-        self.has(Self::ARRAY)
-    }
-
     /// Nothing but a string may stand here.
     pub(super) fn is_string(self) -> bool {
         self == Self::STRING
