@@ -154,7 +154,11 @@ min, hours, days, weeks, months, years (and few variations)
 41:13: error: expected a whole number, found a float
 42:14: error: expected a duration greater than zero
 43:1: error: unknown key `maxcalls`; did you mean `max_calls`?";
-    assert_eq!(desk.told(), expected);
+    // Which formats there are is not this test's business.
+    let told = desk.told();
+    let told: Vec<_> =
+        told.lines().map(|line| line.split("; known here: `bare`, ").next().unwrap()).collect();
+    assert_eq!(told.join("\n"), expected);
 }
 
 #[test]
@@ -325,6 +329,7 @@ max_arguments = "3kB"
 max_calls = 4
 max_hold = "5B"
 max_depth = 6
+max_answer = "7KiB"
 keep_alive = "7ms"
 "#,
     );
@@ -355,6 +360,7 @@ keep_alive = "7ms"
         "max_calls = 4",
         "max_hold = \"5B\"",
         "max_depth = 6",
+        "max_answer = \"7KiB\"",
         "keep_alive = \"7ms\"",
         "connect_timeout = \"1s\"",
         "header_timeout = \"2s\"",

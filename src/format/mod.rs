@@ -7,6 +7,7 @@ mod calls;
 mod choose;
 mod json;
 mod page;
+mod params;
 mod table;
 mod teach;
 
@@ -18,6 +19,11 @@ pub use json::{
     NEMOTRON_TOOLCALL, OPENAI_FUNCTION_CALL, PHI4_MINI, QWEN25, XLAM,
 };
 pub use page::page;
+pub use params::{
+    ANTHROPIC_LEGACY, DEEPSEEK_V4, DEEPSEEK_V32, DEEPSEEK_V41, DOTS, GLM45, GLM47, HY_V3, MIMO, MINICPM5,
+    MINIMAX_M2, QWEN3_CODER, SEED_OSS, STEP3,
+};
+pub use params::{Key, Params, ParamsName};
 pub use table::{DEEPSEEK_V3, DEEPSEEK_V31, KIMI_K2, MISTRAL};
 pub use teach::{ResultShape, Teach, Teaching, instruct};
 
@@ -235,6 +241,20 @@ pub static ALL: &[&Format] = &[
     &DEEPSEEK_V31,
     &DEEPSEEK_V3,
     &KIMI_K2,
+    &QWEN3_CODER,
+    &MIMO,
+    &SEED_OSS,
+    &GLM45,
+    &GLM47,
+    &HY_V3,
+    &MINIMAX_M2,
+    &DEEPSEEK_V32,
+    &DEEPSEEK_V4,
+    &DEEPSEEK_V41,
+    &STEP3,
+    &DOTS,
+    &MINICPM5,
+    &ANTHROPIC_LEGACY,
     &THINK,
 ];
 

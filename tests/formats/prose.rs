@@ -56,7 +56,11 @@ fn texts_that_call_nothing_go_through() {
     assert!(texts.iter().map(|text| text.len()).sum::<usize>() > 60_000);
     for (seed, text) in texts.iter().enumerate() {
         goes_through(text, seed);
-        for (at, line) in text.lines().enumerate() {
+        // Out of its fence a call is one.
+        let is_call = |line: &&str| {
+            line.ends_with(r#""arguments": {"city": "Paris"}}"#) || line.starts_with("<invoke name=")
+        };
+        for (at, line) in text.lines().filter(|line| !is_call(line)).enumerate() {
             goes_through(line, at);
         }
     }
@@ -68,9 +72,9 @@ fn a_megabyte_goes_through() {
     let mut long = String::new();
     let mut turn = 0;
     while long.len() < 1 << 20 {
-        // Another order each time round. What one leaves open (a fence, an object) is closed by a long prose.
+        // Another order each time round.
         long.push_str(texts[(turn * 7 + turn / texts.len()) % texts.len()]);
-        long.push_str("\n\n````\n\n");
+        long.push_str("\n\n");
         turn += 1;
     }
     goes_through(&long, 1);
