@@ -135,9 +135,9 @@ fn the_direct_answer_calls_nothing() {
         )
     };
     let silent = found("command_r_plus", &action("directly-answer"));
-    assert_eq!((silent.text.as_str(), silent.calls.len()), ("Plan: none.\nHi.", 0));
+    assert_eq!((silent.text.as_str(), silent.calls.len()), ("Plan: none.\n\nHi.", 0));
     let calling = found("command_r_plus", &action("now"));
-    assert_eq!((calling.text.as_str(), calling.read()), ("Plan: none.\nHi.", vec![("now", json!({}))]));
+    assert_eq!((calling.text.as_str(), calling.read()), ("Plan: none.\n\nHi.", vec![("now", json!({}))]));
     for text in [action("unknown"), action("now").replace("Action:", "My Action:"), "Action: run".to_owned()]
     {
         assert_eq!(found("command_r_plus", &text).text, text);
