@@ -320,8 +320,9 @@ impl Detector {
     }
 
     fn enter(&mut self, format: &'static Format, container: Container, starts_line: bool, quoted: bool) {
-        let read_as = As::Region(Region::new(container, quoted, false, self.search.whole));
-        let reading = Reading { format, starts_line, quoted, marked: false, read_as, opener: None };
+        let read_as = As::Region(Box::new(Region::new(container, quoted, false, self.search.whole)));
+        let reading =
+            Reading { format, starts_line, quoted, marked: false, read_as, opener: None, behind: false };
         self.state = State::Calls(Box::new(reading));
     }
 
@@ -383,15 +384,15 @@ impl Detector {
                     return;
                 }
                 TagKind::Marked | TagKind::Special(_) => {
-                    As::Region(Region::new(Container::Tag(tag), quoted, true, whole))
+                    As::Region(Box::new(Region::new(Container::Tag(tag), quoted, true, whole)))
                 }
             },
             Entry::Section(calls, close) => {
-                As::Section(Section::new(calls, close, Wait::new(quoted, true, whole)))
+                As::Section(Box::new(Section::new(calls, close, Wait::new(quoted, true, whole))))
             }
             Entry::Call(calls, open) => {
                 let rules = self.search.rules(true);
-                As::Section(Section::naked(calls, open, Wait::new(quoted, true, whole), &rules))
+                As::Section(Box::new(Section::naked(calls, open, Wait::new(quoted, true, whole), &rules)))
             }
         };
         let opener_ends = Some((self.held.len(), place + 1));
@@ -402,6 +403,7 @@ impl Detector {
             marked: true,
             read_as,
             opener: opener_ends,
+            behind: false,
         };
         self.state = State::Calls(Box::new(reading));
     }
@@ -559,8 +561,9 @@ impl Detector {
     /// These are no calls of this format. Another with the same opener may fit; else the source since the last
     /// certain point is text, and the text goes on as what it then is.
     fn fail(&mut self, reading: Reading, rescan: usize, out: &mut impl Sink) {
+        let quotation = reading.is_quotation();
         let Reading { starts_line, quoted, mut read_as, opener, .. } = reading;
-        if let Some((length, next)) = opener {
+        if let Some((length, next)) = opener.filter(|_| !quotation) {
             let rival = self.search.markers.find(head(&self.held, length), starts_line, next);
             if let Some(place) = rival {
                 let held = std::mem::take(&mut self.held);

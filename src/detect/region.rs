@@ -112,6 +112,11 @@ impl Region {
         }
     }
 
+    /// The container has ended, and the next byte tells whether it was quoted.
+    pub(super) fn is_behind(&self) -> bool {
+        matches!(self.phase, Phase::Quoted)
+    }
+
     /// A call streams: what is fed is certain as it comes.
     pub(super) fn is_streaming(&self) -> bool {
         let open = self.envelope.as_ref().is_some_and(Envelope::is_open);
@@ -396,7 +401,7 @@ impl Region {
         }
         match (self.container, character) {
             (_, ' ' | '\t' | '\r' | '\n') => Between::Taken,
-            (Container::Bare, ';' | ',') if !self.joined => {
+            (Container::Bare, ';') if !self.joined => {
                 self.joined = true;
                 Between::Taken
             }
