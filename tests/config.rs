@@ -481,6 +481,65 @@ fn no_secret_is_ever_shown() {
 }
 
 #[test]
+fn formats_of_ones_own_can_be_named() {
+    let text = r#"
+[[formats]]
+name = "acme"
+open = "<<call>>"
+close = "<</call>>"
+models = ["acme-*"]
+result = ["<<result>>", "<</result>>"]
+[[formats]]
+name = "acme-header"
+open = "@@call "
+name_end = "\n"
+[[upstreams]]
+name = "u"
+dialect = "chat"
+base_url = "http://127.0.0.1:1/v1"
+[[models]]
+name = "m"
+tools = "acme"
+detect = ["auto", "acme-header", "acme"]
+[[models]]
+name = "*"
+"#;
+    let config = Desk::with(text).load().unwrap().config;
+    let named = |model: &str, asked: &str| match &config.model(model).unwrap().settings_for(asked).detect {
+        Detect::AutoAnd(formats) => formats.iter().map(|format| format.name).collect(),
+        _ => Vec::new(),
+    };
+    assert_eq!(config.model("m").unwrap().tools.to_string(), "acme");
+    assert_eq!(named("m", "m"), ["acme-header", "acme"]);
+    assert_eq!(named("*", "vendor/ACME-7b"), ["acme"]);
+    assert_eq!(named("*", "other"), [""; 0]);
+}
+
+#[test]
+fn formats_that_cannot_be_told_apart_are_refused() {
+    let text = r#"[[formats]]
+name = "hermes"
+open = "<tool_call>{"
+close = 1
+[[formats]]
+name = "a"
+open = "```call"
+inner = "x"
+name_ends = "y"
+"#;
+    let told = Desk::with(&format!("{text}{GOOD}")).told();
+    let wanted = [
+        "2:8: error: there is a format `hermes` already",
+        "3:8: error: it cannot be told from `<tool_call>` of the format `hermes`: one begins with the other",
+        "4:9: error: expected a string, found an integer",
+        "7:8: error: an opener cannot begin with white space, a backtick or a tilde",
+        "8:9: error: expected an array, found a string",
+        "9:1: error: unknown key `name_ends`; did you mean `name_end`?",
+    ];
+    assert_eq!(told.lines().collect::<Vec<_>>(), wanted);
+}
+
+#[test]
 fn the_documentation_tells_the_truth() {
     let page = include_str!("../docs/configuration.md");
     let examples: Vec<_> =

@@ -45,8 +45,8 @@ fn goes_through(text: &str, seed: usize) {
     assert_eq!(found.reasoning, "", "{text}");
     if found.text != text {
         let at = found.text.bytes().zip(text.bytes()).take_while(|(one, other)| one == other).count();
-        let from = text.floor_char_boundary(at.saturating_sub(80));
-        panic!("differs at byte {at}: {:?}", &text[from..text.ceil_char_boundary((at + 80).min(text.len()))]);
+        let from = (0..=at).rev().find(|&from| text.is_char_boundary(from)).unwrap_or_default();
+        panic!("differs at byte {at}: {:?}", text[from..].chars().take(80).collect::<String>());
     }
 }
 
