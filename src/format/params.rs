@@ -180,6 +180,7 @@ pub static QWEN3_CODER: Format = Format {
     ],
     example: "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n</function>\n</tool_call>",
     grammars: &[calls(&[("<tool_call>", "</tool_call>")], &["<function="], QWEN)],
+    auto: true,
     teach: None,
 };
 
@@ -190,6 +191,8 @@ pub static MIMO: Format = Format {
     models: &["mimo-v2*"],
     example: "<tool_call>\n<function=get_weather>\n<parameter=city>Paris</parameter>\n</function>\n</tool_call>",
     grammars: &[calls(&[("<tool_call>", "</tool_call>")], &["<function="], MIMO_BODY)],
+    // Another format reads the same.
+    auto: false,
     teach: None,
 };
 
@@ -203,6 +206,7 @@ pub static SEED_OSS: Format = Format {
         calls(&[("<seed:tool_call>", "</seed:tool_call>")], &["<function="], MIMO_BODY),
         Grammar::Reasoning(&[Tag { open: "<seed:think>", close: "</seed:think>", kind: TagKind::Reasoning }]),
     ],
+    auto: true,
     teach: None,
 };
 
@@ -213,6 +217,7 @@ pub static GLM45: Format = Format {
     models: &["glm-4.5*", "glm-4.6*"],
     example: "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n</tool_call>",
     grammars: &[calls(&[], &["<tool_call>"], GLM)],
+    auto: true,
     teach: None,
 };
 
@@ -223,6 +228,8 @@ pub static GLM47: Format = Format {
     models: &["glm-4.7*", "glm-5*", "ling-3*", "*laguna*"],
     example: "<tool_call>get_weather<arg_key>city</arg_key><arg_value>Paris</arg_value></tool_call>",
     grammars: &[calls(&[], &["<tool_call>"], GLM)],
+    // Another format reads the same.
+    auto: false,
     teach: None,
 };
 
@@ -243,6 +250,7 @@ pub static HY_V3: Format = Format {
             ..GLM
         },
     )],
+    auto: true,
     teach: None,
 };
 
@@ -253,6 +261,7 @@ pub static MINIMAX_M2: Format = Format {
     models: &["minimax-m2*"],
     example: "<minimax:tool_call>\n<invoke name=\"get_weather\">\n<parameter name=\"city\">Paris</parameter>\n</invoke>\n</minimax:tool_call>",
     grammars: &[calls(&[("<minimax:tool_call>", "</minimax:tool_call>")], &["<invoke "], INVOKE)],
+    auto: true,
     teach: None,
 };
 
@@ -263,6 +272,7 @@ pub static DEEPSEEK_V32: Format = Format {
     models: &["deepseek-v3.2*"],
     example: "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"get_weather\">\n<｜DSML｜parameter name=\"city\" string=\"true\">Paris</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
     grammars: DSML,
+    auto: true,
     teach: None,
 };
 
@@ -273,6 +283,8 @@ pub static DEEPSEEK_V4: Format = Format {
     models: &["deepseek-v4*"],
     example: "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"get_weather\">\n<｜DSML｜parameter name=\"city\" string=\"true\">Paris</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
     grammars: DSML,
+    // Another format reads the same.
+    auto: false,
     teach: None,
 };
 
@@ -289,6 +301,7 @@ pub static DEEPSEEK_V41: Format = Format {
         "</｜DSML｜ parameter~>",
         &["</｜DSML｜ invoke>"],
     )],
+    auto: true,
     teach: None,
 };
 
@@ -313,6 +326,7 @@ pub static STEP3: Format = Format {
             ..INVOKE
         },
     )],
+    auto: true,
     teach: None,
 };
 
@@ -323,6 +337,7 @@ pub static DOTS: Format = Format {
     models: &["dots*"],
     example: "<dots_function_call>\n<invoke name=get_weather>\n<parameter name=city>Paris</parameter>\n</invoke>\n</dots_function_call>",
     grammars: &[calls(&[("<dots_function_call>", "</dots_function_call>")], &["<invoke "], INVOKE)],
+    auto: true,
     teach: None,
 };
 
@@ -343,6 +358,7 @@ pub static MINICPM5: Format = Format {
             ..INVOKE
         },
     )],
+    auto: true,
     teach: None,
 };
 
@@ -362,5 +378,6 @@ pub static ANTHROPIC_LEGACY: Format = Format {
             ..INVOKE
         },
     )],
+    auto: true,
     teach: None,
 };
