@@ -24,6 +24,7 @@ mod reading;
 mod region;
 mod schema;
 mod section;
+mod tag;
 pub(crate) mod text;
 mod tools;
 mod typed;

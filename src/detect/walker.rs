@@ -8,6 +8,7 @@ use super::{
     envelope::{Parsed, Piece, Rules},
     header::HeaderWalk,
     params::ParamsWalk,
+    tag::Scan,
 };
 use crate::{
     event::CallEnd,
