@@ -4,11 +4,13 @@
 //! taught a format and how past calls are shown to it is in `teach`.
 
 mod calls;
+mod elements;
 mod params;
 mod table;
 mod teach;
 
 pub use calls::{CallBody, Calls, Header, HeaderEnd, Place};
+pub use elements::{CLINE, Elements, ElementsName, MINIMAX_M3, TOOLBRIDGE, TOOLIFY};
 pub use params::{
     ANTHROPIC_LEGACY, DEEPSEEK_V4, DEEPSEEK_V32, DEEPSEEK_V41, DOTS, GLM45, GLM47, HY_V3, MIMO, MINICPM5,
     MINIMAX_M2, QWEN3_CODER, SEED_OSS, STEP3,
@@ -200,6 +202,10 @@ pub static ALL: &[&Format] = &[
     &DOTS,
     &MINICPM5,
     &ANTHROPIC_LEGACY,
+    &MINIMAX_M3,
+    &TOOLIFY,
+    &TOOLBRIDGE,
+    &CLINE,
     &THINK,
 ];
 

@@ -1,6 +1,6 @@
 //! The formats with a tag for every argument.
 
-use super::{CallBody, Calls, Format, Grammar, Place, Tag, TagKind};
+use super::{CallBody, Calls, Format, Grammar, Place, Tag, TagKind, elements::ANTHROPIC_2023};
 
 /// A call with a tag for every argument. Markers may have the wildcards of `detect`'s patterns: `<*invoke` for any
 /// namespace, `<tool_call*>` for any suffix, `</parameter~>` for a malformed end.
@@ -368,16 +368,26 @@ pub static ANTHROPIC_LEGACY: Format = Format {
     summary: "<invoke> with <parameter> in <function_calls>, in any namespace",
     models: &["claude-2*", "claude-3*"],
     example: "<function_calls>\n<invoke name=\"get_weather\">\n<parameter name=\"city\">Paris</parameter>\n</invoke>\n</function_calls>",
-    grammars: &[calls(
-        &[("<*function_calls>", "</*function_calls>")],
-        &["<*invoke "],
-        Params {
-            key: Key::Attribute { open: "<*parameter ", end: ">", key: "name", kind: "" },
-            close: "</*parameter>",
-            end: &["</*invoke>"],
-            ..INVOKE
-        },
-    )],
+    grammars: &[
+        calls(
+            &[("<*function_calls>", "</*function_calls>")],
+            &["<*invoke "],
+            Params {
+                key: Key::Attribute { open: "<*parameter ", end: ">", key: "name", kind: "" },
+                close: "</*parameter>",
+                end: &["</*invoke>"],
+                ..INVOKE
+            },
+        ),
+        Grammar::Calls(Calls {
+            sections: &[("<*function_calls>", "</*function_calls>")],
+            open: &["<*invoke>"],
+            naked: false,
+            noise: &[],
+            place: Place::Anywhere,
+            body: CallBody::Elements(ANTHROPIC_2023),
+        }),
+    ],
     auto: true,
     teach: None,
 };
