@@ -177,21 +177,20 @@ impl ElementsWalk {
             return None;
         }
         let held = std::mem::take(&mut self.held);
-        let whole = stopped
-            && match self.at {
-                At::Leaf { .. } => {
-                    let ends = matches!(self.verdict(&held, &Tools::default(), true), Verdict::Ends(_));
-                    if ends {
-                        self.end_leaf(out);
-                    }
-                    ends && self.levels.len() == 1
+        let ended = match self.at {
+            At::Leaf { .. } => {
+                let ends = matches!(self.verdict(&held, &Tools::default(), true), Verdict::Ends(_));
+                if ends {
+                    self.end_leaf(out);
                 }
-                At::Between => self.levels.len() == 1 && self.levels.iter().all(|root| !root.empty),
-                At::Json => self.body.close(&mut |text: &str| out(Piece::Arguments(text))),
-                At::AfterJson => true,
-                At::Tag | At::Data | At::BeforeJson => false,
-            };
-        if whole {
+                ends && self.levels.len() == 1
+            }
+            At::Between => self.levels.len() == 1 && self.levels.iter().all(|root| !root.empty),
+            At::Json => stopped && self.body.close(&mut |text: &str| out(Piece::Arguments(text))),
+            At::AfterJson => true,
+            At::Tag | At::Data | At::BeforeJson => false,
+        };
+        if stopped && ended {
             self.end(out);
             return Some(CallEnd::Complete);
         }

@@ -143,20 +143,22 @@ impl ParamsWalk {
             return None;
         }
         let held = std::mem::take(&mut self.held);
-        let whole = stopped
-            && match self.at {
-                At::Value { .. } => {
-                    let ends = matches!(self.verdict(&held, &Tools::default(), true), Verdict::Ends(_));
-                    if ends {
-                        self.value.end(self.mend, out);
-                    }
-                    ends
+        let ended = match self.at {
+            At::Value { .. } => {
+                // Of a call that was cut, only the value's own closer ends it.
+                let least = if stopped { 0 } else { 2 };
+                let verdict = self.verdict(&held, &Tools::default(), true);
+                let ends = matches!(verdict, Verdict::Ends(len) if len >= least);
+                if ends {
+                    self.value.end(self.mend, out);
                 }
-                At::Between => !self.keys.is_empty() || self.json,
-                At::Json => self.body.close(&mut |text: &str| out(Piece::Arguments(text))),
-                At::Name | At::Tag | At::Data => false,
-            };
-        if whole {
+                ends
+            }
+            At::Between => !self.keys.is_empty() || self.json,
+            At::Json => stopped && self.body.close(&mut |text: &str| out(Piece::Arguments(text))),
+            At::Name | At::Tag | At::Data => false,
+        };
+        if stopped && ended {
             self.end(out);
             return Some(CallEnd::Complete);
         }
