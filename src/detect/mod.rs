@@ -320,7 +320,7 @@ impl Detector {
     }
 
     fn enter(&mut self, format: &'static Format, container: Container, starts_line: bool, quoted: bool) {
-        let read_as = As::Region(Region::new(container, quoted, false, self.search.whole));
+        let read_as = As::Region(Box::new(Region::new(container, quoted, false, self.search.whole)));
         let reading = Reading { format, starts_line, quoted, marked: false, read_as, opener: None };
         self.state = State::Calls(Box::new(reading));
     }
@@ -382,7 +382,9 @@ impl Detector {
                     self.state = State::Reasoning { tag, begun: false };
                     return;
                 }
-                TagKind::Marked => As::Region(Region::new(Container::Tag(tag), quoted, true, whole)),
+                TagKind::Marked => {
+                    As::Region(Box::new(Region::new(Container::Tag(tag), quoted, true, whole)))
+                }
             },
             Entry::Section(calls, close) => {
                 As::Section(Section::new(calls, close, Wait::new(quoted, true, whole)))

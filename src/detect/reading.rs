@@ -16,7 +16,7 @@ use std::borrow::Cow;
 #[derive(Debug)]
 pub(super) enum As {
     /// JSON calls in a container.
-    Region(Region),
+    Region(Box<Region>),
     /// Calls told by markers.
     Section(Section),
 }
