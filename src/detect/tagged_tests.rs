@@ -160,7 +160,7 @@ fn glm_and_hy() {
 fn attributes_shields_and_json() {
     check(
         &format::ANTHROPIC_LEGACY,
-        "<x:function_calls><x:invoke name='now'></x:invoke>\n<x:invoke name=\"write\"><x:parameter name=\"path\">p</x:parameter></x:invoke></x:function_calls>",
+        "<ns:function_calls><ns:invoke name='now'></ns:invoke>\n<ns:invoke name=\"write\"><ns:parameter name=\"path\">p</ns:parameter></ns:invoke></ns:function_calls>",
         true,
         r#"|now({})||write({"path": "p"})|"#,
     );
