@@ -17,7 +17,7 @@ pub(super) enum Entry {
     /// A section of calls, with its closer.
     Section(&'static Calls, &'static str),
     /// A call outside any section.
-    Call(&'static Calls, &'static str),
+    Call(&'static Calls),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -128,8 +128,7 @@ fn grammar_openers(format: &'static Format, grammar: &'static Grammar) -> Vec<Op
             .collect(),
         Grammar::Calls(calls) => {
             let sections = calls.sections.iter().map(|&(open, close)| (open, Entry::Section(calls, close)));
-            let naked =
-                calls.open.iter().filter(|_| calls.naked).map(|&open| (open, Entry::Call(calls, open)));
+            let naked = calls.open.iter().filter(|_| calls.naked).map(|&open| (open, Entry::Call(calls)));
             sections.chain(naked).map(|(text, entry)| opener(text, entry, false, calls.place)).collect()
         }
         Grammar::Fenced { .. } | Grammar::Bare => Vec::new(),

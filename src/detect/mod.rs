@@ -13,6 +13,7 @@
 //! byte is looked at once, but for the few of a failed marker (law 4).
 
 mod body;
+mod elements;
 mod envelope;
 mod fence;
 mod gate;
@@ -25,6 +26,9 @@ mod reading;
 mod region;
 mod schema;
 mod section;
+mod tag;
+#[cfg(test)]
+mod tagged_tests;
 pub(crate) mod text;
 mod tools;
 mod typed;
@@ -390,9 +394,14 @@ impl Detector {
             Entry::Section(calls, close) => {
                 As::Section(Box::new(Section::new(calls, close, Wait::new(quoted, true, whole))))
             }
-            Entry::Call(calls, open) => {
+            Entry::Call(calls) => {
                 let rules = self.search.rules(true);
-                As::Section(Box::new(Section::naked(calls, open, Wait::new(quoted, true, whole), &rules)))
+                As::Section(Box::new(Section::naked(
+                    calls,
+                    &self.held,
+                    Wait::new(quoted, true, whole),
+                    &rules,
+                )))
             }
         };
         let opener_ends = Some((self.held.len(), place + 1));

@@ -8,11 +8,15 @@
 
 use super::{
     body::{Fed, JsonBody},
-    envelope::{Parsed, Piece, Rules},
+    envelope::{Piece, Rules},
     pattern::{Fit, fit, fit_any},
-    text::{head, slice, tail},
+    tag::{
+        MAX_TAG, Scan, Step, Sure, Verdict, attribute, bare_name, blank_or_name, cdata, shield, tag_text,
+        types_of,
+    },
+    text::{head, tail},
     tools::Tools,
-    typed::{Mend, TypedValue, Types, escape},
+    typed::{Mend, TypedValue, escape},
 };
 use crate::{
     event::CallEnd,
@@ -58,56 +62,40 @@ pub(super) struct ParamsWalk {
     ended: bool,
 }
 
-/// How a step went.
-enum Step {
-    /// So many bytes are done with; 0 if only the state changed.
-    Took(usize),
-    /// It is not certain what the text begins with.
-    Hold,
-    /// The call has ended behind so many bytes.
-    End(usize),
-    /// The text goes on no call.
-    Stop,
-}
-
-/// What a possible terminator in a value is.
-enum Verdict {
-    /// So many bytes are data.
-    Data(usize),
-    Open,
-    /// The value ends here; so many bytes are its closer.
-    Ends(usize),
-    /// So many bytes open CDATA.
-    Shield(usize),
-    /// So many bytes stand for a character.
-    Entity(usize, char),
-}
-
-/// Whether something is so.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Sure {
-    Yes,
-    Maybe,
-    No,
-}
-
-impl From<Fit> for Sure {
-    fn from(fit: Fit) -> Self {
-        match fit {
-            Fit::No => Self::No,
-            Fit::Begins => Self::Maybe,
-            Fit::Whole(_) => Self::Yes,
-        }
-    }
-}
-
-/// Longest opening tag or key, in bytes.
-const MAX_TAG: usize = 512;
 /// Longest run of blanks behind a closer that is looked past, in bytes.
 const MAX_BLANK: usize = 256;
-const CDATA: (&str, &str) = ("<![CDATA[", "]]>");
-const ENTITIES: [(&str, char); 6] =
-    [("&lt;", '<'), ("&gt;", '>'), ("&amp;", '&'), ("&quot;", '"'), ("&apos;", '\''), ("&#39;", '\'')];
+impl Scan for ParamsWalk {
+    fn step(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
+        match self.at {
+            At::Name => self.name(text, rules, out),
+            At::Between => self.between(text, rules.tools, out),
+            At::Tag => self.tag(text, rules.tools, out),
+            At::Value { fresh } => self.value(text, fresh, rules.tools, out),
+            At::Data => self.data(text, out),
+            At::Json => match self.body.feed(text, &mut |text: &str| out(Piece::Arguments(text))) {
+                Fed::More => Step::Took(text.len()),
+                Fed::Done(len) => {
+                    self.at = At::Between;
+                    Step::Took(len)
+                }
+                Fed::Fault(_) => Step::Stop,
+            },
+        }
+    }
+
+    fn held(&mut self) -> &mut String {
+        &mut self.held
+    }
+
+    fn end(&mut self, out: &mut impl FnMut(Piece<'_>)) {
+        self.start(out);
+        if !self.json {
+            out(Piece::Arguments(if self.keys.is_empty() { "{}" } else { "}" }));
+        }
+        self.ended = true;
+        out(Piece::End(CallEnd::Complete));
+    }
+}
 
 impl ParamsWalk {
     pub(super) fn new(calls: &'static Calls, params: &'static Params, rules: &Rules<'_>) -> Self {
@@ -150,83 +138,27 @@ impl ParamsWalk {
         std::mem::take(&mut self.held)
     }
 
-    pub(super) fn feed(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Parsed {
-        if self.held.is_empty() {
-            return self.scan(text, rules, out);
-        }
-        let mut joined = std::mem::take(&mut self.held);
-        let before = joined.len();
-        joined.push_str(text);
-        // What ended before the new text leaves what was fed earlier.
-        let place = |walk: &mut Self, at: usize| {
-            if at < before {
-                walk.held.push_str(head(tail(&joined, at), before - at));
-            }
-            at.saturating_sub(before)
-        };
-        match self.scan(&joined, rules, out) {
-            Parsed::End(at) => Parsed::End(place(self, at)),
-            Parsed::Stop(at) => Parsed::Stop(place(self, at)),
-            other => other,
-        }
-    }
-
-    fn scan(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Parsed {
-        let mut at = 0;
-        while at < text.len() {
-            match self.step(tail(text, at), rules, out) {
-                Step::Took(len) => at += len,
-                Step::Hold => {
-                    self.held.push_str(tail(text, at));
-                    return Parsed::More;
-                }
-                Step::End(len) => {
-                    self.end(out);
-                    return Parsed::End(at + len);
-                }
-                Step::Stop => return Parsed::Stop(at),
-            }
-        }
-        Parsed::More
-    }
-
-    fn step(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
-        match self.at {
-            At::Name => self.name(text, rules, out),
-            At::Between => self.between(text, rules.tools, out),
-            At::Tag => self.tag(text, rules.tools, out),
-            At::Value { fresh } => self.value(text, fresh, rules.tools, out),
-            At::Data => self.data(text, out),
-            At::Json => match self.body.feed(text, &mut |text: &str| out(Piece::Arguments(text))) {
-                Fed::More => Step::Took(text.len()),
-                Fed::Done(len) => {
-                    self.at = At::Between;
-                    Step::Took(len)
-                }
-                Fed::Fault(_) => Step::Stop,
-            },
-        }
-    }
-
     pub(super) fn finish(&mut self, stopped: bool, out: &mut impl FnMut(Piece<'_>)) -> Option<CallEnd> {
         if !self.is_open() {
             return None;
         }
         let held = std::mem::take(&mut self.held);
-        let whole = stopped
-            && match self.at {
-                At::Value { .. } => {
-                    let ends = matches!(self.verdict(&held, &Tools::default(), true), Verdict::Ends(_));
-                    if ends {
-                        self.value.end(self.mend, out);
-                    }
-                    ends
+        let ended = match self.at {
+            At::Value { .. } => {
+                // Of a call that was cut, only the value's own closer ends it.
+                let least = if stopped { 0 } else { 2 };
+                let verdict = self.verdict(&held, &Tools::default(), true);
+                let ends = matches!(verdict, Verdict::Ends(len) if len >= least);
+                if ends {
+                    self.value.end(self.mend, out);
                 }
-                At::Between => !self.keys.is_empty() || self.json,
-                At::Json => self.body.close(&mut |text: &str| out(Piece::Arguments(text))),
-                At::Name | At::Tag | At::Data => false,
-            };
-        if whole {
+                ends
+            }
+            At::Between => !self.keys.is_empty() || self.json,
+            At::Json => stopped && self.body.close(&mut |text: &str| out(Piece::Arguments(text))),
+            At::Name | At::Tag | At::Data => false,
+        };
+        if stopped && ended {
             self.end(out);
             return Some(CallEnd::Complete);
         }
@@ -240,15 +172,6 @@ impl ParamsWalk {
             self.started = true;
             out(Piece::Start { name: &self.name, id: "" });
         }
-    }
-
-    fn end(&mut self, out: &mut impl FnMut(Piece<'_>)) {
-        self.start(out);
-        if !self.json {
-            out(Piece::Arguments(if self.keys.is_empty() { "{}" } else { "}" }));
-        }
-        self.ended = true;
-        out(Piece::End(CallEnd::Complete));
     }
 
     /// The call's name, to the end of its tag.
@@ -457,7 +380,7 @@ impl ParamsWalk {
             return Verdict::Data(1);
         }
         if newline == 0
-            && let Some(verdict) = self.shield(text)
+            && let Some(verdict) = shield(text, self.params.cdata, self.params.entities)
         {
             return verdict;
         }
@@ -515,153 +438,14 @@ impl ParamsWalk {
         }
     }
 
-    /// CDATA or an entity at the beginning of `text`.
-    fn shield(&self, text: &str) -> Option<Verdict> {
-        if text.starts_with('&') {
-            for (entity, character) in ENTITIES {
-                match fit(entity, text) {
-                    Fit::Whole(len) => return Some(Verdict::Entity(len, character)),
-                    Fit::Begins => return Some(Verdict::Open),
-                    Fit::No => {}
-                }
-            }
-            return Some(Verdict::Data(1));
-        }
-        match fit(CDATA.0, text) {
-            Fit::Whole(len) if self.params.cdata => Some(Verdict::Shield(len)),
-            Fit::Begins if self.params.cdata && text.len() > 1 => Some(Verdict::Open),
-            _ => None,
-        }
-    }
-
     /// In CDATA.
     fn data(&mut self, text: &str, out: &mut impl FnMut(Piece<'_>)) -> Step {
-        let mut from = 0;
-        while let Some(found) = memchr::memchr(b']', tail(text, from).as_bytes()) {
-            let at = from + found;
-            match fit(CDATA.1, tail(text, at)) {
-                Fit::No => from = at + 1,
-                Fit::Whole(len) => {
-                    self.value.push(head(text, at), out);
-                    self.at = At::Value { fresh: false };
-                    return Step::Took(at + len);
-                }
-                Fit::Begins if at == 0 => return Step::Hold,
-                Fit::Begins => {
-                    self.value.push(head(text, at), out);
-                    return Step::Took(at);
-                }
-            }
+        let (data, step) = cdata(text);
+        self.value.push(data, out);
+        if let Step::End(len) = step {
+            self.at = At::Value { fresh: false };
+            return Step::Took(len);
         }
-        self.value.push(text, out);
-        Step::Took(text.len())
+        step
     }
-}
-
-impl Key {
-    /// What every parameter begins with.
-    fn open(&self) -> &'static str {
-        match *self {
-            Self::Tag(open, _) | Self::Attribute { open, .. } | Self::Pair { open, .. } => open,
-        }
-    }
-
-    /// The key, the type and the length of a parameter's opening tag, from behind what it begins with; nothing yet,
-    /// or `None` if it is none.
-    fn read<'t>(&self, text: &'t str) -> Option<Option<(&'t str, Option<&'t str>, usize)>> {
-        let (end, attributes) = match *self {
-            Self::Tag(_, end) => (end, None),
-            Self::Attribute { end, key, kind, .. } => (end, Some((key, kind))),
-            Self::Pair { .. } => return None,
-        };
-        let Some(tag) = tag_text(text, end)? else { return Some(None) };
-        let (key, kind) = match attributes {
-            Some((key, kind)) => (attribute(tag, key)?, attribute(tag, kind)),
-            None => (tag.trim().trim_matches(['"', '\'']), None),
-        };
-        (!key.is_empty()).then_some(Some((key, kind, tag.len() + end.len())))
-    }
-
-    /// The key of a pair and its length up to the value, from its beginning; nothing yet, or `None` if it is none.
-    fn read_pair<'t>(&self, text: &'t str) -> Option<Option<(&'t str, usize)>> {
-        let Self::Pair { open, close, value } = *self else { return None };
-        let before = match fit(open, text) {
-            Fit::Whole(len) => len,
-            Fit::Begins => return Some(None),
-            Fit::No => return None,
-        };
-        let Some(len) = tail(text, before).find('<') else {
-            return (text.len() <= MAX_TAG).then_some(None);
-        };
-        let mut at = before + len;
-        let key = slice(text, before, at).trim();
-        // The key's closer may be missing.
-        match fit(close, tail(text, at)) {
-            Fit::Whole(len) => at += len,
-            Fit::Begins => return Some(None),
-            Fit::No => {}
-        }
-        at += tail(text, at).len() - tail(text, at).trim_start().len();
-        match fit(value, tail(text, at)) {
-            Fit::Whole(len) if !key.is_empty() => Some(Some((key, at + len))),
-            Fit::Begins if text.len() <= MAX_TAG => Some(None),
-            _ => None,
-        }
-    }
-}
-
-/// What a tag says of its value's type.
-fn types_of(kind: &str) -> Option<Types> {
-    match kind {
-        "true" => Some(Types::STRING),
-        "false" => Some(Types::JSON),
-        kind => Some(Types::named(kind)).filter(|types| *types != Types::default()),
-    }
-}
-
-/// The name that `text` begins with, and its end; `None` if it does not end there.
-fn bare_name(text: &str) -> Option<(&str, usize)> {
-    let blank = text.len() - text.trim_start().len();
-    let name = tail(text, blank);
-    let len = name.find(|c: char| !is_name(c)).filter(|&len| len > 0)?;
-    Some((head(name, len), blank + len))
-}
-
-fn blank_or_name(text: &str) -> bool {
-    text.len() <= MAX_TAG && text.trim_start().chars().all(is_name)
-}
-
-fn is_name(c: char) -> bool {
-    c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '/')
-}
-
-/// A tag's text before its `end`; nothing yet, or `None` if it is no tag.
-fn tag_text<'t>(text: &'t str, end: &str) -> Option<Option<&'t str>> {
-    if let Some(at) = text.find(end) {
-        return Some(Some(head(text, at)).filter(|tag| !tag.contains('<'))).filter(Option::is_some);
-    }
-    let begins = text.rfind('<').is_none_or(|at| end.starts_with(tail(text, at)));
-    (text.len() <= MAX_TAG && begins).then_some(None)
-}
-
-/// The attribute `key` of a tag: in any quotes or none.
-fn attribute<'t>(tag: &'t str, key: &str) -> Option<&'t str> {
-    let mut rest = tag;
-    while let Some(at) = rest.find('=') {
-        let name = head(rest, at).trim();
-        let value = tail(rest, at + 1).trim_start();
-        let (value, end) = match value.chars().next() {
-            Some(quote @ ('"' | '\'')) => {
-                let inner = tail(value, 1);
-                let end = inner.find(quote)?;
-                (head(inner, end), tail(inner, end + 1))
-            }
-            _ => value.split_at(value.find(|c: char| c.is_whitespace()).unwrap_or(value.len())),
-        };
-        if name.rsplit(char::is_whitespace).next() == Some(key) {
-            return Some(value.trim());
-        }
-        rest = end;
-    }
-    None
 }

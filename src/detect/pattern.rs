@@ -3,7 +3,7 @@
 //! A marker is literal but for one wildcard: `*` after the `<` of a tag is a namespace with its colon or nothing
 //! (`<*invoke`: `<x:invoke`), and `*` before a tag's end is a suffix with its colon or nothing (`<tool_call*>`:
 //! `<tool_call:opensource>`). `~` stands for some characters that a malformed closer may have before its end
-//! (`</parameter~>`: `</parameter/>`). Wildcards are short, so what may be a marker is bounded.
+//! (`</parameter~>`: `</parameter/>`), `%` for a name (`<%>`: `<get_weather>`). Wildcards are short, so what may be a marker is bounded.
 
 use super::text::{head, tail};
 
@@ -23,13 +23,22 @@ const MAX_WILD: usize = 32;
 
 /// How `text` stands to `marker`.
 pub(super) fn fit(marker: &str, text: &str) -> Fit {
-    let Some(at) = marker.find(['*', '~']) else { return literal(marker, text) };
+    let Some(at) = marker.find(['*', '~', '%']) else { return literal(marker, text) };
     let Fit::Whole(len) = literal(head(marker, at), text) else { return literal(head(marker, at), text) };
     let (junk, end) = (marker.as_bytes().get(at) == Some(&b'~'), tail(marker, at + 1));
     let rest = tail(text, len);
     let wild = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     if end.starts_with(|c: char| c.is_ascii_alphabetic()) {
         return namespaced(len, rest, rest.find(|c| !wild(c)), end);
+    }
+    if marker.as_bytes().get(at) == Some(&b'%') {
+        let run = rest.find(|c| !wild(c)).unwrap_or(rest.len());
+        let named = run > 0 && run <= 4 * MAX_WILD && !rest.starts_with(|c: char| c.is_ascii_digit());
+        return if named || rest.is_empty() {
+            shift(len + run, literal(end, tail(rest, run)))
+        } else {
+            Fit::No
+        };
     }
     let run = rest.find(|c| !wild(c) && !matches!(c, ':' | '/' | ' ')).unwrap_or(rest.len());
     if run > MAX_WILD || !(junk || run == 0 || rest.starts_with(':')) {
@@ -103,6 +112,11 @@ mod tests {
             ("</a~>", "</a/>", Fit::Whole(5)),
             ("</a~>", "</a1", Fit::Begins),
             ("</a~>", "</a<", Fit::No),
+            ("<%>", "<", Fit::Begins),
+            ("<%>", "<a_b", Fit::Begins),
+            ("<%>", "<a_b>", Fit::Whole(5)),
+            ("<%>", "<>", Fit::No),
+            ("<%>", "</a>", Fit::No),
         ] {
             assert_eq!(fit(marker, text), wanted, "{marker} {text}");
         }
@@ -110,7 +124,7 @@ mod tests {
 
     #[test]
     fn more_text_only_decides_what_was_open() {
-        for marker in ["<a*>", "<*ab>", "</a~>", "<a>"] {
+        for marker in ["<a*>", "<*ab>", "</a~>", "<a>", "<%>"] {
             for text in ["<a:b>", "<ns:ab>", "</a x>", "<ab>", "<a", "<n:x>"] {
                 let mut before = Fit::Begins;
                 for at in 1..=text.len() {

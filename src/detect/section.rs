@@ -53,7 +53,7 @@ impl Section {
     }
 
     /// Begins behind the opener of a call that stands alone.
-    pub(super) fn naked(calls: &'static Calls, open: &'static str, wait: Wait, rules: &Rules<'_>) -> Self {
+    pub(super) fn naked(calls: &'static Calls, open: &str, wait: Wait, rules: &Rules<'_>) -> Self {
         let rules = Rules { any_name: rules.any_name && !calls.naked_must_be_declared(), ..*rules };
         let call = Phase::Call(Box::new(Walker::new(calls, open, &rules)));
         Self { in_section: false, phase: call, ..Self::new(calls, "", wait) }
@@ -226,19 +226,21 @@ impl Section {
         for &open in self.calls.open {
             match fit(open, markup) {
                 Fit::Whole(_) => {
+                    self.phase = Phase::Call(Box::new(Walker::new(self.calls, markup, rules)));
                     self.markup.clear();
-                    self.phase = Phase::Call(Box::new(Walker::new(self.calls, open, rules)));
                     return Between::Taken;
                 }
                 fit => begins |= fit == Fit::Begins,
             }
         }
         for noise in self.calls.noise {
-            if *noise == markup {
-                self.markup.clear();
-                return Between::Taken;
+            match fit(noise, markup) {
+                Fit::Whole(_) => {
+                    self.markup.clear();
+                    return Between::Taken;
+                }
+                fit => begins |= fit == Fit::Begins,
             }
-            begins |= noise.starts_with(markup);
         }
         if begins {
             return Between::Taken;

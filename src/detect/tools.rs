@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::typed::Types;
+use super::typed::{Shape, Types};
 use crate::conversation::{Conversation, Tool};
 
 /// The tools that may be called in one request, by name.
@@ -19,7 +19,7 @@ pub struct Tools {
 struct Signature {
     properties: Vec<String>,
     required: Vec<String>,
-    types: HashMap<String, Types>,
+    shape: Shape,
 }
 
 impl Signature {
@@ -32,15 +32,9 @@ impl Signature {
         Self {
             properties: names(tool.parameters.get("properties")),
             required: names(tool.parameters.get("required")),
-            types: types(tool.parameters.get("properties")),
+            shape: Shape::of(&tool.parameters),
         }
     }
-}
-
-/// What each property may be.
-fn types(properties: Option<&Value>) -> HashMap<String, Types> {
-    let properties = properties.and_then(Value::as_object).into_iter().flatten();
-    properties.map(|(key, schema)| (key.clone(), Types::of_schema(schema))).collect()
 }
 
 impl Tools {
@@ -87,7 +81,12 @@ impl Tools {
 
     /// What the argument `key` of the tool `name` may be; `None` if nothing is declared of it.
     pub(super) fn types(&self, name: &str, key: &str) -> Option<Types> {
-        self.tools.get(name)?.types.get(key).copied()
+        Some(self.shape(name)?.inner(Some(key))?.types)
+    }
+
+    /// What the arguments of the tool `name` are; `None` if it is not declared.
+    pub(super) fn shape(&self, name: &str) -> Option<&Shape> {
+        self.tools.get(name).map(|tool| &tool.shape)
     }
 
     /// Whether the tool `name` is declared with arguments, so that a key can be told from something that looks like

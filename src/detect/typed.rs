@@ -4,6 +4,8 @@
 //! what may be something else is held to its end and then converted, in a fixed order: null, number, boolean,
 //! container, string. Numbers keep their text. A parameter without a schema is a string: types are never guessed.
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 
 use super::{
@@ -88,6 +90,16 @@ impl Types {
         self.0 & other.0 == other.0
     }
 
+    /// An array may stand here.
+    pub(super) fn may_be_array(self) -> bool {
+        self.has(Self::ARRAY)
+    }
+
+    /// A container may stand here.
+    pub(super) fn may_nest(self) -> bool {
+        self.0 & (Self::ARRAY.0 | Self::OBJECT.0) != 0
+    }
+
     /// Nothing but a string may stand here.
     pub(super) fn is_string(self) -> bool {
         self == Self::STRING
@@ -110,6 +122,36 @@ impl Types {
             || (self.has(Self::ARRAY) && text.starts_with('['))
             || self.has(Self::JSON);
         container.then(|| json(text, mend)).flatten()
+    }
+}
+
+/// A schema as far as values that are written as text need it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Shape {
+    pub(super) types: Types,
+    members: HashMap<String, Shape>,
+    items: Option<Box<Shape>>,
+}
+
+impl Shape {
+    /// What `schema` says, no deeper than values may nest.
+    pub(super) fn of(schema: &Value) -> Self {
+        Self::within(schema, 16)
+    }
+
+    fn within(schema: &Value, depth: usize) -> Self {
+        let Some(depth) = depth.checked_sub(1) else { return Self::default() };
+        let members = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+        Self {
+            types: Types::of_schema(schema),
+            members: members.map(|(key, schema)| (key.clone(), Self::within(schema, depth))).collect(),
+            items: schema.get("items").map(|items| Box::new(Self::within(items, depth))),
+        }
+    }
+
+    /// The shape of the member `key`; of an array's elements without one.
+    pub(super) fn inner(&self, key: Option<&str>) -> Option<&Self> {
+        key.map_or(self.items.as_deref(), |key| self.members.get(key))
     }
 }
 

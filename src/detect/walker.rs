@@ -5,9 +5,11 @@
 //! on the call. `finish` ends a call whose text stops: whole if only what is provably missing is missing, else cut.
 
 use super::{
+    elements::ElementsWalk,
     envelope::{Parsed, Piece, Rules},
     header::HeaderWalk,
     params::ParamsWalk,
+    tag::Scan,
 };
 use crate::{
     event::CallEnd,
@@ -19,14 +21,16 @@ use crate::{
 pub(super) enum Walker {
     Header(HeaderWalk),
     Params(ParamsWalk),
+    Elements(ElementsWalk),
 }
 
 impl Walker {
-    /// Begins behind `open`.
-    pub(super) fn new(calls: &'static Calls, _open: &'static str, rules: &Rules<'_>) -> Self {
+    /// Begins behind `open`, as it was written.
+    pub(super) fn new(calls: &'static Calls, open: &str, rules: &Rules<'_>) -> Self {
         match &calls.body {
             CallBody::Header(header) => Self::Header(HeaderWalk::new(header, rules)),
             CallBody::Params(params) => Self::Params(ParamsWalk::new(calls, params, rules)),
+            CallBody::Elements(elements) => Self::Elements(ElementsWalk::new(calls, elements, open, rules)),
         }
     }
 
@@ -35,6 +39,7 @@ impl Walker {
         match self {
             Self::Header(walk) => walk.feed(text, rules, out),
             Self::Params(walk) => walk.feed(text, rules, out),
+            Self::Elements(walk) => walk.feed(text, rules, out),
         }
     }
 
@@ -43,6 +48,7 @@ impl Walker {
         match self {
             Self::Header(walk) => walk.finish(stopped, out),
             Self::Params(walk) => walk.finish(stopped, out),
+            Self::Elements(walk) => walk.finish(stopped, out),
         }
     }
 
@@ -51,6 +57,7 @@ impl Walker {
         match self {
             Self::Header(walk) => walk.is_open(),
             Self::Params(walk) => walk.is_open(),
+            Self::Elements(walk) => walk.is_open(),
         }
     }
 
@@ -59,12 +66,17 @@ impl Walker {
         match self {
             Self::Header(walk) => walk.found(),
             Self::Params(walk) => walk.found(),
+            Self::Elements(walk) => walk.found(),
         }
     }
 
     /// Bytes kept back besides the source.
     pub(super) fn kept(&self) -> usize {
-        if let Self::Params(walk) = self { walk.kept() } else { 0 }
+        match self {
+            Self::Header(_) => 0,
+            Self::Params(walk) => walk.kept(),
+            Self::Elements(walk) => walk.kept(),
+        }
     }
 
     /// How many of the last bytes of what was fed may still be no part of the call.
@@ -74,11 +86,19 @@ impl Walker {
 
     /// The last bytes of what was fed: after `End` and `Stop` those before its place that are no part of the call.
     pub(super) fn rest(&self) -> &str {
-        if let Self::Params(walk) = self { walk.rest() } else { "" }
+        match self {
+            Self::Header(_) => "",
+            Self::Params(walk) => walk.rest(),
+            Self::Elements(walk) => walk.rest(),
+        }
     }
 
     /// Takes them.
     pub(super) fn take_rest(&mut self) -> String {
-        if let Self::Params(walk) = self { walk.take_rest() } else { String::new() }
+        match self {
+            Self::Header(_) => String::new(),
+            Self::Params(walk) => walk.take_rest(),
+            Self::Elements(walk) => walk.take_rest(),
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The tables of formats whose calls are told by markers: sections, openers, and what a call's body is made of.
 
-use super::params::Params;
+use super::{elements::Elements, params::Params};
 
 /// Where an opener counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -36,12 +36,18 @@ pub enum CallBody {
     Header(Header),
     /// A tag for every argument.
     Params(Params),
+    /// An element for every argument.
+    Elements(Elements),
 }
 
 impl Calls {
     /// A call that stands alone counts only if its name is declared, since text of other kinds has its opener.
     pub(crate) fn naked_must_be_declared(&self) -> bool {
-        matches!(&self.body, CallBody::Params(params) if params.common)
+        match &self.body {
+            CallBody::Params(params) => params.common,
+            CallBody::Elements(elements) => elements.sign.is_empty(),
+            CallBody::Header(_) => false,
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod calls;
 mod choose;
+mod elements;
 mod json;
 mod page;
 mod params;
@@ -13,6 +14,7 @@ mod teach;
 
 pub use calls::{CallBody, Calls, Header, HeaderEnd, Place};
 pub use choose::{auto_behind, for_model};
+pub use elements::{CLINE, Elements, ElementsName, MINIMAX_M3, TOOLBRIDGE, TOOLIFY};
 pub use json::{
     APERTUS, APRIEL_CALLS, COMMAND_R_PLUS, COMMAND_R7B, ERNIE45, GIGACHAT3, GIGACHAT31, GRANITE3, GRANITE4,
     GRANITE20B_FC, HERMES, HUNYUAN_A13B, INTERNLM2, JAMBA, K2_HORIZON, LLAMA3_JSON, LONGCAT, MINIMAX_M1,
@@ -255,6 +257,10 @@ pub static ALL: &[&Format] = &[
     &DOTS,
     &MINICPM5,
     &ANTHROPIC_LEGACY,
+    &MINIMAX_M3,
+    &TOOLIFY,
+    &TOOLBRIDGE,
+    &CLINE,
     &THINK,
 ];
 

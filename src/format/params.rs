@@ -1,6 +1,6 @@
 //! The formats with a tag for every argument.
 
-use super::{CallBody, Calls, Format, Grammar, Place, Tag, TagKind};
+use super::{CallBody, Calls, Format, Grammar, Place, Tag, TagKind, elements::ANTHROPIC_2023};
 
 /// A call with a tag for every argument. Markers may have the wildcards of `detect`'s patterns: `<*invoke` for any
 /// namespace, `<tool_call*>` for any suffix, `</parameter~>` for a malformed end.
@@ -178,9 +178,9 @@ pub static QWEN3_CODER: Format = Format {
         "step-3.5*",
         "granite-4.2*",
     ],
-    auto: true,
     example: "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n</function>\n</tool_call>",
     grammars: &[calls(&[("<tool_call>", "</tool_call>")], &["<function="], QWEN)],
+    auto: true,
     teach: None,
 };
 
@@ -189,9 +189,10 @@ pub static MIMO: Format = Format {
     name: "mimo",
     summary: "Qwen3-Coder's tags with values as they stand",
     models: &["mimo-v2*"],
-    auto: true,
     example: "<tool_call>\n<function=get_weather>\n<parameter=city>Paris</parameter>\n</function>\n</tool_call>",
     grammars: &[calls(&[("<tool_call>", "</tool_call>")], &["<function="], MIMO_BODY)],
+    // Another format reads the same.
+    auto: false,
     teach: None,
 };
 
@@ -200,12 +201,12 @@ pub static SEED_OSS: Format = Format {
     name: "seed_oss",
     summary: "<function=…> with <parameter=…> in <seed:tool_call>; reasoning in <seed:think>",
     models: &["*seed-oss*"],
-    auto: true,
     example: "<seed:tool_call>\n<function=get_weather>\n<parameter=city>Paris</parameter>\n</function>\n</seed:tool_call>",
     grammars: &[
         calls(&[("<seed:tool_call>", "</seed:tool_call>")], &["<function="], MIMO_BODY),
         Grammar::Reasoning(&[Tag { open: "<seed:think>", close: "</seed:think>", kind: TagKind::Reasoning }]),
     ],
+    auto: true,
     teach: None,
 };
 
@@ -214,9 +215,9 @@ pub static GLM45: Format = Format {
     name: "glm45",
     summary: "<tool_call>, the name, <arg_key> and <arg_value> on lines of their own",
     models: &["glm-4.5*", "glm-4.6*"],
-    auto: true,
     example: "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n</tool_call>",
     grammars: &[calls(&[], &["<tool_call>"], GLM)],
+    auto: true,
     teach: None,
 };
 
@@ -225,9 +226,10 @@ pub static GLM47: Format = Format {
     name: "glm47",
     summary: "GLM's tags without line ends",
     models: &["glm-4.7*", "glm-5*", "ling-3*", "*laguna*"],
-    auto: true,
     example: "<tool_call>get_weather<arg_key>city</arg_key><arg_value>Paris</arg_value></tool_call>",
     grammars: &[calls(&[], &["<tool_call>"], GLM)],
+    // Another format reads the same.
+    auto: false,
     teach: None,
 };
 
@@ -236,7 +238,6 @@ pub static HY_V3: Format = Format {
     name: "hy_v3",
     summary: "<tool_calls>, <tool_call>, <tool_sep>, <arg_key>, <arg_value>, each with a suffix of the checkpoint",
     models: &["hy3*", "hy4*", "hunyuan-3*"],
-    auto: true,
     example: "<tool_calls:opensource>\n<tool_call:opensource>get_weather<tool_sep:opensource>\n<arg_key:opensource>city</arg_key:opensource>\n<arg_value:opensource>Paris</arg_value:opensource>\n</tool_call:opensource>\n</tool_calls:opensource>",
     grammars: &[calls(
         &[("<tool_calls*>", "</tool_calls*>")],
@@ -249,6 +250,7 @@ pub static HY_V3: Format = Format {
             ..GLM
         },
     )],
+    auto: true,
     teach: None,
 };
 
@@ -257,9 +259,9 @@ pub static MINIMAX_M2: Format = Format {
     name: "minimax_m2",
     summary: "<invoke> with <parameter> in <minimax:tool_call>",
     models: &["minimax-m2*"],
-    auto: true,
     example: "<minimax:tool_call>\n<invoke name=\"get_weather\">\n<parameter name=\"city\">Paris</parameter>\n</invoke>\n</minimax:tool_call>",
     grammars: &[calls(&[("<minimax:tool_call>", "</minimax:tool_call>")], &["<invoke "], INVOKE)],
+    auto: true,
     teach: None,
 };
 
@@ -268,9 +270,9 @@ pub static DEEPSEEK_V32: Format = Format {
     name: "deepseek_v32",
     summary: "DSML tags in <｜DSML｜function_calls>",
     models: &["deepseek-v3.2*"],
-    auto: true,
     example: "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"get_weather\">\n<｜DSML｜parameter name=\"city\" string=\"true\">Paris</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
     grammars: DSML,
+    auto: true,
     teach: None,
 };
 
@@ -279,9 +281,10 @@ pub static DEEPSEEK_V4: Format = Format {
     name: "deepseek_v4",
     summary: "DSML tags in <｜DSML｜tool_calls>",
     models: &["deepseek-v4*"],
-    auto: true,
     example: "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"get_weather\">\n<｜DSML｜parameter name=\"city\" string=\"true\">Paris</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
     grammars: DSML,
+    // Another format reads the same.
+    auto: false,
     teach: None,
 };
 
@@ -290,7 +293,6 @@ pub static DEEPSEEK_V41: Format = Format {
     name: "deepseek_v41",
     summary: "DSML tags with a space in each, in <｜DSML｜ calls>",
     models: &["deepseek-v4.1*"],
-    auto: true,
     example: "<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"get_weather\">\n<｜DSML｜ parameter name=\"city\" string=\"true\">Paris</｜DSML｜ parameter>\n</｜DSML｜ invoke>\n</｜DSML｜ calls>",
     grammars: &[dsml(
         &[("<｜DSML｜ calls>", "</｜DSML｜ calls>"), ("<｜DSML｜ tool_calls>", "</｜DSML｜ tool_calls>")],
@@ -299,6 +301,7 @@ pub static DEEPSEEK_V41: Format = Format {
         "</｜DSML｜ parameter~>",
         &["</｜DSML｜ invoke>"],
     )],
+    auto: true,
     teach: None,
 };
 
@@ -307,7 +310,6 @@ pub static STEP3: Format = Format {
     name: "step3",
     summary: "<steptml:invoke> with <steptml:parameter> between call markers",
     models: &["step3*", "step-3"],
-    auto: true,
     example: "<｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name=\"get_weather\"><steptml:parameter name=\"city\">Paris</steptml:parameter></steptml:invoke><｜tool_call_end｜><｜tool_calls_end｜>",
     grammars: &[noisy(
         &[
@@ -324,6 +326,7 @@ pub static STEP3: Format = Format {
             ..INVOKE
         },
     )],
+    auto: true,
     teach: None,
 };
 
@@ -332,9 +335,9 @@ pub static DOTS: Format = Format {
     name: "dots",
     summary: "<invoke> with <parameter> or JSON in <dots_function_call>",
     models: &["dots*"],
-    auto: true,
     example: "<dots_function_call>\n<invoke name=get_weather>\n<parameter name=city>Paris</parameter>\n</invoke>\n</dots_function_call>",
     grammars: &[calls(&[("<dots_function_call>", "</dots_function_call>")], &["<invoke "], INVOKE)],
+    auto: true,
     teach: None,
 };
 
@@ -343,7 +346,6 @@ pub static MINICPM5: Format = Format {
     name: "minicpm5",
     summary: "<function name=…> with <param name=…>, values perhaps in CDATA",
     models: &["minicpm5*"],
-    auto: true,
     example: "<function name=\"get_weather\"><param name=\"city\">Paris</param></function>",
     grammars: &[calls(
         &[],
@@ -356,6 +358,7 @@ pub static MINICPM5: Format = Format {
             ..INVOKE
         },
     )],
+    auto: true,
     teach: None,
 };
 
@@ -364,17 +367,27 @@ pub static ANTHROPIC_LEGACY: Format = Format {
     name: "anthropic_legacy",
     summary: "<invoke> with <parameter> in <function_calls>, in any namespace",
     models: &["claude-2*", "claude-3*"],
-    auto: true,
     example: "<function_calls>\n<invoke name=\"get_weather\">\n<parameter name=\"city\">Paris</parameter>\n</invoke>\n</function_calls>",
-    grammars: &[calls(
-        &[("<*function_calls>", "</*function_calls>")],
-        &["<*invoke "],
-        Params {
-            key: Key::Attribute { open: "<*parameter ", end: ">", key: "name", kind: "" },
-            close: "</*parameter>",
-            end: &["</*invoke>"],
-            ..INVOKE
-        },
-    )],
+    grammars: &[
+        calls(
+            &[("<*function_calls>", "</*function_calls>")],
+            &["<*invoke "],
+            Params {
+                key: Key::Attribute { open: "<*parameter ", end: ">", key: "name", kind: "" },
+                close: "</*parameter>",
+                end: &["</*invoke>"],
+                ..INVOKE
+            },
+        ),
+        Grammar::Calls(Calls {
+            sections: &[("<*function_calls>", "</*function_calls>")],
+            open: &["<*invoke>"],
+            naked: false,
+            noise: &[],
+            place: Place::Anywhere,
+            body: CallBody::Elements(ANTHROPIC_2023),
+        }),
+    ],
+    auto: true,
     teach: None,
 };

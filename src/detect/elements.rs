@@ -1,0 +1,569 @@
+//! [`ElementsWalk`]: a call whose arguments are elements: `<city>Paris</city>`, nested where the schema nests.
+//!
+//! An element that the schema makes a string, or that it does not know, is one, and streams; its closer counts only if
+//! something stands behind it that may. An element that may be a container becomes one with its first child: an array
+//! if it may be one or the child is an `item`, else an object. All others are held and converted.
+
+use super::{
+    body::{Fed, JsonBody},
+    envelope::{Piece, Rules},
+    pattern::{Fit, fit, fit_any},
+    tag::{MAX_TAG, Scan, Step, Sure, Verdict, attribute, cdata, shield, tag_text},
+    text::{head, tail},
+    tools::Tools,
+    typed::{Mend, TypedValue, Types, escape},
+};
+use crate::{
+    event::CallEnd,
+    format::{Calls, Elements, ElementsName},
+};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum At {
+    /// The attributes of the opening tag.
+    Tag,
+    /// Between elements.
+    Between,
+    /// In an element without children so far; `fresh`: nothing of it has been read.
+    Leaf {
+        fresh: bool,
+    },
+    /// In CDATA of a leaf.
+    Data,
+    /// Before the JSON of all arguments, in it, and behind it.
+    BeforeJson,
+    Json,
+    AfterJson,
+}
+
+/// An open element with children, or the arguments as a whole.
+#[derive(Debug)]
+struct Level {
+    key: String,
+    array: bool,
+    empty: bool,
+}
+
+/// One call whose arguments are elements.
+#[derive(Debug)]
+pub(super) struct ElementsWalk {
+    calls: &'static Calls,
+    elements: &'static Elements,
+    at: At,
+    held: String,
+    name: String,
+    any_name: bool,
+    levels: Vec<Level>,
+    /// The open leaf's tag.
+    leaf: String,
+    value: TypedValue,
+    types: Types,
+    /// The leaf's text so far is blank, and children may come.
+    may_nest: bool,
+    blank: String,
+    /// Closer of the element that holds the arguments as JSON.
+    json_close: &'static str,
+    body: JsonBody,
+    json: bool,
+    mend: Mend,
+    started: bool,
+    ended: bool,
+}
+
+impl Scan for ElementsWalk {
+    fn step(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
+        match self.at {
+            At::Tag => self.tag(text, rules, out),
+            At::Between => self.between(text, rules, out),
+            At::Leaf { fresh } => self.leaf(text, fresh, rules, out),
+            At::Data => {
+                let (data, step) = cdata(text);
+                self.value.push(data, out);
+                if let Step::End(len) = step {
+                    self.at = At::Leaf { fresh: false };
+                    return Step::Took(len);
+                }
+                step
+            }
+            At::BeforeJson | At::AfterJson => self.around_json(text),
+            At::Json => match self.body.feed(text, &mut |text: &str| out(Piece::Arguments(text))) {
+                Fed::More => Step::Took(text.len()),
+                Fed::Done(len) => {
+                    self.at = At::AfterJson;
+                    Step::Took(len)
+                }
+                Fed::Fault(_) => Step::Stop,
+            },
+        }
+    }
+
+    fn held(&mut self) -> &mut String {
+        &mut self.held
+    }
+
+    fn end(&mut self, out: &mut impl FnMut(Piece<'_>)) {
+        self.start(out);
+        if !self.json {
+            let empty = self.levels.first().is_none_or(|root| root.empty);
+            out(Piece::Arguments(if empty { "{}" } else { "}" }));
+        }
+        self.ended = true;
+        out(Piece::End(CallEnd::Complete));
+    }
+}
+
+impl ElementsWalk {
+    /// Begins behind `open`, as it was written.
+    pub(super) fn new(
+        calls: &'static Calls,
+        elements: &'static Elements,
+        open: &str,
+        rules: &Rules<'_>,
+    ) -> Self {
+        let mut walk = Self {
+            calls,
+            elements,
+            at: At::Between,
+            held: String::new(),
+            name: String::new(),
+            any_name: rules.any_name,
+            levels: vec![Level { key: String::new(), array: false, empty: true }],
+            leaf: String::new(),
+            value: TypedValue::default(),
+            types: Types::default(),
+            may_nest: false,
+            blank: String::new(),
+            json_close: "",
+            body: JsonBody::new(rules.repair, rules.max_depth),
+            json: false,
+            mend: Mend::new(rules),
+            started: false,
+            ended: false,
+        };
+        match elements.name {
+            ElementsName::Opener => {
+                let name = open.trim_start_matches('<').trim_end_matches('>');
+                rules.name(name).unwrap_or_default().clone_into(&mut walk.name);
+            }
+            ElementsName::Attribute(..) => walk.at = At::Tag,
+            ElementsName::Element(_) => {}
+        }
+        walk
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.started && !self.ended
+    }
+
+    pub(super) fn found(&self) -> bool {
+        self.started
+    }
+
+    /// Bytes kept of a value that waits for its end.
+    pub(super) fn kept(&self) -> usize {
+        self.value.kept() + self.blank.len()
+    }
+
+    pub(super) fn rest(&self) -> &str {
+        &self.held
+    }
+
+    pub(super) fn take_rest(&mut self) -> String {
+        std::mem::take(&mut self.held)
+    }
+
+    pub(super) fn finish(&mut self, stopped: bool, out: &mut impl FnMut(Piece<'_>)) -> Option<CallEnd> {
+        if !self.is_open() {
+            return None;
+        }
+        let held = std::mem::take(&mut self.held);
+        let ended = match self.at {
+            At::Leaf { .. } => {
+                let ends = matches!(self.verdict(&held, &Tools::default(), true), Verdict::Ends(_));
+                if ends {
+                    self.end_leaf(out);
+                }
+                ends && self.levels.len() == 1
+            }
+            At::Between => self.levels.len() == 1 && self.levels.iter().all(|root| !root.empty),
+            At::Json => stopped && self.body.close(&mut |text: &str| out(Piece::Arguments(text))),
+            At::AfterJson => true,
+            At::Tag | At::Data | At::BeforeJson => false,
+        };
+        if stopped && ended {
+            self.end(out);
+            return Some(CallEnd::Complete);
+        }
+        self.ended = true;
+        out(Piece::End(CallEnd::Cut));
+        Some(CallEnd::Cut)
+    }
+
+    fn start(&mut self, out: &mut impl FnMut(Piece<'_>)) {
+        if !self.started {
+            self.started = true;
+            out(Piece::Start { name: &self.name, id: "" });
+        }
+    }
+
+    /// The opening tag's attributes.
+    fn tag(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
+        let ElementsName::Attribute(key, end) = self.elements.name else { return Step::Stop };
+        match tag_text(text, end) {
+            Some(Some(tag)) => {
+                let name = attribute(tag, key).and_then(|name| rules.name(name));
+                let Some(name) = name else { return Step::Stop };
+                name.clone_into(&mut self.name);
+                self.start(out);
+                self.at = At::Between;
+                Step::Took(tag.len() + end.len())
+            }
+            Some(None) => Step::Hold,
+            None => Step::Stop,
+        }
+    }
+
+    /// The element with the name.
+    fn named(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
+        let ElementsName::Element(names) = self.elements.name else { return Step::Stop };
+        for (open, close) in names {
+            match fit(open, text) {
+                Fit::Begins => return Step::Hold,
+                Fit::No => {}
+                Fit::Whole(before) => {
+                    let Some(len) = tail(text, before).find('<') else {
+                        return if text.len() > MAX_TAG { Step::Stop } else { Step::Hold };
+                    };
+                    let name = head(tail(text, before), len).trim();
+                    let rules = Rules { any_name: self.any_name, ..*rules };
+                    return match fit(close, tail(text, before + len)) {
+                        Fit::Begins => Step::Hold,
+                        Fit::Whole(after) if let Some(name) = rules.name(name) => {
+                            name.clone_into(&mut self.name);
+                            self.start(out);
+                            Step::Took(before + len + after)
+                        }
+                        _ => Step::Stop,
+                    };
+                }
+            }
+        }
+        Step::Stop
+    }
+
+    /// Between elements.
+    fn between(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
+        let blank = text.len() - text.trim_start().len();
+        if blank > 0 {
+            return Step::Took(blank);
+        }
+        if self.name.is_empty() {
+            return self.named(text, rules, out);
+        }
+        let mut open = false;
+        if let [root] = self.levels.as_slice() {
+            for &(opener, close) in self.elements.json.iter().filter(|_| root.empty) {
+                match fit(opener, text) {
+                    Fit::Whole(len) => {
+                        (self.at, self.json_close) = (At::BeforeJson, close);
+                        self.start(out);
+                        return Step::Took(len);
+                    }
+                    fit => open |= fit == Fit::Begins,
+                }
+            }
+            for marker in self.elements.around.iter().flat_map(|&(open, close)| [open, close]) {
+                match fit(marker, text) {
+                    Fit::Whole(len) => return Step::Took(len),
+                    fit => open |= fit == Fit::Begins,
+                }
+            }
+            match self.ends(text) {
+                Fit::Whole(len) => return Step::End(len),
+                fit => open |= fit == Fit::Begins,
+            }
+            match fit_any(self.outer(), text) {
+                Fit::Whole(_) if self.started => return Step::End(0),
+                fit => open |= fit == Fit::Begins,
+            }
+        } else {
+            match fit(&self.closer(), text) {
+                Fit::Whole(len) => {
+                    self.close(out);
+                    return Step::Took(len);
+                }
+                fit => open |= fit == Fit::Begins,
+            }
+        }
+        match self.child(text) {
+            _ if open => Step::Hold,
+            Some(Some((tag, len))) if self.levels.len() < 64 => self.open(&tag, len, rules.tools, out),
+            Some(None) => Step::Hold,
+            _ if self.levels.first().is_some_and(|root| !root.empty) && self.levels.len() == 1 => {
+                Step::End(0)
+            }
+            _ => Step::Stop,
+        }
+    }
+
+    /// What stands behind a call.
+    fn outer(&self) -> impl Iterator<Item = &'static str> {
+        let sections = self.calls.sections.iter().map(|&(_, close)| close);
+        sections.chain(self.calls.open.iter().copied().filter(|open| !open.contains('%')))
+    }
+
+    /// The call's closer at the beginning of `text`.
+    fn ends(&self, text: &str) -> Fit {
+        let mut best = Fit::No;
+        for end in self.elements.end {
+            let end = if end.contains('%') { end.replace('%', &self.name) } else { (*end).to_owned() };
+            match fit(&end, text) {
+                whole @ Fit::Whole(_) => return whole,
+                Fit::Begins => best = Fit::Begins,
+                Fit::No => {}
+            }
+        }
+        best
+    }
+
+    /// The innermost container's closer.
+    fn closer(&self) -> String {
+        let key = self.levels.last().map(|level| level.key.as_str()).unwrap_or_default();
+        format!("{}</{key}>", self.elements.sign)
+    }
+
+    /// An element's opener at the beginning of `text`: its tag and length; nothing yet, or `None` if it is none.
+    fn child(&self, text: &str) -> Option<Option<(String, usize)>> {
+        let sign = match fit(self.elements.sign, text) {
+            Fit::Whole(len) => len,
+            Fit::Begins => return Some(None),
+            Fit::No => return None,
+        };
+        match fit("<%>", tail(text, sign)) {
+            Fit::Whole(len) => {
+                let tag = head(tail(text, sign + 1), len - 2);
+                Some(Some((tag.to_owned(), sign + len)))
+            }
+            Fit::Begins => Some(None),
+            Fit::No => None,
+        }
+    }
+
+    /// Opens the element `tag`.
+    fn open(&mut self, tag: &str, len: usize, tools: &Tools, out: &mut impl FnMut(Piece<'_>)) -> Step {
+        if !self.started && !self.any_name && !self.may_follow(tag, tools) {
+            return Step::Stop;
+        }
+        self.start(out);
+        let Some(level) = self.levels.last_mut() else { return Step::Stop };
+        let mut written = String::new();
+        match (level.empty, level.array) {
+            (true, true) => {}
+            (true, false) => written.push('{'),
+            (false, _) => written.push_str(", "),
+        }
+        level.empty = false;
+        if !level.array {
+            written.push('"');
+            escape(tag, &mut written);
+            written.push_str("\": ");
+        }
+        if !written.is_empty() {
+            out(Piece::Arguments(&written));
+        }
+        tag.clone_into(&mut self.leaf);
+        let known = self.types_of(tag, tools);
+        self.types = known.unwrap_or_default();
+        self.value = TypedValue::new(self.types);
+        self.may_nest = if known.is_some() { self.types.may_nest() } else { !self.elements.sign.is_empty() };
+        if !self.may_nest {
+            self.value.begin(out);
+        }
+        self.at = At::Leaf { fresh: true };
+        Step::Took(len)
+    }
+
+    /// What the schema says of the element `tag` in the innermost container.
+    fn types_of(&self, tag: &str, tools: &Tools) -> Option<Types> {
+        let mut shape = tools.shape(&self.name)?;
+        let (_, inner) = self.levels.split_first()?;
+        let mut array = false;
+        for level in inner {
+            shape = shape.inner((!array).then_some(level.key.as_str()))?;
+            array = level.array;
+        }
+        Some(shape.inner((!array).then_some(tag))?.types).filter(|types| *types != Types::default())
+    }
+
+    /// Closes the innermost container.
+    fn close(&mut self, out: &mut impl FnMut(Piece<'_>)) {
+        if let Some(level) = self.levels.pop() {
+            out(Piece::Arguments(match (level.array, level.empty) {
+                (true, true) => "[]",
+                (true, false) => "]",
+                (false, true) => "{}",
+                (false, false) => "}",
+            }));
+        }
+    }
+
+    /// In an element that has no children so far.
+    fn leaf(&mut self, text: &str, fresh: bool, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
+        if self.may_nest {
+            let blank = text.len() - text.trim_start().len();
+            if blank > 0 {
+                self.blank.push_str(head(text, blank));
+                return Step::Took(blank);
+            }
+            match self.child(text) {
+                Some(None) => return Step::Hold,
+                Some(Some((tag, _))) => {
+                    let array =
+                        self.types.may_be_array() || (self.types == Types::default() && tag == "item");
+                    self.levels.push(Level { key: std::mem::take(&mut self.leaf), array, empty: true });
+                    if array {
+                        out(Piece::Arguments("["));
+                    }
+                    self.blank.clear();
+                    self.at = At::Between;
+                    return Step::Took(0);
+                }
+                None => {
+                    self.may_nest = false;
+                    self.value.begin(out);
+                    let blank = std::mem::take(&mut self.blank);
+                    self.value.push(&blank, out);
+                    self.at = At::Leaf { fresh: false };
+                    return Step::Took(0);
+                }
+            }
+        }
+        if fresh {
+            self.at = At::Leaf { fresh: false };
+            return Step::Took(usize::from(self.elements.trim && text.starts_with('\n')));
+        }
+        let mut from = 0;
+        while let Some(found) = self.candidate(tail(text, from)) {
+            let at = from + found;
+            let verdict = self.verdict(tail(text, at), rules.tools, false);
+            if let Verdict::Data(len) = verdict {
+                from = at + len;
+                continue;
+            }
+            self.value.push(head(text, at), out);
+            return match verdict {
+                Verdict::Ends(len) => {
+                    self.end_leaf(out);
+                    Step::Took(at + len)
+                }
+                Verdict::Shield(len) => {
+                    self.at = At::Data;
+                    Step::Took(at + len)
+                }
+                Verdict::Entity(len, character) => {
+                    self.value.push(character.encode_utf8(&mut [0; 4]), out);
+                    Step::Took(at + len)
+                }
+                _ if at == 0 => Step::Hold,
+                _ => Step::Took(at),
+            };
+        }
+        self.value.push(text, out);
+        Step::Took(text.len())
+    }
+
+    fn end_leaf(&mut self, out: &mut impl FnMut(Piece<'_>)) {
+        self.value.end(self.mend, out);
+        self.at = At::Between;
+    }
+
+    /// Where something other than data may begin.
+    fn candidate(&self, text: &str) -> Option<usize> {
+        let first = self.elements.sign.bytes().next().unwrap_or(b'<');
+        let line = if self.elements.trim { b'\n' } else { b'<' };
+        let entity = if self.elements.entities { b'&' } else { b'<' };
+        memchr::memchr3(first, line, entity, text.as_bytes())
+    }
+
+    /// What `text`, which begins with a candidate, is. `last`: nothing follows it.
+    fn verdict(&self, text: &str, tools: &Tools, last: bool) -> Verdict {
+        let newline = usize::from(text.starts_with('\n') && self.elements.trim);
+        let marker = tail(text, newline);
+        if marker.is_empty() {
+            return Verdict::Open;
+        }
+        if newline == 1 && !marker.starts_with('<') {
+            return Verdict::Data(1);
+        }
+        if newline == 0
+            && let Some(verdict) = shield(text, self.elements.cdata, self.elements.entities)
+        {
+            return verdict;
+        }
+        match fit(&format!("{}</{}>", self.elements.sign, self.leaf), marker) {
+            Fit::Begins if !last => Verdict::Open,
+            Fit::Whole(len) => match self.followed(tail(marker, len), tools) {
+                Sure::Yes => Verdict::Ends(newline + len),
+                Sure::Maybe if last => Verdict::Ends(newline + len),
+                Sure::Maybe => Verdict::Open,
+                Sure::No => Verdict::Data(1),
+            },
+            _ => Verdict::Data(1),
+        }
+    }
+
+    /// What stands behind an element's closer, `rest`, may stand there.
+    fn followed(&self, rest: &str, tools: &Tools) -> Sure {
+        if !self.elements.sign.is_empty() {
+            return Sure::Yes;
+        }
+        let rest = rest.trim_start();
+        if rest.is_empty() {
+            return Sure::Maybe;
+        }
+        let around = self.elements.around.iter().map(|&(_, close)| close);
+        let closers = fit_any(around.chain(self.outer()), rest);
+        let inner = if self.levels.len() > 1 { fit(&self.closer(), rest) } else { Fit::No };
+        let child = match self.child(rest) {
+            Some(None) => Sure::Maybe,
+            Some(Some((tag, _))) if self.may_follow(&tag, tools) => Sure::Yes,
+            _ => Sure::No,
+        };
+        let sures = [self.ends(rest).into(), closers.into(), inner.into(), child];
+        let any = |sure: Sure| sures.contains(&sure).then_some(sure);
+        any(Sure::Yes).or_else(|| any(Sure::Maybe)).unwrap_or(Sure::No)
+    }
+
+    /// The element `tag` may come next: it is declared where the tool says what it has.
+    fn may_follow(&self, tag: &str, tools: &Tools) -> bool {
+        self.levels.len() > 1 || !tools.has_arguments(&self.name) || tools.declares(&self.name, tag)
+    }
+
+    /// Around the JSON of all arguments: blanks, CDATA, the closer.
+    fn around_json(&mut self, text: &str) -> Step {
+        let blank = text.len() - text.trim_start().len();
+        if blank > 0 {
+            return Step::Took(blank);
+        }
+        let before = self.at == At::BeforeJson;
+        if before && text.starts_with('{') {
+            (self.at, self.json) = (At::Json, true);
+            return Step::Took(0);
+        }
+        let shield = if before { "<![CDATA[" } else { "]]>" };
+        match (fit(shield, text), fit(self.json_close, text)) {
+            (Fit::Whole(len), _) => Step::Took(len),
+            (_, Fit::Whole(len)) => {
+                self.at = At::Between;
+                Step::Took(len)
+            }
+            (Fit::Begins, _) | (_, Fit::Begins) => Step::Hold,
+            _ if before => {
+                // No JSON: the arguments are elements.
+                self.at = At::Between;
+                Step::Took(0)
+            }
+            _ => Step::Stop,
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Tags and what stands in them: [`Scan`], by which calls made of tags are read, and the tags themselves.
+
+use super::{
+    envelope::{Parsed, Piece, Rules},
+    pattern::{Fit, fit},
+    text::{head, slice, tail},
+    typed::Types,
+};
+use crate::format::Key;
+
+/// How a step went.
+pub(super) enum Step {
+    /// So many bytes are done with; 0 if only the state changed.
+    Took(usize),
+    /// It is not certain what the text begins with.
+    Hold,
+    /// The call has ended behind so many bytes.
+    End(usize),
+    /// The text goes on no call.
+    Stop,
+}
+
+/// What a possible terminator in a value is.
+pub(super) enum Verdict {
+    /// So many bytes are data.
+    Data(usize),
+    Open,
+    /// The value ends here; so many bytes are its closer.
+    Ends(usize),
+    /// So many bytes open CDATA.
+    Shield(usize),
+    /// So many bytes stand for a character.
+    Entity(usize, char),
+}
+
+/// Whether something is so.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sure {
+    Yes,
+    Maybe,
+    No,
+}
+
+impl From<Fit> for Sure {
+    fn from(fit: Fit) -> Self {
+        match fit {
+            Fit::No => Self::No,
+            Fit::Begins => Self::Maybe,
+            Fit::Whole(_) => Self::Yes,
+        }
+    }
+}
+
+/// Longest opening tag or key, in bytes.
+pub(super) const MAX_TAG: usize = 512;
+pub(super) const CDATA: (&str, &str) = ("<![CDATA[", "]]>");
+pub(super) const ENTITIES: [(&str, char); 6] =
+    [("&lt;", '<'), ("&gt;", '>'), ("&amp;", '&'), ("&quot;", '"'), ("&apos;", '\''), ("&#39;", '\'')];
+
+/// A call read in steps, each of which takes as much as is certain; what is not is held and read again with what
+/// follows. So what comes out depends on the text alone.
+pub(super) trait Scan {
+    /// Reads on at the beginning of `text`, which is not empty.
+    fn step(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step;
+
+    /// The end of what was fed, as far as it may still be something else.
+    fn held(&mut self) -> &mut String;
+
+    /// The call ends.
+    fn end(&mut self, out: &mut impl FnMut(Piece<'_>));
+
+    /// Reads on.
+    fn feed(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Parsed {
+        if self.held().is_empty() {
+            return self.scan(text, rules, out);
+        }
+        let mut joined = std::mem::take(self.held());
+        let before = joined.len();
+        joined.push_str(text);
+        let (at, ended) = match self.scan(&joined, rules, out) {
+            Parsed::End(at) => (at, true),
+            Parsed::Stop(at) => (at, false),
+            other => return other,
+        };
+        // What ended before the new text leaves what was fed earlier.
+        if at < before {
+            self.held().push_str(slice(&joined, at, before));
+        }
+        let at = at.saturating_sub(before);
+        if ended { Parsed::End(at) } else { Parsed::Stop(at) }
+    }
+
+    /// Reads on where nothing is held.
+    fn scan(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Parsed {
+        let mut at = 0;
+        while at < text.len() {
+            match self.step(tail(text, at), rules, out) {
+                Step::Took(len) => at += len,
+                Step::Hold => {
+                    self.held().push_str(tail(text, at));
+                    return Parsed::More;
+                }
+                Step::End(len) => {
+                    self.end(out);
+                    return Parsed::End(at + len);
+                }
+                Step::Stop => return Parsed::Stop(at),
+            }
+        }
+        Parsed::More
+    }
+}
+
+/// Text of a CDATA section up to its end, and how it goes on: `End` behind the section's closer.
+pub(super) fn cdata(text: &str) -> (&str, Step) {
+    let mut from = 0;
+    while let Some(found) = memchr::memchr(b']', tail(text, from).as_bytes()) {
+        let at = from + found;
+        match fit(CDATA.1, tail(text, at)) {
+            Fit::No => from = at + 1,
+            Fit::Whole(len) => return (head(text, at), Step::End(at + len)),
+            Fit::Begins if at == 0 => return ("", Step::Hold),
+            Fit::Begins => return (head(text, at), Step::Took(at)),
+        }
+    }
+    (text, Step::Took(text.len()))
+}
+
+/// CDATA or an entity at the beginning of `text`, where a value may have them.
+pub(super) fn shield(text: &str, has_cdata: bool, has_entities: bool) -> Option<Verdict> {
+    if has_entities && text.starts_with('&') {
+        for (entity, character) in ENTITIES {
+            match fit(entity, text) {
+                Fit::Whole(len) => return Some(Verdict::Entity(len, character)),
+                Fit::Begins => return Some(Verdict::Open),
+                Fit::No => {}
+            }
+        }
+        return Some(Verdict::Data(1));
+    }
+    match fit(CDATA.0, text) {
+        Fit::Whole(len) if has_cdata => Some(Verdict::Shield(len)),
+        Fit::Begins if has_cdata && text.len() > 1 => Some(Verdict::Open),
+        _ => None,
+    }
+}
+
+impl Key {
+    /// What every parameter begins with.
+    pub(super) fn open(&self) -> &'static str {
+        match *self {
+            Self::Tag(open, _) | Self::Attribute { open, .. } | Self::Pair { open, .. } => open,
+        }
+    }
+
+    /// The key, the type and the length of a parameter's opening tag, from behind what it begins with; nothing yet,
+    /// or `None` if it is none.
+    pub(super) fn read<'t>(&self, text: &'t str) -> Option<Option<(&'t str, Option<&'t str>, usize)>> {
+        let (end, attributes) = match *self {
+            Self::Tag(_, end) => (end, None),
+            Self::Attribute { end, key, kind, .. } => (end, Some((key, kind))),
+            Self::Pair { .. } => return None,
+        };
+        let Some(tag) = tag_text(text, end)? else { return Some(None) };
+        let (key, kind) = match attributes {
+            Some((key, kind)) => (attribute(tag, key)?, attribute(tag, kind)),
+            None => (tag.trim().trim_matches(['"', '\'']), None),
+        };
+        (!key.is_empty()).then_some(Some((key, kind, tag.len() + end.len())))
+    }
+
+    /// The key of a pair and its length up to the value, from its beginning; nothing yet, or `None` if it is none.
+    pub(super) fn read_pair<'t>(&self, text: &'t str) -> Option<Option<(&'t str, usize)>> {
+        let Self::Pair { open, close, value } = *self else { return None };
+        let before = match fit(open, text) {
+            Fit::Whole(len) => len,
+            Fit::Begins => return Some(None),
+            Fit::No => return None,
+        };
+        let Some(len) = tail(text, before).find('<') else {
+            return (text.len() <= MAX_TAG).then_some(None);
+        };
+        let mut at = before + len;
+        let key = slice(text, before, at).trim();
+        // The key's closer may be missing.
+        match fit(close, tail(text, at)) {
+            Fit::Whole(len) => at += len,
+            Fit::Begins => return Some(None),
+            Fit::No => {}
+        }
+        at += tail(text, at).len() - tail(text, at).trim_start().len();
+        match fit(value, tail(text, at)) {
+            Fit::Whole(len) if !key.is_empty() => Some(Some((key, at + len))),
+            Fit::Begins if text.len() <= MAX_TAG => Some(None),
+            _ => None,
+        }
+    }
+}
+
+/// What a tag says of its value's type.
+pub(super) fn types_of(kind: &str) -> Option<Types> {
+    match kind {
+        "true" => Some(Types::STRING),
+        "false" => Some(Types::JSON),
+        kind => Some(Types::named(kind)).filter(|types| *types != Types::default()),
+    }
+}
+
+/// The name that `text` begins with, and its end; `None` if it does not end there.
+pub(super) fn bare_name(text: &str) -> Option<(&str, usize)> {
+    let blank = text.len() - text.trim_start().len();
+    let name = tail(text, blank);
+    let len = name.find(|c: char| !is_name(c)).filter(|&len| len > 0)?;
+    Some((head(name, len), blank + len))
+}
+
+pub(super) fn blank_or_name(text: &str) -> bool {
+    text.len() <= MAX_TAG && text.trim_start().chars().all(is_name)
+}
+
+pub(super) fn is_name(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '/')
+}
+
+/// A tag's text before its `end`; nothing yet, or `None` if it is no tag.
+pub(super) fn tag_text<'t>(text: &'t str, end: &str) -> Option<Option<&'t str>> {
+    if let Some(at) = text.find(end) {
+        return Some(Some(head(text, at)).filter(|tag| !tag.contains('<'))).filter(Option::is_some);
+    }
+    let begins = text.rfind('<').is_none_or(|at| end.starts_with(tail(text, at)));
+    (text.len() <= MAX_TAG && begins).then_some(None)
+}
+
+/// The attribute `key` of a tag: in any quotes or none.
+pub(super) fn attribute<'t>(tag: &'t str, key: &str) -> Option<&'t str> {
+    let mut rest = tag;
+    while let Some(at) = rest.find('=') {
+        let name = head(rest, at).trim();
+        let value = tail(rest, at + 1).trim_start();
+        let (value, end) = match value.chars().next() {
+            Some(quote @ ('"' | '\'')) => {
+                let inner = tail(value, 1);
+                let end = inner.find(quote)?;
+                (head(inner, end), tail(inner, end + 1))
+            }
+            _ => value.split_at(value.find(|c: char| c.is_whitespace()).unwrap_or(value.len())),
+        };
+        if name.rsplit(char::is_whitespace).next() == Some(key) {
+            return Some(value.trim());
+        }
+        rest = end;
+    }
+    None
+}

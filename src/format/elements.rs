@@ -1,0 +1,151 @@
+//! The formats whose arguments are elements: the tag is the key, and elements may nest.
+
+use super::{CallBody, Calls, Format, Grammar, Place, Tag, TagKind};
+
+/// A call whose arguments are elements.
+#[derive(Debug)]
+pub struct Elements {
+    /// Where the call's name stands.
+    pub name: ElementsName,
+    /// What stands before every tag.
+    pub sign: &'static str,
+    /// Openers and closers of what may stand around the arguments, or between the name and them.
+    pub around: &'static [(&'static str, &'static str)],
+    /// Openers and closers of elements that hold all arguments as JSON.
+    pub json: &'static [(&'static str, &'static str)],
+    /// What closes the call; `%` is its name.
+    pub end: &'static [&'static str],
+    /// One line end on each side of a value is framing.
+    pub trim: bool,
+    /// Values may have CDATA sections.
+    pub cdata: bool,
+    /// Values have XML's entities.
+    pub entities: bool,
+}
+
+/// Where a call's name stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ElementsName {
+    /// It is the opening tag.
+    Opener,
+    /// It is this attribute of the tag, which the opener begins and this ends.
+    Attribute(&'static str, &'static str),
+    /// It is the content of the first element, one of these.
+    Element(&'static [(&'static str, &'static str)]),
+}
+
+const TAGS: Elements = Elements {
+    name: ElementsName::Opener,
+    sign: "",
+    around: &[("<args>", "</args>")],
+    json: &[],
+    end: &["</%>"],
+    trim: true,
+    cdata: false,
+    entities: false,
+};
+
+/// Anthropic's form of 2023, which the one of 2024 has taken in.
+pub(super) const ANTHROPIC_2023: Elements = Elements {
+    name: ElementsName::Element(&[("<tool_name>", "</tool_name>")]),
+    around: &[("<parameters>", "</parameters>")],
+    end: &["</*invoke>"],
+    trim: false,
+    ..TAGS
+};
+
+const fn calls(
+    sections: &'static [(&'static str, &'static str)],
+    open: &'static [&'static str],
+    naked: bool,
+    body: Elements,
+) -> Grammar {
+    let place = if naked && sections.is_empty() { Place::LineStart } else { Place::Anywhere };
+    let noise = &["<function_calls>", "<tool_calls>"];
+    Grammar::Calls(Calls { sections, open, naked, noise, place, body: CallBody::Elements(body) })
+}
+
+/// MiniMax-M3.
+pub static MINIMAX_M3: Format = Format {
+    name: "minimax_m3",
+    summary: "elements that nest, with ]<]minimax[>[ before every tag",
+    models: &["minimax-m3*"],
+    example: "]<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name=\"get_weather\">]<]minimax[>[<city>Paris]<]minimax[>[</city>]<]minimax[>[</invoke>\n]<]minimax[>[</tool_call>",
+    grammars: &[
+        calls(
+            &[("]<]minimax[>[<tool_call>", "]<]minimax[>[</tool_call>")],
+            &["]<]minimax[>[<invoke "],
+            true,
+            Elements {
+                name: ElementsName::Attribute("name", ">"),
+                sign: "]<]minimax[>[",
+                around: &[],
+                end: &["]<]minimax[>[</invoke>"],
+                trim: false,
+                ..TAGS
+            },
+        ),
+        Grammar::Reasoning(&[Tag { open: "<mm:think>", close: "</mm:think>", kind: TagKind::Reasoning }]),
+    ],
+    auto: true,
+    teach: None,
+};
+
+/// toolbridge.
+pub static TOOLBRIDGE: Format = Format {
+    name: "toolbridge",
+    summary: "the tool's name and its arguments as tags, in <toolbridge_calls>",
+    models: &[],
+    example: "<toolbridge_calls>\n<get_weather>\n<city>Paris</city>\n</get_weather>\n</toolbridge_calls>",
+    grammars: &[calls(
+        &[
+            ("<toolbridge_calls>", "</toolbridge_calls>"),
+            ("<tool_call>", "</tool_call>"),
+            ("<wrapper>", "</wrapper>"),
+        ],
+        &["<%>"],
+        false,
+        TAGS,
+    )],
+    auto: false,
+    teach: None,
+};
+
+/// Cline and Roo.
+pub static CLINE: Format = Format {
+    name: "cline",
+    summary: "the tool's name and its arguments as tags; reasoning in <thinking>",
+    models: &[],
+    example: "<get_weather>\n<city>Paris</city>\n</get_weather>",
+    grammars: &[
+        Grammar::Reasoning(&[Tag { open: "<thinking>", close: "</thinking>", kind: TagKind::Reasoning }]),
+        calls(&[], &["<%>"], true, TAGS),
+    ],
+    auto: false,
+    teach: None,
+};
+
+/// Toolify and toolify-rs.
+pub static TOOLIFY: Format = Format {
+    name: "toolify",
+    summary: "a trigger, then <function_call> with <tool> and <args_json> in <function_calls>",
+    models: &[],
+    example: "<Function_Ab1C_Start/>\n<function_calls>\n<function_call>\n<tool>get_weather</tool>\n<args_json><![CDATA[{\"city\": \"Paris\"}]]></args_json>\n</function_call>\n</function_calls>",
+    grammars: &[calls(
+        &[("<Function_%/>", "</function_calls>")],
+        &["<function_call>"],
+        false,
+        Elements {
+            name: ElementsName::Element(&[("<tool>", "</tool>"), ("<name>", "</name>")]),
+            around: &[("<args>", "</args>"), ("<parameters>", "</parameters>")],
+            json: &[("<args_json>", "</args_json>"), ("<arguments>", "</arguments>")],
+            end: &["</function_call>"],
+            trim: false,
+            cdata: true,
+            entities: true,
+            ..TAGS
+        },
+    )],
+    auto: true,
+    teach: None,
+};
