@@ -60,7 +60,7 @@ impl Rules<'_> {
         self.tools.resolve(written).or_else(undeclared)
     }
 
-    fn may_become_name(&self, start: &str) -> bool {
+    pub(super) fn may_become_name(&self, start: &str) -> bool {
         (self.marked && self.any_name) || self.tools.may_become(start)
     }
 }

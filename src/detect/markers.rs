@@ -32,7 +32,7 @@ impl Opener {
     fn begins_with(&self, held: &[u8], starts_line: bool) -> bool {
         let Some(start) = self.text.as_bytes().get(..held.len()) else { return false };
         let same = if self.any_case { start.eq_ignore_ascii_case(held) } else { start == held };
-        same && (self.place == Place::Anywhere || starts_line)
+        same && (self.place != Place::LineStart || starts_line)
     }
 }
 
@@ -94,13 +94,13 @@ fn grammar_openers(format: &'static Format, grammar: &'static Grammar) -> Vec<Op
             .iter()
             .map(|tag| opener(tag.open, Entry::Tag(tag), tag.kind != TagKind::Marked, tag.place()))
             .collect(),
-        Grammar::Calls(calls) => {
+        Grammar::Calls(calls) if calls.place != Place::Bracket => {
             let sections = calls.sections.iter().map(|&(open, close)| (open, Entry::Section(calls, close)));
             let naked =
                 calls.open.iter().filter(|_| calls.naked).map(|&open| (open, Entry::Call(calls, open)));
             sections.chain(naked).map(|(text, entry)| opener(text, entry, false, calls.place)).collect()
         }
-        Grammar::Fenced { .. } | Grammar::Bare => Vec::new(),
+        Grammar::Calls(_) | Grammar::Fenced { .. } | Grammar::Code { .. } | Grammar::Bare => Vec::new(),
     }
 }
 

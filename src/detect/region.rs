@@ -9,7 +9,9 @@
 use super::{
     envelope::{Envelope, Parsed, Piece, Rules},
     fence::Fence,
+    pythonic::PythonWalk,
     text::tail,
+    walker::Walker,
 };
 use crate::{
     event::CallEnd,
@@ -103,7 +105,7 @@ pub(super) struct Region {
     phase: Phase,
     /// Markup between values that is not complete yet.
     markup: String,
-    envelope: Option<Envelope>,
+    walker: Option<Box<Walker>>,
     /// The same value as strict JSON: where a value that is no call goes on as text, it must be known where it ends.
     pub(super) scanner: Option<Scanner>,
     /// A call's arguments stopped short at a `<`; if that begins the closer, they may be whole all the same.
@@ -122,7 +124,7 @@ impl Region {
             waiting: Vec::new(),
             phase: Phase::Before,
             markup: String::new(),
-            envelope: None,
+            walker: None,
             scanner: None,
             broken: false,
         }
@@ -130,7 +132,7 @@ impl Region {
 
     /// A call streams: what is fed is certain as it comes.
     pub(super) fn is_streaming(&self) -> bool {
-        let open = self.envelope.as_ref().is_some_and(Envelope::is_open);
+        let open = self.walker.as_deref().is_some_and(Walker::is_open);
         open && !self.waits && matches!(self.phase, Phase::Value)
     }
 
@@ -146,7 +148,7 @@ impl Region {
 
     /// Bytes of arguments kept back besides the source.
     pub(super) fn kept(&self) -> usize {
-        self.envelope.as_ref().map_or(0, Envelope::kept)
+        self.walker.as_deref().map_or(0, Walker::kept)
     }
 
     /// Reads on. Pieces of calls go to `out`, unless they must wait.
@@ -175,7 +177,7 @@ impl Region {
                     };
                     match between {
                         Between::Taken => at += tail(text, at).chars().next().map_or(1, char::len_utf8),
-                        Between::Value => self.begin_value(rules),
+                        Between::Value => self.begin_value(byte, rules),
                         Between::Closed => {
                             at += 1;
                             self.settle_broken(true, out);
@@ -222,9 +224,9 @@ impl Region {
             Phase::Value if self.waits => {
                 rules.repair && stopped && rules.marked && !self.quoted && self.finish_waiting()
             }
-            Phase::Value => self.envelope.as_mut().is_some_and(|envelope| {
-                envelope.finish(stopped, out);
-                envelope.found()
+            Phase::Value => self.walker.as_mut().is_some_and(|walker| {
+                walker.finish(stopped, out);
+                walker.found()
             }),
             Phase::After => {
                 self.settle_broken(stopped, out);
@@ -236,16 +238,21 @@ impl Region {
 
     /// Ends the call that waits; `false` if it is not whole even with its brackets closed.
     fn finish_waiting(&mut self) -> bool {
-        let Some(envelope) = &mut self.envelope else { return false };
+        let Some(walker) = &mut self.walker else { return false };
         let waiting = &mut self.waiting;
-        let end = envelope.finish(true, &mut |piece| waiting.push(Waiting::of(piece)));
-        end != Some(CallEnd::Cut) && envelope.found()
+        let end = walker.finish(true, &mut |piece| waiting.push(Waiting::of(piece)));
+        end != Some(CallEnd::Cut) && walker.found()
     }
 
-    fn begin_value(&mut self, rules: &Rules<'_>) {
+    fn begin_value(&mut self, first: u8, rules: &Rules<'_>) {
         self.phase = Phase::Value;
         self.markup.clear();
-        self.envelope = Some(Envelope::new(rules));
+        self.walker = Some(Box::new(match self.container {
+            Container::Fence(Fence { code: Some(python), .. }) if !matches!(first, b'{' | b'[') => {
+                Walker::Python(PythonWalk::new(python, rules))
+            }
+            _ => Walker::Json(Envelope::new(rules)),
+        }));
         self.scanner = Some(Scanner::new(rules.max_depth));
     }
 
@@ -256,12 +263,12 @@ impl Region {
         rules: &Rules<'_>,
         out: &mut impl FnMut(Piece<'_>),
     ) -> (usize, Option<Passed>) {
-        let Some(envelope) = &mut self.envelope else { return (0, Some(FAILED)) };
+        let Some(walker) = &mut self.walker else { return (0, Some(FAILED)) };
         let waiting = &mut self.waiting;
         let parsed = if self.waits {
-            envelope.feed(text, rules, &mut |piece| waiting.push(Waiting::of(piece)))
+            walker.feed(text, rules, &mut |piece| waiting.push(Waiting::of(piece)))
         } else {
-            envelope.feed(text, rules, out)
+            walker.feed(text, rules, out)
         };
         let (len, passed) = match parsed {
             Parsed::More => (text.len(), None),
@@ -276,7 +283,7 @@ impl Region {
                 (len, self.stopped(foreign, rules, out))
             }
         };
-        if !self.waits && self.envelope.as_ref().is_some_and(Envelope::found) {
+        if !self.waits && self.walker.as_deref().is_some_and(Walker::found) {
             self.scanner = None;
         }
         if let Some(scanner) = &mut self.scanner {
@@ -290,23 +297,23 @@ impl Region {
 
     /// The value cannot go on with the byte `foreign`.
     fn stopped(&mut self, foreign: u8, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<Passed> {
-        let Some(envelope) = &mut self.envelope else { return Some(FAILED) };
+        let Some(walker) = &mut self.walker else { return Some(FAILED) };
         let may_close = foreign == b'<' && matches!(self.container, Container::Tag(_));
         let forgiven = !self.waits || rules.repair;
-        if envelope.is_open() {
+        if walker.is_open() {
             if may_close && forgiven {
                 self.broken = true;
                 self.phase = Phase::After;
             } else if self.waits {
                 return Some(FAILED);
             } else {
-                envelope.finish(false, out);
+                walker.finish(false, out);
                 self.phase = Phase::Failed;
             }
             return (!self.waits).then_some(Passed::Certain(0));
         }
         // The arguments were whole: a brace too few or too many around them does not undo the call.
-        if envelope.found() && forgiven && !matches!(self.container, Container::Bare) {
+        if walker.found() && forgiven && !matches!(self.container, Container::Bare) {
             self.phase = Phase::After;
             return None;
         }
@@ -318,12 +325,12 @@ impl Region {
         if !std::mem::take(&mut self.broken) {
             return;
         }
-        let Some(envelope) = &mut self.envelope else { return };
+        let Some(walker) = &mut self.walker else { return };
         let waiting = &mut self.waiting;
         if self.waits {
-            envelope.finish(closer, &mut |piece| waiting.push(Waiting::of(piece)));
+            walker.finish(closer, &mut |piece| waiting.push(Waiting::of(piece)));
         } else {
-            envelope.finish(closer, out);
+            walker.finish(closer, out);
         }
     }
 
@@ -333,8 +340,17 @@ impl Region {
         !self.quoted
     }
 
+    /// In a fence for code a call in it begins with this byte.
+    fn begins_code(&self, byte: u8) -> bool {
+        let code = matches!(self.container, Container::Fence(Fence { code: Some(_), .. }));
+        code && self.markup.is_empty() && PythonWalk::may_begin(char::from(byte))
+    }
+
     /// One byte before the first value.
     fn before(&mut self, byte: u8, rules: &Rules<'_>) -> Between {
+        if self.begins_code(byte) {
+            return Between::Value;
+        }
         let in_fence = self.markup.starts_with('`');
         if self.markup.is_empty() || in_fence {
             match byte {
@@ -371,6 +387,9 @@ impl Region {
     fn after(&mut self, byte: u8, rules: &Rules<'_>) -> Between {
         if !self.markup.is_empty() {
             return self.closer(byte);
+        }
+        if self.begins_code(byte) {
+            return Between::Value;
         }
         match (self.container, byte) {
             (_, b' ' | b'\t' | b'\r' | b'\n') => Between::Taken,

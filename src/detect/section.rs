@@ -6,6 +6,7 @@
 
 use super::{
     envelope::{Parsed, Piece, Rules},
+    pythonic::PythonWalk,
     region::{Passed, Waiting},
     text::tail,
     walker::Walker,
@@ -34,6 +35,7 @@ pub(super) struct Section {
     waits: bool,
     waiting: Vec<Waiting>,
     found: bool,
+    drops_rest: bool,
 }
 
 impl Section {
@@ -48,6 +50,7 @@ impl Section {
             waits,
             waiting: Vec::new(),
             found: false,
+            drops_rest: false,
         }
     }
 
@@ -96,6 +99,7 @@ impl Section {
                     let Some(character) = tail(text, at).chars().next() else { break };
                     match self.between(character, rules) {
                         Between::Taken => at += character.len_utf8(),
+                        Between::Call => {}
                         Between::Closed => return Passed::Ended(at + character.len_utf8()),
                         Between::Foreign => {
                             return Passed::Failed { taken: at, rescan: self.markup.len() };
@@ -118,7 +122,8 @@ impl Section {
         let Phase::Call(walker) = &mut self.phase else { return self.found };
         if !self.waits {
             walker.finish(stopped, out);
-            return self.found || walker.found();
+            // A further call whose name is not known is text.
+            return walker.found();
         }
         let waiting = &mut self.waiting;
         let whole = walker.finish(stopped, &mut |piece| waiting.push(Waiting::of(piece)));
@@ -131,6 +136,7 @@ impl Section {
         rules: &Rules<'_>,
         out: &mut impl FnMut(Piece<'_>),
     ) -> (usize, Option<Passed>) {
+        let marked = self.is_marked();
         let Phase::Call(walker) = &mut self.phase else { return (0, None) };
         let waiting = &mut self.waiting;
         let parsed = if self.waits {
@@ -144,6 +150,7 @@ impl Section {
             Parsed::More => (text.len(), None),
             Parsed::CallEnded(len) => (len, certain),
             Parsed::End(len) => {
+                self.drops_rest = walker.drops_rest();
                 self.phase = Phase::Between;
                 (len, if self.in_section { certain } else { Some(Passed::Ended(0)) })
             }
@@ -152,9 +159,9 @@ impl Section {
                 self.phase = Phase::Failed;
                 (len, certain)
             }
-            Parsed::Stop(len) if self.found && !walker.is_open() => {
+            Parsed::Stop(len) if self.found && !walker.is_open() && marked => {
                 self.phase = Phase::Between;
-                (len, if self.in_section { None } else { Some(Passed::Ended(0)) })
+                (len, None)
             }
             Parsed::Stop(len) => (len, Some(Passed::Failed { taken: 0, rescan: 0 })),
         }
@@ -174,7 +181,7 @@ impl Section {
             }
             begins |= close.starts_with(markup);
         }
-        for &open in self.calls.open {
+        for &open in self.calls.open.iter().filter(|open| !open.is_empty()) {
             if open == markup {
                 self.markup.clear();
                 self.phase = Phase::Call(Box::new(Walker::new(self.calls, open, rules)));
@@ -193,7 +200,21 @@ impl Section {
             return Between::Taken;
         }
         self.markup.pop();
+        if self.markup.is_empty() && self.calls.open.contains(&"") && PythonWalk::may_begin(character) {
+            self.phase = Phase::Call(Box::new(Walker::new(self.calls, "", rules)));
+            return Between::Call;
+        }
         Between::Foreign
+    }
+
+    /// Each call of this section has a marker.
+    fn is_marked(&self) -> bool {
+        self.in_section && !self.calls.open.contains(&"")
+    }
+
+    /// What follows is no part of the message.
+    pub(super) fn drops_rest(&self) -> bool {
+        self.drops_rest
     }
 }
 
@@ -201,6 +222,8 @@ impl Section {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Between {
     Taken,
+    /// It was not taken: a call begins with it.
+    Call,
     /// The last of the closer.
     Closed,
     /// No part of the section.

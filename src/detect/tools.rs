@@ -18,6 +18,8 @@ pub struct Tools {
 struct Signature {
     properties: Vec<String>,
     required: Vec<String>,
+    /// The properties whose type is string.
+    texts: Vec<String>,
 }
 
 impl Signature {
@@ -27,7 +29,11 @@ impl Signature {
             Some(Value::Array(items)) => items.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
             _ => Vec::new(),
         };
+        let properties = tool.parameters.get("properties").and_then(Value::as_object).into_iter().flatten();
+        let is_text = |schema: &Value| schema.get("type").and_then(Value::as_str) == Some("string");
+        let texts = properties.filter(|(_, schema)| is_text(schema)).map(|(key, _)| key.clone());
         Self {
+            texts: texts.collect(),
             properties: names(tool.parameters.get("properties")),
             required: names(tool.parameters.get("required")),
         }
@@ -74,6 +80,19 @@ impl Tools {
     /// Whether the tool `name` declares an argument `key`.
     pub(super) fn declares(&self, name: &str, key: &str) -> bool {
         self.tools.get(name).is_some_and(|tool| tool.properties.iter().any(|property| property == key))
+    }
+
+    /// The declared argument of the tool `name` at `place`, in the order of its declaration.
+    pub(super) fn property(&self, name: &str, place: usize) -> Option<&str> {
+        Some(self.tools.get(name)?.properties.get(place)?.as_str())
+    }
+
+    /// The argument of the tool `name` that a text without a key is for: a required string before any string, before
+    /// any argument.
+    pub(super) fn text_parameter(&self, name: &str) -> Option<&str> {
+        let tool = self.tools.get(name)?;
+        let required = tool.required.iter().find(|key| tool.texts.contains(key));
+        Some(required.or(tool.texts.first()).or(tool.properties.first())?.as_str())
     }
 
     /// The required arguments of `name` that are no key of the JSON object `arguments`.

@@ -5,8 +5,11 @@
 //! on the call. `finish` ends a call whose text stops: whole if only what is provably missing is missing, else cut.
 
 use super::{
-    envelope::{Parsed, Piece, Rules},
+    dsl::DslWalk,
+    envelope::{Envelope, Parsed, Piece, Rules},
     header::HeaderWalk,
+    pythonic::PythonWalk,
+    react::ReactWalk,
 };
 use crate::{
     event::CallEnd,
@@ -16,7 +19,11 @@ use crate::{
 /// A call being read.
 #[derive(Debug)]
 pub(super) enum Walker {
+    Json(Envelope),
     Header(HeaderWalk),
+    Python(PythonWalk),
+    Dsl(DslWalk),
+    React(ReactWalk),
 }
 
 impl Walker {
@@ -24,39 +31,68 @@ impl Walker {
     pub(super) fn new(calls: &'static Calls, _open: &'static str, rules: &Rules<'_>) -> Self {
         match &calls.body {
             CallBody::Header(header) => Self::Header(HeaderWalk::new(header, rules)),
+            CallBody::Python(python) => Self::Python(PythonWalk::new(python, rules)),
+            CallBody::Dsl { quote } => Self::Dsl(DslWalk::new(quote, rules)),
+            CallBody::React => Self::React(ReactWalk::new(rules)),
         }
     }
 
     /// Reads on.
     pub(super) fn feed(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Parsed {
         match self {
+            Self::Json(walk) => walk.feed(text, rules, out),
             Self::Header(walk) => walk.feed(text, rules, out),
+            Self::Python(walk) => walk.feed(text, rules, out),
+            Self::Dsl(walk) => walk.feed(text, rules, out),
+            Self::React(walk) => walk.feed(text, rules, out),
         }
     }
 
     /// The text stops here; `None` if no call was open.
     pub(super) fn finish(&mut self, stopped: bool, out: &mut impl FnMut(Piece<'_>)) -> Option<CallEnd> {
         match self {
+            Self::Json(walk) => walk.finish(stopped, out),
             Self::Header(walk) => walk.finish(stopped, out),
+            Self::Python(walk) => walk.finish(stopped, out),
+            Self::Dsl(walk) => walk.finish(stopped, out),
+            Self::React(walk) => walk.finish(stopped, out),
         }
     }
 
     /// A call has started and has not ended.
     pub(super) fn is_open(&self) -> bool {
         match self {
+            Self::Json(walk) => walk.is_open(),
             Self::Header(walk) => walk.is_open(),
+            Self::Python(walk) => walk.is_open(),
+            Self::Dsl(walk) => walk.is_open(),
+            Self::React(walk) => walk.is_open(),
         }
     }
 
     /// A call has started.
     pub(super) fn found(&self) -> bool {
         match self {
+            Self::Json(walk) => walk.found(),
             Self::Header(walk) => walk.found(),
+            Self::Python(walk) => walk.found(),
+            Self::Dsl(walk) => walk.found(),
+            Self::React(walk) => walk.found(),
         }
     }
 
     /// Bytes kept back besides the source.
     pub(super) fn kept(&self) -> usize {
-        0
+        match self {
+            Self::Json(walk) => walk.kept(),
+            Self::Header(_) | Self::React(_) => 0,
+            Self::Python(walk) => walk.kept(),
+            Self::Dsl(walk) => walk.kept(),
+        }
+    }
+
+    /// What follows the call is no part of the message.
+    pub(super) fn drops_rest(&self) -> bool {
+        matches!(self, Self::React(walk) if walk.drops_rest())
     }
 }

@@ -8,6 +8,8 @@ pub enum Place {
     Anywhere,
     /// At the beginning of a line, blanks aside.
     LineStart,
+    /// The format has no opener: wherever a bracket may begin a list of calls.
+    Bracket,
 }
 
 /// Calls told by markers.
@@ -15,7 +17,7 @@ pub enum Place {
 pub struct Calls {
     /// Openers and closers of the section around calls. An empty closer: the section has none.
     pub sections: &'static [(&'static str, &'static str)],
-    /// What a call begins with.
+    /// What a call begins with; an empty one: its first character, in a section.
     pub open: &'static [&'static str],
     /// A call may stand outside a section.
     pub naked: bool,
@@ -32,6 +34,24 @@ pub struct Calls {
 pub enum CallBody {
     /// A header with the name, then the arguments as JSON.
     Header(Header),
+    /// Calls as Python writes them.
+    Python(Python),
+    /// A name, then arguments in braces with bare keys; strings stand between two of `quote`.
+    Dsl {
+        /// What strings are put between.
+        quote: &'static str,
+    },
+    /// A name on its line, then `Action Input:` and the arguments, then perhaps an invented result.
+    React,
+}
+
+/// Calls as Python writes them, alone or in a list.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Python {
+    /// A call may be the argument of `print`.
+    pub prints: bool,
+    /// What stands behind the tool's name, as a method of it; may be empty.
+    pub method: &'static str,
 }
 
 /// A call whose name stands before its arguments.

@@ -4,10 +4,14 @@
 //! taught a format and how past calls are shown to it is in `teach`.
 
 mod calls;
+mod python;
 mod table;
 mod teach;
 
-pub use calls::{CallBody, Calls, Header, HeaderEnd, Place};
+pub use calls::{CallBody, Calls, Header, HeaderEnd, Place, Python};
+pub use python::{
+    FUNCTION_GEMMA, GEMMA3_TOOL_CODE, GEMMA4, LFM2, OLMO3, PYTHON_TAG, PYTHONIC, REACT, SARASHINA,
+};
 pub use table::{DEEPSEEK_V3, DEEPSEEK_V31, KIMI_K2, MISTRAL};
 pub use teach::{ResultShape, Teach, Teaching, instruct};
 
@@ -40,6 +44,13 @@ pub enum Grammar {
     Fenced {
         /// The info strings that a call's fence may have, in lower case; a fence without one always may.
         infos: &'static [&'static str],
+    },
+    /// Calls as Python writes them, in a Markdown code fence.
+    Code {
+        /// The info string of the fence.
+        info: &'static str,
+        /// How they are written.
+        python: Python,
     },
     /// JSON calls without any marker.
     Bare,
@@ -171,8 +182,25 @@ pub static THINK: Format = Format {
 };
 
 /// All formats. `detect = "auto"` looks at once for all that have [`Format::auto`].
-pub static ALL: &[&Format] =
-    &[&PRE, &FENCED, &BARE, &HERMES, &MISTRAL, &DEEPSEEK_V31, &DEEPSEEK_V3, &KIMI_K2, &THINK];
+pub static ALL: &[&Format] = &[
+    &PRE,
+    &FENCED,
+    &BARE,
+    &HERMES,
+    &MISTRAL,
+    &DEEPSEEK_V31,
+    &DEEPSEEK_V3,
+    &KIMI_K2,
+    &PYTHONIC,
+    &LFM2,
+    &OLMO3,
+    &GEMMA3_TOOL_CODE,
+    &FUNCTION_GEMMA,
+    &GEMMA4,
+    &SARASHINA,
+    &REACT,
+    &THINK,
+];
 
 /// The format of this name.
 pub fn by_name(name: &str) -> Option<&'static Format> {
