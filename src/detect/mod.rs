@@ -40,7 +40,7 @@ use self::{
     markers::{Entry, Markers},
     prose::Prose,
     reading::{As, Outlet, Reading, Rivals},
-    region::{Container, Passed, Region},
+    region::{Container, Passed, Region, Wait},
     section::Section,
     text::{head, slice, tail},
 };
@@ -147,6 +147,7 @@ impl Search {
             marked,
             any_name: self.any_name,
             repair: self.repair,
+            whole: self.whole,
             max_depth: self.max_depth,
         }
     }
@@ -247,6 +248,17 @@ impl Detector {
 
     /// The text has ended; `stopped`: because the model was done. What is held is decided.
     pub fn finish(&mut self, stopped: bool, out: &mut impl Sink) {
+        self.decide(stopped, out);
+        self.prose.finish(out);
+    }
+
+    /// The upstream's answer breaks off here, and the text of another one goes on with the message.
+    pub fn next_answer(&mut self, out: &mut impl Sink) {
+        self.decide(false, out);
+        self.prose.next_answer();
+    }
+
+    fn decide(&mut self, stopped: bool, out: &mut impl Sink) {
         match std::mem::replace(&mut self.state, State::Prose) {
             State::Marker { .. } | State::Attributes { .. } | State::Opener(_) => self.release(0, out),
             State::Calls(mut reading) => {
@@ -263,11 +275,10 @@ impl Detector {
             }
             State::Prose | State::Foreign(_) | State::Json(_) | State::Dropped => {}
         }
-        self.prose.finish(out);
     }
 
     fn finish_calls(&mut self, reading: &mut Reading, stopped: bool, out: &mut impl Sink) -> bool {
-        let (format, starts_line) = (reading.format, reading.starts_line);
+        let (format, starts_line) = (reading.format, reading.takes_line());
         let rules = self.search.rules(reading.marked);
         let (prose, next) = (&mut self.prose, &mut self.next);
         let mut outlet = Outlet { format, starts_line, prose, next, out };
@@ -362,8 +373,11 @@ impl Detector {
         let Some(&Unmarked { format, list }) = self.search.unmarked.get(place) else { return false };
         let whole = self.search.whole;
         let read_as = match list {
-            Some(calls) => As::Section(Section::naked(calls, "", whole, &self.search.rules(false))),
-            None => As::Region(Region::new(Container::Bare, quoted, whole)),
+            Some(calls) => {
+                let wait = Wait::new(quoted, false, whole);
+                As::Section(Section::naked(calls, "", wait, &self.search.rules(false)))
+            }
+            None => As::Region(Region::new(Container::Bare, quoted, false, whole)),
         };
         let rivals = Rivals::Unmarked { next: place + 1 };
         let reading = Reading { format, starts_line, quoted, marked: false, read_as, rivals };
@@ -372,7 +386,7 @@ impl Detector {
     }
 
     fn enter(&mut self, format: &'static Format, container: Container, starts_line: bool, quoted: bool) {
-        let read_as = As::Region(Region::new(container, quoted, self.search.whole));
+        let read_as = As::Region(Region::new(container, quoted, false, self.search.whole));
         let reading = Reading { format, starts_line, quoted, marked: false, read_as, rivals: Rivals::None };
         self.state = State::Calls(Box::new(reading));
     }
@@ -431,12 +445,14 @@ impl Detector {
                     self.state = State::Reasoning { tag, begun: false };
                     return;
                 }
-                TagKind::Marked => As::Region(Region::new(Container::Tag(tag), quoted, whole)),
+                TagKind::Marked => As::Region(Region::new(Container::Tag(tag), quoted, true, whole)),
             },
-            Entry::Section(calls, close) => As::Section(Section::new(calls, close, whole || quoted)),
+            Entry::Section(calls, close) => {
+                As::Section(Section::new(calls, close, Wait::new(quoted, true, whole)))
+            }
             Entry::Call(calls, open) => {
                 let rules = self.search.rules(true);
-                As::Section(Section::naked(calls, open, whole || quoted, &rules))
+                As::Section(Section::naked(calls, open, Wait::new(quoted, true, whole), &rules))
             }
         };
         let rivals = Rivals::Marked { opener: self.held.len(), next: place + 1 };
@@ -530,7 +546,7 @@ impl Detector {
 
     fn calls(&mut self, text: &str, out: &mut impl Sink) -> usize {
         let State::Calls(mut reading) = std::mem::replace(&mut self.state, State::Prose) else { return 0 };
-        let (format, starts_line) = (reading.format, reading.starts_line);
+        let (format, starts_line) = (reading.format, reading.takes_line());
         let rules = self.search.rules(reading.marked);
         let mut outlet =
             Outlet { format, starts_line, prose: &mut self.prose, next: &mut self.next, out: &mut *out };
@@ -582,7 +598,7 @@ impl Detector {
             reading.rivals = Rivals::None;
             return self.fail(*reading, 0, out);
         }
-        let (format, starts_line) = (reading.format, reading.starts_line);
+        let (format, starts_line) = (reading.format, reading.takes_line());
         let mut outlet = Outlet { format, starts_line, prose: &mut self.prose, next: &mut self.next, out };
         outlet.pieces(reading.abandon());
         self.held.clear();

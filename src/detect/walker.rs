@@ -81,6 +81,11 @@ impl Walker {
         }
     }
 
+    /// What was read last belongs to a call that was found, not to an object that may become one.
+    pub(super) fn is_in_call(&self) -> bool {
+        if let Self::Json(walk) = self { walk.is_in_call() } else { self.found() }
+    }
+
     /// Bytes kept back besides the source.
     pub(super) fn kept(&self) -> usize {
         match self {

@@ -161,7 +161,7 @@ fn sections_of_python() {
     check(
         "olmo3",
         "a\n<function_calls>\nget_weather(city=\"Paris\")\nnow()\n</function_calls>\nb",
-        "a\nb",
+        "a\n\nb",
         &[paris, "now {}."],
     );
     let invoke = "<function_calls>\n<invoke name=\"now\">\n</invoke>\n</function_calls>";
