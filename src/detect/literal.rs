@@ -8,6 +8,7 @@
 use super::{
     body::{Fed, is_number, literal, mend_number},
     text::{head, tail},
+    typed::escape,
 };
 
 /// How values are written.
@@ -583,7 +584,7 @@ impl Literal {
         self.lone_half(out);
         if text.bytes().any(must_escape) {
             let mut escaped = String::with_capacity(text.len() + 8);
-            escape_into(&mut escaped, text);
+            escape(text, &mut escaped);
             self.put(&escaped, out);
         } else {
             self.put(text, out);
@@ -611,25 +612,10 @@ fn must_escape(byte: u8) -> bool {
     byte < 0x20 || matches!(byte, b'"' | b'\\')
 }
 
-/// `text` as the inside of a JSON string.
-pub(super) fn escape_into(out: &mut String, text: &str) {
-    for character in text.chars() {
-        match character {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\0'..='\u{1f}' => out.push_str(&format!("\\u{:04x}", u32::from(character))),
-            other => out.push(other),
-        }
-    }
-}
-
 /// `text` as a JSON string.
 pub(super) fn quote_into(out: &mut String, text: &str) {
     out.push('"');
-    escape_into(out, text);
+    escape(text, out);
     out.push('"');
 }
 

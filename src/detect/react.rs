@@ -12,8 +12,9 @@
 use super::{
     body::{Fed, JsonBody},
     envelope::{Parsed, Piece, Rules},
-    literal::{escape_into, quote_into},
+    literal::quote_into,
     text::tail,
+    typed::escape,
 };
 use crate::event::CallEnd;
 
@@ -39,7 +40,7 @@ enum At {
 pub(super) struct ReactWalk {
     at: At,
     name: String,
-    /// What may be a label; in a text the blanks before it, too.
+    /// What may be a label; behind the input with the blanks before it.
     held: String,
     json: JsonBody,
     /// The input is a text in quotes, which are no part of it.
@@ -72,6 +73,15 @@ impl ReactWalk {
 
     pub(super) fn found(&self) -> bool {
         self.found
+    }
+
+    /// What was read behind JSON and is no observation.
+    pub(super) fn rest(&self) -> &str {
+        if self.found && !self.open { &self.held } else { "" }
+    }
+
+    pub(super) fn take_rest(&mut self) -> String {
+        std::mem::take(&mut self.held)
     }
 
     /// An observation follows.
@@ -187,6 +197,7 @@ impl ReactWalk {
         {
             self.held.push(character);
             if rest.len() == character.len_utf8() {
+                self.held.clear();
                 self.close_text(out);
                 self.end(CallEnd::Complete, out);
                 self.drops_rest = true;
@@ -219,7 +230,7 @@ impl ReactWalk {
             json.push_str(": \"");
         }
         self.begun = true;
-        escape_into(&mut json, text);
+        escape(text, &mut json);
         out(Piece::Arguments(&json));
     }
 
@@ -230,14 +241,17 @@ impl ReactWalk {
 
     /// One character behind JSON.
     fn after(&mut self, character: char) -> Option<bool> {
-        if self.held.is_empty() && character.is_ascii_whitespace() {
-            return Some(true);
-        }
         self.held.push(character);
-        if self.held == RESULT {
+        let label = self.held.trim_start();
+        if label == RESULT {
+            self.held.clear();
             self.drops_rest = true;
             self.at = At::Done;
+        } else if !RESULT.starts_with(label) {
+            self.held.pop();
+            self.at = At::Done;
+            return Some(false);
         }
-        RESULT.starts_with(self.held.as_str()).then_some(true)
+        Some(true)
     }
 }

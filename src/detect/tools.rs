@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
+use super::typed::Types;
 use crate::conversation::{Conversation, Tool};
 
 /// The tools that may be called in one request, by name.
@@ -18,8 +19,7 @@ pub struct Tools {
 struct Signature {
     properties: Vec<String>,
     required: Vec<String>,
-    /// The properties whose type is string.
-    texts: Vec<String>,
+    types: HashMap<String, Types>,
 }
 
 impl Signature {
@@ -29,15 +29,18 @@ impl Signature {
             Some(Value::Array(items)) => items.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
             _ => Vec::new(),
         };
-        let properties = tool.parameters.get("properties").and_then(Value::as_object).into_iter().flatten();
-        let is_text = |schema: &Value| schema.get("type").and_then(Value::as_str) == Some("string");
-        let texts = properties.filter(|(_, schema)| is_text(schema)).map(|(key, _)| key.clone());
         Self {
-            texts: texts.collect(),
             properties: names(tool.parameters.get("properties")),
             required: names(tool.parameters.get("required")),
+            types: types(tool.parameters.get("properties")),
         }
     }
+}
+
+/// What each property may be.
+fn types(properties: Option<&Value>) -> HashMap<String, Types> {
+    let properties = properties.and_then(Value::as_object).into_iter().flatten();
+    properties.map(|(key, schema)| (key.clone(), Types::of_schema(schema))).collect()
 }
 
 impl Tools {
@@ -91,8 +94,20 @@ impl Tools {
     /// any argument.
     pub(super) fn text_parameter(&self, name: &str) -> Option<&str> {
         let tool = self.tools.get(name)?;
-        let required = tool.required.iter().find(|key| tool.texts.contains(key));
-        Some(required.or(tool.texts.first()).or(tool.properties.first())?.as_str())
+        let is_text = |key: &&String| tool.types.get(*key).is_some_and(|types| types.is_string());
+        let text = tool.required.iter().chain(&tool.properties).find(is_text);
+        Some(text.or(tool.properties.first())?.as_str())
+    }
+
+    /// What the argument `key` of the tool `name` may be; `None` if nothing is declared of it.
+    pub(super) fn types(&self, name: &str, key: &str) -> Option<Types> {
+        self.tools.get(name)?.types.get(key).copied()
+    }
+
+    /// Whether the tool `name` is declared with arguments, so that a key can be told from something that looks like
+    /// one.
+    pub(super) fn has_arguments(&self, name: &str) -> bool {
+        self.tools.get(name).is_some_and(|tool| !tool.properties.is_empty())
     }
 
     /// The required arguments of `name` that are no key of the JSON object `arguments`.

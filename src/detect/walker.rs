@@ -8,6 +8,7 @@ use super::{
     dsl::DslWalk,
     envelope::{Envelope, Parsed, Piece, Rules},
     header::HeaderWalk,
+    params::ParamsWalk,
     pythonic::PythonWalk,
     react::ReactWalk,
 };
@@ -24,6 +25,7 @@ pub(super) enum Walker {
     Python(PythonWalk),
     Dsl(DslWalk),
     React(ReactWalk),
+    Params(ParamsWalk),
 }
 
 impl Walker {
@@ -34,6 +36,7 @@ impl Walker {
             CallBody::Python(python) => Self::Python(PythonWalk::new(python, rules)),
             CallBody::Dsl { quote } => Self::Dsl(DslWalk::new(quote, rules)),
             CallBody::React => Self::React(ReactWalk::new(rules)),
+            CallBody::Params(params) => Self::Params(ParamsWalk::new(calls, params, rules)),
         }
     }
 
@@ -45,6 +48,7 @@ impl Walker {
             Self::Python(walk) => walk.feed(text, rules, out),
             Self::Dsl(walk) => walk.feed(text, rules, out),
             Self::React(walk) => walk.feed(text, rules, out),
+            Self::Params(walk) => walk.feed(text, rules, out),
         }
     }
 
@@ -56,6 +60,7 @@ impl Walker {
             Self::Python(walk) => walk.finish(stopped, out),
             Self::Dsl(walk) => walk.finish(stopped, out),
             Self::React(walk) => walk.finish(stopped, out),
+            Self::Params(walk) => walk.finish(stopped, out),
         }
     }
 
@@ -67,6 +72,7 @@ impl Walker {
             Self::Python(walk) => walk.is_open(),
             Self::Dsl(walk) => walk.is_open(),
             Self::React(walk) => walk.is_open(),
+            Self::Params(walk) => walk.is_open(),
         }
     }
 
@@ -78,6 +84,7 @@ impl Walker {
             Self::Python(walk) => walk.found(),
             Self::Dsl(walk) => walk.found(),
             Self::React(walk) => walk.found(),
+            Self::Params(walk) => walk.found(),
         }
     }
 
@@ -93,11 +100,35 @@ impl Walker {
             Self::Header(_) | Self::React(_) => 0,
             Self::Python(walk) => walk.kept(),
             Self::Dsl(walk) => walk.kept(),
+            Self::Params(walk) => walk.kept(),
         }
     }
 
     /// What follows the call is no part of the message.
     pub(super) fn drops_rest(&self) -> bool {
         matches!(self, Self::React(walk) if walk.drops_rest())
+    }
+
+    /// How many of the last bytes of what was fed may still be no part of the call.
+    pub(super) fn unsure(&self) -> usize {
+        self.rest().len()
+    }
+
+    /// The last bytes of what was fed: after `End` and `Stop` those before its place that are no part of the call.
+    pub(super) fn rest(&self) -> &str {
+        match self {
+            Self::Params(walk) => walk.rest(),
+            Self::React(walk) => walk.rest(),
+            _ => "",
+        }
+    }
+
+    /// Takes them.
+    pub(super) fn take_rest(&mut self) -> String {
+        match self {
+            Self::Params(walk) => walk.take_rest(),
+            Self::React(walk) => walk.take_rest(),
+            _ => String::new(),
+        }
     }
 }

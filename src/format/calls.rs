@@ -1,5 +1,7 @@
 //! The tables of formats whose calls are told by markers: sections, openers, and what a call's body is made of.
 
+use super::params::Params;
+
 /// Where an opener counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Place {
@@ -43,6 +45,8 @@ pub enum CallBody {
     },
     /// A name on its line, then `Action Input:` and the arguments, then perhaps an invented result.
     React,
+    /// A tag for every argument.
+    Params(Params),
 }
 
 /// Calls as Python writes them, alone or in a list.
@@ -52,6 +56,13 @@ pub struct Python {
     pub prints: bool,
     /// What stands behind the tool's name, as a method of it; may be empty.
     pub method: &'static str,
+}
+
+impl Calls {
+    /// A call that stands alone counts only if its name is declared, since text of other kinds has its opener.
+    pub(crate) fn naked_must_be_declared(&self) -> bool {
+        matches!(&self.body, CallBody::Params(params) if params.common)
+    }
 }
 
 /// A call whose name stands before its arguments.

@@ -4,11 +4,17 @@
 //! taught a format and how past calls are shown to it is in `teach`.
 
 mod calls;
+mod params;
 mod python;
 mod table;
 mod teach;
 
 pub use calls::{CallBody, Calls, Header, HeaderEnd, Place, Python};
+pub use params::{
+    ANTHROPIC_LEGACY, DEEPSEEK_V4, DEEPSEEK_V32, DEEPSEEK_V41, DOTS, GLM45, GLM47, HY_V3, MIMO, MINICPM5,
+    MINIMAX_M2, QWEN3_CODER, SEED_OSS, STEP3,
+};
+pub use params::{Key, Params, ParamsName};
 pub use python::{
     FUNCTION_GEMMA, GEMMA3_TOOL_CODE, GEMMA4, LFM2, OLMO3, PYTHON_TAG, PYTHONIC, REACT, SARASHINA,
 };
@@ -191,6 +197,20 @@ pub static ALL: &[&Format] = &[
     &DEEPSEEK_V31,
     &DEEPSEEK_V3,
     &KIMI_K2,
+    &QWEN3_CODER,
+    &MIMO,
+    &SEED_OSS,
+    &GLM45,
+    &GLM47,
+    &HY_V3,
+    &MINIMAX_M2,
+    &DEEPSEEK_V32,
+    &DEEPSEEK_V4,
+    &DEEPSEEK_V41,
+    &STEP3,
+    &DOTS,
+    &MINICPM5,
+    &ANTHROPIC_LEGACY,
     &PYTHONIC,
     &LFM2,
     &OLMO3,

@@ -14,6 +14,7 @@ mod scalar;
 
 use self::lexer::{Lexer, SKIPPED};
 pub(super) use self::scalar::{is_number, literal, mend_number};
+
 /// What became of a piece that was fed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fed {
