@@ -1,7 +1,8 @@
 //! [`PythonWalk`]: calls written as Python writes them: `[f(a=1), g()]`, or one call that stands alone.
 //!
-//! A call begins at its `(`, where its name is complete. Without a marker for calls a bracket and a name are not
-//! enough: there the first argument decides, and a call without any must go on as a list does. Values are read by
+//! A call begins at its `(`, where its name is complete. Without a marker for calls, or with a name that is not
+//! declared, that is not enough: there the first argument decides, and in a list a call without any must go on as a
+//! list does. Values are read by
 //! [`Literal`]; positional arguments get the names that the tool's declaration has in their places.
 
 use super::{
@@ -221,7 +222,7 @@ impl PythonWalk {
         let Some(name) = tool(written, self.python.method, rules) else { return Step::Stop };
         self.name = name.to_owned();
         self.at = At::Argument;
-        if rules.marked {
+        if rules.marked && rules.tools.resolve(&self.name).is_some() {
             self.start(out);
         }
         Step::Taken

@@ -30,7 +30,7 @@ const fn gemma(sections: &'static [(&'static str, &'static str)], quote: &'stati
 
 /// `<|python_tag|>brave_search.call(query="…")`: the tools that are built into Llama 3.1. Its `.call` is what tells a
 /// call from code.
-pub static PYTHON_TAG: Grammar = Grammar::Calls(Calls {
+pub const PYTHON_TAG: Grammar = Grammar::Calls(Calls {
     sections: &[("<|python_tag|>", "")],
     open: &[""],
     naked: false,

@@ -164,6 +164,12 @@ fn sections_of_python() {
         "a\n\nb",
         &[paris, "now {}."],
     );
+    for formats in [["anthropic_legacy", "olmo3"], ["olmo3", "anthropic_legacy"]] {
+        let lines = seen(&formats, "<function_calls>\nnow()\n</function_calls>", true);
+        assert_eq!((lines.text.as_str(), lines.calls), ("", vec!["now {}.".to_owned()]));
+        let prose = "The <function_calls> element(s) and <|tool_call_start|> f(x)";
+        assert_eq!(seen(&formats, prose, true).text, prose);
+    }
     let invoke = "<function_calls>\n<invoke name=\"now\">\n</invoke>\n</function_calls>";
     check("olmo3", invoke, invoke, &[]);
 }
