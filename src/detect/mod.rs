@@ -16,6 +16,7 @@ mod body;
 mod dsl;
 mod envelope;
 mod fence;
+mod gate;
 mod header;
 mod literal;
 mod markers;
@@ -40,10 +41,11 @@ use std::borrow::Cow;
 use self::{
     envelope::Rules,
     fence::{Fence, Foreign, Opener, Opening, Reach},
+    gate::Wait,
     markers::{Entry, Markers},
     prose::Prose,
     reading::{As, Outlet, Reading, Rivals},
-    region::{Container, Passed, Region, Wait},
+    region::{Container, Passed, Region},
     section::Section,
     text::{head, slice, tail},
 };
@@ -149,6 +151,7 @@ impl Search {
             tools: &self.tools,
             marked,
             any_name: self.any_name,
+            no_tool: &[],
             repair: self.repair,
             whole: self.whole,
             max_depth: self.max_depth,
@@ -175,7 +178,8 @@ impl Detector {
     pub fn new(tools: Tools, settings: &Settings) -> Option<Self> {
         let formats: Vec<&'static Format> = match &settings.detect {
             Detect::Off => return None,
-            Detect::Auto => format::ALL.iter().copied().filter(|format| format.auto).collect(),
+            Detect::Auto => format::auto_behind(&[]),
+            Detect::AutoAnd(first) => format::auto_behind(first),
             Detect::Formats(formats) => formats.clone(),
         };
         if tools.is_empty() || formats.is_empty() {
@@ -448,7 +452,9 @@ impl Detector {
                     self.state = State::Reasoning { tag, begun: false };
                     return;
                 }
-                TagKind::Marked => As::Region(Region::new(Container::Tag(tag), quoted, true, whole)),
+                TagKind::Marked | TagKind::Special(_) => {
+                    As::Region(Region::new(Container::Tag(tag), quoted, true, whole))
+                }
             },
             Entry::Section(calls, close) => {
                 As::Section(Section::new(calls, close, Wait::new(quoted, true, whole)))
@@ -644,6 +650,9 @@ impl Detector {
         }
         self.state = State::Prose;
         if let As::Region(region) = &mut read_as {
+            if region.has_ended() {
+                self.prose.container_ended(starts_line);
+            }
             if let Container::Fence(fence) = region.container {
                 self.leave_fence(Some(fence), out);
                 return;

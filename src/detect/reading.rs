@@ -2,8 +2,9 @@
 
 use super::{
     envelope::{Piece, Rules},
+    gate::Waiting,
     prose::Prose,
-    region::{Passed, Region, Waiting},
+    region::{Passed, Region},
     section::Section,
 };
 use crate::{

@@ -6,9 +6,10 @@
 
 use super::{
     envelope::{Parsed, Piece, Rules},
+    gate::{Wait, Waiting},
     pattern::{Fit, fit},
     pythonic::PythonWalk,
-    region::{Passed, Wait, Waiting},
+    region::Passed,
     text::tail,
     walker::Walker,
 };

@@ -258,3 +258,11 @@ fn sarashina_writes_dictionaries() {
         &[r#"search {"query": "it's", "limit": null}."#],
     );
 }
+
+#[test]
+fn tools_that_are_built_into_llama() {
+    check("llama3_json", "<|python_tag|>search.call(query=\"x\")", "", &[r#"search {"query": "x"}."#]);
+    check("llama3_json", "<|python_tag|>{\"name\": \"now\", \"parameters\": {}}", "", &["now {}."]);
+    let code = "<|python_tag|>print(search(query='x'))";
+    check("llama3_json", code, code, &[]);
+}
