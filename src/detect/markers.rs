@@ -30,11 +30,6 @@ pub(super) struct Opener {
 }
 
 impl Opener {
-    /// Both are the same pair of markers.
-    fn reads_as(&self, other: &Self) -> bool {
-        matches!((self.entry, other.entry), (Entry::Tag(one), Entry::Tag(other)) if one == other)
-    }
-
     /// `held`, of which this is known to begin with, is all of it.
     pub(super) fn is_whole(&self, held: &str) -> bool {
         if self.any_case {
@@ -42,6 +37,11 @@ impl Opener {
         } else {
             fit(self.text, held) == Fit::Whole(held.len())
         }
+    }
+
+    /// Both are the same pair of markers.
+    fn reads_as(&self, other: &Self) -> bool {
+        matches!((self.entry, other.entry), (Entry::Tag(one), Entry::Tag(other)) if one == other)
     }
 
     fn begins_with(&self, held: &str, starts_line: bool) -> bool {

@@ -382,19 +382,27 @@ impl Detector {
         let read_as = match list {
             Some(calls) => {
                 let wait = Wait::new(quoted, false, whole);
-                As::Section(Section::naked(calls, "", wait, &self.search.rules(false)))
+                As::Section(Box::new(Section::naked(calls, "", wait, &self.search.rules(false))))
             }
-            None => As::Region(Region::new(Container::Bare, quoted, false, whole)),
+            None => As::Region(Box::new(Region::new(Container::Bare, quoted, false, whole))),
         };
         let rivals = Rivals::Unmarked { next: place + 1 };
-        let reading = Reading { format, starts_line, quoted, marked: false, read_as, rivals };
+        let reading = Reading { format, starts_line, quoted, marked: false, read_as, rivals, behind: false };
         self.state = State::Calls(Box::new(reading));
         true
     }
 
     fn enter(&mut self, format: &'static Format, container: Container, starts_line: bool, quoted: bool) {
-        let read_as = As::Region(Region::new(container, quoted, false, self.search.whole));
-        let reading = Reading { format, starts_line, quoted, marked: false, read_as, rivals: Rivals::None };
+        let read_as = As::Region(Box::new(Region::new(container, quoted, false, self.search.whole)));
+        let reading = Reading {
+            format,
+            starts_line,
+            quoted,
+            marked: false,
+            read_as,
+            rivals: Rivals::None,
+            behind: false,
+        };
         self.state = State::Calls(Box::new(reading));
     }
 
@@ -453,19 +461,27 @@ impl Detector {
                     return;
                 }
                 TagKind::Marked | TagKind::Special(_) => {
-                    As::Region(Region::new(Container::Tag(tag), quoted, true, whole))
+                    As::Region(Box::new(Region::new(Container::Tag(tag), quoted, true, whole)))
                 }
             },
             Entry::Section(calls, close) => {
-                As::Section(Section::new(calls, close, Wait::new(quoted, true, whole)))
+                As::Section(Box::new(Section::new(calls, close, Wait::new(quoted, true, whole))))
             }
             Entry::Call(calls, open) => {
                 let rules = self.search.rules(true);
-                As::Section(Section::naked(calls, open, Wait::new(quoted, true, whole), &rules))
+                As::Section(Box::new(Section::naked(calls, open, Wait::new(quoted, true, whole), &rules)))
             }
         };
         let rivals = Rivals::Marked { opener: self.held.len(), next: place + 1 };
-        let reading = Reading { format: opener.format, starts_line, quoted, marked: true, read_as, rivals };
+        let reading = Reading {
+            format: opener.format,
+            starts_line,
+            quoted,
+            marked: true,
+            read_as,
+            rivals,
+            behind: false,
+        };
         self.state = State::Calls(Box::new(reading));
     }
 
@@ -626,8 +642,9 @@ impl Detector {
     /// These are no calls of this format. Another with the same opener may fit; else the source since the last
     /// certain point is text, and the text goes on as what it then is.
     fn fail(&mut self, reading: Reading, rescan: usize, out: &mut impl Sink) {
+        let quotation = reading.is_quotation();
         let Reading { starts_line, quoted, mut read_as, rivals, .. } = reading;
-        match rivals {
+        match if quotation { Rivals::None } else { rivals } {
             Rivals::Marked { opener, next } => {
                 let rival = self.search.markers.find(head(&self.held, opener), starts_line, next);
                 if let Some(place) = rival {

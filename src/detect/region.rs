@@ -114,6 +114,11 @@ impl Region {
         }
     }
 
+    /// The container has ended, and the next byte tells whether it was quoted.
+    pub(super) fn is_behind(&self) -> bool {
+        matches!(self.phase, Phase::Quoted)
+    }
+
     /// A call streams: what is fed is certain as it comes.
     pub(super) fn is_streaming(&self) -> bool {
         let open = self.walker.as_deref().is_some_and(Walker::is_open);
@@ -415,7 +420,7 @@ impl Region {
         }
         match (self.container, character) {
             (_, ' ' | '\t' | '\r' | '\n') => Between::Taken,
-            (Container::Bare, ';' | ',') if !self.joined => {
+            (Container::Bare, ';') if !self.joined => {
                 self.joined = true;
                 Between::Taken
             }

@@ -88,11 +88,6 @@ impl Types {
         self.0 & other.0 == other.0
     }
 
-    /// An array may stand here.
-    pub(super) fn may_be_array(self) -> bool {
-        self.has(Self::ARRAY)
-    }
-
     /// Nothing but a string may stand here.
     pub(super) fn is_string(self) -> bool {
         self == Self::STRING
@@ -268,9 +263,9 @@ mod tests {
             tools: &tools,
             marked: true,
             any_name: true,
-            no_tool: &[],
             repair: true,
             whole: false,
+            no_tool: &[],
             max_depth: 16,
         };
         let mut value = TypedValue::new(Types::of_schema(schema));
