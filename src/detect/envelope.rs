@@ -65,7 +65,7 @@ impl Rules<'_> {
         self.tools.resolve(written).or_else(nothing).or_else(undeclared)
     }
 
-    fn may_become_name(&self, start: &str) -> bool {
+    pub(super) fn may_become_name(&self, start: &str) -> bool {
         let nothing = || self.no_tool.iter().any(|name| name.starts_with(start));
         (self.marked && self.any_name) || self.tools.may_become(start) || nothing()
     }

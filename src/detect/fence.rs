@@ -1,5 +1,7 @@
 //! Markdown fences: the opener that may begin a container of calls, and the fences that nothing is looked for in.
 
+use crate::format::Python;
+
 /// A fence's opener, while it is being read and held.
 #[derive(Debug, Clone)]
 pub(super) struct Opener {
@@ -31,7 +33,12 @@ impl Opener {
 
     /// The fence that this opens.
     pub(super) fn fence(&self) -> Fence {
-        Fence { tick: self.tick, count: self.count }
+        Fence { tick: self.tick, count: self.count, code: None }
+    }
+
+    /// Its info string, in lower case.
+    pub(super) fn info(&self) -> &str {
+        &self.info
     }
 
     /// Takes a byte. `infos`: the info strings of fences with calls.
@@ -67,6 +74,8 @@ impl Opener {
 pub(super) struct Fence {
     pub(super) tick: u8,
     pub(super) count: usize,
+    /// It may hold calls as Python writes them.
+    pub(super) code: Option<&'static Python>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -51,7 +51,7 @@ impl Opener {
         } else {
             fit(self.text, held) == Fit::Begins || self.is_whole(held)
         };
-        same && (self.place == Place::Anywhere || starts_line)
+        same && (self.place != Place::LineStart || starts_line)
     }
 }
 
@@ -126,12 +126,12 @@ fn grammar_openers(format: &'static Format, grammar: &'static Grammar) -> Vec<Op
                 )
             })
             .collect(),
-        Grammar::Calls(calls) => {
+        Grammar::Calls(calls) if calls.place != Place::Bracket => {
             let sections = calls.sections.iter().map(|&(open, close)| (open, Entry::Section(calls, close)));
             let naked = calls.open.iter().filter(|_| calls.naked).map(|&open| (open, Entry::Call(calls)));
             sections.chain(naked).map(|(text, entry)| opener(text, entry, false, calls.place)).collect()
         }
-        Grammar::Fenced { .. } | Grammar::Bare => Vec::new(),
+        Grammar::Calls(_) | Grammar::Fenced { .. } | Grammar::Code { .. } | Grammar::Bare => Vec::new(),
     }
 }
 

@@ -13,15 +13,19 @@
 //! byte is looked at once, but for the few of a failed marker (law 4).
 
 mod body;
+mod dsl;
 mod elements;
 mod envelope;
 mod fence;
 mod gate;
 mod header;
+mod literal;
 mod markers;
 mod params;
 mod pattern;
 mod prose;
+mod pythonic;
+mod react;
 mod reading;
 mod region;
 mod schema;
@@ -44,14 +48,14 @@ use self::{
     gate::Wait,
     markers::{Entry, Markers},
     prose::Prose,
-    reading::{As, Outlet, Reading},
+    reading::{As, Outlet, Reading, Rivals},
     region::{Container, Passed, Region},
     section::Section,
-    text::{head, tail},
+    text::{head, slice, tail},
 };
 use crate::{
     event::{Event, Finish, Reasoning, Sink},
-    format::{self, Format, Grammar, Tag, TagKind},
+    format::{self, Calls, Format, Grammar, Place, Python, Tag, TagKind},
     pipeline::{Arguments, Detect, Settings, UnknownCalls},
     wire::json::{Progress, Scanner},
 };
@@ -86,6 +90,45 @@ enum State {
         tag: &'static Tag,
         begun: bool,
     },
+    /// The rest of the text is no part of the message: the model made it up.
+    Dropped,
+}
+
+/// A format whose calls stand in fences.
+#[derive(Debug, Clone, Copy)]
+struct Fenced {
+    format: &'static Format,
+    infos: &'static [&'static str],
+    /// They may be written as Python writes them.
+    code: Option<&'static Python>,
+}
+
+fn fenced(format: &'static Format, grammar: &'static Grammar) -> Option<Fenced> {
+    match grammar {
+        Grammar::Fenced { infos } => Some(Fenced { format, infos, code: None }),
+        Grammar::Code { info, python } => {
+            Some(Fenced { format, infos: std::slice::from_ref(info), code: Some(python) })
+        }
+        _ => None,
+    }
+}
+
+/// A format whose calls have no marker: lists as Python writes them, or else JSON. Lists are tried first, since they
+/// fail at the first character that is none of a declared name.
+#[derive(Debug, Clone, Copy)]
+struct Unmarked {
+    format: &'static Format,
+    list: Option<&'static Calls>,
+}
+
+fn unmarked(format: &'static Format, grammar: &'static Grammar) -> Option<Unmarked> {
+    match grammar {
+        Grammar::Bare => Some(Unmarked { format, list: None }),
+        Grammar::Calls(calls) if calls.place == Place::Bracket => {
+            Some(Unmarked { format, list: Some(calls) })
+        }
+        _ => None,
+    }
 }
 
 /// What one request's text is searched with.
@@ -93,8 +136,10 @@ enum State {
 struct Search {
     tools: Tools,
     markers: Markers,
-    fenced: Option<(&'static Format, &'static [&'static str])>,
-    bare: Option<&'static Format>,
+    fences: Vec<Fenced>,
+    /// The info strings of fences with calls.
+    infos: Vec<&'static str>,
+    unmarked: Vec<Unmarked>,
     whole: bool,
     any_name: bool,
     repair: bool,
@@ -145,16 +190,18 @@ impl Detector {
             return None;
         }
         let grammars = || formats.iter().flat_map(|format| format.grammars.iter().map(|g| (*format, g)));
-        let fenced = grammars().find_map(|(format, grammar)| match grammar {
-            Grammar::Fenced { infos } => Some((format, *infos)),
-            _ => None,
-        });
-        let bare = grammars().find(|(_, grammar)| matches!(grammar, Grammar::Bare)).map(|(format, _)| format);
+        let mut fences: Vec<Fenced> =
+            grammars().filter_map(|(format, grammar)| fenced(format, grammar)).collect();
+        fences.sort_by_key(|fenced| fenced.code.is_none());
+        let mut unmarked: Vec<Unmarked> =
+            grammars().filter_map(|(format, grammar)| unmarked(format, grammar)).collect();
+        unmarked.sort_by_key(|unmarked| unmarked.list.is_none());
         let search = Search {
             tools,
             markers: Markers::new(&formats),
-            fenced,
-            bare,
+            infos: fences.iter().flat_map(|fenced| fenced.infos).copied().collect(),
+            fences,
+            unmarked,
             whole: settings.arguments == Arguments::Whole,
             any_name: settings.unknown_calls == UnknownCalls::Forward,
             repair: settings.repair,
@@ -237,7 +284,7 @@ impl Detector {
                 let held = std::mem::take(&mut self.held);
                 reasoning(&held, out);
             }
-            State::Prose | State::Foreign(_) | State::Json(_) => {}
+            State::Prose | State::Foreign(_) | State::Json(_) | State::Dropped => {}
         }
     }
 
@@ -280,6 +327,7 @@ impl Detector {
                 State::Json(_) => self.foreign_json(rest, out),
                 State::Calls(_) => self.calls(rest, out),
                 State::Reasoning { .. } => self.reasoning(rest, out),
+                State::Dropped => rest.len(),
             };
             rest = tail(rest, taken);
         }
@@ -289,8 +337,8 @@ impl Detector {
     /// Where in `text` something may begin.
     fn opener(&self, text: &str) -> Option<usize> {
         text.bytes().enumerate().position(|(at, byte)| match byte {
-            b'{' | b'[' if self.search.bare.is_some() => true,
-            b'`' | b'~' => self.search.fenced.is_some() && self.prose.starts_line(head(text, at)),
+            b'{' | b'[' if !self.search.unmarked.is_empty() => true,
+            b'`' | b'~' => !self.search.fences.is_empty() && self.prose.starts_line(head(text, at)),
             _ => self.search.markers.may_begin(byte),
         })
     }
@@ -305,8 +353,8 @@ impl Detector {
         let quoted = self.prose.last(before) == b'`';
         self.prose.put(before, out);
         let byte = text.as_bytes().get(at).copied().unwrap_or_default();
-        match (byte, self.search.bare) {
-            (tick @ (b'`' | b'~'), _) => {
+        match byte {
+            tick @ (b'`' | b'~') => {
                 self.held.push(char::from(tick));
                 self.state = State::Opener(Opener::new(tick));
                 at + 1
@@ -315,18 +363,50 @@ impl Detector {
                 self.state = State::Marker { starts_line, quoted };
                 at
             }
-            (_, Some(format)) => {
-                self.enter(format, Container::Bare, starts_line, quoted);
-                at
+            _ if self.enter_unmarked(byte, 0, starts_line, quoted) => at,
+            _ => {
+                let len = tail(text, at).chars().next().map_or(0, char::len_utf8);
+                self.prose.put(slice(text, at, at + len), out);
+                at + len
             }
-            (_, None) => at,
         }
+    }
+
+    /// Reads what begins with this byte as calls without a marker, if that may be; formats before the place `from`
+    /// have failed.
+    fn enter_unmarked(&mut self, byte: u8, from: usize, starts_line: bool, quoted: bool) -> bool {
+        let may_begin = |unmarked: &Unmarked| match unmarked.list {
+            Some(_) => byte == b'[' && !quoted,
+            None => matches!(byte, b'{' | b'['),
+        };
+        let rest = self.search.unmarked.get(from..).unwrap_or_default();
+        let Some(place) = rest.iter().position(may_begin).map(|at| from + at) else { return false };
+        let Some(&Unmarked { format, list }) = self.search.unmarked.get(place) else { return false };
+        let whole = self.search.whole;
+        let read_as = match list {
+            Some(calls) => {
+                let wait = Wait::new(quoted, false, whole);
+                As::Section(Box::new(Section::naked(calls, "", wait, &self.search.rules(false))))
+            }
+            None => As::Region(Box::new(Region::new(Container::Bare, quoted, false, whole))),
+        };
+        let rivals = Rivals::Unmarked { next: place + 1 };
+        let reading = Reading { format, starts_line, quoted, marked: false, read_as, rivals, behind: false };
+        self.state = State::Calls(Box::new(reading));
+        true
     }
 
     fn enter(&mut self, format: &'static Format, container: Container, starts_line: bool, quoted: bool) {
         let read_as = As::Region(Box::new(Region::new(container, quoted, false, self.search.whole)));
-        let reading =
-            Reading { format, starts_line, quoted, marked: false, read_as, opener: None, behind: false };
+        let reading = Reading {
+            format,
+            starts_line,
+            quoted,
+            marked: false,
+            read_as,
+            rivals: Rivals::None,
+            behind: false,
+        };
         self.state = State::Calls(Box::new(reading));
     }
 
@@ -343,8 +423,8 @@ impl Detector {
             }
             // No opener begins with this character, not here.
             self.state = State::Prose;
-            if let Some(format) = self.search.bare.filter(|_| matches!(character, '{' | '[')) {
-                self.enter(format, Container::Bare, starts_line, quoted);
+            let byte = u8::try_from(character).unwrap_or_default();
+            if self.enter_unmarked(byte, 0, starts_line, quoted) {
                 return 0;
             }
             self.prose.put(head(text, character.len_utf8()), out);
@@ -359,16 +439,13 @@ impl Detector {
     /// What is held is no marker: it may be a bare value, else its first character is text and the rest is read again.
     fn false_start(&mut self, starts_line: bool, quoted: bool, out: &mut impl Sink) {
         self.state = State::Prose;
-        match self.search.bare {
-            Some(format) if self.held.starts_with(['{', '[']) => {
-                let held = std::mem::take(&mut self.held);
-                self.enter(format, Container::Bare, starts_line, quoted);
-                self.text(&held, out);
-            }
-            _ => {
-                let first = self.held.chars().next().map_or(0, char::len_utf8);
-                self.release(self.held.len().saturating_sub(first), out);
-            }
+        let byte = self.held.bytes().next().unwrap_or_default();
+        if self.enter_unmarked(byte, 0, starts_line, quoted) {
+            let held = std::mem::take(&mut self.held);
+            self.text(&held, out);
+        } else {
+            let first = self.held.chars().next().map_or(0, char::len_utf8);
+            self.release(self.held.len().saturating_sub(first), out);
         }
     }
 
@@ -404,14 +481,14 @@ impl Detector {
                 )))
             }
         };
-        let opener_ends = Some((self.held.len(), place + 1));
+        let rivals = Rivals::Marked { opener: self.held.len(), next: place + 1 };
         let reading = Reading {
             format: opener.format,
             starts_line,
             quoted,
             marked: true,
             read_as,
-            opener: opener_ends,
+            rivals,
             behind: false,
         };
         self.state = State::Calls(Box::new(reading));
@@ -442,18 +519,19 @@ impl Detector {
 
     /// One byte of a fence's opener.
     fn fence_opener(&mut self, text: &str, out: &mut impl Sink) -> usize {
-        let (State::Opener(opener), Some((format, infos))) = (&mut self.state, self.search.fenced) else {
-            return 0;
-        };
+        let State::Opener(opener) = &mut self.state else { return 0 };
         let Some(character) = text.chars().next() else { return 0 };
         let byte = text.bytes().next().unwrap_or_default();
-        match opener.feed(byte, infos) {
+        match opener.feed(byte, &self.search.infos) {
             Opening::More => {
                 self.held.push(character);
                 return character.len_utf8();
             }
             Opening::Calls => {
-                let fence = opener.fence();
+                let (info, fences) = (opener.info(), &self.search.fences);
+                let named = fences.iter().find(|fenced| fenced.infos.contains(&info));
+                let Some(&Fenced { format, code, .. }) = named.or(fences.last()) else { return 0 };
+                let fence = Fence { code, ..opener.fence() };
                 self.enter(format, Container::Fence(fence), true, false);
             }
             Opening::Foreign => self.leave_fence(None, out),
@@ -512,7 +590,7 @@ impl Detector {
                 if reading.is_streaming() {
                     let certain = self.held.len().saturating_sub(reading.unsure());
                     self.held.drain(..certain);
-                    reading.opener = None;
+                    reading.rivals = Rivals::None;
                 }
                 // A call that waits for its end may be as long as any call; only beyond that is there no telling.
                 let limit =
@@ -525,7 +603,7 @@ impl Detector {
             }
             Passed::Certain(taken) => {
                 self.held.clear();
-                reading.opener = None;
+                reading.rivals = Rivals::None;
                 self.state = State::Calls(reading);
                 taken
             }
@@ -533,6 +611,9 @@ impl Detector {
                 outlet.pieces(reading.take_waiting());
                 self.held.clear();
                 self.prose.container_ended(starts_line);
+                if reading.drops_rest() {
+                    self.state = State::Dropped;
+                }
                 taken
             }
             Passed::Left { taken, rescan } => {
@@ -558,7 +639,7 @@ impl Detector {
     fn overflow(&mut self, out: &mut impl Sink) {
         let State::Calls(mut reading) = std::mem::replace(&mut self.state, State::Prose) else { return };
         if !reading.has_begun() {
-            reading.opener = None;
+            reading.rivals = Rivals::None;
             return self.fail(*reading, 0, out);
         }
         let (format, starts_line) = (reading.format, reading.takes_line());
@@ -571,16 +652,27 @@ impl Detector {
     /// certain point is text, and the text goes on as what it then is.
     fn fail(&mut self, reading: Reading, rescan: usize, out: &mut impl Sink) {
         let quotation = reading.is_quotation();
-        let Reading { starts_line, quoted, mut read_as, opener, .. } = reading;
-        if let Some((length, next)) = opener.filter(|_| !quotation) {
-            let rival = self.search.markers.find(head(&self.held, length), starts_line, next);
-            if let Some(place) = rival {
-                let held = std::mem::take(&mut self.held);
-                self.held.push_str(head(&held, length));
-                self.enter_at(place, starts_line, quoted);
-                self.text(tail(&held, length), out);
-                return;
+        let Reading { starts_line, quoted, mut read_as, rivals, .. } = reading;
+        match if quotation { Rivals::None } else { rivals } {
+            Rivals::Marked { opener, next } => {
+                let rival = self.search.markers.find(head(&self.held, opener), starts_line, next);
+                if let Some(place) = rival {
+                    let held = std::mem::take(&mut self.held);
+                    self.held.push_str(head(&held, opener));
+                    self.enter_at(place, starts_line, quoted);
+                    self.text(tail(&held, opener), out);
+                    return;
+                }
             }
+            Rivals::Unmarked { next } => {
+                let byte = self.held.bytes().next().unwrap_or_default();
+                if self.enter_unmarked(byte, next, starts_line, quoted) {
+                    let held = std::mem::take(&mut self.held);
+                    self.text(&held, out);
+                    return;
+                }
+            }
+            Rivals::None => {}
         }
         self.state = State::Prose;
         if let As::Region(region) = &mut read_as {

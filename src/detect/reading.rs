@@ -31,11 +31,25 @@ pub(super) struct Reading {
     /// The marker is made for calls: calls to undeclared names are calls too.
     pub(super) marked: bool,
     pub(super) read_as: As,
-    /// The opener's length, if there was one, and the place from which on other formats with the same opener are
-    /// looked for, should this one fail.
-    pub(super) opener: Option<(usize, usize)>,
+    /// What else may begin here, should this fail.
+    pub(super) rivals: Rivals,
     /// A section that may be quoted has ended, and the next byte tells.
     pub(super) behind: bool,
+}
+
+/// What else may begin where a reading began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rivals {
+    None,
+    /// Other formats with the same opener, which has this length, from this place on.
+    Marked {
+        opener: usize,
+        next: usize,
+    },
+    /// Other formats without a marker, from this place on.
+    Unmarked {
+        next: usize,
+    },
 }
 
 impl Reading {
@@ -117,6 +131,11 @@ impl Reading {
             As::Region(region) => region.kept(),
             As::Section(section) => section.kept(),
         }
+    }
+
+    /// What follows is no part of the message.
+    pub(super) fn drops_rest(&self) -> bool {
+        matches!(&self.read_as, As::Section(section) if section.drops_rest())
     }
 
     /// The calls that waited for the end.

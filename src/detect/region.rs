@@ -12,7 +12,9 @@ use super::{
     envelope::{Envelope, Parsed, Piece, Rules},
     fence::Fence,
     gate::{Gate, Wait, Waiting},
+    pythonic::PythonWalk,
     text::tail,
+    walker::Walker,
 };
 use crate::{
     event::CallEnd,
@@ -80,7 +82,7 @@ pub(super) struct Region {
     phase: Phase,
     /// Markup between values that is not complete yet.
     markup: String,
-    envelope: Option<Envelope>,
+    walker: Option<Box<Walker>>,
     /// The same value as strict JSON: where a value that is no call goes on as text, it must be known where it ends.
     pub(super) scanner: Option<Scanner>,
     /// A call's arguments stopped short where the closer may begin; if it does, they may be whole all the same.
@@ -104,7 +106,7 @@ impl Region {
             gate: Gate::new(wait),
             phase: Phase::Before,
             markup: String::new(),
-            envelope: None,
+            walker: None,
             scanner: None,
             broken: false,
             ended: false,
@@ -119,7 +121,7 @@ impl Region {
 
     /// A call streams: what is fed is certain as it comes.
     pub(super) fn is_streaming(&self) -> bool {
-        let open = self.envelope.as_ref().is_some_and(Envelope::is_open);
+        let open = self.walker.as_deref().is_some_and(Walker::is_open);
         open && self.gate.wait == Wait::Nothing && matches!(self.phase, Phase::Value)
     }
 
@@ -135,7 +137,7 @@ impl Region {
 
     /// Bytes of arguments kept back besides the source.
     pub(super) fn kept(&self) -> usize {
-        self.envelope.as_ref().map_or(0, Envelope::kept)
+        self.walker.as_deref().map_or(0, Walker::kept)
     }
 
     /// A bare value of calls has ended: what fails now is the text behind it.
@@ -174,7 +176,7 @@ impl Region {
                     };
                     match between {
                         Between::Taken => at += character.len_utf8(),
-                        Between::Value => self.begin_value(rules),
+                        Between::Value => self.begin_value(character, rules),
                         Between::Closed => {
                             at += character.len_utf8();
                             if !self.settle_broken(true, rules, out) {
@@ -222,7 +224,7 @@ impl Region {
             // Whole JSON in a container that was not closed is a call. JSON that stops short is one only where its
             // call has begun to stream, or where a marker says that a call was meant.
             Phase::Value if self.gate.wait == Wait::RegionEnd => false,
-            Phase::Value if !self.envelope.as_ref().is_some_and(Envelope::is_in_call) => false,
+            Phase::Value if !self.walker.as_deref().is_some_and(Walker::is_in_call) => false,
             Phase::Value => self.finish_call(stopped, rules.repair, rules, out),
             Phase::After => self.settle_broken(stopped, rules, out) && !self.ended,
             Phase::Ticks(_) | Phase::Quoted => true,
@@ -237,10 +239,10 @@ impl Region {
         rules: &Rules<'_>,
         out: &mut impl FnMut(Piece<'_>),
     ) -> bool {
-        let Some(envelope) = &mut self.envelope else { return false };
+        let Some(walker) = &mut self.walker else { return false };
         let gate = &mut self.gate;
         let streams = gate.wait == Wait::Nothing;
-        let end = envelope.finish(stopped && (streams || repair), &mut |piece| gate.pass(piece, rules, out));
+        let end = walker.finish(stopped && (streams || repair), &mut |piece| gate.pass(piece, rules, out));
         if !streams && end == Some(CallEnd::Cut) {
             return false;
         }
@@ -250,11 +252,16 @@ impl Region {
         true
     }
 
-    fn begin_value(&mut self, rules: &Rules<'_>) {
+    fn begin_value(&mut self, first: char, rules: &Rules<'_>) {
         self.phase = Phase::Value;
         self.markup.clear();
         let keyed = matches!(self.container, Container::Tag(tag) if tag.special().keyed);
-        self.envelope = Some(Envelope::new(rules, keyed));
+        self.walker = Some(Box::new(match self.container {
+            Container::Fence(Fence { code: Some(python), .. }) if !matches!(first, '{' | '[') => {
+                Walker::Python(PythonWalk::new(python, rules))
+            }
+            _ => Walker::Json(Envelope::new(rules, keyed)),
+        }));
         self.scanner = Some(Scanner::new(rules.max_depth));
     }
 
@@ -265,9 +272,9 @@ impl Region {
         rules: &Rules<'_>,
         out: &mut impl FnMut(Piece<'_>),
     ) -> (usize, Option<Passed>) {
-        let Some(envelope) = &mut self.envelope else { return (0, Some(FAILED)) };
+        let Some(walker) = &mut self.walker else { return (0, Some(FAILED)) };
         let gate = &mut self.gate;
-        let parsed = envelope.feed(text, rules, &mut |piece| gate.pass(piece, rules, out));
+        let parsed = walker.feed(text, rules, &mut |piece| gate.pass(piece, rules, out));
         let (len, passed) = match parsed {
             Parsed::More => (text.len(), None),
             Parsed::CallEnded(len) => (len, self.certain(out)),
@@ -319,11 +326,11 @@ impl Region {
         rules: &Rules<'_>,
         out: &mut impl FnMut(Piece<'_>),
     ) -> Option<Passed> {
-        let Some(envelope) = &mut self.envelope else { return Some(FAILED) };
+        let Some(walker) = &mut self.walker else { return Some(FAILED) };
         let may_close = matches!(self.container, Container::Tag(tag) if tag.close.starts_with(foreign));
         let streams = self.gate.wait == Wait::Nothing;
         let forgiven = streams || rules.repair;
-        if envelope.is_open() {
+        if walker.is_open() {
             if may_close && forgiven {
                 self.broken = true;
                 self.phase = Phase::After;
@@ -336,7 +343,7 @@ impl Region {
             return streams.then_some(CERTAIN);
         }
         // The arguments were whole: a brace too few or too many around them does not undo the call.
-        if envelope.found() && forgiven && !matches!(self.container, Container::Bare) {
+        if walker.found() && forgiven && !matches!(self.container, Container::Bare) {
             self.phase = Phase::After;
             return None;
         }
@@ -355,8 +362,17 @@ impl Region {
         !self.quoted
     }
 
+    /// In a fence for code a call in it begins with this.
+    fn begins_code(&self, character: char) -> bool {
+        let code = matches!(self.container, Container::Fence(Fence { code: Some(_), .. }));
+        code && self.markup.is_empty() && PythonWalk::may_begin(character)
+    }
+
     /// One character before the first value.
     fn before(&mut self, character: char, rules: &Rules<'_>) -> Between {
+        if self.begins_code(character) {
+            return Between::Value;
+        }
         let in_fence = self.markup.starts_with('`');
         if self.markup.is_empty() || in_fence {
             match character {
@@ -398,6 +414,9 @@ impl Region {
     fn after(&mut self, character: char, rules: &Rules<'_>) -> Between {
         if !self.markup.is_empty() {
             return self.closer(character);
+        }
+        if self.begins_code(character) {
+            return Between::Value;
         }
         match (self.container, character) {
             (_, ' ' | '\t' | '\r' | '\n') => Between::Taken,

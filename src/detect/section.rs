@@ -8,6 +8,7 @@ use super::{
     envelope::{Parsed, Piece, Rules},
     gate::{Wait, Waiting},
     pattern::{Fit, fit},
+    pythonic::PythonWalk,
     region::Passed,
     text::tail,
     walker::Walker,
@@ -35,6 +36,7 @@ pub(super) struct Section {
     wait: Wait,
     waiting: Vec<Waiting>,
     found: bool,
+    drops_rest: bool,
 }
 
 impl Section {
@@ -49,6 +51,7 @@ impl Section {
             wait,
             waiting: Vec::new(),
             found: false,
+            drops_rest: false,
         }
     }
 
@@ -105,6 +108,7 @@ impl Section {
                     let Some(character) = tail(text, at).chars().next() else { break };
                     match self.between(character, rules) {
                         Between::Taken => at += character.len_utf8(),
+                        Between::Call => {}
                         Between::Closed => return Passed::Ended(at + character.len_utf8()),
                         Between::Foreign => {
                             return Passed::Failed { taken: at, rescan: self.markup.len() };
@@ -124,9 +128,10 @@ impl Section {
         rules: &Rules<'_>,
         out: &mut impl FnMut(Piece<'_>),
     ) -> bool {
+        let marked = self.is_marked();
         let Phase::Call(walker) = &mut self.phase else { return self.found };
         if !walker.found() {
-            return self.found && self.wait != Wait::RegionEnd;
+            return self.found && self.wait != Wait::RegionEnd && marked;
         }
         if self.wait == Wait::Nothing {
             walker.finish(stopped, out);
@@ -155,6 +160,7 @@ impl Section {
         rules: &Rules<'_>,
         out: &mut impl FnMut(Piece<'_>),
     ) -> (usize, Option<Passed>) {
+        let marked = self.is_marked();
         let Phase::Call(walker) = &mut self.phase else { return (0, None) };
         let waiting = &mut self.waiting;
         let parsed = match self.wait {
@@ -175,6 +181,7 @@ impl Section {
                 (len, Some(Passed::Failed { taken: 0, rescan: walker.rest().len() }))
             }
             Parsed::End(len) => {
+                self.drops_rest = walker.drops_rest();
                 self.phase = Phase::Between;
                 let certain = self.certain(out);
                 (len, if self.in_section { certain } else { Some(Passed::Ended(0)) })
@@ -184,9 +191,9 @@ impl Section {
                 self.phase = Phase::Failed;
                 (len, Some(Passed::Certain(0)))
             }
-            Parsed::Stop(len) if self.found && !walker.is_open() => {
+            Parsed::Stop(len) if self.found && !walker.is_open() && marked => {
                 self.phase = Phase::Between;
-                (len, if self.in_section { None } else { Some(Passed::Ended(0)) })
+                (len, None)
             }
             Parsed::Stop(len) => (len, Some(Passed::Failed { taken: 0, rescan: 0 })),
         }
@@ -197,7 +204,7 @@ impl Section {
         let inside = self.in_section;
         for (at, character) in rest.char_indices().filter(|_| inside) {
             match self.between(character, rules) {
-                Between::Taken => {}
+                Between::Taken | Between::Call => {}
                 Between::Closed => return Some(Passed::Ended(0)),
                 Between::Foreign if self.wait == Wait::RegionEnd => {
                     let rescan = rest.len() - at + self.markup.len();
@@ -223,7 +230,7 @@ impl Section {
                 fit => begins |= fit == Fit::Begins,
             }
         }
-        for &open in self.calls.open {
+        for &open in self.calls.open.iter().filter(|open| !open.is_empty()) {
             match fit(open, markup) {
                 Fit::Whole(_) => {
                     self.phase = Phase::Call(Box::new(Walker::new(self.calls, markup, rules)));
@@ -246,7 +253,21 @@ impl Section {
             return Between::Taken;
         }
         self.markup.pop();
+        if self.markup.is_empty() && self.calls.open.contains(&"") && PythonWalk::may_begin(character) {
+            self.phase = Phase::Call(Box::new(Walker::new(self.calls, "", rules)));
+            return Between::Call;
+        }
         Between::Foreign
+    }
+
+    /// Each call of this section has a marker.
+    fn is_marked(&self) -> bool {
+        self.in_section && !self.calls.open.contains(&"")
+    }
+
+    /// What follows is no part of the message.
+    pub(super) fn drops_rest(&self) -> bool {
+        self.drops_rest
     }
 }
 
@@ -254,6 +275,8 @@ impl Section {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Between {
     Taken,
+    /// It was not taken: a call begins with it.
+    Call,
     /// The last of the closer.
     Closed,
     /// No part of the section.

@@ -79,6 +79,20 @@ impl Tools {
         self.tools.get(name).is_some_and(|tool| tool.properties.iter().any(|property| property == key))
     }
 
+    /// The declared argument of the tool `name` at `place`, in the order of its declaration.
+    pub(super) fn property(&self, name: &str, place: usize) -> Option<&str> {
+        Some(self.tools.get(name)?.properties.get(place)?.as_str())
+    }
+
+    /// The argument of the tool `name` that a text without a key is for: a required string before any string, before
+    /// any argument.
+    pub(super) fn text_parameter(&self, name: &str) -> Option<&str> {
+        let tool = self.tools.get(name)?;
+        let is_text = |key: &&String| self.types(name, key).is_some_and(|types| types.is_string());
+        let text = tool.required.iter().chain(&tool.properties).find(is_text);
+        Some(text.or(tool.properties.first())?.as_str())
+    }
+
     /// What the argument `key` of the tool `name` may be; `None` if nothing is declared of it.
     pub(super) fn types(&self, name: &str, key: &str) -> Option<Types> {
         Some(self.shape(name)?.inner(Some(key))?.types)

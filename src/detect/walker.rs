@@ -5,10 +5,13 @@
 //! on the call. `finish` ends a call whose text stops: whole if only what is provably missing is missing, else cut.
 
 use super::{
+    dsl::DslWalk,
     elements::ElementsWalk,
-    envelope::{Parsed, Piece, Rules},
+    envelope::{Envelope, Parsed, Piece, Rules},
     header::HeaderWalk,
     params::ParamsWalk,
+    pythonic::PythonWalk,
+    react::ReactWalk,
     tag::Scan,
 };
 use crate::{
@@ -19,7 +22,11 @@ use crate::{
 /// A call being read.
 #[derive(Debug)]
 pub(super) enum Walker {
+    Json(Envelope),
     Header(HeaderWalk),
+    Python(PythonWalk),
+    Dsl(DslWalk),
+    React(ReactWalk),
     Params(ParamsWalk),
     Elements(ElementsWalk),
 }
@@ -29,6 +36,9 @@ impl Walker {
     pub(super) fn new(calls: &'static Calls, open: &str, rules: &Rules<'_>) -> Self {
         match &calls.body {
             CallBody::Header(header) => Self::Header(HeaderWalk::new(header, rules)),
+            CallBody::Python(python) => Self::Python(PythonWalk::new(python, rules)),
+            CallBody::Dsl { quote } => Self::Dsl(DslWalk::new(quote, rules)),
+            CallBody::React => Self::React(ReactWalk::new(rules)),
             CallBody::Params(params) => Self::Params(ParamsWalk::new(calls, params, rules)),
             CallBody::Elements(elements) => Self::Elements(ElementsWalk::new(calls, elements, open, rules)),
         }
@@ -37,7 +47,11 @@ impl Walker {
     /// Reads on.
     pub(super) fn feed(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Parsed {
         match self {
+            Self::Json(walk) => walk.feed(text, rules, out),
             Self::Header(walk) => walk.feed(text, rules, out),
+            Self::Python(walk) => walk.feed(text, rules, out),
+            Self::Dsl(walk) => walk.feed(text, rules, out),
+            Self::React(walk) => walk.feed(text, rules, out),
             Self::Params(walk) => walk.feed(text, rules, out),
             Self::Elements(walk) => walk.feed(text, rules, out),
         }
@@ -46,7 +60,11 @@ impl Walker {
     /// The text stops here; `None` if no call was open.
     pub(super) fn finish(&mut self, stopped: bool, out: &mut impl FnMut(Piece<'_>)) -> Option<CallEnd> {
         match self {
+            Self::Json(walk) => walk.finish(stopped, out),
             Self::Header(walk) => walk.finish(stopped, out),
+            Self::Python(walk) => walk.finish(stopped, out),
+            Self::Dsl(walk) => walk.finish(stopped, out),
+            Self::React(walk) => walk.finish(stopped, out),
             Self::Params(walk) => walk.finish(stopped, out),
             Self::Elements(walk) => walk.finish(stopped, out),
         }
@@ -55,7 +73,11 @@ impl Walker {
     /// A call has started and has not ended.
     pub(super) fn is_open(&self) -> bool {
         match self {
+            Self::Json(walk) => walk.is_open(),
             Self::Header(walk) => walk.is_open(),
+            Self::Python(walk) => walk.is_open(),
+            Self::Dsl(walk) => walk.is_open(),
+            Self::React(walk) => walk.is_open(),
             Self::Params(walk) => walk.is_open(),
             Self::Elements(walk) => walk.is_open(),
         }
@@ -64,19 +86,36 @@ impl Walker {
     /// A call has started.
     pub(super) fn found(&self) -> bool {
         match self {
+            Self::Json(walk) => walk.found(),
             Self::Header(walk) => walk.found(),
+            Self::Python(walk) => walk.found(),
+            Self::Dsl(walk) => walk.found(),
+            Self::React(walk) => walk.found(),
             Self::Params(walk) => walk.found(),
             Self::Elements(walk) => walk.found(),
         }
     }
 
+    /// What was read last belongs to a call that was found, not to an object that may become one.
+    pub(super) fn is_in_call(&self) -> bool {
+        if let Self::Json(walk) = self { walk.is_in_call() } else { self.found() }
+    }
+
     /// Bytes kept back besides the source.
     pub(super) fn kept(&self) -> usize {
         match self {
-            Self::Header(_) => 0,
+            Self::Json(walk) => walk.kept(),
+            Self::Header(_) | Self::React(_) => 0,
+            Self::Python(walk) => walk.kept(),
+            Self::Dsl(walk) => walk.kept(),
             Self::Params(walk) => walk.kept(),
             Self::Elements(walk) => walk.kept(),
         }
+    }
+
+    /// What follows the call is no part of the message.
+    pub(super) fn drops_rest(&self) -> bool {
+        matches!(self, Self::React(walk) if walk.drops_rest())
     }
 
     /// How many of the last bytes of what was fed may still be no part of the call.
@@ -87,18 +126,20 @@ impl Walker {
     /// The last bytes of what was fed: after `End` and `Stop` those before its place that are no part of the call.
     pub(super) fn rest(&self) -> &str {
         match self {
-            Self::Header(_) => "",
             Self::Params(walk) => walk.rest(),
             Self::Elements(walk) => walk.rest(),
+            Self::React(walk) => walk.rest(),
+            _ => "",
         }
     }
 
     /// Takes them.
     pub(super) fn take_rest(&mut self) -> String {
         match self {
-            Self::Header(_) => String::new(),
             Self::Params(walk) => walk.take_rest(),
             Self::Elements(walk) => walk.take_rest(),
+            Self::React(walk) => walk.take_rest(),
+            _ => String::new(),
         }
     }
 }

@@ -10,6 +10,8 @@ pub enum Place {
     Anywhere,
     /// At the beginning of a line, blanks aside.
     LineStart,
+    /// The format has no opener: wherever a bracket may begin a list of calls.
+    Bracket,
 }
 
 /// Calls told by markers.
@@ -17,7 +19,7 @@ pub enum Place {
 pub struct Calls {
     /// Openers and closers of the section around calls. An empty closer: the section has none.
     pub sections: &'static [(&'static str, &'static str)],
-    /// What a call begins with.
+    /// What a call begins with; an empty one: its first character, in a section.
     pub open: &'static [&'static str],
     /// A call may stand outside a section.
     pub naked: bool,
@@ -34,10 +36,28 @@ pub struct Calls {
 pub enum CallBody {
     /// A header with the name, then the arguments as JSON.
     Header(Header),
+    /// Calls as Python writes them.
+    Python(Python),
+    /// A name, then arguments in braces with bare keys; strings stand between two of `quote`.
+    Dsl {
+        /// What strings are put between.
+        quote: &'static str,
+    },
+    /// A name on its line, then `Action Input:` and the arguments, then perhaps an invented result.
+    React,
     /// A tag for every argument.
     Params(Params),
     /// An element for every argument.
     Elements(Elements),
+}
+
+/// Calls as Python writes them, alone or in a list.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Python {
+    /// A call may be the argument of `print`.
+    pub prints: bool,
+    /// What stands behind the tool's name, as a method of it; may be empty.
+    pub method: &'static str,
 }
 
 impl Calls {
@@ -46,7 +66,7 @@ impl Calls {
         match &self.body {
             CallBody::Params(params) => params.common,
             CallBody::Elements(elements) => elements.sign.is_empty(),
-            CallBody::Header(_) => false,
+            CallBody::Header(_) | CallBody::Python(_) | CallBody::Dsl { .. } | CallBody::React => false,
         }
     }
 }

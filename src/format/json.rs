@@ -2,7 +2,7 @@
 
 use super::{
     CallBody, Calls, FENCE_INFOS, Format, Grammar, Header, HeaderEnd, Place, ResultShape, Special, Tag,
-    TagKind, Teach,
+    TagKind, Teach, python::PYTHON_TAG,
 };
 
 /// A missing closer is forgiven, as everywhere.
@@ -162,6 +162,7 @@ pub static LLAMA3_JSON: Format = Format {
             "<|eom_id|>",
             Special { inner: &["<|eot_id|>"], ..Special::NONE },
         )]),
+        PYTHON_TAG,
         Grammar::Calls(Calls {
             sections: &[],
             open: &["<function="],

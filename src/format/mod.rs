@@ -9,10 +9,11 @@ mod elements;
 mod json;
 mod page;
 mod params;
+mod python;
 mod table;
 mod teach;
 
-pub use calls::{CallBody, Calls, Header, HeaderEnd, Place};
+pub use calls::{CallBody, Calls, Header, HeaderEnd, Place, Python};
 pub use choose::{auto_behind, for_model};
 pub use elements::{CLINE, Elements, ElementsName, MINIMAX_M3, TOOLBRIDGE, TOOLIFY};
 pub use json::{
@@ -26,6 +27,9 @@ pub use params::{
     MINIMAX_M2, QWEN3_CODER, SEED_OSS, STEP3,
 };
 pub use params::{Key, Params, ParamsName};
+pub use python::{
+    FUNCTION_GEMMA, GEMMA3_TOOL_CODE, GEMMA4, LFM2, OLMO3, PYTHON_TAG, PYTHONIC, REACT, SARASHINA,
+};
 pub use table::{DEEPSEEK_V3, DEEPSEEK_V31, KIMI_K2, MISTRAL};
 pub use teach::{ResultShape, Teach, Teaching, instruct};
 
@@ -58,6 +62,13 @@ pub enum Grammar {
     Fenced {
         /// The info strings that a call's fence may have, in lower case; a fence without one always may.
         infos: &'static [&'static str],
+    },
+    /// Calls as Python writes them, in a Markdown code fence.
+    Code {
+        /// The info string of the fence.
+        info: &'static str,
+        /// How they are written.
+        python: Python,
     },
     /// JSON calls without any marker.
     Bare,
@@ -261,6 +272,14 @@ pub static ALL: &[&Format] = &[
     &TOOLIFY,
     &TOOLBRIDGE,
     &CLINE,
+    &PYTHONIC,
+    &LFM2,
+    &OLMO3,
+    &GEMMA3_TOOL_CODE,
+    &FUNCTION_GEMMA,
+    &GEMMA4,
+    &SARASHINA,
+    &REACT,
     &THINK,
 ];
 

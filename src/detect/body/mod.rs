@@ -12,11 +12,8 @@
 mod lexer;
 mod scalar;
 
-use self::{
-    lexer::{Lexer, SKIPPED},
-    scalar::literal,
-};
-pub(super) use scalar::is_number;
+use self::lexer::{Lexer, SKIPPED};
+pub(super) use self::scalar::{is_number, literal, mend_number};
 
 /// What became of a piece that was fed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

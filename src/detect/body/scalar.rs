@@ -3,7 +3,7 @@
 use crate::detect::text::tail;
 
 /// A literal as JSON writes it; with `repair` Python's and JavaScript's too.
-pub(super) fn literal(word: &str, repair: bool) -> Option<&'static str> {
+pub(in crate::detect) fn literal(word: &str, repair: bool) -> Option<&'static str> {
     match word {
         "true" => Some("true"),
         "false" => Some("false"),
@@ -44,7 +44,7 @@ pub(in crate::detect) fn is_number(text: &str) -> bool {
 }
 
 /// `+1`, `.5`, `5.`, `007`, `1_000` as JSON writes them.
-pub(super) fn mend_number(text: &str) -> Option<String> {
+pub(in crate::detect) fn mend_number(text: &str) -> Option<String> {
     let (sign, digits) = match text.strip_prefix('-') {
         Some(rest) => ("-", rest),
         None => ("", text.strip_prefix('+').unwrap_or(text)),

@@ -1,0 +1,486 @@
+//! [`Literal`]: one value in Python's notation, or in one like it, as JSON while it is being read.
+//!
+//! What is certain goes out at once; held are a number or word until the byte behind it, an unfinished escape, a
+//! string's closing quote (another string beside it is joined to it), a comma. Two things are known only by what
+//! follows them: whether a `(` or `{` holds one element or a list, and whether a text is a key. There the element is
+//! kept until its comma, colon or bracket, and what it is in JSON is put in where it begins.
+
+mod text;
+
+use super::{
+    body::{Fed, is_number, literal, mend_number},
+    text::{head, tail},
+    typed::escape,
+};
+
+/// How values are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Notation {
+    Python,
+    /// Bare keys, and strings between two of these, without escapes; a word is a string.
+    Delimited(&'static str),
+}
+
+/// How a string that is being read is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Quote {
+    mark: char,
+    triple: bool,
+    raw: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// A value must come.
+    Value,
+    /// A value, a key or the container's end.
+    ValueOrEnd,
+    /// Behind a value: a comma, a colon or the container's end.
+    After,
+    /// In a word, which is held; `joins`: it can only be the prefix of a string.
+    Word {
+        joins: bool,
+    },
+    /// Behind the first quote, or the second one.
+    Opening {
+        quote: Quote,
+        second: bool,
+    },
+    Text(Quote),
+    /// In an escape; `held` is what is behind its backslash.
+    Escape(Quote),
+    /// Behind quotes that may close a triple-quoted string.
+    Closing {
+        quote: Quote,
+        count: usize,
+    },
+    /// Behind a string: another one may be joined to it.
+    Joining,
+    /// In a delimiter before a string; `held` is its beginning.
+    Delimiter,
+    /// In a string between delimiters; `held` is what may be the second one.
+    Delimited,
+    Done,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Level {
+    /// `(` or `{`, until it is known what it is; its first element begins at this place of what is kept.
+    Unclear {
+        open: char,
+        from: usize,
+    },
+    List {
+        close: char,
+    },
+    /// A dictionary's key, which begins at this place of what is kept.
+    Key {
+        from: usize,
+    },
+    /// A dictionary, but for its keys.
+    Member,
+}
+
+/// One value being read.
+#[derive(Debug)]
+pub(super) struct Literal {
+    notation: Notation,
+    state: State,
+    levels: Vec<Level>,
+    held: String,
+    /// Output that waits for an unclear level or a key to be settled.
+    kept: String,
+    /// Levels that are unclear, or keys.
+    unsettled: usize,
+    /// A comma waits for what follows it.
+    comma: bool,
+    /// The first half of a surrogate pair.
+    high: Option<u32>,
+    max_depth: usize,
+}
+
+/// Longest word, in bytes.
+const MAX_WORD: usize = 1024;
+
+/// Longest element that is kept until it is known what it is, in bytes.
+const MAX_KEPT: usize = 65_536;
+
+impl Literal {
+    pub(super) fn new(notation: Notation, max_depth: usize) -> Self {
+        Self {
+            notation,
+            state: State::Value,
+            levels: Vec::new(),
+            held: String::new(),
+            kept: String::new(),
+            unsettled: 0,
+            comma: false,
+            high: None,
+            max_depth,
+        }
+    }
+
+    /// Bytes kept back.
+    pub(super) fn kept(&self) -> usize {
+        self.kept.len() + self.held.len()
+    }
+
+    /// Reads on. What is certain goes to `out`. A value without brackets ends before the byte that shows its end.
+    pub(super) fn feed(&mut self, text: &str, out: &mut impl FnMut(&str)) -> Fed {
+        let mut at = 0;
+        while let Some(character) = tail(text, at).chars().next() {
+            if self.state == State::Done {
+                return Fed::Done(at);
+            }
+            match self.run(tail(text, at), out) {
+                0 => match self.step(character, out) {
+                    Some(true) => at += character.len_utf8(),
+                    Some(false) => {}
+                    None => return Fed::Fault(at),
+                },
+                run => at += run,
+            }
+            if self.kept.len() > MAX_KEPT {
+                return Fed::Fault(at);
+            }
+        }
+        if self.state == State::Done { Fed::Done(at) } else { Fed::More }
+    }
+
+    /// The text stops here and the model was done: writes the brackets that are missing, if the value is provably
+    /// whole but for them, and says whether it is.
+    pub(super) fn close(&mut self, out: &mut impl FnMut(&str)) -> bool {
+        match self.state {
+            State::Joining => self.string_ended(out),
+            State::Word { joins: false } if literal(&self.held, true).is_some() => {
+                self.word_ended(' ', out);
+            }
+            _ => {}
+        }
+        if self.state == State::After && self.unsettled == 0 {
+            while let Some(level) = self.levels.pop() {
+                out(if level == Level::Member { "}" } else { "]" });
+            }
+            self.state = State::Done;
+        }
+        self.state == State::Done
+    }
+
+    /// The beginning of `text` that is plainly part of a string, and so much only as may be kept.
+    fn run(&mut self, text: &str, out: &mut impl FnMut(&str)) -> usize {
+        let bytes = text.as_bytes();
+        let end = match self.state {
+            State::Text(quote) => {
+                let mark = u8::try_from(quote.mark).unwrap_or(b'"');
+                memchr::memchr2(mark, b'\\', bytes)
+            }
+            State::Delimited if self.held.is_empty() => memchr::memchr(b'<', bytes),
+            _ => return 0,
+        };
+        let end = end.unwrap_or(text.len());
+        let first = text.chars().next().map_or(0, char::len_utf8);
+        let run = if self.unsettled > 0 { end.min(first) } else { end };
+        self.content(head(text, run), out);
+        run
+    }
+
+    /// One character: whether it was taken; `None` if it cannot be part of the value.
+    fn step(&mut self, character: char, out: &mut impl FnMut(&str)) -> Option<bool> {
+        match self.state {
+            State::Value | State::ValueOrEnd => self.value(character, out),
+            State::After => self.after(character, out),
+            State::Word { joins } => self.word(character, joins, out),
+            State::Opening { quote, second } => Some(self.opening(quote, second, character)),
+            State::Text(quote) => {
+                self.state = match character {
+                    '\\' => State::Escape(quote),
+                    _ if quote.triple => State::Closing { quote, count: 1 },
+                    _ => State::Joining,
+                };
+                Some(true)
+            }
+            State::Escape(quote) => Some(self.escape(quote, character, out)),
+            State::Closing { quote, count } => Some(self.closing(quote, count, character, out)),
+            State::Joining => self.joining(character, out),
+            State::Delimiter | State::Delimited => self.delimiter(character, out),
+            State::Done => Some(false),
+        }
+    }
+
+    /// Before a value.
+    fn value(&mut self, character: char, out: &mut impl FnMut(&str)) -> Option<bool> {
+        if character.is_ascii_whitespace() {
+            return Some(true);
+        }
+        if matches!(character, ')' | ']' | '}') {
+            return (self.state == State::ValueOrEnd).then(|| self.closer(character, out)).flatten();
+        }
+        self.begin_value(out);
+        match character {
+            '[' | '(' | '{' => {
+                self.open(character, out)?;
+                return Some(true);
+            }
+            '"' | '\'' => {
+                self.put("\"", out);
+                self.begin_string(character, false);
+                return Some(true);
+            }
+            '<' if matches!(self.notation, Notation::Delimited(_)) => self.state = State::Delimiter,
+            _ => {
+                self.state = State::Word { joins: false };
+                if !self.goes_on_word(character) {
+                    return None;
+                }
+            }
+        }
+        self.held.push(character);
+        Some(true)
+    }
+
+    /// A value or key begins: the comma before it is none that trails.
+    fn begin_value(&mut self, out: &mut impl FnMut(&str)) {
+        let key = self.state == State::ValueOrEnd && self.levels.last() == Some(&Level::Member);
+        self.unsettled += usize::from(key);
+        if std::mem::take(&mut self.comma) {
+            self.put(", ", out);
+        }
+        if key {
+            self.levels.pop();
+            self.levels.push(Level::Key { from: self.kept.len() });
+        }
+    }
+
+    fn open(&mut self, bracket: char, out: &mut impl FnMut(&str)) -> Option<()> {
+        if self.levels.len() >= self.max_depth {
+            return None;
+        }
+        let level = match (bracket, self.notation) {
+            ('[', _) => {
+                self.put("[", out);
+                Level::List { close: ']' }
+            }
+            ('{', Notation::Delimited(_)) => {
+                self.put("{", out);
+                Level::Member
+            }
+            _ => {
+                self.unsettled += 1;
+                Level::Unclear { open: bracket, from: self.kept.len() }
+            }
+        };
+        self.levels.push(level);
+        self.state = State::ValueOrEnd;
+        Some(())
+    }
+
+    /// Behind a value.
+    fn after(&mut self, character: char, out: &mut impl FnMut(&str)) -> Option<bool> {
+        match (character, *self.levels.last()?) {
+            (blank, _) if blank.is_ascii_whitespace() => {}
+            (',', Level::Key { .. }) => return None,
+            (',', level) => {
+                if let Level::Unclear { open, from } = level {
+                    self.settle(Level::List { close: if open == '(' { ')' } else { '}' } });
+                    self.kept.insert(from, '[');
+                    self.flush(out);
+                }
+                self.comma = true;
+                self.state = State::ValueOrEnd;
+            }
+            (':', Level::Unclear { open: '{', from }) => self.key_ended("{", from, out),
+            (':', Level::Key { from }) => self.key_ended("", from, out),
+            _ => return self.closer(character, out),
+        }
+        Some(true)
+    }
+
+    /// What is kept from `from` on is a key: a text, whatever it was written as.
+    fn key_ended(&mut self, brace: &str, from: usize, out: &mut impl FnMut(&str)) {
+        let key = self.kept.split_off(from.min(self.kept.len()));
+        self.kept.push_str(brace);
+        if key.starts_with('"') {
+            self.kept.push_str(&key);
+        } else {
+            quote_into(&mut self.kept, &key);
+        }
+        self.kept.push_str(": ");
+        self.settle(Level::Member);
+        self.flush(out);
+        self.state = State::Value;
+    }
+
+    /// The innermost level is now known to be `level`.
+    fn settle(&mut self, level: Level) {
+        self.levels.pop();
+        self.levels.push(level);
+        self.unsettled = self.unsettled.saturating_sub(1);
+    }
+
+    /// A closing bracket.
+    fn closer(&mut self, bracket: char, out: &mut impl FnMut(&str)) -> Option<bool> {
+        let empty = self.state == State::ValueOrEnd && !self.comma;
+        match (self.levels.pop()?, bracket) {
+            (Level::Unclear { open, from }, _) if (open == '(') == (bracket == ')') => {
+                self.unsettled = self.unsettled.saturating_sub(1);
+                match (open, empty) {
+                    ('(', true) => self.kept.push_str("[]"),
+                    ('(', false) => {}
+                    (_, true) => self.kept.push_str("{}"),
+                    (_, false) => {
+                        self.kept.insert(from, '[');
+                        self.kept.push(']');
+                    }
+                }
+                self.flush(out);
+            }
+            (Level::List { close }, _) if close == bracket => self.put("]", out),
+            (Level::Member, '}') => self.put("}", out),
+            _ => return None,
+        }
+        self.comma = false;
+        self.value_ended();
+        Some(true)
+    }
+
+    fn value_ended(&mut self) {
+        self.state = if self.levels.is_empty() { State::Done } else { State::After };
+    }
+
+    /// In a word: it ends before the first character that it cannot have.
+    fn word(&mut self, character: char, joins: bool, out: &mut impl FnMut(&str)) -> Option<bool> {
+        if matches!(character, '"' | '\'') && is_prefix(&self.held) {
+            let raw = self.held.contains(['r', 'R']);
+            self.held.clear();
+            if !joins {
+                self.put("\"", out);
+            }
+            self.begin_string(character, raw);
+            return Some(true);
+        }
+        if self.goes_on_word(character) {
+            self.held.push(character);
+            return (self.held.len() <= MAX_WORD).then_some(true);
+        }
+        (!joins && self.word_ended(character, out)).then_some(false)
+    }
+
+    fn goes_on_word(&self, character: char) -> bool {
+        match self.notation {
+            Notation::Python => character.is_alphanumeric() || matches!(character, '_' | '.' | '+' | '-'),
+            Notation::Delimited(_) => {
+                let key = matches!(self.levels.last(), Some(Level::Key { .. }));
+                !(matches!(character, ',' | '{' | '}' | '[' | ']' | '<' | '\n') || key && character == ':')
+            }
+        }
+    }
+
+    /// The held word is whole, and `next` stands behind it: whether it means something.
+    fn word_ended(&mut self, next: char, out: &mut impl FnMut(&str)) -> bool {
+        let held = std::mem::take(&mut self.held);
+        let word = held.trim_end();
+        let key = match self.levels.last() {
+            Some(Level::Key { .. }) => next == ':',
+            Some(Level::Unclear { open, .. }) => *open == '{' && next == ':',
+            _ => false,
+        };
+        let is_text = key || self.notation != Notation::Python;
+        match literal(word, true) {
+            Some(word) => self.put(word, out),
+            None => match number(word) {
+                Some(number) => self.put(&number, out),
+                None if is_text => {
+                    let mut quoted = String::new();
+                    quote_into(&mut quoted, word);
+                    self.put(&quoted, out);
+                }
+                None => return false,
+            },
+        }
+        self.value_ended();
+        true
+    }
+
+    /// One character of a delimiter, or of what looked like one.
+    fn delimiter(&mut self, character: char, out: &mut impl FnMut(&str)) -> Option<bool> {
+        let Notation::Delimited(delimiter) = self.notation else { return None };
+        let (length, inside) = (self.held.len(), self.state == State::Delimited);
+        self.held.push(character);
+        if delimiter == self.held {
+            self.held.clear();
+            self.put("\"", out);
+            self.state = State::Delimited;
+            if inside {
+                self.value_ended();
+            }
+        } else if !delimiter.starts_with(self.held.as_str()) {
+            if !inside {
+                return None;
+            }
+            // A delimiter has no second beginning in it: what was held is text.
+            self.held.truncate(length);
+            let held = std::mem::take(&mut self.held);
+            if held.is_empty() {
+                self.content(character.encode_utf8(&mut [0; 4]), out);
+                return Some(true);
+            }
+            self.content(&held, out);
+            return Some(false);
+        }
+        Some(true)
+    }
+
+    fn put(&mut self, text: &str, out: &mut impl FnMut(&str)) {
+        if self.unsettled > 0 {
+            self.kept.push_str(text);
+        } else {
+            out(text);
+        }
+    }
+
+    /// Lets what was kept go, if nothing is left to be settled.
+    fn flush(&mut self, out: &mut impl FnMut(&str)) {
+        if self.unsettled == 0 && !self.kept.is_empty() {
+            out(&self.kept);
+            self.kept.clear();
+        }
+    }
+}
+
+/// `text` as a JSON string.
+pub(super) fn quote_into(out: &mut String, text: &str) {
+    out.push('"');
+    escape(text, out);
+    out.push('"');
+}
+
+/// A number as JSON writes it.
+fn number(word: &str) -> Option<String> {
+    if is_number(word) {
+        return Some(word.to_owned());
+    }
+    let (sign, digits) = match word.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", word.strip_prefix('+').unwrap_or(word)),
+    };
+    let radix = match digits.get(..2).unwrap_or_default() {
+        "0x" | "0X" => 16,
+        "0o" | "0O" => 8,
+        "0b" | "0B" => 2,
+        _ => return mend_number(&word.replace(".e", ".0e").replace(".E", ".0E")),
+    };
+    let value = u128::from_str_radix(&tail(digits, 2).replace('_', ""), radix).ok()?;
+    Some(format!("{sign}{value}"))
+}
+
+fn must_escape(byte: u8) -> bool {
+    byte < 0x20 || matches!(byte, b'"' | b'\\')
+}
+
+/// `r`, `b`, `f` and `u` before a string, alone or two of them.
+fn is_prefix(word: &str) -> bool {
+    matches!(word.to_ascii_lowercase().as_str(), "r" | "b" | "f" | "u" | "br" | "rb" | "fr" | "rf")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,343 @@
+//! [`PythonWalk`]: calls written as Python writes them: `[f(a=1), g()]`, or one call that stands alone.
+//!
+//! A call begins at its `(`, where its name is complete. Without a marker for calls, or with a name that is not
+//! declared, that is not enough: there the first argument decides, and in a list a call without any must go on as a
+//! list does. Values are read by
+//! [`Literal`]; positional arguments get the names that the tool's declaration has in their places.
+
+use super::{
+    body::Fed,
+    envelope::{Parsed, Piece, Rules},
+    literal::{Literal, Notation, quote_into},
+    text::tail,
+};
+use crate::{event::CallEnd, format::Python};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum At {
+    /// Before everything: a list's bracket, or a call.
+    Begin,
+    /// Before a call of a list; `or_end`: or its bracket.
+    Item {
+        or_end: bool,
+    },
+    Name,
+    /// Before an argument or the call's end.
+    Argument,
+    /// In a word that is a keyword or the beginning of a value.
+    Keyword,
+    /// Behind it.
+    KeywordEnd,
+    Value,
+    /// Behind a value.
+    After,
+    /// Behind a call without arguments that may be none.
+    Doubtful,
+    /// Behind a call in `print(…)`.
+    Printed,
+    Done,
+}
+
+/// A call or a list of them.
+#[derive(Debug)]
+pub(super) struct PythonWalk {
+    python: &'static Python,
+    at: At,
+    in_list: bool,
+    in_print: bool,
+    /// The call's name.
+    name: String,
+    /// The word that is being read.
+    word: String,
+    value: Literal,
+    /// Arguments so far, and how many of them had no keyword.
+    arguments: usize,
+    positional: usize,
+    open: bool,
+    found: bool,
+}
+
+/// Longest name or keyword, in bytes.
+const MAX_NAME: usize = 256;
+
+impl PythonWalk {
+    pub(super) fn new(python: &'static Python, rules: &Rules<'_>) -> Self {
+        Self {
+            python,
+            at: At::Begin,
+            in_list: false,
+            in_print: false,
+            name: String::new(),
+            word: String::new(),
+            value: Literal::new(Notation::Python, rules.max_depth),
+            arguments: 0,
+            positional: 0,
+            open: false,
+            found: false,
+        }
+    }
+
+    /// A call may begin with this.
+    pub(super) fn may_begin(character: char) -> bool {
+        character.is_alphabetic() || matches!(character, '_' | '[')
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.open
+    }
+
+    pub(super) fn found(&self) -> bool {
+        self.found
+    }
+
+    pub(super) fn kept(&self) -> usize {
+        self.value.kept()
+    }
+
+    pub(super) fn feed(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Parsed {
+        let mut at = 0;
+        while let Some(character) = tail(text, at).chars().next() {
+            if self.at == At::Value {
+                match self.value.feed(tail(text, at), &mut |text: &str| out(Piece::Arguments(text))) {
+                    Fed::More => return Parsed::More,
+                    Fed::Done(len) => {
+                        at += len;
+                        self.at = At::After;
+                        continue;
+                    }
+                    Fed::Fault(len) => return Parsed::Stop(at + len),
+                }
+            }
+            let next = at + character.len_utf8();
+            match self.step(character, rules, out) {
+                Step::Taken => at = next,
+                Step::Again => {}
+                Step::CallEnded => return Parsed::CallEnded(next),
+                Step::Ended => return Parsed::End(next),
+                Step::EndedBefore => return Parsed::End(at),
+                Step::Stop => return Parsed::Stop(at),
+            }
+        }
+        Parsed::More
+    }
+
+    /// The text stops here. A call whose last value is provably whole lacks only its brackets.
+    pub(super) fn finish(&mut self, stopped: bool, out: &mut impl FnMut(Piece<'_>)) -> Option<CallEnd> {
+        if !self.open {
+            return None;
+        }
+        let whole = stopped
+            && match self.at {
+                At::After => true,
+                At::Value => self.value.close(&mut |text: &str| out(Piece::Arguments(text))),
+                _ => false,
+            };
+        self.end(whole, out);
+        Some(if whole { CallEnd::Complete } else { CallEnd::Cut })
+    }
+
+    fn step(&mut self, character: char, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
+        let blank = character.is_ascii_whitespace();
+        match (self.at, character) {
+            (At::Name, _) => self.name(character, rules, out),
+            (At::Keyword, _) => self.keyword(character),
+            _ if blank => Step::Taken,
+            (At::Begin, '[') => {
+                self.in_list = true;
+                self.at = At::Item { or_end: false };
+                Step::Taken
+            }
+            (At::Item { or_end: true }, ']') => self.finished(),
+            (At::Item { or_end: true }, ',' | ';') => Step::Taken,
+            (At::Begin | At::Item { .. }, c) if c.is_alphabetic() || c == '_' => self.begin_call(),
+            (At::Argument, _) => self.argument(character, rules, out),
+            (At::KeywordEnd, '=' | ':') => {
+                let key = std::mem::take(&mut self.word);
+                self.begin_value(&key, rules, out);
+                Step::Taken
+            }
+            (At::KeywordEnd, _) => self.word_is_value(rules, out),
+            (At::After, ',') => {
+                self.at = At::Argument;
+                Step::Taken
+            }
+            (At::After, ')') => self.call_ended(out),
+            (At::Doubtful, ',' | ']') => {
+                self.start(out);
+                self.end(true, out);
+                self.at = At::Item { or_end: true };
+                if character == ']' { self.finished() } else { Step::CallEnded }
+            }
+            (At::Printed, ')') => {
+                self.at = At::Done;
+                Step::Ended
+            }
+            (At::Printed | At::Done, _) => Step::EndedBefore,
+            _ => Step::Stop,
+        }
+    }
+
+    /// The list's bracket.
+    fn finished(&mut self) -> Step {
+        self.at = At::Done;
+        Step::Ended
+    }
+
+    fn begin_call(&mut self) -> Step {
+        self.name.clear();
+        self.arguments = 0;
+        self.positional = 0;
+        self.at = At::Name;
+        Step::Again
+    }
+
+    /// One character of a name, or the bracket behind it.
+    fn name(&mut self, character: char, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
+        if character == '(' {
+            return self.name_ended(rules, out);
+        }
+        let blank = matches!(character, ' ' | '\t');
+        let behind = self.name.ends_with([' ', '\t']);
+        let legal = character.is_alphanumeric() || matches!(character, '_' | '.' | '-' | '/' | ':');
+        if !(blank || (legal && !behind)) || self.name.len() >= MAX_NAME {
+            return Step::Stop;
+        }
+        self.name.push(character);
+        // Where nothing but the name tells a call, text must not wait longer than it has to.
+        let refused = self.in_list && !rules.marked && !rules.may_become_name(self.name.trim_end());
+        if refused { Step::Stop } else { Step::Taken }
+    }
+
+    fn name_ended(&mut self, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
+        let written = self.name.trim_end();
+        if self.python.prints
+            && !self.in_print
+            && written == "print"
+            && rules.tools.resolve(written).is_none()
+        {
+            self.in_print = true;
+            self.at = At::Begin;
+            return Step::Taken;
+        }
+        let Some(name) = tool(written, self.python.method, rules) else { return Step::Stop };
+        self.name = name.to_owned();
+        self.at = At::Argument;
+        if rules.marked && rules.tools.resolve(&self.name).is_some() {
+            self.start(out);
+        }
+        Step::Taken
+    }
+
+    /// The call is certain.
+    fn start(&mut self, out: &mut impl FnMut(Piece<'_>)) {
+        if self.open {
+            return;
+        }
+        out(Piece::Start { name: &self.name, id: "" });
+        self.open = true;
+        self.found = true;
+    }
+
+    /// The first character of an argument, or the call's end.
+    fn argument(&mut self, character: char, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
+        if character == ')' {
+            if self.in_list && !self.open {
+                self.at = At::Doubtful;
+                return Step::Taken;
+            }
+            self.start(out);
+            return self.call_ended(out);
+        }
+        self.word.clear();
+        if character.is_alphabetic() || character == '_' {
+            self.at = At::Keyword;
+            return Step::Again;
+        }
+        let begins = character.is_ascii_digit() || "\"'([{+-.".contains(character);
+        if begins { self.word_is_value(rules, out) } else { Step::Stop }
+    }
+
+    fn keyword(&mut self, character: char) -> Step {
+        if !(character.is_alphanumeric() || character == '_' || character == '-') {
+            self.at = At::KeywordEnd;
+            return Step::Again;
+        }
+        self.word.push(character);
+        if self.word.len() > MAX_NAME { Step::Stop } else { Step::Taken }
+    }
+
+    /// What was read is no keyword: it begins a value that has its name by its place.
+    fn word_is_value(&mut self, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
+        if !self.open && !matches!(self.word.as_str(), "" | "True" | "False" | "None") {
+            return Step::Stop;
+        }
+        let declared = rules.tools.property(&self.name, self.positional).map(str::to_owned);
+        let key = declared.unwrap_or_else(|| format!("arg{}", self.positional));
+        self.positional += 1;
+        self.begin_value(&key, rules, out);
+        let word = std::mem::take(&mut self.word);
+        match self.value.feed(&word, &mut |text: &str| out(Piece::Arguments(text))) {
+            Fed::More => Step::Again,
+            Fed::Done(_) | Fed::Fault(_) => Step::Stop,
+        }
+    }
+
+    fn begin_value(&mut self, key: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) {
+        self.start(out);
+        let mut opening = String::from(if self.arguments == 0 { "{" } else { ", " });
+        quote_into(&mut opening, key);
+        opening.push_str(": ");
+        out(Piece::Arguments(&opening));
+        self.arguments += 1;
+        self.value = Literal::new(Notation::Python, rules.max_depth);
+        self.at = At::Value;
+    }
+
+    fn call_ended(&mut self, out: &mut impl FnMut(Piece<'_>)) -> Step {
+        self.end(true, out);
+        if self.in_list {
+            self.at = At::Item { or_end: true };
+            return Step::CallEnded;
+        }
+        if self.in_print {
+            self.at = At::Printed;
+            return Step::CallEnded;
+        }
+        self.at = At::Done;
+        Step::Ended
+    }
+
+    fn end(&mut self, whole: bool, out: &mut impl FnMut(Piece<'_>)) {
+        if whole {
+            out(Piece::Arguments(if self.arguments == 0 { "{}" } else { "}" }));
+        }
+        out(Piece::End(if whole { CallEnd::Complete } else { CallEnd::Cut }));
+        self.open = false;
+    }
+}
+
+/// What became of a character.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Taken,
+    /// It was not taken, and is read again.
+    Again,
+    /// It was taken, and a call has ended with it.
+    CallEnded,
+    /// It was taken, and was the last.
+    Ended,
+    /// It is behind the end.
+    EndedBefore,
+    /// It cannot go on a call.
+    Stop,
+}
+
+/// The tool that `written` calls: by that name, by the last part of it, or by what is before `method`.
+fn tool<'n>(written: &'n str, method: &str, rules: &Rules<'_>) -> Option<&'n str> {
+    let called = written.strip_suffix(method)?;
+    let last = || called.rsplit_once('.').and_then(|(_, last)| rules.tools.resolve(last));
+    rules.tools.resolve(called).or_else(last).or_else(|| rules.name(called))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,268 @@
+//! Whole messages in the formats of Python and its kin, in every cut.
+
+use serde_json::json;
+
+use crate::{
+    detect::{Detector, Tools},
+    dialect::chat,
+    event::{CallEnd, Event, Sink},
+    format,
+    pipeline::{Detect, Settings},
+};
+
+/// What came out, one line for each thing: text joined, calls as `name arguments` with a `!` if cut.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Seen {
+    text: String,
+    reasoning: String,
+    calls: Vec<String>,
+}
+
+impl Sink for Seen {
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Text(text) => self.text.push_str(&text),
+            Event::Reasoning(reasoning) => self.reasoning.push_str(&reasoning.text),
+            Event::CallStart(start) => self.calls.push(format!("{} ", start.name)),
+            Event::CallArguments { piece, .. } => self.calls.last_mut().unwrap().push_str(&piece),
+            Event::CallEnd { end, .. } => {
+                self.calls.last_mut().unwrap().push_str(if end == CallEnd::Cut { "!" } else { "." });
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn detector(formats: &[&str]) -> Detector {
+    let tool = |name: &str, parameters: serde_json::Value| json!({"type": "function", "function": {"name": name, "parameters": parameters}});
+    let text = json!({"type": "string"});
+    let number = json!({"type": "number"});
+    let body = json!({
+        "model": "m",
+        "messages": [{"role": "user", "content": "?"}],
+        "tools": [
+            tool("now", json!({"type": "object", "properties": {}})),
+            tool("get_weather", json!({"type": "object", "properties": {"days": number, "city": text}, "required": ["city"]})),
+            tool("search", json!({"type": "object", "properties": {"query": text, "limit": number}})),
+        ],
+    });
+    let conversation = chat::request::decode(body.to_string().as_bytes()).unwrap();
+    let formats = formats.iter().map(|name| format::by_name(name).unwrap()).collect();
+    let settings = Settings { detect: Detect::Formats(formats), ..Settings::default() };
+    Detector::new(Tools::new(&conversation, ""), &settings).unwrap()
+}
+
+fn run(formats: &[&str], pieces: &[&str], stopped: bool) -> Seen {
+    let (mut detector, mut seen) = (detector(formats), Seen::default());
+    for piece in pieces {
+        detector.event(Event::Text((*piece).into()), &mut seen);
+    }
+    detector.finish(stopped, &mut seen);
+    seen
+}
+
+/// Reads `text` whole, by character and in two pieces; what comes out must be the same.
+fn seen(formats: &[&str], text: &str, stopped: bool) -> Seen {
+    let whole = run(formats, &[text], stopped);
+    let by_char: Vec<&str> = text.split_inclusive(|_| true).collect();
+    assert_eq!(run(formats, &by_char, stopped), whole, "by character: {text}");
+    for (at, _) in text.char_indices() {
+        let (head, tail) = text.split_at(at);
+        assert_eq!(run(formats, &[head, tail], stopped), whole, "cut at {at}: {text}");
+    }
+    whole
+}
+
+/// Text and calls of a message that ended by itself.
+#[track_caller]
+fn check(format: &str, message: &str, text: &str, calls: &[&str]) {
+    let seen = seen(&[format, "bare"], message, true);
+    assert_eq!((seen.text.as_str(), seen.calls), (text, calls.iter().map(|c| (*c).to_owned()).collect()));
+}
+
+#[test]
+fn a_bare_list_of_declared_names_is_calls() {
+    let paris = r#"get_weather {"city": "Paris"}."#;
+    check("pythonic", "[get_weather(city='Paris'), now()]", "", &[paris, "now {}."]);
+    check("pythonic", "[now()]", "", &["now {}."]);
+    check("pythonic", "[ now ( ) , now() ]", "", &["now {}.", "now {}."]);
+    check("pythonic", "Sure! [get_weather(city='Paris',)] ok", "Sure!  ok", &[paris]);
+    check("pythonic", "[get_weather(city='Paris')\n, now(),]", "", &[paris, "now {}."]);
+    check(
+        "pythonic",
+        "[get_weather(3, 'Paris', 'x')]",
+        "",
+        &[r#"get_weather {"days": 3, "city": "Paris", "arg2": "x"}."#],
+    );
+    check("pythonic", "[search(query='a' 'b', limit=1_0)]", "", &[r#"search {"query": "ab", "limit": 10}."#]);
+    check("pythonic", "<|python_start|>[nope(a=None)]<|python_end|>", "", &[r#"nope {"a": null}."#]);
+    check("pythonic", "<|python_start|>now()<|python_end|>!", "!", &["now {}."]);
+    check("pythonic", "<|python_start|>[now()] and", "and", &["now {}."]);
+    check("pythonic", "<|python_start|>[now(), what now", ", what now", &["now {}."]);
+}
+
+#[test]
+fn what_is_no_list_of_calls_passes() {
+    for text in [
+        "[nope(a=1)]",
+        "[get_weather](https://example.org)",
+        "[get_weather(city)](https://example.org)",
+        "see [now()](https://example.org) or [now",
+        "a[get_weather] = [1, 2, [now, 3]]",
+        "`[now()]`",
+        "<|python_start|>[]<|python_end|>",
+        "<|python_start|> x <|python_start",
+        "[x for x in y]\n[[now(]",
+    ] {
+        if text.contains("[now()](") {
+            continue; // A call without arguments in a link's text cannot be told from a list.
+        }
+        check("pythonic", text, text, &[]);
+    }
+    check("pythonic", r#"[{"name": "now", "arguments": {}}]"#, "", &["now {}."]);
+}
+
+#[test]
+fn calls_that_stop_short() {
+    for (text, stopped, call) in [
+        ("[get_weather(city='Pa", false, r#"get_weather {"city": "Pa!"#),
+        ("[get_weather(city='Pa", true, r#"get_weather {"city": "Pa!"#),
+        ("[get_weather(city='Pa'", true, r#"get_weather {"city": "Pa"}."#),
+        ("[get_weather(city='Pa'", false, r#"get_weather {"city": "Pa!"#),
+        ("[get_weather(city='Pa')", false, r#"get_weather {"city": "Pa"}."#),
+        ("[get_weather(days=1", true, r#"get_weather {"days": !"#),
+        ("[get_weather(days=[1, {'a': True", true, r#"get_weather {"days": [1, {"a": true}]}."#),
+        ("[get_weather(days=(1", true, r#"get_weather {"days": !"#),
+        ("[get_weather(city='x',", true, r#"get_weather {"city": "x"!"#),
+    ] {
+        let seen = seen(&["pythonic"], text, stopped);
+        assert_eq!((seen.text.as_str(), seen.calls), ("", vec![call.to_owned()]), "{text}");
+    }
+    let cut = seen(&["pythonic"], "[get_weather(city=x)] on", true);
+    assert_eq!((cut.text.as_str(), cut.calls), (")] on", vec![r#"get_weather {"city": !"#.to_owned()]));
+}
+
+#[test]
+fn sections_of_python() {
+    let paris = r#"get_weather {"city": "Paris"}."#;
+    check(
+        "lfm2",
+        "<|tool_call_start|>[get_weather(city=\"Paris\")]<|tool_call_end|>Wait.",
+        "Wait.",
+        &[paris],
+    );
+    check("lfm2", "<|tool_call_start|>[{'name': 'now'}]<|tool_call_end|>", "", &["now {}."]);
+    check(
+        "lfm2",
+        "<|tool_call_start|>nothing<|tool_call_end|>",
+        "<|tool_call_start|>nothing<|tool_call_end|>",
+        &[],
+    );
+    check(
+        "olmo3",
+        "a\n<function_calls>\nget_weather(city=\"Paris\")\nnow()\n</function_calls>\nb",
+        "a\n\nb",
+        &[paris, "now {}."],
+    );
+    for formats in [["anthropic_legacy", "olmo3"], ["olmo3", "anthropic_legacy"]] {
+        let lines = seen(&formats, "<function_calls>\nnow()\n</function_calls>", true);
+        assert_eq!((lines.text.as_str(), lines.calls), ("", vec!["now {}.".to_owned()]));
+        let prose = "The <function_calls> element(s) and <|tool_call_start|> f(x)";
+        assert_eq!(seen(&formats, prose, true).text, prose);
+    }
+    let invoke = "<function_calls>\n<invoke name=\"now\">\n</invoke>\n</function_calls>";
+    check("olmo3", invoke, invoke, &[]);
+}
+
+#[test]
+fn fences_with_code() {
+    let paris = r#"get_weather {"city": "Paris"}."#;
+    let check = |message: &str, text: &str, calls: &[&str]| {
+        check("gemma3_toolcode", message, text, calls);
+        let both = seen(&["fenced", "gemma3_toolcode"], message, true);
+        assert_eq!((both.text.as_str(), both.calls.len()), (text, calls.len()), "{message}");
+    };
+    check("```tool_code\nget_weather(city='Paris')\n```", "", &[paris]);
+    check("```tool_code\nprint(get_weather(city='Paris'))\n```\nb", "b", &[paris]);
+    check("```tool_code\nprint(default_api.get_weather(city='Paris'))\nnow()\n```", "", &[paris, "now {}."]);
+    check("```tool_code\n{\"name\": \"now\", \"arguments\": {}}\n```", "", &["now {}."]);
+    check("```tool_code\nx = 1\n```\nb", "```tool_code\nx = 1\n```\nb", &[]);
+    check("```python\nnow()\n```\nb", "```python\nnow()\n```\nb", &[]);
+}
+
+#[test]
+fn gemma_writes_bare_keys_and_marked_strings() {
+    let call = r#"search {"query": "a\"}\n<", "o": {"n": -1.5, "l": [true, null, "x y"]}}."#;
+    check(
+        "gemma4",
+        "<|tool_call>call:search{query:<|\"|>a\"}\n<<|\"|>,o:{n:-1.5,l:[true,null,<|\"|>x y<|\"|>]}}<tool_call|>",
+        "",
+        &[call],
+    );
+    check("gemma4", "<|tool_call>call:now{}<tool_call|><|tool_call>call:now{}", "", &["now {}.", "now {}."]);
+    check(
+        "gemma4",
+        "<|tool_call>call:search{query: word two}<tool_call|>.",
+        ".",
+        &[r#"search {"query": "word two"}."#],
+    );
+    check("gemma4", "<|tool_call>see<tool_call|>", "<|tool_call>see<tool_call|>", &[]);
+    check(
+        "functiongemma",
+        "<start_function_call>call:search{query:<escape>a<esc<escape>,limit:3}<end_function_call>",
+        "",
+        &[r#"search {"query": "a<esc", "limit": 3}."#],
+    );
+    let cut = seen(&["gemma4"], "<|tool_call>call:search{query:<|\"|>rm -r<|", false);
+    assert_eq!(cut.calls, [r#"search {"query": "rm -r!"#]);
+}
+
+#[test]
+fn react_prompts() {
+    let paris = r#"get_weather {"city": "Paris"}."#;
+    let json = "Thought: t\nAction: get_weather\nAction Input: {\"city\": \"Paris\"}";
+    let text = "Action: get_weather \nAction Input: Paris";
+    check("react", json, "Thought: t", &[paris]);
+    check("react", &format!("{json}\nObservation: 20\nThought: done"), "Thought: t", &[paris]);
+    check("react", text, "", &[paris]);
+    check("react", &format!("{text}\n\n  Observation: 20\nAction: x"), "", &[paris]);
+    check(
+        "react",
+        "Action: search\nAction Input: \"a\" b\n\nObs \"c\"\n\nObservation:",
+        "",
+        &[r#"search {"query": "a\" b\n\nObs \"c"}."#],
+    );
+    check("react", "Action: now\nAction Input:\nObservation: 3", "", &["now {}."]);
+    check(
+        "react",
+        &format!("{json}\n\nAction: now\nAction Input: {{}}\nso"),
+        "Thought: t\n\n\n\nso",
+        &[paris, "now {}."],
+    );
+    for prose in [
+        "Action: dance\nAction Input: {}",
+        "Action: now\nand then",
+        "An Action: now\nAction Input: {}",
+        "Action: now",
+    ] {
+        check("react", prose, prose, &[]);
+    }
+}
+
+#[test]
+fn sarashina_writes_dictionaries() {
+    check(
+        "sarashina",
+        "<|tool_calls|>[{'name': 'search', 'arguments': {'query': \"it's\", 'limit': None}}] b",
+        "b",
+        &[r#"search {"query": "it's", "limit": null}."#],
+    );
+}
+
+#[test]
+fn tools_that_are_built_into_llama() {
+    check("llama3_json", "<|python_tag|>search.call(query=\"x\")", "", &[r#"search {"query": "x"}."#]);
+    check("llama3_json", "<|python_tag|>{\"name\": \"now\", \"parameters\": {}}", "", &["now {}."]);
+    let code = "<|python_tag|>print(search(query='x'))";
+    check("llama3_json", code, code, &[]);
+}

@@ -1,0 +1,159 @@
+//! The formats whose calls are written as Python, in Gemma's notation, or as lines of text.
+
+use super::{CallBody, Calls, Format, Grammar, Place, Python, Tag, TagKind};
+
+const CALLS: Python = Python { prints: false, method: "" };
+
+/// Sections of calls as Python writes them: a list of them, or one after the other.
+const fn sections(sections: &'static [(&'static str, &'static str)]) -> Grammar {
+    Grammar::Calls(Calls {
+        sections,
+        open: &[""],
+        naked: false,
+        noise: &[",", ";"],
+        place: Place::Anywhere,
+        body: CallBody::Python(CALLS),
+    })
+}
+
+/// Sections with one `call:NAME{…}` or several.
+const fn gemma(sections: &'static [(&'static str, &'static str)], quote: &'static str) -> Grammar {
+    Grammar::Calls(Calls {
+        sections,
+        open: &["call:"],
+        naked: false,
+        noise: &[","],
+        place: Place::Anywhere,
+        body: CallBody::Dsl { quote },
+    })
+}
+
+/// `<|python_tag|>brave_search.call(query="…")`: the tools that are built into Llama 3.1. Its `.call` is what tells a
+/// call from code.
+pub const PYTHON_TAG: Grammar = Grammar::Calls(Calls {
+    sections: &[("<|python_tag|>", "")],
+    open: &[""],
+    naked: false,
+    noise: &[],
+    place: Place::Anywhere,
+    body: CallBody::Python(Python { prints: false, method: ".call" }),
+});
+
+/// A list of calls in Python, with nothing around it or in Llama 4's markers.
+pub static PYTHONIC: Format = Format {
+    name: "pythonic",
+    summary: "a Python list of calls to declared tools, perhaps in <|python_start|>",
+    models: &["llama-3.2*", "llama-4*", "*toolace*"],
+    auto: false,
+    example: "[get_weather(city='Paris'), now()]",
+    grammars: &[
+        sections(&[("<|python_start|>", "<|python_end|>")]),
+        Grammar::Calls(Calls {
+            sections: &[],
+            open: &[],
+            naked: true,
+            noise: &[],
+            place: Place::Bracket,
+            body: CallBody::Python(CALLS),
+        }),
+    ],
+    teach: None,
+};
+
+/// LFM2: a list in Python between markers, or one in JSON.
+pub static LFM2: Format = Format {
+    name: "lfm2",
+    summary: "a Python list of calls, or a JSON one, in <|tool_call_start|>",
+    models: &["lfm2*", "*liquid*"],
+    auto: true,
+    example: r#"<|tool_call_start|>[get_weather(city="Paris")]<|tool_call_end|>"#,
+    grammars: &[
+        sections(&[("<|tool_call_start|>", "<|tool_call_end|>")]),
+        Grammar::Tagged(&[Tag {
+            open: "<|tool_call_start|>",
+            close: "<|tool_call_end|>",
+            kind: TagKind::Marked,
+        }]),
+    ],
+    teach: None,
+};
+
+/// Olmo 3: a call on each line.
+pub static OLMO3: Format = Format {
+    name: "olmo3",
+    summary: "Python calls, one on each line, in <function_calls>",
+    models: &["olmo-3*"],
+    auto: true,
+    example: "<function_calls>\nget_weather(city=\"Paris\")\nnow()\n</function_calls>",
+    grammars: &[sections(&[("<function_calls>", "</function_calls>")])],
+    teach: None,
+};
+
+/// Gemma 2 and 3 as they are prompted.
+pub static GEMMA3_TOOL_CODE: Format = Format {
+    name: "gemma3_toolcode",
+    summary: "a Python call, perhaps in print(…), in a code fence called tool_code",
+    models: &["gemma-2*", "gemma-3*", "gemma2*", "gemma3*"],
+    auto: true,
+    example: "```tool_code\nget_weather(city='Paris')\n```",
+    grammars: &[Grammar::Code { info: "tool_code", python: Python { prints: true, method: "" } }],
+    teach: None,
+};
+
+/// FunctionGemma.
+pub static FUNCTION_GEMMA: Format = Format {
+    name: "functiongemma",
+    summary: "call:NAME{…} with bare keys and <escape> around strings, in <start_function_call>",
+    models: &["functiongemma*"],
+    auto: true,
+    example: "<start_function_call>call:get_weather{city:<escape>Paris<escape>}<end_function_call>",
+    grammars: &[gemma(&[("<start_function_call>", "<end_function_call>")], "<escape>")],
+    teach: None,
+};
+
+/// Gemma 4.
+pub static GEMMA4: Format = Format {
+    name: "gemma4",
+    summary: "call:NAME{…} with bare keys and <|\"|> around strings, in <|tool_call>",
+    models: &["gemma-4*", "gemma4*"],
+    auto: true,
+    example: r#"<|tool_call>call:get_weather{city:<|"|>Paris<|"|>}<tool_call|>"#,
+    grammars: &[
+        gemma(&[("<|tool_call>", "<tool_call|>")], "<|\"|>"),
+        Grammar::Reasoning(&[Tag {
+            open: "<|channel>thought",
+            close: "<channel|>",
+            kind: TagKind::Reasoning,
+        }]),
+    ],
+    teach: None,
+};
+
+/// Sarashina: a list of dictionaries as Python writes them, which is JSON to be mended.
+pub static SARASHINA: Format = Format {
+    name: "sarashina",
+    summary: "a Python list of dictionaries behind <|tool_calls|>",
+    models: &["*sarashina*"],
+    auto: true,
+    example: "<|tool_calls|>[{'name': 'get_weather', 'arguments': {'city': 'Paris'}}]",
+    grammars: &[Grammar::Tagged(&[Tag { open: "<|tool_calls|>", close: "", kind: TagKind::Marked }])],
+    teach: None,
+};
+
+/// The ReAct prompts.
+pub static REACT: Format = Format {
+    name: "react",
+    summary: "Action: and Action Input: on lines of their own; what is behind Observation: is dropped",
+    models: &[],
+    auto: false,
+    example: "Action: get_weather\nAction Input: {\"city\": \"Paris\"}",
+    grammars: &[Grammar::Calls(Calls {
+        sections: &[],
+        open: &["Action:"],
+        naked: true,
+        noise: &[],
+        place: Place::LineStart,
+        body: CallBody::React,
+    })],
+    teach: None,
+};
