@@ -45,7 +45,7 @@ pub static PYTHONIC: Format = Format {
     summary: "a Python list of calls to declared tools, perhaps in <|python_start|>",
     models: &["llama-3.2*", "llama-4*", "*toolace*"],
     auto: false,
-    example: "[get_weather(city='Paris'), now()]",
+    example: "[get_weather(city='Paris')]",
     grammars: &[
         sections(&[("<|python_start|>", "<|python_end|>")]),
         Grammar::Calls(Calls {
@@ -84,7 +84,7 @@ pub static OLMO3: Format = Format {
     summary: "Python calls, one on each line, in <function_calls>",
     models: &["olmo-3*"],
     auto: true,
-    example: "<function_calls>\nget_weather(city=\"Paris\")\nnow()\n</function_calls>",
+    example: "<function_calls>\nget_weather(city=\"Paris\")\n</function_calls>",
     grammars: &[sections(&[("<function_calls>", "</function_calls>")])],
     teach: None,
 };
