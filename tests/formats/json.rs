@@ -149,7 +149,6 @@ fn calls_without_markers_may_be_joined() {
     let call = r#"{"name": "now", "parameters": {}}"#;
     for (text, calls, rest) in [
         (format!("{call}; {call}"), 2, ""),
-        // A comma is text (Lumo R5): bare objects stand in prose, too.
         (format!("{call},\n{call}"), 2, ","),
         (format!("{call}\n{call}"), 2, ""),
         (format!("{call}; and then"), 1, "; and then"),
