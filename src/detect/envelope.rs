@@ -11,8 +11,9 @@
 
 use super::{
     body::{Fed, JsonBody},
+    escape::{Escape, Read},
     schema::SchemaGuard,
-    text::{slice, tail},
+    text::{head, slice, tail},
     tools::Tools,
 };
 use crate::{event::CallEnd, wire::json::Json};
@@ -150,7 +151,7 @@ enum At {
     /// Arguments in a JSON string; `literal`: it holds no object, and is passed on as the string it is.
     Packed {
         quote: u8,
-        escape: String,
+        escape: Escape,
         literal: bool,
     },
     /// After a member.
@@ -285,7 +286,8 @@ impl Envelope {
                         self.at = At::MemberEnd;
                         Some(at + len)
                     }
-                    Fed::Fault(_) => None,
+                    // What is sound before the fault is taken, however it is cut; the next byte is the fault.
+                    Fed::Fault(len) => (len > 0).then_some(at + len),
                 };
             }
             At::Arguments => return self.arguments(text, at, rules, out),
@@ -532,7 +534,7 @@ impl Envelope {
         match byte {
             _ if quote => {
                 self.captured.clear();
-                self.at = At::Packed { quote: byte, escape: String::new(), literal: false };
+                self.at = At::Packed { quote: byte, escape: Escape::default(), literal: false };
                 return Some(at + 1);
             }
             b'{' => {
@@ -641,26 +643,37 @@ impl Envelope {
         out: &mut impl FnMut(Piece<'_>),
     ) -> Option<usize> {
         let At::Packed { quote, escape, .. } = &mut self.at else { return None };
-        let quote = *quote;
-        if escape.is_empty() && byte == quote {
+        if escape.is_empty() && byte == *quote {
             self.packed_ended(rules, out)?;
             self.at = At::MemberEnd;
             return Some(at + 1);
         }
-        let len = tail(text, at).chars().next()?.len_utf8();
-        if !escape.is_empty() || byte == b'\\' {
-            escape.push_str(slice(text, at, at + len));
-            let Some(decoded) = decode_escape(escape, quote) else { return Some(at + len) };
-            let escape = std::mem::take(escape);
-            let taken = self.feed_packed(&decoded, &escape, rules, out)?;
-            return (taken == decoded.len()).then_some(at + len);
+        let strict = !rules.repair || (!rules.marked && self.call.arguments == Arguments::Doubtful);
+        if escape.is_empty() && byte != b'\\' {
+            let quote = *quote;
+            let rest = tail(text, at);
+            let plain = |byte: u8| byte != quote && byte != b'\\' && (!strict || byte >= 0x20);
+            let run = rest.bytes().position(|byte| !plain(byte)).unwrap_or(rest.len());
+            let run = slice(rest, 0, run);
+            let taken = self.feed_packed(run, run, rules, out)?;
+            // What is sound before a fault is out; the next byte is the fault.
+            return (taken > 0).then_some(at + taken);
         }
-        let rest = tail(text, at);
-        let run = rest.bytes().position(|byte| byte == quote || byte == b'\\').unwrap_or(rest.len());
-        let run = slice(rest, 0, run);
-        let taken = self.feed_packed(run, run, rules, out)?;
-        // What is sound before a fault is out; the next byte is the fault.
-        (taken > 0).then_some(at + taken)
+        let character = tail(text, at).chars().next()?;
+        let written = format!("{}{character}", escape.written());
+        let (decoded, written, next) = match escape.read(character) {
+            Read::More => return Some(at + character.len_utf8()),
+            Read::Whole(decoded) => {
+                // The second half of what was to be a pair may have stayed.
+                let written = head(&written, written.len() - escape.written().len()).to_owned();
+                (decoded, written, at + character.len_utf8())
+            }
+            Read::None(_) if strict => return None,
+            // Python's and JavaScript's way to write a quote.
+            Read::None(text) if text == "\\" && character == '\'' => ("'".to_owned(), written, at + 1),
+            Read::Half(text) | Read::None(text) => (text.clone(), text, at),
+        };
+        (self.feed_packed(&decoded, &written, rules, out)? == decoded.len()).then_some(next)
     }
 
     /// Text of packed arguments, decoded and as written. They are an object, or (in marked formats) something else.
@@ -705,9 +718,14 @@ impl Envelope {
     }
 
     fn packed_ended(&mut self, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<()> {
-        if let At::Packed { literal: true, .. } = self.at {
-            self.call.kept = format!("\"{}\"", self.captured);
-            return self.arguments_ended(rules, out);
+        if let At::Packed { literal: true, quote, .. } = self.at {
+            let quote = char::from(quote);
+            let string = format!("{quote}{}{quote}", self.captured);
+            let kept = &mut self.call.kept;
+            kept.clear();
+            let mut body = JsonBody::new(rules.repair, rules.max_depth);
+            let fed = body.feed(&string, &mut |text: &str| kept.push_str(text));
+            return if matches!(fed, Fed::Done(_)) { self.arguments_ended(rules, out) } else { None };
         }
         if !self.body.is_done() && !self.call.kept.trim().is_empty() {
             return None;
@@ -727,28 +745,4 @@ fn decode(body: &str, quote: u8) -> Option<String> {
     let body = if quote == b'\'' { body.replace("\\'", "'").replace('"', "\\\"") } else { body.to_owned() };
     let quoted = format!("\"{body}\"");
     Some(Json::parse(&quoted).ok()?.as_str()?.into_owned())
-}
-
-/// What an escape stands for, once it is whole; a surrogate pair is one escape. An illegal one stands for itself.
-fn decode_escape(escape: &str, quote: u8) -> Option<String> {
-    let mut chars = escape.chars();
-    chars.next();
-    match chars.next()? {
-        'u' => {
-            let units = escape.len() / 6;
-            if !escape.len().is_multiple_of(6) {
-                let hex = slice(escape, units * 6 + 2, escape.len());
-                let sound = tail(escape, units * 6).len() < 3 || hex.chars().all(|c| c.is_ascii_hexdigit());
-                return if sound && escape.len() < 12 { None } else { Some(escape.to_owned()) };
-            }
-            let first = u16::from_str_radix(slice(escape, 2, 6), 16).ok()?;
-            if units == 1 && (0xd800..0xdc00).contains(&first) {
-                return None;
-            }
-            decode(escape, quote).or_else(|| Some(escape.to_owned()))
-        }
-        '\'' => Some("'".to_owned()),
-        '"' | '\\' | '/' | 'b' | 'f' | 'n' | 'r' | 't' => decode(escape, b'"'),
-        _ => Some(escape.to_owned()),
-    }
 }

@@ -14,6 +14,7 @@
 
 mod body;
 mod envelope;
+mod escape;
 mod fence;
 mod header;
 mod markers;

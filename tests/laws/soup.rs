@@ -24,6 +24,23 @@ const FRAGMENTS: &[&str] = &[
     "word", " and ", "é", "😀", "日本", "&quot;", " ", "  ", "\n", "\n\n", "\r\n", "\t", "\u{0}", "\u{a0}", ".",
 ];
 
+/// Ways into the middle of things, from which a soup may go on.
+const BEGINNINGS: &[&str] = &[
+    "{\"name\":\"a\",\"arguments\":{",
+    "{\"name\":\"a\",\"arguments\":\"",
+    "{\"name\":\"a\",\"arguments\":\"{\\\"x\\\":\\\"",
+    "{\"arguments\":{\"x\":",
+    "[{\"name\":\"a\",\"arguments\":{}},",
+    "<tool_call>{\"name\":\"a\",\"arguments\":",
+    "<tool_call>{\"arguments\":\"",
+    "<tool_call>{\"name\":\"a\",\"arguments\":{\"s\":\"",
+    "<tool_call>[{\"name\":\"a\",\"arguments\":{}},",
+    "<pre>{\"name\":\"a\",\"arguments\":{\"x\":1}}",
+    "`<pre>{\"name\":\"a\",\"arguments\":{\"x\":1}}</pre>",
+    "```json\n{\"name\":\"a\",\"arguments\":{\"x\":1}}",
+    "word `{\"name\":\"a\",\"arguments\":{",
+];
+
 fn fragment() -> impl Strategy<Value = String> {
     let whole = prop::sample::select(FRAGMENTS).prop_map(str::to_owned);
     let half = (prop::sample::select(FRAGMENTS), any::<Index>()).prop_map(|(text, at)| {
@@ -35,7 +52,9 @@ fn fragment() -> impl Strategy<Value = String> {
 
 /// A text of up to `most` fragments.
 pub(crate) fn soup(most: usize) -> impl Strategy<Value = String> {
-    prop::collection::vec(fragment(), 0..most).prop_map(|fragments| fragments.concat())
+    let beginning = prop_oneof![2 => Just(""), 1 => prop::sample::select(BEGINNINGS)];
+    let fragments = prop::collection::vec(fragment(), 0..most);
+    (beginning, fragments).prop_map(|(beginning, fragments)| beginning.to_owned() + &fragments.concat())
 }
 
 /// Text in which nothing can begin.

@@ -1,6 +1,7 @@
 //! Laws 1 to 3 for texts of any kind.
 
 use proptest::prelude::*;
+use serde_json::value::RawValue;
 use toolwire::{
     event::{CallEnd, Finish},
     pipeline::UnknownCalls,
@@ -84,15 +85,16 @@ fn holds(text: &str, found: &Found, any_name: bool) -> Result<(), TestCaseError>
         let declared = ["a", "b", "get_weather"].contains(&call.name.as_str());
         prop_assert!(declared || (marked && any_name), "{:?}", call);
         if call.end == Some(CallEnd::Complete) {
-            let arguments: Result<serde_json::Value, _> = serde_json::from_str(&call.arguments);
-            prop_assert!(arguments.as_ref().is_ok_and(|it| marked || it.is_object()), "{:?}", call);
+            // Raw, since half a surrogate pair is JSON, too, though no text.
+            let arguments = serde_json::from_str::<&RawValue>(&call.arguments);
+            prop_assert!(arguments.is_ok_and(|it| marked || it.get().starts_with('{')), "{:?}", call);
         }
     }
     Ok(())
 }
 
 proptest! {
-    #![proptest_config(tries(20000))]
+    #![proptest_config(tries(2000))]
 
     /// Law 1, and what is left of law 3 where calls were found.
     #[test]
