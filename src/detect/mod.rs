@@ -37,7 +37,7 @@ use self::{
     markers::{Entry, Markers},
     prose::Prose,
     reading::{As, Outlet, Reading},
-    region::{Container, Passed, Region},
+    region::{Container, Passed, Region, Wait},
     section::Section,
     text::{head, tail},
 };
@@ -128,7 +128,7 @@ impl Detector {
     pub fn new(tools: Tools, settings: &Settings) -> Option<Self> {
         let formats: Vec<&'static Format> = match &settings.detect {
             Detect::Off => return None,
-            Detect::Auto => format::ALL.to_vec(),
+            Detect::Auto => format::ALL.iter().copied().filter(|format| format.auto).collect(),
             Detect::Formats(formats) => formats.clone(),
         };
         if tools.is_empty() || formats.is_empty() {
@@ -314,7 +314,7 @@ impl Detector {
     }
 
     fn enter(&mut self, format: &'static Format, container: Container, starts_line: bool, quoted: bool) {
-        let read_as = As::Region(Region::new(container, quoted, self.search.whole));
+        let read_as = As::Region(Region::new(container, quoted, false, self.search.whole));
         let reading = Reading { format, starts_line, quoted, marked: false, read_as, opener: None };
         self.state = State::Calls(Box::new(reading));
     }
@@ -376,12 +376,14 @@ impl Detector {
                     self.state = State::Reasoning { tag, begun: false };
                     return;
                 }
-                TagKind::Marked => As::Region(Region::new(Container::Tag(tag), quoted, whole)),
+                TagKind::Marked => As::Region(Region::new(Container::Tag(tag), quoted, true, whole)),
             },
-            Entry::Section(calls, close) => As::Section(Section::new(calls, close, whole || quoted)),
+            Entry::Section(calls, close) => {
+                As::Section(Section::new(calls, close, Wait::new(quoted, true, whole)))
+            }
             Entry::Call(calls, open) => {
                 let rules = self.search.rules(true);
-                As::Section(Section::naked(calls, open, whole || quoted, &rules))
+                As::Section(Section::naked(calls, open, Wait::new(quoted, true, whole), &rules))
             }
         };
         let opener_ends = Some((self.held.len(), place + 1));

@@ -36,8 +36,8 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    /// Its indentation and line end go with it (Lumo R7); around a marker made for calls all blanks stay (formats
-    /// 2.1).
+    /// The container takes its indentation and its line end with it (Lumo rule R7). Around a marker made for calls all
+    /// blanks stay (formats 2.1), as if it stood within a line.
     pub(super) fn takes_line(&self) -> bool {
         self.starts_line && !self.marked
     }

@@ -53,13 +53,25 @@ impl Waiting {
 
 /// What calls wait for before they go out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wait {
+pub(super) enum Wait {
     Nothing,
     /// Their own end: whole arguments in a format with a marker, where each call counts by itself.
     CallEnd,
     /// The region's end: whole arguments where a container has calls alone in it or none, and wherever a backtick
     /// behind the container may mean that it was quoted.
     RegionEnd,
+}
+
+impl Wait {
+    /// `marked`: the calls have a marker of their own; `whole`: arguments do not stream.
+    pub(super) fn new(quoted: bool, marked: bool, whole: bool) -> Self {
+        match whole {
+            _ if quoted => Self::RegionEnd,
+            true if marked => Self::CallEnd,
+            true => Self::RegionEnd,
+            false => Self::Nothing,
+        }
+    }
 }
 
 /// How far a feed came.
@@ -124,14 +136,9 @@ pub(super) struct Region {
 const MAX_MARKUP: usize = 256;
 
 impl Region {
-    pub(super) fn new(container: Container, quoted: bool, whole: bool) -> Self {
-        let marked = matches!(container, Container::Tag(tag) if tag.kind == TagKind::Marked);
-        let wait = match whole {
-            _ if quoted => Wait::RegionEnd,
-            true if marked => Wait::CallEnd,
-            true => Wait::RegionEnd,
-            false => Wait::Nothing,
-        };
+    /// `marked`: the container is made for calls; `whole`: arguments do not stream.
+    pub(super) fn new(container: Container, quoted: bool, marked: bool, whole: bool) -> Self {
+        let wait = Wait::new(quoted, marked, whole);
         Self {
             container,
             quoted,

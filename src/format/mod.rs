@@ -20,6 +20,9 @@ pub struct Format {
     pub summary: &'static str,
     /// Models that write it of their own accord: globs over model names.
     pub models: &'static [&'static str],
+    /// `detect = "auto"` looks for it: its openers occur in no ordinary text, or its guards make it safe. Others are
+    /// looked for when they are named, or when the model's name says so.
+    pub auto: bool,
     /// A call as a model writes it.
     pub example: &'static str,
     /// How it is found: in one of these ways.
@@ -91,6 +94,7 @@ pub static PRE: Format = Format {
     name: "pre",
     summary: "a JSON object in an HTML <pre> element, perhaps with <code> inside",
     models: &["lumo*"],
+    auto: true,
     example: r#"<pre>{"name": "get_weather", "arguments": {"city": "Paris"}}</pre>"#,
     grammars: &[Grammar::Tagged(&[Tag { open: "<pre", close: "</pre>", kind: TagKind::Html }])],
     teach: Some(Teach {
@@ -106,6 +110,7 @@ pub static FENCED: Format = Format {
     name: "fenced",
     summary: "JSON in a Markdown code fence of backticks or tildes",
     models: &["lumo*"],
+    auto: true,
     example: "```json\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n```",
     grammars: &[Grammar::Fenced {
         infos: &["json", "jsonc", "json5", "tool", "tool_call", "tool_calls", "tool_code", "function_call"],
@@ -123,6 +128,7 @@ pub static BARE: Format = Format {
     name: "bare",
     summary: "a JSON object, or an array of them, without a marker",
     models: &["qwen2.5-coder*", "llama-3*"],
+    auto: true,
     example: r#"{"name": "get_weather", "arguments": {"city": "Paris"}}"#,
     grammars: &[Grammar::Bare],
     teach: Some(Teach {
@@ -138,6 +144,7 @@ pub static HERMES: Format = Format {
     name: "hermes",
     summary: "a JSON object or array in <tool_call>, <tool_calls> or <function_call>",
     models: &["*hermes*", "qwen2.5*", "qwen3*", "qwq*", "granite-4*", "ernie-4.5*"],
+    auto: true,
     example: "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n</tool_call>",
     grammars: &[Grammar::Tagged(&[
         Tag { open: "<tool_call>", close: "</tool_call>", kind: TagKind::Marked },
@@ -157,12 +164,13 @@ pub static THINK: Format = Format {
     name: "think",
     summary: "reasoning in <think> at the beginning of a line: to the reasoning channel, never searched for calls",
     models: &["deepseek-r1*", "qwen3*", "qwq*", "glm-4.5*", "kimi*"],
+    auto: true,
     example: "<think>The user wants the weather.</think>",
     grammars: &[Grammar::Reasoning(&[Tag { open: "<think>", close: "</think>", kind: TagKind::Reasoning }])],
     teach: None,
 };
 
-/// All formats. `detect = "auto"` looks for all of them at once.
+/// All formats. `detect = "auto"` looks at once for all that have [`Format::auto`].
 pub static ALL: &[&Format] =
     &[&PRE, &FENCED, &BARE, &HERMES, &MISTRAL, &DEEPSEEK_V31, &DEEPSEEK_V3, &KIMI_K2, &THINK];
 

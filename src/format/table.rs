@@ -12,6 +12,7 @@ pub static MISTRAL: Format = Format {
     name: "mistral",
     summary: "[TOOL_CALLS], then a name and [ARGS]",
     models: &["*magistral*", "*devstral*", "mistral-small-3.2*", "ministral-3*"],
+    auto: true,
     example: r#"[TOOL_CALLS]get_weather[ARGS]{"city": "Paris"}"#,
     grammars: &[
         Grammar::Tagged(&[Tag { open: "[TOOL_CALLS]", close: "", kind: TagKind::Marked }]),
@@ -42,6 +43,7 @@ pub static DEEPSEEK_V31: Format = Format {
     name: "deepseek_v31",
     summary: "DeepSeek's markers, name and JSON without a fence",
     models: &["deepseek-v3.1*", "deepseek-v3.2-exp*"],
+    auto: true,
     example: r#"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{"city": "Paris"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>"#,
     grammars: &[Grammar::Calls(Calls {
         sections: &[("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>")],
@@ -67,6 +69,7 @@ pub static DEEPSEEK_V3: Format = Format {
     name: "deepseek_v3",
     summary: "DeepSeek's markers, a type word, the name, JSON in a fence",
     models: &["deepseek-v3*", "deepseek-r1*"],
+    auto: true,
     example: "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n```json\n{\"city\": \"Paris\"}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
     grammars: &[Grammar::Calls(Calls {
         sections: &[("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>")],
@@ -91,6 +94,7 @@ pub static KIMI_K2: Format = Format {
     name: "kimi_k2",
     summary: "Kimi's section markers; the id tells the name",
     models: &["kimi-k2*", "*kimi*"],
+    auto: true,
     example: r#"<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{"city": "Paris"}<|tool_call_end|><|tool_calls_section_end|>"#,
     grammars: &[Grammar::Calls(Calls {
         sections: &[

@@ -108,10 +108,9 @@ fn compare(what: &str, case: &Value, answer: &Answer) {
 #[test]
 fn published_cases_of_the_formats_that_are_built() {
     let (_, cases) = lines();
-    let all = cases.len();
-    let built = cases.into_iter().filter(|case| format_of(case).is_some()).collect();
     // Formats that are not built yet are passed over; the number grows with the tables.
-    assert_eq!((run_all(built, check), all), (51, 131));
+    let built = cases.into_iter().filter(|case| format_of(case).is_some()).collect();
+    assert_eq!(run_all(built, check), 51);
 }
 
 #[test]
