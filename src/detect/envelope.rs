@@ -232,8 +232,7 @@ impl Envelope {
 
     /// Bytes of arguments that are kept back.
     pub(super) fn kept(&self) -> usize {
-        let literal = matches!(self.at, At::Packed { literal: true, .. });
-        self.call.kept.len() + if literal { self.captured.len() } else { 0 }
+        self.call.kept.len()
     }
 
     /// Reads on.
@@ -685,29 +684,33 @@ impl Envelope {
         rules: &Rules<'_>,
         out: &mut impl FnMut(Piece<'_>),
     ) -> Option<usize> {
-        let literal = matches!(self.at, At::Packed { literal: true, .. });
-        if literal || (self.body.depth() == 0 && !self.body.is_done()) {
-            self.captured.push_str(written);
+        if let At::Packed { literal: true, .. } = self.at {
+            let fed = self.feed_body(written, rules, out)?;
+            return (fed == Fed::More).then_some(text.len());
         }
-        if literal {
-            return Some(text.len());
-        }
+        let raw = text == written;
         let mut rest = text;
         while let Some(first) = rest.chars().next() {
             if self.body.is_done() {
                 let refuses = rules.whole && !rules.marked && !rest.trim().is_empty();
                 return (!refuses).then_some(text.len());
             }
+            if self.body.depth() == 0 && first != '{' {
+                let written = if raw { rest } else { written };
+                if !first.is_ascii_whitespace() {
+                    return self.begin_literal(written, rules, out).then_some(text.len());
+                }
+                // Before an object blanks are framing; before anything else they are part of the string.
+                if self.captured.len() < MAX_CAPTURE {
+                    self.captured.push_str(if raw { head(rest, 1) } else { written });
+                }
+                rest = tail(rest, 1);
+                continue;
+            }
             let piece = match self.call.arguments {
                 Arguments::Doubtful => slice(rest, 0, first.len_utf8()),
                 _ => rest,
             };
-            let blank = self.body.depth() == 0 && self.call.kept.trim().is_empty();
-            if blank && !first.is_ascii_whitespace() && first != '{' {
-                let At::Packed { literal, .. } = &mut self.at else { return None };
-                *literal = true;
-                return rules.marked.then_some(text.len());
-            }
             match self.feed_body(piece, rules, out)? {
                 Fed::More => rest = tail(rest, piece.len()),
                 Fed::Done(len) => rest = tail(rest, len),
@@ -717,14 +720,19 @@ impl Envelope {
         Some(text.len())
     }
 
+    /// The string holds no object: in marked formats it is passed on as the string that it is.
+    fn begin_literal(&mut self, written: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> bool {
+        let At::Packed { quote, literal, .. } = &mut self.at else { return false };
+        *literal = true;
+        let string = format!("{}{}{written}", char::from(*quote), self.captured);
+        self.call.arguments = Arguments::Open;
+        self.body = JsonBody::new(rules.repair, rules.max_depth);
+        rules.marked && self.feed_body(&string, rules, out) == Some(Fed::More)
+    }
+
     fn packed_ended(&mut self, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<()> {
         if let At::Packed { literal: true, quote, .. } = self.at {
-            let quote = char::from(quote);
-            let string = format!("{quote}{}{quote}", self.captured);
-            let kept = &mut self.call.kept;
-            kept.clear();
-            let mut body = JsonBody::new(rules.repair, rules.max_depth);
-            let fed = body.feed(&string, &mut |text: &str| kept.push_str(text));
+            let fed = self.feed_body(char::from(quote).encode_utf8(&mut [0; 4]), rules, out)?;
             return if matches!(fed, Fed::Done(_)) { self.arguments_ended(rules, out) } else { None };
         }
         if !self.body.is_done() && !self.call.kept.trim().is_empty() {
