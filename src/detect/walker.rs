@@ -74,11 +74,17 @@ impl Walker {
 
     /// The last bytes of what was fed: after `End` and `Stop` those before its place that are no part of the call.
     pub(super) fn rest(&self) -> &str {
-        if let Self::Params(walk) = self { walk.rest() } else { "" }
+        match self {
+            Self::Header(walk) => walk.rest(),
+            Self::Params(walk) => walk.rest(),
+        }
     }
 
     /// Takes them.
     pub(super) fn take_rest(&mut self) -> String {
-        if let Self::Params(walk) = self { walk.take_rest() } else { String::new() }
+        match self {
+            Self::Header(walk) => walk.take_rest(),
+            Self::Params(walk) => walk.take_rest(),
+        }
     }
 }

@@ -9,7 +9,7 @@ use toolwire::{
 };
 
 use crate::{
-    detector::{detect, find, settings},
+    detector::{find, known, settings},
     soup::{cut_text, cuts, soup},
     support::{
         client::Answer,
@@ -85,7 +85,7 @@ proptest! {
 
     /// However long the runs: no more is held than may be.
     #[test]
-    fn what_is_held_is_bounded(text in long_soup(), limits in small(), mut settings in settings(detect())) {
+    fn what_is_held_is_bounded(text in long_soup(), limits in small(), mut settings in settings(known())) {
         settings.limits = limits;
         let found = find(&settings, &by_characters(&text, 1), Finish::Stop);
         let waits = if settings.arguments == Arguments::Whole { 2 * limits.max_arguments } else { 0 };
@@ -103,7 +103,7 @@ proptest! {
         text in long_soup(),
         cuts in cuts(),
         limits in small(),
-        mut settings in settings(detect()),
+        mut settings in settings(known()),
     ) {
         settings.limits = limits;
         let whole = find(&settings, &[&text], Finish::Stop);
