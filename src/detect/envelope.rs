@@ -11,8 +11,9 @@
 
 use super::{
     body::{Fed, JsonBody},
+    escape::{Escape, Read},
     schema::SchemaGuard,
-    text::{slice, tail},
+    text::{head, slice, tail},
     tools::Tools,
 };
 use crate::{event::CallEnd, wire::json::Json};
@@ -154,7 +155,7 @@ enum At {
     /// Arguments in a JSON string; `literal`: it holds no object, and is passed on as the string it is.
     Packed {
         quote: u8,
-        escape: String,
+        escape: Escape,
         literal: bool,
     },
     /// After a member.
@@ -238,8 +239,7 @@ impl Envelope {
 
     /// Bytes of arguments that are kept back.
     pub(super) fn kept(&self) -> usize {
-        let literal = matches!(self.at, At::Packed { literal: true, .. });
-        self.call.kept.len() + if literal { self.captured.len() } else { 0 }
+        self.call.kept.len()
     }
 
     /// Reads on.
@@ -292,7 +292,8 @@ impl Envelope {
                         self.at = At::MemberEnd;
                         Some(at + len)
                     }
-                    Fed::Fault(_) => None,
+                    // What is sound before the fault is taken, however it is cut; the next byte is the fault.
+                    Fed::Fault(len) => (len > 0).then_some(at + len),
                 };
             }
             At::Arguments => return self.arguments(text, at, rules, out),
@@ -556,7 +557,7 @@ impl Envelope {
         match byte {
             _ if quote => {
                 self.captured.clear();
-                self.at = At::Packed { quote: byte, escape: String::new(), literal: false };
+                self.at = At::Packed { quote: byte, escape: Escape::default(), literal: false };
                 return Some(at + 1);
             }
             b'{' => {
@@ -665,26 +666,37 @@ impl Envelope {
         out: &mut impl FnMut(Piece<'_>),
     ) -> Option<usize> {
         let At::Packed { quote, escape, .. } = &mut self.at else { return None };
-        let quote = *quote;
-        if escape.is_empty() && byte == quote {
+        if escape.is_empty() && byte == *quote {
             self.packed_ended(rules, out)?;
             self.at = At::MemberEnd;
             return Some(at + 1);
         }
-        let len = tail(text, at).chars().next()?.len_utf8();
-        if !escape.is_empty() || byte == b'\\' {
-            escape.push_str(slice(text, at, at + len));
-            let Some(decoded) = decode_escape(escape, quote) else { return Some(at + len) };
-            let escape = std::mem::take(escape);
-            let taken = self.feed_packed(&decoded, &escape, rules, out)?;
-            return (taken == decoded.len()).then_some(at + len);
+        let strict = !rules.repair || (!rules.marked && self.call.arguments == Arguments::Doubtful);
+        if escape.is_empty() && byte != b'\\' {
+            let quote = *quote;
+            let rest = tail(text, at);
+            let plain = |byte: u8| byte != quote && byte != b'\\' && (!strict || byte >= 0x20);
+            let run = rest.bytes().position(|byte| !plain(byte)).unwrap_or(rest.len());
+            let run = slice(rest, 0, run);
+            let taken = self.feed_packed(run, run, rules, out)?;
+            // What is sound before a fault is out; the next byte is the fault.
+            return (taken > 0).then_some(at + taken);
         }
-        let rest = tail(text, at);
-        let run = rest.bytes().position(|byte| byte == quote || byte == b'\\').unwrap_or(rest.len());
-        let run = slice(rest, 0, run);
-        let taken = self.feed_packed(run, run, rules, out)?;
-        // What is sound before a fault is out; the next byte is the fault.
-        (taken > 0).then_some(at + taken)
+        let character = tail(text, at).chars().next()?;
+        let written = format!("{}{character}", escape.written());
+        let (decoded, written, next) = match escape.read(character) {
+            Read::More => return Some(at + character.len_utf8()),
+            Read::Whole(decoded) => {
+                // The second half of what was to be a pair may have stayed.
+                let written = head(&written, written.len() - escape.written().len()).to_owned();
+                (decoded, written, at + character.len_utf8())
+            }
+            Read::None(_) if strict => return None,
+            // Python's and JavaScript's way to write a quote.
+            Read::None(text) if text == "\\" && character == '\'' => ("'".to_owned(), written, at + 1),
+            Read::Half(text) | Read::None(text) => (text.clone(), text, at),
+        };
+        (self.feed_packed(&decoded, &written, rules, out)? == decoded.len()).then_some(next)
     }
 
     /// Text of packed arguments, decoded and as written. They are an object, or (in marked formats) something else.
@@ -696,29 +708,33 @@ impl Envelope {
         rules: &Rules<'_>,
         out: &mut impl FnMut(Piece<'_>),
     ) -> Option<usize> {
-        let literal = matches!(self.at, At::Packed { literal: true, .. });
-        if literal || (self.body.depth() == 0 && !self.body.is_done()) {
-            self.captured.push_str(written);
+        if let At::Packed { literal: true, .. } = self.at {
+            let fed = self.feed_body(written, rules, out)?;
+            return (fed == Fed::More).then_some(text.len());
         }
-        if literal {
-            return Some(text.len());
-        }
+        let raw = text == written;
         let mut rest = text;
         while let Some(first) = rest.chars().next() {
             if self.body.is_done() {
                 let refuses = rules.whole && !rules.marked && !rest.trim().is_empty();
                 return (!refuses).then_some(text.len());
             }
+            if self.body.depth() == 0 && first != '{' {
+                let written = if raw { rest } else { written };
+                if !first.is_ascii_whitespace() {
+                    return self.begin_literal(written, rules, out).then_some(text.len());
+                }
+                // Before an object blanks are framing; before anything else they are part of the string.
+                if self.captured.len() < MAX_CAPTURE {
+                    self.captured.push_str(if raw { head(rest, 1) } else { written });
+                }
+                rest = tail(rest, 1);
+                continue;
+            }
             let piece = match self.call.arguments {
                 Arguments::Doubtful => slice(rest, 0, first.len_utf8()),
                 _ => rest,
             };
-            let blank = self.body.depth() == 0 && self.call.kept.trim().is_empty();
-            if blank && !first.is_ascii_whitespace() && first != '{' {
-                let At::Packed { literal, .. } = &mut self.at else { return None };
-                *literal = true;
-                return rules.marked.then_some(text.len());
-            }
             match self.feed_body(piece, rules, out)? {
                 Fed::More => rest = tail(rest, piece.len()),
                 Fed::Done(len) => rest = tail(rest, len),
@@ -728,10 +744,20 @@ impl Envelope {
         Some(text.len())
     }
 
+    /// The string holds no object: in marked formats it is passed on as the string that it is.
+    fn begin_literal(&mut self, written: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> bool {
+        let At::Packed { quote, literal, .. } = &mut self.at else { return false };
+        *literal = true;
+        let string = format!("{}{}{written}", char::from(*quote), self.captured);
+        self.call.arguments = Arguments::Open;
+        self.body = JsonBody::new(rules.repair, rules.max_depth);
+        rules.marked && self.feed_body(&string, rules, out) == Some(Fed::More)
+    }
+
     fn packed_ended(&mut self, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<()> {
-        if let At::Packed { literal: true, .. } = self.at {
-            self.call.kept = format!("\"{}\"", self.captured);
-            return self.arguments_ended(rules, out);
+        if let At::Packed { literal: true, quote, .. } = self.at {
+            let fed = self.feed_body(char::from(quote).encode_utf8(&mut [0; 4]), rules, out)?;
+            return if matches!(fed, Fed::Done(_)) { self.arguments_ended(rules, out) } else { None };
         }
         if !self.body.is_done() && !self.call.kept.trim().is_empty() {
             return None;
@@ -751,28 +777,4 @@ fn decode(body: &str, quote: u8) -> Option<String> {
     let body = if quote == b'\'' { body.replace("\\'", "'").replace('"', "\\\"") } else { body.to_owned() };
     let quoted = format!("\"{body}\"");
     Some(Json::parse(&quoted).ok()?.as_str()?.into_owned())
-}
-
-/// What an escape stands for, once it is whole; a surrogate pair is one escape. An illegal one stands for itself.
-fn decode_escape(escape: &str, quote: u8) -> Option<String> {
-    let mut chars = escape.chars();
-    chars.next();
-    match chars.next()? {
-        'u' => {
-            let units = escape.len() / 6;
-            if !escape.len().is_multiple_of(6) {
-                let hex = slice(escape, units * 6 + 2, escape.len());
-                let sound = tail(escape, units * 6).len() < 3 || hex.chars().all(|c| c.is_ascii_hexdigit());
-                return if sound && escape.len() < 12 { None } else { Some(escape.to_owned()) };
-            }
-            let first = u16::from_str_radix(slice(escape, 2, 6), 16).ok()?;
-            if units == 1 && (0xd800..0xdc00).contains(&first) {
-                return None;
-            }
-            decode(escape, quote).or_else(|| Some(escape.to_owned()))
-        }
-        '\'' => Some("'".to_owned()),
-        '"' | '\\' | '/' | 'b' | 'f' | 'n' | 'r' | 't' => decode(escape, b'"'),
-        _ => Some(escape.to_owned()),
-    }
 }

@@ -79,8 +79,7 @@ impl HeaderWalk {
                     match self.literal(character, before) {
                         Some(true) => return Parsed::End(at + character.len_utf8()),
                         Some(false) => at += character.len_utf8(),
-                        None if before || self.markup.is_empty() => return self.left(at),
-                        None => return self.left(at.saturating_sub(self.markup.len())),
+                        None => return self.left(at),
                     }
                 }
                 At::Arguments => {
@@ -108,6 +107,16 @@ impl HeaderWalk {
             return Parsed::End(at);
         }
         Parsed::Stop(at)
+    }
+
+    /// What looked like framing and is none, before the place where the call ended or failed.
+    pub(super) fn rest(&self) -> &str {
+        if self.is_open() { "" } else { &self.markup }
+    }
+
+    /// Takes it.
+    pub(super) fn take_rest(&mut self) -> String {
+        std::mem::take(&mut self.markup)
     }
 
     pub(super) fn finish(&mut self, stopped: bool, out: &mut impl FnMut(Piece<'_>)) -> Option<CallEnd> {

@@ -16,6 +16,7 @@ mod body;
 mod dsl;
 mod elements;
 mod envelope;
+mod escape;
 mod fence;
 mod gate;
 mod header;
@@ -63,7 +64,7 @@ use crate::{
 /// Calls found here are numbered from this on; the numbers below are the upstream's own calls'.
 pub const DETECTED: u32 = 1 << 31;
 
-/// Longest opening tag of an HTML element, in bytes.
+/// Longest opening tag of an HTML element, and opener of a fence with calls, in bytes.
 const MAX_TAG: usize = 256;
 
 #[derive(Debug)]
@@ -160,6 +161,13 @@ impl Search {
             whole: self.whole,
             max_depth: self.max_depth,
         }
+    }
+
+    /// How much source may be held. A call that waits for its end may be as long as any call; only beyond that is
+    /// there no telling.
+    fn limit(&self, reading: &Reading) -> usize {
+        let waits = if reading.has_begun() { self.max_arguments } else { 0 };
+        self.max_hold.saturating_add(waits)
     }
 }
 
@@ -523,6 +531,7 @@ impl Detector {
         let Some(character) = text.chars().next() else { return 0 };
         let byte = text.bytes().next().unwrap_or_default();
         match opener.feed(byte, &self.search.infos) {
+            Opening::More if self.held.len() >= MAX_TAG => self.leave_fence(None, out),
             Opening::More => {
                 self.held.push(character);
                 return character.len_utf8();
@@ -582,6 +591,9 @@ impl Detector {
         let State::Calls(mut reading) = std::mem::replace(&mut self.state, State::Prose) else { return 0 };
         let (format, starts_line) = (reading.format, reading.takes_line());
         let rules = self.search.rules(reading.marked);
+        // As much as may be held and a character more, so that the limit is reached at the same one for every cut.
+        let room = self.search.limit(&reading).saturating_sub(self.held.len());
+        let text = slice(text, 0, text.ceil_char_boundary(room.saturating_add(1)));
         let mut outlet =
             Outlet { format, starts_line, prose: &mut self.prose, next: &mut self.next, out: &mut *out };
         match reading.feed(text, &rules, &mut |piece| outlet.piece(piece)) {
@@ -592,11 +604,9 @@ impl Detector {
                     self.held.drain(..certain);
                     reading.rivals = Rivals::None;
                 }
-                // A call that waits for its end may be as long as any call; only beyond that is there no telling.
-                let limit =
-                    self.search.max_hold + if reading.has_begun() { self.search.max_arguments } else { 0 };
+                let overflows = self.held.len() > self.search.limit(&reading);
                 self.state = State::Calls(reading);
-                if self.held() > limit {
+                if overflows {
                     self.overflow(out);
                 }
                 text.len()
@@ -708,15 +718,18 @@ impl Detector {
             let run = memchr::memchr(b'<', text.as_bytes()).unwrap_or(text.len());
             let (run, blank) = (head(text, run), &mut self.reasoning_blank);
             let visible = run.trim_end();
-            if visible.is_empty() {
-                blank.push_str(if *begun { run } else { "" });
-            } else {
-                let visible = if *begun { visible } else { visible.trim_start() };
+            if !visible.is_empty() {
                 reasoning(blank, out);
-                reasoning(visible, out);
+                reasoning(if *begun { visible } else { visible.trim_start() }, out);
                 blank.clear();
-                blank.push_str(tail(run, run.trim_end().len()));
                 *begun = true;
+            }
+            for character in tail(run, visible.len()).chars().filter(|_| *begun) {
+                blank.push(character);
+                if blank.len() > self.search.max_hold {
+                    reasoning(blank, out);
+                    blank.clear();
+                }
             }
             if run.len() < text.len() {
                 self.held.push('<');

@@ -7,14 +7,10 @@
 
 use std::borrow::Cow;
 
-use super::text::{head, tail};
+use super::text::{head, is_blank, tail};
 use crate::event::{Event, Sink};
 
 const BLANK: [char; 4] = [' ', '\t', '\n', '\r'];
-
-fn is_blank(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
-}
 
 fn all_blank(text: &str) -> bool {
     text.bytes().all(is_blank)
@@ -90,7 +86,7 @@ impl Prose {
 
     /// Puts text out, its trailing white space held.
     pub(super) fn put(&mut self, text: &str, out: &mut impl Sink) {
-        let text = self.take_line_rest(text);
+        let text = self.take_line_rest(text, out);
         if text.is_empty() {
             return;
         }
@@ -98,12 +94,35 @@ impl Prose {
         let visible = text.trim_end_matches(BLANK);
         let blank = tail(text, visible.len());
         if !visible.is_empty() {
-            let leads = self.seen_call && !self.seen_text;
-            self.show(if leads { visible.trim_start_matches(BLANK) } else { visible }, out);
+            let mut visible = visible;
+            if self.seen_call && !self.seen_text {
+                // They lead the message, and go, unless there are too many to be held.
+                let rest = visible.trim_start_matches(BLANK);
+                self.hold(head(visible, visible.len() - rest.len()), out);
+                visible = rest;
+            }
+            self.show(visible, out);
         }
-        self.blank.push_str(blank);
-        if self.blank.len() > self.max_hold {
+        self.hold(blank, out);
+    }
+
+    /// So much more white space is too much to hold.
+    fn room(&self) -> usize {
+        self.max_hold.saturating_sub(self.blank.len()) + 1
+    }
+
+    /// Holds white space as far as it may be held: each time it is too much, it goes out. That depends on the text
+    /// alone, as everything here.
+    fn hold(&mut self, blank: &str, out: &mut impl Sink) {
+        let mut rest = blank;
+        while !rest.is_empty() {
+            let room = self.room();
+            self.blank.push_str(head(rest, rest.len().min(room)));
+            if rest.len() < room {
+                return;
+            }
             self.release_blank(out);
+            rest = tail(rest, room);
         }
     }
 
@@ -163,27 +182,29 @@ impl Prose {
     }
 
     /// Takes the rest of a line that a container has begun, if that is blank; gives what is left of `text`.
-    fn take_line_rest<'t>(&mut self, text: &'t str) -> &'t str {
+    fn take_line_rest<'t>(&mut self, text: &'t str, out: &mut impl Sink) -> &'t str {
         let Some(rest_at) = self.line_rest else { return text };
-        for (at, byte) in text.bytes().enumerate() {
-            match byte {
-                b'\n' => {
-                    self.blank.truncate(rest_at);
-                    self.line_rest = None;
-                    self.line_blank = true;
-                    self.last = b'\n';
-                    return tail(text, at + 1);
-                }
-                b' ' | b'\t' | b'\r' => {}
-                _ => {
-                    self.line_rest = None;
-                    self.blank.push_str(head(text, at));
-                    return tail(text, at);
-                }
-            }
+        let goes_on = |byte: u8| is_blank(byte) && byte != b'\n';
+        let blank = text.bytes().position(|byte| !goes_on(byte)).unwrap_or(text.len());
+        let room = self.room();
+        self.hold(head(text, blank.min(room)), out);
+        if blank >= room {
+            return tail(text, room);
         }
-        self.blank.push_str(text);
-        ""
+        match text.as_bytes().get(blank) {
+            Some(b'\n') => {
+                self.blank.truncate(rest_at);
+                self.line_rest = None;
+                self.line_blank = true;
+                self.last = b'\n';
+                tail(text, blank + 1)
+            }
+            Some(_) => {
+                self.line_rest = None;
+                tail(text, blank)
+            }
+            None => "",
+        }
     }
 
     fn show(&mut self, visible: &str, out: &mut impl Sink) {

@@ -14,3 +14,8 @@ pub(crate) fn tail(text: &str, at: usize) -> &str {
 pub(crate) fn slice(text: &str, from: usize, to: usize) -> &str {
     text.get(from..to).unwrap_or_default()
 }
+
+/// White space as JSON and Markdown know it.
+pub(crate) fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
+}

@@ -126,6 +126,7 @@ impl Walker {
     /// The last bytes of what was fed: after `End` and `Stop` those before its place that are no part of the call.
     pub(super) fn rest(&self) -> &str {
         match self {
+            Self::Header(walk) => walk.rest(),
             Self::Params(walk) => walk.rest(),
             Self::Elements(walk) => walk.rest(),
             Self::React(walk) => walk.rest(),
@@ -136,6 +137,7 @@ impl Walker {
     /// Takes them.
     pub(super) fn take_rest(&mut self) -> String {
         match self {
+            Self::Header(walk) => walk.take_rest(),
             Self::Params(walk) => walk.take_rest(),
             Self::Elements(walk) => walk.take_rest(),
             Self::React(walk) => walk.take_rest(),

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use super::{Arguments, CallTally, Misroute, ServerCalls, Settings, Tally};
 use crate::{
     conversation::Conversation,
-    detect::Tools,
+    detect::{Tools, text::slice},
     dialect::{Ids, Stamp},
     event::{Annotation, CallEnd, CallResult, CallStart, Event, Finish, Runner, Sink, Source},
     failure::{Failure, Kind},
@@ -168,7 +168,7 @@ impl Calls {
         {
             start.name = Cow::Owned(declared.to_owned());
         }
-        let whole = self.settings.arguments == Arguments::Whole && start.source == Source::Native;
+        let whole = self.settings.arguments == Arguments::Whole;
         if rescue || (whole && start.runner == Runner::Client) {
             let Event::CallStart(start) = Event::CallStart(start).into_owned() else { return };
             self.fates.push((source, Fate::Waits { start, arguments: String::new(), rescue }));
@@ -235,30 +235,35 @@ impl Calls {
 
     fn arguments(&mut self, source: u32, piece: Cow<'_, str>, frame: Option<&str>, out: &mut impl Sink) {
         let limit = self.settings.limits.max_arguments;
-        let sent = match self.fate(source) {
+        let (index, room) = match self.fate(source) {
             Some(Fate::Sent { index, bytes, .. }) => {
+                let room = limit.saturating_sub(*bytes);
                 *bytes += piece.len();
-                Some((*index, *bytes))
+                (Some(*index), room)
             }
             Some(Fate::Waits { arguments, .. }) => {
+                let room = limit.saturating_sub(arguments.len());
                 arguments.push_str(&piece);
-                let bytes = arguments.len();
-                if bytes <= limit {
-                    return;
-                }
-                Some((source, bytes))
+                (None, room)
             }
-            _ => None,
+            _ => return,
         };
-        let Some((index, bytes)) = sent else { return };
-        if bytes > limit {
+        let fits = piece.len() <= room;
+        if let Some(index) = index {
+            // What fits goes out, so that it does not depend on where the arguments were cut into pieces.
+            let piece = if fits {
+                piece
+            } else {
+                slice(&piece, 0, piece.floor_char_boundary(room)).to_owned().into()
+            };
+            send(Event::CallArguments { index, piece }, frame.filter(|_| index == source && fits), out);
+        }
+        if !fits {
             self.failure = Some(Failure::new(
                 Kind::Limit,
                 format!("a tool call's arguments are longer than {limit} bytes (limits.max_arguments)"),
             ));
-            return;
         }
-        send(Event::CallArguments { index, piece }, frame.filter(|_| index == source), out);
     }
 
     fn end(&mut self, source: u32, end: CallEnd, frame: Option<&str>, out: &mut impl Sink) {

@@ -93,9 +93,9 @@ fn some(formats: &[&'static Format]) -> impl Strategy<Value = Detect> + use<> {
     prop::sample::subsequence(formats.to_vec(), 1..=formats.len()).prop_map(Detect::Formats)
 }
 
-/// All formats, some of all, or some of the known ones.
-pub(crate) fn detect() -> impl Strategy<Value = Detect> {
-    prop_oneof![Just(Detect::Auto), some(format::ALL), some(&KNOWN)]
+/// All formats, as the configuration's default looks for them, or some of all.
+pub(crate) fn all() -> impl Strategy<Value = Detect> {
+    prop_oneof![Just(Detect::Auto), some(format::ALL)]
 }
 
 /// Some of the known formats, or all of them.

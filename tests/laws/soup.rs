@@ -1,6 +1,7 @@
 //! Texts of nothing but trouble: markers, halves of markers, JSON, fences, quotes, blanks, in any order.
 
 use proptest::{prelude::*, sample::Index};
+use toolwire::format::ALL;
 
 #[rustfmt::skip]
 const FRAGMENTS: &[&str] = &[
@@ -24,18 +25,52 @@ const FRAGMENTS: &[&str] = &[
     "word", " and ", "é", "😀", "日本", "&quot;", " ", "  ", "\n", "\n\n", "\r\n", "\t", "\u{0}", "\u{a0}", ".",
 ];
 
+/// Ways into the middle of things, from which a soup may go on.
+const BEGINNINGS: &[&str] = &[
+    "{\"name\":\"a\",\"arguments\":{",
+    "{\"name\":\"a\",\"arguments\":\"",
+    "{\"name\":\"a\",\"arguments\":\"{\\\"x\\\":\\\"",
+    "{\"arguments\":{\"x\":",
+    "[{\"name\":\"a\",\"arguments\":{}},",
+    "<tool_call>{\"name\":\"a\",\"arguments\":",
+    "<tool_call>{\"arguments\":\"",
+    "<tool_call>{\"name\":\"a\",\"arguments\":{\"s\":\"",
+    "<tool_call>[{\"name\":\"a\",\"arguments\":{}},",
+    "<pre>{\"name\":\"a\",\"arguments\":{\"x\":1}}",
+    "`<pre>{\"name\":\"a\",\"arguments\":{\"x\":1}}</pre>",
+    "```json\n{\"name\":\"a\",\"arguments\":{\"x\":1}}",
+    "word `{\"name\":\"a\",\"arguments\":{",
+];
+
 fn fragment() -> impl Strategy<Value = String> {
     let whole = prop::sample::select(FRAGMENTS).prop_map(str::to_owned);
-    let half = (prop::sample::select(FRAGMENTS), any::<Index>()).prop_map(|(text, at)| {
-        let ends: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
-        text[..ends[at.index(ends.len())]].to_owned()
-    });
-    prop_oneof![4 => whole, 1 => half]
+    let half = (prop::sample::select(FRAGMENTS), any::<Index>()).prop_map(|(text, at)| halves(text, at).0);
+    prop_oneof![8 => whole, 2 => half, 1 => example()]
+}
+
+/// What a format shows as its example, whole or half: every format, also one that was added yesterday.
+fn example() -> impl Strategy<Value = String> {
+    (prop::sample::select(ALL), any::<Index>(), 0..3).prop_map(|(format, at, part)| {
+        let (head, tail) = halves(format.example, at);
+        match part {
+            0 => head,
+            1 => tail,
+            _ => head + &tail,
+        }
+    })
+}
+
+fn halves(text: &str, at: Index) -> (String, String) {
+    let ends: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
+    let (head, tail) = text.split_at(ends[at.index(ends.len())]);
+    (head.to_owned(), tail.to_owned())
 }
 
 /// A text of up to `most` fragments.
 pub(crate) fn soup(most: usize) -> impl Strategy<Value = String> {
-    prop::collection::vec(fragment(), 0..most).prop_map(|fragments| fragments.concat())
+    let beginning = prop_oneof![2 => Just(""), 1 => prop::sample::select(BEGINNINGS)];
+    let fragments = prop::collection::vec(fragment(), 0..most);
+    (beginning, fragments).prop_map(|(beginning, fragments)| beginning.to_owned() + &fragments.concat())
 }
 
 /// Text in which nothing can begin.

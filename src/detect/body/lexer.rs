@@ -4,7 +4,7 @@ use super::{
     Fed, JsonBody, State,
     scalar::{is_number, literal, mend_number},
 };
-use crate::detect::text::{head, slice, tail};
+use crate::detect::text::{head, is_blank, slice, tail};
 
 /// Longest number or bare word, in bytes; a longer one is a fault.
 const MAX_WORD: usize = 256;
@@ -72,7 +72,8 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
             State::Escape { quote, key } => self.escape(byte, at, quote, key),
             State::Word { key } => self.word(byte, at, key),
             State::Slash | State::LineComment | State::BlockComment { .. } => self.comment(byte, at),
-            _ if matches!(byte, b' ' | b'\t' | b'\n' | b'\r') => Some(at + 1),
+            State::Comma if is_blank(byte) && self.token_len(at) >= MAX_WORD => Some(self.keep_comma(at)),
+            _ if is_blank(byte) => Some(at + 1),
             _ if byte == b'/' && self.body.repair => {
                 self.body.resume = self.body.state;
                 self.body.state = State::Slash;
@@ -111,11 +112,16 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
             self.settle(at, Some(tail(&whole, 1)));
             return self.end(byte, at);
         }
+        Some(self.keep_comma(at))
+    }
+
+    /// The held comma goes out with the blanks behind it.
+    fn keep_comma(&mut self, at: usize) -> usize {
         self.settle(at, None);
         let in_object = self.body.stack.last() == Some(&b'{');
         self.body.state =
             if in_object { State::Key { or_end: false } } else { State::Value { or_end: false } };
-        Some(at)
+        at
     }
 
     fn value(&mut self, byte: u8, at: usize, or_end: bool) -> Option<usize> {
@@ -218,6 +224,11 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
             control => self.replace(at, at + 1, &format!("\\u{control:04x}")),
         }
         Some(at + 1)
+    }
+
+    /// Bytes of the held token up to `at`.
+    fn token_len(&self, at: usize) -> usize {
+        self.body.held.len() + at.saturating_sub(self.mark.unwrap_or(at))
     }
 
     /// The held token up to `at`.

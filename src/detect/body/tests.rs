@@ -47,6 +47,19 @@ fn mends_only_what_is_not_json() {
 }
 
 #[test]
+fn a_comma_does_not_hold_any_number_of_blanks() {
+    let text = format!("[1,{}2]", " ".repeat(5000));
+    let mut body = JsonBody::new(true, 16);
+    let mut out = String::new();
+    for piece in by_char(&text) {
+        body.feed(piece, &mut |text: &str| out.push_str(text));
+        assert!(body.held.len() <= 256);
+    }
+    assert_eq!((out.as_str(), body.is_done()), (text.as_str(), true));
+    assert_eq!(run(&[&text], true).0, text);
+}
+
+#[test]
 fn strict_faults_at_the_first_byte_that_is_not_json() {
     for (written, at) in [
         ("{\"a\":\"x\ny\"}", 7),
