@@ -2,15 +2,19 @@
 
 use super::{ALL, Format};
 
-/// The formats that the model called `name` is known to write, the surest first: the longer the glob that fits, the
-/// surer. Names come with a vendor before a slash or without one, in any case.
-pub fn for_model(name: &str) -> Vec<&'static Format> {
-    let own = name.rsplit('/').next().unwrap_or(name);
-    let fits = |glob: &&&str| matches(glob, name) || matches(glob, own);
+/// The formats that the model called `name` is known to write: first those of `own`, then the built-in ones; each the
+/// surer, the longer the glob that fits. Names come with a vendor before a slash or without one, in any case.
+pub fn for_model(name: &str, own: &[&'static Format]) -> Vec<&'static Format> {
+    let plain = name.rsplit('/').next().unwrap_or(name);
+    let fits = |glob: &&&str| matches(glob, name) || matches(glob, plain);
     let sure = |format: &Format| format.models.iter().filter(fits).map(|glob| glob.len()).max();
-    let mut formats: Vec<_> = ALL.iter().filter_map(|format| Some((sure(format)?, *format))).collect();
-    formats.sort_by_key(|(sure, _)| std::cmp::Reverse(*sure));
-    formats.into_iter().map(|(_, format)| format).collect()
+    let surest_first = |formats: &[&'static Format]| {
+        let mut fitting: Vec<_> =
+            formats.iter().filter_map(|format| Some((sure(format)?, *format))).collect();
+        fitting.sort_by_key(|(sure, _)| std::cmp::Reverse(*sure));
+        fitting.into_iter().map(|(_, format)| format)
+    };
+    surest_first(own).chain(surest_first(ALL)).collect()
 }
 
 /// All formats with [`Format::auto`], behind `first`.
@@ -33,7 +37,7 @@ mod tests {
     use super::*;
 
     fn names(model: &str) -> Vec<&'static str> {
-        for_model(model).into_iter().map(|format| format.name).collect()
+        for_model(model, &[]).into_iter().map(|format| format.name).collect()
     }
 
     #[test]
@@ -65,7 +69,7 @@ mod tests {
 
     #[test]
     fn auto_has_each_format_once() {
-        let first = for_model("phi-4-mini");
+        let first = for_model("phi-4-mini", &[]);
         let all = auto_behind(&first);
         assert_eq!(all.first().map(|format| format.name), Some("phi4_mini"));
         for (at, format) in all.iter().enumerate() {

@@ -6,6 +6,7 @@
 mod calls;
 mod choose;
 mod json;
+mod page;
 mod params;
 mod table;
 mod teach;
@@ -17,6 +18,7 @@ pub use json::{
     GRANITE20B_FC, HERMES, HUNYUAN_A13B, INTERNLM2, JAMBA, K2_HORIZON, LLAMA3_JSON, LONGCAT, MINIMAX_M1,
     NEMOTRON_TOOLCALL, OPENAI_FUNCTION_CALL, PHI4_MINI, QWEN25, XLAM,
 };
+pub use page::page;
 pub use params::{
     ANTHROPIC_LEGACY, DEEPSEEK_V4, DEEPSEEK_V32, DEEPSEEK_V41, DOTS, GLM45, GLM47, HY_V3, MIMO, MINICPM5,
     MINIMAX_M2, QWEN3_CODER, SEED_OSS, STEP3,
@@ -105,6 +107,21 @@ pub struct Special {
 impl Special {
     /// Nothing is different.
     pub const NONE: Self = Self { keyed: false, common: false, inner: &[], no_tool: &[] };
+}
+
+impl Format {
+    /// What its calls begin with, where that is a marker.
+    pub fn openers(&self) -> Vec<&'static str> {
+        let openers = self.grammars.iter().flat_map(|grammar| match grammar {
+            Grammar::Tagged(tags) => tags.iter().map(|tag| tag.open).collect(),
+            Grammar::Calls(calls) => {
+                let sections = calls.sections.iter().map(|(open, _)| *open);
+                sections.chain(calls.open.iter().filter(|_| calls.naked).copied()).collect()
+            }
+            _ => Vec::new(),
+        });
+        openers.collect()
+    }
 }
 
 /// Two formats are the same if they have the same name.
