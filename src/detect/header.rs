@@ -183,6 +183,7 @@ impl HeaderWalk {
         let markup = self.markup.as_str();
         let literals = if before { self.header.before } else { self.header.after };
         if !before && self.header.close.contains(&markup) {
+            self.markup.clear();
             return Some(true);
         }
         if literals.contains(&markup) {

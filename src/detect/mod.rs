@@ -52,7 +52,7 @@ use self::{
     reading::{As, Outlet, Reading, Rivals},
     region::{Container, Passed, Region},
     section::Section,
-    text::{head, slice, tail},
+    text::{boundary_from, head, tail},
 };
 use crate::{
     event::{Event, Finish, Reasoning, Sink},
@@ -593,7 +593,7 @@ impl Detector {
         let rules = self.search.rules(reading.marked);
         // As much as may be held and a character more, so that the limit is reached at the same one for every cut.
         let room = self.search.limit(&reading).saturating_sub(self.held.len());
-        let text = slice(text, 0, text.ceil_char_boundary(room.saturating_add(1)));
+        let text = head(text, boundary_from(text, room.saturating_add(1)));
         let mut outlet =
             Outlet { format, starts_line, prose: &mut self.prose, next: &mut self.next, out: &mut *out };
         match reading.feed(text, &rules, &mut |piece| outlet.piece(piece)) {

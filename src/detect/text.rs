@@ -19,3 +19,13 @@ pub(crate) fn slice(text: &str, from: usize, to: usize) -> &str {
 pub(crate) fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
+
+/// The first place at or behind `at` where no character is cut.
+pub(crate) fn boundary_from(text: &str, at: usize) -> usize {
+    (at..text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len())
+}
+
+/// The last place at or before `at` where no character is cut.
+pub(crate) fn boundary_upto(text: &str, at: usize) -> usize {
+    (0..=at.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
+}

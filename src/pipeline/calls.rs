@@ -11,7 +11,10 @@ use std::borrow::Cow;
 use super::{Arguments, CallTally, Misroute, ServerCalls, Settings, Tally};
 use crate::{
     conversation::Conversation,
-    detect::{Tools, text::slice},
+    detect::{
+        Tools,
+        text::{boundary_upto, head},
+    },
     dialect::{Ids, Stamp},
     event::{Annotation, CallEnd, CallResult, CallStart, Event, Finish, Runner, Sink, Source},
     failure::{Failure, Kind},
@@ -251,11 +254,8 @@ impl Calls {
         let fits = piece.len() <= room;
         if let Some(index) = index {
             // What fits goes out, so that it does not depend on where the arguments were cut into pieces.
-            let piece = if fits {
-                piece
-            } else {
-                slice(&piece, 0, piece.floor_char_boundary(room)).to_owned().into()
-            };
+            let piece =
+                if fits { piece } else { head(&piece, boundary_upto(&piece, room)).to_owned().into() };
             send(Event::CallArguments { index, piece }, frame.filter(|_| index == source && fits), out);
         }
         if !fits {
