@@ -1,5 +1,7 @@
 //! What servers of the Chat Completions API were seen to send, each with what it means, however the network cuts it.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
+
 mod chat;
 
 use chat::{Read, chunk, end, loose, read_in, read_splits};
@@ -76,6 +78,26 @@ fn done_without_a_finish_goes_by_what_has_come() {
     };
     means(&[&call("{}"), DONE].concat(), "p a {} | calls");
     means(&[&call(r#"{\"x\":"#), DONE].concat(), r#"p a {"x": cut | length"#);
+}
+
+#[test]
+fn done_alone_is_no_answer() {
+    means(DONE, "error Truncated upstream_truncated");
+    means(": hi\n\n", "error Truncated upstream_truncated");
+}
+
+#[test]
+fn half_a_frame_at_the_end_says_nothing() {
+    let stream = [loose(r#"{"content":"A"}"#), loose(r#"{"content":"é"}"#)].concat();
+    let stream = stream.trim_end().as_bytes();
+    for at in loose(r#"{"content":"A"}"#).len()..stream.len() {
+        let read = read_in(ReaderSettings::default(), [stream.get(..at).unwrap()], true);
+        assert_eq!(read.told(), "A | error Truncated upstream_truncated", "{at}");
+    }
+    let read = read_in(ReaderSettings::default(), [stream], true);
+    assert_eq!(read.told(), "Aé | error Truncated upstream_truncated");
+    let half = b"data: {\"choices\":[{\"delta\":{\"content\":\"\xc3";
+    assert_eq!(read_splits(ReaderSettings::default(), half).told(), "error Truncated upstream_truncated");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Requests of Chat Completions: what is understood, what is kept, what is refused and how.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
+
 use serde_json::{Value, json};
 use toolwire::{
     conversation::{Call, CallOutput, Conversation, Part, Role, Tool, ToolChoice, Turn},
@@ -297,8 +299,8 @@ fn errors_name_the_field_and_say_what_would_be_right() {
 
 fn told(failure: &Failure) -> String {
     let body: Value = serde_json::from_slice(&error_body(failure)).unwrap();
-    let error = &body["error"];
-    let word = |key: &str| error[key].as_str().unwrap_or("-").to_owned();
+    let error = body.get("error").unwrap();
+    let word = |key: &str| error.get(key).and_then(Value::as_str).unwrap_or("-").to_owned();
     format!("{} {} {} | {}", failure.status(), word("type"), word("code"), word("message"))
 }
 

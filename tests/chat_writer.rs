@@ -1,5 +1,7 @@
 //! The bytes of the Chat Completions stream, and what passes through reader and writer unchanged.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
+
 mod chat;
 
 use bytes::BytesMut;
@@ -344,6 +346,50 @@ fn custom_calls_and_other_choices_are_forwarded() {
         second(r#"{"content":"y"}"#, "null"),
         second("{}", "\"length\""),
     ]);
+}
+
+#[test]
+fn a_whole_answer_keeps_what_frames_say_besides() {
+    let second = |delta: &str, finish: &str| rich(delta, finish).replace("\"index\":0", "\"index\":1");
+    let logprobs =
+        |token: &str| format!(r#""logprobs":{{"content":[{{"token":"{token}"}}]}},"finish_reason""#);
+    let call = r#"{"tool_calls":[{"index":0,"id":"c","type":"custom","custom":{"name":"x","input":""}}]}"#;
+    let stream = [
+        rich(r#"{"role":"assistant","content":""}"#, "null"),
+        second(r#"{"role":"assistant","content":""}"#, "null"),
+        rich(r#"{"content":"A"}"#, "null").replace(r#""finish_reason""#, &logprobs("A")),
+        second(r#"{"content":"x"}"#, "null"),
+        rich(r#"{"content":"B"}"#, "null").replace(r#""finish_reason""#, &logprobs("B")),
+        rich(
+            r#"{"reasoning":"hm","reasoning_details":[{"type":"reasoning.text","text":"hm","index":0}]}"#,
+            "null",
+        ),
+        rich(
+            r#"{"reasoning":"!","reasoning_details":[{"type":"reasoning.text","text":"!","index":0}]}"#,
+            "null",
+        ),
+        rich(call, "null"),
+        second(r#"{"content":"y"}"#, "null"),
+        rich(r#"{"tool_calls":[{"index":0,"custom":{"input":"SELECT"}}]}"#, "null"),
+        rich(r#"{"tool_calls":[{"index":0,"custom":{"input":" 1"}}]}"#, "null"),
+        rich("{}", "\"tool_calls\""),
+        second("{}", "\"length\""),
+    ];
+    let (whole, _) = through(true, &Answering { stream: false, ..answering() }, &stream.concat());
+    let expected = serde_json::json!({
+        "id": "c1", "object": "chat.completion", "created": 17, "model": "m",
+        "choices": [
+            {"index": 0, "finish_reason": "tool_calls", "logprobs": {"content": [{"token": "A"}, {"token": "B"}]}, "message": {
+                "role": "assistant", "content": "AB", "refusal": null, "reasoning_content": "hm!",
+                "tool_calls": [{"id": "c", "type": "custom", "custom": {"name": "x", "input": "SELECT 1"}}],
+                "reasoning_details": [{"type": "reasoning.text", "text": "hm!", "index": 0}],
+            }},
+            {"index": 1, "finish_reason": "length", "logprobs": null, "message": {"role": "assistant", "content": "xy"}},
+        ],
+        "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
+        "system_fingerprint": "fp", "service_tier": "default",
+    });
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&whole).unwrap(), expected);
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! `rewrite`, `replay`, `mock`, `record` and `demo` as users run them: the built program, its output, its exit
 //! statuses.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on has failed")]
 
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::{Child, ChildStderr, Command, Output, Stdio},
 };
 
 use serde_json::{Value, json};
@@ -190,23 +190,24 @@ fn replay_names_file_and_line_of_what_cannot_be_read() {
 struct Running {
     child: Child,
     address: String,
-    _stderr: BufReader<std::process::ChildStderr>,
+    stderr: BufReader<ChildStderr>,
 }
 
 impl Running {
     /// Starts the program and reads from stderr where it listens.
     fn start(arguments: &[&str]) -> Self {
         let mut child = toolwire(arguments).stderr(Stdio::piped()).spawn().unwrap();
-        let mut stderr = BufReader::new(child.stderr.take().unwrap());
-        let mut said = String::new();
-        loop {
-            let from = said.len();
-            assert!(stderr.read_line(&mut said).unwrap() > 0, "it ended: {said}");
-            if let Some((_, behind)) = said[from..].split_once("http://127.0.0.1:") {
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut running = Self { child, address: String::new(), stderr };
+        while running.address.is_empty() {
+            let mut line = String::new();
+            assert!(running.stderr.read_line(&mut line).unwrap() > 0, "it has ended");
+            if let Some((_, behind)) = line.split_once("http://127.0.0.1:") {
                 let port: String = behind.chars().take_while(char::is_ascii_digit).collect();
-                return Self { child, address: format!("127.0.0.1:{port}"), _stderr: stderr };
+                running.address = format!("127.0.0.1:{port}");
             }
         }
+        running
     }
 
     /// Status line and headers, body.

@@ -272,12 +272,13 @@ fn a_good_file_resolves_with_its_defaults() {
 
     let lumo = config.model("lumo").unwrap();
     assert_eq!((lumo.upstream_name("lumo"), lumo.tools), ("lumo-max", Tools::Native));
-    assert_eq!(lumo.settings.tool_prefix, "");
-    assert_eq!(lumo.settings.server_tools, ["proton_info", "web_search"]);
+    assert_eq!(lumo.settings.tool_prefix, "user:");
+    assert!(lumo.settings.server_tools.is_empty(), "a native tool of the same name is the client's");
     let any = config.model("anything").unwrap();
     assert_eq!((any.name.as_str(), any.upstream_name("anything")), ("*", "anything"));
     assert_eq!(any.tools.to_string(), "fenced");
     assert_eq!(any.settings.tool_prefix, "user:");
+    assert_eq!(any.settings.server_tools, ["proton_info", "web_search"]);
     assert_eq!(any.teaching().prefix, "user:");
 }
 

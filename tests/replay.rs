@@ -1,5 +1,7 @@
 //! All fixtures, cut in every way: law 1 of the architecture, and what each fixture is about.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::{collections::BTreeSet, path::Path};
 
 use toolwire::fixture::{Fixture, Splits, replay::check_all};

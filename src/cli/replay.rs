@@ -10,7 +10,7 @@ use std::{
 use serde_json::json;
 
 use crate::fixture::{
-    Cutting, Fixture, LoadError, Splits,
+    Cutting, Fixture, Splits,
     load::{EXPECT, EXPECT_STREAM},
     replay::{Finding, check_all},
 };
@@ -101,10 +101,4 @@ fn update(dir: &Path, fixture: &Fixture) -> io::Result<()> {
         fs::write(dir.join(EXPECT_STREAM), &played.bytes)?;
     }
     Ok(())
-}
-
-impl From<LoadError> for io::Error {
-    fn from(error: LoadError) -> Self {
-        Self::other(error)
-    }
 }

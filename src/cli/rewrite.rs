@@ -14,9 +14,9 @@ use super::WRONG_INPUT;
 use crate::{
     config::LUMO_TOOL_PREFIX,
     conversation::Conversation,
-    dialect::{Dialect, chat},
+    dialect::{Dialect, Reader, chat, lumo},
     fixture::{
-        Fixture, Head, STAMP, Splits,
+        Fixture, Head, Splits,
         manifest::{Rules, Words},
         replay,
     },
@@ -63,6 +63,9 @@ pub struct Args {
     /// Leave arguments that are not JSON as they are
     #[arg(long)]
     no_repair: bool,
+    /// Each delta of the upstream repeats all that came before
+    #[arg(long)]
+    cumulative: bool,
     /// A stream without its end mark has ended well
     #[arg(long)]
     tolerate_truncation: bool,
@@ -77,11 +80,16 @@ enum Stop {
     Usage(String),
     /// The work failed: status 1.
     Work(String),
+    /// Whoever reads the output has seen enough: status 0.
+    Unread,
 }
 
 impl From<io::Error> for Stop {
     fn from(error: io::Error) -> Self {
-        Self::Work(error.to_string())
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::Unread,
+            _ => Self::Work(error.to_string()),
+        }
     }
 }
 
@@ -92,7 +100,7 @@ pub fn run(args: Args) -> ExitCode {
         _ => filter(&args),
     };
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) | Err(Stop::Unread) => ExitCode::SUCCESS,
         Err(Stop::Usage(message)) => {
             eprintln!("{message}");
             WRONG_INPUT.into()
@@ -108,7 +116,7 @@ pub fn run(args: Args) -> ExitCode {
 fn filter(args: &Args) -> Result<(), Stop> {
     let conversation = args.conversation()?;
     let settings = args.settings().map_err(Stop::Usage)?;
-    let mut pipeline = replay::pipeline(args.from, args.to, &settings, &conversation, STAMP)
+    let mut pipeline = replay::pipeline(args.reader(&settings), args.to, &settings, &conversation)
         .map_err(|failure| Stop::Usage(failure.to_string()))?;
     let mut input = args.open()?;
     let mut stdout = io::stdout().lock();
@@ -169,6 +177,8 @@ fn check(args: &Args) -> Result<(), Stop> {
         head: Head { status: 200, headers: Vec::new() },
         pieces: Vec::new(),
         upstream,
+        second: None,
+        cumulative: args.cumulative,
         expect: None,
         expect_stream: None,
     };
@@ -185,6 +195,10 @@ impl Args {
         let Some(path) = &self.input else { return Ok(Box::new(io::stdin().lock())) };
         let file = File::open(path).map_err(|error| Stop::Usage(format!("{}: {error}", path.display())))?;
         Ok(Box::new(file))
+    }
+
+    fn reader(&self, settings: &Settings) -> Reader {
+        replay::reader(self.from, self.to, settings, self.cumulative)
     }
 
     fn piece_size(&self) -> usize {
@@ -206,7 +220,7 @@ impl Args {
             server_calls: self.server_calls.clone(),
             unknown_calls: self.unknown_calls.clone(),
             tool_prefix: self.tool_prefix.clone().or(taught_prefix),
-            server_tools: is_lumo.then(|| crate::dialect::lumo::Options::default().native_tools),
+            server_tools: is_lumo.then(|| lumo::Options::default().native_tools),
             repair: self.no_repair.then_some(false),
             tolerate_truncation: self.tolerate_truncation.then_some(true),
             ..Rules::default()

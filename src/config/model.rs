@@ -133,10 +133,10 @@ fn settings(table: &mut Table<'_>, tools: Tools, upstream: Option<&Upstream>, li
         Options::Lumo(lumo) => Some(lumo),
         Options::Chat(_) => None,
     });
-    let tool_prefix = match (lumo, tools) {
-        (Some(_), Tools::Format(_)) => LUMO_TOOL_PREFIX.to_owned(),
-        _ => String::new(),
-    };
+    let tool_prefix = lumo.map_or_else(String::new, |_| LUMO_TOOL_PREFIX.to_owned());
+    // Where a client's tools are declared natively, one named like a server tool takes its place: the name is the
+    // client's. Taught with a prefix, the client's tool has another name, and the plain one stays the upstream's.
+    let taught = lumo.filter(|_| matches!(tools, Tools::Format(_)));
     Settings {
         detect: table.get_or("detect", default.detect, detect),
         server_calls: table.get_or("server_calls", default.server_calls, choice(&SERVER_CALLS)),
@@ -145,7 +145,7 @@ fn settings(table: &mut Table<'_>, tools: Tools, upstream: Option<&Upstream>, li
         unknown_calls: table.get_or("unknown_calls", default.unknown_calls, choice(&UNKNOWN_CALLS)),
         repair: table.get_or("repair", default.repair, switch),
         tool_prefix: table.get_or("tool_prefix", tool_prefix, prefix),
-        server_tools: lumo.map(|lumo| lumo.native_tools.clone()).unwrap_or_default(),
+        server_tools: taught.map(|lumo| lumo.native_tools.clone()).unwrap_or_default(),
         tolerate_truncation: upstream.is_some_and(|upstream| upstream.tolerate_truncation),
         limits,
     }

@@ -15,25 +15,33 @@
 mod body;
 mod envelope;
 mod fence;
+mod header;
+mod markers;
 mod prose;
+mod reading;
 mod region;
 mod schema;
+mod section;
 pub(crate) mod text;
 mod tools;
+mod walker;
 
 pub use tools::Tools;
 
 use std::borrow::Cow;
 
 use self::{
-    envelope::{Piece, Rules},
+    envelope::Rules,
     fence::{Fence, Foreign, Opener, Opening, Reach},
+    markers::{Entry, Markers},
     prose::Prose,
-    region::{Container, Passed, Region},
+    reading::{As, Outlet, Reading},
+    region::{Container, Passed, Region, Wait},
+    section::Section,
     text::{head, tail},
 };
 use crate::{
-    event::{CallStart, Event, Finish, Reasoning, Runner, Sink, Source},
+    event::{Event, Finish, Reasoning, Sink},
     format::{self, Format, Grammar, Tag, TagKind},
     pipeline::{Arguments, Detect, Settings, UnknownCalls},
     wire::json::{Progress, Scanner},
@@ -55,8 +63,7 @@ enum State {
     },
     /// `held` is an HTML opener; its attributes go on.
     Attributes {
-        format: &'static Format,
-        tag: &'static Tag,
+        place: usize,
         starts_line: bool,
         quoted: bool,
     },
@@ -65,7 +72,7 @@ enum State {
     Foreign(Foreign),
     /// In a JSON value that is no call.
     Json(Scanner),
-    Region(Box<Region>),
+    Calls(Box<Reading>),
     Reasoning {
         tag: &'static Tag,
         begun: bool,
@@ -76,7 +83,7 @@ enum State {
 #[derive(Debug)]
 struct Search {
     tools: Tools,
-    formats: Vec<&'static Format>,
+    markers: Markers,
     fenced: Option<(&'static Format, &'static [&'static str])>,
     bare: Option<&'static Format>,
     whole: bool,
@@ -84,28 +91,20 @@ struct Search {
     repair: bool,
     max_depth: usize,
     max_hold: usize,
+    max_arguments: usize,
 }
 
 impl Search {
-    fn rules(&self, format: &Format) -> Rules<'_> {
+    /// `marked`: for a grammar with a marker made for calls.
+    fn rules(&self, marked: bool) -> Rules<'_> {
         Rules {
             tools: &self.tools,
-            marked: format.is_marked(),
+            marked,
             any_name: self.any_name,
             repair: self.repair,
+            whole: self.whole,
             max_depth: self.max_depth,
         }
-    }
-
-    /// All markers, with their formats.
-    fn tags(&self) -> impl Iterator<Item = (&'static Format, &'static Tag)> {
-        self.formats.iter().flat_map(|&format| {
-            let tags: &'static [Tag] = match format.grammar {
-                Grammar::Tagged(tags) | Grammar::Reasoning(tags) => tags,
-                Grammar::Fenced { .. } | Grammar::Bare => &[],
-            };
-            tags.iter().map(move |tag| (format, tag))
-        })
     }
 }
 
@@ -128,20 +127,21 @@ impl Detector {
     pub fn new(tools: Tools, settings: &Settings) -> Option<Self> {
         let formats: Vec<&'static Format> = match &settings.detect {
             Detect::Off => return None,
-            Detect::Auto => format::ALL.to_vec(),
+            Detect::Auto => format::ALL.iter().copied().filter(|format| format.auto).collect(),
             Detect::Formats(formats) => formats.clone(),
         };
         if tools.is_empty() || formats.is_empty() {
             return None;
         }
-        let fenced = formats.iter().find_map(|format| match format.grammar {
-            Grammar::Fenced { infos } => Some((*format, infos)),
+        let grammars = || formats.iter().flat_map(|format| format.grammars.iter().map(|g| (*format, g)));
+        let fenced = grammars().find_map(|(format, grammar)| match grammar {
+            Grammar::Fenced { infos } => Some((format, *infos)),
             _ => None,
         });
-        let bare = formats.iter().copied().find(|format| format.grammar == Grammar::Bare);
+        let bare = grammars().find(|(_, grammar)| matches!(grammar, Grammar::Bare)).map(|(format, _)| format);
         let search = Search {
             tools,
-            formats,
+            markers: Markers::new(&formats),
             fenced,
             bare,
             whole: settings.arguments == Arguments::Whole,
@@ -149,6 +149,7 @@ impl Detector {
             repair: settings.repair,
             max_depth: settings.limits.max_depth,
             max_hold: settings.limits.max_hold,
+            max_arguments: settings.limits.max_arguments,
         };
         Some(Self {
             prose: Prose::new(search.max_hold),
@@ -163,7 +164,7 @@ impl Detector {
 
     /// Bytes held back now.
     pub fn held(&self) -> usize {
-        let kept = if let State::Region(region) = &self.state { region.kept() } else { 0 };
+        let kept = if let State::Calls(reading) = &self.state { reading.kept() } else { 0 };
         self.held.len() + kept + self.prose.held() + self.reasoning_blank.len()
     }
 
@@ -200,10 +201,21 @@ impl Detector {
 
     /// The text has ended; `stopped`: because the model was done. What is held is decided.
     pub fn finish(&mut self, stopped: bool, out: &mut impl Sink) {
+        self.decide(stopped, out);
+        self.prose.finish(out);
+    }
+
+    /// The upstream's answer breaks off here, and the text of another one goes on with the message.
+    pub fn next_answer(&mut self, out: &mut impl Sink) {
+        self.decide(false, out);
+        self.prose.next_answer();
+    }
+
+    fn decide(&mut self, stopped: bool, out: &mut impl Sink) {
         match std::mem::replace(&mut self.state, State::Prose) {
             State::Marker { .. } | State::Attributes { .. } | State::Opener(_) => self.release(0, out),
-            State::Region(mut region) => {
-                if self.finish_region(&mut region, stopped, out) {
+            State::Calls(mut reading) => {
+                if self.finish_calls(&mut reading, stopped, out) {
                     self.held.clear();
                 } else {
                     self.release(0, out);
@@ -216,18 +228,16 @@ impl Detector {
             }
             State::Prose | State::Foreign(_) | State::Json(_) => {}
         }
-        self.prose.finish(out);
     }
 
-    fn finish_region(&mut self, region: &mut Region, stopped: bool, out: &mut impl Sink) -> bool {
+    fn finish_calls(&mut self, reading: &mut Reading, stopped: bool, out: &mut impl Sink) -> bool {
+        let (format, starts_line) = (reading.format, reading.takes_line());
+        let rules = self.search.rules(reading.marked);
         let (prose, next) = (&mut self.prose, &mut self.next);
-        let (format, starts_line) = (region.format, region.starts_line);
-        let ended =
-            region.finish(stopped, &mut |piece| call_piece(piece, format, starts_line, prose, next, out));
+        let mut outlet = Outlet { format, starts_line, prose, next, out };
+        let ended = reading.finish(stopped, &rules, &mut |piece| outlet.piece(piece));
         if ended {
-            for waiting in std::mem::take(&mut region.waiting) {
-                call_piece(waiting.as_piece(), format, starts_line, prose, next, out);
-            }
+            outlet.pieces(reading.take_waiting());
         }
         ended
     }
@@ -257,7 +267,7 @@ impl Detector {
                 State::Opener(_) => self.fence_opener(rest, out),
                 State::Foreign(_) => self.foreign(rest, out),
                 State::Json(_) => self.foreign_json(rest, out),
-                State::Region(_) => self.region(rest, out),
+                State::Calls(_) => self.calls(rest, out),
                 State::Reasoning { .. } => self.reasoning(rest, out),
             };
             rest = tail(rest, taken);
@@ -268,10 +278,9 @@ impl Detector {
     /// Where in `text` something may begin.
     fn opener(&self, text: &str) -> Option<usize> {
         text.bytes().enumerate().position(|(at, byte)| match byte {
-            b'<' => true,
-            b'{' | b'[' => self.search.bare.is_some(),
+            b'{' | b'[' if self.search.bare.is_some() => true,
             b'`' | b'~' => self.search.fenced.is_some() && self.prose.starts_line(head(text, at)),
-            _ => false,
+            _ => self.search.markers.may_begin(byte),
         })
     }
 
@@ -284,16 +293,16 @@ impl Detector {
         let starts_line = self.prose.starts_line(before);
         let quoted = self.prose.last(before) == b'`';
         self.prose.put(before, out);
-        match (text.as_bytes().get(at), self.search.bare) {
-            (Some(b'<'), _) => {
-                self.held.push('<');
-                self.state = State::Marker { starts_line, quoted };
-                at + 1
-            }
-            (Some(&tick @ (b'`' | b'~')), _) => {
+        let byte = text.as_bytes().get(at).copied().unwrap_or_default();
+        match (byte, self.search.bare) {
+            (tick @ (b'`' | b'~'), _) => {
                 self.held.push(char::from(tick));
                 self.state = State::Opener(Opener::new(tick));
                 at + 1
+            }
+            _ if self.search.markers.may_begin(byte) => {
+                self.state = State::Marker { starts_line, quoted };
+                at
             }
             (_, Some(format)) => {
                 self.enter(format, Container::Bare, starts_line, quoted);
@@ -304,43 +313,98 @@ impl Detector {
     }
 
     fn enter(&mut self, format: &'static Format, container: Container, starts_line: bool, quoted: bool) {
-        let region = Region::new(format, container, starts_line, quoted, self.search.whole);
-        self.state = State::Region(Box::new(region));
+        let read_as = As::Region(Region::new(container, quoted, false, self.search.whole));
+        let reading = Reading { format, starts_line, quoted, marked: false, read_as, opener: None };
+        self.state = State::Calls(Box::new(reading));
     }
 
-    /// One byte of what may be a marker.
+    /// One character of what may be a marker.
     fn marker(&mut self, text: &str, out: &mut impl Sink) -> usize {
         let State::Marker { starts_line, quoted } = self.state else { return 0 };
         let Some(character) = text.chars().next() else { return 0 };
         self.held.push(character);
-        let held = self.held.as_bytes();
-        let begins = |tag: &Tag| {
-            let start = tag.open.as_bytes().get(..held.len()).unwrap_or_default();
-            if tag.kind == TagKind::Marked { start == held } else { start.eq_ignore_ascii_case(held) }
-        };
-        let live = |tag: &Tag| begins(tag) && (tag.kind != TagKind::Reasoning || starts_line);
-        let Some((format, tag)) = self.search.tags().find(|(_, tag)| live(tag)) else {
+        let Some(place) = self.search.markers.find(&self.held, starts_line, 0) else {
             self.held.pop();
-            self.state = State::Prose;
-            self.release(0, out);
-            return 0;
-        };
-        if tag.open.len() == held.len() {
-            match tag.kind {
-                TagKind::Marked => self.enter(format, Container::Tag(tag), starts_line, quoted),
-                TagKind::Html => self.state = State::Attributes { format, tag, starts_line, quoted },
-                TagKind::Reasoning => {
-                    self.held.clear();
-                    self.state = State::Reasoning { tag, begun: false };
-                }
+            if !self.held.is_empty() {
+                self.false_start(starts_line, quoted, out);
+                return 0;
             }
+            // No opener begins with this character, not here.
+            self.state = State::Prose;
+            if let Some(format) = self.search.bare.filter(|_| matches!(character, '{' | '[')) {
+                self.enter(format, Container::Bare, starts_line, quoted);
+                return 0;
+            }
+            self.prose.put(head(text, character.len_utf8()), out);
+            return character.len_utf8();
+        };
+        if self.search.markers.get(place).is_some_and(|opener| opener.text.len() == self.held.len()) {
+            self.enter_at(place, starts_line, quoted);
         }
         character.len_utf8()
     }
 
+    /// What is held is no marker: it may be a bare value, else its first character is text and the rest is read again.
+    fn false_start(&mut self, starts_line: bool, quoted: bool, out: &mut impl Sink) {
+        self.state = State::Prose;
+        match self.search.bare {
+            Some(format) if self.held.starts_with(['{', '[']) => {
+                let held = std::mem::take(&mut self.held);
+                self.enter(format, Container::Bare, starts_line, quoted);
+                self.text(&held, out);
+            }
+            _ => {
+                let first = self.held.chars().next().map_or(0, char::len_utf8);
+                self.release(self.held.len().saturating_sub(first), out);
+            }
+        }
+    }
+
+    /// Reads what follows an opener as its format says.
+    fn enter_at(&mut self, place: usize, starts_line: bool, quoted: bool) {
+        let Some(opener) = self.search.markers.get(place).copied() else { return };
+        let whole = self.search.whole;
+        let read_as = match opener.entry {
+            Entry::Tag(tag) => match tag.kind {
+                TagKind::Html => {
+                    self.state = State::Attributes { place, starts_line, quoted };
+                    return;
+                }
+                TagKind::Reasoning => {
+                    self.held.clear();
+                    self.state = State::Reasoning { tag, begun: false };
+                    return;
+                }
+                TagKind::Marked => As::Region(Region::new(Container::Tag(tag), quoted, true, whole)),
+            },
+            Entry::Section(calls, close) => {
+                As::Section(Section::new(calls, close, Wait::new(quoted, true, whole)))
+            }
+            Entry::Call(calls, open) => {
+                let rules = self.search.rules(true);
+                As::Section(Section::naked(calls, open, Wait::new(quoted, true, whole), &rules))
+            }
+        };
+        let opener_ends = Some((self.held.len(), place + 1));
+        let reading = Reading {
+            format: opener.format,
+            starts_line,
+            quoted,
+            marked: true,
+            read_as,
+            opener: opener_ends,
+        };
+        self.state = State::Calls(Box::new(reading));
+    }
+
     /// One character of an HTML opener's attributes.
     fn attributes(&mut self, text: &str, out: &mut impl Sink) -> usize {
-        let State::Attributes { format, tag, starts_line, quoted } = self.state else { return 0 };
+        let State::Attributes { place, starts_line, quoted } = self.state else { return 0 };
+        let Some((format, Entry::Tag(tag))) =
+            self.search.markers.get(place).map(|opener| (opener.format, opener.entry))
+        else {
+            return 0;
+        };
         let Some(character) = text.chars().next() else { return 0 };
         let first = self.held.len() == tag.open.len();
         if character == '<' || (first && !matches!(character, '>' | ' ' | '\t')) || self.held.len() > MAX_TAG
@@ -416,59 +480,89 @@ impl Detector {
         taken
     }
 
-    fn region(&mut self, text: &str, out: &mut impl Sink) -> usize {
-        let State::Region(mut region) = std::mem::replace(&mut self.state, State::Prose) else { return 0 };
-        let (format, starts_line) = (region.format, region.starts_line);
-        let (prose, next) = (&mut self.prose, &mut self.next);
-        let rules = self.search.rules(format);
-        let passed =
-            region.feed(text, &rules, &mut |piece| call_piece(piece, format, starts_line, prose, next, out));
-        match passed {
+    fn calls(&mut self, text: &str, out: &mut impl Sink) -> usize {
+        let State::Calls(mut reading) = std::mem::replace(&mut self.state, State::Prose) else { return 0 };
+        let (format, starts_line) = (reading.format, reading.takes_line());
+        let rules = self.search.rules(reading.marked);
+        let mut outlet =
+            Outlet { format, starts_line, prose: &mut self.prose, next: &mut self.next, out: &mut *out };
+        match reading.feed(text, &rules, &mut |piece| outlet.piece(piece)) {
             Passed::More => {
-                if region.is_streaming() {
+                if reading.is_streaming() {
                     self.held.clear();
+                    reading.opener = None;
                 } else {
                     self.held.push_str(text);
                 }
-                self.state = State::Region(region);
-                if self.held() > self.search.max_hold {
-                    self.fail_region(0, out);
+                // A call that waits for its end may be as long as any call; only beyond that is there no telling.
+                let limit =
+                    self.search.max_hold + if reading.has_begun() { self.search.max_arguments } else { 0 };
+                self.state = State::Calls(reading);
+                if self.held() > limit {
+                    self.overflow(out);
                 }
                 text.len()
             }
             Passed::Certain(taken) => {
                 self.held.clear();
-                self.state = State::Region(region);
+                reading.opener = None;
+                self.state = State::Calls(reading);
                 taken
             }
             Passed::Ended(taken) => {
-                for waiting in std::mem::take(&mut region.waiting) {
-                    call_piece(waiting.as_piece(), format, starts_line, prose, next, out);
-                }
+                outlet.pieces(reading.take_waiting());
                 self.held.clear();
                 self.prose.container_ended(starts_line);
                 taken
             }
             Passed::Failed { taken, rescan } => {
                 self.held.push_str(head(text, taken));
-                self.state = State::Region(region);
-                self.fail_region(rescan, out);
+                self.fail(*reading, rescan, out);
                 taken
             }
         }
     }
 
-    /// The region is none: the source since the last certain point is text, and the text goes on as what it then is.
-    fn fail_region(&mut self, rescan: usize, out: &mut impl Sink) {
-        let State::Region(region) = &mut self.state else { return };
-        if let Container::Fence(fence) = region.container {
-            self.leave_fence(Some(fence), out);
-            return;
+    /// More is held than may be. What has not begun to be a call is text; a waiting call goes out cut, since its
+    /// arguments are over their limit, too.
+    fn overflow(&mut self, out: &mut impl Sink) {
+        let State::Calls(mut reading) = std::mem::replace(&mut self.state, State::Prose) else { return };
+        if !reading.has_begun() {
+            reading.opener = None;
+            return self.fail(*reading, 0, out);
         }
-        self.state = match region.scanner.take() {
-            Some(scanner) if scanner.depth() > 0 => State::Json(scanner),
-            _ => State::Prose,
-        };
+        let (format, starts_line) = (reading.format, reading.takes_line());
+        let mut outlet = Outlet { format, starts_line, prose: &mut self.prose, next: &mut self.next, out };
+        outlet.pieces(reading.abandon());
+        self.held.clear();
+    }
+
+    /// These are no calls of this format. Another with the same opener may fit; else the source since the last
+    /// certain point is text, and the text goes on as what it then is.
+    fn fail(&mut self, reading: Reading, rescan: usize, out: &mut impl Sink) {
+        let Reading { starts_line, quoted, mut read_as, opener, .. } = reading;
+        if let Some((length, next)) = opener {
+            let rival = self.search.markers.find(head(&self.held, length), starts_line, next);
+            if let Some(place) = rival {
+                let held = std::mem::take(&mut self.held);
+                self.held.push_str(head(&held, length));
+                self.enter_at(place, starts_line, quoted);
+                self.text(tail(&held, length), out);
+                return;
+            }
+        }
+        self.state = State::Prose;
+        if let As::Region(region) = &mut read_as {
+            if let Container::Fence(fence) = region.container {
+                self.leave_fence(Some(fence), out);
+                return;
+            }
+            if let Some(scanner) = region.scanner.take()
+                && scanner.depth() > 0
+            {
+                self.state = State::Json(scanner);
+            }
+        }
         self.release(rescan, out);
     }
 
@@ -528,33 +622,5 @@ impl Detector {
 fn reasoning(text: &str, out: &mut impl Sink) {
     if !text.is_empty() {
         out.event(Event::Reasoning(Reasoning { text: Cow::Borrowed(text), signature: None }));
-    }
-}
-
-/// Sends a piece of a call on.
-fn call_piece(
-    piece: Piece<'_>,
-    format: &'static Format,
-    starts_line: bool,
-    prose: &mut Prose,
-    next: &mut u32,
-    out: &mut impl Sink,
-) {
-    let index = DETECTED | next.saturating_sub(1);
-    match piece {
-        Piece::Start { name, id } => {
-            prose.call(starts_line);
-            let index = DETECTED | *next;
-            *next += 1;
-            out.event(Event::CallStart(CallStart {
-                index,
-                id: Cow::Borrowed(id),
-                name: Cow::Borrowed(name),
-                runner: Runner::Client,
-                source: Source::Format(format.name),
-            }));
-        }
-        Piece::Arguments(text) => out.event(Event::CallArguments { index, piece: Cow::Borrowed(text) }),
-        Piece::End(end) => out.event(Event::CallEnd { index, end }),
     }
 }

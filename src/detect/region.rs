@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     event::CallEnd,
-    format::{Format, Tag, TagKind},
+    format::{Tag, TagKind},
     wire::json::{Progress, Scanner},
 };
 
@@ -34,7 +34,7 @@ pub(super) enum Waiting {
 }
 
 impl Waiting {
-    fn of(piece: Piece<'_>) -> Self {
+    pub(super) fn of(piece: Piece<'_>) -> Self {
         match piece {
             Piece::Start { name, id } => Self::Start { name: name.to_owned(), id: id.to_owned() },
             Piece::Arguments(text) => Self::Arguments(text.to_owned()),
@@ -47,6 +47,29 @@ impl Waiting {
             Self::Start { name, id } => Piece::Start { name, id },
             Self::Arguments(text) => Piece::Arguments(text),
             Self::End(end) => Piece::End(*end),
+        }
+    }
+}
+
+/// What calls wait for before they go out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wait {
+    Nothing,
+    /// Their own end: whole arguments in a format with a marker, where each call counts by itself.
+    CallEnd,
+    /// The region's end: whole arguments where a container has calls alone in it or none, and wherever a backtick
+    /// behind the container may mean that it was quoted.
+    RegionEnd,
+}
+
+impl Wait {
+    /// `marked`: the calls have a marker of their own; `whole`: arguments do not stream.
+    pub(super) fn new(quoted: bool, marked: bool, whole: bool) -> Self {
+        match whole {
+            _ if quoted => Self::RegionEnd,
+            true if marked => Self::CallEnd,
+            true => Self::RegionEnd,
+            false => Self::Nothing,
         }
     }
 }
@@ -95,13 +118,10 @@ enum Between {
 /// A container being read.
 #[derive(Debug)]
 pub(super) struct Region {
-    pub(super) format: &'static Format,
     pub(super) container: Container,
-    pub(super) starts_line: bool,
     quoted: bool,
-    /// Calls wait for the region's end.
-    waits: bool,
-    pub(super) waiting: Vec<Waiting>,
+    wait: Wait,
+    waiting: Vec<Waiting>,
     phase: Phase,
     /// Markup between values that is not complete yet.
     markup: String,
@@ -116,19 +136,13 @@ pub(super) struct Region {
 const MAX_MARKUP: usize = 256;
 
 impl Region {
-    pub(super) fn new(
-        format: &'static Format,
-        container: Container,
-        starts_line: bool,
-        quoted: bool,
-        whole: bool,
-    ) -> Self {
+    /// `marked`: the container is made for calls; `whole`: arguments do not stream.
+    pub(super) fn new(container: Container, quoted: bool, marked: bool, whole: bool) -> Self {
+        let wait = Wait::new(quoted, marked, whole);
         Self {
-            format,
             container,
-            starts_line,
             quoted,
-            waits: quoted || whole,
+            wait,
             waiting: Vec::new(),
             phase: Phase::Before,
             markup: String::new(),
@@ -141,7 +155,17 @@ impl Region {
     /// A call streams: what is fed is certain as it comes.
     pub(super) fn is_streaming(&self) -> bool {
         let open = self.envelope.as_ref().is_some_and(Envelope::is_open);
-        open && !self.waits && matches!(self.phase, Phase::Value)
+        open && self.wait == Wait::Nothing && matches!(self.phase, Phase::Value)
+    }
+
+    /// Calls have begun that wait.
+    pub(super) fn has_begun(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// The calls that waited for the region's end.
+    pub(super) fn take_waiting(&mut self) -> Vec<Waiting> {
+        std::mem::take(&mut self.waiting)
     }
 
     /// Bytes of arguments kept back besides the source.
@@ -178,7 +202,9 @@ impl Region {
                         Between::Value => self.begin_value(rules),
                         Between::Closed => {
                             at += 1;
-                            self.settle_broken(true, out);
+                            if !self.settle_broken(true, out) {
+                                return Passed::Failed { taken: at, rescan: 0 };
+                            }
                             if self.closed() {
                                 return Passed::Ended(at);
                             }
@@ -208,24 +234,46 @@ impl Region {
         Passed::More
     }
 
-    /// The text stops here: whether the region ends with calls. See [`Envelope::finish`] for `stopped`.
-    pub(super) fn finish(&mut self, stopped: bool, out: &mut impl FnMut(Piece<'_>)) -> bool {
-        let envelope = self.envelope.as_mut();
+    /// The text stops here: whether what was read since the last certain point belongs to calls; else it is text.
+    /// See [`Envelope::finish`] for `stopped`.
+    pub(super) fn finish(
+        &mut self,
+        stopped: bool,
+        rules: &Rules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> bool {
         match self.phase {
             Phase::Before | Phase::Failed => false,
             // Whole JSON in a container that was not closed is a call. JSON that stops short is one only where its
-            // call has begun to stream.
-            Phase::Value if self.waits => false,
-            Phase::Value => envelope.is_some_and(|envelope| {
-                envelope.finish(stopped, out);
-                envelope.found()
-            }),
-            Phase::After => {
-                self.settle_broken(stopped, out);
-                true
-            }
+            // call has begun to stream, or where a marker says that a call was meant.
+            Phase::Value if self.wait == Wait::RegionEnd => false,
+            Phase::Value if !self.envelope.as_ref().is_some_and(Envelope::is_in_call) => false,
+            Phase::Value => self.finish_call(stopped, rules.repair, out),
+            Phase::After => self.settle_broken(stopped, out),
             Phase::Ticks(_) | Phase::Quoted => true,
         }
+    }
+
+    /// Ends the call that is being read, if it is still open; `false` if it must not go out as it is.
+    fn finish_call(&mut self, stopped: bool, repair: bool, out: &mut impl FnMut(Piece<'_>)) -> bool {
+        let Some(envelope) = &mut self.envelope else { return false };
+        if self.wait == Wait::Nothing {
+            envelope.finish(stopped, out);
+            return true;
+        }
+        let waiting = &mut self.waiting;
+        let end = envelope.finish(stopped && repair, &mut |piece| waiting.push(Waiting::of(piece)));
+        if end == Some(CallEnd::Cut) {
+            return false;
+        }
+        if self.wait == Wait::CallEnd {
+            self.send_waiting(out);
+        }
+        true
+    }
+
+    fn send_waiting(&mut self, out: &mut impl FnMut(Piece<'_>)) {
+        self.waiting.drain(..).for_each(|waiting| out(waiting.as_piece()));
     }
 
     fn begin_value(&mut self, rules: &Rules<'_>) {
@@ -244,52 +292,57 @@ impl Region {
     ) -> (usize, Option<Passed>) {
         let Some(envelope) = &mut self.envelope else { return (0, Some(FAILED)) };
         let waiting = &mut self.waiting;
-        let parsed = if self.waits {
-            envelope.feed(text, rules, &mut |piece| waiting.push(Waiting::of(piece)))
-        } else {
-            envelope.feed(text, rules, out)
+        let parsed = match self.wait {
+            Wait::Nothing => envelope.feed(text, rules, out),
+            _ => envelope.feed(text, rules, &mut |piece| waiting.push(Waiting::of(piece))),
         };
         let (len, passed) = match parsed {
             Parsed::More => (text.len(), None),
-            Parsed::CallEnded(len) => (len, (!self.waits).then_some(Passed::Certain(0))),
+            Parsed::CallEnded(len) => (len, self.certain(out)),
             Parsed::End(len) => {
                 self.phase = Phase::After;
                 // The last call's own end was told before; what closes its envelope is no text either.
-                (len, (!self.waits).then_some(Passed::Certain(0)))
+                (len, self.certain(out))
             }
             Parsed::Stop(len) => {
                 let foreign = text.as_bytes().get(len).copied().unwrap_or_default();
                 (len, self.stopped(foreign, rules, out))
             }
         };
-        if !self.waits && self.envelope.as_ref().is_some_and(Envelope::found) {
-            self.scanner = None;
-        }
         if let Some(scanner) = &mut self.scanner {
             let (_, progress) = scanner.push(text.as_bytes().get(..len).unwrap_or_default());
-            if progress == Progress::Invalid {
+            if progress == Progress::Invalid || passed == Some(CERTAIN) {
                 self.scanner = None;
             }
         }
         (len, passed)
     }
 
+    /// A call has ended: it goes out, unless it must wait for the region's end.
+    fn certain(&mut self, out: &mut impl FnMut(Piece<'_>)) -> Option<Passed> {
+        if self.wait == Wait::CallEnd {
+            self.send_waiting(out);
+        }
+        (self.wait != Wait::RegionEnd).then_some(CERTAIN)
+    }
+
     /// The value cannot go on with the byte `foreign`.
     fn stopped(&mut self, foreign: u8, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<Passed> {
         let Some(envelope) = &mut self.envelope else { return Some(FAILED) };
         let may_close = foreign == b'<' && matches!(self.container, Container::Tag(_));
-        let forgiven = !self.waits || rules.repair;
+        let streams = self.wait == Wait::Nothing;
+        let forgiven = streams || rules.repair;
         if envelope.is_open() {
             if may_close && forgiven {
                 self.broken = true;
                 self.phase = Phase::After;
-            } else if self.waits {
+            } else if !streams {
                 return Some(FAILED);
             } else {
                 envelope.finish(false, out);
                 self.phase = Phase::Failed;
             }
-            return (!self.waits).then_some(Passed::Certain(0));
+            return streams.then_some(CERTAIN);
         }
         // The arguments were whole: a brace too few or too many around them does not undo the call.
         if envelope.found() && forgiven && !matches!(self.container, Container::Bare) {
@@ -299,18 +352,10 @@ impl Region {
         Some(FAILED)
     }
 
-    /// A call that broke off at a `<`: whole if that was the closer and only brackets are missing.
-    fn settle_broken(&mut self, closer: bool, out: &mut impl FnMut(Piece<'_>)) {
-        if !std::mem::take(&mut self.broken) {
-            return;
-        }
-        let Some(envelope) = &mut self.envelope else { return };
-        let waiting = &mut self.waiting;
-        if self.waits {
-            envelope.finish(closer, &mut |piece| waiting.push(Waiting::of(piece)));
-        } else {
-            envelope.finish(closer, out);
-        }
+    /// A call that broke off at a `<` is whole if that was the closer and only brackets are missing. `false`: it must
+    /// not go out as it is.
+    fn settle_broken(&mut self, closer: bool, out: &mut impl FnMut(Piece<'_>)) -> bool {
+        !std::mem::take(&mut self.broken) || self.finish_call(closer, true, out)
     }
 
     /// The container has ended; if it may have been quoted, the next byte tells.
@@ -389,7 +434,8 @@ impl Region {
             same(before, markup) && same(&[last], &[byte])
         };
         let closes = matches(tag.close);
-        if !closes && !(any_case && matches("</code>")) {
+        let inner = any_case && matches("</code>");
+        if !closes && !inner {
             return Between::Foreign;
         }
         if byte == b'>' {
@@ -401,7 +447,8 @@ impl Region {
     }
 }
 
-/// A failure whose offset is the caller's.
+/// Offsets are the caller's.
+const CERTAIN: Passed = Passed::Certain(0);
 const FAILED: Passed = Passed::Failed { taken: 0, rescan: 0 };
 
 /// Whether `markup` and `byte` may be a `<code …>` tag.

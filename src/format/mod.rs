@@ -3,12 +3,16 @@
 //! A [`Format`] says how a call is marked ([`Grammar`]), which models write it so, and one example. How a model is
 //! taught a format and how past calls are shown to it is in `teach`.
 
+mod calls;
+mod table;
 mod teach;
 
+pub use calls::{CallBody, Calls, Header, HeaderEnd, Place};
+pub use table::{DEEPSEEK_V3, DEEPSEEK_V31, KIMI_K2, MISTRAL};
 pub use teach::{ResultShape, Teach, Teaching, instruct};
 
 /// A way of writing tool calls as text.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Format {
     /// The name, as in configuration files and metrics.
     pub name: &'static str,
@@ -16,16 +20,19 @@ pub struct Format {
     pub summary: &'static str,
     /// Models that write it of their own accord: globs over model names.
     pub models: &'static [&'static str],
+    /// `detect = "auto"` looks for it: its openers occur in no ordinary text, or its guards make it safe. Others are
+    /// looked for when they are named, or when the model's name says so.
+    pub auto: bool,
     /// A call as a model writes it.
     pub example: &'static str,
-    /// How it is found.
-    pub grammar: Grammar,
+    /// How it is found: in one of these ways.
+    pub grammars: &'static [Grammar],
     /// How it is taught; `None` for what is no way of calling.
     pub teach: Option<Teach>,
 }
 
 /// How a format is found in text.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Grammar {
     /// JSON calls between an opening and a closing marker.
     Tagged(&'static [Tag]),
@@ -36,6 +43,8 @@ pub enum Grammar {
     },
     /// JSON calls without any marker.
     Bare,
+    /// Calls told by markers of their own, in sections or alone.
+    Calls(Calls),
     /// Not calls: reasoning between markers, which goes to the reasoning channel.
     Reasoning(&'static [Tag]),
 }
@@ -64,10 +73,19 @@ pub enum TagKind {
     Reasoning,
 }
 
-impl Format {
-    /// Whether its marker is made for tool calls, so that a call to an undeclared name is one all the same.
-    pub fn is_marked(&self) -> bool {
-        matches!(self.grammar, Grammar::Tagged(tags) if tags.iter().all(|tag| tag.kind == TagKind::Marked))
+/// Two formats are the same if they have the same name.
+impl PartialEq for Format {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Format {}
+
+impl Tag {
+    /// Where its opener counts: reasoning begins a line, so that prose may speak of the marker.
+    pub fn place(&self) -> Place {
+        if self.kind == TagKind::Reasoning { Place::LineStart } else { Place::Anywhere }
     }
 }
 
@@ -76,8 +94,9 @@ pub static PRE: Format = Format {
     name: "pre",
     summary: "a JSON object in an HTML <pre> element, perhaps with <code> inside",
     models: &["lumo*"],
+    auto: true,
     example: r#"<pre>{"name": "get_weather", "arguments": {"city": "Paris"}}</pre>"#,
-    grammar: Grammar::Tagged(&[Tag { open: "<pre", close: "</pre>", kind: TagKind::Html }]),
+    grammars: &[Grammar::Tagged(&[Tag { open: "<pre", close: "</pre>", kind: TagKind::Html }])],
     teach: Some(Teach {
         call: ("<pre>", "</pre>"),
         result: ("<pre>", "</pre>"),
@@ -91,10 +110,11 @@ pub static FENCED: Format = Format {
     name: "fenced",
     summary: "JSON in a Markdown code fence of backticks or tildes",
     models: &["lumo*"],
+    auto: true,
     example: "```json\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n```",
-    grammar: Grammar::Fenced {
+    grammars: &[Grammar::Fenced {
         infos: &["json", "jsonc", "json5", "tool", "tool_call", "tool_calls", "tool_code", "function_call"],
-    },
+    }],
     teach: Some(Teach {
         call: ("```json\n", "\n```"),
         result: ("```json\n", "\n```"),
@@ -108,8 +128,9 @@ pub static BARE: Format = Format {
     name: "bare",
     summary: "a JSON object, or an array of them, without a marker",
     models: &["qwen2.5-coder*", "llama-3*"],
+    auto: true,
     example: r#"{"name": "get_weather", "arguments": {"city": "Paris"}}"#,
-    grammar: Grammar::Bare,
+    grammars: &[Grammar::Bare],
     teach: Some(Teach {
         call: ("", ""),
         result: ("", ""),
@@ -123,12 +144,13 @@ pub static HERMES: Format = Format {
     name: "hermes",
     summary: "a JSON object or array in <tool_call>, <tool_calls> or <function_call>",
     models: &["*hermes*", "qwen2.5*", "qwen3*", "qwq*", "granite-4*", "ernie-4.5*"],
+    auto: true,
     example: "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n</tool_call>",
-    grammar: Grammar::Tagged(&[
+    grammars: &[Grammar::Tagged(&[
         Tag { open: "<tool_call>", close: "</tool_call>", kind: TagKind::Marked },
         Tag { open: "<tool_calls>", close: "</tool_calls>", kind: TagKind::Marked },
         Tag { open: "<function_call>", close: "</function_call>", kind: TagKind::Marked },
-    ]),
+    ])],
     teach: Some(Teach {
         call: ("<tool_call>\n", "\n</tool_call>"),
         result: ("<tool_response>\n", "\n</tool_response>"),
@@ -142,37 +164,17 @@ pub static THINK: Format = Format {
     name: "think",
     summary: "reasoning in <think> at the beginning of a line: to the reasoning channel, never searched for calls",
     models: &["deepseek-r1*", "qwen3*", "qwq*", "glm-4.5*", "kimi*"],
+    auto: true,
     example: "<think>The user wants the weather.</think>",
-    grammar: Grammar::Reasoning(&[Tag { open: "<think>", close: "</think>", kind: TagKind::Reasoning }]),
+    grammars: &[Grammar::Reasoning(&[Tag { open: "<think>", close: "</think>", kind: TagKind::Reasoning }])],
     teach: None,
 };
 
-/// All formats. `detect = "auto"` looks for all of them at once.
-pub static ALL: &[&Format] = &[&PRE, &FENCED, &BARE, &HERMES, &THINK];
+/// All formats. `detect = "auto"` looks at once for all that have [`Format::auto`].
+pub static ALL: &[&Format] =
+    &[&PRE, &FENCED, &BARE, &HERMES, &MISTRAL, &DEEPSEEK_V31, &DEEPSEEK_V3, &KIMI_K2, &THINK];
 
 /// The format of this name.
 pub fn by_name(name: &str) -> Option<&'static Format> {
     ALL.iter().copied().find(|format| format.name == name)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn openers_can_be_matched_without_going_back() {
-        let mut openers = Vec::new();
-        for format in ALL {
-            if let Grammar::Tagged(tags) | Grammar::Reasoning(tags) = format.grammar {
-                openers.extend(tags.iter().map(|tag| tag.open));
-            }
-        }
-        for (n, open) in openers.iter().enumerate() {
-            assert!(open.starts_with('<') && !open[1..].contains('<'), "{open}");
-            assert!(open.is_ascii());
-            for (m, other) in openers.iter().enumerate() {
-                assert!(n == m || !other.starts_with(open), "{open} begins {other}");
-            }
-        }
-    }
 }

@@ -82,7 +82,7 @@ impl Pipeline {
     /// Takes the next bytes of the upstream's body.
     pub fn push(&mut self, bytes: &[u8], out: &mut BytesMut) -> State {
         if self.state == State::Open {
-            let read = self.reader.push(bytes, &mut self.stages.into_sink(out));
+            let read = self.reader.push(bytes, &mut self.stages.sink(out));
             let ended = self.reader.is_done();
             self.settle(read, ended, out);
         }
@@ -92,7 +92,7 @@ impl Pipeline {
     /// The upstream's body has ended.
     pub fn finish(&mut self, out: &mut BytesMut) -> State {
         if self.state == State::Open {
-            let read = self.reader.finish(&mut self.stages.into_sink(out));
+            let read = self.reader.finish(&mut self.stages.sink(out));
             self.settle(read, true, out);
         }
         self.state
@@ -102,6 +102,7 @@ impl Pipeline {
     fn settle(&mut self, read: Result<(), Failure>, ended: bool, out: &mut BytesMut) {
         let read = self.stages.calls.failure.take().map_or(read, Err);
         if self.stages.calls.bounce.is_some() {
+            self.stages.break_off(out);
             self.state = State::Asks;
         } else if let Err(failure) = read {
             self.fail(failure, out);
@@ -190,9 +191,19 @@ impl Pipeline {
 }
 
 impl Stages {
-    fn into_sink<'s>(&'s mut self, out: &'s mut BytesMut) -> impl Sink + 's {
+    fn sink<'s>(&'s mut self, out: &'s mut BytesMut) -> impl Sink + 's {
         let Self { detector, calls, writer, has_content } = self;
         ToDetector { detector, next: ToCalls { calls, next: ToWriter { writer, has_content, out } } }
+    }
+
+    /// The answer is left off for another: what was held before that point is let go.
+    fn break_off(&mut self, out: &mut BytesMut) {
+        let bounce = self.calls.bounce.take();
+        let Self { detector, calls, writer, has_content } = self;
+        if let Some(detector) = detector {
+            detector.next_answer(&mut ToCalls { calls, next: ToWriter { writer, has_content, out } });
+        }
+        self.calls.bounce = bounce;
     }
 
     /// Lets go what is held, since nothing more will come to decide it.
@@ -211,6 +222,9 @@ struct ToDetector<'s> {
 
 impl Sink for ToDetector<'_> {
     fn event(&mut self, event: Event<'_>) {
+        if self.next.calls.bounce.is_some() {
+            return;
+        }
         match self.detector {
             Some(detector) => detector.event(event, &mut self.next),
             None => self.next.event(event),

@@ -12,11 +12,11 @@ use std::borrow::Cow;
 use bytes::Bytes;
 
 use crate::{
-    config::{Config, Model, Options, SystemPosition, Tools, Upstream},
+    config::{Config, Model, Options, Tools, Upstream},
     conversation::Conversation,
     dialect::{Answering, Reader, Stamp, UpstreamRequest, Writer, chat, lumo},
     failure::{Failure, Kind},
-    format::{self, Teaching},
+    format,
     pipeline::{Misroute, Pipeline},
 };
 
@@ -124,12 +124,7 @@ fn sent<'a>(model: &Model, conversation: &'a Conversation) -> Cow<'a, Conversati
     let mut sent = match model.tools {
         Tools::Native => Cow::Borrowed(conversation),
         Tools::Format(format) => {
-            let teaching = Teaching {
-                prefix: model.settings.tool_prefix.clone(),
-                template: model.instructions.clone().unwrap_or_default(),
-                in_user_turn: model.system_position == SystemPosition::User,
-            };
-            Cow::Owned(format::instruct(conversation.clone(), format, &teaching))
+            Cow::Owned(format::instruct(conversation.clone(), format, &model.teaching()))
         }
     };
     let name = model.upstream_name(&conversation.model);

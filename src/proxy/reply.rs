@@ -25,7 +25,7 @@ const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream; c
 #[derive(Debug)]
 pub(super) enum Body {
     /// Said at once.
-    Plain(Plain),
+    Plain(Box<Plain>),
     /// An upstream's answer, as it comes.
     Answer(Pin<Box<Answer>>),
 }
@@ -110,7 +110,7 @@ fn said(status: StatusCode, bytes: Bytes, outcome: Outcome, mut access: Access) 
     if plain.bytes.is_empty() {
         plain.take();
     }
-    let mut response = Response::new(Body::Plain(plain));
+    let mut response = Response::new(Body::Plain(Box::new(plain)));
     *response.status_mut() = status;
     response
 }

@@ -4,6 +4,7 @@ use std::{
     collections::HashMap,
     convert::Infallible,
     future::poll_fn,
+    pin::Pin,
     sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -142,10 +143,15 @@ impl Service {
             Ok(body) => body,
             Err(failure) => return reply::error(failure, access),
         };
-        match self.exchange(&body, &mut access) {
-            Ok((exchange, client)) => self.answer(exchange, client, &body, access).await,
-            Err(failure) => reply::error(failure, access),
-        }
+        let (exchange, client) = match self.exchange(&body, &mut access) {
+            Ok(ready) => ready,
+            Err(failure) => return reply::error(failure, access),
+        };
+        let stream = exchange.answering.stream;
+        // Takes all that is still needed of the request: while the answer is waited for, the rest is gone.
+        let mut answer = self.begin(exchange, client, body, access);
+        let committed = poll_fn(|cx| answer.as_mut().poll_commit(cx)).await;
+        reply::answer(answer, stream, committed)
     }
 
     fn exchange(&self, body: &Bytes, access: &mut Access) -> Result<(Exchange<'_>, Arc<Client>), Failure> {
@@ -156,44 +162,39 @@ impl Service {
         let client = self.clients.get(&upstream.name).ok_or_else(|| {
             Failure::new(Kind::Internal, format!("there is no client for upstream `{}`", upstream.name))
         })?;
+        access.routed(&exchange.model.name, &upstream.name, upstream.dialect());
+        self.metrics.dropped_fields(&upstream.name, &exchange.request.dropped);
         Ok((exchange, Arc::clone(client)))
     }
 
-    async fn answer(
+    fn begin(
         &self,
         exchange: Exchange<'_>,
         client: Arc<Client>,
-        body: &Bytes,
-        mut access: Access,
-    ) -> Response<Body> {
-        let upstream = Arc::clone(client.upstream());
-        let stream = exchange.answering.stream;
-        access.routed(&exchange.model.name, &upstream.name, upstream.dialect());
-        self.metrics.dropped_fields(&upstream.name, &exchange.request.dropped);
+        body: Bytes,
+        access: Access,
+    ) -> Pin<Box<Answer>> {
         let watch = self.tap.as_ref().and_then(|tap| {
             tap.begin(&Opening {
                 id: access.id(),
-                body,
+                body: &body,
                 conversation: &exchange.conversation,
                 model: exchange.model,
-                upstream: &upstream,
+                upstream: client.upstream(),
                 request: &exchange.request,
                 answering: &exchange.answering,
             })
         });
-        let mut answer = Box::pin(Answer::new(answer::Parts {
+        let parts = answer::Parts {
             client,
             request: exchange.request,
             again: exchange.again,
             pipeline: exchange.pipeline,
-            stream,
-            keep_alive: self.config.limits.keep_alive,
-            cut: self.drain.when_cut(),
+            stream: exchange.answering.stream,
             watch,
             access,
-        }));
-        let committed = poll_fn(|cx| answer.as_mut().poll_commit(cx)).await;
-        reply::answer(answer, stream, committed)
+        };
+        Box::pin(Answer::new(parts, self.config.limits.keep_alive, self.drain.when_cut()))
     }
 
     fn models(&self) -> Value {

@@ -7,7 +7,12 @@
 //!
 //! All of it is one future, [`Client::open`]. Whoever drops it leaves the line, or closes the connection.
 
-use std::{error::Error, sync::Arc, time::Duration};
+use std::{
+    error::Error,
+    io::{self, ErrorKind},
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header, response::Parts};
@@ -44,6 +49,9 @@ const CONNECTION_WINDOW: u32 = 16 << 20;
 /// Idle connections are kept for so long: below the minute after which many servers close them.
 const POOL_IDLE: Duration = Duration::from_secs(50);
 
+/// A connection that closes within this time was closed before the request reached the upstream's program.
+const AT_ONCE: Duration = Duration::from_secs(1);
+
 /// An upstream, ready to be asked: its connections, its line and its configured headers.
 #[derive(Debug)]
 pub(super) struct Client {
@@ -67,6 +75,13 @@ pub(super) struct Unopened {
     pub(super) failure: Failure,
     /// What the upstream said, if it said anything.
     pub(super) said: Option<(Parts, Bytes)>,
+}
+
+/// Why a request has no answer.
+enum Unanswered {
+    /// `header_timeout` has passed.
+    Late,
+    Error(legacy::Error),
 }
 
 impl From<Failure> for Unopened {
@@ -141,40 +156,55 @@ impl Client {
         Ok(request)
     }
 
+    /// Sends `request`, and sends it once more if the connection closed at once without a word.
+    ///
+    /// An upstream may close a kept connection just when it is used again, and nobody can tell that from a refusal to
+    /// answer. A client would have to send its request once more; so that is done here. Not later than at once,
+    /// though: then the upstream may have worked on it.
+    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Failure> {
+        let begun = Instant::now();
+        let answered = match self.try_send(request.clone()).await {
+            Err(Unanswered::Error(error)) if is_closed(&error) && begun.elapsed() < AT_ONCE => {
+                tracing::debug!(
+                    upstream = self.upstream.name,
+                    "a connection was closed as it was used again"
+                );
+                self.try_send(request).await
+            }
+            answered => answered,
+        };
+        answered.map_err(|unanswered| match unanswered {
+            Unanswered::Late => failure::timed_out("response headers", self.upstream.timeouts.header),
+            Unanswered::Error(error) => self.unreachable(&error),
+        })
+    }
+
     /// The header time begins when there is a connection: connecting has a limit of its own.
-    async fn send(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Failure> {
+    async fn try_send(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Unanswered> {
         let mut connection = capture_connection(&mut request);
         let mut response = self.http.request(request);
         tokio::select! {
             biased;
-            response = &mut response => return response.map_err(|error| self.unsent(&error)),
+            response = &mut response => return response.map_err(Unanswered::Error),
             _ = connection.wait_for_connection_metadata() => {}
         }
-        let limit = self.upstream.timeouts.header;
-        match timeout(limit, response).await {
-            Ok(response) => response.map_err(|error| self.unsent(&error)),
-            Err(_elapsed) => Err(failure::timed_out("response headers", limit)),
-        }
+        let answered = timeout(self.upstream.timeouts.header, response).await;
+        answered.map_err(|_elapsed| Unanswered::Late)?.map_err(Unanswered::Error)
     }
 
-    fn unsent(&self, error: &legacy::Error) -> Failure {
+    fn unreachable(&self, error: &legacy::Error) -> Failure {
         if find::<ConnectTimeout>(error).is_some() {
             return failure::timed_out("connection", self.upstream.timeouts.connect);
         }
-        let name = &self.upstream.name;
-        let cause = innermost(error);
-        if error.is_connect() {
-            return Failure::new(Kind::Connect, format!("upstream `{name}` cannot be reached: {cause}"));
-        }
-        match find::<hyper::Error>(error) {
-            Some(error) if error.is_parse() => {
-                Failure::new(Kind::Protocol, format!("upstream `{name}` answered what is no HTTP: {cause}"))
-            }
-            _ => Failure::new(
-                Kind::Connect,
-                format!("upstream `{name}` closed the connection before it answered: {cause}"),
-            ),
-        }
+        let (name, cause) = (&self.upstream.name, innermost(error));
+        let (kind, what) = if error.is_connect() {
+            (Kind::Connect, "cannot be reached")
+        } else if find::<hyper::Error>(error).is_some_and(hyper::Error::is_parse) {
+            (Kind::Protocol, "answered what is no HTTP")
+        } else {
+            (Kind::Connect, "closed the connection before it answered")
+        };
+        Failure::new(kind, format!("upstream `{name}` {what}: {cause}"))
     }
 
     async fn refused(&self, head: Parts, body: Incoming) -> Unopened {
@@ -247,6 +277,15 @@ fn unreadable(head: &Parts) -> Option<Failure> {
         );
     }
     None
+}
+
+/// The connection closed before anything of an answer came.
+fn is_closed(error: &legacy::Error) -> bool {
+    let reset =
+        |error: &io::Error| matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe);
+    !error.is_connect()
+        && (find::<hyper::Error>(error).is_some_and(hyper::Error::is_incomplete_message)
+            || find::<io::Error>(error).is_some_and(reset))
 }
 
 /// The first error of type `E` among `error` and its sources.

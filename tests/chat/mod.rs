@@ -10,19 +10,19 @@ use toolwire::{
 
 /// What a client would have put together.
 #[derive(Debug, Default, PartialEq)]
-pub struct Read {
-    pub start: Option<String>,
+pub(crate) struct Read {
+    pub(crate) start: Option<String>,
     /// Text, reasoning and the like, each run of one kind joined.
     runs: Vec<(&'static str, String)>,
     calls: Vec<Call>,
     end: Vec<String>,
-    pub pings: Vec<String>,
+    pub(crate) pings: Vec<String>,
     /// The failure's sentence.
-    pub message: String,
-    pub malformed: u64,
-    pub unknown_finishes: u64,
+    pub(crate) message: String,
+    pub(crate) malformed: u64,
+    pub(crate) unknown_finishes: u64,
     /// Frames that came as they are.
-    pub verbatim: usize,
+    pub(crate) verbatim: usize,
 }
 
 #[derive(Debug, PartialEq)]
@@ -36,7 +36,7 @@ struct Call {
 
 impl Read {
     /// All but pings, counters and the failure's sentence, as one line.
-    pub fn told(&self) -> String {
+    pub(crate) fn told(&self) -> String {
         let mut told: Vec<String> = self.start.iter().map(|start| format!("start {start}")).collect();
         told.extend(self.runs.iter().map(|(kind, text)| match *kind {
             "text" => text.clone(),
@@ -64,7 +64,7 @@ impl Read {
         self.calls.iter_mut().find(|call| call.index == index).expect("a call that has begun")
     }
 
-    pub fn fail(&mut self, failure: &Failure) {
+    pub(crate) fn fail(&mut self, failure: &Failure) {
         self.end.push(format!("error {:?} {}", failure.kind(), failure.code().unwrap_or("-")));
         self.message = failure.message().to_owned();
     }
@@ -148,7 +148,11 @@ impl Sink for Read {
 }
 
 /// Reads a stream that comes in `pieces`; `ends`: the body ends after them.
-pub fn read_in<'a>(settings: ReaderSettings, pieces: impl IntoIterator<Item = &'a [u8]>, ends: bool) -> Read {
+pub(crate) fn read_in<'a>(
+    settings: ReaderSettings,
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+    ends: bool,
+) -> Read {
     let mut reader = Reader::new(settings);
     let mut read = Read::default();
     let mut result = Ok(());
@@ -169,7 +173,7 @@ pub fn read_in<'a>(settings: ReaderSettings, pieces: impl IntoIterator<Item = &'
 
 /// Reads a stream whole and in every cut that matters: the same must come of all.
 #[track_caller]
-pub fn read_splits(settings: ReaderSettings, stream: &[u8]) -> Read {
+pub(crate) fn read_splits(settings: ReaderSettings, stream: &[u8]) -> Read {
     let whole = read_in(settings, [stream], true);
     for at in 0..=stream.len() {
         let (left, right) = stream.split_at(at);
@@ -182,18 +186,18 @@ pub fn read_splits(settings: ReaderSettings, stream: &[u8]) -> Read {
 }
 
 /// A chunk in canonical form.
-pub fn chunk(delta: &str, finish: &str) -> String {
+pub(crate) fn chunk(delta: &str, finish: &str) -> String {
     let choices = format!(r#"[{{"index":0,"delta":{delta},"finish_reason":{finish}}}]"#);
     let head = r#""id":"c1","object":"chat.completion.chunk","created":17,"model":"m""#;
     format!("data: {{{head},\"choices\":{choices}}}\n\n")
 }
 
 /// A chunk of a server that leaves out what it can.
-pub fn loose(delta: &str) -> String {
+pub(crate) fn loose(delta: &str) -> String {
     format!("data: {{\"choices\":[{{\"delta\":{delta}}}]}}\n\n")
 }
 
 /// The last chunk of such a server.
-pub fn end(word: &str) -> String {
+pub(crate) fn end(word: &str) -> String {
     format!("data: {{\"choices\":[{{\"delta\":{{}},\"finish_reason\":\"{word}\"}}]}}\n\n")
 }

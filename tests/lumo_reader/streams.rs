@@ -339,7 +339,6 @@ fn what_is_no_stream_is_said_to_be_none() {
         "{\"id\":\"c\",\"object\":\"chat.completion\",\"choices\":[{\"index\":0,\"message\":{\"content\":\"A\"},\"finish_reason\":\"stop\"}]}",
         "{\n  \"object\": \"chat.completion\",\n  \"choices\": [\n    {\"message\": {\"content\": \"A\"}}\n  ]\n}\n",
         "{\"weather\":\"fine\"}",
-        "data: {\"choices\":[{\"delta\":{\"content\":\"A",
     ] {
         let got = read_text(body);
         assert_eq!((failure(&got), got.text.as_str()), (("upstream_protocol", 502), ""), "{body}");
@@ -352,11 +351,21 @@ fn what_is_no_stream_is_said_to_be_none() {
 }
 
 #[test]
+fn a_body_that_breaks_off_is_truncated_wherever_it_does() {
+    let stream = frames(json!([["m", "é"], ["d", {"tool_calls": [{"index": 0, "function": {"name": "a", "arguments": "{\"x\":1}"}}]}]]).as_array().unwrap(), false);
+    for end in 0..stream.len() {
+        let got = read([&stream.as_bytes()[..end]], &ReaderSettings::default());
+        assert_eq!(failure(&got).0, "upstream_truncated", "cut at {end}");
+        assert!(got.malformed <= 1, "cut at {end}");
+    }
+}
+
+#[test]
 fn frames_are_bounded() {
     let settings = ReaderSettings { max_frame: 64, ..ReaderSettings::default() };
     let endless = [b'x'; 100];
     assert_eq!(failure(&read_every_way(&endless, &settings)).0, "upstream_protocol");
-    let many_lines = "data: {\"a\":\n".to_owned() + &"data: [\n".repeat(20);
+    let many_lines = "data: {\"a\":\n".to_owned() + &"data: [\n".repeat(40);
     assert_eq!(failure(&read_every_way(many_lines.as_bytes(), &settings)).0, "upstream_protocol");
     let payload = frames(json!([["tr", "x".repeat(300)]]).as_array().unwrap(), true);
     let settings = ReaderSettings { max_frame: 200, ..settings };

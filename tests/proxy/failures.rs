@@ -11,7 +11,7 @@ use crate::support::{
     upstream::{END, Exchange, Upstream, text},
 };
 
-const SHORT: Duration = Duration::from_millis(100);
+const SHORT: Duration = Duration::from_millis(250);
 
 /// Status, `Retry-After` and error object of an answer that failed before it began, streamed and whole alike.
 async fn refused<F>(change: fn(&mut Setup), script: fn(Exchange) -> F) -> (u16, Option<String>, Value)
@@ -210,6 +210,20 @@ async fn a_stream_that_breaks_off_ends_with_an_error() {
     }
 }
 
+/// Content that came before an error was certain, wherever the network cut between them.
+#[tokio::test]
+async fn content_and_error_in_one_piece_are_both_told() {
+    let error = broken(as_it_is, |mut exchange| async {
+        exchange.begin().await;
+        let error = "data: {\"error\":{\"message\":\"out of memory\",\"code\":500}}\n\n";
+        exchange.piece(text("first") + error).await;
+        exchange.end().await;
+        exchange
+    })
+    .await;
+    assert!(error["message"].as_str().unwrap().contains("out of memory"), "{error}");
+}
+
 #[tokio::test]
 async fn a_whole_answer_that_breaks_off_is_an_error() {
     let upstream = Upstream::start(first).await;
@@ -289,14 +303,14 @@ async fn connecting_has_a_time_limit_with_tls_in_it() {
 }
 
 /// An upstream that never pauses does not outrun the clock.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_busy_stream_has_a_total_limit_too() {
     let error = broken(
         |setup| setup.upstream.timeouts.total = Some(2 * SHORT),
         |exchange| async {
             let mut exchange = first(exchange).await;
             for _ in 0..1_000_000 {
-                if !exchange.piece(text("more").repeat(100)).await {
+                if !exchange.piece(text("more")).await {
                     break;
                 }
             }

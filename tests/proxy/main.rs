@@ -1,11 +1,19 @@
 //! The proxy end to end over real sockets, between a scripted upstream and a client.
 
-#[path = "../support/mod.rs"]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that fails panics, wherever its helpers lie"
+)]
+
 mod support;
 
 mod cancel;
 mod drain;
 mod failures;
 mod limits;
+mod log;
+mod lumo;
 mod requests;
 mod streams;

@@ -1,118 +1,181 @@
-//! A client of the proxy.
+//! A client of Chat Completions, written for the tests alone and as strict as the strictest library: it puts an
+//! answer together and panics at whatever a client could stumble over.
 
-use bytes::Bytes;
-use http::{Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
-use hyper_util::{
-    client::legacy::{self, connect::HttpConnector},
-    rt::TokioExecutor,
-};
 use serde_json::Value;
 
-use super::{proxy::Proxy, soon};
-
-/// Sends requests; each test has its own.
-#[derive(Clone)]
-pub struct Client {
-    http: legacy::Client<HttpConnector, Full<Bytes>>,
+/// What a client has in hand when an answer is over.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Answer {
+    pub(crate) text: String,
+    pub(crate) reasoning: String,
+    pub(crate) refusal: String,
+    pub(crate) calls: Vec<Call>,
+    /// Results of calls that did not need the client: index, content, is an error.
+    pub(crate) results: Vec<(u64, String, bool)>,
+    pub(crate) annotations: Vec<Value>,
+    pub(crate) images: Vec<Value>,
+    /// What came, in which order, repetitions taken out.
+    pub(crate) order: Vec<&'static str>,
+    pub(crate) usage: Option<Value>,
+    pub(crate) finish: Option<String>,
+    pub(crate) error: Option<Value>,
+    /// `[DONE]` was read.
+    pub(crate) done: bool,
+    /// The status of an answer that failed before it began; else 200.
+    pub(crate) status: u16,
 }
 
-/// A streaming request to model `m`.
-pub const STREAM: &str = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}"#;
-
-/// The same, to be answered whole.
-pub const WHOLE: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
-
-impl Client {
-    pub fn new() -> Self {
-        Self { http: legacy::Client::builder(TokioExecutor::new()).build_http() }
-    }
-
-    /// Speaks HTTP/2 from the first byte.
-    pub fn http2() -> Self {
-        Self { http: legacy::Client::builder(TokioExecutor::new()).http2_only(true).build_http() }
-    }
-
-    pub async fn send(&self, request: Request<Full<Bytes>>) -> Result<Reply, legacy::Error> {
-        let response = soon("a response", self.http.request(request)).await?;
-        Ok(Reply { response, unread: Vec::new() })
-    }
-
-    pub async fn get(&self, proxy: &Proxy, path: &str) -> Reply {
-        let request = Request::get(proxy.url(path)).body(Full::default()).unwrap();
-        self.send(request).await.unwrap()
-    }
-
-    pub async fn chat(&self, proxy: &Proxy, body: &'static str) -> Reply {
-        self.send(chat_request(proxy, body)).await.unwrap()
-    }
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Call {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) arguments: String,
 }
 
-/// A POST of `body` to the chat endpoint.
-pub fn chat_request(proxy: &Proxy, body: impl Into<Bytes>) -> Request<Full<Bytes>> {
-    Request::post(proxy.url("/v1/chat/completions"))
-        .header("content-type", "application/json")
-        .body(Full::new(body.into()))
-        .unwrap()
-}
-
-/// A response whose body is still coming.
-pub struct Reply {
-    response: Response<Incoming>,
-    unread: Vec<u8>,
-}
-
-impl Reply {
-    pub fn status(&self) -> StatusCode {
-        self.response.status()
-    }
-
-    pub fn header(&self, name: &str) -> Option<&str> {
-        self.response.headers().get(name).map(|value| value.to_str().unwrap())
-    }
-
-    /// Reads until `text` has come; it must be there before the end.
-    pub async fn until(&mut self, text: &str) -> String {
-        while !contains(&self.unread, text) {
-            let frame = soon(text, self.response.body_mut().frame()).await;
-            let Some(frame) = frame else { panic!("the body ended before {text:?}: {:?}", self.unread()) };
-            self.unread.extend_from_slice(frame.unwrap().data_ref().unwrap());
+impl Answer {
+    /// Reads a stream, whole or as far as it came.
+    pub(crate) fn of_stream(bytes: &[u8]) -> Self {
+        let mut answer = Self { status: 200, ..Self::default() };
+        let text = std::str::from_utf8(bytes).expect("the client gets UTF-8");
+        for frame in text.split_inclusive("\n\n") {
+            let data = frame.strip_suffix("\n\n").expect("frames end with an empty line");
+            let data = data.strip_prefix("data: ").unwrap_or_else(|| panic!("no data: {data:?}"));
+            let lines = [b'\n', b'\r'].iter().any(|end| data.as_bytes().contains(end));
+            assert!(!lines, "one line a frame: {data:?}");
+            assert!(!answer.done, "{data:?} behind the end mark");
+            if data == "[DONE]" {
+                answer.done = true;
+                continue;
+            }
+            answer.chunk(&serde_json::from_str(data).unwrap_or_else(|error| panic!("{data}: {error}")));
         }
-        let text = self.unread();
-        self.unread.clear();
-        text
+        answer
     }
 
-    /// Reads to the end, which must be one in order.
-    pub async fn rest(mut self) -> String {
-        while let Some(frame) = soon("the end of the body", self.response.body_mut().frame()).await {
-            self.unread.extend_from_slice(frame.unwrap().data_ref().unwrap());
+    /// Reads a whole answer, or an error's body.
+    pub(crate) fn of_body(bytes: &[u8], status: u16) -> Self {
+        let body: Value = serde_json::from_slice(bytes).expect("a JSON body");
+        let mut answer = Self { status, ..Self::default() };
+        if body["error"].is_object() {
+            answer.error = Some(body["error"].clone());
+            return answer;
         }
-        self.unread()
+        assert_eq!(body["object"], "chat.completion");
+        let choice = &body["choices"][0];
+        let message = &choice["message"];
+        assert_eq!(message["role"], "assistant");
+        assert_ne!(message["content"], "", "no text is null");
+        let text = |key: &str| message[key].as_str().unwrap_or_default().to_owned();
+        answer.text = text("content");
+        answer.reasoning = text("reasoning_content");
+        answer.refusal = text("refusal");
+        for call in message["tool_calls"].as_array().into_iter().flatten() {
+            assert_eq!(call["type"], "function");
+            let [name, arguments] = ["name", "arguments"].map(|key| call["function"][key].as_str().unwrap());
+            let id = call["id"].as_str().unwrap();
+            answer.begin_call(id, name).arguments.push_str(arguments);
+        }
+        answer.lists(message);
+        answer.usage = Some(body["usage"].clone()).filter(|usage| !usage.is_null());
+        answer.finish = Some(choice["finish_reason"].as_str().expect("a finish reason").to_owned());
+        answer
     }
 
-    /// The whole body as JSON.
-    pub async fn json(self) -> Value {
-        let text = self.rest().await;
-        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text:?}"))
+    fn chunk(&mut self, chunk: &Value) {
+        assert_eq!(self.error, None, "{chunk} behind an error");
+        if !chunk["error"].is_null() {
+            self.error = Some(chunk["error"].clone());
+            return;
+        }
+        let choices = chunk["choices"].as_array().unwrap_or_else(|| panic!("no choices: {chunk}"));
+        if chunk["usage"].is_object() {
+            assert_eq!(self.usage, None, "usage once");
+            self.usage = Some(chunk["usage"].clone());
+        }
+        let Some(choice) = choices.first() else {
+            assert!(self.finish.is_some(), "only usage has no choice, and it comes last: {chunk}");
+            return;
+        };
+        assert_eq!((choices.len(), &choice["index"]), (1, &Value::from(0)), "{chunk}");
+        assert_eq!(self.finish, None, "{chunk} behind the finish");
+        self.delta(&choice["delta"]);
+        self.finish = choice["finish_reason"].as_str().map(str::to_owned);
     }
 
-    fn unread(&self) -> String {
-        String::from_utf8(self.unread.clone()).unwrap()
+    fn delta(&mut self, delta: &Value) {
+        assert!(delta.is_object(), "{delta}");
+        let text = |key: &str| delta[key].as_str().unwrap_or_default();
+        if delta["role"].is_null() {
+            assert!(!self.order.is_empty() || delta.as_object().is_some_and(serde_json::Map::is_empty));
+        } else {
+            assert!(self.order.is_empty(), "the role comes first and once: {delta}");
+            self.order.push("role");
+        }
+        for (key, what) in [("content", "text"), ("reasoning_content", "reasoning"), ("refusal", "refusal")] {
+            let piece = text(key);
+            if !piece.is_empty() {
+                self.saw(what);
+                match what {
+                    "text" => self.text.push_str(piece),
+                    "reasoning" => self.reasoning.push_str(piece),
+                    _ => self.refusal.push_str(piece),
+                }
+            }
+        }
+        for call in delta["tool_calls"].as_array().into_iter().flatten() {
+            self.call_delta(call);
+        }
+        self.lists(delta);
     }
-}
 
-fn contains(bytes: &[u8], text: &str) -> bool {
-    bytes.windows(text.len()).any(|window| window == text.as_bytes())
-}
+    /// The first delta of an index brings id, type and name, whole; the later ones bring arguments and nothing else.
+    fn call_delta(&mut self, call: &Value) {
+        let index = usize::try_from(call["index"].as_u64().expect("an index")).unwrap();
+        let function = &call["function"];
+        let arguments = function["arguments"].as_str().unwrap_or_default().to_owned();
+        if index == self.calls.len() {
+            assert_eq!(call["type"], "function", "{call}");
+            let name = function["name"].as_str().expect("the name comes first").to_owned();
+            let id = call["id"].as_str().expect("the id comes first").to_owned();
+            self.begin_call(&id, &name);
+        } else {
+            for value in [&call["id"], &call["type"], &function["name"]] {
+                assert!(value.is_null(), "told once: {call}");
+            }
+        }
+        self.calls.get_mut(index).expect("indices from 0 without gaps").arguments.push_str(&arguments);
+    }
 
-/// The error of a stream that failed after it had begun: its last event before the end mark.
-pub fn stream_error(body: &str) -> Value {
-    let events = body.strip_suffix("\n\ndata: [DONE]\n\n").unwrap_or_else(|| panic!("no end mark: {body}"));
-    let last = events.rsplit("\n\n").next().unwrap();
-    let data = last.strip_prefix("data: ").unwrap_or_else(|| panic!("no event: {body}"));
-    let value: Value = serde_json::from_str(data).unwrap_or_else(|error| panic!("{error}: {body}"));
-    assert!(value["error"].is_object(), "the last event is no error: {body}");
-    value["error"].clone()
+    fn begin_call(&mut self, id: &str, name: &str) -> &mut Call {
+        assert!(!name.is_empty() && !id.is_empty(), "a call has an id and a name");
+        assert!(self.calls.iter().all(|call| call.id != id), "ids differ");
+        self.saw("call");
+        self.calls.push(Call { id: id.to_owned(), name: name.to_owned(), arguments: String::new() });
+        self.calls.last_mut().unwrap()
+    }
+
+    fn lists(&mut self, holder: &Value) {
+        for result in holder["tool_results"].as_array().into_iter().flatten() {
+            self.saw("result");
+            let index = result["index"].as_u64().expect("an index");
+            let call = self.calls.get(usize::try_from(index).unwrap()).expect("a result has a call");
+            assert_eq!(result["id"], call.id.as_str());
+            let content = result["content"].as_str().unwrap().to_owned();
+            self.results.push((index, content, result["is_error"] == true));
+        }
+        for (key, list) in [("annotations", &mut self.annotations), ("images", &mut self.images)] {
+            list.extend(holder[key].as_array().into_iter().flatten().cloned());
+        }
+    }
+
+    fn saw(&mut self, what: &'static str) {
+        if self.order.last() != Some(&what) {
+            self.order.push(what);
+        }
+    }
+
+    /// Names and arguments of the calls.
+    pub(crate) fn named_calls(&self) -> Vec<(&str, &str)> {
+        self.calls.iter().map(|call| (call.name.as_str(), call.arguments.as_str())).collect()
+    }
 }

@@ -1,17 +1,9 @@
-//! What end-to-end tests need: an upstream that does as it is told, a proxy in front of it, and a client.
+//! What the tests of the whole pipeline share: an upstream's bytes made from events, one exchange run through a
+//! [`Pipeline`](toolwire::pipeline::Pipeline) in any cut, and a client of its own that reads what came out.
 
-#![allow(dead_code, reason = "each test uses a part of it")]
+#![allow(dead_code, reason = "each test binary uses its part")]
 
-pub mod client;
-pub mod proxy;
-pub mod upstream;
-
-use std::time::Duration;
-
-use tokio::time::timeout;
-
-/// Ends a test that hangs. Nothing is asserted about time: a passing test never comes near it.
-pub async fn soon<F: Future>(what: &str, future: F) -> F::Output {
-    let Ok(output) = timeout(Duration::from_secs(20), future).await else { panic!("{what}: still waiting") };
-    output
-}
+pub(crate) mod client;
+pub(crate) mod cuts;
+pub(crate) mod exchange;
+pub(crate) mod upstream;

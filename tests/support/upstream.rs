@@ -1,164 +1,108 @@
-//! A scripted upstream: real sockets, HTTP/1.1 by hand, so that it can break every rule.
+//! An upstream's bytes, from events in the notation of the Lumo cases (Lumo 8.2) or from pieces of text.
 
-use std::{
-    net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use std::collections::HashMap;
 
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
-    task::JoinSet,
-};
+use serde_json::{Value, json};
 
-/// A chunk of a chat completion's stream, as one event.
-pub fn text(text: &str) -> String {
-    format!(
-        "data: {{\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"up\",\
-         \"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}},\"finish_reason\":null}}]}}\n\n"
-    )
+/// What an upstream speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Speech {
+    LumoV1,
+    LumoV2,
+    Chat,
 }
 
-/// The chunk with the finish reason, and the end mark.
-pub const END: &str = "data: {\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"up\",\
-    \"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+impl Speech {
+    pub(crate) const ALL: [Self; 3] = [Self::LumoV1, Self::LumoV2, Self::Chat];
 
-/// Listens, and gives every request to a script.
-pub struct Upstream {
-    pub address: SocketAddr,
-    connections: Arc<AtomicUsize>,
-    requests: Arc<AtomicUsize>,
-    _tasks: JoinSet<()>,
-}
-
-impl Upstream {
-    /// Runs `script` for every request. After the script the connection is kept for the next one if the answer was
-    /// ended in order ([`Exchange::end`], [`Exchange::whole`]), else closed.
-    pub async fn start<F, S>(script: S) -> Self
-    where
-        S: Fn(Exchange) -> F + Clone + Send + 'static,
-        F: Future<Output = Exchange> + Send + 'static,
-    {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let connections = Arc::new(AtomicUsize::new(0));
-        let requests = Arc::new(AtomicUsize::new(0));
-        let (seen_connections, seen_requests) = (connections.clone(), requests.clone());
-        let mut tasks = JoinSet::new();
-        tasks.spawn(async move {
-            let mut open = JoinSet::new();
-            loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                stream.set_nodelay(true).unwrap();
-                seen_connections.fetch_add(1, Ordering::SeqCst);
-                let (script, seen_requests) = (script.clone(), seen_requests.clone());
-                open.spawn(async move {
-                    let mut stream = Some(stream);
-                    while let Some(open) = stream.take() {
-                        let Some(exchange) = Exchange::read(open).await else { return };
-                        seen_requests.fetch_add(1, Ordering::SeqCst);
-                        let exchange = script(exchange).await;
-                        stream = exchange.ended.then_some(exchange.stream);
-                    }
-                });
-            }
-        });
-        Self { address, connections, requests, _tasks: tasks }
-    }
-
-    /// How many connections there have been.
-    pub fn connections(&self) -> usize {
-        self.connections.load(Ordering::SeqCst)
-    }
-
-    /// How many requests there have been.
-    pub fn requests(&self) -> usize {
-        self.requests.load(Ordering::SeqCst)
-    }
-}
-
-/// One request, and the connection on which it is to be answered.
-pub struct Exchange {
-    stream: TcpStream,
-    /// The request line and headers.
-    pub head: String,
-    /// The request's body.
-    pub body: Vec<u8>,
-    ended: bool,
-}
-
-impl Exchange {
-    async fn read(mut stream: TcpStream) -> Option<Self> {
-        let mut bytes = Vec::new();
-        let end = loop {
-            if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
-                break at + 4;
-            }
-            if stream.read_buf(&mut bytes).await.ok()? == 0 {
-                return None;
-            }
-        };
-        let head = String::from_utf8(bytes[..end].to_vec()).unwrap().to_ascii_lowercase();
-        let length = head.lines().find_map(|line| line.strip_prefix("content-length:"));
-        let length: usize = length.map_or(0, |length| length.trim().parse().unwrap());
-        let mut body = bytes.split_off(end);
-        while body.len() < length {
-            if stream.read_buf(&mut body).await.ok()? == 0 {
-                return None;
-            }
+    /// A good answer of these pieces of text. `finish`: the upstream's reason; Lumo v1 has none to tell.
+    pub(crate) fn says(self, pieces: &[&str], finish: &str) -> Vec<u8> {
+        let mut events: Vec<Value> = pieces.iter().map(|piece| json!(["m", piece])).collect();
+        if self != Self::LumoV1 {
+            events.push(json!(["fin", finish]));
         }
-        Some(Self { stream, head, body, ended: false })
+        events.push(json!(["done"]));
+        self.stream(&events)
     }
 
-    /// The value of a request header; the head is in lower case.
-    pub fn header(&self, name: &str) -> Option<&str> {
-        let mut fields = self.head.lines().filter_map(|line| line.split_once(':'));
-        fields.find(|(key, _)| *key == name).map(|(_, value)| value.trim())
+    /// A stream of these events, one a frame.
+    pub(crate) fn stream(self, events: &[Value]) -> Vec<u8> {
+        let mut stream = String::new();
+        let mut counts = HashMap::new();
+        if self == Self::Chat {
+            stream.push_str(&chat_frame("d", &json!({"role": "assistant", "content": ""})));
+            stream.push_str("\n\n");
+        }
+        for event in events {
+            let word = event[0].as_str().expect("a word");
+            stream.push_str(&match self {
+                Self::LumoV1 => v1_frame(word, &event[1], &mut counts),
+                Self::LumoV2 => v2_frame(word, &event[1]),
+                Self::Chat => chat_frame(word, &event[1]),
+            });
+            stream.push_str("\n\n");
+        }
+        stream.into_bytes()
     }
+}
 
-    /// Writes bytes as they are. A client that is gone is no error here; `false` tells of it.
-    pub async fn raw(&mut self, bytes: impl AsRef<[u8]>) -> bool {
-        self.stream.write_all(bytes.as_ref()).await.is_ok()
-    }
+fn v1_frame<'w>(word: &'w str, value: &Value, counts: &mut HashMap<&'w str, u64>) -> String {
+    let target = match word {
+        "m" => "message",
+        "r" => "reasoning",
+        "t" => "title",
+        "tc" => "tool_call",
+        "tr" => "tool_result",
+        "q" => return r#"data: {"type":"queued"}"#.to_owned(),
+        "ing" => return format!("data: {}", json!({"type": "ingesting", "target": value})),
+        "tool-error" => return format!("data: {}", json!({"type": word, "error": value})),
+        _ => return format!("data: {}", json!({"type": word, "message": value})),
+    };
+    let count = counts.entry(word).or_default();
+    let frame = json!({"type": "token_data", "target": target, "count": *count, "content": value});
+    *count += 1;
+    format!("data: {frame}")
+}
 
-    /// Begins a stream of events.
-    pub async fn begin(&mut self) {
-        self.raw("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
-            .await;
-    }
+fn v2_frame(word: &str, value: &Value) -> String {
+    let chunk = |delta: Value| json!({"choices": [{"index": 0, "delta": delta}]});
+    let frame = match word {
+        "m" => chunk(json!({"content": value})),
+        "r" => chunk(json!({"reasoning_content": value})),
+        "d" => chunk(value.clone()),
+        "fin" => json!({"choices": [{"index": 0, "delta": {}, "finish_reason": value}]}),
+        "stc" => json!({"object": "chat.tool_call", "tool_call": value}),
+        "str" => json!({"object": "chat.tool_result", "tool_result": value}),
+        "img" => json!({"object": "lumo.image_data", "image": value}),
+        "u" => json!({"choices": [], "usage": value}),
+        "err" => json!({"error": value}),
+        "c" => return format!(":{}", value.as_str().expect("a comment")),
+        "done" => return "data: [DONE]".to_owned(),
+        other => panic!("unknown event {other}"),
+    };
+    format!("data: {frame}")
+}
 
-    /// Writes a piece of the stream as one HTTP chunk.
-    pub async fn piece(&mut self, piece: impl AsRef<[u8]>) -> bool {
-        let piece = piece.as_ref();
-        let mut chunk = format!("{:x}\r\n", piece.len()).into_bytes();
-        chunk.extend_from_slice(piece);
-        chunk.extend_from_slice(b"\r\n");
-        self.raw(chunk).await
-    }
-
-    /// Ends the stream in order: the connection can be used again.
-    pub async fn end(&mut self) {
-        self.raw("0\r\n\r\n").await;
-        self.ended = true;
-    }
-
-    /// Answers at once.
-    pub async fn whole(&mut self, status: &str, headers: &str, body: &str) {
-        self.raw(format!("HTTP/1.1 {status}\r\n{headers}content-length: {}\r\n\r\n{body}", body.len())).await;
-        self.ended = true;
-    }
-
-    /// Waits until the other side has closed the connection.
-    pub async fn gone(&mut self) {
-        let mut rest = [0; 64];
-        while matches!(self.stream.read(&mut rest).await, Ok(1..)) {}
-    }
-
-    /// Closes the connection with a reset.
-    pub fn reset(&mut self) {
-        self.stream.set_zero_linger().unwrap();
-    }
+fn chat_frame(word: &str, value: &Value) -> String {
+    let chunk = |choices: Value| {
+        json!({"id": "chatcmpl-up", "object": "chat.completion.chunk", "created": 7, "model": "m",
+               "choices": choices, "system_fingerprint": "fp"})
+    };
+    let delta = |delta: Value| chunk(json!([{"index": 0, "delta": delta, "finish_reason": null}]));
+    let frame = match word {
+        "m" => delta(json!({"content": value})),
+        "r" => delta(json!({"reasoning_content": value})),
+        "d" => delta(value.clone()),
+        "fin" => chunk(json!([{"index": 0, "delta": {}, "finish_reason": value}])),
+        "u" => {
+            let mut frame = chunk(json!([]));
+            frame["usage"] = value.clone();
+            frame
+        }
+        "err" => json!({"error": value}),
+        "c" => return format!(":{}", value.as_str().expect("a comment")),
+        "done" => return "data: [DONE]".to_owned(),
+        other => panic!("unknown event {other}"),
+    };
+    format!("data: {frame}")
 }

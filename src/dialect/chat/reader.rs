@@ -49,7 +49,7 @@ impl Default for ReaderSettings {
 pub struct Reader {
     settings: ReaderSettings,
     body: Body,
-    answer: Answer,
+    answer: Box<Answer>,
     /// The answer is over, well or not: what follows is ignored.
     over: bool,
 }
@@ -75,7 +75,7 @@ const BOM: [u8; 3] = [0xef, 0xbb, 0xbf];
 impl Reader {
     /// A reader for one answer.
     pub fn new(settings: ReaderSettings) -> Self {
-        Self { settings, body: Body::Blank(0), answer: Answer::new(settings), over: false }
+        Self { settings, body: Body::Blank(0), answer: Box::new(Answer::new(settings)), over: false }
     }
 
     /// Reads the next bytes of the body, cut anywhere.
@@ -125,11 +125,14 @@ impl Reader {
             }
             Body::Stream { frames, opening } => {
                 let mut result = Ok(());
-                frames.finish(|frame| match is_cut(frame) {
-                    true => ControlFlow::Break(()),
-                    false => flow(&mut self.answer, frame, &mut result, out),
+                frames.finish(|frame| {
+                    result = self.answer.last_frame(frame, out);
+                    if result.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
                 });
                 result?;
+                if self.answer.is_done() {
+                    return Ok(());
+                }
                 if !self.answer.is_begun() && self.answer.malformed() == 0 {
                     return Err(not_a_stream(opening));
                 }
@@ -191,12 +194,6 @@ fn flow(
 ) -> ControlFlow<()> {
     *result = answer.frame(frame, out);
     if result.is_err() || answer.is_done() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-}
-
-/// Whether a last frame breaks off inside a character: the body was cut there, not garbled.
-fn is_cut(frame: crate::wire::sse::Frame<'_>) -> bool {
-    let crate::wire::sse::Frame::Event(message) = frame else { return false };
-    std::str::from_utf8(message.data).is_err_and(|error| error.error_len().is_none())
 }
 
 fn keep(kept: &mut Vec<u8>, bytes: &[u8], most: usize) {

@@ -78,11 +78,13 @@ impl Words {
             Value::Null => None,
             other => Some(other.to_string()),
         };
-        let number =
-            |key: &str| error.get(key).and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
+        let number = |key: &str| match error.get(key)? {
+            Value::String(digits) => digits.parse().ok(),
+            number => u16::try_from(number.as_u64()?).ok(),
+        };
         Self {
             message,
-            code: text("code"),
+            code: text("code").filter(|code| code.parse::<u16>().is_err()),
             kind: text("type"),
             param: text("param"),
             status: number("code").or_else(|| number("status")).filter(|code| (400..600).contains(code)),
@@ -209,4 +211,22 @@ fn title(page: &str) -> Option<&str> {
     let (_, behind) = page.split_once("<title>")?;
     let (title, _) = behind.split_once("</title>")?;
     Some(title).filter(|title| !title.trim().is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_quoted_is_short_and_one_line() {
+        assert_eq!(first_words(b" \n"), None);
+        assert_eq!(first_words(b"a\n  b\tc").unwrap(), "a b c");
+        assert_eq!(first_words(b"<html><title> 502 Bad\nGateway </title>x").unwrap(), "502 Bad Gateway");
+        assert_eq!(first_words("é".as_bytes().get(..1).unwrap()), None);
+        assert_eq!(first_words(b"ok \xff").unwrap(), "ok");
+        let long = first_words("wörd ".repeat(100).as_bytes()).unwrap();
+        assert!(long.ends_with('…') && long.chars().count() <= 125, "{long}");
+        let one = first_words("ö".repeat(500).as_bytes()).unwrap();
+        assert_eq!(one.chars().count(), 121);
+    }
 }

@@ -5,6 +5,7 @@
 //! needs of the events: call indices from 0 without gaps, ids that differ, one finish.
 
 mod delta;
+mod remainder;
 mod stream;
 mod usage;
 mod whole;

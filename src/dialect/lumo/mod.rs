@@ -7,7 +7,7 @@
 //!                                                                          └─ CallDeltas: calls of the client's tools
 //! ```
 //!
-//! [`encode`] writes requests, [`refusal`] reads an answer whose status is no success. U2L, Lumo's encryption, is not
+//! [`encode`] writes requests, [`refusal()`] reads an answer whose status is no success. U2L, Lumo's encryption, is not
 //! built; `sealed` is its door for answers, [`encode`] for requests.
 
 mod answer;

@@ -96,7 +96,10 @@ impl Reader {
         }
         let Self { lines, body, .. } = self;
         let mut outcome = Ok(());
-        lines.finish(|line| body.take(line, &mut outcome, out));
+        lines.finish(|line| match last_line(line) {
+            [] => ControlFlow::Break(()),
+            line => body.take(line, &mut outcome, out),
+        });
         let outcome = outcome.and_then(|()| self.body.finish(out));
         self.settle(outcome, out)
     }
@@ -260,19 +263,30 @@ impl Body {
 
     /// Decides what the end of the body means.
     fn finish(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+        let understood = self.malformed == 0;
         self.drop_unfinished();
         if self.answer.is_finished() || (self.tolerate_truncation && self.answer.has_begun()) {
             self.answer.release(true, out);
             self.answer.end(out);
             return Ok(());
         }
-        Err(match (self.answer.has_begun(), self.malformed) {
+        Err(match (self.answer.has_begun(), understood) {
             (true, _) => Failure::new(Kind::Truncated, "the upstream's answer ended in the middle"),
-            (false, 0) => Failure::new(Kind::Truncated, "the upstream's answer ended before it began"),
-            (false, _) => {
+            (false, true) => Failure::new(Kind::Truncated, "the upstream's answer ended before it began"),
+            (false, false) => {
                 Failure::new(Kind::Protocol, "nothing in the upstream's answer could be understood")
             }
         })
+    }
+}
+
+/// What can be read of a body's last line, which no line end closes: nothing if it is the beginning of a field's name,
+/// and no beginning of a character.
+fn last_line(line: &[u8]) -> &[u8] {
+    match str::from_utf8(line) {
+        Ok(name) if "data".starts_with(name) => &[],
+        Err(error) if error.error_len().is_none() => line.get(..error.valid_up_to()).unwrap_or(line),
+        _ => line,
     }
 }
 

@@ -104,7 +104,9 @@ fn proton(status: u16, code: u64, text: &str) -> Failure {
             );
             Failure::new(Kind::Forbidden, message).with_code("upstream_human_verification")
         }
+        // Proton repeats HTTP statuses here, also where the answer itself says 200.
         404 => bare(404, &said),
+        401 | 403 | 429 | 503 if status < 400 => bare(u16::try_from(code).unwrap_or(status), &said),
         _ if status < 400 => Failure::new(Kind::Upstream, format!("{said} (code {code})")),
         _ => bare(status, &said),
     }

@@ -45,17 +45,24 @@ impl Unfinished {
 
     /// Takes the next line, or what is left of it.
     pub(super) fn push<'l>(&mut self, line: &'l str) -> Joined<'l> {
-        let line = if self.is_empty() { line.trim_ascii_start() } else { line };
-        if self.is_empty() && !line.starts_with('{') {
-            return Joined::Broken;
-        }
-        let (taken, mut progress) = self.scanner.push(line.as_bytes());
+        let line = if self.is_empty() {
+            let line = line.trim_ascii_start();
+            if !line.starts_with('{') {
+                return Joined::Broken;
+            }
+            line
+        } else {
+            // The line end between the two, which a string cannot hold.
+            self.text.push('\n');
+            if self.scanner.push(b"\n").1 == Progress::Invalid {
+                self.clear();
+                return Joined::Broken;
+            }
+            line
+        };
+        let (taken, progress) = self.scanner.push(line.as_bytes());
         let (taken, rest) = line.split_at_checked(taken).unwrap_or((line, ""));
         self.text.push_str(taken);
-        if progress == Progress::More {
-            self.text.push('\n');
-            progress = self.scanner.push(b"\n").1;
-        }
         match progress {
             Progress::More => Joined::More,
             Progress::End => {

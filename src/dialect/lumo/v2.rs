@@ -115,10 +115,8 @@ fn chunk<'a>(frame: &Frame<'a>, answer: &mut Answer, out: &mut impl Sink) -> Res
         answer.usage(usage, out);
     }
     let Some(choice) = choice else {
-        return Ok(match (frame.usage, &frame.start) {
-            (None, start) if *start == Start::default() => Read::Foreign,
-            _ => Read::Taken,
-        });
+        let known = frame.usage.is_some() || frame.start != Start::default();
+        return Ok(if known { Read::Taken } else { Read::Foreign });
     };
     let delta = choice.get("delta").filter(|delta| delta.kind() == JsonKind::Object);
     if delta.is_none() && choice.get("message").is_some_and(|message| message.kind() == JsonKind::Object) {

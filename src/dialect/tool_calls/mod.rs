@@ -47,7 +47,7 @@ pub(crate) struct CallDeltas {
 }
 
 impl CallDeltas {
-    /// For one answer; arguments nested deeper than `max_depth` end as [`CallEnd::Cut`].
+    /// For one answer; arguments nested deeper than `max_depth` end as [`CallEnd::Cut`](crate::event::CallEnd::Cut).
     pub(crate) fn new(max_depth: usize) -> Self {
         Self { calls: Vec::new(), next: 0, delta: 0, max_depth, held: 0, dropped: 0, scratch: String::new() }
     }

@@ -4,6 +4,7 @@
 //! one is for the hundreds of frames that differ from the one before only in a string: they are known by comparison
 //! ([`Shape`]) and mean what that one meant. Tests hold both ways equal.
 
+mod ends;
 mod said;
 
 use memchr::memchr2;
@@ -11,15 +12,15 @@ use memchr::memchr2;
 use super::{
     ReaderSettings,
     calls::Calls,
-    channel::{Channel, cuts_pair},
-    chunk::{Choice, Chunk, finish_of, word_of},
+    channel::Channel,
+    chunk::{Choice, Chunk},
 };
 use crate::{
     dialect::{
         chat::refusal,
         tool_calls::{CallDeltas, arguments_only},
     },
-    event::{Event, Finish, Sink, Start, Usage},
+    event::{Event, Sink, Start},
     failure::{Failure, Kind},
     wire::{
         json::{self, Json, MAX_DEPTH, Shape},
@@ -139,38 +140,22 @@ impl Answer {
         }
     }
 
+    /// Takes the frame that only the end of the body ended. One that breaks off inside a character was cut there, not
+    /// garbled, and says nothing.
+    pub(super) fn last_frame(&mut self, frame: Frame<'_>, out: &mut impl Sink) -> Result<(), Failure> {
+        self.begun = true;
+        let is_cut = match frame {
+            Frame::Event(message) => {
+                std::str::from_utf8(message.data).is_err_and(|error| error.error_len().is_none())
+            }
+            Frame::Comment(_) | Frame::Retry(_) => false,
+        };
+        if is_cut { Ok(()) } else { self.frame(frame, out) }
+    }
+
     /// Takes a body that is JSON instead of a stream.
     pub(super) fn whole(&mut self, body: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
         self.data(utf8(body)?, out)
-    }
-
-    /// The end mark: an answer that has not told its finish has ended all the same, by what has come of it.
-    pub(super) fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
-        self.done = true;
-        if !self.has_choice {
-            let message = "the upstream ended the stream without a word of an answer";
-            return Err(Failure::new(Kind::Truncated, message));
-        }
-        if !self.finished {
-            self.end_calls(false, out);
-            let finish = if self.calls.cut { Finish::Length } else { Finish::Stop };
-            self.finish(finish, None, out);
-        }
-        self.tell_usage(out);
-        Ok(())
-    }
-
-    /// The body has ended without an end mark.
-    pub(super) fn end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
-        if self.finished || self.blank_finish || (self.settings.tolerate_truncation && self.has_choice) {
-            return self.close(out);
-        }
-        self.tell_usage(out);
-        if !self.has_choice && self.malformed > 0 {
-            let message = format!("none of the upstream's {} frames is a completion chunk", self.malformed);
-            return Err(Failure::new(Kind::Protocol, message));
-        }
-        Err(Failure::new(Kind::Truncated, "the upstream closed the stream before the answer's end"))
     }
 
     /// The short way. Says whether the frame was known.
@@ -252,6 +237,7 @@ impl Answer {
     /// A chunk without the choice that is read: usage, a late note, another choice of several.
     fn beside(&mut self, chunk: &Chunk<'_>, canonical: Option<&str>, out: &mut impl Sink) {
         if chunk.has_other_choices() {
+            self.has_choice = true;
             self.start(chunk, None, out);
         }
         let says_something = chunk.has_other_choices() || (chunk.is_bare() && chunk.says_more);
@@ -311,78 +297,6 @@ impl Answer {
         emit(out, frame, Event::Start(Start { id: id.into(), model: model.into(), created }));
     }
 
-    fn finish_by(
-        &mut self,
-        word: &str,
-        choice: &Choice<'_>,
-        canonical: Option<&str>,
-        out: &mut impl Sink,
-    ) -> Result<(), Failure> {
-        if word.eq_ignore_ascii_case("error") {
-            let message = "the upstream ended the answer with finish reason `error`";
-            return Err(Failure::new(Kind::Upstream, message));
-        }
-        let finish = finish_of(word).unwrap_or_else(|| {
-            self.unknown_finishes += 1;
-            Finish::Stop
-        });
-        self.end_calls(matches!(finish, Finish::Length | Finish::Filter), out);
-        let says_finish_only = choice.delta.things() == 0;
-        let canonical = canonical.filter(|_| says_finish_only && word == word_of(self.promoted(finish)));
-        self.finish(finish, canonical, out);
-        Ok(())
-    }
-
-    /// `stop` after calls is the calls' finish, and the calls' finish without a call is `stop`.
-    fn promoted(&self, finish: Finish) -> Finish {
-        match finish {
-            Finish::Stop | Finish::Calls if self.calls.any => Finish::Calls,
-            Finish::Stop | Finish::Calls => Finish::Stop,
-            Finish::Length | Finish::Filter => finish,
-        }
-    }
-
-    fn end_calls(&mut self, cut: bool, out: &mut impl Sink) {
-        for (channel, is_text) in [(&mut self.reasoning, false), (&mut self.text, true)] {
-            if let Some(half) = channel.finish() {
-                let half = half.to_string().into();
-                out.event(if is_text { Event::Text(half) } else { said::reasoning(half) });
-            }
-        }
-        self.deltas.finish(cut, &mut self.calls.listen(None, out));
-    }
-
-    fn finish(&mut self, finish: Finish, frame: Option<&str>, out: &mut impl Sink) {
-        self.finished = true;
-        self.plain = None;
-        emit(out, frame, Event::Finish(self.promoted(finish)));
-    }
-
-    /// Usage is told at the end: after the finish, and if none comes, with the end itself.
-    /// `frame`: its frame, if that is as clients need it and says nothing else.
-    fn note_usage(&mut self, usage: Json<'_>, frame: Option<&str>, out: &mut impl Sink) {
-        self.usage.clear();
-        self.usage.push_str(usage.raw());
-        let counts = ["prompt_tokens", "completion_tokens", "total_tokens"];
-        let is_whole = counts.iter().all(|key| usage.get(key).is_some_and(|count| count.as_u64().is_some()));
-        let frame = frame.filter(|_| is_whole);
-        if self.finished {
-            self.tell_usage_by(frame, out);
-        }
-    }
-
-    fn tell_usage(&mut self, out: &mut impl Sink) {
-        self.tell_usage_by(None, out);
-    }
-
-    fn tell_usage_by(&mut self, frame: Option<&str>, out: &mut impl Sink) {
-        if self.usage.is_empty() {
-            return;
-        }
-        let usage = std::mem::take(&mut self.usage);
-        emit(out, frame, Event::Usage(usage_of(&usage)));
-    }
-
     /// Learns the shape of a frame that said one piece of text or arguments and nothing else.
     fn learn(&mut self, chunk: &Chunk<'_>, choice: &Choice<'_>, frame: &str, is_canonical: bool) {
         let delta = &choice.delta;
@@ -414,7 +328,7 @@ impl Answer {
 }
 
 /// Says an event, with the frame that says nothing else, if there is one.
-fn emit(out: &mut impl Sink, frame: Option<&str>, event: Event<'_>) {
+pub(super) fn emit(out: &mut impl Sink, frame: Option<&str>, event: Event<'_>) {
     match frame {
         Some(frame) => out.event(Event::Verbatim { frame, means: Some(&event) }),
         None => out.event(event),
@@ -433,17 +347,6 @@ fn utf8(data: &[u8]) -> Result<&str, Failure> {
             format!("the upstream sent a frame that is not UTF-8 (at its byte {at})"),
         )
     })
-}
-
-/// The counts of a usage object, and the object itself.
-fn usage_of(usage: &str) -> Usage {
-    let json = Json::parse(usage).ok();
-    let count = |keys: [&str; 2]| keys.iter().find_map(|key| json?.get(key)?.as_u64());
-    let input = count(["prompt_tokens", "input_tokens"]);
-    let output = count(["completion_tokens", "output_tokens"]);
-    let sum = || Some(input? + output?);
-    let total = count(["total_tokens"; 2]).or_else(sum);
-    Usage { input, output, total, raw: serde_json::value::RawValue::from_string(usage.to_owned()).ok() }
 }
 
 fn reported(error: Json<'_>) -> Failure {

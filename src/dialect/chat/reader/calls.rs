@@ -3,9 +3,13 @@
 //!
 //! A call's first frame is announced only when its name is certain, that is with a later frame. So the first frame of
 //! a call is kept until then and takes the call's beginning with it; each further frame takes its piece of arguments.
+//!
+//! Calls of custom tools, whose input is plain text, are told as calls too, with their input for arguments. Forwarded
+//! frames keep their own form.
 
+use super::{answer::emit, channel::Channel};
 use crate::{
-    event::{CallEnd, CallStart, Event, Sink},
+    event::{CallEnd, CallStart, Event, Runner, Sink, Source},
     wire::json::{Json, Kind},
 };
 
@@ -17,6 +21,16 @@ pub(super) struct Calls {
     /// A call was cut off.
     pub(super) cut: bool,
     head: Option<Head>,
+    customs: Vec<Custom>,
+}
+
+/// A call of a custom tool.
+#[derive(Debug)]
+struct Custom {
+    /// The upstream's index of it, and ours.
+    key: u64,
+    index: u32,
+    input: Channel,
 }
 
 /// The first frame of a call whose beginning has not been told.
@@ -43,6 +57,48 @@ impl Calls {
         out: &'a mut S,
     ) -> Listening<'a, S> {
         Listening { calls: self, piece, out }
+    }
+
+    /// Takes an element of a delta that is of a custom tool's call.
+    pub(super) fn custom(
+        &mut self,
+        element: Json<'_>,
+        custom: Json<'_>,
+        frame: Option<&str>,
+        next_index: impl FnOnce() -> u32,
+        out: &mut impl Sink,
+    ) {
+        let key = element.get("index").and_then(|index| index.as_u64()).unwrap_or(0);
+        let text =
+            |json: Option<Json<'_>>| json.and_then(|json| json.as_str()).unwrap_or_default().into_owned();
+        let input = custom.get("input").and_then(|input| input.string_body()).unwrap_or_default();
+        let mut frame = frame;
+        if !self.customs.iter().any(|call| call.key == key) {
+            let index = next_index();
+            self.any = true;
+            self.customs.push(Custom { key, index, input: Channel::default() });
+            let alone = frame.filter(|_| input.is_empty() && u64::from(index) == key);
+            let (id, name) = (text(element.get("id")).into(), text(custom.get("name")).into());
+            let (runner, source) = (Runner::Client, Source::Native);
+            emit(out, alone, Event::CallStart(CallStart { index, id, name, runner, source }));
+            frame = None;
+        }
+        let Some(call) = self.customs.iter_mut().find(|call| call.key == key) else { return };
+        let frame = frame.filter(|_| {
+            u64::from(call.index) == key && call.input.may_forward(input) && element.get("id").is_none()
+        });
+        let piece = call.input.piece(input);
+        if !piece.is_empty() {
+            emit(out, frame, Event::CallArguments { index: call.index, piece: piece.into() });
+        }
+    }
+
+    /// Ends the calls of custom tools.
+    pub(super) fn finish_customs(&mut self, cut: bool, out: &mut impl Sink) {
+        let end = if cut { CallEnd::Cut } else { CallEnd::Complete };
+        for call in self.customs.drain(..) {
+            out.event(Event::CallEnd { index: call.index, end });
+        }
     }
 
     /// Keeps a canonical first frame, after its delta has been read.

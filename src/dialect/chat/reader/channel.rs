@@ -16,13 +16,15 @@ pub(super) struct Channel {
 impl Channel {
     /// The text of the next piece.
     pub(super) fn piece<'a>(&'a mut self, body: &'a str) -> &'a str {
-        self.cut = cuts_pair(body);
+        if !body.is_empty() {
+            self.cut = cuts_pair(body);
+        }
         self.unescaper.decode(body, &mut self.scratch)
     }
 
-    /// The last piece may have left half a character behind.
-    pub(super) fn is_cut(&self) -> bool {
-        self.cut
+    /// Whether the frame of a piece may be forwarded: no character is cut in two at either end of it.
+    pub(super) fn may_forward(&self, body: &str) -> bool {
+        !self.cut && !cuts_pair(body)
     }
 
     /// What is new in a text that repeats all that came before it.
@@ -51,4 +53,39 @@ pub(super) fn cuts_pair(body: &str) -> bool {
     let Some(escape) = body.last_chunk::<6>() else { return false };
     let begins = body.first_chunk::<6>().is_some_and(|escape| is_half(escape, b"cdefCDEF"));
     begins || is_half(escape, b"89abAB")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pair_is_cut_only_at_an_end_of_a_piece() {
+        for cut in [r"\ud83d", r"a\uDBFF", r"\ude00b", r"\uDC00", r"\ud83d\ude00\ud83d"] {
+            assert!(cuts_pair(cut), "{cut}");
+        }
+        for whole in ["", "a", r"\ud83d\ude00", r"a\ud83d\ude00b", r"\u00e9", r"\n", "😀"] {
+            assert!(!cuts_pair(whole), "{whole}");
+        }
+    }
+
+    #[test]
+    fn a_half_is_carried_over_pieces_that_say_nothing() {
+        let mut channel = Channel::default();
+        assert_eq!(channel.piece(r"\ud83d"), "");
+        assert_eq!(channel.piece(""), "");
+        assert!(!channel.may_forward("b"));
+        assert_eq!(channel.piece(r"\ude00"), "😀");
+        assert!(!channel.may_forward("b"), "the piece before began inside a pair");
+        assert_eq!(channel.piece("b"), "b");
+        assert!(channel.may_forward("c"));
+        assert_eq!(channel.finish(), None);
+    }
+
+    #[test]
+    fn a_repeated_text_gives_what_is_new() {
+        let mut channel = Channel::default();
+        let news = ["a", "aé", "aé", "a", "aéb"].map(|text| channel.news(text).to_owned());
+        assert_eq!(news, ["a", "é", "", "", "b"]);
+    }
 }

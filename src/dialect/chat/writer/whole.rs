@@ -3,7 +3,11 @@
 use bytes::BytesMut;
 use serde_json::{Map, Value, json};
 
-use super::{Head, delta, usage};
+use super::{
+    Head, delta,
+    remainder::{Remainder, is_custom_call},
+    usage,
+};
 use crate::{
     dialect::Answering,
     event::{CallEnd, Event, Finish, Usage},
@@ -23,6 +27,7 @@ pub(super) struct Whole {
     images: Vec<Value>,
     usage: Usage,
     finish: Option<Finish>,
+    remainder: Remainder,
 }
 
 #[derive(Debug)]
@@ -31,6 +36,8 @@ struct Call {
     id: String,
     name: String,
     arguments: String,
+    /// Of a custom tool: the arguments are its input, plain text.
+    is_custom: bool,
 }
 
 impl Whole {
@@ -47,6 +54,7 @@ impl Whole {
             images: Vec::new(),
             usage: Usage::default(),
             finish: None,
+            remainder: Remainder::default(),
         }
     }
 
@@ -61,10 +69,12 @@ impl Whole {
                 id: start.id.to_string(),
                 name: start.name.to_string(),
                 arguments: String::new(),
+                is_custom: false,
             }),
             Event::CallArguments { index, piece } => self.arguments(*index, piece),
             Event::CallEnd { index, end: CallEnd::Complete } => {
-                if self.calls.iter().any(|call| call.index == *index && call.arguments.is_empty()) {
+                let is_bare = |call: &Call| call.arguments.is_empty() && !call.is_custom;
+                if self.calls.iter().any(|call| call.index == *index && is_bare(call)) {
                     self.arguments(*index, "{}");
                 }
             }
@@ -74,28 +84,37 @@ impl Whole {
             Event::Media(media) => self.images.extend(delta::image(media)),
             Event::Usage(usage) => self.usage = usage.clone(),
             Event::Finish(finish) => self.finish = Some(*finish),
-            Event::Verbatim { means: Some(event), .. } => self.event(event),
-            Event::Verbatim { means: None, .. } => {}
+            Event::Verbatim { frame, means } => {
+                self.remainder.take(frame, *means);
+                means.iter().for_each(|event| self.event(event));
+                if let (Some(Event::CallStart(_)), Some(call)) = (means, self.calls.last_mut()) {
+                    call.is_custom = is_custom_call(frame);
+                }
+            }
         }
     }
 
     /// Writes the object.
     pub(super) fn finish(&mut self, out: &mut BytesMut) {
         let finish = self.finish.map(|finish| delta::finish_word(finish, self.legacy_functions));
-        let completion = json!({
+        let mut choice = object(json!({
+            "index": 0,
+            "message": self.message(),
+            "logprobs": null,
+            "finish_reason": finish,
+        }));
+        choice.append(&mut self.remainder.choice);
+        let choices = [choice.into()].into_iter().chain(self.remainder.other_choices()).collect::<Value>();
+        let mut completion = object(json!({
             "id": self.head.id,
             "object": "chat.completion",
             "created": self.head.created,
             "model": self.head.model,
-            "choices": [{
-                "index": 0,
-                "message": self.message(),
-                "logprobs": null,
-                "finish_reason": finish,
-            }],
+            "choices": choices,
             "usage": usage::object(&self.usage),
-        });
-        out.extend_from_slice(completion.to_string().as_bytes());
+        }));
+        completion.append(&mut self.remainder.outer);
+        out.extend_from_slice(Value::Object(completion).to_string().as_bytes());
     }
 
     fn message(&mut self) -> Map<String, Value> {
@@ -124,6 +143,12 @@ impl Whole {
                 put(key, std::mem::take(list).into());
             }
         }
+        for (key, more) in std::mem::take(&mut self.remainder.message) {
+            match (message.get_mut(&key), more) {
+                (Some(Value::Array(list)), Value::Array(mut more)) => list.append(&mut more),
+                (_, more) => _ = message.insert(key, more),
+            }
+        }
         message
     }
 
@@ -140,7 +165,17 @@ fn join(text: &mut Option<String>, piece: &str) {
     }
 }
 
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(object) => object,
+        _ => Map::new(),
+    }
+}
+
 fn tool_call(call: &Call) -> Value {
+    if call.is_custom {
+        return json!({"id": call.id, "type": "custom", "custom": {"name": call.name, "input": call.arguments}});
+    }
     json!({
         "id": call.id,
         "type": "function",

@@ -2,9 +2,12 @@
 
 use std::borrow::Cow;
 
-use super::{Answer, ChannelName, cuts_pair, emit};
+use super::{Answer, ChannelName, emit};
 use crate::{
-    dialect::{chat::reader::chunk::Delta, tool_calls::arguments_only},
+    dialect::{
+        chat::reader::{channel::cuts_pair, chunk::Delta},
+        tool_calls::arguments_only,
+    },
     event::{Annotation, CallResult, Event, Media, Reasoning, Sink},
     wire::json::Json,
 };
@@ -26,7 +29,7 @@ impl Answer {
         say_each(delta.annotations, annotation, frame, out);
         say_each(delta.images, image, frame, out);
         if let Some(calls) = delta.calls {
-            self.pass_custom(calls, frame, out);
+            self.say_custom(calls, frame, out);
             let piece = frame.zip(arguments_only(calls)).filter(|(_, (_, body))| !cuts_pair(body));
             let piece = piece.map(|(frame, (index, _))| (frame, index));
             self.deltas.delta(calls, &mut self.calls.listen(piece, out));
@@ -38,13 +41,13 @@ impl Answer {
         say_each(delta.results, result, frame, out);
     }
 
-    /// Calls of custom tools have no JSON arguments and so no event; a client that speaks the dialect gets them as
-    /// they are.
-    fn pass_custom(&mut self, calls: Json<'_>, frame: Option<&str>, out: &mut impl Sink) {
-        if calls.elements().any(|call| call.get("custom").is_some()) {
-            self.calls.any = true;
-            if let Some(frame) = frame {
-                out.event(Event::Verbatim { frame, means: None });
+    /// Calls of custom tools: one element a frame, as OpenAI sends them.
+    fn say_custom(&mut self, calls: Json<'_>, frame: Option<&str>, out: &mut impl Sink) {
+        let frame = frame.filter(|_| calls.elements().nth(1).is_none());
+        for element in calls.elements() {
+            if let Some(custom) = element.get("custom") {
+                let deltas = &mut self.deltas;
+                self.calls.custom(element, custom, frame, || deltas.next_index(), out);
             }
         }
     }
@@ -80,7 +83,7 @@ impl Answer {
             ChannelName::Reasoning => &mut self.reasoning,
             ChannelName::Arguments(index) => return self.say_arguments(index, body, frame, out),
         };
-        let frame = frame.filter(|_| !channel.is_cut() && !cuts_pair(body));
+        let frame = frame.filter(|_| channel.may_forward(body));
         let text = if self.settings.cumulative { channel.news(body) } else { channel.piece(body) };
         if text.is_empty() {
             return;

@@ -29,11 +29,6 @@ impl Fields {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 
-    /// The path to the object itself.
-    pub(super) fn path(&self) -> &str {
-        &self.path
-    }
-
     /// Looks at a field without taking it; null counts as absent.
     pub(super) fn peek(&self, key: &str) -> Option<&Value> {
         self.map.get(key).filter(|value| !value.is_null())

@@ -12,19 +12,20 @@ use toolwire::{
 };
 
 /// A configuration of one upstream and the model `m`, to be changed before [`Setup::start`].
-pub struct Setup {
-    pub upstream: Upstream,
-    pub keys: Vec<&'static str>,
-    pub limits: Limits,
-    pub drain_timeout: Duration,
-    pub tap: Option<Arc<dyn Tap>>,
+pub(crate) struct Setup {
+    pub(crate) upstream: Upstream,
+    pub(crate) keys: Vec<&'static str>,
+    pub(crate) settings: Settings,
+    pub(crate) limits: Limits,
+    pub(crate) drain_timeout: Duration,
+    pub(crate) tap: Option<Arc<dyn Tap>>,
 }
 
 /// Far longer than any test.
-pub const NEVER: Duration = Duration::from_secs(600);
+pub(crate) const NEVER: Duration = Duration::from_secs(600);
 
 impl Setup {
-    pub fn new(upstream: SocketAddr) -> Self {
+    pub(crate) fn new(upstream: SocketAddr) -> Self {
         Self {
             upstream: Upstream {
                 name: "up".to_owned(),
@@ -37,6 +38,7 @@ impl Setup {
                 tolerate_truncation: false,
             },
             keys: Vec::new(),
+            settings: Settings::default(),
             limits: Limits { keep_alive: NEVER, ..Limits::default() },
             drain_timeout: NEVER,
             tap: None,
@@ -52,7 +54,7 @@ impl Setup {
             tools: Tools::Native,
             instructions: None,
             system_position: SystemPosition::System,
-            settings: Settings::default(),
+            settings: self.settings.clone(),
         };
         let config = Config {
             listen: vec!["127.0.0.1:0".parse().unwrap(), "127.0.0.1:0".parse().unwrap()],
@@ -65,7 +67,7 @@ impl Setup {
         (config, self.tap)
     }
 
-    pub async fn start(self) -> Proxy {
+    pub(crate) async fn start(self) -> Proxy {
         let (config, tap) = self.config();
         let server = Server::bind(Arc::new(config), tap).await.unwrap();
         let addresses = server.addresses().to_vec();
@@ -79,24 +81,24 @@ impl Setup {
 }
 
 /// A running proxy. Dropping it ends it at once.
-pub struct Proxy {
-    pub addresses: Vec<SocketAddr>,
+pub(crate) struct Proxy {
+    pub(crate) addresses: Vec<SocketAddr>,
     stop: Option<oneshot::Sender<()>>,
     task: JoinSet<()>,
 }
 
 impl Proxy {
-    pub fn url(&self, path: &str) -> String {
+    pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.addresses[0])
     }
 
     /// As a signal does.
-    pub fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         drop(self.stop.take());
     }
 
     /// Waits for the end of the server.
-    pub async fn ended(&mut self) {
+    pub(crate) async fn ended(&mut self) {
         self.task.join_next().await.unwrap().unwrap();
     }
 }

@@ -1,0 +1,231 @@
+// The clients: each asks toolwire in its own SDK's way and says what it then has in hand.
+//
+// An answer is `{text, reasoning, refusal, calls: [{id, name, arguments}], results, finish, usage, error}`: `error` is
+// what the SDK threw or reported, and members that a client cannot show stay empty.
+
+import { readFileSync } from "node:fs";
+
+import { createOpenAI } from "@ai-sdk/openai";
+import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
+import { generateText, jsonSchema, streamText, tool } from "ai";
+import OpenAI from "openai";
+
+export const STAND = JSON.parse(readFileSync(process.env.STAND, "utf8"));
+
+// Milliseconds after which a client gives up; only a test that hangs takes so long.
+export const TIMEOUT = 30_000;
+
+const empty = () => ({
+  text: "",
+  reasoning: "",
+  refusal: "",
+  calls: [],
+  results: [],
+  finish: null,
+  usage: null,
+  error: null,
+});
+
+/** A client of the openai SDK that does not try again by itself. */
+export const client = (options = {}) =>
+  new OpenAI({ baseURL: STAND.url, apiKey: STAND.key, maxRetries: 0, timeout: TIMEOUT, ...options });
+
+/** The openai SDK's words for what it threw. */
+const ofOpenAI = (error) => {
+  if (!(error instanceof OpenAI.APIError)) throw error;
+  const { status, type, code, message } = error;
+  return { status, type, code, message };
+};
+
+/** openai, iterating over the chunks. */
+const openai = {
+  name: "openai",
+  sees: ["text", "reasoning", "refusal", "calls", "results", "usage"],
+  seesOfErrors: ["status", "type", "code"],
+  speaksFunctions: true,
+
+  async stream(request) {
+    const answer = empty();
+    try {
+      for await (const chunk of await client().chat.completions.create({ ...request, stream: true })) {
+        takeChunk(chunk, answer);
+      }
+    } catch (error) {
+      answer.error = ofOpenAI(error);
+    }
+    return answer;
+  },
+
+  async whole({ stream, stream_options, ...request }) {
+    try {
+      return ofCompletion(await client().chat.completions.create(request));
+    } catch (error) {
+      return { ...empty(), error: ofOpenAI(error) };
+    }
+  },
+};
+
+function takeChunk(chunk, answer) {
+  answer.usage = chunk.usage ?? answer.usage;
+  for (const { delta, finish_reason } of chunk.choices) {
+    answer.finish = finish_reason ?? answer.finish;
+    answer.text += delta.content ?? "";
+    answer.reasoning += delta.reasoning_content ?? "";
+    answer.refusal += delta.refusal ?? "";
+    answer.results.push(...(delta.tool_results ?? []));
+    for (const call of delta.tool_calls ?? []) {
+      answer.calls[call.index] ??= { id: call.id, name: call.function.name, arguments: "" };
+      answer.calls[call.index].arguments += call.function.arguments ?? "";
+    }
+    if (delta.function_call?.name) {
+      answer.calls.push({ id: null, name: delta.function_call.name, arguments: "" });
+    }
+    if (delta.function_call) {
+      answer.calls.at(-1).arguments += delta.function_call.arguments ?? "";
+    }
+  }
+}
+
+function ofCompletion({ choices: [{ message, finish_reason }], usage }) {
+  const functions = (message.tool_calls ?? []).map((call) => ({ id: call.id, ...call.function }));
+  const legacy = message.function_call ? [{ id: null, ...message.function_call }] : [];
+  return {
+    ...empty(),
+    text: message.content ?? "",
+    reasoning: message.reasoning_content ?? "",
+    refusal: message.refusal ?? "",
+    calls: [...functions, ...legacy].map(({ id, name, arguments: args }) => ({ id, name, arguments: args })),
+    results: message.tool_results ?? [],
+    finish: finish_reason,
+    usage: usage ?? null,
+  };
+}
+
+/** openai's `.stream()` helper: typed events, and the completion that it puts together. */
+const openaiHelper = {
+  ...openai,
+  name: "openai-helper",
+  sees: ["text", "refusal", "calls", "usage"],
+  // The helper only streams.
+  whole: null,
+
+  async stream(request) {
+    let text = "";
+    const done = [];
+    const events = client().chat.completions.stream(request);
+    events.on("content.delta", ({ delta }) => (text += delta));
+    events.on("tool_calls.function.arguments.done", ({ name, arguments: args }) => done.push([name, args]));
+    try {
+      const answer = ofCompletion(await events.finalChatCompletion());
+      return { ...answer, told: { text, calls: done } };
+    } catch (error) {
+      // Two finish reasons are errors to the helper; what it has put together is all there.
+      const finishes = [OpenAI.LengthFinishReasonError, OpenAI.ContentFilterFinishReasonError];
+      if (finishes.some((kind) => kind && error instanceof kind)) {
+        return ofCompletion(events.currentChatCompletionSnapshot);
+      }
+      return { ...empty(), text, error: ofOpenAI(error) };
+    }
+  },
+};
+
+const settings = { baseURL: STAND.url, apiKey: STAND.key };
+
+/** The Vercel AI SDK with one of its providers; `model` makes its model of a request. */
+const aiSdk = (name, sees, model) => ({
+  name,
+  sees,
+  seesOfErrors: [],
+  speaksFunctions: false,
+  model,
+
+  async stream(request) {
+    const answer = empty();
+    for await (const part of streamText({ ...asked(request, model), onError() {} }).fullStream) {
+      takePart(part, answer);
+    }
+    return answer;
+  },
+
+  async whole(request) {
+    try {
+      const { text, reasoningText, toolCalls, rawFinishReason, usage } = await generateText(asked(request, model));
+      const calls = toolCalls.map(ofToolCall);
+      return { ...empty(), text, reasoning: reasoningText ?? "", calls, finish: rawFinishReason, usage: ofUsage(usage) };
+    } catch (error) {
+      return { ...empty(), error: ofAiSdk(error) };
+    }
+  },
+});
+
+function asked(request, model) {
+  const tools = (request.tools ?? []).map(({ function: { name, description, parameters } }) => {
+    return [name, tool({ description, inputSchema: jsonSchema(parameters ?? { type: "object" }) })];
+  });
+  const choice = request.tool_choice;
+  return {
+    model: model(request),
+    messages: request.messages,
+    allowSystemInMessages: true,
+    tools: tools.length ? Object.fromEntries(tools) : undefined,
+    toolChoice: typeof choice === "object" ? { type: "tool", toolName: choice.function.name } : choice,
+    providerOptions: { openai: { parallelToolCalls: request.parallel_tool_calls } },
+    maxRetries: 0,
+  };
+}
+
+function takePart(part, answer) {
+  switch (part.type) {
+    case "text-delta":
+      answer.text += part.text;
+      break;
+    case "reasoning-delta":
+      answer.reasoning += part.text;
+      break;
+    case "tool-call":
+      answer.calls.push(ofToolCall(part));
+      break;
+    case "error":
+      answer.error = ofAiSdk(part.error);
+      break;
+    case "finish-step":
+      answer.finish = part.rawFinishReason ?? null;
+      answer.usage = ofUsage(part.usage);
+      break;
+  }
+}
+
+const ofToolCall = ({ toolCallId, toolName, input }) => ({
+  id: toolCallId,
+  name: toolName,
+  arguments: typeof input === "string" ? input : JSON.stringify(input),
+});
+
+const ofUsage = ({ inputTokens, outputTokens, totalTokens }) => ({
+  prompt_tokens: inputTokens,
+  completion_tokens: outputTokens,
+  total_tokens: totalTokens,
+});
+
+/** An AI SDK error: of HTTP, of the stream, or only the words. */
+const ofAiSdk = (error) => ({
+  status: error.statusCode,
+  message: error.message ?? String(error),
+  headers: error.responseHeaders,
+});
+
+export const compatible = aiSdk("ai-compatible", ["text", "reasoning", "calls", "usage"], (request) => {
+  const provider = createOpenAICompatible({
+    ...settings,
+    name: "toolwire",
+    includeUsage: request.stream_options?.include_usage,
+    transformRequestBody: (body) => ({ ...body, parallel_tool_calls: request.parallel_tool_calls }),
+  });
+  return provider(request.model);
+});
+
+export const aiOpenai = aiSdk("ai-openai", ["text", "calls", "usage"], (request) => {
+  return createOpenAI(settings).chat(request.model);
+});
+
+export const CLIENTS = [openai, openaiHelper, compatible, aiOpenai];

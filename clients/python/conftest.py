@@ -1,0 +1,40 @@
+"""What all tests of this suite share, and the suite's closing line."""
+
+import json
+import time
+import urllib.request
+
+import pytest
+from sdk import STAND
+
+# Seconds within which something that must happen has to have happened.
+PATIENCE = 20
+
+
+@pytest.fixture
+def upstream():
+    """What the scripted upstream has seen."""
+    return Upstream()
+
+
+class Upstream:
+    def seen(self, scenario):
+        with urllib.request.urlopen(f"{STAND['upstream']}/state") as response:
+            seen = json.load(response)
+        return seen.get(scenario, {"open": 0, "left": 0, "requests": []})
+
+    def go(self, scenario):
+        """Lets the scenario's answer go on."""
+        urllib.request.urlopen(f"{STAND['upstream']}/go/{scenario}").close()
+
+    def until(self, scenario, **expected):
+        """Waits until a scenario has been seen so."""
+        deadline = time.monotonic() + PATIENCE
+        while (seen := {key: self.seen(scenario)[key] for key in expected}) != expected:
+            assert time.monotonic() < deadline, f"{scenario}: {expected} was expected, {seen} is there"
+            time.sleep(0.02)
+
+
+def pytest_terminal_summary(terminalreporter):
+    count = lambda *outcomes: sum(len(terminalreporter.stats.get(outcome, [])) for outcome in outcomes)
+    terminalreporter.write_line(f"python: {count('passed')} passed, {count('failed', 'error')} failed")

@@ -1,0 +1,190 @@
+"""The clients: each asks toolwire in its own SDK's way and says what it then has in hand, an `Answer`."""
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import openai
+from langchain_openai import ChatOpenAI
+
+STAND = json.loads(Path(os.environ["STAND"]).read_text("utf-8"))
+
+# Seconds after which a client gives up; only a test that hangs takes so long.
+TIMEOUT = 30
+
+# What every client is made with.
+SETTINGS = {"base_url": STAND["url"], "api_key": STAND["key"], "max_retries": 0, "timeout": TIMEOUT}
+
+
+@dataclass
+class Answer:
+    """What a client has in hand when an answer is over. Members that a client cannot show stay as they are here."""
+
+    text: str = ""
+    reasoning: str = ""
+    refusal: str = ""
+    # [{"id", "name", "arguments"}]
+    calls: list = field(default_factory=list)
+    # [{"call", "content", "is_error"}]
+    results: list = field(default_factory=list)
+    finish: str | None = None
+    usage: dict | None = None
+    # What the SDK raised.
+    error: Exception | None = None
+
+
+def client(**options):
+    """A client of the openai SDK that does not try again by itself."""
+    return openai.OpenAI(**SETTINGS | options)
+
+
+class OpenAI:
+    """openai, iterating over the chunks."""
+
+    sees = {"text", "reasoning", "refusal", "calls", "results", "finish", "usage"}
+    sees_errors_as = {"status", "type", "code", "message"}
+    speaks_functions = True
+
+    def stream(self, request):
+        answer = Answer()
+        try:
+            with client().chat.completions.create(**request | {"stream": True}) as chunks:
+                for chunk in chunks:
+                    self._take(chunk, answer)
+        except openai.APIError as error:
+            answer.error = error
+        return answer
+
+    def _take(self, chunk, answer):
+        if chunk.usage:
+            answer.usage = chunk.usage.model_dump(exclude_unset=True)
+        for choice in chunk.choices:
+            answer.finish = choice.finish_reason or answer.finish
+            delta = choice.delta
+            answer.text += delta.content or ""
+            answer.reasoning += getattr(delta, "reasoning_content", None) or ""
+            answer.refusal += delta.refusal or ""
+            answer.results += getattr(delta, "tool_results", None) or []
+            for call in delta.tool_calls or []:
+                if call.index == len(answer.calls):
+                    answer.calls.append({"id": call.id, "name": call.function.name, "arguments": ""})
+                answer.calls[call.index]["arguments"] += call.function.arguments or ""
+            if delta.function_call:
+                if delta.function_call.name:
+                    answer.calls.append({"id": None, "name": delta.function_call.name, "arguments": ""})
+                answer.calls[-1]["arguments"] += delta.function_call.arguments or ""
+
+    def whole(self, request):
+        request = {key: value for key, value in request.items() if key not in ("stream", "stream_options")}
+        try:
+            return of_completion(client().chat.completions.create(**request))
+        except openai.APIError as error:
+            return Answer(error=error)
+
+
+class OpenAIHelper(OpenAI):
+    """openai's `.stream()` helper: typed events, and the completion that it puts together."""
+
+    sees = {"text", "refusal", "calls", "finish", "usage"}
+
+    def stream(self, request):
+        request = {key: value for key, value in request.items() if key != "stream"}
+        text, done = "", []
+        try:
+            with client().chat.completions.stream(**request) as events:
+                for event in events:
+                    if event.type == "content.delta":
+                        text += event.delta
+                    elif event.type == "tool_calls.function.arguments.done":
+                        done.append((event.index, event.name, event.arguments))
+                answer = of_completion(events.get_final_completion())
+        except (openai.LengthFinishReasonError, openai.ContentFilterFinishReasonError):
+            # The helper's words for these two finish reasons.
+            return of_completion(events.current_completion_snapshot)
+        except openai.APIError as error:
+            return Answer(text=text, error=error)
+        assert text == answer.text, "the helper's events and its completion differ"
+        calls = [(index, call["name"], call["arguments"]) for index, call in enumerate(answer.calls) if call["id"]]
+        assert done == calls, "the helper did not say of each call, once and in order, that it is done"
+        return answer
+
+    # The helper only streams.
+    whole = None
+
+
+def of_completion(completion):
+    """What a whole completion of the openai SDK says."""
+    [choice] = completion.choices
+    message = choice.message
+    calls = [
+        {"id": call.id, "name": call.function.name, "arguments": call.function.arguments}
+        for call in message.tool_calls or []
+    ]
+    if message.function_call:
+        function = message.function_call
+        calls.append({"id": None, "name": function.name, "arguments": function.arguments})
+    return Answer(
+        text=message.content or "",
+        reasoning=getattr(message, "reasoning_content", None) or "",
+        refusal=message.refusal or "",
+        calls=calls,
+        results=getattr(message, "tool_results", None) or [],
+        finish=choice.finish_reason,
+        usage=completion.usage.model_dump(exclude_unset=True) if completion.usage else None,
+    )
+
+
+class LangChain:
+    """langchain-openai: `ChatOpenAI` with `bind_tools`."""
+
+    sees = {"text", "calls", "finish", "usage"}
+    # It turns some of openai's errors into its own, which keep nothing but the words.
+    sees_errors_as = {"message"}
+    speaks_functions = False
+
+    def stream(self, request):
+        answer, message = Answer(), None
+        try:
+            for chunk in model(request).stream(request["messages"]):
+                answer.text += chunk.text
+                message = chunk if message is None else message + chunk
+        except openai.APIError as error:
+            answer.error = error
+            return answer
+        answer.calls = [
+            {"id": call["id"], "name": call["name"], "arguments": call["args"]} for call in message.tool_call_chunks
+        ]
+        return self._close(answer, message)
+
+    def whole(self, request):
+        try:
+            message = model(request).invoke(request["messages"])
+        except openai.APIError as error:
+            return Answer(error=error)
+        calls = [call | {"arguments": json.dumps(call["args"])} for call in message.tool_calls]
+        calls += [call | {"arguments": call["args"]} for call in message.invalid_tool_calls]
+        return self._close(Answer(text=message.text, calls=calls), message)
+
+    def _close(self, answer, message):
+        answer.finish = message.response_metadata.get("finish_reason")
+        if usage := message.usage_metadata:
+            words = {"input_tokens": "prompt_tokens", "output_tokens": "completion_tokens"}
+            counts = {"input_tokens", "output_tokens", "total_tokens"}
+            answer.usage = {words.get(key, key): value for key, value in usage.items() if key in counts}
+        return answer
+
+
+def model(request):
+    """LangChain's model for `request`, with all that the request asks for beside its messages."""
+    chat = ChatOpenAI(
+        model=request["model"],
+        stream_usage=request.get("stream_options", {}).get("include_usage", False),
+        **SETTINGS,
+    )
+    handled = {"model", "messages", "stream", "stream_options", "tools"}
+    rest = {key: value for key, value in request.items() if key not in handled}
+    return chat.bind_tools(request["tools"], **rest) if "tools" in request else chat.bind(**rest)
+
+
+CLIENTS = {"openai": OpenAI(), "openai-helper": OpenAIHelper(), "langchain": LangChain()}

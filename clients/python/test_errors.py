@@ -1,0 +1,96 @@
+"""What toolwire refuses, and what it passes on of an upstream's refusal, as the SDKs raise it."""
+
+import openai
+import pytest
+from sdk import CLIENTS, client
+
+HELLO = [{"role": "user", "content": "Hello"}]
+TOOL = {"type": "function", "function": {"name": "list_files", "parameters": {"type": "object", "properties": {}}}}
+
+
+def ask(**request):
+    options = {"model": "verbatim", "messages": HELLO} | request
+    return client().chat.completions.create(**options)
+
+
+def raised(error, **request):
+    with pytest.raises(error) as raising:
+        ask(**request)
+    return raising.value
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("model", "kind", "status"),
+    [
+        ("lumo-unauthorized", openai.AuthenticationError, 401),
+        # Not the client's fault: it is toolwire that asked for the wrong path.
+        ("lumo-not-found", openai.InternalServerError, 502),
+        ("lumo-limit", openai.RateLimitError, 429),
+        ("chat-bad-request", openai.BadRequestError, 400),
+        ("chat-overloaded", openai.InternalServerError, 503),
+        ("server-error", openai.InternalServerError, 500),
+        ("html", openai.InternalServerError, 502),
+        ("v1-context", openai.BadRequestError, 400),
+    ],
+)
+def test_an_upstreams_refusal_keeps_its_meaning(model, kind, status, stream):
+    error = raised(kind, model=model, stream=stream)
+    assert error.status_code == status
+    assert error.message
+    assert error.request_id
+
+
+def test_retry_after_is_kept():
+    assert raised(openai.RateLimitError, model="lumo-limit").response.headers["retry-after"] == "9"
+    assert raised(openai.InternalServerError, model="chat-overloaded").response.headers["retry-after"] == "3"
+
+
+@pytest.mark.parametrize("key", ["sk-wrong", "sk-client", "sk-clientsx"])
+def test_a_wrong_key_is_refused(key):
+    with pytest.raises(openai.AuthenticationError) as raising:
+        client(api_key=key).chat.completions.create(model="verbatim", messages=HELLO)
+    assert raising.value.code == "invalid_api_key"
+    assert key not in str(raising.value)
+
+
+def test_an_unknown_model_is_named():
+    error = raised(openai.NotFoundError, model="nonesuch")
+    assert (error.code, error.param) == ("model_not_found", "model")
+    assert "nonesuch" in error.message
+
+
+@pytest.mark.parametrize(
+    ("request_", "param"),
+    [
+        ({"messages": []}, "messages"),
+        ({"messages": "Hello"}, "messages"),
+        ({"messages": [{"content": "Hello"}]}, "messages[0].role"),
+        ({"messages": [*HELLO, {"role": "tool", "content": "18"}]}, "messages[1].tool_call_id"),
+        ({"tools": [TOOL, {"type": "function", "function": {}}]}, "tools[1].function.name"),
+        ({"tools": [TOOL], "tool_choice": "sometimes"}, "tool_choice"),
+        ({"model": "loop-hermes", "tools": [TOOL], "n": 2}, "n"),
+    ],
+)
+def test_a_bad_request_is_told_where(request_, param):
+    error = raised(openai.BadRequestError, **request_)
+    assert error.param == param
+    assert error.type == "invalid_request_error"
+
+
+def test_models_are_listed():
+    names = {model.id for model in client().models.list()}
+    assert {"canonical", "v1-text", "loop-native"} <= names
+    assert client().models.retrieve("canonical").id == "canonical"
+    with pytest.raises(openai.NotFoundError):
+        client().models.retrieve("nonesuch")
+
+
+@pytest.mark.parametrize("name", ["openai", "langchain"])
+def test_a_client_that_tries_again_does_so(name, upstream):
+    """The SDKs' own retries see a status that they know."""
+    before = len(upstream.seen("flaky")["requests"])
+    request = {"model": "flaky", "messages": HELLO}
+    assert CLIENTS[name].whole(request).error is not None
+    assert client(max_retries=2).chat.completions.create(**request).choices[0].message.content == "Here again."
+    assert len(upstream.seen("flaky")["requests"]) - before == 3

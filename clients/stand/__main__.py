@@ -1,0 +1,105 @@
+"""Runs a command while `toolwire serve` stands in front of `toolwire mock` and of the scripted upstream.
+
+    python3 clients/stand COMMAND…
+
+The command finds in the file that the environment variable STAND names, as JSON: `url`, `key` and `metrics` of the
+proxy, `upstream` (the scripted one), `cases` (fixtures: name, request, expect) and `loops` (models that go through a
+whole tool loop). Its exit status is ours. TOOLWIRE_BIN says which toolwire is run.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import models
+import upstream
+
+ROOT = Path(__file__).resolve().parents[2]
+BINARY = os.environ.get("TOOLWIRE_BIN") or str(ROOT / "target/debug/toolwire")
+FOLDERS = [ROOT / "fixtures", ROOT / "clients/fixtures"]
+
+# Seconds that a process may take to say where it listens.
+STARTING = 60
+
+
+@contextmanager
+def running(log, *arguments):
+    """A toolwire process; gives the address that it listens on. What it says goes to the file `log`."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("TOOLWIRE_")}
+    environment["CLIENTS_KEY"] = models.KEY
+    process = subprocess.Popen([BINARY, *arguments], stderr=subprocess.PIPE, env=environment)
+    address = threading.Event()
+    found = []
+
+    def read():
+        with open(log, "wb") as file:
+            for line in process.stderr:
+                file.write(line)
+                file.flush()
+                said = re.search(rb"on (http://[0-9.:]+)", line)
+                if said and not found:
+                    found.append(said[1].decode())
+                    address.set()
+        address.set()
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        address.wait(STARTING)
+        if not found:
+            sys.exit(f"{BINARY} {arguments[0]} does not listen:\n{Path(log).read_text('utf-8')}")
+        yield found[0]
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        reader.join()
+
+
+def main(command):
+    if not Path(BINARY).is_file():
+        sys.exit(f"there is no {BINARY}; build it with `cargo build`, or name it in TOOLWIRE_BIN")
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="toolwire-clients-")))
+        fixtures = list(models.fixtures(FOLDERS))
+        mock_options = ["--listen", "127.0.0.1:0", "--pace", "none"]
+        mock = stack.enter_context(running(folder / "mock.log", "mock", *map(str, fixtures), *mock_options))
+        server = upstream.start()
+        stack.callback(server.shutdown)
+        scripted = "http://{}:{}".format(*server.server_address)
+        served = [models.of_fixture(fixture, mock) for fixture in fixtures] + models.of_scenarios(scripted)
+        config = folder / "toolwire.toml"
+        config.write_text(models.configuration(served), "utf-8")
+        url = stack.enter_context(running(folder / "serve.log", "serve", "--config", str(config)))
+        stand = folder / "stand.json"
+        stand.write_text(
+            json.dumps({
+                "url": f"{url}/v1",
+                "key": models.KEY,
+                "metrics": f"{url}/metrics",
+                "upstream": scripted,
+                "cases": [models.case(fixture) for fixture in fixtures],
+                "loops": [model.name for model in served if model.name.startswith("loop-")],
+            }),
+            "utf-8",
+        )
+        status = subprocess.call(command, env=os.environ | {"STAND": str(stand)})
+        if status and "STAND_LOGS" in os.environ:
+            for log in "mock.log", "serve.log":
+                print(f"--- {log}", (folder / log).read_text("utf-8"), sep="\n", file=sys.stderr)
+        return status
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,110 @@
+"""What the suites ask for: a model for every fixture, and one for every scenario of the scripted upstream.
+
+Every model has an upstream of its own, so that `toolwire mock` knows by a header which fixture is meant.
+"""
+
+import json
+import tomllib
+
+import upstream
+
+KEY = "sk-clients"
+
+# A stream is left without a sign of life for so long: shorter than the pauses of the scenario `slow`.
+KEEP_ALIVE = "200ms"
+
+
+class Model:
+    """A `[[models]]` entry with its `[[upstreams]]` entry."""
+
+    def __init__(self, name, dialect, base_url, *, headers=None, options=None, settings=None, **model):
+        self.name = name
+        self.dialect = dialect
+        self.upstream = {"name": name, "dialect": dialect, "base_url": base_url} | (settings or {})
+        self.headers = headers or {}
+        self.options = options or {}
+        self.model = {"name": name, "upstream": name} | model
+
+    def toml(self):
+        return "\n".join([
+            table("[[upstreams]]", self.upstream),
+            table("[upstreams.headers]", self.headers) if self.headers else "",
+            table(f"[upstreams.{self.dialect}]", self.options) if self.options else "",
+            table("[[models]]", self.model),
+        ])
+
+
+def table(head, values):
+    # A JSON string, number, boolean or array of these is the same in TOML.
+    lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in values.items()]
+    return "\n".join([head, *lines, ""])
+
+
+def configuration(models):
+    """The configuration file for `models`."""
+    top = table("", {"listen": "127.0.0.1:0", "api_keys": ["env:CLIENTS_KEY"]})
+    return "\n".join([top, table("[limits]", {"keep_alive": KEEP_ALIVE}), *(model.toml() for model in models)])
+
+
+def fixtures(folders):
+    """The fixtures in `folders` that one server can serve beside each other: without limits of their own, in one hop."""
+    for manifest in sorted(path for folder in folders for path in folder.glob("**/fixture.toml")):
+        settings = tomllib.loads(manifest.read_text("utf-8")).get("settings", {})
+        limited = any(key.startswith("max_") for key in settings)
+        if not limited and not (manifest.parent / "upstream-2.sse").exists():
+            yield manifest.parent
+
+
+def of_fixture(folder, mock):
+    """The model that answers with the fixture in `folder`."""
+    manifest = tomllib.loads((folder / "fixture.toml").read_text("utf-8"))
+    settings = manifest.get("settings", {})
+    upstream_settings = {"tolerate_truncation": settings.pop("tolerate_truncation", False)}
+    # Which of Lumo's own tools are switched on matters where a client's tools are taught beside them.
+    server_tools = settings.pop("server_tools", [])
+    settings.setdefault("tool_prefix", "")
+    options = {}
+    if manifest["from"] == "lumo":
+        v1 = folder.name.startswith("v1-")
+        options = {"version": "v1" if v1 else "v2", "native_tools": server_tools}
+        settings |= {"tools": "pre"} if v1 or server_tools else {}
+    elif manifest.get("upstream", {}).get("cumulative"):
+        options = {"cumulative": True}
+    return Model(
+        folder.name,
+        manifest["from"],
+        f"{mock}/v1",
+        headers={"x-fixture": folder.name},
+        options=options,
+        settings=upstream_settings,
+        **settings,
+    )
+
+
+def case(folder):
+    """What the suites need to know of a fixture."""
+    expect = json.loads((folder / "expect.json").read_text("utf-8"))
+    request = json.loads((folder / "request.json").read_text("utf-8"))
+    return {"name": folder.name, "request": request | {"model": folder.name}, "expect": expect}
+
+
+def of_scenarios(scripted):
+    """The models whose upstream is the scripted one."""
+    def model(name, scenario, dialect="chat", **options):
+        return Model(name, dialect, f"{scripted}/{scenario}", **options)
+
+    return [
+        model("loop-native", "loop"),
+        model("loop-hermes", "loop", tools="hermes"),
+        model("loop-fenced", "loop", tools="fenced"),
+        model("loop-bare", "loop", tools="bare"),
+        model("loop-lumo", "loop", "lumo"),
+        model("loop-lumo-pre", "loop", "lumo", tools="pre"),
+        model("loop-lumo-v1", "loop", "lumo", tools="pre", options={"version": "v1"}),
+        model("bounce", "bounce", "lumo", misroute="bounce"),
+        *(
+            model(name, name)
+            for name in upstream.SCENARIOS
+            if name not in ("loop", "bounce")
+        ),
+    ]

@@ -1,0 +1,290 @@
+"""An upstream for what a fixture cannot do: read the request, notice that toolwire left, die in the middle.
+
+The first part of the path chooses the scenario: base URL `http://…/loop` gets the tool loop. `GET /state` tells what has
+been seen, `{scenario: {"open", "left", "requests"}}`: answers under way, answers whose reader went away, request bodies.
+`GET /go/SCENARIO` lets an answer go on that waits for it.
+"""
+
+import json
+import select
+import socket
+import struct
+import threading
+from collections import defaultdict
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+# Seconds after which an answer ends that waits for its reader to do something.
+PATIENCE = 30
+
+CITY = {"city": "Paris"}
+
+
+class Gone(Exception):
+    """The reader of the answer went away, or does not do what the answer waits for."""
+
+
+def loop(request, answer):
+    """A call; and when its result has come back, whatever form it has there, an answer made of the result."""
+    turns = request["messages"] if "messages" in request else request["Prompt"]["turns"]
+    answer.begin()
+    if "18 °C" in text_of(turns[-1]):
+        answer.text("It is ", "18 °C", ".")
+        answer.finish("stop")
+    elif any("function" in tool for tool in request.get("tools", [])):
+        answer.call("get_weather", json.dumps(CITY))
+        answer.finish("tool_calls")
+    else:
+        answer.text(*written_call("\n".join(map(text_of, turns))))
+        answer.finish("stop")
+
+
+def written_call(prompt):
+    """A call in the format that the prompt teaches, with the name that it teaches, in pieces that cut its marker."""
+    name = "user:get_weather" if "user:get_weather" in prompt else "get_weather"
+    call = json.dumps({"name": name, "arguments": CITY})
+    if "<tool_call>" in prompt:
+        return "<tool", "_call>\n", call[:9], call[9:], "\n</tool_", "call>"
+    if "<pre>" in prompt:
+        return "<p", "re>", call[:9], call[9:], "</p", "re>"
+    if "```" in prompt:
+        return "``", "`json\n", call[:9], call[9:], "\n``", "`"
+    return call[:9], call[9:]
+
+
+def endless(_request, answer):
+    """Text for as long as someone reads it."""
+    answer.begin()
+    for number in range(PATIENCE * 20):
+        answer.text(f"{number} ")
+        answer.wait(0.05)
+
+
+def silent(_request, answer):
+    """Nothing, not even headers."""
+    answer.wait(PATIENCE)
+
+
+def slow(_request, answer):
+    """Twice as long as a client may be left without a sign of life, before the headers and in the middle."""
+    answer.wait(1)
+    answer.begin()
+    answer.text("slow ")
+    answer.wait(1)
+    answer.text("but sure")
+    answer.finish("stop")
+
+
+def dies_in_text(_request, answer):
+    """The connection is closed in the middle of the text, and of HTTP's own framing."""
+    answer.begin()
+    answer.text("It is ", "eight")
+
+
+def dies_in_call(_request, answer):
+    """The same in the middle of a call's arguments."""
+    answer.begin()
+    answer.call("get_weather", '{"city": "Pa')
+
+
+def dies_in_written_call(_request, answer):
+    """The same in the middle of a call that is written as text."""
+    answer.begin()
+    answer.text("<tool_call>", '{"name": "get_weather", "argu', 'ments": {"city": "Pa')
+
+
+def reset(_request, answer):
+    """The connection is reset; what was sent before may be lost with it."""
+    answer.begin()
+    answer.text("It is ")
+    answer.reset()
+
+
+def halves(_request, answer):
+    """A call whose second half is not written before somebody says that the first has come."""
+    answer.begin()
+    answer.call("get_weather", '{"city": "Pa')
+    answer.wait_for_go()
+    answer.more('ris"}')
+    answer.finish("tool_calls")
+
+
+def written_halves(_request, answer):
+    """The same with a call that is written as text."""
+    answer.begin()
+    answer.text("<tool_call>", '{"name": "get_weather", "argu', 'ments": {"city": "Pa')
+    answer.wait_for_go()
+    answer.text('ris"}}', "</tool_call>")
+    answer.finish("stop")
+
+
+def bounce(_request, answer):
+    """A call over Lumo's own channel to a tool of the client's, without its arguments; asked again, a proper one."""
+    answer.begin()
+    if answer.number % 2 == 0:
+        answer.object({"object": "chat.tool_call", "tool_call": {"id": "n1", "name": "get_weather", "arguments": "{}"}})
+        answer.text("I do not have access to that.")
+        answer.finish("stop")
+    else:
+        answer.call("get_weather", json.dumps(CITY))
+        answer.finish("tool_calls")
+
+
+def flaky(_request, answer):
+    """No capacity two times of three."""
+    if answer.number % 3 < 2:
+        answer.refuse()
+    else:
+        answer.begin()
+        answer.text("Here again.")
+        answer.finish("stop")
+
+
+ACTS = [
+    loop,
+    endless,
+    silent,
+    slow,
+    flaky,
+    bounce,
+    halves,
+    written_halves,
+    dies_in_text,
+    dies_in_call,
+    dies_in_written_call,
+    reset,
+]
+
+SCENARIOS = {act.__name__.replace("_", "-"): act for act in ACTS}
+
+
+def text_of(message):
+    """The text of a message, whose content may be a string or parts."""
+    content = message.get("content") or ""
+    if isinstance(content, str):
+        return content
+    return "".join(part.get("text", "") for part in content)
+
+
+class Answer:
+    """A chat stream on its way to toolwire."""
+
+    def __init__(self, connection, number, go):
+        self.connection = connection
+        self.go = go
+        # How many requests to this scenario came before.
+        self.number = number
+
+    def refuse(self):
+        self._send(b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n")
+
+    def begin(self):
+        self._send(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+        self._delta({"role": "assistant", "content": ""})
+
+    def text(self, *pieces):
+        for piece in pieces:
+            self._delta({"content": piece})
+
+    def call(self, name, arguments):
+        head = {"index": 0, "id": "call_up", "type": "function", "function": {"name": name, "arguments": ""}}
+        self._delta({"tool_calls": [head]})
+        self.more(arguments[:5])
+        self.more(arguments[5:])
+
+    def more(self, arguments):
+        self._delta({"tool_calls": [{"index": 0, "function": {"arguments": arguments}}]})
+
+    def object(self, value):
+        self._chunk(b"data: " + json.dumps(value).encode() + b"\n\n")
+
+    def finish(self, reason):
+        self._delta({}, reason)
+        self._chunk(b"data: [DONE]\n\n")
+        self._send(b"0\r\n\r\n")
+
+    def reset(self):
+        # A close that lingers for no time is a reset.
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.connection.close()
+
+    def wait(self, seconds):
+        """Waits, and notices meanwhile if the reader leaves."""
+        readable, _, _ = select.select([self.connection], [], [], seconds)
+        if readable and not self.connection.recv(1, socket.MSG_PEEK):
+            raise Gone
+
+    def wait_for_go(self):
+        if not self.go.acquire(timeout=PATIENCE):
+            raise Gone
+
+    def _delta(self, delta, reason=None):
+        choice = {"index": 0, "delta": delta, "finish_reason": reason}
+        head = {"id": "chatcmpl-up", "object": "chat.completion.chunk", "created": 1712000000, "model": "up"}
+        self.object(head | {"choices": [choice]})
+
+    def _chunk(self, data):
+        self._send(b"%x\r\n%s\r\n" % (len(data), data))
+
+    def _send(self, data):
+        try:
+            self.connection.sendall(data)
+        except OSError as error:
+            raise Gone from error
+
+
+class State:
+    """What has been seen, by scenario."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.seen = defaultdict(lambda: {"open": 0, "left": 0, "requests": []})
+        self.go = defaultdict(lambda: threading.Semaphore(0))
+
+    def add(self, scenario, **changes):
+        """Adds to the counts and lists of `scenario`; gives the number of its requests."""
+        with self.lock:
+            seen = self.seen[scenario]
+            for key, value in changes.items():
+                seen[key] += value
+            return len(seen["requests"])
+
+    def json(self):
+        with self.lock:
+            return json.dumps(self.seen).encode()
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    state = State()
+
+    def do_GET(self):
+        if self.path.startswith("/go/"):
+            self.state.go[self.path.removeprefix("/go/")].release()
+        body = self.state.json()
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_POST(self):
+        scenario = self.path.split("/")[1]
+        request = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.close_connection = True
+        number = self.state.add(scenario, open=1, requests=[request]) - 1
+        try:
+            SCENARIOS[scenario](request, Answer(self.connection, number, self.state.go[scenario]))
+        except Gone:
+            self.state.add(scenario, left=1)
+        finally:
+            self.state.add(scenario, open=-1)
+
+    def log_message(self, *_):
+        pass
+
+
+def start():
+    """The upstream's server, which runs in threads of this process until it is shut down."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server

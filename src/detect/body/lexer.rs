@@ -1,0 +1,380 @@
+//! The lexer behind [`JsonBody`]: one piece of text on its way through.
+
+use super::{
+    Fed, JsonBody, State,
+    scalar::{is_number, literal, mend_number},
+};
+use crate::detect::text::{head, slice, tail};
+
+/// Longest number or bare word, in bytes; a longer one is a fault.
+const MAX_WORD: usize = 256;
+
+/// [`Lexer::from`] inside a comment: nothing goes out.
+pub(super) const SKIPPED: usize = usize::MAX;
+
+/// A piece being read: `from..` is raw text that has not gone out; from `mark` on it is held.
+pub(super) struct Lexer<'b, 't, 'o, F> {
+    pub(super) body: &'b mut JsonBody,
+    pub(super) text: &'t str,
+    pub(super) from: usize,
+    pub(super) mark: Option<usize>,
+    pub(super) out: &'o mut F,
+}
+
+impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
+    fn emit(&mut self, text: &str) {
+        if !text.is_empty() {
+            (self.out)(text);
+        }
+    }
+
+    /// Sends the raw text before `at` on.
+    fn flush(&mut self, at: usize) {
+        let text = slice(self.text, self.from, at);
+        self.emit(text);
+        self.from = at;
+    }
+
+    /// Puts `new` in the place of the raw text from `at` to `end`.
+    fn replace(&mut self, at: usize, end: usize, new: &str) {
+        self.flush(at);
+        self.emit(new);
+        self.from = end;
+    }
+
+    /// Reads all of the text, as far as it goes.
+    pub(super) fn run(mut self) -> Fed {
+        let mut at = 0;
+        let fed = loop {
+            if self.body.state == State::Done {
+                break Fed::Done(at);
+            }
+            let Some(&byte) = self.text.as_bytes().get(at) else { break Fed::More };
+            match self.step(byte, at) {
+                Some(next) => at = next,
+                None => break Fed::Fault(at),
+            }
+        };
+        match self.mark {
+            Some(mark) => {
+                self.flush(mark);
+                self.body.held.push_str(slice(self.text, mark, at));
+            }
+            None => self.flush(at),
+        }
+        fed
+    }
+
+    /// Takes the byte at `at`, or more; gives the offset to go on at, or `None` for a fault.
+    fn step(&mut self, byte: u8, at: usize) -> Option<usize> {
+        match self.body.state {
+            State::String { quote, key } => self.string(at, quote, key),
+            State::Escape { quote, key } => self.escape(byte, at, quote, key),
+            State::Word { key } => self.word(byte, at, key),
+            State::Slash | State::LineComment | State::BlockComment { .. } => self.comment(byte, at),
+            _ if matches!(byte, b' ' | b'\t' | b'\n' | b'\r') => Some(at + 1),
+            _ if byte == b'/' && self.body.repair => {
+                self.body.resume = self.body.state;
+                self.body.state = State::Slash;
+                let mark = self.mark.take().unwrap_or(at);
+                self.flush(mark);
+                self.body.held.push_str(slice(self.text, mark, at));
+                self.from = SKIPPED;
+                Some(at + 1)
+            }
+            State::Value { or_end } => self.value(byte, at, or_end),
+            State::Key { or_end } => self.key(byte, at, or_end),
+            State::Colon => (byte == b':').then(|| {
+                self.body.state = State::Value { or_end: false };
+                at + 1
+            }),
+            State::After => match byte {
+                b',' if !self.body.stack.is_empty() => {
+                    self.mark = Some(at);
+                    self.body.state = State::Comma;
+                    Some(at + 1)
+                }
+                _ => self.end(byte, at),
+            },
+            State::Comma => self.after_comma(byte, at),
+            State::Done => None,
+        }
+    }
+
+    /// The token after a comma decides whether the comma stays.
+    fn after_comma(&mut self, byte: u8, at: usize) -> Option<usize> {
+        if matches!(byte, b'}' | b']') {
+            if !self.body.repair {
+                return None;
+            }
+            let whole = self.token(at);
+            self.settle(at, Some(tail(&whole, 1)));
+            return self.end(byte, at);
+        }
+        self.settle(at, None);
+        let in_object = self.body.stack.last() == Some(&b'{');
+        self.body.state =
+            if in_object { State::Key { or_end: false } } else { State::Value { or_end: false } };
+        Some(at)
+    }
+
+    fn value(&mut self, byte: u8, at: usize, or_end: bool) -> Option<usize> {
+        match byte {
+            b'{' | b'[' => {
+                if self.body.stack.len() >= self.body.max_depth {
+                    return None;
+                }
+                self.body.stack.push(byte);
+                self.body.state =
+                    if byte == b'{' { State::Key { or_end: true } } else { State::Value { or_end: true } };
+                Some(at + 1)
+            }
+            b'"' => {
+                self.body.state = State::String { quote: byte, key: false };
+                Some(at + 1)
+            }
+            b'\'' if self.body.repair => {
+                self.replace(at, at + 1, "\"");
+                self.body.state = State::String { quote: byte, key: false };
+                Some(at + 1)
+            }
+            b']' if or_end => self.end(byte, at),
+            b'-' | b'+' | b'.' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'_' => {
+                self.mark = Some(at);
+                self.body.state = State::Word { key: false };
+                Some(at + 1)
+            }
+            _ => None,
+        }
+    }
+
+    fn key(&mut self, byte: u8, at: usize, or_end: bool) -> Option<usize> {
+        match byte {
+            b'"' => {
+                self.body.state = State::String { quote: byte, key: true };
+                Some(at + 1)
+            }
+            b'}' if or_end => self.end(byte, at),
+            b'\'' if self.body.repair => {
+                self.replace(at, at + 1, "\"");
+                self.body.state = State::String { quote: byte, key: true };
+                Some(at + 1)
+            }
+            b'a'..=b'z' | b'A'..=b'Z' | b'_' | b'$' if self.body.repair => {
+                self.mark = Some(at);
+                self.body.state = State::Word { key: true };
+                Some(at + 1)
+            }
+            _ => None,
+        }
+    }
+
+    /// Closes the innermost container, if `byte` is its bracket.
+    fn end(&mut self, byte: u8, at: usize) -> Option<usize> {
+        let open = if byte == b'}' { b'{' } else { b'[' };
+        if !matches!(byte, b'}' | b']') || self.body.stack.last() != Some(&open) {
+            return None;
+        }
+        self.body.stack.pop();
+        self.value_ended();
+        Some(at + 1)
+    }
+
+    fn value_ended(&mut self) {
+        self.body.state = if self.body.stack.is_empty() { State::Done } else { State::After };
+    }
+
+    /// A string's plain run, and the byte that ends it: its quote, a backslash, or what must be escaped.
+    fn string(&mut self, at: usize, quote: u8, key: bool) -> Option<usize> {
+        let rest = tail(self.text, at).as_bytes();
+        let special = |byte: &u8| *byte < 0x20 || matches!(*byte, b'"' | b'\\') || *byte == quote;
+        match rest.iter().position(special) {
+            Some(0) => {}
+            run => return Some(at + run.unwrap_or(rest.len())),
+        }
+        match rest.first().copied().unwrap_or_default() {
+            byte if byte == quote => {
+                if byte != b'"' {
+                    self.replace(at, at + 1, "\"");
+                }
+                if key {
+                    self.body.state = State::Colon;
+                } else {
+                    self.value_ended();
+                }
+            }
+            b'\\' => {
+                self.mark = Some(at);
+                self.body.state = State::Escape { quote, key };
+            }
+            b'"' => self.replace(at, at + 1, "\\\""),
+            _ if !self.body.repair => {
+                self.flush(at);
+                return None;
+            }
+            b'\n' => self.replace(at, at + 1, "\\n"),
+            b'\r' => self.replace(at, at + 1, "\\r"),
+            b'\t' => self.replace(at, at + 1, "\\t"),
+            control => self.replace(at, at + 1, &format!("\\u{control:04x}")),
+        }
+        Some(at + 1)
+    }
+
+    /// The held token up to `at`.
+    fn token(&self, at: usize) -> String {
+        let mut token = self.body.held.clone();
+        token.push_str(slice(self.text, self.mark.unwrap_or(at), at));
+        token
+    }
+
+    /// Lets the held token go that ends before `at`, as it is or as `new`.
+    fn settle(&mut self, at: usize, new: Option<&str>) {
+        let mark = self.mark.take().unwrap_or(at);
+        match new {
+            None if self.body.held.is_empty() => {}
+            None => {
+                let held = std::mem::take(&mut self.body.held);
+                self.emit(&held);
+                self.body.held = held;
+            }
+            Some(new) => self.replace(mark, at, new),
+        }
+        self.body.held.clear();
+    }
+
+    /// One byte of an escape. Legal ones go out as they are, others are mended: `\'` loses its backslash, any other
+    /// backslash is doubled.
+    fn escape(&mut self, byte: u8, at: usize, quote: u8, key: bool) -> Option<usize> {
+        let string = State::String { quote, key };
+        match self.body.held.len() + at - self.mark.unwrap_or(at) {
+            1 => match byte {
+                b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => {
+                    self.settle(at + 1, None);
+                    self.body.state = string;
+                    Some(at + 1)
+                }
+                b'u' => Some(at + 1),
+                _ if !self.body.repair => None,
+                b'\'' => {
+                    self.settle(at + 1, Some("'"));
+                    self.body.state = string;
+                    Some(at + 1)
+                }
+                _ => {
+                    self.settle(at, Some("\\\\"));
+                    self.body.state = string;
+                    Some(at)
+                }
+            },
+            len => self.unicode_escape(byte, at, len, string),
+        }
+    }
+
+    /// One byte of a `\uXXXX` escape; after a high surrogate, of the low one that should follow (12 bytes in all).
+    fn unicode_escape(&mut self, byte: u8, at: usize, len: usize, string: State) -> Option<usize> {
+        let expected = match len {
+            6 => byte == b'\\',
+            7 => byte == b'u',
+            _ => byte.is_ascii_hexdigit(),
+        };
+        if expected {
+            let high = len == 5 && {
+                let mut token = self.token(at);
+                token.push(char::from(byte));
+                u16::from_str_radix(tail(&token, 2), 16).is_ok_and(|unit| (0xd800..0xdc00).contains(&unit))
+            };
+            if len == 11 || (len == 5 && !high) {
+                self.settle(at + 1, None);
+                self.body.state = string;
+            }
+            return Some(at + 1);
+        }
+        if len >= 6 {
+            // The first escape is whole; what follows is read anew, from its backslash if there is one.
+            return self.split_escape(at, string);
+        }
+        if !self.body.repair {
+            return None;
+        }
+        let mended = format!("\\{}", self.token(at));
+        self.settle(at, Some(&mended));
+        self.body.state = string;
+        Some(at)
+    }
+
+    /// A high surrogate's escape without a low one after it: it goes out alone; a second escape stays held, mended
+    /// if it is none.
+    fn split_escape(&mut self, at: usize, string: State) -> Option<usize> {
+        let token = self.token(at);
+        let (first, second) = (head(&token, 6), tail(&token, 6));
+        self.body.state = string;
+        match second {
+            "" => self.settle(at, None),
+            "\\" => {
+                // The next byte decides; the backslash begins an escape of its own.
+                self.settle(at, Some(first));
+                self.body.held.push('\\');
+                self.mark = Some(at);
+                let State::String { quote, key } = string else { return None };
+                self.body.state = State::Escape { quote, key };
+            }
+            _ if !self.body.repair => return None,
+            _ => {
+                let mended = format!("{first}\\{second}");
+                self.settle(at, Some(&mended));
+            }
+        }
+        Some(at)
+    }
+
+    /// One byte of a number, literal or bare key; the byte after it shows it whole.
+    fn word(&mut self, byte: u8, at: usize, key: bool) -> Option<usize> {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.' | b'_' | b'$') {
+            let start = self.mark.unwrap_or(at);
+            return (self.body.held.len() + at - start < MAX_WORD).then_some(at + 1);
+        }
+        let token = self.token(at);
+        if key {
+            let quoted = format!("\"{token}\"");
+            self.settle(at, Some(&quoted));
+            self.body.state = State::Colon;
+            return Some(at);
+        }
+        match literal(&token, self.body.repair) {
+            Some(word) => self.settle(at, (word != token).then_some(word)),
+            None if is_number(&token) => self.settle(at, None),
+            None => {
+                let number = self.body.repair.then(|| mend_number(&token)).flatten()?;
+                self.settle(at, Some(&number));
+            }
+        }
+        self.value_ended();
+        Some(at)
+    }
+
+    /// One byte of a comment, which is dropped.
+    fn comment(&mut self, byte: u8, at: usize) -> Option<usize> {
+        let ended = match self.body.state {
+            State::Slash => {
+                self.body.state = match byte {
+                    b'/' => State::LineComment,
+                    b'*' => State::BlockComment { star: false },
+                    _ => return None,
+                };
+                false
+            }
+            State::BlockComment { star } if byte != b'/' || !star => {
+                self.body.state = State::BlockComment { star: byte == b'*' };
+                false
+            }
+            State::LineComment => byte == b'\n',
+            _ => true,
+        };
+        if ended {
+            self.body.state = self.body.resume;
+            self.from = at + 1;
+            self.mark = (self.body.state == State::Comma).then_some(at + 1);
+        }
+        Some(at + 1)
+    }
+}

@@ -1,0 +1,179 @@
+//! [`HeaderWalk`]: a call whose name stands before its arguments: `NAME[ARGS]{…}`, `functions.NAME:0<|sep|>{…}`.
+//!
+//! The header is captured up to one of its ends, and tells name and id; the arguments are then JSON text. Around them
+//! a format may have literals (a fence, a constrain mark), which are framing where they stand, and a closer.
+
+use super::{
+    body::{Fed, JsonBody},
+    envelope::{Parsed, Piece, Rules},
+    text::{head, tail},
+};
+use crate::{
+    event::CallEnd,
+    format::{Header, HeaderEnd},
+};
+
+#[derive(Debug)]
+enum At {
+    /// In the header; what may be one of its ends is part of [`HeaderWalk::captured`].
+    Name,
+    /// Before the arguments: blanks and the format's literals.
+    Before,
+    Arguments,
+    /// Behind the arguments: blanks, literals, the closer.
+    After,
+    Done,
+}
+
+/// One call with a header.
+#[derive(Debug)]
+pub(super) struct HeaderWalk {
+    header: &'static Header,
+    at: At,
+    captured: String,
+    markup: String,
+    body: JsonBody,
+    started: bool,
+    ended: bool,
+}
+
+/// Longest header, in bytes.
+const MAX_HEADER: usize = 512;
+
+impl HeaderWalk {
+    pub(super) fn new(header: &'static Header, rules: &Rules<'_>) -> Self {
+        Self {
+            header,
+            at: At::Name,
+            captured: String::new(),
+            markup: String::new(),
+            body: JsonBody::new(rules.repair, rules.max_depth),
+            started: false,
+            ended: false,
+        }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.started && !self.ended
+    }
+
+    pub(super) fn found(&self) -> bool {
+        self.started
+    }
+
+    pub(super) fn feed(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Parsed {
+        let mut at = 0;
+        while let Some(character) = tail(text, at).chars().next() {
+            match self.at {
+                At::Name => match self.name(character, rules, out) {
+                    Some(taken) => at += if taken { character.len_utf8() } else { 0 },
+                    None => return Parsed::Stop(at),
+                },
+                At::Before | At::After => {
+                    let before = matches!(self.at, At::Before);
+                    if before && self.markup.is_empty() && character == '{' {
+                        self.at = At::Arguments;
+                        continue;
+                    }
+                    match self.literal(character, before) {
+                        Some(true) => return Parsed::End(at + character.len_utf8()),
+                        Some(false) => at += character.len_utf8(),
+                        None if before || self.markup.is_empty() => return self.left(at),
+                        None => return self.left(at.saturating_sub(self.markup.len())),
+                    }
+                }
+                At::Arguments => {
+                    match self.body.feed(tail(text, at), &mut |text: &str| out(Piece::Arguments(text))) {
+                        Fed::More => return Parsed::More,
+                        Fed::Done(len) => {
+                            self.at = At::After;
+                            self.ended = true;
+                            out(Piece::End(CallEnd::Complete));
+                            return Parsed::CallEnded(at + len);
+                        }
+                        Fed::Fault(len) => return Parsed::Stop(at + len),
+                    }
+                }
+                At::Done => return Parsed::End(at),
+            }
+        }
+        Parsed::More
+    }
+
+    /// Something stands here that is no part of the call.
+    fn left(&mut self, at: usize) -> Parsed {
+        if self.ended {
+            self.at = At::Done;
+            return Parsed::End(at);
+        }
+        Parsed::Stop(at)
+    }
+
+    pub(super) fn finish(&mut self, stopped: bool, out: &mut impl FnMut(Piece<'_>)) -> Option<CallEnd> {
+        if !self.is_open() {
+            return None;
+        }
+        let whole = stopped && self.body.close(&mut |text: &str| out(Piece::Arguments(text)));
+        let end = if whole { CallEnd::Complete } else { CallEnd::Cut };
+        self.ended = true;
+        out(Piece::End(end));
+        Some(end)
+    }
+
+    /// One character of the header: whether it was taken; `None` if this is no header.
+    fn name(&mut self, character: char, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<bool> {
+        let (ends, brace) = match self.header.end {
+            HeaderEnd::Markers(ends) => (ends, false),
+            HeaderEnd::MarkersOrBrace(ends) => (ends, character == '{'),
+        };
+        if !brace {
+            self.captured.push(character);
+        }
+        let end = ends.iter().find(|end| self.captured.ends_with(**end)).map(|end| end.len());
+        let Some(end) = end.or(brace.then_some(0)) else {
+            return self.may_go_on(ends).then_some(true);
+        };
+        let text = head(&self.captured, self.captured.len() - end).trim();
+        let (id, name) = (self.header.read)(text)?;
+        let name = rules.name(name)?;
+        out(Piece::Start { name, id });
+        self.started = true;
+        self.at = At::Before;
+        Some(!brace)
+    }
+
+    /// What is captured may be a header, or one and the beginning of its end.
+    fn may_go_on(&self, ends: &[&str]) -> bool {
+        let captured = self.captured.as_str();
+        let legal =
+            |c: char| c.is_alphanumeric() || "_-.:/ \t\r\n".contains(c) || self.header.legal.contains(c);
+        let begins_end = |at: usize| ends.iter().any(|end| end.starts_with(tail(captured, at)));
+        let name = captured.char_indices().map(|(at, _)| at).find(|&at| begins_end(at));
+        let name = head(captured, name.unwrap_or(captured.len()));
+        captured.len() <= MAX_HEADER && name.chars().all(legal)
+    }
+
+    /// One character of framing: `Some(true)` for the last of the closer, `None` if it is none.
+    fn literal(&mut self, character: char, before: bool) -> Option<bool> {
+        if self.markup.is_empty() && character.is_ascii_whitespace() {
+            return Some(false);
+        }
+        self.markup.push(character);
+        let markup = self.markup.as_str();
+        let literals = if before { self.header.before } else { self.header.after };
+        if !before && self.header.close.contains(&markup) {
+            return Some(true);
+        }
+        if literals.contains(&markup) {
+            self.markup.clear();
+            return Some(false);
+        }
+        let closers = if before { &[] } else { self.header.close };
+        let begins = literals.iter().chain(closers).any(|literal| literal.starts_with(markup));
+        if begins {
+            return Some(false);
+        }
+        self.markup.pop();
+        None
+    }
+}

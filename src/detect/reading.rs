@@ -1,0 +1,148 @@
+//! [`Reading`]: a stretch of text that is being read as calls of one format, until it is certain whether it is.
+
+use super::{
+    envelope::{Piece, Rules},
+    prose::Prose,
+    region::{Passed, Region, Waiting},
+    section::Section,
+};
+use crate::{
+    event::{CallEnd, CallStart, Event, Runner, Sink, Source},
+    format::Format,
+};
+use std::borrow::Cow;
+
+/// What a stretch is read as.
+#[derive(Debug)]
+pub(super) enum As {
+    /// JSON calls in a container.
+    Region(Region),
+    /// Calls told by markers.
+    Section(Section),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Reading {
+    pub(super) format: &'static Format,
+    pub(super) starts_line: bool,
+    pub(super) quoted: bool,
+    /// The marker is made for calls: calls to undeclared names are calls too.
+    pub(super) marked: bool,
+    pub(super) read_as: As,
+    /// The opener's length, if there was one, and the place from which on other formats with the same opener are
+    /// looked for, should this one fail.
+    pub(super) opener: Option<(usize, usize)>,
+}
+
+impl Reading {
+    /// The container takes its indentation and its line end with it (Lumo rule R7). Around a marker made for calls all
+    /// blanks stay (formats 2.1), as if it stood within a line.
+    pub(super) fn takes_line(&self) -> bool {
+        self.starts_line && !self.marked
+    }
+
+    pub(super) fn feed(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Passed {
+        match &mut self.read_as {
+            As::Region(region) => region.feed(text, rules, out),
+            As::Section(section) => section.feed(text, rules, out),
+        }
+    }
+
+    /// The text stops here: whether this ends with calls. `stopped`: the model was done.
+    pub(super) fn finish(
+        &mut self,
+        stopped: bool,
+        rules: &Rules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> bool {
+        match &mut self.read_as {
+            As::Region(region) => region.finish(stopped, rules, out),
+            As::Section(section) => section.finish(stopped, rules, out),
+        }
+    }
+
+    /// A call streams: what is fed is certain as it comes.
+    pub(super) fn is_streaming(&self) -> bool {
+        match &self.read_as {
+            As::Region(region) => region.is_streaming(),
+            As::Section(section) => section.is_streaming(),
+        }
+    }
+
+    /// Calls have begun that wait for the end.
+    pub(super) fn has_begun(&self) -> bool {
+        match &self.read_as {
+            As::Region(region) => region.has_begun(),
+            As::Section(section) => section.has_begun(),
+        }
+    }
+
+    /// Bytes kept back besides the source.
+    pub(super) fn kept(&self) -> usize {
+        match &self.read_as {
+            As::Region(region) => region.kept(),
+            As::Section(section) => section.kept(),
+        }
+    }
+
+    /// The calls that waited for the end.
+    pub(super) fn take_waiting(&mut self) -> Vec<Waiting> {
+        match &mut self.read_as {
+            As::Region(region) => region.take_waiting(),
+            As::Section(section) => section.take_waiting(),
+        }
+    }
+
+    /// The waiting calls, the last one cut if it has not ended.
+    pub(super) fn abandon(&mut self) -> Vec<Waiting> {
+        let mut waiting = self.take_waiting();
+        if !matches!(waiting.last(), None | Some(Waiting::End(_))) {
+            waiting.push(Waiting::End(CallEnd::Cut));
+        }
+        waiting
+    }
+}
+
+/// Where the pieces of calls go: numbered, and with the white space around them settled.
+#[derive(Debug)]
+pub(super) struct Outlet<'d, S> {
+    pub(super) format: &'static Format,
+    pub(super) starts_line: bool,
+    pub(super) prose: &'d mut Prose,
+    /// The next call's number.
+    pub(super) next: &'d mut u32,
+    pub(super) out: &'d mut S,
+}
+
+impl<S: Sink> Outlet<'_, S> {
+    /// Sends a piece of a call on.
+    pub(super) fn piece(&mut self, piece: Piece<'_>) {
+        let index = super::DETECTED | self.next.saturating_sub(1);
+        match piece {
+            Piece::Start { name, id } => {
+                self.prose.call(self.starts_line);
+                let index = super::DETECTED | *self.next;
+                *self.next += 1;
+                self.out.event(Event::CallStart(CallStart {
+                    index,
+                    id: Cow::Borrowed(id),
+                    name: Cow::Borrowed(name),
+                    runner: Runner::Client,
+                    source: Source::Format(self.format.name),
+                }));
+            }
+            Piece::Arguments(text) => {
+                self.out.event(Event::CallArguments { index, piece: Cow::Borrowed(text) });
+            }
+            Piece::End(end) => self.out.event(Event::CallEnd { index, end }),
+        }
+    }
+
+    /// Sends the pieces of calls that have waited.
+    pub(super) fn pieces(&mut self, waiting: Vec<Waiting>) {
+        for waiting in waiting {
+            self.piece(waiting.as_piece());
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! [`Section`]: calls that are told by markers of their own, in a section or naked.
+//!
+//! A section is entered at its opener, or at a call's opener where the format's calls may stand alone. Between calls
+//! there are blanks, the format's noise, the next call's opener or the section's closer; each call is read by a
+//! [`Walker`]. A section that fails before its first call is text; after a call only what follows it is.
+
+use super::{
+    envelope::{Parsed, Piece, Rules},
+    region::{Passed, Wait, Waiting},
+    text::tail,
+    walker::Walker,
+};
+use crate::{event::CallEnd, format::Calls};
+
+#[derive(Debug)]
+enum Phase {
+    /// Between calls; [`Section::markup`] is what may be a marker.
+    Between,
+    Call(Box<Walker>),
+    /// What follows is text.
+    Failed,
+}
+
+/// A section of calls being read.
+#[derive(Debug)]
+pub(super) struct Section {
+    calls: &'static Calls,
+    /// The section's closer; empty for a call outside any section.
+    close: &'static str,
+    in_section: bool,
+    phase: Phase,
+    markup: String,
+    wait: Wait,
+    waiting: Vec<Waiting>,
+    found: bool,
+}
+
+impl Section {
+    /// Begins behind a section's opener.
+    pub(super) fn new(calls: &'static Calls, close: &'static str, wait: Wait) -> Self {
+        Self {
+            calls,
+            close,
+            in_section: true,
+            phase: Phase::Between,
+            markup: String::new(),
+            wait,
+            waiting: Vec::new(),
+            found: false,
+        }
+    }
+
+    /// Begins behind the opener of a call that stands alone.
+    pub(super) fn naked(calls: &'static Calls, open: &'static str, wait: Wait, rules: &Rules<'_>) -> Self {
+        let call = Phase::Call(Box::new(Walker::new(calls, open, rules)));
+        Self { in_section: false, phase: call, ..Self::new(calls, "", wait) }
+    }
+
+    /// A call streams: what is fed is certain as it comes.
+    pub(super) fn is_streaming(&self) -> bool {
+        self.wait == Wait::Nothing && matches!(&self.phase, Phase::Call(walker) if walker.is_open())
+    }
+
+    /// Calls have begun that wait for the section's end.
+    pub(super) fn has_begun(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Bytes kept back besides the source.
+    pub(super) fn kept(&self) -> usize {
+        if let Phase::Call(walker) = &self.phase { walker.kept() } else { 0 }
+    }
+
+    /// The calls that waited.
+    pub(super) fn take_waiting(&mut self) -> Vec<Waiting> {
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// Reads on. Pieces of calls go to `out`, unless they must wait.
+    pub(super) fn feed(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Passed {
+        let mut at = 0;
+        while at < text.len() {
+            match &mut self.phase {
+                Phase::Call(_) => {
+                    let (len, passed) = self.call(tail(text, at), rules, out);
+                    at += len;
+                    match passed {
+                        Some(Passed::Certain(_)) => return Passed::Certain(at),
+                        Some(Passed::Ended(_)) => return Passed::Ended(at),
+                        Some(_) => return Passed::Failed { taken: at, rescan: 0 },
+                        None => {}
+                    }
+                }
+                Phase::Between => {
+                    let Some(character) = tail(text, at).chars().next() else { break };
+                    match self.between(character, rules) {
+                        Between::Taken => at += character.len_utf8(),
+                        Between::Closed => return Passed::Ended(at + character.len_utf8()),
+                        Between::Foreign => {
+                            return Passed::Failed { taken: at, rescan: self.markup.len() };
+                        }
+                    }
+                }
+                Phase::Failed => return Passed::Failed { taken: at, rescan: 0 },
+            }
+        }
+        Passed::More
+    }
+
+    /// The text stops here: whether the section ends with calls. `stopped`: the model was done.
+    pub(super) fn finish(
+        &mut self,
+        stopped: bool,
+        rules: &Rules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> bool {
+        let Phase::Call(walker) = &mut self.phase else { return self.found };
+        if !walker.found() {
+            return self.found && self.wait != Wait::RegionEnd;
+        }
+        if self.wait == Wait::Nothing {
+            walker.finish(stopped, out);
+            return true;
+        }
+        let waiting = &mut self.waiting;
+        let end = walker.finish(stopped && rules.repair, &mut |piece| waiting.push(Waiting::of(piece)));
+        if end == Some(CallEnd::Cut) {
+            return false;
+        }
+        self.certain(out);
+        true
+    }
+
+    /// A call has ended: it goes out, unless it must wait for the section's end.
+    fn certain(&mut self, out: &mut impl FnMut(Piece<'_>)) -> Option<Passed> {
+        if self.wait == Wait::CallEnd {
+            self.waiting.drain(..).for_each(|waiting| out(waiting.as_piece()));
+        }
+        (self.wait != Wait::RegionEnd).then_some(Passed::Certain(0))
+    }
+
+    fn call(
+        &mut self,
+        text: &str,
+        rules: &Rules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> (usize, Option<Passed>) {
+        let Phase::Call(walker) = &mut self.phase else { return (0, None) };
+        let waiting = &mut self.waiting;
+        let parsed = match self.wait {
+            Wait::Nothing => walker.feed(text, rules, out),
+            _ => walker.feed(text, rules, &mut |piece| waiting.push(Waiting::of(piece))),
+        };
+        self.found |= walker.found();
+        match parsed {
+            Parsed::More => (text.len(), None),
+            Parsed::CallEnded(len) => (len, self.certain(out)),
+            Parsed::End(len) => {
+                self.phase = Phase::Between;
+                let certain = self.certain(out);
+                (len, if self.in_section { certain } else { Some(Passed::Ended(0)) })
+            }
+            Parsed::Stop(len) if walker.is_open() && self.wait == Wait::Nothing => {
+                walker.finish(false, out);
+                self.phase = Phase::Failed;
+                (len, Some(Passed::Certain(0)))
+            }
+            Parsed::Stop(len) if self.found && !walker.is_open() => {
+                self.phase = Phase::Between;
+                (len, if self.in_section { None } else { Some(Passed::Ended(0)) })
+            }
+            Parsed::Stop(len) => (len, Some(Passed::Failed { taken: 0, rescan: 0 })),
+        }
+    }
+
+    /// One character between calls.
+    fn between(&mut self, character: char, rules: &Rules<'_>) -> Between {
+        if self.markup.is_empty() && character.is_ascii_whitespace() {
+            return Between::Taken;
+        }
+        self.markup.push(character);
+        let (mut begins, markup) = (false, self.markup.as_str());
+        let close = Some(self.close).filter(|close| !close.is_empty());
+        if let Some(close) = close {
+            if close == markup && self.found {
+                return Between::Closed;
+            }
+            begins |= close.starts_with(markup);
+        }
+        for &open in self.calls.open {
+            if open == markup {
+                self.markup.clear();
+                self.phase = Phase::Call(Box::new(Walker::new(self.calls, open, rules)));
+                return Between::Taken;
+            }
+            begins |= open.starts_with(markup);
+        }
+        for noise in self.calls.noise {
+            if *noise == markup {
+                self.markup.clear();
+                return Between::Taken;
+            }
+            begins |= noise.starts_with(markup);
+        }
+        if begins {
+            return Between::Taken;
+        }
+        self.markup.pop();
+        Between::Foreign
+    }
+}
+
+/// What a character between calls is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Between {
+    Taken,
+    /// The last of the closer.
+    Closed,
+    /// No part of the section.
+    Foreign,
+}

@@ -1,0 +1,126 @@
+//! How an answer ends: the finish reason, the usage, the end mark or its absence.
+
+use serde_json::value::RawValue;
+
+use super::{Answer, emit, said};
+use crate::{
+    dialect::chat::reader::chunk::{Choice, finish_of, word_of},
+    event::{Event, Finish, Sink, Usage},
+    failure::{Failure, Kind},
+    wire::json::Json,
+};
+
+impl Answer {
+    /// The end mark: an answer that has not told its finish has ended all the same, by what has come of it.
+    pub(in crate::dialect::chat::reader) fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+        self.done = true;
+        if !self.has_choice {
+            let message = "the upstream ended the stream without a word of an answer";
+            return Err(Failure::new(Kind::Truncated, message));
+        }
+        if !self.finished {
+            self.end_calls(false, out);
+            let finish = if self.calls.cut { Finish::Length } else { Finish::Stop };
+            self.finish(finish, None, out);
+        }
+        self.tell_usage(out);
+        Ok(())
+    }
+
+    /// The body has ended without an end mark.
+    pub(in crate::dialect::chat::reader) fn end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+        if self.finished || self.blank_finish || (self.settings.tolerate_truncation && self.has_choice) {
+            return self.close(out);
+        }
+        self.tell_usage(out);
+        if !self.has_choice && self.malformed > 0 {
+            let message = format!("none of the upstream's {} frames is a completion chunk", self.malformed);
+            return Err(Failure::new(Kind::Protocol, message));
+        }
+        Err(Failure::new(Kind::Truncated, "the upstream closed the stream before the answer's end"))
+    }
+
+    pub(super) fn finish_by(
+        &mut self,
+        word: &str,
+        choice: &Choice<'_>,
+        canonical: Option<&str>,
+        out: &mut impl Sink,
+    ) -> Result<(), Failure> {
+        if word.eq_ignore_ascii_case("error") {
+            let message = "the upstream ended the answer with finish reason `error`";
+            return Err(Failure::new(Kind::Upstream, message));
+        }
+        let finish = finish_of(word).unwrap_or_else(|| {
+            self.unknown_finishes += 1;
+            Finish::Stop
+        });
+        self.end_calls(matches!(finish, Finish::Length | Finish::Filter), out);
+        let says_finish_only = choice.delta.things() == 0;
+        let canonical = canonical.filter(|_| says_finish_only && word == word_of(self.promoted(finish)));
+        self.finish(finish, canonical, out);
+        Ok(())
+    }
+
+    /// `stop` after calls is the calls' finish, and the calls' finish without a call is `stop`.
+    fn promoted(&self, finish: Finish) -> Finish {
+        match finish {
+            Finish::Stop | Finish::Calls if self.calls.any => Finish::Calls,
+            Finish::Stop | Finish::Calls => Finish::Stop,
+            Finish::Length | Finish::Filter => finish,
+        }
+    }
+
+    fn end_calls(&mut self, cut: bool, out: &mut impl Sink) {
+        for (channel, is_text) in [(&mut self.reasoning, false), (&mut self.text, true)] {
+            if let Some(half) = channel.finish() {
+                let half = half.to_string().into();
+                out.event(if is_text { Event::Text(half) } else { said::reasoning(half) });
+            }
+        }
+        self.deltas.finish(cut, &mut self.calls.listen(None, out));
+        self.calls.finish_customs(cut, out);
+    }
+
+    fn finish(&mut self, finish: Finish, frame: Option<&str>, out: &mut impl Sink) {
+        self.finished = true;
+        self.plain = None;
+        emit(out, frame, Event::Finish(self.promoted(finish)));
+    }
+
+    /// Usage is told at the end: after the finish, and if none comes, with the end itself.
+    /// `frame`: its frame, if that is as clients need it and says nothing else.
+    pub(super) fn note_usage(&mut self, usage: Json<'_>, frame: Option<&str>, out: &mut impl Sink) {
+        self.usage.clear();
+        self.usage.push_str(usage.raw());
+        let counts = ["prompt_tokens", "completion_tokens", "total_tokens"];
+        let is_whole = counts.iter().all(|key| usage.get(key).is_some_and(|count| count.as_u64().is_some()));
+        let frame = frame.filter(|_| is_whole);
+        if self.finished {
+            self.tell_usage_by(frame, out);
+        }
+    }
+
+    fn tell_usage(&mut self, out: &mut impl Sink) {
+        self.tell_usage_by(None, out);
+    }
+
+    fn tell_usage_by(&mut self, frame: Option<&str>, out: &mut impl Sink) {
+        if self.usage.is_empty() {
+            return;
+        }
+        let usage = std::mem::take(&mut self.usage);
+        emit(out, frame, Event::Usage(usage_of(&usage)));
+    }
+}
+
+/// The counts of a usage object, and the object itself.
+fn usage_of(usage: &str) -> Usage {
+    let json = Json::parse(usage).ok();
+    let count = |keys: [&str; 2]| keys.iter().find_map(|key| json?.get(key)?.as_u64());
+    let input = count(["prompt_tokens", "input_tokens"]);
+    let output = count(["completion_tokens", "output_tokens"]);
+    let sum = || Some(input? + output?);
+    let total = count(["total_tokens"; 2]).or_else(sum);
+    Usage { input, output, total, raw: RawValue::from_string(usage.to_owned()).ok() }
+}

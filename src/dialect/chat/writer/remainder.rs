@@ -1,0 +1,159 @@
+//! What forwarded frames say besides their events, for a client that wants the answer whole.
+//!
+//! A stream passes such frames on as they are: log probabilities, fingerprints, further choices, reasoning details.
+//! A whole answer has to put their pieces together, and does it as client libraries do: strings are joined, lists go
+//! on, elements with an index are joined by it, all else is replaced.
+
+use serde_json::{Map, Value};
+
+use crate::{
+    event::Event,
+    wire::json::{Json, Kind},
+};
+
+/// The pieces put together.
+#[derive(Debug, Default)]
+pub(super) struct Remainder {
+    /// Members of the chunks themselves.
+    pub(super) outer: Map<String, Value>,
+    /// Members of choice 0, and of its message.
+    pub(super) choice: Map<String, Value>,
+    pub(super) message: Map<String, Value>,
+    others: Vec<Other>,
+}
+
+/// A choice that no stage reads.
+#[derive(Debug)]
+struct Other {
+    index: u64,
+    choice: Map<String, Value>,
+    message: Map<String, Value>,
+}
+
+impl Remainder {
+    /// Takes what `frame` says besides what it `means`.
+    pub(super) fn take(&mut self, frame: &str, means: Option<&Event<'_>>) {
+        let Ok(chunk) = Json::parse(frame) else { return };
+        for (key, value) in chunk.members() {
+            match &*key {
+                "id" | "object" | "created" | "model" | "usage" | "obfuscation" => {}
+                "choices" => value.elements().for_each(|choice| self.take_choice(choice, means)),
+                _ if value.is_null() => {}
+                key => {
+                    _ = self
+                        .outer
+                        .insert(key.to_owned(), serde_json::from_str(value.raw()).unwrap_or_default())
+                }
+            }
+        }
+    }
+
+    fn take_choice(&mut self, json: Json<'_>, means: Option<&Event<'_>>) {
+        let index = json.get("index").and_then(|index| index.as_u64()).unwrap_or(0);
+        let (choice, message) = match index {
+            0 => (&mut self.choice, &mut self.message),
+            index => self.other(index),
+        };
+        for (key, value) in json.members() {
+            match &*key {
+                "index" => {}
+                "delta" => {
+                    let is_new = |key: &str| index != 0 || !is_told(key, means);
+                    let members = value.members().filter(|(key, value)| is_new(key) && !value.is_null());
+                    members.for_each(|(key, value)| join(message, &key, value, true));
+                }
+                "finish_reason" if index == 0 => {}
+                _ if value.is_null() => {}
+                key => join(choice, key, value, false),
+            }
+        }
+    }
+
+    fn other(&mut self, index: u64) -> (&mut Map<String, Value>, &mut Map<String, Value>) {
+        let at = self.others.partition_point(|other| other.index < index);
+        if self.others.get(at).is_none_or(|other| other.index != index) {
+            self.others.insert(at, Other { index, choice: Map::new(), message: Map::new() });
+        }
+        match self.others.get_mut(at) {
+            Some(other) => (&mut other.choice, &mut other.message),
+            None => (&mut self.choice, &mut self.message),
+        }
+    }
+
+    /// The choices that no stage reads, by their index.
+    pub(super) fn other_choices(&mut self) -> impl Iterator<Item = Value> {
+        self.others.drain(..).map(|Other { index, choice, mut message }| {
+            for call in message.get_mut("tool_calls").and_then(Value::as_array_mut).into_iter().flatten() {
+                call.as_object_mut().and_then(|call| call.shift_remove("index"));
+            }
+            message.entry("content").or_insert(Value::Null);
+            let mut object = Map::new();
+            object.insert("index".to_owned(), index.into());
+            object.insert("message".to_owned(), message.into());
+            object.extend(choice);
+            for key in ["logprobs", "finish_reason"] {
+                object.entry(key).or_insert(Value::Null);
+            }
+            object.into()
+        })
+    }
+}
+
+/// Whether a member of a delta is said by events. What an event cannot hold of it is not.
+fn is_told(key: &str, means: Option<&Event<'_>>) -> bool {
+    match key {
+        "role" | "content" | "reasoning_content" | "reasoning" | "refusal" | "tool_calls"
+        | "function_call" => true,
+        "annotations" | "tool_results" | "images" => means.is_some(),
+        _ => false,
+    }
+}
+
+/// Joins a member to what has come of it; `text`: strings go on.
+fn join(object: &mut Map<String, Value>, key: &str, more: Json<'_>, text: bool) {
+    let Ok(more) = serde_json::from_str(more.raw()) else { return };
+    match object.get_mut(key) {
+        Some(value) => join_value(value, more, text && !is_name(key)),
+        None => _ = object.insert(key.to_owned(), more),
+    }
+}
+
+/// A string under such a key is told anew, not continued.
+fn is_name(key: &str) -> bool {
+    matches!(key, "id" | "type" | "role" | "name" | "format")
+}
+
+fn join_value(value: &mut Value, more: Value, text: bool) {
+    match (value, more) {
+        (_, Value::Null) => {}
+        (Value::String(old), Value::String(more)) if text => old.push_str(&more),
+        (Value::Array(list), Value::Array(more)) => {
+            more.into_iter().for_each(|element| join_element(list, element));
+        }
+        (Value::Object(object), Value::Object(more)) => {
+            for (key, more) in more {
+                let text = !is_name(&key);
+                join_value(object.entry(key).or_insert(Value::Null), more, text);
+            }
+        }
+        (value, more) => *value = more,
+    }
+}
+
+fn join_element(list: &mut Vec<Value>, element: Value) {
+    let index = element.get("index").cloned();
+    let same = list.iter_mut().find(|old| index.is_some() && old.get("index") == index.as_ref());
+    match same {
+        Some(old) => join_value(old, element, true),
+        None => list.push(element),
+    }
+}
+
+/// Whether a frame of a call is of a custom tool, whose input is not JSON.
+pub(super) fn is_custom_call(frame: &str) -> bool {
+    let call = || {
+        let choice = Json::parse(frame).ok()?.get("choices")?.elements().next()?;
+        choice.get("delta")?.get("tool_calls")?.elements().next()?.get("custom")
+    };
+    call().is_some_and(|custom| custom.kind() == Kind::Object)
+}

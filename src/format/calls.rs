@@ -1,0 +1,62 @@
+//! The tables of formats whose calls are told by markers: sections, openers, and what a call's body is made of.
+
+/// Where an opener counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Place {
+    /// Anywhere in the text.
+    #[default]
+    Anywhere,
+    /// At the beginning of a line, blanks aside.
+    LineStart,
+}
+
+/// Calls told by markers.
+#[derive(Debug)]
+pub struct Calls {
+    /// Openers and closers of the section around calls. An empty closer: the section has none.
+    pub sections: &'static [(&'static str, &'static str)],
+    /// What a call begins with.
+    pub open: &'static [&'static str],
+    /// A call may stand outside a section.
+    pub naked: bool,
+    /// What may stand between calls and means nothing.
+    pub noise: &'static [&'static str],
+    /// Where openers count.
+    pub place: Place,
+    /// What a call is made of, from behind its opener.
+    pub body: CallBody,
+}
+
+/// What a call is made of, from behind its opener.
+#[derive(Debug)]
+pub enum CallBody {
+    /// A header with the name, then the arguments as JSON.
+    Header(Header),
+}
+
+/// A call whose name stands before its arguments.
+#[derive(Debug)]
+pub struct Header {
+    /// What ends the header.
+    pub end: HeaderEnd,
+    /// Id and name of a header, blanks around it trimmed; `None` if it is none of this format. The id is empty where
+    /// none is written.
+    pub read: fn(&str) -> Option<(&str, &str)>,
+    /// Characters besides those of names and blanks that a header may have.
+    pub legal: &'static str,
+    /// Literals that may stand before the arguments.
+    pub before: &'static [&'static str],
+    /// Literals that may stand behind the arguments.
+    pub after: &'static [&'static str],
+    /// What ends the call; it may be missing.
+    pub close: &'static [&'static str],
+}
+
+/// What ends a header.
+#[derive(Debug)]
+pub enum HeaderEnd {
+    /// One of these markers.
+    Markers(&'static [&'static str]),
+    /// One of these markers, or the arguments' brace.
+    MarkersOrBrace(&'static [&'static str]),
+}

@@ -1,0 +1,123 @@
+//! The formats whose calls are told by markers of their own.
+
+use super::{CallBody, Calls, Format, Grammar, Header, HeaderEnd, Place, Tag, TagKind};
+
+/// A header that is the name.
+fn name_only(header: &str) -> Option<(&str, &str)> {
+    Some(("", header))
+}
+
+/// `[TOOL_CALLS]name[ARGS]{…}`, with `[CALL_ID]id` between at times; the `[ARGS]` may be lost.
+pub static MISTRAL: Format = Format {
+    name: "mistral",
+    summary: "[TOOL_CALLS], then a name and [ARGS]",
+    models: &["*magistral*", "*devstral*", "mistral-small-3.2*", "ministral-3*"],
+    auto: true,
+    example: r#"[TOOL_CALLS]get_weather[ARGS]{"city": "Paris"}"#,
+    grammars: &[
+        Grammar::Tagged(&[Tag { open: "[TOOL_CALLS]", close: "", kind: TagKind::Marked }]),
+        Grammar::Calls(Calls {
+            sections: &[],
+            open: &["[TOOL_CALLS]"],
+            naked: true,
+            noise: &[],
+            place: Place::Anywhere,
+            body: CallBody::Header(Header {
+                end: HeaderEnd::MarkersOrBrace(&["[ARGS]"]),
+                read: |header| match header.split_once("[CALL_ID]") {
+                    Some((name, id)) => Some((id.trim(), name.trim())),
+                    None => name_only(header),
+                },
+                legal: "[]",
+                before: &[],
+                after: &[],
+                close: &[],
+            }),
+        }),
+    ],
+    teach: None,
+};
+
+/// DeepSeek V3.1 and V3.2-Exp.
+pub static DEEPSEEK_V31: Format = Format {
+    name: "deepseek_v31",
+    summary: "DeepSeek's markers, name and JSON without a fence",
+    models: &["deepseek-v3.1*", "deepseek-v3.2-exp*"],
+    auto: true,
+    example: r#"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{"city": "Paris"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>"#,
+    grammars: &[Grammar::Calls(Calls {
+        sections: &[("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>")],
+        open: &["<｜tool▁call▁begin｜>"],
+        naked: true,
+        noise: &[],
+        place: Place::Anywhere,
+        body: CallBody::Header(Header {
+            end: HeaderEnd::Markers(&["<｜tool▁sep｜>"]),
+            // The older form has a type word here.
+            read: |header| (header != "function").then_some(("", header)),
+            legal: "",
+            before: &[],
+            after: &[],
+            close: &["<｜tool▁call▁end｜>"],
+        }),
+    })],
+    teach: None,
+};
+
+/// DeepSeek V3 and R1.
+pub static DEEPSEEK_V3: Format = Format {
+    name: "deepseek_v3",
+    summary: "DeepSeek's markers, a type word, the name, JSON in a fence",
+    models: &["deepseek-v3*", "deepseek-r1*"],
+    auto: true,
+    example: "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n```json\n{\"city\": \"Paris\"}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+    grammars: &[Grammar::Calls(Calls {
+        sections: &[("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>")],
+        open: &["<｜tool▁call▁begin｜>"],
+        naked: true,
+        noise: &[],
+        place: Place::Anywhere,
+        body: CallBody::Header(Header {
+            end: HeaderEnd::MarkersOrBrace(&["\n"]),
+            read: |header| name_only(header.strip_prefix("function<｜tool▁sep｜>")?.trim()),
+            legal: "<>｜▁",
+            before: &["```json"],
+            after: &["```"],
+            close: &["<｜tool▁call▁end｜>"],
+        }),
+    })],
+    teach: None,
+};
+
+/// Kimi K2; the id is in band and tells the name.
+pub static KIMI_K2: Format = Format {
+    name: "kimi_k2",
+    summary: "Kimi's section markers; the id tells the name",
+    models: &["kimi-k2*", "*kimi*"],
+    auto: true,
+    example: r#"<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{"city": "Paris"}<|tool_call_end|><|tool_calls_section_end|>"#,
+    grammars: &[Grammar::Calls(Calls {
+        sections: &[
+            ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
+            ("<|tool_call_section_begin|>", "<|tool_call_section_end|>"),
+        ],
+        open: &["<|tool_call_begin|>"],
+        naked: true,
+        noise: &[],
+        place: Place::Anywhere,
+        body: CallBody::Header(Header {
+            end: HeaderEnd::Markers(&["<|tool_call_argument_begin|>"]),
+            read: |header| {
+                let name = header.split_once("functions.").map_or(header, |(_, name)| name);
+                let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+                let name = name.rsplit_once(':').filter(|(_, n)| number(n)).map_or(name, |(name, _)| name);
+                Some((header, name))
+            },
+            legal: "",
+            before: &[],
+            after: &[],
+            close: &["<|tool_call_end|>"],
+        }),
+    })],
+    teach: None,
+};

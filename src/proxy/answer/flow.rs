@@ -1,0 +1,247 @@
+//! [`Flow`]: the way of an answer's bytes, from the upstream's stages through the pipeline.
+
+use std::{
+    fmt, mem,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Instant,
+};
+
+use bytes::{Bytes, BytesMut};
+use http_body::{Body, Frame};
+use hyper::body::Incoming;
+
+use crate::{
+    dialect::UpstreamRequest,
+    failure::{Failure, Kind},
+    observe::{Access, Outcome},
+    pipeline::{Pipeline, State},
+};
+
+use super::{
+    super::{
+        exchange::Again,
+        permits::Permit,
+        tap::{Ending, Watch},
+        upstream::{Client, Opened, Unopened, innermost},
+    },
+    MAX_BYTES,
+};
+
+/// An upstream's request on its way.
+type Opening = Pin<Box<dyn Future<Output = Result<Opened, Unopened>> + Send>>;
+
+/// What an answer is made of.
+pub(in crate::proxy) struct Parts {
+    /// Who is asked, and what.
+    pub(in crate::proxy) client: Arc<Client>,
+    pub(in crate::proxy) request: UpstreamRequest,
+    pub(in crate::proxy) again: Option<Again>,
+    pub(in crate::proxy) pipeline: Pipeline,
+    /// As a stream, not whole.
+    pub(in crate::proxy) stream: bool,
+    pub(in crate::proxy) watch: Option<Box<dyn Watch>>,
+    pub(in crate::proxy) access: Access,
+}
+
+/// The parts of an answer that need no pinning. Its drop is the answer's end.
+pub(super) struct Flow {
+    begun: Instant,
+    pub(super) stage: Stage,
+    client: Arc<Client>,
+    again: Option<Again>,
+    pub(super) pipeline: Pipeline,
+    /// Written, not yet given to the client's connection.
+    pub(super) out: BytesMut,
+    pub(super) stream: bool,
+    /// Upstream pieces since the alarms were looked at.
+    pub(super) pieces: usize,
+    /// The error is in `out`, or was.
+    pub(super) failure_told: bool,
+    /// The place at the upstream, held as long as the client reads.
+    permit: Option<Permit>,
+    watch: Option<Box<dyn Watch>>,
+    pub(super) access: Access,
+}
+
+/// Where the exchange with the upstream stands.
+pub(super) enum Stage {
+    /// Waiting for a place, a connection, the headers.
+    Opening(Opening),
+    /// The body is read.
+    Streaming(Incoming),
+    /// The answer is whole. The end of the body is waited for, so that the connection can be used again.
+    Ebbing(Incoming),
+    /// Nothing more is wanted of the upstream.
+    Over,
+}
+
+impl Flow {
+    /// Nothing has been asked yet: that begins with the first poll.
+    pub(super) fn new(parts: Parts) -> Self {
+        let opening = Arc::clone(&parts.client).open(parts.request, None);
+        Self {
+            begun: Instant::now(),
+            stage: Stage::Opening(Box::pin(opening)),
+            client: parts.client,
+            again: parts.again,
+            pipeline: parts.pipeline,
+            out: BytesMut::new(),
+            stream: parts.stream,
+            pieces: 0,
+            failure_told: false,
+            permit: None,
+            watch: parts.watch,
+            access: parts.access,
+        }
+    }
+
+    /// The upstream is still needed.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.stage, Stage::Opening(_) | Stage::Streaming(_))
+    }
+
+    /// Status 200 is certain.
+    pub(super) fn is_certain(&self) -> bool {
+        if self.stream {
+            self.pipeline.has_content() || self.pipeline.state() == State::Done || self.out.len() >= MAX_BYTES
+        } else {
+            matches!(self.stage, Stage::Over) && self.pipeline.failure().is_none()
+        }
+    }
+
+    /// The client has been given all that it will get.
+    pub(super) fn is_told(&self) -> bool {
+        self.out.is_empty() && (self.failure_told || self.pipeline.failure().is_none())
+    }
+
+    /// Takes the next step with the upstream.
+    pub(super) fn poll_upstream(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut self.stage {
+            Stage::Opening(opening) => {
+                let opened = ready!(opening.as_mut().poll(cx));
+                self.opened(opened);
+            }
+            Stage::Streaming(body) => {
+                let frame = ready!(Pin::new(body).poll_frame(cx));
+                self.piece(frame);
+            }
+            Stage::Ebbing(body) => {
+                while let Some(Ok(_)) = ready!(Pin::new(&mut *body).poll_frame(cx)) {}
+                self.stage = Stage::Over;
+            }
+            Stage::Over => {}
+        }
+        Poll::Ready(())
+    }
+
+    fn opened(&mut self, opened: Result<Opened, Unopened>) {
+        let after = self.begun.elapsed();
+        match opened {
+            Ok(Opened { head, body, permit }) => {
+                if let Some(watch) = &mut self.watch {
+                    watch.answered(head.status, &head.headers, after);
+                }
+                self.permit = Some(permit);
+                self.stage = Stage::Streaming(body);
+            }
+            Err(Unopened { failure, said }) => {
+                if let (Some(watch), Some((head, body))) = (&mut self.watch, said) {
+                    watch.answered(head.status, &head.headers, after);
+                    watch.piece(&body, after);
+                }
+                self.fail(failure);
+            }
+        }
+    }
+
+    fn piece(&mut self, frame: Option<Result<Frame<Bytes>, hyper::Error>>) {
+        self.pieces += 1;
+        let state = match frame.map(|frame| frame.map(Frame::into_data)) {
+            Some(Ok(Ok(bytes))) => {
+                if let Some(watch) = &mut self.watch {
+                    watch.piece(&bytes, self.begun.elapsed());
+                }
+                self.pipeline.push(&bytes, &mut self.out)
+            }
+            // Trailers say nothing of an answer.
+            Some(Ok(Err(_trailers))) => State::Open,
+            Some(Err(error)) => {
+                let message = format!("the upstream broke off inside its answer: {}", innermost(&error));
+                return self.fail(Failure::new(Kind::Truncated, message));
+            }
+            None => self.pipeline.finish(&mut self.out),
+        };
+        match state {
+            State::Open => {}
+            State::Failed => self.stage = Stage::Over,
+            State::Done => self.ebb(),
+            State::Asks => self.ask_again(),
+        }
+    }
+
+    fn ebb(&mut self) {
+        self.stage = match mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Streaming(body) if !body.is_end_stream() => Stage::Ebbing(body),
+            _ => Stage::Over,
+        };
+    }
+
+    /// Lets go of this hop's answer and asks for another, in the same place.
+    fn ask_again(&mut self) {
+        let Some(again) = &mut self.again else {
+            return self.fail(Failure::new(Kind::Internal, "the upstream cannot be asked once more"));
+        };
+        let request = again.ask(&mut self.pipeline);
+        let opening = Arc::clone(&self.client).open(request, self.permit.take());
+        self.stage = Stage::Opening(Box::pin(opening));
+    }
+
+    /// Ends the answer: lets go of the upstream, and of what was held.
+    pub(super) fn fail(&mut self, failure: Failure) {
+        self.pipeline.fail(failure, &mut self.out);
+        self.stage = Stage::Over;
+    }
+
+    /// Writes the error into a stream that has begun, once, behind all that was certain before it.
+    pub(super) fn tell_failure(&mut self) {
+        if !self.failure_told && self.pipeline.failure().is_some() {
+            self.pipeline.write_failure(&mut self.out);
+            self.failure_told = true;
+        }
+    }
+}
+
+impl Drop for Flow {
+    fn drop(&mut self) {
+        let whole = !self.is_open() && self.is_told();
+        let (ending, outcome) = match self.pipeline.failure() {
+            Some(failure) => (Ending::Failed(failure), Outcome::Failed(failure.clone())),
+            None if whole => (Ending::Done, Outcome::Done),
+            None => (Ending::Cancelled, Outcome::Cancelled),
+        };
+        if let Some(watch) = &mut self.watch {
+            watch.end(ending, self.begun.elapsed());
+        }
+        self.access.ended(outcome);
+        self.access.counted(self.pipeline.tally());
+    }
+}
+
+impl fmt::Debug for Flow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Flow").field("stage", &self.stage).field("held", &self.permit).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Opening(_) => "Opening",
+            Self::Streaming(_) => "Streaming",
+            Self::Ebbing(_) => "Ebbing",
+            Self::Over => "Over",
+        })
+    }
+}

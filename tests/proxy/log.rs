@@ -1,0 +1,113 @@
+//! One line a request: whatever became of it, and without bodies and secrets.
+
+use std::{
+    io,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use http::HeaderValue;
+use serde_json::Value;
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::support::{
+    client::{Client, STREAM, chat_request},
+    proxy::Setup,
+    soon,
+    upstream::{END, Upstream, text},
+};
+
+#[derive(Debug, Default, Clone)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Lines {
+    /// Waits until `count` requests have ended, and gives their lines.
+    async fn of_requests(&self, count: usize) -> Vec<Value> {
+        let read = async {
+            loop {
+                let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+                let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+                let lines: Vec<_> = lines.filter(|line| line["target"] == "toolwire::access").collect();
+                if lines.len() >= count {
+                    return lines;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        soon("the log", read).await
+    }
+}
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = Writer<'a>;
+
+    fn make_writer(&'a self) -> Writer<'a> {
+        Writer(self.0.lock().unwrap())
+    }
+}
+
+struct Writer<'a>(MutexGuard<'a, Vec<u8>>);
+
+impl io::Write for Writer<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn every_request_has_one_line() {
+    let lines = Lines::default();
+    let subscriber = tracing_subscriber::fmt().json().flatten_event(true).with_writer(lines.clone()).finish();
+    // The test's runtime has one thread, so that all of the proxy logs here.
+    let _log = tracing::subscriber::set_default(subscriber);
+    let upstream = Upstream::start(|mut exchange| async move {
+        exchange.begin().await;
+        exchange.piece(text("answer-text")).await;
+        match exchange.header("x-extra") {
+            Some("cut") => {}
+            Some("hold") => exchange.gone().await,
+            _ => {
+                exchange.piece(END).await;
+                exchange.end().await;
+            }
+        }
+        exchange
+    })
+    .await;
+    let client = Client::new();
+    let mut ends = Vec::new();
+    for (count, extra) in ["", "cut", "hold"].into_iter().enumerate() {
+        let mut setup = Setup::new(upstream.address);
+        setup.keys = vec!["clients-secret"];
+        setup.upstream.headers.insert("x-extra", HeaderValue::from_static(extra));
+        let proxy = setup.start().await;
+        let mut request = chat_request(&proxy, STREAM);
+        request.headers_mut().insert("x-api-key", HeaderValue::from_static("clients-secret"));
+        request.headers_mut().insert("x-request-id", HeaderValue::from_str(&format!("id-{count}")).unwrap());
+        let mut reply = client.send(request).await.unwrap();
+        reply.until("answer-text").await;
+        if extra == "hold" {
+            drop(reply);
+        } else {
+            reply.rest().await;
+        }
+        let line = lines.of_requests(count + 1).await.pop().unwrap();
+        assert_eq!((&line["id"], &line["method"]), (&format!("id-{count}").into(), &"POST".into()));
+        assert_eq!((&line["model"], &line["upstream"]), (&"m".into(), &"up".into()));
+        assert_eq!((&line["dialect"], &line["stream"]), (&"chat".into(), &true.into()));
+        assert_eq!((&line["path"], &line["status"]), (&"/v1/chat/completions".into(), &200.into()));
+        assert!(line["ttfb_ms"].is_f64() && line["duration_ms"].is_f64(), "{line}");
+        assert!(line["bytes_out"].as_u64().unwrap() > 100, "{line}");
+        assert_eq!(line["finish"] == "stop", extra.is_empty(), "{line}");
+        ends.push(line["end"].clone());
+    }
+    assert_eq!(ends, ["done", "failed:upstream_truncated", "cancelled"]);
+    let log = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    for secret in ["clients-secret", "upstream-key", "answer-text", "\"hi\""] {
+        assert!(!log.contains(secret), "{secret}: {log}");
+    }
+}

@@ -1,0 +1,118 @@
+//! A client of the proxy.
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper_util::{
+    client::legacy::{self, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use serde_json::Value;
+
+use super::{proxy::Proxy, soon};
+
+/// Sends requests; each test has its own.
+#[derive(Clone)]
+pub(crate) struct Client {
+    http: legacy::Client<HttpConnector, Full<Bytes>>,
+}
+
+/// A streaming request to model `m`.
+pub(crate) const STREAM: &str = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}"#;
+
+/// The same, to be answered whole.
+pub(crate) const WHOLE: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
+
+impl Client {
+    pub(crate) fn new() -> Self {
+        Self { http: legacy::Client::builder(TokioExecutor::new()).build_http() }
+    }
+
+    /// Speaks HTTP/2 from the first byte.
+    pub(crate) fn http2() -> Self {
+        Self { http: legacy::Client::builder(TokioExecutor::new()).http2_only(true).build_http() }
+    }
+
+    pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Reply, legacy::Error> {
+        let response = soon("a response", self.http.request(request)).await?;
+        Ok(Reply { response, unread: Vec::new() })
+    }
+
+    pub(crate) async fn get(&self, proxy: &Proxy, path: &str) -> Reply {
+        let request = Request::get(proxy.url(path)).body(Full::default()).unwrap();
+        self.send(request).await.unwrap()
+    }
+
+    pub(crate) async fn chat(&self, proxy: &Proxy, body: &'static str) -> Reply {
+        self.send(chat_request(proxy, body)).await.unwrap()
+    }
+}
+
+/// A POST of `body` to the chat endpoint.
+pub(crate) fn chat_request(proxy: &Proxy, body: impl Into<Bytes>) -> Request<Full<Bytes>> {
+    Request::post(proxy.url("/v1/chat/completions"))
+        .header("content-type", "application/json")
+        .body(Full::new(body.into()))
+        .unwrap()
+}
+
+/// A response whose body is still coming.
+pub(crate) struct Reply {
+    response: Response<Incoming>,
+    unread: Vec<u8>,
+}
+
+impl Reply {
+    pub(crate) fn status(&self) -> StatusCode {
+        self.response.status()
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.response.headers().get(name).map(|value| value.to_str().unwrap())
+    }
+
+    /// Reads until `text` has come; it must be there before the end.
+    pub(crate) async fn until(&mut self, text: &str) -> String {
+        while !contains(&self.unread, text) {
+            let frame = soon(text, self.response.body_mut().frame()).await;
+            let Some(frame) = frame else { panic!("the body ended before {text:?}: {:?}", self.unread()) };
+            self.unread.extend_from_slice(frame.unwrap().data_ref().unwrap());
+        }
+        let text = self.unread();
+        self.unread.clear();
+        text
+    }
+
+    /// Reads to the end, which must be one in order.
+    pub(crate) async fn rest(mut self) -> String {
+        while let Some(frame) = soon("the end of the body", self.response.body_mut().frame()).await {
+            self.unread.extend_from_slice(frame.unwrap().data_ref().unwrap());
+        }
+        self.unread()
+    }
+
+    /// The whole body as JSON.
+    pub(crate) async fn json(self) -> Value {
+        let text = self.rest().await;
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text:?}"))
+    }
+
+    fn unread(&self) -> String {
+        String::from_utf8(self.unread.clone()).unwrap()
+    }
+}
+
+fn contains(bytes: &[u8], text: &str) -> bool {
+    bytes.windows(text.len()).any(|window| window == text.as_bytes())
+}
+
+/// The error of a stream that failed after it had begun: its last event before the end mark.
+pub(crate) fn stream_error(body: &str) -> Value {
+    let events = body.strip_suffix("\n\ndata: [DONE]\n\n").unwrap_or_else(|| panic!("no end mark: {body}"));
+    let last = events.rsplit("\n\n").next().unwrap();
+    let data = last.strip_prefix("data: ").unwrap_or_else(|| panic!("no event: {body}"));
+    let value: Value = serde_json::from_str(data).unwrap_or_else(|error| panic!("{error}: {body}"));
+    assert!(value["error"].is_object(), "the last event is no error: {body}");
+    value["error"].clone()
+}

@@ -1,0 +1,17 @@
+//! What end-to-end tests need: an upstream that does as it is told, a proxy in front of it, and a client.
+
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+pub(crate) mod client;
+pub(crate) mod proxy;
+pub(crate) mod upstream;
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+/// Ends a test that hangs. Nothing is asserted about time: a passing test never comes near it.
+pub(crate) async fn soon<F: Future>(what: &str, future: F) -> F::Output {
+    let Ok(output) = timeout(Duration::from_secs(20), future).await else { panic!("{what}: still waiting") };
+    output
+}

@@ -1,0 +1,167 @@
+//! A scripted upstream: real sockets, HTTP/1.1 by hand, so that it can break every rule.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+};
+
+/// A chunk of a chat completion's stream, as one event.
+pub(crate) fn text(text: &str) -> String {
+    format!(
+        "data: {{\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"up\",\
+         \"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}},\"finish_reason\":null}}]}}\n\n"
+    )
+}
+
+/// The chunk with the finish reason, and the end mark.
+pub(crate) const END: &str = "data: {\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"up\",\
+    \"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+
+/// Listens, and gives every request to a script.
+pub(crate) struct Upstream {
+    pub(crate) address: SocketAddr,
+    connections: Arc<AtomicUsize>,
+    requests: Arc<AtomicUsize>,
+    _tasks: JoinSet<()>,
+}
+
+impl Upstream {
+    /// Runs `script` for every request. After the script the connection is kept for the next one if the answer was
+    /// ended in order ([`Exchange::end`], [`Exchange::whole`]), else closed.
+    pub(crate) async fn start<F, S>(script: S) -> Self
+    where
+        S: Fn(Exchange) -> F + Clone + Send + 'static,
+        F: Future<Output = Exchange> + Send + 'static,
+    {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let requests = Arc::new(AtomicUsize::new(0));
+        let (seen_connections, seen_requests) = (connections.clone(), requests.clone());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let mut open = JoinSet::new();
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                stream.set_nodelay(true).unwrap();
+                seen_connections.fetch_add(1, Ordering::SeqCst);
+                let (script, seen_requests) = (script.clone(), seen_requests.clone());
+                open.spawn(async move {
+                    let mut stream = Some(stream);
+                    for earlier in 0.. {
+                        let Some(open) = stream.take() else { return };
+                        let Some(exchange) = Exchange::read(open, earlier).await else { return };
+                        seen_requests.fetch_add(1, Ordering::SeqCst);
+                        let exchange = script(exchange).await;
+                        stream = exchange.ended.then_some(exchange.stream);
+                    }
+                });
+            }
+        });
+        Self { address, connections, requests, _tasks: tasks }
+    }
+
+    /// How many connections there have been.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+
+    /// How many requests there have been.
+    pub(crate) fn requests(&self) -> usize {
+        self.requests.load(Ordering::SeqCst)
+    }
+}
+
+/// One request, and the connection on which it is to be answered.
+pub(crate) struct Exchange {
+    stream: TcpStream,
+    /// The request line and headers.
+    pub(crate) head: String,
+    /// The request's body.
+    pub(crate) body: Vec<u8>,
+    /// How many requests came before it on this connection.
+    pub(crate) earlier: usize,
+    ended: bool,
+}
+
+impl Exchange {
+    async fn read(mut stream: TcpStream, earlier: usize) -> Option<Self> {
+        let mut bytes = Vec::new();
+        let end = loop {
+            if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+                break at + 4;
+            }
+            if stream.read_buf(&mut bytes).await.ok()? == 0 {
+                return None;
+            }
+        };
+        let head = String::from_utf8(bytes[..end].to_vec()).unwrap().to_ascii_lowercase();
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length:"));
+        let length: usize = length.map_or(0, |length| length.trim().parse().unwrap());
+        let mut body = bytes.split_off(end);
+        while body.len() < length {
+            if stream.read_buf(&mut body).await.ok()? == 0 {
+                return None;
+            }
+        }
+        Some(Self { stream, head, body, earlier, ended: false })
+    }
+
+    /// The value of a request header; the head is in lower case.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let mut fields = self.head.lines().filter_map(|line| line.split_once(':'));
+        fields.find(|(key, _)| *key == name).map(|(_, value)| value.trim())
+    }
+
+    /// Writes bytes as they are. A client that is gone is no error here; `false` tells of it.
+    pub(crate) async fn raw(&mut self, bytes: impl AsRef<[u8]>) -> bool {
+        self.stream.write_all(bytes.as_ref()).await.is_ok()
+    }
+
+    /// Begins a stream of events.
+    pub(crate) async fn begin(&mut self) {
+        self.raw("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+            .await;
+    }
+
+    /// Writes a piece of the stream as one HTTP chunk.
+    pub(crate) async fn piece(&mut self, piece: impl AsRef<[u8]>) -> bool {
+        let piece = piece.as_ref();
+        let mut chunk = format!("{:x}\r\n", piece.len()).into_bytes();
+        chunk.extend_from_slice(piece);
+        chunk.extend_from_slice(b"\r\n");
+        self.raw(chunk).await
+    }
+
+    /// Ends the stream in order: the connection can be used again.
+    pub(crate) async fn end(&mut self) {
+        self.raw("0\r\n\r\n").await;
+        self.ended = true;
+    }
+
+    /// Answers at once.
+    pub(crate) async fn whole(&mut self, status: &str, headers: &str, body: &str) {
+        self.raw(format!("HTTP/1.1 {status}\r\n{headers}content-length: {}\r\n\r\n{body}", body.len())).await;
+        self.ended = true;
+    }
+
+    /// Waits until the other side has closed the connection.
+    pub(crate) async fn gone(&mut self) {
+        let mut rest = [0; 64];
+        while matches!(self.stream.read(&mut rest).await, Ok(1..)) {}
+    }
+
+    /// Closes the connection with a reset.
+    pub(crate) fn reset(&mut self) {
+        self.stream.set_zero_linger().unwrap();
+    }
+}

@@ -1,0 +1,170 @@
+//! One exchange: a client's request, the model's settings, an upstream; run through the pipeline in any cut.
+
+use bytes::BytesMut;
+use serde_json::{Value, json};
+use toolwire::{
+    conversation::Conversation,
+    dialect::{Answering, Reader, Stamp, Writer, chat, lumo},
+    pipeline::{Pipeline, Settings, State, Tally},
+};
+
+use super::{
+    client::Answer,
+    cuts::{SIZES, places},
+    upstream::Speech,
+};
+
+/// What is asked, and how it is treated.
+#[derive(Debug, Clone)]
+pub(crate) struct Exchange {
+    pub(crate) conversation: Conversation,
+    pub(crate) settings: Settings,
+    pub(crate) speech: Speech,
+    /// What the upstream says when it is asked once more.
+    pub(crate) second: Option<Vec<u8>>,
+}
+
+/// A client's request: `fields` over a question that is asked as a stream.
+pub(crate) fn request(fields: &Value) -> Conversation {
+    let mut body = json!({
+        "model": "m",
+        "messages": [{"role": "user", "content": "?"}],
+        "stream": true,
+        "stream_options": {"include_usage": true},
+    });
+    for (key, value) in fields.as_object().into_iter().flatten() {
+        body[key] = value.clone();
+    }
+    if body["stream"] == false {
+        body.as_object_mut().unwrap().remove("stream_options");
+    }
+    chat::request::decode(body.to_string().as_bytes()).expect("a request")
+}
+
+/// Declarations of tools by name, all with the same schema.
+pub(crate) fn tools<'n>(names: impl IntoIterator<Item = &'n str>, parameters: &Value) -> Value {
+    let tool = |name| {
+        let mut function = json!({"name": name});
+        if !parameters.is_null() {
+            function["parameters"] = parameters.clone();
+        }
+        json!({"type": "function", "function": function})
+    };
+    names.into_iter().map(tool).collect()
+}
+
+impl Exchange {
+    pub(crate) fn new(conversation: Conversation, settings: Settings, speech: Speech) -> Self {
+        Self { conversation, settings, speech, second: None }
+    }
+
+    pub(crate) fn pipeline(&self) -> Pipeline {
+        let answering = Answering::new(&self.conversation, Stamp { seed: 11, created: 1_700_000_000 });
+        let writer = Writer::Chat(chat::Writer::new(&answering));
+        Pipeline::new(&self.conversation, &self.settings, self.reader(), writer, &answering)
+    }
+
+    fn reader(&self) -> Reader {
+        let limits = self.settings.limits;
+        let tolerate_truncation = self.settings.tolerate_truncation;
+        match self.speech {
+            Speech::Chat => Reader::Chat(chat::Reader::new(chat::ReaderSettings {
+                max_frame: limits.max_frame,
+                verbatim: true,
+                cumulative: false,
+                tolerate_truncation,
+            })),
+            Speech::LumoV1 | Speech::LumoV2 => Reader::Lumo(lumo::Reader::new(lumo::ReaderSettings {
+                max_frame: limits.max_frame,
+                tolerate_truncation,
+                ..lumo::ReaderSettings::default()
+            })),
+        }
+    }
+
+    /// What the client gets, and what was counted, if the upstream's bytes come in these pieces.
+    pub(crate) fn run<'p>(&self, pieces: impl IntoIterator<Item = &'p [u8]>) -> (Answer, Tally) {
+        let mut pipeline = self.pipeline();
+        let mut out = BytesMut::new();
+        for piece in pieces {
+            pipeline.push(piece, &mut out);
+        }
+        pipeline.finish(&mut out);
+        if pipeline.state() == State::Asks {
+            let next = pipeline.follow_up(&self.conversation);
+            assert!(
+                next.turns.len() > self.conversation.turns.len(),
+                "the model is told why it is asked again"
+            );
+            pipeline.resume(self.reader());
+            pipeline.push(self.second.as_deref().expect("a second answer"), &mut out);
+            pipeline.finish(&mut out);
+        }
+        let answer = self.ended(&mut pipeline, out);
+        (answer, pipeline.tally())
+    }
+
+    /// Ends an answer as the shell does: with a status as long as nothing has been sent, then in the stream.
+    fn ended(&self, pipeline: &mut Pipeline, mut out: BytesMut) -> Answer {
+        match (pipeline.failure(), pipeline.state()) {
+            (Some(failure), State::Failed) => {
+                if !pipeline.has_content() || !self.conversation.stream {
+                    return Answer::of_body(&chat::error_body(failure), failure.status());
+                }
+                pipeline.write_failure(&mut out);
+            }
+            (None, State::Done) => assert_eq!(pipeline.tally().held, 0, "nothing is held after the end"),
+            (failure, state) => panic!("{state:?} with {failure:?}"),
+        }
+        if self.conversation.stream { Answer::of_stream(&out) } else { Answer::of_body(&out, 200) }
+    }
+
+    /// What the client gets of these bytes, and that no way of cutting them makes a difference.
+    pub(crate) fn at_every_cut(&self, what: &str, bytes: &[u8]) -> (Answer, Tally) {
+        let whole = self.in_pieces(what, bytes);
+        for at in places(bytes.len()) {
+            let (left, right) = bytes.split_at(at);
+            assert_eq!(self.run([left, right]).0, whole.0, "{what}: cut at {at}");
+        }
+        whole
+    }
+
+    /// What the client gets of these bytes, and that pieces of equal size make no difference.
+    pub(crate) fn in_pieces(&self, what: &str, bytes: &[u8]) -> (Answer, Tally) {
+        let whole = self.run([bytes]);
+        for size in SIZES {
+            assert_eq!(self.run(bytes.chunks(size)).0, whole.0, "{what}: pieces of {size}");
+        }
+        whole
+    }
+
+    /// What the client gets of this text, and that these cuts of it make no difference.
+    pub(crate) fn text(&self, what: &str, text: &str, finish: &str, cuts: Cuts) -> (Answer, Tally) {
+        let stream = self.speech.says(&[text], finish);
+        let whole = if cuts == Cuts::Bytes {
+            self.at_every_cut(what, &stream)
+        } else {
+            self.in_pieces(what, &stream)
+        };
+        let pieces: Vec<_> = match cuts {
+            Cuts::Sizes => super::cuts::in_sizes(text).collect(),
+            Cuts::Text | Cuts::Bytes => super::cuts::of_text(text).collect(),
+        };
+        for pieces in pieces {
+            let stream = self.speech.says(&pieces, finish);
+            assert_eq!(self.run([stream.as_slice()]).0, whole.0, "{what}: {pieces:?}");
+        }
+        whole
+    }
+}
+
+/// How thoroughly a text is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cuts {
+    /// Bytes and text in equal pieces.
+    Sizes,
+    /// And the text in two at every place.
+    Text,
+    /// And the bytes in two at every place.
+    Bytes,
+}
