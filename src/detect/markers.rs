@@ -6,6 +6,7 @@
 //! (`<<tool_call>`). Openers are short, so a byte is read a bounded number of times. Several formats may share an
 //! opener; they are tried in the order in which they are configured.
 
+use super::pattern::{Fit, fit};
 use crate::format::{Calls, Format, Grammar, Place, Tag, TagKind};
 
 /// What begins at an opener.
@@ -29,9 +30,22 @@ pub(super) struct Opener {
 }
 
 impl Opener {
-    fn begins_with(&self, held: &[u8], starts_line: bool) -> bool {
-        let Some(start) = self.text.as_bytes().get(..held.len()) else { return false };
-        let same = if self.any_case { start.eq_ignore_ascii_case(held) } else { start == held };
+    /// `held`, of which this is known to begin with, is all of it.
+    pub(super) fn is_whole(&self, held: &str) -> bool {
+        if self.any_case {
+            held.len() == self.text.len()
+        } else {
+            fit(self.text, held) == Fit::Whole(held.len())
+        }
+    }
+
+    fn begins_with(&self, held: &str, starts_line: bool) -> bool {
+        let same = if self.any_case {
+            let start = self.text.as_bytes().get(..held.len());
+            start.is_some_and(|start| start.eq_ignore_ascii_case(held.as_bytes()))
+        } else {
+            fit(self.text, held) == Fit::Begins || self.is_whole(held)
+        };
         same && (self.place == Place::Anywhere || starts_line)
     }
 }
@@ -73,7 +87,7 @@ impl Markers {
     /// The place of the first opener from `from` on that begins with `held`.
     pub(super) fn find(&self, held: &str, starts_line: bool, from: usize) -> Option<usize> {
         let rest = self.openers.get(from..).unwrap_or_default();
-        rest.iter().position(|opener| opener.begins_with(held.as_bytes(), starts_line)).map(|at| from + at)
+        rest.iter().position(|opener| opener.begins_with(held, starts_line)).map(|at| from + at)
     }
 
     /// The opener at a place that [`Markers::find`] gave.

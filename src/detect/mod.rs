@@ -17,6 +17,8 @@ mod envelope;
 mod fence;
 mod header;
 mod markers;
+mod params;
+mod pattern;
 mod prose;
 mod reading;
 mod region;
@@ -24,6 +26,7 @@ mod schema;
 mod section;
 pub(crate) mod text;
 mod tools;
+mod typed;
 mod walker;
 
 pub use tools::Tools;
@@ -338,7 +341,7 @@ impl Detector {
             self.prose.put(head(text, character.len_utf8()), out);
             return character.len_utf8();
         };
-        if self.search.markers.get(place).is_some_and(|opener| opener.text.len() == self.held.len()) {
+        if self.search.markers.get(place).is_some_and(|opener| opener.is_whole(&self.held)) {
             self.enter_at(place, starts_line, quoted);
         }
         character.len_utf8()
@@ -488,11 +491,11 @@ impl Detector {
             Outlet { format, starts_line, prose: &mut self.prose, next: &mut self.next, out: &mut *out };
         match reading.feed(text, &rules, &mut |piece| outlet.piece(piece)) {
             Passed::More => {
+                self.held.push_str(text);
                 if reading.is_streaming() {
-                    self.held.clear();
+                    let certain = self.held.len().saturating_sub(reading.unsure());
+                    self.held.drain(..certain);
                     reading.opener = None;
-                } else {
-                    self.held.push_str(text);
                 }
                 // A call that waits for its end may be as long as any call; only beyond that is there no telling.
                 let limit =
@@ -513,6 +516,16 @@ impl Detector {
                 outlet.pieces(reading.take_waiting());
                 self.held.clear();
                 self.prose.container_ended(starts_line);
+                taken
+            }
+            Passed::Left { taken, rescan } => {
+                outlet.pieces(reading.take_waiting());
+                self.held.push_str(head(text, taken));
+                self.prose.container_ended(starts_line);
+                let again = self.held.len().saturating_sub(rescan);
+                self.held.drain(..again);
+                let again = std::mem::take(&mut self.held);
+                self.text(&again, out);
                 taken
             }
             Passed::Failed { taken, rescan } => {

@@ -4,10 +4,16 @@
 //! taught a format and how past calls are shown to it is in `teach`.
 
 mod calls;
+mod params;
 mod table;
 mod teach;
 
 pub use calls::{CallBody, Calls, Header, HeaderEnd, Place};
+pub use params::{
+    ANTHROPIC_LEGACY, DEEPSEEK_V4, DEEPSEEK_V32, DEEPSEEK_V41, DOTS, GLM45, GLM47, HY_V3, MIMO, MINICPM5,
+    MINIMAX_M2, QWEN3_CODER, SEED_OSS, STEP3,
+};
+pub use params::{Key, Params, ParamsName};
 pub use table::{DEEPSEEK_V3, DEEPSEEK_V31, KIMI_K2, MISTRAL};
 pub use teach::{ResultShape, Teach, Teaching, instruct};
 
@@ -171,8 +177,31 @@ pub static THINK: Format = Format {
 };
 
 /// All formats. `detect = "auto"` looks at once for all that have [`Format::auto`].
-pub static ALL: &[&Format] =
-    &[&PRE, &FENCED, &BARE, &HERMES, &MISTRAL, &DEEPSEEK_V31, &DEEPSEEK_V3, &KIMI_K2, &THINK];
+pub static ALL: &[&Format] = &[
+    &PRE,
+    &FENCED,
+    &BARE,
+    &HERMES,
+    &MISTRAL,
+    &DEEPSEEK_V31,
+    &DEEPSEEK_V3,
+    &KIMI_K2,
+    &QWEN3_CODER,
+    &MIMO,
+    &SEED_OSS,
+    &GLM45,
+    &GLM47,
+    &HY_V3,
+    &MINIMAX_M2,
+    &DEEPSEEK_V32,
+    &DEEPSEEK_V4,
+    &DEEPSEEK_V41,
+    &STEP3,
+    &DOTS,
+    &MINICPM5,
+    &ANTHROPIC_LEGACY,
+    &THINK,
+];
 
 /// The format of this name.
 pub fn by_name(name: &str) -> Option<&'static Format> {

@@ -35,7 +35,13 @@ fn declared() -> Value {
     toolset.into_iter().map(tool).collect()
 }
 
+/// A shape of a format that stands otherwise, not read yet.
+const NOT_BUILT: &[&str] = &["anth-02"];
+
 fn format_of(case: &Value) -> Option<&'static Format> {
+    if NOT_BUILT.contains(&id(case)) {
+        return None;
+    }
     format::by_name(match case["format"].as_str().expect("a format") {
         "pre_json" => "pre",
         "md_json" => "fenced",

@@ -120,7 +120,7 @@ fn usage_of(usage: &str) -> Usage {
     let count = |keys: [&str; 2]| keys.iter().find_map(|key| json?.get(key)?.as_u64());
     let input = count(["prompt_tokens", "input_tokens"]);
     let output = count(["completion_tokens", "output_tokens"]);
-    let sum = || Some(input? + output?);
+    let sum = || input?.checked_add(output?);
     let total = count(["total_tokens"; 2]).or_else(sum);
     Usage { input, output, total, raw: RawValue::from_string(usage.to_owned()).ok() }
 }
