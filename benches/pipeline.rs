@@ -269,8 +269,8 @@ fn written(open: &str, close: &str, size: usize) -> String {
     format!("{open}{{\"name\":\"write_file\",\"arguments\":{}}}{close}", arguments(size))
 }
 
-/// One long answer and many short ones of the same bytes in all. A short answer is a lap, and so is each read of the
-/// long one.
+/// One long answer and many short ones of the same bytes in all, a lap a read. What it takes to begin an answer, call
+/// or not, is left out.
 fn compare_lengths() {
     let tools = Tools::new(&answers::conversation(), "");
     for (format, open, close) in FORMATS {
@@ -278,11 +278,8 @@ fn compare_lengths() {
         let (long, short) = (answers::pieces(&long, 4), answers::pieces(&short, 4));
         compare(
             &format!("{format}, detector alone"),
-            |laps| detect(&tools, black_box(&long), || laps.lap()),
-            |laps| {
-                detect(&tools, black_box(&short), || {});
-                laps.lap();
-            },
+            |laps| detect(&tools, black_box(&long), laps),
+            |laps| detect(&tools, black_box(&short), laps),
         );
         for (name, upstream) in [("lumo v1", Upstream::LumoV1), ("chat", Upstream::Chat)] {
             let name = format!("{format}, {name} → chat");
@@ -307,11 +304,16 @@ fn compare_answers(name: &str, upstream: Upstream, long: &[String], short: &[Str
     let pipeline = || answers::pipeline(&conversation, upstream, true, true);
     compare(
         name,
-        |laps| _ = answers::run(pipeline(), black_box(&long), &mut out, || laps.lap()),
+        |laps| {
+            let pipeline = pipeline();
+            laps.ready();
+            answers::run(pipeline, black_box(&long), &mut out, || laps.lap());
+        },
         |laps| {
             let short = shorts.next().map(Vec::as_slice).unwrap_or_default();
-            answers::run(pipeline(), black_box(short), &mut short_out, || {});
-            laps.lap();
+            let pipeline = pipeline();
+            laps.ready();
+            answers::run(pipeline, black_box(short), &mut short_out, || laps.lap());
         },
     );
 }
@@ -344,15 +346,16 @@ impl Sink for Count {
     }
 }
 
-/// Gives a text to the detector; `lap` is called every 2 KB.
-fn detect(tools: &Tools, pieces: &[&str], mut lap: impl FnMut()) {
+/// Gives a text to a new detector, a lap every 2 KB.
+fn detect(tools: &Tools, pieces: &[&str], laps: &mut Laps) {
     let Some(mut detector) = Detector::new(tools.clone(), &answers::settings(true)) else { return };
     let mut count = Count::default();
+    laps.ready();
     for part in pieces.chunks(SHORT / 4) {
         for piece in part {
             detector.event(Event::Text(Cow::Borrowed(piece)), &mut count);
         }
-        lap();
+        laps.lap();
     }
     detector.finish(true, &mut count);
     assert_eq!(count.0 >> 32, 1, "one call is found");

@@ -56,7 +56,12 @@ impl Laps {
 
     /// A round begins.
     pub fn start(&mut self) {
-        (self.lap, self.begun) = (0, Instant::now());
+        self.lap = 0;
+    }
+
+    /// A lap begins here, and not where the last one ended: what came between is no part of the work.
+    pub fn ready(&mut self) {
+        self.begun = Instant::now();
     }
 
     /// A lap ends; each round has the same laps.
