@@ -65,6 +65,12 @@ def running(log, *arguments):
         reader.join()
 
 
+def written_calls():
+    """How a call is written, by format; a format of something else has none."""
+    listed = subprocess.run([BINARY, "formats", "--json"], check=True, capture_output=True, encoding="utf-8").stdout
+    return {each["name"]: each["example"] for each in json.loads(listed) if "get_weather" in each["example"]}
+
+
 def main(command):
     if not Path(BINARY).is_file():
         sys.exit(f"there is no {BINARY}; build it with `cargo build`, or name it in TOOLWIRE_BIN")
@@ -73,10 +79,11 @@ def main(command):
         fixtures = list(models.fixtures(FOLDERS))
         mock_options = ["--listen", "127.0.0.1:0", "--pace", "none"]
         mock = stack.enter_context(running(folder / "mock.log", "mock", *map(str, fixtures), *mock_options))
-        server = upstream.start()
+        examples = written_calls()
+        server = upstream.start(examples)
         stack.callback(server.shutdown)
         scripted = "http://{}:{}".format(*server.server_address)
-        served = [models.of_fixture(fixture, mock) for fixture in fixtures] + models.of_scenarios(scripted)
+        served = [models.of_fixture(fixture, mock) for fixture in fixtures] + models.of_scenarios(scripted, examples)
         config = folder / "toolwire.toml"
         config.write_text(models.configuration(served), "utf-8")
         url = stack.enter_context(running(folder / "serve.log", "serve", "--config", str(config)))

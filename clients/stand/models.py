@@ -88,19 +88,22 @@ def case(folder):
     return {"name": folder.name, "request": request | {"model": folder.name}, "expect": expect}
 
 
-def of_scenarios(scripted):
-    """The models whose upstream is the scripted one."""
+def of_scenarios(scripted, formats):
+    """The models whose upstream is the scripted one: it writes calls in the `formats`, if it is not native."""
     def model(name, scenario, dialect="chat", **options):
         return Model(name, dialect, f"{scripted}/{scenario}", **options)
 
     return [
         model("loop-native", "loop"),
-        model("loop-hermes", "loop", tools="hermes"),
-        model("loop-fenced", "loop", tools="fenced"),
-        model("loop-bare", "loop", tools="bare"),
         model("loop-lumo", "loop", "lumo"),
-        model("loop-lumo-pre", "loop", "lumo", tools="pre"),
-        model("loop-lumo-v1", "loop", "lumo", tools="pre", options={"version": "v1"}),
+        # Taught in the prompt.
+        model("loop-hermes", "loop/hermes", tools="hermes"),
+        model("loop-fenced", "loop/fenced", tools="fenced"),
+        model("loop-bare", "loop/bare", tools="bare"),
+        model("loop-lumo-pre", "loop/pre", "lumo", tools="pre"),
+        model("loop-lumo-v1", "loop/pre", "lumo", tools="pre", options={"version": "v1"}),
+        # Told natively, but written all the same.
+        *(model(f"loop-{name}-untaught", f"loop/{name}", detect=[name]) for name in formats),
         model("bounce", "bounce", "lumo", misroute="bounce"),
         *(
             model(name, name)

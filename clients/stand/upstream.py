@@ -1,6 +1,7 @@
 """An upstream for what a fixture cannot do: read the request, notice that toolwire left, die in the middle.
 
-The first part of the path chooses the scenario: base URL `http://…/loop` gets the tool loop. `GET /state` tells what has
+The first part of the path chooses the scenario: base URL `http://…/loop` gets the tool loop, `http://…/loop/hermes` one
+in which the call is written in that format. `GET /state` tells what has
 been seen, `{scenario: {"open", "left", "requests"}}`: answers under way, answers whose reader went away, request bodies.
 `GET /go/SCENARIO` lets an answer go on that waits for it.
 """
@@ -9,6 +10,7 @@ import json
 import select
 import socket
 import struct
+import sys
 import threading
 from collections import defaultdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,7 +18,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 # Seconds after which an answer ends that waits for its reader to do something.
 PATIENCE = 30
 
+# The call to be made, and how it is written, by format.
 CITY = {"city": "Paris"}
+EXAMPLES = {}
 
 
 class Gone(Exception):
@@ -30,25 +34,16 @@ def loop(request, answer):
     if "18 °C" in text_of(turns[-1]):
         answer.text("It is ", "18 °C", ".")
         answer.finish("stop")
-    elif any("function" in tool for tool in request.get("tools", [])):
+    elif answer.format:
+        call = EXAMPLES[answer.format]
+        if any("user:get_weather" in text_of(turn) for turn in turns):
+            call = call.replace("get_weather", "user:get_weather")
+        # As a tokenizer might cut it: through the marker, the name, the arguments.
+        answer.text(*(call[at : at + 5] for at in range(0, len(call), 5)))
+        answer.finish("stop")
+    else:
         answer.call("get_weather", json.dumps(CITY))
         answer.finish("tool_calls")
-    else:
-        answer.text(*written_call("\n".join(map(text_of, turns))))
-        answer.finish("stop")
-
-
-def written_call(prompt):
-    """A call in the format that the prompt teaches, with the name that it teaches, in pieces that cut its marker."""
-    name = "user:get_weather" if "user:get_weather" in prompt else "get_weather"
-    call = json.dumps({"name": name, "arguments": CITY})
-    if "<tool_call>" in prompt:
-        return "<tool", "_call>\n", call[:9], call[9:], "\n</tool_", "call>"
-    if "<pre>" in prompt:
-        return "<p", "re>", call[:9], call[9:], "</p", "re>"
-    if "```" in prompt:
-        return "``", "`json\n", call[:9], call[9:], "\n``", "`"
-    return call[:9], call[9:]
 
 
 def endless(_request, answer):
@@ -168,8 +163,9 @@ def text_of(message):
 class Answer:
     """A chat stream on its way to toolwire."""
 
-    def __init__(self, connection, number, go):
+    def __init__(self, connection, format, number, go):
         self.connection = connection
+        self.format = format
         self.go = go
         # How many requests to this scenario came before.
         self.number = number
@@ -267,12 +263,13 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def do_POST(self):
-        scenario = self.path.split("/")[1]
+        _, scenario, format, *_ = self.path.split("/")
         request = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.close_connection = True
         number = self.state.add(scenario, open=1, requests=[request]) - 1
         try:
-            SCENARIOS[scenario](request, Answer(self.connection, number, self.state.go[scenario]))
+            answer = Answer(self.connection, format if format in EXAMPLES else None, number, self.state.go[scenario])
+            SCENARIOS[scenario](request, answer)
         except Gone:
             self.state.add(scenario, left=1)
         finally:
@@ -282,9 +279,21 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
-def start():
-    """The upstream's server, which runs in threads of this process until it is shut down."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request, client_address):
+        # A connection that is given up before it was used is nobody's fault.
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
+def start(examples):
+    """The upstream's server, which runs in threads of this process until it is shut down.
+
+    `examples`: a call of get_weather for Paris, by format.
+    """
+    EXAMPLES.update(examples)
+    server = Server(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server

@@ -13,16 +13,23 @@ use crate::format::{self, Format};
 /// Options of `formats`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Write JSON: an array of objects with `name`, `summary`, `models` and `example`
+    /// Write JSON: an array of objects with `name`, `summary`, `models`, `auto`, `taught` and `example`
     #[arg(long)]
     pub json: bool,
+
+    /// Write Markdown: the page docs/formats.md
+    #[arg(long, conflicts_with = "json")]
+    pub markdown: bool,
 }
 
 /// Runs the command.
 pub fn run(args: Args) -> ExitCode {
-    results(ExitCode::SUCCESS, |out| match args.json {
-        true => writeln!(out, "{:#}", Value::from_iter(format::ALL.iter().map(|format| told(format)))),
-        false => format::ALL.iter().try_for_each(|format| say(format, out)),
+    results(ExitCode::SUCCESS, |out| match args {
+        Args { json: true, .. } => {
+            writeln!(out, "{:#}", Value::from_iter(format::ALL.iter().map(|format| told(format))))
+        }
+        Args { markdown: true, .. } => write!(out, "{}", format::page()),
+        _ => format::ALL.iter().try_for_each(|format| say(format, out)),
     })
 }
 
@@ -31,6 +38,8 @@ fn told(format: &Format) -> Value {
         "name": format.name,
         "summary": format.summary,
         "models": format.models,
+        "auto": format.auto,
+        "taught": format.teach.is_some(),
         "example": format.example,
     })
 }

@@ -8,6 +8,7 @@
 //! Reading goes on after a mistake, so that one run tells all that is wrong, each with file, line and column. What
 //! leaves this module is checked: every model has its upstream, every name its format, every secret its value.
 
+mod format;
 mod model;
 mod overrides;
 mod problem;

@@ -1,6 +1,6 @@
 //! [`Model`]: what clients ask for, and the rules by which they are answered.
 
-use std::{fmt, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use toml::de::DeValue;
 
@@ -35,6 +35,8 @@ pub struct Model {
     pub system_position: SystemPosition,
     /// How answers are treated: all that the pipeline wants to know.
     pub settings: Settings,
+    /// The configuration's own formats.
+    pub formats: Arc<[&'static Format]>,
 }
 
 impl Model {
@@ -46,6 +48,21 @@ impl Model {
     /// What the upstream is asked for when a client asks for `asked`.
     pub fn upstream_name<'a>(&'a self, asked: &'a str) -> &'a str {
         self.upstream_name.as_deref().unwrap_or(asked)
+    }
+
+    /// [`Model::settings`] when a client asks for `asked`: where formats are found by themselves, those that the
+    /// model is taught, or known by its name to write, come first.
+    pub fn settings_for(&self, asked: &str) -> Cow<'_, Settings> {
+        let Detect::Auto = self.settings.detect else { return Cow::Borrowed(&self.settings) };
+        let mut first = format::for_model(self.upstream_name(asked), &self.formats);
+        if let Tools::Format(taught) = self.tools {
+            first.retain(|format| *format != taught);
+            first.insert(0, taught);
+        }
+        if first.is_empty() {
+            return Cow::Borrowed(&self.settings);
+        }
+        Cow::Owned(Settings { detect: Detect::AutoAnd(first), ..self.settings.clone() })
     }
 
     /// How the model is taught the format of [`Model::tools`], if that is one.
@@ -93,14 +110,19 @@ pub(crate) const LUMO_TOOL_PREFIX: &str = "user:";
 pub(super) type Entry<'a> = (Option<(String, Cell<'a>)>, Option<Model>);
 
 /// Reads an entry of `[[models]]`.
-pub(super) fn read<'a>(table: &mut Table<'a>, upstreams: &[Declared<'_>], limits: Limits) -> Entry<'a> {
+pub(super) fn read<'a>(
+    table: &mut Table<'a>,
+    upstreams: &[Declared<'_>],
+    formats: &Arc<[&'static Format]>,
+    limits: Limits,
+) -> Entry<'a> {
     let name = table.require("name", |cell| Some((text(cell.clone())?, cell)));
     let upstream = match upstreams {
         [only] if table.cell("upstream").is_none() => only.upstream.clone(),
         _ => table.require("upstream", |cell| declared(cell, upstreams)),
     };
     let upstream_name = table.get("upstream_name", text);
-    let tools = table.get_or("tools", Tools::Native, tools);
+    let tools = table.get_or("tools", Tools::Native, |cell| taught_by(cell, formats));
     let instructions = table.get("instructions", |cell| referred(cell).map(|(text, _)| text));
     let positions = [("system", SystemPosition::System), ("user", SystemPosition::User)];
     let lumo = upstream.as_deref().is_some_and(|upstream| matches!(upstream.options, Options::Lumo(_)));
@@ -109,7 +131,7 @@ pub(super) fn read<'a>(table: &mut Table<'a>, upstreams: &[Declared<'_>], limits
         _ => SystemPosition::System,
     };
     let system_position = table.get_or("system_position", position, choice(&positions));
-    let settings = settings(table, tools, upstream.as_deref(), limits);
+    let settings = settings(table, tools, upstream.as_deref(), formats, limits);
     let model = (|| {
         Some(Model {
             name: name.as_ref()?.0.clone(),
@@ -119,6 +141,7 @@ pub(super) fn read<'a>(table: &mut Table<'a>, upstreams: &[Declared<'_>], limits
             instructions,
             system_position,
             settings,
+            formats: Arc::clone(formats),
         })
     })();
     if let Some(model) = &model {
@@ -127,7 +150,13 @@ pub(super) fn read<'a>(table: &mut Table<'a>, upstreams: &[Declared<'_>], limits
     (name, model)
 }
 
-fn settings(table: &mut Table<'_>, tools: Tools, upstream: Option<&Upstream>, limits: Limits) -> Settings {
+fn settings(
+    table: &mut Table<'_>,
+    tools: Tools,
+    upstream: Option<&Upstream>,
+    formats: &[&'static Format],
+    limits: Limits,
+) -> Settings {
     let default = Settings::default();
     let lumo = upstream.and_then(|upstream| match &upstream.options {
         Options::Lumo(lumo) => Some(lumo),
@@ -138,7 +167,7 @@ fn settings(table: &mut Table<'_>, tools: Tools, upstream: Option<&Upstream>, li
     // client's. Taught with a prefix, the client's tool has another name, and the plain one stays the upstream's.
     let taught = lumo.filter(|_| matches!(tools, Tools::Format(_)));
     Settings {
-        detect: table.get_or("detect", default.detect, detect),
+        detect: table.get_or("detect", default.detect, |cell| detect(cell, formats)),
         server_calls: table.get_or("server_calls", default.server_calls, choice(&SERVER_CALLS)),
         misroute: table.get_or("misroute", default.misroute, choice(&MISROUTE)),
         arguments: table.get_or("arguments", default.arguments, choice(&ARGUMENTS)),
@@ -197,6 +226,7 @@ fn check(model: &Model, table: &mut Table<'_>) {
 fn is_looked_for(format: &Format, detect: &Detect) -> bool {
     match detect {
         Detect::Auto => true,
+        Detect::AutoAnd(formats) => format.auto || formats.contains(&format),
         Detect::Off => false,
         Detect::Formats(formats) => formats.contains(&format),
     }
@@ -214,17 +244,25 @@ fn declared(cell: Cell<'_>, upstreams: &[Declared<'_>]) -> Option<Arc<Upstream>>
     }
 }
 
-fn tools(cell: Cell<'_>) -> Option<Tools> {
+fn taught_by(cell: Cell<'_>, own: &[&'static Format]) -> Option<Tools> {
     let mut choices = vec![("native", Tools::Native)];
-    let taught = format::ALL.iter().filter(|format| format.teach.is_some());
+    let taught = format::ALL.iter().chain(own).filter(|format| format.teach.is_some());
     choices.extend(taught.map(|format| (format.name, Tools::Format(format))));
     choice(&choices)(cell)
 }
 
-fn detect(cell: Cell<'_>) -> Option<Detect> {
-    let formats: Vec<_> = format::ALL.iter().map(|format| (format.name, *format)).collect();
+fn detect(cell: Cell<'_>, own: &[&'static Format]) -> Option<Detect> {
+    let formats: Vec<_> = format::ALL.iter().chain(own).map(|format| (format.name, *format)).collect();
     match cell.value {
-        DeValue::Array(_) => list(choice(&formats))(cell).map(Detect::Formats),
+        DeValue::Array(_) => {
+            let mut choices: Vec<_> =
+                formats.into_iter().map(|(name, format)| (name, Some(format))).collect();
+            choices.push(("auto", None));
+            let chosen = list(choice(&choices))(cell)?;
+            let auto = chosen.contains(&None);
+            let formats = chosen.into_iter().flatten().collect();
+            Some(if auto { Detect::AutoAnd(formats) } else { Detect::Formats(formats) })
+        }
         _ => {
             let mut choices = vec![("auto", Detect::Auto), ("off", Detect::Off)];
             choices.extend(formats.into_iter().map(|(name, format)| (name, Detect::Formats(vec![format]))));

@@ -5,12 +5,12 @@ use std::{collections::HashSet, net::SocketAddr, sync::Arc, time::Duration};
 use toml::de::{DeTable, DeValue};
 
 use super::{
-    Config, Limits, Upstream, model,
+    Config, Limits, Upstream, format, model,
     table::{Cell, Context, Table},
     upstream,
     value::{count, duration, list, one_or_more, secret, size, text},
 };
-use crate::pipeline;
+use crate::{format::Format, pipeline};
 
 /// Where `serve` listens if nobody says otherwise.
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8787);
@@ -29,7 +29,8 @@ pub(super) fn config<'a>(root: &'a DeTable<'a>, context: &'a Context<'a>) -> Opt
             table.get_or("limits", Limits::default(), |cell| cell.table(|table| Some(limits(table))));
         let drain_timeout = table.get_or("drain_timeout", DRAIN_TIMEOUT, duration);
         let upstreams = upstreams(table, context);
-        let models = models(table, context, &upstreams, limits.answer);
+        let formats = formats(table);
+        let models = models(table, context, &upstreams, &formats, limits.answer);
         warn_of_idle(&upstreams, models.as_deref().unwrap_or_default());
         Some(Config {
             listen: listen.into_iter().map(|(address, _)| address).collect(),
@@ -118,10 +119,20 @@ fn upstreams<'a>(table: &mut Table<'a>, context: &Context<'_>) -> Vec<Declared<'
     declared.collect()
 }
 
+/// The configuration's own formats, as far as they could be read.
+fn formats(table: &mut Table<'_>) -> Arc<[&'static Format]> {
+    let mut formats = Vec::new();
+    for cell in entries(table, "formats") {
+        formats.extend(cell.table(|table| format::read(table, &formats)));
+    }
+    formats.into()
+}
+
 fn models<'a>(
     table: &mut Table<'a>,
     context: &Context<'_>,
     upstreams: &[Declared<'a>],
+    formats: &Arc<[&'static Format]>,
     limits: pipeline::Limits,
 ) -> Option<Vec<super::Model>> {
     let cells = entries(table, "models");
@@ -133,7 +144,7 @@ fn models<'a>(
     let models: Vec<_> = cells
         .into_iter()
         .map(|cell| {
-            let (name, model) = cell.table(|table| Some(model::read(table, upstreams, limits)))?;
+            let (name, model) = cell.table(|table| Some(model::read(table, upstreams, formats, limits)))?;
             if let Some((name, cell)) = name
                 && !names.insert(name.clone())
             {

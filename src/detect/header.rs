@@ -72,6 +72,7 @@ impl HeaderWalk {
                 At::Before | At::After => {
                     let before = matches!(self.at, At::Before);
                     if before && self.markup.is_empty() && character == '{' {
+                        self.start(rules, out);
                         self.at = At::Arguments;
                         continue;
                     }
@@ -123,7 +124,7 @@ impl HeaderWalk {
     /// One character of the header: whether it was taken; `None` if this is no header.
     fn name(&mut self, character: char, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<bool> {
         let (ends, brace) = match self.header.end {
-            HeaderEnd::Markers(ends) => (ends, false),
+            HeaderEnd::Markers(ends) | HeaderEnd::MarkersThenBrace(ends) => (ends, false),
             HeaderEnd::MarkersOrBrace(ends) => (ends, character == '{'),
         };
         if !brace {
@@ -133,13 +134,24 @@ impl HeaderWalk {
         let Some(end) = end.or(brace.then_some(0)) else {
             return self.may_go_on(ends).then_some(true);
         };
-        let text = head(&self.captured, self.captured.len() - end).trim();
-        let (id, name) = (self.header.read)(text)?;
-        let name = rules.name(name)?;
-        out(Piece::Start { name, id });
-        self.started = true;
+        self.captured.truncate(self.captured.len() - end);
+        let (_, name) = (self.header.read)(self.captured.trim())?;
+        rules.name(name)?;
         self.at = At::Before;
+        if !matches!(self.header.end, HeaderEnd::MarkersThenBrace(_)) {
+            self.start(rules, out);
+        }
         Some(!brace)
+    }
+
+    /// The header is certain.
+    fn start(&mut self, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) {
+        if let Some((id, name)) = (self.header.read)(self.captured.trim()).filter(|_| !self.started)
+            && let Some(name) = rules.name(name)
+        {
+            out(Piece::Start { name, id });
+            self.started = true;
+        }
     }
 
     /// What is captured may be a header, or one and the beginning of its end.

@@ -39,6 +39,11 @@ impl Opener {
         }
     }
 
+    /// Both are the same pair of markers.
+    fn reads_as(&self, other: &Self) -> bool {
+        matches!((self.entry, other.entry), (Entry::Tag(one), Entry::Tag(other)) if one == other)
+    }
+
     fn begins_with(&self, held: &str, starts_line: bool) -> bool {
         let same = if self.any_case {
             let start = self.text.as_bytes().get(..held.len());
@@ -60,9 +65,15 @@ pub(super) struct Markers {
 
 impl Markers {
     pub(super) fn new(formats: &[&'static Format]) -> Self {
-        let openers: Vec<Opener> = formats.iter().flat_map(|format| openers(format)).collect();
+        let mut all: Vec<Opener> = Vec::new();
+        for opener in formats.iter().flat_map(|format| openers(format)) {
+            // Many formats have the same pair of markers: what fails as one of them fails as all.
+            if !all.iter().any(|known| known.reads_as(&opener)) {
+                all.push(opener);
+            }
+        }
         let mut first = [false; 256];
-        for opener in &openers {
+        for opener in &all {
             let mut mark = |byte: u8| {
                 if let Some(slot) = first.get_mut(usize::from(byte)) {
                     *slot = true;
@@ -76,7 +87,7 @@ impl Markers {
                 }
             }
         }
-        Self { openers, first }
+        Self { openers: all, first }
     }
 
     /// An opener may begin with this byte.
@@ -106,7 +117,14 @@ fn grammar_openers(format: &'static Format, grammar: &'static Grammar) -> Vec<Op
     match grammar {
         Grammar::Tagged(tags) | Grammar::Reasoning(tags) => tags
             .iter()
-            .map(|tag| opener(tag.open, Entry::Tag(tag), tag.kind != TagKind::Marked, tag.place()))
+            .map(|tag| {
+                opener(
+                    tag.open,
+                    Entry::Tag(tag),
+                    matches!(tag.kind, TagKind::Html | TagKind::Reasoning),
+                    tag.place(),
+                )
+            })
             .collect(),
         Grammar::Calls(calls) => {
             let sections = calls.sections.iter().map(|&(open, close)| (open, Entry::Section(calls, close)));

@@ -15,6 +15,7 @@
 mod body;
 mod envelope;
 mod fence;
+mod gate;
 mod header;
 mod markers;
 mod params;
@@ -36,10 +37,11 @@ use std::borrow::Cow;
 use self::{
     envelope::Rules,
     fence::{Fence, Foreign, Opener, Opening, Reach},
+    gate::Wait,
     markers::{Entry, Markers},
     prose::Prose,
     reading::{As, Outlet, Reading},
-    region::{Container, Passed, Region, Wait},
+    region::{Container, Passed, Region},
     section::Section,
     text::{head, tail},
 };
@@ -104,6 +106,7 @@ impl Search {
             tools: &self.tools,
             marked,
             any_name: self.any_name,
+            no_tool: &[],
             repair: self.repair,
             whole: self.whole,
             max_depth: self.max_depth,
@@ -130,7 +133,8 @@ impl Detector {
     pub fn new(tools: Tools, settings: &Settings) -> Option<Self> {
         let formats: Vec<&'static Format> = match &settings.detect {
             Detect::Off => return None,
-            Detect::Auto => format::ALL.iter().copied().filter(|format| format.auto).collect(),
+            Detect::Auto => format::auto_behind(&[]),
+            Detect::AutoAnd(first) => format::auto_behind(first),
             Detect::Formats(formats) => formats.clone(),
         };
         if tools.is_empty() || formats.is_empty() {
@@ -316,8 +320,9 @@ impl Detector {
     }
 
     fn enter(&mut self, format: &'static Format, container: Container, starts_line: bool, quoted: bool) {
-        let read_as = As::Region(Region::new(container, quoted, false, self.search.whole));
-        let reading = Reading { format, starts_line, quoted, marked: false, read_as, opener: None };
+        let read_as = As::Region(Box::new(Region::new(container, quoted, false, self.search.whole)));
+        let reading =
+            Reading { format, starts_line, quoted, marked: false, read_as, opener: None, behind: false };
         self.state = State::Calls(Box::new(reading));
     }
 
@@ -378,14 +383,16 @@ impl Detector {
                     self.state = State::Reasoning { tag, begun: false };
                     return;
                 }
-                TagKind::Marked => As::Region(Region::new(Container::Tag(tag), quoted, true, whole)),
+                TagKind::Marked | TagKind::Special(_) => {
+                    As::Region(Box::new(Region::new(Container::Tag(tag), quoted, true, whole)))
+                }
             },
             Entry::Section(calls, close) => {
-                As::Section(Section::new(calls, close, Wait::new(quoted, true, whole)))
+                As::Section(Box::new(Section::new(calls, close, Wait::new(quoted, true, whole))))
             }
             Entry::Call(calls, open) => {
                 let rules = self.search.rules(true);
-                As::Section(Section::naked(calls, open, Wait::new(quoted, true, whole), &rules))
+                As::Section(Box::new(Section::naked(calls, open, Wait::new(quoted, true, whole), &rules)))
             }
         };
         let opener_ends = Some((self.held.len(), place + 1));
@@ -396,6 +403,7 @@ impl Detector {
             marked: true,
             read_as,
             opener: opener_ends,
+            behind: false,
         };
         self.state = State::Calls(Box::new(reading));
     }
@@ -553,8 +561,9 @@ impl Detector {
     /// These are no calls of this format. Another with the same opener may fit; else the source since the last
     /// certain point is text, and the text goes on as what it then is.
     fn fail(&mut self, reading: Reading, rescan: usize, out: &mut impl Sink) {
+        let quotation = reading.is_quotation();
         let Reading { starts_line, quoted, mut read_as, opener, .. } = reading;
-        if let Some((length, next)) = opener {
+        if let Some((length, next)) = opener.filter(|_| !quotation) {
             let rival = self.search.markers.find(head(&self.held, length), starts_line, next);
             if let Some(place) = rival {
                 let held = std::mem::take(&mut self.held);
@@ -566,6 +575,9 @@ impl Detector {
         }
         self.state = State::Prose;
         if let As::Region(region) = &mut read_as {
+            if region.has_ended() {
+                self.prose.container_ended(starts_line);
+            }
             if let Container::Fence(fence) = region.container {
                 self.leave_fence(Some(fence), out);
                 return;

@@ -2,8 +2,9 @@
 
 use super::{
     envelope::{Piece, Rules},
+    gate::Waiting,
     prose::Prose,
-    region::{Passed, Region, Waiting},
+    region::{Passed, Region},
     section::Section,
 };
 use crate::{
@@ -16,9 +17,9 @@ use std::borrow::Cow;
 #[derive(Debug)]
 pub(super) enum As {
     /// JSON calls in a container.
-    Region(Region),
+    Region(Box<Region>),
     /// Calls told by markers.
-    Section(Section),
+    Section(Box<Section>),
 }
 
 /// See the module.
@@ -33,6 +34,8 @@ pub(super) struct Reading {
     /// The opener's length, if there was one, and the place from which on other formats with the same opener are
     /// looked for, should this one fail.
     pub(super) opener: Option<(usize, usize)>,
+    /// A section that may be quoted has ended, and the next byte tells.
+    pub(super) behind: bool,
 }
 
 impl Reading {
@@ -45,7 +48,31 @@ impl Reading {
     pub(super) fn feed(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Passed {
         match &mut self.read_as {
             As::Region(region) => region.feed(text, rules, out),
-            As::Section(section) => section.feed(text, rules, out),
+            As::Section(section) if !self.behind => match section.feed(text, rules, out) {
+                Passed::Ended(taken) if self.quoted => {
+                    self.behind = true;
+                    self.quote(text, taken)
+                }
+                passed => passed,
+            },
+            As::Section(_) => self.quote(text, 0),
+        }
+    }
+
+    /// A section that may be quoted has ended at `taken`: a backtick there says that it is.
+    fn quote(&self, text: &str, taken: usize) -> Passed {
+        match text.as_bytes().get(taken) {
+            None => Passed::More,
+            Some(b'`') => Passed::Failed { taken, rescan: 0 },
+            Some(_) => Passed::Ended(taken),
+        }
+    }
+
+    /// These were calls of this format, but quoted: no other format has a say.
+    pub(super) fn is_quotation(&self) -> bool {
+        match &self.read_as {
+            As::Region(region) => region.is_behind(),
+            As::Section(_) => self.behind,
         }
     }
 
@@ -58,6 +85,7 @@ impl Reading {
     ) -> bool {
         match &mut self.read_as {
             As::Region(region) => region.finish(stopped, rules, out),
+            As::Section(_) if self.behind => true,
             As::Section(section) => section.finish(stopped, rules, out),
         }
     }

@@ -88,11 +88,6 @@ impl Types {
         self.0 & other.0 == other.0
     }
 
-    /// An array may stand here.
-    pub(super) fn may_be_array(self) -> bool {
-        self.has(Self::ARRAY)
-    }
-
     /// Nothing but a string may stand here.
     pub(super) fn is_string(self) -> bool {
         self == Self::STRING
@@ -264,8 +259,15 @@ mod tests {
 
     fn written(schema: &Value, text: &str, step: usize) -> String {
         let tools = Tools::default();
-        let rules =
-            Rules { tools: &tools, marked: true, any_name: true, repair: true, whole: false, max_depth: 16 };
+        let rules = Rules {
+            tools: &tools,
+            marked: true,
+            any_name: true,
+            repair: true,
+            whole: false,
+            no_tool: &[],
+            max_depth: 16,
+        };
         let mut value = TypedValue::new(Types::of_schema(schema));
         let mut json = String::new();
         let mut out = |piece: Piece<'_>| {

@@ -137,7 +137,9 @@ impl Calls {
         if self.settings.server_calls == ServerCalls::Annotate {
             self.characters += u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
         }
-        if self.settings.misroute == Misroute::Bounce && !self.bounced {
+        // What does not fit is left out of the repeat: the model then sees the beginning of what it said.
+        let fits = self.said.len() + text.len() <= self.settings.limits.max_hold;
+        if self.settings.misroute == Misroute::Bounce && !self.bounced && fits {
             self.said.push_str(&text);
         }
         send(Event::Text(text), frame, out);

@@ -81,7 +81,7 @@ pub(super) fn prepare(
     let answering = Answering::new(&conversation, stamp);
     let pipeline = Pipeline::new(
         &conversation,
-        &model.settings,
+        &model.settings_for(&conversation.model),
         reader(model),
         Writer::Chat(chat::Writer::new(&answering)),
         &answering,
@@ -109,11 +109,17 @@ pub(super) fn unknown_model(name: &str) -> Failure {
 
 /// Several choices are only for an upstream that makes them itself, with structure that needs no detection.
 fn refuse_choices(model: &Model, conversation: &Conversation) -> Result<(), Failure> {
-    let choices = conversation.rest.get("n").and_then(serde_json::Value::as_u64).unwrap_or(1);
+    let refused = |message: String| Err(Failure::new(Kind::Request, message).with_param("n"));
+    let choices = match conversation.rest.get("n") {
+        None | Some(serde_json::Value::Null) => 1,
+        Some(n) => match n.as_u64() {
+            Some(n @ 1..) => n,
+            _ => return refused(format!("`n` must be a whole number from 1 on, but it is {n}")),
+        },
+    };
     let emulated = model.tools != Tools::Native && !conversation.tools.is_empty();
     if choices > 1 && (emulated || matches!(model.upstream.options, Options::Lumo(_))) {
-        let message = format!("the model `{}` gives one choice; leave `n` out", conversation.model);
-        return Err(Failure::new(Kind::Request, message).with_param("n"));
+        return refused(format!("the model `{}` gives one choice; leave `n` out", conversation.model));
     }
     Ok(())
 }

@@ -69,16 +69,3 @@ pub(crate) fn cut_text<'t>(text: &'t str, cuts: &[Index]) -> Vec<&'t str> {
     }
     pieces
 }
-
-/// `bytes` cut anywhere.
-pub(crate) fn cut_bytes<'b>(bytes: &'b [u8], cuts: &[Index]) -> Vec<&'b [u8]> {
-    let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
-    places.sort_unstable();
-    let mut from = 0;
-    let mut pieces = Vec::new();
-    for at in places.into_iter().chain([bytes.len()]) {
-        pieces.push(&bytes[from..at]);
-        from = at;
-    }
-    pieces
-}

@@ -52,6 +52,7 @@ impl Setup {
             upstream: Arc::clone(&upstream),
             upstream_name: upstream_name.map(str::to_owned),
             tools: Tools::Native,
+            formats: Arc::new([]),
             instructions: None,
             system_position: SystemPosition::System,
             settings: self.settings.clone(),

@@ -1,0 +1,88 @@
+//! What the detector finds in a text.
+
+use serde_json::{Value, json};
+use toolwire::{
+    conversation::{Conversation, Tool},
+    detect::{Detector, Tools},
+    event::{CallEnd, Event, Finish},
+    pipeline::{Detect, Settings},
+};
+
+/// What came out of a text.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Found {
+    pub(crate) text: String,
+    pub(crate) reasoning: String,
+    /// Name, id, arguments; whether it is whole.
+    pub(crate) calls: Vec<(String, String, String, bool)>,
+}
+
+impl Found {
+    fn take(&mut self, event: Event<'_>) {
+        match event {
+            Event::Text(text) => self.text.push_str(&text),
+            Event::Reasoning(reasoning) => self.reasoning.push_str(&reasoning.text),
+            Event::CallStart(start) => {
+                self.calls.push((start.name.into_owned(), start.id.into_owned(), String::new(), false));
+            }
+            Event::CallArguments { piece, .. } => self.calls.last_mut().unwrap().2.push_str(&piece),
+            Event::CallEnd { end, .. } => self.calls.last_mut().unwrap().3 = end == CallEnd::Complete,
+            _ => {}
+        }
+    }
+
+    /// The calls with their arguments read.
+    pub(crate) fn read(&self) -> Vec<(&str, Value)> {
+        let read = |arguments: &String| {
+            serde_json::from_str(arguments).unwrap_or_else(|e| panic!("{arguments}: {e}"))
+        };
+        self.calls.iter().map(|(name, _, arguments, _)| (name.as_str(), read(arguments))).collect()
+    }
+}
+
+fn tools() -> Tools {
+    let tool = |(name, properties): (&str, Value)| Tool {
+        name: name.to_owned(),
+        description: String::new(),
+        parameters: json!({"type": "object", "properties": properties}),
+        strict: None,
+        declared: Value::Null,
+    };
+    let tools = [
+        ("get_weather", json!({"city": {"type": "string"}})),
+        ("add", json!({"x": {"type": "number"}, "y": {"type": "number"}})),
+        ("now", json!({})),
+        ("search", json!({"query": {"type": "string"}})),
+    ];
+    let conversation = Conversation {
+        tools: tools.into_iter().map(tool).collect(),
+        parallel_calls: true,
+        ..Conversation::default()
+    };
+    Tools::new(&conversation, "")
+}
+
+/// Runs `pieces` through a detector.
+pub(crate) fn find<'t>(detect: Detect, pieces: impl IntoIterator<Item = &'t str>) -> Found {
+    let settings = Settings { detect, ..Settings::default() };
+    let mut detector = Detector::new(tools(), &settings).expect("tools are declared");
+    let mut found = Found::default();
+    let mut events: Vec<Event<'static>> = Vec::new();
+    for piece in pieces {
+        detector.event(Event::Text(piece.into()), &mut events);
+        events.drain(..).for_each(|event| found.take(event));
+    }
+    detector.event(Event::Finish(Finish::Stop), &mut events);
+    events.drain(..).for_each(|event| found.take(event));
+    found
+}
+
+/// The same from the text at once and from every cut in two.
+pub(crate) fn find_at_every_cut(detect: &Detect, text: &str) -> Found {
+    let whole = find(detect.clone(), [text]);
+    for (at, _) in text.char_indices() {
+        let (one, other) = text.split_at(at);
+        assert_eq!(find(detect.clone(), [one, other]), whole, "{one:?} | {other:?}");
+    }
+    whole
+}
