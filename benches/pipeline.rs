@@ -22,7 +22,7 @@ use toolwire::{
     event::{Event, Sink},
     wire::json::escape_into,
 };
-use turns::{Bound, Work, best, each, tell};
+use turns::{Bound, Laps, Work, best, each, tell};
 
 const TOKENS: usize = 2_000;
 
@@ -90,7 +90,7 @@ impl Case {
 
     fn run(&self, conversation: &Conversation, reads: &[Bytes], out: &mut BytesMut) -> usize {
         let pipeline = answers::pipeline(conversation, self.upstream, self.detect, self.verbatim);
-        answers::run(pipeline, black_box(reads), out)
+        answers::run(pipeline, black_box(reads), out, || {})
     }
 }
 
@@ -269,7 +269,8 @@ fn written(open: &str, close: &str, size: usize) -> String {
     format!("{open}{{\"name\":\"write_file\",\"arguments\":{}}}{close}", arguments(size))
 }
 
-/// One long answer and many short ones of the same bytes in all.
+/// One long answer and many short ones of the same bytes in all, a lap a read. What it takes to begin an answer, call
+/// or not, is left out.
 fn compare_lengths() {
     let tools = Tools::new(&answers::conversation(), "");
     for (format, open, close) in FORMATS {
@@ -277,45 +278,56 @@ fn compare_lengths() {
         let (long, short) = (answers::pieces(&long, 4), answers::pieces(&short, 4));
         compare(
             &format!("{format}, detector alone"),
-            Box::new(|| detect(&tools, black_box(&long))),
-            Box::new(|| (0..CALLS).map(|_| detect(&tools, black_box(&short))).sum()),
+            |laps| detect(&tools, black_box(&long), laps),
+            |laps| detect(&tools, black_box(&short), laps),
         );
         for (name, upstream) in [("lumo v1", Upstream::LumoV1), ("chat", Upstream::Chat)] {
-            compare_answers(
-                &format!("{format}, {name} → chat"),
-                upstream,
-                upstream.frames(&long),
-                upstream.frames(&short),
-            );
+            let name = format!("{format}, {name} → chat");
+            compare_answers(&name, upstream, &upstream.frames(&long), &upstream.frames(&short));
         }
     }
     let (long, short) = (arguments(SHORT * CALLS), arguments(SHORT));
     let (long, short) = (answers::pieces(&long, 4), answers::pieces(&short, 4));
     for (name, upstream) in [("lumo v2", Upstream::LumoV2), ("chat", Upstream::Chat)] {
         let frames = |pieces| answers::native_call(upstream, pieces);
-        compare_answers(&format!("native, {name} → chat"), upstream, frames(&long), frames(&short));
+        compare_answers(&format!("native, {name} → chat"), upstream, &frames(&long), &frames(&short));
     }
 }
 
-fn compare_answers(name: &str, upstream: Upstream, long: Vec<String>, short: Vec<String>) {
-    let long = answers::reads(&long, READ);
+fn compare_answers(name: &str, upstream: Upstream, long: &[String], short: &[String]) {
+    let long = answers::reads(long, READ);
     // Each short answer lies in memory of its own, as the long one's parts do.
-    let short: Vec<_> = (0..CALLS).map(|_| answers::reads(&short, READ)).collect();
+    let short: Vec<_> = (0..CALLS).map(|_| answers::reads(short, READ)).collect();
+    let mut shorts = short.iter().cycle();
     let (mut out, mut short_out) = (BytesMut::with_capacity(4 * READ), BytesMut::with_capacity(4 * READ));
     let conversation = answers::conversation();
     let pipeline = || answers::pipeline(&conversation, upstream, true, true);
     compare(
         name,
-        Box::new(|| answers::run(pipeline(), black_box(&long), &mut out)),
-        Box::new(|| {
-            short.iter().map(|short| answers::run(pipeline(), black_box(short), &mut short_out)).sum()
-        }),
+        |laps| {
+            let pipeline = pipeline();
+            laps.ready();
+            answers::run(pipeline, black_box(&long), &mut out, || laps.lap());
+        },
+        |laps| {
+            let short = shorts.next().map(Vec::as_slice).unwrap_or_default();
+            let pipeline = pipeline();
+            laps.ready();
+            answers::run(pipeline, black_box(short), &mut short_out, || laps.lap());
+        },
     );
 }
 
-fn compare(name: &str, long: Work<'_>, short: Work<'_>) {
-    let [long, short] = best(turns::rounds() / 2, [long, short]);
-    let (long, short) = (each(long, SHORT * CALLS), each(short, SHORT * CALLS));
+fn compare(name: &str, mut long: impl FnMut(&mut Laps), mut short: impl FnMut(&mut Laps)) {
+    let (mut long_laps, mut short_laps) = (Laps::new(), Laps::new());
+    for _ in 0..turns::rounds() / 2 {
+        long_laps.start();
+        long(&mut long_laps);
+        short_laps.start();
+        (0..CALLS).for_each(|_| short(&mut short_laps));
+    }
+    let each = |laps: &Laps| each(laps.sum(), SHORT * CALLS);
+    let (long, short) = (each(&long_laps), each(&short_laps));
     tell(name, &format!("{long:.1} ns, {short:.1} ns"), long / short, Bound::One(0.2));
 }
 
@@ -334,15 +346,19 @@ impl Sink for Count {
     }
 }
 
-fn detect(tools: &Tools, pieces: &[&str]) -> usize {
-    let Some(mut detector) = Detector::new(tools.clone(), &answers::settings(true)) else { return 0 };
+/// Gives a text to a new detector, a lap every 2 KB.
+fn detect(tools: &Tools, pieces: &[&str], laps: &mut Laps) {
+    let Some(mut detector) = Detector::new(tools.clone(), &answers::settings(true)) else { return };
     let mut count = Count::default();
-    for piece in pieces {
-        detector.event(Event::Text(Cow::Borrowed(piece)), &mut count);
+    laps.ready();
+    for part in pieces.chunks(SHORT / 4) {
+        for piece in part {
+            detector.event(Event::Text(Cow::Borrowed(piece)), &mut count);
+        }
+        laps.lap();
     }
     detector.finish(true, &mut count);
     assert_eq!(count.0 >> 32, 1, "one call is found");
-    count.0
 }
 
 fn measure(criterion: &mut Criterion) {

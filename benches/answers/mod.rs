@@ -186,13 +186,15 @@ pub fn pipeline(conversation: &Conversation, upstream: Upstream, detect: bool, v
     Pipeline::new(conversation, &settings(detect), upstream.reader(verbatim), writer, &answering)
 }
 
-/// Runs an answer through; gives the bytes that the client gets. What is written leaves after each read.
-pub fn run(mut pipeline: Pipeline, reads: &[Bytes], out: &mut BytesMut) -> usize {
+/// Runs an answer through; gives the bytes that the client gets. What is written leaves after each read, and `left` is
+/// called.
+pub fn run(mut pipeline: Pipeline, reads: &[Bytes], out: &mut BytesMut, mut left: impl FnMut()) -> usize {
     let mut total = 0;
     for read in reads {
         pipeline.push(read, out);
         total += out.len();
         out.clear();
+        left();
     }
     assert_eq!(pipeline.state(), State::Done);
     total

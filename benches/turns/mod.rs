@@ -41,6 +41,46 @@ pub fn best<const N: usize>(rounds: usize, mut works: [Work<'_>; N]) -> [Duratio
     best
 }
 
+/// The best time of each lap of a work over all rounds, for works so long that hardly one of them is left in peace.
+pub struct Laps {
+    best: Vec<Duration>,
+    lap: usize,
+    begun: Instant,
+}
+
+impl Laps {
+    /// No round yet.
+    pub fn new() -> Self {
+        Self { best: Vec::new(), lap: 0, begun: Instant::now() }
+    }
+
+    /// A round begins.
+    pub fn start(&mut self) {
+        self.lap = 0;
+    }
+
+    /// A lap begins here, and not where the last one ended: what came between is no part of the work.
+    pub fn ready(&mut self) {
+        self.begun = Instant::now();
+    }
+
+    /// A lap ends; each round has the same laps.
+    pub fn lap(&mut self) {
+        let time = self.begun.elapsed();
+        match self.best.get_mut(self.lap) {
+            Some(best) => *best = time.min(*best),
+            None => self.best.push(time),
+        }
+        self.lap += 1;
+        self.begun = Instant::now();
+    }
+
+    /// A round of the best laps.
+    pub fn sum(&self) -> Duration {
+        self.best.iter().sum()
+    }
+}
+
 /// Nanoseconds for each of so many.
 pub fn each(time: Duration, count: usize) -> f64 {
     time.as_nanos() as f64 / count as f64
