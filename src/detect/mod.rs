@@ -52,7 +52,7 @@ use self::{
     reading::{As, Outlet, Reading, Rivals},
     region::{Container, Passed, Region},
     section::Section,
-    text::{boundary_from, head, tail},
+    text::{boundary_from, head, slice, tail},
 };
 use crate::{
     event::{Event, Finish, Reasoning, Sink},
