@@ -44,6 +44,16 @@ impl Opener {
         matches!((self.entry, other.entry), (Entry::Tag(one), Entry::Tag(other)) if one == other)
     }
 
+    /// `rest` begins with this, or may once more of it has come.
+    fn may_begin(&self, rest: &str) -> bool {
+        if !self.any_case {
+            return fit(self.text, rest) != Fit::No;
+        }
+        let known = self.text.len().min(rest.len());
+        let (text, rest) = (self.text.as_bytes().get(..known), rest.as_bytes().get(..known));
+        text.zip(rest).is_some_and(|(text, rest)| text.eq_ignore_ascii_case(rest))
+    }
+
     fn begins_with(&self, held: &str, starts_line: bool) -> bool {
         let same = if self.any_case {
             let start = self.text.as_bytes().get(..held.len());
@@ -93,6 +103,11 @@ impl Markers {
     /// An opener may begin with this byte.
     pub(super) fn may_begin(&self, byte: u8) -> bool {
         self.first.get(usize::from(byte)).copied().unwrap_or_default()
+    }
+
+    /// An opener may begin where `rest` does. What `rest` itself refutes need not be held, nor its frame be rewritten.
+    pub(super) fn may_stand(&self, rest: &str) -> bool {
+        self.openers.iter().any(|opener| opener.may_begin(rest))
     }
 
     /// The place of the first opener from `from` on that begins with `held`.

@@ -347,7 +347,7 @@ impl Detector {
         text.bytes().enumerate().position(|(at, byte)| match byte {
             b'{' | b'[' if !self.search.unmarked.is_empty() => true,
             b'`' | b'~' => !self.search.fences.is_empty() && self.prose.starts_line(head(text, at)),
-            _ => self.search.markers.may_begin(byte),
+            _ => self.search.markers.may_begin(byte) && self.search.markers.may_stand(tail(text, at)),
         })
     }
 
