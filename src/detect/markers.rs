@@ -6,13 +6,20 @@
 //! (`<<tool_call>`). Openers are short, so a byte is read a bounded number of times. Several formats may share an
 //! opener; they are tried in the order in which they are configured.
 
-use crate::format::{Calls, Format, Grammar, Place, Tag, TagKind};
+use std::iter;
+
+use super::pattern::{Fit, fit};
+use crate::format::{Calls, Format, Grammar, Place, Tag, TagKind, Thought};
 
 /// What begins at an opener.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Entry {
-    /// A container of JSON calls, or reasoning.
+    /// A container of JSON calls.
     Tag(&'static Tag),
+    /// Reasoning.
+    Thought(&'static Thought),
+    /// Markup that means nothing.
+    Frame,
     /// A section of calls, with its closer.
     Section(&'static Calls, &'static str),
     /// A call outside any section.
@@ -29,10 +36,23 @@ pub(super) struct Opener {
 }
 
 impl Opener {
-    fn begins_with(&self, held: &[u8], starts_line: bool) -> bool {
-        let Some(start) = self.text.as_bytes().get(..held.len()) else { return false };
-        let same = if self.any_case { start.eq_ignore_ascii_case(held) } else { start == held };
-        same && (self.place == Place::Anywhere || starts_line)
+    fn fit(&self, held: &str, here: Place) -> Fit {
+        if self.place > here {
+            return Fit::No;
+        }
+        if self.any_case {
+            return fit(&self.text.to_ascii_lowercase(), &held.to_ascii_lowercase());
+        }
+        fit(self.text, held)
+    }
+
+    /// It begins a call, or a section of them.
+    fn is_call(&self) -> bool {
+        match self.entry {
+            Entry::Section(..) | Entry::Call(..) => true,
+            Entry::Tag(tag) => tag.kind == TagKind::Marked,
+            Entry::Thought(_) | Entry::Frame => false,
+        }
     }
 }
 
@@ -42,27 +62,35 @@ pub(super) struct Markers {
     openers: Vec<Opener>,
     /// First bytes of openers, by value.
     first: [bool; 256],
+    /// First bytes of those that begin a message.
+    first_of_all: [bool; 256],
 }
 
 impl Markers {
-    pub(super) fn new(formats: &[&'static Format]) -> Self {
-        let openers: Vec<Opener> = formats.iter().flat_map(|format| openers(format)).collect();
-        let mut first = [false; 256];
-        for opener in &openers {
-            let mut mark = |byte: u8| {
-                if let Some(slot) = first.get_mut(usize::from(byte)) {
-                    *slot = true;
-                }
-            };
-            if let Some(&byte) = opener.text.as_bytes().first() {
-                mark(byte);
-                if opener.any_case {
-                    mark(byte.to_ascii_uppercase());
-                    mark(byte.to_ascii_lowercase());
+    /// The openers of `formats`; `chosen`: by name, not as all there are.
+    pub(super) fn new(formats: &[&'static Format], chosen: bool) -> Self {
+        let mut all: Vec<Opener> = formats.iter().flat_map(|format| openers(format)).collect();
+        all.retain(|opener| {
+            chosen || !matches!(opener.entry, Entry::Frame) || opener.place != Place::Anywhere
+        });
+        let first_bytes = |at_start: bool| {
+            let of = all.iter().filter(|opener| (opener.place == Place::MessageStart) == at_start);
+            let mut first = [false; 256];
+            for (opener, byte) in of.filter_map(|opener| Some((opener, *opener.text.as_bytes().first()?))) {
+                let other = if opener.any_case {
+                    [byte.to_ascii_uppercase(), byte.to_ascii_lowercase()]
+                } else {
+                    [byte; 2]
+                };
+                for byte in other {
+                    if let Some(slot) = first.get_mut(usize::from(byte)) {
+                        *slot = true;
+                    }
                 }
             }
-        }
-        Self { openers, first }
+            first
+        };
+        Self { first: first_bytes(false), first_of_all: first_bytes(true), openers: all }
     }
 
     /// An opener may begin with this byte.
@@ -70,10 +98,41 @@ impl Markers {
         self.first.get(usize::from(byte)).copied().unwrap_or_default()
     }
 
-    /// The place of the first opener from `from` on that begins with `held`.
-    pub(super) fn find(&self, held: &str, starts_line: bool, from: usize) -> Option<usize> {
-        let rest = self.openers.get(from..).unwrap_or_default();
-        rest.iter().position(|opener| opener.begins_with(held.as_bytes(), starts_line)).map(|at| from + at)
+    /// An opener that begins a message may begin with this byte.
+    pub(super) fn may_begin_message(&self, byte: u8) -> bool {
+        self.first_of_all.get(usize::from(byte)).copied().unwrap_or_default()
+    }
+
+    /// The place of the first opener from `from` on that begins with `held`, and whether `held` is all of it.
+    pub(super) fn find(&self, held: &str, here: Place, from: usize) -> Option<(usize, bool)> {
+        self.find_of(held, here, from, |_| true)
+    }
+
+    /// As [`Markers::find`], among the openers of calls that end reasoning.
+    pub(super) fn call(&self, held: &str) -> Option<(usize, bool)> {
+        self.find_of(held, Place::MessageStart, 0, |opener| {
+            opener.is_call() && opener.format.ends_reasoning()
+        })
+    }
+
+    fn find_of(
+        &self,
+        held: &str,
+        here: Place,
+        from: usize,
+        of: impl Fn(&Opener) -> bool,
+    ) -> Option<(usize, bool)> {
+        let rest = self.openers.iter().enumerate().skip(from).filter(|(_, opener)| of(opener));
+        rest.map(|(place, opener)| (place, opener.fit(held, here)))
+            .find(|(_, fit)| *fit != Fit::No)
+            .map(|(place, fit)| (place, matches!(fit, Fit::Whole(_))))
+    }
+
+    /// All reasoning that is looked for.
+    pub(super) fn thoughts(&self) -> Vec<&'static Thought> {
+        let thought =
+            |opener: &Opener| if let Entry::Thought(thought) = opener.entry { Some(thought) } else { None };
+        self.openers.iter().filter_map(thought).collect()
     }
 
     /// The opener at a place that [`Markers::find`] gave.
@@ -90,10 +149,22 @@ fn openers(format: &'static Format) -> Vec<Opener> {
 fn grammar_openers(format: &'static Format, grammar: &'static Grammar) -> Vec<Opener> {
     let opener = |text, entry, any_case, place| Opener { text, format, entry, any_case, place };
     match grammar {
-        Grammar::Tagged(tags) | Grammar::Reasoning(tags) => tags
+        Grammar::Tagged(tags) => {
+            let html = |tag: &Tag| tag.kind == TagKind::Html;
+            tags.iter().map(|tag| opener(tag.open, Entry::Tag(tag), html(tag), Place::Anywhere)).collect()
+        }
+        Grammar::Reasoning(thoughts) => thoughts
             .iter()
-            .map(|tag| opener(tag.open, Entry::Tag(tag), tag.kind != TagKind::Marked, tag.place()))
+            .flat_map(|thought| {
+                let open = opener(thought.open, Entry::Thought(thought), true, thought.place);
+                let bare = thought.close.iter().filter(|_| thought.bare);
+                let bare = bare.map(move |close| opener(close, Entry::Frame, true, Place::MessageStart));
+                iter::once(open).chain(bare)
+            })
             .collect(),
+        Grammar::Frame(marks) => {
+            marks.iter().map(|mark| opener(mark, Entry::Frame, false, Place::Anywhere)).collect()
+        }
         Grammar::Calls(calls) => {
             let sections = calls.sections.iter().map(|&(open, close)| (open, Entry::Section(calls, close)));
             let naked =

@@ -17,12 +17,14 @@ mod envelope;
 mod fence;
 mod header;
 mod markers;
+mod pattern;
 mod prose;
 mod reading;
 mod region;
 mod schema;
 mod section;
 pub(crate) mod text;
+mod thinking;
 mod tools;
 mod walker;
 
@@ -39,10 +41,11 @@ use self::{
     region::{Container, Passed, Region},
     section::Section,
     text::{head, tail},
+    thinking::{Thinking, Thinks},
 };
 use crate::{
-    event::{Event, Finish, Reasoning, Sink},
-    format::{self, Format, Grammar, Tag, TagKind},
+    event::{Event, Finish, Sink},
+    format::{self, Format, Grammar, Place, THINK, TagKind},
     pipeline::{Arguments, Detect, Settings, UnknownCalls},
     wire::json::{Progress, Scanner},
 };
@@ -73,16 +76,15 @@ enum State {
     /// In a JSON value that is no call.
     Json(Scanner),
     Calls(Box<Reading>),
-    Reasoning {
-        tag: &'static Tag,
-        begun: bool,
-    },
+    Reasoning(Thinking),
 }
 
 /// What one request's text is searched with.
 #[derive(Debug)]
 struct Search {
     tools: Tools,
+    /// The formats are chosen by name.
+    chosen: bool,
     markers: Markers,
     fenced: Option<(&'static Format, &'static [&'static str])>,
     bare: Option<&'static Format>,
@@ -116,8 +118,8 @@ pub struct Detector {
     /// The source since the last point that is certain, while it may be part of something.
     held: String,
     held_peak: usize,
-    /// White space inside reasoning since its last visible character.
-    reasoning_blank: String,
+    /// Reasoning in which a call may have begun: it goes on if none has.
+    doubted: Option<Thinking>,
     next: u32,
 }
 
@@ -138,9 +140,11 @@ impl Detector {
             _ => None,
         });
         let bare = grammars().find(|(_, grammar)| matches!(grammar, Grammar::Bare)).map(|(format, _)| format);
+        let chosen = matches!(settings.detect, Detect::Formats(_));
         let search = Search {
             tools,
-            markers: Markers::new(&formats),
+            chosen,
+            markers: Markers::new(&formats, chosen),
             fenced,
             bare,
             whole: settings.arguments == Arguments::Whole,
@@ -150,13 +154,22 @@ impl Detector {
             max_hold: settings.limits.max_hold,
             max_arguments: settings.limits.max_arguments,
         };
+        let state = if settings.starts_in_reasoning {
+            let mut thoughts = search.markers.thoughts();
+            if thoughts.is_empty() {
+                thoughts = Markers::new(&[&THINK], true).thoughts();
+            }
+            State::Reasoning(Thinking::from_start(&thoughts, chosen))
+        } else {
+            State::Prose
+        };
         Some(Self {
             prose: Prose::new(search.max_hold),
             search,
-            state: State::Prose,
+            state,
             held: String::new(),
             held_peak: 0,
-            reasoning_blank: String::new(),
+            doubted: None,
             next: 0,
         })
     }
@@ -164,7 +177,9 @@ impl Detector {
     /// Bytes held back now.
     pub fn held(&self) -> usize {
         let kept = if let State::Calls(reading) = &self.state { reading.kept() } else { 0 };
-        self.held.len() + kept + self.prose.held() + self.reasoning_blank.len()
+        let doubted =
+            if let State::Reasoning(thinking) = &self.state { Some(thinking) } else { self.doubted.as_ref() };
+        self.held.len() + kept + self.prose.held() + doubted.map_or(0, Thinking::held)
     }
 
     /// The most bytes ever held back at once.
@@ -200,21 +215,20 @@ impl Detector {
 
     /// The text has ended; `stopped`: because the model was done. What is held is decided.
     pub fn finish(&mut self, stopped: bool, out: &mut impl Sink) {
-        match std::mem::replace(&mut self.state, State::Prose) {
-            State::Marker { .. } | State::Attributes { .. } | State::Opener(_) => self.release(0, out),
-            State::Calls(mut reading) => {
-                if self.finish_calls(&mut reading, stopped, out) {
-                    self.held.clear();
-                } else {
-                    self.release(0, out);
+        loop {
+            match std::mem::replace(&mut self.state, State::Prose) {
+                State::Marker { .. } | State::Attributes { .. } | State::Opener(_) => self.release(0, out),
+                State::Calls(mut reading) => {
+                    if self.finish_calls(&mut reading, stopped, out) {
+                        self.held.clear();
+                        self.doubted = None;
+                    } else {
+                        self.release(0, out);
+                    }
                 }
+                State::Reasoning(mut thinking) => thinking.finish(out),
+                State::Prose | State::Foreign(_) | State::Json(_) => break,
             }
-            State::Reasoning { .. } => {
-                self.reasoning_blank.clear();
-                let held = std::mem::take(&mut self.held);
-                reasoning(&held, out);
-            }
-            State::Prose | State::Foreign(_) | State::Json(_) => {}
         }
         self.prose.finish(out);
     }
@@ -257,7 +271,7 @@ impl Detector {
                 State::Foreign(_) => self.foreign(rest, out),
                 State::Json(_) => self.foreign_json(rest, out),
                 State::Calls(_) => self.calls(rest, out),
-                State::Reasoning { .. } => self.reasoning(rest, out),
+                State::Reasoning(_) => self.reasoning(rest, out),
             };
             rest = tail(rest, taken);
         }
@@ -266,11 +280,28 @@ impl Detector {
 
     /// Where in `text` something may begin.
     fn opener(&self, text: &str) -> Option<usize> {
+        let fresh = self.prose.starts_message();
         text.bytes().enumerate().position(|(at, byte)| match byte {
             b'{' | b'[' if self.search.bare.is_some() => true,
             b'`' | b'~' => self.search.fenced.is_some() && self.prose.starts_line(head(text, at)),
-            _ => self.search.markers.may_begin(byte),
+            _ => self.search.markers.may_begin(byte) || (fresh && self.begins_message(text, at, byte)),
         })
+    }
+
+    /// An opener that counts at the beginning of the message only may begin here.
+    fn begins_message(&self, text: &str, at: usize, byte: u8) -> bool {
+        self.search.markers.may_begin_message(byte)
+            && self.prose.starts_message()
+            && head(text, at).trim().is_empty()
+    }
+
+    /// Where on the line and in the message the held text stands.
+    fn here(&self, starts_line: bool) -> Place {
+        match starts_line {
+            true if self.prose.starts_message() => Place::MessageStart,
+            true => Place::LineStart,
+            false => Place::Anywhere,
+        }
     }
 
     fn prose_text(&mut self, text: &str, out: &mut impl Sink) -> usize {
@@ -289,7 +320,7 @@ impl Detector {
                 self.state = State::Opener(Opener::new(tick));
                 at + 1
             }
-            _ if self.search.markers.may_begin(byte) => {
+            _ if self.search.markers.may_begin(byte) || self.begins_message("", 0, byte) => {
                 self.state = State::Marker { starts_line, quoted };
                 at
             }
@@ -312,7 +343,8 @@ impl Detector {
         let State::Marker { starts_line, quoted } = self.state else { return 0 };
         let Some(character) = text.chars().next() else { return 0 };
         self.held.push(character);
-        let Some(place) = self.search.markers.find(&self.held, starts_line, 0) else {
+        let here = self.here(starts_line);
+        let Some((place, whole)) = self.search.markers.find(&self.held, here, 0) else {
             self.held.pop();
             if !self.held.is_empty() {
                 self.false_start(starts_line, quoted, out);
@@ -327,7 +359,7 @@ impl Detector {
             self.prose.put(head(text, character.len_utf8()), out);
             return character.len_utf8();
         };
-        if self.search.markers.get(place).is_some_and(|opener| opener.text.len() == self.held.len()) {
+        if whole {
             self.enter_at(place, starts_line, quoted);
         }
         character.len_utf8()
@@ -359,13 +391,18 @@ impl Detector {
                     self.state = State::Attributes { place, starts_line, quoted };
                     return;
                 }
-                TagKind::Reasoning => {
-                    self.held.clear();
-                    self.state = State::Reasoning { tag, begun: false };
-                    return;
-                }
                 TagKind::Marked => As::Region(Region::new(Container::Tag(tag), quoted, whole)),
             },
+            Entry::Thought(thought) => {
+                self.held.clear();
+                self.state = State::Reasoning(Thinking::new(thought, self.search.chosen));
+                return;
+            }
+            Entry::Frame => {
+                self.held.clear();
+                self.state = State::Prose;
+                return;
+            }
             Entry::Section(calls, close) => As::Section(Section::new(calls, close, whole || quoted)),
             Entry::Call(calls, open) => {
                 let rules = self.search.rules(true);
@@ -476,6 +513,7 @@ impl Detector {
         match reading.feed(text, &rules, &mut |piece| outlet.piece(piece)) {
             Passed::More => {
                 if reading.is_streaming() {
+                    self.doubted = None;
                     self.held.clear();
                     reading.opener = None;
                 } else {
@@ -491,6 +529,7 @@ impl Detector {
                 text.len()
             }
             Passed::Certain(taken) => {
+                self.doubted = None;
                 self.held.clear();
                 reading.opener = None;
                 self.state = State::Calls(reading);
@@ -498,6 +537,7 @@ impl Detector {
             }
             Passed::Ended(taken) => {
                 outlet.pieces(reading.take_waiting());
+                self.doubted = None;
                 self.held.clear();
                 self.prose.container_ended(starts_line);
                 taken
@@ -529,8 +569,11 @@ impl Detector {
     fn fail(&mut self, reading: Reading, rescan: usize, out: &mut impl Sink) {
         let Reading { starts_line, quoted, mut read_as, opener, .. } = reading;
         if let Some((length, next)) = opener {
-            let rival = self.search.markers.find(head(&self.held, length), starts_line, next);
-            if let Some(place) = rival {
+            let here = self.here(starts_line);
+            let rival = self.search.markers.find(head(&self.held, length), here, next);
+            let ends =
+                |place| self.search.markers.get(place).is_some_and(|rival| rival.format.ends_reasoning());
+            if let Some((place, true)) = rival.filter(|(place, _)| self.doubted.is_none() || ends(*place)) {
                 let held = std::mem::take(&mut self.held);
                 self.held.push_str(head(&held, length));
                 self.enter_at(place, starts_line, quoted);
@@ -556,6 +599,14 @@ impl Detector {
     /// Lets what is held go as text; the last `rescan` bytes are read again.
     fn release(&mut self, rescan: usize, out: &mut impl Sink) {
         let held = std::mem::take(&mut self.held);
+        if let Some(mut thinking) = self.doubted.take() {
+            // No call has begun: the reasoning goes on behind the opener's first character.
+            let first = held.chars().next().map_or(0, char::len_utf8);
+            thinking.say(head(&held, first), out);
+            self.state = State::Reasoning(thinking);
+            self.text(tail(&held, first), out);
+            return;
+        }
         let again = held.len().saturating_sub(rescan);
         self.prose.put(head(&held, again), out);
         if rescan > 0 {
@@ -564,50 +615,20 @@ impl Detector {
     }
 
     fn reasoning(&mut self, text: &str, out: &mut impl Sink) -> usize {
-        let State::Reasoning { tag, begun } = &mut self.state else { return 0 };
-        if self.held.is_empty() {
-            let run = memchr::memchr(b'<', text.as_bytes()).unwrap_or(text.len());
-            let (run, blank) = (head(text, run), &mut self.reasoning_blank);
-            let visible = run.trim_end();
-            if visible.is_empty() {
-                blank.push_str(if *begun { run } else { "" });
-            } else {
-                let visible = if *begun { visible } else { visible.trim_start() };
-                reasoning(blank, out);
-                reasoning(visible, out);
-                blank.clear();
-                blank.push_str(tail(run, run.trim_end().len()));
-                *begun = true;
+        let State::Reasoning(thinking) = &mut self.state else { return 0 };
+        match thinking.feed(text, &self.search.markers, out) {
+            Thinks::On => text.len(),
+            Thinks::Closed(taken) => {
+                self.state = State::Prose;
+                taken
             }
-            if run.len() < text.len() {
-                self.held.push('<');
-                return run.len() + 1;
+            Thinks::Calls(taken, place) => {
+                self.held = thinking.take_markup();
+                let state = std::mem::replace(&mut self.state, State::Prose);
+                self.doubted = if let State::Reasoning(thinking) = state { Some(thinking) } else { None };
+                self.enter_at(place, false, false);
+                taken
             }
-            return run.len();
         }
-        let Some(character) = text.chars().next() else { return 0 };
-        self.held.push(character);
-        let start = tag.close.as_bytes().get(..self.held.len()).unwrap_or_default();
-        if !start.eq_ignore_ascii_case(self.held.as_bytes()) {
-            self.held.pop();
-            *begun = true;
-            reasoning(&self.reasoning_blank, out);
-            reasoning(&self.held, out);
-            self.reasoning_blank.clear();
-            self.held.clear();
-            return 0;
-        }
-        if start.len() == tag.close.len() {
-            self.held.clear();
-            self.reasoning_blank.clear();
-            self.state = State::Prose;
-        }
-        character.len_utf8()
-    }
-}
-
-fn reasoning(text: &str, out: &mut impl Sink) {
-    if !text.is_empty() {
-        out.event(Event::Reasoning(Reasoning { text: Cow::Borrowed(text), signature: None }));
     }
 }

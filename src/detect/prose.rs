@@ -70,6 +70,11 @@ impl Prose {
         self.line_blank
     }
 
+    /// Nothing visible has stood in the message yet.
+    pub(super) fn starts_message(&self) -> bool {
+        !self.seen_text && !self.seen_call
+    }
+
     /// The byte before the point where `upto` ends.
     pub(super) fn last(&self, upto: &str) -> u8 {
         upto.bytes().next_back().unwrap_or(self.last)

@@ -1,13 +1,15 @@
 //! The tables of formats whose calls are told by markers: sections, openers, and what a call's body is made of.
 
 /// Where an opener counts.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
     /// Anywhere in the text.
     #[default]
     Anywhere,
     /// At the beginning of a line, blanks aside.
     LineStart,
+    /// At the beginning of the message, blanks and reasoning aside.
+    MessageStart,
 }
 
 /// Calls told by markers.

@@ -4,10 +4,12 @@
 //! taught a format and how past calls are shown to it is in `teach`.
 
 mod calls;
+mod reasoning;
 mod table;
 mod teach;
 
 pub use calls::{CallBody, Calls, Header, HeaderEnd, Place};
+pub use reasoning::{APRIEL, APRIEL_FRAME, COHERE, GRANITE, HUNYUAN, THINK, Thought};
 pub use table::{DEEPSEEK_V3, DEEPSEEK_V31, KIMI_K2, MISTRAL};
 pub use teach::{ResultShape, Teach, Teaching, instruct};
 
@@ -46,7 +48,9 @@ pub enum Grammar {
     /// Calls told by markers of their own, in sections or alone.
     Calls(Calls),
     /// Not calls: reasoning between markers, which goes to the reasoning channel.
-    Reasoning(&'static [Tag]),
+    Reasoning(&'static [Thought]),
+    /// Not calls: markup around the answer that means nothing and is dropped, where the format is chosen by name.
+    Frame(&'static [&'static str]),
 }
 
 /// A pair of markers. Every opener begins with `<` and has no other `<` in it, and none is the beginning of another:
@@ -69,8 +73,6 @@ pub enum TagKind {
     /// An HTML element: any case, attributes, a `<code>` element inside. Ordinary text uses it too, so only declared
     /// names in strict JSON are calls.
     Html,
-    /// Any case.
-    Reasoning,
 }
 
 /// Two formats are the same if they have the same name.
@@ -81,13 +83,6 @@ impl PartialEq for Format {
 }
 
 impl Eq for Format {}
-
-impl Tag {
-    /// Where its opener counts: reasoning begins a line, so that prose may speak of the marker.
-    pub fn place(&self) -> Place {
-        if self.kind == TagKind::Reasoning { Place::LineStart } else { Place::Anywhere }
-    }
-}
 
 /// `<pre>{…}</pre>`: Lumo through HTML-like rendering.
 pub static PRE: Format = Format {
@@ -157,17 +152,6 @@ pub static HERMES: Format = Format {
         result_shape: ResultShape::NameContent,
         words: "a JSON object between <tool_call> tags",
     }),
-};
-
-/// `<think>` at the beginning of a line.
-pub static THINK: Format = Format {
-    name: "think",
-    summary: "reasoning in <think> at the beginning of a line: to the reasoning channel, never searched for calls",
-    models: &["deepseek-r1*", "qwen3*", "qwq*", "glm-4.5*", "kimi*"],
-    auto: true,
-    example: "<think>The user wants the weather.</think>",
-    grammars: &[Grammar::Reasoning(&[Tag { open: "<think>", close: "</think>", kind: TagKind::Reasoning }])],
-    teach: None,
 };
 
 /// All formats. `detect = "auto"` looks at once for all that have [`Format::auto`].

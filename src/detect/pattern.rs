@@ -1,0 +1,120 @@
+//! [`fit`]: whether text begins with a marker, or may once more of it has come.
+//!
+//! A marker is literal but for one wildcard: `*` after the `<` of a tag is a namespace with its colon or nothing
+//! (`<*invoke`: `<x:invoke`), and `*` before a tag's end is a suffix with its colon or nothing (`<tool_call*>`:
+//! `<tool_call:opensource>`). `~` stands for some characters that a malformed closer may have before its end
+//! (`</parameter~>`: `</parameter/>`). Wildcards are short, so what may be a marker is bounded.
+
+use super::text::{head, tail};
+
+/// How text stands to a marker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fit {
+    /// It cannot be the marker.
+    No,
+    /// All of the text is a beginning of the marker.
+    Begins,
+    /// Its first so many bytes are the marker.
+    Whole(usize),
+}
+
+/// Longest text a wildcard stands for, in bytes.
+const MAX_WILD: usize = 32;
+
+/// How `text` stands to `marker`.
+pub(super) fn fit(marker: &str, text: &str) -> Fit {
+    let Some(at) = marker.find(['*', '~']) else { return literal(marker, text) };
+    let Fit::Whole(len) = literal(head(marker, at), text) else { return literal(head(marker, at), text) };
+    let (junk, end) = (marker.as_bytes().get(at) == Some(&b'~'), tail(marker, at + 1));
+    let rest = tail(text, len);
+    let wild = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    if end.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        return namespaced(len, rest, rest.find(|c| !wild(c)), end);
+    }
+    let run = rest.find(|c| !wild(c) && !matches!(c, ':' | '/' | ' ')).unwrap_or(rest.len());
+    if run > MAX_WILD || !(junk || run == 0 || rest.starts_with(':')) {
+        return Fit::No;
+    }
+    shift(len + run, literal(end, tail(rest, run)))
+}
+
+/// What stands behind a tag's `<`, where a namespace may come first. `run`: the end of its first word.
+fn namespaced(len: usize, rest: &str, run: Option<usize>, end: &str) -> Fit {
+    let plain = literal(end, rest);
+    match run {
+        None if plain == Fit::No && rest.len() <= MAX_WILD => Fit::Begins,
+        Some(at) if plain == Fit::No && (1..=MAX_WILD).contains(&at) && tail(rest, at).starts_with(':') => {
+            shift(len + at + 1, literal(end, tail(rest, at + 1)))
+        }
+        _ => shift(len, plain),
+    }
+}
+
+fn shift(by: usize, fit: Fit) -> Fit {
+    if let Fit::Whole(len) = fit { Fit::Whole(by + len) } else { fit }
+}
+
+fn literal(marker: &str, text: &str) -> Fit {
+    if text.starts_with(marker) {
+        Fit::Whole(marker.len())
+    } else if marker.starts_with(text) {
+        Fit::Begins
+    } else {
+        Fit::No
+    }
+}
+
+/// How `text` stands to several markers: the first that it begins with, else whether it may become one.
+pub(super) fn fit_any<'m>(markers: impl IntoIterator<Item = &'m str>, text: &str) -> Fit {
+    let mut best = Fit::No;
+    for marker in markers {
+        match fit(marker, text) {
+            whole @ Fit::Whole(_) => return whole,
+            Fit::Begins => best = Fit::Begins,
+            Fit::No => {}
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wildcards_are_namespaces_suffixes_and_junk() {
+        for (marker, text, wanted) in [
+            ("<a>", "<a>b", Fit::Whole(3)),
+            ("<a>", "<", Fit::Begins),
+            ("<a>", "<b", Fit::No),
+            ("<*ab>", "<ab>", Fit::Whole(4)),
+            ("<*ab>", "<x-y:ab>", Fit::Whole(8)),
+            ("<*ab>", "<x", Fit::Begins),
+            ("<*ab>", "<x>", Fit::No),
+            ("<*ab>", "<:ab>", Fit::No),
+            ("<a*>", "<a>", Fit::Whole(3)),
+            ("<a*>", "<a:1>", Fit::Whole(5)),
+            ("<a*>", "<a:1", Fit::Begins),
+            ("<a*>", "<as>", Fit::No),
+            ("</a~>", "</a/>", Fit::Whole(5)),
+            ("</a~>", "</a1", Fit::Begins),
+            ("</a~>", "</a<", Fit::No),
+        ] {
+            assert_eq!(fit(marker, text), wanted, "{marker} {text}");
+        }
+    }
+
+    #[test]
+    fn more_text_only_decides_what_was_open() {
+        for marker in ["<a*>", "<*ab>", "</a~>", "<a>"] {
+            for text in ["<a:b>", "<n:ab>", "</a x>", "<ab>", "<a", "<n:x>"] {
+                let mut before = Fit::Begins;
+                for at in 1..=text.len() {
+                    let now = fit(marker, &text[..at]);
+                    assert!(before == Fit::Begins || before == now, "{marker} {text} {at}");
+                    before = now;
+                }
+            }
+        }
+    }
+}
