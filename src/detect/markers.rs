@@ -9,13 +9,15 @@
 use std::iter;
 
 use super::pattern::{Fit, fit};
-use crate::format::{Calls, Format, Grammar, Place, Tag, TagKind, Thought};
+use crate::format::{Calls, Channels, Format, Grammar, Place, Tag, TagKind, Thought};
 
 /// What begins at an opener.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Entry {
     /// A container of JSON calls.
     Tag(&'static Tag),
+    /// A header of a channel format.
+    Channel(&'static Channels, &'static str),
     /// Reasoning.
     Thought(&'static Thought),
     /// Markup that means nothing.
@@ -51,7 +53,7 @@ impl Opener {
         match self.entry {
             Entry::Section(..) | Entry::Call(..) => true,
             Entry::Tag(tag) => tag.kind == TagKind::Marked,
-            Entry::Thought(_) | Entry::Frame => false,
+            Entry::Channel(..) | Entry::Thought(_) | Entry::Frame => false,
         }
     }
 }
@@ -162,6 +164,10 @@ fn grammar_openers(format: &'static Format, grammar: &'static Grammar) -> Vec<Op
                 iter::once(open).chain(bare)
             })
             .collect(),
+        Grammar::Channels(channels) => {
+            let header = |&(open, place)| opener(open, Entry::Channel(channels, open), false, place);
+            channels.open.iter().map(header).collect()
+        }
         Grammar::Frame(marks) => {
             marks.iter().map(|mark| opener(mark, Entry::Frame, false, Place::Anywhere)).collect()
         }

@@ -13,6 +13,7 @@
 //! byte is looked at once, but for the few of a failed marker (law 4).
 
 mod body;
+mod channels;
 mod envelope;
 mod fence;
 mod header;
@@ -33,6 +34,7 @@ pub use tools::Tools;
 use std::borrow::Cow;
 
 use self::{
+    channels::Channel,
     envelope::Rules,
     fence::{Fence, Foreign, Opener, Opening, Reach},
     markers::{Entry, Markers},
@@ -45,7 +47,7 @@ use self::{
 };
 use crate::{
     event::{Event, Finish, Sink},
-    format::{self, Format, Grammar, Place, THINK, TagKind},
+    format::{self, Channels, Format, Grammar, Place, THINK, TagKind},
     pipeline::{Arguments, Detect, Settings, UnknownCalls},
     wire::json::{Progress, Scanner},
 };
@@ -97,6 +99,16 @@ struct Search {
 }
 
 impl Search {
+    /// The format whose messages begin inside a header, if one is chosen.
+    fn header_at_start(&self, formats: &[&'static Format]) -> Option<(&'static Format, &'static Channels)> {
+        let grammars = formats.iter().flat_map(|format| format.grammars.iter().map(|g| (*format, g)));
+        let mut channels = grammars.filter_map(|(format, grammar)| match grammar {
+            Grammar::Channels(channels) if channels.begins_in_header => Some((format, channels)),
+            _ => None,
+        });
+        channels.next().filter(|_| self.chosen)
+    }
+
     /// `marked`: for a grammar with a marker made for calls.
     fn rules(&self, marked: bool) -> Rules<'_> {
         Rules {
@@ -160,6 +172,17 @@ impl Detector {
                 thoughts = Markers::new(&[&THINK], true).thoughts();
             }
             State::Reasoning(Thinking::from_start(&thoughts, chosen))
+        } else if let Some((format, channels)) = search.header_at_start(&formats) {
+            let read_as = As::Channel(Channel::new(channels, "", search.whole, false));
+            let marked = !channels.common;
+            State::Calls(Box::new(Reading {
+                format,
+                starts_line: false,
+                quoted: false,
+                marked,
+                read_as,
+                opener: None,
+            }))
         } else {
             State::Prose
         };
@@ -393,6 +416,14 @@ impl Detector {
                 }
                 TagKind::Marked => As::Region(Region::new(Container::Tag(tag), quoted, whole)),
             },
+            Entry::Channel(channels, open) => {
+                let read_as = As::Channel(Channel::new(channels, open, whole, quoted));
+                let (format, opener) = (opener.format, Some((self.held.len(), place + 1)));
+                let reading =
+                    Reading { format, starts_line: false, quoted, marked: !channels.common, read_as, opener };
+                self.state = State::Calls(Box::new(reading));
+                return;
+            }
             Entry::Thought(thought) => {
                 self.held.clear();
                 self.state = State::Reasoning(Thinking::new(thought, self.search.chosen));

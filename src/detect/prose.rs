@@ -120,6 +120,13 @@ impl Prose {
         self.show(text, out);
     }
 
+    /// Markup that is no text has begun: blanks before the first visible text are framing.
+    pub(super) fn framed(&mut self) {
+        if !self.seen_text {
+            self.blank.clear();
+        }
+    }
+
     /// A call is certain; its container began a line or not.
     pub(super) fn call(&mut self, starts_line: bool) {
         self.seen_call = true;

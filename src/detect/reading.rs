@@ -1,6 +1,7 @@
 //! [`Reading`]: a stretch of text that is being read as calls of one format, until it is certain whether it is.
 
 use super::{
+    channels::Channel,
     envelope::{Piece, Rules},
     prose::Prose,
     region::{Passed, Region, Waiting},
@@ -8,7 +9,7 @@ use super::{
 };
 use crate::{
     event::{CallEnd, CallStart, Event, Runner, Sink, Source},
-    format::Format,
+    format::{Format, Voice},
 };
 use std::borrow::Cow;
 
@@ -19,6 +20,8 @@ pub(super) enum As {
     Region(Region),
     /// Calls told by markers.
     Section(Section),
+    /// Messages with headers.
+    Channel(Channel),
 }
 
 /// See the module.
@@ -40,6 +43,7 @@ impl Reading {
         match &mut self.read_as {
             As::Region(region) => region.feed(text, rules, out),
             As::Section(section) => section.feed(text, rules, out),
+            As::Channel(channel) => channel.feed(text, rules, out),
         }
     }
 
@@ -53,6 +57,7 @@ impl Reading {
         match &mut self.read_as {
             As::Region(region) => region.finish(stopped, rules, out),
             As::Section(section) => section.finish(stopped, rules, out),
+            As::Channel(channel) => channel.finish(stopped, rules, out),
         }
     }
 
@@ -61,6 +66,7 @@ impl Reading {
         match &self.read_as {
             As::Region(region) => region.is_streaming(),
             As::Section(section) => section.is_streaming(),
+            As::Channel(channel) => channel.is_streaming(),
         }
     }
 
@@ -69,6 +75,7 @@ impl Reading {
         match &self.read_as {
             As::Region(region) => region.has_begun(),
             As::Section(section) => section.has_begun(),
+            As::Channel(channel) => channel.has_begun(),
         }
     }
 
@@ -77,6 +84,7 @@ impl Reading {
         match &self.read_as {
             As::Region(region) => region.kept(),
             As::Section(section) => section.kept(),
+            As::Channel(channel) => channel.kept(),
         }
     }
 
@@ -85,6 +93,7 @@ impl Reading {
         match &mut self.read_as {
             As::Region(region) => region.take_waiting(),
             As::Section(section) => section.take_waiting(),
+            As::Channel(channel) => channel.take_waiting(),
         }
     }
 
@@ -114,6 +123,9 @@ impl<S: Sink> Outlet<'_, S> {
     pub(super) fn piece(&mut self, piece: Piece<'_>) {
         let index = super::DETECTED | self.next.saturating_sub(1);
         match piece {
+            Piece::Framed => self.prose.framed(),
+            Piece::Said(Voice::Text, text) => self.prose.put(text, self.out),
+            Piece::Said(Voice::Reasoning, text) => super::thinking::reasoning(text, self.out),
             Piece::Start { name, id } => {
                 self.prose.call(self.starts_line);
                 let index = super::DETECTED | *self.next;

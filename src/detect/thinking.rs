@@ -160,6 +160,6 @@ impl Thinking {
     }
 }
 
-fn reasoning(text: &str, out: &mut impl Sink) {
+pub(super) fn reasoning(text: &str, out: &mut impl Sink) {
     out.event(Event::Reasoning(Reasoning { text: Cow::Borrowed(text), signature: None }));
 }

@@ -4,11 +4,13 @@
 //! taught a format and how past calls are shown to it is in `teach`.
 
 mod calls;
+mod channels;
 mod reasoning;
 mod table;
 mod teach;
 
 pub use calls::{CallBody, Calls, Header, HeaderEnd, Place};
+pub use channels::{Channels, FUNCTIONARY_V32, HARMONY, INKLING, Route, Voice};
 pub use reasoning::{APRIEL, APRIEL_FRAME, COHERE, GRANITE, HUNYUAN, THINK, Thought};
 pub use table::{DEEPSEEK_V3, DEEPSEEK_V31, KIMI_K2, MISTRAL};
 pub use teach::{ResultShape, Teach, Teaching, instruct};
@@ -47,6 +49,8 @@ pub enum Grammar {
     Bare,
     /// Calls told by markers of their own, in sections or alone.
     Calls(Calls),
+    /// Messages with headers, some of them calls.
+    Channels(Channels),
     /// Not calls: reasoning between markers, which goes to the reasoning channel.
     Reasoning(&'static [Thought]),
     /// Not calls: markup around the answer that means nothing and is dropped, where the format is chosen by name.
@@ -155,8 +159,20 @@ pub static HERMES: Format = Format {
 };
 
 /// All formats. `detect = "auto"` looks at once for all that have [`Format::auto`].
-pub static ALL: &[&Format] =
-    &[&PRE, &FENCED, &BARE, &HERMES, &MISTRAL, &DEEPSEEK_V31, &DEEPSEEK_V3, &KIMI_K2, &THINK];
+pub static ALL: &[&Format] = &[
+    &PRE,
+    &FENCED,
+    &BARE,
+    &HERMES,
+    &MISTRAL,
+    &DEEPSEEK_V31,
+    &DEEPSEEK_V3,
+    &KIMI_K2,
+    &HARMONY,
+    &FUNCTIONARY_V32,
+    &INKLING,
+    &THINK,
+];
 
 /// The format of this name.
 pub fn by_name(name: &str) -> Option<&'static Format> {
