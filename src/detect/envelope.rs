@@ -54,6 +54,8 @@ pub(super) struct Rules<'a> {
     /// In a marked format a name need not be declared.
     pub(super) any_name: bool,
     pub(super) repair: bool,
+    /// Calls wait until they have been read whole: they can be refused up to their end.
+    pub(super) whole: bool,
     pub(super) max_depth: usize,
 }
 
@@ -197,8 +199,8 @@ pub(super) struct Envelope {
     /// A call has been found somewhere in this value.
     found: bool,
     first_key: bool,
-    /// Calls whose end has been told.
-    ended: usize,
+    /// Points up to which everything is certain: the ends of calls, and of the objects around them.
+    settled: usize,
 }
 
 impl Envelope {
@@ -212,7 +214,7 @@ impl Envelope {
             body: JsonBody::new(rules.repair, rules.max_depth),
             found: false,
             first_key: true,
-            ended: 0,
+            settled: 0,
         }
     }
 
@@ -226,22 +228,28 @@ impl Envelope {
         self.found
     }
 
+    /// What was read last belongs to a call that was found, not to an object that may become one.
+    pub(super) fn is_in_call(&self) -> bool {
+        self.found && self.call.started
+    }
+
     /// Bytes of arguments that are kept back.
     pub(super) fn kept(&self) -> usize {
-        self.call.kept.len()
+        let literal = matches!(self.at, At::Packed { literal: true, .. });
+        self.call.kept.len() + if literal { self.captured.len() } else { 0 }
     }
 
     /// Reads on.
     pub(super) fn feed(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Parsed {
         let mut at = 0;
         while at < text.len() {
-            let ended = self.ended;
+            let settled = self.settled;
             let Some(next) = self.step(text, at, rules, out) else { return Parsed::Stop(at) };
             at = next;
             if matches!(self.at, At::Done) {
                 return Parsed::End(at);
             }
-            if self.ended > ended {
+            if self.settled > settled {
                 return Parsed::CallEnded(at);
             }
         }
@@ -351,6 +359,7 @@ impl Envelope {
         let level = self.levels.pop()?;
         if level == Level::Call {
             self.call_object_ended(rules, out)?;
+            self.settled += usize::from(self.call.started);
         }
         self.at = match self.levels.last() {
             None => At::Done,
@@ -392,7 +401,7 @@ impl Envelope {
     }
 
     fn end(&mut self, out: &mut impl FnMut(Piece<'_>)) {
-        self.ended += 1;
+        self.settled += 1;
         out(Piece::End(CallEnd::Complete));
     }
 
@@ -431,10 +440,13 @@ impl Envelope {
         }
         self.captured.push_str(slice(text, at, at + len));
         let may_go_on = match self.key {
-            _ if is_key => !self.first_key || KEYS.iter().any(|(key, _)| key.starts_with(&self.captured)),
-            Key::Name | Key::Function => {
-                self.captured.contains('\\') || rules.may_become_name(&self.captured)
+            // What an escape makes of it is known at the end.
+            _ if self.captured.contains('\\') => true,
+            _ if is_key => {
+                let begins = || KEYS.iter().any(|(key, _)| key.starts_with(&self.captured));
+                rules.marked || !self.first_key || begins()
             }
+            Key::Name | Key::Function => rules.may_become_name(&self.captured),
             _ => true,
         };
         may_go_on.then_some(at + len)
@@ -446,12 +458,13 @@ impl Envelope {
         self.key = known.map_or(Key::Other, |(_, (_, key))| *key);
         if let Some((place, _)) = known {
             let bit = 1_u32 << place;
-            // A key twice is ambiguous. Beyond the call's start nothing can be refused any more.
-            if self.call.seen & bit != 0 && !self.call.started && !rules.marked {
+            // A key twice is ambiguous. Beyond the start of a call that streams nothing can be refused any more.
+            let may_refuse = !rules.marked && (rules.whole || !self.call.started);
+            if self.call.seen & bit != 0 && may_refuse {
                 return None;
             }
             self.call.seen |= bit;
-        } else if self.first_key {
+        } else if self.first_key && !rules.marked {
             return None;
         }
         self.first_key = false;
@@ -519,7 +532,7 @@ impl Envelope {
     fn begin_arguments(&mut self, at: usize, byte: u8, quote: bool, rules: &Rules<'_>) -> Option<usize> {
         self.call.arguments = Arguments::Doubtful;
         let strict = !rules.marked && !self.call.started;
-        self.body = JsonBody::new(rules.repair, rules.max_depth);
+        self.body = JsonBody::new(rules.repair && !strict, rules.max_depth);
         match byte {
             _ if quote => {
                 self.captured.clear();
@@ -590,6 +603,7 @@ impl Envelope {
         }
         if call.guard.is_passed(declared) && self.body.depth() > 0 {
             call.arguments = Arguments::Open;
+            self.body.mend(rules.repair);
             self.start(rules, out);
             if self.call.started && !self.call.kept.is_empty() {
                 out(Piece::Arguments(&std::mem::take(&mut self.call.kept)));
@@ -642,33 +656,39 @@ impl Envelope {
             escape.push_str(slice(text, at, at + len));
             let Some(decoded) = decode_escape(escape, quote) else { return Some(at + len) };
             let escape = std::mem::take(escape);
-            self.feed_packed(&decoded, &escape, rules, out)?;
-            return Some(at + len);
+            let taken = self.feed_packed(&decoded, &escape, rules, out)?;
+            return (taken == decoded.len()).then_some(at + len);
         }
         let rest = tail(text, at);
         let run = rest.bytes().position(|byte| byte == quote || byte == b'\\').unwrap_or(rest.len());
         let run = slice(rest, 0, run);
-        self.feed_packed(run, run, rules, out)?;
-        Some(at + run.len())
+        let taken = self.feed_packed(run, run, rules, out)?;
+        // What is sound before a fault is out; the next byte is the fault.
+        (taken > 0).then_some(at + taken)
     }
 
     /// Text of packed arguments, decoded and as written. They are an object, or (in marked formats) something else.
+    /// Gives how much of the text was taken.
     fn feed_packed(
         &mut self,
         text: &str,
         written: &str,
         rules: &Rules<'_>,
         out: &mut impl FnMut(Piece<'_>),
-    ) -> Option<()> {
-        if let At::Packed { literal: true, .. } = self.at {
+    ) -> Option<usize> {
+        let literal = matches!(self.at, At::Packed { literal: true, .. });
+        if literal || (self.body.depth() == 0 && !self.body.is_done()) {
             self.captured.push_str(written);
-            return Some(());
         }
-        if self.body.is_done() {
-            return Some(());
+        if literal {
+            return Some(text.len());
         }
         let mut rest = text;
         while let Some(first) = rest.chars().next() {
+            if self.body.is_done() {
+                let refuses = rules.whole && !rules.marked && !rest.trim().is_empty();
+                return (!refuses).then_some(text.len());
+            }
             let piece = match self.call.arguments {
                 Arguments::Doubtful => slice(rest, 0, first.len_utf8()),
                 _ => rest,
@@ -677,16 +697,15 @@ impl Envelope {
             if blank && !first.is_ascii_whitespace() && first != '{' {
                 let At::Packed { literal, .. } = &mut self.at else { return None };
                 *literal = true;
-                self.captured.push_str(written);
-                return rules.marked.then_some(());
+                return rules.marked.then_some(text.len());
             }
             match self.feed_body(piece, rules, out)? {
                 Fed::More => rest = tail(rest, piece.len()),
-                Fed::Done(_) => return Some(()),
-                Fed::Fault(_) => return None,
+                Fed::Done(len) => rest = tail(rest, len),
+                Fed::Fault(len) => return Some(text.len() - rest.len() + len),
             }
         }
-        Some(())
+        Some(text.len())
     }
 
     fn packed_ended(&mut self, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<()> {

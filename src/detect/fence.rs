@@ -1,7 +1,5 @@
 //! Markdown fences: the opener that may begin a container of calls, and the fences that nothing is looked for in.
 
-use super::text::slice;
-
 /// A fence's opener, while it is being read and held.
 #[derive(Debug, Clone)]
 pub(super) struct Opener {
@@ -121,7 +119,8 @@ impl Foreign {
         let mut at = 0;
         while let Some(&byte) = text.as_bytes().get(at) {
             if self.line == Line::Other {
-                let rest = slice(text, at, text.len()).as_bytes();
+                // As bytes: the line may have begun with a character of several.
+                let rest = text.as_bytes().get(at..).unwrap_or_default();
                 let Some(end) = memchr::memchr(b'\n', rest) else { return Reach::More };
                 at += end + 1;
                 self.line = Line::Indent;

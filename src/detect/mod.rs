@@ -40,7 +40,7 @@ use self::{
     markers::{Entry, Markers},
     prose::Prose,
     reading::{As, Outlet, Reading},
-    region::{Container, Passed, Region},
+    region::{Container, Passed, Region, Wait},
     section::Section,
     text::{head, tail},
     thinking::{Thinking, Thinks},
@@ -116,6 +116,7 @@ impl Search {
             marked,
             any_name: self.any_name,
             repair: self.repair,
+            whole: self.whole,
             max_depth: self.max_depth,
         }
     }
@@ -238,6 +239,17 @@ impl Detector {
 
     /// The text has ended; `stopped`: because the model was done. What is held is decided.
     pub fn finish(&mut self, stopped: bool, out: &mut impl Sink) {
+        self.decide(stopped, out);
+        self.prose.finish(out);
+    }
+
+    /// The upstream's answer breaks off here, and the text of another one goes on with the message.
+    pub fn next_answer(&mut self, out: &mut impl Sink) {
+        self.decide(false, out);
+        self.prose.next_answer();
+    }
+
+    fn decide(&mut self, stopped: bool, out: &mut impl Sink) {
         loop {
             match std::mem::replace(&mut self.state, State::Prose) {
                 State::Marker { .. } | State::Attributes { .. } | State::Opener(_) => self.release(0, out),
@@ -253,11 +265,10 @@ impl Detector {
                 State::Prose | State::Foreign(_) | State::Json(_) => break,
             }
         }
-        self.prose.finish(out);
     }
 
     fn finish_calls(&mut self, reading: &mut Reading, stopped: bool, out: &mut impl Sink) -> bool {
-        let (format, starts_line) = (reading.format, reading.starts_line);
+        let (format, starts_line) = (reading.format, reading.takes_line());
         let rules = self.search.rules(reading.marked);
         let (prose, next) = (&mut self.prose, &mut self.next);
         let mut outlet = Outlet { format, starts_line, prose, next, out };
@@ -356,7 +367,7 @@ impl Detector {
     }
 
     fn enter(&mut self, format: &'static Format, container: Container, starts_line: bool, quoted: bool) {
-        let read_as = As::Region(Region::new(container, quoted, self.search.whole));
+        let read_as = As::Region(Region::new(container, quoted, false, self.search.whole));
         let reading = Reading { format, starts_line, quoted, marked: false, read_as, opener: None };
         self.state = State::Calls(Box::new(reading));
     }
@@ -414,7 +425,7 @@ impl Detector {
                     self.state = State::Attributes { place, starts_line, quoted };
                     return;
                 }
-                TagKind::Marked => As::Region(Region::new(Container::Tag(tag), quoted, whole)),
+                TagKind::Marked => As::Region(Region::new(Container::Tag(tag), quoted, true, whole)),
             },
             Entry::Channel(channels, open) => {
                 let read_as = As::Channel(Channel::new(channels, open, whole, quoted));
@@ -434,10 +445,12 @@ impl Detector {
                 self.state = State::Prose;
                 return;
             }
-            Entry::Section(calls, close) => As::Section(Section::new(calls, close, whole || quoted)),
+            Entry::Section(calls, close) => {
+                As::Section(Section::new(calls, close, Wait::new(quoted, true, whole)))
+            }
             Entry::Call(calls, open) => {
                 let rules = self.search.rules(true);
-                As::Section(Section::naked(calls, open, whole || quoted, &rules))
+                As::Section(Section::naked(calls, open, Wait::new(quoted, true, whole), &rules))
             }
         };
         let opener_ends = Some((self.held.len(), place + 1));
@@ -537,7 +550,7 @@ impl Detector {
 
     fn calls(&mut self, text: &str, out: &mut impl Sink) -> usize {
         let State::Calls(mut reading) = std::mem::replace(&mut self.state, State::Prose) else { return 0 };
-        let (format, starts_line) = (reading.format, reading.starts_line);
+        let (format, starts_line) = (reading.format, reading.takes_line());
         let rules = self.search.rules(reading.marked);
         let mut outlet =
             Outlet { format, starts_line, prose: &mut self.prose, next: &mut self.next, out: &mut *out };
@@ -589,7 +602,7 @@ impl Detector {
             reading.opener = None;
             return self.fail(*reading, 0, out);
         }
-        let (format, starts_line) = (reading.format, reading.starts_line);
+        let (format, starts_line) = (reading.format, reading.takes_line());
         let mut outlet = Outlet { format, starts_line, prose: &mut self.prose, next: &mut self.next, out };
         outlet.pieces(reading.abandon());
         self.held.clear();

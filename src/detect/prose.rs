@@ -82,7 +82,9 @@ impl Prose {
 
     /// Nothing is held, and `text` would leave nothing held: it can go out as it came.
     pub(super) fn passes(&self, text: &str) -> bool {
-        self.blank.is_empty() && self.line_rest.is_none() && !text.bytes().next_back().is_none_or(is_blank)
+        let leads = self.seen_call && !self.seen_text && text.bytes().next().is_some_and(is_blank);
+        let trails = text.bytes().next_back().is_none_or(is_blank);
+        self.blank.is_empty() && self.line_rest.is_none() && !leads && !trails
     }
 
     /// Notes that `text`, for which [`Prose::passes`] was true, went out as it came.
@@ -155,6 +157,13 @@ impl Prose {
             self.release_blank(out);
         }
         self.blank.clear();
+    }
+
+    /// Another answer's text follows: it begins a line, as the first one's did.
+    pub(super) fn next_answer(&mut self) {
+        self.line_blank = true;
+        self.last = 0;
+        self.line_rest = None;
     }
 
     fn note(&mut self, text: &str) {

@@ -39,6 +39,12 @@ pub(super) struct Reading {
 }
 
 impl Reading {
+    /// The container takes its indentation and its line end with it (Lumo rule R7). Around a marker made for calls all
+    /// blanks stay (formats 2.1), as if it stood within a line.
+    pub(super) fn takes_line(&self) -> bool {
+        self.starts_line && !self.marked
+    }
+
     pub(super) fn feed(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Passed {
         match &mut self.read_as {
             As::Region(region) => region.feed(text, rules, out),

@@ -57,6 +57,29 @@ impl Waiting {
     }
 }
 
+/// What calls wait for before they go out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wait {
+    Nothing,
+    /// Their own end: whole arguments in a format with a marker, where each call counts by itself.
+    CallEnd,
+    /// The region's end: whole arguments where a container has calls alone in it or none, and wherever a backtick
+    /// behind the container may mean that it was quoted.
+    RegionEnd,
+}
+
+impl Wait {
+    /// `marked`: the calls have a marker of their own; `whole`: arguments do not stream.
+    pub(super) fn new(quoted: bool, marked: bool, whole: bool) -> Self {
+        match whole {
+            _ if quoted => Self::RegionEnd,
+            true if marked => Self::CallEnd,
+            true => Self::RegionEnd,
+            false => Self::Nothing,
+        }
+    }
+}
+
 /// How far a feed came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Passed {
@@ -103,8 +126,7 @@ enum Between {
 pub(super) struct Region {
     pub(super) container: Container,
     quoted: bool,
-    /// Calls wait for the region's end.
-    waits: bool,
+    wait: Wait,
     waiting: Vec<Waiting>,
     phase: Phase,
     /// Markup between values that is not complete yet.
@@ -120,11 +142,13 @@ pub(super) struct Region {
 const MAX_MARKUP: usize = 256;
 
 impl Region {
-    pub(super) fn new(container: Container, quoted: bool, whole: bool) -> Self {
+    /// `marked`: the container is made for calls; `whole`: arguments do not stream.
+    pub(super) fn new(container: Container, quoted: bool, marked: bool, whole: bool) -> Self {
+        let wait = Wait::new(quoted, marked, whole);
         Self {
             container,
             quoted,
-            waits: quoted || whole,
+            wait,
             waiting: Vec::new(),
             phase: Phase::Before,
             markup: String::new(),
@@ -137,10 +161,10 @@ impl Region {
     /// A call streams: what is fed is certain as it comes.
     pub(super) fn is_streaming(&self) -> bool {
         let open = self.envelope.as_ref().is_some_and(Envelope::is_open);
-        open && !self.waits && matches!(self.phase, Phase::Value)
+        open && self.wait == Wait::Nothing && matches!(self.phase, Phase::Value)
     }
 
-    /// Calls have begun that wait for the region's end.
+    /// Calls have begun that wait.
     pub(super) fn has_begun(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -184,7 +208,9 @@ impl Region {
                         Between::Value => self.begin_value(rules),
                         Between::Closed => {
                             at += 1;
-                            self.settle_broken(true, out);
+                            if !self.settle_broken(true, out) {
+                                return Passed::Failed { taken: at, rescan: 0 };
+                            }
                             if self.closed() {
                                 return Passed::Ended(at);
                             }
@@ -214,7 +240,8 @@ impl Region {
         Passed::More
     }
 
-    /// The text stops here: whether the region ends with calls. See [`Envelope::finish`] for `stopped`.
+    /// The text stops here: whether what was read since the last certain point belongs to calls; else it is text.
+    /// See [`Envelope::finish`] for `stopped`.
     pub(super) fn finish(
         &mut self,
         stopped: bool,
@@ -225,27 +252,34 @@ impl Region {
             Phase::Before | Phase::Failed => false,
             // Whole JSON in a container that was not closed is a call. JSON that stops short is one only where its
             // call has begun to stream, or where a marker says that a call was meant.
-            Phase::Value if self.waits => {
-                rules.repair && stopped && rules.marked && !self.quoted && self.finish_waiting()
-            }
-            Phase::Value => self.envelope.as_mut().is_some_and(|envelope| {
-                envelope.finish(stopped, out);
-                envelope.found()
-            }),
-            Phase::After => {
-                self.settle_broken(stopped, out);
-                true
-            }
+            Phase::Value if self.wait == Wait::RegionEnd => false,
+            Phase::Value if !self.envelope.as_ref().is_some_and(Envelope::is_in_call) => false,
+            Phase::Value => self.finish_call(stopped, rules.repair, out),
+            Phase::After => self.settle_broken(stopped, out),
             Phase::Ticks(_) | Phase::Quoted => true,
         }
     }
 
-    /// Ends the call that waits; `false` if it is not whole even with its brackets closed.
-    fn finish_waiting(&mut self) -> bool {
+    /// Ends the call that is being read, if it is still open; `false` if it must not go out as it is.
+    fn finish_call(&mut self, stopped: bool, repair: bool, out: &mut impl FnMut(Piece<'_>)) -> bool {
         let Some(envelope) = &mut self.envelope else { return false };
+        if self.wait == Wait::Nothing {
+            envelope.finish(stopped, out);
+            return true;
+        }
         let waiting = &mut self.waiting;
-        let end = envelope.finish(true, &mut |piece| waiting.push(Waiting::of(piece)));
-        end != Some(CallEnd::Cut) && envelope.found()
+        let end = envelope.finish(stopped && repair, &mut |piece| waiting.push(Waiting::of(piece)));
+        if end == Some(CallEnd::Cut) {
+            return false;
+        }
+        if self.wait == Wait::CallEnd {
+            self.send_waiting(out);
+        }
+        true
+    }
+
+    fn send_waiting(&mut self, out: &mut impl FnMut(Piece<'_>)) {
+        self.waiting.drain(..).for_each(|waiting| out(waiting.as_piece()));
     }
 
     fn begin_value(&mut self, rules: &Rules<'_>) {
@@ -264,52 +298,57 @@ impl Region {
     ) -> (usize, Option<Passed>) {
         let Some(envelope) = &mut self.envelope else { return (0, Some(FAILED)) };
         let waiting = &mut self.waiting;
-        let parsed = if self.waits {
-            envelope.feed(text, rules, &mut |piece| waiting.push(Waiting::of(piece)))
-        } else {
-            envelope.feed(text, rules, out)
+        let parsed = match self.wait {
+            Wait::Nothing => envelope.feed(text, rules, out),
+            _ => envelope.feed(text, rules, &mut |piece| waiting.push(Waiting::of(piece))),
         };
         let (len, passed) = match parsed {
             Parsed::More => (text.len(), None),
-            Parsed::CallEnded(len) => (len, (!self.waits).then_some(Passed::Certain(0))),
+            Parsed::CallEnded(len) => (len, self.certain(out)),
             Parsed::End(len) => {
                 self.phase = Phase::After;
                 // The last call's own end was told before; what closes its envelope is no text either.
-                (len, (!self.waits).then_some(Passed::Certain(0)))
+                (len, self.certain(out))
             }
             Parsed::Stop(len) => {
                 let foreign = text.as_bytes().get(len).copied().unwrap_or_default();
                 (len, self.stopped(foreign, rules, out))
             }
         };
-        if !self.waits && self.envelope.as_ref().is_some_and(Envelope::found) {
-            self.scanner = None;
-        }
         if let Some(scanner) = &mut self.scanner {
             let (_, progress) = scanner.push(text.as_bytes().get(..len).unwrap_or_default());
-            if progress == Progress::Invalid {
+            if progress == Progress::Invalid || passed == Some(CERTAIN) {
                 self.scanner = None;
             }
         }
         (len, passed)
     }
 
+    /// A call has ended: it goes out, unless it must wait for the region's end.
+    fn certain(&mut self, out: &mut impl FnMut(Piece<'_>)) -> Option<Passed> {
+        if self.wait == Wait::CallEnd {
+            self.send_waiting(out);
+        }
+        (self.wait != Wait::RegionEnd).then_some(CERTAIN)
+    }
+
     /// The value cannot go on with the byte `foreign`.
     fn stopped(&mut self, foreign: u8, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<Passed> {
         let Some(envelope) = &mut self.envelope else { return Some(FAILED) };
         let may_close = foreign == b'<' && matches!(self.container, Container::Tag(_));
-        let forgiven = !self.waits || rules.repair;
+        let streams = self.wait == Wait::Nothing;
+        let forgiven = streams || rules.repair;
         if envelope.is_open() {
             if may_close && forgiven {
                 self.broken = true;
                 self.phase = Phase::After;
-            } else if self.waits {
+            } else if !streams {
                 return Some(FAILED);
             } else {
                 envelope.finish(false, out);
                 self.phase = Phase::Failed;
             }
-            return (!self.waits).then_some(Passed::Certain(0));
+            return streams.then_some(CERTAIN);
         }
         // The arguments were whole: a brace too few or too many around them does not undo the call.
         if envelope.found() && forgiven && !matches!(self.container, Container::Bare) {
@@ -319,18 +358,10 @@ impl Region {
         Some(FAILED)
     }
 
-    /// A call that broke off at a `<`: whole if that was the closer and only brackets are missing.
-    fn settle_broken(&mut self, closer: bool, out: &mut impl FnMut(Piece<'_>)) {
-        if !std::mem::take(&mut self.broken) {
-            return;
-        }
-        let Some(envelope) = &mut self.envelope else { return };
-        let waiting = &mut self.waiting;
-        if self.waits {
-            envelope.finish(closer, &mut |piece| waiting.push(Waiting::of(piece)));
-        } else {
-            envelope.finish(closer, out);
-        }
+    /// A call that broke off at a `<` is whole if that was the closer and only brackets are missing. `false`: it must
+    /// not go out as it is.
+    fn settle_broken(&mut self, closer: bool, out: &mut impl FnMut(Piece<'_>)) -> bool {
+        !std::mem::take(&mut self.broken) || self.finish_call(closer, true, out)
     }
 
     /// The container has ended; if it may have been quoted, the next byte tells.
@@ -422,7 +453,8 @@ impl Region {
     }
 }
 
-/// A failure whose offset is the caller's.
+/// Offsets are the caller's.
+const CERTAIN: Passed = Passed::Certain(0);
 const FAILED: Passed = Passed::Failed { taken: 0, rescan: 0 };
 
 /// Whether `markup` and `byte` may be a `<code …>` tag.

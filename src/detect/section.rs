@@ -6,7 +6,7 @@
 
 use super::{
     envelope::{Parsed, Piece, Rules},
-    region::{Passed, Waiting},
+    region::{Passed, Wait, Waiting},
     text::tail,
     walker::Walker,
 };
@@ -30,36 +30,35 @@ pub(super) struct Section {
     in_section: bool,
     phase: Phase,
     markup: String,
-    /// Calls wait for the section's end.
-    waits: bool,
+    wait: Wait,
     waiting: Vec<Waiting>,
     found: bool,
 }
 
 impl Section {
     /// Begins behind a section's opener.
-    pub(super) fn new(calls: &'static Calls, close: &'static str, waits: bool) -> Self {
+    pub(super) fn new(calls: &'static Calls, close: &'static str, wait: Wait) -> Self {
         Self {
             calls,
             close,
             in_section: true,
             phase: Phase::Between,
             markup: String::new(),
-            waits,
+            wait,
             waiting: Vec::new(),
             found: false,
         }
     }
 
     /// Begins behind the opener of a call that stands alone.
-    pub(super) fn naked(calls: &'static Calls, open: &'static str, waits: bool, rules: &Rules<'_>) -> Self {
+    pub(super) fn naked(calls: &'static Calls, open: &'static str, wait: Wait, rules: &Rules<'_>) -> Self {
         let call = Phase::Call(Box::new(Walker::new(calls, open, rules)));
-        Self { in_section: false, phase: call, ..Self::new(calls, "", waits) }
+        Self { in_section: false, phase: call, ..Self::new(calls, "", wait) }
     }
 
     /// A call streams: what is fed is certain as it comes.
     pub(super) fn is_streaming(&self) -> bool {
-        !self.waits && matches!(&self.phase, Phase::Call(walker) if walker.is_open())
+        self.wait == Wait::Nothing && matches!(&self.phase, Phase::Call(walker) if walker.is_open())
     }
 
     /// Calls have begun that wait for the section's end.
@@ -112,17 +111,32 @@ impl Section {
     pub(super) fn finish(
         &mut self,
         stopped: bool,
-        _rules: &Rules<'_>,
+        rules: &Rules<'_>,
         out: &mut impl FnMut(Piece<'_>),
     ) -> bool {
         let Phase::Call(walker) = &mut self.phase else { return self.found };
-        if !self.waits {
+        if !walker.found() {
+            return self.found && self.wait != Wait::RegionEnd;
+        }
+        if self.wait == Wait::Nothing {
             walker.finish(stopped, out);
-            return self.found || walker.found();
+            return true;
         }
         let waiting = &mut self.waiting;
-        let whole = walker.finish(stopped, &mut |piece| waiting.push(Waiting::of(piece)));
-        whole != Some(CallEnd::Cut) && (self.found || walker.found())
+        let end = walker.finish(stopped && rules.repair, &mut |piece| waiting.push(Waiting::of(piece)));
+        if end == Some(CallEnd::Cut) {
+            return false;
+        }
+        self.certain(out);
+        true
+    }
+
+    /// A call has ended: it goes out, unless it must wait for the section's end.
+    fn certain(&mut self, out: &mut impl FnMut(Piece<'_>)) -> Option<Passed> {
+        if self.wait == Wait::CallEnd {
+            self.waiting.drain(..).for_each(|waiting| out(waiting.as_piece()));
+        }
+        (self.wait != Wait::RegionEnd).then_some(Passed::Certain(0))
     }
 
     fn call(
@@ -133,24 +147,23 @@ impl Section {
     ) -> (usize, Option<Passed>) {
         let Phase::Call(walker) = &mut self.phase else { return (0, None) };
         let waiting = &mut self.waiting;
-        let parsed = if self.waits {
-            walker.feed(text, rules, &mut |piece| waiting.push(Waiting::of(piece)))
-        } else {
-            walker.feed(text, rules, out)
+        let parsed = match self.wait {
+            Wait::Nothing => walker.feed(text, rules, out),
+            _ => walker.feed(text, rules, &mut |piece| waiting.push(Waiting::of(piece))),
         };
         self.found |= walker.found();
-        let certain = (!self.waits).then_some(Passed::Certain(0));
         match parsed {
             Parsed::More => (text.len(), None),
-            Parsed::CallEnded(len) => (len, certain),
+            Parsed::CallEnded(len) => (len, self.certain(out)),
             Parsed::End(len) => {
                 self.phase = Phase::Between;
+                let certain = self.certain(out);
                 (len, if self.in_section { certain } else { Some(Passed::Ended(0)) })
             }
-            Parsed::Stop(len) if walker.is_open() && !self.waits => {
+            Parsed::Stop(len) if walker.is_open() && self.wait == Wait::Nothing => {
                 walker.finish(false, out);
                 self.phase = Phase::Failed;
-                (len, certain)
+                (len, Some(Passed::Certain(0)))
             }
             Parsed::Stop(len) if self.found && !walker.is_open() => {
                 self.phase = Phase::Between;

@@ -102,6 +102,7 @@ impl Pipeline {
     fn settle(&mut self, read: Result<(), Failure>, ended: bool, out: &mut BytesMut) {
         let read = self.stages.calls.failure.take().map_or(read, Err);
         if self.stages.calls.bounce.is_some() {
+            self.stages.break_off(out);
             self.state = State::Asks;
         } else if let Err(failure) = read {
             self.fail(failure, out);
@@ -195,6 +196,16 @@ impl Stages {
         ToDetector { detector, next: ToCalls { calls, next: ToWriter { writer, has_content, out } } }
     }
 
+    /// The answer is left off for another: what was held before that point is let go.
+    fn break_off(&mut self, out: &mut BytesMut) {
+        let bounce = self.calls.bounce.take();
+        let Self { detector, calls, writer, has_content } = self;
+        if let Some(detector) = detector {
+            detector.next_answer(&mut ToCalls { calls, next: ToWriter { writer, has_content, out } });
+        }
+        self.calls.bounce = bounce;
+    }
+
     /// Lets go what is held, since nothing more will come to decide it.
     fn release(&mut self, out: &mut BytesMut) {
         let Self { detector, calls, writer, has_content } = self;
@@ -211,6 +222,9 @@ struct ToDetector<'s> {
 
 impl Sink for ToDetector<'_> {
     fn event(&mut self, event: Event<'_>) {
+        if self.next.calls.bounce.is_some() {
+            return;
+        }
         match self.detector {
             Some(detector) => detector.event(event, &mut self.next),
             None => self.next.event(event),

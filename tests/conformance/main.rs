@@ -4,6 +4,15 @@
 //! `lumo.jsonl` and `formats.jsonl` are the published cases; `own.jsonl` has more in both notations, with
 //! expectations that follow from the same rules.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "a test that cannot go on has failed"
+)]
+
 mod formats;
 mod latency;
 mod lumo;
@@ -85,10 +94,16 @@ fn own() -> Vec<Value> {
 
 /// Runs all cases of a kind, and says how many of the published and of our own there were.
 fn run(kind: Kind, test: fn(&Value)) -> (usize, usize) {
-    let count = |cases: Vec<Value>| {
-        cases.iter().filter(|case| Kind::of(case) == kind).inspect(|case| test(case)).count()
-    };
-    (count(published()), count(own()))
+    let of_kind = |cases: Vec<Value>| cases.into_iter().filter(|case| Kind::of(case) == kind).collect();
+    (run_all(of_kind(published()), test), run_all(of_kind(own()), test))
+}
+
+/// Runs all cases, so that one that fails does not hide another.
+fn run_all(cases: Vec<Value>, test: fn(&Value)) -> usize {
+    let fails = |case: &&Value| std::panic::catch_unwind(|| test(case)).is_err();
+    let failed: Vec<&str> = cases.iter().filter(fails).map(id).collect();
+    assert!(failed.is_empty(), "{} of {} cases fail: {failed:?}", failed.len(), cases.len());
+    cases.len()
 }
 
 #[test]

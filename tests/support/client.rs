@@ -5,42 +5,43 @@ use serde_json::Value;
 
 /// What a client has in hand when an answer is over.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Answer {
-    pub text: String,
-    pub reasoning: String,
-    pub refusal: String,
-    pub calls: Vec<Call>,
+pub(crate) struct Answer {
+    pub(crate) text: String,
+    pub(crate) reasoning: String,
+    pub(crate) refusal: String,
+    pub(crate) calls: Vec<Call>,
     /// Results of calls that did not need the client: index, content, is an error.
-    pub results: Vec<(u64, String, bool)>,
-    pub annotations: Vec<Value>,
-    pub images: Vec<Value>,
+    pub(crate) results: Vec<(u64, String, bool)>,
+    pub(crate) annotations: Vec<Value>,
+    pub(crate) images: Vec<Value>,
     /// What came, in which order, repetitions taken out.
-    pub order: Vec<&'static str>,
-    pub usage: Option<Value>,
-    pub finish: Option<String>,
-    pub error: Option<Value>,
+    pub(crate) order: Vec<&'static str>,
+    pub(crate) usage: Option<Value>,
+    pub(crate) finish: Option<String>,
+    pub(crate) error: Option<Value>,
     /// `[DONE]` was read.
-    pub done: bool,
+    pub(crate) done: bool,
     /// The status of an answer that failed before it began; else 200.
-    pub status: u16,
+    pub(crate) status: u16,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Call {
-    pub id: String,
-    pub name: String,
-    pub arguments: String,
+pub(crate) struct Call {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) arguments: String,
 }
 
 impl Answer {
     /// Reads a stream, whole or as far as it came.
-    pub fn of_stream(bytes: &[u8]) -> Self {
+    pub(crate) fn of_stream(bytes: &[u8]) -> Self {
         let mut answer = Self { status: 200, ..Self::default() };
         let text = std::str::from_utf8(bytes).expect("the client gets UTF-8");
         for frame in text.split_inclusive("\n\n") {
             let data = frame.strip_suffix("\n\n").expect("frames end with an empty line");
             let data = data.strip_prefix("data: ").unwrap_or_else(|| panic!("no data: {data:?}"));
-            assert!(!data.contains(['\n', '\r']), "one line a frame: {data:?}");
+            let lines = [b'\n', b'\r'].iter().any(|end| data.as_bytes().contains(end));
+            assert!(!lines, "one line a frame: {data:?}");
             assert!(!answer.done, "{data:?} behind the end mark");
             if data == "[DONE]" {
                 answer.done = true;
@@ -52,7 +53,7 @@ impl Answer {
     }
 
     /// Reads a whole answer, or an error's body.
-    pub fn of_body(bytes: &[u8], status: u16) -> Self {
+    pub(crate) fn of_body(bytes: &[u8], status: u16) -> Self {
         let body: Value = serde_json::from_slice(bytes).expect("a JSON body");
         let mut answer = Self { status, ..Self::default() };
         if body["error"].is_object() {
@@ -174,7 +175,7 @@ impl Answer {
     }
 
     /// Names and arguments of the calls.
-    pub fn named_calls(&self) -> Vec<(&str, &str)> {
+    pub(crate) fn named_calls(&self) -> Vec<(&str, &str)> {
         self.calls.iter().map(|call| (call.name.as_str(), call.arguments.as_str())).collect()
     }
 }

@@ -1,25 +1,25 @@
 //! The ways in which something is cut into pieces (Lumo rule R9).
 
 /// The sizes of equal pieces.
-pub const SIZES: [usize; 6] = [1, 2, 3, 5, 7, 13];
+pub(crate) const SIZES: [usize; 6] = [1, 2, 3, 5, 7, 13];
 
 /// Two-way cuts tried of one stream at most; a longer one is cut at evenly spread places.
 const MOST: usize = 700;
 
 /// Where something of `len` is cut in two: everywhere, or evenly spread.
-pub fn places(len: usize) -> impl Iterator<Item = usize> {
+pub(crate) fn places(len: usize) -> impl Iterator<Item = usize> {
     // Relatively prime to the lengths that repeat in streams, so that all places inside a frame get their turn.
     let step = if len > MOST { (len / MOST + 1) | 1 } else { 1 };
     (0..=len).step_by(step)
 }
 
 /// The ends of the characters of `text`.
-pub fn character_ends(text: &str) -> Vec<usize> {
+pub(crate) fn character_ends(text: &str) -> Vec<usize> {
     text.char_indices().map(|(at, c)| at + c.len_utf8()).collect()
 }
 
 /// `text` in pieces of `size` characters.
-pub fn by_characters(text: &str, size: usize) -> Vec<&str> {
+pub(crate) fn by_characters(text: &str, size: usize) -> Vec<&str> {
     let mut from = 0;
     let ends = character_ends(text);
     let pieces = ends.chunks(size).map(|chunk| {
@@ -31,10 +31,15 @@ pub fn by_characters(text: &str, size: usize) -> Vec<&str> {
     pieces.collect()
 }
 
-/// `text` in two, at every place between characters; then in equal pieces of all sizes.
-pub fn of_text(text: &str) -> impl Iterator<Item = Vec<&str>> {
+/// `text` in equal pieces of all sizes.
+pub(crate) fn in_sizes(text: &str) -> impl Iterator<Item = Vec<&str>> {
+    SIZES.into_iter().map(move |size| by_characters(text, size))
+}
+
+/// `text` in two at every place between characters, and in equal pieces.
+pub(crate) fn of_text(text: &str) -> impl Iterator<Item = Vec<&str>> {
     let ends = character_ends(text);
     let twos: Vec<_> = places(ends.len().saturating_sub(1)).filter_map(|at| ends.get(at).copied()).collect();
     let twos = twos.into_iter().map(move |at| vec![&text[..at], &text[at..]]);
-    twos.chain(SIZES.into_iter().map(move |size| by_characters(text, size)))
+    twos.chain(in_sizes(text))
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use toolwire::{
     conversation::Conversation,
     dialect::{Answering, Reader, Stamp, Writer, chat, lumo},
-    pipeline::{Arguments, Pipeline, Settings, State, Tally},
+    pipeline::{Pipeline, Settings, State, Tally},
 };
 
 use super::{
@@ -16,16 +16,16 @@ use super::{
 
 /// What is asked, and how it is treated.
 #[derive(Debug, Clone)]
-pub struct Exchange {
-    pub conversation: Conversation,
-    pub settings: Settings,
-    pub speech: Speech,
+pub(crate) struct Exchange {
+    pub(crate) conversation: Conversation,
+    pub(crate) settings: Settings,
+    pub(crate) speech: Speech,
     /// What the upstream says when it is asked once more.
-    pub second: Option<Vec<u8>>,
+    pub(crate) second: Option<Vec<u8>>,
 }
 
 /// A client's request: `fields` over a question that is asked as a stream.
-pub fn request(fields: &Value) -> Conversation {
+pub(crate) fn request(fields: &Value) -> Conversation {
     let mut body = json!({
         "model": "m",
         "messages": [{"role": "user", "content": "?"}],
@@ -42,7 +42,7 @@ pub fn request(fields: &Value) -> Conversation {
 }
 
 /// Declarations of tools by name, all with the same schema.
-pub fn tools<'n>(names: impl IntoIterator<Item = &'n str>, parameters: &Value) -> Value {
+pub(crate) fn tools<'n>(names: impl IntoIterator<Item = &'n str>, parameters: &Value) -> Value {
     let tool = |name| {
         let mut function = json!({"name": name});
         if !parameters.is_null() {
@@ -54,11 +54,11 @@ pub fn tools<'n>(names: impl IntoIterator<Item = &'n str>, parameters: &Value) -
 }
 
 impl Exchange {
-    pub fn new(conversation: Conversation, settings: Settings, speech: Speech) -> Self {
+    pub(crate) fn new(conversation: Conversation, settings: Settings, speech: Speech) -> Self {
         Self { conversation, settings, speech, second: None }
     }
 
-    pub fn pipeline(&self) -> Pipeline {
+    pub(crate) fn pipeline(&self) -> Pipeline {
         let answering = Answering::new(&self.conversation, Stamp { seed: 11, created: 1_700_000_000 });
         let writer = Writer::Chat(chat::Writer::new(&answering));
         Pipeline::new(&self.conversation, &self.settings, self.reader(), writer, &answering)
@@ -83,7 +83,7 @@ impl Exchange {
     }
 
     /// What the client gets, and what was counted, if the upstream's bytes come in these pieces.
-    pub fn run<'p>(&self, pieces: impl IntoIterator<Item = &'p [u8]>) -> (Answer, Tally) {
+    pub(crate) fn run<'p>(&self, pieces: impl IntoIterator<Item = &'p [u8]>) -> (Answer, Tally) {
         let mut pipeline = self.pipeline();
         let mut out = BytesMut::new();
         for piece in pieces {
@@ -120,7 +120,7 @@ impl Exchange {
     }
 
     /// What the client gets of these bytes, and that no way of cutting them makes a difference.
-    pub fn at_every_cut(&self, what: &str, bytes: &[u8]) -> (Answer, Tally) {
+    pub(crate) fn at_every_cut(&self, what: &str, bytes: &[u8]) -> (Answer, Tally) {
         let whole = self.in_pieces(what, bytes);
         for at in places(bytes.len()) {
             let (left, right) = bytes.split_at(at);
@@ -130,7 +130,7 @@ impl Exchange {
     }
 
     /// What the client gets of these bytes, and that pieces of equal size make no difference.
-    pub fn in_pieces(&self, what: &str, bytes: &[u8]) -> (Answer, Tally) {
+    pub(crate) fn in_pieces(&self, what: &str, bytes: &[u8]) -> (Answer, Tally) {
         let whole = self.run([bytes]);
         for size in SIZES {
             assert_eq!(self.run(bytes.chunks(size)).0, whole.0, "{what}: pieces of {size}");
@@ -138,18 +138,33 @@ impl Exchange {
         whole
     }
 
-    /// What the client gets of this text, and that no way of cutting it into events makes a difference; nor, with
-    /// streamed arguments, of cutting the bytes (that is the reader's affair, and the same in both modes).
-    pub fn text_at_every_cut(&self, what: &str, text: &str, finish: &str) -> (Answer, Tally) {
+    /// What the client gets of this text, and that these cuts of it make no difference.
+    pub(crate) fn text(&self, what: &str, text: &str, finish: &str, cuts: Cuts) -> (Answer, Tally) {
         let stream = self.speech.says(&[text], finish);
-        let whole = match self.settings.arguments {
-            Arguments::Stream => self.at_every_cut(what, &stream),
-            Arguments::Whole => self.in_pieces(what, &stream),
+        let whole = if cuts == Cuts::Bytes {
+            self.at_every_cut(what, &stream)
+        } else {
+            self.in_pieces(what, &stream)
         };
-        for pieces in super::cuts::of_text(text) {
+        let pieces: Vec<_> = match cuts {
+            Cuts::Sizes => super::cuts::in_sizes(text).collect(),
+            Cuts::Text | Cuts::Bytes => super::cuts::of_text(text).collect(),
+        };
+        for pieces in pieces {
             let stream = self.speech.says(&pieces, finish);
             assert_eq!(self.run([stream.as_slice()]).0, whole.0, "{what}: {pieces:?}");
         }
         whole
     }
+}
+
+/// How thoroughly a text is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cuts {
+    /// Bytes and text in equal pieces.
+    Sizes,
+    /// And the text in two at every place.
+    Text,
+    /// And the bytes in two at every place.
+    Bytes,
 }

@@ -3,7 +3,7 @@
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 
-pub mod client;
-pub mod cuts;
-pub mod exchange;
-pub mod upstream;
+pub(crate) mod client;
+pub(crate) mod cuts;
+pub(crate) mod exchange;
+pub(crate) mod upstream;

@@ -6,17 +6,17 @@ use serde_json::{Value, json};
 
 /// What an upstream speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Speech {
+pub(crate) enum Speech {
     LumoV1,
     LumoV2,
     Chat,
 }
 
 impl Speech {
-    pub const ALL: [Self; 3] = [Self::LumoV1, Self::LumoV2, Self::Chat];
+    pub(crate) const ALL: [Self; 3] = [Self::LumoV1, Self::LumoV2, Self::Chat];
 
     /// A good answer of these pieces of text. `finish`: the upstream's reason; Lumo v1 has none to tell.
-    pub fn says(self, pieces: &[&str], finish: &str) -> Vec<u8> {
+    pub(crate) fn says(self, pieces: &[&str], finish: &str) -> Vec<u8> {
         let mut events: Vec<Value> = pieces.iter().map(|piece| json!(["m", piece])).collect();
         if self != Self::LumoV1 {
             events.push(json!(["fin", finish]));
@@ -26,7 +26,7 @@ impl Speech {
     }
 
     /// A stream of these events, one a frame.
-    pub fn stream(self, events: &[Value]) -> Vec<u8> {
+    pub(crate) fn stream(self, events: &[Value]) -> Vec<u8> {
         let mut stream = String::new();
         let mut counts = HashMap::new();
         if self == Self::Chat {

@@ -84,6 +84,11 @@ impl JsonBody {
         Self { state: start, resume: start, stack: Vec::new(), held: String::new(), repair, max_depth }
     }
 
+    /// From here on, what is not JSON is mended or not.
+    pub(super) fn mend(&mut self, repair: bool) {
+        self.repair = repair;
+    }
+
     /// Nesting at the point reached; 0 before the value and after it.
     pub(super) fn depth(&self) -> usize {
         self.stack.len()

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The reader takes all that servers of this API were seen to send and makes the same events of it; the writer
-//! writes the one form that every client understands. Errors: [`refusal`] reads an upstream's, [`error_body`]
+//! writes the one form that every client understands. Errors: [`refusal()`] reads an upstream's, [`error_body`]
 //! writes ours.
 
 mod error;

@@ -1,0 +1,84 @@
+//! Texts of nothing but trouble: markers, halves of markers, JSON, fences, quotes, blanks, in any order.
+
+use proptest::{prelude::*, sample::Index};
+
+#[rustfmt::skip]
+const FRAGMENTS: &[&str] = &[
+    // Markers.
+    "<tool_call>", "</tool_call>", "<tool_calls>", "</tool_calls>", "<function_call>", "</function_call>",
+    "<pre>", "<PRE>", "<pre class=\"x\">", "</pre>", "</PRE>", "<code>", "<code class='y'>", "</code>",
+    "<think>", "</think>", "<Think>", "<", ">", "</", "<tool_", "<pr",
+    // Fences and quotes.
+    "```", "```json\n", "```json ", "\n```\n", "\n```json\n", "~~~", "~~~\n", "\n~~~json\n", "```python\n", "````",
+    "`", "``", "\n`", "'", "\"", "\\\"", "\\",
+    // JSON and pieces of it.
+    "{", "}", "[", "]", ",", ":", "{\"", "\"}", "{}", "[]", "null", "true", "1", "-1.50e3", "0",
+    "\"name\"", "\"name\":", "\"a\"", "\"get_weather\"", "\"zzz\"", "\"user:a\"", "\"arguments\":", "\"arguments\":{",
+    "\"x\":1", "\"x\":1}", "\"s\":\"", "\"parameters\":{\"properties\":{", "\"type\":\"function\",", "\"function\":{",
+    "\"tool_calls\":[", "\"id\":\"i\",", "{\"name\":\"a\",", "{\"name\":\"a\",\"arguments\":{",
+    "{\"name\":\"a\",\"arguments\":{\"x\":1}}", "{\"name\":\"b\",\"arguments\":\"{\\\"y\\\":[2]}\"}",
+    "{\"arguments\":{\"x\":\"<pre>`\"},\"name\":\"b\"}", "{\"name\":\"zzz\",\"arguments\":{}}",
+    "{\"name\":\"a\",\"arguments\":null}", "[{\"name\":\"a\",\"arguments\":{}},", "{'name':'a','arguments':{'x':None}}",
+    "{\"k\":[{\"name\":\"a\",\"arguments\":{}}]}", "\\n", "\\u00e9", "\\ud83d", "\\ude00", "\\u12", "\\q", "/*", "*/", "//",
+    // Words and blanks.
+    "word", " and ", "é", "😀", "日本", "&quot;", " ", "  ", "\n", "\n\n", "\r\n", "\t", "\u{0}", "\u{a0}", ".",
+];
+
+fn fragment() -> impl Strategy<Value = String> {
+    let whole = prop::sample::select(FRAGMENTS).prop_map(str::to_owned);
+    let half = (prop::sample::select(FRAGMENTS), any::<Index>()).prop_map(|(text, at)| {
+        let ends: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
+        text[..ends[at.index(ends.len())]].to_owned()
+    });
+    prop_oneof![4 => whole, 1 => half]
+}
+
+/// A text of up to `most` fragments.
+pub(crate) fn soup(most: usize) -> impl Strategy<Value = String> {
+    prop::collection::vec(fragment(), 0..most).prop_map(|fragments| fragments.concat())
+}
+
+/// Text in which nothing can begin.
+pub(crate) fn prose() -> impl Strategy<Value = String> {
+    prop::collection::vec(
+        prop::sample::select(&[
+            "a", "word", " ", "  ", "\n", "\n\n", "\t", "\r\n", "é", "😀", "日本", ". ", "> ", "}", "]",
+            "\"", "'", "1", "name", ":", ",", "\\", "&", "|",
+        ] as &[_]),
+        0..24,
+    )
+    .prop_map(|words| words.concat())
+}
+
+/// Places at which something is cut.
+pub(crate) fn cuts() -> impl Strategy<Value = Vec<Index>> {
+    prop::collection::vec(any::<Index>(), 0..6)
+}
+
+/// `text` cut between characters.
+pub(crate) fn cut_text<'t>(text: &'t str, cuts: &[Index]) -> Vec<&'t str> {
+    let mut ends: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
+    ends.push(text.len());
+    let mut places: Vec<usize> = cuts.iter().map(|cut| ends[cut.index(ends.len())]).collect();
+    places.sort_unstable();
+    let mut from = 0;
+    let mut pieces: Vec<&str> = Vec::new();
+    for at in places.into_iter().chain([text.len()]) {
+        pieces.push(&text[from..at]);
+        from = at;
+    }
+    pieces
+}
+
+/// `bytes` cut anywhere.
+pub(crate) fn cut_bytes<'b>(bytes: &'b [u8], cuts: &[Index]) -> Vec<&'b [u8]> {
+    let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+    places.sort_unstable();
+    let mut from = 0;
+    let mut pieces = Vec::new();
+    for at in places.into_iter().chain([bytes.len()]) {
+        pieces.push(&bytes[from..at]);
+        from = at;
+    }
+    pieces
+}

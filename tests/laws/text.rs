@@ -1,0 +1,142 @@
+//! Laws 1 to 3 for texts of any kind.
+
+use proptest::prelude::*;
+use toolwire::{
+    event::{CallEnd, Finish},
+    pipeline::UnknownCalls,
+};
+
+use crate::{
+    detector::{Found, detect, find, finish, known, settings},
+    soup::{cut_text, cuts, prose, soup},
+    support::cuts::by_characters,
+    tries,
+};
+
+/// Whether `part` is what is left of `whole` when some of it is taken away.
+fn is_left_of(part: &str, whole: &str) -> bool {
+    let mut rest = whole.chars();
+    part.chars().all(|character| rest.any(|other| other == character))
+}
+
+/// Whether what is held may be held: blanks, then something that can still become a call or reasoning.
+fn may_be_held(held: &str, before: &str) -> bool {
+    let begun = held.trim_start_matches([' ', '\t', '\r', '\n']);
+    let blanks = &held[..held.len() - begun.len()];
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    let starts_line = blanks.contains('\n') || line.trim().is_empty();
+    let lower = begun.to_ascii_lowercase();
+    let markers = ["<tool_call>", "<tool_calls>", "<function_call>", "<pre", "<think>"];
+    match begun.chars().next() {
+        None => true,
+        Some('<') => markers.iter().any(|marker| marker.starts_with(&lower) || lower.starts_with(marker)),
+        Some('{') => opens_call(&begun[1..]),
+        Some('[') => {
+            let element = begun[1..].trim_start();
+            element.is_empty() || element.strip_prefix('{').is_some_and(opens_call)
+        }
+        Some(tick @ ('`' | '~')) => {
+            let behind = begun.trim_start_matches(tick);
+            let ticks = begun.len() - behind.len();
+            starts_line && (behind.is_empty() || ticks >= 3)
+        }
+        Some(_) => false,
+    }
+}
+
+/// Whether an object that goes on so may be a call: its first key is the beginning of a call's key.
+fn opens_call(behind: &str) -> bool {
+    const KEYS: [&str; 19] = [
+        "name",
+        "tool_name",
+        "tool",
+        "function_name",
+        "action",
+        "arguments",
+        "parameters",
+        "args",
+        "input",
+        "params",
+        "tool_input",
+        "action_input",
+        "id",
+        "tool_call_id",
+        "call_id",
+        "type",
+        "function",
+        "function_call",
+        "tool_calls",
+    ];
+    let behind = behind.trim_start();
+    let Some(key) = behind.strip_prefix('"') else { return behind.is_empty() };
+    let key: String = key.chars().take_while(|c| *c != '"').collect();
+    key.contains('\\') || KEYS.iter().any(|known| known.starts_with(&key))
+}
+
+/// What holds of any text, however it was cut.
+fn holds(text: &str, found: &Found, any_name: bool) -> Result<(), TestCaseError> {
+    prop_assert!(is_left_of(&found.text, text), "invented: {:?}", found.text);
+    if found.calls.is_empty() && !text.to_ascii_lowercase().contains("<think") {
+        prop_assert_eq!(&found.text, text);
+    }
+    for call in &found.calls {
+        let marked = !["pre", "fenced", "bare"].contains(&call.format);
+        let declared = ["a", "b", "get_weather"].contains(&call.name.as_str());
+        prop_assert!(declared || (marked && any_name), "{:?}", call);
+        if call.end == Some(CallEnd::Complete) {
+            let arguments: Result<serde_json::Value, _> = serde_json::from_str(&call.arguments);
+            prop_assert!(arguments.as_ref().is_ok_and(|it| marked || it.is_object()), "{:?}", call);
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(tries(20000))]
+
+    /// Law 1, and what is left of law 3 where calls were found.
+    #[test]
+    fn cuts_make_no_difference(text in soup(16), cuts in cuts(), settings in settings(detect()), finish in finish()) {
+        let whole = find(&settings, &[&text], finish);
+        holds(&text, &whole, settings.unknown_calls == UnknownCalls::Forward)?;
+        let pieces = cut_text(&text, &cuts);
+        let cut = find(&settings, &pieces, finish);
+        prop_assert_eq!(cut.sum(), whole.sum(), "{:?}", pieces);
+        let cut = find(&settings, &by_characters(&text, 1), finish);
+        prop_assert_eq!(cut.sum(), whole.sum(), "by characters");
+    }
+
+    /// Law 2: as long as there is no call, what is out and what is held are all there is, and what is held may be.
+    #[test]
+    fn only_what_may_begin_something_is_held(text in soup(12), settings in settings(known()), finish in finish()) {
+        let pieces = by_characters(&text, 1);
+        let found = find(&settings, &pieces, finish);
+        if !found.reasoning.is_empty() || text.to_ascii_lowercase().contains("<think") {
+            return Ok(());
+        }
+        let mut fed = 0;
+        for (piece, (out, calls, _)) in pieces.iter().zip(&found.trace) {
+            fed += piece.len();
+            if *calls {
+                break;
+            }
+            let (out, held) = text[..fed].split_at(*out);
+            prop_assert!(found.text.starts_with(out), "{:?} is out", out);
+            prop_assert!(may_be_held(held, out), "{:?} is held after {:?}", held, out);
+        }
+    }
+
+    /// Law 2 for text in which nothing can begin: only blanks are held, and they come out.
+    #[test]
+    fn of_prose_only_blanks_are_held(text in prose(), cuts in cuts(), settings in settings(known())) {
+        let pieces = cut_text(&text, &cuts);
+        let found = find(&settings, &pieces, Finish::Stop);
+        prop_assert_eq!(&found.text, &text);
+        let mut fed = String::new();
+        for (piece, (out, _, held)) in pieces.iter().zip(&found.trace) {
+            fed.push_str(piece);
+            prop_assert_eq!(*out, fed.trim_end_matches([' ', '\t', '\r', '\n']).len());
+            prop_assert_eq!(out + held, fed.len());
+        }
+    }
+}
