@@ -165,7 +165,7 @@ impl Channel {
                 true
             }
             Phase::Arguments(mut body) | Phase::Broken(mut body) => {
-                let whole = stopped && self.close(&mut body, out);
+                let whole = stopped && (rules.repair || !self.waits) && self.close(&mut body, out);
                 self.end(if whole { CallEnd::Complete } else { CallEnd::Cut }, out)
             }
             Phase::Envelope(mut envelope) => {

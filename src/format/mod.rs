@@ -5,12 +5,14 @@
 
 mod calls;
 mod channels;
+mod header;
 mod reasoning;
 mod table;
 mod teach;
 
 pub use calls::{CallBody, Calls, Header, HeaderEnd, Place};
 pub use channels::{Channels, FUNCTIONARY_V32, HARMONY, INKLING, Route, Voice};
+pub use header::{FUNCTION, FUNCTIONARY_V31, PLAMO3, SOLAR_OPEN};
 pub use reasoning::{APRIEL, APRIEL_FRAME, COHERE, GRANITE, HUNYUAN, THINK, Thought};
 pub use table::{DEEPSEEK_V3, DEEPSEEK_V31, KIMI_K2, MISTRAL};
 pub use teach::{ResultShape, Teach, Teaching, instruct};
@@ -171,6 +173,9 @@ pub static ALL: &[&Format] = &[
     &HARMONY,
     &FUNCTIONARY_V32,
     &INKLING,
+    &FUNCTIONARY_V31,
+    &PLAMO3,
+    &SOLAR_OPEN,
     &THINK,
 ];
 
