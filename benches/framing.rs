@@ -1,16 +1,10 @@
 //! Framing an event stream, against eventsource-stream; and whether one long event costs in proportion to its length.
 //!
-//! The comparisons are measured in alternating rounds of one run, the best of each taken, and printed as ratios: on a
-//! shared machine the two sides of a ratio have to meet the same weather.
+//! The comparisons are measured in turns and printed as ratios.
 
-#![allow(clippy::print_stdout, reason = "the ratios are the result")]
+mod turns;
 
-use std::{
-    convert::Infallible,
-    hint::black_box,
-    ops::ControlFlow,
-    time::{Duration, Instant},
-};
+use std::{convert::Infallible, hint::black_box, ops::ControlFlow};
 
 use bytes::Bytes;
 use criterion::{Criterion, Throughput};
@@ -21,12 +15,14 @@ use toolwire::wire::{
     sse::{Frame, Frames},
 };
 
+use turns::{Bound, best, each, tell};
+
 /// What a socket gives at a time when the upstream is fast.
 const READ: usize = 16 << 10;
 const EVENTS: usize = 2_000;
 
 fn main() {
-    if std::env::args().any(|argument| argument == "--bench") {
+    if turns::wanted() {
         compare_reads();
         compare_long_events();
     }
@@ -79,50 +75,27 @@ fn theirs(pieces: &[Bytes]) -> usize {
     total.now_or_never().unwrap_or_default()
 }
 
-/// The best time of each of two works, measured in turns.
-fn best(rounds: usize, mut one: impl FnMut() -> usize, mut two: impl FnMut() -> usize) -> [Duration; 2] {
-    let mut best = [Duration::MAX; 2];
-    for _ in 0..rounds {
-        let works: [&mut dyn FnMut() -> usize; 2] = [&mut one, &mut two];
-        for (best, work) in best.iter_mut().zip(works) {
-            let start = Instant::now();
-            black_box(work());
-            *best = start.elapsed().min(*best);
-        }
-    }
-    best
-}
-
 fn compare_reads() {
     let tokens = tokens();
     assert_eq!(ours(&tokens), theirs(&tokens));
-    let [ours, theirs] = best(20, || ours(&tokens), || theirs(&tokens));
-    let each = |time: Duration| time.as_nanos() as f64 / EVENTS as f64;
-    println!(
-        "framing at 16 KB reads: {:.0} ns an event, eventsource-stream {:.0} ns: {:.1} times as fast",
-        each(ours),
-        each(theirs),
-        each(theirs) / each(ours)
-    );
+    let [ours, theirs] = best(20, [Box::new(|| ours(&tokens)), Box::new(|| theirs(&tokens))]);
+    let (ours, theirs) = (each(ours, EVENTS), each(theirs, EVENTS));
+    let figures = format!("{ours:.0} ns, eventsource-stream {theirs:.0} ns");
+    tell("framing an event, 16 KB reads", &figures, theirs / ours, Bound::Least(10.0));
 }
 
+/// Twice the length for twice the time.
 fn compare_long_events() {
     let (one, two) = (long_event(1 << 20), long_event(2 << 20));
-    let [once, twice] = best(20, || ours(&one), || ours(&two));
-    println!(
-        "one event in 64-byte pieces: 1 MB {:.2} ms, 2 MB {:.2} ms: {:.2} times (2 is linear)",
-        once.as_secs_f64() * 1e3,
-        twice.as_secs_f64() * 1e3,
-        twice.as_secs_f64() / once.as_secs_f64()
-    );
+    let [once, twice] = best(20, [Box::new(|| ours(&one)), Box::new(|| ours(&two))]);
+    let (once, twice) = (each(once, 1 << 20), each(twice, 2 << 20));
+    let figures = format!("2 MB {twice:.2} ns a byte, 1 MB {once:.2} ns");
+    tell("one event in 64-byte pieces", &figures, twice / once, Bound::One(0.2));
     let (one, two) = (long_event(32 << 10), long_event(64 << 10));
-    let [once, twice] = best(3, || theirs(&one), || theirs(&two));
-    println!(
-        "the same by eventsource-stream: 32 KB {:.2} ms, 64 KB {:.2} ms: {:.2} times (4 is the square)",
-        once.as_secs_f64() * 1e3,
-        twice.as_secs_f64() * 1e3,
-        twice.as_secs_f64() / once.as_secs_f64()
-    );
+    let [once, twice] = best(3, [Box::new(|| theirs(&one)), Box::new(|| theirs(&two))]);
+    let (once, twice) = (each(once, 32 << 10), each(twice, 64 << 10));
+    let figures = format!("64 KB {twice:.0} ns a byte, 32 KB {once:.0} ns");
+    tell("the same by eventsource-stream", &figures, twice / once, Bound::None);
 }
 
 fn measure(criterion: &mut Criterion) {

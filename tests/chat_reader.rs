@@ -404,3 +404,11 @@ fn the_finish_is_told_when_it_is_read() {
     let read = read_in(ReaderSettings::default(), [stream.as_bytes()], false);
     assert_eq!(read.told(), "A | stop");
 }
+
+#[test]
+fn counts_that_cannot_be_added_have_no_sum() {
+    let counts =
+        r#"data: {"choices":[],"usage":{"prompt_tokens":18446744073709551615,"completion_tokens":1}}"#;
+    let stream = [loose(r#"{"content":"A"}"#), end("stop"), format!("{counts}\n\n"), DONE.into()];
+    means(&stream.concat(), "A | stop | usage 18446744073709551615 1 -");
+}

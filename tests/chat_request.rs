@@ -214,7 +214,7 @@ fn errors_name_the_field_and_say_what_would_be_right() {
         (message("{}"), "messages[1].role", "is missing"),
         (message(r#"{"role":"bot","content":"x"}"#), "messages[1].role", "is `bot`; known are `system`"),
         (message(r#"{"role":"user"}"#), "messages[1].content", "is missing"),
-        (message(r#"{"role":"user","content":7}"#), "messages[1].content", "but it is a number"),
+        (message(r#"{"role":"user","content":7}"#), "messages[1].content", "but it is the number 7"),
         (message(r#"{"role":"user","content":[7]}"#), "messages[1].content[0]", "must be an object"),
         (message(r#"{"role":"user","content":[{"text":"x"}]}"#), "messages[1].content[0].type", "is missing"),
         (
@@ -225,7 +225,7 @@ fn errors_name_the_field_and_say_what_would_be_right() {
         (
             message(r#"{"role":"user","content":[{"type":"image_url","image_url":{"url":7}}]}"#),
             "messages[1].content[0].image_url.url",
-            "must be a string, but it is a number",
+            "must be a string, but it is the number 7",
         ),
         (
             message(r#"{"role":"user","content":[{"type":"image_url","image_url":"x"}]}"#),
@@ -283,7 +283,8 @@ fn errors_name_the_field_and_say_what_would_be_right() {
             "together with `tools`",
         ),
         (with(r#""stream":"yes""#), "stream", "must be true or false"),
-        (with(r#""max_tokens":-1"#), "max_tokens", "whole number"),
+        (with(r#""max_tokens":-1"#), "max_tokens", "whole number, 0 or more, but it is the number -1"),
+        (with(r#""max_tokens":1e999"#), "max_tokens", "but it is the number 1e"),
         (with(r#""temperature":"hot""#), "temperature", "must be a number"),
         (with(r#""stop":[1]"#), "stop[0]", "must be a string"),
         (with(r#""stream_options":{"include_usage":1}"#), "stream_options.include_usage", "true or false"),

@@ -543,6 +543,29 @@ fn frames() -> impl Strategy<Value = Vec<String>> {
     prop::collection::vec(frame, 0..12)
 }
 
+/// Frames of native calls: heads, pieces of arguments, and such as only look like one.
+fn call_frames() -> impl Strategy<Value = Vec<String>> {
+    let delta = |index: u32, call: &str| format!(r#"{{"tool_calls":[{{"index":{index},{call}}}]}}"#);
+    let head = move |index: u32| {
+        let call =
+            format!(r#""id":"c{index}","type":"function","function":{{"name":"f{index}","arguments":""}}"#);
+        chunk(&delta(index, &call), "null")
+    };
+    let piece = move |(index, text): (u32, String)| {
+        let text = serde_json::Value::from(text);
+        rich(&delta(index, &format!(r#""function":{{"arguments":{text}}}"#)), "null")
+    };
+    let frame = prop_oneof![
+        2 => (0..2_u32).prop_map(head),
+        6 => (0..2_u32, r#"[{}":a1é]{0,5}"#).prop_map(piece),
+        1 => Just(chunk(&delta(0, r#""function":{"arguments":"\ud83d"}"#), "null")),
+        1 => Just(chunk(&delta(0, r#""function":{"arguments":"\ude00"}"#), "null")),
+        1 => Just(chunk(&delta(0, r#""function":{"name":"f0","arguments":"{"}"#), "null")),
+        1 => Just(chunk(&delta(0, r#""function":{"arguments":{"a":1}}"#), "null")),
+    ];
+    prop::collection::vec(frame, 0..12)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -559,8 +582,11 @@ proptest! {
     }
 
     #[test]
-    fn frames_known_by_comparison_mean_what_a_parse_says(frames in frames(), size in 1..60_usize) {
-        let stream = [frames.concat(), end("stop")].concat();
+    fn frames_known_by_comparison_mean_what_a_parse_says(
+        frames in prop::collection::vec(prop_oneof![frames(), call_frames()], 0..4),
+        size in 1..60_usize,
+    ) {
+        let stream = [frames.concat().concat(), end("stop")].concat();
         // The long way alone: no two frames have one shape.
         let apart = |(at, frame): (usize, &str)| frame.replacen("\"choices\"", &format!("\"x{at}\":0,\"choices\""), 1);
         let unlike: String = stream.split_inclusive("\n\n").enumerate().map(apart).collect();

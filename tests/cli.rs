@@ -151,6 +151,20 @@ fn flags_beat_the_environment_beats_the_file() {
 }
 
 #[test]
+fn an_empty_variable_is_one_that_is_not_set() {
+    let names = ["CONFIG", "LISTEN", "CLIENT_KEY", "UPSTREAM", "DIALECT", "UPSTREAM_KEY", "TOOLS", "DETECT"];
+    let (_desk, file) = desk(&good());
+    let mut command = toolwire(&["check"]);
+    for name in names.iter().chain(&["LOG", "LOG_FORMAT"]) {
+        command.env(format!("TOOLWIRE_{name}"), "");
+    }
+    let (status, _, stderr) = run(&mut command);
+    assert!(status == 2 && stderr.contains("nothing to serve"), "{stderr}");
+    let (status, _, stderr) = run(command.arg("--config").arg(&file));
+    assert_eq!(status, 0, "{stderr}");
+}
+
+#[test]
 fn one_upstream_from_flags_needs_no_file() {
     let flags =
         ["check", "--json", "--upstream", "https://u.example/v1", "--dialect", "chat", "--tools", "pre"];

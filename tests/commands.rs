@@ -316,4 +316,7 @@ fn demo_shows_both_sides_and_ends() {
         assert!(stdout.contains(seen), "no {seen:?} in\n{stdout}");
     }
     assert!(!stdout.contains('\x1b'), "colours are for terminals");
+    assert_eq!(stderr, "", "log lines would stand between the columns");
+    let asked = ["demo", "--once", "--pace", "none", "--listen", "127.0.0.1:0", "--log-level", "info"];
+    assert!(run(&asked).2.contains("toolwire::access"), "unless they are asked for");
 }

@@ -73,11 +73,17 @@ pub fn run(args: Args) -> ExitCode {
     let shown = Runtime::new().map_err(Failed::from).and_then(|runtime| runtime.block_on(show(&args)));
     match shown {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_unread(error.as_ref()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// Whoever looks at the screen (`… | head`) has seen enough.
+fn is_unread(error: &(dyn Error + 'static)) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// The fixture that is played, from the folder `fixtures/demo`.

@@ -18,9 +18,9 @@ mod upstream_flags;
 pub use output::results;
 pub use upstream_flags::UpstreamFlags;
 
-use std::process::ExitCode;
+use std::{env, ffi::OsStr, process::ExitCode};
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches, Parser, builder::Resettable};
 
 use crate::observe::log;
 
@@ -35,8 +35,9 @@ pub struct Cli {
     #[arg(long, global = true, value_name = "FORMAT", env = "TOOLWIRE_LOG_FORMAT", default_value = "text")]
     pub log_format: LogFormat,
     /// Which log lines there are: error, warn, info, debug, trace, or a filter such as info,toolwire=debug
-    #[arg(long, global = true, value_name = "LEVEL", env = "TOOLWIRE_LOG", default_value = "info")]
-    pub log_level: String,
+    /// [default: info; for demo: error]
+    #[arg(long, global = true, value_name = "LEVEL", env = "TOOLWIRE_LOG")]
+    pub log_level: Option<String>,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -72,14 +73,37 @@ pub enum Command {
     Formats(formats::Args),
 }
 
+impl Cli {
+    /// Reads the command line and the environment. A variable that is empty counts as not set.
+    fn read() -> Result<Self, clap::Error> {
+        fn heed_no_empty_variable(command: clap::Command) -> clap::Command {
+            let is_empty = |name: &OsStr| env::var_os(name).is_some_and(|value| value.is_empty());
+            command
+                .mut_args(
+                    |arg| if arg.get_env().is_some_and(is_empty) { arg.env(Resettable::Reset) } else { arg },
+                )
+                .mut_subcommands(heed_no_empty_variable)
+        }
+        Self::from_arg_matches(&heed_no_empty_variable(Self::command()).try_get_matches()?)
+    }
+
+    /// The log lines that are asked for, or those that the command has by itself: the demo draws on the same screen.
+    fn log_filter(&self) -> &str {
+        let own = if matches!(self.command, Command::Demo(_)) { "error" } else { "info" };
+        self.log_level.as_deref().unwrap_or(own)
+    }
+}
+
 /// Reads the command line and runs its command.
 pub fn run() -> ExitCode {
-    let Cli { log_format, log_level, command } = Cli::parse();
+    let cli = Cli::read().unwrap_or_else(|error| error.exit());
+    let log_filter = cli.log_filter().to_owned();
+    let Cli { log_format, command, .. } = cli;
     let style = match log_format {
         LogFormat::Text => log::Style::Text,
         LogFormat::Json => log::Style::Json,
     };
-    if let Err(error) = log::init(style, Some(&log_level)) {
+    if let Err(error) = log::init(style, Some(&log_filter)) {
         eprintln!("--log-level (TOOLWIRE_LOG): {error}");
         return WRONG_INPUT.into();
     }

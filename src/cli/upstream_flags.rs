@@ -8,8 +8,6 @@ use super::WRONG_INPUT;
 use crate::config::{self, Config, Loaded, Overrides, Problems};
 
 /// A configuration file, or one upstream in its place.
-///
-/// An environment variable that is empty counts as not set.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct UpstreamFlags {
     /// The configuration file
@@ -72,18 +70,15 @@ impl UpstreamFlags {
     }
 
     fn overrides(&self) -> Overrides {
-        fn said(value: &Option<String>) -> Option<String> {
-            value.clone().filter(|value| !value.is_empty())
-        }
         Overrides {
-            file: self.config.clone().filter(|path| !path.as_os_str().is_empty()),
-            listen: self.listen.iter().filter(|address| !address.is_empty()).cloned().collect(),
+            file: self.config.clone(),
+            listen: self.listen.clone(),
             client_keys: self.client_key.clone(),
-            upstream: said(&self.upstream),
-            dialect: said(&self.dialect),
+            upstream: self.upstream.clone(),
+            dialect: self.dialect.clone(),
             api_key: self.api_key.clone(),
-            tools: said(&self.tools),
-            detect: said(&self.detect),
+            tools: self.tools.clone(),
+            detect: self.detect.clone(),
         }
     }
 }

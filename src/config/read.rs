@@ -81,6 +81,7 @@ fn limits(table: &mut Table<'_>) -> Limits {
             max_calls: table.get_or("max_calls", answer.max_calls, count(1)),
             max_hold: table.get_or("max_hold", answer.max_hold, size),
             max_depth: table.get_or("max_depth", answer.max_depth, count(1)),
+            max_answer: table.get_or("max_answer", answer.max_answer, size),
         },
     }
 }

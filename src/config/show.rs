@@ -31,6 +31,7 @@ impl Config {
                     ("max_calls", count(answer.max_calls)),
                     ("max_hold", size(answer.max_hold)),
                     ("max_depth", count(answer.max_depth)),
+                    ("max_answer", size(answer.max_answer)),
                     ("keep_alive", duration(limits.keep_alive)),
                 ])),
             ),

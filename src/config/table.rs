@@ -149,7 +149,10 @@ impl<'a> Table<'a> {
     }
 }
 
-/// What was meant by `word`: the one of `known` that is near enough, else all of them, the nearest first.
+/// Known words that an error names at most: there are some sixty formats.
+const MAX_NAMED: usize = 8;
+
+/// What was meant by `word`: the one of `known` that is near enough, else the nearest of them.
 pub(super) fn nearest(word: &str, known: &[&str]) -> String {
     let mut known: Vec<_> =
         known.iter().map(|name| (strsim::damerau_levenshtein(word, name), *name)).collect();
@@ -162,8 +165,10 @@ pub(super) fn nearest(word: &str, known: &[&str]) -> String {
             format!("did you mean `{name}`?")
         }
         _ => {
-            let names: Vec<_> = known.iter().map(|(_, name)| format!("`{name}`")).collect();
-            format!("known here: {}", names.join(", "))
+            let names: Vec<_> = known.iter().take(MAX_NAMED).map(|(_, name)| format!("`{name}`")).collect();
+            let more = known.len().saturating_sub(MAX_NAMED);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!("known here: {}{more}", names.join(", "))
         }
     }
 }

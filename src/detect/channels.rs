@@ -12,12 +12,13 @@
 use super::{
     body::{Fed, JsonBody},
     envelope::{Envelope, Parsed, Piece, Rules},
+    params::ParamsWalk,
     region::{Passed, Waiting},
     text::{head, tail},
 };
 use crate::{
     event::CallEnd,
-    format::{Channels, Place, Route, Voice},
+    format::{CallBody, Channels, Place, Route, Voice},
 };
 
 /// Longest header, in bytes.
@@ -37,6 +38,7 @@ enum Phase {
     /// The arguments stopped short; whole all the same if only brackets are missing before an end.
     Broken(JsonBody),
     Envelope(Box<Envelope>),
+    Params(Box<ParamsWalk>),
     /// Behind a message.
     Between,
     Failed,
@@ -95,6 +97,7 @@ impl Channel {
             Phase::Header | Phase::Opened { .. } => self.inside.is_some(),
             Phase::Arguments(_) => !self.waits,
             Phase::Envelope(envelope) => !self.waits && envelope.is_open(),
+            Phase::Params(walk) => !self.waits && walk.is_open(),
             Phase::Broken(_) | Phase::Between | Phase::Failed => false,
         }
     }
@@ -109,7 +112,8 @@ impl Channel {
         let own = if self.inside.is_some() { self.source.len() } else { 0 };
         let said = if matches!(self.phase, Phase::Said(_)) { self.markup.len() } else { 0 };
         let envelope = if let Phase::Envelope(envelope) = &self.phase { envelope.kept() } else { 0 };
-        own + said + envelope + self.blank.len()
+        let params = if let Phase::Params(walk) = &self.phase { walk.kept() } else { 0 };
+        own + said + envelope + params + self.blank.len()
     }
 
     /// The call that waited.
@@ -128,6 +132,7 @@ impl Channel {
                 Phase::Said(voice) => self.said(rest, *voice, out),
                 Phase::Arguments(_) => self.arguments(rest, rules, out),
                 Phase::Envelope(_) => self.envelope(rest, rules, out),
+                Phase::Params(_) => self.params(rest, rules, out),
                 Phase::Broken(_) => self.broken(rest, out),
                 Phase::Between => self.between(rest),
                 Phase::Failed => (0, Some(self.failed())),
@@ -135,6 +140,7 @@ impl Channel {
             at += taken;
             match passed {
                 Some(Passed::Certain(_)) => return Passed::Certain(at),
+                Some(Passed::Left { rescan, .. }) => return Passed::Left { taken: at, rescan },
                 Some(Passed::Failed { rescan, .. }) => return Passed::Failed { taken: at, rescan },
                 _ => {}
             }
@@ -173,8 +179,19 @@ impl Channel {
                 let end = envelope.finish(stopped, &mut |piece| gate(waits, waiting, piece, out));
                 self.settled(end, out) && envelope.found()
             }
+            Phase::Params(mut walk) => {
+                let (waits, waiting) = (self.waits, &mut self.waiting);
+                let stopped = stopped && (rules.repair || !waits);
+                let end = walk.finish(stopped, &mut |piece| gate(waits, waiting, piece, out));
+                self.settled(end, out) && walk.found()
+            }
             Phase::Between => true,
         }
+    }
+
+    /// How many of the last bytes of what was fed may still be no part of the call that streams.
+    pub(super) fn unsure(&self) -> usize {
+        if let Phase::Params(walk) = &self.phase { walk.rest().len() } else { 0 }
     }
 
     /// The header was none: if it stands in a spoken body, it is part of that.
@@ -256,6 +273,15 @@ impl Channel {
                 Some(name) => (name.to_owned(), otherwise),
                 None => return self.no_message(source, out),
             },
+            Some(Route::Params(written, calls)) => {
+                let (Some(name), CallBody::Params(params)) = (rules.name(written), &calls.body) else {
+                    return self.no_message(source, out);
+                };
+                let walk = ParamsWalk::named(calls, params, name, rules);
+                self.begin(out);
+                self.phase = Phase::Params(Box::new(walk));
+                return Some(Passed::Certain(0));
+            }
             Some(Route::Envelope) => {
                 self.begin(out);
                 self.phase = Phase::Envelope(Box::new(Envelope::new(rules)));
@@ -552,6 +578,39 @@ impl Channel {
                     self.phase = Phase::Failed;
                 }
                 (len, Some(if certain { Passed::Certain(0) } else { Passed::Failed { taken: 0, rescan: 0 } }))
+            }
+        }
+    }
+
+    /// A call with tagged arguments.
+    fn params(
+        &mut self,
+        text: &str,
+        rules: &Rules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> (usize, Option<Passed>) {
+        let Phase::Params(walk) = &mut self.phase else { return (0, None) };
+        let (waits, waiting) = (self.waits, &mut self.waiting);
+        let parsed = walk.feed(text, rules, &mut |piece| gate(waits, waiting, piece, out));
+        let rescan = walk.rest().len();
+        let (found, open) = (walk.found(), walk.is_open());
+        match parsed {
+            Parsed::More => (text.len(), None),
+            Parsed::CallEnded(len) => (len, self.certain()),
+            Parsed::End(len) => {
+                self.settled(Some(CallEnd::Complete), out);
+                self.phase = Phase::Between;
+                let left = Passed::Left { taken: 0, rescan };
+                (len, Some(if rescan > 0 { left } else { Passed::Certain(0) }))
+            }
+            Parsed::Stop(len) => {
+                if open {
+                    walk.finish(false, &mut |piece| gate(waits, waiting, piece, out));
+                }
+                let certain = found && self.settled(open.then_some(CallEnd::Cut), out);
+                self.phase = Phase::Failed;
+                let left = Passed::Left { taken: 0, rescan };
+                (len, Some(if certain { left } else { Passed::Failed { taken: 0, rescan } }))
             }
         }
     }

@@ -18,6 +18,7 @@ mod envelope;
 mod fence;
 mod header;
 mod markers;
+mod params;
 mod pattern;
 mod prose;
 mod reading;
@@ -27,6 +28,7 @@ mod section;
 pub(crate) mod text;
 mod thinking;
 mod tools;
+mod typed;
 mod walker;
 
 pub use tools::Tools;
@@ -556,12 +558,12 @@ impl Detector {
             Outlet { format, starts_line, prose: &mut self.prose, next: &mut self.next, out: &mut *out };
         match reading.feed(text, &rules, &mut |piece| outlet.piece(piece)) {
             Passed::More => {
+                self.held.push_str(text);
                 if reading.is_streaming() {
                     self.doubted = None;
-                    self.held.clear();
+                    let certain = self.held.len().saturating_sub(reading.unsure());
+                    self.held.drain(..certain);
                     reading.opener = None;
-                } else {
-                    self.held.push_str(text);
                 }
                 // A call that waits for its end may be as long as any call; only beyond that is there no telling.
                 let limit =
@@ -584,6 +586,17 @@ impl Detector {
                 self.doubted = None;
                 self.held.clear();
                 self.prose.container_ended(starts_line);
+                taken
+            }
+            Passed::Left { taken, rescan } => {
+                self.doubted = None;
+                outlet.pieces(reading.take_waiting());
+                self.held.push_str(head(text, taken));
+                self.prose.container_ended(starts_line);
+                let again = self.held.len().saturating_sub(rescan);
+                self.held.drain(..again);
+                let again = std::mem::take(&mut self.held);
+                self.text(&again, out);
                 taken
             }
             Passed::Failed { taken, rescan } => {

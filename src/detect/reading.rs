@@ -85,6 +85,15 @@ impl Reading {
         }
     }
 
+    /// How many of the last bytes of what was fed may still be no part of the call that streams.
+    pub(super) fn unsure(&self) -> usize {
+        match &self.read_as {
+            As::Region(_) => 0,
+            As::Section(section) => section.unsure(),
+            As::Channel(channel) => channel.unsure(),
+        }
+    }
+
     /// Bytes kept back besides the source.
     pub(super) fn kept(&self) -> usize {
         match &self.read_as {
@@ -106,7 +115,7 @@ impl Reading {
     /// The waiting calls, the last one cut if it has not ended.
     pub(super) fn abandon(&mut self) -> Vec<Waiting> {
         let mut waiting = self.take_waiting();
-        if !matches!(waiting.last(), None | Some(Waiting::End(_))) {
+        if self.is_streaming() || !matches!(waiting.last(), None | Some(Waiting::End(_))) {
             waiting.push(Waiting::End(CallEnd::Cut));
         }
         waiting

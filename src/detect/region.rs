@@ -89,6 +89,8 @@ pub(super) enum Passed {
     Certain(usize),
     /// So much was taken, and the region has ended with its calls.
     Ended(usize),
+    /// So much was taken, and the region has ended with its calls, before the last `rescan` bytes.
+    Left { taken: usize, rescan: usize },
     /// So much was taken; the source since the last certain point is text. Its last bytes, `rescan` of them, may
     /// begin something else.
     Failed { taken: usize, rescan: usize },

@@ -6,6 +6,7 @@
 
 use super::{
     envelope::{Parsed, Piece, Rules},
+    pattern::{Fit, fit},
     region::{Passed, Wait, Waiting},
     text::tail,
     walker::Walker,
@@ -52,7 +53,8 @@ impl Section {
 
     /// Begins behind the opener of a call that stands alone.
     pub(super) fn naked(calls: &'static Calls, open: &'static str, wait: Wait, rules: &Rules<'_>) -> Self {
-        let call = Phase::Call(Box::new(Walker::new(calls, open, rules)));
+        let rules = Rules { any_name: rules.any_name && !calls.naked_must_be_declared(), ..*rules };
+        let call = Phase::Call(Box::new(Walker::new(calls, open, &rules)));
         Self { in_section: false, phase: call, ..Self::new(calls, "", wait) }
     }
 
@@ -61,9 +63,14 @@ impl Section {
         self.wait == Wait::Nothing && matches!(&self.phase, Phase::Call(walker) if walker.is_open())
     }
 
-    /// Calls have begun that wait for the section's end.
+    /// A call has begun: it streams, or waits.
     pub(super) fn has_begun(&self) -> bool {
-        !self.waiting.is_empty()
+        !self.waiting.is_empty() || self.is_streaming()
+    }
+
+    /// How many of the last bytes of what was fed may still be no part of the call.
+    pub(super) fn unsure(&self) -> usize {
+        if let Phase::Call(walker) = &self.phase { walker.unsure() } else { 0 }
     }
 
     /// Bytes kept back besides the source.
@@ -87,6 +94,8 @@ impl Section {
                     match passed {
                         Some(Passed::Certain(_)) => return Passed::Certain(at),
                         Some(Passed::Ended(_)) => return Passed::Ended(at),
+                        Some(Passed::Left { rescan, .. }) => return Passed::Left { taken: at, rescan },
+                        Some(Passed::Failed { rescan, .. }) => return Passed::Failed { taken: at, rescan },
                         Some(_) => return Passed::Failed { taken: at, rescan: 0 },
                         None => {}
                     }
@@ -95,6 +104,11 @@ impl Section {
                     let Some(character) = tail(text, at).chars().next() else { break };
                     match self.between(character, rules) {
                         Between::Taken => at += character.len_utf8(),
+                        // What has ended calls is no text, whatever follows it.
+                        Between::Noise if self.found && self.wait != Wait::RegionEnd => {
+                            return Passed::Certain(at + character.len_utf8());
+                        }
+                        Between::Noise => at += character.len_utf8(),
                         Between::Closed => return Passed::Ended(at + character.len_utf8()),
                         Between::Foreign => {
                             return Passed::Failed { taken: at, rescan: self.markup.len() };
@@ -155,6 +169,15 @@ impl Section {
         match parsed {
             Parsed::More => (text.len(), None),
             Parsed::CallEnded(len) => (len, self.certain(out)),
+            Parsed::End(len) if !walker.rest().is_empty() => {
+                let rest = walker.take_rest();
+                self.phase = Phase::Between;
+                self.certain(out);
+                (len, self.again(&rest, rules))
+            }
+            Parsed::Stop(len) if !walker.is_open() && !walker.rest().is_empty() => {
+                (len, Some(Passed::Failed { taken: 0, rescan: walker.rest().len() }))
+            }
             Parsed::End(len) => {
                 self.phase = Phase::Between;
                 let certain = self.certain(out);
@@ -173,6 +196,23 @@ impl Section {
         }
     }
 
+    /// The call has ended before `rest`, which was fed and belongs to the section, or is text behind it.
+    fn again(&mut self, rest: &str, rules: &Rules<'_>) -> Option<Passed> {
+        let inside = self.in_section;
+        for (at, character) in rest.char_indices().filter(|_| inside) {
+            match self.between(character, rules) {
+                Between::Taken | Between::Noise => {}
+                Between::Closed => return Some(Passed::Ended(0)),
+                Between::Foreign if self.wait == Wait::RegionEnd => {
+                    let rescan = rest.len() - at + self.markup.len();
+                    return Some(Passed::Failed { taken: 0, rescan });
+                }
+                Between::Foreign => return Some(Passed::Left { taken: 0, rescan: rest.len() }),
+            }
+        }
+        if self.in_section { None } else { Some(Passed::Left { taken: 0, rescan: rest.len() }) }
+    }
+
     /// One character between calls.
     fn between(&mut self, character: char, rules: &Rules<'_>) -> Between {
         if self.markup.is_empty() && character.is_ascii_whitespace() {
@@ -182,23 +222,25 @@ impl Section {
         let (mut begins, markup) = (false, self.markup.as_str());
         let close = Some(self.close).filter(|close| !close.is_empty());
         if let Some(close) = close {
-            if close == markup && self.found {
-                return Between::Closed;
+            match fit(close, markup) {
+                Fit::Whole(_) if self.found => return Between::Closed,
+                fit => begins |= fit == Fit::Begins,
             }
-            begins |= close.starts_with(markup);
         }
         for &open in self.calls.open {
-            if open == markup {
-                self.markup.clear();
-                self.phase = Phase::Call(Box::new(Walker::new(self.calls, open, rules)));
-                return Between::Taken;
+            match fit(open, markup) {
+                Fit::Whole(_) => {
+                    self.markup.clear();
+                    self.phase = Phase::Call(Box::new(Walker::new(self.calls, open, rules)));
+                    return Between::Taken;
+                }
+                fit => begins |= fit == Fit::Begins,
             }
-            begins |= open.starts_with(markup);
         }
         for noise in self.calls.noise {
             if *noise == markup {
                 self.markup.clear();
-                return Between::Taken;
+                return Between::Noise;
             }
             begins |= noise.starts_with(markup);
         }
@@ -214,6 +256,8 @@ impl Section {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Between {
     Taken,
+    /// The last of what means nothing.
+    Noise,
     /// The last of the closer.
     Closed,
     /// No part of the section.

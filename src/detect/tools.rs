@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
+use super::typed::Types;
 use crate::conversation::{Conversation, Tool};
 
 /// The tools that may be called in one request, by name.
@@ -18,6 +19,7 @@ pub struct Tools {
 struct Signature {
     properties: Vec<String>,
     required: Vec<String>,
+    types: HashMap<String, Types>,
 }
 
 impl Signature {
@@ -30,8 +32,15 @@ impl Signature {
         Self {
             properties: names(tool.parameters.get("properties")),
             required: names(tool.parameters.get("required")),
+            types: types(tool.parameters.get("properties")),
         }
     }
+}
+
+/// What each property may be.
+fn types(properties: Option<&Value>) -> HashMap<String, Types> {
+    let properties = properties.and_then(Value::as_object).into_iter().flatten();
+    properties.map(|(key, schema)| (key.clone(), Types::of_schema(schema))).collect()
 }
 
 impl Tools {
@@ -74,6 +83,17 @@ impl Tools {
     /// Whether the tool `name` declares an argument `key`.
     pub(super) fn declares(&self, name: &str, key: &str) -> bool {
         self.tools.get(name).is_some_and(|tool| tool.properties.iter().any(|property| property == key))
+    }
+
+    /// What the argument `key` of the tool `name` may be; `None` if nothing is declared of it.
+    pub(super) fn types(&self, name: &str, key: &str) -> Option<Types> {
+        self.tools.get(name)?.types.get(key).copied()
+    }
+
+    /// Whether the tool `name` is declared with arguments, so that a key can be told from something that looks like
+    /// one.
+    pub(super) fn has_arguments(&self, name: &str) -> bool {
+        self.tools.get(name).is_some_and(|tool| !tool.properties.is_empty())
     }
 
     /// The required arguments of `name` that are no key of the JSON object `arguments`.

@@ -7,6 +7,7 @@
 use super::{
     envelope::{Parsed, Piece, Rules},
     header::HeaderWalk,
+    params::ParamsWalk,
 };
 use crate::{
     event::CallEnd,
@@ -17,6 +18,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) enum Walker {
     Header(HeaderWalk),
+    Params(ParamsWalk),
 }
 
 impl Walker {
@@ -24,6 +26,7 @@ impl Walker {
     pub(super) fn new(calls: &'static Calls, _open: &'static str, rules: &Rules<'_>) -> Self {
         match &calls.body {
             CallBody::Header(header) => Self::Header(HeaderWalk::new(header, rules)),
+            CallBody::Params(params) => Self::Params(ParamsWalk::new(calls, params, rules)),
         }
     }
 
@@ -31,6 +34,7 @@ impl Walker {
     pub(super) fn feed(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Parsed {
         match self {
             Self::Header(walk) => walk.feed(text, rules, out),
+            Self::Params(walk) => walk.feed(text, rules, out),
         }
     }
 
@@ -38,6 +42,7 @@ impl Walker {
     pub(super) fn finish(&mut self, stopped: bool, out: &mut impl FnMut(Piece<'_>)) -> Option<CallEnd> {
         match self {
             Self::Header(walk) => walk.finish(stopped, out),
+            Self::Params(walk) => walk.finish(stopped, out),
         }
     }
 
@@ -45,6 +50,7 @@ impl Walker {
     pub(super) fn is_open(&self) -> bool {
         match self {
             Self::Header(walk) => walk.is_open(),
+            Self::Params(walk) => walk.is_open(),
         }
     }
 
@@ -52,11 +58,27 @@ impl Walker {
     pub(super) fn found(&self) -> bool {
         match self {
             Self::Header(walk) => walk.found(),
+            Self::Params(walk) => walk.found(),
         }
     }
 
     /// Bytes kept back besides the source.
     pub(super) fn kept(&self) -> usize {
-        0
+        if let Self::Params(walk) = self { walk.kept() } else { 0 }
+    }
+
+    /// How many of the last bytes of what was fed may still be no part of the call.
+    pub(super) fn unsure(&self) -> usize {
+        self.rest().len()
+    }
+
+    /// The last bytes of what was fed: after `End` and `Stop` those before its place that are no part of the call.
+    pub(super) fn rest(&self) -> &str {
+        if let Self::Params(walk) = self { walk.rest() } else { "" }
+    }
+
+    /// Takes them.
+    pub(super) fn take_rest(&mut self) -> String {
+        if let Self::Params(walk) = self { walk.take_rest() } else { String::new() }
     }
 }

@@ -178,6 +178,13 @@ impl Writer {
         }
     }
 
+    /// Bytes of a whole answer that are kept until its end; nothing of a stream is.
+    pub fn kept(&self) -> usize {
+        match self {
+            Self::Chat(writer) => writer.kept(),
+        }
+    }
+
     /// A sign of life for a silent stream; nothing for a whole answer.
     pub fn keep_alive(&mut self, out: &mut BytesMut) {
         match self {

@@ -1,5 +1,7 @@
 //! The tables of formats whose calls are told by markers: sections, openers, and what a call's body is made of.
 
+use super::params::Params;
+
 /// Where an opener counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
@@ -34,6 +36,15 @@ pub struct Calls {
 pub enum CallBody {
     /// A header with the name, then the arguments as JSON.
     Header(Header),
+    /// A tag for every argument.
+    Params(Params),
+}
+
+impl Calls {
+    /// A call that stands alone counts only if its name is declared, since text of other kinds has its opener.
+    pub(crate) fn naked_must_be_declared(&self) -> bool {
+        matches!(&self.body, CallBody::Params(params) if params.common)
+    }
 }
 
 /// A call whose name stands before its arguments.

@@ -1,6 +1,6 @@
 //! The tables of channel formats: an answer is a row of messages, and a header says where each goes.
 
-use super::{Format, Grammar, Place};
+use super::{CallBody, Calls, Format, Grammar, Key, Params, ParamsName, Place, THOUGHT_K3};
 
 /// Messages told apart by headers.
 #[derive(Debug)]
@@ -31,12 +31,14 @@ pub enum Voice {
 }
 
 /// Where a message's body goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub enum Route<'a> {
     /// It is spoken.
     Said(Voice),
     /// It is the arguments of a call: JSON. If it begins with no brace, it is spoken so, or the message is none.
     Call(&'a str, Option<Voice>),
+    /// It is the arguments of a call, each in a tag.
+    Params(&'a str, &'static Calls),
     /// It is a JSON object with name and arguments.
     Envelope,
     /// There is none: other messages follow.
@@ -105,6 +107,16 @@ fn harmony(header: &str) -> Option<Route<'_>> {
     Some(words.tool().map_or(Route::Said(voice), |tool| Route::Call(tool, Some(voice))))
 }
 
+const HARMONY_CHANNELS: Channels = Channels {
+    open: &[(CHANNEL, Place::Anywhere), (START, Place::Anywhere), ("to=", Place::MessageStart)],
+    begins_in_header: false,
+    inner: &[CHANNEL, CONSTRAIN],
+    body: &["<|message|>"],
+    end: &["<|call|>", "<|end|>", "<|return|>"],
+    route: |header, _| harmony(header),
+    common: false,
+};
+
 /// gpt-oss.
 pub static HARMONY: Format = Format {
     name: "harmony",
@@ -112,15 +124,131 @@ pub static HARMONY: Format = Format {
     models: &["gpt-oss*", "*gpt-oss*"],
     auto: true,
     example: r#"<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Paris"}<|call|>"#,
-    grammars: &[Grammar::Channels(Channels {
-        open: &[("<|channel|>", Place::Anywhere), (START, Place::Anywhere), ("to=", Place::MessageStart)],
-        begins_in_header: false,
-        inner: &[CHANNEL, CONSTRAIN],
-        body: &["<|message|>"],
-        end: &["<|call|>", "<|end|>", "<|return|>"],
-        route: |header, _| harmony(header),
+    grammars: &[Grammar::Channels(HARMONY_CHANNELS)],
+    teach: None,
+};
+
+/// Beam's arguments.
+static BEAM_BODY: Calls = Calls {
+    sections: &[],
+    open: &[START],
+    naked: true,
+    noise: &["<|call|>", "<|end|>", "<|return|>"],
+    place: Place::Anywhere,
+    body: CallBody::Params(Params {
+        name: ParamsName::Text,
+        key: Key::Attribute { open: "<rfl:parameter ", end: ">", key: "name", kind: "type" },
+        close: "</rfl:parameter~>",
+        end: &["<|call|>", "<|end|>"],
+        trim: true,
+        cdata: false,
+        entities: false,
+        json: true,
         common: false,
+    }),
+};
+
+/// Beam: harmony's headers, and a tag for every argument.
+pub static BEAM: Format = Format {
+    name: "beam",
+    summary: "harmony's headers with xml as constrain, and a tag for every argument",
+    models: &["*beam*"],
+    auto: true,
+    example: "<|start|>assistant to=get_weather<|channel|>analysis <|constrain|>xml<|message|><rfl:parameter name=\"city\">\nParis\n</rfl:parameter><|call|>",
+    grammars: &[Grammar::Channels(Channels {
+        route: |header, _| {
+            let words = Words::of(header.strip_prefix(START).unwrap_or(header));
+            match words.tool() {
+                Some(tool) => (words.constrain == Some("xml")).then_some(Route::Params(tool, &BEAM_BODY)),
+                None => harmony(header),
+            }
+        },
+        ..HARMONY_CHANNELS
     })],
+    teach: None,
+};
+
+/// Muse: a message to a tool holds calls in tags of their own.
+pub static MUSE_ATEM: Format = Format {
+    name: "muse_atem",
+    summary: "messages to self (reasoning), to the user, or to a tool, with calls in <atem:function_calls>",
+    models: &["*muse*"],
+    auto: true,
+    example: "<|start|>assistant to=get_weather<|message|><atem:function_calls>\n<atem:invoke name=\"get_weather\">\n<atem:parameter name=\"city\">Paris</atem:parameter>\n</atem:invoke>\n</atem:function_calls><|eom|>",
+    grammars: &[
+        Grammar::Channels(Channels {
+            open: &[(START, Place::Anywhere), ("to=", Place::MessageStart)],
+            inner: &[],
+            end: &["<|eom|>", "<|eot|>"],
+            route: |header, _| {
+                let words = Words::of(header.strip_prefix(START).unwrap_or(header));
+                Some(match words.recipient {
+                    Some("self") => Route::Said(Voice::Reasoning),
+                    None | Some("user" | "commentary" | "all") => Route::Said(Voice::Text),
+                    Some(_) => Route::Nothing,
+                })
+            },
+            ..HARMONY_CHANNELS
+        }),
+        Grammar::Calls(Calls {
+            sections: &[("<atem:function_calls>", "")],
+            open: &["<atem:invoke "],
+            naked: true,
+            noise: &["</atem:function_calls>", "<|eom|>", "<|eot|>"],
+            place: Place::Anywhere,
+            body: CallBody::Params(Params {
+                name: ParamsName::Attribute("name", ">"),
+                key: Key::Attribute { open: "<atem:parameter ", end: ">", key: "name", kind: "type" },
+                close: "</atem:parameter~>",
+                end: &["</atem:invoke>"],
+                trim: false,
+                cdata: false,
+                entities: false,
+                json: true,
+                common: false,
+            }),
+        }),
+    ],
+    teach: None,
+};
+
+/// Kimi K3.
+pub static KIMI_K3: Format = Format {
+    name: "kimi_k3",
+    summary: "Kimi's XTML: elements of <|open|>, <|close|> and <|sep|>, a typed one for every argument",
+    models: &["kimi-k3*"],
+    auto: true,
+    example: r#"<|open|>tools<|sep|><|open|>call tool="get_weather" index="1"<|sep|><|open|>argument key="city" type="string"<|sep|>Paris<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>"#,
+    grammars: &[
+        Grammar::Channels(Channels {
+            open: &[("<|open|>response<|sep|>", Place::Anywhere)],
+            begins_in_header: false,
+            inner: &[],
+            body: &["<|open|>response<|sep|>"],
+            end: &["<|close|>response<|sep|>"],
+            route: |_, _| Some(Route::Said(Voice::Text)),
+            common: false,
+        }),
+        THOUGHT_K3,
+        Grammar::Calls(Calls {
+            sections: &[("<|open|>tools<|sep|>", "<|close|>tools<|sep|>")],
+            open: &["<|open|>call "],
+            naked: true,
+            noise: &[],
+            place: Place::Anywhere,
+            body: CallBody::Params(Params {
+                name: ParamsName::Attribute("tool", "<|sep|>"),
+                key: Key::Attribute { open: "<|open|>argument ", end: "<|sep|>", key: "key", kind: "type" },
+                close: "<|close|>argument<|sep|>",
+                end: &["<|close|>call<|sep|>"],
+                trim: false,
+                cdata: false,
+                entities: false,
+                json: false,
+                common: false,
+            }),
+        }),
+    ],
     teach: None,
 };
 
@@ -180,7 +308,8 @@ mod tests {
 
     #[test]
     fn words_of_a_header_stand_in_any_order() {
-        let tool = Some(Route::Call("f", Some(Voice::Text)));
+        let harmony = |header| harmony(header).map(|route| format!("{route:?}"));
+        let tool = Some(format!("{:?}", Route::Call("f", Some(Voice::Text))));
         for header in [
             "<|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json",
             " to=functions.f<|channel|>commentary json",
@@ -189,8 +318,11 @@ mod tests {
         ] {
             assert_eq!(harmony(header), tool, "{header}");
         }
-        assert_eq!(harmony("<|channel|>analysis to=self"), Some(Route::Said(Voice::Reasoning)));
-        assert_eq!(harmony(""), Some(Route::Said(Voice::Text)));
+        assert_eq!(
+            harmony("<|channel|>analysis to=self"),
+            Some(format!("{:?}", Route::Said(Voice::Reasoning)))
+        );
+        assert_eq!(harmony(""), Some(format!("{:?}", Route::Said(Voice::Text))));
         assert_eq!(harmony(" to=f"), None);
         assert_eq!(harmony("<|channel|>musings"), None);
         assert_eq!(harmony("<|channel|>commentary to=f<|constrain|>xml"), None);

@@ -6,14 +6,20 @@
 mod calls;
 mod channels;
 mod header;
+mod params;
 mod reasoning;
 mod table;
 mod teach;
 
 pub use calls::{CallBody, Calls, Header, HeaderEnd, Place};
-pub use channels::{Channels, FUNCTIONARY_V32, HARMONY, INKLING, Route, Voice};
+pub use channels::{BEAM, Channels, FUNCTIONARY_V32, HARMONY, INKLING, KIMI_K3, MUSE_ATEM, Route, Voice};
 pub use header::{FUNCTION, FUNCTIONARY_V31, PLAMO3, SOLAR_OPEN};
-pub use reasoning::{APRIEL, APRIEL_FRAME, COHERE, GRANITE, HUNYUAN, THINK, Thought};
+pub use params::{
+    ANTHROPIC_LEGACY, DEEPSEEK_V4, DEEPSEEK_V32, DEEPSEEK_V41, DOTS, GLM45, GLM47, HY_V3, MIMO, MINICPM5,
+    MINIMAX_M2, QWEN3_CODER, SEED_OSS, STEP3,
+};
+pub use params::{Key, Params, ParamsName};
+pub use reasoning::{APRIEL, APRIEL_FRAME, COHERE, GRANITE, HUNYUAN, SEED, THINK, THOUGHT_K3, Thought};
 pub use table::{DEEPSEEK_V3, DEEPSEEK_V31, KIMI_K2, MISTRAL};
 pub use teach::{ResultShape, Teach, Teaching, instruct};
 
@@ -171,11 +177,28 @@ pub static ALL: &[&Format] = &[
     &DEEPSEEK_V3,
     &KIMI_K2,
     &HARMONY,
+    &BEAM,
+    &MUSE_ATEM,
+    &KIMI_K3,
     &FUNCTIONARY_V32,
     &INKLING,
     &FUNCTIONARY_V31,
     &PLAMO3,
     &SOLAR_OPEN,
+    &QWEN3_CODER,
+    &MIMO,
+    &SEED_OSS,
+    &GLM45,
+    &GLM47,
+    &HY_V3,
+    &MINIMAX_M2,
+    &DEEPSEEK_V32,
+    &DEEPSEEK_V4,
+    &DEEPSEEK_V41,
+    &STEP3,
+    &DOTS,
+    &MINICPM5,
+    &ANTHROPIC_LEGACY,
     &THINK,
 ];
 

@@ -57,6 +57,13 @@ pub static THINK: Format = Format {
     teach: None,
 };
 
+/// Seed's tag.
+pub const SEED: Grammar = Grammar::Reasoning(&[word("<seed:think>", &["</seed:think>"])]);
+
+/// Kimi K3's element.
+pub const THOUGHT_K3: Grammar =
+    Grammar::Reasoning(&[token("<|open|>think<|sep|>", &["<|close|>think<|sep|>"])]);
+
 /// Granite 3.2's phrases.
 pub const GRANITE: Grammar = Grammar::Reasoning(&[
     first("Here is my thought process:", RESPONSE),

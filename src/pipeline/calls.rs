@@ -48,6 +48,8 @@ pub(super) struct Calls {
     ids: Ids,
     /// Calls by the reader's or detector's index, in order of appearance.
     fates: Vec<(u32, Fate)>,
+    /// Calls that were begun, also those that are left out: each is remembered.
+    begun: usize,
     sent_ids: Vec<String>,
     rescued: Vec<(String, String)>,
     client_calls: usize,
@@ -70,6 +72,7 @@ impl Calls {
             parallel: conversation.parallel_calls,
             ids: Ids::new(stamp.seed, 1),
             fates: Vec::new(),
+            begun: 0,
             sent_ids: Vec::new(),
             rescued: Vec::new(),
             client_calls: 0,
@@ -141,6 +144,13 @@ impl Calls {
     }
 
     fn start(&mut self, mut start: CallStart<'_>, frame: Option<&str>, out: &mut impl Sink) {
+        let limit = self.settings.limits.max_calls;
+        if self.begun >= limit {
+            let message = format!("the answer has more than {limit} tool calls (limits.max_calls)");
+            self.failure = Some(Failure::new(Kind::Limit, message));
+            return;
+        }
+        self.begun += 1;
         let source = start.index;
         let written = start.name.clone();
         let rescue = start.runner == Runner::Upstream && self.is_misrouted(&written);
@@ -191,14 +201,6 @@ impl Calls {
                 return None;
             }
             self.client_calls += 1;
-        }
-        if self.sent_ids.len() >= self.settings.limits.max_calls {
-            let limit = self.settings.limits.max_calls;
-            self.failure = Some(Failure::new(
-                Kind::Limit,
-                format!("the answer has more than {limit} tool calls (limits.max_calls)"),
-            ));
-            return None;
         }
         let index = u32::try_from(self.sent_ids.len()).unwrap_or(u32::MAX);
         let fresh = start.id.is_empty() || self.sent_ids.iter().any(|id| *id == *start.id);

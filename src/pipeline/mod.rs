@@ -20,7 +20,7 @@ use crate::{
     detect::{Detector, Tools},
     dialect::{Answering, Reader, Writer},
     event::{Event, Sink},
-    failure::Failure,
+    failure::{Failure, Kind},
 };
 
 /// Where an answer stands.
@@ -56,6 +56,8 @@ struct Stages {
     detector: Option<Detector>,
     calls: Calls,
     writer: Writer,
+    /// Bytes that the writer may keep.
+    max_answer: usize,
     has_content: bool,
 }
 
@@ -74,6 +76,7 @@ impl Pipeline {
             detector: Detector::new(tools.clone(), settings),
             calls: Calls::new(conversation, tools, settings, &answering.stamp),
             writer,
+            max_answer: settings.limits.max_answer,
             has_content: false,
         };
         Self { reader, stages, state: State::Open, failure: None }
@@ -100,7 +103,7 @@ impl Pipeline {
 
     /// What has been read decides how the answer goes on.
     fn settle(&mut self, read: Result<(), Failure>, ended: bool, out: &mut BytesMut) {
-        let read = self.stages.calls.failure.take().map_or(read, Err);
+        let read = self.stages.failure().map_or(read, Err);
         if self.stages.calls.bounce.is_some() {
             self.stages.break_off(out);
             self.state = State::Asks;
@@ -191,15 +194,27 @@ impl Pipeline {
 }
 
 impl Stages {
+    /// A limit that was reached behind the reader.
+    fn failure(&mut self) -> Option<Failure> {
+        let limit = self.max_answer;
+        let too_long = || {
+            let message =
+                format!("the answer is longer than {limit} bytes (limits.max_answer); ask for a stream");
+            Failure::new(Kind::Limit, message)
+        };
+        let is_too_long = self.writer.kept() > limit;
+        self.calls.failure.take().or_else(|| is_too_long.then(too_long))
+    }
+
     fn sink<'s>(&'s mut self, out: &'s mut BytesMut) -> impl Sink + 's {
-        let Self { detector, calls, writer, has_content } = self;
+        let Self { detector, calls, writer, has_content, .. } = self;
         ToDetector { detector, next: ToCalls { calls, next: ToWriter { writer, has_content, out } } }
     }
 
     /// The answer is left off for another: what was held before that point is let go.
     fn break_off(&mut self, out: &mut BytesMut) {
         let bounce = self.calls.bounce.take();
-        let Self { detector, calls, writer, has_content } = self;
+        let Self { detector, calls, writer, has_content, .. } = self;
         if let Some(detector) = detector {
             detector.next_answer(&mut ToCalls { calls, next: ToWriter { writer, has_content, out } });
         }
@@ -208,7 +223,7 @@ impl Stages {
 
     /// Lets go what is held, since nothing more will come to decide it.
     fn release(&mut self, out: &mut BytesMut) {
-        let Self { detector, calls, writer, has_content } = self;
+        let Self { detector, calls, writer, has_content, .. } = self;
         if let Some(detector) = detector {
             detector.finish(false, &mut ToCalls { calls, next: ToWriter { writer, has_content, out } });
         }

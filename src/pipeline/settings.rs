@@ -109,10 +109,19 @@ pub struct Limits {
     pub max_hold: usize,
     /// Nesting of JSON values. Beyond: text, or a cut call.
     pub max_depth: usize,
+    /// Bytes of an answer that has to be kept: one that is not streamed. Beyond: the answer fails.
+    pub max_answer: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { max_frame: 8 << 20, max_arguments: 1 << 20, max_calls: 128, max_hold: 1 << 20, max_depth: 128 }
+        Self {
+            max_frame: 8 << 20,
+            max_arguments: 1 << 20,
+            max_calls: 128,
+            max_hold: 1 << 20,
+            max_depth: 128,
+            max_answer: 64 << 20,
+        }
     }
 }

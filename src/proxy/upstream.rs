@@ -49,7 +49,7 @@ const CONNECTION_WINDOW: u32 = 16 << 20;
 /// Idle connections are kept for so long: below the minute after which many servers close them.
 const POOL_IDLE: Duration = Duration::from_secs(50);
 
-/// A connection that closes within this time was closed before the request reached the upstream's program.
+/// A connection that closes within this time is taken to have closed before the request reached the upstream's program.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// An upstream, ready to be asked: its connections, its line and its configured headers.
@@ -167,7 +167,7 @@ impl Client {
             Err(Unanswered::Error(error)) if is_closed(&error) && begun.elapsed() < AT_ONCE => {
                 tracing::debug!(
                     upstream = self.upstream.name,
-                    "a connection was closed as it was used again"
+                    "the connection closed at once: asked once more"
                 );
                 self.try_send(request).await
             }

@@ -16,6 +16,8 @@ use self::{
     lexer::{Lexer, SKIPPED},
     scalar::literal,
 };
+pub(super) use scalar::is_number;
+
 /// What became of a piece that was fed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fed {

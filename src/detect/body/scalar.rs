@@ -20,7 +20,7 @@ pub(super) fn literal(word: &str, repair: bool) -> Option<&'static str> {
 }
 
 /// Whether `text` is a number by RFC 8259 section 6.
-pub(super) fn is_number(text: &str) -> bool {
+pub(in crate::detect) fn is_number(text: &str) -> bool {
     let digits = |text: &str| text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let unsigned = text.strip_prefix('-').unwrap_or(text);
     let int = digits(unsigned);

@@ -61,6 +61,14 @@ impl Writer {
         }
     }
 
+    /// Bytes of a whole answer that are kept until its end; nothing of a stream is.
+    pub fn kept(&self) -> usize {
+        match &self.0 {
+            Form::Stream(_) => 0,
+            Form::Whole(whole) => whole.kept(),
+        }
+    }
+
     /// A comment, for a stream that has been silent; clients skip it.
     pub fn keep_alive(&mut self, out: &mut BytesMut) {
         match &self.0 {

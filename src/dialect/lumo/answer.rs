@@ -30,6 +30,8 @@ pub(super) enum Target {
     ToolCall,
     /// Results of server tools.
     ToolResult,
+    /// Arguments of a client's tool, of the call of that number. No name names it: v2 has calls in deltas of their own.
+    Arguments(u64),
     /// What Lumo's own client shows beside the answer: never part of it.
     Aside,
     /// No target that is known: left out, as Lumo's own client does.
@@ -152,6 +154,7 @@ impl Answer {
             Target::Reasoning => self.reason(body, out),
             Target::ToolCall => self.call_text(body, out)?,
             Target::ToolResult => self.result_text(body, out)?,
+            Target::Arguments(index) => self.calls.arguments_delta(index, body, out),
             Target::Aside => {}
             Target::Unknown => self.skip(),
         }

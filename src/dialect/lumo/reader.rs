@@ -319,8 +319,10 @@ mod tests {
             let target = if message { "message" } else { "reasoning" };
             json!({"type": "token_data", "target": target, "count": count, "content": content})
         });
-        let chunk = (0..3_u32, text, 0..7_u32).prop_map(|(created, content, kind)| {
+        let chunk = (0..3_u32, text, 0..10_u32).prop_map(|(created, content, kind)| {
             let delta = match kind {
+                7 => json!({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": ""}}]}),
+                8 | 9 => json!({"tool_calls": [{"index": created % 2, "function": {"arguments": content}}]}),
                 0 => json!({"reasoning_content": content}),
                 1 => json!({"reasoning_content": "", "reasoning": content}),
                 2 => json!({"reasoning_content": content, "reasoning": content}),
@@ -379,6 +381,14 @@ mod tests {
         };
         let frames: Vec<_> =
             (0..9).flat_map(|count| [token(count), chunk("x\n".repeat(count + 1))]).collect();
+        let call = |head: &str, arguments: &str| {
+            format!(
+                "data: {}",
+                json!({"choices": [{"delta": {"tool_calls": [{"index": 0, "function": {head: "f", "arguments": arguments}}]}}]})
+            )
+        };
+        let calls: Vec<_> = [call("name", "")].into_iter().chain((0..9).map(|_| call("x", "{"))).collect();
+        assert_eq!(events(&calls, true).1, 8);
         assert_eq!(events(&frames, true).1, 16);
         assert_eq!(events(&frames, false).1, 0);
     }

@@ -9,6 +9,7 @@ use super::{
     v1::Read,
 };
 use crate::{
+    dialect::tool_calls::arguments_only,
     event::{Finish, Media, Sink, Start},
     failure::{Failure, Kind},
     wire::json::{Json, Kind as JsonKind},
@@ -201,18 +202,17 @@ impl<'a> Delta<'a> {
         if let Some(function_call) = self.function_call {
             answer.legacy_call(function_call, out);
         }
-        let more = self.tool_calls.is_some() || self.function_call.is_some() || self.reasoning_twice;
-        let token = match (target, content, reasoning) {
-            (Target::Message | Target::Reasoning, body, "") if !body.is_empty() => {
-                Token { target, body, number }
+        let token = match (self.tool_calls, target, content, reasoning) {
+            (Some(calls), _, "", "") => {
+                arguments_only(calls).map(|(index, body)| (Target::Arguments(index), body))
             }
-            (Target::Message | Target::Reasoning, "", body) if !body.is_empty() => {
-                Token { target: Target::Reasoning, body, number }
-            }
-            _ => return Ok(None),
+            (None, Target::Message | Target::Reasoning, body, "") => Some((target, body)),
+            (None, Target::Message | Target::Reasoning, "", body) => Some((Target::Reasoning, body)),
+            _ => None,
         };
-        let plain = !more && !sealed::is_sealed(self.object);
-        Ok(plain.then_some(token))
+        let more = self.function_call.is_some() || self.reasoning_twice || sealed::is_sealed(self.object);
+        let token = token.filter(|(_, body)| !more && !body.is_empty());
+        Ok(token.map(|(target, body)| Token { target, body, number }))
     }
 }
 

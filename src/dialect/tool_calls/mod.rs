@@ -17,6 +17,7 @@ mod tests;
 use std::borrow::Cow;
 
 use call::{Call, State};
+pub(crate) use piece::arguments_only;
 use piece::{Address, Arguments, Key, Piece};
 
 use crate::{
@@ -60,6 +61,13 @@ impl CallDeltas {
             let piece = Piece::read(element.get("function").unwrap_or(element), element.get("id"));
             self.take(Address { index, position, several }, &piece, out);
         }
+    }
+
+    /// Takes a delta that [`arguments_only`] has read: `body` for the call of the number `index`.
+    pub(crate) fn arguments_delta(&mut self, index: u64, body: &str, out: &mut impl Sink) {
+        self.delta += 1;
+        let address = Address { index: Some(index), position: 0, several: false };
+        self.take(address, &Piece::arguments(body), out);
     }
 
     /// Takes the `function_call` of one delta, OpenAI's form of before 2023-11: one call an answer.

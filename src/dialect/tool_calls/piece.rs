@@ -42,14 +42,37 @@ pub(super) enum Arguments<'a> {
     Raw(&'a str),
 }
 
+impl<'a> Arguments<'a> {
+    fn text(body: &'a str) -> Self {
+        if body.is_empty() { Self::None } else { Self::Text(body) }
+    }
+}
+
+/// The call's number and the string body of its arguments, if a `tool_calls` delta is a piece of one call's arguments
+/// and nothing else: no key but those two.
+pub(crate) fn arguments_only(tool_calls: Json<'_>) -> Option<(u64, &str)> {
+    let mut elements = tool_calls.elements();
+    let element = elements.next().filter(|_| elements.next().is_none())?;
+    let function = element.get("function")?;
+    let names_itself = |(key, _): (Cow<'_, str>, _)| matches!(&*key, "id" | "type" | "name" | "custom");
+    if element.members().any(names_itself) || function.members().any(names_itself) {
+        return None;
+    }
+    Some((element.get("index")?.as_u64()?, function.get("arguments")?.string_body()?))
+}
+
 impl<'a> Piece<'a> {
+    /// A piece of arguments, and nothing else.
+    pub(super) fn arguments(body: &'a str) -> Self {
+        Self { id: Cow::Borrowed(""), name: Cow::Borrowed(""), arguments: Arguments::text(body) }
+    }
+
     pub(super) fn read(function: Json<'a>, id: Option<Json<'a>>) -> Self {
         let text = |json: Option<Json<'a>>| json.and_then(|json| json.as_str()).unwrap_or_default();
         let arguments = match function.get("arguments") {
             None => Arguments::None,
             Some(json) => match json.string_body() {
-                Some("") => Arguments::None,
-                Some(body) => Arguments::Text(body),
+                Some(body) => Arguments::text(body),
                 None if json.is_null() => Arguments::None,
                 None => Arguments::Raw(json.raw()),
             },

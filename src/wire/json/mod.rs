@@ -50,15 +50,14 @@ impl fmt::Display for Invalid {
 
 impl error::Error for Invalid {}
 
-/// A valid JSON value, viewed in the text it was read from: a start, whose end is looked for only when it is asked for,
-/// so that the way down to a member costs no more than what lies before it.
+/// A valid JSON value, viewed in the text it was read from.
 ///
 /// The whole text is checked once, by [`Json::parse`]; after that nothing can fail, and what is asked of a value of
 /// another kind is `None` or empty. Readers of sloppy upstreams rely on that: a member that is missing, `null` or of
 /// the wrong kind is one case.
 #[derive(Clone, Copy)]
 pub struct Json<'a> {
-    /// From the value's first byte to somewhere behind its last.
+    /// The value as it was written, from its first byte to its last.
     text: &'a str,
 }
 
@@ -78,7 +77,7 @@ impl<'a> Json<'a> {
         }
         let (value, rest) = text.split_at_checked(taken).unwrap_or((text, ""));
         match rest.bytes().position(|byte| !is_space(byte)) {
-            None => Ok(Self { text: value.trim_ascii_start() }),
+            None => Ok(Self { text: value.trim_ascii() }),
             Some(behind) => Err(Invalid { at: taken + behind, why: "more text behind the JSON value" }),
         }
     }
@@ -95,7 +94,7 @@ impl<'a> Json<'a> {
 
     /// The value as it was written.
     pub fn raw(&self) -> &'a str {
-        self.text.get(..value_end(self.text.as_bytes())).unwrap_or_default()
+        self.text
     }
 
     /// What it is.
@@ -127,7 +126,7 @@ impl<'a> Json<'a> {
 
     /// What stands between the quotes of a string, as it was written.
     pub fn string_body(&self) -> Option<&'a str> {
-        self.text.strip_prefix('"')?.get(..string_end(self.text.as_bytes(), 1).checked_sub(2)?)
+        self.text.strip_prefix('"')?.strip_suffix('"')
     }
 
     /// The text of a string. A half of a surrogate pair becomes U+FFFD.
@@ -163,7 +162,7 @@ impl<'a> Json<'a> {
     }
 
     fn values(&self, bracket: char) -> Values<'a> {
-        Values { rest: self.text.strip_prefix(bracket).unwrap_or_default(), inside: false }
+        Values { rest: self.text.strip_prefix(bracket).unwrap_or_default() }
     }
 }
 
@@ -196,35 +195,33 @@ fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\n' | b'\r' | b'\t')
 }
 
-/// The values inside a container that is known to be valid.
+/// The values inside a container that is known to be valid. Of an object, keys and values are taken in turns.
 struct Values<'a> {
+    /// What follows the value that was given last.
     rest: &'a str,
-    /// `rest` begins with the value that was given last.
-    inside: bool,
 }
 
 impl<'a> Values<'a> {
-    /// The body of the key that comes next. Of an object, keys and values are taken in turns.
+    /// The body of the key that comes next.
     fn key(&mut self) -> Option<&'a str> {
-        let key = self.next()?.string_body()?;
-        self.rest = self.rest.get(key.len() + 2..)?;
-        self.inside = false;
-        Some(key)
+        self.next()?.string_body()
     }
 }
 
 impl<'a> Iterator for Values<'a> {
     type Item = Json<'a>;
 
+    /// A value's end is looked for once, here: whoever asks for a value reads it, or goes on behind it.
     fn next(&mut self) -> Option<Json<'a>> {
-        let bytes = self.rest.as_bytes();
-        let last = if self.inside { value_end(bytes) } else { 0 };
         let separator = |byte: &u8| is_space(*byte) || matches!(byte, b',' | b':');
-        let gap = bytes.get(last..)?.iter().position(|byte| !separator(byte))?;
-        self.rest = self.rest.get(last + gap..)?;
-        self.inside = true;
-        let ended = matches!(self.rest.as_bytes(), [b'}' | b']', ..]);
-        (!ended).then_some(Json { text: self.rest })
+        let gap = self.rest.bytes().position(|byte| !separator(&byte))?;
+        let rest = self.rest.get(gap..)?;
+        if matches!(rest.as_bytes(), [b'}' | b']', ..]) {
+            return None;
+        }
+        let (text, rest) = rest.split_at_checked(value_end(rest.as_bytes()))?;
+        self.rest = rest;
+        Some(Json { text })
     }
 }
 

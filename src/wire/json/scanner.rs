@@ -191,14 +191,14 @@ impl Scanner {
                 (0, Some(Progress::Value))
             }
             State::FirstElement if byte == b']' => self.close(),
-            State::Value | State::FirstElement => self.value(byte),
+            State::Value | State::FirstElement => self.value(byte, rest),
             State::FirstKey if byte == b'}' => self.close(),
             State::FirstKey | State::Key if byte == b'"' => {
                 self.in_key = true;
                 if self.captures() {
                     self.key.clear();
                 }
-                self.go(State::Text)
+                self.open_text(rest)
             }
             State::Colon if byte == b':' => {
                 let announced = self.stops && self.depth == 1;
@@ -220,9 +220,9 @@ impl Scanner {
         (taken, Some(Progress::Invalid))
     }
 
-    fn value(&mut self, byte: u8) -> Step {
+    fn value(&mut self, byte: u8, rest: &[u8]) -> Step {
         match byte {
-            b'"' => self.go(State::Text),
+            b'"' => self.open_text(rest),
             b'{' | b'[' if self.depth == self.max_depth => self.invalid(0),
             b'{' => self.open(0, State::FirstKey),
             b'[' => self.open(1, State::FirstElement),
@@ -271,6 +271,13 @@ impl Scanner {
         self.state = State::Behind;
         let member = self.stops && self.depth == 1 && !self.in_array();
         (taken, member.then_some(Progress::Member))
+    }
+
+    /// A string begins with the first byte of `rest`. Most end in the same input: one step for all of it.
+    fn open_text(&mut self, rest: &[u8]) -> Step {
+        self.state = State::Text;
+        let (taken, stop) = self.text(rest.get(1..).unwrap_or_default());
+        (taken + 1, stop)
     }
 
     fn text(&mut self, rest: &[u8]) -> Step {

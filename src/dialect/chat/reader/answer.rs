@@ -7,6 +7,8 @@
 mod ends;
 mod said;
 
+use memchr::memchr2;
+
 use super::{
     ReaderSettings,
     calls::Calls,
@@ -14,7 +16,10 @@ use super::{
     chunk::{Choice, Chunk},
 };
 use crate::{
-    dialect::{chat::refusal, tool_calls::CallDeltas},
+    dialect::{
+        chat::refusal,
+        tool_calls::{CallDeltas, arguments_only},
+    },
     event::{Event, Sink, Start},
     failure::{Failure, Kind},
     wire::{
@@ -54,7 +59,7 @@ struct Head {
     created: String,
 }
 
-/// A frame that was a piece of text and nothing else.
+/// A frame that was a piece of text or arguments, and nothing else.
 #[derive(Debug)]
 struct Plain {
     shape: Shape,
@@ -67,6 +72,8 @@ struct Plain {
 enum ChannelName {
     Text,
     Reasoning,
+    /// The arguments of the call of that number.
+    Arguments(u64),
 }
 
 /// Shapes that may be learnt in vain before an answer is taken to have none: each costs two parses of a frame.
@@ -205,11 +212,15 @@ impl Answer {
             return Err(reported(error));
         }
         let canonical = Some(frame).filter(|frame| self.is_canonical(&chunk, frame));
-        match chunk.choice() {
-            Some(choice) => self.choice(&chunk, &choice, frame, canonical, out)?,
+        let choice = chunk.choice();
+        match &choice {
+            Some(choice) => self.choice(&chunk, choice, frame, canonical, out)?,
             None => self.beside(&chunk, canonical, out),
         }
-        self.note_usage(&chunk, canonical, out);
+        let usage = chunk.usage.or_else(|| choice?.usage);
+        if let Some(usage) = usage {
+            self.note_usage(usage, canonical.filter(|_| chunk.is_bare()), out);
+        }
         Ok(())
     }
 
@@ -220,7 +231,7 @@ impl Answer {
             && !self.settings.cumulative
             && chunk.is_canonical()
             && self.head.as_ref().is_none_or(stays)
-            && !frame.contains(['\n', '\r'])
+            && memchr2(b'\n', b'\r', frame.as_bytes()).is_none()
     }
 
     /// A chunk without the choice that is read: usage, a late note, another choice of several.
@@ -286,7 +297,7 @@ impl Answer {
         emit(out, frame, Event::Start(Start { id: id.into(), model: model.into(), created }));
     }
 
-    /// Learns the shape of a frame that said one piece of text and nothing else.
+    /// Learns the shape of a frame that said one piece of text or arguments and nothing else.
     fn learn(&mut self, chunk: &Chunk<'_>, choice: &Choice<'_>, frame: &str, is_canonical: bool) {
         let delta = &choice.delta;
         let says_more =
@@ -299,10 +310,14 @@ impl Answer {
         {
             return;
         }
-        let (channel, body) = match (delta.content, delta.reasoning) {
-            (Some(content), None) => (ChannelName::Text, content.string_body()),
-            (None, Some(reasoning)) if delta.details.is_none() => {
+        let (channel, body) = match (delta.content, delta.reasoning, delta.calls) {
+            (Some(content), None, None) => (ChannelName::Text, content.string_body()),
+            (None, Some(reasoning), None) if delta.details.is_none() => {
                 (ChannelName::Reasoning, reasoning.string_body())
+            }
+            (None, None, Some(calls)) => {
+                let Some((index, body)) = arguments_only(calls) else { return };
+                (ChannelName::Arguments(index), Some(body))
             }
             _ => return,
         };

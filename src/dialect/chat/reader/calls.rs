@@ -7,10 +7,7 @@
 //! Calls of custom tools, whose input is plain text, are told as calls too, with their input for arguments. Forwarded
 //! frames keep their own form.
 
-use super::{
-    answer::emit,
-    channel::{Channel, cuts_pair},
-};
+use super::{answer::emit, channel::Channel};
 use crate::{
     event::{CallEnd, CallStart, Event, Runner, Sink, Source},
     wire::json::{Json, Kind},
@@ -52,14 +49,13 @@ impl Head {
 }
 
 impl Calls {
-    /// The sink for the events of one delta; `frame` if its frame is canonical otherwise.
+    /// The sink for the events of one delta; `piece`: its frame, if that is a piece of the arguments of the call of that
+    /// number and nothing else.
     pub(super) fn listen<'a, S: Sink>(
         &'a mut self,
-        frame: Option<&'a str>,
-        tool_calls: Option<Json<'_>>,
+        piece: Option<(&'a str, u64)>,
         out: &'a mut S,
     ) -> Listening<'a, S> {
-        let piece = frame.and_then(|frame| Some((frame, arguments_index(tool_calls?)?)));
         Listening { calls: self, piece, out }
     }
 
@@ -146,18 +142,6 @@ impl<S: Sink> Sink for Listening<'_, S> {
 fn only(tool_calls: Json<'_>) -> Option<Json<'_>> {
     let mut elements = tool_calls.elements();
     elements.next().filter(|_| elements.next().is_none())
-}
-
-/// The call's number, if the delta is a piece of one call's arguments in canonical form: no key but those two.
-fn arguments_index(tool_calls: Json<'_>) -> Option<u64> {
-    let element = only(tool_calls)?;
-    let function = element.get("function")?;
-    let names_itself = |(key, _): (std::borrow::Cow<'_, str>, _)| matches!(&*key, "id" | "type" | "name");
-    if element.members().any(names_itself) || function.members().any(names_itself) {
-        return None;
-    }
-    let body = function.get("arguments")?.string_body()?;
-    if cuts_pair(body) { None } else { element.get("index")?.as_u64() }
 }
 
 /// The delta as a call's first frame, if it is one in canonical form: all of the head, and no arguments yet.

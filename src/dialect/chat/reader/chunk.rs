@@ -21,6 +21,9 @@ pub(super) struct Chunk<'a> {
     pub(super) error: Option<Json<'a>>,
     object: Option<Json<'a>>,
     choices: Option<Json<'a>>,
+    /// The first element of `choices`, and whether it is the only one.
+    first: Option<Json<'a>>,
+    is_single: bool,
     /// It has members besides those of every chunk.
     pub(super) says_more: bool,
 }
@@ -28,6 +31,7 @@ pub(super) struct Chunk<'a> {
 impl<'a> Chunk<'a> {
     pub(super) fn read(json: Json<'a>) -> Self {
         let mut chunk = Self::default();
+        let mut kind = None;
         for (key, value) in json.members() {
             if value.is_null() {
                 continue;
@@ -41,11 +45,17 @@ impl<'a> Chunk<'a> {
                 "usage" if value.kind() == Kind::Object => chunk.usage = Some(value),
                 "error" if is_error(value) => chunk.error = Some(value),
                 "x_groq" => chunk.usage = chunk.usage.or(value.get("usage")),
+                "type" => {
+                    kind = Some(value);
+                    chunk.says_more = true;
+                }
                 _ => chunk.says_more = true,
             }
         }
-        let marked = |key| json.get(key).and_then(|word| word.string_body()) == Some("error");
-        if chunk.error.is_none() && (marked("object") || marked("type")) {
+        let mut elements = chunk.elements();
+        (chunk.first, chunk.is_single) = (elements.next(), elements.next().is_none());
+        let is_marked = |word: Option<Json<'_>>| word.and_then(|word| word.string_body()) == Some("error");
+        if chunk.error.is_none() && (is_marked(chunk.object) || is_marked(kind)) {
             chunk.error = Some(json);
         }
         chunk
@@ -53,13 +63,15 @@ impl<'a> Chunk<'a> {
 
     /// The choice that is read: number 0, or the first if they have no numbers.
     pub(super) fn choice(&self) -> Option<Choice<'a>> {
-        let number = |choice: Json<'_>| choice.get("index").and_then(|index| index.as_u64());
-        self.elements().find(|choice| number(*choice).unwrap_or(0) == 0).map(Choice::read)
+        let is_read =
+            |choice: &Json<'_>| choice.get("index").and_then(|index| index.as_u64()).unwrap_or(0) == 0;
+        let further = || if self.is_single { None } else { self.elements().find(is_read) };
+        self.first.filter(is_read).or_else(further).map(Choice::read)
     }
 
     /// It has a choice, of any number.
     pub(super) fn has_choices(&self) -> bool {
-        self.elements().next().is_some()
+        self.first.is_some()
     }
 
     /// It has choices of other numbers than the one that is read.
@@ -81,7 +93,7 @@ impl<'a> Chunk<'a> {
             && is_text(self.model)
             && self.created.is_some_and(|created| created.as_u64().is_some())
             && self.object.and_then(|object| object.string_body()) == Some("chat.completion.chunk")
-            && self.elements().nth(1).is_none()
+            && self.is_single
     }
 
     fn elements(&self) -> impl Iterator<Item = Json<'a>> + use<'a> {

@@ -48,7 +48,7 @@ fn parse(body: &[u8]) -> Result<Value, Failure> {
             let (line, column) = (error.line(), error.column());
             let whole = error.to_string();
             let why = whole.split(" at line ").next().unwrap_or("syntax error");
-            format!("the request body is not JSON: {why} at line {line}, column {column}")
+            format!("the request body cannot be read as JSON: {why} at line {line}, column {column}")
         };
         Failure::new(Kind::Request, message).with_code("invalid_json")
     })

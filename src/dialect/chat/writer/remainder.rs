@@ -20,6 +20,8 @@ pub(super) struct Remainder {
     pub(super) choice: Map<String, Value>,
     pub(super) message: Map<String, Value>,
     others: Vec<Other>,
+    /// Bytes of the pieces that were taken.
+    pub(super) kept: usize,
 }
 
 /// A choice that no stage reads.
@@ -40,6 +42,7 @@ impl Remainder {
                 "choices" => value.elements().for_each(|choice| self.take_choice(choice, means)),
                 _ if value.is_null() => {}
                 key => {
+                    self.kept += key.len() + value.raw().len();
                     _ = self
                         .outer
                         .insert(key.to_owned(), serde_json::from_str(value.raw()).unwrap_or_default())
@@ -50,6 +53,7 @@ impl Remainder {
 
     fn take_choice(&mut self, json: Json<'_>, means: Option<&Event<'_>>) {
         let index = json.get("index").and_then(|index| index.as_u64()).unwrap_or(0);
+        let mut kept = 0;
         let (choice, message) = match index {
             0 => (&mut self.choice, &mut self.message),
             index => self.other(index),
@@ -60,13 +64,20 @@ impl Remainder {
                 "delta" => {
                     let is_new = |key: &str| index != 0 || !is_told(key, means);
                     let members = value.members().filter(|(key, value)| is_new(key) && !value.is_null());
-                    members.for_each(|(key, value)| join(message, &key, value, true));
+                    members.for_each(|(key, value)| {
+                        kept += key.len() + value.raw().len();
+                        join(message, &key, value, true);
+                    });
                 }
                 "finish_reason" if index == 0 => {}
                 _ if value.is_null() => {}
-                key => join(choice, key, value, false),
+                key => {
+                    kept += key.len() + value.raw().len();
+                    join(choice, key, value, false);
+                }
             }
         }
+        self.kept += kept;
     }
 
     fn other(&mut self, index: u64) -> (&mut Map<String, Value>, &mut Map<String, Value>) {

@@ -28,6 +28,8 @@ pub(super) struct Whole {
     usage: Usage,
     finish: Option<Finish>,
     remainder: Remainder,
+    /// Bytes of the events that are kept, about.
+    kept: usize,
 }
 
 #[derive(Debug)]
@@ -55,10 +57,17 @@ impl Whole {
             usage: Usage::default(),
             finish: None,
             remainder: Remainder::default(),
+            kept: 0,
         }
     }
 
+    /// Bytes that are kept, about: what an event carries, without what it takes to hold it.
+    pub(super) fn kept(&self) -> usize {
+        self.kept + self.remainder.kept
+    }
+
     pub(super) fn event(&mut self, event: &Event<'_>) {
+        self.kept += weight(event);
         match event {
             Event::Start(start) => self.head.take(start),
             Event::Text(text) => join(&mut self.content, text),
@@ -156,6 +165,20 @@ impl Whole {
         if let Some(call) = self.calls.iter_mut().rfind(|call| call.index == index) {
             call.arguments.push_str(piece);
         }
+    }
+}
+
+/// Bytes that an event adds to what is kept. What a frame says besides its event the [`Remainder`] weighs.
+fn weight(event: &Event<'_>) -> usize {
+    match event {
+        Event::Text(text) | Event::Refusal(text) => text.len(),
+        Event::Reasoning(reasoning) => reasoning.text.len(),
+        Event::CallStart(start) => start.id.len() + start.name.len(),
+        Event::CallArguments { piece, .. } => piece.len(),
+        Event::CallResult(result) => result.id.len() + result.content.len(),
+        Event::Annotation(annotation) => annotation.url.len() + annotation.title.len(),
+        Event::Media(media) => media.id.len() + media.data.len(),
+        _ => 0,
     }
 }
 

@@ -4,7 +4,7 @@ use serde_json::value::RawValue;
 
 use super::{Answer, emit, said};
 use crate::{
-    dialect::chat::reader::chunk::{Choice, Chunk, finish_of, word_of},
+    dialect::chat::reader::chunk::{Choice, finish_of, word_of},
     event::{Event, Finish, Sink, Usage},
     failure::{Failure, Kind},
     wire::json::Json,
@@ -78,7 +78,7 @@ impl Answer {
                 out.event(if is_text { Event::Text(half) } else { said::reasoning(half) });
             }
         }
-        self.deltas.finish(cut, &mut self.calls.listen(None, None, out));
+        self.deltas.finish(cut, &mut self.calls.listen(None, out));
         self.calls.finish_customs(cut, out);
     }
 
@@ -89,14 +89,13 @@ impl Answer {
     }
 
     /// Usage is told at the end: after the finish, and if none comes, with the end itself.
-    pub(super) fn note_usage(&mut self, chunk: &Chunk<'_>, canonical: Option<&str>, out: &mut impl Sink) {
-        let in_choice = || chunk.choice().and_then(|choice| choice.usage);
-        let Some(usage) = chunk.usage.or_else(in_choice) else { return };
+    /// `frame`: its frame, if that is as clients need it and says nothing else.
+    pub(super) fn note_usage(&mut self, usage: Json<'_>, frame: Option<&str>, out: &mut impl Sink) {
         self.usage.clear();
         self.usage.push_str(usage.raw());
         let counts = ["prompt_tokens", "completion_tokens", "total_tokens"];
         let is_whole = counts.iter().all(|key| usage.get(key).is_some_and(|count| count.as_u64().is_some()));
-        let frame = canonical.filter(|_| is_whole && chunk.is_bare() && self.finished);
+        let frame = frame.filter(|_| is_whole);
         if self.finished {
             self.tell_usage_by(frame, out);
         }
@@ -121,7 +120,7 @@ fn usage_of(usage: &str) -> Usage {
     let count = |keys: [&str; 2]| keys.iter().find_map(|key| json?.get(key)?.as_u64());
     let input = count(["prompt_tokens", "input_tokens"]);
     let output = count(["completion_tokens", "output_tokens"]);
-    let sum = || Some(input? + output?);
+    let sum = || input?.checked_add(output?);
     let total = count(["total_tokens"; 2]).or_else(sum);
     Usage { input, output, total, raw: RawValue::from_string(usage.to_owned()).ok() }
 }

@@ -4,7 +4,10 @@ use std::borrow::Cow;
 
 use super::{Answer, ChannelName, emit};
 use crate::{
-    dialect::chat::reader::chunk::Delta,
+    dialect::{
+        chat::reader::{channel::cuts_pair, chunk::Delta},
+        tool_calls::arguments_only,
+    },
     event::{Annotation, CallResult, Event, Media, Reasoning, Sink},
     wire::json::Json,
 };
@@ -27,11 +30,13 @@ impl Answer {
         say_each(delta.images, image, frame, out);
         if let Some(calls) = delta.calls {
             self.say_custom(calls, frame, out);
-            self.deltas.delta(calls, &mut self.calls.listen(frame, Some(calls), out));
+            let piece = frame.zip(arguments_only(calls)).filter(|(_, (_, body))| !cuts_pair(body));
+            let piece = piece.map(|(frame, (index, _))| (frame, index));
+            self.deltas.delta(calls, &mut self.calls.listen(piece, out));
             self.calls.keep_head(frame, calls);
         }
         if let Some(call) = delta.legacy_call {
-            self.deltas.legacy(call, &mut self.calls.listen(None, None, out));
+            self.deltas.legacy(call, &mut self.calls.listen(None, out));
         }
         say_each(delta.results, result, frame, out);
     }
@@ -76,6 +81,7 @@ impl Answer {
         let channel = match name {
             ChannelName::Text => &mut self.text,
             ChannelName::Reasoning => &mut self.reasoning,
+            ChannelName::Arguments(index) => return self.say_arguments(index, body, frame, out),
         };
         let frame = frame.filter(|_| channel.may_forward(body));
         let text = if self.settings.cumulative { channel.news(body) } else { channel.piece(body) };
@@ -88,9 +94,16 @@ impl Answer {
             frame,
             match name {
                 ChannelName::Text => Event::Text(text),
-                ChannelName::Reasoning => reasoning(text),
+                _ => reasoning(text),
             },
         );
+    }
+
+    /// A piece of the arguments of the call of the number `index`, the short way.
+    pub(super) fn say_arguments(&mut self, index: u64, body: &str, frame: Option<&str>, out: &mut impl Sink) {
+        let frame = frame.filter(|_| !cuts_pair(body));
+        let mut out = self.calls.listen(frame.map(|frame| (frame, index)), out);
+        self.deltas.arguments_delta(index, body, &mut out);
     }
 
     /// OpenRouter's list of reasoning parts, often beside the same text as a string.

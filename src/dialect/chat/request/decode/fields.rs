@@ -110,11 +110,15 @@ impl Fields {
     }
 }
 
-/// A field of another type than the wanted one.
+/// Bytes of a number that an error shows. A longer one is only called a number.
+const MAX_SHOWN: usize = 32;
+
+/// A field of another type than the wanted one, or a number out of its range.
 pub(super) fn wrong_type(path: &str, wanted: &str, value: &Value) -> Failure {
     let found = match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
+        Value::Number(number) if number.as_str().len() <= MAX_SHOWN => &format!("the number {number}"),
         Value::Number(_) => "a number",
         Value::String(_) => "a string",
         Value::Array(_) => "an array",

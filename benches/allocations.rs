@@ -1,0 +1,60 @@
+//! Allocations a token, once a stream of plain text runs: none.
+//!
+//! What is written is taken in two ways. Cleared: what the stages themselves allocate. Split off and dropped, as the
+//! proxy gives it to hyper: one shared buffer, used again when hyper has written it.
+
+#![allow(clippy::print_stdout, reason = "the counts are the result")]
+
+mod answers;
+
+use allocation_counter::{AllocationInfo, measure};
+use answers::{READ, Upstream};
+use bytes::{Bytes, BytesMut};
+use toolwire::pipeline::Pipeline;
+
+const TOKENS: usize = 4_000;
+
+fn main() {
+    println!("{:<62} {:>10} {:>12}", "allocations in 2,000 tokens", "cleared", "split off");
+    let cases = [
+        ("lumo v1 → chat, detection", Upstream::LumoV1, true, false),
+        ("lumo v2 → chat, detection", Upstream::LumoV2, true, false),
+        ("chat → chat, detection, written anew", Upstream::Chat, true, false),
+        ("chat → chat, detection, verbatim", Upstream::Chat, true, true),
+        ("chat → chat, verbatim", Upstream::Chat, false, true),
+        ("chat → chat, frames all different", Upstream::Padded, true, true),
+    ];
+    let mut sum = 0;
+    for (name, upstream, detect, verbatim) in cases {
+        for (text, tokens) in [("prose", answers::prose(TOKENS)), ("Markdown", answers::markdown(TOKENS))] {
+            let frames = upstream.frames(&tokens);
+            for (cut, reads) in
+                [("one a read", answers::single(&frames)), ("4 KB reads", answers::reads(&frames, READ / 4))]
+            {
+                let pipeline = || answers::pipeline(&answers::conversation(), upstream, detect, verbatim);
+                let cleared = count(pipeline(), &reads, |out| out.clear());
+                let split = count(pipeline(), &reads, |out| drop(out.split().freeze()));
+                println!("{:<62} {:>10} {:>12}", format!("{name}, {text}, {cut}"), cleared, split);
+                sum += if text == "prose" { cleared + split } else { 0 };
+            }
+        }
+    }
+    // A buffer may still grow, when a cut falls so that more is kept than ever before.
+    println!("none a token in prose: {}", if sum < 10 { "ok" } else { "MISSED" });
+}
+
+/// Allocations from the middle of the answer to its last token.
+fn count(mut pipeline: Pipeline, reads: &[Bytes], take: impl Fn(&mut BytesMut)) -> u64 {
+    let mut out = BytesMut::with_capacity(4 * READ);
+    let mut push = |read: &Bytes| {
+        pipeline.push(read, &mut out);
+        take(&mut out);
+    };
+    // By the middle of the answer shapes are learnt and buffers have their size.
+    let (warm, rest) = reads.split_at_checked(reads.len() / 2).unwrap_or_default();
+    warm.iter().for_each(&mut push);
+    // The end of the answer is not part of the steady state.
+    let steady = rest.len().saturating_sub(4);
+    let AllocationInfo { count_total, .. } = measure(|| rest.iter().take(steady).for_each(&mut push));
+    count_total
+}

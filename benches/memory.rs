@@ -1,0 +1,179 @@
+//! What an open stream adds to the memory of `toolwire serve`: 200 streams are held open behind a scripted upstream
+//! after a few tokens, and the proportional set size before and then is compared. Both connections of a stream, their
+//! buffers and the pipeline are in the figure. Linux only.
+
+#![allow(clippy::print_stdout, reason = "the figures are the result")]
+
+mod answers;
+
+use std::{
+    error::Error,
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+};
+
+use answers::Upstream;
+use serde_json::json;
+
+const STREAMS: usize = 200;
+const TOKENS: usize = 20;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    if !std::env::args().any(|argument| argument == "--bench")
+        || !Path::new("/proc/self/smaps_rollup").exists()
+    {
+        return Ok(());
+    }
+    for (name, upstream) in [("lumo", Upstream::LumoV1), ("chat", Upstream::Chat)] {
+        for tools in [false, true] {
+            measure(name, upstream, tools)?;
+        }
+    }
+    Ok(())
+}
+
+/// The server; it goes with the bench.
+struct Serve {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Drop for Serve {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn measure(dialect: &str, upstream: Upstream, tools: bool) -> Result<(), Box<dyn Error>> {
+    let serve = Serve::start(dialect, scripted(upstream)?)?;
+    let open = || Stream::open(serve.address, tools);
+    // What the first streams bring about once (threads, arenas, tables) is no cost of a stream.
+    let first = (0..8).map(|_| open()).collect::<Result<Vec<_>, _>>()?;
+    let before = serve.pss()?;
+    let held = (0..STREAMS).map(|_| open()).collect::<Result<Vec<_>, _>>()?;
+    let after = serve.pss()?;
+    let each = after.saturating_sub(before) as f64 / STREAMS as f64;
+    let tools = if tools { "4 tools declared" } else { "no tools" };
+    println!(
+        "{dialect} → chat, {tools:<17} idle {before} KiB, {STREAMS} streams held {after} KiB: {each:.1} KiB a stream"
+    );
+    drop((first, held));
+    Ok(())
+}
+
+impl Serve {
+    fn start(dialect: &str, upstream: SocketAddr) -> Result<Self, Box<dyn Error>> {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("toolwire.toml");
+        let config = format!(
+            "listen = \"127.0.0.1:0\"\n[[upstreams]]\nname = \"up\"\ndialect = \"{dialect}\"\n\
+             base_url = \"http://{upstream}/v1\"\nmax_concurrent = 1000\n[[models]]\nname = \"m\"\nupstream = \"up\"\n"
+        );
+        fs::write(&file, config)?;
+        let mut child = Command::new(env!("CARGO_BIN_EXE_toolwire"))
+            .args(["serve", "--config"])
+            .arg(&file)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let mut said = BufReader::new(child.stderr.take().ok_or("no stderr")?);
+        let mut line = String::new();
+        let address = loop {
+            line.clear();
+            if said.read_line(&mut line)? == 0 {
+                return Err("toolwire ended before it listened".into());
+            }
+            if let Some((_, address)) = line.split_once("listens on http://") {
+                break address.trim().parse()?;
+            }
+        };
+        // Whoever writes log lines must find a reader.
+        thread::spawn(move || said.lines().for_each(drop));
+        Ok(Self { child, address })
+    }
+
+    /// KiB.
+    fn pss(&self) -> Result<u64, Box<dyn Error>> {
+        let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.child.id()))?;
+        let pss = rollup.lines().find_map(|line| line.strip_prefix("Pss:"));
+        Ok(pss.ok_or("no Pss")?.trim().trim_end_matches(" kB").parse()?)
+    }
+}
+
+/// An upstream that begins every answer and ends none.
+fn scripted(upstream: Upstream) -> Result<SocketAddr, Box<dyn Error>> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    let frames = upstream.frames(&answers::prose(TOKENS));
+    let begun: Vec<String> =
+        frames.iter().take(TOKENS).map(|frame| format!("{:x}\r\n{frame}\r\n", frame.len())).collect();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let begun = begun.clone();
+            thread::spawn(move || answer(stream, &begun));
+        }
+    });
+    Ok(address)
+}
+
+fn answer(mut stream: TcpStream, begun: &[String]) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let (mut line, mut length) = (String::new(), 0);
+    while reader.read_line(&mut line)? > 2 {
+        if let Some((name, value)) = line.split_once(':')
+            && name.eq_ignore_ascii_case("content-length")
+        {
+            length = value.trim().parse().unwrap_or(0);
+        }
+        line.clear();
+    }
+    std::io::copy(&mut reader.by_ref().take(length), &mut std::io::sink())?;
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    stream.write_all(head.as_bytes())?;
+    for frame in begun {
+        stream.write_all(frame.as_bytes())?;
+    }
+    // Held until the other side goes.
+    std::io::copy(&mut reader, &mut std::io::sink())?;
+    Ok(())
+}
+
+/// A client in the middle of an answer.
+struct Stream(#[expect(dead_code, reason = "it is held, not read")] TcpStream);
+
+impl Stream {
+    fn open(address: SocketAddr, tools: bool) -> Result<Self, Box<dyn Error>> {
+        let declared: Vec<_> = answers::conversation()
+            .tools
+            .iter()
+            .map(|tool| json!({"type": "function", "function": {"name": tool.name, "parameters": tool.parameters}}))
+            .collect();
+        let mut request =
+            json!({"model": "m", "stream": true, "messages": [{"role": "user", "content": "Go on."}]});
+        if let (true, Some(request)) = (tools, request.as_object_mut()) {
+            request.insert("tools".to_owned(), declared.into());
+        }
+        let body = request.to_string();
+        let mut stream = TcpStream::connect(address)?;
+        write!(
+            stream,
+            "POST /v1/chat/completions HTTP/1.1\r\nhost: t\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\n\r\n{body}",
+            body.len()
+        )?;
+        // All but the last tokens, of which detection may hold the end.
+        let mut lines = BufReader::new(&stream).lines();
+        let mut tokens = 0;
+        while tokens < TOKENS - 3 {
+            let line = lines.next().ok_or("the stream ended")??;
+            tokens += usize::from(line.contains("\"content\""));
+        }
+        Ok(Self(stream))
+    }
+}

@@ -1,0 +1,677 @@
+//! [`ParamsWalk`]: a call with a tag for every argument: `<parameter=city>Paris</parameter>`.
+//!
+//! The walk reads a stretch of source as far as it is certain and holds the rest, which is then read again with what
+//! follows; what it does depends on the text alone. A value ends at its own closer if something stands behind it that
+//! the grammar expects there, so that a closer quoted in a value is data; where the closer is missing it ends before
+//! the next parameter that the tool declares. The call's own closers end a value only where that cannot be a string.
+//! Strings stream; what the schema makes something else is held and converted ([`TypedValue`]).
+
+use super::{
+    body::{Fed, JsonBody},
+    envelope::{Parsed, Piece, Rules},
+    pattern::{Fit, fit, fit_any},
+    text::{head, slice, tail},
+    tools::Tools,
+    typed::{Mend, TypedValue, Types, escape},
+};
+use crate::{
+    event::CallEnd,
+    format::{Calls, Key, Params, ParamsName},
+};
+
+#[derive(Debug)]
+enum At {
+    Name,
+    /// Before the first parameter, between two, or behind the last.
+    Between,
+    /// In a parameter's opening tag, behind the marker that it begins with.
+    Tag,
+    /// In a value; `fresh`: nothing of it has been read.
+    Value {
+        fresh: bool,
+    },
+    /// In a CDATA section of a value.
+    Data,
+    /// In a JSON object that stands for the parameters.
+    Json,
+}
+
+/// One call with tagged parameters.
+#[derive(Debug)]
+pub(super) struct ParamsWalk {
+    calls: &'static Calls,
+    params: &'static Params,
+    at: At,
+    /// The end of what was fed, as far as it may still be something else.
+    held: String,
+    name: String,
+    any_name: bool,
+    /// Keys written so far.
+    keys: Vec<String>,
+    value: TypedValue,
+    /// The value can only be a string, as the call's tool declares.
+    string: bool,
+    body: JsonBody,
+    json: bool,
+    mend: Mend,
+    started: bool,
+    ended: bool,
+}
+
+/// How a step went.
+enum Step {
+    /// So many bytes are done with; 0 if only the state changed.
+    Took(usize),
+    /// It is not certain what the text begins with.
+    Hold,
+    /// The call has ended behind so many bytes.
+    End(usize),
+    /// The text goes on no call.
+    Stop,
+}
+
+/// What a possible terminator in a value is.
+enum Verdict {
+    /// So many bytes are data.
+    Data(usize),
+    Open,
+    /// The value ends here; so many bytes are its closer.
+    Ends(usize),
+    /// So many bytes open CDATA.
+    Shield(usize),
+    /// So many bytes stand for a character.
+    Entity(usize, char),
+}
+
+/// Whether something is so.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sure {
+    Yes,
+    Maybe,
+    No,
+}
+
+impl From<Fit> for Sure {
+    fn from(fit: Fit) -> Self {
+        match fit {
+            Fit::No => Self::No,
+            Fit::Begins => Self::Maybe,
+            Fit::Whole(_) => Self::Yes,
+        }
+    }
+}
+
+/// Longest opening tag or key, in bytes.
+const MAX_TAG: usize = 512;
+/// Longest run of blanks behind a closer that is looked past, in bytes.
+const MAX_BLANK: usize = 256;
+const CDATA: (&str, &str) = ("<![CDATA[", "]]>");
+const ENTITIES: [(&str, char); 6] =
+    [("&lt;", '<'), ("&gt;", '>'), ("&amp;", '&'), ("&quot;", '"'), ("&apos;", '\''), ("&#39;", '\'')];
+
+impl ParamsWalk {
+    pub(super) fn new(calls: &'static Calls, params: &'static Params, rules: &Rules<'_>) -> Self {
+        Self {
+            calls,
+            params,
+            at: At::Name,
+            held: String::new(),
+            name: String::new(),
+            any_name: rules.any_name,
+            keys: Vec::new(),
+            value: TypedValue::default(),
+            string: false,
+            body: JsonBody::new(rules.repair, rules.max_depth),
+            json: false,
+            mend: Mend::new(rules),
+            started: false,
+            ended: false,
+        }
+    }
+
+    /// Begins behind a header that told the name.
+    pub(super) fn named(
+        calls: &'static Calls,
+        params: &'static Params,
+        name: &str,
+        rules: &Rules<'_>,
+    ) -> Self {
+        Self { at: At::Between, name: name.to_owned(), ..Self::new(calls, params, rules) }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.started && !self.ended
+    }
+
+    pub(super) fn found(&self) -> bool {
+        self.started
+    }
+
+    /// Bytes kept of a value that waits for its end.
+    pub(super) fn kept(&self) -> usize {
+        self.value.kept()
+    }
+
+    pub(super) fn rest(&self) -> &str {
+        &self.held
+    }
+
+    pub(super) fn take_rest(&mut self) -> String {
+        std::mem::take(&mut self.held)
+    }
+
+    pub(super) fn feed(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Parsed {
+        if self.held.is_empty() {
+            return self.scan(text, rules, out);
+        }
+        let mut joined = std::mem::take(&mut self.held);
+        let before = joined.len();
+        joined.push_str(text);
+        // What ended before the new text leaves what was fed earlier.
+        let place = |walk: &mut Self, at: usize| {
+            if at < before {
+                walk.held.push_str(head(tail(&joined, at), before - at));
+            }
+            at.saturating_sub(before)
+        };
+        match self.scan(&joined, rules, out) {
+            Parsed::End(at) => Parsed::End(place(self, at)),
+            Parsed::Stop(at) => Parsed::Stop(place(self, at)),
+            other => other,
+        }
+    }
+
+    fn scan(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Parsed {
+        let mut at = 0;
+        while at < text.len() {
+            match self.step(tail(text, at), rules, out) {
+                Step::Took(len) => at += len,
+                Step::Hold => {
+                    self.held.push_str(tail(text, at));
+                    return Parsed::More;
+                }
+                Step::End(len) => {
+                    self.end(out);
+                    return Parsed::End(at + len);
+                }
+                Step::Stop => return Parsed::Stop(at),
+            }
+        }
+        Parsed::More
+    }
+
+    fn step(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
+        match self.at {
+            At::Name => self.name(text, rules, out),
+            At::Between => self.between(text, rules.tools, out),
+            At::Tag => self.tag(text, rules.tools, out),
+            At::Value { fresh } => self.value(text, fresh, rules.tools, out),
+            At::Data => self.data(text, out),
+            At::Json => match self.body.feed(text, &mut |text: &str| out(Piece::Arguments(text))) {
+                Fed::More => Step::Took(text.len()),
+                Fed::Done(len) => {
+                    self.at = At::Between;
+                    Step::Took(len)
+                }
+                Fed::Fault(_) => Step::Stop,
+            },
+        }
+    }
+
+    pub(super) fn finish(&mut self, stopped: bool, out: &mut impl FnMut(Piece<'_>)) -> Option<CallEnd> {
+        if !self.is_open() {
+            return None;
+        }
+        let held = std::mem::take(&mut self.held);
+        let whole = stopped
+            && match self.at {
+                At::Value { .. } => {
+                    let ends = matches!(self.verdict(&held, &Tools::default(), true), Verdict::Ends(_));
+                    if ends {
+                        self.value.end(self.mend, out);
+                    }
+                    ends
+                }
+                At::Between => !self.keys.is_empty() || self.json,
+                At::Json => self.body.close(&mut |text: &str| out(Piece::Arguments(text))),
+                At::Name | At::Tag | At::Data => false,
+            };
+        if whole {
+            self.end(out);
+            return Some(CallEnd::Complete);
+        }
+        self.ended = true;
+        out(Piece::End(CallEnd::Cut));
+        Some(CallEnd::Cut)
+    }
+
+    fn start(&mut self, out: &mut impl FnMut(Piece<'_>)) {
+        if !self.started {
+            self.started = true;
+            out(Piece::Start { name: &self.name, id: "" });
+        }
+    }
+
+    fn end(&mut self, out: &mut impl FnMut(Piece<'_>)) {
+        self.start(out);
+        if !self.json {
+            out(Piece::Arguments(if self.keys.is_empty() { "{}" } else { "}" }));
+        }
+        self.ended = true;
+        out(Piece::End(CallEnd::Complete));
+    }
+
+    /// The call's name, to the end of its tag.
+    fn name(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
+        let rules = Rules { any_name: self.any_name, ..*rules };
+        let (name, len, sure) = match self.params.name {
+            ParamsName::Text => match bare_name(text) {
+                Some(name) => {
+                    let rest = tail(text, name.1);
+                    let blank = rest.len() - rest.trim_start().len();
+                    let line = head(rest, blank).contains('\n');
+                    let fit = self.expected(tail(rest, blank));
+                    if fit == Sure::Maybe && !(line && rules.tools.resolve(name.0).is_some()) {
+                        return if text.len() > MAX_TAG { Step::Stop } else { Step::Hold };
+                    }
+                    if fit == Sure::No && !line {
+                        return Step::Stop;
+                    }
+                    (name.0, name.1, fit != Sure::No)
+                }
+                None => return if blank_or_name(text) { Step::Hold } else { Step::Stop },
+            },
+            ParamsName::Before(end) => {
+                let sign = end.chars().next().unwrap_or_default();
+                let Some(at) = text.find(sign) else {
+                    return if text.len() > MAX_TAG || text.contains('<') { Step::Stop } else { Step::Hold };
+                };
+                match fit(end, tail(text, at)) {
+                    Fit::Whole(len) => (head(text, at).trim().trim_matches(['"', '\'']), at + len, true),
+                    Fit::Begins => return Step::Hold,
+                    Fit::No => return Step::Stop,
+                }
+            }
+            ParamsName::Attribute(key, end) => match tag_text(text, end) {
+                Some(Some(tag)) => match attribute(tag, key) {
+                    Some(name) => (name, tag.len() + end.len(), true),
+                    None => return Step::Stop,
+                },
+                Some(None) => return Step::Hold,
+                None => return Step::Stop,
+            },
+        };
+        let Some(name) = rules.name(name).filter(|_| sure) else { return Step::Stop };
+        name.clone_into(&mut self.name);
+        self.at = At::Between;
+        if self.any_name || !self.params.common {
+            self.start(out);
+        }
+        Step::Took(len)
+    }
+
+    /// What may follow the name or a parameter.
+    fn expected(&self, text: &str) -> Sure {
+        let text = text.trim_start();
+        if text.is_empty() {
+            return Sure::Maybe;
+        }
+        fit_any([self.params.key.open()].into_iter().chain(self.closers()), text).into()
+    }
+
+    /// What ends the call, or shows that it has ended.
+    fn closers(&self) -> impl Iterator<Item = &'static str> {
+        self.params.end.iter().copied().chain(self.outer())
+    }
+
+    /// What stands behind a call.
+    fn outer(&self) -> impl Iterator<Item = &'static str> {
+        let sections = self.calls.sections.iter().map(|&(_, close)| close).filter(|close| !close.is_empty());
+        sections.chain(self.calls.open.iter().copied()).chain(self.calls.noise.iter().copied())
+    }
+
+    /// Between parameters.
+    fn between(&mut self, text: &str, tools: &Tools, out: &mut impl FnMut(Piece<'_>)) -> Step {
+        let blank = text.len() - text.trim_start().len();
+        if blank > 0 {
+            return Step::Took(blank);
+        }
+        let fresh = self.keys.is_empty() && !self.json;
+        if fresh && self.params.json && text.starts_with('{') {
+            self.start(out);
+            (self.at, self.json) = (At::Json, true);
+            return Step::Took(0);
+        }
+        let open = if self.json { Fit::No } else { fit(self.params.key.open(), text) };
+        if let Fit::Whole(len) = open {
+            if let Key::Pair { .. } = self.params.key {
+                return self.pair(text, tools, out);
+            }
+            self.start(out);
+            self.at = At::Tag;
+            return Step::Took(len);
+        }
+        let end = fit_any(self.params.end.iter().copied(), text);
+        if let Fit::Whole(len) = end {
+            return Step::End(len);
+        }
+        match fit_any(self.outer(), text) {
+            Fit::Whole(_) if self.started => Step::End(0),
+            outer if outer == Fit::Begins || end == Fit::Begins || open == Fit::Begins => Step::Hold,
+            _ if fresh => Step::Stop,
+            _ => Step::End(0),
+        }
+    }
+
+    /// A parameter's opening tag, behind its marker.
+    fn tag(&mut self, text: &str, tools: &Tools, out: &mut impl FnMut(Piece<'_>)) -> Step {
+        match self.params.key.read(text) {
+            Some(Some((key, kind, len))) => {
+                self.begin(key, kind, tools, out);
+                Step::Took(len)
+            }
+            Some(None) => Step::Hold,
+            None => Step::Stop,
+        }
+    }
+
+    /// `<arg_key>K</arg_key><arg_value>`; the key's closer may be missing.
+    fn pair(&mut self, text: &str, tools: &Tools, out: &mut impl FnMut(Piece<'_>)) -> Step {
+        match self.params.key.read_pair(text) {
+            Some(Some((key, len))) => {
+                self.start(out);
+                self.begin(key, None, tools, out);
+                Step::Took(len)
+            }
+            Some(None) => Step::Hold,
+            None if self.keys.is_empty() => Step::Stop,
+            None => Step::End(0),
+        }
+    }
+
+    /// Begins the parameter `key`; `kind` is what its tag says of its type.
+    fn begin(&mut self, key: &str, kind: Option<&str>, tools: &Tools, out: &mut impl FnMut(Piece<'_>)) {
+        let declared = tools.types(&self.name, key);
+        let types = kind.and_then(types_of).or(declared).unwrap_or_default();
+        self.string = (kind.is_some() || declared.is_some()) && types.is_string();
+        let mut written = String::from(if self.keys.is_empty() { "{\"" } else { ", \"" });
+        escape(key, &mut written);
+        written.push_str("\": ");
+        out(Piece::Arguments(&written));
+        self.keys.push(key.to_owned());
+        self.value = TypedValue::new(types);
+        self.value.begin(out);
+        self.at = At::Value { fresh: true };
+    }
+
+    /// Inside a value: what cannot end it goes on, up to what may.
+    fn value(&mut self, text: &str, fresh: bool, tools: &Tools, out: &mut impl FnMut(Piece<'_>)) -> Step {
+        if fresh {
+            let newline = if text.starts_with("\r\n") { 2 } else { usize::from(text.starts_with('\n')) };
+            if self.params.trim && text == "\r" {
+                return Step::Hold;
+            }
+            self.at = At::Value { fresh: false };
+            return Step::Took(if self.params.trim { newline } else { 0 });
+        }
+        let mut from = 0;
+        while let Some(found) = self.candidate(tail(text, from)) {
+            let at = from + found;
+            let verdict = self.verdict(tail(text, at), tools, false);
+            if let Verdict::Data(len) = verdict {
+                from = at + len;
+                continue;
+            }
+            self.value.push(head(text, at), out);
+            return match verdict {
+                Verdict::Ends(len) => {
+                    self.value.end(self.mend, out);
+                    self.at = At::Between;
+                    Step::Took(at + len)
+                }
+                Verdict::Shield(len) => {
+                    self.at = At::Data;
+                    Step::Took(at + len)
+                }
+                Verdict::Entity(len, character) => {
+                    self.value.push(character.encode_utf8(&mut [0; 4]), out);
+                    Step::Took(at + len)
+                }
+                _ if at == 0 => Step::Hold,
+                _ => Step::Took(at),
+            };
+        }
+        self.value.push(text, out);
+        Step::Took(text.len())
+    }
+
+    /// Where something other than data may begin.
+    fn candidate(&self, text: &str) -> Option<usize> {
+        let bytes = text.as_bytes();
+        match (self.params.trim, self.params.entities) {
+            (false, false) => memchr::memchr(b'<', bytes),
+            (true, false) => memchr::memchr2(b'<', b'\n', bytes),
+            (false, true) => memchr::memchr2(b'<', b'&', bytes),
+            (true, true) => memchr::memchr3(b'<', b'&', b'\n', bytes),
+        }
+    }
+
+    /// What `text`, which begins with a candidate, is. `last`: nothing follows it.
+    fn verdict(&self, text: &str, tools: &Tools, last: bool) -> Verdict {
+        let newline = usize::from(text.starts_with('\n'));
+        let marker = tail(text, newline);
+        if marker.is_empty() {
+            return Verdict::Open;
+        }
+        if newline == 1 && !marker.starts_with('<') {
+            return Verdict::Data(1);
+        }
+        if newline == 0
+            && let Some(verdict) = self.shield(text)
+        {
+            return verdict;
+        }
+        let sure = |fit: Fit, then: &dyn Fn(&str) -> Sure| match fit {
+            Fit::Whole(len) => (len, then(tail(marker, len))),
+            fit => (0, fit.into()),
+        };
+        let (close, closed) = sure(fit(self.params.close, marker), &|rest| self.followed(rest));
+        let (_, opened) = sure(fit(self.params.key.open(), marker), &|rest| self.opens(marker, rest, tools));
+        let end = fit_any(self.params.end.iter().copied(), marker);
+        let (_, ended) = sure(end, &|rest| self.outside(rest));
+        let ended = if ended == Sure::Yes && self.string { Sure::No } else { ended };
+        let yes = |sure: Sure| sure == Sure::Yes || (last && sure == Sure::Maybe);
+        match () {
+            () if yes(closed) && close > 0 => Verdict::Ends(newline + close),
+            () if opened == Sure::Yes => Verdict::Ends(newline),
+            () if yes(ended) && end != Fit::Begins => Verdict::Ends(newline),
+            () if [closed, opened, ended].contains(&Sure::Maybe) && !last => Verdict::Open,
+            () => Verdict::Data(1),
+        }
+    }
+
+    /// What stands behind a value's closer, `rest`, may stand there.
+    fn followed(&self, rest: &str) -> Sure {
+        let blank = rest.len() - rest.trim_start().len();
+        if blank > MAX_BLANK { Sure::Yes } else { self.expected(rest) }
+    }
+
+    /// What stands behind a call's closer, `rest`, may stand there. For a string only its end may: all else is data.
+    fn outside(&self, rest: &str) -> Sure {
+        let rest = rest.trim_start();
+        let outer = fit_any(self.outer(), rest);
+        match outer {
+            _ if rest.is_empty() => Sure::Maybe,
+            Fit::Whole(len) if self.string && tail(rest, len).trim().is_empty() => Sure::Maybe,
+            fit => fit.into(),
+        }
+    }
+
+    /// `marker` opens another parameter, so that the closer of this one is missing: one that has not been written,
+    /// and that the tool has if it says what it has.
+    fn opens(&self, marker: &str, rest: &str, tools: &Tools) -> Sure {
+        let key = match self.params.key {
+            Key::Pair { .. } => self.params.key.read_pair(marker).map(|read| read.map(|(key, _)| key)),
+            _ => self.params.key.read(rest).map(|read| read.map(|(key, ..)| key)),
+        };
+        match key {
+            Some(None) => Sure::Maybe,
+            Some(Some(key)) => {
+                let declared = tools.declares(&self.name, key) || !tools.has_arguments(&self.name);
+                let new = !self.keys.iter().any(|written| written == key);
+                if declared && new { Sure::Yes } else { Sure::No }
+            }
+            None => Sure::No,
+        }
+    }
+
+    /// CDATA or an entity at the beginning of `text`.
+    fn shield(&self, text: &str) -> Option<Verdict> {
+        if text.starts_with('&') {
+            for (entity, character) in ENTITIES {
+                match fit(entity, text) {
+                    Fit::Whole(len) => return Some(Verdict::Entity(len, character)),
+                    Fit::Begins => return Some(Verdict::Open),
+                    Fit::No => {}
+                }
+            }
+            return Some(Verdict::Data(1));
+        }
+        match fit(CDATA.0, text) {
+            Fit::Whole(len) if self.params.cdata => Some(Verdict::Shield(len)),
+            Fit::Begins if self.params.cdata && text.len() > 1 => Some(Verdict::Open),
+            _ => None,
+        }
+    }
+
+    /// In CDATA.
+    fn data(&mut self, text: &str, out: &mut impl FnMut(Piece<'_>)) -> Step {
+        let mut from = 0;
+        while let Some(found) = memchr::memchr(b']', tail(text, from).as_bytes()) {
+            let at = from + found;
+            match fit(CDATA.1, tail(text, at)) {
+                Fit::No => from = at + 1,
+                Fit::Whole(len) => {
+                    self.value.push(head(text, at), out);
+                    self.at = At::Value { fresh: false };
+                    return Step::Took(at + len);
+                }
+                Fit::Begins if at == 0 => return Step::Hold,
+                Fit::Begins => {
+                    self.value.push(head(text, at), out);
+                    return Step::Took(at);
+                }
+            }
+        }
+        self.value.push(text, out);
+        Step::Took(text.len())
+    }
+}
+
+impl Key {
+    /// What every parameter begins with.
+    fn open(&self) -> &'static str {
+        match *self {
+            Self::Tag(open, _) | Self::Attribute { open, .. } | Self::Pair { open, .. } => open,
+        }
+    }
+
+    /// The key, the type and the length of a parameter's opening tag, from behind what it begins with; nothing yet,
+    /// or `None` if it is none.
+    fn read<'t>(&self, text: &'t str) -> Option<Option<(&'t str, Option<&'t str>, usize)>> {
+        let (end, attributes) = match *self {
+            Self::Tag(_, end) => (end, None),
+            Self::Attribute { end, key, kind, .. } => (end, Some((key, kind))),
+            Self::Pair { .. } => return None,
+        };
+        let Some(tag) = tag_text(text, end)? else { return Some(None) };
+        let (key, kind) = match attributes {
+            Some((key, kind)) => (attribute(tag, key)?, attribute(tag, kind)),
+            None => (tag.trim().trim_matches(['"', '\'']), None),
+        };
+        (!key.is_empty()).then_some(Some((key, kind, tag.len() + end.len())))
+    }
+
+    /// The key of a pair and its length up to the value, from its beginning; nothing yet, or `None` if it is none.
+    fn read_pair<'t>(&self, text: &'t str) -> Option<Option<(&'t str, usize)>> {
+        let Self::Pair { open, close, value } = *self else { return None };
+        let before = match fit(open, text) {
+            Fit::Whole(len) => len,
+            Fit::Begins => return Some(None),
+            Fit::No => return None,
+        };
+        let Some(len) = tail(text, before).find('<') else {
+            return (text.len() <= MAX_TAG).then_some(None);
+        };
+        let mut at = before + len;
+        let key = slice(text, before, at).trim();
+        // The key's closer may be missing.
+        match fit(close, tail(text, at)) {
+            Fit::Whole(len) => at += len,
+            Fit::Begins => return Some(None),
+            Fit::No => {}
+        }
+        at += tail(text, at).len() - tail(text, at).trim_start().len();
+        match fit(value, tail(text, at)) {
+            Fit::Whole(len) if !key.is_empty() => Some(Some((key, at + len))),
+            Fit::Begins if text.len() <= MAX_TAG => Some(None),
+            _ => None,
+        }
+    }
+}
+
+/// What a tag says of its value's type.
+fn types_of(kind: &str) -> Option<Types> {
+    match kind {
+        "true" => Some(Types::STRING),
+        "false" => Some(Types::JSON),
+        kind => Some(Types::named(kind)).filter(|types| *types != Types::default()),
+    }
+}
+
+/// The name that `text` begins with, and its end; `None` if it does not end there.
+fn bare_name(text: &str) -> Option<(&str, usize)> {
+    let blank = text.len() - text.trim_start().len();
+    let name = tail(text, blank);
+    let len = name.find(|c: char| !is_name(c)).filter(|&len| len > 0)?;
+    Some((head(name, len), blank + len))
+}
+
+fn blank_or_name(text: &str) -> bool {
+    text.len() <= MAX_TAG && text.trim_start().chars().all(is_name)
+}
+
+fn is_name(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '/')
+}
+
+/// A tag's text before its `end`; nothing yet, or `None` if it is no tag.
+fn tag_text<'t>(text: &'t str, end: &str) -> Option<Option<&'t str>> {
+    if let Some(at) = text.find(end) {
+        return Some(Some(head(text, at)).filter(|tag| !tag.contains('<'))).filter(Option::is_some);
+    }
+    let begins = text.rfind('<').is_none_or(|at| end.starts_with(tail(text, at)));
+    (text.len() <= MAX_TAG && begins).then_some(None)
+}
+
+/// The attribute `key` of a tag: in any quotes or none.
+fn attribute<'t>(tag: &'t str, key: &str) -> Option<&'t str> {
+    let mut rest = tag;
+    while let Some(at) = rest.find('=') {
+        let name = head(rest, at).trim();
+        let value = tail(rest, at + 1).trim_start();
+        let (value, end) = match value.chars().next() {
+            Some(quote @ ('"' | '\'')) => {
+                let inner = tail(value, 1);
+                let end = inner.find(quote)?;
+                (head(inner, end), tail(inner, end + 1))
+            }
+            _ => value.split_at(value.find(|c: char| c.is_whitespace()).unwrap_or(value.len())),
+        };
+        if name.rsplit(char::is_whitespace).next() == Some(key) {
+            return Some(value.trim());
+        }
+        rest = end;
+    }
+    None
+}

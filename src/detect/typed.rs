@@ -1,0 +1,312 @@
+//! Values that are written as plain text, made JSON by what the tool's schema says of their parameter.
+//!
+//! [`Types`] is what a schema allows; [`TypedValue`] writes one value. What can only be a string streams as it comes;
+//! what may be something else is held to its end and then converted, in a fixed order: null, number, boolean,
+//! container, string. Numbers keep their text. A parameter without a schema is a string: types are never guessed.
+
+use serde_json::Value;
+
+use super::{
+    body::{Fed, JsonBody, is_number},
+    envelope::{Piece, Rules},
+    text::{head, tail},
+};
+
+/// The types that a value may have: a set.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Types(u8);
+
+impl Types {
+    pub(super) const STRING: Self = Self(1);
+    const NULL: Self = Self(2);
+    const NUMBER: Self = Self(4);
+    const BOOLEAN: Self = Self(8);
+    const OBJECT: Self = Self(16);
+    const ARRAY: Self = Self(32);
+    /// Whatever JSON value it is, and a string if it is none.
+    pub(super) const JSON: Self = Self(64);
+
+    /// What a JSON schema allows; empty if it does not say.
+    pub(super) fn of_schema(schema: &Value) -> Self {
+        Self::within(schema, 8)
+    }
+
+    fn within(schema: &Value, depth: usize) -> Self {
+        let Some(depth) = depth.checked_sub(1) else { return Self::default() };
+        let items = |key: &str| schema.get(key).and_then(Value::as_array).into_iter().flatten();
+        let mut types = match schema.get("type") {
+            Some(Value::String(name)) => Self::named(name),
+            Some(Value::Array(names)) => names
+                .iter()
+                .filter_map(Value::as_str)
+                .fold(Self::default(), |types, name| types | Self::named(name)),
+            _ => Self::default(),
+        };
+        for key in ["anyOf", "oneOf", "allOf"] {
+            types = items(key).fold(types, |types, branch| types | Self::within(branch, depth));
+        }
+        if types == Self::default() {
+            types = items("enum")
+                .chain(schema.get("const"))
+                .fold(types, |types, value| types | Self::of_value(value));
+        }
+        if types == Self::default() {
+            let has = |key: &str| schema.get(key).is_some();
+            types = if has("properties") { Self::OBJECT } else { types };
+            types = if has("items") { types | Self::ARRAY } else { types };
+        }
+        let nullable = schema.get("nullable").and_then(Value::as_bool).unwrap_or_default();
+        if nullable { types | Self::NULL } else { types }
+    }
+
+    /// The type of this name; none if there is no such type.
+    pub(super) fn named(name: &str) -> Self {
+        match name.to_ascii_lowercase().as_str() {
+            "string" | "str" | "text" | "enum" => Self::STRING,
+            "null" | "none" => Self::NULL,
+            "integer" | "int" | "number" | "float" | "double" => Self::NUMBER,
+            "boolean" | "bool" => Self::BOOLEAN,
+            "object" | "dict" => Self::OBJECT,
+            "array" | "list" => Self::ARRAY,
+            _ => Self::default(),
+        }
+    }
+
+    fn of_value(value: &Value) -> Self {
+        match value {
+            Value::Null => Self::NULL,
+            Value::Bool(_) => Self::BOOLEAN,
+            Value::Number(_) => Self::NUMBER,
+            Value::String(_) => Self::STRING,
+            Value::Array(_) => Self::ARRAY,
+            Value::Object(_) => Self::OBJECT,
+        }
+    }
+
+    /// All of `other` is allowed.
+    fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// An array may stand here.
+    pub(super) fn may_be_array(self) -> bool {
+        self.has(Self::ARRAY)
+    }
+
+    /// Nothing but a string may stand here.
+    pub(super) fn is_string(self) -> bool {
+        self == Self::STRING
+    }
+
+    /// `text` as JSON; `None` if it is a string.
+    fn convert(self, text: &str, mend: Mend) -> Option<String> {
+        let text = text.trim();
+        let is = |word: &str| text.eq_ignore_ascii_case(word);
+        if self.has(Self::NULL) && is("null") {
+            return Some("null".to_owned());
+        }
+        if self.has(Self::NUMBER) && is_number(text) {
+            return Some(text.to_owned());
+        }
+        if self.has(Self::BOOLEAN) && (is("true") || text == "1" || is("false") || text == "0") {
+            return Some((is("true") || text == "1").to_string());
+        }
+        let container = (self.has(Self::OBJECT) && text.starts_with('{'))
+            || (self.has(Self::ARRAY) && text.starts_with('['))
+            || self.has(Self::JSON);
+        container.then(|| json(text, mend)).flatten()
+    }
+}
+
+impl std::ops::BitOr for Types {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// `text` if it is one JSON value, mended where that is switched on.
+fn json(text: &str, mend: Mend) -> Option<String> {
+    let mut value = String::with_capacity(text.len());
+    let mut body = JsonBody::new(mend.repair, mend.max_depth);
+    // A number or word ends with what follows it.
+    let mut put = |text: &str| value.push_str(text);
+    match body.feed(text, &mut put) {
+        Fed::Done(len) if tail(text, len).trim().is_empty() => Some(value),
+        Fed::More if matches!(body.feed(" ", &mut put), Fed::Done(_)) => Some(value),
+        _ => None,
+    }
+}
+
+/// How JSON in a value is read.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Mend {
+    pub(super) repair: bool,
+    pub(super) max_depth: usize,
+}
+
+impl Mend {
+    pub(super) fn new(rules: &Rules<'_>) -> Self {
+        Self { repair: rules.repair, max_depth: rules.max_depth }
+    }
+}
+
+/// One value on its way from text to JSON.
+#[derive(Debug, Default)]
+pub(super) struct TypedValue {
+    types: Types,
+    /// It is a string, and its opening quote is out.
+    streams: bool,
+    /// Its text so far, while it may be something else.
+    text: String,
+    escaped: String,
+}
+
+impl TypedValue {
+    /// A value of these types; of none: a string.
+    pub(super) fn new(types: Types) -> Self {
+        let types = if types == Types::default() { Types::STRING } else { types };
+        Self { types, ..Self::default() }
+    }
+
+    /// Bytes held.
+    pub(super) fn kept(&self) -> usize {
+        self.text.len()
+    }
+
+    /// Opens it: a string's quote is certain.
+    pub(super) fn begin(&mut self, out: &mut impl FnMut(Piece<'_>)) {
+        if self.types == Types::STRING {
+            self.streams = true;
+            out(Piece::Arguments("\""));
+        }
+    }
+
+    /// A piece of its text.
+    pub(super) fn push(&mut self, text: &str, out: &mut impl FnMut(Piece<'_>)) {
+        if text.is_empty() {
+            return;
+        }
+        if self.streams {
+            return self.string(text, out);
+        }
+        self.text.push_str(text);
+        if self.types == Types::STRING | Types::NULL && !may_be_null(&self.text) {
+            self.streams = true;
+            out(Piece::Arguments("\""));
+            let text = std::mem::take(&mut self.text);
+            self.string(&text, out);
+        }
+    }
+
+    /// Its end.
+    pub(super) fn end(&mut self, mend: Mend, out: &mut impl FnMut(Piece<'_>)) {
+        if self.streams {
+            return out(Piece::Arguments("\""));
+        }
+        let text = std::mem::take(&mut self.text);
+        if let Some(json) = self.types.convert(&text, mend) {
+            return out(Piece::Arguments(&json));
+        }
+        out(Piece::Arguments("\""));
+        self.string(&text, out);
+        out(Piece::Arguments("\""));
+    }
+
+    /// A piece of a string that streams.
+    fn string(&mut self, text: &str, out: &mut impl FnMut(Piece<'_>)) {
+        let special = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
+        if !text.bytes().any(special) {
+            if !text.is_empty() {
+                out(Piece::Arguments(text));
+            }
+            return;
+        }
+        self.escaped.clear();
+        escape(text, &mut self.escaped);
+        out(Piece::Arguments(&self.escaped));
+    }
+}
+
+fn may_be_null(text: &str) -> bool {
+    let text = text.trim_start();
+    let word = text.trim_end();
+    let begins =
+        "null".as_bytes().get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word.as_bytes()));
+    begins && (word.len() == 4 || word.len() == text.len()) && text.len() <= 64
+}
+
+/// Appends `text` as the inside of a JSON string.
+pub(super) fn escape(text: &str, to: &mut String) {
+    let mut rest = text;
+    while let Some(at) = rest.bytes().position(|byte| byte < 0x20 || byte == b'"' || byte == b'\\') {
+        to.push_str(head(rest, at));
+        match rest.as_bytes().get(at).copied().unwrap_or_default() {
+            b'"' => to.push_str("\\\""),
+            b'\\' => to.push_str("\\\\"),
+            b'\n' => to.push_str("\\n"),
+            b'\r' => to.push_str("\\r"),
+            b'\t' => to.push_str("\\t"),
+            byte => to.push_str(&format!("\\u{byte:04x}")),
+        }
+        rest = tail(rest, at + 1);
+    }
+    to.push_str(rest);
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::detect::Tools;
+
+    fn written(schema: &Value, text: &str, step: usize) -> String {
+        let tools = Tools::default();
+        let rules =
+            Rules { tools: &tools, marked: true, any_name: true, repair: true, whole: false, max_depth: 16 };
+        let mut value = TypedValue::new(Types::of_schema(schema));
+        let mut json = String::new();
+        let mut out = |piece: Piece<'_>| {
+            if let Piece::Arguments(text) = piece {
+                json.push_str(text);
+            }
+        };
+        value.begin(&mut out);
+        let chars: Vec<char> = text.chars().collect();
+        for piece in chars.chunks(step.max(1)) {
+            value.push(&piece.iter().collect::<String>(), &mut out);
+        }
+        value.end(Mend::new(&rules), &mut out);
+        json
+    }
+
+    #[test]
+    fn converted_as_the_schema_says_and_never_guessed() {
+        for (schema, text, wanted) in [
+            (json!({"type": "string"}), "7", r#""7""#),
+            (json!({}), "true", r#""true""#),
+            (json!({"type": "integer"}), " 12345678901234567890\n", "12345678901234567890"),
+            (json!({"type": "number"}), "2.50", "2.50"),
+            (json!({"type": "number"}), "NaN", r#""NaN""#),
+            (json!({"type": "boolean"}), "True", "true"),
+            (json!({"type": "boolean"}), "0", "false"),
+            (json!({"type": "boolean"}), "yes", r#""yes""#),
+            (json!({"type": ["string", "null"]}), "NULL", "null"),
+            (json!({"type": ["string", "null"]}), "nullify", r#""nullify""#),
+            (json!({"type": ["string", "null"]}), "", r#""""#),
+            (json!({"anyOf": [{"type": "integer"}, {"type": "string"}]}), "5", "5"),
+            (json!({"anyOf": [{"type": "integer"}, {"type": "string"}]}), "5a\n", r#""5a\n""#),
+            (json!({"enum": [1, 2]}), "2", "2"),
+            (json!({"type": "array"}), "[1, 'a', True]", r#"[1, "a", true]"#),
+            (json!({"type": "object"}), "{\"a\": 1.0}", "{\"a\": 1.0}"),
+            (json!({"type": "object"}), "{\"a\": ", r#""{\"a\": ""#),
+            (json!({"type": "object"}), "[1]", r#""[1]""#),
+        ] {
+            for step in [1, 2, 99] {
+                assert_eq!(written(&schema, text, step), wanted, "{schema} {text}");
+            }
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! The formats with a tag for every argument.
+
+use super::{CallBody, Calls, Format, Grammar, Place, SEED};
+
+/// A call with a tag for every argument. Markers may have the wildcards of `detect`'s patterns: `<*invoke` for any
+/// namespace, `<tool_call*>` for any suffix, `</parameter~>` for a malformed end.
+#[derive(Debug)]
+pub struct Params {
+    /// Where the call's name stands, behind the opener.
+    pub name: ParamsName,
+    /// How a parameter is opened.
+    pub key: Key,
+    /// What closes a parameter's value.
+    pub close: &'static str,
+    /// What closes the call.
+    pub end: &'static [&'static str],
+    /// One line end on each side of a value is framing.
+    pub trim: bool,
+    /// Values may have CDATA sections.
+    pub cdata: bool,
+    /// Values have XML's entities.
+    pub entities: bool,
+    /// A JSON object may stand in place of the parameters.
+    pub json: bool,
+    /// Ordinary text has this call's opener too: outside a section only a declared name makes it a call.
+    pub common: bool,
+}
+
+/// Where a call's name stands, behind its opener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ParamsName {
+    /// It is the text before the first parameter or the call's closer.
+    Text,
+    /// It is the text before this.
+    Before(&'static str),
+    /// It is this attribute of a tag that ends so.
+    Attribute(&'static str, &'static str),
+}
+
+/// How a parameter is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Key {
+    /// A marker, the key, an end.
+    Tag(&'static str, &'static str),
+    /// A tag that begins and ends so, with the key in an attribute, and perhaps the type in another.
+    Attribute {
+        /// What the tag begins with.
+        open: &'static str,
+        /// What ends it.
+        end: &'static str,
+        /// The key's attribute.
+        key: &'static str,
+        /// The type's attribute.
+        kind: &'static str,
+    },
+    /// The key in an element of its own, then the value's opener.
+    Pair {
+        /// The key's opener.
+        open: &'static str,
+        /// The key's closer.
+        close: &'static str,
+        /// The value's opener.
+        value: &'static str,
+    },
+}
+
+/// Qwen3-Coder's parameters, on which others are built.
+const QWEN: Params = Params {
+    name: ParamsName::Before(">"),
+    key: Key::Tag("<parameter=", ">"),
+    close: "</parameter~>",
+    end: &["</function>"],
+    trim: true,
+    cdata: false,
+    entities: false,
+    json: true,
+    common: true,
+};
+
+const MIMO_BODY: Params = Params { trim: false, ..QWEN };
+
+/// `<invoke name="…">` with `<parameter name="…">`.
+const INVOKE: Params = Params {
+    name: ParamsName::Attribute("name", ">"),
+    key: Key::Attribute { open: "<parameter ", end: ">", key: "name", kind: "" },
+    close: "</parameter~>",
+    end: &["</invoke>"],
+    trim: false,
+    ..QWEN
+};
+
+/// `<arg_key>…</arg_key><arg_value>…</arg_value>`.
+const GLM: Params = Params {
+    name: ParamsName::Text,
+    key: Key::Pair { open: "<arg_key>", close: "</arg_key>", value: "<arg_value>" },
+    close: "</arg_value>",
+    end: &["</tool_call>"],
+    trim: false,
+    cdata: false,
+    entities: false,
+    json: false,
+    common: false,
+};
+
+/// Calls in these sections, or alone.
+const fn calls(
+    sections: &'static [(&'static str, &'static str)],
+    open: &'static [&'static str],
+    body: Params,
+) -> Grammar {
+    noisy(sections, open, &[], body)
+}
+
+const fn noisy(
+    sections: &'static [(&'static str, &'static str)],
+    open: &'static [&'static str],
+    noise: &'static [&'static str],
+    body: Params,
+) -> Grammar {
+    Grammar::Calls(Calls {
+        sections,
+        open,
+        naked: true,
+        noise,
+        place: Place::Anywhere,
+        body: CallBody::Params(body),
+    })
+}
+
+/// DeepSeek's markup with these signs: sections, a call's opener, a parameter's opener and closer, a call's closer.
+const fn dsml(
+    sections: &'static [(&'static str, &'static str)],
+    open: &'static [&'static str],
+    parameter: &'static str,
+    close: &'static str,
+    end: &'static [&'static str],
+) -> Grammar {
+    let key = Key::Attribute { open: parameter, end: ">", key: "name", kind: "string" };
+    calls(sections, open, Params { key, close, end, common: false, ..INVOKE })
+}
+
+/// V3.2 and V4, whose sections differ in name only, also with ASCII bars.
+const DSML: &[Grammar] = &[
+    dsml(
+        &[
+            ("<｜DSML｜function_calls>", "</｜DSML｜function_calls>"),
+            ("<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>"),
+            ("<｜DSML｜toolcalls>", "</｜DSML｜toolcalls>"),
+            ("<｜DSML｜tool>", "</｜DSML｜tool>"),
+        ],
+        &["<｜DSML｜invoke "],
+        "<｜DSML｜parameter ",
+        "</｜DSML｜parameter~>",
+        &["</｜DSML｜invoke>"],
+    ),
+    dsml(
+        &[
+            ("<|DSML|function_calls>", "</|DSML|function_calls>"),
+            ("<|DSML|tool_calls>", "</|DSML|tool_calls>"),
+        ],
+        &["<|DSML|invoke "],
+        "<|DSML|parameter ",
+        "</|DSML|parameter~>",
+        &["</|DSML|invoke>"],
+    ),
+];
+
+/// Qwen3-Coder.
+pub static QWEN3_CODER: Format = Format {
+    name: "qwen3_coder",
+    summary: "<function=…> with <parameter=…> on lines of their own, in <tool_call>",
+    models: &[
+        "qwen3-coder*",
+        "qwen3.5*",
+        "qwen3.6*",
+        "qwen3.8*",
+        "*nemotron-3*",
+        "step-3.5*",
+        "granite-4.2*",
+    ],
+    auto: true,
+    example: "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n</function>\n</tool_call>",
+    grammars: &[calls(&[("<tool_call>", "</tool_call>")], &["<function="], QWEN)],
+    teach: None,
+};
+
+/// MiMo v2.
+pub static MIMO: Format = Format {
+    name: "mimo",
+    summary: "Qwen3-Coder's tags with values as they stand",
+    models: &["mimo-v2*"],
+    auto: true,
+    example: "<tool_call>\n<function=get_weather>\n<parameter=city>Paris</parameter>\n</function>\n</tool_call>",
+    grammars: &[calls(&[("<tool_call>", "</tool_call>")], &["<function="], MIMO_BODY)],
+    teach: None,
+};
+
+/// Seed-OSS.
+pub static SEED_OSS: Format = Format {
+    name: "seed_oss",
+    summary: "<function=…> with <parameter=…> in <seed:tool_call>; reasoning in <seed:think>",
+    models: &["*seed-oss*"],
+    auto: true,
+    example: "<seed:tool_call>\n<function=get_weather>\n<parameter=city>Paris</parameter>\n</function>\n</seed:tool_call>",
+    grammars: &[calls(&[("<seed:tool_call>", "</seed:tool_call>")], &["<function="], MIMO_BODY), SEED],
+    teach: None,
+};
+
+/// GLM-4.5 and 4.6.
+pub static GLM45: Format = Format {
+    name: "glm45",
+    summary: "<tool_call>, the name, <arg_key> and <arg_value> on lines of their own",
+    models: &["glm-4.5*", "glm-4.6*"],
+    auto: true,
+    example: "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n</tool_call>",
+    grammars: &[calls(&[], &["<tool_call>"], GLM)],
+    teach: None,
+};
+
+/// GLM-4.7 and 5.
+pub static GLM47: Format = Format {
+    name: "glm47",
+    summary: "GLM's tags without line ends",
+    models: &["glm-4.7*", "glm-5*", "ling-3*", "*laguna*"],
+    auto: true,
+    example: "<tool_call>get_weather<arg_key>city</arg_key><arg_value>Paris</arg_value></tool_call>",
+    grammars: &[calls(&[], &["<tool_call>"], GLM)],
+    teach: None,
+};
+
+/// HY3 and HY4.
+pub static HY_V3: Format = Format {
+    name: "hy_v3",
+    summary: "<tool_calls>, <tool_call>, <tool_sep>, <arg_key>, <arg_value>, each with a suffix of the checkpoint",
+    models: &["hy3*", "hy4*", "hunyuan-3*"],
+    auto: true,
+    example: "<tool_calls:opensource>\n<tool_call:opensource>get_weather<tool_sep:opensource>\n<arg_key:opensource>city</arg_key:opensource>\n<arg_value:opensource>Paris</arg_value:opensource>\n</tool_call:opensource>\n</tool_calls:opensource>",
+    grammars: &[calls(
+        &[("<tool_calls*>", "</tool_calls*>")],
+        &["<tool_call*>"],
+        Params {
+            name: ParamsName::Before("<tool_sep*>"),
+            key: Key::Pair { open: "<arg_key*>", close: "</arg_key*>", value: "<arg_value*>" },
+            close: "</arg_value*>",
+            end: &["</tool_call*>"],
+            ..GLM
+        },
+    )],
+    teach: None,
+};
+
+/// MiniMax-M2.
+pub static MINIMAX_M2: Format = Format {
+    name: "minimax_m2",
+    summary: "<invoke> with <parameter> in <minimax:tool_call>",
+    models: &["minimax-m2*"],
+    auto: true,
+    example: "<minimax:tool_call>\n<invoke name=\"get_weather\">\n<parameter name=\"city\">Paris</parameter>\n</invoke>\n</minimax:tool_call>",
+    grammars: &[calls(&[("<minimax:tool_call>", "</minimax:tool_call>")], &["<invoke "], INVOKE)],
+    teach: None,
+};
+
+/// DeepSeek V3.2.
+pub static DEEPSEEK_V32: Format = Format {
+    name: "deepseek_v32",
+    summary: "DSML tags in <｜DSML｜function_calls>",
+    models: &["deepseek-v3.2*"],
+    auto: true,
+    example: "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"get_weather\">\n<｜DSML｜parameter name=\"city\" string=\"true\">Paris</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
+    grammars: DSML,
+    teach: None,
+};
+
+/// DeepSeek V4.
+pub static DEEPSEEK_V4: Format = Format {
+    name: "deepseek_v4",
+    summary: "DSML tags in <｜DSML｜tool_calls>",
+    models: &["deepseek-v4*"],
+    auto: true,
+    example: "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"get_weather\">\n<｜DSML｜parameter name=\"city\" string=\"true\">Paris</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
+    grammars: DSML,
+    teach: None,
+};
+
+/// DeepSeek V4.1.
+pub static DEEPSEEK_V41: Format = Format {
+    name: "deepseek_v41",
+    summary: "DSML tags with a space in each, in <｜DSML｜ calls>",
+    models: &["deepseek-v4.1*"],
+    auto: true,
+    example: "<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"get_weather\">\n<｜DSML｜ parameter name=\"city\" string=\"true\">Paris</｜DSML｜ parameter>\n</｜DSML｜ invoke>\n</｜DSML｜ calls>",
+    grammars: &[dsml(
+        &[("<｜DSML｜ calls>", "</｜DSML｜ calls>"), ("<｜DSML｜ tool_calls>", "</｜DSML｜ tool_calls>")],
+        &["<｜DSML｜ invoke "],
+        "<｜DSML｜ parameter ",
+        "</｜DSML｜ parameter~>",
+        &["</｜DSML｜ invoke>"],
+    )],
+    teach: None,
+};
+
+/// Step3.
+pub static STEP3: Format = Format {
+    name: "step3",
+    summary: "<steptml:invoke> with <steptml:parameter> between call markers",
+    models: &["step3*", "step-3"],
+    auto: true,
+    example: "<｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name=\"get_weather\"><steptml:parameter name=\"city\">Paris</steptml:parameter></steptml:invoke><｜tool_call_end｜><｜tool_calls_end｜>",
+    grammars: &[noisy(
+        &[
+            ("<｜tool_calls_begin｜>", "<｜tool_calls_end｜>"),
+            ("<｜tool_call_begin｜>", "<｜tool_call_end｜>"),
+        ],
+        &["<steptml:invoke "],
+        &["<｜tool_call_begin｜>", "function", "<｜tool_sep｜>", "<｜tool_call_end｜>"],
+        Params {
+            key: Key::Attribute { open: "<steptml:parameter ", end: ">", key: "name", kind: "" },
+            close: "</steptml:parameter~>",
+            end: &["</steptml:invoke>"],
+            common: false,
+            ..INVOKE
+        },
+    )],
+    teach: None,
+};
+
+/// Dots.
+pub static DOTS: Format = Format {
+    name: "dots",
+    summary: "<invoke> with <parameter> or JSON in <dots_function_call>",
+    models: &["dots*"],
+    auto: true,
+    example: "<dots_function_call>\n<invoke name=get_weather>\n<parameter name=city>Paris</parameter>\n</invoke>\n</dots_function_call>",
+    grammars: &[calls(&[("<dots_function_call>", "</dots_function_call>")], &["<invoke "], INVOKE)],
+    teach: None,
+};
+
+/// MiniCPM5.
+pub static MINICPM5: Format = Format {
+    name: "minicpm5",
+    summary: "<function name=…> with <param name=…>, values perhaps in CDATA",
+    models: &["minicpm5*"],
+    auto: true,
+    example: "<function name=\"get_weather\"><param name=\"city\">Paris</param></function>",
+    grammars: &[calls(
+        &[],
+        &["<function "],
+        Params {
+            key: Key::Attribute { open: "<param ", end: ">", key: "name", kind: "" },
+            close: "</param~>",
+            end: &["</function>"],
+            cdata: true,
+            ..INVOKE
+        },
+    )],
+    teach: None,
+};
+
+/// Anthropic's form of 2024.
+pub static ANTHROPIC_LEGACY: Format = Format {
+    name: "anthropic_legacy",
+    summary: "<invoke> with <parameter> in <function_calls>, in any namespace",
+    models: &["claude-2*", "claude-3*"],
+    auto: true,
+    example: "<function_calls>\n<invoke name=\"get_weather\">\n<parameter name=\"city\">Paris</parameter>\n</invoke>\n</function_calls>",
+    grammars: &[calls(
+        &[("<*function_calls>", "</*function_calls>")],
+        &["<*invoke "],
+        Params {
+            key: Key::Attribute { open: "<*parameter ", end: ">", key: "name", kind: "" },
+            close: "</*parameter>",
+            end: &["</*invoke>"],
+            ..INVOKE
+        },
+    )],
+    teach: None,
+};
