@@ -105,7 +105,7 @@ verson = "v2"
 name = "ä"
 upstream = "lummo"
 tools = "nativ"
-detect = ["pre", "hermess", "auto"]
+detect = ["pre", "hermess"]
 server_calls = "anotate"
 arguments = true
 
@@ -145,7 +145,6 @@ min, hours, days, weeks, months, years (and few variations)
 29:12: error: no upstream `lummo`; did you mean `lumo`?
 30:9: error: unknown value `nativ`; did you mean `native`?
 31:18: error: unknown value `hermess`; did you mean `hermes`?
-31:29: error: unknown value `auto`
 32:16: error: unknown value `anotate`; did you mean `annotate`?
 33:13: error: expected one of \"stream\", \"whole\", found a boolean
 35:1: error: missing key `upstream`

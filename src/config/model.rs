@@ -1,6 +1,6 @@
 //! [`Model`]: what clients ask for, and the rules by which they are answered.
 
-use std::{fmt, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use toml::de::DeValue;
 
@@ -46,6 +46,21 @@ impl Model {
     /// What the upstream is asked for when a client asks for `asked`.
     pub fn upstream_name<'a>(&'a self, asked: &'a str) -> &'a str {
         self.upstream_name.as_deref().unwrap_or(asked)
+    }
+
+    /// [`Model::settings`] when a client asks for `asked`: where formats are found by themselves, those that the
+    /// model is taught, or known by its name to write, come first.
+    pub fn settings_for(&self, asked: &str) -> Cow<'_, Settings> {
+        let Detect::Auto = self.settings.detect else { return Cow::Borrowed(&self.settings) };
+        let mut first = format::for_model(self.upstream_name(asked));
+        if let Tools::Format(taught) = self.tools {
+            first.retain(|format| *format != taught);
+            first.insert(0, taught);
+        }
+        if first.is_empty() {
+            return Cow::Borrowed(&self.settings);
+        }
+        Cow::Owned(Settings { detect: Detect::AutoAnd(first), ..self.settings.clone() })
     }
 
     /// How the model is taught the format of [`Model::tools`], if that is one.
@@ -198,6 +213,7 @@ fn check(model: &Model, table: &mut Table<'_>) {
 fn is_looked_for(format: &Format, detect: &Detect) -> bool {
     match detect {
         Detect::Auto => true,
+        Detect::AutoAnd(formats) => format.auto || formats.contains(&format),
         Detect::Off => false,
         Detect::Formats(formats) => formats.contains(&format),
     }
@@ -225,7 +241,15 @@ fn tools(cell: Cell<'_>) -> Option<Tools> {
 fn detect(cell: Cell<'_>) -> Option<Detect> {
     let formats: Vec<_> = format::ALL.iter().map(|format| (format.name, *format)).collect();
     match cell.value {
-        DeValue::Array(_) => list(choice(&formats))(cell).map(Detect::Formats),
+        DeValue::Array(_) => {
+            let mut choices: Vec<_> =
+                formats.into_iter().map(|(name, format)| (name, Some(format))).collect();
+            choices.push(("auto", None));
+            let chosen = list(choice(&choices))(cell)?;
+            let auto = chosen.contains(&None);
+            let formats = chosen.into_iter().flatten().collect();
+            Some(if auto { Detect::AutoAnd(formats) } else { Detect::Formats(formats) })
+        }
         _ => {
             let mut choices = vec![("auto", Detect::Auto), ("off", Detect::Off)];
             choices.extend(formats.into_iter().map(|(name, format)| (name, Detect::Formats(vec![format]))));

@@ -91,6 +91,10 @@ fn model(model: &Model) -> Table {
             match &settings.detect {
                 Detect::Auto => string("auto"),
                 Detect::Off => string("off"),
+                Detect::AutoAnd(formats) => {
+                    let names = formats.iter().map(|format| format.name);
+                    strings(std::iter::once("auto").chain(names).map(str::to_owned))
+                }
                 Detect::Formats(formats) => strings(formats.iter().map(|format| format.name.to_owned())),
             },
         ),

@@ -12,8 +12,9 @@
 use super::{
     body::{Fed, JsonBody},
     envelope::{Envelope, Parsed, Piece, Rules},
+    gate::Waiting,
     params::ParamsWalk,
-    region::{Passed, Waiting},
+    region::Passed,
     text::{head, tail},
 };
 use crate::{
@@ -284,7 +285,7 @@ impl Channel {
             }
             Some(Route::Envelope) => {
                 self.begin(out);
-                self.phase = Phase::Envelope(Box::new(Envelope::new(rules)));
+                self.phase = Phase::Envelope(Box::new(Envelope::new(rules, false)));
                 return Some(Passed::Certain(0));
             }
             Some(Route::Said(voice)) => {

@@ -53,6 +53,8 @@ pub(super) struct Rules<'a> {
     pub(super) marked: bool,
     /// In a marked format a name need not be declared.
     pub(super) any_name: bool,
+    /// Names that the format has for calling nothing.
+    pub(super) no_tool: &'a [&'a str],
     pub(super) repair: bool,
     /// Calls wait until they have been read whole: they can be refused up to their end.
     pub(super) whole: bool,
@@ -63,11 +65,13 @@ impl Rules<'_> {
     /// The name of the tool that `written` calls, if it may.
     pub(super) fn name<'n>(&self, written: &'n str) -> Option<&'n str> {
         let undeclared = || (self.marked && self.any_name && is_legal_name(written)).then_some(written);
-        self.tools.resolve(written).or_else(undeclared)
+        let nothing = || self.no_tool.contains(&written).then_some(written);
+        self.tools.resolve(written).or_else(nothing).or_else(undeclared)
     }
 
     fn may_become_name(&self, start: &str) -> bool {
-        (self.marked && self.any_name) || self.tools.may_become(start)
+        let nothing = || self.no_tool.iter().any(|name| name.starts_with(start));
+        (self.marked && self.any_name) || self.tools.may_become(start) || nothing()
     }
 }
 
@@ -190,6 +194,8 @@ struct Call {
 /// The walk over one value.
 #[derive(Debug)]
 pub(super) struct Envelope {
+    /// A call's only key is its name, its value the arguments.
+    keyed: bool,
     at: At,
     levels: Vec<Level>,
     key: Key,
@@ -204,8 +210,9 @@ pub(super) struct Envelope {
 }
 
 impl Envelope {
-    pub(super) fn new(rules: &Rules<'_>) -> Self {
+    pub(super) fn new(rules: &Rules<'_>, keyed: bool) -> Self {
         Self {
+            keyed,
             at: At::Item { or_end: false },
             levels: Vec::new(),
             key: Key::Other,
@@ -427,7 +434,7 @@ impl Envelope {
         if !*escaped && byte == *quote {
             let quote = *quote;
             if is_key {
-                self.key_ended(quote, rules)?;
+                self.key_ended(quote, rules, out)?;
             } else {
                 self.text_ended(quote, rules, out)?;
             }
@@ -452,8 +459,11 @@ impl Envelope {
         may_go_on.then_some(at + len)
     }
 
-    fn key_ended(&mut self, quote: u8, rules: &Rules<'_>) -> Option<()> {
+    fn key_ended(&mut self, quote: u8, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<()> {
         let text = decode(&self.captured, quote)?;
+        if self.keyed && self.keyed_name(&text, rules, out) {
+            return Some(());
+        }
         let known = KEYS.iter().enumerate().find(|(_, (key, _))| *key == text);
         self.key = known.map_or(Key::Other, |(_, (_, key))| *key);
         if let Some((place, _)) = known {
@@ -470,6 +480,20 @@ impl Envelope {
         self.first_key = false;
         self.at = At::Colon;
         Some(())
+    }
+
+    /// Whether a key is a call's name: a declared one always is, others unless they are words of an envelope.
+    fn keyed_name(&mut self, key: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> bool {
+        let call = &mut self.call;
+        let fresh = call.seen == 0 && matches!(call.arguments, Arguments::None | Arguments::Done);
+        let word = KEYS.iter().any(|(word, _)| *word == key) && rules.tools.resolve(key).is_none();
+        let Some(name) = rules.name(key).filter(|_| fresh && !word) else { return false };
+        *call = Call { name: Some(name.to_owned()), ..Call::default() };
+        self.key = Key::Arguments;
+        self.first_key = false;
+        self.at = At::Colon;
+        self.start(rules, out);
+        true
     }
 
     /// A captured value is complete.

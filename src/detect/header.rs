@@ -72,6 +72,7 @@ impl HeaderWalk {
                 At::Before | At::After => {
                     let before = matches!(self.at, At::Before);
                     if before && self.markup.is_empty() && character == '{' {
+                        self.start(rules, out);
                         self.at = At::Arguments;
                         continue;
                     }
@@ -123,9 +124,8 @@ impl HeaderWalk {
     /// One character of the header: whether it was taken; `None` if this is no header.
     fn name(&mut self, character: char, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<bool> {
         let (ends, brace) = match self.header.end {
-            HeaderEnd::Markers(ends) => (ends, false),
+            HeaderEnd::Markers(ends) | HeaderEnd::MarkersThenBrace(ends) => (ends, false),
             HeaderEnd::MarkersOrBrace(ends) => (ends, character == '{'),
-            HeaderEnd::MarkersAndBrace(ends) => return self.name_and_brace(character, ends, rules, out),
         };
         if !brace {
             self.captured.push(character);
@@ -134,47 +134,24 @@ impl HeaderWalk {
         let Some(end) = end.or(brace.then_some(0)) else {
             return self.may_go_on(ends).then_some(true);
         };
-        let header = head(&self.captured, self.captured.len() - end).to_owned();
-        self.begin(&header, rules, out)?;
+        self.captured.truncate(self.captured.len() - end);
+        let (_, name) = (self.header.read)(self.captured.trim())?;
+        rules.name(name)?;
+        self.at = At::Before;
+        if !matches!(self.header.end, HeaderEnd::MarkersThenBrace(_)) {
+            self.start(rules, out);
+        }
         Some(!brace)
     }
 
-    /// As [`HeaderWalk::name`], where a brace must stand behind the marker.
-    fn name_and_brace(
-        &mut self,
-        character: char,
-        ends: &[&str],
-        rules: &Rules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
-    ) -> Option<bool> {
-        let captured = self.captured.trim_end();
-        let ended = ends.iter().find_map(|end| captured.strip_suffix(end)).map(str::to_owned);
-        match (ended, character) {
-            (Some(header), '{') => {
-                self.begin(&header, rules, out)?;
-                Some(false)
-            }
-            (Some(_), blank) if !blank.is_ascii_whitespace() => None,
-            (Some(_), blank) => {
-                self.captured.push(blank);
-                (self.captured.len() <= MAX_HEADER).then_some(true)
-            }
-            (None, _) => {
-                self.captured.push(character);
-                self.may_go_on(ends).then_some(true)
-            }
+    /// The header is certain.
+    fn start(&mut self, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) {
+        if let Some((id, name)) = (self.header.read)(self.captured.trim()).filter(|_| !self.started)
+            && let Some(name) = rules.name(name)
+        {
+            out(Piece::Start { name, id });
+            self.started = true;
         }
-    }
-
-    /// The header is whole: the call starts, if it is one.
-    fn begin(&mut self, header: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<()> {
-        let text = header.trim();
-        let (id, name) = (self.header.read)(text)?;
-        let name = rules.name(name)?;
-        out(Piece::Start { name, id });
-        self.started = true;
-        self.at = At::Before;
-        Some(())
     }
 
     /// What is captured may be a header, or one and the beginning of its end.

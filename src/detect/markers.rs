@@ -52,8 +52,17 @@ impl Opener {
     fn is_call(&self) -> bool {
         match self.entry {
             Entry::Section(..) | Entry::Call(..) => true,
-            Entry::Tag(tag) => tag.kind == TagKind::Marked,
+            Entry::Tag(tag) => tag.kind != TagKind::Html,
             Entry::Channel(..) | Entry::Thought(_) | Entry::Frame => false,
+        }
+    }
+
+    /// Both are the same pair of markers.
+    fn reads_as(&self, other: &Self) -> bool {
+        match (self.entry, other.entry) {
+            (Entry::Tag(one), Entry::Tag(other)) => one == other,
+            (Entry::Thought(one), Entry::Thought(other)) => one == other,
+            _ => false,
         }
     }
 }
@@ -71,10 +80,19 @@ pub(super) struct Markers {
 impl Markers {
     /// The openers of `formats`; `chosen`: by name, not as all there are.
     pub(super) fn new(formats: &[&'static Format], chosen: bool) -> Self {
-        let mut all: Vec<Opener> = formats.iter().flat_map(|format| openers(format)).collect();
-        all.retain(|opener| {
-            chosen || !matches!(opener.entry, Entry::Frame) || opener.place != Place::Anywhere
-        });
+        let mut all: Vec<Opener> = Vec::new();
+        for opener in formats.iter().flat_map(|format| openers(format)) {
+            let passed_over = !chosen
+                && match opener.entry {
+                    Entry::Frame => opener.place == Place::Anywhere,
+                    Entry::Thought(thought) => thought.chosen,
+                    _ => false,
+                };
+            // Many formats have the same pair of markers: what fails as one of them fails as all.
+            if !passed_over && !all.iter().any(|known| known.reads_as(&opener)) {
+                all.push(opener);
+            }
+        }
         let first_bytes = |at_start: bool| {
             let of = all.iter().filter(|opener| (opener.place == Place::MessageStart) == at_start);
             let mut first = [false; 256];
@@ -153,7 +171,7 @@ fn grammar_openers(format: &'static Format, grammar: &'static Grammar) -> Vec<Op
     match grammar {
         Grammar::Tagged(tags) => {
             let html = |tag: &Tag| tag.kind == TagKind::Html;
-            tags.iter().map(|tag| opener(tag.open, Entry::Tag(tag), html(tag), Place::Anywhere)).collect()
+            tags.iter().map(|tag| opener(tag.open, Entry::Tag(tag), html(tag), tag.place())).collect()
         }
         Grammar::Reasoning(thoughts) => thoughts
             .iter()

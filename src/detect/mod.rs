@@ -16,6 +16,7 @@ mod body;
 mod channels;
 mod envelope;
 mod fence;
+mod gate;
 mod header;
 mod markers;
 mod params;
@@ -39,10 +40,11 @@ use self::{
     channels::Channel,
     envelope::Rules,
     fence::{Fence, Foreign, Opener, Opening, Reach},
+    gate::Wait,
     markers::{Entry, Markers},
     prose::Prose,
     reading::{As, Outlet, Reading},
-    region::{Container, Passed, Region, Wait},
+    region::{Container, Passed, Region},
     section::Section,
     text::{head, tail},
     thinking::{Thinking, Thinks},
@@ -117,6 +119,7 @@ impl Search {
             tools: &self.tools,
             marked,
             any_name: self.any_name,
+            no_tool: &[],
             repair: self.repair,
             whole: self.whole,
             max_depth: self.max_depth,
@@ -143,7 +146,8 @@ impl Detector {
     pub fn new(tools: Tools, settings: &Settings) -> Option<Self> {
         let formats: Vec<&'static Format> = match &settings.detect {
             Detect::Off => return None,
-            Detect::Auto => format::ALL.iter().copied().filter(|format| format.auto).collect(),
+            Detect::Auto => format::auto_behind(&[]),
+            Detect::AutoAnd(first) => format::auto_behind(first),
             Detect::Formats(formats) => formats.clone(),
         };
         if tools.is_empty() || formats.is_empty() {
@@ -427,7 +431,9 @@ impl Detector {
                     self.state = State::Attributes { place, starts_line, quoted };
                     return;
                 }
-                TagKind::Marked => As::Region(Region::new(Container::Tag(tag), quoted, true, whole)),
+                TagKind::Marked | TagKind::Special(_) => {
+                    As::Region(Region::new(Container::Tag(tag), quoted, true, whole))
+                }
             },
             Entry::Channel(channels, open) => {
                 let read_as = As::Channel(Channel::new(channels, open, whole, quoted));
@@ -640,6 +646,9 @@ impl Detector {
         }
         self.state = State::Prose;
         if let As::Region(region) = &mut read_as {
+            if region.has_ended() {
+                self.prose.container_ended(starts_line);
+            }
             if let Container::Fence(fence) = region.container {
                 self.leave_fence(Some(fence), out);
                 return;

@@ -3,8 +3,9 @@
 use super::{
     channels::Channel,
     envelope::{Piece, Rules},
+    gate::Waiting,
     prose::Prose,
-    region::{Passed, Region, Waiting},
+    region::{Passed, Region},
     section::Section,
 };
 use crate::{

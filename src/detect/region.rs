@@ -6,14 +6,17 @@
 //! and the end decides. The owner keeps the source since the last certain point and lets it go as text if the region
 //! fails.
 
+use std::iter;
+
 use super::{
     envelope::{Envelope, Parsed, Piece, Rules},
     fence::Fence,
+    gate::{Gate, Wait, Waiting},
     text::tail,
 };
 use crate::{
     event::CallEnd,
-    format::{Tag, TagKind, Voice},
+    format::{Tag, TagKind},
     wire::json::{Progress, Scanner},
 };
 
@@ -23,61 +26,6 @@ pub(super) enum Container {
     Tag(&'static Tag),
     Fence(Fence),
     Bare,
-}
-
-/// A [`Piece`] that waits.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Waiting {
-    Framed,
-    Said(Voice, String),
-    Start { name: String, id: String },
-    Arguments(String),
-    End(CallEnd),
-}
-
-impl Waiting {
-    pub(super) fn of(piece: Piece<'_>) -> Self {
-        match piece {
-            Piece::Framed => Self::Framed,
-            Piece::Said(voice, text) => Self::Said(voice, text.to_owned()),
-            Piece::Start { name, id } => Self::Start { name: name.to_owned(), id: id.to_owned() },
-            Piece::Arguments(text) => Self::Arguments(text.to_owned()),
-            Piece::End(end) => Self::End(end),
-        }
-    }
-
-    pub(super) fn as_piece(&self) -> Piece<'_> {
-        match self {
-            Self::Framed => Piece::Framed,
-            Self::Said(voice, text) => Piece::Said(*voice, text),
-            Self::Start { name, id } => Piece::Start { name, id },
-            Self::Arguments(text) => Piece::Arguments(text),
-            Self::End(end) => Piece::End(*end),
-        }
-    }
-}
-
-/// What calls wait for before they go out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wait {
-    Nothing,
-    /// Their own end: whole arguments in a format with a marker, where each call counts by itself.
-    CallEnd,
-    /// The region's end: whole arguments where a container has calls alone in it or none, and wherever a backtick
-    /// behind the container may mean that it was quoted.
-    RegionEnd,
-}
-
-impl Wait {
-    /// `marked`: the calls have a marker of their own; `whole`: arguments do not stream.
-    pub(super) fn new(quoted: bool, marked: bool, whole: bool) -> Self {
-        match whole {
-            _ if quoted => Self::RegionEnd,
-            true if marked => Self::CallEnd,
-            true => Self::RegionEnd,
-            false => Self::Nothing,
-        }
-    }
 }
 
 /// How far a feed came.
@@ -128,16 +76,19 @@ enum Between {
 pub(super) struct Region {
     pub(super) container: Container,
     quoted: bool,
-    wait: Wait,
-    waiting: Vec<Waiting>,
+    gate: Gate,
     phase: Phase,
     /// Markup between values that is not complete yet.
     markup: String,
     envelope: Option<Envelope>,
     /// The same value as strict JSON: where a value that is no call goes on as text, it must be known where it ends.
     pub(super) scanner: Option<Scanner>,
-    /// A call's arguments stopped short at a `<`; if that begins the closer, they may be whole all the same.
+    /// A call's arguments stopped short where the closer may begin; if it does, they may be whole all the same.
     broken: bool,
+    /// A bare value of calls has ended; another one may follow behind a `;` or `,`.
+    ended: bool,
+    /// That `;` or `,` stands.
+    joined: bool,
 }
 
 /// Longest markup between a container's marker and its value, in bytes.
@@ -150,30 +101,31 @@ impl Region {
         Self {
             container,
             quoted,
-            wait,
-            waiting: Vec::new(),
+            gate: Gate::new(wait),
             phase: Phase::Before,
             markup: String::new(),
             envelope: None,
             scanner: None,
             broken: false,
+            ended: false,
+            joined: false,
         }
     }
 
     /// A call streams: what is fed is certain as it comes.
     pub(super) fn is_streaming(&self) -> bool {
         let open = self.envelope.as_ref().is_some_and(Envelope::is_open);
-        open && self.wait == Wait::Nothing && matches!(self.phase, Phase::Value)
+        open && self.gate.wait == Wait::Nothing && matches!(self.phase, Phase::Value)
     }
 
     /// Calls have begun that wait.
     pub(super) fn has_begun(&self) -> bool {
-        !self.waiting.is_empty()
+        !self.gate.is_empty()
     }
 
     /// The calls that waited for the region's end.
     pub(super) fn take_waiting(&mut self) -> Vec<Waiting> {
-        std::mem::take(&mut self.waiting)
+        self.gate.take()
     }
 
     /// Bytes of arguments kept back besides the source.
@@ -181,18 +133,27 @@ impl Region {
         self.envelope.as_ref().map_or(0, Envelope::kept)
     }
 
+    /// A bare value of calls has ended: what fails now is the text behind it.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// What holds in this container.
+    fn own_rules<'r>(&self, rules: &Rules<'r>) -> Rules<'r> {
+        let Container::Tag(tag) = self.container else { return *rules };
+        let special = tag.special();
+        Rules { any_name: rules.any_name && !special.common, no_tool: special.no_tool, ..*rules }
+    }
+
     /// Reads on. Pieces of calls go to `out`, unless they must wait.
     pub(super) fn feed(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Passed {
+        let rules = &self.own_rules(rules);
         let mut at = 0;
         while let Some(&byte) = text.as_bytes().get(at) {
             match self.phase {
                 Phase::Value => {
                     let (len, passed) = self.value(tail(text, at), rules, out);
                     at += len;
-                    let after = matches!(self.phase, Phase::After);
-                    if after && self.container == Container::Bare && self.closed() {
-                        return Passed::Ended(at);
-                    }
                     match passed {
                         Some(Passed::Certain(_)) => return Passed::Certain(at),
                         Some(_) => return Passed::Failed { taken: at, rescan: 0 },
@@ -200,17 +161,18 @@ impl Region {
                     }
                 }
                 Phase::Before | Phase::After => {
+                    let Some(character) = tail(text, at).chars().next() else { break };
                     let between = if matches!(self.phase, Phase::Before) {
-                        self.before(byte, rules)
+                        self.before(character, rules)
                     } else {
-                        self.after(byte, rules)
+                        self.after(character, rules)
                     };
                     match between {
-                        Between::Taken => at += tail(text, at).chars().next().map_or(1, char::len_utf8),
+                        Between::Taken => at += character.len_utf8(),
                         Between::Value => self.begin_value(rules),
                         Between::Closed => {
-                            at += 1;
-                            if !self.settle_broken(true, out) {
+                            at += character.len_utf8();
+                            if !self.settle_broken(true, rules, out) {
                                 return Passed::Failed { taken: at, rescan: 0 };
                             }
                             if self.closed() {
@@ -218,7 +180,7 @@ impl Region {
                             }
                         }
                         Between::Foreign => {
-                            self.settle_broken(false, out);
+                            self.settle_broken(false, rules, out);
                             return Passed::Failed { taken: at, rescan: self.markup.len() };
                         }
                     }
@@ -254,40 +216,40 @@ impl Region {
             Phase::Before | Phase::Failed => false,
             // Whole JSON in a container that was not closed is a call. JSON that stops short is one only where its
             // call has begun to stream, or where a marker says that a call was meant.
-            Phase::Value if self.wait == Wait::RegionEnd => false,
+            Phase::Value if self.gate.wait == Wait::RegionEnd => false,
             Phase::Value if !self.envelope.as_ref().is_some_and(Envelope::is_in_call) => false,
-            Phase::Value => self.finish_call(stopped, rules.repair, out),
-            Phase::After => self.settle_broken(stopped, out),
+            Phase::Value => self.finish_call(stopped, rules.repair, rules, out),
+            Phase::After => self.settle_broken(stopped, rules, out) && !self.ended,
             Phase::Ticks(_) | Phase::Quoted => true,
         }
     }
 
     /// Ends the call that is being read, if it is still open; `false` if it must not go out as it is.
-    fn finish_call(&mut self, stopped: bool, repair: bool, out: &mut impl FnMut(Piece<'_>)) -> bool {
+    fn finish_call(
+        &mut self,
+        stopped: bool,
+        repair: bool,
+        rules: &Rules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> bool {
         let Some(envelope) = &mut self.envelope else { return false };
-        if self.wait == Wait::Nothing {
-            envelope.finish(stopped, out);
-            return true;
-        }
-        let waiting = &mut self.waiting;
-        let end = envelope.finish(stopped && repair, &mut |piece| waiting.push(Waiting::of(piece)));
-        if end == Some(CallEnd::Cut) {
+        let gate = &mut self.gate;
+        let streams = gate.wait == Wait::Nothing;
+        let end = envelope.finish(stopped && (streams || repair), &mut |piece| gate.pass(piece, rules, out));
+        if !streams && end == Some(CallEnd::Cut) {
             return false;
         }
-        if self.wait == Wait::CallEnd {
-            self.send_waiting(out);
+        if gate.wait == Wait::CallEnd {
+            gate.open(out);
         }
         true
-    }
-
-    fn send_waiting(&mut self, out: &mut impl FnMut(Piece<'_>)) {
-        self.waiting.drain(..).for_each(|waiting| out(waiting.as_piece()));
     }
 
     fn begin_value(&mut self, rules: &Rules<'_>) {
         self.phase = Phase::Value;
         self.markup.clear();
-        self.envelope = Some(Envelope::new(rules));
+        let keyed = matches!(self.container, Container::Tag(tag) if tag.special().keyed);
+        self.envelope = Some(Envelope::new(rules, keyed));
         self.scanner = Some(Scanner::new(rules.max_depth));
     }
 
@@ -299,21 +261,17 @@ impl Region {
         out: &mut impl FnMut(Piece<'_>),
     ) -> (usize, Option<Passed>) {
         let Some(envelope) = &mut self.envelope else { return (0, Some(FAILED)) };
-        let waiting = &mut self.waiting;
-        let parsed = match self.wait {
-            Wait::Nothing => envelope.feed(text, rules, out),
-            _ => envelope.feed(text, rules, &mut |piece| waiting.push(Waiting::of(piece))),
-        };
+        let gate = &mut self.gate;
+        let parsed = envelope.feed(text, rules, &mut |piece| gate.pass(piece, rules, out));
         let (len, passed) = match parsed {
             Parsed::More => (text.len(), None),
             Parsed::CallEnded(len) => (len, self.certain(out)),
             Parsed::End(len) => {
-                self.phase = Phase::After;
                 // The last call's own end was told before; what closes its envelope is no text either.
-                (len, self.certain(out))
+                (len, self.value_ended(out))
             }
             Parsed::Stop(len) => {
-                let foreign = text.as_bytes().get(len).copied().unwrap_or_default();
+                let foreign = tail(text, len).chars().next().unwrap_or_default();
                 (len, self.stopped(foreign, rules, out))
             }
         };
@@ -328,17 +286,37 @@ impl Region {
 
     /// A call has ended: it goes out, unless it must wait for the region's end.
     fn certain(&mut self, out: &mut impl FnMut(Piece<'_>)) -> Option<Passed> {
-        if self.wait == Wait::CallEnd {
-            self.send_waiting(out);
+        if self.gate.wait == Wait::CallEnd {
+            self.gate.open(out);
         }
-        (self.wait != Wait::RegionEnd).then_some(CERTAIN)
+        (self.gate.wait != Wait::RegionEnd).then_some(CERTAIN)
     }
 
-    /// The value cannot go on with the byte `foreign`.
-    fn stopped(&mut self, foreign: u8, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<Passed> {
+    /// A value of calls has ended. Without a container that is all, unless a backtick behind it may quote it.
+    fn value_ended(&mut self, out: &mut impl FnMut(Piece<'_>)) -> Option<Passed> {
+        self.phase = Phase::After;
+        if self.container != Container::Bare {
+            return self.certain(out);
+        }
+        if self.quoted {
+            self.phase = Phase::Quoted;
+            return None;
+        }
+        (self.ended, self.joined) = (true, false);
+        self.gate.open(out);
+        Some(CERTAIN)
+    }
+
+    /// The value cannot go on with `foreign`.
+    fn stopped(
+        &mut self,
+        foreign: char,
+        rules: &Rules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> Option<Passed> {
         let Some(envelope) = &mut self.envelope else { return Some(FAILED) };
-        let may_close = foreign == b'<' && matches!(self.container, Container::Tag(_));
-        let streams = self.wait == Wait::Nothing;
+        let may_close = matches!(self.container, Container::Tag(tag) if tag.close.starts_with(foreign));
+        let streams = self.gate.wait == Wait::Nothing;
         let forgiven = streams || rules.repair;
         if envelope.is_open() {
             if may_close && forgiven {
@@ -347,7 +325,7 @@ impl Region {
             } else if !streams {
                 return Some(FAILED);
             } else {
-                envelope.finish(false, out);
+                self.finish_call(false, false, rules, out);
                 self.phase = Phase::Failed;
             }
             return streams.then_some(CERTAIN);
@@ -360,10 +338,10 @@ impl Region {
         Some(FAILED)
     }
 
-    /// A call that broke off at a `<` is whole if that was the closer and only brackets are missing. `false`: it must
-    /// not go out as it is.
-    fn settle_broken(&mut self, closer: bool, out: &mut impl FnMut(Piece<'_>)) -> bool {
-        !std::mem::take(&mut self.broken) || self.finish_call(closer, true, out)
+    /// A call that broke off where the closer may begin is whole if it did and only brackets are missing. `false`: it
+    /// must not go out as it is.
+    fn settle_broken(&mut self, closer: bool, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> bool {
+        !std::mem::take(&mut self.broken) || self.finish_call(closer, true, rules, out)
     }
 
     /// The container has ended; if it may have been quoted, the next byte tells.
@@ -372,99 +350,105 @@ impl Region {
         !self.quoted
     }
 
-    /// One byte before the first value.
-    fn before(&mut self, byte: u8, rules: &Rules<'_>) -> Between {
+    /// One character before the first value.
+    fn before(&mut self, character: char, rules: &Rules<'_>) -> Between {
         let in_fence = self.markup.starts_with('`');
         if self.markup.is_empty() || in_fence {
-            match byte {
-                b'{' | b'[' => return Between::Value,
-                b'\n' => {
+            match character {
+                '{' | '[' => return Between::Value,
+                '\n' => {
                     self.markup.clear();
                     return Between::Taken;
                 }
-                b' ' | b'\t' | b'\r' if self.markup.is_empty() => return Between::Taken,
+                ' ' | '\t' | '\r' if self.markup.is_empty() => return Between::Taken,
                 _ => {}
             }
         }
         let Container::Tag(tag) = self.container else { return Between::Foreign };
-        let starts = self.markup.is_empty() && (byte == b'<' || (byte == b'`' && rules.marked));
-        let goes_on = match (in_fence, tag.kind) {
-            (true, _) => byte == b'`' || byte == b'_' || byte.is_ascii_alphanumeric(),
-            (false, TagKind::Html) => code_goes_on(&self.markup, byte),
-            (false, _) => tag.open.as_bytes().get(self.markup.len()) == Some(&byte),
+        let fence = if self.markup.is_empty() {
+            rules.marked && character == '`'
+        } else {
+            in_fence && (matches!(character, '`' | '_') || character.is_ascii_alphanumeric())
         };
-        if !byte.is_ascii()
-            || !(starts || (goes_on && !self.markup.is_empty()))
-            || self.markup.len() >= MAX_MARKUP
-        {
+        let goes_on = match tag.kind {
+            _ if fence || in_fence => fence,
+            TagKind::Html => code_goes_on(&self.markup, character),
+            _ => begins(&self.markup, character, iter::once(&tag.open).chain(tag.special().inner)),
+        };
+        if !goes_on || self.markup.len() >= MAX_MARKUP {
             return Between::Foreign;
         }
-        self.markup.push(char::from(byte));
-        if byte == b'>' {
+        self.markup.push(character);
+        let whole = match tag.kind {
+            TagKind::Html => character == '>',
+            _ => self.markup == tag.open || tag.special().inner.contains(&self.markup.as_str()),
+        };
+        if whole {
             self.markup.clear();
         }
         Between::Taken
     }
 
-    /// One byte after a value.
-    fn after(&mut self, byte: u8, rules: &Rules<'_>) -> Between {
+    /// One character after a value.
+    fn after(&mut self, character: char, rules: &Rules<'_>) -> Between {
         if !self.markup.is_empty() {
-            return self.closer(byte);
+            return self.closer(character);
         }
-        match (self.container, byte) {
-            (_, b' ' | b'\t' | b'\r' | b'\n') => Between::Taken,
+        match (self.container, character) {
+            (_, ' ' | '\t' | '\r' | '\n') => Between::Taken,
+            (Container::Bare, ';' | ',') if !self.joined => {
+                self.joined = true;
+                Between::Taken
+            }
+            (Container::Bare, '{' | '[') if self.joined => Between::Value,
             (Container::Bare, _) => Between::Foreign,
-            (_, b'{' | b'[') if !self.broken => Between::Value,
-            (Container::Fence(fence), tick) if tick == fence.tick => {
+            (_, '{' | '[') if !self.broken => Between::Value,
+            (Container::Fence(fence), tick) if tick == char::from(fence.tick) => {
                 self.phase = Phase::Ticks(1);
                 Between::Taken
             }
-            (Container::Tag(_), b'<') => {
-                self.markup.push('<');
-                Between::Taken
-            }
-            (Container::Tag(_), b'}' | b']' | b',' | b';') if rules.repair => Between::Taken,
-            (Container::Tag(_), b'`') if rules.marked => Between::Taken,
+            (Container::Tag(_), _) => match (self.closer(character), character) {
+                (Between::Foreign, '}' | ']' | ',' | ';') if rules.repair => Between::Taken,
+                (Between::Foreign, '`') if rules.marked => Between::Taken,
+                (between, _) => between,
+            },
             _ => Between::Foreign,
         }
     }
 
-    /// One byte of what may be the closer.
-    fn closer(&mut self, byte: u8) -> Between {
+    /// One character of what may be the closer, or markup that means nothing.
+    fn closer(&mut self, character: char) -> Between {
         let Container::Tag(tag) = self.container else { return Between::Foreign };
-        let any_case = tag.kind == TagKind::Html;
-        let matches = |closer: &str| {
-            let start = closer.as_bytes().get(..=self.markup.len()).unwrap_or_default();
-            let (Some((&last, before)), markup) = (start.split_last(), self.markup.as_bytes()) else {
-                return false;
-            };
-            let same = |a: &[u8], b: &[u8]| if any_case { a.eq_ignore_ascii_case(b) } else { a == b };
-            same(before, markup) && same(&[last], &[byte])
-        };
-        let closes = matches(tag.close);
-        let inner = any_case && matches("</code>");
-        if !closes && !inner {
+        let html = tag.kind == TagKind::Html;
+        let character = if html { character.to_ascii_lowercase() } else { character };
+        let inner = if html { &["</code>"] } else { tag.special().inner };
+        if !begins(&self.markup, character, iter::once(&tag.close).chain(inner)) {
             return Between::Foreign;
         }
-        if byte == b'>' {
+        self.markup.push(character);
+        let (closes, whole) = (self.markup == tag.close, inner.contains(&self.markup.as_str()));
+        if closes || whole {
             self.markup.clear();
-            return if closes { Between::Closed } else { Between::Taken };
         }
-        self.markup.push(char::from(byte));
-        Between::Taken
+        if closes { Between::Closed } else { Between::Taken }
     }
+}
+
+/// Whether `markup` and `character` begin one of `literals`.
+fn begins<'l>(markup: &str, character: char, mut literals: impl Iterator<Item = &'l &'static str>) -> bool {
+    literals.any(|literal| literal.strip_prefix(markup).is_some_and(|rest| rest.starts_with(character)))
 }
 
 /// Offsets are the caller's.
 const CERTAIN: Passed = Passed::Certain(0);
 const FAILED: Passed = Passed::Failed { taken: 0, rescan: 0 };
 
-/// Whether `markup` and `byte` may be a `<code …>` tag.
-fn code_goes_on(markup: &str, byte: u8) -> bool {
-    const CODE: &[u8] = b"<code";
-    match CODE.get(markup.len()) {
-        Some(expected) => expected.eq_ignore_ascii_case(&byte),
-        None if markup.len() == CODE.len() => matches!(byte, b'>' | b' ' | b'\t' | b'\n'),
-        None => byte != b'<',
+/// Whether `markup` and `character` may be a `<code …>` tag.
+fn code_goes_on(markup: &str, character: char) -> bool {
+    const CODE: &str = "<code";
+    match CODE.chars().nth(markup.len()) {
+        Some(expected) => expected == character.to_ascii_lowercase(),
+        None if markup.len() == CODE.len() => matches!(character, '>' | ' ' | '\t' | '\n'),
+        None => character.is_ascii() && character != '<',
     }
 }

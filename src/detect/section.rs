@@ -6,8 +6,9 @@
 
 use super::{
     envelope::{Parsed, Piece, Rules},
+    gate::{Wait, Waiting},
     pattern::{Fit, fit},
-    region::{Passed, Wait, Waiting},
+    region::Passed,
     text::tail,
     walker::Walker,
 };

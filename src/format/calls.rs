@@ -72,6 +72,6 @@ pub enum HeaderEnd {
     Markers(&'static [&'static str]),
     /// One of these markers, or the arguments' brace.
     MarkersOrBrace(&'static [&'static str]),
-    /// One of these markers with the arguments' brace behind it, blanks aside; without the brace it is no call.
-    MarkersAndBrace(&'static [&'static str]),
+    /// One of these markers, and a brace must follow: other formats have the same header before another body.
+    MarkersThenBrace(&'static [&'static str]),
 }

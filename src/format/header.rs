@@ -10,7 +10,7 @@ pub const FUNCTION: Calls = Calls {
     noise: &[],
     place: Place::Anywhere,
     body: CallBody::Header(Header {
-        end: HeaderEnd::MarkersAndBrace(&[">"]),
+        end: HeaderEnd::MarkersThenBrace(&[">"]),
         read: |header| Some(("", header)),
         legal: "",
         before: &[],

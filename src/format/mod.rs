@@ -5,7 +5,9 @@
 
 mod calls;
 mod channels;
+mod choose;
 mod header;
+mod json;
 mod params;
 mod reasoning;
 mod table;
@@ -13,13 +15,21 @@ mod teach;
 
 pub use calls::{CallBody, Calls, Header, HeaderEnd, Place};
 pub use channels::{BEAM, Channels, FUNCTIONARY_V32, HARMONY, INKLING, KIMI_K3, MUSE_ATEM, Route, Voice};
+pub use choose::{auto_behind, for_model};
 pub use header::{FUNCTION, FUNCTIONARY_V31, PLAMO3, SOLAR_OPEN};
+pub use json::{
+    APERTUS, APRIEL_CALLS, COMMAND_R_PLUS, COMMAND_R7B, ERNIE45, GIGACHAT3, GIGACHAT31, GRANITE3, GRANITE4,
+    GRANITE20B_FC, HERMES, HUNYUAN_A13B, INTERNLM2, JAMBA, K2_HORIZON, LLAMA3_JSON, LONGCAT, MINIMAX_M1,
+    NEMOTRON_TOOLCALL, OPENAI_FUNCTION_CALL, PHI4_MINI, QWEN25, XLAM,
+};
 pub use params::{
     ANTHROPIC_LEGACY, DEEPSEEK_V4, DEEPSEEK_V32, DEEPSEEK_V41, DOTS, GLM45, GLM47, HY_V3, MIMO, MINICPM5,
     MINIMAX_M2, QWEN3_CODER, SEED_OSS, STEP3,
 };
 pub use params::{Key, Params, ParamsName};
-pub use reasoning::{APRIEL, APRIEL_FRAME, COHERE, GRANITE, HUNYUAN, SEED, THINK, THOUGHT_K3, Thought};
+pub use reasoning::{
+    APRIEL, APRIEL_FRAME, COHERE, GRANITE, HUNYUAN, SEED, THINK, THOUGHT_COHERE, THOUGHT_K3, Thought,
+};
 pub use table::{DEEPSEEK_V3, DEEPSEEK_V31, KIMI_K2, MISTRAL};
 pub use teach::{ResultShape, Teach, Teaching, instruct};
 
@@ -65,13 +75,12 @@ pub enum Grammar {
     Frame(&'static [&'static str]),
 }
 
-/// A pair of markers. Every opener begins with `<` and has no other `<` in it, and none is the beginning of another:
-/// the engine's hold rests on that, and a test holds it.
+/// A pair of markers. No opener is the beginning of another: the engine's hold rests on that, and a test holds it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Tag {
     /// The opening marker; for HTML elements without its closing `>`, since attributes may follow.
     pub open: &'static str,
-    /// The closing marker.
+    /// The closing marker; empty: there is none, and the calls end with their JSON.
     pub close: &'static str,
     /// How strictly it is read.
     pub kind: TagKind,
@@ -82,9 +91,30 @@ pub struct Tag {
 pub enum TagKind {
     /// A marker made for tool calls: calls to undeclared names are calls too, and Python-like JSON is mended.
     Marked,
+    /// As `Marked`, but for what is told here.
+    Special(Special),
     /// An HTML element: any case, attributes, a `<code>` element inside. Ordinary text uses it too, so only declared
     /// names in strict JSON are calls.
     Html,
+}
+
+/// What may be different about a marker made for tool calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Special {
+    /// A call is an object of one member: its key is the name, its value the arguments.
+    pub keyed: bool,
+    /// The opener is a word of ordinary text, too: it counts at the beginning of a line only, and only declared names
+    /// are calls.
+    pub common: bool,
+    /// Markers that may stand before, between and behind the calls, and mean nothing.
+    pub inner: &'static [&'static str],
+    /// Names that call nothing: such a call is dropped, unless a tool of that name is declared.
+    pub no_tool: &'static [&'static str],
+}
+
+impl Special {
+    /// Nothing is different.
+    pub const NONE: Self = Self { keyed: false, common: false, inner: &[], no_tool: &[] };
 }
 
 /// Two formats are the same if they have the same name.
@@ -95,6 +125,18 @@ impl PartialEq for Format {
 }
 
 impl Eq for Format {}
+
+impl Tag {
+    /// Where its opener counts: a word of ordinary text begins a line.
+    pub fn place(&self) -> Place {
+        if self.special().common { Place::LineStart } else { Place::Anywhere }
+    }
+
+    /// What is different about it.
+    pub fn special(&self) -> Special {
+        if let TagKind::Special(special) = self.kind { special } else { Special::NONE }
+    }
+}
 
 /// `<pre>{…}</pre>`: Lumo through HTML-like rendering.
 pub static PRE: Format = Format {
@@ -112,6 +154,10 @@ pub static PRE: Format = Format {
     }),
 };
 
+/// What a fence of calls may be called.
+const FENCE_INFOS: &[&str] =
+    &["json", "jsonc", "json5", "tool", "tool_call", "tool_calls", "tool_code", "function_call"];
+
 /// A Markdown fence with JSON in it.
 pub static FENCED: Format = Format {
     name: "fenced",
@@ -119,9 +165,7 @@ pub static FENCED: Format = Format {
     models: &["lumo*"],
     auto: true,
     example: "```json\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n```",
-    grammars: &[Grammar::Fenced {
-        infos: &["json", "jsonc", "json5", "tool", "tool_call", "tool_calls", "tool_code", "function_call"],
-    }],
+    grammars: &[Grammar::Fenced { infos: FENCE_INFOS }],
     teach: Some(Teach {
         call: ("```json\n", "\n```"),
         result: ("```json\n", "\n```"),
@@ -146,32 +190,34 @@ pub static BARE: Format = Format {
     }),
 };
 
-/// `<tool_call>` and its kin.
-pub static HERMES: Format = Format {
-    name: "hermes",
-    summary: "a JSON object or array in <tool_call>, <tool_calls> or <function_call>",
-    models: &["*hermes*", "qwen2.5*", "qwen3*", "qwq*", "granite-4*", "ernie-4.5*"],
-    auto: true,
-    example: "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n</tool_call>",
-    grammars: &[Grammar::Tagged(&[
-        Tag { open: "<tool_call>", close: "</tool_call>", kind: TagKind::Marked },
-        Tag { open: "<tool_calls>", close: "</tool_calls>", kind: TagKind::Marked },
-        Tag { open: "<function_call>", close: "</function_call>", kind: TagKind::Marked },
-    ])],
-    teach: Some(Teach {
-        call: ("<tool_call>\n", "\n</tool_call>"),
-        result: ("<tool_response>\n", "\n</tool_response>"),
-        result_shape: ResultShape::NameContent,
-        words: "a JSON object between <tool_call> tags",
-    }),
-};
-
 /// All formats. `detect = "auto"` looks at once for all that have [`Format::auto`].
 pub static ALL: &[&Format] = &[
     &PRE,
     &FENCED,
     &BARE,
+    &OPENAI_FUNCTION_CALL,
     &HERMES,
+    &QWEN25,
+    &GRANITE4,
+    &ERNIE45,
+    &LONGCAT,
+    &GRANITE3,
+    &GRANITE20B_FC,
+    &JAMBA,
+    &HUNYUAN_A13B,
+    &APRIEL_CALLS,
+    &MINIMAX_M1,
+    &NEMOTRON_TOOLCALL,
+    &LLAMA3_JSON,
+    &PHI4_MINI,
+    &INTERNLM2,
+    &XLAM,
+    &APERTUS,
+    &GIGACHAT3,
+    &GIGACHAT31,
+    &COMMAND_R_PLUS,
+    &COMMAND_R7B,
+    &K2_HORIZON,
     &MISTRAL,
     &DEEPSEEK_V31,
     &DEEPSEEK_V3,

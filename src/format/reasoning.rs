@@ -14,21 +14,28 @@ pub struct Thought {
     pub place: Place,
     /// Where a closer may stand without its opener, at the beginning of the message, and is dropped.
     pub bare: bool,
+    /// It is prose: it counts only where the format is chosen by name.
+    pub chosen: bool,
 }
 
 /// A word in angle brackets: prose may speak of it, so it begins a line.
 const fn word(open: &'static str, close: &'static [&'static str]) -> Thought {
-    Thought { open, close, place: Place::LineStart, bare: false }
+    Thought { open, close, place: Place::LineStart, bare: false, chosen: false }
 }
 
 /// A word that documents have for other things, too: it begins the message.
 const fn first(open: &'static str, close: &'static [&'static str]) -> Thought {
-    Thought { open, close, place: Place::MessageStart, bare: false }
+    Thought { open, close, place: Place::MessageStart, bare: false, chosen: false }
+}
+
+/// Words of a sentence.
+const fn phrase(open: &'static str, close: &'static [&'static str]) -> Thought {
+    Thought { chosen: true, ..first(open, close) }
 }
 
 /// A special token.
 const fn token(open: &'static str, close: &'static [&'static str]) -> Thought {
-    Thought { open, close, place: Place::Anywhere, bare: false }
+    Thought { open, close, place: Place::Anywhere, bare: false, chosen: false }
 }
 
 /// Reasoning in the tags of many models.
@@ -57,6 +64,9 @@ pub static THINK: Format = Format {
     teach: None,
 };
 
+/// Cohere's tokens.
+pub const THOUGHT_COHERE: Grammar = Grammar::Reasoning(&[token("<|START_THINKING|>", &["<|END_THINKING|>"])]);
+
 /// Seed's tag.
 pub const SEED: Grammar = Grammar::Reasoning(&[word("<seed:think>", &["</seed:think>"])]);
 
@@ -66,15 +76,15 @@ pub const THOUGHT_K3: Grammar =
 
 /// Granite 3.2's phrases.
 pub const GRANITE: Grammar = Grammar::Reasoning(&[
-    first("Here is my thought process:", RESPONSE),
-    first("Here's my thought process:", RESPONSE),
+    phrase("Here is my thought process:", RESPONSE),
+    phrase("Here's my thought process:", RESPONSE),
 ]);
 
 const RESPONSE: &[&str] = &["Here is my response:", "Here's my response:"];
 
 /// Apriel's phrase, and the mark of its answer.
 pub const APRIEL: Grammar =
-    Grammar::Reasoning(&[first("Here are my reasoning steps:", &["[BEGIN FINAL RESPONSE]"])]);
+    Grammar::Reasoning(&[phrase("Here are my reasoning steps:", &["[BEGIN FINAL RESPONSE]"])]);
 
 /// The mark behind Apriel's answer.
 pub const APRIEL_FRAME: Grammar = Grammar::Frame(&["[BEGIN FINAL RESPONSE]", "[END FINAL RESPONSE]"]);

@@ -52,6 +52,8 @@ impl Default for Settings {
 pub enum Detect {
     /// All that are safe to look for at once.
     Auto,
+    /// As `Auto`, and these before them, safe or not.
+    AutoAnd(Vec<&'static crate::format::Format>),
     /// None: text is text.
     Off,
     /// These, by name.

@@ -81,7 +81,7 @@ pub(super) fn prepare(
     let answering = Answering::new(&conversation, stamp);
     let pipeline = Pipeline::new(
         &conversation,
-        &model.settings,
+        &model.settings_for(&conversation.model),
         reader(model),
         Writer::Chat(chat::Writer::new(&answering)),
         &answering,

@@ -1,0 +1,75 @@
+//! Which formats are looked for: those of a model, told by its name, and those that are safe to look for in any text.
+
+use super::{ALL, Format};
+
+/// The formats that the model called `name` is known to write, the surest first: the longer the glob that fits, the
+/// surer. Names come with a vendor before a slash or without one, in any case.
+pub fn for_model(name: &str) -> Vec<&'static Format> {
+    let own = name.rsplit('/').next().unwrap_or(name);
+    let fits = |glob: &&&str| matches(glob, name) || matches(glob, own);
+    let sure = |format: &Format| format.models.iter().filter(fits).map(|glob| glob.len()).max();
+    let mut formats: Vec<_> = ALL.iter().filter_map(|format| Some((sure(format)?, *format))).collect();
+    formats.sort_by_key(|(sure, _)| std::cmp::Reverse(*sure));
+    formats.into_iter().map(|(_, format)| format).collect()
+}
+
+/// All formats with [`Format::auto`], behind `first`.
+pub fn auto_behind(first: &[&'static Format]) -> Vec<&'static Format> {
+    let others = ALL.iter().copied().filter(|format| format.auto && !first.contains(format));
+    first.iter().copied().chain(others).collect()
+}
+
+/// Whether `text` fits `glob`, in which `*` stands for any characters. ASCII letters fit in any case.
+fn matches(glob: &str, text: &str) -> bool {
+    let Some((start, rest)) = glob.split_once('*') else { return glob.eq_ignore_ascii_case(text) };
+    let begins = text.get(..start.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(start));
+    let Some(text) = text.get(start.len()..).filter(|_| begins) else { return false };
+    let mut ends = text.char_indices().map(|(at, _)| at).chain([text.len()]);
+    ends.any(|at| text.get(at..).is_some_and(|text| matches(rest, text)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(model: &str) -> Vec<&'static str> {
+        for_model(model).into_iter().map(|format| format.name).collect()
+    }
+
+    #[test]
+    fn globs_fit_whole_names() {
+        for (glob, text, fits) in [
+            ("a", "a", true),
+            ("a", "ab", false),
+            ("a*", "Ab", true),
+            ("a*", "ba", false),
+            ("*", "", true),
+            ("*b*", "abc", true),
+            ("*b", "abb", true),
+            ("a*b*c", "a1b2c", true),
+            ("a*b*c", "a1c2b", false),
+            ("*é", "caf\u{e9}", true),
+        ] {
+            assert_eq!(matches(glob, text), fits, "{glob} {text}");
+        }
+    }
+
+    #[test]
+    fn a_models_name_tells_its_formats() {
+        assert_eq!(names("microsoft/Phi-4-mini-instruct"), ["phi4_mini"]);
+        assert_eq!(names("phi4-mini:3.8b"), ["phi4_mini"]);
+        assert_eq!(names("swiss-ai/Apertus-8B-Instruct-2509"), ["apertus"]);
+        assert_eq!(names("gpt-4o"), [""; 0]);
+        assert!(names("Qwen2.5-Coder-7B").starts_with(&["bare"]), "{:?}", names("Qwen2.5-Coder-7B"));
+    }
+
+    #[test]
+    fn auto_has_each_format_once() {
+        let first = for_model("phi-4-mini");
+        let all = auto_behind(&first);
+        assert_eq!(all.first().map(|format| format.name), Some("phi4_mini"));
+        for (at, format) in all.iter().enumerate() {
+            assert!(all.iter().skip(at + 1).all(|other| other != format), "{} twice", format.name);
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! The formats whose calls are JSON in markers. Many models write the same markers: their formats are names for it.
+
+use super::{
+    APRIEL, APRIEL_FRAME, COHERE, FENCE_INFOS, FUNCTION, Format, GRANITE, Grammar, HUNYUAN, ResultShape,
+    Special, THOUGHT_COHERE, Tag, TagKind, Teach,
+};
+
+/// A missing closer is forgiven, as everywhere.
+const TOOL_CALL: Tag = marked("<tool_call>", "</tool_call>");
+const TOOL_CALLS: Tag = marked("<tool_calls>", "</tool_calls>");
+const FUNCTION_CALL: Tag = marked("<function_call>", "</function_call>");
+const TOOL_CALL_TOKEN: Tag = marked("<|tool_call|>", "<|/tool_call|>");
+const MISTRAL_TOKEN: Tag = marked("[TOOL_CALLS]", "");
+
+const fn marked(open: &'static str, close: &'static str) -> Tag {
+    Tag { open, close, kind: TagKind::Marked }
+}
+
+const fn special(open: &'static str, close: &'static str, special: Special) -> Tag {
+    Tag { open, close, kind: TagKind::Special(special) }
+}
+
+/// Around a call; around a result; in words.
+type Words = ((&'static str, &'static str), (&'static str, &'static str), &'static str);
+
+const fn taught((call, result, words): Words) -> Option<Teach> {
+    Some(Teach { call, result, result_shape: ResultShape::NameContent, words })
+}
+
+const IN_TOOL_CALL: Format = Format {
+    name: "hermes",
+    summary: "a JSON object or array in <tool_call>, <tool_calls> or <function_call>",
+    models: &["*hermes*", "qwen3*", "qwq*", "mimo-vl*", "reka-*", "bielik*", "smollm3*"],
+    auto: true,
+    example: "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n</tool_call>",
+    grammars: &[Grammar::Tagged(&[TOOL_CALL, TOOL_CALLS, FUNCTION_CALL])],
+    teach: taught((
+        ("<tool_call>\n", "\n</tool_call>"),
+        ("<tool_response>\n", "\n</tool_response>"),
+        "a JSON object between <tool_call> tags",
+    )),
+};
+
+const IN_TOOL_CALLS: Format = Format {
+    name: "jamba",
+    summary: "a JSON array in <tool_calls>",
+    models: &["*jamba*"],
+    auto: true,
+    example: r#"<tool_calls>[{"name": "get_weather", "arguments": {"city": "Paris"}}]</tool_calls>"#,
+    grammars: &[Grammar::Tagged(&[TOOL_CALLS])],
+    teach: taught((
+        ("<tool_calls>[", "]</tool_calls>"),
+        ("<tool_responses>[", "]</tool_responses>"),
+        "a JSON array of objects between <tool_calls> tags",
+    )),
+};
+
+/// `<tool_call>` and its kin.
+pub static HERMES: Format = IN_TOOL_CALL;
+
+/// Qwen2.5, as Hermes.
+pub static QWEN25: Format =
+    Format { name: "qwen25", summary: "as hermes", models: &["*qwen2.5*", "*qwen-2.5*"], ..IN_TOOL_CALL };
+
+/// Granite 4, as Hermes.
+pub static GRANITE4: Format =
+    Format { name: "granite4", summary: "as hermes", models: &["*granite-4*", "*granite4*"], ..IN_TOOL_CALL };
+
+/// Ernie 4.5, as Hermes.
+pub static ERNIE45: Format =
+    Format { name: "ernie45", summary: "as hermes", models: &["*ernie-4.5*", "*ernie4.5*"], ..IN_TOOL_CALL };
+
+/// LongCat: Hermes with other markers.
+pub static LONGCAT: Format = Format {
+    name: "longcat",
+    summary: "a JSON object in <longcat_tool_call>",
+    models: &["*longcat*"],
+    auto: true,
+    example: "<longcat_tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n</longcat_tool_call>",
+    grammars: &[Grammar::Tagged(&[marked("<longcat_tool_call>", "</longcat_tool_call>")])],
+    teach: taught((
+        ("<longcat_tool_call>\n", "\n</longcat_tool_call>"),
+        ("<longcat_tool_response>\n", "\n</longcat_tool_response>"),
+        "a JSON object between <longcat_tool_call> tags",
+    )),
+};
+
+/// Granite 3: 3.0 has a token of its own, 3.1 to 3.3 write it as text; no closer.
+pub static GRANITE3: Format = Format {
+    name: "granite3",
+    summary: "a JSON array behind <|tool_call|> or <tool_call>, without a closer",
+    models: &["*granite-3*", "*granite3*"],
+    auto: true,
+    example: r#"<|tool_call|>[{"name": "get_weather", "arguments": {"city": "Paris"}}]"#,
+    grammars: &[Grammar::Tagged(&[TOOL_CALL_TOKEN, TOOL_CALL]), GRANITE],
+    teach: None,
+};
+
+/// Granite 20B function calling: the marker before each call, no closer.
+pub static GRANITE20B_FC: Format = Format {
+    name: "granite20b_fc",
+    summary: "JSON objects, <function_call> before each",
+    models: &["*granite-20b-function*"],
+    auto: true,
+    example: r#"<function_call> {"name": "get_weather", "arguments": {"city": "Paris"}}"#,
+    grammars: &[Grammar::Tagged(&[FUNCTION_CALL])],
+    teach: None,
+};
+
+/// Jamba 1.5 and later.
+pub static JAMBA: Format = IN_TOOL_CALLS;
+
+/// Hunyuan A13B.
+pub static HUNYUAN_A13B: Format = Format {
+    name: "hunyuan_a13b",
+    summary: "as jamba; the answer may stand in <answer>",
+    models: &["*hunyuan-a13b*"],
+    grammars: &[Grammar::Tagged(&[TOOL_CALLS]), HUNYUAN],
+    ..IN_TOOL_CALLS
+};
+
+/// Apriel Thinker.
+pub static APRIEL_CALLS: Format = Format {
+    name: "apriel",
+    summary: "as jamba; reasoning ends with [BEGIN FINAL RESPONSE]",
+    models: &["*apriel*"],
+    grammars: &[Grammar::Tagged(&[TOOL_CALLS]), APRIEL, APRIEL_FRAME],
+    ..IN_TOOL_CALLS
+};
+
+/// MiniMax-M1: an object a line.
+pub static MINIMAX_M1: Format = Format {
+    name: "minimax_m1",
+    summary: "JSON objects in <tool_calls>, one a line",
+    models: &["*minimax-m1*"],
+    auto: true,
+    example: "<tool_calls>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n</tool_calls>",
+    grammars: &[Grammar::Tagged(&[TOOL_CALLS])],
+    teach: taught((
+        ("<tool_calls>\n", "\n</tool_calls>"),
+        ("<tool_response>\n", "\n</tool_response>"),
+        "JSON objects, one a line, between <tool_calls> tags",
+    )),
+};
+
+/// Nemotron.
+pub static NEMOTRON_TOOLCALL: Format = Format {
+    name: "nemotron_toolcall",
+    summary: "a JSON array in <TOOLCALL>",
+    models: &["*llama-*nemotron*", "*nemotron-nano*v2*", "*nemotron-nano-9b*", "*nemotron-ultra*"],
+    auto: true,
+    example: r#"<TOOLCALL>[{"name": "get_weather", "arguments": {"city": "Paris"}}]</TOOLCALL>"#,
+    grammars: &[Grammar::Tagged(&[marked("<TOOLCALL>", "</TOOLCALL>")])],
+    teach: taught((
+        ("<TOOLCALL>[", "]</TOOLCALL>"),
+        ("<TOOL_RESPONSE>[", "]</TOOL_RESPONSE>"),
+        "a JSON array of objects between <TOOLCALL> tags",
+    )),
+};
+
+/// Llama 3.1 to 3.3: bare, behind its token, or in the custom form, whose tag has the name.
+pub static LLAMA3_JSON: Format = Format {
+    name: "llama3_json",
+    summary: "bare JSON objects, perhaps behind <|python_tag|>, joined by `;`; or <function=NAME>",
+    models: &["*llama-3*", "*llama3*", "*llama-4*", "*llama4*"],
+    auto: true,
+    example: r#"<|python_tag|>{"name": "get_weather", "parameters": {"city": "Paris"}}"#,
+    grammars: &[
+        Grammar::Bare,
+        Grammar::Tagged(&[special(
+            "<|python_tag|>",
+            "<|eom_id|>",
+            Special { inner: &["<|eot_id|>"], ..Special::NONE },
+        )]),
+        Grammar::Calls(FUNCTION),
+    ],
+    teach: None,
+};
+
+/// Phi-4-mini and FireFunction v2. The word stands in Python code, so it is looked for where the model says so.
+pub static PHI4_MINI: Format = Format {
+    name: "phi4_mini",
+    summary: "a JSON array behind `functools`, or between <|tool_call|> and <|/tool_call|>",
+    models: &["*phi-4-mini*", "*phi4-mini*", "*firefunction*"],
+    auto: false,
+    example: r#"functools[{"name": "get_weather", "arguments": {"city": "Paris"}}]"#,
+    grammars: &[Grammar::Tagged(&[marked("functools", ""), TOOL_CALL_TOKEN])],
+    teach: None,
+};
+
+/// InternLM2 and Intern-S1.
+pub static INTERNLM2: Format = Format {
+    name: "internlm2",
+    summary: "a JSON object between <|action_start|><|plugin|> and <|action_end|>",
+    models: &["*internlm2*", "*internlm3*", "*intern-s1*"],
+    auto: true,
+    example: "<|action_start|><|plugin|>\n{\"name\": \"get_weather\", \"parameters\": {\"city\": \"Paris\"}}<|action_end|>",
+    grammars: &[Grammar::Tagged(&[special(
+        "<|action_start|>",
+        "<|action_end|>",
+        Special { inner: &["<|plugin|>"], ..Special::NONE },
+    )])],
+    teach: None,
+};
+
+/// xLAM, which writes an array in one of several ways.
+pub static XLAM: Format = Format {
+    name: "xlam",
+    summary: "a JSON array: bare, in a json fence, behind [TOOL_CALLS], or in <tool_call>",
+    models: &["*xlam*"],
+    auto: true,
+    example: r#"[{"name": "get_weather", "arguments": {"city": "Paris"}}]"#,
+    grammars: &[
+        Grammar::Bare,
+        Grammar::Fenced { infos: FENCE_INFOS },
+        Grammar::Tagged(&[MISTRAL_TOKEN, TOOL_CALL]),
+    ],
+    teach: None,
+};
+
+/// Apertus: a call is an object whose only key is the name.
+pub static APERTUS: Format = Format {
+    name: "apertus",
+    summary: "a JSON array of {\"NAME\": {…}} between <|tools_prefix|> and <|tools_suffix|>",
+    models: &["*apertus*"],
+    auto: true,
+    example: r#"<|tools_prefix|>[{"get_weather": {"city": "Paris"}}]<|tools_suffix|>"#,
+    grammars: &[Grammar::Tagged(&[special(
+        "<|tools_prefix|>",
+        "<|tools_suffix|>",
+        Special { keyed: true, ..Special::NONE },
+    )])],
+    teach: None,
+};
+
+/// GigaChat 3.
+pub static GIGACHAT3: Format = Format {
+    name: "gigachat3",
+    summary: "a JSON object behind <|message_sep|> and `function call<|role_sep|>`",
+    models: &["*gigachat3-*", "*gigachat-3-*"],
+    auto: true,
+    example: "<|message_sep|>\n\nfunction call<|role_sep|>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}",
+    grammars: &[Grammar::Tagged(&[special(
+        "<|message_sep|>",
+        "<|message_sep|>",
+        Special { inner: &["function call<|role_sep|>"], ..Special::NONE },
+    )])],
+    teach: None,
+};
+
+/// GigaChat 3.1.
+pub static GIGACHAT31: Format = Format {
+    name: "gigachat31",
+    summary: "a JSON object behind <|function_call|>",
+    models: &["*gigachat3.1*", "*gigachat-3.1*"],
+    auto: true,
+    example: r#"<|function_call|>{"name": "get_weather", "arguments": {"city": "Paris"}}"#,
+    grammars: &[Grammar::Tagged(&[marked("<|function_call|>", "")])],
+    teach: None,
+};
+
+/// Command R and R+. `Action:` is a word of ordinary text.
+pub static COMMAND_R_PLUS: Format = Format {
+    name: "command_r_plus",
+    summary: "a JSON array in a code fence behind `Action:`",
+    models: &["*command-r", "*command-r-08*", "*command-r-v01*", "*command-r-plus*"],
+    auto: false,
+    example: "Action:\n```json\n[{\"tool_name\": \"get_weather\", \"parameters\": {\"city\": \"Paris\"}}]\n```",
+    grammars: &[Grammar::Tagged(&[special(
+        "Action:",
+        "```",
+        Special { common: true, no_tool: &["directly-answer", "directly_answer"], ..Special::NONE },
+    )])],
+    teach: None,
+};
+
+/// Command R7B, Command A and their kin.
+pub static COMMAND_R7B: Format = Format {
+    name: "command_r7b",
+    summary: "a JSON array between <|START_ACTION|> and <|END_ACTION|>",
+    models: &["*command-r7b*", "*command-a*", "*command3*", "*command4*"],
+    auto: true,
+    example: r#"<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "get_weather", "parameters": {"city": "Paris"}}]<|END_ACTION|>"#,
+    grammars: &[Grammar::Tagged(&[marked("<|START_ACTION|>", "<|END_ACTION|>")]), THOUGHT_COHERE, COHERE],
+    teach: None,
+};
+
+/// K2-Horizon, where it writes JSON.
+pub static K2_HORIZON: Format = Format {
+    name: "k2_horizon",
+    summary: "JSON objects in <ifm|tool_call>, perhaps all in <ifm|tool_calls>",
+    models: &["*k2-horizon*", "*ifm-*"],
+    auto: true,
+    example: r#"<ifm|tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}</ifm|tool_call>"#,
+    grammars: &[Grammar::Tagged(&[
+        special(
+            "<ifm|tool_calls>",
+            "</ifm|tool_calls>",
+            Special { inner: &["<ifm|tool_call>", "</ifm|tool_call>"], ..Special::NONE },
+        ),
+        marked("<ifm|tool_call>", "</ifm|tool_call>"),
+    ])],
+    teach: None,
+};
+
+/// What OpenAI's API itself returns, echoed as text.
+pub static OPENAI_FUNCTION_CALL: Format = Format {
+    name: "openai_function_call",
+    summary: "the function_call or tool_calls object of OpenAI's API, as text",
+    models: &[],
+    auto: true,
+    example: r#"{"function_call": {"name": "get_weather", "arguments": "{\"city\": \"Paris\"}"}}"#,
+    grammars: &[Grammar::Bare],
+    teach: None,
+};
