@@ -75,14 +75,16 @@ pub(super) struct Markers {
     first: [bool; 256],
     /// First bytes of those that begin a message.
     first_of_all: [bool; 256],
+    /// The formats that are chosen by name.
+    named: Vec<&'static Format>,
 }
 
 impl Markers {
-    /// The openers of `formats`; `chosen`: by name, not as all there are.
-    pub(super) fn new(formats: &[&'static Format], chosen: bool) -> Self {
+    /// The openers of `formats`, of which `named` are chosen by name or by the model's, not as all there are.
+    pub(super) fn new(formats: &[&'static Format], named: &[&'static Format]) -> Self {
         let mut all: Vec<Opener> = Vec::new();
         for opener in formats.iter().flat_map(|format| openers(format)) {
-            let passed_over = !chosen
+            let passed_over = !named.contains(&opener.format)
                 && match opener.entry {
                     Entry::Frame => opener.place == Place::Anywhere,
                     Entry::Thought(thought) => thought.chosen,
@@ -110,7 +112,22 @@ impl Markers {
             }
             first
         };
-        Self { first: first_bytes(false), first_of_all: first_bytes(true), openers: all }
+        Self {
+            first: first_bytes(false),
+            first_of_all: first_bytes(true),
+            openers: all,
+            named: named.to_vec(),
+        }
+    }
+
+    /// Some format's calls may end reasoning.
+    pub(super) fn calls_end_reasoning(&self) -> bool {
+        self.named.iter().any(|format| format.ends_reasoning())
+    }
+
+    /// Calls of `format` may end reasoning.
+    pub(super) fn ends_reasoning(&self, format: &'static Format) -> bool {
+        format.ends_reasoning() && self.named.contains(&format)
     }
 
     /// An opener may begin with this byte.
@@ -131,7 +148,7 @@ impl Markers {
     /// As [`Markers::find`], among the openers of calls that end reasoning.
     pub(super) fn call(&self, held: &str) -> Option<(usize, bool)> {
         self.find_of(held, Place::MessageStart, 0, |opener| {
-            opener.is_call() && opener.format.ends_reasoning()
+            opener.is_call() && self.ends_reasoning(opener.format)
         })
     }
 

@@ -89,8 +89,6 @@ enum State {
 #[derive(Debug)]
 struct Search {
     tools: Tools,
-    /// The formats are chosen by name.
-    chosen: bool,
     markers: Markers,
     fenced: Option<(&'static Format, &'static [&'static str])>,
     bare: Option<&'static Format>,
@@ -104,13 +102,13 @@ struct Search {
 
 impl Search {
     /// The format whose messages begin inside a header, if one is chosen.
-    fn header_at_start(&self, formats: &[&'static Format]) -> Option<(&'static Format, &'static Channels)> {
-        let grammars = formats.iter().flat_map(|format| format.grammars.iter().map(|g| (*format, g)));
+    fn header_at_start(named: &[&'static Format]) -> Option<(&'static Format, &'static Channels)> {
+        let grammars = named.iter().flat_map(|format| format.grammars.iter().map(|g| (*format, g)));
         let mut channels = grammars.filter_map(|(format, grammar)| match grammar {
             Grammar::Channels(channels) if channels.begins_in_header => Some((format, channels)),
             _ => None,
         });
-        channels.next().filter(|_| self.chosen)
+        channels.next()
     }
 
     /// `marked`: for a grammar with a marker made for calls.
@@ -159,11 +157,13 @@ impl Detector {
             _ => None,
         });
         let bare = grammars().find(|(_, grammar)| matches!(grammar, Grammar::Bare)).map(|(format, _)| format);
-        let chosen = matches!(settings.detect, Detect::Formats(_));
+        let named: &[_] = match &settings.detect {
+            Detect::AutoAnd(formats) | Detect::Formats(formats) => formats,
+            Detect::Auto | Detect::Off => &[],
+        };
         let search = Search {
             tools,
-            chosen,
-            markers: Markers::new(&formats, chosen),
+            markers: Markers::new(&formats, named),
             fenced,
             bare,
             whole: settings.arguments == Arguments::Whole,
@@ -176,10 +176,10 @@ impl Detector {
         let state = if settings.starts_in_reasoning {
             let mut thoughts = search.markers.thoughts();
             if thoughts.is_empty() {
-                thoughts = Markers::new(&[&THINK], true).thoughts();
+                thoughts = Markers::new(&[&THINK], &[]).thoughts();
             }
-            State::Reasoning(Thinking::from_start(&thoughts, chosen))
-        } else if let Some((format, channels)) = search.header_at_start(&formats) {
+            State::Reasoning(Thinking::from_start(&thoughts, search.markers.calls_end_reasoning()))
+        } else if let Some((format, channels)) = Search::header_at_start(named) {
             let read_as = As::Channel(Channel::new(channels, "", search.whole, false));
             let marked = !channels.common;
             State::Calls(Box::new(Reading {
@@ -445,7 +445,8 @@ impl Detector {
             }
             Entry::Thought(thought) => {
                 self.held.clear();
-                self.state = State::Reasoning(Thinking::new(thought, self.search.chosen));
+                self.state =
+                    State::Reasoning(Thinking::new(thought, self.search.markers.calls_end_reasoning()));
                 return;
             }
             Entry::Frame => {
@@ -634,8 +635,12 @@ impl Detector {
         if let Some((length, next)) = opener {
             let here = self.here(starts_line);
             let rival = self.search.markers.find(head(&self.held, length), here, next);
-            let ends =
-                |place| self.search.markers.get(place).is_some_and(|rival| rival.format.ends_reasoning());
+            let ends = |place| {
+                self.search
+                    .markers
+                    .get(place)
+                    .is_some_and(|rival| self.search.markers.ends_reasoning(rival.format))
+            };
             if let Some((place, true)) = rival.filter(|(place, _)| self.doubted.is_none() || ends(*place)) {
                 let held = std::mem::take(&mut self.held);
                 self.held.push_str(head(&held, length));

@@ -163,3 +163,34 @@ impl Thinking {
 pub(super) fn reasoning(text: &str, out: &mut impl Sink) {
     out.event(Event::Reasoning(Reasoning { text: Cow::Borrowed(text), signature: None }));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn think(text: &str, pieces: usize) -> (String, Vec<Thinks>) {
+        let thoughts = Markers::new(&[&crate::format::THINK], &[]).thoughts();
+        let markers = Markers::new(&[], &[]);
+        let mut thinking = Thinking::from_start(&thoughts, false);
+        let (mut said, mut ends) = (String::new(), Vec::new());
+        for piece in text.as_bytes().chunks(pieces) {
+            let mut out: Vec<Event<'static>> = Vec::new();
+            ends.push(thinking.feed(std::str::from_utf8(piece).unwrap(), &markers, &mut out));
+            for event in out {
+                if let Event::Reasoning(reasoning) = event {
+                    said.push_str(&reasoning.text);
+                }
+            }
+        }
+        (said, ends)
+    }
+
+    #[test]
+    fn an_answer_that_starts_in_reasoning_may_repeat_the_opener() {
+        for pieces in [1, 3, 100] {
+            let (said, ends) = think("<think>\na <b> </thin c \n</THINK>", pieces);
+            assert_eq!(said, "a <b> </thin c");
+            assert!(matches!(ends.last(), Some(Thinks::Closed(_))), "{ends:?}");
+        }
+    }
+}

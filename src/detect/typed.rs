@@ -264,8 +264,15 @@ mod tests {
 
     fn written(schema: &Value, text: &str, step: usize) -> String {
         let tools = Tools::default();
-        let rules =
-            Rules { tools: &tools, marked: true, any_name: true, repair: true, whole: false, max_depth: 16 };
+        let rules = Rules {
+            tools: &tools,
+            marked: true,
+            any_name: true,
+            no_tool: &[],
+            repair: true,
+            whole: false,
+            max_depth: 16,
+        };
         let mut value = TypedValue::new(Types::of_schema(schema));
         let mut json = String::new();
         let mut out = |piece: Piece<'_>| {
