@@ -100,9 +100,9 @@ impl Thinking {
     }
 
     fn may_begin(&self, byte: u8, markers: &Markers) -> bool {
-        let begins = |marker: &&str| marker.as_bytes().first().is_some_and(|b| b.eq_ignore_ascii_case(&byte));
-        self.close.iter().any(|marker| begins(&marker))
-            || (!self.begun && self.open.iter().any(|marker| begins(&marker)))
+        let begins = |marker: &str| marker.as_bytes().first().is_some_and(|b| b.eq_ignore_ascii_case(&byte));
+        self.close.iter().any(|marker| begins(marker))
+            || (!self.begun && self.open.iter().any(|marker| begins(marker)))
             || (self.ended_by_calls && markers.may_begin(byte, Place::MessageStart))
     }
 

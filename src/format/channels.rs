@@ -258,7 +258,7 @@ pub static FUNCTIONARY_V32: Format = Format {
     summary: ">>>, a recipient on a line of its own: all is text, a tool's name is a call",
     models: &["*functionary*v3.2*"],
     auto: false,
-    example: "get_weather\n{\"city\": \"Paris\"}>>>all\nIt is sunny.",
+    example: "get_weather\n{\"city\": \"Paris\"}",
     grammars: &[Grammar::Channels(Channels {
         open: &[(">>>", Place::Anywhere)],
         begins_in_header: true,
