@@ -176,7 +176,11 @@ impl Region {
                     };
                     match between {
                         Between::Taken => at += character.len_utf8(),
-                        Between::Value => self.begin_value(character, rules),
+                        Between::Value => {
+                            let markup = std::mem::take(&mut self.markup);
+                            self.begin_value(markup.chars().next().unwrap_or(character), rules);
+                            self.value(&markup, rules, out);
+                        }
                         Between::Closed => {
                             at += character.len_utf8();
                             if !self.settle_broken(true, rules, out) {
@@ -412,6 +416,13 @@ impl Region {
 
     /// One character after a value.
     fn after(&mut self, character: char, rules: &Rules<'_>) -> Between {
+        if self.begins_opener(&self.markup) {
+            return if self.begins_opener(&format!("{}{character}", self.markup)) {
+                Between::Foreign
+            } else {
+                Between::Value
+            };
+        }
         if !self.markup.is_empty() {
             return self.closer(character);
         }
@@ -426,7 +437,14 @@ impl Region {
             }
             (Container::Bare, '{' | '[') if self.joined => Between::Value,
             (Container::Bare, _) => Between::Foreign,
-            (_, '{' | '[') if !self.broken => Between::Value,
+            (_, '{' | '[') if !self.broken => {
+                let first = character.encode_utf8(&mut [0; 4]).to_owned();
+                if self.begins_opener(&first) {
+                    self.markup = first;
+                    return Between::Taken;
+                }
+                Between::Value
+            }
             (Container::Fence(fence), tick) if tick == char::from(fence.tick) => {
                 self.phase = Phase::Ticks(1);
                 Between::Taken
@@ -438,6 +456,13 @@ impl Region {
             },
             _ => Between::Foreign,
         }
+    }
+
+    /// Calls that end without a closer may be followed by their opener again, which begins as a value does: the
+    /// character behind it tells.
+    fn begins_opener(&self, markup: &str) -> bool {
+        let Container::Tag(tag) = self.container else { return false };
+        tag.close.is_empty() && markup.starts_with(['{', '[']) && tag.open.starts_with(markup)
     }
 
     /// One character of what may be the closer, or markup that means nothing.
