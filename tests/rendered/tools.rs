@@ -81,8 +81,9 @@ impl Kind {
                     Json::Object([("depth".to_owned(), depth)].into_iter().chain(name).collect())
                 })
                 .boxed(),
-            // A string that reads `null` cannot be told from null where strings have no quotes.
-            Self::MaybeText => prop::option::of(string(carries.never, &[]))
+            // Where strings have no quotes, one that reads `null` cannot be told from null, and the call's closers end
+            // what need not be a string.
+            Self::MaybeText => prop::option::of(string(carries.never, &["</"]))
                 .prop_map(|text| match text {
                     Some(text) if !text.trim().eq_ignore_ascii_case("null") => Json::Text(text),
                     _ => Json::Null,

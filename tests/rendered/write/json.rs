@@ -74,7 +74,7 @@ const fn jamba(name: &'static str) -> Renderer {
 }
 
 fn llama(group: &Group, page: &mut Page) {
-    let joint = ["; ", ", ", "\n", ";"][group.way % 4];
+    let joint = ["; ", "\n", ";"][group.way / 3 % 3];
     let calls: Vec<String> = group.calls.iter().map(parameters).collect();
     match group.way % 3 {
         0 => page
