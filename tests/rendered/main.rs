@@ -57,6 +57,7 @@ every_format! {
     anthropic_legacy minimax_m3 toolify toolbridge cline
     pythonic lfm2 olmo3 gemma3_toolcode functiongemma gemma4 sarashina
     pre fenced bare openai_function_call react think
+    functionary_v31 plamo3 solar_open harmony beam muse_atem kimi_k3 inkling functionary_v32
 }
 
 #[test]

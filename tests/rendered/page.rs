@@ -10,6 +10,8 @@ enum Part {
     Calls(String, bool),
     /// Markup around reasoning.
     Reasoning(String),
+    /// Markup around text.
+    Markup(String),
 }
 
 /// A scene written down.
@@ -82,6 +84,17 @@ impl Page {
         }
     }
 
+    /// Markup that means nothing but what it has inside.
+    pub(crate) fn markup(&mut self, source: &str) {
+        self.parts.push(Part::Markup(source.to_owned()));
+    }
+
+    /// Reasoning, without its markup.
+    pub(crate) fn thought(&mut self, text: &str) {
+        self.parts.push(Part::Reasoning(text.to_owned()));
+        self.reasoning.push_str(text);
+    }
+
     /// Markup that stands for `calls`.
     pub(crate) fn calls<'c>(&mut self, source: String, calls: impl IntoIterator<Item = &'c Call>, how: How) {
         self.parts.push(Part::Calls(source, how.takes_line));
@@ -109,7 +122,9 @@ impl Page {
     /// All of it.
     pub(crate) fn source(&self) -> String {
         let part = |part: &Part| match part {
-            Part::Text(text) | Part::Calls(text, _) | Part::Reasoning(text) => text.clone(),
+            Part::Text(text) | Part::Calls(text, _) | Part::Reasoning(text) | Part::Markup(text) => {
+                text.clone()
+            }
         };
         self.parts.iter().map(part).collect()
     }
@@ -141,7 +156,7 @@ impl Page {
                     }
                     leads |= out.trim().is_empty();
                 }
-                Part::Reasoning(_) => {}
+                Part::Reasoning(_) | Part::Markup(_) => {}
             }
         }
         if self.calls.is_empty() {

@@ -35,6 +35,8 @@ pub(crate) struct Carries {
     pub(crate) never: &'static [&'static str],
     /// What cannot stand in text, since it would begin something.
     pub(crate) no_text: &'static [&'static str],
+    /// It has reasoning.
+    pub(crate) reasons: bool,
     /// Marks around reasoning.
     pub(crate) reasoning: (&'static str, &'static str),
 }
@@ -72,6 +74,7 @@ impl Carries {
         empties: true,
         never: &[],
         no_text: &[],
+        reasons: true,
         reasoning: ("<think>", "</think>"),
     };
 }
@@ -140,7 +143,7 @@ pub(crate) fn scene(carries: &'static Carries) -> impl Strategy<Value = Scene> {
     let reasoning = if carries.groups == 0 { 0.9 } else { 0.2 };
     (prop::option::weighted(reasoning, thought()), groups, beside(carries.no_text, carries.word_after))
         .prop_map(|(reasoning, groups, last)| Scene {
-            reasoning,
+            reasoning: reasoning.filter(|_| carries.reasons),
             groups,
             last: if carries.after { last } else { String::new() },
         })

@@ -1,7 +1,7 @@
 //! Arguments whose tags are their keys (formats 1.2).
 
 use super::{
-    Renderer,
+    Renderer, Write,
     json::LINES,
     params::{TYPED, params},
 };
@@ -117,13 +117,13 @@ pub(super) const FORMATS: &[Renderer] = &[
             reasoning: ("<mm:think>", "</mm:think>"),
             ..TYPED
         },
-        write: minimax_m3,
+        write: Write::Group(minimax_m3),
     },
-    Renderer { name: "toolify", carries: TYPED, write: toolify },
+    Renderer { name: "toolify", carries: TYPED, write: Write::Group(toolify) },
     Renderer {
         name: "toolbridge",
         carries: Carries { never: TAGS, unknown: false, keys: Keys::Declared, ..TYPED },
-        write: toolbridge,
+        write: Write::Group(toolbridge),
     },
     // A tool's name is the only marker, and begins a line.
     Renderer {
@@ -136,6 +136,6 @@ pub(super) const FORMATS: &[Renderer] = &[
             reasoning: ("<thinking>", "</thinking>"),
             ..TYPED
         },
-        write: |group, page| page.each(group, "\n", How::VALUES, tags),
+        write: Write::Group(|group, page| page.each(group, "\n", How::VALUES, tags)),
     },
 ];

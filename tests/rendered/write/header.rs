@@ -1,6 +1,6 @@
 //! A header with the name, then JSON (formats 1.1).
 
-use super::{Renderer, json};
+use super::{Renderer, Write, json};
 use crate::{
     page::{How, Page},
     scene::{Call, Carries, Group},
@@ -75,18 +75,66 @@ fn mistral(group: &Group, page: &mut Page) {
     }
 }
 
+fn plamo(group: &Group, page: &mut Page) {
+    let mark = |name: &str| format!("<|plamo:{name}:plamo|>");
+    let region = |name: &str, inner: &str| {
+        format!("{}{inner}{}", mark(&format!("begin_{name}")), mark(&format!("end_{name}")))
+    };
+    let call = |call: &Call| {
+        let json = format!("<|plamo:constrain|>json<|plamo:msg|>{}", call.json());
+        let (name, arguments) = (region("tool_name", call.name), region("tool_arguments", &json));
+        region("tool_request", &format!("{name}{arguments}"))
+    };
+    let calls: String = group.calls.iter().map(call).collect();
+    page.calls(region("tool_requests", &calls), &group.calls, How::JSON);
+}
+
+fn solar(group: &Group, page: &mut Page) {
+    let from = page.calls.len();
+    let call = |(at, call): (usize, &Call)| {
+        let (name, arguments) = (call.name, call.json());
+        let id = format!("<|tool_call:begin|>c{}", from + at);
+        format!("{id}<|tool_call:name|>{name}<|tool_call:args|>{arguments}<|tool_call:end|>")
+    };
+    let calls: String = group.calls.iter().enumerate().map(call).collect();
+    page.calls(format!("<|tool_calls|>{calls}"), &group.calls, How::JSON);
+    page.name_ids(from, |_, at| format!("c{at}"));
+}
+
 pub(super) const FORMATS: &[Renderer] = &[
     Renderer {
         name: "deepseek_v31",
         carries: Carries::ALL,
-        write: |group, page| deepseek(group, page, deepseek_v31),
+        write: Write::Group(|group, page| deepseek(group, page, deepseek_v31)),
     },
     Renderer {
         name: "deepseek_v3",
         carries: Carries::ALL,
-        write: |group, page| deepseek(group, page, deepseek_v3),
+        write: Write::Group(|group, page| deepseek(group, page, deepseek_v3)),
     },
-    Renderer { name: "kimi_k2", carries: Carries::ALL, write: kimi },
+    Renderer { name: "kimi_k2", carries: Carries::ALL, write: Write::Group(kimi) },
+    Renderer {
+        name: "functionary_v31",
+        carries: Carries::ALL,
+        write: Write::Group(|group, page| {
+            page.each(group, "", How::JSON, |call| {
+                format!("<function={}>{}</function>", call.name, call.json())
+            });
+        }),
+    },
+    Renderer {
+        name: "plamo3",
+        carries: Carries {
+            reasoning: ("<|plamo:begin_think:plamo|>", "<|plamo:end_think:plamo|>"),
+            ..Carries::ALL
+        },
+        write: Write::Group(plamo),
+    },
+    Renderer { name: "solar_open", carries: Carries::ALL, write: Write::Group(solar) },
     // No closer, so that more brackets behind the calls would be a slip.
-    Renderer { name: "mistral", carries: Carries { word_after: true, ..Carries::ALL }, write: mistral },
+    Renderer {
+        name: "mistral",
+        carries: Carries { word_after: true, ..Carries::ALL },
+        write: Write::Group(mistral),
+    },
 ];

@@ -1,6 +1,6 @@
 //! JSON calls between markers (formats 1.1).
 
-use super::Renderer;
+use super::{Renderer, Write};
 use crate::{
     page::{How, Page},
     scene::{Call, Carries, Group},
@@ -65,12 +65,12 @@ fn parameters(call: &Call) -> String {
 
 const fn hermes(name: &'static str) -> Renderer {
     let write = |group: &Group, page: &mut Page| marked(group, page, "<tool_call>", "</tool_call>");
-    Renderer { name, carries: Carries::ALL, write }
+    Renderer { name, carries: Carries::ALL, write: Write::Group(write) }
 }
 
 const fn jamba(name: &'static str) -> Renderer {
     let write = |group: &Group, page: &mut Page| listed(group, page, "<tool_calls>", "</tool_calls>");
-    Renderer { name, carries: Carries::ALL, write }
+    Renderer { name, carries: Carries::ALL, write: Write::Group(write) }
 }
 
 fn llama(group: &Group, page: &mut Page) {
@@ -146,19 +146,21 @@ pub(super) const FORMATS: &[Renderer] = &[
     Renderer {
         name: "longcat",
         carries: Carries::ALL,
-        write: |group, page| marked(group, page, "<longcat_tool_call>", "</longcat_tool_call>"),
+        write: Write::Group(|group, page| marked(group, page, "<longcat_tool_call>", "</longcat_tool_call>")),
     },
     Renderer {
         name: "granite3",
         carries: OPEN,
-        write: |group, page| listed(group, page, ["<|tool_call|>", "<tool_call>"][group.way % 2], ""),
+        write: Write::Group(|group, page| {
+            listed(group, page, ["<|tool_call|>", "<tool_call>"][group.way % 2], "")
+        }),
     },
     Renderer {
         name: "granite20b_fc",
         carries: OPEN,
-        write: |group, page| {
+        write: Write::Group(|group, page| {
             page.each(group, " ", How::JSON, |call| format!("<function_call> {}", usual(call)))
-        },
+        }),
     },
     jamba("jamba"),
     jamba("hunyuan_a13b"),
@@ -166,58 +168,66 @@ pub(super) const FORMATS: &[Renderer] = &[
     Renderer {
         name: "minimax_m1",
         carries: Carries::ALL,
-        write: |group, page| {
+        write: Write::Group(|group, page| {
             let lines: Vec<String> = group.calls.iter().map(usual).collect();
             page.calls(format!("<tool_calls>\n{}\n</tool_calls>", lines.join("\n")), &group.calls, How::JSON);
-        },
+        }),
     },
     Renderer {
         name: "nemotron_toolcall",
         carries: Carries::ALL,
-        write: |group, page| listed(group, page, "<TOOLCALL>", "</TOOLCALL>"),
+        write: Write::Group(|group, page| listed(group, page, "<TOOLCALL>", "</TOOLCALL>")),
     },
     // Half of it has no markers: names are declared, and a call has a line to itself.
-    Renderer { name: "llama3_json", carries: Carries { gaps: LINES, unknown: false, ..OPEN }, write: llama },
+    Renderer {
+        name: "llama3_json",
+        carries: Carries { gaps: LINES, unknown: false, ..OPEN },
+        write: Write::Group(llama),
+    },
     // `functools` is a word: it counts at the beginning of a line.
-    Renderer { name: "phi4_mini", carries: Carries { gaps: LINES, unknown: false, ..OPEN }, write: phi },
-    Renderer { name: "internlm2", carries: Carries::ALL, write: internlm },
+    Renderer {
+        name: "phi4_mini",
+        carries: Carries { gaps: LINES, unknown: false, ..OPEN },
+        write: Write::Group(phi),
+    },
+    Renderer { name: "internlm2", carries: Carries::ALL, write: Write::Group(internlm) },
     // As Llama's; fences have lines of their own, and one array has all calls.
     Renderer {
         name: "xlam",
         carries: Carries { gaps: LINES, unknown: false, groups: 1, ..OPEN },
-        write: xlam,
+        write: Write::Group(xlam),
     },
-    Renderer { name: "apertus", carries: Carries::ALL, write: apertus },
+    Renderer { name: "apertus", carries: Carries::ALL, write: Write::Group(apertus) },
     // One call, and nothing behind it.
     Renderer {
         name: "gigachat3",
         carries: Carries { groups: 1, most: 1, after: false, ..OPEN },
-        write: |group, page| {
+        write: Write::Group(|group, page| {
             page.each(group, "", How::JSON, |call| {
                 format!("<|message_sep|>\n\nfunction call<|role_sep|>\n{}", usual(call))
             });
-        },
+        }),
     },
     Renderer {
         name: "gigachat31",
         carries: Carries { groups: 1, most: 1, after: false, ..OPEN },
-        write: |group, page| {
+        write: Write::Group(|group, page| {
             page.each(group, "", How::JSON, |call| format!("<|function_call|>{}", usual(call)))
-        },
+        }),
     },
     // `Action:` is of ordinary text, too, and a fence has lines of its own.
     Renderer {
         name: "command_r_plus",
         carries: Carries { gaps: LINES, unknown: false, ..Carries::ALL },
-        write: |group, page| {
+        write: Write::Group(|group, page| {
             let calls = array(group, |call| object(call, "tool_name", "parameters"));
             page.calls(format!("Action:\n```json\n{calls}\n```"), &group.calls, How::JSON);
-        },
+        }),
     },
     Renderer {
         name: "command_r7b",
         carries: Carries { reasoning: ("<|START_THINKING|>", "<|END_THINKING|>"), ..Carries::ALL },
-        write: command_r7b,
+        write: Write::Group(command_r7b),
     },
-    Renderer { name: "k2_horizon", carries: Carries::ALL, write: k2_horizon },
+    Renderer { name: "k2_horizon", carries: Carries::ALL, write: Write::Group(k2_horizon) },
 ];

@@ -1,7 +1,7 @@
 //! A tag for every argument (formats 1.2). Values stand as they are; only the schema, or an attribute, tells a string
 //! that looks like a number from a number.
 
-use super::Renderer;
+use super::{Renderer, Write};
 use crate::{
     page::{How, Page},
     scene::{Call, Carries, Group, Keys, Values},
@@ -155,57 +155,61 @@ const DSML: Carries =
     but(&["</｜DSML｜parameter", "<｜DSML｜parameter", "</｜DSML｜ parameter", "<｜DSML｜ parameter"]);
 
 pub(super) const FORMATS: &[Renderer] = &[
-    Renderer { name: "qwen3_coder", carries: PARAMETER, write: qwen },
+    Renderer { name: "qwen3_coder", carries: PARAMETER, write: Write::Group(qwen) },
     Renderer {
         name: "mimo",
         carries: PARAMETER,
-        write: |group, page| inline(group, page, "<tool_call>", "</tool_call>"),
+        write: Write::Group(|group, page| inline(group, page, "<tool_call>", "</tool_call>")),
     },
     Renderer {
         name: "seed_oss",
         carries: Carries { reasoning: ("<seed:think>", "</seed:think>"), ..PARAMETER },
-        write: |group, page| inline(group, page, "<seed:tool_call>", "</seed:tool_call>"),
+        write: Write::Group(|group, page| inline(group, page, "<seed:tool_call>", "</seed:tool_call>")),
     },
-    Renderer { name: "glm45", carries: ARG, write: |group, page| glm(group, page, "\n") },
-    Renderer { name: "glm47", carries: ARG, write: |group, page| glm(group, page, "") },
-    Renderer { name: "hy_v3", carries: ARG, write: hy },
+    Renderer { name: "glm45", carries: ARG, write: Write::Group(|group, page| glm(group, page, "\n")) },
+    Renderer { name: "glm47", carries: ARG, write: Write::Group(|group, page| glm(group, page, "")) },
+    Renderer { name: "hy_v3", carries: ARG, write: Write::Group(hy) },
     Renderer {
         name: "minimax_m2",
         carries: PARAMETER,
-        write: |group, page| {
+        write: Write::Group(|group, page| {
             invokes(group, page, "", ("<minimax:tool_call>", "</minimax:tool_call>"), group.way);
-        },
+        }),
     },
     Renderer {
         name: "deepseek_v32",
         carries: DSML,
-        write: |group, page| dsml(group, page, "｜DSML｜", "function_calls"),
+        write: Write::Group(|group, page| dsml(group, page, "｜DSML｜", "function_calls")),
     },
     Renderer {
         name: "deepseek_v4",
         carries: DSML,
-        write: |group, page| {
+        write: Write::Group(|group, page| {
             dsml(group, page, "｜DSML｜", ["tool_calls", "toolcalls", "tool"][group.way / 2 % 3]);
-        },
+        }),
     },
     Renderer {
         name: "deepseek_v41",
         carries: DSML,
-        write: |group, page| dsml(group, page, "｜DSML｜ ", "calls"),
+        write: Write::Group(|group, page| dsml(group, page, "｜DSML｜ ", "calls")),
     },
-    Renderer { name: "step3", carries: but(&["</steptml:parameter", "<steptml:parameter"]), write: step3 },
+    Renderer {
+        name: "step3",
+        carries: but(&["</steptml:parameter", "<steptml:parameter"]),
+        write: Write::Group(step3),
+    },
     Renderer {
         name: "dots",
         carries: PARAMETER,
-        write: |group, page| {
+        write: Write::Group(|group, page| {
             invokes(group, page, "", ("<dots_function_call>", "</dots_function_call>"), 1 + group.way % 2);
-        },
+        }),
     },
     // Alone, `<function name=…>` may be of ordinary text; CDATA is markup.
     Renderer {
         name: "minicpm5",
         carries: Carries { unknown: false, ..but(&["</param", "<param", "<![CDATA["]) },
-        write: minicpm,
+        write: Write::Group(minicpm),
     },
-    Renderer { name: "anthropic_legacy", carries: PARAMETER, write: anthropic },
+    Renderer { name: "anthropic_legacy", carries: PARAMETER, write: Write::Group(anthropic) },
 ];

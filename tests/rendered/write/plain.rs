@@ -1,7 +1,7 @@
 //! JSON without markers of its own, and lines of text (formats 1.3).
 
 use super::{
-    Renderer,
+    Renderer, Write,
     json::{LINES, array, object, usual},
 };
 use crate::{
@@ -85,13 +85,25 @@ fn react(group: &Group, page: &mut Page) {
 }
 
 pub(super) const FORMATS: &[Renderer] = &[
-    Renderer { name: "pre", carries: DECLARED, write: pre },
-    Renderer { name: "fenced", carries: LINED, write: fenced },
+    Renderer { name: "pre", carries: DECLARED, write: Write::Group(pre) },
+    Renderer { name: "fenced", carries: LINED, write: Write::Group(fenced) },
     // Slips behind the JSON are framing, as without a closer.
-    Renderer { name: "bare", carries: Carries { word_after: true, ..LINED }, write: bare },
-    Renderer { name: "openai_function_call", carries: Carries { word_after: true, ..LINED }, write: echo },
+    Renderer { name: "bare", carries: Carries { word_after: true, ..LINED }, write: Write::Group(bare) },
+    Renderer {
+        name: "openai_function_call",
+        carries: Carries { word_after: true, ..LINED },
+        write: Write::Group(echo),
+    },
     // The model stops at the call, or makes up the rest.
-    Renderer { name: "react", carries: Carries { groups: 1, most: 1, after: false, ..LINED }, write: react },
+    Renderer {
+        name: "react",
+        carries: Carries { groups: 1, most: 1, after: false, ..LINED },
+        write: Write::Group(react),
+    },
     // Reasoning is all there is.
-    Renderer { name: "think", carries: Carries { groups: 0, most: 1, ..Carries::ALL }, write: |_, _| {} },
+    Renderer {
+        name: "think",
+        carries: Carries { groups: 0, most: 1, ..Carries::ALL },
+        write: Write::Group(|_, _| {}),
+    },
 ];

@@ -1,8 +1,8 @@
 //! Calls as Python writes them, and Gemma's notation (formats 1.3).
 
-use std::fmt::Write;
+use std::fmt::Write as _;
 
-use super::{Renderer, json, json::LINES};
+use super::{Renderer, Write, json, json::LINES};
 use crate::{
     page::{How, Page},
     scene::{Call, Carries, Group, Keys},
@@ -141,20 +141,26 @@ fn gemma(group: &Group, page: &mut Page, (open, close): (&str, &str), quote: &st
 
 pub(super) const FORMATS: &[Renderer] = &[
     // Half of them have no marker: names are declared.
-    Renderer { name: "pythonic", carries: Carries { unknown: false, gaps: LINES, ..WORDS }, write: pythonic },
-    Renderer { name: "lfm2", carries: WORDS, write: lfm2 },
-    Renderer { name: "olmo3", carries: WORDS, write: olmo3 },
+    Renderer {
+        name: "pythonic",
+        carries: Carries { unknown: false, gaps: LINES, ..WORDS },
+        write: Write::Group(pythonic),
+    },
+    Renderer { name: "lfm2", carries: WORDS, write: Write::Group(lfm2) },
+    Renderer { name: "olmo3", carries: WORDS, write: Write::Group(olmo3) },
     // A fence has lines of its own, and ordinary code in it may call anything.
     Renderer {
         name: "gemma3_toolcode",
         carries: Carries { unknown: false, gaps: LINES, ..WORDS },
-        write: tool_code,
+        write: Write::Group(tool_code),
     },
     // Nothing in a string is escaped.
     Renderer {
         name: "functiongemma",
         carries: Carries { keys: Keys::Words, never: &["<escape>"], ..Carries::ALL },
-        write: |group, page| gemma(group, page, ("<start_function_call>", "<end_function_call>"), "<escape>"),
+        write: Write::Group(|group, page| {
+            gemma(group, page, ("<start_function_call>", "<end_function_call>"), "<escape>")
+        }),
     },
     Renderer {
         name: "gemma4",
@@ -164,8 +170,12 @@ pub(super) const FORMATS: &[Renderer] = &[
             reasoning: ("<|channel>thought\n", "<channel|>"),
             ..Carries::ALL
         },
-        write: |group, page| gemma(group, page, ("<|tool_call>", "<tool_call|>"), "<|\"|>"),
+        write: Write::Group(|group, page| gemma(group, page, ("<|tool_call>", "<tool_call|>"), "<|\"|>")),
     },
     // No closer.
-    Renderer { name: "sarashina", carries: Carries { word_after: true, ..Carries::ALL }, write: sarashina },
+    Renderer {
+        name: "sarashina",
+        carries: Carries { word_after: true, ..Carries::ALL },
+        write: Write::Group(sarashina),
+    },
 ];
