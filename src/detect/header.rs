@@ -109,9 +109,9 @@ impl HeaderWalk {
         Parsed::Stop(at)
     }
 
-    /// What looked like framing and is none, before the place where the call ended or failed.
+    /// What may be framing; after the call's end or failure, what looked like framing and is none.
     pub(super) fn rest(&self) -> &str {
-        if self.is_open() { "" } else { &self.markup }
+        &self.markup
     }
 
     /// Takes it.
@@ -174,13 +174,17 @@ impl HeaderWalk {
         captured.len() <= MAX_HEADER && name.chars().all(legal)
     }
 
-    /// One character of framing: `Some(true)` for the last of the closer, `None` if it is none.
+    /// One character of framing: `Some(true)` for the last of the closer, `None` if it is none. Blanks behind the
+    /// arguments are framing if a literal or the closer follows.
     fn literal(&mut self, character: char, before: bool) -> Option<bool> {
-        if self.markup.is_empty() && character.is_ascii_whitespace() {
+        if self.markup.trim_start().is_empty() && character.is_ascii_whitespace() {
+            if !before {
+                self.markup.push(character);
+            }
             return Some(false);
         }
         self.markup.push(character);
-        let markup = self.markup.as_str();
+        let markup = self.markup.trim_start();
         let literals = if before { self.header.before } else { self.header.after };
         if !before && self.header.close.contains(&markup) {
             self.markup.clear();

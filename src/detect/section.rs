@@ -20,8 +20,6 @@ enum Phase {
     /// Between calls; [`Section::markup`] is what may be a marker.
     Between,
     Call(Box<Walker>),
-    /// What follows is text.
-    Failed,
 }
 
 /// A section of calls being read.
@@ -120,7 +118,6 @@ impl Section {
                         }
                     }
                 }
-                Phase::Failed => return Passed::Failed { taken: at, rescan: 0 },
             }
         }
         Passed::More
@@ -192,9 +189,10 @@ impl Section {
                 (len, if self.in_section { certain } else { Some(Passed::Ended(0)) })
             }
             Parsed::Stop(len) if walker.is_open() && self.wait == Wait::Nothing => {
+                // What was fed and is no part of the call is text, as what follows is.
+                let rest = walker.take_rest();
                 walker.finish(false, out);
-                self.phase = Phase::Failed;
-                (len, Some(Passed::Certain(0)))
+                (len, Some(Passed::Left { taken: 0, rescan: rest.len() }))
             }
             Parsed::Stop(len) if self.found && !walker.is_open() && marked => {
                 self.phase = Phase::Between;

@@ -94,7 +94,9 @@ impl Scan for ElementsWalk {
                     self.at = At::AfterJson;
                     Step::Took(len)
                 }
-                Fed::Fault(_) => Step::Stop,
+                Fed::Fault(0) => Step::Stop,
+                // What stands before the fault has gone out; the next step meets the fault alone.
+                Fed::Fault(len) => Step::Took(len),
             },
         }
     }
@@ -187,12 +189,13 @@ impl ElementsWalk {
                 }
                 ends && self.levels.len() == 1
             }
-            At::Between => self.levels.len() == 1 && self.levels.iter().all(|root| !root.empty),
+            At::Between => self.json || self.levels.len() == 1 && self.levels.iter().all(|root| !root.empty),
             At::Json => stopped && self.body.close(&mut |text: &str| out(Piece::Arguments(text))),
             At::AfterJson => true,
             At::Tag | At::Data | At::BeforeJson => false,
         };
-        if stopped && ended {
+        // Whole JSON is all there is; an element more may have been on its way.
+        if ended && (stopped || self.json) {
             self.end(out);
             return Some(CallEnd::Complete);
         }

@@ -77,7 +77,9 @@ impl Scan for ParamsWalk {
                     self.at = At::Between;
                     Step::Took(len)
                 }
-                Fed::Fault(_) => Step::Stop,
+                Fed::Fault(0) => Step::Stop,
+                // What stands before the fault has gone out; the next step meets the fault alone.
+                Fed::Fault(len) => Step::Took(len),
             },
         }
     }
@@ -167,7 +169,8 @@ impl ParamsWalk {
             At::Json => stopped && self.body.close(&mut |text: &str| out(Piece::Arguments(text))),
             At::Name | At::Tag | At::Data => false,
         };
-        if stopped && ended {
+        // Whole JSON is all there is; a parameter more may have been on its way.
+        if ended && (stopped || self.json) {
             self.end(out);
             return Some(CallEnd::Complete);
         }

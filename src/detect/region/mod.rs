@@ -176,7 +176,11 @@ impl Region {
                     };
                     match between {
                         Between::Taken => at += character.len_utf8(),
-                        Between::Value => self.begin_value(character, rules),
+                        Between::Value => {
+                            let markup = std::mem::take(&mut self.markup);
+                            self.begin_value(markup.chars().next().unwrap_or(character), rules);
+                            self.value(&markup, rules, out);
+                        }
                         Between::Closed => {
                             at += character.len_utf8();
                             if !self.settle_broken(true, rules, out) {
@@ -226,6 +230,7 @@ impl Region {
             Phase::Value if self.gate.wait == Wait::RegionEnd => false,
             Phase::Value if !self.walker.as_deref().is_some_and(Walker::is_in_call) => false,
             Phase::Value => self.finish_call(stopped, rules.repair, rules, out),
+            Phase::After if self.begins_opener(&self.markup) => false,
             Phase::After => self.settle_broken(stopped, rules, out) && !self.ended,
             Phase::Ticks(_) | Phase::Quoted => true,
         }
