@@ -16,11 +16,15 @@ use super::{
     text::{head, slice, tail},
     tools::Tools,
 };
-use crate::{event::CallEnd, wire::json::Json};
+use crate::{event::CallEnd, format::Voice, wire::json::Json};
 
 /// What the walker finds, in the order in which it is certain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Piece<'a> {
+    /// What stood before it is framing.
+    Framed,
+    /// A piece of text, or of reasoning, between calls.
+    Said(Voice, &'a str),
     /// A call begins. The id is empty where none was written.
     Start { name: &'a str, id: &'a str },
     /// A piece of its arguments.

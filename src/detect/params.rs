@@ -117,6 +117,16 @@ impl ParamsWalk {
         }
     }
 
+    /// Begins behind a header that told the name.
+    pub(super) fn named(
+        calls: &'static Calls,
+        params: &'static Params,
+        name: &str,
+        rules: &Rules<'_>,
+    ) -> Self {
+        Self { at: At::Between, name: name.to_owned(), ..Self::new(calls, params, rules) }
+    }
+
     pub(super) fn is_open(&self) -> bool {
         self.started && !self.ended
     }
