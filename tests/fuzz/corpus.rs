@@ -1,6 +1,6 @@
 //! The committed corpus, and mutations of it.
 
-use std::fs;
+use std::{fmt, fs};
 
 use proptest::{prelude::*, sample::Index};
 
@@ -18,67 +18,56 @@ pub(crate) fn read(target: &str) -> Vec<(String, Vec<u8>)> {
     inputs
 }
 
-/// One thing that is done to an input.
-#[derive(Debug, Clone)]
-enum Change {
-    /// A byte becomes another.
-    Set(Index, u8),
-    /// A part is taken out.
-    Cut(Index, Index),
-    /// A part is said twice.
-    Twice(Index, Index),
-    /// A marker is put in.
-    Marker(Index, String),
-    /// It goes on as another input does from some place on.
-    Splice(Index, Vec<u8>, Index),
-}
+/// An input, shown in a line.
+pub(crate) struct Shown(pub(crate) Vec<u8>);
 
-impl Change {
-    fn of(&self, mut input: Vec<u8>) -> Vec<u8> {
-        match self {
-            Self::Set(at, byte) => {
-                if let Some(old) = at.index(input.len() + 1).checked_sub(1) {
-                    input[old] = *byte;
-                }
-            }
-            Self::Cut(from, to) => {
-                let (from, to) = part(&input, from, to);
-                input.drain(from..to);
-            }
-            Self::Twice(from, to) => {
-                let (from, to) = part(&input, from, to);
-                let again = input[from..to].to_vec();
-                input.splice(to..to, again);
-            }
-            Self::Marker(at, marker) => {
-                let at = at.index(input.len() + 1);
-                input.splice(at..at, marker.bytes());
-            }
-            Self::Splice(at, other, from) => {
-                input.truncate(at.index(input.len() + 1));
-                input.extend_from_slice(&other[from.index(other.len() + 1)..]);
-            }
-        }
-        input
+impl fmt::Debug for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "b\"{}\"", self.0.escape_ascii())
     }
 }
 
-fn part(input: &[u8], from: &Index, to: &Index) -> (usize, usize) {
-    let (from, to) = (from.index(input.len() + 1), to.index(input.len() + 1));
-    (from.min(to), from.max(to))
+/// A part of an input.
+#[derive(Debug, Clone)]
+enum Part {
+    Seed(Vec<u8>),
+    OfSeed(Vec<u8>, Index, Index),
+    Marker(String),
+    Bytes(Vec<u8>),
 }
 
-/// An input of the corpus, changed a few times.
-pub(crate) fn mutated(seeds: Vec<Vec<u8>>, markers: Vec<String>) -> impl Strategy<Value = Vec<u8>> {
+impl Part {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Seed(seed) => seed.get(CHOICES..).unwrap_or_default(),
+            Self::OfSeed(seed, from, to) => {
+                let (from, to) = (from.index(seed.len() + 1), to.index(seed.len() + 1));
+                &seed[from.min(to)..from.max(to)]
+            }
+            Self::Marker(marker) => marker.as_bytes(),
+            Self::Bytes(bytes) => bytes,
+        }
+    }
+}
+
+/// Bytes of choices before an input's text, at most.
+const CHOICES: usize = 7;
+
+/// Parts of the corpus and markers in any order, behind choices of the corpus or any others.
+pub(crate) fn mutated(seeds: Vec<Vec<u8>>, markers: Vec<String>) -> impl Strategy<Value = Shown> {
     let seed = || prop::sample::select(seeds.clone());
-    let place = any::<Index>;
-    let change = prop_oneof![
-        2 => (place(), any::<u8>()).prop_map(|(at, byte)| Change::Set(at, byte)),
-        2 => (place(), place()).prop_map(|(from, to)| Change::Cut(from, to)),
-        1 => (place(), place()).prop_map(|(from, to)| Change::Twice(from, to)),
-        4 => (place(), prop::sample::select(markers)).prop_map(|(at, marker)| Change::Marker(at, marker)),
-        2 => (place(), seed(), place()).prop_map(|(at, other, from)| Change::Splice(at, other, from)),
+    let choices = prop_oneof![
+        2 => seed().prop_map(|seed| seed[..seed.len().min(CHOICES)].to_vec()),
+        1 => prop::collection::vec(any::<u8>(), CHOICES),
     ];
-    let changes = prop::collection::vec(change, 0..8);
-    (seed(), changes).prop_map(|(seed, changes)| changes.iter().fold(seed, |input, change| change.of(input)))
+    let part = prop_oneof![
+        1 => seed().prop_map(Part::Seed),
+        6 => (seed(), any::<Index>(), any::<Index>()).prop_map(|(seed, from, to)| Part::OfSeed(seed, from, to)),
+        4 => prop::sample::select(markers).prop_map(Part::Marker),
+        1 => prop::collection::vec(any::<u8>(), 0..3).prop_map(Part::Bytes),
+    ];
+    (choices, prop::collection::vec(part, 0..8)).prop_map(|(mut input, parts)| {
+        input.extend(parts.iter().flat_map(Part::bytes));
+        Shown(input)
+    })
 }

@@ -14,14 +14,19 @@ mod corpus;
 mod dictionary;
 mod seeds;
 
-use std::{fs, path::PathBuf};
+use std::{fs, panic::catch_unwind, path::PathBuf};
 
-use proptest::test_runner::{Config, TestCaseError, TestRunner};
+use proptest::test_runner::{Config, TestCaseError, TestError, TestRunner};
 
-use self::{checks::Check, corpus::mutated};
+use self::{
+    checks::Check,
+    corpus::{Shown, mutated},
+};
 
-/// Mutations tried of each target's corpus.
-const TRIES: u32 = 1500;
+/// Mutations tried of each target's corpus; the environment may ask for more.
+fn tries() -> u32 {
+    std::env::var("TOOLWIRE_TRIES").map_or(1500, |tries| tries.parse().unwrap())
+}
 
 /// A file or folder of the fuzz package.
 fn fuzz(path: &str) -> PathBuf {
@@ -36,12 +41,36 @@ fn run((name, check): Check) {
         check(bytes);
     }
     let seeds: Vec<_> = corpus.into_iter().map(|(_, bytes)| bytes).collect();
-    let config = Config { cases: TRIES, failure_persistence: None, ..Config::default() };
-    let tried = TestRunner::new(config).run(&mutated(seeds, dictionary::markers()), |bytes| {
-        check(&bytes);
+    let config =
+        Config { cases: tries(), failure_persistence: None, max_shrink_iters: 0, ..Config::default() };
+    let tried = TestRunner::new(config).run(&mutated(seeds, dictionary::markers()), |Shown(input)| {
+        check(&input);
         Ok::<(), TestCaseError>(())
     });
-    tried.unwrap_or_else(|error| panic!("{name}: {error}"));
+    match tried {
+        Ok(()) => {}
+        Err(TestError::Fail(_, Shown(input))) => {
+            let least = least(input, |input| catch_unwind(|| check(input)).is_err());
+            println!("{name} fails for {:?}", Shown(least.clone()));
+            check(&least);
+        }
+        Err(error) => panic!("{name}: {error}"),
+    }
+}
+
+/// What is left of `input` when everything is taken out without which it still fails.
+fn least(mut input: Vec<u8>, fails: impl Fn(&[u8]) -> bool) -> Vec<u8> {
+    let mut size = input.len() / 2;
+    while size > 0 {
+        let mut at = 0;
+        while at < input.len() {
+            let mut less = input.clone();
+            less.drain(at..(at + size).min(input.len()));
+            if fails(&less) { input = less } else { at += size }
+        }
+        size /= 2;
+    }
+    input
 }
 
 /// The check of this name, over its corpus and mutations.

@@ -37,8 +37,11 @@ const LITERAL: &[(&str, &str)] = &[
     ("json", r#"{"a": [1, 2.5, "x"], "b": {"c": true, "d": null}}"#),
     ("python", "{'a': (1, 2,), 'b': {3, 4}, 'c': None, 'd': True}"),
     ("strings", "'a' \"b\" r'\\n' b'c' f'{d}' '''e\n'f''' \"\"\"g\"\"\""),
-    ("escapes", r"'\x41\u00e9\U0001F600\N{DASH}\101\
-'"),
+    (
+        "escapes",
+        r"'\x41\u00e9\U0001F600\N{DASH}\101\
+'",
+    ),
     ("numbers", "[1_000, 0x1F, .5, 5., -007, 1e5, 1j]"),
     ("more", "1, y='z', w=[{'k': (1)}]"),
     ("gemma", "<escape>text<escape>,n:3,o:{k:<escape>v<escape>},l:[1,true]"),
@@ -74,12 +77,11 @@ const STREAMS: &[(&str, &str)] = &[
 
 /// Writes the corpus anew. What a fuzzer has added stays.
 pub(crate) fn write() {
-    for pair in engine().chunks(2) {
-        let name: Vec<_> = pair.iter().map(|(name, _)| *name).collect();
+    for (at, pair) in engine().chunks(2).enumerate() {
         let codes = [pair.first(), pair.last()].into_iter().flatten();
         let codes: Vec<u8> = codes.flat_map(|(name, _)| code(name).to_be_bytes()).collect();
         let text: String = pair.iter().map(|(_, text)| text.as_str()).collect();
-        put("engine", &name.join("-"), &[&[0, 2], &codes, &[7], text.as_bytes()]);
+        put("engine", &format!("formats-{at:02}"), &[&[0, 2], &codes, &[7], text.as_bytes()]);
     }
     for (at, (name, text)) in JSON.iter().enumerate() {
         put("json", name, &[&[0, choice(at)], text.as_bytes()]);

@@ -1,6 +1,8 @@
 //! The engine in any text: cuts make no difference, what is no call comes out as it was, whole calls are JSON, no more
 //! is held than may be.
 
+use std::sync::LazyLock;
+
 use toolwire::{
     event::Finish,
     format::{self, Format, Grammar},
@@ -26,7 +28,7 @@ pub(crate) fn engine(data: &[u8]) {
     let text = input.text();
     let found = find(&settings, &text, seed, finish, most(&settings.limits));
     assert!(is_left_of(&found.text, &text), "invented: {:?} of {text:?}", found.text);
-    if found.calls.is_empty() && !takes_away(&text) {
+    if found.calls.is_empty() && !settings.starts_in_reasoning && !takes_away(&text) {
         assert_eq!(found.text, text, "without calls, text is text");
         assert_eq!(found.reasoning, "");
     }
@@ -55,6 +57,7 @@ fn settings(input: &mut Input<'_>) -> (Settings, Finish) {
         detect,
         arguments: if on(0) { Arguments::Whole } else { Arguments::Stream },
         unknown_calls: if on(1) { UnknownCalls::Text } else { UnknownCalls::Forward },
+        starts_in_reasoning: on(6),
         repair: !on(2),
         tool_prefix: if on(3) { "user:".to_owned() } else { String::new() },
         limits: if on(5) { small } else { Limits::default() },
@@ -81,14 +84,26 @@ fn is_left_of(part: &str, whole: &str) -> bool {
     part.chars().all(|character| rest.any(|other| other == character))
 }
 
-/// Whether a format may take something off this text that is no call: reasoning, and calls that call nothing.
+/// Signs, in lower case, of what a format takes off a text that is no call: reasoning, frames, headers of messages, and
+/// calls that call nothing.
+static SIGNS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let grammars = format::ALL.iter().flat_map(|format| format.grammars);
+    let signs = grammars.flat_map(|grammar| -> Vec<&str> {
+        match grammar {
+            Grammar::Reasoning(thoughts) => {
+                thoughts.iter().flat_map(|it| it.close.iter().copied().chain([it.open])).collect()
+            }
+            Grammar::Frame(marks) => marks.to_vec(),
+            Grammar::Channels(channels) => channels.open.iter().map(|(open, _)| *open).collect(),
+            Grammar::Tagged(tags) => tags.iter().flat_map(|tag| tag.special().no_tool).copied().collect(),
+            _ => Vec::new(),
+        }
+    });
+    // What stands before a wildcard.
+    signs.filter_map(|sign| sign.split('*').next()).map(str::to_ascii_lowercase).collect()
+});
+
 fn takes_away(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
-    let grammars = format::ALL.iter().flat_map(|format| format.grammars);
-    let mut signs = grammars.flat_map(|grammar| match grammar {
-        Grammar::Reasoning(tags) => tags.iter().flat_map(|tag| [tag.open, tag.close]).collect(),
-        Grammar::Tagged(tags) => tags.iter().flat_map(|tag| tag.special().no_tool).copied().collect(),
-        _ => Vec::new(),
-    });
-    signs.any(|sign| text.contains(&sign.to_ascii_lowercase()))
+    SIGNS.iter().any(|sign| text.contains(sign))
 }

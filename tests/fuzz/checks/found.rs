@@ -92,9 +92,9 @@ impl Found {
 /// for arguments is JSON.
 pub(crate) fn find(settings: &Settings, text: &str, seed: u8, finish: Finish, most: usize) -> Found {
     let whole = Found::of(settings, &[text], finish, most);
-    for pieces in [characters(text), cut_text(text, seed)] {
+    for (how, pieces) in [("characters", characters(text)), ("pieces", cut_text(text, seed))] {
         let cut = Found::of(settings, &pieces, finish, most);
-        assert_eq!(cut, whole, "{text:?} in {pieces:?}");
+        assert_eq!(cut, whole, "{text:?} in {how} (left) and whole (right)");
     }
     for call in whole.calls.iter().filter(|call| call.end == Some(CallEnd::Complete)) {
         // Raw, since half a surrogate pair is JSON, too, though no text.

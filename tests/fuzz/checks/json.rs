@@ -28,7 +28,10 @@ pub(crate) fn json(data: &[u8]) {
     let found = find(&settings, &text, seed, finish, usize::MAX);
     let Ok(value) = serde_json::from_str::<&RawValue>(&written) else { return };
     // A string may hold arguments and `null` stands for none. A number needs what ends it, as the closing does.
-    if value.get().starts_with(['"', 'n']) || closing.is_empty() || depth(value.get()) > settings.limits.max_depth - 2 {
+    if value.get().starts_with(['"', 'n'])
+        || closing.is_empty()
+        || depth(value.get()) > settings.limits.max_depth - 2
+    {
         return;
     }
     let [call] = found.calls.as_slice() else { panic!("one call in {text:?}: {found:?}") };

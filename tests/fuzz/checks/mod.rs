@@ -15,7 +15,8 @@ mod sse;
 
 #[allow(unused_imports, reason = "a fuzz target runs one, and makes no seeds")]
 pub(crate) use self::{
-    engine::engine, input::code, json::json, literal::literal, params::params, reader::reader, sse::sse,
+    engine::engine, found::find, input::code, json::json, literal::literal, params::params, reader::reader,
+    sse::sse,
 };
 
 /// A check by its name, which is that of its fuzz target and of its folder in `fuzz/corpus`.

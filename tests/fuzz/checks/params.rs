@@ -19,12 +19,7 @@ static TAGS: [Tags; 5] = [
         ">\n",
         "\n</parameter>\n</function>\n</tool_call>",
     ),
-    (
-        &format::GLM45,
-        "<tool_call>set\n<arg_key>",
-        "</arg_key>\n<arg_value>",
-        "</arg_value>\n</tool_call>",
-    ),
+    (&format::GLM45, "<tool_call>set\n<arg_key>", "</arg_key>\n<arg_value>", "</arg_value>\n</tool_call>"),
     (
         &format::MINIMAX_M2,
         "<minimax:tool_call>\n<invoke name=\"set\">\n<parameter name=\"",
@@ -37,12 +32,7 @@ static TAGS: [Tags; 5] = [
         "\">",
         "</parameter>\n</invoke>\n</function_calls>",
     ),
-    (
-        &format::MINICPM5,
-        "<function name=\"set\"><param name=\"",
-        "\">",
-        "</param></function>",
-    ),
+    (&format::MINICPM5, "<function name=\"set\"><param name=\"", "\">", "</param></function>"),
 ];
 
 /// Three bytes of choices, then a value.

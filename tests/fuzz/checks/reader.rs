@@ -24,9 +24,9 @@ pub(crate) fn reader(data: &[u8]) {
 fn read(flags: u8, pieces: &[&[u8]]) -> (Vec<Event<'static>>, Option<String>) {
     let mut events = Vec::new();
     let mut reader = reader_of(flags);
-    let mut pushed = pieces.iter().try_for_each(|piece| {
-        if reader.is_done() { Ok(()) } else { reader.push(piece, &mut events) }
-    });
+    let mut pushed = pieces
+        .iter()
+        .try_for_each(|piece| if reader.is_done() { Ok(()) } else { reader.push(piece, &mut events) });
     if pushed.is_ok() && !reader.is_done() {
         pushed = reader.finish(&mut events);
     }
