@@ -12,6 +12,7 @@
 mod checks;
 mod corpus;
 mod dictionary;
+mod regressions;
 mod seeds;
 
 use std::{fs, panic::catch_unwind, path::PathBuf};

@@ -94,7 +94,9 @@ impl Scan for ElementsWalk {
                     self.at = At::AfterJson;
                     Step::Took(len)
                 }
-                Fed::Fault(_) => Step::Stop,
+                Fed::Fault(0) => Step::Stop,
+                // The arguments as far as they go; the next step stops.
+                Fed::Fault(len) => Step::Took(len),
             },
         }
     }

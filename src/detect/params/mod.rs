@@ -77,7 +77,9 @@ impl Scan for ParamsWalk {
                     self.at = At::Between;
                     Step::Took(len)
                 }
-                Fed::Fault(_) => Step::Stop,
+                Fed::Fault(0) => Step::Stop,
+                // The arguments as far as they go; the next step stops.
+                Fed::Fault(len) => Step::Took(len),
             },
         }
     }
