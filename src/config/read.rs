@@ -10,7 +10,7 @@ use super::{
     upstream,
     value::{count, duration, list, one_or_more, secret, size, text},
 };
-use crate::{format::Format, pipeline};
+use crate::{format::Own, pipeline};
 
 /// Where `serve` listens if nobody says otherwise.
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8787);
@@ -120,7 +120,7 @@ fn upstreams<'a>(table: &mut Table<'a>, context: &Context<'_>) -> Vec<Declared<'
 }
 
 /// The configuration's own formats, as far as they could be read.
-fn formats(table: &mut Table<'_>) -> Arc<[&'static Format]> {
+fn formats(table: &mut Table<'_>) -> Arc<[Own]> {
     let mut formats = Vec::new();
     for cell in entries(table, "formats") {
         formats.extend(cell.table(|table| format::read(table, &formats)));
@@ -132,7 +132,7 @@ fn models<'a>(
     table: &mut Table<'a>,
     context: &Context<'_>,
     upstreams: &[Declared<'a>],
-    formats: &Arc<[&'static Format]>,
+    formats: &Arc<[Own]>,
     limits: pipeline::Limits,
 ) -> Option<Vec<super::Model>> {
     let cells = entries(table, "models");

@@ -72,7 +72,10 @@ impl Section {
 
     /// How many of the last bytes of what was fed may still be no part of the call.
     pub(super) fn unsure(&self) -> usize {
-        if let Phase::Call(walker) = &self.phase { walker.unsure() } else { 0 }
+        match &self.phase {
+            Phase::Call(walker) => walker.unsure(),
+            Phase::Between => self.markup.len(),
+        }
     }
 
     /// Bytes kept back besides the source.
@@ -177,10 +180,7 @@ impl Section {
                 let rest = walker.take_rest();
                 self.phase = Phase::Between;
                 self.certain(out);
-                (len, self.again(&rest, rules))
-            }
-            Parsed::Stop(len) if !walker.is_open() && !walker.rest().is_empty() => {
-                (len, Some(Passed::Failed { taken: 0, rescan: walker.rest().len() }))
+                (len, self.again(&rest, self.wait == Wait::RegionEnd, rules))
             }
             Parsed::End(len) => {
                 self.drops_rest = walker.drops_rest();
@@ -195,28 +195,34 @@ impl Section {
                 (len, Some(Passed::Left { taken: 0, rescan: rest.len() }))
             }
             Parsed::Stop(len) if self.found && !walker.is_open() && marked => {
+                let rest = walker.take_rest();
                 self.phase = Phase::Between;
-                (len, None)
+                (len, self.again(&rest, true, rules))
             }
-            Parsed::Stop(len) => (len, Some(Passed::Failed { taken: 0, rescan: 0 })),
+            Parsed::Stop(len) => (len, Some(Passed::Failed { taken: 0, rescan: walker.rest().len() })),
         }
     }
 
-    /// The call has ended before `rest`, which was fed and belongs to the section, or is text behind it.
-    fn again(&mut self, rest: &str, rules: &Rules<'_>) -> Option<Passed> {
+    /// The call has ended before `rest`, which was fed and belongs to the section, or is text behind it. `failed`: it
+    /// takes what is held with it if it is text.
+    fn again(&mut self, rest: &str, failed: bool, rules: &Rules<'_>) -> Option<Passed> {
         let inside = self.in_section;
         for (at, character) in rest.char_indices().filter(|_| inside) {
             match self.between(character, rules) {
                 Between::Taken | Between::Noise | Between::Call => {}
                 Between::Closed => return Some(Passed::Ended(0)),
-                Between::Foreign if self.wait == Wait::RegionEnd => {
+                Between::Foreign if failed => {
                     let rescan = rest.len() - at + self.markup.len();
                     return Some(Passed::Failed { taken: 0, rescan });
                 }
                 Between::Foreign => return Some(Passed::Left { taken: 0, rescan: rest.len() }),
             }
         }
-        if self.in_section { None } else { Some(Passed::Left { taken: 0, rescan: rest.len() }) }
+        match () {
+            () if !self.in_section => Some(Passed::Left { taken: 0, rescan: rest.len() }),
+            () if failed => None,
+            () => Some(Passed::Certain(0)),
+        }
     }
 
     /// One character between calls.

@@ -69,7 +69,8 @@ impl Detector {
             }
             Passed::Certain(taken) => {
                 self.doubted = None;
-                self.held.clear();
+                self.held.push_str(head(text, taken));
+                self.held.drain(..self.held.len().saturating_sub(reading.unsure()));
                 reading.rivals = Rivals::None;
                 self.state = State::Calls(reading);
                 taken

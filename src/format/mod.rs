@@ -9,6 +9,7 @@ mod choose;
 mod elements;
 mod header;
 mod json;
+mod own;
 mod page;
 mod params;
 mod python;
@@ -26,6 +27,7 @@ pub use json::{
     GRANITE20B_FC, HERMES, HUNYUAN_A13B, INTERNLM2, JAMBA, K2_HORIZON, LLAMA3_JSON, LONGCAT, MINIMAX_M1,
     NEMOTRON_TOOLCALL, OPENAI_FUNCTION_CALL, PHI4_MINI, QWEN25, XLAM,
 };
+pub use own::{Definition, Own, Wrong, all_and};
 pub use page::page;
 pub use params::{
     ANTHROPIC_LEGACY, DEEPSEEK_V4, DEEPSEEK_V32, DEEPSEEK_V41, DOTS, GLM45, GLM47, HY_V3, MIMO, MINICPM5,

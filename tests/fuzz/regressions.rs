@@ -1,0 +1,53 @@
+//! What the fuzzer has found: each text once differed at some cut, or broke another rule. Named after the rule.
+
+use toolwire::{
+    event::Finish,
+    format,
+    pipeline::{Arguments, Detect, Settings},
+};
+
+use super::checks::find;
+
+/// What must be so, the formats that are looked for (`auto`: the default), the text.
+const FOUND: &[(&str, &[&str], &str)] = &[
+    (
+        "what a broken tag has begun with is text, wherever it was cut",
+        &["minimax_m2"],
+        "<invoke name=\"set\"><parameter name=\"s\">a</parameter><parameter n\name=\"n\">b</parameter>",
+    ),
+    (
+        "arguments that have gone out are not said again as text",
+        &["toolify", "qwen3_coder"],
+        "<function_call><tool>set</tool><args_json>{\"s\"\"t\": 1}</args_json></function_call>\n\
+         <function=set>{\"s\"\"t\": 1}</function>",
+    ),
+    (
+        "a call that has gone out is no text, whatever follows it",
+        &["minimax_m3"],
+        "]<]minimax[>[<tool_call>]<]minimax[>[<invoke name=\"set\">]<]minimax[>[<s>]<]minimax[>[</s>]M",
+    ),
+    (
+        "a line that begins behind a failed call begins a line",
+        &["kimi_k3", "think"],
+        "<|open|>call tool=\"set\"<|sep|><|open|>argument \n<think>",
+    ),
+];
+
+#[test]
+fn what_was_found_stays_mended() {
+    for (what, names, text) in FOUND {
+        let detect = match names {
+            ["auto"] => Detect::Auto,
+            names => Detect::Formats(names.iter().map(|name| format::by_name(name).expect(name)).collect()),
+        };
+        for arguments in [Arguments::Stream, Arguments::Whole] {
+            let settings = Settings { detect: detect.clone(), arguments, ..Settings::default() };
+            for finish in [Finish::Stop, Finish::Length] {
+                println!("{what}, {arguments:?}, {finish:?}");
+                (0..32).for_each(|seed| {
+                    find(&settings, text, seed, finish, usize::MAX);
+                });
+            }
+        }
+    }
+}
