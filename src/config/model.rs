@@ -172,6 +172,7 @@ fn settings(
         misroute: table.get_or("misroute", default.misroute, choice(&MISROUTE)),
         arguments: table.get_or("arguments", default.arguments, choice(&ARGUMENTS)),
         unknown_calls: table.get_or("unknown_calls", default.unknown_calls, choice(&UNKNOWN_CALLS)),
+        starts_in_reasoning: table.get_or("starts_in_reasoning", default.starts_in_reasoning, switch),
         repair: table.get_or("repair", default.repair, switch),
         tool_prefix: table.get_or("tool_prefix", tool_prefix, prefix),
         server_tools: taught.map(|lumo| lumo.native_tools.clone()).unwrap_or_default(),

@@ -1,11 +1,13 @@
 //! [`Gate`]: where the pieces of calls pass on their way out, at once or when what they wait for has come.
 
 use super::envelope::{Piece, Rules};
-use crate::event::CallEnd;
+use crate::{event::CallEnd, format::Voice};
 
 /// A [`Piece`] that waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Waiting {
+    Framed,
+    Said(Voice, String),
     Start { name: String, id: String },
     Arguments(String),
     End(CallEnd),
@@ -14,6 +16,8 @@ pub(super) enum Waiting {
 impl Waiting {
     pub(super) fn of(piece: Piece<'_>) -> Self {
         match piece {
+            Piece::Framed => Self::Framed,
+            Piece::Said(voice, text) => Self::Said(voice, text.to_owned()),
             Piece::Start { name, id } => Self::Start { name: name.to_owned(), id: id.to_owned() },
             Piece::Arguments(text) => Self::Arguments(text.to_owned()),
             Piece::End(end) => Self::End(end),
@@ -22,6 +26,8 @@ impl Waiting {
 
     pub(super) fn as_piece(&self) -> Piece<'_> {
         match self {
+            Self::Framed => Piece::Framed,
+            Self::Said(voice, text) => Piece::Said(*voice, text),
             Self::Start { name, id } => Piece::Start { name, id },
             Self::Arguments(text) => Piece::Arguments(text),
             Self::End(end) => Piece::End(*end),

@@ -6,14 +6,25 @@
 //! (`<<tool_call>`). Openers are short, so a byte is read a bounded number of times. Several formats may share an
 //! opener; they are tried in the order in which they are configured.
 
-use super::pattern::{Fit, fit};
-use crate::format::{Calls, Format, Grammar, Place, Tag, TagKind};
+use std::{
+    iter,
+    sync::{Arc, LazyLock},
+};
+
+use super::pattern::{Case, Fit, fit_cased};
+use crate::format::{self, Calls, Channels, Format, Grammar, Place, Tag, TagKind, Thought};
 
 /// What begins at an opener.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Entry {
-    /// A container of JSON calls, or reasoning.
+    /// A container of JSON calls.
     Tag(&'static Tag),
+    /// A header of a channel format.
+    Channel(&'static Channels, &'static str),
+    /// Reasoning.
+    Thought(&'static Thought),
+    /// Markup that means nothing.
+    Frame,
     /// A section of calls, with its closer.
     Section(&'static Calls, &'static str),
     /// A call outside any section.
@@ -22,98 +33,145 @@ pub(super) enum Entry {
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Opener {
-    pub(super) text: &'static str,
+    text: &'static str,
     pub(super) format: &'static Format,
     pub(super) entry: Entry,
-    any_case: bool,
+    case: Case,
     place: Place,
 }
 
 impl Opener {
-    /// `held`, of which this is known to begin with, is all of it.
-    pub(super) fn is_whole(&self, held: &str) -> bool {
-        if self.any_case {
-            held.len() == self.text.len()
-        } else {
-            fit(self.text, held) == Fit::Whole(held.len())
+    fn fit(&self, text: &str, here: Place) -> Fit {
+        if self.place > here { Fit::No } else { fit_cased(self.text, text, self.case) }
+    }
+
+    /// It begins a call, or a section of them.
+    fn is_call(&self) -> bool {
+        match self.entry {
+            Entry::Section(..) | Entry::Call(_) => true,
+            Entry::Tag(tag) => tag.kind != TagKind::Html,
+            Entry::Channel(..) | Entry::Thought(_) | Entry::Frame => false,
         }
     }
 
     /// Both are the same pair of markers.
     fn reads_as(&self, other: &Self) -> bool {
-        matches!((self.entry, other.entry), (Entry::Tag(one), Entry::Tag(other)) if one == other)
-    }
-
-    /// `rest` begins with this, or may once more of it has come.
-    fn may_begin(&self, rest: &str) -> bool {
-        if !self.any_case {
-            return fit(self.text, rest) != Fit::No;
+        match (self.entry, other.entry) {
+            (Entry::Tag(one), Entry::Tag(other)) => one == other,
+            (Entry::Thought(one), Entry::Thought(other)) => one == other,
+            _ => false,
         }
-        let known = self.text.len().min(rest.len());
-        let (text, rest) = (self.text.as_bytes().get(..known), rest.as_bytes().get(..known));
-        text.zip(rest).is_some_and(|(text, rest)| text.eq_ignore_ascii_case(rest))
     }
 
-    fn begins_with(&self, held: &str, starts_line: bool) -> bool {
-        let same = if self.any_case {
-            let start = self.text.as_bytes().get(..held.len());
-            start.is_some_and(|start| start.eq_ignore_ascii_case(held.as_bytes()))
-        } else {
-            fit(self.text, held) == Fit::Begins || self.is_whole(held)
-        };
-        same && (self.place != Place::LineStart || starts_line)
+    /// The bytes that it may begin with.
+    fn first_bytes(&self) -> impl Iterator<Item = u8> {
+        let first = self.text.bytes().next();
+        let other = first.filter(|_| self.case == Case::Any);
+        first
+            .into_iter()
+            .chain(other.into_iter().flat_map(|byte| [byte.to_ascii_lowercase(), byte.to_ascii_uppercase()]))
     }
 }
 
-/// The openers of one request.
+/// The openers of a set of formats.
 #[derive(Debug)]
 pub(super) struct Markers {
     openers: Vec<Opener>,
-    /// First bytes of openers, by value.
-    first: [bool; 256],
+    /// By first byte: the least exacting place at which an opener with it counts.
+    first: [Option<Place>; 256],
+    /// The formats that are chosen by name.
+    named: Vec<&'static Format>,
 }
 
 impl Markers {
-    pub(super) fn new(formats: &[&'static Format]) -> Self {
+    /// The openers of all formats that are safe to look for in any text.
+    pub(super) fn of_all() -> Arc<Self> {
+        static AUTO: LazyLock<Arc<Markers>> =
+            LazyLock::new(|| Arc::new(Markers::new(&format::auto_behind(&[]), &[])));
+        Arc::clone(&AUTO)
+    }
+
+    /// The openers of `formats`, of which `named` are chosen by name or by the model's, not as all there are.
+    pub(super) fn new(formats: &[&'static Format], named: &[&'static Format]) -> Self {
         let mut all: Vec<Opener> = Vec::new();
         for opener in formats.iter().flat_map(|format| openers(format)) {
+            let passed_over = !named.contains(&opener.format)
+                && match opener.entry {
+                    Entry::Frame => opener.place == Place::Anywhere,
+                    Entry::Thought(thought) => thought.chosen,
+                    _ => false,
+                };
             // Many formats have the same pair of markers: what fails as one of them fails as all.
-            if !all.iter().any(|known| known.reads_as(&opener)) {
+            if !passed_over && !all.iter().any(|known| known.reads_as(&opener)) {
                 all.push(opener);
             }
         }
-        let mut first = [false; 256];
+        let mut first: [Option<Place>; 256] = [None; 256];
         for opener in &all {
-            let mut mark = |byte: u8| {
+            for byte in opener.first_bytes() {
                 if let Some(slot) = first.get_mut(usize::from(byte)) {
-                    *slot = true;
-                }
-            };
-            if let Some(&byte) = opener.text.as_bytes().first() {
-                mark(byte);
-                if opener.any_case {
-                    mark(byte.to_ascii_uppercase());
-                    mark(byte.to_ascii_lowercase());
+                    *slot = Some(slot.map_or(opener.place, |place| place.min(opener.place)));
                 }
             }
         }
-        Self { openers: all, first }
+        Self { openers: all, first, named: named.to_vec() }
     }
 
-    /// An opener may begin with this byte.
-    pub(super) fn may_begin(&self, byte: u8) -> bool {
-        self.first.get(usize::from(byte)).copied().unwrap_or_default()
+    /// Some format's calls may end reasoning.
+    pub(super) fn calls_end_reasoning(&self) -> bool {
+        self.named.iter().any(|format| format.ends_reasoning())
+    }
+
+    /// Calls of `format` may end reasoning.
+    pub(super) fn ends_reasoning(&self, format: &'static Format) -> bool {
+        format.ends_reasoning() && self.named.contains(&format)
+    }
+
+    /// Where an opener that begins with this byte counts, if there is one: the least exacting place.
+    pub(super) fn first(&self, byte: u8) -> Option<Place> {
+        self.first.get(usize::from(byte)).copied().flatten()
+    }
+
+    /// An opener that counts here may begin with this byte.
+    pub(super) fn may_begin(&self, byte: u8, here: Place) -> bool {
+        self.first(byte).is_some_and(|place| place <= here)
     }
 
     /// An opener may begin where `rest` does. What `rest` itself refutes need not be held, nor its frame be rewritten.
-    pub(super) fn may_stand(&self, rest: &str) -> bool {
-        self.openers.iter().any(|opener| opener.may_begin(rest))
+    pub(super) fn may_stand(&self, rest: &str, here: Place) -> bool {
+        self.openers.iter().any(|opener| opener.fit(rest, here) != Fit::No)
     }
 
-    /// The place of the first opener from `from` on that begins with `held`.
-    pub(super) fn find(&self, held: &str, starts_line: bool, from: usize) -> Option<usize> {
-        let rest = self.openers.get(from..).unwrap_or_default();
-        rest.iter().position(|opener| opener.begins_with(held, starts_line)).map(|at| from + at)
+    /// The place of the first opener from `from` on that begins with `held`, and whether `held` is all of it.
+    pub(super) fn find(&self, held: &str, here: Place, from: usize) -> Option<(usize, bool)> {
+        self.find_of(held, here, from, |_| true)
+    }
+
+    /// As [`Markers::find`], among the openers of calls that end reasoning.
+    pub(super) fn call(&self, held: &str) -> Option<(usize, bool)> {
+        self.find_of(held, Place::MessageStart, 0, |opener| {
+            opener.is_call() && self.ends_reasoning(opener.format)
+        })
+    }
+
+    fn find_of(
+        &self,
+        held: &str,
+        here: Place,
+        from: usize,
+        of: impl Fn(&Opener) -> bool,
+    ) -> Option<(usize, bool)> {
+        let rest = self.openers.iter().enumerate().skip(from).filter(|(_, opener)| of(opener));
+        rest.map(|(place, opener)| (place, opener.fit(held, here)))
+            .find(|(_, fit)| *fit != Fit::No)
+            .map(|(place, fit)| (place, matches!(fit, Fit::Whole(_))))
+    }
+
+    /// All reasoning that is looked for.
+    pub(super) fn thoughts(&self) -> Vec<&'static Thought> {
+        let thought =
+            |opener: &Opener| if let Entry::Thought(thought) = opener.entry { Some(thought) } else { None };
+        self.openers.iter().filter_map(thought).collect()
     }
 
     /// The opener at a place that [`Markers::find`] gave.
@@ -128,23 +186,32 @@ fn openers(format: &'static Format) -> Vec<Opener> {
 }
 
 fn grammar_openers(format: &'static Format, grammar: &'static Grammar) -> Vec<Opener> {
-    let opener = |text, entry, any_case, place| Opener { text, format, entry, any_case, place };
+    let opener = |text, entry, case, place| Opener { text, format, entry, case, place };
     match grammar {
-        Grammar::Tagged(tags) | Grammar::Reasoning(tags) => tags
+        Grammar::Tagged(tags) => {
+            let case = |tag: &Tag| if tag.kind == TagKind::Html { Case::Any } else { Case::Exact };
+            tags.iter().map(|tag| opener(tag.open, Entry::Tag(tag), case(tag), tag.place())).collect()
+        }
+        Grammar::Reasoning(thoughts) => thoughts
             .iter()
-            .map(|tag| {
-                opener(
-                    tag.open,
-                    Entry::Tag(tag),
-                    matches!(tag.kind, TagKind::Html | TagKind::Reasoning),
-                    tag.place(),
-                )
+            .flat_map(|thought| {
+                let open = opener(thought.open, Entry::Thought(thought), Case::Any, thought.place);
+                let bare = thought.close.iter().filter(|_| thought.bare);
+                let bare = bare.map(move |close| opener(close, Entry::Frame, Case::Any, Place::MessageStart));
+                iter::once(open).chain(bare)
             })
             .collect(),
+        Grammar::Channels(channels) => {
+            let header = |&(open, place)| opener(open, Entry::Channel(channels, open), Case::Exact, place);
+            channels.open.iter().map(header).collect()
+        }
+        Grammar::Frame(marks) => {
+            marks.iter().map(|mark| opener(mark, Entry::Frame, Case::Exact, Place::Anywhere)).collect()
+        }
         Grammar::Calls(calls) if calls.place != Place::Bracket => {
             let sections = calls.sections.iter().map(|&(open, close)| (open, Entry::Section(calls, close)));
             let naked = calls.open.iter().filter(|_| calls.naked).map(|&open| (open, Entry::Call(calls)));
-            sections.chain(naked).map(|(text, entry)| opener(text, entry, false, calls.place)).collect()
+            sections.chain(naked).map(|(text, entry)| opener(text, entry, Case::Exact, calls.place)).collect()
         }
         Grammar::Calls(_) | Grammar::Fenced { .. } | Grammar::Code { .. } | Grammar::Bare => Vec::new(),
     }

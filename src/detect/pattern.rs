@@ -21,15 +21,28 @@ pub(super) enum Fit {
 /// Longest text a wildcard stands for, in bytes.
 const MAX_WILD: usize = 32;
 
+/// Whether the case of ASCII letters counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Case {
+    Exact,
+    Any,
+}
+
 /// How `text` stands to `marker`.
 pub(super) fn fit(marker: &str, text: &str) -> Fit {
+    fit_cased(marker, text, Case::Exact)
+}
+
+/// How `text` stands to `marker`, which is in lower case if case does not count.
+pub(super) fn fit_cased(marker: &str, text: &str, case: Case) -> Fit {
+    let literal = |marker, text| literal(marker, text, case);
     let Some(at) = marker.find(['*', '~', '%']) else { return literal(marker, text) };
     let Fit::Whole(len) = literal(head(marker, at), text) else { return literal(head(marker, at), text) };
     let (junk, end) = (marker.as_bytes().get(at) == Some(&b'~'), tail(marker, at + 1));
     let rest = tail(text, len);
     let wild = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     if end.starts_with(|c: char| c.is_ascii_alphabetic()) {
-        return namespaced(len, rest, rest.find(|c| !wild(c)), end);
+        return namespaced(len, rest, rest.find(|c| !wild(c)), end, case);
     }
     if marker.as_bytes().get(at) == Some(&b'%') {
         let run = rest.find(|c| !wild(c)).unwrap_or(rest.len());
@@ -52,12 +65,12 @@ pub(super) fn fit(marker: &str, text: &str) -> Fit {
 const NAMESPACES: [&str; 3] = ["antml:", "ns:", "tool:"];
 
 /// What stands behind a tag's `<`, where a namespace may come first. `run`: the end of its first word.
-fn namespaced(len: usize, rest: &str, run: Option<usize>, end: &str) -> Fit {
-    let plain = literal(end, rest);
+fn namespaced(len: usize, rest: &str, run: Option<usize>, end: &str, case: Case) -> Fit {
+    let plain = literal(end, rest, case);
     match run {
         None if plain == Fit::No && NAMESPACES.iter().any(|known| known.starts_with(rest)) => Fit::Begins,
         Some(at) if plain == Fit::No && NAMESPACES.contains(&head(rest, at + 1)) => {
-            shift(len + at + 1, literal(end, tail(rest, at + 1)))
+            shift(len + at + 1, literal(end, tail(rest, at + 1), case))
         }
         _ => shift(len, plain),
     }
@@ -67,13 +80,19 @@ fn shift(by: usize, fit: Fit) -> Fit {
     if let Fit::Whole(len) = fit { Fit::Whole(by + len) } else { fit }
 }
 
-fn literal(marker: &str, text: &str) -> Fit {
-    if text.starts_with(marker) {
-        Fit::Whole(marker.len())
-    } else if marker.starts_with(text) {
-        Fit::Begins
-    } else {
-        Fit::No
+fn literal(marker: &str, text: &str, case: Case) -> Fit {
+    let known = marker.len().min(text.len());
+    let (Some(begins), Some(comes)) = (marker.as_bytes().get(..known), text.as_bytes().get(..known)) else {
+        return Fit::No;
+    };
+    let same = match case {
+        Case::Exact => begins == comes,
+        Case::Any => begins.eq_ignore_ascii_case(comes),
+    };
+    match same {
+        false => Fit::No,
+        true if known == marker.len() => Fit::Whole(known),
+        true => Fit::Begins,
     }
 }
 

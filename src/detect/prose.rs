@@ -66,6 +66,11 @@ impl Prose {
         self.line_blank
     }
 
+    /// Nothing visible has stood in the message yet.
+    pub(super) fn starts_message(&self) -> bool {
+        !self.seen_text && !self.seen_call
+    }
+
     /// The byte before the point where `upto` ends.
     pub(super) fn last(&self, upto: &str) -> u8 {
         upto.bytes().next_back().unwrap_or(self.last)
@@ -134,6 +139,13 @@ impl Prose {
         self.line_rest = None;
         self.note(text);
         self.show(text, out);
+    }
+
+    /// Markup that is no text has begun: blanks before the first visible text are framing.
+    pub(super) fn framed(&mut self) {
+        if !self.seen_text {
+            self.blank.clear();
+        }
     }
 
     /// A call is certain; its container began a line or not.

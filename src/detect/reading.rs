@@ -1,6 +1,7 @@
 //! [`Reading`]: a stretch of text that is being read as calls of one format, until it is certain whether it is.
 
 use super::{
+    channels::Channel,
     envelope::{Piece, Rules},
     gate::Waiting,
     prose::Prose,
@@ -9,7 +10,7 @@ use super::{
 };
 use crate::{
     event::{CallEnd, CallStart, Event, Runner, Sink, Source},
-    format::Format,
+    format::{Format, Voice},
 };
 use std::borrow::Cow;
 
@@ -20,6 +21,8 @@ pub(super) enum As {
     Region(Box<Region>),
     /// Calls told by markers.
     Section(Box<Section>),
+    /// Messages with headers.
+    Channel(Box<Channel>),
 }
 
 /// See the module.
@@ -70,6 +73,7 @@ impl Reading {
                 passed => passed,
             },
             As::Section(_) => self.quote(text, 0),
+            As::Channel(channel) => channel.feed(text, rules, out),
         }
     }
 
@@ -87,6 +91,7 @@ impl Reading {
         match &self.read_as {
             As::Region(region) => region.is_behind(),
             As::Section(_) => self.behind,
+            As::Channel(_) => false,
         }
     }
 
@@ -101,6 +106,7 @@ impl Reading {
             As::Region(region) => region.finish(stopped, rules, out),
             As::Section(_) if self.behind => true,
             As::Section(section) => section.finish(stopped, rules, out),
+            As::Channel(channel) => channel.finish(stopped, rules, out),
         }
     }
 
@@ -109,6 +115,7 @@ impl Reading {
         match &self.read_as {
             As::Region(region) => region.is_streaming(),
             As::Section(section) => section.is_streaming(),
+            As::Channel(channel) => channel.is_streaming(),
         }
     }
 
@@ -117,12 +124,17 @@ impl Reading {
         match &self.read_as {
             As::Region(region) => region.has_begun(),
             As::Section(section) => section.has_begun(),
+            As::Channel(channel) => channel.has_begun(),
         }
     }
 
     /// How many of the last bytes of what was fed may still be no part of the call that streams.
     pub(super) fn unsure(&self) -> usize {
-        if let As::Section(section) = &self.read_as { section.unsure() } else { 0 }
+        match &self.read_as {
+            As::Region(_) => 0,
+            As::Section(section) => section.unsure(),
+            As::Channel(channel) => channel.unsure(),
+        }
     }
 
     /// Bytes kept back besides the source.
@@ -130,6 +142,7 @@ impl Reading {
         match &self.read_as {
             As::Region(region) => region.kept(),
             As::Section(section) => section.kept(),
+            As::Channel(channel) => channel.kept(),
         }
     }
 
@@ -143,6 +156,7 @@ impl Reading {
         match &mut self.read_as {
             As::Region(region) => region.take_waiting(),
             As::Section(section) => section.take_waiting(),
+            As::Channel(channel) => channel.take_waiting(),
         }
     }
 
@@ -172,6 +186,9 @@ impl<S: Sink> Outlet<'_, S> {
     pub(super) fn piece(&mut self, piece: Piece<'_>) {
         let index = super::DETECTED | self.next.saturating_sub(1);
         match piece {
+            Piece::Framed => self.prose.framed(),
+            Piece::Said(Voice::Text, text) => self.prose.put(text, self.out),
+            Piece::Said(Voice::Reasoning, text) => super::thinking::reasoning(text, self.out),
             Piece::Start { name, id } => {
                 self.prose.call(self.starts_line);
                 let index = super::DETECTED | *self.next;

@@ -109,6 +109,11 @@ impl Section {
                     match self.between(character, rules) {
                         Between::Taken => at += character.len_utf8(),
                         Between::Call => {}
+                        // What has ended calls is no text, whatever follows it.
+                        Between::Noise if self.found && self.wait != Wait::RegionEnd => {
+                            return Passed::Certain(at + character.len_utf8());
+                        }
+                        Between::Noise => at += character.len_utf8(),
                         Between::Closed => return Passed::Ended(at + character.len_utf8()),
                         Between::Foreign => {
                             return Passed::Failed { taken: at, rescan: self.markup.len() };
@@ -204,7 +209,7 @@ impl Section {
         let inside = self.in_section;
         for (at, character) in rest.char_indices().filter(|_| inside) {
             match self.between(character, rules) {
-                Between::Taken | Between::Call => {}
+                Between::Taken | Between::Noise | Between::Call => {}
                 Between::Closed => return Some(Passed::Ended(0)),
                 Between::Foreign if self.wait == Wait::RegionEnd => {
                     let rescan = rest.len() - at + self.markup.len();
@@ -244,7 +249,7 @@ impl Section {
             match fit(noise, markup) {
                 Fit::Whole(_) => {
                     self.markup.clear();
-                    return Between::Taken;
+                    return Between::Noise;
                 }
                 fit => begins |= fit == Fit::Begins,
             }
@@ -277,6 +282,8 @@ enum Between {
     Taken,
     /// It was not taken: a call begins with it.
     Call,
+    /// The last of what means nothing.
+    Noise,
     /// The last of the closer.
     Closed,
     /// No part of the section.

@@ -3,7 +3,7 @@
 use super::{elements::Elements, params::Params};
 
 /// Where an opener counts.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
     /// Anywhere in the text.
     #[default]
@@ -12,6 +12,8 @@ pub enum Place {
     LineStart,
     /// The format has no opener: wherever a bracket may begin a list of calls.
     Bracket,
+    /// At the beginning of the message, blanks and reasoning aside.
+    MessageStart,
 }
 
 /// Calls told by markers.

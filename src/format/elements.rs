@@ -1,6 +1,6 @@
 //! The formats whose arguments are elements: the tag is the key, and elements may nest.
 
-use super::{CallBody, Calls, Format, Grammar, Place, Tag, TagKind};
+use super::{CallBody, Calls, Format, Grammar, MINIMAX_THINK, Place, THINKING};
 
 /// A call whose arguments are elements.
 #[derive(Debug)]
@@ -85,7 +85,7 @@ pub static MINIMAX_M3: Format = Format {
                 ..TAGS
             },
         ),
-        Grammar::Reasoning(&[Tag { open: "<mm:think>", close: "</mm:think>", kind: TagKind::Reasoning }]),
+        MINIMAX_THINK,
     ],
     auto: true,
     teach: None,
@@ -117,10 +117,7 @@ pub static CLINE: Format = Format {
     summary: "the tool's name and its arguments as tags; reasoning in <thinking>",
     models: &[],
     example: "<get_weather>\n<city>Paris</city>\n</get_weather>",
-    grammars: &[
-        Grammar::Reasoning(&[Tag { open: "<thinking>", close: "</thinking>", kind: TagKind::Reasoning }]),
-        calls(&[], &["<%>"], true, TAGS),
-    ],
+    grammars: &[THINKING, calls(&[], &["<%>"], true, TAGS)],
     auto: false,
     teach: None,
 };

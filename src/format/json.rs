@@ -1,8 +1,8 @@
 //! The formats whose calls are JSON in markers. Many models write the same markers: their formats are names for it.
 
 use super::{
-    CallBody, Calls, FENCE_INFOS, Format, Grammar, Header, HeaderEnd, Place, ResultShape, Special, Tag,
-    TagKind, Teach, python::PYTHON_TAG,
+    APRIEL, APRIEL_FRAME, COHERE, FENCE_INFOS, FUNCTION, Format, GRANITE, Grammar, HUNYUAN, ResultShape,
+    Special, THOUGHT_COHERE, Tag, TagKind, Teach, python::PYTHON_TAG,
 };
 
 /// A missing closer is forgiven, as everywhere.
@@ -92,7 +92,7 @@ pub static GRANITE3: Format = Format {
     models: &["*granite-3*", "*granite3*"],
     auto: true,
     example: r#"<|tool_call|>[{"name": "get_weather", "arguments": {"city": "Paris"}}]"#,
-    grammars: &[Grammar::Tagged(&[TOOL_CALL_TOKEN, TOOL_CALL])],
+    grammars: &[Grammar::Tagged(&[TOOL_CALL_TOKEN, TOOL_CALL]), GRANITE],
     teach: None,
 };
 
@@ -111,12 +111,22 @@ pub static GRANITE20B_FC: Format = Format {
 pub static JAMBA: Format = IN_TOOL_CALLS;
 
 /// Hunyuan A13B.
-pub static HUNYUAN_A13B: Format =
-    Format { name: "hunyuan_a13b", summary: "as jamba", models: &["*hunyuan-a13b*"], ..IN_TOOL_CALLS };
+pub static HUNYUAN_A13B: Format = Format {
+    name: "hunyuan_a13b",
+    summary: "as jamba; the answer may stand in <answer>",
+    models: &["*hunyuan-a13b*"],
+    grammars: &[Grammar::Tagged(&[TOOL_CALLS]), HUNYUAN],
+    ..IN_TOOL_CALLS
+};
 
 /// Apriel Thinker.
-pub static APRIEL_CALLS: Format =
-    Format { name: "apriel", summary: "as jamba", models: &["*apriel*"], ..IN_TOOL_CALLS };
+pub static APRIEL_CALLS: Format = Format {
+    name: "apriel",
+    summary: "as jamba; reasoning ends with [BEGIN FINAL RESPONSE]",
+    models: &["*apriel*"],
+    grammars: &[Grammar::Tagged(&[TOOL_CALLS]), APRIEL, APRIEL_FRAME],
+    ..IN_TOOL_CALLS
+};
 
 /// MiniMax-M1: an object a line.
 pub static MINIMAX_M1: Format = Format {
@@ -163,21 +173,7 @@ pub static LLAMA3_JSON: Format = Format {
             Special { inner: &["<|eot_id|>"], ..Special::NONE },
         )]),
         PYTHON_TAG,
-        Grammar::Calls(Calls {
-            sections: &[],
-            open: &["<function="],
-            naked: true,
-            noise: &[],
-            place: Place::Anywhere,
-            body: CallBody::Header(Header {
-                end: HeaderEnd::MarkersThenBrace(&[">"]),
-                read: |header| Some(("", header)),
-                legal: "",
-                before: &[],
-                after: &[],
-                close: &["</function>"],
-            }),
-        }),
+        Grammar::Calls(FUNCTION),
     ],
     teach: None,
 };
@@ -286,14 +282,7 @@ pub static COMMAND_R7B: Format = Format {
     models: &["*command-r7b*", "*command-a*", "*command3*", "*command4*"],
     auto: true,
     example: r#"<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "get_weather", "parameters": {"city": "Paris"}}]<|END_ACTION|>"#,
-    grammars: &[
-        Grammar::Tagged(&[marked("<|START_ACTION|>", "<|END_ACTION|>")]),
-        Grammar::Reasoning(&[Tag {
-            open: "<|START_THINKING|>",
-            close: "<|END_THINKING|>",
-            kind: TagKind::Reasoning,
-        }]),
-    ],
+    grammars: &[Grammar::Tagged(&[marked("<|START_ACTION|>", "<|END_ACTION|>")]), THOUGHT_COHERE, COHERE],
     teach: None,
 };
 

@@ -4,18 +4,23 @@
 //! taught a format and how past calls are shown to it is in `teach`.
 
 mod calls;
+mod channels;
 mod choose;
 mod elements;
+mod header;
 mod json;
 mod page;
 mod params;
 mod python;
+mod reasoning;
 mod table;
 mod teach;
 
 pub use calls::{CallBody, Calls, Header, HeaderEnd, Place, Python};
+pub use channels::{BEAM, Channels, FUNCTIONARY_V32, HARMONY, INKLING, KIMI_K3, MUSE_ATEM, Route, Voice};
 pub use choose::{auto_behind, for_model};
 pub use elements::{CLINE, Elements, ElementsName, MINIMAX_M3, TOOLBRIDGE, TOOLIFY};
+pub use header::{FUNCTION, FUNCTIONARY_V31, PLAMO3, SOLAR_OPEN};
 pub use json::{
     APERTUS, APRIEL_CALLS, COMMAND_R_PLUS, COMMAND_R7B, ERNIE45, GIGACHAT3, GIGACHAT31, GRANITE3, GRANITE4,
     GRANITE20B_FC, HERMES, HUNYUAN_A13B, INTERNLM2, JAMBA, K2_HORIZON, LLAMA3_JSON, LONGCAT, MINIMAX_M1,
@@ -29,6 +34,10 @@ pub use params::{
 pub use params::{Key, Params, ParamsName};
 pub use python::{
     FUNCTION_GEMMA, GEMMA3_TOOL_CODE, GEMMA4, LFM2, OLMO3, PYTHON_TAG, PYTHONIC, REACT, SARASHINA,
+};
+pub use reasoning::{
+    APRIEL, APRIEL_FRAME, COHERE, GEMMA_THOUGHT, GRANITE, HUNYUAN, MINIMAX_THINK, SEED, THINK, THINKING,
+    THOUGHT_COHERE, THOUGHT_K3, Thought,
 };
 pub use table::{DEEPSEEK_V3, DEEPSEEK_V31, KIMI_K2, MISTRAL};
 pub use teach::{ResultShape, Teach, Teaching, instruct};
@@ -74,8 +83,12 @@ pub enum Grammar {
     Bare,
     /// Calls told by markers of their own, in sections or alone.
     Calls(Calls),
+    /// Messages with headers, some of them calls.
+    Channels(Channels),
     /// Not calls: reasoning between markers, which goes to the reasoning channel.
-    Reasoning(&'static [Tag]),
+    Reasoning(&'static [Thought]),
+    /// Not calls: markup around the answer that means nothing and is dropped, where the format is chosen by name.
+    Frame(&'static [&'static str]),
 }
 
 /// A pair of markers. No opener is the beginning of another: the engine's hold rests on that, and a test holds it.
@@ -99,8 +112,6 @@ pub enum TagKind {
     /// An HTML element: any case, attributes, a `<code>` element inside. Ordinary text uses it too, so only declared
     /// names in strict JSON are calls.
     Html,
-    /// Any case.
-    Reasoning,
 }
 
 /// What may be different about a marker made for tool calls.
@@ -147,10 +158,9 @@ impl PartialEq for Format {
 impl Eq for Format {}
 
 impl Tag {
-    /// Where its opener counts: reasoning begins a line, so that prose may speak of the marker.
+    /// Where its opener counts: a word of ordinary text begins a line.
     pub fn place(&self) -> Place {
-        let line = self.kind == TagKind::Reasoning || self.special().common;
-        if line { Place::LineStart } else { Place::Anywhere }
+        if self.special().common { Place::LineStart } else { Place::Anywhere }
     }
 
     /// What is different about it.
@@ -211,17 +221,6 @@ pub static BARE: Format = Format {
     }),
 };
 
-/// `<think>` at the beginning of a line.
-pub static THINK: Format = Format {
-    name: "think",
-    summary: "reasoning in <think> at the beginning of a line: to the reasoning channel, never searched for calls",
-    models: &["deepseek-r1*", "qwen3*", "qwq*", "glm-4.5*", "kimi*"],
-    auto: true,
-    example: "<think>The user wants the weather.</think>",
-    grammars: &[Grammar::Reasoning(&[Tag { open: "<think>", close: "</think>", kind: TagKind::Reasoning }])],
-    teach: None,
-};
-
 /// All formats. `detect = "auto"` looks at once for all that have [`Format::auto`].
 pub static ALL: &[&Format] = &[
     &PRE,
@@ -254,6 +253,15 @@ pub static ALL: &[&Format] = &[
     &DEEPSEEK_V31,
     &DEEPSEEK_V3,
     &KIMI_K2,
+    &HARMONY,
+    &BEAM,
+    &MUSE_ATEM,
+    &KIMI_K3,
+    &FUNCTIONARY_V32,
+    &INKLING,
+    &FUNCTIONARY_V31,
+    &PLAMO3,
+    &SOLAR_OPEN,
     &QWEN3_CODER,
     &MIMO,
     &SEED_OSS,

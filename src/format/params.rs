@@ -1,6 +1,6 @@
 //! The formats with a tag for every argument.
 
-use super::{CallBody, Calls, Format, Grammar, Place, Tag, TagKind, elements::ANTHROPIC_2023};
+use super::{CallBody, Calls, Format, Grammar, Place, SEED, elements::ANTHROPIC_2023};
 
 /// A call with a tag for every argument. Markers may have the wildcards of `detect`'s patterns: `<*invoke` for any
 /// namespace, `<tool_call*>` for any suffix, `</parameter~>` for a malformed end.
@@ -202,11 +202,8 @@ pub static SEED_OSS: Format = Format {
     summary: "<function=…> with <parameter=…> in <seed:tool_call>; reasoning in <seed:think>",
     models: &["*seed-oss*"],
     example: "<seed:tool_call>\n<function=get_weather>\n<parameter=city>Paris</parameter>\n</function>\n</seed:tool_call>",
-    grammars: &[
-        calls(&[("<seed:tool_call>", "</seed:tool_call>")], &["<function="], MIMO_BODY),
-        Grammar::Reasoning(&[Tag { open: "<seed:think>", close: "</seed:think>", kind: TagKind::Reasoning }]),
-    ],
     auto: true,
+    grammars: &[calls(&[("<seed:tool_call>", "</seed:tool_call>")], &["<function="], MIMO_BODY), SEED],
     teach: None,
 };
 

@@ -1,6 +1,6 @@
 //! The formats whose calls are written as Python, in Gemma's notation, or as lines of text.
 
-use super::{CallBody, Calls, Format, Grammar, Place, Python, Tag, TagKind};
+use super::{CallBody, Calls, Format, GEMMA_THOUGHT, Grammar, Place, Python, Tag, TagKind};
 
 const CALLS: Python = Python { prints: false, method: "" };
 
@@ -118,14 +118,7 @@ pub static GEMMA4: Format = Format {
     models: &["gemma-4*", "gemma4*"],
     auto: true,
     example: r#"<|tool_call>call:get_weather{city:<|"|>Paris<|"|>}<tool_call|>"#,
-    grammars: &[
-        gemma(&[("<|tool_call>", "<tool_call|>")], "<|\"|>"),
-        Grammar::Reasoning(&[Tag {
-            open: "<|channel>thought",
-            close: "<channel|>",
-            kind: TagKind::Reasoning,
-        }]),
-    ],
+    grammars: &[gemma(&[("<|tool_call>", "<tool_call|>")], "<|\"|>"), GEMMA_THOUGHT],
     teach: None,
 };
 

@@ -13,6 +13,8 @@ pub struct Settings {
     pub arguments: Arguments,
     /// What becomes of a call in a marked format to an undeclared name.
     pub unknown_calls: UnknownCalls,
+    /// The model's template opens its reasoning, so that the text starts inside it and only the closer is seen.
+    pub starts_in_reasoning: bool,
     /// Mend arguments that are not JSON, locally, after a call has begun.
     pub repair: bool,
     /// Put before the names of declared tools where the model is told of them in text, and taken off its calls:
@@ -35,6 +37,7 @@ impl Default for Settings {
             misroute: Misroute::Rescue,
             arguments: Arguments::Stream,
             unknown_calls: UnknownCalls::Forward,
+            starts_in_reasoning: false,
             repair: true,
             tool_prefix: String::new(),
             server_tools: Vec::new(),

@@ -20,6 +20,28 @@ fn is_left_of(part: &str, whole: &str) -> bool {
     part.chars().all(|character| rest.any(|other| other == character))
 }
 
+/// What reasoning stands between begins so; in some of it a suffix follows.
+const REASONING: &[&str] = &[
+    "<think",
+    "</think",
+    "<mm:think>",
+    "</mm:think>",
+    "<seed:think>",
+    "<reasoning>",
+    "<scratch_pad>",
+    "<analysis>",
+    "<|start_thinking|>",
+    "<|channel>thought",
+    "<|plamo:begin_think:plamo|>",
+    "<ifm|think",
+];
+
+/// Whether `text` has reasoning in it, or a marker of it that is none of the text.
+fn reasons(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    REASONING.iter().any(|marker| text.contains(marker)) || text.contains("[think]")
+}
+
 /// Whether what is held may be held: blanks, then something that can still become a call or reasoning.
 fn may_be_held(held: &str, before: &str) -> bool {
     let begun = held.trim_start_matches([' ', '\t', '\r', '\n']);
@@ -27,14 +49,17 @@ fn may_be_held(held: &str, before: &str) -> bool {
     let line = before.rsplit('\n').next().unwrap_or_default();
     let starts_line = blanks.contains('\n') || line.trim().is_empty();
     let lower = begun.to_ascii_lowercase();
-    let markers = ["<tool_call>", "<tool_calls>", "<function_call>", "<pre", "<think>"];
+    let markers = ["<tool_call>", "<tool_calls>", "<function_call>", "<pre"];
+    let markers = markers.iter().chain(REASONING);
     match begun.chars().next() {
         None => true,
-        Some('<') => markers.iter().any(|marker| marker.starts_with(&lower) || lower.starts_with(marker)),
+        Some('<') => markers.clone().any(|marker| marker.starts_with(&lower) || lower.starts_with(marker)),
         Some('{') => opens_call(&begun[1..]),
         Some('[') => {
             let element = begun[1..].trim_start();
-            element.is_empty() || element.strip_prefix('{').is_some_and(opens_call)
+            element.is_empty()
+                || "[think]".starts_with(&lower)
+                || element.strip_prefix('{').is_some_and(opens_call)
         }
         Some(tick @ ('`' | '~')) => {
             let behind = begun.trim_start_matches(tick);
@@ -77,7 +102,7 @@ fn opens_call(behind: &str) -> bool {
 /// What holds of any text, however it was cut.
 fn holds(text: &str, found: &Found, any_name: bool) -> Result<(), TestCaseError> {
     prop_assert!(is_left_of(&found.text, text), "invented: {:?}", found.text);
-    if found.calls.is_empty() && !text.to_ascii_lowercase().contains("<think") {
+    if found.calls.is_empty() && !reasons(text) {
         prop_assert_eq!(&found.text, text);
     }
     for call in &found.calls {
@@ -125,7 +150,7 @@ proptest! {
     fn only_what_may_begin_something_is_held(text in soup(12), settings in settings(known()), finish in finish()) {
         let pieces = by_characters(&text, 1);
         let found = find(&settings, &pieces, finish);
-        if !found.reasoning.is_empty() || text.to_ascii_lowercase().contains("<think") {
+        if !found.reasoning.is_empty() || reasons(&text) {
             return Ok(());
         }
         let mut fed = 0;

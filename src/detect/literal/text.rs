@@ -1,6 +1,6 @@
 //! Strings of [`Literal`]: quotes of all kinds, prefixes, escapes, strings that are joined.
 
-use super::{Literal, Quote, State, must_escape};
+use super::{Literal, Quote, State};
 use crate::detect::{text::tail, typed::escape};
 
 impl Literal {
@@ -177,4 +177,8 @@ impl Literal {
             self.put(text, out);
         }
     }
+}
+
+fn must_escape(byte: u8) -> bool {
+    byte < 0x20 || matches!(byte, b'"' | b'\\')
 }

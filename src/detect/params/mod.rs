@@ -6,14 +6,13 @@
 //! the next parameter that the tool declares. The call's own closers end a value only where that cannot be a string.
 //! Strings stream; what the schema makes something else is held and converted ([`TypedValue`]).
 
+mod value;
+
 use super::{
     body::{Fed, JsonBody},
     envelope::{Piece, Rules},
     pattern::{Fit, fit, fit_any},
-    tag::{
-        MAX_TAG, Scan, Step, Sure, Verdict, attribute, bare_name, blank_or_name, cdata, shield, tag_text,
-        types_of,
-    },
+    tag::{MAX_TAG, Scan, Step, Sure, Verdict, attribute, bare_name, blank_or_name, tag_text, types_of},
     text::{head, tail},
     tools::Tools,
     typed::{Mend, TypedValue, escape},
@@ -115,6 +114,16 @@ impl ParamsWalk {
             started: false,
             ended: false,
         }
+    }
+
+    /// Begins behind a header that told the name.
+    pub(super) fn named(
+        calls: &'static Calls,
+        params: &'static Params,
+        name: &str,
+        rules: &Rules<'_>,
+    ) -> Self {
+        Self { at: At::Between, name: name.to_owned(), ..Self::new(calls, params, rules) }
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -315,137 +324,5 @@ impl ParamsWalk {
         self.value = TypedValue::new(types);
         self.value.begin(out);
         self.at = At::Value { fresh: true };
-    }
-
-    /// Inside a value: what cannot end it goes on, up to what may.
-    fn value(&mut self, text: &str, fresh: bool, tools: &Tools, out: &mut impl FnMut(Piece<'_>)) -> Step {
-        if fresh {
-            let newline = if text.starts_with("\r\n") { 2 } else { usize::from(text.starts_with('\n')) };
-            if self.params.trim && text == "\r" {
-                return Step::Hold;
-            }
-            self.at = At::Value { fresh: false };
-            return Step::Took(if self.params.trim { newline } else { 0 });
-        }
-        let mut from = 0;
-        while let Some(found) = self.candidate(tail(text, from)) {
-            let at = from + found;
-            let verdict = self.verdict(tail(text, at), tools, false);
-            if let Verdict::Data(len) = verdict {
-                from = at + len;
-                continue;
-            }
-            self.value.push(head(text, at), out);
-            return match verdict {
-                Verdict::Ends(len) => {
-                    self.value.end(self.mend, out);
-                    self.at = At::Between;
-                    Step::Took(at + len)
-                }
-                Verdict::Shield(len) => {
-                    self.at = At::Data;
-                    Step::Took(at + len)
-                }
-                Verdict::Entity(len, character) => {
-                    self.value.push(character.encode_utf8(&mut [0; 4]), out);
-                    Step::Took(at + len)
-                }
-                _ if at == 0 => Step::Hold,
-                _ => Step::Took(at),
-            };
-        }
-        self.value.push(text, out);
-        Step::Took(text.len())
-    }
-
-    /// Where something other than data may begin.
-    fn candidate(&self, text: &str) -> Option<usize> {
-        let bytes = text.as_bytes();
-        match (self.params.trim, self.params.entities) {
-            (false, false) => memchr::memchr(b'<', bytes),
-            (true, false) => memchr::memchr2(b'<', b'\n', bytes),
-            (false, true) => memchr::memchr2(b'<', b'&', bytes),
-            (true, true) => memchr::memchr3(b'<', b'&', b'\n', bytes),
-        }
-    }
-
-    /// What `text`, which begins with a candidate, is. `last`: nothing follows it.
-    fn verdict(&self, text: &str, tools: &Tools, last: bool) -> Verdict {
-        let newline = usize::from(text.starts_with('\n'));
-        let marker = tail(text, newline);
-        if marker.is_empty() {
-            return Verdict::Open;
-        }
-        if newline == 1 && !marker.starts_with('<') {
-            return Verdict::Data(1);
-        }
-        if newline == 0
-            && let Some(verdict) = shield(text, self.params.cdata, self.params.entities)
-        {
-            return verdict;
-        }
-        let sure = |fit: Fit, then: &dyn Fn(&str) -> Sure| match fit {
-            Fit::Whole(len) => (len, then(tail(marker, len))),
-            fit => (0, fit.into()),
-        };
-        let (close, closed) = sure(fit(self.params.close, marker), &|rest| self.followed(rest));
-        let (_, opened) = sure(fit(self.params.key.open(), marker), &|rest| self.opens(marker, rest, tools));
-        let end = fit_any(self.params.end.iter().copied(), marker);
-        let (_, ended) = sure(end, &|rest| self.outside(rest));
-        let ended = if ended == Sure::Yes && self.string { Sure::No } else { ended };
-        let yes = |sure: Sure| sure == Sure::Yes || (last && sure == Sure::Maybe);
-        match () {
-            () if yes(closed) && close > 0 => Verdict::Ends(newline + close),
-            () if opened == Sure::Yes => Verdict::Ends(newline),
-            () if yes(ended) && end != Fit::Begins => Verdict::Ends(newline),
-            () if [closed, opened, ended].contains(&Sure::Maybe) && !last => Verdict::Open,
-            () => Verdict::Data(1),
-        }
-    }
-
-    /// What stands behind a value's closer, `rest`, may stand there.
-    fn followed(&self, rest: &str) -> Sure {
-        let blank = rest.len() - rest.trim_start().len();
-        if blank > MAX_BLANK { Sure::Yes } else { self.expected(rest) }
-    }
-
-    /// What stands behind a call's closer, `rest`, may stand there. For a string only its end may: all else is data.
-    fn outside(&self, rest: &str) -> Sure {
-        let rest = rest.trim_start();
-        let outer = fit_any(self.outer(), rest);
-        match outer {
-            _ if rest.is_empty() => Sure::Maybe,
-            Fit::Whole(len) if self.string && tail(rest, len).trim().is_empty() => Sure::Maybe,
-            fit => fit.into(),
-        }
-    }
-
-    /// `marker` opens another parameter, so that the closer of this one is missing: one that has not been written,
-    /// and that the tool has if it says what it has.
-    fn opens(&self, marker: &str, rest: &str, tools: &Tools) -> Sure {
-        let key = match self.params.key {
-            Key::Pair { .. } => self.params.key.read_pair(marker).map(|read| read.map(|(key, _)| key)),
-            _ => self.params.key.read(rest).map(|read| read.map(|(key, ..)| key)),
-        };
-        match key {
-            Some(None) => Sure::Maybe,
-            Some(Some(key)) => {
-                let declared = tools.declares(&self.name, key) || !tools.has_arguments(&self.name);
-                let new = !self.keys.iter().any(|written| written == key);
-                if declared && new { Sure::Yes } else { Sure::No }
-            }
-            None => Sure::No,
-        }
-    }
-
-    /// In CDATA.
-    fn data(&mut self, text: &str, out: &mut impl FnMut(Piece<'_>)) -> Step {
-        let (data, step) = cdata(text);
-        self.value.push(data, out);
-        if let Step::End(len) = step {
-            self.at = At::Value { fresh: false };
-            return Step::Took(len);
-        }
-        step
     }
 }

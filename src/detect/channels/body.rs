@@ -1,0 +1,212 @@
+//! The bodies of messages: text, reasoning, and arguments in their several shapes.
+
+use super::{Channel, Mark, Phase, gate};
+use crate::{
+    detect::{
+        body::{Fed, JsonBody},
+        envelope::{Parsed, Piece, Rules},
+        region::Passed,
+        tag::Scan,
+        text::{head, tail},
+    },
+    event::CallEnd,
+    format::Voice,
+};
+
+impl Channel {
+    /// A spoken body.
+    pub(super) fn said(
+        &mut self,
+        text: &str,
+        voice: Voice,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> (usize, Option<Passed>) {
+        if self.markup.is_empty() {
+            let begins = |byte: u8| {
+                let markers = self.channels.open.iter().map(|(open, _)| open).chain(self.channels.end);
+                markers.filter_map(|marker| marker.as_bytes().first()).any(|&first| first == byte)
+            };
+            let run = text.bytes().position(begins).unwrap_or(text.len());
+            if run > 0 {
+                self.say(voice, head(text, run), out);
+                return (run, None);
+            }
+        }
+        let Some(character) = text.chars().next() else { return (0, None) };
+        self.markup.push(character);
+        (character.len_utf8(), self.settle(voice, out))
+    }
+
+    /// Lets go of what is no marker in a spoken body.
+    pub(super) fn settle(&mut self, voice: Voice, out: &mut impl FnMut(Piece<'_>)) -> Option<Passed> {
+        while !self.markup.is_empty() {
+            match self.mark() {
+                Mark::Begins => return None,
+                Mark::End => {
+                    self.markup.clear();
+                    self.blank.clear();
+                    self.phase = Phase::Between;
+                    return Some(Passed::Certain(0));
+                }
+                Mark::Open(open) => {
+                    self.markup.clear();
+                    self.source.clear();
+                    self.source.push_str(open);
+                    self.inside = Some(voice);
+                    self.phase = Phase::Header;
+                    return None;
+                }
+                Mark::None => {
+                    let first = self.markup.chars().next().map_or(0, char::len_utf8);
+                    let rest = tail(&self.markup, first).to_owned();
+                    let markup = std::mem::replace(&mut self.markup, rest);
+                    self.say(voice, head(&markup, first), out);
+                }
+            }
+        }
+        None
+    }
+
+    pub(super) fn say(&mut self, voice: Voice, text: &str, out: &mut impl FnMut(Piece<'_>)) {
+        if text.is_empty() {
+            return;
+        }
+        if voice == Voice::Text {
+            return out(Piece::Said(voice, text));
+        }
+        let text = if self.begun { text } else { text.trim_start() };
+        let visible = text.trim_end();
+        if !visible.is_empty() {
+            self.blank.push_str(visible);
+            out(Piece::Said(voice, &self.blank));
+            self.blank.clear();
+            self.begun = true;
+        }
+        self.blank.push_str(tail(text, visible.len()));
+    }
+
+    /// A call's arguments.
+    pub(super) fn arguments(
+        &mut self,
+        text: &str,
+        rules: &Rules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> (usize, Option<Passed>) {
+        let Phase::Arguments(body) = &mut self.phase else { return (0, None) };
+        let (waits, waiting) = (self.waits, &mut self.waiting);
+        match body.feed(text, &mut |text: &str| gate(waits, waiting, Piece::Arguments(text), out)) {
+            Fed::More => (text.len(), None),
+            Fed::Done(len) => {
+                self.end(CallEnd::Complete, out);
+                self.phase = Phase::Between;
+                (len, Some(Passed::Certain(0)))
+            }
+            Fed::Fault(len) => {
+                let body = std::mem::replace(body, JsonBody::new(rules.repair, rules.max_depth));
+                self.phase = Phase::Broken(body);
+                (len, self.certain())
+            }
+        }
+    }
+
+    /// Behind arguments that stopped short.
+    pub(super) fn broken(&mut self, text: &str, out: &mut impl FnMut(Piece<'_>)) -> (usize, Option<Passed>) {
+        let Some(character) = text.chars().next() else { return (0, None) };
+        self.markup.push(character);
+        let mark = self.mark();
+        if mark == Mark::Begins {
+            return (character.len_utf8(), None);
+        }
+        let Phase::Broken(mut body) = std::mem::replace(&mut self.phase, Phase::Between) else {
+            return (0, None);
+        };
+        let whole = mark != Mark::None && self.close(&mut body, out);
+        if mark == Mark::None {
+            self.markup.pop();
+        }
+        let rescan = self.markup.len();
+        self.markup.clear();
+        self.source.clear();
+        if !self.end(if whole { CallEnd::Complete } else { CallEnd::Cut }, out) {
+            self.phase = Phase::Failed;
+            return (
+                if mark == Mark::None { 0 } else { character.len_utf8() },
+                Some(Passed::Failed { taken: 0, rescan }),
+            );
+        }
+        match mark {
+            Mark::End => (character.len_utf8(), Some(Passed::Certain(0))),
+            Mark::Open(open) => {
+                self.source.push_str(open);
+                self.phase = Phase::Header;
+                (character.len_utf8(), None)
+            }
+            // The text goes on behind the call that was cut.
+            Mark::None | Mark::Begins => (0, Some(Passed::Failed { taken: 0, rescan })),
+        }
+    }
+
+    /// A JSON object with name and arguments.
+    pub(super) fn envelope(
+        &mut self,
+        text: &str,
+        rules: &Rules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> (usize, Option<Passed>) {
+        let Phase::Envelope(envelope) = &mut self.phase else { return (0, None) };
+        let (waits, waiting) = (self.waits, &mut self.waiting);
+        let parsed = envelope.feed(text, rules, &mut |piece| gate(waits, waiting, piece, out));
+        match parsed {
+            Parsed::More => (text.len(), None),
+            Parsed::CallEnded(len) => (len, self.certain()),
+            Parsed::End(len) => {
+                self.settled(Some(CallEnd::Complete), out);
+                self.phase = Phase::Between;
+                (len, Some(Passed::Certain(0)))
+            }
+            Parsed::Stop(len) => {
+                let end = envelope.finish(false, &mut |piece| gate(waits, waiting, piece, out));
+                let found = envelope.found();
+                self.phase = Phase::Between;
+                let certain = self.settled(end, out) && found;
+                if !certain {
+                    self.phase = Phase::Failed;
+                }
+                (len, Some(if certain { Passed::Certain(0) } else { Passed::Failed { taken: 0, rescan: 0 } }))
+            }
+        }
+    }
+
+    /// A call with tagged arguments.
+    pub(super) fn params(
+        &mut self,
+        text: &str,
+        rules: &Rules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> (usize, Option<Passed>) {
+        let Phase::Params(walk) = &mut self.phase else { return (0, None) };
+        let (waits, waiting) = (self.waits, &mut self.waiting);
+        let parsed = walk.feed(text, rules, &mut |piece| gate(waits, waiting, piece, out));
+        let rescan = walk.rest().len();
+        let (found, open) = (walk.found(), walk.is_open());
+        match parsed {
+            Parsed::More => (text.len(), None),
+            Parsed::CallEnded(len) => (len, self.certain()),
+            Parsed::End(len) => {
+                self.settled(Some(CallEnd::Complete), out);
+                self.phase = Phase::Between;
+                let left = Passed::Left { taken: 0, rescan };
+                (len, Some(if rescan > 0 { left } else { Passed::Certain(0) }))
+            }
+            Parsed::Stop(len) => {
+                if open {
+                    walk.finish(false, &mut |piece| gate(waits, waiting, piece, out));
+                }
+                let certain = found && self.settled(open.then_some(CallEnd::Cut), out);
+                self.phase = Phase::Failed;
+                let left = Passed::Left { taken: 0, rescan };
+                (len, Some(if certain { left } else { Passed::Failed { taken: 0, rescan } }))
+            }
+        }
+    }
+}

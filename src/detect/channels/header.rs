@@ -1,0 +1,168 @@
+//! The headers of messages, and what stands between a call's header and its arguments.
+
+use super::{Channel, MAX_HEADER, Mark, Phase, gate};
+use crate::{
+    detect::{
+        envelope::{Envelope, Piece, Rules},
+        params::ParamsWalk,
+        region::Passed,
+        text::head,
+    },
+    event::CallEnd,
+    format::{CallBody, Route},
+};
+
+impl Channel {
+    /// One character of a header.
+    pub(super) fn header(
+        &mut self,
+        text: &str,
+        rules: &Rules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> (usize, Option<Passed>) {
+        // An opener may be the body's marker, too.
+        if self.markup.is_empty()
+            && let Some(&body) = self.channels.body.iter().find(|body| **body == self.source)
+        {
+            return (0, self.routed(body, rules, out));
+        }
+        let Some(character) = text.chars().next() else { return (0, None) };
+        self.source.push(character);
+        let legal = character.is_alphanumeric() || "_-.:/= \t\"".contains(character);
+        if self.markup.is_empty() && legal && self.source.len() <= MAX_HEADER {
+            return (character.len_utf8(), None);
+        }
+        self.markup.push(character);
+        let (markup, channels) = (self.markup.as_str(), self.channels);
+        if let Some(&body) = channels.body.iter().find(|body| **body == markup) {
+            self.markup.clear();
+            return (character.len_utf8(), self.routed(body, rules, out));
+        }
+        if channels.inner.contains(&markup) {
+            self.markup.clear();
+            return (character.len_utf8(), None);
+        }
+        let mut markers = channels.body.iter().chain(channels.inner);
+        if self.source.len() <= MAX_HEADER && markers.any(|marker| marker.starts_with(markup)) {
+            return (character.len_utf8(), None);
+        }
+        self.refuse(out)
+    }
+
+    /// The header cannot go on with the last character of its source, which is read again.
+    fn refuse(&mut self, out: &mut impl FnMut(Piece<'_>)) -> (usize, Option<Passed>) {
+        self.markup.pop();
+        self.source.pop();
+        let Some(voice) = self.inside.take() else { return (0, Some(self.failed())) };
+        // What may have been a marker of the header may be one of the body.
+        let source = std::mem::take(&mut self.source);
+        let markup = self.markup.len();
+        self.phase = Phase::Said(voice);
+        self.say(voice, head(&source, source.len() - markup), out);
+        self.settle(voice, out);
+        (0, None)
+    }
+
+    /// The header is whole.
+    fn routed(
+        &mut self,
+        body: &'static str,
+        rules: &Rules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> Option<Passed> {
+        let source = std::mem::take(&mut self.source);
+        let route = (self.channels.route)(source.strip_suffix(body).unwrap_or(&source), body);
+        let (name, otherwise) = match route {
+            Some(Route::Call(written, otherwise)) => match rules.name(written) {
+                Some(name) => (name.to_owned(), otherwise),
+                None => return self.no_message(source, out),
+            },
+            Some(Route::Params(written, calls)) => {
+                let (Some(name), CallBody::Params(params)) = (rules.name(written), &calls.body) else {
+                    return self.no_message(source, out);
+                };
+                let walk = ParamsWalk::named(calls, params, name, rules);
+                self.begin(out);
+                self.phase = Phase::Params(Box::new(walk));
+                return Some(Passed::Certain(0));
+            }
+            Some(Route::Envelope) => {
+                self.begin(out);
+                self.phase = Phase::Envelope(Box::new(Envelope::new(rules, false)));
+                return Some(Passed::Certain(0));
+            }
+            Some(Route::Said(voice)) => {
+                self.begin(out);
+                self.phase = Phase::Said(voice);
+                return Some(Passed::Certain(0));
+            }
+            Some(Route::Nothing) => {
+                self.begin(out);
+                self.phase = Phase::Between;
+                return Some(Passed::Certain(0));
+            }
+            None => return self.no_message(source, out),
+        };
+        self.phase = Phase::Opened { name, otherwise };
+        self.source = source;
+        None
+    }
+
+    /// `source` looked like a header and is none.
+    fn no_message(&mut self, source: String, out: &mut impl FnMut(Piece<'_>)) -> Option<Passed> {
+        if let Some(voice) = self.inside.take() {
+            self.phase = Phase::Said(voice);
+            self.say(voice, &source, out);
+            return None;
+        }
+        self.source = source;
+        Some(self.failed())
+    }
+
+    /// Before a call's arguments.
+    pub(super) fn opened(
+        &mut self,
+        text: &str,
+        rules: &Rules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> (usize, Option<Passed>) {
+        let Some(character) = text.chars().next() else { return (0, None) };
+        let Phase::Opened { name, otherwise } = &self.phase else { return (0, None) };
+        let (name, otherwise, len) = (name.clone(), *otherwise, character.len_utf8());
+        if self.markup.is_empty() && character == '{' {
+            let certain = if self.inside.is_some() { Some(Passed::Certain(0)) } else { self.certain() };
+            self.phase = Phase::Arguments(self.start(&name, rules, out));
+            return (0, certain);
+        }
+        self.source.push(character);
+        if self.markup.is_empty() && character.is_whitespace() {
+            return (len, None);
+        }
+        self.markup.push(character);
+        match self.mark() {
+            Mark::Begins => (len, None),
+            Mark::End => {
+                self.start(&name, rules, out);
+                gate(self.waits, &mut self.waiting, Piece::Arguments("{}"), out);
+                self.end(CallEnd::Complete, out);
+                self.phase = Phase::Between;
+                (len, Some(Passed::Certain(0)))
+            }
+            Mark::None | Mark::Open(_) => match otherwise {
+                Some(voice) => {
+                    let markup = std::mem::take(&mut self.markup);
+                    self.begin(out);
+                    self.phase = Phase::Said(voice);
+                    self.markup = markup;
+                    self.settle(voice, out);
+                    (len, Some(Passed::Certain(0)))
+                }
+                None => {
+                    self.markup.clear();
+                    let source = std::mem::take(&mut self.source);
+                    (len, self.no_message(source, out))
+                }
+            },
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! [`Channel`]: an answer that is a row of messages, each with a header that says where its body goes.
+//!
+//! ```text
+//! opener header body-marker  text | reasoning | arguments  end  opener header …
+//! ```
+//!
+//! A header is a guess until its route is known: till then all is source, and a false start comes out byte for byte.
+//! From then on bodies go out as they come, and markers are framing. A header that begins inside a spoken body and
+//! turns out to be none is part of that body. After a message's end there are blanks, ends and openers; anything else
+//! is the text behind the last message.
+
+mod body;
+mod header;
+
+use super::{
+    body::JsonBody,
+    envelope::{Envelope, Piece, Rules},
+    gate::Waiting,
+    params::ParamsWalk,
+    region::Passed,
+    text::tail,
+};
+use crate::{
+    event::CallEnd,
+    format::{Channels, Place, Voice},
+};
+
+/// Longest header, in bytes.
+const MAX_HEADER: usize = 512;
+
+#[derive(Debug)]
+enum Phase {
+    /// In a header; [`Channel::source`] is it with its opener.
+    Header,
+    /// Behind the header of a call, before its arguments. `Voice`: what it is without any.
+    Opened {
+        name: String,
+        otherwise: Option<Voice>,
+    },
+    Said(Voice),
+    Arguments(JsonBody),
+    /// The arguments stopped short; whole all the same if only brackets are missing before an end.
+    Broken(JsonBody),
+    Envelope(Box<Envelope>),
+    Params(Box<ParamsWalk>),
+    /// Behind a message.
+    Between,
+    Failed,
+}
+
+/// Messages being read.
+#[derive(Debug)]
+pub(super) struct Channel {
+    channels: &'static Channels,
+    phase: Phase,
+    /// The opener and header being read.
+    source: String,
+    /// What may be a marker.
+    markup: String,
+    /// The spoken body in which the header stands.
+    inside: Option<Voice>,
+    /// White space of reasoning since its last visible character; its first goes out with nothing before it.
+    blank: String,
+    begun: bool,
+    waits: bool,
+    waiting: Vec<Waiting>,
+    /// A message has been read.
+    found: bool,
+}
+
+/// What a character may be part of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    None,
+    Begins,
+    End,
+    Open(&'static str),
+}
+
+impl Channel {
+    /// Begins behind a header's opener; in the header if that is empty.
+    pub(super) fn new(channels: &'static Channels, open: &'static str, waits: bool, quoted: bool) -> Self {
+        Self {
+            channels,
+            phase: if quoted { Phase::Failed } else { Phase::Header },
+            source: open.to_owned(),
+            markup: String::new(),
+            inside: None,
+            blank: String::new(),
+            begun: false,
+            waits,
+            waiting: Vec::new(),
+            found: false,
+        }
+    }
+
+    /// What is fed is certain as it comes.
+    pub(super) fn is_streaming(&self) -> bool {
+        match &self.phase {
+            Phase::Said(_) => true,
+            Phase::Header | Phase::Opened { .. } => self.inside.is_some(),
+            Phase::Arguments(_) => !self.waits,
+            Phase::Envelope(envelope) => !self.waits && envelope.is_open(),
+            Phase::Params(walk) => !self.waits && walk.is_open(),
+            Phase::Broken(_) | Phase::Between | Phase::Failed => false,
+        }
+    }
+
+    /// A call has begun that waits for its end.
+    pub(super) fn has_begun(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Bytes kept back besides the source.
+    pub(super) fn kept(&self) -> usize {
+        let own = if self.inside.is_some() { self.source.len() } else { 0 };
+        let said = if matches!(self.phase, Phase::Said(_)) { self.markup.len() } else { 0 };
+        let envelope = if let Phase::Envelope(envelope) = &self.phase { envelope.kept() } else { 0 };
+        let params = if let Phase::Params(walk) = &self.phase { walk.kept() } else { 0 };
+        own + said + envelope + params + self.blank.len()
+    }
+
+    /// The call that waited.
+    pub(super) fn take_waiting(&mut self) -> Vec<Waiting> {
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// Reads on.
+    pub(super) fn feed(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Passed {
+        let mut at = 0;
+        while at < text.len() {
+            let rest = tail(text, at);
+            let (taken, passed) = match &self.phase {
+                Phase::Header => self.header(rest, rules, out),
+                Phase::Opened { .. } => self.opened(rest, rules, out),
+                Phase::Said(voice) => self.said(rest, *voice, out),
+                Phase::Arguments(_) => self.arguments(rest, rules, out),
+                Phase::Envelope(_) => self.envelope(rest, rules, out),
+                Phase::Params(_) => self.params(rest, rules, out),
+                Phase::Broken(_) => self.broken(rest, out),
+                Phase::Between => self.between(rest),
+                Phase::Failed => (0, Some(self.failed())),
+            };
+            at += taken;
+            match passed {
+                Some(Passed::Certain(_)) => return Passed::Certain(at),
+                Some(Passed::Left { rescan, .. }) => return Passed::Left { taken: at, rescan },
+                Some(Passed::Failed { rescan, .. }) => return Passed::Failed { taken: at, rescan },
+                _ => {}
+            }
+        }
+        Passed::More
+    }
+
+    /// The text stops here: whether all of it was messages. `stopped`: the model was done.
+    pub(super) fn finish(
+        &mut self,
+        stopped: bool,
+        rules: &Rules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> bool {
+        match std::mem::replace(&mut self.phase, Phase::Between) {
+            Phase::Failed => false,
+            Phase::Header => {
+                self.unsaid(out);
+                self.found
+            }
+            Phase::Opened { name, .. } => {
+                self.start(&name, rules, out);
+                self.end(CallEnd::Cut, out)
+            }
+            Phase::Said(voice) => {
+                let markup = std::mem::take(&mut self.markup);
+                self.say(voice, &markup, out);
+                true
+            }
+            Phase::Arguments(mut body) | Phase::Broken(mut body) => {
+                let whole = stopped && (rules.repair || !self.waits) && self.close(&mut body, out);
+                self.end(if whole { CallEnd::Complete } else { CallEnd::Cut }, out)
+            }
+            Phase::Envelope(mut envelope) => {
+                let (waits, waiting) = (self.waits, &mut self.waiting);
+                let end = envelope.finish(stopped, &mut |piece| gate(waits, waiting, piece, out));
+                self.settled(end, out) && envelope.found()
+            }
+            Phase::Params(mut walk) => {
+                let (waits, waiting) = (self.waits, &mut self.waiting);
+                let stopped = stopped && (rules.repair || !waits);
+                let end = walk.finish(stopped, &mut |piece| gate(waits, waiting, piece, out));
+                self.settled(end, out) && walk.found()
+            }
+            Phase::Between => true,
+        }
+    }
+
+    /// How many of the last bytes of what was fed may still be no part of the call that streams.
+    pub(super) fn unsure(&self) -> usize {
+        if let Phase::Params(walk) = &self.phase { walk.rest().len() } else { 0 }
+    }
+
+    /// The header was none: if it stands in a spoken body, it is part of that.
+    fn unsaid(&mut self, out: &mut impl FnMut(Piece<'_>)) {
+        if let Some(voice) = self.inside.take() {
+            let source = std::mem::take(&mut self.source);
+            self.say(voice, &source, out);
+        }
+    }
+
+    /// What is held is no message: all but its first character is read again.
+    fn failed(&mut self) -> Passed {
+        self.phase = Phase::Failed;
+        let first = if self.found { 0 } else { self.source.chars().next().map_or(0, char::len_utf8) };
+        Passed::Failed { taken: 0, rescan: self.source.len() - first }
+    }
+
+    /// A message is certain.
+    fn begin(&mut self, out: &mut impl FnMut(Piece<'_>)) {
+        if !self.found {
+            out(Piece::Framed);
+        }
+        self.found = true;
+        self.inside = None;
+        self.source.clear();
+        self.markup.clear();
+        self.blank.clear();
+        self.begun = false;
+    }
+
+    fn start(&mut self, name: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> JsonBody {
+        self.begin(out);
+        gate(self.waits, &mut self.waiting, Piece::Start { name, id: "" }, out);
+        JsonBody::new(rules.repair, rules.max_depth)
+    }
+
+    /// The call has ended: whether it goes out. One that waits does if it is whole.
+    fn end(&mut self, end: CallEnd, out: &mut impl FnMut(Piece<'_>)) -> bool {
+        gate(self.waits, &mut self.waiting, Piece::End(end), out);
+        self.settled(Some(end), out)
+    }
+
+    fn settled(&mut self, end: Option<CallEnd>, out: &mut impl FnMut(Piece<'_>)) -> bool {
+        let waiting = self.take_waiting();
+        if self.waits && end == Some(CallEnd::Cut) {
+            return false;
+        }
+        waiting.iter().for_each(|waiting| out(waiting.as_piece()));
+        true
+    }
+
+    /// Writes the brackets that are missing, if nothing else is.
+    fn close(&mut self, body: &mut JsonBody, out: &mut impl FnMut(Piece<'_>)) -> bool {
+        let (waits, waiting) = (self.waits, &mut self.waiting);
+        body.close(&mut |text: &str| gate(waits, waiting, Piece::Arguments(text), out))
+    }
+
+    /// What the held markup is.
+    fn mark(&self) -> Mark {
+        let markup = self.markup.as_str();
+        let anywhere = |&&(_, place): &&(&str, Place)| place == Place::Anywhere;
+        if self.channels.end.contains(&markup) {
+            return Mark::End;
+        }
+        let mut open = self.channels.open.iter().filter(anywhere).map(|&(open, _)| open);
+        if let Some(open) = open.clone().find(|open| *open == markup) {
+            return Mark::Open(open);
+        }
+        let begins = |marker: &str| marker.starts_with(markup);
+        if open.any(begins) || self.channels.end.iter().any(|end| begins(end)) {
+            return Mark::Begins;
+        }
+        Mark::None
+    }
+
+    fn certain(&self) -> Option<Passed> {
+        (!self.waits).then_some(Passed::Certain(0))
+    }
+
+    /// Behind a message.
+    fn between(&mut self, text: &str) -> (usize, Option<Passed>) {
+        let Some(character) = text.chars().next() else { return (0, None) };
+        let len = character.len_utf8();
+        if self.markup.is_empty() && character.is_whitespace() {
+            return (len, None);
+        }
+        self.markup.push(character);
+        match self.mark() {
+            Mark::Begins => (len, None),
+            Mark::End => {
+                self.markup.clear();
+                (len, Some(Passed::Certain(0)))
+            }
+            Mark::Open(open) => {
+                self.markup.clear();
+                self.source.clear();
+                self.source.push_str(open);
+                self.phase = Phase::Header;
+                (len, None)
+            }
+            Mark::None => {
+                self.markup.pop();
+                (0, Some(Passed::Failed { taken: 0, rescan: self.markup.len() }))
+            }
+        }
+    }
+}
+
+/// Sends a piece on, or keeps it where calls wait.
+fn gate(waits: bool, waiting: &mut Vec<Waiting>, piece: Piece<'_>, out: &mut impl FnMut(Piece<'_>)) {
+    if waits { waiting.push(Waiting::of(piece)) } else { out(piece) }
+}

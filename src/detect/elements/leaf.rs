@@ -1,0 +1,151 @@
+//! The values of elements, and where they end.
+
+use super::{At, ElementsWalk, Level};
+use crate::detect::{
+    envelope::{Piece, Rules},
+    pattern::{Fit, fit, fit_any},
+    tag::{Step, Sure, Verdict, shield},
+    text::{head, tail},
+    tools::Tools,
+    typed::Types,
+};
+
+impl ElementsWalk {
+    /// In an element that has no children so far.
+    pub(super) fn leaf(
+        &mut self,
+        text: &str,
+        fresh: bool,
+        rules: &Rules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> Step {
+        if self.may_nest {
+            let blank = text.len() - text.trim_start().len();
+            if blank > 0 {
+                self.blank.push_str(head(text, blank));
+                return Step::Took(blank);
+            }
+            match self.child(text) {
+                Some(None) => return Step::Hold,
+                Some(Some((tag, _))) => {
+                    let array =
+                        self.types.may_be_array() || (self.types == Types::default() && tag == "item");
+                    self.levels.push(Level { key: std::mem::take(&mut self.leaf), array, empty: true });
+                    if array {
+                        out(Piece::Arguments("["));
+                    }
+                    self.blank.clear();
+                    self.at = At::Between;
+                    return Step::Took(0);
+                }
+                None => {
+                    self.may_nest = false;
+                    self.value.begin(out);
+                    let blank = std::mem::take(&mut self.blank);
+                    self.value.push(&blank, out);
+                    self.at = At::Leaf { fresh: false };
+                    return Step::Took(0);
+                }
+            }
+        }
+        if fresh {
+            self.at = At::Leaf { fresh: false };
+            return Step::Took(usize::from(self.elements.trim && text.starts_with('\n')));
+        }
+        let mut from = 0;
+        while let Some(found) = self.candidate(tail(text, from)) {
+            let at = from + found;
+            let verdict = self.verdict(tail(text, at), rules.tools, false);
+            if let Verdict::Data(len) = verdict {
+                from = at + len;
+                continue;
+            }
+            self.value.push(head(text, at), out);
+            return match verdict {
+                Verdict::Ends(len) => {
+                    self.end_leaf(out);
+                    Step::Took(at + len)
+                }
+                Verdict::Shield(len) => {
+                    self.at = At::Data;
+                    Step::Took(at + len)
+                }
+                Verdict::Entity(len, character) => {
+                    self.value.push(character.encode_utf8(&mut [0; 4]), out);
+                    Step::Took(at + len)
+                }
+                _ if at == 0 => Step::Hold,
+                _ => Step::Took(at),
+            };
+        }
+        self.value.push(text, out);
+        Step::Took(text.len())
+    }
+
+    pub(super) fn end_leaf(&mut self, out: &mut impl FnMut(Piece<'_>)) {
+        self.value.end(self.mend, out);
+        self.at = At::Between;
+    }
+
+    /// Where something other than data may begin.
+    fn candidate(&self, text: &str) -> Option<usize> {
+        let first = self.elements.sign.bytes().next().unwrap_or(b'<');
+        let line = if self.elements.trim { b'\n' } else { b'<' };
+        let entity = if self.elements.entities { b'&' } else { b'<' };
+        memchr::memchr3(first, line, entity, text.as_bytes())
+    }
+
+    /// What `text`, which begins with a candidate, is. `last`: nothing follows it.
+    pub(super) fn verdict(&self, text: &str, tools: &Tools, last: bool) -> Verdict {
+        let newline = usize::from(text.starts_with('\n') && self.elements.trim);
+        let marker = tail(text, newline);
+        if marker.is_empty() {
+            return Verdict::Open;
+        }
+        if newline == 1 && !marker.starts_with('<') {
+            return Verdict::Data(1);
+        }
+        if newline == 0
+            && let Some(verdict) = shield(text, self.elements.cdata, self.elements.entities)
+        {
+            return verdict;
+        }
+        match fit(&format!("{}</{}>", self.elements.sign, self.leaf), marker) {
+            Fit::Begins if !last => Verdict::Open,
+            Fit::Whole(len) => match self.followed(tail(marker, len), tools) {
+                Sure::Yes => Verdict::Ends(newline + len),
+                Sure::Maybe if last => Verdict::Ends(newline + len),
+                Sure::Maybe => Verdict::Open,
+                Sure::No => Verdict::Data(1),
+            },
+            _ => Verdict::Data(1),
+        }
+    }
+
+    /// What stands behind an element's closer, `rest`, may stand there.
+    fn followed(&self, rest: &str, tools: &Tools) -> Sure {
+        if !self.elements.sign.is_empty() {
+            return Sure::Yes;
+        }
+        let rest = rest.trim_start();
+        if rest.is_empty() {
+            return Sure::Maybe;
+        }
+        let around = self.elements.around.iter().map(|&(_, close)| close);
+        let closers = fit_any(around.chain(self.outer()), rest);
+        let inner = if self.levels.len() > 1 { fit(&self.closer(), rest) } else { Fit::No };
+        let child = match self.child(rest) {
+            Some(None) => Sure::Maybe,
+            Some(Some((tag, _))) if self.may_follow(&tag, tools) => Sure::Yes,
+            _ => Sure::No,
+        };
+        let sures = [self.ends(rest).into(), closers.into(), inner.into(), child];
+        let any = |sure: Sure| sures.contains(&sure).then_some(sure);
+        any(Sure::Yes).or_else(|| any(Sure::Maybe)).unwrap_or(Sure::No)
+    }
+
+    /// The element `tag` may come next: it is declared where the tool says what it has.
+    pub(super) fn may_follow(&self, tag: &str, tools: &Tools) -> bool {
+        self.levels.len() > 1 || !tools.has_arguments(&self.name) || tools.declares(&self.name, tag)
+    }
+}

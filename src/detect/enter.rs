@@ -1,0 +1,253 @@
+//! From prose into something else: where an opener may begin, whether it is one, and what is then read.
+
+use super::{
+    Detector, State,
+    channels::Channel,
+    fence::{Fence, Opener, Opening},
+    gate::Wait,
+    markers::Entry,
+    reading::{As, Reading, Rivals},
+    region::{Container, Region},
+    search::{Begins, Fenced, Unmarked},
+    section::Section,
+    text::{head, slice, tail},
+    thinking::Thinking,
+};
+use crate::{
+    event::Sink,
+    format::{Format, Place, TagKind},
+};
+
+/// Longest opening tag of an HTML element, and opener of a fence with calls, in bytes.
+const MAX_TAG: usize = 256;
+
+impl Detector {
+    /// Where in `text` something may begin.
+    pub(super) fn opener(&self, text: &str) -> Option<usize> {
+        text.bytes().enumerate().position(|(at, byte)| match self.search.begins(byte) {
+            None => false,
+            Some(Begins::Bracket) => true,
+            Some(Begins::Fence) => self.prose.starts_line(head(text, at)),
+            Some(Begins::Marker(place)) => {
+                let here = self.place_behind(head(text, at));
+                place <= here && self.search.markers.may_stand(tail(text, at), here)
+            }
+        })
+    }
+
+    /// What place the end of `before` is, which is text to come.
+    fn place_behind(&self, before: &str) -> Place {
+        match self.prose.starts_line(before) {
+            true if self.prose.starts_message() && before.trim().is_empty() => Place::MessageStart,
+            true => Place::LineStart,
+            false => Place::Anywhere,
+        }
+    }
+
+    /// What place the held text has, on a line and in the message.
+    pub(super) fn here(&self, starts_line: bool) -> Place {
+        match starts_line {
+            true if self.prose.starts_message() => Place::MessageStart,
+            true => Place::LineStart,
+            false => Place::Anywhere,
+        }
+    }
+
+    pub(super) fn prose_text(&mut self, text: &str, out: &mut impl Sink) -> usize {
+        let Some(at) = self.opener(text) else {
+            self.prose.put(text, out);
+            return text.len();
+        };
+        let before = head(text, at);
+        let starts_line = self.prose.starts_line(before);
+        let quoted = self.prose.last(before) == b'`';
+        self.prose.put(before, out);
+        let byte = text.as_bytes().get(at).copied().unwrap_or_default();
+        match byte {
+            tick @ (b'`' | b'~') => {
+                self.held.push(char::from(tick));
+                self.state = State::Opener(Opener::new(tick));
+                at + 1
+            }
+            _ if self.search.markers.may_begin(byte, self.here(starts_line)) => {
+                self.state = State::Marker { starts_line, quoted };
+                at
+            }
+            _ if self.enter_unmarked(byte, 0, starts_line, quoted) => at,
+            _ => {
+                let len = tail(text, at).chars().next().map_or(0, char::len_utf8);
+                self.prose.put(slice(text, at, at + len), out);
+                at + len
+            }
+        }
+    }
+
+    /// Reads what begins with this byte as calls without a marker, if that may be; formats before the place `from`
+    /// have failed.
+    pub(super) fn enter_unmarked(&mut self, byte: u8, from: usize, starts_line: bool, quoted: bool) -> bool {
+        let may_begin = |unmarked: &Unmarked| match unmarked.list {
+            Some(_) => byte == b'[' && !quoted,
+            None => matches!(byte, b'{' | b'['),
+        };
+        let rest = self.search.unmarked.get(from..).unwrap_or_default();
+        let Some(place) = rest.iter().position(may_begin).map(|at| from + at) else { return false };
+        let Some(&Unmarked { format, list }) = self.search.unmarked.get(place) else { return false };
+        let whole = self.search.whole;
+        let read_as = match list {
+            Some(calls) => {
+                let wait = Wait::new(quoted, false, whole);
+                As::Section(Box::new(Section::naked(calls, "", wait, &self.search.rules(false))))
+            }
+            None => As::Region(Box::new(Region::new(Container::Bare, quoted, false, whole))),
+        };
+        let rivals = Rivals::Unmarked { next: place + 1 };
+        let reading = Reading { format, starts_line, quoted, marked: false, read_as, rivals, behind: false };
+        self.state = State::Calls(Box::new(reading));
+        true
+    }
+
+    fn enter(&mut self, format: &'static Format, container: Container, starts_line: bool, quoted: bool) {
+        let read_as = As::Region(Box::new(Region::new(container, quoted, false, self.search.whole)));
+        let rivals = Rivals::None;
+        let reading = Reading { format, starts_line, quoted, marked: false, read_as, rivals, behind: false };
+        self.state = State::Calls(Box::new(reading));
+    }
+
+    /// One character of what may be a marker.
+    pub(super) fn marker(&mut self, text: &str, out: &mut impl Sink) -> usize {
+        let State::Marker { starts_line, quoted } = self.state else { return 0 };
+        let Some(character) = text.chars().next() else { return 0 };
+        self.held.push(character);
+        let here = self.here(starts_line);
+        let Some((place, whole)) = self.search.markers.find(&self.held, here, 0) else {
+            self.held.pop();
+            if !self.held.is_empty() {
+                self.false_start(starts_line, quoted, out);
+                return 0;
+            }
+            // No opener begins with this character, not here.
+            self.state = State::Prose;
+            let byte = u8::try_from(character).unwrap_or_default();
+            if self.enter_unmarked(byte, 0, starts_line, quoted) {
+                return 0;
+            }
+            self.prose.put(head(text, character.len_utf8()), out);
+            return character.len_utf8();
+        };
+        if whole {
+            self.enter_at(place, starts_line, quoted);
+        }
+        character.len_utf8()
+    }
+
+    /// What is held is no marker: it may be a bare value, else its first character is text and the rest is read again.
+    fn false_start(&mut self, starts_line: bool, quoted: bool, out: &mut impl Sink) {
+        self.state = State::Prose;
+        let byte = self.held.bytes().next().unwrap_or_default();
+        if self.enter_unmarked(byte, 0, starts_line, quoted) {
+            let held = std::mem::take(&mut self.held);
+            self.text(&held, out);
+        } else {
+            let first = self.held.chars().next().map_or(0, char::len_utf8);
+            self.release(self.held.len().saturating_sub(first), out);
+        }
+    }
+
+    /// Reads what follows an opener as its format says.
+    pub(super) fn enter_at(&mut self, place: usize, starts_line: bool, quoted: bool) {
+        let Some(opener) = self.search.markers.get(place).copied() else { return };
+        let (whole, mut starts_line, mut marked) = (self.search.whole, starts_line, true);
+        let read_as = match opener.entry {
+            Entry::Tag(tag) => match tag.kind {
+                TagKind::Html => {
+                    self.state = State::Attributes { place, starts_line, quoted };
+                    return;
+                }
+                TagKind::Marked | TagKind::Special(_) => {
+                    As::Region(Box::new(Region::new(Container::Tag(tag), quoted, true, whole)))
+                }
+            },
+            Entry::Thought(thought) => {
+                self.held.clear();
+                let ended_by_calls = self.search.markers.calls_end_reasoning();
+                self.state = State::Reasoning(Thinking::new(thought, ended_by_calls));
+                return;
+            }
+            Entry::Frame => {
+                self.held.clear();
+                self.state = State::Prose;
+                return;
+            }
+            Entry::Channel(channels, open) => {
+                (starts_line, marked) = (false, !channels.common);
+                As::Channel(Box::new(Channel::new(channels, open, whole, quoted)))
+            }
+            Entry::Section(calls, close) => {
+                As::Section(Box::new(Section::new(calls, close, Wait::new(quoted, true, whole))))
+            }
+            Entry::Call(calls) => {
+                let rules = self.search.rules(true);
+                As::Section(Box::new(Section::naked(
+                    calls,
+                    &self.held,
+                    Wait::new(quoted, true, whole),
+                    &rules,
+                )))
+            }
+        };
+        let rivals = Rivals::Marked { opener: self.held.len(), next: place + 1 };
+        let format = opener.format;
+        let reading = Reading { format, starts_line, quoted, marked, read_as, rivals, behind: false };
+        self.state = State::Calls(Box::new(reading));
+    }
+
+    /// One character of an HTML opener's attributes.
+    pub(super) fn attributes(&mut self, text: &str, out: &mut impl Sink) -> usize {
+        let State::Attributes { place, starts_line, quoted } = self.state else { return 0 };
+        let Some((format, Entry::Tag(tag))) =
+            self.search.markers.get(place).map(|opener| (opener.format, opener.entry))
+        else {
+            return 0;
+        };
+        let Some(character) = text.chars().next() else { return 0 };
+        let first = self.held.len() == tag.open.len();
+        if character == '<' || (first && !matches!(character, '>' | ' ' | '\t')) || self.held.len() > MAX_TAG
+        {
+            self.state = State::Prose;
+            self.release(0, out);
+            return 0;
+        }
+        self.held.push(character);
+        if character == '>' {
+            self.enter(format, Container::Tag(tag), starts_line, quoted);
+        }
+        character.len_utf8()
+    }
+
+    /// One byte of a fence's opener.
+    pub(super) fn fence_opener(&mut self, text: &str, out: &mut impl Sink) -> usize {
+        let State::Opener(opener) = &mut self.state else { return 0 };
+        let Some(character) = text.chars().next() else { return 0 };
+        let byte = text.bytes().next().unwrap_or_default();
+        match opener.feed(byte, &self.search.infos) {
+            Opening::More if self.held.len() >= MAX_TAG => self.leave_fence(None, out),
+            Opening::More => {
+                self.held.push(character);
+                return character.len_utf8();
+            }
+            Opening::Calls => {
+                let (info, fences) = (opener.info(), &self.search.fences);
+                let named = fences.iter().find(|fenced| fenced.infos.contains(&info));
+                let Some(&Fenced { format, code, .. }) = named.or(fences.last()) else { return 0 };
+                let fence = Fence { code, ..opener.fence() };
+                self.enter(format, Container::Fence(fence), true, false);
+            }
+            Opening::Foreign => self.leave_fence(None, out),
+            Opening::None => {
+                self.state = State::Prose;
+                self.release(0, out);
+            }
+        }
+        0
+    }
+}

@@ -1,0 +1,236 @@
+//! The arguments of a call in JSON: as they stand, or packed into a string.
+
+use super::{Arguments, At, Envelope, MAX_CAPTURE, Piece, Rules};
+use crate::detect::{
+    body::{Fed, JsonBody},
+    escape::{Escape, Read},
+    text::{head, slice, tail},
+};
+
+impl Envelope {
+    /// The first byte of the arguments: an object, a string that holds one, `null`; anything else only where a marker
+    /// says that it is a call all the same.
+    pub(super) fn begin_arguments(
+        &mut self,
+        at: usize,
+        byte: u8,
+        quote: bool,
+        rules: &Rules<'_>,
+    ) -> Option<usize> {
+        self.call.arguments = Arguments::Doubtful;
+        let strict = !rules.marked && !self.call.started;
+        self.body = JsonBody::new(rules.repair && !strict, rules.max_depth);
+        match byte {
+            _ if quote => {
+                self.captured.clear();
+                self.at = At::Packed { quote: byte, escape: Escape::default(), literal: false };
+                return Some(at + 1);
+            }
+            b'{' => {
+                // Marked formats know no schema guard: their markers are not put around definitions.
+                if rules.marked {
+                    self.call.arguments = Arguments::Open;
+                }
+            }
+            b'n' | b'N' => {}
+            _ if strict => return None,
+            _ => self.call.arguments = Arguments::Open,
+        }
+        self.at = At::Arguments;
+        Some(at)
+    }
+
+    /// Arguments written as JSON.
+    pub(super) fn arguments(
+        &mut self,
+        text: &str,
+        at: usize,
+        rules: &Rules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> Option<usize> {
+        let piece = if self.call.arguments == Arguments::Doubtful {
+            // One character at a time, until the first key tells whether these are arguments.
+            slice(text, at, at + tail(text, at).chars().next()?.len_utf8())
+        } else {
+            tail(text, at)
+        };
+        let (next, ended) = match self.feed_body(piece, rules, out)? {
+            Fed::More => (at + piece.len(), false),
+            Fed::Done(len) => (at + len, true),
+            Fed::Fault(len) => {
+                // What was sound is out; the caller ends the call at this byte.
+                return (len > 0).then_some(at + len);
+            }
+        };
+        if ended {
+            self.arguments_ended(rules, out)?;
+            self.at = At::MemberEnd;
+        }
+        Some(next)
+    }
+
+    /// Feeds the body, its output kept or sent; `None` if these cannot be arguments.
+    fn feed_body(&mut self, piece: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<Fed> {
+        let call = &mut self.call;
+        if call.arguments != Arguments::Doubtful {
+            let kept = &mut call.kept;
+            let fed = if call.started {
+                self.body.feed(piece, &mut |text: &str| out(Piece::Arguments(text)))
+            } else {
+                self.body.feed(piece, &mut |text: &str| kept.push_str(text))
+            };
+            return Some(fed);
+        }
+        let before = self.body.clone();
+        let fed = self.body.feed(piece, &mut |text: &str| call.kept.push_str(text));
+        call.guard.feed(&before, &self.body, piece);
+        let declared = |key: &str| call.name.as_deref().is_some_and(|name| rules.tools.declares(name, key));
+        if call.name.is_some() && call.guard.refuses(declared) {
+            return None;
+        }
+        if call.guard.is_passed(declared) && self.body.depth() > 0 {
+            call.arguments = Arguments::Open;
+            self.body.mend(rules.repair);
+            self.start(rules, out);
+            if self.call.started && !self.call.kept.is_empty() {
+                out(Piece::Arguments(&std::mem::take(&mut self.call.kept)));
+            }
+        }
+        Some(fed)
+    }
+
+    /// The arguments' value is complete: `null` stands for an empty object.
+    fn arguments_ended(&mut self, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<()> {
+        let call = &mut self.call;
+        if call.arguments == Arguments::Doubtful {
+            match call.kept.trim() {
+                "" | "null" => call.kept = "{}".to_owned(),
+                kept if kept.starts_with('{') => {}
+                _ if rules.marked => {}
+                _ => return None,
+            }
+            if call.started {
+                out(Piece::Arguments(&std::mem::take(&mut call.kept)));
+            }
+        }
+        call.arguments = Arguments::Done;
+        if call.started {
+            self.end(out);
+        } else {
+            self.start(rules, out);
+        }
+        Some(())
+    }
+
+    /// Arguments in a JSON string: decoded, escape by escape, and read as JSON.
+    pub(super) fn packed(
+        &mut self,
+        text: &str,
+        at: usize,
+        byte: u8,
+        rules: &Rules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> Option<usize> {
+        let At::Packed { quote, escape, .. } = &mut self.at else { return None };
+        if escape.is_empty() && byte == *quote {
+            self.packed_ended(rules, out)?;
+            self.at = At::MemberEnd;
+            return Some(at + 1);
+        }
+        let strict = !rules.repair || (!rules.marked && self.call.arguments == Arguments::Doubtful);
+        if escape.is_empty() && byte != b'\\' {
+            let quote = *quote;
+            let rest = tail(text, at);
+            let plain = |byte: u8| byte != quote && byte != b'\\' && (!strict || byte >= 0x20);
+            let run = rest.bytes().position(|byte| !plain(byte)).unwrap_or(rest.len());
+            let run = slice(rest, 0, run);
+            let taken = self.feed_packed(run, run, rules, out)?;
+            // What is sound before a fault is out; the next byte is the fault.
+            return (taken > 0).then_some(at + taken);
+        }
+        let character = tail(text, at).chars().next()?;
+        let written = format!("{}{character}", escape.written());
+        let (decoded, written, next) = match escape.read(character) {
+            Read::More => return Some(at + character.len_utf8()),
+            Read::Whole(decoded) => {
+                // The second half of what was to be a pair may have stayed.
+                let written = head(&written, written.len() - escape.written().len()).to_owned();
+                (decoded, written, at + character.len_utf8())
+            }
+            Read::None(_) if strict => return None,
+            // Python's and JavaScript's way to write a quote.
+            Read::None(text) if text == "\\" && character == '\'' => ("'".to_owned(), written, at + 1),
+            Read::Half(text) | Read::None(text) => (text.clone(), text, at),
+        };
+        (self.feed_packed(&decoded, &written, rules, out)? == decoded.len()).then_some(next)
+    }
+
+    /// Text of packed arguments, decoded and as written. They are an object, or (in marked formats) something else.
+    /// Gives how much of the text was taken.
+    fn feed_packed(
+        &mut self,
+        text: &str,
+        written: &str,
+        rules: &Rules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> Option<usize> {
+        if let At::Packed { literal: true, .. } = self.at {
+            let fed = self.feed_body(written, rules, out)?;
+            return (fed == Fed::More).then_some(text.len());
+        }
+        let raw = text == written;
+        let mut rest = text;
+        while let Some(first) = rest.chars().next() {
+            if self.body.is_done() {
+                let refuses = rules.whole && !rules.marked && !rest.trim().is_empty();
+                return (!refuses).then_some(text.len());
+            }
+            if self.body.depth() == 0 && first != '{' {
+                let written = if raw { rest } else { written };
+                if !first.is_ascii_whitespace() {
+                    return self.begin_literal(written, rules, out).then_some(text.len());
+                }
+                // Before an object blanks are framing; before anything else they are part of the string.
+                if self.captured.len() < MAX_CAPTURE {
+                    self.captured.push_str(if raw { head(rest, 1) } else { written });
+                }
+                rest = tail(rest, 1);
+                continue;
+            }
+            let piece = match self.call.arguments {
+                Arguments::Doubtful => slice(rest, 0, first.len_utf8()),
+                _ => rest,
+            };
+            match self.feed_body(piece, rules, out)? {
+                Fed::More => rest = tail(rest, piece.len()),
+                Fed::Done(len) => rest = tail(rest, len),
+                Fed::Fault(len) => return Some(text.len() - rest.len() + len),
+            }
+        }
+        Some(text.len())
+    }
+
+    /// The string holds no object: in marked formats it is passed on as the string that it is.
+    fn begin_literal(&mut self, written: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> bool {
+        let At::Packed { quote, literal, .. } = &mut self.at else { return false };
+        *literal = true;
+        let string = format!("{}{}{written}", char::from(*quote), self.captured);
+        self.call.arguments = Arguments::Open;
+        self.body = JsonBody::new(rules.repair, rules.max_depth);
+        rules.marked && self.feed_body(&string, rules, out) == Some(Fed::More)
+    }
+
+    fn packed_ended(&mut self, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<()> {
+        if let At::Packed { literal: true, quote, .. } = self.at {
+            let fed = self.feed_body(char::from(quote).encode_utf8(&mut [0; 4]), rules, out)?;
+            return if matches!(fed, Fed::Done(_)) { self.arguments_ended(rules, out) } else { None };
+        }
+        if !self.body.is_done() && !self.call.kept.trim().is_empty() {
+            return None;
+        }
+        if self.call.arguments == Arguments::Open && !self.body.is_done() {
+            return None;
+        }
+        self.arguments_ended(rules, out)
+    }
+}

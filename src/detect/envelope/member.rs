@@ -1,0 +1,161 @@
+//! The keys of an object that may be a call, and the values that are no arguments: names, ids, types.
+
+use super::{Arguments, At, Call, Envelope, KEYS, Key, Level, MAX_CAPTURE, Piece, Rules, TYPES};
+use crate::{
+    detect::{
+        body::JsonBody,
+        text::{slice, tail},
+    },
+    wire::json::Json,
+};
+
+impl Envelope {
+    pub(super) fn begin_capture(&mut self, quote: u8, key: bool) {
+        self.captured.clear();
+        self.at =
+            if key { At::KeyText { quote, escaped: false } } else { At::Text { quote, escaped: false } };
+    }
+
+    /// One character of a key or of a captured value.
+    pub(super) fn capture(
+        &mut self,
+        text: &str,
+        at: usize,
+        byte: u8,
+        rules: &Rules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> Option<usize> {
+        let is_key = matches!(self.at, At::KeyText { .. });
+        let (At::KeyText { quote, escaped } | At::Text { quote, escaped }) = &mut self.at else {
+            return None;
+        };
+        if !*escaped && byte == *quote {
+            let quote = *quote;
+            if is_key {
+                self.key_ended(quote, rules, out)?;
+            } else {
+                self.text_ended(quote, rules, out)?;
+            }
+            return Some(at + 1);
+        }
+        *escaped = !*escaped && byte == b'\\';
+        let len = tail(text, at).chars().next()?.len_utf8();
+        if byte < 0x20 || self.captured.len() + len > MAX_CAPTURE {
+            return None;
+        }
+        self.captured.push_str(slice(text, at, at + len));
+        let may_go_on = match self.key {
+            // What an escape makes of it is known at the end.
+            _ if self.captured.contains('\\') => true,
+            _ if is_key => {
+                let begins = || KEYS.iter().any(|(key, _)| key.starts_with(&self.captured));
+                rules.marked || !self.first_key || begins()
+            }
+            Key::Name | Key::Function => rules.may_become_name(&self.captured),
+            _ => true,
+        };
+        may_go_on.then_some(at + len)
+    }
+
+    fn key_ended(&mut self, quote: u8, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<()> {
+        let text = decode(&self.captured, quote)?;
+        if self.keyed && self.keyed_name(&text, rules, out) {
+            return Some(());
+        }
+        let known = KEYS.iter().enumerate().find(|(_, (key, _))| *key == text);
+        self.key = known.map_or(Key::Other, |(_, (_, key))| *key);
+        if let Some((place, _)) = known {
+            let bit = 1_u32 << place;
+            // A key twice is ambiguous. Beyond the start of a call that streams nothing can be refused any more.
+            let may_refuse = !rules.marked && (rules.whole || !self.call.started);
+            if self.call.seen & bit != 0 && may_refuse {
+                return None;
+            }
+            self.call.seen |= bit;
+        } else if self.first_key && !rules.marked {
+            return None;
+        }
+        self.first_key = false;
+        self.at = At::Colon;
+        Some(())
+    }
+
+    /// Whether a key is a call's name: a declared one always is, others unless they are words of an envelope.
+    fn keyed_name(&mut self, key: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> bool {
+        let call = &mut self.call;
+        let fresh = call.seen == 0 && matches!(call.arguments, Arguments::None | Arguments::Done);
+        let word = KEYS.iter().any(|(word, _)| *word == key) && rules.tools.resolve(key).is_none();
+        let Some(name) = rules.name(key).filter(|_| fresh && !word) else { return false };
+        *call = Call { name: Some(name.to_owned()), ..Call::default() };
+        self.key = Key::Arguments;
+        self.first_key = false;
+        self.at = At::Colon;
+        self.start(rules, out);
+        true
+    }
+
+    /// A captured value is complete.
+    fn text_ended(&mut self, quote: u8, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<()> {
+        let text = decode(&self.captured, quote)?;
+        match self.key {
+            Key::Name | Key::Function if self.call.name.is_none() => {
+                let name = rules.name(&text)?.to_owned();
+                if self.call.guard.refuses(|key| rules.tools.declares(&name, key)) {
+                    return None;
+                }
+                self.call.name = Some(name);
+                self.start(rules, out);
+            }
+            Key::Id => self.call.id = text,
+            Key::Type if !rules.marked && !self.call.started && !TYPES.contains(&text.as_str()) => {
+                return None;
+            }
+            _ => {}
+        }
+        self.at = At::MemberEnd;
+        Some(())
+    }
+
+    /// The first byte of a member's value.
+    pub(super) fn value(&mut self, at: usize, byte: u8, rules: &Rules<'_>) -> Option<usize> {
+        let quote = byte == b'"' || (byte == b'\'' && rules.marked && rules.repair);
+        match self.key {
+            Key::Name | Key::Function | Key::Id | Key::Type if quote => {
+                self.begin_capture(byte, false);
+                return Some(at + 1);
+            }
+            Key::Function if byte == b'{' => {
+                self.levels.push(Level::Inner);
+                self.call.seen = 0;
+                self.at = At::Key { or_end: false };
+                return Some(at + 1);
+            }
+            Key::Calls if matches!(byte, b'{' | b'[') && self.call.name.is_none() => {
+                self.at = At::Item { or_end: false };
+                if byte == b'[' {
+                    self.levels.push(Level::List);
+                    return Some(at + 1);
+                }
+                return Some(at);
+            }
+            Key::Name | Key::Function => return None,
+            Key::Arguments if self.call.arguments == Arguments::None => {
+                return self.begin_arguments(at, byte, quote, rules);
+            }
+            _ => {}
+        }
+        let repair = rules.repair && self.lenient(rules);
+        self.at = At::Skip(JsonBody::new(repair, rules.max_depth));
+        Some(at)
+    }
+}
+
+/// A string's text. Single-quoted ones are read as Python writes them.
+fn decode(body: &str, quote: u8) -> Option<String> {
+    if !body.contains('\\') {
+        return Some(body.to_owned());
+    }
+    let body = if quote == b'\'' { body.replace("\\'", "'").replace('"', "\\\"") } else { body.to_owned() };
+    let quoted = format!("\"{body}\"");
+    Some(Json::parse(&quoted).ok()?.as_str()?.into_owned())
+}

@@ -1,0 +1,418 @@
+//! [`Envelope`]: the JSON around a call's arguments, walked byte by byte.
+//!
+//! One value is read: an object that is a call, or an array of them. At an object's own level the walker reads keys:
+//! a name key gives the name, an argument key hands the value to [`JsonBody`], a wrapper key (`function`,
+//! `tool_calls`) goes one level down, any other value is skipped. What models write under these keys is told in the
+//! formats' notes (R1, R2 of the Lumo rules; section 2.2 of the formats).
+//!
+//! A call *starts* when it is certain. In a format with a marker of its own that is when the name is complete. In
+//! the others everything that can be refused before the arguments begin is refused first: an undeclared name, a key
+//! twice, arguments that are no object, a schema in place of arguments. Until then arguments are kept back.
+
+mod arguments;
+mod member;
+
+use super::{
+    body::{Fed, JsonBody},
+    escape::Escape,
+    schema::SchemaGuard,
+    text::tail,
+    tools::Tools,
+};
+use crate::{event::CallEnd, format::Voice};
+
+/// What the walker finds, in the order in which it is certain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Piece<'a> {
+    /// What stood before it is framing.
+    Framed,
+    /// A piece of text, or of reasoning, between calls.
+    Said(Voice, &'a str),
+    /// A call begins. The id is empty where none was written.
+    Start { name: &'a str, id: &'a str },
+    /// A piece of its arguments.
+    Arguments(&'a str),
+    /// Its arguments have ended.
+    End(CallEnd),
+}
+
+/// How far a feed came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Parsed {
+    /// All was taken.
+    More,
+    /// So much was taken, and with it a call's arguments ended.
+    CallEnded(usize),
+    /// So much was taken, and with it the value ended.
+    End(usize),
+    /// So much was taken; what follows cannot go on to be a call.
+    Stop(usize),
+}
+
+/// What holds for all calls of one request.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rules<'a> {
+    pub(super) tools: &'a Tools,
+    /// The format has a marker of its own: lenient, and a name is enough to begin.
+    pub(super) marked: bool,
+    /// In a marked format a name need not be declared.
+    pub(super) any_name: bool,
+    /// Names that the format has for calling nothing.
+    pub(super) no_tool: &'a [&'a str],
+    pub(super) repair: bool,
+    /// Calls wait until they have been read whole: they can be refused up to their end.
+    pub(super) whole: bool,
+    pub(super) max_depth: usize,
+}
+
+impl Rules<'_> {
+    /// The name of the tool that `written` calls, if it may.
+    pub(super) fn name<'n>(&self, written: &'n str) -> Option<&'n str> {
+        let undeclared = || (self.marked && self.any_name && is_legal_name(written)).then_some(written);
+        let nothing = || self.no_tool.contains(&written).then_some(written);
+        self.tools.resolve(written).or_else(nothing).or_else(undeclared)
+    }
+
+    pub(super) fn may_become_name(&self, start: &str) -> bool {
+        let nothing = || self.no_tool.iter().any(|name| name.starts_with(start));
+        (self.marked && self.any_name) || self.tools.may_become(start) || nothing()
+    }
+}
+
+/// A shape that names have everywhere: 1 to 256 letters, digits or `_-.:/`.
+fn is_legal_name(name: &str) -> bool {
+    (1..=256).contains(&name.len())
+        && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '/'))
+}
+
+/// Longest captured string (name, id, type), in bytes.
+const MAX_CAPTURE: usize = 1024;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Key {
+    Name,
+    Arguments,
+    Id,
+    Type,
+    /// `function`: the name itself, or an object that holds name and arguments.
+    Function,
+    /// `tool_calls`, `function_call`: holds whole calls.
+    Calls,
+    Other,
+}
+
+const KEYS: &[(&str, Key)] = &[
+    ("name", Key::Name),
+    ("tool_name", Key::Name),
+    ("tool", Key::Name),
+    ("function_name", Key::Name),
+    ("action", Key::Name),
+    ("arguments", Key::Arguments),
+    ("parameters", Key::Arguments),
+    ("args", Key::Arguments),
+    ("input", Key::Arguments),
+    ("params", Key::Arguments),
+    ("tool_input", Key::Arguments),
+    ("action_input", Key::Arguments),
+    ("id", Key::Id),
+    ("tool_call_id", Key::Id),
+    ("call_id", Key::Id),
+    ("type", Key::Type),
+    ("function", Key::Function),
+    ("function_call", Key::Calls),
+    ("tool_calls", Key::Calls),
+];
+
+const TYPES: [&str; 4] = ["function", "function_call", "tool_call", "tool_use"];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Level {
+    /// An array of calls.
+    List,
+    /// An object that is a call, or wraps some.
+    Call,
+    /// The object under `function`: part of the call above it.
+    Inner,
+}
+
+#[derive(Debug, Clone)]
+enum At {
+    /// A call object or an array of them must come; in an array that was just opened, `]` may.
+    Item {
+        or_end: bool,
+    },
+    /// After an element of an array.
+    ItemEnd,
+    Key {
+        or_end: bool,
+    },
+    KeyText {
+        quote: u8,
+        escaped: bool,
+    },
+    Colon,
+    Value,
+    /// A captured string value.
+    Text {
+        quote: u8,
+        escaped: bool,
+    },
+    Skip(JsonBody),
+    Arguments,
+    /// Arguments in a JSON string; `literal`: it holds no object, and is passed on as the string it is.
+    Packed {
+        quote: u8,
+        escape: Escape,
+        literal: bool,
+    },
+    /// After a member.
+    MemberEnd,
+    Done,
+}
+
+/// The arguments of the call being read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+enum Arguments {
+    #[default]
+    None,
+    /// They are being read, and may still turn out to be none.
+    Doubtful,
+    /// They are an object, and are being read.
+    Open,
+    Done,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Call {
+    name: Option<String>,
+    id: String,
+    started: bool,
+    arguments: Arguments,
+    /// Arguments that came before the call was certain.
+    kept: String,
+    guard: SchemaGuard,
+    /// Bits of [`KEYS`] seen on the call's own level.
+    seen: u32,
+}
+
+/// The walk over one value.
+#[derive(Debug)]
+pub(super) struct Envelope {
+    /// A call's only key is its name, its value the arguments.
+    keyed: bool,
+    at: At,
+    levels: Vec<Level>,
+    key: Key,
+    captured: String,
+    call: Call,
+    body: JsonBody,
+    /// A call has been found somewhere in this value.
+    found: bool,
+    first_key: bool,
+    /// Points up to which everything is certain: the ends of calls, and of the objects around them.
+    settled: usize,
+}
+
+impl Envelope {
+    pub(super) fn new(rules: &Rules<'_>, keyed: bool) -> Self {
+        Self {
+            keyed,
+            at: At::Item { or_end: false },
+            levels: Vec::new(),
+            key: Key::Other,
+            captured: String::new(),
+            call: Call::default(),
+            body: JsonBody::new(rules.repair, rules.max_depth),
+            found: false,
+            first_key: true,
+            settled: 0,
+        }
+    }
+
+    /// A call has started and its arguments go out as they come.
+    pub(super) fn is_open(&self) -> bool {
+        self.call.started && self.call.arguments != Arguments::Done
+    }
+
+    /// A call was found in this value.
+    pub(super) fn found(&self) -> bool {
+        self.found
+    }
+
+    /// What was read last belongs to a call that was found, not to an object that may become one.
+    pub(super) fn is_in_call(&self) -> bool {
+        self.found && self.call.started
+    }
+
+    /// Bytes of arguments that are kept back.
+    pub(super) fn kept(&self) -> usize {
+        self.call.kept.len()
+    }
+
+    /// Reads on.
+    pub(super) fn feed(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Parsed {
+        let mut at = 0;
+        while at < text.len() {
+            let settled = self.settled;
+            let Some(next) = self.step(text, at, rules, out) else { return Parsed::Stop(at) };
+            at = next;
+            if matches!(self.at, At::Done) {
+                return Parsed::End(at);
+            }
+            if self.settled > settled {
+                return Parsed::CallEnded(at);
+            }
+        }
+        Parsed::More
+    }
+
+    /// The text stops here. `stopped`: the model was done, so that only closing brackets may be missing. Says whether
+    /// a call that had started is whole; `None` if none was open.
+    pub(super) fn finish(&mut self, stopped: bool, out: &mut impl FnMut(Piece<'_>)) -> Option<CallEnd> {
+        if !self.is_open() {
+            return None;
+        }
+        let mut whole = false;
+        if stopped && self.call.arguments == Arguments::Open {
+            whole = self.body.close(&mut |text: &str| out(Piece::Arguments(text)));
+        }
+        let end = if whole { CallEnd::Complete } else { CallEnd::Cut };
+        self.call.arguments = Arguments::Done;
+        out(Piece::End(end));
+        Some(end)
+    }
+
+    fn step(
+        &mut self,
+        text: &str,
+        at: usize,
+        rules: &Rules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> Option<usize> {
+        let byte = text.as_bytes().get(at).copied().unwrap_or_default();
+        match &mut self.at {
+            At::KeyText { .. } | At::Text { .. } => return self.capture(text, at, byte, rules, out),
+            At::Skip(body) => {
+                return match body.feed(tail(text, at), &mut |_: &str| {}) {
+                    Fed::More => Some(text.len()),
+                    Fed::Done(len) => {
+                        self.at = At::MemberEnd;
+                        Some(at + len)
+                    }
+                    // What is sound before the fault is taken, however it is cut; the next byte is the fault.
+                    Fed::Fault(len) => (len > 0).then_some(at + len),
+                };
+            }
+            At::Arguments => return self.arguments(text, at, rules, out),
+            At::Packed { .. } => return self.packed(text, at, byte, rules, out),
+            _ if matches!(byte, b' ' | b'\t' | b'\n' | b'\r') => return Some(at + 1),
+            At::Item { or_end } => {
+                let or_end = *or_end;
+                self.item(byte, or_end)?;
+            }
+            At::ItemEnd => match byte {
+                b',' => self.at = At::Item { or_end: rules.marked },
+                b']' => self.level_ended(rules, out)?,
+                _ => return None,
+            },
+            At::Key { or_end } => match byte {
+                b'"' => self.begin_capture(byte, true),
+                b'\'' if rules.marked && rules.repair => self.begin_capture(byte, true),
+                b'}' if *or_end => self.level_ended(rules, out)?,
+                _ => return None,
+            },
+            At::Colon => {
+                if byte != b':' {
+                    return None;
+                }
+                self.at = At::Value;
+            }
+            At::Value => return self.value(at, byte, rules),
+            At::MemberEnd => match byte {
+                b',' => self.at = At::Key { or_end: self.lenient(rules) },
+                b'}' => self.level_ended(rules, out)?,
+                _ => return None,
+            },
+            At::Done => return None,
+        }
+        Some(at + 1)
+    }
+
+    /// Slips that are forgiven once a call has begun, and everywhere in marked formats: a trailing comma.
+    fn lenient(&self, rules: &Rules<'_>) -> bool {
+        rules.repair && (rules.marked || self.call.started)
+    }
+
+    /// The first byte of a call object or an array of them.
+    fn item(&mut self, byte: u8, or_end: bool) -> Option<()> {
+        match byte {
+            b'{' => {
+                self.levels.push(Level::Call);
+                self.call = Call::default();
+                self.first_key = true;
+                self.at = At::Key { or_end: false };
+            }
+            b'[' if self.levels.is_empty() => {
+                self.levels.push(Level::List);
+                self.at = At::Item { or_end: false };
+            }
+            b']' if or_end => {
+                self.levels.pop();
+                self.at = if self.levels.is_empty() { At::Done } else { At::MemberEnd };
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// An object or array of the envelope's own ends.
+    fn level_ended(&mut self, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<()> {
+        let level = self.levels.pop()?;
+        if level == Level::Call {
+            self.call_object_ended(rules, out)?;
+            self.settled += usize::from(self.call.started);
+        }
+        self.at = match self.levels.last() {
+            None => At::Done,
+            Some(Level::List) => At::ItemEnd,
+            Some(Level::Call | Level::Inner) => At::MemberEnd,
+        };
+        Some(())
+    }
+
+    /// A call's object has ended: everything that could make a call of it is known.
+    fn call_object_ended(&mut self, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<()> {
+        if self.call.arguments == Arguments::None && self.call.name.is_some() && rules.marked {
+            self.call.kept.push_str("{}");
+            self.call.arguments = Arguments::Done;
+            if self.call.started {
+                out(Piece::Arguments("{}"));
+                self.end(out);
+            }
+        }
+        self.start(rules, out);
+        (self.call.started || (self.found && self.call.name.is_none())).then_some(())
+    }
+
+    /// Starts the call, if it is certain by now.
+    fn start(&mut self, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) {
+        let call = &mut self.call;
+        let certain = rules.marked || matches!(call.arguments, Arguments::Open | Arguments::Done);
+        let Some(name) = call.name.as_deref().filter(|_| certain && !call.started) else { return };
+        call.started = true;
+        self.found = true;
+        out(Piece::Start { name, id: &call.id });
+        if !call.kept.is_empty() && call.arguments != Arguments::Doubtful {
+            out(Piece::Arguments(&call.kept));
+            call.kept.clear();
+        }
+        if call.arguments == Arguments::Done {
+            self.end(out);
+        }
+    }
+
+    fn end(&mut self, out: &mut impl FnMut(Piece<'_>)) {
+        self.settled += 1;
+        out(Piece::End(CallEnd::Complete));
+    }
+}

@@ -1,0 +1,161 @@
+//! [`Search`]: what one request's text is searched for, made once from its tools and settings.
+
+use std::sync::Arc;
+
+use super::{envelope::Rules, markers::Markers, reading::Reading, tools::Tools};
+use crate::{
+    format::{self, Calls, Channels, Format, Grammar, Place, Python},
+    pipeline::{Arguments, Detect, Settings, UnknownCalls},
+};
+
+/// A format whose calls stand in fences.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Fenced {
+    pub(super) format: &'static Format,
+    pub(super) infos: &'static [&'static str],
+    /// They may be written as Python writes them.
+    pub(super) code: Option<&'static Python>,
+}
+
+fn fenced(format: &'static Format, grammar: &'static Grammar) -> Option<Fenced> {
+    match grammar {
+        Grammar::Fenced { infos } => Some(Fenced { format, infos, code: None }),
+        Grammar::Code { info, python } => {
+            Some(Fenced { format, infos: std::slice::from_ref(info), code: Some(python) })
+        }
+        _ => None,
+    }
+}
+
+/// A format whose calls have no marker: lists as Python writes them, or else JSON. Lists are tried first, since they
+/// fail at the first character that is none of a declared name.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Unmarked {
+    pub(super) format: &'static Format,
+    pub(super) list: Option<&'static Calls>,
+}
+
+fn unmarked(format: &'static Format, grammar: &'static Grammar) -> Option<Unmarked> {
+    match grammar {
+        Grammar::Bare => Some(Unmarked { format, list: None }),
+        Grammar::Calls(calls) if calls.place == Place::Bracket => {
+            Some(Unmarked { format, list: Some(calls) })
+        }
+        _ => None,
+    }
+}
+
+/// What a byte of prose may begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Begins {
+    /// A value, or a marker.
+    Bracket,
+    /// At the beginning of a line, a fence.
+    Fence,
+    /// From this place on, a marker.
+    Marker(Place),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Search {
+    pub(super) tools: Tools,
+    pub(super) markers: Arc<Markers>,
+    pub(super) fences: Vec<Fenced>,
+    /// The info strings of fences with calls.
+    pub(super) infos: Vec<&'static str>,
+    pub(super) unmarked: Vec<Unmarked>,
+    /// By byte.
+    begins: [Option<Begins>; 256],
+    /// The format whose messages begin inside a header.
+    pub(super) begun: Option<(&'static Format, &'static Channels)>,
+    pub(super) whole: bool,
+    any_name: bool,
+    repair: bool,
+    max_depth: usize,
+    pub(super) max_hold: usize,
+    max_arguments: usize,
+}
+
+impl Search {
+    /// The search for calls that `tools` allow; `None` if there is nothing to look for.
+    pub(super) fn new(tools: Tools, settings: &Settings) -> Option<Self> {
+        let (formats, named): (Vec<&'static Format>, &[_]) = match &settings.detect {
+            Detect::Off => return None,
+            Detect::Auto => (format::auto_behind(&[]), &[]),
+            Detect::AutoAnd(first) => (format::auto_behind(first), first),
+            Detect::Formats(formats) => (formats.clone(), formats),
+        };
+        if tools.is_empty() || formats.is_empty() {
+            return None;
+        }
+        let grammars = || formats.iter().flat_map(|format| format.grammars.iter().map(|g| (*format, g)));
+        let mut fences: Vec<Fenced> =
+            grammars().filter_map(|(format, grammar)| fenced(format, grammar)).collect();
+        fences.sort_by_key(|fenced| fenced.code.is_none());
+        let mut unmarked: Vec<Unmarked> =
+            grammars().filter_map(|(format, grammar)| unmarked(format, grammar)).collect();
+        unmarked.sort_by_key(|unmarked| unmarked.list.is_none());
+        let markers = match &settings.detect {
+            Detect::Auto => Markers::of_all(),
+            _ => Arc::new(Markers::new(&formats, named)),
+        };
+        Some(Self {
+            tools,
+            begins: std::array::from_fn(|byte| {
+                let byte = u8::try_from(byte).unwrap_or_default();
+                match byte {
+                    b'{' | b'[' if !unmarked.is_empty() => Some(Begins::Bracket),
+                    b'`' | b'~' => (!fences.is_empty()).then_some(Begins::Fence),
+                    _ => markers.first(byte).map(Begins::Marker),
+                }
+            }),
+            markers,
+            infos: fences.iter().flat_map(|fenced| fenced.infos).copied().collect(),
+            fences,
+            unmarked,
+            begun: begun(named),
+            whole: settings.arguments == Arguments::Whole,
+            any_name: settings.unknown_calls == UnknownCalls::Forward,
+            repair: settings.repair,
+            max_depth: settings.limits.max_depth,
+            max_hold: settings.limits.max_hold,
+            max_arguments: settings.limits.max_arguments,
+        })
+    }
+
+    /// What this byte of prose may begin.
+    pub(super) fn begins(&self, byte: u8) -> Option<Begins> {
+        self.begins.get(usize::from(byte)).copied().flatten()
+    }
+
+    /// `marked`: for a grammar with a marker made for calls.
+    pub(super) fn rules(&self, marked: bool) -> Rules<'_> {
+        Rules {
+            tools: &self.tools,
+            marked,
+            any_name: self.any_name,
+            no_tool: &[],
+            repair: self.repair,
+            whole: self.whole,
+            max_depth: self.max_depth,
+        }
+    }
+
+    /// How much source may be held. A call that waits for its end may be as long as any call; only beyond that is
+    /// there no telling.
+    pub(super) fn limit(&self, reading: &Reading) -> usize {
+        let waits = if reading.has_begun() { self.max_arguments } else { 0 };
+        self.max_hold.saturating_add(waits)
+    }
+}
+
+/// The format whose messages begin inside a header, if one is chosen.
+fn begun(named: &[&'static Format]) -> Option<(&'static Format, &'static Channels)> {
+    let grammars = named.iter().flat_map(|format| format.grammars.iter().map(|g| (*format, g)));
+    let mut channels = grammars.filter_map(|(format, grammar)| match grammar {
+        Grammar::Channels(channels) if channels.begins_in_header => Some((format, channels)),
+        _ => None,
+    });
+    channels.next()
+}

@@ -1,0 +1,198 @@
+//! Out of something and back into prose: what becomes of a reading that goes on, ends, fails, or holds too much.
+
+use super::{
+    Detector, State,
+    fence::{Fence, Foreign},
+    reading::{As, Outlet, Reading, Rivals},
+    region::{Container, Passed},
+    text::{boundary_from, head, tail},
+};
+use crate::event::Sink;
+
+impl Detector {
+    /// The text breaks off; `stopped`: because the model was done. What is held is decided.
+    pub(super) fn decide(&mut self, stopped: bool, out: &mut impl Sink) {
+        loop {
+            match std::mem::replace(&mut self.state, State::Prose) {
+                State::Marker { .. } | State::Attributes { .. } | State::Opener(_) => self.release(0, out),
+                State::Calls(mut reading) => {
+                    if self.finish_calls(&mut reading, stopped, out) {
+                        self.held.clear();
+                        self.doubted = None;
+                    } else {
+                        self.release(0, out);
+                    }
+                }
+                State::Reasoning(mut thinking) => thinking.finish(out),
+                State::Prose | State::Foreign(_) | State::Json(_) | State::Dropped => break,
+            }
+        }
+    }
+
+    fn finish_calls(&mut self, reading: &mut Reading, stopped: bool, out: &mut impl Sink) -> bool {
+        let (format, starts_line) = (reading.format, reading.takes_line());
+        let rules = self.search.rules(reading.marked);
+        let (prose, next) = (&mut self.prose, &mut self.next);
+        let mut outlet = Outlet { format, starts_line, prose, next, out };
+        let ended = reading.finish(stopped, &rules, &mut |piece| outlet.piece(piece));
+        if ended {
+            outlet.pieces(reading.take_waiting());
+        }
+        ended
+    }
+
+    /// Reads on in calls.
+    pub(super) fn calls(&mut self, text: &str, out: &mut impl Sink) -> usize {
+        let State::Calls(mut reading) = std::mem::replace(&mut self.state, State::Prose) else { return 0 };
+        let (format, starts_line) = (reading.format, reading.takes_line());
+        let rules = self.search.rules(reading.marked);
+        // As much as may be held and a character more, so that the limit is reached at the same one for every cut.
+        let room = self.search.limit(&reading).saturating_sub(self.held.len());
+        let text = head(text, boundary_from(text, room.saturating_add(1)));
+        let mut outlet =
+            Outlet { format, starts_line, prose: &mut self.prose, next: &mut self.next, out: &mut *out };
+        match reading.feed(text, &rules, &mut |piece| outlet.piece(piece)) {
+            Passed::More => {
+                self.held.push_str(text);
+                if reading.is_streaming() {
+                    self.doubted = None;
+                    let certain = self.held.len().saturating_sub(reading.unsure());
+                    self.held.drain(..certain);
+                    reading.rivals = Rivals::None;
+                }
+                let overflows = self.held.len() > self.search.limit(&reading);
+                self.state = State::Calls(reading);
+                if overflows {
+                    self.overflow(out);
+                }
+                text.len()
+            }
+            Passed::Certain(taken) => {
+                self.doubted = None;
+                self.held.clear();
+                reading.rivals = Rivals::None;
+                self.state = State::Calls(reading);
+                taken
+            }
+            Passed::Ended(taken) => {
+                self.doubted = None;
+                outlet.pieces(reading.take_waiting());
+                self.held.clear();
+                self.prose.container_ended(starts_line);
+                if reading.drops_rest() {
+                    self.state = State::Dropped;
+                }
+                taken
+            }
+            Passed::Left { taken, rescan } => {
+                self.doubted = None;
+                outlet.pieces(reading.take_waiting());
+                self.held.push_str(head(text, taken));
+                self.prose.container_ended(starts_line);
+                let again = self.held.len().saturating_sub(rescan);
+                self.held.drain(..again);
+                let again = std::mem::take(&mut self.held);
+                self.text(&again, out);
+                taken
+            }
+            Passed::Failed { taken, rescan } => {
+                self.held.push_str(head(text, taken));
+                self.fail(*reading, rescan, out);
+                taken
+            }
+        }
+    }
+
+    /// More is held than may be. What has not begun to be a call is text; a waiting call goes out cut, since its
+    /// arguments are over their limit, too.
+    fn overflow(&mut self, out: &mut impl Sink) {
+        let State::Calls(mut reading) = std::mem::replace(&mut self.state, State::Prose) else { return };
+        if !reading.has_begun() {
+            reading.rivals = Rivals::None;
+            return self.fail(*reading, 0, out);
+        }
+        let (format, starts_line) = (reading.format, reading.takes_line());
+        let mut outlet = Outlet { format, starts_line, prose: &mut self.prose, next: &mut self.next, out };
+        outlet.pieces(reading.abandon());
+        self.held.clear();
+    }
+
+    /// These are no calls of this format. Another with the same opener may fit; else the source since the last
+    /// certain point is text, and the text goes on as what it then is.
+    fn fail(&mut self, reading: Reading, rescan: usize, out: &mut impl Sink) {
+        let quotation = reading.is_quotation();
+        let Reading { starts_line, quoted, mut read_as, rivals, .. } = reading;
+        match if quotation { Rivals::None } else { rivals } {
+            Rivals::Marked { opener, next } => {
+                if let Some(place) = self.rival(opener, next, starts_line) {
+                    let held = std::mem::take(&mut self.held);
+                    self.held.push_str(head(&held, opener));
+                    self.enter_at(place, starts_line, quoted);
+                    self.text(tail(&held, opener), out);
+                    return;
+                }
+            }
+            Rivals::Unmarked { next } => {
+                let byte = self.held.bytes().next().unwrap_or_default();
+                if self.enter_unmarked(byte, next, starts_line, quoted) {
+                    let held = std::mem::take(&mut self.held);
+                    self.text(&held, out);
+                    return;
+                }
+            }
+            Rivals::None => {}
+        }
+        self.state = State::Prose;
+        if let As::Region(region) = &mut read_as {
+            if region.has_ended() {
+                self.prose.container_ended(starts_line);
+            }
+            if let Container::Fence(fence) = region.container {
+                self.leave_fence(Some(fence), out);
+                return;
+            }
+            if let Some(scanner) = region.scanner.take()
+                && scanner.depth() > 0
+            {
+                self.state = State::Json(scanner);
+            }
+        }
+        self.release(rescan, out);
+    }
+
+    /// The place of another opener that the first `opener` held bytes are, from `next` on.
+    fn rival(&self, opener: usize, next: usize, starts_line: bool) -> Option<usize> {
+        let markers = &self.search.markers;
+        let (place, whole) = markers.find(head(&self.held, opener), self.here(starts_line), next)?;
+        let counts = |place| markers.get(place).is_some_and(|rival| markers.ends_reasoning(rival.format));
+        (whole && (self.doubted.is_none() || counts(place))).then_some(place)
+    }
+
+    /// What looked like a fence with calls is some other fence: it is not searched. `fence`: it had been entered.
+    pub(super) fn leave_fence(&mut self, fence: Option<Fence>, out: &mut impl Sink) {
+        self.state = match (&self.state, fence) {
+            (_, Some(fence)) => State::Foreign(Foreign::in_body(fence, &self.held)),
+            (State::Opener(opener), None) => State::Foreign(Foreign::in_info(opener.fence())),
+            _ => State::Prose,
+        };
+        self.release(0, out);
+    }
+
+    /// Lets what is held go as text; the last `rescan` bytes are read again.
+    pub(super) fn release(&mut self, rescan: usize, out: &mut impl Sink) {
+        let held = std::mem::take(&mut self.held);
+        if let Some(mut thinking) = self.doubted.take() {
+            // No call has begun: the reasoning goes on behind the opener's first character.
+            let first = held.chars().next().map_or(0, char::len_utf8);
+            thinking.say(head(&held, first), out);
+            self.state = State::Reasoning(thinking);
+            self.text(tail(&held, first), out);
+            return;
+        }
+        let again = held.len().saturating_sub(rescan);
+        self.prose.put(head(&held, again), out);
+        if rescan > 0 {
+            self.text(tail(&held, again), out);
+        }
+    }
+}

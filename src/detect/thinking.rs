@@ -1,0 +1,195 @@
+//! [`Thinking`]: reasoning between markers, on its way to the reasoning channel.
+//!
+//! Inside reasoning only a closer counts, and, in formats whose models end their reasoning with a call, the opener of
+//! one. Nothing is held but the beginning of these and trailing white space, which goes with the closer.
+
+use std::borrow::Cow;
+
+use super::{
+    markers::Markers,
+    pattern::{Case, Fit, fit_cased},
+    text::{head, tail},
+};
+use crate::{
+    event::{Event, Reasoning, Sink},
+    format::{Place, Thought},
+};
+
+/// How far a feed came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Thinks {
+    /// All was taken; it goes on.
+    On,
+    /// So much was taken, the last of it a closer.
+    Closed(usize),
+    /// So much was taken, the last of it a call's opener: [`Thinking::markup`], at this place of the markers.
+    Calls(usize, usize),
+}
+
+/// Reasoning being read.
+#[derive(Debug)]
+pub(super) struct Thinking {
+    close: Vec<&'static str>,
+    /// A redundant opener at the very beginning.
+    open: Vec<&'static str>,
+    /// Where calls end it, their openers count too.
+    ended_by_calls: bool,
+    markup: String,
+    /// White space since the last visible character.
+    blank: String,
+    begun: bool,
+    last: u8,
+}
+
+impl Thinking {
+    /// Begins behind the opener of `thought`.
+    pub(super) fn new(thought: &'static Thought, ended_by_calls: bool) -> Self {
+        Self::of(thought.close.to_vec(), Vec::new(), ended_by_calls)
+    }
+
+    /// Begins with the message: its opener was in the prompt, and any closer ends it.
+    pub(super) fn from_start(thoughts: &[&'static Thought], ended_by_calls: bool) -> Self {
+        let close = thoughts.iter().flat_map(|thought| thought.close).copied().collect();
+        Self::of(close, thoughts.iter().map(|thought| thought.open).collect(), ended_by_calls)
+    }
+
+    fn of(close: Vec<&'static str>, open: Vec<&'static str>, ended_by_calls: bool) -> Self {
+        let (markup, blank) = (String::new(), String::new());
+        Self { close, open, ended_by_calls, markup, blank, begun: false, last: 0 }
+    }
+
+    /// Bytes held.
+    pub(super) fn held(&self) -> usize {
+        self.markup.len() + self.blank.len()
+    }
+
+    /// Takes what may be a marker out.
+    pub(super) fn take_markup(&mut self) -> String {
+        std::mem::take(&mut self.markup)
+    }
+
+    /// A backtick stands before the marker: it is quoted.
+    fn quoted(&self) -> bool {
+        self.last == b'`'
+    }
+
+    /// Reads on.
+    pub(super) fn feed(&mut self, text: &str, markers: &Markers, out: &mut impl Sink) -> Thinks {
+        let mut at = 0;
+        while at < text.len() {
+            let rest = tail(text, at);
+            if self.markup.is_empty() {
+                let run = rest.bytes().position(|byte| self.may_begin(byte, markers)).unwrap_or(rest.len());
+                self.say(head(rest, run), out);
+                at += run;
+            }
+            let Some(character) = tail(text, at).chars().next() else { break };
+            at += character.len_utf8();
+            self.markup.push(character);
+            if let Some(ends) = self.settle(at, markers, out) {
+                return ends;
+            }
+        }
+        Thinks::On
+    }
+
+    /// The text has ended: what may have been a closer is reasoning.
+    pub(super) fn finish(&mut self, out: &mut impl Sink) {
+        let markup = self.take_markup();
+        self.say(&markup, out);
+    }
+
+    fn may_begin(&self, byte: u8, markers: &Markers) -> bool {
+        let begins = |marker: &str| marker.as_bytes().first().is_some_and(|b| b.eq_ignore_ascii_case(&byte));
+        self.close.iter().any(|marker| begins(marker))
+            || (!self.begun && self.open.iter().any(|marker| begins(marker)))
+            || (self.ended_by_calls && markers.may_begin(byte, Place::MessageStart))
+    }
+
+    /// Lets go of what is no marker: the first of what is held, and again what follows it.
+    fn settle(&mut self, at: usize, markers: &Markers, out: &mut impl Sink) -> Option<Thinks> {
+        while !self.markup.is_empty() {
+            let fits = |marker: &&str| fit_cased(marker, &self.markup, Case::Any);
+            let whole = |markers: &[&str]| markers.iter().any(|marker| matches!(fits(marker), Fit::Whole(_)));
+            if whole(&self.close) {
+                self.markup.clear();
+                self.blank.clear();
+                return Some(Thinks::Closed(at));
+            }
+            if !self.begun && whole(&self.open) {
+                self.markup.clear();
+                return None;
+            }
+            let begins = |markers: &[&str]| markers.iter().any(|marker| fits(marker) == Fit::Begins);
+            let mut holds = begins(&self.close) || (!self.begun && begins(&self.open));
+            if self.ended_by_calls && !self.quoted() {
+                match markers.call(&self.markup) {
+                    Some((place, true)) => return Some(Thinks::Calls(at, place)),
+                    Some((_, false)) => holds = true,
+                    None => {}
+                }
+            }
+            if holds {
+                return None;
+            }
+            let first = self.markup.chars().next().map_or(0, char::len_utf8);
+            let rest = tail(&self.markup, first).to_owned();
+            let markup = std::mem::replace(&mut self.markup, rest);
+            self.say(head(&markup, first), out);
+        }
+        None
+    }
+
+    /// Puts reasoning out, its trailing white space held.
+    pub(super) fn say(&mut self, text: &str, out: &mut impl Sink) {
+        let text = if self.begun { text } else { text.trim_start() };
+        let visible = text.trim_end();
+        if !visible.is_empty() {
+            if self.blank.is_empty() {
+                reasoning(visible, out);
+            } else {
+                self.blank.push_str(visible);
+                reasoning(&self.blank, out);
+                self.blank.clear();
+            }
+            self.begun = true;
+        }
+        self.blank.push_str(tail(text, visible.len()));
+        self.last = text.bytes().next_back().unwrap_or(self.last);
+    }
+}
+
+pub(super) fn reasoning(text: &str, out: &mut impl Sink) {
+    out.event(Event::Reasoning(Reasoning { text: Cow::Borrowed(text), signature: None }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn think(text: &str, pieces: usize) -> (String, Vec<Thinks>) {
+        let thoughts = Markers::new(&[&crate::format::THINK], &[]).thoughts();
+        let markers = Markers::new(&[], &[]);
+        let mut thinking = Thinking::from_start(&thoughts, false);
+        let (mut said, mut ends) = (String::new(), Vec::new());
+        for piece in text.as_bytes().chunks(pieces) {
+            let mut out: Vec<Event<'static>> = Vec::new();
+            ends.push(thinking.feed(std::str::from_utf8(piece).unwrap(), &markers, &mut out));
+            for event in out {
+                if let Event::Reasoning(reasoning) = event {
+                    said.push_str(&reasoning.text);
+                }
+            }
+        }
+        (said, ends)
+    }
+
+    #[test]
+    fn an_answer_that_starts_in_reasoning_may_repeat_the_opener() {
+        for pieces in [1, 3, 100] {
+            let (said, ends) = think("<think>\na <b> </thin c \n</THINK>", pieces);
+            assert_eq!(said, "a <b> </thin c");
+            assert!(matches!(ends.last(), Some(Thinks::Closed(_))), "{ends:?}");
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! The tables of channel formats: an answer is a row of messages, and a header says where each goes.
+
+use super::{CallBody, Calls, Format, Grammar, Key, Params, ParamsName, Place, THOUGHT_K3};
+
+/// Messages told apart by headers.
+#[derive(Debug)]
+pub struct Channels {
+    /// What a header begins with, and where that counts.
+    pub open: &'static [(&'static str, Place)],
+    /// The text may begin inside a header, whose opener is the prompt's: only where the format is chosen by name.
+    pub begins_in_header: bool,
+    /// Markers inside headers.
+    pub inner: &'static [&'static str],
+    /// What ends a header and begins a message's body.
+    pub body: &'static [&'static str],
+    /// What ends a body besides the next header.
+    pub end: &'static [&'static str],
+    /// Where the body goes behind this header, its opener included, and this body marker; `None` if it is no header of this format.
+    pub route: for<'a> fn(&'a str, &str) -> Option<Route<'a>>,
+    /// Openers occur in ordinary text: only declared names are calls, and what is not one stays text.
+    pub common: bool,
+}
+
+/// Who hears a body that is no call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Voice {
+    /// The reader.
+    Text,
+    /// Nobody: it is reasoning.
+    Reasoning,
+}
+
+/// Where a message's body goes.
+#[derive(Debug, Clone, Copy)]
+pub enum Route<'a> {
+    /// It is spoken.
+    Said(Voice),
+    /// It is the arguments of a call: JSON. If it begins with no brace, it is spoken so, or the message is none.
+    Call(&'a str, Option<Voice>),
+    /// It is the arguments of a call, each in a tag.
+    Params(&'a str, &'static Calls),
+    /// It is a JSON object with name and arguments.
+    Envelope,
+    /// There is none: other messages follow.
+    Nothing,
+}
+
+/// What a harmony header says.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Words<'a> {
+    channel: Option<&'a str>,
+    recipient: Option<&'a str>,
+    constrain: Option<&'a str>,
+}
+
+impl<'a> Words<'a> {
+    fn of(header: &'a str) -> Self {
+        let mut words = Self::default();
+        let mut rest = header;
+        let mut mark = "";
+        loop {
+            rest = rest.trim_start();
+            if let Some(marked) = [CHANNEL, CONSTRAIN].into_iter().find(|mark| rest.starts_with(mark)) {
+                mark = marked;
+                rest = rest.split_at(marked.len()).1;
+                continue;
+            }
+            let end = rest.find(|c: char| c.is_whitespace() || c == '<').unwrap_or(rest.len());
+            let (word, after) = rest.split_at(end);
+            if word.is_empty() {
+                return words;
+            }
+            match (word.strip_prefix("to="), mark) {
+                (Some(name), _) => words.recipient = Some(name),
+                (None, CHANNEL) => words.channel = Some(word),
+                (None, CONSTRAIN) => words.constrain = Some(word),
+                (None, _) => {}
+            }
+            (rest, mark) = (after, "");
+        }
+    }
+
+    /// The recipient, if it is a tool.
+    fn tool(&self) -> Option<&'a str> {
+        let tool =
+            self.recipient.filter(|name| !matches!(*name, "" | "user" | "all" | "self" | "assistant"))?;
+        Some(tool.split_once("functions.").map_or(tool, |(_, name)| name))
+    }
+}
+
+const START: &str = "<|start|>assistant";
+const CHANNEL: &str = "<|channel|>";
+const CONSTRAIN: &str = "<|constrain|>";
+
+fn harmony(header: &str) -> Option<Route<'_>> {
+    let words = Words::of(header.strip_prefix(START).unwrap_or(header));
+    let voice = match words.channel {
+        Some("analysis") => Voice::Reasoning,
+        Some("commentary" | "final") => Voice::Text,
+        // Without a channel it is an answer; with a recipient, some other format's.
+        None if words.recipient.is_none() => Voice::Text,
+        _ => return None,
+    };
+    if words.constrain == Some("xml") {
+        return None;
+    }
+    Some(words.tool().map_or(Route::Said(voice), |tool| Route::Call(tool, Some(voice))))
+}
+
+const HARMONY_CHANNELS: Channels = Channels {
+    open: &[(CHANNEL, Place::Anywhere), (START, Place::Anywhere), ("to=", Place::MessageStart)],
+    begins_in_header: false,
+    inner: &[CHANNEL, CONSTRAIN],
+    body: &["<|message|>"],
+    end: &["<|call|>", "<|end|>", "<|return|>"],
+    route: |header, _| harmony(header),
+    common: false,
+};
+
+/// gpt-oss.
+pub static HARMONY: Format = Format {
+    name: "harmony",
+    summary: "channels of gpt-oss: analysis is reasoning, final is text, a message to functions.NAME is a call",
+    models: &["gpt-oss*", "*gpt-oss*"],
+    auto: true,
+    example: r#"<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Paris"}<|call|>"#,
+    grammars: &[Grammar::Channels(HARMONY_CHANNELS)],
+    teach: None,
+};
+
+/// Beam's arguments.
+static BEAM_BODY: Calls = Calls {
+    sections: &[],
+    open: &[START],
+    naked: true,
+    noise: &["<|call|>", "<|end|>", "<|return|>"],
+    place: Place::Anywhere,
+    body: CallBody::Params(Params {
+        name: ParamsName::Text,
+        key: Key::Attribute { open: "<rfl:parameter ", end: ">", key: "name", kind: "type" },
+        close: "</rfl:parameter~>",
+        end: &["<|call|>", "<|end|>"],
+        trim: true,
+        cdata: false,
+        entities: false,
+        json: true,
+        common: false,
+    }),
+};
+
+/// Beam: harmony's headers, and a tag for every argument.
+pub static BEAM: Format = Format {
+    name: "beam",
+    summary: "harmony's headers with xml as constrain, and a tag for every argument",
+    models: &["*beam*"],
+    auto: true,
+    example: "<|start|>assistant to=get_weather<|channel|>analysis <|constrain|>xml<|message|><rfl:parameter name=\"city\">\nParis\n</rfl:parameter><|call|>",
+    grammars: &[Grammar::Channels(Channels {
+        route: |header, _| {
+            let words = Words::of(header.strip_prefix(START).unwrap_or(header));
+            match words.tool() {
+                Some(tool) => (words.constrain == Some("xml")).then_some(Route::Params(tool, &BEAM_BODY)),
+                None => harmony(header),
+            }
+        },
+        ..HARMONY_CHANNELS
+    })],
+    teach: None,
+};
+
+/// Muse: a message to a tool holds calls in tags of their own.
+pub static MUSE_ATEM: Format = Format {
+    name: "muse_atem",
+    summary: "messages to self (reasoning), to the user, or to a tool, with calls in <atem:function_calls>",
+    models: &["*muse*"],
+    auto: true,
+    example: "<|start|>assistant to=get_weather<|message|><atem:function_calls>\n<atem:invoke name=\"get_weather\">\n<atem:parameter name=\"city\">Paris</atem:parameter>\n</atem:invoke>\n</atem:function_calls><|eom|>",
+    grammars: &[
+        Grammar::Channels(Channels {
+            open: &[(START, Place::Anywhere), ("to=", Place::MessageStart)],
+            inner: &[],
+            end: &["<|eom|>", "<|eot|>"],
+            route: |header, _| {
+                let words = Words::of(header.strip_prefix(START).unwrap_or(header));
+                Some(match words.recipient {
+                    Some("self") => Route::Said(Voice::Reasoning),
+                    None | Some("user" | "commentary" | "all") => Route::Said(Voice::Text),
+                    Some(_) => Route::Nothing,
+                })
+            },
+            ..HARMONY_CHANNELS
+        }),
+        Grammar::Calls(Calls {
+            sections: &[("<atem:function_calls>", "")],
+            open: &["<atem:invoke "],
+            naked: true,
+            noise: &["</atem:function_calls>", "<|eom|>", "<|eot|>"],
+            place: Place::Anywhere,
+            body: CallBody::Params(Params {
+                name: ParamsName::Attribute("name", ">"),
+                key: Key::Attribute { open: "<atem:parameter ", end: ">", key: "name", kind: "type" },
+                close: "</atem:parameter~>",
+                end: &["</atem:invoke>"],
+                trim: false,
+                cdata: false,
+                entities: false,
+                json: true,
+                common: false,
+            }),
+        }),
+    ],
+    teach: None,
+};
+
+/// Kimi K3.
+pub static KIMI_K3: Format = Format {
+    name: "kimi_k3",
+    summary: "Kimi's XTML: elements of <|open|>, <|close|> and <|sep|>, a typed one for every argument",
+    models: &["kimi-k3*"],
+    auto: true,
+    example: r#"<|open|>tools<|sep|><|open|>call tool="get_weather" index="1"<|sep|><|open|>argument key="city" type="string"<|sep|>Paris<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>"#,
+    grammars: &[
+        Grammar::Channels(Channels {
+            open: &[("<|open|>response<|sep|>", Place::Anywhere)],
+            begins_in_header: false,
+            inner: &[],
+            body: &["<|open|>response<|sep|>"],
+            end: &["<|close|>response<|sep|>"],
+            route: |_, _| Some(Route::Said(Voice::Text)),
+            common: false,
+        }),
+        THOUGHT_K3,
+        Grammar::Calls(Calls {
+            sections: &[("<|open|>tools<|sep|>", "<|close|>tools<|sep|>")],
+            open: &["<|open|>call "],
+            naked: true,
+            noise: &[],
+            place: Place::Anywhere,
+            body: CallBody::Params(Params {
+                name: ParamsName::Attribute("tool", "<|sep|>"),
+                key: Key::Attribute { open: "<|open|>argument ", end: "<|sep|>", key: "key", kind: "type" },
+                close: "<|close|>argument<|sep|>",
+                end: &["<|close|>call<|sep|>"],
+                trim: false,
+                cdata: false,
+                entities: false,
+                json: false,
+                common: false,
+            }),
+        }),
+    ],
+    teach: None,
+};
+
+/// Functionary 3.2. The first `>>>` is the prompt's.
+pub static FUNCTIONARY_V32: Format = Format {
+    name: "functionary_v32",
+    summary: ">>>, a recipient on a line of its own: all is text, a tool's name is a call",
+    models: &["*functionary*v3.2*"],
+    auto: false,
+    example: "get_weather\n{\"city\": \"Paris\"}",
+    grammars: &[Grammar::Channels(Channels {
+        open: &[(">>>", Place::Anywhere)],
+        begins_in_header: true,
+        inner: &[],
+        body: &["\n"],
+        end: &[],
+        route: |header, _| match header.trim_start_matches('>').trim() {
+            "all" => Some(Route::Said(Voice::Text)),
+            name => Some(Route::Call(name, None)),
+        },
+        common: true,
+    })],
+    teach: None,
+};
+
+/// Inkling; the name in the header is redundant.
+pub static INKLING: Format = Format {
+    name: "inkling",
+    summary: "messages by kind: text, thinking, or JSON that invokes a tool",
+    models: &["*inkling*"],
+    auto: true,
+    example: r#"<|message_model|>get_weather<|content_invoke_tool_json|>{"name": "get_weather", "args": {"city": "Paris"}}<|end_message|>"#,
+    grammars: &[Grammar::Channels(Channels {
+        open: &[
+            ("<|message_model|>", Place::Anywhere),
+            ("<|content_text|>", Place::Anywhere),
+            ("<|content_thinking|>", Place::Anywhere),
+            ("<|content_invoke_tool_json|>", Place::Anywhere),
+        ],
+        begins_in_header: false,
+        inner: &[],
+        body: &["<|content_text|>", "<|content_thinking|>", "<|content_invoke_tool_json|>"],
+        end: &["<|end_message|>"],
+        route: |_, body| match body {
+            "<|content_text|>" => Some(Route::Said(Voice::Text)),
+            "<|content_thinking|>" => Some(Route::Said(Voice::Reasoning)),
+            _ => Some(Route::Envelope),
+        },
+        common: false,
+    })],
+    teach: None,
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_a_header_stand_in_any_order() {
+        let harmony = |header| harmony(header).map(|route| format!("{route:?}"));
+        let tool = Some(format!("{:?}", Route::Call("f", Some(Voice::Text))));
+        for header in [
+            "<|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json",
+            " to=functions.f<|channel|>commentary json",
+            " to=f <|channel|>commentary<|constrain|> json",
+            "<|channel|> commentary to=functions.f",
+        ] {
+            assert_eq!(harmony(header), tool, "{header}");
+        }
+        assert_eq!(
+            harmony("<|channel|>analysis to=self"),
+            Some(format!("{:?}", Route::Said(Voice::Reasoning)))
+        );
+        assert_eq!(harmony(""), Some(format!("{:?}", Route::Said(Voice::Text))));
+        assert_eq!(harmony(" to=f"), None);
+        assert_eq!(harmony("<|channel|>musings"), None);
+        assert_eq!(harmony("<|channel|>commentary to=f<|constrain|>xml"), None);
+    }
+}

@@ -1,0 +1,81 @@
+//! Formats whose calls have the name in a header of markers, and JSON behind it: the rarer ones.
+
+use super::{CallBody, Calls, Format, Grammar, Header, HeaderEnd, Place};
+
+/// `<function=NAME>{…}</function>`. Qwen's XML has the same opener and no JSON.
+pub const FUNCTION: Calls = Calls {
+    sections: &[],
+    open: &["<function="],
+    naked: true,
+    noise: &[],
+    place: Place::Anywhere,
+    body: CallBody::Header(Header {
+        end: HeaderEnd::MarkersThenBrace(&[">"]),
+        read: |header| Some(("", header)),
+        legal: "",
+        before: &[],
+        after: &[],
+        close: &["</function>"],
+    }),
+};
+
+/// Functionary 3.1, and Llama 3.1 with custom tools.
+pub static FUNCTIONARY_V31: Format = Format {
+    name: "functionary_v31",
+    summary: "<function=NAME>, the arguments as a JSON object, </function>",
+    models: &["*functionary*v3.1*"],
+    auto: true,
+    example: r#"<function=get_weather>{"city": "Paris"}</function>"#,
+    grammars: &[Grammar::Calls(FUNCTION)],
+    teach: None,
+};
+
+/// PLaMo 3: name and arguments in regions of their own.
+pub static PLAMO3: Format = Format {
+    name: "plamo3",
+    summary: "PLaMo's nested markers, name and JSON in regions of their own",
+    models: &["*plamo-3*"],
+    auto: true,
+    example: r#"<|plamo:begin_tool_requests:plamo|><|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>get_weather<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|><|plamo:constrain|>json<|plamo:msg|>{"city": "Paris"}<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|><|plamo:end_tool_requests:plamo|>"#,
+    grammars: &[Grammar::Calls(Calls {
+        sections: &[("<|plamo:begin_tool_requests:plamo|>", "<|plamo:end_tool_requests:plamo|>")],
+        open: &["<|plamo:begin_tool_request:plamo|>"],
+        naked: true,
+        noise: &[],
+        place: Place::Anywhere,
+        body: CallBody::Header(Header {
+            end: HeaderEnd::Markers(&["<|plamo:end_tool_name:plamo|>"]),
+            read: |header| Some(("", header.strip_prefix("<|plamo:begin_tool_name:plamo|>")?.trim())),
+            legal: "<|>",
+            before: &["<|plamo:begin_tool_arguments:plamo|>", "<|plamo:constrain|>json", "<|plamo:msg|>"],
+            after: &["<|plamo:end_tool_arguments:plamo|>"],
+            close: &["<|plamo:end_tool_request:plamo|>"],
+        }),
+    })],
+    teach: None,
+};
+
+/// Solar Open; the id is in band.
+pub static SOLAR_OPEN: Format = Format {
+    name: "solar_open",
+    summary: "Solar's markers: id, name and JSON, each behind its own",
+    models: &["*solar-open*"],
+    auto: true,
+    example: r#"<|tool_calls|><|tool_call:begin|>c1<|tool_call:name|>get_weather<|tool_call:args|>{"city": "Paris"}<|tool_call:end|>"#,
+    grammars: &[Grammar::Calls(Calls {
+        sections: &[("<|tool_calls|>", "")],
+        open: &["<|tool_call:begin|>"],
+        naked: true,
+        noise: &[],
+        place: Place::Anywhere,
+        body: CallBody::Header(Header {
+            end: HeaderEnd::Markers(&["<|tool_call:args|>"]),
+            read: |header| header.split_once("<|tool_call:name|>").map(|(id, name)| (id.trim(), name.trim())),
+            legal: "<|>",
+            before: &[],
+            after: &[],
+            close: &["<|tool_call:end|>"],
+        }),
+    })],
+    teach: None,
+};

@@ -1,0 +1,120 @@
+//! Reasoning between markers, and markup around the answer that means nothing.
+
+use super::{Format, Grammar, Place};
+
+/// A pair of markers with reasoning between them. They are read in any case of their letters; `*` is a checkpoint's
+/// suffix, with its colon, or nothing.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Thought {
+    /// The opening marker.
+    pub open: &'static str,
+    /// The closing markers: one of them.
+    pub close: &'static [&'static str],
+    /// Where the opener counts.
+    pub place: Place,
+    /// Where a closer may stand without its opener, at the beginning of the message, and is dropped.
+    pub bare: bool,
+    /// It is prose: it counts only where the format is chosen by name.
+    pub chosen: bool,
+}
+
+/// A word in angle brackets: prose may speak of it, so it begins a line.
+const fn word(open: &'static str, close: &'static [&'static str]) -> Thought {
+    Thought { open, close, place: Place::LineStart, bare: false, chosen: false }
+}
+
+/// A word that documents have for other things, too: it begins the message.
+const fn first(open: &'static str, close: &'static [&'static str]) -> Thought {
+    Thought { open, close, place: Place::MessageStart, bare: false, chosen: false }
+}
+
+/// Words of a sentence.
+const fn phrase(open: &'static str, close: &'static [&'static str]) -> Thought {
+    Thought { chosen: true, ..first(open, close) }
+}
+
+/// A special token.
+const fn token(open: &'static str, close: &'static [&'static str]) -> Thought {
+    Thought { open, close, place: Place::Anywhere, bare: false, chosen: false }
+}
+
+/// Reasoning in the tags of many models.
+pub static THINK: Format = Format {
+    name: "think",
+    summary: "reasoning in <think> at the beginning of a line, or in its kin: to the reasoning channel, never searched for calls",
+    models: &["deepseek-r1*", "qwen3*", "qwq*", "glm-4.5*", "kimi*"],
+    auto: true,
+    example: "<think>The user wants the weather.</think>",
+    grammars: &[Grammar::Reasoning(&[
+        Thought { bare: true, ..word("<think*>", &["</think*>"]) },
+        Thought { bare: true, ..word("<mm:think>", &["</mm:think>"]) },
+        word("<seed:think>", &["</seed:think>"]),
+        word("<thinking>", &["</thinking>"]),
+        word("<reasoning>", &["</reasoning>"]),
+        word("<scratch_pad>", &["</scratch_pad>"]),
+        first("<analysis>", &["</analysis>"]),
+        token("[THINK]", &["[/THINK]"]),
+        token("<|START_THINKING|>", &["<|END_THINKING|>"]),
+        token("<|channel>thought", &["<channel|>"]),
+        token("<|plamo:begin_think:plamo|>", &["<|plamo:end_think:plamo|>"]),
+        token("<ifm|think>", &["</ifm|think>"]),
+        token("<ifm|think_fast>", &["</ifm|think_fast>"]),
+        token("<ifm|think_faster>", &["</ifm|think_faster>"]),
+    ])],
+    teach: None,
+};
+
+/// Cohere's tokens.
+pub const THOUGHT_COHERE: Grammar = Grammar::Reasoning(&[token("<|START_THINKING|>", &["<|END_THINKING|>"])]);
+
+/// Seed's tag.
+pub const SEED: Grammar = Grammar::Reasoning(&[word("<seed:think>", &["</seed:think>"])]);
+
+/// MiniMax's tag; a turn without reasoning begins with the bare closer.
+pub const MINIMAX_THINK: Grammar =
+    Grammar::Reasoning(&[Thought { bare: true, ..word("<mm:think>", &["</mm:think>"]) }]);
+
+/// The tag of Cline's prompt.
+pub const THINKING: Grammar = Grammar::Reasoning(&[word("<thinking>", &["</thinking>"])]);
+
+/// Gemma 4's channel.
+pub const GEMMA_THOUGHT: Grammar = Grammar::Reasoning(&[token("<|channel>thought", &["<channel|>"])]);
+
+/// Kimi K3's element.
+pub const THOUGHT_K3: Grammar =
+    Grammar::Reasoning(&[token("<|open|>think<|sep|>", &["<|close|>think<|sep|>"])]);
+
+/// Granite 3.2's phrases.
+pub const GRANITE: Grammar = Grammar::Reasoning(&[
+    phrase("Here is my thought process:", RESPONSE),
+    phrase("Here's my thought process:", RESPONSE),
+]);
+
+const RESPONSE: &[&str] = &["Here is my response:", "Here's my response:"];
+
+/// Apriel's phrase, and the mark of its answer.
+pub const APRIEL: Grammar =
+    Grammar::Reasoning(&[phrase("Here are my reasoning steps:", &["[BEGIN FINAL RESPONSE]"])]);
+
+/// The mark behind Apriel's answer.
+pub const APRIEL_FRAME: Grammar = Grammar::Frame(&["[BEGIN FINAL RESPONSE]", "[END FINAL RESPONSE]"]);
+
+/// Hunyuan's tags around the answer.
+pub const HUNYUAN: Grammar = Grammar::Frame(&["<answer>", "</answer>"]);
+
+/// Cohere's marks around the answer.
+pub const COHERE: Grammar =
+    Grammar::Frame(&["<|START_TEXT|>", "<|END_TEXT|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>"]);
+
+/// Formats whose models end their reasoning with a call. In all others reasoning is opaque: calls in it are quoted
+/// or planned ones.
+const ENDED_BY_CALLS: &[&str] =
+    &["qwen3_coder", "glm45", "glm47", "kimi_k2", "minimax_m1", "minimax_m2", "minimax_m3"];
+
+impl Format {
+    /// Whether a call's opener inside reasoning ends the reasoning, if a call follows it. Only where the format is
+    /// chosen by name: where all are looked for, reasoning is opaque.
+    pub fn ends_reasoning(&self) -> bool {
+        ENDED_BY_CALLS.contains(&self.name)
+    }
+}
