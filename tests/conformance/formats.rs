@@ -66,7 +66,8 @@ fn check(case: &Value) {
             continue;
         }
         let detect = Detect::Formats(vec![format, &format::THINK]);
-        let settings = Settings { arguments, detect, ..Settings::default() };
+        let starts_in_reasoning = case["opts"]["starts_in_reasoning"] == true;
+        let settings = Settings { arguments, detect, starts_in_reasoning, ..Settings::default() };
         let exchange = Exchange::new(request(&json!({"tools": declared()})), settings, Speech::Chat);
         let what = format!("{} {arguments:?}", id(case));
         // Cutting bytes is the reader's affair: the Lumo cases hold it to that.
