@@ -24,7 +24,20 @@ const MAX_TAG: usize = 256;
 impl Detector {
     /// Where in `text` something may begin.
     pub(super) fn opener(&self, text: &str) -> Option<usize> {
-        text.bytes().enumerate().position(|(at, byte)| match self.search.begins(byte) {
+        let fresh = self.prose.starts_message();
+        let mut from = 0;
+        loop {
+            let at = self.search.first_opening(text, from, fresh)?;
+            if self.opens(text, at) {
+                return Some(at);
+            }
+            from = at + 1;
+        }
+    }
+
+    /// What begins at this byte of `text` may be more than text.
+    fn opens(&self, text: &str, at: usize) -> bool {
+        match text.as_bytes().get(at).and_then(|&byte| self.search.begins(byte)) {
             None => false,
             Some(Begins::Bracket) => true,
             Some(Begins::Fence) => self.prose.starts_line(head(text, at)),
@@ -32,7 +45,7 @@ impl Detector {
                 let here = self.place_behind(head(text, at));
                 place <= here && self.search.markers.may_stand(tail(text, at), here)
             }
-        })
+        }
     }
 
     /// What place the end of `before` is, which is text to come.

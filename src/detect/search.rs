@@ -67,6 +67,8 @@ pub(super) struct Search {
     pub(super) unmarked: Vec<Unmarked>,
     /// By byte.
     begins: [Option<Begins>; 256],
+    /// By byte: it may begin something behind the first visible text, and before it.
+    opens: [(bool, bool); 256],
     /// The format whose messages begin inside a header.
     pub(super) begun: Option<(&'static Format, &'static Channels)>,
     pub(super) whole: bool,
@@ -100,16 +102,19 @@ impl Search {
             Detect::Auto => Markers::of_all(),
             _ => Arc::new(Markers::new(&formats, named)),
         };
+        let begins: [Option<Begins>; 256] = std::array::from_fn(|byte| {
+            let byte = u8::try_from(byte).unwrap_or_default();
+            match byte {
+                b'{' | b'[' if !unmarked.is_empty() => Some(Begins::Bracket),
+                b'`' | b'~' => (!fences.is_empty()).then_some(Begins::Fence),
+                _ => markers.first(byte).map(Begins::Marker),
+            }
+        });
+        let within = |begins| begins != Begins::Marker(Place::MessageStart);
         Some(Self {
             tools,
-            begins: std::array::from_fn(|byte| {
-                let byte = u8::try_from(byte).unwrap_or_default();
-                match byte {
-                    b'{' | b'[' if !unmarked.is_empty() => Some(Begins::Bracket),
-                    b'`' | b'~' => (!fences.is_empty()).then_some(Begins::Fence),
-                    _ => markers.first(byte).map(Begins::Marker),
-                }
-            }),
+            opens: begins.map(|begins| (begins.is_some_and(within), begins.is_some())),
+            begins,
             markers,
             infos: fences.iter().flat_map(|fenced| fenced.infos).copied().collect(),
             fences,
@@ -127,6 +132,17 @@ impl Search {
     /// What this byte of prose may begin.
     pub(super) fn begins(&self, byte: u8) -> Option<Begins> {
         self.begins.get(usize::from(byte)).copied().flatten()
+    }
+
+    /// The first byte of `text` from `from` on that may begin something; `fresh`: nothing visible has stood in the
+    /// message yet.
+    pub(super) fn first_opening(&self, text: &str, from: usize, fresh: bool) -> Option<usize> {
+        let rest = text.as_bytes().get(from..)?;
+        let opens = |&byte: &u8| {
+            let (within, at_start) = self.opens.get(usize::from(byte)).copied().unwrap_or_default();
+            within || (fresh && at_start)
+        };
+        rest.iter().position(opens).map(|at| from + at)
     }
 
     /// `marked`: for a grammar with a marker made for calls.
