@@ -14,13 +14,18 @@ impl Detector {
     pub(super) fn decide(&mut self, stopped: bool, out: &mut impl Sink) {
         loop {
             match std::mem::replace(&mut self.state, State::Prose) {
-                State::Marker { .. } | State::Attributes { .. } | State::Opener(_) => self.release(0, out),
+                // An HTML element's opener is ASCII.
+                State::Attributes { .. } => self.release(self.held.len().saturating_sub(1), out),
+                State::Marker { .. } | State::Opener(_) => self.release(0, out),
                 State::Calls(mut reading) => {
                     if self.finish_calls(&mut reading, stopped, out) {
                         self.held.clear();
                         self.doubted = None;
                     } else {
-                        self.release(0, out);
+                        // What may have been the tag of a call may hold others.
+                        let tag =
+                            if let As::Section(section) = &reading.read_as { section.unsure() } else { 0 };
+                        self.release(tag.min(self.held.len().saturating_sub(1)), out);
                     }
                 }
                 State::Reasoning(mut thinking) => thinking.finish(out),

@@ -181,6 +181,9 @@ impl Key {
             return (text.len() <= MAX_TAG).then_some(None);
         };
         let mut at = before + len;
+        if at > MAX_TAG {
+            return None;
+        }
         let key = slice(text, before, at).trim();
         // The key's closer may be missing.
         match fit(close, tail(text, at)) {
@@ -190,7 +193,7 @@ impl Key {
         }
         at += tail(text, at).len() - tail(text, at).trim_start().len();
         match fit(value, tail(text, at)) {
-            Fit::Whole(len) if !key.is_empty() => Some(Some((key, at + len))),
+            Fit::Whole(len) if !key.is_empty() && at + len <= MAX_TAG + 1 => Some(Some((key, at + len))),
             Fit::Begins if text.len() <= MAX_TAG => Some(None),
             _ => None,
         }
@@ -222,10 +225,12 @@ pub(super) fn is_name(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '/')
 }
 
-/// A tag's text before its `end`; nothing yet, or `None` if it is no tag.
+/// A tag's text before its `end`; nothing yet, or `None` if it is no tag. One that is too long to be held is none even
+/// where it came whole.
 pub(super) fn tag_text<'t>(text: &'t str, end: &str) -> Option<Option<&'t str>> {
     if let Some(at) = text.find(end) {
-        return Some(Some(head(text, at)).filter(|tag| !tag.contains('<'))).filter(Option::is_some);
+        let tag = Some(head(text, at)).filter(|tag| !tag.contains('<') && at + end.len() <= MAX_TAG + 1);
+        return tag.map(Some);
     }
     let begins = text.rfind('<').is_none_or(|at| end.starts_with(tail(text, at)));
     (text.len() <= MAX_TAG && begins).then_some(None)

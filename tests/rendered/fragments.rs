@@ -79,7 +79,12 @@ pub(crate) fn thought() -> BoxedStrategy<String> {
     beside(&["</"], true).prop_map(|text| format!("Hm. {text}").trim().to_owned()).boxed()
 }
 
-/// A marker or a half of one, or a text.
-pub(crate) fn trouble() -> BoxedStrategy<&'static str> {
-    prop_oneof![2 => prop::sample::select(INSIDE), 2 => prop::sample::select(BESIDE), 1 => prop::sample::select(WORDS)].boxed()
+/// A marker or a half of one, a text, or more of one character than may be held.
+pub(crate) fn trouble() -> BoxedStrategy<String> {
+    let inside = prop::sample::select(INSIDE).prop_map(str::to_owned);
+    let beside = prop::sample::select(BESIDE).prop_map(str::to_owned);
+    let word = prop::sample::select(WORDS).prop_map(str::to_owned);
+    let many = (prop::sample::select(&[" ", "\n", "x", "=", "<", "`", "é"] as &[_]), 200..700_usize);
+    let many = many.prop_map(|(what, times): (&str, usize)| what.repeat(times));
+    prop_oneof![8 => inside, 8 => beside, 4 => word, 1 => many].boxed()
 }

@@ -38,6 +38,14 @@ macro_rules! every_format {
             $(#[test] fn $name() { crate::laws::found(stringify!($name)); })*
         }
 
+        mod calls_reach_the_client {
+            $(#[test] fn $name() { crate::laws::exchanged(stringify!($name)); })*
+        }
+
+        mod long_strings_stream {
+            $(#[test] fn $name() { crate::laws::streams(stringify!($name)); })*
+        }
+
         mod cut_calls_stay_cut {
             $(#[test] fn $name() { crate::laws::cut_calls(stringify!($name)); })*
         }

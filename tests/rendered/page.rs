@@ -18,6 +18,8 @@ enum Part {
 #[derive(Debug, Default)]
 pub(crate) struct Page {
     parts: Vec<Part>,
+    /// The length of the marker that the page begins with, if that opens reasoning.
+    opener: Option<usize>,
     /// What must be found.
     pub(crate) calls: Vec<Meant>,
     pub(crate) reasoning: String,
@@ -62,6 +64,7 @@ impl Page {
     pub(crate) fn of(scene: &Scene, reasoning: (&str, &str), write: impl Fn(&Group, &mut Page)) -> Self {
         let mut page = Self::default();
         if let Some(thought) = &scene.reasoning {
+            page.opener = Some(reasoning.0.len());
             page.parts.push(Part::Reasoning(format!("{}{thought}{}", reasoning.0, reasoning.1)));
             page.text("\n");
             page.reasoning.clone_from(thought);
@@ -127,6 +130,12 @@ impl Page {
             }
         };
         self.parts.iter().map(part).collect()
+    }
+
+    /// The page without the opener of its reasoning, if it has any: templates put that in the prompt.
+    pub(crate) fn behind_reasoning_opener(&self) -> Option<String> {
+        let source = self.source();
+        self.opener.map(|len| source[len..].to_owned())
     }
 
     /// The text that must come out, by the white-space rule (Lumo R7): markup that begins its line takes its

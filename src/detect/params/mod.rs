@@ -13,7 +13,7 @@ use super::{
     envelope::{Piece, Rules},
     pattern::{Fit, fit, fit_any},
     tag::{MAX_TAG, Scan, Step, Sure, Verdict, attribute, bare_name, blank_or_name, tag_text, types_of},
-    text::{head, tail},
+    text::{boundary_from, head, tail},
     tools::Tools,
     typed::{Mend, TypedValue, escape},
 };
@@ -189,20 +189,22 @@ impl ParamsWalk {
     /// The call's name, to the end of its tag.
     fn name(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
         let rules = Rules { any_name: self.any_name, ..*rules };
-        let (name, len, sure) = match self.params.name {
+        // No further is looked than is held, so that cuts make no difference.
+        let text = head(text, boundary_from(text, MAX_TAG + 1));
+        let (name, len) = match self.params.name {
             ParamsName::Text => match bare_name(text) {
                 Some(name) => {
                     let rest = tail(text, name.1);
                     let blank = rest.len() - rest.trim_start().len();
-                    let line = head(rest, blank).contains('\n');
-                    let fit = self.expected(tail(rest, blank));
-                    if fit == Sure::Maybe && !(line && rules.tools.resolve(name.0).is_some()) {
-                        return if text.len() > MAX_TAG { Step::Stop } else { Step::Hold };
+                    // A declared name on a line of its own is enough, whatever follows.
+                    let line = head(rest, blank).contains('\n') && rules.tools.resolve(name.0).is_some();
+                    match self.expected(tail(rest, blank)) {
+                        Sure::Maybe if !line => {
+                            return if text.len() > MAX_TAG { Step::Stop } else { Step::Hold };
+                        }
+                        Sure::No if !line => return Step::Stop,
+                        _ => (name.0, name.1),
                     }
-                    if fit == Sure::No && !line {
-                        return Step::Stop;
-                    }
-                    (name.0, name.1, fit != Sure::No)
                 }
                 None => return if blank_or_name(text) { Step::Hold } else { Step::Stop },
             },
@@ -212,21 +214,21 @@ impl ParamsWalk {
                     return if text.len() > MAX_TAG || text.contains('<') { Step::Stop } else { Step::Hold };
                 };
                 match fit(end, tail(text, at)) {
-                    Fit::Whole(len) => (head(text, at).trim().trim_matches(['"', '\'']), at + len, true),
+                    Fit::Whole(len) => (head(text, at).trim().trim_matches(['"', '\'']), at + len),
                     Fit::Begins => return Step::Hold,
                     Fit::No => return Step::Stop,
                 }
             }
             ParamsName::Attribute(key, end) => match tag_text(text, end) {
                 Some(Some(tag)) => match attribute(tag, key) {
-                    Some(name) => (name, tag.len() + end.len(), true),
+                    Some(name) => (name, tag.len() + end.len()),
                     None => return Step::Stop,
                 },
                 Some(None) => return Step::Hold,
                 None => return Step::Stop,
             },
         };
-        let Some(name) = rules.name(name).filter(|_| sure) else { return Step::Stop };
+        let Some(name) = rules.name(name) else { return Step::Stop };
         name.clone_into(&mut self.name);
         self.at = At::Between;
         if self.any_name || !self.params.common {

@@ -7,7 +7,9 @@
 //! fails.
 
 mod between;
+mod entities;
 
+use self::entities::Spelling;
 use super::{
     envelope::{Envelope, Parsed, Piece, Rules},
     fence::Fence,
@@ -91,6 +93,7 @@ pub(super) struct Region {
     ended: bool,
     /// That `;` or `,` stands.
     joined: bool,
+    spelling: Spelling,
 }
 
 /// Longest markup between a container's marker and its value, in bytes.
@@ -111,6 +114,7 @@ impl Region {
             broken: false,
             ended: false,
             joined: false,
+            spelling: Spelling::Unknown,
         }
     }
 
@@ -159,7 +163,7 @@ impl Region {
         while let Some(&byte) = text.as_bytes().get(at) {
             match self.phase {
                 Phase::Value => {
-                    let (len, passed) = self.value(tail(text, at), rules, out);
+                    let (len, passed) = self.spelled_value(tail(text, at), rules, out);
                     at += len;
                     match passed {
                         Some(Passed::Certain(_)) => return Passed::Certain(at),
@@ -268,6 +272,7 @@ impl Region {
             _ => Walker::Json(Envelope::new(rules, keyed)),
         }));
         self.scanner = Some(Scanner::new(rules.max_depth));
+        self.spelling = Spelling::Unknown;
     }
 
     /// Walks the value. `Some(Certain)`: a call ended, or broke off, with what was taken; `Some(Failed)`: it is none.

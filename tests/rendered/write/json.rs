@@ -178,10 +178,11 @@ pub(super) const FORMATS: &[Renderer] = &[
         carries: Carries::ALL,
         write: Write::Group(|group, page| listed(group, page, "<TOOLCALL>", "</TOOLCALL>")),
     },
-    // Half of it has no markers: names are declared, and a call has a line to itself.
+    // Half of it has no markers: names are declared, and a call has a line to itself. What follows a marked call is
+    // marked, too, so that a message has one way.
     Renderer {
         name: "llama3_json",
-        carries: Carries { gaps: LINES, unknown: false, ..OPEN },
+        carries: Carries { gaps: LINES, unknown: false, groups: 1, ..OPEN },
         write: Write::Group(llama),
     },
     // `functools` is a word: it counts at the beginning of a line.
