@@ -104,7 +104,7 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
 
     /// The token after a comma decides whether the comma stays.
     fn after_comma(&mut self, byte: u8, at: usize) -> Option<usize> {
-        if matches!(byte, b'}' | b']') {
+        if matches!(byte, b'}' | b']' | b')') {
             if !self.body.repair {
                 return None;
             }
@@ -135,6 +135,14 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
                     if byte == b'{' { State::Key { or_end: true } } else { State::Value { or_end: true } };
                 Some(at + 1)
             }
+            // Python's tuple.
+            b'(' if self.body.repair && self.body.stack.len() < self.body.max_depth => {
+                self.replace(at, at + 1, "[");
+                self.body.stack.push(byte);
+                self.body.state = State::Value { or_end: true };
+                Some(at + 1)
+            }
+            b')' if or_end => self.end(byte, at),
             b'"' => {
                 self.body.state = State::String { quote: byte, key: false };
                 Some(at + 1)
@@ -177,9 +185,17 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
 
     /// Closes the innermost container, if `byte` is its bracket.
     fn end(&mut self, byte: u8, at: usize) -> Option<usize> {
-        let open = if byte == b'}' { b'{' } else { b'[' };
-        if !matches!(byte, b'}' | b']') || self.body.stack.last() != Some(&open) {
+        let open = match byte {
+            b'}' => b'{',
+            b']' => b'[',
+            b')' => b'(',
+            _ => return None,
+        };
+        if self.body.stack.last() != Some(&open) {
             return None;
+        }
+        if byte == b')' {
+            self.replace(at, at + 1, "]");
         }
         self.body.stack.pop();
         self.value_ended();
@@ -233,9 +249,11 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
 
     /// The held token up to `at`.
     fn token(&self, at: usize) -> String {
-        let mut token = self.body.held.clone();
-        token.push_str(slice(self.text, self.mark.unwrap_or(at), at));
-        token
+        self.token_from(self.mark.unwrap_or(at), at)
+    }
+
+    fn token_from(&self, mark: usize, at: usize) -> String {
+        format!("{}{}", self.body.held, slice(self.text, mark, at))
     }
 
     /// Lets the held token go that ends before `at`, as it is or as `new`.
@@ -243,10 +261,11 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
         let mark = self.mark.take().unwrap_or(at);
         match new {
             None if self.body.held.is_empty() => {}
+            // In one piece, so that no piece ends inside an escape.
             None => {
-                let held = std::mem::take(&mut self.body.held);
-                self.emit(&held);
-                self.body.held = held;
+                let token = self.token_from(mark, at);
+                self.emit(&token);
+                self.from = at;
             }
             Some(new) => self.replace(mark, at, new),
         }

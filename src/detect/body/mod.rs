@@ -69,7 +69,7 @@ pub(super) struct JsonBody {
     state: State,
     /// Where a comment returns to.
     resume: State,
-    /// Open containers: `{` or `[`.
+    /// Open containers: `{`, `[`, or `(` for what Python calls a tuple.
     stack: Vec<u8>,
     /// The held token's bytes of earlier pieces.
     held: String,
