@@ -45,8 +45,8 @@ fn told(format: &Format) -> Value {
 }
 
 fn say(format: &Format, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "{:8} {}", format.name, format.summary)?;
-    writeln!(out, "{:8} models: {}", "", format.models.join(", "))?;
-    format.example.lines().try_for_each(|line| writeln!(out, "{:12} {line}", ""))?;
+    writeln!(out, "{:20} {}", format.name, format.summary)?;
+    writeln!(out, "{:20} models: {}", "", format.models.join(", "))?;
+    format.example.lines().try_for_each(|line| writeln!(out, "{:24} {line}", ""))?;
     writeln!(out)
 }

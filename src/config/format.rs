@@ -10,9 +10,12 @@ use super::{
     value::{list, switch, text},
 };
 use crate::format::{
-    self, CallBody, Calls, Format, Grammar, Header, HeaderEnd, Place, ResultShape, Special, Tag, TagKind,
-    Teach,
+    self, CallBody, Calls, Form, Format, Grammar, Header, HeaderEnd, Place, Special, Tag, TagKind, Teach,
 };
+
+/// A call, and a result, as a JSON object.
+const OBJECT: &str = r#"{"name":{{json_name}},"arguments":{{arguments}}}"#;
+const CONTENT: &str = r#"{"name":{{json_name}},"content":{{json_content}}}"#;
 
 /// Reads an entry of `[[formats]]`; `earlier` are those before it. `None` if something in it is wrong.
 pub(super) fn read(table: &mut Table<'_>, earlier: &[&'static Format]) -> Option<&'static Format> {
@@ -39,10 +42,10 @@ pub(super) fn read(table: &mut Table<'_>, earlier: &[&'static Format]) -> Option
     };
     let teach = result.filter(|_| matches!(grammar, Grammar::Tagged(_))).zip(open.as_deref()).map(
         |(result, open)| {
-            let call = (leaked(format!("{open}\n")), leaked(format!("\n{close}")));
-            let result = (leaked(format!("{}\n", result.0)), leaked(format!("\n{}", result.1)));
-            let words = leaked(format!("a JSON object behind {open}"));
-            Teach { call, result, result_shape: ResultShape::NameContent, words }
+            let call = format!("{open}\n{OBJECT}\n{close}");
+            let result = format!("{}\n{CONTENT}\n{}", result.0, result.1);
+            let form = Form::json(leaked(call)).answered(leaked(result));
+            Teach { words: leaked(format!("a JSON object behind {open}")), form }
         },
     );
     let open = open?;

@@ -1,6 +1,9 @@
 //! The tables of channel formats: an answer is a row of messages, and a header says where each goes.
 
-use super::{CallBody, Calls, Format, Grammar, Key, Params, ParamsName, Place, THOUGHT_K3};
+use super::{
+    CallBody, Calls, Format, Grammar, Key, Params, ParamsName, Place, THOUGHT_K3,
+    teach::{Form, Values, taught},
+};
 
 /// Messages told apart by headers.
 #[derive(Debug)]
@@ -125,7 +128,12 @@ pub static HARMONY: Format = Format {
     auto: true,
     example: r#"<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Paris"}<|call|>"#,
     grammars: &[Grammar::Channels(HARMONY_CHANNELS)],
-    teach: None,
+    teach: taught(
+        "a message to functions.NAME on the commentary channel",
+        Form::json(
+            "<|channel|>commentary to=functions.{{name}} <|constrain|>json<|message|>{{arguments}}<|call|>",
+        ),
+    ),
 };
 
 /// Beam's arguments.
@@ -165,7 +173,15 @@ pub static BEAM: Format = Format {
         },
         ..HARMONY_CHANNELS
     })],
-    teach: None,
+    teach: taught(
+        "a message to the tool with a tag for every argument",
+        Form::each(
+            "<|start|>assistant to={{name}}<|channel|>analysis <|constrain|>xml<|message|>{{arguments}}<|call|>",
+            "<rfl:parameter name=\"{{key}}\">\n{{value}}\n</rfl:parameter>",
+            "\n",
+            Values::Text,
+        ),
+    ),
 };
 
 /// Muse: a message to a tool holds calls in tags of their own.
@@ -209,7 +225,15 @@ pub static MUSE_ATEM: Format = Format {
             }),
         }),
     ],
-    teach: None,
+    teach: taught(
+        "a message to the tool with a tag for every argument",
+        Form::each(
+            "<|start|>assistant to={{name}}<|message|><atem:function_calls>\n<atem:invoke name=\"{{name}}\">\n{{arguments}}</atem:invoke>\n</atem:function_calls><|eom|>",
+            "<atem:parameter name=\"{{key}}\">{{value}}</atem:parameter>\n",
+            "",
+            Values::Text,
+        ),
+    ),
 };
 
 /// Kimi K3.
@@ -249,7 +273,16 @@ pub static KIMI_K3: Format = Format {
             }),
         }),
     ],
-    teach: None,
+    teach: taught(
+        "elements of <|open|>, <|close|> and <|sep|>, one for every argument",
+        Form::each(
+            r#"<|open|>call tool="{{name}}" index="{{number}}"<|sep|>{{arguments}}<|close|>call<|sep|>"#,
+            r#"<|open|>argument key="{{key}}" type="{{type}}"<|sep|>{{value}}<|close|>argument<|sep|>"#,
+            "",
+            Values::Text,
+        )
+        .within("<|open|>tools<|sep|>", "", "<|close|>tools<|sep|>"),
+    ),
 };
 
 /// Functionary 3.2. The first `>>>` is the prompt's.
@@ -299,7 +332,12 @@ pub static INKLING: Format = Format {
         },
         common: false,
     })],
-    teach: None,
+    teach: taught(
+        "a message with a JSON object that invokes a tool",
+        Form::json(
+            r#"<|message_model|>{{name}}<|content_invoke_tool_json|>{"name":{{json_name}},"args":{{arguments}}}<|end_message|>"#,
+        ),
+    ),
 };
 
 #[cfg(test)]

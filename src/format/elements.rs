@@ -1,6 +1,9 @@
 //! The formats whose arguments are elements: the tag is the key, and elements may nest.
 
-use super::{CallBody, Calls, Format, Grammar, MINIMAX_THINK, Place, THINKING};
+use super::{
+    CallBody, Calls, Format, Grammar, MINIMAX_THINK, Place, THINKING,
+    teach::{Form, Values, taught},
+};
 
 /// A call whose arguments are elements.
 #[derive(Debug)]
@@ -91,7 +94,16 @@ pub static MINIMAX_M3: Format = Format {
         MINIMAX_THINK,
     ],
     auto: true,
-    teach: None,
+    teach: taught(
+        "a tag for the tool and one for every argument, each behind the mark",
+        Form::each(
+            r#"]<]minimax[>[<invoke name="{{name}}">{{arguments}}]<]minimax[>[</invoke>"#,
+            "]<]minimax[>[<{{key}}>{{value}}]<]minimax[>[</{{key}}>",
+            "",
+            Values::Elements,
+        )
+        .within("]<]minimax[>[<tool_call>\n", "\n", "\n]<]minimax[>[</tool_call>"),
+    ),
 };
 
 /// toolbridge.
@@ -111,7 +123,16 @@ pub static TOOLBRIDGE: Format = Format {
         TAGS,
     )],
     auto: false,
-    teach: None,
+    teach: taught(
+        "a tag for the tool and one for every argument between <toolbridge_calls> tags",
+        Form::each(
+            "<{{name}}>\n{{arguments}}</{{name}}>",
+            "<{{key}}>{{value}}</{{key}}>\n",
+            "",
+            Values::Elements,
+        )
+        .within("<toolbridge_calls>\n", "\n", "\n</toolbridge_calls>"),
+    ),
 };
 
 /// Cline and Roo.
@@ -122,7 +143,15 @@ pub static CLINE: Format = Format {
     example: "<get_weather>\n<city>Paris</city>\n</get_weather>",
     grammars: &[THINKING, calls(&[], &["<%>"], true, TAGS)],
     auto: false,
-    teach: None,
+    teach: taught(
+        "a tag for the tool and one for every argument",
+        Form::each(
+            "<{{name}}>\n{{arguments}}</{{name}}>",
+            "<{{key}}>{{value}}</{{key}}>\n",
+            "",
+            Values::Elements,
+        ),
+    ),
 };
 
 /// Toolify and toolify-rs.
@@ -148,5 +177,5 @@ pub static TOOLIFY: Format = Format {
         },
     )],
     auto: true,
-    teach: None,
+    teach: taught("the trigger line, then the tool and its arguments as JSON in tags", Form::json("<function_call>\n<tool>{{name}}</tool>\n<args_json><![CDATA[{{arguments}}]]></args_json>\n</function_call>").within("<Function_Ab1C_Start/>\n<function_calls>\n", "\n", "\n</function_calls>")),
 };

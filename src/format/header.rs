@@ -1,6 +1,9 @@
 //! Formats whose calls have the name in a header of markers, and JSON behind it: the rarer ones.
 
-use super::{CallBody, Calls, Format, Grammar, Header, HeaderEnd, Place};
+use super::{
+    CallBody, Calls, Format, Grammar, Header, HeaderEnd, Place,
+    teach::{Form, taught},
+};
 
 /// `<function=NAME>{…}</function>`. Qwen's XML has the same opener and no JSON.
 pub const FUNCTION: Calls = Calls {
@@ -27,7 +30,10 @@ pub static FUNCTIONARY_V31: Format = Format {
     auto: true,
     example: r#"<function=get_weather>{"city": "Paris"}</function>"#,
     grammars: &[Grammar::Calls(FUNCTION)],
-    teach: None,
+    teach: taught(
+        "<function=NAME> and the arguments as JSON",
+        Form::json("<function={{name}}>{{arguments}}</function>").within("", "", ""),
+    ),
 };
 
 /// PLaMo 3: name and arguments in regions of their own.
@@ -52,7 +58,7 @@ pub static PLAMO3: Format = Format {
             close: &["<|plamo:end_tool_request:plamo|>"],
         }),
     })],
-    teach: None,
+    teach: taught("the marks of a tool request, with name and arguments in marks of their own", Form::json("<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>{{name}}<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|><|plamo:constrain|>json<|plamo:msg|>{{arguments}}<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>").within("<|plamo:begin_tool_requests:plamo|>", "", "<|plamo:end_tool_requests:plamo|>")),
 };
 
 /// Solar Open; the id is in band.
@@ -77,5 +83,5 @@ pub static SOLAR_OPEN: Format = Format {
             close: &["<|tool_call:end|>"],
         }),
     })],
-    teach: None,
+    teach: taught("the marks of a tool call, with id, name and arguments", Form::json("<|tool_call:begin|>{{id}}<|tool_call:name|>{{name}}<|tool_call:args|>{{arguments}}<|tool_call:end|>").within("<|tool_calls|>", "", "")),
 };

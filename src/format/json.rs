@@ -1,8 +1,10 @@
 //! The formats whose calls are JSON in markers. Many models write the same markers: their formats are names for it.
 
 use super::{
-    APRIEL, APRIEL_FRAME, COHERE, FENCE_INFOS, FUNCTION, Format, GRANITE, Grammar, HUNYUAN, ResultShape,
-    Special, THOUGHT_COHERE, Tag, TagKind, Teach, python::PYTHON_TAG,
+    APRIEL, APRIEL_FRAME, COHERE, FENCE_INFOS, FUNCTION, Format, GRANITE, Grammar, HUNYUAN, Special,
+    THOUGHT_COHERE, Tag, TagKind,
+    python::PYTHON_TAG,
+    teach::{Form, OBJECT, taught},
 };
 
 /// A missing closer is forgiven, as everywhere.
@@ -20,13 +22,6 @@ const fn special(open: &'static str, close: &'static str, special: Special) -> T
     Tag { open, close, kind: TagKind::Special(special) }
 }
 
-/// Around a call; around a result; in words.
-type Words = ((&'static str, &'static str), (&'static str, &'static str), &'static str);
-
-const fn taught((call, result, words): Words) -> Option<Teach> {
-    Some(Teach { call, result, result_shape: ResultShape::NameContent, words })
-}
-
 const IN_TOOL_CALL: Format = Format {
     name: "hermes",
     summary: "a JSON object or array in <tool_call>, <tool_calls> or <function_call>",
@@ -34,11 +29,10 @@ const IN_TOOL_CALL: Format = Format {
     auto: true,
     example: "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n</tool_call>",
     grammars: &[Grammar::Tagged(&[TOOL_CALL, TOOL_CALLS, FUNCTION_CALL])],
-    teach: taught((
-        ("<tool_call>\n", "\n</tool_call>"),
-        ("<tool_response>\n", "\n</tool_response>"),
+    teach: taught(
         "a JSON object between <tool_call> tags",
-    )),
+        Form::json("<tool_call>\n{\"name\":{{json_name}},\"arguments\":{{arguments}}}\n</tool_call>"),
+    ),
 };
 
 const IN_TOOL_CALLS: Format = Format {
@@ -48,11 +42,10 @@ const IN_TOOL_CALLS: Format = Format {
     auto: true,
     example: r#"<tool_calls>[{"name": "get_weather", "arguments": {"city": "Paris"}}]</tool_calls>"#,
     grammars: &[Grammar::Tagged(&[TOOL_CALLS])],
-    teach: taught((
-        ("<tool_calls>[", "]</tool_calls>"),
-        ("<tool_responses>[", "]</tool_responses>"),
+    teach: taught(
         "a JSON array of objects between <tool_calls> tags",
-    )),
+        Form::json(OBJECT).within("<tool_calls>[", ", ", "]</tool_calls>"),
+    ),
 };
 
 /// `<tool_call>` and its kin.
@@ -78,11 +71,7 @@ pub static LONGCAT: Format = Format {
     auto: true,
     example: "<longcat_tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n</longcat_tool_call>",
     grammars: &[Grammar::Tagged(&[marked("<longcat_tool_call>", "</longcat_tool_call>")])],
-    teach: taught((
-        ("<longcat_tool_call>\n", "\n</longcat_tool_call>"),
-        ("<longcat_tool_response>\n", "\n</longcat_tool_response>"),
-        "a JSON object between <longcat_tool_call> tags",
-    )),
+    teach: taught("a JSON object between <longcat_tool_call> tags", Form::json("<longcat_tool_call>\n{\"name\":{{json_name}},\"arguments\":{{arguments}}}\n</longcat_tool_call>").answered("<longcat_tool_response>\n{\"name\":{{json_name}},\"content\":{{json_content}}}\n</longcat_tool_response>")),
 };
 
 /// Granite 3: 3.0 has a token of its own, 3.1 to 3.3 write it as text; no closer.
@@ -93,7 +82,10 @@ pub static GRANITE3: Format = Format {
     auto: true,
     example: r#"<|tool_call|>[{"name": "get_weather", "arguments": {"city": "Paris"}}]"#,
     grammars: &[Grammar::Tagged(&[TOOL_CALL_TOKEN, TOOL_CALL]), GRANITE],
-    teach: None,
+    teach: taught(
+        "a JSON array of objects behind <|tool_call|>",
+        Form::json(OBJECT).within("<|tool_call|>[", ", ", "]"),
+    ),
 };
 
 /// Granite 20B function calling: the marker before each call, no closer.
@@ -104,7 +96,10 @@ pub static GRANITE20B_FC: Format = Format {
     auto: true,
     example: r#"<function_call> {"name": "get_weather", "arguments": {"city": "Paris"}}"#,
     grammars: &[Grammar::Tagged(&[FUNCTION_CALL])],
-    teach: None,
+    teach: taught(
+        "a JSON object behind <function_call>",
+        Form::json(r#"<function_call> {"name":{{json_name}},"arguments":{{arguments}}}"#),
+    ),
 };
 
 /// Jamba 1.5 and later.
@@ -136,11 +131,10 @@ pub static MINIMAX_M1: Format = Format {
     auto: true,
     example: "<tool_calls>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n</tool_calls>",
     grammars: &[Grammar::Tagged(&[TOOL_CALLS])],
-    teach: taught((
-        ("<tool_calls>\n", "\n</tool_calls>"),
-        ("<tool_response>\n", "\n</tool_response>"),
+    teach: taught(
         "JSON objects, one a line, between <tool_calls> tags",
-    )),
+        Form::json(OBJECT).within("<tool_calls>\n", "\n", "\n</tool_calls>"),
+    ),
 };
 
 /// Nemotron.
@@ -151,11 +145,12 @@ pub static NEMOTRON_TOOLCALL: Format = Format {
     auto: true,
     example: r#"<TOOLCALL>[{"name": "get_weather", "arguments": {"city": "Paris"}}]</TOOLCALL>"#,
     grammars: &[Grammar::Tagged(&[marked("<TOOLCALL>", "</TOOLCALL>")])],
-    teach: taught((
-        ("<TOOLCALL>[", "]</TOOLCALL>"),
-        ("<TOOL_RESPONSE>[", "]</TOOL_RESPONSE>"),
+    teach: taught(
         "a JSON array of objects between <TOOLCALL> tags",
-    )),
+        Form::json(OBJECT).within("<TOOLCALL>[", ", ", "]</TOOLCALL>").answered(
+            r#"<TOOL_RESPONSE>[{"name":{{json_name}},"content":{{json_content}}}]</TOOL_RESPONSE>"#,
+        ),
+    ),
 };
 
 /// Llama 3.1 to 3.3: bare, behind its token, or in the custom form, whose tag has the name.
@@ -175,7 +170,10 @@ pub static LLAMA3_JSON: Format = Format {
         PYTHON_TAG,
         Grammar::Calls(FUNCTION),
     ],
-    teach: None,
+    teach: taught(
+        "a JSON object behind <|python_tag|>",
+        Form::json(r#"{"name":{{json_name}},"parameters":{{arguments}}}"#).within("<|python_tag|>", "; ", ""),
+    ),
 };
 
 /// Phi-4-mini and FireFunction v2. The word stands in Python code, so it is looked for where the model says so.
@@ -186,7 +184,10 @@ pub static PHI4_MINI: Format = Format {
     auto: false,
     example: r#"functools[{"name": "get_weather", "arguments": {"city": "Paris"}}]"#,
     grammars: &[Grammar::Tagged(&[marked("functools", ""), TOOL_CALL_TOKEN])],
-    teach: None,
+    teach: taught(
+        "a JSON array of objects behind the word functools",
+        Form::json(OBJECT).within("functools[", ", ", "]"),
+    ),
 };
 
 /// InternLM2 and Intern-S1.
@@ -201,7 +202,12 @@ pub static INTERNLM2: Format = Format {
         "<|action_end|>",
         Special { inner: &["<|plugin|>"], ..Special::NONE },
     )])],
-    teach: None,
+    teach: taught(
+        "a JSON object between <|action_start|><|plugin|> and <|action_end|>",
+        Form::json(
+            "<|action_start|><|plugin|>\n{\"name\":{{json_name}},\"parameters\":{{arguments}}}<|action_end|>",
+        ),
+    ),
 };
 
 /// xLAM, which writes an array in one of several ways.
@@ -216,7 +222,7 @@ pub static XLAM: Format = Format {
         Grammar::Fenced { infos: FENCE_INFOS },
         Grammar::Tagged(&[MISTRAL_TOKEN, TOOL_CALL]),
     ],
-    teach: None,
+    teach: taught("a JSON array of objects on lines of its own", Form::json(OBJECT).within("[", ", ", "]")),
 };
 
 /// Apertus: a call is an object whose only key is the name.
@@ -231,7 +237,10 @@ pub static APERTUS: Format = Format {
         "<|tools_suffix|>",
         Special { keyed: true, ..Special::NONE },
     )])],
-    teach: None,
+    teach: taught(
+        "a JSON array of objects, each with the tool's name as its only key, between <|tools_prefix|> and <|tools_suffix|>",
+        Form::json("{{{json_name}}:{{arguments}}}").within("<|tools_prefix|>[", ", ", "]<|tools_suffix|>"),
+    ),
 };
 
 /// GigaChat 3.
@@ -246,7 +255,12 @@ pub static GIGACHAT3: Format = Format {
         "<|message_sep|>",
         Special { inner: &["function call<|role_sep|>"], ..Special::NONE },
     )])],
-    teach: None,
+    teach: taught(
+        "a JSON object behind the mark of a function call",
+        Form::json(
+            "<|message_sep|>\n\nfunction call<|role_sep|>\n{\"name\":{{json_name}},\"arguments\":{{arguments}}}",
+        ),
+    ),
 };
 
 /// GigaChat 3.1.
@@ -257,7 +271,10 @@ pub static GIGACHAT31: Format = Format {
     auto: true,
     example: r#"<|function_call|>{"name": "get_weather", "arguments": {"city": "Paris"}}"#,
     grammars: &[Grammar::Tagged(&[marked("<|function_call|>", "")])],
-    teach: None,
+    teach: taught(
+        "a JSON object behind <|function_call|>",
+        Form::json(r#"<|function_call|>{"name":{{json_name}},"arguments":{{arguments}}}"#),
+    ),
 };
 
 /// Command R and R+. `Action:` is a word of ordinary text.
@@ -272,7 +289,14 @@ pub static COMMAND_R_PLUS: Format = Format {
         "```",
         Special { common: true, no_tool: &["directly-answer", "directly_answer"], ..Special::NONE },
     )])],
-    teach: None,
+    teach: taught(
+        "`Action:` and a JSON array of objects in a json code block",
+        Form::json(r#"{"tool_name":{{json_name}},"parameters":{{arguments}}}"#).within(
+            "Action:\n```json\n[",
+            ", ",
+            "]\n```",
+        ),
+    ),
 };
 
 /// Command R7B, Command A and their kin.
@@ -283,7 +307,11 @@ pub static COMMAND_R7B: Format = Format {
     auto: true,
     example: r#"<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "get_weather", "parameters": {"city": "Paris"}}]<|END_ACTION|>"#,
     grammars: &[Grammar::Tagged(&[marked("<|START_ACTION|>", "<|END_ACTION|>")]), THOUGHT_COHERE, COHERE],
-    teach: None,
+    teach: taught(
+        "a JSON array of objects between <|START_ACTION|> and <|END_ACTION|>",
+        Form::json(r#"{"tool_call_id":"{{index}}","tool_name":{{json_name}},"parameters":{{arguments}}}"#)
+            .within("<|START_ACTION|>[", ", ", "]<|END_ACTION|>"),
+    ),
 };
 
 /// K2-Horizon, where it writes JSON.
@@ -301,7 +329,10 @@ pub static K2_HORIZON: Format = Format {
         ),
         marked("<ifm|tool_call>", "</ifm|tool_call>"),
     ])],
-    teach: None,
+    teach: taught(
+        "a JSON object between <ifm|tool_call> tags",
+        Form::json(r#"<ifm|tool_call>{"name":{{json_name}},"arguments":{{arguments}}}</ifm|tool_call>"#),
+    ),
 };
 
 /// What OpenAI's API itself returns, echoed as text.
@@ -312,5 +343,9 @@ pub static OPENAI_FUNCTION_CALL: Format = Format {
     auto: true,
     example: r#"{"function_call": {"name": "get_weather", "arguments": "{\"city\": \"Paris\"}"}}"#,
     grammars: &[Grammar::Bare],
-    teach: None,
+    teach: taught(
+        "a JSON object on lines of its own",
+        Form::json(r#"{"function_call":{"name":{{json_name}},"arguments":{{json_arguments}}}}"#)
+            .answered("{{output}}"),
+    ),
 };

@@ -40,7 +40,8 @@ pub use reasoning::{
     THOUGHT_COHERE, THOUGHT_K3, Thought,
 };
 pub use table::{DEEPSEEK_V3, DEEPSEEK_V31, KIMI_K2, MISTRAL};
-pub use teach::{ResultShape, Teach, Teaching, instruct};
+pub use teach::{Arguments, Form, Teach, Teaching, Values, instruct};
+use teach::{OBJECT, taught};
 
 /// A way of writing tool calls as text.
 #[derive(Debug)]
@@ -177,12 +178,11 @@ pub static PRE: Format = Format {
     auto: true,
     example: r#"<pre>{"name": "get_weather", "arguments": {"city": "Paris"}}</pre>"#,
     grammars: &[Grammar::Tagged(&[Tag { open: "<pre", close: "</pre>", kind: TagKind::Html }])],
-    teach: Some(Teach {
-        call: ("<pre>", "</pre>"),
-        result: ("<pre>", "</pre>"),
-        result_shape: ResultShape::FunctionCallOutput,
-        words: "a JSON object in a <pre> element",
-    }),
+    teach: taught(
+        "a JSON object in a <pre> element",
+        Form::json(r#"<pre>{"name":{{json_name}},"arguments":{{arguments}}}</pre>"#)
+            .answered("<pre>{{output}}</pre>"),
+    ),
 };
 
 /// What a fence of calls may be called.
@@ -197,12 +197,11 @@ pub static FENCED: Format = Format {
     auto: true,
     example: "```json\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n```",
     grammars: &[Grammar::Fenced { infos: FENCE_INFOS }],
-    teach: Some(Teach {
-        call: ("```json\n", "\n```"),
-        result: ("```json\n", "\n```"),
-        result_shape: ResultShape::FunctionCallOutput,
-        words: "a JSON object in a json code block of its own",
-    }),
+    teach: taught(
+        "a JSON object in a json code block of its own",
+        Form::json("```json\n{\"name\":{{json_name}},\"arguments\":{{arguments}}}\n```")
+            .answered("```json\n{{output}}\n```"),
+    ),
 };
 
 /// A JSON object or array with nothing around it.
@@ -213,12 +212,7 @@ pub static BARE: Format = Format {
     auto: true,
     example: r#"{"name": "get_weather", "arguments": {"city": "Paris"}}"#,
     grammars: &[Grammar::Bare],
-    teach: Some(Teach {
-        call: ("", ""),
-        result: ("", ""),
-        result_shape: ResultShape::FunctionCallOutput,
-        words: "a JSON object on lines of its own",
-    }),
+    teach: taught("a JSON object on lines of its own", Form::json(OBJECT).answered("{{output}}")),
 };
 
 /// All formats. `detect = "auto"` looks at once for all that have [`Format::auto`].

@@ -1,6 +1,10 @@
 //! The formats with a tag for every argument.
 
-use super::{CallBody, Calls, Format, Grammar, Place, SEED, elements::ANTHROPIC_2023};
+use super::{
+    CallBody, Calls, Format, Grammar, Place, SEED,
+    elements::ANTHROPIC_2023,
+    teach::{Form, Values, taught},
+};
 
 /// A call with a tag for every argument. Markers may have the wildcards of `detect`'s patterns: `<*invoke` for any
 /// namespace, `<tool_call*>` for any suffix, `</parameter~>` for a malformed end.
@@ -201,7 +205,15 @@ pub static QWEN3_CODER: Format = Format {
     example: "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n</function>\n</tool_call>",
     grammars: &[calls(&[("<tool_call>", "</tool_call>")], &["<function="], QWEN)],
     auto: true,
-    teach: None,
+    teach: taught(
+        "a tag for the tool and one for every argument between <tool_call> tags",
+        Form::each(
+            "<tool_call>\n<function={{name}}>\n{{arguments}}</function>\n</tool_call>",
+            "<parameter={{key}}>\n{{value}}\n</parameter>\n",
+            "",
+            Values::Text,
+        ),
+    ),
 };
 
 /// MiMo v2.
@@ -213,7 +225,15 @@ pub static MIMO: Format = Format {
     grammars: &[calls(&[("<tool_call>", "</tool_call>")], &["<function="], MIMO_BODY)],
     // Another format reads the same.
     auto: false,
-    teach: None,
+    teach: taught(
+        "a tag for the tool and one for every argument between <tool_call> tags",
+        Form::each(
+            "<tool_call>\n<function={{name}}>\n{{arguments}}</function>\n</tool_call>",
+            "<parameter={{key}}>{{value}}</parameter>\n",
+            "",
+            Values::Text,
+        ),
+    ),
 };
 
 /// Seed-OSS.
@@ -224,7 +244,16 @@ pub static SEED_OSS: Format = Format {
     example: "<seed:tool_call>\n<function=get_weather>\n<parameter=city>Paris</parameter>\n</function>\n</seed:tool_call>",
     auto: true,
     grammars: &[calls(&[("<seed:tool_call>", "</seed:tool_call>")], &["<function="], MIMO_BODY), SEED],
-    teach: None,
+    teach: taught(
+        "a tag for the tool and one for every argument between <seed:tool_call> tags",
+        Form::each(
+            "<function={{name}}>\n{{arguments}}</function>",
+            "<parameter={{key}}>{{value}}</parameter>\n",
+            "",
+            Values::Text,
+        )
+        .within("<seed:tool_call>\n", "\n", "\n</seed:tool_call>"),
+    ),
 };
 
 /// GLM-4.5 and 4.6.
@@ -235,7 +264,15 @@ pub static GLM45: Format = Format {
     example: "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n</tool_call>",
     grammars: &[calls(&[], &["<tool_call>"], GLM)],
     auto: true,
-    teach: None,
+    teach: taught(
+        "the tool's name and a pair of tags for every argument between <tool_call> tags",
+        Form::each(
+            "<tool_call>{{name}}\n{{arguments}}</tool_call>",
+            "<arg_key>{{key}}</arg_key>\n<arg_value>{{value}}</arg_value>\n",
+            "",
+            Values::Text,
+        ),
+    ),
 };
 
 /// GLM-4.7 and 5.
@@ -247,7 +284,16 @@ pub static GLM47: Format = Format {
     grammars: &[calls(&[], &["<tool_call>"], GLM)],
     // Another format reads the same.
     auto: false,
-    teach: None,
+    teach: taught(
+        "the tool's name and a pair of tags for every argument between <tool_call> tags",
+        Form::each(
+            "<tool_call>{{name}}{{arguments}}</tool_call>",
+            "<arg_key>{{key}}</arg_key><arg_value>{{value}}</arg_value>",
+            "",
+            Values::Text,
+        )
+        .within("", "", ""),
+    ),
 };
 
 /// HY3 and HY4.
@@ -268,7 +314,16 @@ pub static HY_V3: Format = Format {
         },
     )],
     auto: true,
-    teach: None,
+    teach: taught(
+        "the tool's name and a pair of tags for every argument between <tool_call> tags",
+        Form::each(
+            "<tool_call>{{name}}<tool_sep>\n{{arguments}}</tool_call>",
+            "<arg_key>{{key}}</arg_key>\n<arg_value>{{value}}</arg_value>\n",
+            "",
+            Values::Text,
+        )
+        .within("<tool_calls>\n", "\n", "\n</tool_calls>"),
+    ),
 };
 
 /// MiniMax-M2.
@@ -279,7 +334,16 @@ pub static MINIMAX_M2: Format = Format {
     example: "<minimax:tool_call>\n<invoke name=\"get_weather\">\n<parameter name=\"city\">Paris</parameter>\n</invoke>\n</minimax:tool_call>",
     grammars: &[calls(&[("<minimax:tool_call>", "</minimax:tool_call>")], &["<invoke "], INVOKE)],
     auto: true,
-    teach: None,
+    teach: taught(
+        "a tag for the tool and one for every argument between <minimax:tool_call> tags",
+        Form::each(
+            "<invoke name=\"{{name}}\">\n{{arguments}}</invoke>",
+            "<parameter name=\"{{key}}\">{{value}}</parameter>\n",
+            "",
+            Values::Text,
+        )
+        .within("<minimax:tool_call>\n", "\n", "\n</minimax:tool_call>"),
+    ),
 };
 
 /// DeepSeek V3.2.
@@ -290,7 +354,16 @@ pub static DEEPSEEK_V32: Format = Format {
     example: "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"get_weather\">\n<｜DSML｜parameter name=\"city\" string=\"true\">Paris</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
     grammars: DSML,
     auto: true,
-    teach: None,
+    teach: taught(
+        "a tag for the tool and one for every argument, each with the mark",
+        Form::each(
+            "<｜DSML｜invoke name=\"{{name}}\">\n{{arguments}}</｜DSML｜invoke>",
+            "<｜DSML｜parameter name=\"{{key}}\" string=\"{{is_string}}\">{{value}}</｜DSML｜parameter>\n",
+            "",
+            Values::Text,
+        )
+        .within("<｜DSML｜function_calls>\n", "\n", "\n</｜DSML｜function_calls>"),
+    ),
 };
 
 /// DeepSeek V4.
@@ -302,7 +375,16 @@ pub static DEEPSEEK_V4: Format = Format {
     grammars: DSML,
     // Another format reads the same.
     auto: false,
-    teach: None,
+    teach: taught(
+        "a tag for the tool and one for every argument, each with the mark",
+        Form::each(
+            "<｜DSML｜invoke name=\"{{name}}\">\n{{arguments}}</｜DSML｜invoke>",
+            "<｜DSML｜parameter name=\"{{key}}\" string=\"{{is_string}}\">{{value}}</｜DSML｜parameter>\n",
+            "",
+            Values::Text,
+        )
+        .within("<｜DSML｜tool_calls>\n", "\n", "\n</｜DSML｜tool_calls>"),
+    ),
 };
 
 /// DeepSeek V4.1.
@@ -319,7 +401,16 @@ pub static DEEPSEEK_V41: Format = Format {
         &["</｜DSML｜ invoke>"],
     )],
     auto: true,
-    teach: None,
+    teach: taught(
+        "a tag for the tool and one for every argument, each with the mark",
+        Form::each(
+            "<｜DSML｜ invoke name=\"{{name}}\">\n{{arguments}}</｜DSML｜ invoke>",
+            "<｜DSML｜ parameter name=\"{{key}}\" string=\"{{is_string}}\">{{value}}</｜DSML｜ parameter>\n",
+            "",
+            Values::Text,
+        )
+        .within("<｜DSML｜ calls>\n", "\n", "\n</｜DSML｜ calls>"),
+    ),
 };
 
 /// Step3.
@@ -344,7 +435,7 @@ pub static STEP3: Format = Format {
         },
     )],
     auto: true,
-    teach: None,
+    teach: taught("the marks of a tool call, a tag for the tool and one for every argument", Form::each(r#"<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="{{name}}">{{arguments}}</steptml:invoke><｜tool_call_end｜>"#, r#"<steptml:parameter name="{{key}}">{{value}}</steptml:parameter>"#, "", Values::Text).within("<｜tool_calls_begin｜>", "", "<｜tool_calls_end｜>")),
 };
 
 /// Dots.
@@ -355,7 +446,16 @@ pub static DOTS: Format = Format {
     example: "<dots_function_call>\n<invoke name=get_weather>\n<parameter name=city>Paris</parameter>\n</invoke>\n</dots_function_call>",
     grammars: &[calls(&[("<dots_function_call>", "</dots_function_call>")], &["<invoke "], INVOKE)],
     auto: true,
-    teach: None,
+    teach: taught(
+        "a tag for the tool and one for every argument between <dots_function_call> tags",
+        Form::each(
+            "<invoke name={{name}}>\n{{arguments}}</invoke>",
+            "<parameter name={{key}}>{{value}}</parameter>\n",
+            "",
+            Values::Text,
+        )
+        .within("<dots_function_call>\n", "\n", "\n</dots_function_call>"),
+    ),
 };
 
 /// MiniCPM5.
@@ -376,7 +476,15 @@ pub static MINICPM5: Format = Format {
         },
     )],
     auto: true,
-    teach: None,
+    teach: taught(
+        "a tag for the tool and one for every argument",
+        Form::each(
+            r#"<function name="{{name}}">{{arguments}}</function>"#,
+            r#"<param name="{{key}}">{{value}}</param>"#,
+            "",
+            Values::Text,
+        ),
+    ),
 };
 
 /// Anthropic's form of 2024.
@@ -406,5 +514,14 @@ pub static ANTHROPIC_LEGACY: Format = Format {
         }),
     ],
     auto: true,
-    teach: None,
+    teach: taught(
+        "a tag for the tool and one for every argument between <function_calls> tags",
+        Form::each(
+            "<invoke name=\"{{name}}\">\n{{arguments}}</invoke>",
+            "<parameter name=\"{{key}}\">{{value}}</parameter>\n",
+            "",
+            Values::Text,
+        )
+        .within("<function_calls>\n", "\n", "\n</function_calls>"),
+    ),
 };

@@ -1,6 +1,9 @@
 //! The formats whose calls are written as Python, in Gemma's notation, or as lines of text.
 
-use super::{CallBody, Calls, Format, GEMMA_THOUGHT, Grammar, Place, Python, Tag, TagKind};
+use super::{
+    CallBody, Calls, Format, GEMMA_THOUGHT, Grammar, Place, Python, Tag, TagKind,
+    teach::{Form, OBJECT, Values, taught},
+};
 
 const CALLS: Python = Python { prints: false, method: "" };
 
@@ -57,7 +60,11 @@ pub static PYTHONIC: Format = Format {
             body: CallBody::Python(CALLS),
         }),
     ],
-    teach: None,
+    teach: taught(
+        "a Python list of calls with named arguments",
+        Form::each("{{name}}({{arguments}})", "{{key}}={{value}}", ", ", Values::Python)
+            .within("[", ", ", "]"),
+    ),
 };
 
 /// LFM2: a list in Python between markers, or one in JSON.
@@ -75,7 +82,14 @@ pub static LFM2: Format = Format {
             kind: TagKind::Marked,
         }]),
     ],
-    teach: None,
+    teach: taught(
+        "a Python list of calls with named arguments between <|tool_call_start|> and <|tool_call_end|>",
+        Form::each("{{name}}({{arguments}})", "{{key}}={{value}}", ", ", Values::Python).within(
+            "<|tool_call_start|>[",
+            ", ",
+            "]<|tool_call_end|>",
+        ),
+    ),
 };
 
 /// Olmo 3: a call on each line.
@@ -86,7 +100,14 @@ pub static OLMO3: Format = Format {
     auto: true,
     example: "<function_calls>\nget_weather(city=\"Paris\")\n</function_calls>",
     grammars: &[sections(&[("<function_calls>", "</function_calls>")])],
-    teach: None,
+    teach: taught(
+        "Python calls with named arguments, one a line, between <function_calls> tags",
+        Form::each("{{name}}({{arguments}})", "{{key}}={{value}}", ", ", Values::Python).within(
+            "<function_calls>\n",
+            "\n",
+            "\n</function_calls>",
+        ),
+    ),
 };
 
 /// Gemma 2 and 3 as they are prompted.
@@ -97,7 +118,12 @@ pub static GEMMA3_TOOL_CODE: Format = Format {
     auto: true,
     example: "```tool_code\nget_weather(city='Paris')\n```",
     grammars: &[Grammar::Code { info: "tool_code", python: Python { prints: true, method: "" } }],
-    teach: None,
+    teach: taught(
+        "a Python call with named arguments in a tool_code code block",
+        Form::each("{{name}}({{arguments}})", "{{key}}={{value}}", ", ", Values::Python)
+            .within("```tool_code\n", "\n", "\n```")
+            .answered("```tool_output\n{{content}}\n```"),
+    ),
 };
 
 /// FunctionGemma.
@@ -108,7 +134,16 @@ pub static FUNCTION_GEMMA: Format = Format {
     auto: true,
     example: "<start_function_call>call:get_weather{city:<escape>Paris<escape>}<end_function_call>",
     grammars: &[gemma(&[("<start_function_call>", "<end_function_call>")], "<escape>")],
-    teach: None,
+    teach: taught(
+        "call:NAME with the arguments in braces between <start_function_call> and <end_function_call>",
+        Form::each(
+            "<start_function_call>call:{{name}}{{{arguments}}}<end_function_call>",
+            "{{key}}:{{value}}",
+            ",",
+            Values::Delimited("<escape>"),
+        )
+        .within("", "", ""),
+    ),
 };
 
 /// Gemma 4.
@@ -119,7 +154,16 @@ pub static GEMMA4: Format = Format {
     auto: true,
     example: r#"<|tool_call>call:get_weather{city:<|"|>Paris<|"|>}<tool_call|>"#,
     grammars: &[gemma(&[("<|tool_call>", "<tool_call|>")], "<|\"|>"), GEMMA_THOUGHT],
-    teach: None,
+    teach: taught(
+        "call:NAME with the arguments in braces between <|tool_call> and <tool_call|>",
+        Form::each(
+            "<|tool_call>call:{{name}}{{{arguments}}}<tool_call|>",
+            "{{key}}:{{value}}",
+            ",",
+            Values::Delimited("<|\"|>"),
+        )
+        .within("", "", ""),
+    ),
 };
 
 /// Sarashina: a list of dictionaries as Python writes them, which is JSON to be mended.
@@ -130,7 +174,10 @@ pub static SARASHINA: Format = Format {
     auto: true,
     example: "<|tool_calls|>[{'name': 'get_weather', 'arguments': {'city': 'Paris'}}]",
     grammars: &[Grammar::Tagged(&[Tag { open: "<|tool_calls|>", close: "", kind: TagKind::Marked }])],
-    teach: None,
+    teach: taught(
+        "a Python list of dictionaries behind <|tool_calls|>",
+        Form::json(OBJECT).within("<|tool_calls|>[", ", ", "]"),
+    ),
 };
 
 /// The ReAct prompts.
@@ -148,5 +195,8 @@ pub static REACT: Format = Format {
         place: Place::LineStart,
         body: CallBody::React,
     })],
-    teach: None,
+    teach: taught(
+        "`Action:` with the tool's name, and on the next line `Action Input:` with the arguments as JSON",
+        Form::json("Action: {{name}}\nAction Input: {{arguments}}").answered("Observation: {{content}}"),
+    ),
 };

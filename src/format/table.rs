@@ -1,6 +1,9 @@
 //! The formats whose calls are told by markers of their own.
 
-use super::{CallBody, Calls, Format, Grammar, Header, HeaderEnd, Place, Tag, TagKind};
+use super::{
+    CallBody, Calls, Format, Grammar, Header, HeaderEnd, Place, Tag, TagKind,
+    teach::{Form, taught},
+};
 
 /// A header that is the name.
 fn name_only(header: &str) -> Option<(&str, &str)> {
@@ -35,7 +38,12 @@ pub static MISTRAL: Format = Format {
             }),
         }),
     ],
-    teach: None,
+    teach: taught(
+        "[TOOL_CALLS], the tool's name, [ARGS] and the arguments as JSON",
+        Form::json("[TOOL_CALLS]{{name}}[ARGS]{{arguments}}")
+            .within("", "", "")
+            .answered("[TOOL_RESULTS]{{content}}[/TOOL_RESULTS]"),
+    ),
 };
 
 // DeepSeek's marks have a full-width bar and a block for a blank; look-alikes in ASCII were seen, too.
@@ -71,7 +79,12 @@ pub static DEEPSEEK_V31: Format = Format {
             close: DEEPSEEK_CLOSE,
         }),
     })],
-    teach: None,
+    teach: taught(
+        "the marks of a tool call, the tool's name and the arguments as JSON",
+        Form::json("<｜tool▁call▁begin｜>{{name}}<｜tool▁sep｜>{{arguments}}<｜tool▁call▁end｜>")
+            .within("<｜tool▁calls▁begin｜>", "", "<｜tool▁calls▁end｜>")
+            .answered("<｜tool▁output▁begin｜>{{content}}<｜tool▁output▁end｜>"),
+    ),
 };
 
 /// DeepSeek V3 and R1.
@@ -99,7 +112,7 @@ pub static DEEPSEEK_V3: Format = Format {
             close: DEEPSEEK_CLOSE,
         }),
     })],
-    teach: None,
+    teach: taught("the marks of a tool call, the tool's name and the arguments in a json code block", Form::json("<｜tool▁call▁begin｜>function<｜tool▁sep｜>{{name}}\n```json\n{{arguments}}\n```<｜tool▁call▁end｜>").within("<｜tool▁calls▁begin｜>", "\n", "<｜tool▁calls▁end｜>").answered("<｜tool▁output▁begin｜>{{content}}<｜tool▁output▁end｜>")),
 };
 
 /// Kimi K2; the id is in band and tells the name.
@@ -132,5 +145,5 @@ pub static KIMI_K2: Format = Format {
             close: &["<|tool_call_end|>"],
         }),
     })],
-    teach: None,
+    teach: taught("the marks of a tool call, functions.NAME:NUMBER and the arguments as JSON", Form::json("<|tool_call_begin|>functions.{{name}}:{{index}}<|tool_call_argument_begin|>{{arguments}}<|tool_call_end|>").within("<|tool_calls_section_begin|>", "", "<|tool_calls_section_end|>")),
 };

@@ -53,6 +53,20 @@ fn tools() -> Tools {
         ("add", json!({"x": {"type": "number"}, "y": {"type": "number"}})),
         ("now", json!({})),
         ("search", json!({"query": {"type": "string"}})),
+        (
+            "set_light",
+            json!({
+                "room": {"type": "string"},
+                "level": {"type": "number"},
+                "on": {"type": "boolean"},
+                "scene": {"type": ["string", "null"]},
+                "hours": {"type": "array", "items": {"type": "integer"}},
+                "color": {"type": "object", "properties": {
+                    "name": {"type": "string"},
+                    "mix": {"type": "array", "items": {"type": "string"}},
+                }},
+            }),
+        ),
     ];
     let conversation = Conversation {
         tools: tools.into_iter().map(tool).collect(),

@@ -13,3 +13,4 @@ mod found;
 mod json;
 mod page;
 mod prose;
+mod taught;

@@ -4,31 +4,27 @@
 //! very form that it is asked to write, names with the same prefix. What the client wrote is never changed: text goes
 //! around it, not into it.
 
+mod form;
+
 use serde_json::{Map, Value, json};
 
+pub(super) use self::form::OBJECT;
+pub use self::form::{Arguments, Form, Values};
 use super::Format;
 use crate::conversation::{Call, CallOutput, Conversation, Part, Role, Tool, ToolChoice, Turn};
 
-/// How a format is taught: what stands around a call and around a result.
-#[derive(Debug, PartialEq, Eq)]
+/// How a format is taught.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Teach {
-    /// Before and after the JSON of a call, as the model is to write it.
-    pub call: (&'static str, &'static str),
-    /// Before and after the JSON of a result, as it is shown to the model.
-    pub result: (&'static str, &'static str),
-    /// The members of a result's JSON.
-    pub result_shape: ResultShape,
     /// The form in words, after "To call a tool, write ".
     pub words: &'static str,
+    /// How calls and results are written.
+    pub form: Form,
 }
 
-/// The members of a result's JSON.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ResultShape {
-    /// `type`, `call_id`, `tool_name`, `output`: OpenAI's names.
-    FunctionCallOutput,
-    /// `name`, `content`: what Hermes models were trained on.
-    NameContent,
+/// The form that is taught in these words.
+pub(super) const fn taught(words: &'static str, form: Form) -> Option<Teach> {
+    Some(Teach { words, form })
 }
 
 /// How a model is told of tools in text.
@@ -83,7 +79,12 @@ fn instructions(conversation: &Conversation, teach: &Teach, teaching: &Teaching)
     if tools.is_empty() {
         return None;
     }
-    let example = call_text(teach, &format!("{prefix}tool_name"), r#"{"argument": "value"}"#);
+    let example = Call {
+        id: "call_1".to_owned(),
+        name: format!("{prefix}tool_name"),
+        arguments: r#"{"argument": "value"}"#.to_owned(),
+    };
+    let example = teach.form.calls(&[example]);
     let shown = CallOutput {
         id: "call_1".to_owned(),
         name: format!("{prefix}tool_name"),
@@ -105,18 +106,22 @@ fn instructions(conversation: &Conversation, teach: &Teach, teaching: &Teaching)
         "words" => Some(teach.words.to_owned()),
         "prefix" => Some(prefix.clone()),
         "prefix_note" => Some(prefix_note.clone()),
-        "rules" => Some(rules(conversation, prefix)),
-        "result" => Some(result_text(teach, &shown)),
+        "rules" => Some(rules(conversation, teach, prefix)),
+        "result" => Some(teach.form.result(&shown)),
         _ => None,
     }))
 }
 
-/// `{{name}}`s replaced in one pass, so that what is put in is not searched again; unknown ones stay.
+/// `{{name}}`s replaced in one pass, so that what is put in is not searched again; unknown ones stay. Of three braces
+/// the outer one is text.
 fn render(template: &str, value: impl Fn(&str) -> Option<String>) -> String {
     let mut text = String::with_capacity(template.len());
     let mut rest = template;
     while let Some((before, after)) = rest.split_once("{{") {
         text.push_str(before);
+        let outer = after.len() - after.trim_start_matches('{').len();
+        text.push_str(&"{".repeat(outer));
+        let after = after.trim_start_matches('{');
         match after.split_once("}}").and_then(|(name, after)| Some((value(name.trim())?, after))) {
             Some((value, after)) => {
                 text.push_str(&value);
@@ -133,11 +138,18 @@ fn render(template: &str, value: impl Fn(&str) -> Option<String>) -> String {
 }
 
 /// What holds for calls in this request, one sentence a line.
-fn rules(conversation: &Conversation, prefix: &str) -> String {
+fn rules(conversation: &Conversation, teach: &Teach, prefix: &str) -> String {
     let mut rules = vec![
         "- Use the names exactly as they are listed.".to_owned(),
-        "- `arguments` is one JSON object that fits the tool's schema; leave out what you do not need."
-            .to_owned(),
+        match teach.form.arguments {
+            Arguments::Json => {
+                "- The arguments are one JSON object that fits the tool's schema; leave out what you do not need."
+            }
+            Arguments::Each { .. } => {
+                "- Give each argument by its name as the tool's schema has it; leave out what you do not need."
+            }
+        }
+        .to_owned(),
         "- Stop after your calls and wait for the results. Never invent a result.".to_owned(),
     ];
     rules.push(if conversation.parallel_calls {
@@ -191,15 +203,15 @@ fn history(turns: Vec<Turn>, teach: &Teach, prefix: &str) -> Vec<Turn> {
 fn assistant(mut turn: Turn, teach: &Teach, prefix: &str, names: &mut Vec<(String, String)>) -> Turn {
     let mut calls = Vec::new();
     turn.parts.retain(|part| match part {
-        Part::Call(Call { id, name, arguments }) => {
-            calls.push(call_text(teach, &format!("{prefix}{name}"), arguments));
-            names.push((id.clone(), name.clone()));
+        Part::Call(call) => {
+            names.push((call.id.clone(), call.name.clone()));
+            calls.push(Call { name: format!("{prefix}{}", call.name), ..call.clone() });
             false
         }
         _ => true,
     });
     if !calls.is_empty() {
-        join_text(&mut turn, &calls.join("\n"));
+        join_text(&mut turn, &teach.form.calls(&calls));
     }
     turn
 }
@@ -210,7 +222,7 @@ fn results_turn(turn: Turn, teach: &Teach, prefix: &str, names: &[(String, Strin
             let known = names.iter().rev().find(|(id, _)| *id == result.id).map(|(_, name)| name);
             let name = known.unwrap_or(&result.name);
             let name = if name.is_empty() { String::new() } else { format!("{prefix}{name}") };
-            Some(result_text(teach, &CallOutput { name, ..result.clone() }))
+            Some(teach.form.result(&CallOutput { name, ..result.clone() }))
         }
         Part::Text(text) => Some(text.clone()),
         _ => None,
@@ -234,35 +246,6 @@ fn join_text(turn: &mut Turn, line: &str) {
         Some(text) => line.clone_into(text),
         None => turn.parts.push(Part::Text(line.to_owned())),
     }
-}
-
-/// A call as the model is asked to write it. The arguments keep their bytes if they are JSON.
-fn call_text(teach: &Teach, name: &str, arguments: &str) -> String {
-    let arguments = match serde_json::from_str::<serde::de::IgnoredAny>(arguments) {
-        Ok(_) => arguments.trim().to_owned(),
-        Err(_) if arguments.trim().is_empty() => "{}".to_owned(),
-        Err(_) => Value::from(arguments).to_string(),
-    };
-    let (before, after) = teach.call;
-    format!("{before}{{\"name\":{},\"arguments\":{arguments}}}{after}", Value::from(name))
-}
-
-fn result_text(teach: &Teach, result: &CallOutput) -> String {
-    let shape = match teach.result_shape {
-        ResultShape::FunctionCallOutput => {
-            let mut shape = Map::new();
-            shape.insert("type".to_owned(), "function_call_output".into());
-            shape.insert("call_id".to_owned(), result.id.clone().into());
-            if !result.name.is_empty() {
-                shape.insert("tool_name".to_owned(), result.name.clone().into());
-            }
-            shape.insert("output".to_owned(), result.content.clone().into());
-            Value::Object(shape)
-        }
-        ResultShape::NameContent => json!({"name": result.name, "content": result.content}),
-    };
-    let (before, after) = teach.result;
-    format!("{before}{shape}{after}")
 }
 
 /// Puts the instructions where the model heeds them.

@@ -1,0 +1,232 @@
+//! [`Form`]: how calls and results are written in a format, as text with holes.
+//!
+//! ```text
+//! calls of a turn ─▶ before  call  between  call  after
+//!                            └─ {{name}} … {{arguments}} ─▶ a JSON object, or one {{key}} {{value}} after the other
+//! ```
+//!
+//! A hole is a word in double braces. What fills it is not searched for holes again.
+
+use serde_json::{Map, Value, json, value::RawValue};
+
+use super::render;
+use crate::conversation::{Call, CallOutput};
+
+/// How calls and results are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Form {
+    /// Before, between and behind the calls of a turn.
+    pub around: (&'static str, &'static str, &'static str),
+    /// A call. `{{name}}` stands for the tool's name and `{{json_name}}` for it as a JSON string, `{{arguments}}` for
+    /// the arguments and `{{json_arguments}}` for them as JSON in a JSON string, `{{id}}` for the call's id, `{{index}}`
+    /// and `{{number}}` for its place among the calls of the turn, from 0 and from 1.
+    pub call: &'static str,
+    /// How the arguments are written.
+    pub arguments: Arguments,
+    /// A result. `{{json_name}}`, `{{content}}` and `{{json_content}}` stand for the tool's name and what it gave,
+    /// `{{output}}` for a JSON object with both and the call's id, in OpenAI's words.
+    pub result: &'static str,
+}
+
+/// How the arguments of a call are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arguments {
+    /// As a JSON object.
+    Json,
+    /// One after the other.
+    Each {
+        /// One argument. `{{key}}` and `{{value}}` stand for its name and value, `{{type}}` for the value's JSON type,
+        /// `{{is_string}}` for whether that is a string: `true` or `false`.
+        one: &'static str,
+        /// Between two arguments.
+        between: &'static str,
+        /// How the value is written.
+        values: Values,
+    },
+}
+
+/// How a value is written where arguments stand one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Values {
+    /// A string as it stands, all else as JSON.
+    Text,
+    /// As Python writes it.
+    Python,
+    /// As JSON, but for keys without quotes and strings between this mark.
+    Delimited(&'static str),
+    /// As an argument is: members of an object by their keys, elements of a list as `item`.
+    Elements,
+}
+
+/// A result as Hermes models were trained on.
+const RESPONSE: &str =
+    "<tool_response>\n{\"name\":{{json_name}},\"content\":{{json_content}}}\n</tool_response>";
+
+/// A call as a JSON object.
+pub(in crate::format) const OBJECT: &str = r#"{"name":{{json_name}},"arguments":{{arguments}}}"#;
+
+impl Form {
+    /// Calls, one a line, with their arguments as JSON.
+    pub const fn json(call: &'static str) -> Self {
+        Self { around: ("", "\n", ""), call, arguments: Arguments::Json, result: RESPONSE }
+    }
+
+    /// Calls, one a line, with an argument after the other.
+    pub const fn each(call: &'static str, one: &'static str, between: &'static str, values: Values) -> Self {
+        Self { arguments: Arguments::Each { one, between, values }, ..Self::json(call) }
+    }
+
+    /// The same with this before, between and behind the calls.
+    pub const fn within(self, before: &'static str, between: &'static str, after: &'static str) -> Self {
+        Self { around: (before, between, after), ..self }
+    }
+
+    /// The same with results written so.
+    pub const fn answered(self, result: &'static str) -> Self {
+        Self { result, ..self }
+    }
+
+    /// Calls of one turn, as the model is asked to write them. Arguments that stay JSON keep their bytes.
+    pub fn calls(&self, calls: &[Call]) -> String {
+        let (before, between, after) = self.around;
+        let calls: Vec<String> = calls.iter().enumerate().map(|(at, call)| self.call(at, call)).collect();
+        format!("{before}{}{after}", calls.join(between))
+    }
+
+    fn call(&self, at: usize, call: &Call) -> String {
+        let written = || match self.arguments {
+            Arguments::Json => as_json(&call.arguments),
+            Arguments::Each { one, between, values } => each(&call.arguments, one, between, values),
+        };
+        render(self.call, |hole| match hole {
+            "name" => Some(call.name.clone()),
+            "json_name" => Some(quoted(&call.name)),
+            "arguments" => Some(written()),
+            "json_arguments" => Some(quoted(&as_json(&call.arguments))),
+            "id" => Some(call.id.clone()),
+            "index" => Some(at.to_string()),
+            "number" => Some((at + 1).to_string()),
+            _ => None,
+        })
+    }
+
+    /// A result, as it is shown to the model.
+    pub fn result(&self, result: &CallOutput) -> String {
+        render(self.result, |hole| match hole {
+            "json_name" => Some(quoted(&result.name)),
+            "content" => Some(result.content.clone()),
+            "json_content" => Some(quoted(&result.content)),
+            "output" => Some(output(result)),
+            _ => None,
+        })
+    }
+}
+
+fn quoted(text: &str) -> String {
+    Value::from(text).to_string()
+}
+
+/// Arguments that are no JSON are a JSON string, so that they are shown as they were.
+fn as_json(arguments: &str) -> String {
+    match serde_json::from_str::<serde::de::IgnoredAny>(arguments) {
+        Ok(_) => arguments.trim().to_owned(),
+        Err(_) if arguments.trim().is_empty() => "{}".to_owned(),
+        Err(_) => quoted(arguments),
+    }
+}
+
+/// The members of an object, each as it is written and in its order; `None` for what is no object.
+fn members(json: &str) -> Option<Vec<(String, &RawValue)>> {
+    struct Members;
+
+    impl<'de> serde::de::Visitor<'de> for Members {
+        type Value = Vec<(String, &'de RawValue)>;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut members = Vec::new();
+            while let Some(member) = map.next_entry()? {
+                members.push(member);
+            }
+            Ok(members)
+        }
+    }
+
+    let mut json = serde_json::Deserializer::from_str(json);
+    serde::de::Deserializer::deserialize_map(&mut json, Members).ok()
+}
+
+/// Arguments, one after the other; what is no JSON object is shown as it was.
+fn each(arguments: &str, one: &str, between: &str, values: Values) -> String {
+    let Some(members) = members(arguments) else { return arguments.trim().to_owned() };
+    let written = members.iter().map(|(key, value)| argument(key, value.get(), one, values));
+    written.collect::<Vec<_>>().join(between)
+}
+
+fn argument(key: &str, json: &str, one: &str, values: Values) -> String {
+    let kind = match json.bytes().next() {
+        Some(b'"') => "string",
+        Some(b'{') => "object",
+        Some(b'[') => "array",
+        Some(b't' | b'f') => "boolean",
+        Some(b'n') => "null",
+        _ => "number",
+    };
+    render(one, |hole| match hole {
+        "key" => Some(key.to_owned()),
+        "value" => Some(value(json, one, values)),
+        "type" => Some(kind.to_owned()),
+        "is_string" => Some((kind == "string").to_string()),
+        _ => None,
+    })
+}
+
+fn value(json: &str, one: &str, values: Values) -> String {
+    let text = || serde_json::from_str::<String>(json).ok();
+    let nested = || members(json).unwrap_or_default();
+    let items = || serde_json::from_str::<Vec<&RawValue>>(json).unwrap_or_default();
+    let listed = |open: &str, items: Vec<String>, close: &str| format!("{open}{}{close}", items.join(","));
+    let inner = |json: &RawValue| value(json.get(), one, values);
+    match (values, json.bytes().next()) {
+        (Values::Text | Values::Elements, Some(b'"')) => text().unwrap_or_default(),
+        (Values::Elements, Some(b'{')) => {
+            nested().iter().map(|(key, value)| argument(key, value.get(), one, values)).collect()
+        }
+        (Values::Elements, Some(b'[')) => {
+            items().iter().map(|item| argument("item", item.get(), one, values)).collect()
+        }
+        (Values::Text | Values::Elements, _) => json.to_owned(),
+        (Values::Delimited(mark), Some(b'"')) => format!("{mark}{}{mark}", text().unwrap_or_default()),
+        (Values::Delimited(_), Some(b'{')) => {
+            let member = |(key, value): &(String, &RawValue)| format!("{key}:{}", inner(value));
+            listed("{", nested().iter().map(member).collect(), "}")
+        }
+        (Values::Python, Some(b'{')) => {
+            let member = |(key, value): &(String, &RawValue)| format!("{}: {}", quoted(key), inner(value));
+            listed("{", nested().iter().map(member).collect(), "}")
+        }
+        (Values::Delimited(_) | Values::Python, Some(b'[')) => {
+            listed("[", items().iter().map(|item| inner(item)).collect(), "]")
+        }
+        (Values::Python, Some(b'"')) => text().map_or_else(String::new, |text| quoted(&text)),
+        (Values::Python, Some(b't')) => "True".to_owned(),
+        (Values::Python, Some(b'f')) => "False".to_owned(),
+        (Values::Python, Some(b'n')) => "None".to_owned(),
+        (Values::Delimited(_) | Values::Python, _) => json.to_owned(),
+    }
+}
+
+/// A result in OpenAI's words.
+fn output(result: &CallOutput) -> String {
+    let mut output = Map::new();
+    output.insert("type".to_owned(), "function_call_output".into());
+    output.insert("call_id".to_owned(), result.id.clone().into());
+    if !result.name.is_empty() {
+        output.insert("tool_name".to_owned(), result.name.clone().into());
+    }
+    output.insert("output".to_owned(), result.content.clone().into());
+    json!(output).to_string()
+}
