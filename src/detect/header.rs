@@ -145,7 +145,7 @@ impl HeaderWalk {
         };
         self.captured.truncate(self.captured.len() - end);
         let (_, name) = (self.header.read)(self.captured.trim())?;
-        rules.name(name)?;
+        rules.dotted_name(name)?;
         self.at = At::Before;
         if !matches!(self.header.end, HeaderEnd::MarkersThenBrace(_)) {
             self.start(rules, out);
@@ -156,7 +156,7 @@ impl HeaderWalk {
     /// The header is certain.
     fn start(&mut self, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) {
         if let Some((id, name)) = (self.header.read)(self.captured.trim()).filter(|_| !self.started)
-            && let Some(name) = rules.name(name)
+            && let Some(name) = rules.dotted_name(name)
         {
             out(Piece::Start { name, id });
             self.started = true;

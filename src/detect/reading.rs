@@ -131,7 +131,7 @@ impl Reading {
     /// How many of the last bytes of what was fed may still be no part of the call that streams.
     pub(super) fn unsure(&self) -> usize {
         match &self.read_as {
-            As::Region(_) => 0,
+            As::Region(region) => region.unsure(),
             As::Section(section) => section.unsure(),
             As::Channel(channel) => channel.unsure(),
         }

@@ -95,6 +95,11 @@ impl Types {
         self.has(Self::ARRAY)
     }
 
+    /// Nothing but a container may stand here.
+    pub(super) fn is_container(self) -> bool {
+        self.may_nest() && self.0 & !(Self::ARRAY.0 | Self::OBJECT.0) == 0
+    }
+
     /// A container may stand here.
     pub(super) fn may_nest(self) -> bool {
         self.0 & (Self::ARRAY.0 | Self::OBJECT.0) != 0
@@ -210,6 +215,11 @@ impl TypedValue {
     /// Bytes held.
     pub(super) fn kept(&self) -> usize {
         self.text.len()
+    }
+
+    /// Nothing but blanks has come.
+    pub(super) fn is_empty(&self) -> bool {
+        !self.streams && self.text.trim().is_empty()
     }
 
     /// Opens it: a string's quote is certain.

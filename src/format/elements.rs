@@ -12,6 +12,8 @@ pub struct Elements {
     pub name: ElementsName,
     /// What stands before every tag.
     pub sign: &'static str,
+    /// Opener and closer of the id, which may stand before the name; empty: there is none.
+    pub id: (&'static str, &'static str),
     /// Openers and closers of what may stand around the arguments, or between the name and them.
     pub around: &'static [(&'static str, &'static str)],
     /// Openers and closers of elements that hold all arguments as JSON.
@@ -40,6 +42,7 @@ pub enum ElementsName {
 const TAGS: Elements = Elements {
     name: ElementsName::Opener,
     sign: "",
+    id: ("", ""),
     around: &[("<args>", "</args>")],
     json: &[],
     end: &["</%>"],
@@ -159,13 +162,14 @@ pub static TOOLIFY: Format = Format {
     example: "<Function_Ab1C_Start/>\n<function_calls>\n<function_call>\n<tool>get_weather</tool>\n<args_json><![CDATA[{\"city\": \"Paris\"}]]></args_json>\n</function_call>\n</function_calls>",
     grammars: &[calls(
         &[("<Function_%/>", "</function_calls>")],
-        &["<function_call>"],
+        &["<function_call>", "<invoke>"],
         false,
         Elements {
             name: ElementsName::Element(&[("<tool>", "</tool>"), ("<name>", "</name>")]),
+            id: ("<id>", "</id>"),
             around: &[("<args>", "</args>"), ("<parameters>", "</parameters>")],
             json: &[("<args_json>", "</args_json>"), ("<arguments>", "</arguments>")],
-            end: &["</function_call>"],
+            end: &["</function_call>", "</invoke>"],
             trim: false,
             cdata: true,
             entities: true,

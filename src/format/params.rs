@@ -143,7 +143,7 @@ const fn dsml(
     calls(sections, open, Params { key, close, end, common: false, ..INVOKE })
 }
 
-/// V3.2 and V4, whose sections differ in name only, also with ASCII bars.
+/// V3.2 and V4, whose sections differ in name only, also with bars that are ASCII or doubled, as they were seen.
 const DSML: &[Grammar] = &[
     dsml(
         &[
@@ -166,6 +166,26 @@ const DSML: &[Grammar] = &[
         "<|DSML|parameter ",
         "</|DSML|parameter~>",
         &["</|DSML|invoke>"],
+    ),
+    dsml(
+        &[
+            ("<｜｜DSML｜｜function_calls>", "</｜｜DSML｜｜function_calls>"),
+            ("<｜｜DSML｜｜tool_calls>", "</｜｜DSML｜｜tool_calls>"),
+        ],
+        &["<｜｜DSML｜｜invoke "],
+        "<｜｜DSML｜｜parameter ",
+        "</｜｜DSML｜｜parameter~>",
+        &["</｜｜DSML｜｜invoke>"],
+    ),
+    dsml(
+        &[
+            ("<||DSML||function_calls>", "</||DSML||function_calls>"),
+            ("<||DSML||tool_calls>", "</||DSML||tool_calls>"),
+        ],
+        &["<||DSML||invoke "],
+        "<||DSML||parameter ",
+        "</||DSML||parameter~>",
+        &["</||DSML||invoke>"],
     ),
 ];
 

@@ -186,6 +186,8 @@ impl Channel {
             Phase::Params(mut walk) => {
                 let (waits, waiting) = (self.waits, &mut self.waiting);
                 let stopped = stopped && (rules.repair || !waits);
+                // The header was certain, so what follows is its call, if only the beginning of one.
+                walk.start(&mut |piece| gate(waits, waiting, piece, out));
                 let end = walk.finish(stopped, &mut |piece| gate(waits, waiting, piece, out));
                 self.settled(end, out) && walk.found()
             }

@@ -83,7 +83,10 @@ impl ElementsWalk {
     }
 
     pub(super) fn end_leaf(&mut self, out: &mut impl FnMut(Piece<'_>)) {
-        self.value.end(self.mend, out);
+        match self.value.is_empty() && self.types.is_container() {
+            true => out(Piece::Arguments(if self.types.may_be_array() { "[]" } else { "{}" })),
+            false => self.value.end(self.mend, out),
+        }
         self.at = At::Between;
     }
 

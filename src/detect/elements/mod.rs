@@ -54,6 +54,7 @@ pub(super) struct ElementsWalk {
     at: At,
     held: String,
     name: String,
+    id: String,
     any_name: bool,
     levels: Vec<Level>,
     /// The open leaf's tag.
@@ -130,6 +131,7 @@ impl ElementsWalk {
             at: At::Between,
             held: String::new(),
             name: String::new(),
+            id: String::new(),
             any_name: rules.any_name,
             levels: vec![Level { key: String::new(), array: false, empty: true }],
             leaf: String::new(),
@@ -207,7 +209,7 @@ impl ElementsWalk {
     fn start(&mut self, out: &mut impl FnMut(Piece<'_>)) {
         if !self.started {
             self.started = true;
-            out(Piece::Start { name: &self.name, id: "" });
+            out(Piece::Start { name: &self.name, id: &self.id });
         }
     }
 
@@ -228,10 +230,11 @@ impl ElementsWalk {
         }
     }
 
-    /// The element with the name.
+    /// The element with the name, or one with the id before it.
     fn named(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
         let ElementsName::Element(names) = self.elements.name else { return Step::Stop };
-        for (open, close) in names {
+        let id = Some(&self.elements.id).filter(|(open, _)| !open.is_empty() && self.id.is_empty());
+        for (open, close) in names.iter().chain(id) {
             match fit(open, text) {
                 Fit::Begins => return Step::Hold,
                 Fit::No => {}
@@ -239,17 +242,21 @@ impl ElementsWalk {
                     let Some(len) = tail(text, before).find('<') else {
                         return if text.len() > MAX_TAG { Step::Stop } else { Step::Hold };
                     };
-                    let name = head(tail(text, before), len).trim();
-                    let rules = Rules { any_name: self.any_name, ..*rules };
-                    return match fit(close, tail(text, before + len)) {
-                        Fit::Begins => Step::Hold,
-                        Fit::Whole(after) if let Some(name) = rules.name(name) => {
-                            name.clone_into(&mut self.name);
-                            self.start(out);
-                            Step::Took(before + len + after)
-                        }
-                        _ => Step::Stop,
+                    let content = head(tail(text, before), len).trim();
+                    let after = match fit(close, tail(text, before + len)) {
+                        Fit::Begins => return Step::Hold,
+                        Fit::Whole(after) => after,
+                        Fit::No => return Step::Stop,
                     };
+                    if *open == self.elements.id.0 {
+                        content.clone_into(&mut self.id);
+                        return Step::Took(before + len + after);
+                    }
+                    let rules = Rules { any_name: self.any_name, ..*rules };
+                    let Some(name) = rules.name(content) else { return Step::Stop };
+                    name.clone_into(&mut self.name);
+                    self.start(out);
+                    return Step::Took(before + len + after);
                 }
             }
         }

@@ -73,6 +73,14 @@ impl Rules<'_> {
         self.tools.resolve(written).or_else(nothing).or_else(undeclared)
     }
 
+    /// As [`Rules::name`], but a name with dots that is not declared may be a declared one behind some of them: the
+    /// longest.
+    pub(super) fn dotted_name<'n>(&self, written: &'n str) -> Option<&'n str> {
+        let behind = written.match_indices('.').map(|(at, _)| tail(written, at + 1));
+        let declared = std::iter::once(written).chain(behind).find_map(|name| self.tools.resolve(name));
+        declared.or_else(|| self.name(written))
+    }
+
     pub(super) fn may_become_name(&self, start: &str) -> bool {
         let nothing = || self.no_tool.iter().any(|name| name.starts_with(start));
         (self.marked && self.any_name) || self.tools.may_become(start) || nothing()
@@ -87,6 +95,9 @@ fn is_legal_name(name: &str) -> bool {
 
 /// Longest captured string (name, id, type), in bytes.
 const MAX_CAPTURE: usize = 1024;
+
+/// In place of a quote: the key has none, and ends where a blank or a colon stands.
+const BARE: u8 = b':';
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Key {
@@ -159,11 +170,13 @@ enum At {
     },
     Skip(JsonBody),
     Arguments,
-    /// Arguments in a JSON string; `literal`: it holds no object, and is passed on as the string it is.
+    /// Arguments in a JSON string; `literal`: it holds no object, and is passed on as the string it is. `brace`: what
+    /// may be an object's brace and the blanks behind it.
     Packed {
         quote: u8,
         escape: Escape,
         literal: bool,
+        brace: String,
     },
     /// After a member.
     MemberEnd,
@@ -318,6 +331,10 @@ impl Envelope {
             At::Key { or_end } => match byte {
                 b'"' => self.begin_capture(byte, true),
                 b'\'' if rules.marked && rules.repair => self.begin_capture(byte, true),
+                b'a'..=b'z' | b'A'..=b'Z' | b'_' if rules.marked && rules.repair => {
+                    self.begin_capture(BARE, true);
+                    return Some(at);
+                }
                 b'}' if *or_end => self.level_ended(rules, out)?,
                 _ => return None,
             },

@@ -179,7 +179,8 @@ impl ParamsWalk {
         Some(CallEnd::Cut)
     }
 
-    fn start(&mut self, out: &mut impl FnMut(Piece<'_>)) {
+    /// The call is certain.
+    pub(super) fn start(&mut self, out: &mut impl FnMut(Piece<'_>)) {
         if !self.started {
             self.started = true;
             out(Piece::Start { name: &self.name, id: "" });

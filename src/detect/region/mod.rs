@@ -9,7 +9,7 @@
 mod between;
 mod entities;
 
-use self::entities::Spelling;
+use self::entities::{Entities, Part};
 use super::{
     envelope::{Envelope, Parsed, Piece, Rules},
     fence::Fence,
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     event::CallEnd,
-    format::Tag,
+    format::{Tag, TagKind},
     wire::json::{Progress, Scanner},
 };
 
@@ -85,6 +85,8 @@ pub(super) struct Region {
     /// Markup between values that is not complete yet.
     markup: String,
     walker: Option<Box<Walker>>,
+    /// What is written as entities, in an HTML element.
+    entities: Option<Entities>,
     /// The same value as strict JSON: where a value that is no call goes on as text, it must be known where it ends.
     pub(super) scanner: Option<Scanner>,
     /// A call's arguments stopped short where the closer may begin; if it does, they may be whole all the same.
@@ -93,7 +95,6 @@ pub(super) struct Region {
     ended: bool,
     /// That `;` or `,` stands.
     joined: bool,
-    spelling: Spelling,
 }
 
 /// Longest markup between a container's marker and its value, in bytes.
@@ -110,11 +111,11 @@ impl Region {
             phase: Phase::Before,
             markup: String::new(),
             walker: None,
+            entities: None,
             scanner: None,
             broken: false,
             ended: false,
             joined: false,
-            spelling: Spelling::Unknown,
         }
     }
 
@@ -137,6 +138,11 @@ impl Region {
     /// The calls that waited for the region's end.
     pub(super) fn take_waiting(&mut self) -> Vec<Waiting> {
         self.gate.take()
+    }
+
+    /// How many of the last bytes of what was fed may still be no part of the call.
+    pub(super) fn unsure(&self) -> usize {
+        self.entities.as_ref().map_or(0, |entities| entities.held.len())
     }
 
     /// Bytes of arguments kept back besides the source.
@@ -163,9 +169,15 @@ impl Region {
         while let Some(&byte) = text.as_bytes().get(at) {
             match self.phase {
                 Phase::Value => {
-                    let (len, passed) = self.spelled_value(tail(text, at), rules, out);
+                    let (len, passed) = self.unescaped(tail(text, at), rules, out);
                     at += len;
                     match passed {
+                        // The call was cut by an entity, which is text with what follows.
+                        Some(Passed::Certain(_))
+                            if matches!(self.phase, Phase::Failed) && self.unsure() > 0 =>
+                        {
+                            return Passed::Left { taken: at, rescan: self.unsure() };
+                        }
                         Some(Passed::Certain(_)) => return Passed::Certain(at),
                         Some(_) => return Passed::Failed { taken: at, rescan: 0 },
                         None => {}
@@ -272,7 +284,34 @@ impl Region {
             _ => Walker::Json(Envelope::new(rules, keyed)),
         }));
         self.scanner = Some(Scanner::new(rules.max_depth));
-        self.spelling = Spelling::Unknown;
+        let html = matches!(self.container, Container::Tag(tag) if tag.kind == TagKind::Html);
+        self.entities = html.then(Entities::default);
+    }
+
+    /// Walks the value, which may be written with entities.
+    fn unescaped(
+        &mut self,
+        text: &str,
+        rules: &Rules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> (usize, Option<Passed>) {
+        let Some(entities) = &mut self.entities else { return self.value(text, rules, out) };
+        let part = entities.next(text);
+        let held = entities.held.clone();
+        let (taken, meant) = match part {
+            Part::Plain(plain) => return self.value(plain, rules, out),
+            Part::Open(taken) => return (taken, None),
+            Part::Whole(taken, meant) => (taken, String::from(meant)),
+            Part::None(taken) => (taken, held.clone()),
+        };
+        let (len, passed) = self.value(&meant, rules, out);
+        if let Some(entities) = self.entities.as_mut().filter(|_| len == meant.len()) {
+            entities.held.clear();
+        } else if matches!(self.phase, Phase::After) {
+            // What ends the value is read as what follows it, where it is foreign.
+            self.markup = held;
+        }
+        (taken, passed)
     }
 
     /// Walks the value. `Some(Certain)`: a call ended, or broke off, with what was taken; `Some(Failed)`: it is none.
