@@ -8,6 +8,7 @@ mod channels;
 mod choose;
 mod elements;
 mod header;
+mod import;
 mod json;
 mod own;
 mod page;
@@ -22,6 +23,7 @@ pub use channels::{BEAM, Channels, FUNCTIONARY_V32, HARMONY, INKLING, KIMI_K3, M
 pub use choose::{auto_behind, for_model};
 pub use elements::{CLINE, Elements, ElementsName, MINIMAX_M3, TOOLBRIDGE, TOOLIFY};
 pub use header::{FUNCTION, FUNCTIONARY_V31, PLAMO3, SOLAR_OPEN};
+pub use import::{Refused, import};
 pub use json::{
     APERTUS, APRIEL_CALLS, COMMAND_R_PLUS, COMMAND_R7B, ERNIE45, GIGACHAT3, GIGACHAT31, GRANITE3, GRANITE4,
     GRANITE20B_FC, HERMES, HUNYUAN_A13B, INTERNLM2, JAMBA, K2_HORIZON, LLAMA3_JSON, LONGCAT, MINIMAX_M1,

@@ -155,10 +155,28 @@ impl Definition {
                 }
             }
         }
+        for (key, marker) in self.markers() {
+            if let Some(wild) = marker.find(['*', '~', '%']).and_then(|at| marker.get(at..at + 1)) {
+                wrong.push(Wrong::new(key, format!("a marker cannot have `{wild}` in it")));
+            }
+        }
         if self.reasoning.len() == 1 {
             wrong.push(Wrong::new("reasoning", "expected what it begins with, then what it may end with"));
         }
         wrong
+    }
+
+    /// All markers, with their words. In built-in tables some characters stand for others.
+    fn markers(&self) -> impl Iterator<Item = (&'static str, &String)> {
+        let one = [("open", &self.open), ("close", &self.close), ("name_end", &self.name_end)];
+        let lists = [
+            ("inner", self.inner.as_slice()),
+            ("section", self.section.as_ref().map_or(&[][..], |section| section)),
+            ("parameter", self.parameter.as_ref().map_or(&[][..], |parameter| parameter)),
+            ("reasoning", &self.reasoning),
+            ("frame", &self.frame),
+        ];
+        one.into_iter().chain(lists.into_iter().flat_map(|(key, list)| list.iter().map(move |it| (key, it))))
     }
 
     fn calls(&self) -> Grammar {

@@ -27,6 +27,11 @@ const FOUND: &[(&str, &[&str], &str)] = &[
         "]<]minimax[>[<tool_call>]<]minimax[>[<invoke name=\"set\">]<]minimax[>[<s>]<]minimax[>[</s>]M",
     ),
     (
+        "what is no JSON ends the arguments at the same character, mended or not",
+        &["hermes"],
+        r#"<tool_call>{"name":"a","arguments":{"a": "\ud83d\u<b"}}</tool_call>"#,
+    ),
+    (
         "a line that begins behind a failed call begins a line",
         &["kimi_k3", "think"],
         "<|open|>call tool=\"set\"<|sep|><|open|>argument \n<think>",
@@ -41,9 +46,9 @@ fn what_was_found_stays_mended() {
             names => Detect::Formats(names.iter().map(|name| format::by_name(name).expect(name)).collect()),
         };
         for arguments in [Arguments::Stream, Arguments::Whole] {
-            let settings = Settings { detect: detect.clone(), arguments, ..Settings::default() };
-            for finish in [Finish::Stop, Finish::Length] {
-                println!("{what}, {arguments:?}, {finish:?}");
+            for (finish, repair) in [(Finish::Stop, true), (Finish::Length, true), (Finish::Stop, false)] {
+                let settings = Settings { detect: detect.clone(), arguments, repair, ..Settings::default() };
+                println!("{what}, {arguments:?}, {finish:?}, {repair}");
                 (0..32).for_each(|seed| {
                     find(&settings, text, seed, finish, usize::MAX);
                 });

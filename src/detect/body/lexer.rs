@@ -373,6 +373,9 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
     fn split_escape(&mut self, at: usize, string: State) -> Option<usize> {
         let token = self.token(at);
         let (first, second) = (head(&token, 6), tail(&token, 6));
+        if second.len() > 1 && !self.body.repair {
+            return None;
+        }
         self.body.state = string;
         match second {
             "" => self.settle(at, None),
@@ -384,7 +387,6 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
                 let State::String { quote, key } = string else { return None };
                 self.body.state = State::Escape { quote, key };
             }
-            _ if !self.body.repair => return None,
             _ => {
                 let mended = format!("{first}\\{second}");
                 self.settle(at, Some(&mended));
