@@ -12,8 +12,10 @@ use crate::event::{Event, Sink};
 
 const BLANK: [char; 4] = [' ', '\t', '\n', '\r'];
 
-fn all_blank(text: &str) -> bool {
-    text.bytes().all(is_blank)
+/// `text` without the white space that it ends with.
+fn trim_end(text: &str) -> &str {
+    let visible = text.bytes().rposition(|byte| !is_blank(byte)).map_or(0, |at| at + 1);
+    head(text, visible)
 }
 
 /// The text outside calls, piece by piece.
@@ -96,7 +98,7 @@ impl Prose {
             return;
         }
         self.note(text);
-        let visible = text.trim_end_matches(BLANK);
+        let visible = trim_end(text);
         let blank = tail(text, visible.len());
         if !visible.is_empty() {
             let mut visible = visible;
@@ -186,10 +188,7 @@ impl Prose {
     }
 
     fn note(&mut self, text: &str) {
-        match text.rfind('\n') {
-            Some(at) => self.line_blank = all_blank(tail(text, at)),
-            None => self.line_blank = self.line_blank && all_blank(text),
-        }
+        self.line_blank = self.starts_line(text);
         self.last = text.bytes().next_back().unwrap_or(self.last);
     }
 
