@@ -12,6 +12,7 @@ use crate::event::Sink;
 impl Detector {
     /// The text breaks off; `stopped`: because the model was done. What is held is decided.
     pub(super) fn decide(&mut self, stopped: bool, out: &mut impl Sink) {
+        self.flow = None;
         loop {
             match std::mem::replace(&mut self.state, State::Prose) {
                 State::Marker { .. } | State::Attributes { .. } | State::Opener(_) => self.release(0, out),
@@ -61,6 +62,7 @@ impl Detector {
                     reading.rivals = Rivals::None;
                 }
                 let overflows = self.held.len() > self.search.limit(&reading);
+                self.flow = reading.flow().filter(|_| self.held.is_empty());
                 self.state = State::Calls(reading);
                 if overflows {
                     self.overflow(out);
