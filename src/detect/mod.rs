@@ -165,6 +165,7 @@ impl Detector {
     /// Takes an event of the reader.
     pub fn event(&mut self, event: Event<'_>, out: &mut impl Sink) {
         match event {
+            Event::Text(text) if self.passes(&text) => out.event(Event::Text(text)),
             Event::Text(text) => self.text(&text, out),
             Event::Verbatim { frame, means: Some(Event::Text(text)) } => {
                 if self.passes(text) {

@@ -121,6 +121,9 @@ impl Prose {
     /// Holds white space as far as it may be held: each time it is too much, it goes out. That depends on the text
     /// alone, as everything here.
     fn hold(&mut self, blank: &str, out: &mut impl Sink) {
+        if blank.len() < self.room() {
+            return self.blank.push_str(blank);
+        }
         let mut rest = blank;
         while !rest.is_empty() {
             let room = self.room();
