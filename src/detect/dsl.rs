@@ -3,6 +3,7 @@
 use super::{
     body::Fed,
     envelope::{Parsed, Piece, Rules},
+    flow::Flow,
     literal::{Literal, Notation},
     text::tail,
 };
@@ -29,6 +30,11 @@ impl DslWalk {
 
     pub(super) fn is_open(&self) -> bool {
         self.started && !self.ended
+    }
+
+    /// In a string of arguments.
+    pub(super) fn flow(&self) -> Option<Flow> {
+        if self.is_open() { self.arguments.flow() } else { None }
     }
 
     pub(super) fn found(&self) -> bool {

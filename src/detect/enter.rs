@@ -42,8 +42,11 @@ impl Detector {
             Some(Begins::Bracket) => true,
             Some(Begins::Fence) => self.prose.starts_line(head(text, at)),
             Some(Begins::Marker(place)) => {
-                let here = self.place_behind(head(text, at));
-                place <= here && self.search.markers.may_stand(tail(text, at), here)
+                let (rest, markers) = (tail(text, at), &self.search.markers);
+                markers.may_be(rest) && {
+                    let here = self.place_behind(head(text, at));
+                    place <= here && markers.may_stand(rest, here)
+                }
             }
         }
     }

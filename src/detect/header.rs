@@ -6,6 +6,7 @@
 use super::{
     body::{Fed, JsonBody},
     envelope::{Parsed, Piece, Rules},
+    flow::Flow,
     text::{head, tail},
 };
 use crate::{
@@ -55,6 +56,11 @@ impl HeaderWalk {
 
     pub(super) fn is_open(&self) -> bool {
         self.started && !self.ended
+    }
+
+    /// In a string of arguments.
+    pub(super) fn flow(&self) -> Option<Flow> {
+        if matches!(self.at, At::Arguments) { self.body.flow() } else { None }
     }
 
     pub(super) fn found(&self) -> bool {

@@ -21,6 +21,7 @@ mod enter;
 mod envelope;
 mod escape;
 mod fence;
+mod flow;
 mod gate;
 mod header;
 mod literal;
@@ -52,6 +53,7 @@ use std::borrow::Cow;
 use self::{
     channels::Channel,
     fence::{Foreign, Opener, Reach},
+    flow::Flow,
     markers::Markers,
     prose::Prose,
     reading::{As, Reading, Rivals},
@@ -102,6 +104,8 @@ pub struct Detector {
     prose: Prose,
     /// The source since the last point that is certain, while it may be part of something.
     held: String,
+    /// In a string of arguments that goes out as it comes.
+    flow: Option<Flow>,
     held_peak: usize,
     /// Empty: the space in which pieces of text are joined.
     joined: String,
@@ -119,6 +123,7 @@ impl Detector {
             state: Self::first_state(&search, settings.starts_in_reasoning),
             search,
             held: String::new(),
+            flow: None,
             held_peak: 0,
             joined: String::new(),
             doubted: None,
@@ -239,6 +244,11 @@ impl Detector {
     }
 
     fn text(&mut self, text: &str, out: &mut impl Sink) {
+        if !text.is_empty() && self.flow.is_some_and(|flow| flow.takes(text)) {
+            let index = DETECTED | self.next.saturating_sub(1);
+            return out.event(Event::CallArguments { index, piece: Cow::Borrowed(text) });
+        }
+        self.flow = None;
         let mut rest = text;
         while !rest.is_empty() {
             let taken = match self.state {

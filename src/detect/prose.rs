@@ -123,9 +123,8 @@ impl Prose {
     /// Holds white space as far as it may be held: each time it is too much, it goes out. That depends on the text
     /// alone, as everything here.
     fn hold(&mut self, blank: &str, out: &mut impl Sink) {
-        if self.blank.len() + blank.len() <= self.max_hold {
-            self.blank.push_str(blank);
-            return;
+        if blank.len() < self.room() {
+            return self.blank.push_str(blank);
         }
         let mut rest = blank;
         while !rest.is_empty() {
@@ -194,10 +193,7 @@ impl Prose {
     }
 
     fn note(&mut self, text: &str) {
-        // Blanks alone leave the line as it was.
-        if let Some(byte) = text.bytes().rev().find(|&byte| byte == b'\n' || !is_blank(byte)) {
-            self.line_blank = byte == b'\n';
-        }
+        self.line_blank = self.starts_line(text);
         self.last = text.bytes().next_back().unwrap_or(self.last);
     }
 

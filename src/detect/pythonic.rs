@@ -8,6 +8,7 @@
 use super::{
     body::Fed,
     envelope::{Parsed, Piece, Rules},
+    flow::Flow,
     literal::{Literal, Notation, quote_into},
     text::tail,
 };
@@ -84,6 +85,11 @@ impl PythonWalk {
 
     pub(super) fn is_open(&self) -> bool {
         self.open
+    }
+
+    /// In a string of arguments.
+    pub(super) fn flow(&self) -> Option<Flow> {
+        if self.open && self.at == At::Value { self.value.flow() } else { None }
     }
 
     pub(super) fn found(&self) -> bool {

@@ -12,6 +12,7 @@
 use super::{
     body::{Fed, JsonBody},
     envelope::{Parsed, Piece, Rules},
+    flow::Flow,
     literal::quote_into,
     text::tail,
     typed::escape,
@@ -69,6 +70,11 @@ impl ReactWalk {
 
     pub(super) fn is_open(&self) -> bool {
         self.open
+    }
+
+    /// In a string of arguments.
+    pub(super) fn flow(&self) -> Option<Flow> {
+        if self.at == At::Json { self.json.flow() } else { None }
     }
 
     pub(super) fn found(&self) -> bool {

@@ -6,6 +6,7 @@
 
 use super::{
     envelope::{Parsed, Piece, Rules},
+    flow::Flow,
     gate::{Wait, Waiting},
     pattern::{Fit, fit},
     pythonic::PythonWalk,
@@ -81,6 +82,14 @@ impl Section {
     /// Bytes kept back besides the source.
     pub(super) fn kept(&self) -> usize {
         if let Phase::Call(walker) = &self.phase { walker.kept() } else { 0 }
+    }
+
+    /// In a string of arguments that goes out as it comes.
+    pub(super) fn flow(&self) -> Option<Flow> {
+        match &self.phase {
+            Phase::Call(walker) if self.wait == Wait::Nothing => walker.flow(),
+            _ => None,
+        }
     }
 
     /// The calls that waited.

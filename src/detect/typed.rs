@@ -212,6 +212,11 @@ impl TypedValue {
         Self { types, ..Self::default() }
     }
 
+    /// It is a string, and goes out as it comes.
+    pub(super) fn streams(&self) -> bool {
+        self.streams
+    }
+
     /// Bytes held.
     pub(super) fn kept(&self) -> usize {
         self.text.len()

@@ -8,6 +8,7 @@ use super::{
     dsl::DslWalk,
     elements::ElementsWalk,
     envelope::{Envelope, Parsed, Piece, Rules},
+    flow::Flow,
     header::HeaderWalk,
     params::ParamsWalk,
     pythonic::PythonWalk,
@@ -99,6 +100,19 @@ impl Walker {
     /// What was read last belongs to a call that was found, not to an object that may become one.
     pub(super) fn is_in_call(&self) -> bool {
         if let Self::Json(walk) = self { walk.is_in_call() } else { self.found() }
+    }
+
+    /// In a string of arguments that goes out as it comes.
+    pub(super) fn flow(&self) -> Option<Flow> {
+        match self {
+            Self::Json(walk) => walk.flow(),
+            Self::Header(walk) => walk.flow(),
+            Self::Python(walk) => walk.flow(),
+            Self::Dsl(walk) => walk.flow(),
+            Self::React(walk) => walk.flow(),
+            Self::Params(walk) => walk.flow(),
+            Self::Elements(walk) => walk.flow(),
+        }
     }
 
     /// Bytes kept back besides the source.

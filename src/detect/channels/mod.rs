@@ -15,6 +15,7 @@ mod header;
 use super::{
     body::JsonBody,
     envelope::{Envelope, Piece, Rules},
+    flow::Flow,
     gate::Waiting,
     params::ParamsWalk,
     region::Passed,
@@ -103,6 +104,17 @@ impl Channel {
             Phase::Envelope(envelope) => !self.waits && envelope.is_open(),
             Phase::Params(walk) => !self.waits && walk.is_open(),
             Phase::Broken(_) | Phase::Between | Phase::Failed => false,
+        }
+    }
+
+    /// In a string of arguments that goes out as it comes.
+    pub(super) fn flow(&self) -> Option<Flow> {
+        match &self.phase {
+            _ if self.waits => None,
+            Phase::Arguments(body) => body.flow(),
+            Phase::Envelope(envelope) => envelope.flow(),
+            Phase::Params(walk) => walk.flow(),
+            _ => None,
         }
     }
 

@@ -9,6 +9,7 @@ mod leaf;
 use super::{
     body::{Fed, JsonBody},
     envelope::{Piece, Rules},
+    flow::Flow,
     pattern::{Fit, fit, fit_any},
     tag::{MAX_TAG, Scan, Step, Verdict, attribute, cdata, tag_text},
     text::{head, tail},
@@ -159,6 +160,19 @@ impl ElementsWalk {
 
     pub(super) fn is_open(&self) -> bool {
         self.started && !self.ended
+    }
+
+    /// In a string of arguments.
+    pub(super) fn flow(&self) -> Option<Flow> {
+        match self.at {
+            At::Leaf { fresh: false } if self.may_nest => None,
+            At::Leaf { fresh: false } | At::Data if self.value.streams() => {
+                let known = self.elements.sign.is_empty() || self.elements.sign.starts_with(']');
+                known.then_some(Flow::Tags)
+            }
+            At::Json => self.body.flow(),
+            _ => None,
+        }
     }
 
     pub(super) fn found(&self) -> bool {

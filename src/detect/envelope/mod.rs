@@ -15,6 +15,7 @@ mod member;
 use super::{
     body::{Fed, JsonBody},
     escape::Escape,
+    flow::Flow,
     schema::SchemaGuard,
     text::tail,
     tools::Tools,
@@ -245,6 +246,17 @@ impl Envelope {
     /// A call has started and its arguments go out as they come.
     pub(super) fn is_open(&self) -> bool {
         self.call.started && self.call.arguments != Arguments::Done
+    }
+
+    /// In a string of arguments.
+    pub(super) fn flow(&self) -> Option<Flow> {
+        let inside = match &self.at {
+            At::Arguments => true,
+            At::Packed { escape, literal, .. } => escape.is_empty() && !literal,
+            _ => false,
+        };
+        let streams = self.call.started && self.call.arguments == Arguments::Open;
+        if inside && streams { self.body.flow() } else { None }
     }
 
     /// A call was found in this value.

@@ -10,6 +10,7 @@ mod word;
 
 use super::{
     body::{Fed, literal},
+    flow::Flow,
     text::{head, tail},
     typed::escape,
 };
@@ -119,6 +120,16 @@ impl Literal {
             high: None,
             max_depth,
         }
+    }
+
+    /// In a string whose text goes out as it comes.
+    pub(super) fn flow(&self) -> Option<Flow> {
+        let flow = match self.state {
+            State::Text(_) => Flow::Quotes,
+            State::Delimited if self.held.is_empty() => Flow::Tags,
+            _ => return None,
+        };
+        (self.unsettled == 0 && self.high.is_none()).then_some(flow)
     }
 
     /// Bytes kept back.

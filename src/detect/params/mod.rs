@@ -11,6 +11,7 @@ mod value;
 use super::{
     body::{Fed, JsonBody},
     envelope::{Piece, Rules},
+    flow::Flow,
     pattern::{Fit, fit, fit_any},
     tag::{MAX_TAG, Scan, Step, Sure, Verdict, attribute, bare_name, blank_or_name, tag_text, types_of},
     text::{boundary_from, head, tail},
@@ -130,6 +131,15 @@ impl ParamsWalk {
 
     pub(super) fn is_open(&self) -> bool {
         self.started && !self.ended
+    }
+
+    /// In a string of arguments.
+    pub(super) fn flow(&self) -> Option<Flow> {
+        match self.at {
+            At::Value { fresh: false } | At::Data if self.value.streams() => Some(Flow::Tags),
+            At::Json => self.body.flow(),
+            _ => None,
+        }
     }
 
     pub(super) fn found(&self) -> bool {

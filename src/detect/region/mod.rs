@@ -13,6 +13,7 @@ use self::entities::{Entities, Part};
 use super::{
     envelope::{Envelope, Parsed, Piece, Rules},
     fence::Fence,
+    flow::Flow,
     gate::{Gate, Wait, Waiting},
     pythonic::PythonWalk,
     text::tail,
@@ -128,6 +129,12 @@ impl Region {
     pub(super) fn is_streaming(&self) -> bool {
         let open = self.walker.as_deref().is_some_and(Walker::is_open);
         open && self.gate.wait == Wait::Nothing && matches!(self.phase, Phase::Value)
+    }
+
+    /// In a string of arguments that goes out as it comes. The strict reading of the value beside the call's own
+    /// is in that string, too, or has been given up.
+    pub(super) fn flow(&self) -> Option<Flow> {
+        if self.is_streaming() && !self.gate.drops() { self.walker.as_deref()?.flow() } else { None }
     }
 
     /// Calls have begun that wait.
