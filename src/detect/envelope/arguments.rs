@@ -1,6 +1,6 @@
 //! The arguments of a call in JSON: as they stand, or packed into a string.
 
-use super::{Arguments, At, Envelope, MAX_CAPTURE, Piece, Rules};
+use super::{Arguments, At, Envelope, Piece, Rules};
 use crate::detect::{
     body::{Fed, JsonBody},
     escape::{Escape, Read},
@@ -191,7 +191,7 @@ impl Envelope {
                     return self.begin_literal(written, rules, out).then_some(text.len());
                 }
                 // Before an object blanks are framing; before anything else they are part of the string.
-                if self.captured.len() < MAX_CAPTURE {
+                if self.captured.len() < rules.max_markup {
                     self.captured.push_str(if raw { head(rest, 1) } else { written });
                 }
                 rest = tail(rest, 1);

@@ -12,7 +12,7 @@ use super::{
     body::{Fed, JsonBody},
     envelope::{Piece, Rules},
     pattern::{Fit, fit, fit_any},
-    tag::{MAX_TAG, Scan, Step, Sure, Verdict, attribute, bare_name, blank_or_name, tag_text, types_of},
+    tag::{Scan, Step, Sure, Verdict, attribute, bare_name, blank_or_name, tag_text, types_of},
     text::{head, tail},
     tools::Tools,
     typed::{Mend, TypedValue, escape},
@@ -57,6 +57,7 @@ pub(super) struct ParamsWalk {
     body: JsonBody,
     json: bool,
     mend: Mend,
+    max_markup: usize,
     started: bool,
     ended: bool,
 }
@@ -82,6 +83,11 @@ impl Scan for ParamsWalk {
                 Fed::Fault(len) => Step::Took(len),
             },
         }
+    }
+
+    fn bound(&self) -> usize {
+        let markup = matches!(self.at, At::Name | At::Between | At::Tag);
+        if markup { self.max_markup } else { usize::MAX }
     }
 
     fn held(&mut self) -> &mut String {
@@ -113,6 +119,7 @@ impl ParamsWalk {
             body: JsonBody::new(rules.repair, rules.max_depth),
             json: false,
             mend: Mend::new(rules),
+            max_markup: rules.max_markup,
             started: false,
             ended: false,
         }
@@ -161,7 +168,7 @@ impl ParamsWalk {
                 let verdict = self.verdict(&held, &Tools::default(), true);
                 let ends = matches!(verdict, Verdict::Ends(len) if len >= least);
                 if ends {
-                    self.value.end(self.mend, out);
+                    self.value.end(out);
                 }
                 ends
             }
@@ -196,7 +203,7 @@ impl ParamsWalk {
                     let line = head(rest, blank).contains('\n');
                     let fit = self.expected(tail(rest, blank));
                     if fit == Sure::Maybe && !(line && rules.tools.resolve(name.0).is_some()) {
-                        return if text.len() > MAX_TAG { Step::Stop } else { Step::Hold };
+                        return Step::Hold;
                     }
                     if fit == Sure::No && !line {
                         return Step::Stop;
@@ -208,7 +215,7 @@ impl ParamsWalk {
             ParamsName::Before(end) => {
                 let sign = end.chars().next().unwrap_or_default();
                 let Some(at) = text.find(sign) else {
-                    return if text.len() > MAX_TAG || text.contains('<') { Step::Stop } else { Step::Hold };
+                    return if text.contains('<') { Step::Stop } else { Step::Hold };
                 };
                 match fit(end, tail(text, at)) {
                     Fit::Whole(len) => (head(text, at).trim().trim_matches(['"', '\'']), at + len, true),
@@ -323,7 +330,7 @@ impl ParamsWalk {
         written.push_str("\": ");
         out(Piece::Arguments(&written));
         self.keys.push(key.to_owned());
-        self.value = TypedValue::new(types);
+        self.value = TypedValue::new(types, self.mend);
         self.value.begin(out);
         self.at = At::Value { fresh: true };
     }
