@@ -82,6 +82,8 @@ fn limits(table: &mut Table<'_>) -> Limits {
             max_calls: table.get_or("max_calls", answer.max_calls, count(1)),
             max_hold: table.get_or("max_hold", answer.max_hold, size),
             max_depth: table.get_or("max_depth", answer.max_depth, count(1)),
+            max_name: table.get_or("max_name", answer.max_name, size),
+            max_markup: table.get_or("max_markup", answer.max_markup, size),
             max_answer: table.get_or("max_answer", answer.max_answer, size),
         },
     }

@@ -18,9 +18,6 @@ use crate::{
     format::{Format, Place, TagKind},
 };
 
-/// Longest opening tag of an HTML element, and opener of a fence with calls, in bytes.
-const MAX_TAG: usize = 256;
-
 impl Detector {
     /// Where in `text` something may begin.
     pub(super) fn opener(&self, text: &str) -> Option<usize> {
@@ -227,7 +224,9 @@ impl Detector {
         };
         let Some(character) = text.chars().next() else { return 0 };
         let first = self.held.len() == tag.open.len();
-        if character == '<' || (first && !matches!(character, '>' | ' ' | '\t')) || self.held.len() > MAX_TAG
+        if character == '<'
+            || (first && !matches!(character, '>' | ' ' | '\t'))
+            || self.held.len() > self.search.max_markup
         {
             self.state = State::Prose;
             self.release(0, out);
@@ -246,7 +245,7 @@ impl Detector {
         let Some(character) = text.chars().next() else { return 0 };
         let byte = text.bytes().next().unwrap_or_default();
         match opener.feed(byte, &self.search.infos) {
-            Opening::More if self.held.len() >= MAX_TAG => self.leave_fence(None, out),
+            Opening::More if self.held.len() >= self.search.max_markup => self.leave_fence(None, out),
             Opening::More => {
                 self.held.push(character);
                 return character.len_utf8();

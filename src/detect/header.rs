@@ -38,9 +38,6 @@ pub(super) struct HeaderWalk {
     ended: bool,
 }
 
-/// Longest header, in bytes.
-const MAX_HEADER: usize = 512;
-
 impl HeaderWalk {
     pub(super) fn new(header: &'static Header, rules: &Rules<'_>) -> Self {
         Self {
@@ -147,7 +144,7 @@ impl HeaderWalk {
         }
         let end = ends.iter().find(|end| self.captured.ends_with(**end)).map(|end| end.len());
         let Some(end) = end.or(brace.then_some(0)) else {
-            return self.may_go_on(ends).then_some(true);
+            return self.may_go_on(ends, rules.max_markup).then_some(true);
         };
         self.captured.truncate(self.captured.len() - end);
         let (_, name) = (self.header.read)(self.captured.trim())?;
@@ -170,14 +167,14 @@ impl HeaderWalk {
     }
 
     /// What is captured may be a header, or one and the beginning of its end.
-    fn may_go_on(&self, ends: &[&str]) -> bool {
+    fn may_go_on(&self, ends: &[&str], most: usize) -> bool {
         let captured = self.captured.as_str();
         let legal =
             |c: char| c.is_alphanumeric() || "_-.:/ \t\r\n".contains(c) || self.header.legal.contains(c);
         let begins_end = |at: usize| ends.iter().any(|end| end.starts_with(tail(captured, at)));
         let name = captured.char_indices().map(|(at, _)| at).find(|&at| begins_end(at));
         let name = head(captured, name.unwrap_or(captured.len()));
-        captured.len() <= MAX_HEADER && name.chars().all(legal)
+        captured.len() <= most && name.chars().all(legal)
     }
 
     /// One character of framing: `Some(true)` for the last of the closer, `None` if it is none. Blanks behind the

@@ -75,6 +75,8 @@ pub(super) struct Search {
     any_name: bool,
     repair: bool,
     max_depth: usize,
+    max_name: usize,
+    pub(super) max_markup: usize,
     pub(super) max_hold: usize,
     max_arguments: usize,
 }
@@ -124,6 +126,8 @@ impl Search {
             any_name: settings.unknown_calls == UnknownCalls::Forward,
             repair: settings.repair,
             max_depth: settings.limits.max_depth,
+            max_name: settings.limits.max_name,
+            max_markup: settings.limits.max_markup,
             max_hold: settings.limits.max_hold,
             max_arguments: settings.limits.max_arguments,
         })
@@ -155,6 +159,9 @@ impl Search {
             repair: self.repair,
             whole: self.whole,
             max_depth: self.max_depth,
+            max_name: self.max_name,
+            max_markup: self.max_markup,
+            max_hold: self.max_hold,
         }
     }
 

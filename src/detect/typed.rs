@@ -186,11 +186,13 @@ fn json(text: &str, mend: Mend) -> Option<String> {
 pub(super) struct Mend {
     pub(super) repair: bool,
     pub(super) max_depth: usize,
+    /// Bytes of a value that is held to its end. Beyond, it is a string.
+    pub(super) max_hold: usize,
 }
 
 impl Mend {
     pub(super) fn new(rules: &Rules<'_>) -> Self {
-        Self { repair: rules.repair, max_depth: rules.max_depth }
+        Self { repair: rules.repair, max_depth: rules.max_depth, max_hold: rules.max_hold }
     }
 }
 
@@ -198,6 +200,7 @@ impl Mend {
 #[derive(Debug, Default)]
 pub(super) struct TypedValue {
     types: Types,
+    mend: Mend,
     /// It is a string, and its opening quote is out.
     streams: bool,
     /// Its text so far, while it may be something else.
@@ -207,9 +210,9 @@ pub(super) struct TypedValue {
 
 impl TypedValue {
     /// A value of these types; of none: a string.
-    pub(super) fn new(types: Types) -> Self {
+    pub(super) fn new(types: Types, mend: Mend) -> Self {
         let types = if types == Types::default() { Types::STRING } else { types };
-        Self { types, ..Self::default() }
+        Self { types, mend, ..Self::default() }
     }
 
     /// It is a string, and goes out as it comes.
@@ -244,7 +247,8 @@ impl TypedValue {
             return self.string(text, out);
         }
         self.text.push_str(text);
-        if self.types == Types::STRING | Types::NULL && !may_be_null(&self.text) {
+        let is_string = self.types == Types::STRING | Types::NULL && !may_be_null(&self.text);
+        if is_string || self.text.len() > self.mend.max_hold {
             self.streams = true;
             out(Piece::Arguments("\""));
             let text = std::mem::take(&mut self.text);
@@ -253,12 +257,12 @@ impl TypedValue {
     }
 
     /// Its end.
-    pub(super) fn end(&mut self, mend: Mend, out: &mut impl FnMut(Piece<'_>)) {
+    pub(super) fn end(&mut self, out: &mut impl FnMut(Piece<'_>)) {
         if self.streams {
             return out(Piece::Arguments("\""));
         }
         let text = std::mem::take(&mut self.text);
-        if let Some(json) = self.types.convert(&text, mend) {
+        if let Some(json) = self.types.convert(&text, self.mend) {
             return out(Piece::Arguments(&json));
         }
         out(Piece::Arguments("\""));
@@ -324,8 +328,11 @@ mod tests {
             whole: false,
             no_tool: &[],
             max_depth: 16,
+            max_name: 256,
+            max_markup: 1024,
+            max_hold: 100,
         };
-        let mut value = TypedValue::new(Types::of_schema(schema));
+        let mut value = TypedValue::new(Types::of_schema(schema), Mend::new(&rules));
         let mut json = String::new();
         let mut out = |piece: Piece<'_>| {
             if let Piece::Arguments(text) = piece {
@@ -337,7 +344,7 @@ mod tests {
         for piece in chars.chunks(step.max(1)) {
             value.push(&piece.iter().collect::<String>(), &mut out);
         }
-        value.end(Mend::new(&rules), &mut out);
+        value.end(&mut out);
         json
     }
 
@@ -362,6 +369,9 @@ mod tests {
             (json!({"type": "object"}), "{\"a\": 1.0}", "{\"a\": 1.0}"),
             (json!({"type": "object"}), "{\"a\": ", r#""{\"a\": ""#),
             (json!({"type": "object"}), "[1]", r#""[1]""#),
+            (json!({"type": "integer"}), &"1".repeat(100), &"1".repeat(100)),
+            // Too long to be held to its end.
+            (json!({"type": "integer"}), &"1".repeat(101), &format!("\"{}\"", "1".repeat(101))),
         ] {
             for step in [1, 2, 99] {
                 assert_eq!(written(&schema, text, step), wanted, "{schema} {text}");

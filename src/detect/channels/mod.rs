@@ -26,9 +26,6 @@ use crate::{
     format::{Channels, Place, Voice},
 };
 
-/// Longest header, in bytes.
-const MAX_HEADER: usize = 512;
-
 #[derive(Debug)]
 enum Phase {
     /// In a header; [`Channel::source`] is it with its opener.

@@ -21,13 +21,14 @@ impl ElementsWalk {
     ) -> Step {
         if self.may_nest {
             let blank = text.len() - text.trim_start().len();
-            if blank > 0 {
+            if blank > 0 && self.blank.len() <= self.mend.max_hold {
                 self.blank.push_str(head(text, blank));
                 return Step::Took(blank);
             }
-            match self.child(text) {
+            let child = if blank > 0 { None } else { self.child(text) };
+            match child {
                 Some(None) => return Step::Hold,
-                Some(Some((tag, _))) => {
+                Some(Some((tag, _))) if self.levels.len() < self.mend.max_depth => {
                     let array =
                         self.types.may_be_array() || (self.types == Types::default() && tag == "item");
                     self.levels.push(Level { key: std::mem::take(&mut self.leaf), array, empty: true });
@@ -38,7 +39,7 @@ impl ElementsWalk {
                     self.at = At::Between;
                     return Step::Took(0);
                 }
-                None => {
+                _ => {
                     self.may_nest = false;
                     self.value.begin(out);
                     let blank = std::mem::take(&mut self.blank);
@@ -85,7 +86,7 @@ impl ElementsWalk {
     pub(super) fn end_leaf(&mut self, out: &mut impl FnMut(Piece<'_>)) {
         match self.value.is_empty() && self.types.is_container() {
             true => out(Piece::Arguments(if self.types.may_be_array() { "[]" } else { "{}" })),
-            false => self.value.end(self.mend, out),
+            false => self.value.end(out),
         }
         self.at = At::Between;
     }

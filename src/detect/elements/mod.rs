@@ -11,7 +11,7 @@ use super::{
     envelope::{Piece, Rules},
     flow::Flow,
     pattern::{Fit, fit, fit_any},
-    tag::{MAX_TAG, Scan, Step, Verdict, attribute, cdata, tag_text},
+    tag::{Scan, Step, Verdict, attribute, cdata, tag_text},
     text::{head, tail},
     tools::Tools,
     typed::{Mend, TypedValue, Types, escape},
@@ -70,6 +70,7 @@ pub(super) struct ElementsWalk {
     body: JsonBody,
     json: bool,
     mend: Mend,
+    max_markup: usize,
     started: bool,
     ended: bool,
 }
@@ -101,6 +102,10 @@ impl Scan for ElementsWalk {
                 Fed::Fault(len) => Step::Took(len),
             },
         }
+    }
+
+    fn bound(&self) -> usize {
+        if matches!(self.at, At::Tag | At::Between) { self.max_markup } else { usize::MAX }
     }
 
     fn held(&mut self) -> &mut String {
@@ -144,6 +149,7 @@ impl ElementsWalk {
             body: JsonBody::new(rules.repair, rules.max_depth),
             json: false,
             mend: Mend::new(rules),
+            max_markup: rules.max_markup,
             started: false,
             ended: false,
         };
@@ -254,7 +260,7 @@ impl ElementsWalk {
                 Fit::No => {}
                 Fit::Whole(before) => {
                     let Some(len) = tail(text, before).find('<') else {
-                        return if text.len() > MAX_TAG { Step::Stop } else { Step::Hold };
+                        return Step::Hold;
                     };
                     let content = head(tail(text, before), len).trim();
                     let after = match fit(close, tail(text, before + len)) {
@@ -323,7 +329,9 @@ impl ElementsWalk {
         }
         match self.child(text) {
             _ if open => Step::Hold,
-            Some(Some((tag, len))) if self.levels.len() < 64 => self.open(&tag, len, rules.tools, out),
+            Some(Some((tag, len))) if self.levels.len() < self.mend.max_depth => {
+                self.open(&tag, len, rules.tools, out)
+            }
             Some(None) => Step::Hold,
             _ if self.levels.first().is_some_and(|root| !root.empty) && self.levels.len() == 1 => {
                 Step::End(0)
@@ -400,7 +408,7 @@ impl ElementsWalk {
         tag.clone_into(&mut self.leaf);
         let known = self.types_of(tag, tools);
         self.types = known.unwrap_or_default();
-        self.value = TypedValue::new(self.types);
+        self.value = TypedValue::new(self.types, self.mend);
         self.may_nest = if known.is_some() { self.types.may_nest() } else { !self.elements.sign.is_empty() };
         if !self.may_nest {
             self.value.begin(out);

@@ -13,8 +13,8 @@ use super::{
     envelope::{Piece, Rules},
     flow::Flow,
     pattern::{Fit, fit, fit_any},
-    tag::{MAX_TAG, Scan, Step, Sure, Verdict, attribute, bare_name, blank_or_name, tag_text, types_of},
-    text::{boundary_from, head, tail},
+    tag::{Scan, Step, Sure, Verdict, attribute, bare_name, blank_or_name, tag_text, types_of},
+    text::{head, tail},
     tools::Tools,
     typed::{Mend, TypedValue, escape},
 };
@@ -58,6 +58,7 @@ pub(super) struct ParamsWalk {
     body: JsonBody,
     json: bool,
     mend: Mend,
+    max_markup: usize,
     started: bool,
     ended: bool,
 }
@@ -83,6 +84,11 @@ impl Scan for ParamsWalk {
                 Fed::Fault(len) => Step::Took(len),
             },
         }
+    }
+
+    fn bound(&self) -> usize {
+        let markup = matches!(self.at, At::Name | At::Between | At::Tag);
+        if markup { self.max_markup } else { usize::MAX }
     }
 
     fn held(&mut self) -> &mut String {
@@ -114,6 +120,7 @@ impl ParamsWalk {
             body: JsonBody::new(rules.repair, rules.max_depth),
             json: false,
             mend: Mend::new(rules),
+            max_markup: rules.max_markup,
             started: false,
             ended: false,
         }
@@ -171,7 +178,7 @@ impl ParamsWalk {
                 let verdict = self.verdict(&held, &Tools::default(), true);
                 let ends = matches!(verdict, Verdict::Ends(len) if len >= least);
                 if ends {
-                    self.value.end(self.mend, out);
+                    self.value.end(out);
                 }
                 ends
             }
@@ -200,8 +207,6 @@ impl ParamsWalk {
     /// The call's name, to the end of its tag.
     fn name(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
         let rules = Rules { any_name: self.any_name, ..*rules };
-        // No further is looked than is held, so that cuts make no difference.
-        let text = head(text, boundary_from(text, MAX_TAG + 1));
         let (name, len) = match self.params.name {
             ParamsName::Text => match bare_name(text) {
                 Some(name) => {
@@ -210,9 +215,7 @@ impl ParamsWalk {
                     // A declared name on a line of its own is enough, whatever follows.
                     let line = head(rest, blank).contains('\n') && rules.tools.resolve(name.0).is_some();
                     match self.expected(tail(rest, blank)) {
-                        Sure::Maybe if !line => {
-                            return if text.len() > MAX_TAG { Step::Stop } else { Step::Hold };
-                        }
+                        Sure::Maybe if !line => return Step::Hold,
                         Sure::No if !line => return Step::Stop,
                         _ => (name.0, name.1),
                     }
@@ -222,7 +225,7 @@ impl ParamsWalk {
             ParamsName::Before(end) => {
                 let sign = end.chars().next().unwrap_or_default();
                 let Some(at) = text.find(sign) else {
-                    return if text.len() > MAX_TAG || text.contains('<') { Step::Stop } else { Step::Hold };
+                    return if text.contains('<') { Step::Stop } else { Step::Hold };
                 };
                 match fit(end, tail(text, at)) {
                     Fit::Whole(len) => (head(text, at).trim().trim_matches(['"', '\'']), at + len),
@@ -337,7 +340,7 @@ impl ParamsWalk {
         written.push_str("\": ");
         out(Piece::Arguments(&written));
         self.keys.push(key.to_owned());
-        self.value = TypedValue::new(types);
+        self.value = TypedValue::new(types, self.mend);
         self.value.begin(out);
         self.at = At::Value { fresh: true };
     }

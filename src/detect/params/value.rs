@@ -5,7 +5,7 @@ use crate::{
     detect::{
         envelope::Piece,
         pattern::{Fit, fit, fit_any},
-        tag::{Step, Sure, Verdict, cdata, shield},
+        tag::{Step, Sure, Verdict, bounded, cdata, shield},
         text::{head, tail},
         tools::Tools,
     },
@@ -40,7 +40,7 @@ impl ParamsWalk {
             self.value.push(head(text, at), out);
             return match verdict {
                 Verdict::Ends(len) => {
-                    self.value.end(self.mend, out);
+                    self.value.end(out);
                     self.at = At::Between;
                     Step::Took(at + len)
                 }
@@ -125,11 +125,14 @@ impl ParamsWalk {
     /// `marker` opens another parameter, so that the closer of this one is missing: one that has not been written,
     /// and that the tool has if it says what it has.
     fn opens(&self, marker: &str, rest: &str, tools: &Tools) -> Sure {
+        let most = self.max_markup;
+        let (marker, rest) = (bounded(marker, most), bounded(rest, most));
         let key = match self.params.key {
             Key::Pair { .. } => self.params.key.read_pair(marker).map(|read| read.map(|(key, _)| key)),
             _ => self.params.key.read(rest).map(|read| read.map(|(key, ..)| key)),
         };
         match key {
+            Some(None) if marker.len() > most || rest.len() > most => Sure::No,
             Some(None) => Sure::Maybe,
             Some(Some(key)) => {
                 let declared = tools.declares(&self.name, key) || !tools.has_arguments(&self.name);

@@ -98,9 +98,6 @@ pub(super) struct Region {
     joined: bool,
 }
 
-/// Longest markup between a container's marker and its value, in bytes.
-const MAX_MARKUP: usize = 256;
-
 impl Region {
     /// `marked`: the container is made for calls; `whole`: arguments do not stream.
     pub(super) fn new(container: Container, quoted: bool, marked: bool, whole: bool) -> Self {
