@@ -126,7 +126,7 @@ impl ParamsWalk {
     /// and that the tool has if it says what it has.
     fn opens(&self, marker: &str, rest: &str, tools: &Tools) -> Sure {
         let key = match self.params.key {
-            Key::Pair { .. } => self.params.key.read_pair(marker).map(|read| read.map(|(key, _)| key)),
+            Key::Pair { .. } => self.params.key.read_pair(marker).map(|read| read.map(|(key, ..)| key)),
             _ => self.params.key.read(rest).map(|read| read.map(|(key, ..)| key)),
         };
         match key {
