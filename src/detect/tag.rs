@@ -174,9 +174,10 @@ impl Key {
         (!key.is_empty()).then_some(Some((key, kind, tag.len() + end.len())))
     }
 
-    /// The key of a pair and its length up to the value, from its beginning; nothing yet, or `None` if it is none.
-    pub(super) fn read_pair<'t>(&self, text: &'t str) -> Option<Option<(&'t str, usize)>> {
-        let Self::Pair { open, close, value } = *self else { return None };
+    /// The key of a pair, its type and its length up to the value, from its beginning; nothing yet, or `None` if it is
+    /// none.
+    pub(super) fn read_pair<'t>(&self, text: &'t str) -> Option<Option<(&'t str, Option<&'t str>, usize)>> {
+        let Self::Pair { open, close, kind, value } = *self else { return None };
         let before = match fit(open, text) {
             Fit::Whole(len) => len,
             Fit::Begins => return Some(None),
@@ -193,10 +194,26 @@ impl Key {
             Fit::Begins => return Some(None),
             Fit::No => {}
         }
-        at += tail(text, at).len() - tail(text, at).trim_start().len();
+        at += blanks(tail(text, at));
+        let open = Some(None);
+        let mut told = None;
+        match fit(kind.0, tail(text, at)) {
+            Fit::Whole(len) if len > 0 => {
+                let Some(end) = tail(text, at + len).find(kind.1) else { return open };
+                told = Some(slice(text, at + len, at + len + end).trim());
+                at += len + end + kind.1.len();
+                at += blanks(tail(text, at));
+            }
+            Fit::Begins if !tail(text, at).is_empty() => {
+                if fit(value, tail(text, at)) == Fit::No {
+                    return open;
+                }
+            }
+            _ => {}
+        }
         match fit(value, tail(text, at)) {
-            Fit::Whole(len) if !key.is_empty() => Some(Some((key, at + len))),
-            Fit::Begins => Some(None),
+            Fit::Whole(len) if !key.is_empty() => Some(Some((key, told, at + len))),
+            Fit::Begins => open,
             _ => None,
         }
     }
@@ -205,6 +222,11 @@ impl Key {
 /// So much of `text` that it is certain that there are more than `most` bytes.
 pub(super) fn bounded(text: &str, most: usize) -> &str {
     head(text, boundary_from(text, most.saturating_add(1)))
+}
+
+/// How many blanks `text` begins with, in bytes.
+fn blanks(text: &str) -> usize {
+    text.len() - text.trim_start().len()
 }
 
 /// What a tag says of its value's type.

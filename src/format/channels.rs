@@ -307,6 +307,25 @@ pub static FUNCTIONARY_V32: Format = Format {
     teach: None,
 };
 
+/// GLM-4-9B: the message is a call's name on a line of its own, and its arguments.
+pub static GLM4_9B: Format = Format {
+    name: "glm4_9b",
+    summary: "a declared tool's name on the message's first line, the arguments as JSON on the next",
+    models: &["*glm-4-9b*", "*glm4-9b*"],
+    auto: false,
+    example: "get_weather\n{\"city\": \"Paris\"}",
+    grammars: &[Grammar::Channels(Channels {
+        open: &[],
+        begins_in_header: true,
+        inner: &[],
+        body: &["\n"],
+        end: &[],
+        route: |header, _| Some(Route::Call(header.trim(), None)),
+        common: true,
+    })],
+    teach: None,
+};
+
 /// Inkling; the name in the header is redundant.
 pub static INKLING: Format = Format {
     name: "inkling",

@@ -19,7 +19,9 @@ mod table;
 mod teach;
 
 pub use calls::{CallBody, Calls, Header, HeaderEnd, Place, Python};
-pub use channels::{BEAM, Channels, FUNCTIONARY_V32, HARMONY, INKLING, KIMI_K3, MUSE_ATEM, Route, Voice};
+pub use channels::{
+    BEAM, Channels, FUNCTIONARY_V32, GLM4_9B, HARMONY, INKLING, KIMI_K3, MUSE_ATEM, Route, Voice,
+};
 pub use choose::{auto_behind, for_model};
 pub use elements::{CLINE, Elements, ElementsName, MINIMAX_M3, TOOLBRIDGE, TOOLIFY};
 pub use header::{FUNCTION, FUNCTIONARY_V31, PLAMO3, SOLAR_OPEN};
@@ -256,6 +258,7 @@ pub static ALL: &[&Format] = &[
     &MUSE_ATEM,
     &KIMI_K3,
     &FUNCTIONARY_V32,
+    &GLM4_9B,
     &INKLING,
     &FUNCTIONARY_V31,
     &PLAMO3,

@@ -319,9 +319,9 @@ impl ParamsWalk {
     /// `<arg_key>K</arg_key><arg_value>`; the key's closer may be missing.
     fn pair(&mut self, text: &str, tools: &Tools, out: &mut impl FnMut(Piece<'_>)) -> Step {
         match self.params.key.read_pair(text) {
-            Some(Some((key, len))) => {
+            Some(Some((key, kind, len))) => {
                 self.start(out);
-                self.begin(key, None, tools, out);
+                self.begin(key, kind, tools, out);
                 Step::Took(len)
             }
             Some(None) => Step::Hold,

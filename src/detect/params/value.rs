@@ -128,7 +128,7 @@ impl ParamsWalk {
         let most = self.max_markup;
         let (marker, rest) = (bounded(marker, most), bounded(rest, most));
         let key = match self.params.key {
-            Key::Pair { .. } => self.params.key.read_pair(marker).map(|read| read.map(|(key, _)| key)),
+            Key::Pair { .. } => self.params.key.read_pair(marker).map(|read| read.map(|(key, ..)| key)),
             _ => self.params.key.read(rest).map(|read| read.map(|(key, ..)| key)),
         };
         match key {
