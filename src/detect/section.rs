@@ -95,6 +95,7 @@ impl Section {
                     at += len;
                     match passed {
                         Some(Passed::Certain(_)) => return Passed::Certain(at),
+                        Some(Passed::Settled { kept, .. }) => return Passed::Settled { taken: at, kept },
                         Some(Passed::Ended(_)) => return Passed::Ended(at),
                         Some(Passed::Left { rescan, .. }) => return Passed::Left { taken: at, rescan },
                         Some(Passed::Failed { rescan, .. }) => return Passed::Failed { taken: at, rescan },
@@ -176,8 +177,8 @@ impl Section {
             Parsed::End(len) if !walker.rest().is_empty() => {
                 let rest = walker.take_rest();
                 self.phase = Phase::Between;
-                self.certain(out);
-                (len, self.again(&rest, rules))
+                let certain = self.certain(out);
+                (len, self.again(&rest, certain.is_some(), rules))
             }
             Parsed::Stop(len) if !walker.is_open() && !walker.rest().is_empty() => {
                 (len, Some(Passed::Failed { taken: 0, rescan: walker.rest().len() }))
@@ -202,21 +203,29 @@ impl Section {
         }
     }
 
-    /// The call has ended before `rest`, which was fed and belongs to the section, or is text behind it.
-    fn again(&mut self, rest: &str, rules: &Rules<'_>) -> Option<Passed> {
+    /// The call has ended before `rest`, which was fed and belongs to the section, or is text behind it. `certain`: the
+    /// call has gone out.
+    fn again(&mut self, rest: &str, certain: bool, rules: &Rules<'_>) -> Option<Passed> {
         let inside = self.in_section;
+        let mut settled = 0;
         for (at, character) in rest.char_indices().filter(|_| inside) {
             match self.between(character, rules) {
-                Between::Taken | Between::Noise | Between::Call => {}
+                Between::Noise => settled = at + character.len_utf8(),
+                Between::Taken | Between::Call => {}
                 Between::Closed => return Some(Passed::Ended(0)),
                 Between::Foreign if self.wait == Wait::RegionEnd => {
                     let rescan = rest.len() - at + self.markup.len();
                     return Some(Passed::Failed { taken: 0, rescan });
                 }
-                Between::Foreign => return Some(Passed::Left { taken: 0, rescan: rest.len() }),
+                Between::Foreign => return Some(Passed::Left { taken: 0, rescan: rest.len() - settled }),
             }
         }
-        if self.in_section { None } else { Some(Passed::Left { taken: 0, rescan: rest.len() }) }
+        let kept = rest.len() - settled;
+        if inside {
+            certain.then_some(Passed::Settled { taken: 0, kept })
+        } else {
+            Some(Passed::Left { taken: 0, rescan: rest.len() })
+        }
     }
 
     /// One character between calls.
