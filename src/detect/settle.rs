@@ -87,6 +87,15 @@ impl Detector {
                 self.state = State::Calls(reading);
                 taken
             }
+            Passed::Settled { taken, kept } => {
+                self.doubted = None;
+                self.held.push_str(head(text, taken));
+                let certain = self.held.len().saturating_sub(kept);
+                self.held.drain(..certain);
+                reading.rivals = Rivals::None;
+                self.state = State::Calls(reading);
+                taken
+            }
             Passed::Ended(taken) => {
                 self.doubted = None;
                 outlet.pieces(reading.take_waiting());

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{
     body::{Fed, JsonBody, is_number},
     envelope::{Piece, Rules},
-    text::{head, tail},
+    text::{head, is_blank, tail},
 };
 
 /// The types that a value may have: a set.
@@ -196,6 +196,36 @@ impl Mend {
     }
 }
 
+/// Whether a value written as JSON is inside one of its strings, where nothing but its own closer ends it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Quotes {
+    /// Its first visible byte opens a container.
+    container: Option<bool>,
+    open: bool,
+    escaped: bool,
+}
+
+impl Quotes {
+    pub(super) fn read(&mut self, text: &str) {
+        for byte in text.bytes() {
+            match self.container {
+                None if is_blank(byte) => {}
+                None => self.container = Some(matches!(byte, b'{' | b'[')),
+                Some(false) => return,
+                Some(true) if self.escaped => self.escaped = false,
+                Some(true) => {
+                    self.escaped = self.open && byte == b'\\';
+                    self.open ^= byte == b'"';
+                }
+            }
+        }
+    }
+
+    pub(super) fn are_open(self) -> bool {
+        self.open
+    }
+}
+
 /// One value on its way from text to JSON.
 #[derive(Debug, Default)]
 pub(super) struct TypedValue {
@@ -205,6 +235,7 @@ pub(super) struct TypedValue {
     streams: bool,
     /// Its text so far, while it may be something else.
     text: String,
+    quotes: Quotes,
     escaped: String,
 }
 
@@ -230,6 +261,15 @@ impl TypedValue {
         !self.streams && self.text.trim().is_empty()
     }
 
+    /// Where in its JSON it is. What may be a string is none.
+    pub(super) fn quotes(&self) -> Quotes {
+        if self.types.has(Types::STRING) {
+            Quotes { container: Some(false), ..Quotes::default() }
+        } else {
+            self.quotes
+        }
+    }
+
     /// Opens it: a string's quote is certain.
     pub(super) fn begin(&mut self, out: &mut impl FnMut(Piece<'_>)) {
         if self.types == Types::STRING {
@@ -248,6 +288,7 @@ impl TypedValue {
         }
         self.text.push_str(text);
         let is_string = self.types == Types::STRING | Types::NULL && !may_be_null(&self.text);
+        self.quotes.read(text);
         if is_string || self.text.len() > self.mend.max_hold {
             self.streams = true;
             out(Piece::Arguments("\""));

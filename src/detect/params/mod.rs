@@ -175,7 +175,7 @@ impl ParamsWalk {
             At::Value { .. } => {
                 // Of a call that was cut, only the value's own closer ends it.
                 let least = if stopped { 0 } else { 2 };
-                let verdict = self.verdict(&held, &Tools::default(), true);
+                let verdict = self.verdict(&held, &Tools::default(), self.value.quotes(), true);
                 let ends = matches!(verdict, Verdict::Ends(len) if len >= least);
                 if ends {
                     self.value.end(out);

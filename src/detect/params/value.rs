@@ -6,8 +6,9 @@ use crate::{
         envelope::Piece,
         pattern::{Fit, fit, fit_any},
         tag::{Step, Sure, Verdict, bounded, cdata, shield},
-        text::{head, tail},
+        text::{head, slice, tail},
         tools::Tools,
+        typed::Quotes,
     },
     format::Key,
 };
@@ -29,10 +30,12 @@ impl ParamsWalk {
             self.at = At::Value { fresh: false };
             return Step::Took(if self.params.trim { newline } else { 0 });
         }
-        let mut from = 0;
+        let (mut from, mut quotes, mut read) = (0, self.value.quotes(), 0);
         while let Some(found) = self.candidate(tail(text, from)) {
             let at = from + found;
-            let verdict = self.verdict(tail(text, at), tools, false);
+            quotes.read(slice(text, read, at));
+            read = at;
+            let verdict = self.verdict(tail(text, at), tools, quotes, false);
             if let Verdict::Data(len) = verdict {
                 from = at + len;
                 continue;
@@ -72,7 +75,7 @@ impl ParamsWalk {
     }
 
     /// What `text`, which begins with a candidate, is. `last`: nothing follows it.
-    pub(super) fn verdict(&self, text: &str, tools: &Tools, last: bool) -> Verdict {
+    pub(super) fn verdict(&self, text: &str, tools: &Tools, quotes: Quotes, last: bool) -> Verdict {
         let newline = usize::from(text.starts_with('\n'));
         let marker = tail(text, newline);
         if marker.is_empty() {
@@ -91,6 +94,9 @@ impl ParamsWalk {
             fit => (0, fit.into()),
         };
         let (close, closed) = sure(fit(self.params.close, marker), &|rest| self.followed(rest));
+        if quotes.are_open() && close == 0 && closed == Sure::No {
+            return Verdict::Data(1);
+        }
         let (_, opened) = sure(fit(self.params.key.open(), marker), &|rest| self.opens(marker, rest, tools));
         let end = fit_any(self.params.end.iter().copied(), marker);
         let (_, ended) = sure(end, &|rest| self.outside(rest));

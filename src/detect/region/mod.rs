@@ -40,6 +40,8 @@ pub(super) enum Passed {
     More,
     /// So much was taken, and everything up to there is certain: calls, not text.
     Certain(usize),
+    /// So much was taken, and everything up to there is certain but the last `kept` bytes; the region goes on.
+    Settled { taken: usize, kept: usize },
     /// So much was taken, and the region has ended with its calls.
     Ended(usize),
     /// So much was taken, and the region has ended with its calls, before the last `rescan` bytes.
