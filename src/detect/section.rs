@@ -72,10 +72,7 @@ impl Section {
 
     /// How many of the last bytes of what was fed may still be no part of the call.
     pub(super) fn unsure(&self) -> usize {
-        match &self.phase {
-            Phase::Call(walker) => walker.unsure(),
-            Phase::Between => self.markup.len(),
-        }
+        if let Phase::Call(walker) = &self.phase { walker.unsure() } else { 0 }
     }
 
     /// Bytes kept back besides the source.
@@ -100,6 +97,9 @@ impl Section {
                         Some(Passed::Certain(_)) => return Passed::Certain(at),
                         Some(Passed::Ended(_)) => return Passed::Ended(at),
                         Some(Passed::Left { rescan, .. }) => return Passed::Left { taken: at, rescan },
+                        Some(Passed::Again { rest, certain, .. }) => {
+                            return Passed::Again { taken: at, rest, certain };
+                        }
                         Some(Passed::Failed { rescan, .. }) => return Passed::Failed { taken: at, rescan },
                         Some(_) => return Passed::Failed { taken: at, rescan: 0 },
                         None => {}
@@ -177,10 +177,15 @@ impl Section {
             Parsed::More => (text.len(), None),
             Parsed::CallEnded(len) => (len, self.certain(out)),
             Parsed::End(len) if !walker.rest().is_empty() => {
-                let rest = walker.take_rest();
+                let rest = walker.rest().len();
                 self.phase = Phase::Between;
-                self.certain(out);
-                (len, self.again(&rest, self.wait == Wait::RegionEnd, rules))
+                let certain = self.certain(out).is_some();
+                let passed = if self.in_section {
+                    Passed::Again { taken: 0, rest, certain }
+                } else {
+                    Passed::Left { taken: 0, rescan: rest }
+                };
+                (len, Some(passed))
             }
             Parsed::End(len) => {
                 self.drops_rest = walker.drops_rest();
@@ -194,33 +199,11 @@ impl Section {
                 (len, Some(Passed::Left { taken: 0, rescan }))
             }
             Parsed::Stop(len) if self.found && !walker.is_open() && marked => {
-                let rest = walker.take_rest();
+                let rest = walker.rest().len();
                 self.phase = Phase::Between;
-                (len, self.again(&rest, true, rules))
+                (len, Some(Passed::Again { taken: 0, rest, certain: false }))
             }
             Parsed::Stop(len) => (len, Some(Passed::Failed { taken: 0, rescan: walker.rest().len() })),
-        }
-    }
-
-    /// The call has ended before `rest`, which was fed and belongs to the section, or is text behind it. `failed`: it
-    /// takes what is held with it if it is text.
-    fn again(&mut self, rest: &str, failed: bool, rules: &Rules<'_>) -> Option<Passed> {
-        let inside = self.in_section;
-        for (at, character) in rest.char_indices().filter(|_| inside) {
-            match self.between(character, rules) {
-                Between::Taken | Between::Noise | Between::Call => {}
-                Between::Closed => return Some(Passed::Ended(0)),
-                Between::Foreign if failed => {
-                    let rescan = rest.len() - at + self.markup.len();
-                    return Some(Passed::Failed { taken: 0, rescan });
-                }
-                Between::Foreign => return Some(Passed::Left { taken: 0, rescan: rest.len() }),
-            }
-        }
-        match () {
-            () if !self.in_section => Some(Passed::Left { taken: 0, rescan: rest.len() }),
-            () if failed => None,
-            () => Some(Passed::Certain(0)),
         }
     }
 

@@ -237,7 +237,7 @@ pub(super) fn tag_text<'t>(text: &'t str, end: &str) -> Option<Option<&'t str>> 
     if let Some(at) = text.find(end) {
         return Some(Some(head(text, at)).filter(|tag| !tag.contains('<'))).filter(Option::is_some);
     }
-    let begins = text.rfind('<').is_none_or(|at| end.starts_with(tail(text, at)));
+    let begins = text.find('<').is_none_or(|at| end.starts_with(tail(text, at)));
     begins.then_some(None)
 }
 

@@ -152,10 +152,6 @@ impl ParamsWalk {
         &self.held
     }
 
-    pub(super) fn take_rest(&mut self) -> String {
-        std::mem::take(&mut self.held)
-    }
-
     pub(super) fn finish(&mut self, stopped: bool, out: &mut impl FnMut(Piece<'_>)) -> Option<CallEnd> {
         if !self.is_open() {
             return None;
@@ -202,13 +198,15 @@ impl ParamsWalk {
                     let blank = rest.len() - rest.trim_start().len();
                     let line = head(rest, blank).contains('\n');
                     let fit = self.expected(tail(rest, blank));
-                    if fit == Sure::Maybe && !(line && rules.tools.resolve(name.0).is_some()) {
+                    // The line's end is enough for a declared name; what is behind it comes too late.
+                    let declared = line && rules.tools.resolve(name.0).is_some();
+                    if fit == Sure::Maybe && !declared {
                         return Step::Hold;
                     }
                     if fit == Sure::No && !line {
                         return Step::Stop;
                     }
-                    (name.0, name.1, fit != Sure::No)
+                    (name.0, name.1, declared || fit != Sure::No)
                 }
                 None => return if blank_or_name(text) { Step::Hold } else { Step::Stop },
             },
