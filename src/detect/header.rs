@@ -117,11 +117,6 @@ impl HeaderWalk {
         &self.markup
     }
 
-    /// Takes it.
-    pub(super) fn take_rest(&mut self) -> String {
-        std::mem::take(&mut self.markup)
-    }
-
     pub(super) fn finish(&mut self, stopped: bool, out: &mut impl FnMut(Piece<'_>)) -> Option<CallEnd> {
         if !self.is_open() {
             return None;

@@ -6,6 +6,7 @@
 
 use super::{
     envelope::{Parsed, Piece, Rules},
+    flow::Flow,
     gate::{Wait, Waiting},
     pattern::{Fit, fit},
     pythonic::PythonWalk,
@@ -78,6 +79,14 @@ impl Section {
     /// Bytes kept back besides the source.
     pub(super) fn kept(&self) -> usize {
         if let Phase::Call(walker) = &self.phase { walker.kept() } else { 0 }
+    }
+
+    /// In a string of arguments that goes out as it comes.
+    pub(super) fn flow(&self) -> Option<Flow> {
+        match &self.phase {
+            Phase::Call(walker) if self.wait == Wait::Nothing => walker.flow(),
+            _ => None,
+        }
     }
 
     /// The calls that waited.
@@ -194,6 +203,7 @@ impl Section {
                 (len, if self.in_section { certain } else { Some(Passed::Ended(0)) })
             }
             Parsed::Stop(len) if walker.is_open() && self.wait == Wait::Nothing => {
+                // What was fed and is no part of the call is text, as what follows is.
                 let rescan = walker.rest().len();
                 walker.finish(false, out);
                 (len, Some(Passed::Left { taken: 0, rescan }))

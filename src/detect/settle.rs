@@ -81,17 +81,7 @@ impl Detector {
             }
             Passed::Certain(taken) => {
                 self.doubted = None;
-                self.held.push_str(head(text, taken));
-                self.held.drain(..self.held.len().saturating_sub(reading.unsure()));
-                reading.rivals = Rivals::None;
-                self.state = State::Calls(reading);
-                taken
-            }
-            Passed::Settled { taken, kept } => {
-                self.doubted = None;
-                self.held.push_str(head(text, taken));
-                let certain = self.held.len().saturating_sub(kept);
-                self.held.drain(..certain);
+                self.held.clear();
                 reading.rivals = Rivals::None;
                 self.state = State::Calls(reading);
                 taken
@@ -104,6 +94,18 @@ impl Detector {
                 if reading.drops_rest() {
                     self.state = State::Dropped;
                 }
+                taken
+            }
+            Passed::Again { taken, rest, certain } => {
+                self.held.push_str(head(text, taken));
+                let again = self.held.split_off(self.held.len().saturating_sub(rest));
+                if certain {
+                    self.doubted = None;
+                    self.held.clear();
+                    reading.rivals = Rivals::None;
+                }
+                self.state = State::Calls(reading);
+                self.text(&again, out);
                 taken
             }
             Passed::Left { taken, rescan } => {

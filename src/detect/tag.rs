@@ -204,10 +204,8 @@ impl Key {
                 at += len + end + kind.1.len();
                 at += blanks(tail(text, at));
             }
-            Fit::Begins if !tail(text, at).is_empty() => {
-                if fit(value, tail(text, at)) == Fit::No {
-                    return open;
-                }
+            Fit::Begins if !tail(text, at).is_empty() && fit(value, tail(text, at)) == Fit::No => {
+                return open;
             }
             _ => {}
         }
@@ -259,7 +257,7 @@ pub(super) fn tag_text<'t>(text: &'t str, end: &str) -> Option<Option<&'t str>> 
     if let Some(at) = text.find(end) {
         return Some(head(text, at)).filter(|tag| !tag.contains('<')).map(Some);
     }
-    let begins = text.rfind('<').is_none_or(|at| end.starts_with(tail(text, at)));
+    let begins = text.find('<').is_none_or(|at| end.starts_with(tail(text, at)));
     begins.then_some(None)
 }
 

@@ -32,6 +32,28 @@ const FOUND: &[(&str, &[&str], &str)] = &[
         r#"<tool_call>{"name":"a","arguments":{"a": "\ud83d\u<b"}}</tool_call>"#,
     ),
     (
+        "what follows a call is the same text whether the call's end was plain at once or not",
+        &["qwen3_coder"],
+        "<tool_call>\n<function=set>\n<parameter=i>\n\u{c}</function>\u{c}\u{c}<function=\u{c}</ifm|think>\u{c}\n\
+         </parameter>\n</function>\n</tool_call>",
+    ),
+    (
+        "what follows a call is the same text however its end was told",
+        &["qwen3_coder", "minimax_m2"],
+        "<tool_call><function=set><parameter=i>\n1\n</function>\n\nx</tool_call>\n\
+         <minimax:tool_call><invoke name=\"set\"><parameter name=\"s\">1</invoke>\n \nx",
+    ),
+    (
+        "a declared name on a line of its own is a call, whatever follows it",
+        &["glm45"],
+        "<tool_call>get_weather\n<-rg_key>city</arg_key>",
+    ),
+    (
+        "a tag with another in it is none, and so is one with two",
+        &["kimi_k3"],
+        "<|open|>call tool=\"set\"<|sep|><|open|>argument </<",
+    ),
+    (
         "a line that begins behind a failed call begins a line",
         &["kimi_k3", "think"],
         "<|open|>call tool=\"set\"<|sep|><|open|>argument \n<think>",

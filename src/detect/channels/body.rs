@@ -193,10 +193,10 @@ impl Channel {
             Parsed::More => (text.len(), None),
             Parsed::CallEnded(len) => (len, self.certain()),
             Parsed::End(len) => {
-                let rest = walk.take_rest();
+                let rest = walk.rest().len();
                 self.settled(Some(CallEnd::Complete), out);
                 self.phase = Phase::Between;
-                (len, Some(self.again(&rest)))
+                (len, Some(Passed::Again { taken: 0, rest, certain: true }))
             }
             Parsed::Stop(len) => {
                 if open {

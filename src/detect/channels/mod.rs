@@ -153,7 +153,9 @@ impl Channel {
             at += taken;
             match passed {
                 Some(Passed::Certain(_)) => return Passed::Certain(at),
-                Some(Passed::Settled { kept, .. }) => return Passed::Settled { taken: at, kept },
+                Some(Passed::Again { rest, certain, .. }) => {
+                    return Passed::Again { taken: at, rest, certain };
+                }
                 Some(Passed::Left { rescan, .. }) => return Passed::Left { taken: at, rescan },
                 Some(Passed::Failed { rescan, .. }) => return Passed::Failed { taken: at, rescan },
                 _ => {}
@@ -285,23 +287,6 @@ impl Channel {
 
     fn certain(&self) -> Option<Passed> {
         (!self.waits).then_some(Passed::Certain(0))
-    }
-
-    /// Behind a message, where `rest` was fed before it was known that it has ended.
-    fn again(&mut self, rest: &str) -> Passed {
-        let (mut at, mut settled) = (0, 0);
-        while at < rest.len() && matches!(self.phase, Phase::Between) {
-            let (taken, passed) = self.between(tail(rest, at));
-            at += taken;
-            match passed {
-                Some(Passed::Failed { .. }) => {
-                    return Passed::Left { taken: 0, rescan: rest.len() - settled };
-                }
-                Some(_) => settled = at,
-                None => {}
-            }
-        }
-        Passed::Settled { taken: 0, kept: rest.len() - settled }
     }
 
     /// Behind a message.

@@ -40,12 +40,13 @@ pub(super) enum Passed {
     More,
     /// So much was taken, and everything up to there is certain: calls, not text.
     Certain(usize),
-    /// So much was taken, and everything up to there is certain but the last `kept` bytes; the region goes on.
-    Settled { taken: usize, kept: usize },
     /// So much was taken, and the region has ended with its calls.
     Ended(usize),
     /// So much was taken, and the region has ended with its calls, before the last `rescan` bytes.
     Left { taken: usize, rescan: usize },
+    /// So much was taken; its last bytes, `rest` of them, are read again by what goes on. `certain`: what is before
+    /// them is.
+    Again { taken: usize, rest: usize, certain: bool },
     /// So much was taken; the source since the last certain point is text. Its last bytes, `rescan` of them, may
     /// begin something else.
     Failed { taken: usize, rescan: usize },
