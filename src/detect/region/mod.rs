@@ -134,7 +134,12 @@ impl Region {
     /// In a string of arguments that goes out as it comes. The strict reading of the value beside the call's own
     /// is in that string, too, or has been given up.
     pub(super) fn flow(&self) -> Option<Flow> {
-        if self.is_streaming() && !self.gate.drops() { self.walker.as_deref()?.flow() } else { None }
+        let as_it_stands = self.entities.as_ref().is_none_or(Entities::are_none);
+        if as_it_stands && self.is_streaming() && !self.gate.drops() {
+            self.walker.as_deref()?.flow()
+        } else {
+            None
+        }
     }
 
     /// Calls have begun that wait.
