@@ -106,6 +106,8 @@ pub struct Detector {
     held: String,
     /// In a string of arguments that goes out as it comes.
     flow: Option<Flow>,
+    /// A piece of it, as JSON has to write it.
+    escaped: String,
     held_peak: usize,
     /// Reasoning in which a call may have begun: it goes on if none has.
     doubted: Option<Thinking>,
@@ -122,6 +124,7 @@ impl Detector {
             search,
             held: String::new(),
             flow: None,
+            escaped: String::new(),
             held_peak: 0,
             doubted: None,
             next: 0,
@@ -165,7 +168,6 @@ impl Detector {
     /// Takes an event of the reader.
     pub fn event(&mut self, event: Event<'_>, out: &mut impl Sink) {
         match event {
-            Event::Text(text) if self.passes(&text) => out.event(Event::Text(text)),
             Event::Text(text) => self.text(&text, out),
             Event::Verbatim { frame, means: Some(Event::Text(text)) } => {
                 if self.passes(text) {
@@ -217,11 +219,19 @@ impl Detector {
     }
 
     fn text(&mut self, text: &str, out: &mut impl Sink) {
-        if !text.is_empty() && self.flow.is_some_and(|flow| flow.takes(text)) {
+        if let Some(piece) = self.flow.and_then(|flow| flow.take(text, &mut self.escaped)) {
             let index = DETECTED | self.next.saturating_sub(1);
-            return out.event(Event::CallArguments { index, piece: Cow::Borrowed(text) });
+            if !piece.is_empty() {
+                out.event(Event::CallArguments { index, piece: Cow::Borrowed(piece) });
+            }
+            return;
         }
         self.flow = None;
+        if matches!(self.state, State::Prose) && self.opener(text).is_none() {
+            self.prose.put(text, out);
+            self.held_peak = self.held_peak.max(self.prose.held());
+            return;
+        }
         let mut rest = text;
         while !rest.is_empty() {
             let taken = match self.state {
