@@ -59,3 +59,52 @@ fn is_json(text: &str) -> bool {
     }
     true
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::detect::body::{Fed, JsonBody};
+
+    #[test]
+    fn what_flows_is_what_the_long_way_gives() {
+        for (text, flows) in [
+            ("abc é日😀 '<&]", true),
+            (r#"a\n\t\\\"\/"#, true),
+            (r"a\", false),
+            (r"\u00e9", false),
+            (r"\'", false),
+            ("a\"", false),
+            ("a\nb", false),
+        ] {
+            for repair in [true, false] {
+                let mut body = JsonBody::new(repair, 8);
+                body.feed("\"", &mut |_: &str| {});
+                assert_eq!(body.flow(), Some(Flow::Json));
+                let mut long = String::new();
+                let fed = body.feed(text, &mut |piece: &str| long.push_str(piece));
+                let mut escaped = String::new();
+                let flow = Flow::Json.take(text, &mut escaped);
+                assert_eq!(flow.is_some(), flows, "{text}");
+                if let Some(piece) = flow {
+                    assert_eq!(
+                        (piece, fed, body.flow()),
+                        (long.as_str(), Fed::More, Some(Flow::Json)),
+                        "{text}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn between_tags_all_but_what_may_be_markup_flows() {
+        let take = |lines, text| Flow::Tags { lines }.take(text, &mut String::new()).map(str::to_owned);
+        assert_eq!(take(true, "a > b's").as_deref(), Some("a > b's"));
+        assert_eq!(take(true, "\"\\\t").as_deref(), Some(r#"\"\\\t"#));
+        assert_eq!(take(false, "a\n").as_deref(), Some(r"a\n"));
+        for stop in ["<", "&", "]"] {
+            assert_eq!(take(false, stop), None);
+        }
+        assert_eq!(take(true, "a\n"), None);
+    }
+}
