@@ -106,6 +106,8 @@ pub struct Detector {
     held: String,
     /// In a string of arguments that goes out as it comes.
     flow: Option<Flow>,
+    /// A piece of it, as JSON has to write it.
+    escaped: String,
     held_peak: usize,
     /// Empty: the space in which pieces of text are joined.
     joined: String,
@@ -124,6 +126,7 @@ impl Detector {
             search,
             held: String::new(),
             flow: None,
+            escaped: String::new(),
             held_peak: 0,
             joined: String::new(),
             doubted: None,
@@ -169,17 +172,14 @@ impl Detector {
     pub fn event(&mut self, event: Event<'_>, out: &mut impl Sink) {
         match event {
             Event::Text(text) => {
-                if matches!(self.state, State::Prose) && self.opener(&text).is_none() {
-                    self.prose.put(&text, out);
-                    self.held_peak = self.held_peak.max(self.prose.held());
-                } else {
+                if !self.flows(&text, out) {
                     self.piece(&text, None, out);
                 }
             }
             Event::Verbatim { frame, means: Some(Event::Text(text)) } => {
                 if self.passes(text) {
                     out.event(Event::Verbatim { frame, means: Some(&Event::Text(Cow::Borrowed(text))) });
-                } else {
+                } else if !self.flows(text, out) {
                     self.piece(text, Some(frame), out);
                 }
             }
@@ -243,11 +243,25 @@ impl Detector {
         }
     }
 
-    fn text(&mut self, text: &str, out: &mut impl Sink) {
-        if !text.is_empty() && self.flow.is_some_and(|flow| flow.takes(text)) {
+    /// What most pieces are: the inside of a string of arguments, or prose in which nothing begins. If so, it has been
+    /// taken.
+    fn flows(&mut self, text: &str, out: &mut impl Sink) -> bool {
+        if let Some(piece) = self.flow.and_then(|flow| flow.take(text, &mut self.escaped)) {
             let index = DETECTED | self.next.saturating_sub(1);
-            return out.event(Event::CallArguments { index, piece: Cow::Borrowed(text) });
+            if !piece.is_empty() {
+                out.event(Event::CallArguments { index, piece: Cow::Borrowed(piece) });
+            }
+            return true;
         }
+        let plain = matches!(self.state, State::Prose) && self.opener(text).is_none();
+        if plain {
+            self.prose.put(text, out);
+            self.held_peak = self.held_peak.max(self.prose.held());
+        }
+        plain
+    }
+
+    fn text(&mut self, text: &str, out: &mut impl Sink) {
         self.flow = None;
         let mut rest = text;
         while !rest.is_empty() {

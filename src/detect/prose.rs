@@ -35,8 +35,6 @@ pub(super) struct Prose {
     line_rest: Option<usize>,
     /// Blanks held beyond this go out.
     max_hold: usize,
-    /// Joins held blanks and a piece, so that they leave as one.
-    joined: String,
 }
 
 impl Prose {
@@ -49,7 +47,6 @@ impl Prose {
             seen_call: false,
             line_rest: None,
             max_hold,
-            joined: String::new(),
         }
     }
 
@@ -124,7 +121,13 @@ impl Prose {
     /// alone, as everything here.
     fn hold(&mut self, blank: &str, out: &mut impl Sink) {
         if blank.len() < self.room() {
-            return self.blank.push_str(blank);
+            // Most often it is the one between two words.
+            match *blank.as_bytes() {
+                [] => {}
+                [byte] => self.blank.push(char::from(byte)),
+                _ => self.blank.push_str(blank),
+            }
+            return;
         }
         let mut rest = blank;
         while !rest.is_empty() {
@@ -227,10 +230,8 @@ impl Prose {
         if self.blank.is_empty() || (self.seen_call && !self.seen_text) {
             out.event(Event::Text(Cow::Borrowed(visible)));
         } else {
-            self.joined.clear();
-            self.joined.push_str(&self.blank);
-            self.joined.push_str(visible);
-            out.event(Event::Text(Cow::Borrowed(&self.joined)));
+            self.blank.push_str(visible);
+            out.event(Event::Text(Cow::Borrowed(&self.blank)));
         }
         self.blank.clear();
         self.seen_text = true;

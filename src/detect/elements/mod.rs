@@ -174,7 +174,7 @@ impl ElementsWalk {
             At::Leaf { fresh: false } if self.may_nest => None,
             At::Leaf { fresh: false } | At::Data if self.value.streams() => {
                 let known = self.elements.sign.is_empty() || self.elements.sign.starts_with(']');
-                known.then_some(Flow::Tags)
+                known.then_some(Flow::Tags { lines: self.elements.trim })
             }
             At::Json => self.body.flow(),
             _ => None,

@@ -250,13 +250,16 @@ impl Envelope {
 
     /// In a string of arguments.
     pub(super) fn flow(&self) -> Option<Flow> {
-        let inside = match &self.at {
-            At::Arguments => true,
-            At::Packed { escape, literal, .. } => escape.is_empty() && !literal,
-            _ => false,
-        };
-        let streams = self.call.started && self.call.arguments == Arguments::Open;
-        if inside && streams { self.body.flow() } else { None }
+        if !self.call.started || self.call.arguments != Arguments::Open {
+            return None;
+        }
+        match &self.at {
+            At::Arguments => self.body.flow(),
+            At::Packed { escape, literal: false, .. } if escape.is_empty() => {
+                self.body.flow().map(|_| Flow::Quotes)
+            }
+            _ => None,
+        }
     }
 
     /// A call was found in this value.

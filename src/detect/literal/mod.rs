@@ -126,7 +126,7 @@ impl Literal {
     pub(super) fn flow(&self) -> Option<Flow> {
         let flow = match self.state {
             State::Text(_) => Flow::Quotes,
-            State::Delimited if self.held.is_empty() => Flow::Tags,
+            State::Delimited if self.held.is_empty() => Flow::Tags { lines: false },
             _ => return None,
         };
         (self.unsettled == 0 && self.high.is_none()).then_some(flow)

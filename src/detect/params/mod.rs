@@ -143,7 +143,9 @@ impl ParamsWalk {
     /// In a string of arguments.
     pub(super) fn flow(&self) -> Option<Flow> {
         match self.at {
-            At::Value { fresh: false } | At::Data if self.value.streams() => Some(Flow::Tags),
+            At::Value { fresh: false } | At::Data if self.value.streams() => {
+                Some(Flow::Tags { lines: self.params.trim })
+            }
             At::Json => self.body.flow(),
             _ => None,
         }
