@@ -51,6 +51,8 @@ impl From<Fit> for Sure {
     }
 }
 
+/// Longest run of blanks behind a closer that is looked past, in bytes: beyond it, what was held is not looked at again.
+pub(super) const MAX_BLANK: usize = 256;
 pub(super) const CDATA: (&str, &str) = ("<![CDATA[", "]]>");
 pub(super) const ENTITIES: [(&str, char); 6] =
     [("&lt;", '<'), ("&gt;", '>'), ("&amp;", '&'), ("&quot;", '"'), ("&apos;", '\''), ("&#39;", '\'')];

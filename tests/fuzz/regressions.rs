@@ -78,3 +78,18 @@ fn what_was_found_stays_mended() {
         }
     }
 }
+
+/// What may still close a value is looked at again with each piece, so it is short: else this does not end today.
+#[test]
+fn blanks_behind_what_may_be_a_closer_are_read_once() {
+    for (name, open) in [
+        ("qwen3_coder", "<tool_call><function=set><parameter=i>1</function>"),
+        ("qwen3_coder", "<tool_call><function=set><parameter=s>1</function></tool_call>"),
+        ("cline", "<set>\n<s>x</s>"),
+    ] {
+        let detect = Detect::Formats(vec![format::by_name(name).expect(name)]);
+        let settings = Settings { detect, ..Settings::default() };
+        let text = open.to_owned() + &"\n".repeat(100_000);
+        find(&settings, &text, 1, Finish::Stop, usize::MAX);
+    }
+}

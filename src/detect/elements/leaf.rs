@@ -4,7 +4,7 @@ use super::{At, ElementsWalk, Level};
 use crate::detect::{
     envelope::{Piece, Rules},
     pattern::{Fit, fit, fit_any},
-    tag::{Step, Sure, Verdict, shield},
+    tag::{MAX_BLANK, Step, Sure, Verdict, shield},
     text::{head, tail},
     tools::Tools,
     typed::Types,
@@ -131,7 +131,11 @@ impl ElementsWalk {
         if !self.elements.sign.is_empty() {
             return Sure::Yes;
         }
-        let rest = rest.trim_start();
+        let blank = rest.len() - rest.trim_start().len();
+        if blank > MAX_BLANK {
+            return Sure::Yes;
+        }
+        let rest = tail(rest, blank);
         if rest.is_empty() {
             return Sure::Maybe;
         }

@@ -63,8 +63,6 @@ pub(super) struct ParamsWalk {
     ended: bool,
 }
 
-/// Longest run of blanks behind a closer that is looked past, in bytes.
-const MAX_BLANK: usize = 256;
 impl Scan for ParamsWalk {
     fn step(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
         match self.at {

@@ -1,11 +1,11 @@
 //! The values of tagged arguments, and where they end.
 
-use super::{At, MAX_BLANK, ParamsWalk};
+use super::{At, ParamsWalk};
 use crate::{
     detect::{
         envelope::Piece,
         pattern::{Fit, fit, fit_any},
-        tag::{Step, Sure, Verdict, bounded, cdata, shield},
+        tag::{MAX_BLANK, Step, Sure, Verdict, bounded, cdata, shield},
         text::{head, slice, tail},
         tools::Tools,
         typed::Quotes,
@@ -119,10 +119,13 @@ impl ParamsWalk {
 
     /// What stands behind a call's closer, `rest`, may stand there. For a string only its end may: all else is data.
     fn outside(&self, rest: &str) -> Sure {
-        let rest = rest.trim_start();
+        let blank = rest.len() - rest.trim_start().len();
+        let rest = tail(rest, blank);
         let outer = fit_any(self.outer(), rest);
         match outer {
+            _ if blank > MAX_BLANK => Sure::Yes,
             _ if rest.is_empty() => Sure::Maybe,
+            Fit::Whole(len) if self.string && tail(rest, len).len() > MAX_BLANK => Sure::Yes,
             Fit::Whole(len) if self.string && tail(rest, len).trim().is_empty() => Sure::Maybe,
             fit => fit.into(),
         }

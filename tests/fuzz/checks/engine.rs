@@ -17,8 +17,8 @@ use super::{
 /// Formats without a marker made for calls: only declared names are calls.
 const UNMARKED: [&str; 3] = ["pre", "fenced", "bare"];
 
-/// What may be held besides what the limits say, in bytes: markers, headers, names, words.
-const FIXED: usize = 4096;
+/// What may be held besides what the limits say, in bytes: markers, words, blanks.
+const FIXED: usize = 1500;
 
 /// Seven bytes of choices, then the text.
 pub(crate) fn engine(data: &[u8]) {
@@ -52,7 +52,14 @@ fn settings(input: &mut Input<'_>) -> (Settings, Finish) {
         2 => Detect::Formats(chosen(input, 2)),
         _ => Detect::AutoAnd(chosen(input, 1)),
     };
-    let small = Limits { max_hold: 300, max_arguments: 300, max_depth: 5, ..Limits::default() };
+    let small = Limits {
+        max_hold: 300,
+        max_arguments: 300,
+        max_depth: 5,
+        max_name: 20,
+        max_markup: 100,
+        ..Limits::default()
+    };
     let settings = Settings {
         detect,
         arguments: if on(0) { Arguments::Whole } else { Arguments::Stream },
