@@ -111,7 +111,7 @@ impl HeaderWalk {
 
     /// What looked like framing and is none, before the place where the call ended or failed.
     pub(super) fn rest(&self) -> &str {
-        if self.is_open() { "" } else { &self.markup }
+        &self.markup
     }
 
     /// Takes it.

@@ -72,9 +72,9 @@ impl Section {
         !self.waiting.is_empty() || self.is_streaming()
     }
 
-    /// How many of the last bytes of what was fed may still be no part of the call.
+    /// How many of the last bytes of what was fed may still be no part of calls.
     pub(super) fn unsure(&self) -> usize {
-        if let Phase::Call(walker) = &self.phase { walker.unsure() } else { 0 }
+        if let Phase::Call(walker) = &self.phase { walker.unsure() } else { self.markup.len() }
     }
 
     /// Bytes kept back besides the source.
@@ -179,8 +179,8 @@ impl Section {
             Parsed::End(len) if !walker.rest().is_empty() => {
                 let rest = walker.take_rest();
                 self.phase = Phase::Between;
-                self.certain(out);
-                (len, self.again(&rest, rules))
+                let certain = self.certain(out);
+                (len, self.again(&rest, rules).or(certain))
             }
             Parsed::Stop(len) if !walker.is_open() && !walker.rest().is_empty() => {
                 (len, Some(Passed::Failed { taken: 0, rescan: walker.rest().len() }))
@@ -192,9 +192,11 @@ impl Section {
                 (len, if self.in_section { certain } else { Some(Passed::Ended(0)) })
             }
             Parsed::Stop(len) if walker.is_open() && self.wait == Wait::Nothing => {
+                // What was fed of what stops it is text, with what follows.
+                let rescan = walker.take_rest().len();
                 walker.finish(false, out);
                 self.phase = Phase::Failed;
-                (len, Some(Passed::Certain(0)))
+                (len, Some(Passed::Left { taken: 0, rescan }))
             }
             Parsed::Stop(len) if self.found && !walker.is_open() && marked => {
                 self.phase = Phase::Between;

@@ -193,14 +193,14 @@ impl ParamsWalk {
                     let rest = tail(text, name.1);
                     let blank = rest.len() - rest.trim_start().len();
                     let line = head(rest, blank).contains('\n');
-                    let fit = self.expected(tail(rest, blank));
-                    if fit == Sure::Maybe && !(line && rules.tools.resolve(name.0).is_some()) {
-                        return if text.len() > MAX_TAG { Step::Stop } else { Step::Hold };
-                    }
-                    if fit == Sure::No && !line {
-                        return Step::Stop;
-                    }
-                    (name.0, name.1, fit != Sure::No)
+                    let sure = match self.expected(tail(rest, blank)) {
+                        // A declared name on a line of its own is enough, whatever follows.
+                        _ if line && rules.tools.resolve(name.0).is_some() => true,
+                        _ if self.params.json && tail(rest, blank).starts_with('{') => true,
+                        Sure::Maybe if text.len() <= MAX_TAG => return Step::Hold,
+                        fit => fit == Sure::Yes,
+                    };
+                    (name.0, name.1, sure)
                 }
                 None => return if blank_or_name(text) { Step::Hold } else { Step::Stop },
             },
