@@ -95,7 +95,9 @@ impl Scan for ElementsWalk {
                     self.at = At::AfterJson;
                     Step::Took(len)
                 }
-                Fed::Fault(_) => Step::Stop,
+                // What is sound is out; the next byte is the fault.
+                Fed::Fault(0) => Step::Stop,
+                Fed::Fault(len) => Step::Took(len),
             },
         }
     }

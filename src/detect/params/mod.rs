@@ -77,7 +77,9 @@ impl Scan for ParamsWalk {
                     self.at = At::Between;
                     Step::Took(len)
                 }
-                Fed::Fault(_) => Step::Stop,
+                // What is sound is out; the next byte is the fault.
+                Fed::Fault(0) => Step::Stop,
+                Fed::Fault(len) => Step::Took(len),
             },
         }
     }
