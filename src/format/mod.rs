@@ -21,7 +21,7 @@ pub use channels::{
     BEAM, Channels, FUNCTIONARY_V32, GLM4_9B, HARMONY, INKLING, KIMI_K3, MUSE_ATEM, Route, Voice,
 };
 pub use choose::{auto_behind, for_model, prompt_opens_reasoning};
-pub use elements::{CLINE, Elements, ElementsName, MINIMAX_M3, TOOLBRIDGE, TOOLIFY};
+pub use elements::{CLINE, Elements, ElementsName, MINIMAX_M3, MORPH_XML, TOOLBRIDGE, TOOLIFY};
 pub use header::{FUNCTION, FUNCTIONARY_V31, PLAMO3, SOLAR_OPEN};
 pub use json::{
     APERTUS, APRIEL_CALLS, COMMAND_R_PLUS, COMMAND_R7B, ERNIE45, GIGACHAT3, GIGACHAT31, GRANITE3, GRANITE4,
@@ -277,6 +277,7 @@ pub static ALL: &[&Format] = &[
     &TOOLIFY,
     &TOOLBRIDGE,
     &CLINE,
+    &MORPH_XML,
     &PYTHONIC,
     &LFM2,
     &OLMO3,
