@@ -104,7 +104,7 @@ fn model(model: &Model) -> Table {
         ("arguments", word(&ARGUMENTS, settings.arguments)),
         ("unknown_calls", word(&UNKNOWN_CALLS, settings.unknown_calls)),
         ("misroute", word(&MISROUTE, settings.misroute)),
-        ("starts_in_reasoning", Value::Boolean(settings.starts_in_reasoning)),
+        ("starts_in_reasoning", Value::Boolean(model.settings_for(&model.name).starts_in_reasoning)),
         ("repair", Value::Boolean(settings.repair)),
         ("tool_prefix", string(&settings.tool_prefix)),
         (

@@ -188,6 +188,15 @@ impl Detector {
                 self.finish(stopped, out);
                 out.event(event);
             }
+            Event::Reasoning(ref reasoning)
+            | Event::Verbatim { means: Some(&Event::Reasoning(ref reasoning)), .. } => {
+                // Somebody has told reasoning from text already.
+                let fresh = matches!(&self.state, State::Reasoning(thinking) if thinking.is_fresh());
+                if fresh && !reasoning.text.is_empty() {
+                    self.state = Self::first_state(&self.search, false);
+                }
+                out.event(event);
+            }
             Event::CallStart(_) => {
                 if matches!(self.state, State::Prose) {
                     self.prose.interrupt(out);

@@ -71,9 +71,9 @@ impl Section {
         !self.waiting.is_empty() || self.is_streaming()
     }
 
-    /// How many of the last bytes of what was fed may still be no part of the call.
+    /// How many of the last bytes of what was fed may still be no part of calls.
     pub(super) fn unsure(&self) -> usize {
-        if let Phase::Call(walker) = &self.phase { walker.unsure() } else { 0 }
+        if let Phase::Call(walker) = &self.phase { walker.unsure() } else { self.markup.len() }
     }
 
     /// Bytes kept back besides the source.

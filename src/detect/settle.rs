@@ -81,7 +81,9 @@ impl Detector {
             }
             Passed::Certain(taken) => {
                 self.doubted = None;
-                self.held.clear();
+                self.held.push_str(head(text, taken));
+                let certain = self.held.len().saturating_sub(reading.unsure());
+                self.held.drain(..certain);
                 reading.rivals = Rivals::None;
                 self.state = State::Calls(reading);
                 taken

@@ -18,6 +18,17 @@ pub fn for_model(name: &str, own: &[Own]) -> Vec<&'static Format> {
     surest_first(&own).chain(surest_first(ALL)).collect()
 }
 
+/// Models whose template opens their reasoning, so that an answer starts inside it (formats 1.4). Only those that
+/// always think: where it depends on the request, the configuration must say.
+const PROMPT_OPENS_REASONING: &[&str] =
+    &["deepseek-r1*", "qwq*", "qwen3*thinking*", "minimax-m2*", "olmo-3*think*", "ernie-4.5*thinking*"];
+
+/// The model called `name` is known to be prompted inside its reasoning.
+pub fn prompt_opens_reasoning(name: &str) -> bool {
+    let plain = name.rsplit('/').next().unwrap_or(name);
+    PROMPT_OPENS_REASONING.iter().any(|glob| matches(glob, name) || matches(glob, plain))
+}
+
 /// All formats with [`Format::auto`], behind `first`.
 pub fn auto_behind(first: &[&'static Format]) -> Vec<&'static Format> {
     let others = ALL.iter().copied().filter(|format| format.auto && !first.contains(format));
@@ -66,6 +77,18 @@ mod tests {
         assert_eq!(names("swiss-ai/Apertus-8B-Instruct-2509"), ["apertus"]);
         assert_eq!(names("gpt-4o"), [""; 0]);
         assert!(names("Qwen2.5-Coder-7B").starts_with(&["bare"]), "{:?}", names("Qwen2.5-Coder-7B"));
+    }
+
+    #[test]
+    fn a_models_name_tells_whether_it_starts_in_reasoning() {
+        for name in
+            ["deepseek-ai/DeepSeek-R1-0528", "QwQ-32B", "Qwen/Qwen3-30B-A3B-Thinking-2507", "MiniMax-M2"]
+        {
+            assert!(prompt_opens_reasoning(name), "{name}");
+        }
+        for name in ["deepseek-v3.1", "Qwen3-Coder-30B", "Qwen3-32B", "MiniMax-M1", "gpt-4o", "glm-4.5"] {
+            assert!(!prompt_opens_reasoning(name), "{name}");
+        }
     }
 
     #[test]

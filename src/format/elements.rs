@@ -22,6 +22,8 @@ pub struct Elements {
     pub end: &'static [&'static str],
     /// One line end on each side of a value is framing.
     pub trim: bool,
+    /// An element that the schema makes an array may be written once for each of its items.
+    pub repeats: bool,
     /// Values may have CDATA sections.
     pub cdata: bool,
     /// Values have XML's entities.
@@ -47,6 +49,7 @@ const TAGS: Elements = Elements {
     json: &[],
     end: &["</%>"],
     trim: true,
+    repeats: false,
     cdata: false,
     entities: false,
 };
@@ -152,6 +155,17 @@ pub static CLINE: Format = Format {
             Values::Elements,
         ),
     ),
+};
+
+/// Morph and Sijawara.
+pub static MORPH_XML: Format = Format {
+    name: "morph_xml",
+    summary: "the tool's name and its arguments as tags, lists as a tag repeated",
+    models: &[],
+    example: "<get_weather>\n<city>Paris</city>\n</get_weather>",
+    grammars: &[calls(&[], &["<%>"], true, Elements { repeats: true, ..TAGS })],
+    auto: false,
+    teach: None,
 };
 
 /// Toolify and toolify-rs.

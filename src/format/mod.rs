@@ -22,8 +22,8 @@ pub use calls::{CallBody, Calls, Header, HeaderEnd, Place, Python};
 pub use channels::{
     BEAM, Channels, FUNCTIONARY_V32, GLM4_9B, HARMONY, INKLING, KIMI_K3, MUSE_ATEM, Route, Voice,
 };
-pub use choose::{auto_behind, for_model};
-pub use elements::{CLINE, Elements, ElementsName, MINIMAX_M3, TOOLBRIDGE, TOOLIFY};
+pub use choose::{auto_behind, for_model, prompt_opens_reasoning};
+pub use elements::{CLINE, Elements, ElementsName, MINIMAX_M3, MORPH_XML, TOOLBRIDGE, TOOLIFY};
 pub use header::{FUNCTION, FUNCTIONARY_V31, PLAMO3, SOLAR_OPEN};
 pub use import::{Refused, import};
 pub use json::{
@@ -281,6 +281,7 @@ pub static ALL: &[&Format] = &[
     &TOOLIFY,
     &TOOLBRIDGE,
     &CLINE,
+    &MORPH_XML,
     &PYTHONIC,
     &LFM2,
     &OLMO3,

@@ -104,7 +104,7 @@ const GLM: Params = Params {
     trim: false,
     cdata: false,
     entities: false,
-    json: false,
+    json: true,
     common: false,
 };
 

@@ -1,9 +1,9 @@
 //! Markers: cut anywhere, more than one in a chunk, looking like others, standing where they mean nothing.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use toolwire::format::{self, Grammar};
 
-use crate::{ended, found, found_in, is, read, tried_in, with_calls};
+use crate::{Speech, ended, exchange, found, found_in, is, read, tried_in, with_calls};
 
 /// A format whose calls may follow one another as they stand, with something between.
 fn joint(format: &str) -> Option<&'static str> {
@@ -170,4 +170,24 @@ fn reasoning_without_an_end_is_kept() {
     let answer = ended("hermes", "<think>so <tool_call>{\"name\":\"now\",\"arguments\":{}}", "length");
     assert_eq!(answer.reasoning, "so <tool_call>{\"name\":\"now\",\"arguments\":{}}");
     assert_eq!((answer.text.as_str(), answer.calls.len()), ("", 0));
+}
+
+/// formats 1.4: the opener is very often in the prompt. Where the server has told reasoning from text already, the text
+/// is no reasoning.
+#[test]
+fn an_answer_may_start_inside_its_reasoning() {
+    let mut exchange = exchange(&[&format::HERMES, &format::THINK], true);
+    exchange.settings.starts_in_reasoning = true;
+    let run = |events: &[Value]| {
+        let stream = Speech::Chat.stream(events);
+        let (whole, _) = exchange.run([stream.as_slice()]);
+        assert_eq!(exchange.run(stream.chunks(1)).0, whole);
+        (whole.reasoning, whole.text, whole.calls.len())
+    };
+    let end = [json!(["fin", "stop"]), json!(["done"])];
+    let call = r#"<tool_call>{"name":"now","arguments":{}}</tool_call>"#;
+    let in_text = [json!(["m", "so </thi"]), json!(["m", "nk>Hi "]), json!(["m", call])];
+    assert_eq!(run(&[&in_text[..], &end].concat()), ("so".to_owned(), "Hi".to_owned(), 1));
+    let told = [json!(["r", "so"]), json!(["m", "Hi "]), json!(["m", call])];
+    assert_eq!(run(&[&told[..], &end].concat()), ("so".to_owned(), "Hi".to_owned(), 1));
 }

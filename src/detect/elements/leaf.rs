@@ -7,7 +7,7 @@ use crate::detect::{
     tag::{MAX_BLANK, Step, Sure, Verdict, shield},
     text::{head, tail},
     tools::Tools,
-    typed::Types,
+    typed::{TypedValue, Types},
 };
 
 impl ElementsWalk {
@@ -31,7 +31,12 @@ impl ElementsWalk {
                 Some(Some((tag, _))) if self.levels.len() < self.mend.max_depth => {
                     let array =
                         self.types.may_be_array() || (self.types == Types::default() && tag == "item");
-                    self.levels.push(Level { key: std::mem::take(&mut self.leaf), array, empty: true });
+                    self.levels.push(Level {
+                        key: std::mem::take(&mut self.leaf),
+                        array,
+                        empty: true,
+                        repeats: false,
+                    });
                     if array {
                         out(Piece::Arguments("["));
                     }
@@ -41,6 +46,7 @@ impl ElementsWalk {
                 }
                 _ => {
                     self.may_nest = false;
+                    self.repeats(text, rules.tools, out);
                     self.value.begin(out);
                     let blank = std::mem::take(&mut self.blank);
                     self.value.push(&blank, out);
@@ -81,6 +87,19 @@ impl ElementsWalk {
         }
         self.value.push(text, out);
         Step::Took(text.len())
+    }
+
+    /// An element that should be an array, and is neither JSON nor has children, is the first of its items.
+    fn repeats(&mut self, text: &str, tools: &Tools, out: &mut impl FnMut(Piece<'_>)) {
+        let list = self.elements.repeats && self.types.is_container() && self.types.may_be_array();
+        if !list || text.starts_with(['[', '<']) {
+            return;
+        }
+        out(Piece::Arguments("["));
+        self.levels.push(Level { key: self.leaf.clone(), array: true, empty: false, repeats: true });
+        let leaf = self.leaf.clone();
+        self.types = self.types_of(&leaf, tools).unwrap_or_default();
+        self.value = TypedValue::new(self.types, self.mend);
     }
 
     pub(super) fn end_leaf(&mut self, out: &mut impl FnMut(Piece<'_>)) {

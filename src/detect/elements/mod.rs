@@ -45,6 +45,8 @@ struct Level {
     key: String,
     array: bool,
     empty: bool,
+    /// It has no tags of its own: each item has its key for a tag.
+    repeats: bool,
 }
 
 /// One call whose arguments are elements.
@@ -139,7 +141,7 @@ impl ElementsWalk {
             name: String::new(),
             id: String::new(),
             any_name: rules.any_name,
-            levels: vec![Level { key: String::new(), array: false, empty: true }],
+            levels: vec![Level { key: String::new(), array: false, empty: true, repeats: false }],
             leaf: String::new(),
             value: TypedValue::default(),
             types: Types::default(),
@@ -205,7 +207,14 @@ impl ElementsWalk {
                 if ends {
                     self.end_leaf(out);
                 }
+                if stopped && self.is_repeating() {
+                    self.close(out);
+                }
                 ends && self.levels.len() == 1
+            }
+            At::Between if stopped && self.is_repeating() => {
+                self.close(out);
+                self.levels.len() == 1
             }
             At::Between => self.json || self.levels.len() == 1 && self.levels.iter().all(|root| !root.empty),
             At::Json => stopped && self.body.close(&mut |text: &str| out(Piece::Arguments(text))),
@@ -287,6 +296,9 @@ impl ElementsWalk {
         }
         if self.name.is_empty() {
             return self.named(text, rules, out);
+        }
+        if self.is_repeating() {
+            return self.repeated(text, rules.tools, out);
         }
         let mut open = false;
         if let [root] = self.levels.as_slice() {
@@ -423,6 +435,24 @@ impl ElementsWalk {
             array = level.array;
         }
         Some(shape.inner((!array).then_some(tag))?.types).filter(|types| *types != Types::default())
+    }
+
+    /// The innermost container is a list of elements that stand beside one another.
+    fn is_repeating(&self) -> bool {
+        self.levels.last().is_some_and(|level| level.repeats)
+    }
+
+    /// Behind an item of a list whose items have its own tag: one more, or its end.
+    fn repeated(&mut self, text: &str, tools: &Tools, out: &mut impl FnMut(Piece<'_>)) -> Step {
+        let key = self.levels.last().map(|level| level.key.clone()).unwrap_or_default();
+        match fit(&format!("<{key}>"), text) {
+            Fit::Begins => Step::Hold,
+            Fit::Whole(len) => self.open(&key, len, tools, out),
+            Fit::No => {
+                self.close(out);
+                Step::Took(0)
+            }
+        }
     }
 
     /// Closes the innermost container.

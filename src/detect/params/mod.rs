@@ -211,6 +211,7 @@ impl ParamsWalk {
                     // A declared name on a line of its own is enough, whatever follows.
                     let line = head(rest, blank).contains('\n') && rules.tools.resolve(name.0).is_some();
                     match self.expected(tail(rest, blank)) {
+                        _ if self.params.json && tail(rest, blank).starts_with('{') => (name.0, name.1),
                         Sure::Maybe if !line => return Step::Hold,
                         Sure::No if !line => return Step::Stop,
                         _ => (name.0, name.1),
