@@ -169,7 +169,7 @@ impl Detector {
     /// Reads what follows an opener as its format says.
     pub(super) fn enter_at(&mut self, place: usize, starts_line: bool, quoted: bool) {
         let Some(opener) = self.search.markers.get(place).copied() else { return };
-        let (whole, mut starts_line, mut marked) = (self.search.whole, starts_line, true);
+        let (whole, mut marked) = (self.search.whole, true);
         let read_as = match opener.entry {
             Entry::Tag(tag) => match tag.kind {
                 TagKind::Html => {
@@ -192,7 +192,7 @@ impl Detector {
                 return;
             }
             Entry::Channel(channels, open) => {
-                (starts_line, marked) = (false, !channels.common);
+                marked = !channels.common;
                 As::Channel(Box::new(Channel::new(channels, open, whole, quoted)))
             }
             Entry::Section(calls, close) => {

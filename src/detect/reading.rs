@@ -60,7 +60,7 @@ impl Reading {
     /// The container takes its indentation and its line end with it (Lumo rule R7). Around a marker made for calls all
     /// blanks stay (formats 2.1), as if it stood within a line.
     pub(super) fn takes_line(&self) -> bool {
-        self.starts_line && !self.marked
+        self.starts_line && !self.marked && !matches!(self.read_as, As::Channel(_))
     }
 
     /// In a string of arguments that goes out as it comes.

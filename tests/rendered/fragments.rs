@@ -10,7 +10,7 @@ const WORDS: &[&str] =
 #[rustfmt::skip]
 const BESIDE: &[&str] = &[
     "a < b & c > d", "set {a, b}", "[1, 2]", "[x]", "{\"a\": 1}", "f(x=1)", "} ]", "\\", "don't", "it's \"quoted\"",
-    "<b>bold</b>", "&lt;", "| a | b |", "http://x/y?z=1&b", "three ``` in line", "\n```js\nlet x = {a: [1]};\n```\nwas it",
+    "<b>bold</b>", "&lt;", "| a | b |", "http://x/y?z=1&b", "three ``` in line", "see\n```js\nlet x = {a: [1]};\n```\nwas it",
     "`<tool_call>` is a tag", "Write <tool_call> tags", "`[TOOL_CALLS]` too", "\n* item\n* other", "🧑‍🚀",
     "<tool_", "<tool_ca", "<func", "<function", "<|", "<|tool", "<|tool_call", "<｜", "<｜tool▁ca", "</", "</tool", "[TOOL",
     "[TOOL_CALL", "funct", "Action", "<invo", "<minimax", "]<]mini", "<｜DSML｜", "<｜DSML｜inv", "<thin", "<pr", "<seed:", "<ifm|",

@@ -2,7 +2,7 @@
 //! as they were meant: the proof obligations of the design (formats 7).
 //!
 //! A [`scene`] is what a model says; a renderer of [`write`] writes it as a [`page`] in one format; [`laws`] compare
-//! what is found with what was meant. `PROPTEST_CASES` sets how many are tried of each.
+//! what is found with what was meant. `PROPTEST_CASES` says how many are tried of each, about.
 
 #![allow(
     clippy::unwrap_used,

@@ -61,9 +61,10 @@ impl Meant {
 
 impl Page {
     /// Writes `scene`, each group of calls as `write` does.
-    pub(crate) fn of(scene: &Scene, reasoning: (&str, &str), write: impl Fn(&Group, &mut Page)) -> Self {
+    pub(crate) fn of(scene: &Scene, reasoning: &[(&str, &str)], write: impl Fn(&Group, &mut Page)) -> Self {
         let mut page = Self::default();
         if let Some(thought) = &scene.reasoning {
+            let reasoning = reasoning[thought.len() % reasoning.len()];
             page.opener = Some(reasoning.0.len());
             page.parts.push(Part::Reasoning(format!("{}{thought}{}", reasoning.0, reasoning.1)));
             page.text("\n");

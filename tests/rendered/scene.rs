@@ -37,8 +37,8 @@ pub(crate) struct Carries {
     pub(crate) no_text: &'static [&'static str],
     /// It has reasoning.
     pub(crate) reasons: bool,
-    /// Marks around reasoning.
-    pub(crate) reasoning: (&'static str, &'static str),
+    /// Marks around reasoning: one of these pairs.
+    pub(crate) reasoning: &'static [(&'static str, &'static str)],
 }
 
 /// What keys may be.
@@ -75,7 +75,7 @@ impl Carries {
         never: &[],
         no_text: &[],
         reasons: true,
-        reasoning: ("<think>", "</think>"),
+        reasoning: &[("<think>", "</think>")],
     };
 }
 

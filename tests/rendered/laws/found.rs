@@ -22,12 +22,14 @@ use crate::{
     value::{Json, Style},
 };
 
-/// By name, calls streaming or not, or together with all others.
+/// Formats with reasoning in words of prose, or an answer in tags of it, for which only a format that is chosen looks.
+const CHOSEN: &[&str] = &["granite3", "apriel", "hunyuan_a13b"];
+
+/// By name, or together with all others; calls streaming or not.
 fn settings(format: &'static Format) -> impl Strategy<Value = Settings> {
-    let detect = prop_oneof![
-        4 => Just(looking_for(format).detect),
-        1 => Just(Detect::AutoAnd(vec![format])),
-    ];
+    let together = Detect::AutoAnd(vec![format]);
+    let auto = if format.auto && !CHOSEN.contains(&format.name) { Detect::Auto } else { together.clone() };
+    let detect = prop_oneof![8 => Just(looking_for(format).detect), 1 => Just(together), 1 => Just(auto)];
     let arguments = prop_oneof![3 => Just(Arguments::Stream), 1 => Just(Arguments::Whole)];
     (detect, arguments).prop_map(|(detect, arguments)| Settings { detect, arguments, ..Settings::default() })
 }

@@ -26,11 +26,14 @@ use crate::{
     write::{Renderer, renderers},
 };
 
-/// Tries `law` so many times, or as often as `PROPTEST_CASES` says.
+/// The cases that a test tries of itself, if it is not slow.
+const USUAL: u32 = 48;
+
+/// Tries `law` so many times, or in proportion more or less often where `PROPTEST_CASES` is not [`USUAL`].
 fn tries<S: Strategy>(cases: u32, of: &S, law: impl Fn(S::Value) -> Result<(), TestCaseError>) {
-    let set = std::env::var_os("PROPTEST_CASES").is_some();
     let config = Config { failure_persistence: None, ..Config::default() };
-    let config = if set { config } else { Config { cases, ..config } };
+    let set = std::env::var_os("PROPTEST_CASES").map_or(USUAL, |_| config.cases);
+    let config = Config { cases: (cases * set).div_ceil(USUAL), ..config };
     if let Err(error) = TestRunner::new(config).run(of, law) {
         panic!("{error}");
     }

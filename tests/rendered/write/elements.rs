@@ -114,7 +114,7 @@ pub(super) const FORMATS: &[Renderer] = &[
             never: &[SIGN],
             no_text: &["]<]mini"],
             empties: false,
-            reasoning: ("<mm:think>", "</mm:think>"),
+            reasoning: &[("<mm:think>", "</mm:think>")],
             ..TYPED
         },
         write: Write::Group(minimax_m3),
@@ -133,7 +133,7 @@ pub(super) const FORMATS: &[Renderer] = &[
             unknown: false,
             keys: Keys::Declared,
             gaps: LINES,
-            reasoning: ("<thinking>", "</thinking>"),
+            reasoning: &[("<thinking>", "</thinking>")],
             ..TYPED
         },
         write: Write::Group(|group, page| page.each(group, "\n", How::VALUES, tags)),

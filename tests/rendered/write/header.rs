@@ -125,7 +125,7 @@ pub(super) const FORMATS: &[Renderer] = &[
     Renderer {
         name: "plamo3",
         carries: Carries {
-            reasoning: ("<|plamo:begin_think:plamo|>", "<|plamo:end_think:plamo|>"),
+            reasoning: &[("<|plamo:begin_think:plamo|>", "<|plamo:end_think:plamo|>")],
             ..Carries::ALL
         },
         write: Write::Group(plamo),
@@ -134,7 +134,11 @@ pub(super) const FORMATS: &[Renderer] = &[
     // No closer, so that more brackets behind the calls would be a slip.
     Renderer {
         name: "mistral",
-        carries: Carries { word_after: true, ..Carries::ALL },
+        carries: Carries {
+            word_after: true,
+            reasoning: &[("[THINK]", "[/THINK]"), ("<think>", "</think>")],
+            ..Carries::ALL
+        },
         write: Write::Group(mistral),
     },
 ];

@@ -68,9 +68,9 @@ const fn hermes(name: &'static str) -> Renderer {
     Renderer { name, carries: Carries::ALL, write: Write::Group(write) }
 }
 
-const fn jamba(name: &'static str) -> Renderer {
+const fn jamba(name: &'static str, reasoning: &'static [(&'static str, &'static str)]) -> Renderer {
     let write = |group: &Group, page: &mut Page| listed(group, page, "<tool_calls>", "</tool_calls>");
-    Renderer { name, carries: Carries::ALL, write: Write::Group(write) }
+    Renderer { name, carries: Carries { reasoning, ..Carries::ALL }, write: Write::Group(write) }
 }
 
 fn llama(group: &Group, page: &mut Page) {
@@ -150,7 +150,14 @@ pub(super) const FORMATS: &[Renderer] = &[
     },
     Renderer {
         name: "granite3",
-        carries: OPEN,
+        carries: Carries {
+            reasoning: &[
+                ("Here is my thought process:", "Here is my response:"),
+                ("Here's my thought process:\n", "\nHere's my response:"),
+                ("<think>", "</think>"),
+            ],
+            ..OPEN
+        },
         write: Write::Group(|group, page| {
             listed(group, page, ["<|tool_call|>", "<tool_call>"][group.way % 2], "")
         }),
@@ -162,9 +169,9 @@ pub(super) const FORMATS: &[Renderer] = &[
             page.each(group, " ", How::JSON, |call| format!("<function_call> {}", usual(call)))
         }),
     },
-    jamba("jamba"),
-    jamba("hunyuan_a13b"),
-    jamba("apriel"),
+    jamba("jamba", Carries::ALL.reasoning),
+    jamba("hunyuan_a13b", &[("<think>\n", "\n</think>\n<answer>")]),
+    jamba("apriel", &[("Here are my reasoning steps:\n", "\n[BEGIN FINAL RESPONSE]")]),
     Renderer {
         name: "minimax_m1",
         carries: Carries::ALL,
@@ -227,8 +234,15 @@ pub(super) const FORMATS: &[Renderer] = &[
     },
     Renderer {
         name: "command_r7b",
-        carries: Carries { reasoning: ("<|START_THINKING|>", "<|END_THINKING|>"), ..Carries::ALL },
+        carries: Carries { reasoning: &[("<|START_THINKING|>", "<|END_THINKING|>")], ..Carries::ALL },
         write: Write::Group(command_r7b),
     },
-    Renderer { name: "k2_horizon", carries: Carries::ALL, write: Write::Group(k2_horizon) },
+    Renderer {
+        name: "k2_horizon",
+        carries: Carries {
+            reasoning: &[("<ifm|think>", "</ifm|think>"), ("<ifm|think_fast>", "</ifm|think_fast>")],
+            ..Carries::ALL
+        },
+        write: Write::Group(k2_horizon),
+    },
 ];

@@ -163,12 +163,19 @@ pub(super) const FORMATS: &[Renderer] = &[
     },
     Renderer {
         name: "seed_oss",
-        carries: Carries { reasoning: ("<seed:think>", "</seed:think>"), ..PARAMETER },
+        carries: Carries { reasoning: &[("<seed:think>", "</seed:think>")], ..PARAMETER },
         write: Write::Group(|group, page| inline(group, page, "<seed:tool_call>", "</seed:tool_call>")),
     },
     Renderer { name: "glm45", carries: ARG, write: Write::Group(|group, page| glm(group, page, "\n")) },
     Renderer { name: "glm47", carries: ARG, write: Write::Group(|group, page| glm(group, page, "")) },
-    Renderer { name: "hy_v3", carries: ARG, write: Write::Group(hy) },
+    Renderer {
+        name: "hy_v3",
+        carries: Carries {
+            reasoning: &[("<think:opensource>", "</think:opensource>"), ("<think>", "</think>")],
+            ..ARG
+        },
+        write: Write::Group(hy),
+    },
     Renderer {
         name: "minimax_m2",
         carries: PARAMETER,

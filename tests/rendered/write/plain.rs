@@ -53,6 +53,26 @@ fn bare(group: &Group, page: &mut Page) {
     }
 }
 
+/// The marks of reasoning (formats 1.4).
+const THOUGHTS: &[(&str, &str)] = &[
+    ("<think>", "</think>"),
+    ("<think>\n", "\n</think>\n"),
+    ("<think:6124c78e>", "</think:6124c78e>"),
+    ("<mm:think>", "</mm:think>"),
+    ("<seed:think>", "</seed:think>"),
+    ("<thinking>", "</thinking>"),
+    ("<reasoning>", "</reasoning>"),
+    ("<analysis>", "</analysis>"),
+    ("<scratch_pad>", "</scratch_pad>"),
+    ("[THINK]", "[/THINK]"),
+    ("<|START_THINKING|>", "<|END_THINKING|>"),
+    ("<|channel>thought\n", "<channel|>"),
+    ("<|plamo:begin_think:plamo|>", "<|plamo:end_think:plamo|>"),
+    ("<ifm|think>", "</ifm|think>"),
+    ("<ifm|think_fast>", "</ifm|think_fast>"),
+    ("<ifm|think_faster>", "</ifm|think_faster>"),
+];
+
 const PACKED: How = How { packed: true, ..How::UNMARKED_JSON };
 
 fn echo(group: &Group, page: &mut Page) {
@@ -103,7 +123,7 @@ pub(super) const FORMATS: &[Renderer] = &[
     // Reasoning is all there is.
     Renderer {
         name: "think",
-        carries: Carries { groups: 0, most: 1, ..Carries::ALL },
+        carries: Carries { groups: 0, most: 1, reasoning: THOUGHTS, ..Carries::ALL },
         write: Write::Group(|_, _| {}),
     },
 ];

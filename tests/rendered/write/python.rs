@@ -167,7 +167,7 @@ pub(super) const FORMATS: &[Renderer] = &[
         carries: Carries {
             keys: Keys::Words,
             never: &["<|\"|>"],
-            reasoning: ("<|channel>thought\n", "<channel|>"),
+            reasoning: &[("<|channel>thought\n", "<channel|>")],
             ..Carries::ALL
         },
         write: Write::Group(|group, page| gemma(group, page, ("<|tool_call>", "<tool_call|>"), "<|\"|>")),
