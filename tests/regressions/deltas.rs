@@ -24,7 +24,7 @@ fn argument_deltas(format: &'static format::Format, pieces: &[&str]) -> Vec<(usi
         let end = text
             .find(r#""finish_reason":"stop""#)
             .map_or(text.len(), |at| text[..at].rfind("data: ").unwrap());
-        pipeline.push(text[..end].as_bytes(), &mut out);
+        pipeline.push(&text.as_bytes()[..end], &mut out);
         for frame in
             std::str::from_utf8(&out).unwrap().split("\n\n").filter_map(|frame| frame.strip_prefix("data: "))
         {

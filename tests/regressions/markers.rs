@@ -136,7 +136,7 @@ fn a_section_is_left_open_and_has_prose_in_it() {
     let one = "<|tool_call_begin|>functions.now:0<|tool_call_argument_begin|>{}<|tool_call_end|>";
     let two = "<|tool_call_begin|>functions.now:1<|tool_call_argument_begin|>{}<|tool_call_end|>";
     let now = ("now", json!({}));
-    is("kimi_k2", &format!("<|tool_calls_section_begin|>{one}"), "", &[now.clone()]);
+    is("kimi_k2", &format!("<|tool_calls_section_begin|>{one}"), "", std::slice::from_ref(&now));
     is("kimi_k2", &format!("<|tool_calls_section_begin|>{one}{two}"), "", &[now.clone(), now.clone()]);
     let (begin, end) = ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>");
     // Its own closer is then as any closer without an opener.
