@@ -170,6 +170,14 @@ impl Detector {
 
     /// Takes an event of the reader.
     pub fn event(&mut self, event: Event<'_>, out: &mut impl Sink) {
+        if let Event::Reasoning(reasoning) | Event::Verbatim { means: Some(Event::Reasoning(reasoning)), .. } =
+            &event
+            && !reasoning.text.is_empty()
+            && matches!(&self.state, State::Reasoning(thinking) if thinking.is_fresh())
+        {
+            // Somebody has told reasoning from text already.
+            self.state = Self::first_state(&self.search, false);
+        }
         match event {
             Event::Text(text) => {
                 if !self.flows(&text, out) {
@@ -186,15 +194,6 @@ impl Detector {
             Event::Finish(finish) | Event::Verbatim { means: Some(&Event::Finish(finish)), .. } => {
                 let stopped = matches!(finish, Finish::Stop | Finish::Calls);
                 self.finish(stopped, out);
-                out.event(event);
-            }
-            Event::Reasoning(ref reasoning)
-            | Event::Verbatim { means: Some(&Event::Reasoning(ref reasoning)), .. } => {
-                // Somebody has told reasoning from text already.
-                let fresh = matches!(&self.state, State::Reasoning(thinking) if thinking.is_fresh());
-                if fresh && !reasoning.text.is_empty() {
-                    self.state = Self::first_state(&self.search, false);
-                }
                 out.event(event);
             }
             Event::CallStart(_) => {

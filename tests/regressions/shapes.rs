@@ -1,8 +1,15 @@
 //! The shapes a call's JSON comes in.
 
 use serde_json::json;
+use toolwire::{
+    format,
+    pipeline::{Arguments, Detect, Settings},
+};
 
-use crate::{found, is};
+use crate::{
+    Speech, found, is, read,
+    support::exchange::{Cuts, Exchange, request},
+};
 
 /// vllm#9693, lmdeploy PR 4802: arguments before the name were lost, or the call was.
 #[test]
@@ -116,5 +123,39 @@ fn a_call_of_another_shape_is_a_call_and_so_are_those_behind_it() {
     for shape in ["{\"city\": 1}", "nothing", "[]", "{\"name\": 5}", "{\"name\":\"\"}", "{{"] {
         let text = format!("<tool_call>{shape}</tool_call>\n<tool_call>{{\"name\":\"now\"}}</tool_call>");
         is("hermes", &text, &format!("<tool_call>{shape}</tool_call>"), &[("now", json!({}))]);
+    }
+}
+
+/// formats 1.1: what Functionary sends to `python` is code as it stands, not JSON, and becomes the tool's argument.
+#[test]
+fn code_for_a_tool_is_its_argument() {
+    let code =
+        json!({"type": "object", "properties": {"timeout": {"type": "integer"}, "src": {"type": "string"}}});
+    let tools = json!([
+        {"type": "function", "function": {"name": "python", "parameters": code}},
+        {"type": "function", "function": {"name": "now"}},
+    ]);
+    for arguments in [Arguments::Stream, Arguments::Whole] {
+        let detect = Detect::Formats(vec![&format::FUNCTIONARY_V32]);
+        let settings = Settings { detect, arguments, ..Settings::default() };
+        let exchange = Exchange::new(request(&json!({"tools": tools})), settings, Speech::Chat);
+        let answer = |text: &str, finish: &str| exchange.text(text, text, finish, Cuts::Text).0;
+
+        let found = answer("all\nOk.>>>python\nx = {\"a\": '>>> 1'}\nprint(x)>>>now\n{}", "stop");
+        let src = json!({"src": "x = {\"a\": '>>> 1'}\nprint(x)"});
+        assert_eq!((found.text.as_str(), read(&found)), ("Ok.", vec![("python", src), ("now", json!({}))]));
+
+        let found = answer("python\nprint(\"a\\n\") >> 1", "stop");
+        assert_eq!(read(&found), [("python", json!({"src": "print(\"a\\n\") >> 1"}))]);
+        assert_eq!((found.text.as_str(), found.finish.as_deref()), ("", Some("tool_calls")));
+
+        let found = answer("python\nrm -r build", "length");
+        assert_eq!(found.finish.as_deref(), Some("length"));
+        match arguments {
+            Arguments::Stream => assert_eq!(found.calls[0].arguments, "{\"src\": \"rm -r build"),
+            Arguments::Whole => {
+                assert_eq!((found.text.as_str(), found.calls.len()), ("python\nrm -r build", 0))
+            }
+        }
     }
 }

@@ -7,9 +7,10 @@ use crate::{
         params::ParamsWalk,
         region::Passed,
         text::head,
+        typed::escape,
     },
     event::CallEnd,
-    format::{CallBody, Route},
+    format::{CallBody, Route, Voice},
 };
 
 impl Channel {
@@ -77,6 +78,17 @@ impl Channel {
                 Some(name) => (name.to_owned(), otherwise),
                 None => return self.no_message(source, out),
             },
+            Some(Route::Raw(written)) => {
+                let Some(name) = rules.name(written) else { return self.no_message(source, out) };
+                let certain = if self.inside.is_some() { Some(Passed::Certain(0)) } else { self.certain() };
+                self.start(name, rules, out);
+                let mut opening = String::from("{\"");
+                escape(rules.tools.text_parameter(name).unwrap_or("code"), &mut opening);
+                opening.push_str("\": \"");
+                gate(self.waits, &mut self.waiting, Piece::Arguments(&opening), out);
+                (self.raw, self.phase) = (true, Phase::Said(Voice::Text));
+                return certain;
+            }
             Some(Route::Params(written, calls)) => {
                 let (Some(name), CallBody::Params(params)) = (rules.name(written), &calls.body) else {
                     return self.no_message(source, out);
