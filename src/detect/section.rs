@@ -199,7 +199,7 @@ impl Section {
                 self.phase = Phase::Between;
                 (len, None)
             }
-            Parsed::Stop(len) => (len, Some(Passed::Failed { taken: 0, rescan: 0 })),
+            Parsed::Stop(len) => (len, Some(Passed::Failed { taken: 0, rescan: walker.rest().len() })),
         }
     }
 
