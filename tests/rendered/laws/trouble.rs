@@ -4,7 +4,7 @@ use proptest::{prelude::*, sample::Index};
 use serde_json::value::RawValue;
 use toolwire::{
     event::{CallEnd, Finish},
-    pipeline::{Detect, Settings},
+    pipeline::{Arguments, Detect, Settings},
 };
 
 use super::{cut, cuts, renderer, tries};
@@ -39,10 +39,11 @@ fn is_left_of(part: &str, whole: &str) -> bool {
 /// does not depend on the cuts; a call that is whole has JSON for its arguments.
 pub(crate) fn trouble(name: &str) {
     let (renderer, format) = renderer(name);
-    let of = (soup(renderer), cuts(), any::<bool>(), prop::bool::weighted(0.1));
-    tries(48, &of, |(text, cuts, stopped, auto)| {
+    let of = (soup(renderer), cuts(), any::<bool>(), prop::bool::weighted(0.2), prop::bool::weighted(0.2));
+    tries(48, &of, |(text, cuts, stopped, auto, whole)| {
         let detect = if auto { Detect::AutoAnd(vec![format]) } else { Detect::Formats(vec![format]) };
-        let settings = Settings { detect, ..Settings::default() };
+        let arguments = if whole { Arguments::Whole } else { Arguments::Stream };
+        let settings = Settings { detect, arguments, ..Settings::default() };
         let finish = if stopped { Finish::Stop } else { Finish::Length };
         let (whole, _) = find(&settings, &[&text], finish);
         let silent = whole.calls.is_empty() && whole.reasoning.is_empty() && !text.contains("think");
