@@ -11,7 +11,7 @@ use super::{
     value::{choice, list, referred, switch, text},
 };
 use crate::{
-    format::{self, Format, Teaching},
+    format::{self, Format, Own, Teaching},
     pipeline::{Arguments, Detect, Limits, Misroute, ServerCalls, Settings, UnknownCalls},
 };
 
@@ -38,7 +38,7 @@ pub struct Model {
     /// How answers are treated: all that the pipeline wants to know.
     pub settings: Settings,
     /// The configuration's own formats.
-    pub formats: Arc<[&'static Format]>,
+    pub formats: Arc<[Own]>,
 }
 
 impl Model {
@@ -125,7 +125,7 @@ pub(super) type Entry<'a> = (Option<(String, Cell<'a>)>, Option<Model>);
 pub(super) fn read<'a>(
     table: &mut Table<'a>,
     upstreams: &[Declared<'_>],
-    formats: &Arc<[&'static Format]>,
+    formats: &Arc<[Own]>,
     limits: Limits,
 ) -> Entry<'a> {
     let name = table.require("name", |cell| Some((text(cell.clone())?, cell)));
@@ -168,7 +168,7 @@ fn settings(
     table: &mut Table<'_>,
     tools: Tools,
     upstream: Option<&Upstream>,
-    formats: &[&'static Format],
+    formats: &[Own],
     limits: Limits,
 ) -> Settings {
     let default = Settings::default();
@@ -259,15 +259,15 @@ fn declared(cell: Cell<'_>, upstreams: &[Declared<'_>]) -> Option<Arc<Upstream>>
     }
 }
 
-fn taught_by(cell: Cell<'_>, own: &[&'static Format]) -> Option<Tools> {
+fn taught_by(cell: Cell<'_>, own: &[Own]) -> Option<Tools> {
     let mut choices = vec![("native", Tools::Native)];
-    let taught = format::ALL.iter().chain(own).filter(|format| format.teach.is_some());
+    let taught = format::all_and(own).filter(|format| format.teach.is_some());
     choices.extend(taught.map(|format| (format.name, Tools::Format(format))));
     choice(&choices)(cell)
 }
 
-fn detect(cell: Cell<'_>, own: &[&'static Format]) -> Option<Detect> {
-    let formats: Vec<_> = format::ALL.iter().chain(own).map(|format| (format.name, *format)).collect();
+fn detect(cell: Cell<'_>, own: &[Own]) -> Option<Detect> {
+    let formats: Vec<_> = format::all_and(own).map(|format| (format.name, format)).collect();
     match cell.value {
         DeValue::Array(_) => {
             let mut choices: Vec<_> =

@@ -31,6 +31,8 @@ impl Config {
                     ("max_calls", count(answer.max_calls)),
                     ("max_hold", size(answer.max_hold)),
                     ("max_depth", count(answer.max_depth)),
+                    ("max_name", size(answer.max_name)),
+                    ("max_markup", size(answer.max_markup)),
                     ("max_answer", size(answer.max_answer)),
                     ("keep_alive", duration(limits.keep_alive)),
                 ])),

@@ -3,6 +3,7 @@
 use super::{
     channels::Channel,
     envelope::{Piece, Rules},
+    flow::Flow,
     gate::Waiting,
     prose::Prose,
     region::{Passed, Region},
@@ -59,7 +60,17 @@ impl Reading {
     /// The container takes its indentation and its line end with it (Lumo rule R7). Around a marker made for calls all
     /// blanks stay (formats 2.1), as if it stood within a line.
     pub(super) fn takes_line(&self) -> bool {
-        self.starts_line && !self.marked
+        self.starts_line && !self.marked && !matches!(self.read_as, As::Channel(_))
+    }
+
+    /// In a string of arguments that goes out as it comes.
+    pub(super) fn flow(&self) -> Option<Flow> {
+        match &self.read_as {
+            As::Region(region) => region.flow(),
+            As::Section(section) if !self.behind => section.flow(),
+            As::Section(_) => None,
+            As::Channel(channel) => channel.flow(),
+        }
     }
 
     pub(super) fn feed(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Passed {

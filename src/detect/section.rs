@@ -6,6 +6,7 @@
 
 use super::{
     envelope::{Parsed, Piece, Rules},
+    flow::Flow,
     gate::{Wait, Waiting},
     pattern::{Fit, fit},
     pythonic::PythonWalk,
@@ -20,8 +21,6 @@ enum Phase {
     /// Between calls; [`Section::markup`] is what may be a marker.
     Between,
     Call(Box<Walker>),
-    /// What follows is text.
-    Failed,
 }
 
 /// A section of calls being read.
@@ -82,6 +81,14 @@ impl Section {
         if let Phase::Call(walker) = &self.phase { walker.kept() } else { 0 }
     }
 
+    /// In a string of arguments that goes out as it comes.
+    pub(super) fn flow(&self) -> Option<Flow> {
+        match &self.phase {
+            Phase::Call(walker) if self.wait == Wait::Nothing => walker.flow(),
+            _ => None,
+        }
+    }
+
     /// The calls that waited.
     pub(super) fn take_waiting(&mut self) -> Vec<Waiting> {
         std::mem::take(&mut self.waiting)
@@ -99,6 +106,9 @@ impl Section {
                         Some(Passed::Certain(_)) => return Passed::Certain(at),
                         Some(Passed::Ended(_)) => return Passed::Ended(at),
                         Some(Passed::Left { rescan, .. }) => return Passed::Left { taken: at, rescan },
+                        Some(Passed::Again { rest, certain, .. }) => {
+                            return Passed::Again { taken: at, rest, certain };
+                        }
                         Some(Passed::Failed { rescan, .. }) => return Passed::Failed { taken: at, rescan },
                         Some(_) => return Passed::Failed { taken: at, rescan: 0 },
                         None => {}
@@ -120,7 +130,6 @@ impl Section {
                         }
                     }
                 }
-                Phase::Failed => return Passed::Failed { taken: at, rescan: 0 },
             }
         }
         Passed::More
@@ -177,13 +186,15 @@ impl Section {
             Parsed::More => (text.len(), None),
             Parsed::CallEnded(len) => (len, self.certain(out)),
             Parsed::End(len) if !walker.rest().is_empty() => {
-                let rest = walker.take_rest();
+                let rest = walker.rest().len();
                 self.phase = Phase::Between;
-                let certain = self.certain(out);
-                (len, self.again(&rest, rules).or(certain))
-            }
-            Parsed::Stop(len) if !walker.is_open() && !walker.rest().is_empty() => {
-                (len, Some(Passed::Failed { taken: 0, rescan: walker.rest().len() }))
+                let certain = self.certain(out).is_some();
+                let passed = if self.in_section {
+                    Passed::Again { taken: 0, rest, certain }
+                } else {
+                    Passed::Left { taken: 0, rescan: rest }
+                };
+                (len, Some(passed))
             }
             Parsed::End(len) => {
                 self.drops_rest = walker.drops_rest();
@@ -192,35 +203,18 @@ impl Section {
                 (len, if self.in_section { certain } else { Some(Passed::Ended(0)) })
             }
             Parsed::Stop(len) if walker.is_open() && self.wait == Wait::Nothing => {
-                // What was fed of what stops it is text, with what follows.
-                let rescan = walker.take_rest().len();
+                // What was fed and is no part of the call is text, as what follows is.
+                let rescan = walker.rest().len();
                 walker.finish(false, out);
-                self.phase = Phase::Failed;
                 (len, Some(Passed::Left { taken: 0, rescan }))
             }
             Parsed::Stop(len) if self.found && !walker.is_open() && marked => {
+                let rest = walker.rest().len();
                 self.phase = Phase::Between;
-                (len, None)
+                (len, Some(Passed::Again { taken: 0, rest, certain: false }))
             }
             Parsed::Stop(len) => (len, Some(Passed::Failed { taken: 0, rescan: walker.rest().len() })),
         }
-    }
-
-    /// The call has ended before `rest`, which was fed and belongs to the section, or is text behind it.
-    fn again(&mut self, rest: &str, rules: &Rules<'_>) -> Option<Passed> {
-        let inside = self.in_section;
-        for (at, character) in rest.char_indices().filter(|_| inside) {
-            match self.between(character, rules) {
-                Between::Taken | Between::Noise | Between::Call => {}
-                Between::Closed => return Some(Passed::Ended(0)),
-                Between::Foreign if self.wait == Wait::RegionEnd => {
-                    let rescan = rest.len() - at + self.markup.len();
-                    return Some(Passed::Failed { taken: 0, rescan });
-                }
-                Between::Foreign => return Some(Passed::Left { taken: 0, rescan: rest.len() }),
-            }
-        }
-        if self.in_section { None } else { Some(Passed::Left { taken: 0, rescan: rest.len() }) }
     }
 
     /// One character between calls.

@@ -3,7 +3,7 @@
 use super::{
     envelope::{Parsed, Piece, Rules},
     pattern::{Fit, fit},
-    text::{head, slice, tail},
+    text::{boundary_from, head, slice, tail},
     typed::Types,
 };
 use crate::format::Key;
@@ -51,8 +51,8 @@ impl From<Fit> for Sure {
     }
 }
 
-/// Longest opening tag or key, in bytes.
-pub(super) const MAX_TAG: usize = 512;
+/// Longest run of blanks behind a closer that is looked past, in bytes: beyond it, what was held is not looked at again.
+pub(super) const MAX_BLANK: usize = 256;
 pub(super) const CDATA: (&str, &str) = ("<![CDATA[", "]]>");
 pub(super) const ENTITIES: [(&str, char); 6] =
     [("&lt;", '<'), ("&gt;", '>'), ("&amp;", '&'), ("&quot;", '"'), ("&apos;", '\''), ("&#39;", '\'')];
@@ -62,6 +62,9 @@ pub(super) const ENTITIES: [(&str, char); 6] =
 pub(super) trait Scan {
     /// Reads on at the beginning of `text`, which is not empty.
     fn step(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step;
+
+    /// How much text may go by before it is certain what it begins with.
+    fn bound(&self) -> usize;
 
     /// The end of what was fed, as far as it may still be something else.
     fn held(&mut self) -> &mut String;
@@ -94,8 +97,12 @@ pub(super) trait Scan {
     fn scan(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Parsed {
         let mut at = 0;
         while at < text.len() {
-            match self.step(tail(text, at), rules, out) {
+            let most = self.bound();
+            // No step sees more than it may wait for, so that it decides the same whether it waits or not.
+            let seen = bounded(tail(text, at), most);
+            match self.step(seen, rules, out) {
                 Step::Took(len) => at += len,
+                Step::Hold if seen.len() > most => return Parsed::Stop(at),
                 Step::Hold => {
                     self.held().push_str(tail(text, at));
                     return Parsed::More;
@@ -179,7 +186,7 @@ impl Key {
             Fit::No => return None,
         };
         let Some(len) = tail(text, before).find('<') else {
-            return (text.len() <= MAX_TAG).then_some(None);
+            return Some(None);
         };
         let mut at = before + len;
         let key = slice(text, before, at).trim();
@@ -190,7 +197,7 @@ impl Key {
             Fit::No => {}
         }
         at += blanks(tail(text, at));
-        let open = (text.len() <= MAX_TAG).then_some(None);
+        let open = Some(None);
         let mut told = None;
         match fit(kind.0, tail(text, at)) {
             Fit::Whole(len) if len > 0 => {
@@ -199,7 +206,9 @@ impl Key {
                 at += len + end + kind.1.len();
                 at += blanks(tail(text, at));
             }
-            Fit::Begins if fit(value, tail(text, at)) == Fit::No => return open,
+            Fit::Begins if !tail(text, at).is_empty() && fit(value, tail(text, at)) == Fit::No => {
+                return open;
+            }
             _ => {}
         }
         match fit(value, tail(text, at)) {
@@ -208,6 +217,11 @@ impl Key {
             _ => None,
         }
     }
+}
+
+/// So much of `text` that it is certain that there are more than `most` bytes.
+pub(super) fn bounded(text: &str, most: usize) -> &str {
+    head(text, boundary_from(text, most.saturating_add(1)))
 }
 
 /// How many blanks `text` begins with, in bytes.
@@ -233,7 +247,7 @@ pub(super) fn bare_name(text: &str) -> Option<(&str, usize)> {
 }
 
 pub(super) fn blank_or_name(text: &str) -> bool {
-    text.len() <= MAX_TAG && text.trim_start().chars().all(is_name)
+    text.trim_start().chars().all(is_name)
 }
 
 pub(super) fn is_name(c: char) -> bool {
@@ -243,10 +257,10 @@ pub(super) fn is_name(c: char) -> bool {
 /// A tag's text before its `end`; nothing yet, or `None` if it is no tag.
 pub(super) fn tag_text<'t>(text: &'t str, end: &str) -> Option<Option<&'t str>> {
     if let Some(at) = text.find(end) {
-        return Some(Some(head(text, at)).filter(|tag| !tag.contains('<'))).filter(Option::is_some);
+        return Some(head(text, at)).filter(|tag| !tag.contains('<')).map(Some);
     }
-    let begins = text.rfind('<').is_none_or(|at| end.starts_with(tail(text, at)));
-    (text.len() <= MAX_TAG && begins).then_some(None)
+    let begins = text.find('<').is_none_or(|at| end.starts_with(tail(text, at)));
+    begins.then_some(None)
 }
 
 /// The attribute `key` of a tag: in any quotes or none.

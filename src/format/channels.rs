@@ -103,7 +103,7 @@ fn harmony(header: &str) -> Option<Route<'_>> {
         Some("analysis") => Voice::Reasoning,
         Some("commentary" | "final") => Voice::Text,
         // Without a channel it is an answer; with a recipient, some other format's.
-        None if words.recipient.is_none() => Voice::Text,
+        None if words.recipient.is_none() && !header.contains(CHANNEL) => Voice::Text,
         _ => return None,
     };
     if words.constrain == Some("xml") {
@@ -385,6 +385,7 @@ mod tests {
         assert_eq!(harmony(""), Some(format!("{:?}", Route::Said(Voice::Text))));
         assert_eq!(harmony(" to=f"), None);
         assert_eq!(harmony("<|channel|>musings"), None);
+        assert_eq!(harmony("<|channel|>"), None);
         assert_eq!(harmony("<|channel|>commentary to=f<|constrain|>xml"), None);
     }
 }

@@ -1,10 +1,10 @@
 //! Which formats are looked for: those of a model, told by its name, and those that are safe to look for in any text.
 
-use super::{ALL, Format};
+use super::{ALL, Format, Own};
 
 /// The formats that the model called `name` is known to write: first those of `own`, then the built-in ones; each the
 /// surer, the longer the glob that fits. Names come with a vendor before a slash or without one, in any case.
-pub fn for_model(name: &str, own: &[&'static Format]) -> Vec<&'static Format> {
+pub fn for_model(name: &str, own: &[Own]) -> Vec<&'static Format> {
     let plain = name.rsplit('/').next().unwrap_or(name);
     let fits = |glob: &&&str| matches(glob, name) || matches(glob, plain);
     let sure = |format: &Format| format.models.iter().filter(fits).map(|glob| glob.len()).max();
@@ -14,7 +14,8 @@ pub fn for_model(name: &str, own: &[&'static Format]) -> Vec<&'static Format> {
         fitting.sort_by_key(|(sure, _)| std::cmp::Reverse(*sure));
         fitting.into_iter().map(|(_, format)| format)
     };
-    surest_first(own).chain(surest_first(ALL)).collect()
+    let own: Vec<_> = own.iter().map(|own| own.format).collect();
+    surest_first(&own).chain(surest_first(ALL)).collect()
 }
 
 /// Models whose template opens their reasoning, so that an answer starts inside it (formats 1.4). Only those that

@@ -4,7 +4,7 @@
 //! legal text; what may still have to change is held: an unfinished escape (at most 12 bytes, so that no piece ends
 //! inside a surrogate pair), a number or word (until its delimiter shows it whole), a comma (a trailing one is
 //! dropped). Valid JSON therefore comes out byte for byte, and every repair is local: raw control characters in
-//! strings, illegal escapes, single quotes, Python's literals, trailing commas, comments, bare keys.
+//! strings, illegal escapes, single quotes, Python's literals and tuples, trailing commas, comments, bare keys.
 //!
 //! Re-serialising instead would round numbers, reorder keys and rewrite escapes, and a partial re-serialisation is
 //! not a prefix of the next one, which is where peers lose their last characters.
@@ -14,6 +14,7 @@ mod scalar;
 
 use self::lexer::{Lexer, SKIPPED};
 pub(super) use self::scalar::{is_number, literal, mend_number};
+use super::flow::Flow;
 
 /// What became of a piece that was fed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +70,7 @@ pub(super) struct JsonBody {
     state: State,
     /// Where a comment returns to.
     resume: State,
-    /// Open containers: `{`, `[`, or `(` for what Python calls a tuple.
+    /// Open containers: `{` or `[`, or `(` of a tuple.
     stack: Vec<u8>,
     /// The held token's bytes of earlier pieces.
     held: String,
@@ -106,6 +107,15 @@ impl JsonBody {
         matches!(self.state, State::Value { or_end: false })
     }
 
+    /// In a value that is a string.
+    pub(super) fn flow(&self) -> Option<Flow> {
+        match self.state {
+            State::String { quote: b'"', key: false } => Some(Flow::Json),
+            State::String { key: false, .. } => Some(Flow::Quotes),
+            _ => None,
+        }
+    }
+
     /// The value has ended.
     pub(super) fn is_done(&self) -> bool {
         self.state == State::Done
@@ -131,8 +141,8 @@ impl JsonBody {
             self.state = State::After;
         }
         if self.state == State::After {
-            let closers: String =
-                self.stack.iter().rev().map(|&open| if open == b'{' { '}' } else { ']' }).collect();
+            let closer = |open: &u8| if *open == b'{' { '}' } else { ']' };
+            let closers: String = self.stack.iter().rev().map(closer).collect();
             if !closers.is_empty() {
                 out(&closers);
             }

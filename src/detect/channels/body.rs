@@ -200,10 +200,10 @@ impl Channel {
             Parsed::More => (text.len(), None),
             Parsed::CallEnded(len) => (len, self.certain()),
             Parsed::End(len) => {
+                let rest = walk.rest().len();
                 self.settled(Some(CallEnd::Complete), out);
                 self.phase = Phase::Between;
-                let left = Passed::Left { taken: 0, rescan };
-                (len, Some(if rescan > 0 { left } else { Passed::Certain(0) }))
+                (len, Some(Passed::Again { taken: 0, rest, certain: true }))
             }
             Parsed::Stop(len) => {
                 if open {

@@ -1,6 +1,6 @@
 //! The headers of messages, and what stands between a call's header and its arguments.
 
-use super::{Channel, MAX_HEADER, Mark, Phase, gate};
+use super::{Channel, Mark, Phase, gate};
 use crate::{
     detect::{
         envelope::{Envelope, Piece, Rules},
@@ -30,7 +30,7 @@ impl Channel {
         let Some(character) = text.chars().next() else { return (0, None) };
         self.source.push(character);
         let legal = character.is_alphanumeric() || "_-.:/= \t\"".contains(character);
-        if self.markup.is_empty() && legal && self.source.len() <= MAX_HEADER {
+        if self.markup.is_empty() && legal && self.source.len() <= rules.max_markup {
             return (character.len_utf8(), None);
         }
         self.markup.push(character);
@@ -44,7 +44,7 @@ impl Channel {
             return (character.len_utf8(), None);
         }
         let mut markers = channels.body.iter().chain(channels.inner);
-        if self.source.len() <= MAX_HEADER && markers.any(|marker| marker.starts_with(markup)) {
+        if self.source.len() <= rules.max_markup && markers.any(|marker| marker.starts_with(markup)) {
             return (character.len_utf8(), None);
         }
         self.refuse(out)

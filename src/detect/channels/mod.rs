@@ -15,6 +15,7 @@ mod header;
 use super::{
     body::JsonBody,
     envelope::{Envelope, Piece, Rules},
+    flow::Flow,
     gate::Waiting,
     params::ParamsWalk,
     region::Passed,
@@ -24,9 +25,6 @@ use crate::{
     event::CallEnd,
     format::{Channels, Place, Voice},
 };
-
-/// Longest header, in bytes.
-const MAX_HEADER: usize = 512;
 
 #[derive(Debug)]
 enum Phase {
@@ -109,6 +107,17 @@ impl Channel {
         }
     }
 
+    /// In a string of arguments that goes out as it comes.
+    pub(super) fn flow(&self) -> Option<Flow> {
+        match &self.phase {
+            _ if self.waits => None,
+            Phase::Arguments(body) => body.flow(),
+            Phase::Envelope(envelope) => envelope.flow(),
+            Phase::Params(walk) => walk.flow(),
+            _ => None,
+        }
+    }
+
     /// A call has begun that waits for its end.
     pub(super) fn has_begun(&self) -> bool {
         !self.waiting.is_empty()
@@ -147,6 +156,9 @@ impl Channel {
             at += taken;
             match passed {
                 Some(Passed::Certain(_)) => return Passed::Certain(at),
+                Some(Passed::Again { rest, certain, .. }) => {
+                    return Passed::Again { taken: at, rest, certain };
+                }
                 Some(Passed::Left { rescan, .. }) => return Passed::Left { taken: at, rescan },
                 Some(Passed::Failed { rescan, .. }) => return Passed::Failed { taken: at, rescan },
                 _ => {}

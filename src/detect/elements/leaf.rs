@@ -4,7 +4,7 @@ use super::{At, ElementsWalk, Level};
 use crate::detect::{
     envelope::{Piece, Rules},
     pattern::{Fit, fit, fit_any},
-    tag::{Step, Sure, Verdict, shield},
+    tag::{MAX_BLANK, Step, Sure, Verdict, shield},
     text::{head, tail},
     tools::Tools,
     typed::{TypedValue, Types},
@@ -21,13 +21,14 @@ impl ElementsWalk {
     ) -> Step {
         if self.may_nest {
             let blank = text.len() - text.trim_start().len();
-            if blank > 0 {
+            if blank > 0 && self.blank.len() <= self.mend.max_hold {
                 self.blank.push_str(head(text, blank));
                 return Step::Took(blank);
             }
-            match self.child(text) {
+            let child = if blank > 0 { None } else { self.child(text) };
+            match child {
                 Some(None) => return Step::Hold,
-                Some(Some((tag, _))) => {
+                Some(Some((tag, _))) if self.levels.len() < self.mend.max_depth => {
                     let array =
                         self.types.may_be_array() || (self.types == Types::default() && tag == "item");
                     self.levels.push(Level {
@@ -43,7 +44,7 @@ impl ElementsWalk {
                     self.at = At::Between;
                     return Step::Took(0);
                 }
-                None => {
+                _ => {
                     self.may_nest = false;
                     self.repeats(text, rules.tools, out);
                     self.value.begin(out);
@@ -98,13 +99,13 @@ impl ElementsWalk {
         self.levels.push(Level { key: self.leaf.clone(), array: true, empty: false, repeats: true });
         let leaf = self.leaf.clone();
         self.types = self.types_of(&leaf, tools).unwrap_or_default();
-        self.value = TypedValue::new(self.types);
+        self.value = TypedValue::new(self.types, self.mend);
     }
 
     pub(super) fn end_leaf(&mut self, out: &mut impl FnMut(Piece<'_>)) {
         match self.value.is_empty() && self.types.is_container() {
             true => out(Piece::Arguments(if self.types.may_be_array() { "[]" } else { "{}" })),
-            false => self.value.end(self.mend, out),
+            false => self.value.end(out),
         }
         self.at = At::Between;
     }
@@ -149,7 +150,11 @@ impl ElementsWalk {
         if !self.elements.sign.is_empty() {
             return Sure::Yes;
         }
-        let rest = rest.trim_start();
+        let blank = rest.len() - rest.trim_start().len();
+        if blank > MAX_BLANK {
+            return Sure::Yes;
+        }
+        let rest = tail(rest, blank);
         if rest.is_empty() {
             return Sure::Maybe;
         }

@@ -9,8 +9,9 @@ mod leaf;
 use super::{
     body::{Fed, JsonBody},
     envelope::{Piece, Rules},
+    flow::Flow,
     pattern::{Fit, fit, fit_any},
-    tag::{MAX_TAG, Scan, Step, Verdict, attribute, cdata, tag_text},
+    tag::{Scan, Step, Verdict, attribute, cdata, tag_text},
     text::{head, tail},
     tools::Tools,
     typed::{Mend, TypedValue, Types, escape},
@@ -71,6 +72,7 @@ pub(super) struct ElementsWalk {
     body: JsonBody,
     json: bool,
     mend: Mend,
+    max_markup: usize,
     started: bool,
     ended: bool,
 }
@@ -97,11 +99,15 @@ impl Scan for ElementsWalk {
                     self.at = At::AfterJson;
                     Step::Took(len)
                 }
-                // What is sound is out; the next byte is the fault.
                 Fed::Fault(0) => Step::Stop,
+                // What stands before the fault has gone out; the next step meets the fault alone.
                 Fed::Fault(len) => Step::Took(len),
             },
         }
+    }
+
+    fn bound(&self) -> usize {
+        if matches!(self.at, At::Tag | At::Between) { self.max_markup } else { usize::MAX }
     }
 
     fn held(&mut self) -> &mut String {
@@ -145,6 +151,7 @@ impl ElementsWalk {
             body: JsonBody::new(rules.repair, rules.max_depth),
             json: false,
             mend: Mend::new(rules),
+            max_markup: rules.max_markup,
             started: false,
             ended: false,
         };
@@ -163,6 +170,19 @@ impl ElementsWalk {
         self.started && !self.ended
     }
 
+    /// In a string of arguments.
+    pub(super) fn flow(&self) -> Option<Flow> {
+        match self.at {
+            At::Leaf { fresh: false } if self.may_nest => None,
+            At::Leaf { fresh: false } | At::Data if self.value.streams() => {
+                let known = self.elements.sign.is_empty() || self.elements.sign.starts_with(']');
+                known.then_some(Flow::Tags { lines: self.elements.trim })
+            }
+            At::Json => self.body.flow(),
+            _ => None,
+        }
+    }
+
     pub(super) fn found(&self) -> bool {
         self.started
     }
@@ -174,10 +194,6 @@ impl ElementsWalk {
 
     pub(super) fn rest(&self) -> &str {
         &self.held
-    }
-
-    pub(super) fn take_rest(&mut self) -> String {
-        std::mem::take(&mut self.held)
     }
 
     pub(super) fn finish(&mut self, stopped: bool, out: &mut impl FnMut(Piece<'_>)) -> Option<CallEnd> {
@@ -200,12 +216,13 @@ impl ElementsWalk {
                 self.close(out);
                 self.levels.len() == 1
             }
-            At::Between => self.levels.len() == 1 && self.levels.iter().all(|root| !root.empty),
+            At::Between => self.json || self.levels.len() == 1 && self.levels.iter().all(|root| !root.empty),
             At::Json => stopped && self.body.close(&mut |text: &str| out(Piece::Arguments(text))),
             At::AfterJson => true,
             At::Tag | At::Data | At::BeforeJson => false,
         };
-        if stopped && ended {
+        // Whole JSON is all there is; an element more may have been on its way.
+        if ended && (stopped || self.json) {
             self.end(out);
             return Some(CallEnd::Complete);
         }
@@ -248,7 +265,7 @@ impl ElementsWalk {
                 Fit::No => {}
                 Fit::Whole(before) => {
                     let Some(len) = tail(text, before).find('<') else {
-                        return if text.len() > MAX_TAG { Step::Stop } else { Step::Hold };
+                        return Step::Hold;
                     };
                     let content = head(tail(text, before), len).trim();
                     let after = match fit(close, tail(text, before + len)) {
@@ -320,7 +337,9 @@ impl ElementsWalk {
         }
         match self.child(text) {
             _ if open => Step::Hold,
-            Some(Some((tag, len))) if self.levels.len() < 64 => self.open(&tag, len, rules.tools, out),
+            Some(Some((tag, len))) if self.levels.len() < self.mend.max_depth => {
+                self.open(&tag, len, rules.tools, out)
+            }
             Some(None) => Step::Hold,
             _ if self.levels.first().is_some_and(|root| !root.empty) && self.levels.len() == 1 => {
                 Step::End(0)
@@ -397,7 +416,7 @@ impl ElementsWalk {
         tag.clone_into(&mut self.leaf);
         let known = self.types_of(tag, tools);
         self.types = known.unwrap_or_default();
-        self.value = TypedValue::new(self.types);
+        self.value = TypedValue::new(self.types, self.mend);
         self.may_nest = if known.is_some() { self.types.may_nest() } else { !self.elements.sign.is_empty() };
         if !self.may_nest {
             self.value.begin(out);

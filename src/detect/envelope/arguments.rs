@@ -1,6 +1,6 @@
 //! The arguments of a call in JSON: as they stand, or packed into a string.
 
-use super::{Arguments, At, Envelope, MAX_CAPTURE, Piece, Rules};
+use super::{Arguments, At, Envelope, Piece, Rules};
 use crate::detect::{
     body::{Fed, JsonBody},
     escape::{Escape, Read},
@@ -190,7 +190,7 @@ impl Envelope {
                 let written = if raw { rest } else { written };
                 match self.may_be_object(first, rules) {
                     Some(true) => {
-                        if self.captured.len() < MAX_CAPTURE {
+                        if self.captured.len() < rules.max_markup {
                             self.captured.push_str(if raw { head(rest, 1) } else { written });
                         }
                         rest = tail(rest, 1);
@@ -219,7 +219,7 @@ impl Envelope {
     fn may_be_object(&mut self, first: char, rules: &Rules<'_>) -> Option<bool> {
         let At::Packed { brace, .. } = &mut self.at else { return None };
         let opens = first == '{' && brace.is_empty();
-        if opens || (first.is_ascii_whitespace() && brace.len() < MAX_CAPTURE) {
+        if opens || (first.is_ascii_whitespace() && brace.len() < rules.max_markup) {
             if opens || !brace.is_empty() {
                 brace.push(first);
             }

@@ -1,6 +1,6 @@
 //! The keys of an object that may be a call, and the values that are no arguments: names, ids, types.
 
-use super::{Arguments, At, BARE, Call, Envelope, KEYS, Key, Level, MAX_CAPTURE, Piece, Rules, TYPES};
+use super::{Arguments, At, BARE, Call, Envelope, KEYS, Key, Level, Piece, Rules, TYPES};
 use crate::{
     detect::{
         body::JsonBody,
@@ -46,7 +46,7 @@ impl Envelope {
         }
         *escaped = !*escaped && byte == b'\\';
         let len = tail(text, at).chars().next()?.len_utf8();
-        if byte < 0x20 || self.captured.len() + len > MAX_CAPTURE {
+        if byte < 0x20 || self.captured.len() + len > rules.max_markup {
             return None;
         }
         self.captured.push_str(slice(text, at, at + len));

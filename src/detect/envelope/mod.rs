@@ -15,6 +15,7 @@ mod member;
 use super::{
     body::{Fed, JsonBody},
     escape::Escape,
+    flow::Flow,
     schema::SchemaGuard,
     text::tail,
     tools::Tools,
@@ -63,12 +64,15 @@ pub(super) struct Rules<'a> {
     /// Calls wait until they have been read whole: they can be refused up to their end.
     pub(super) whole: bool,
     pub(super) max_depth: usize,
+    pub(super) max_name: usize,
+    pub(super) max_markup: usize,
+    pub(super) max_hold: usize,
 }
 
 impl Rules<'_> {
     /// The name of the tool that `written` calls, if it may.
     pub(super) fn name<'n>(&self, written: &'n str) -> Option<&'n str> {
-        let undeclared = || (self.marked && self.any_name && is_legal_name(written)).then_some(written);
+        let undeclared = || (self.marked && self.any_name && self.is_legal_name(written)).then_some(written);
         let nothing = || self.no_tool.contains(&written).then_some(written);
         self.tools.resolve(written).or_else(nothing).or_else(undeclared)
     }
@@ -81,20 +85,17 @@ impl Rules<'_> {
         declared.or_else(|| self.name(written))
     }
 
+    /// A shape that names have everywhere: letters, digits or `_-.:/`.
+    fn is_legal_name(&self, name: &str) -> bool {
+        (1..=self.max_name).contains(&name.len())
+            && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '/'))
+    }
+
     pub(super) fn may_become_name(&self, start: &str) -> bool {
         let nothing = || self.no_tool.iter().any(|name| name.starts_with(start));
         (self.marked && self.any_name) || self.tools.may_become(start) || nothing()
     }
 }
-
-/// A shape that names have everywhere: 1 to 256 letters, digits or `_-.:/`.
-fn is_legal_name(name: &str) -> bool {
-    (1..=256).contains(&name.len())
-        && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '/'))
-}
-
-/// Longest captured string (name, id, type), in bytes.
-const MAX_CAPTURE: usize = 1024;
 
 /// In place of a quote: the key has none, and ends where a blank or a colon stands.
 const BARE: u8 = b':';
@@ -245,6 +246,20 @@ impl Envelope {
     /// A call has started and its arguments go out as they come.
     pub(super) fn is_open(&self) -> bool {
         self.call.started && self.call.arguments != Arguments::Done
+    }
+
+    /// In a string of arguments.
+    pub(super) fn flow(&self) -> Option<Flow> {
+        if !self.call.started || self.call.arguments != Arguments::Open {
+            return None;
+        }
+        match &self.at {
+            At::Arguments => self.body.flow(),
+            At::Packed { escape, literal: false, .. } if escape.is_empty() => {
+                self.body.flow().map(|_| Flow::Quotes)
+            }
+            _ => None,
+        }
     }
 
     /// A call was found in this value.

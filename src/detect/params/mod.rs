@@ -11,8 +11,9 @@ mod value;
 use super::{
     body::{Fed, JsonBody},
     envelope::{Piece, Rules},
+    flow::Flow,
     pattern::{Fit, fit, fit_any},
-    tag::{MAX_TAG, Scan, Step, Sure, Verdict, attribute, bare_name, blank_or_name, tag_text, types_of},
+    tag::{Scan, Step, Sure, Verdict, attribute, bare_name, blank_or_name, tag_text, types_of},
     text::{head, tail},
     tools::Tools,
     typed::{Mend, TypedValue, escape},
@@ -57,12 +58,11 @@ pub(super) struct ParamsWalk {
     body: JsonBody,
     json: bool,
     mend: Mend,
+    max_markup: usize,
     started: bool,
     ended: bool,
 }
 
-/// Longest run of blanks behind a closer that is looked past, in bytes.
-const MAX_BLANK: usize = 256;
 impl Scan for ParamsWalk {
     fn step(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
         match self.at {
@@ -77,11 +77,16 @@ impl Scan for ParamsWalk {
                     self.at = At::Between;
                     Step::Took(len)
                 }
-                // What is sound is out; the next byte is the fault.
                 Fed::Fault(0) => Step::Stop,
+                // What stands before the fault has gone out; the next step meets the fault alone.
                 Fed::Fault(len) => Step::Took(len),
             },
         }
+    }
+
+    fn bound(&self) -> usize {
+        let markup = matches!(self.at, At::Name | At::Between | At::Tag);
+        if markup { self.max_markup } else { usize::MAX }
     }
 
     fn held(&mut self) -> &mut String {
@@ -113,6 +118,7 @@ impl ParamsWalk {
             body: JsonBody::new(rules.repair, rules.max_depth),
             json: false,
             mend: Mend::new(rules),
+            max_markup: rules.max_markup,
             started: false,
             ended: false,
         }
@@ -132,6 +138,17 @@ impl ParamsWalk {
         self.started && !self.ended
     }
 
+    /// In a string of arguments.
+    pub(super) fn flow(&self) -> Option<Flow> {
+        match self.at {
+            At::Value { fresh: false } | At::Data if self.value.streams() => {
+                Some(Flow::Tags { lines: self.params.trim })
+            }
+            At::Json => self.body.flow(),
+            _ => None,
+        }
+    }
+
     pub(super) fn found(&self) -> bool {
         self.started
     }
@@ -145,10 +162,6 @@ impl ParamsWalk {
         &self.held
     }
 
-    pub(super) fn take_rest(&mut self) -> String {
-        std::mem::take(&mut self.held)
-    }
-
     pub(super) fn finish(&mut self, stopped: bool, out: &mut impl FnMut(Piece<'_>)) -> Option<CallEnd> {
         if !self.is_open() {
             return None;
@@ -158,10 +171,10 @@ impl ParamsWalk {
             At::Value { .. } => {
                 // Of a call that was cut, only the value's own closer ends it.
                 let least = if stopped { 0 } else { 2 };
-                let verdict = self.verdict(&held, &Tools::default(), true);
+                let verdict = self.verdict(&held, &Tools::default(), self.value.quotes(), true);
                 let ends = matches!(verdict, Verdict::Ends(len) if len >= least);
                 if ends {
-                    self.value.end(self.mend, out);
+                    self.value.end(out);
                 }
                 ends
             }
@@ -169,7 +182,8 @@ impl ParamsWalk {
             At::Json => stopped && self.body.close(&mut |text: &str| out(Piece::Arguments(text))),
             At::Name | At::Tag | At::Data => false,
         };
-        if stopped && ended {
+        // Whole JSON is all there is; a parameter more may have been on its way.
+        if ended && (stopped || self.json) {
             self.end(out);
             return Some(CallEnd::Complete);
         }
@@ -189,44 +203,43 @@ impl ParamsWalk {
     /// The call's name, to the end of its tag.
     fn name(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
         let rules = Rules { any_name: self.any_name, ..*rules };
-        let (name, len, sure) = match self.params.name {
+        let (name, len) = match self.params.name {
             ParamsName::Text => match bare_name(text) {
                 Some(name) => {
                     let rest = tail(text, name.1);
                     let blank = rest.len() - rest.trim_start().len();
-                    let line = head(rest, blank).contains('\n');
-                    let sure = match self.expected(tail(rest, blank)) {
-                        // A declared name on a line of its own is enough, whatever follows.
-                        _ if line && rules.tools.resolve(name.0).is_some() => true,
-                        _ if self.params.json && tail(rest, blank).starts_with('{') => true,
-                        Sure::Maybe if text.len() <= MAX_TAG => return Step::Hold,
-                        fit => fit == Sure::Yes,
-                    };
-                    (name.0, name.1, sure)
+                    // A declared name on a line of its own is enough, whatever follows.
+                    let line = head(rest, blank).contains('\n') && rules.tools.resolve(name.0).is_some();
+                    match self.expected(tail(rest, blank)) {
+                        _ if self.params.json && tail(rest, blank).starts_with('{') => (name.0, name.1),
+                        Sure::Maybe if !line => return Step::Hold,
+                        Sure::No if !line => return Step::Stop,
+                        _ => (name.0, name.1),
+                    }
                 }
                 None => return if blank_or_name(text) { Step::Hold } else { Step::Stop },
             },
             ParamsName::Before(end) => {
                 let sign = end.chars().next().unwrap_or_default();
                 let Some(at) = text.find(sign) else {
-                    return if text.len() > MAX_TAG || text.contains('<') { Step::Stop } else { Step::Hold };
+                    return if text.contains('<') { Step::Stop } else { Step::Hold };
                 };
                 match fit(end, tail(text, at)) {
-                    Fit::Whole(len) => (head(text, at).trim().trim_matches(['"', '\'']), at + len, true),
+                    Fit::Whole(len) => (head(text, at).trim().trim_matches(['"', '\'']), at + len),
                     Fit::Begins => return Step::Hold,
                     Fit::No => return Step::Stop,
                 }
             }
             ParamsName::Attribute(key, end) => match tag_text(text, end) {
                 Some(Some(tag)) => match attribute(tag, key) {
-                    Some(name) => (name, tag.len() + end.len(), true),
+                    Some(name) => (name, tag.len() + end.len()),
                     None => return Step::Stop,
                 },
                 Some(None) => return Step::Hold,
                 None => return Step::Stop,
             },
         };
-        let Some(name) = rules.name(name).filter(|_| sure) else { return Step::Stop };
+        let Some(name) = rules.name(name) else { return Step::Stop };
         name.clone_into(&mut self.name);
         self.at = At::Between;
         if self.any_name || !self.params.common {
@@ -324,7 +337,7 @@ impl ParamsWalk {
         written.push_str("\": ");
         out(Piece::Arguments(&written));
         self.keys.push(key.to_owned());
-        self.value = TypedValue::new(types);
+        self.value = TypedValue::new(types, self.mend);
         self.value.begin(out);
         self.at = At::Value { fresh: true };
     }

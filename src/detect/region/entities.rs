@@ -34,6 +34,11 @@ pub(super) struct Entities {
 }
 
 impl Entities {
+    /// The value is no escaped one.
+    pub(super) fn are_none(&self) -> bool {
+        self.escaped == Some(false)
+    }
+
     /// What `text` begins with, which is not empty.
     pub(super) fn next<'t>(&mut self, text: &'t str) -> Part<'t> {
         if self.escaped.is_none() {

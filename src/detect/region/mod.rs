@@ -13,6 +13,7 @@ use self::entities::{Entities, Part};
 use super::{
     envelope::{Envelope, Parsed, Piece, Rules},
     fence::Fence,
+    flow::Flow,
     gate::{Gate, Wait, Waiting},
     pythonic::PythonWalk,
     text::tail,
@@ -43,6 +44,9 @@ pub(super) enum Passed {
     Ended(usize),
     /// So much was taken, and the region has ended with its calls, before the last `rescan` bytes.
     Left { taken: usize, rescan: usize },
+    /// So much was taken; its last bytes, `rest` of them, are read again by what goes on. `certain`: what is before
+    /// them is.
+    Again { taken: usize, rest: usize, certain: bool },
     /// So much was taken; the source since the last certain point is text. Its last bytes, `rescan` of them, may
     /// begin something else.
     Failed { taken: usize, rescan: usize },
@@ -97,9 +101,6 @@ pub(super) struct Region {
     joined: bool,
 }
 
-/// Longest markup between a container's marker and its value, in bytes.
-const MAX_MARKUP: usize = 256;
-
 impl Region {
     /// `marked`: the container is made for calls; `whole`: arguments do not stream.
     pub(super) fn new(container: Container, quoted: bool, marked: bool, whole: bool) -> Self {
@@ -128,6 +129,17 @@ impl Region {
     pub(super) fn is_streaming(&self) -> bool {
         let open = self.walker.as_deref().is_some_and(Walker::is_open);
         open && self.gate.wait == Wait::Nothing && matches!(self.phase, Phase::Value)
+    }
+
+    /// In a string of arguments that goes out as it comes. The strict reading of the value beside the call's own
+    /// is in that string, too, or has been given up.
+    pub(super) fn flow(&self) -> Option<Flow> {
+        let as_it_stands = self.entities.as_ref().is_none_or(Entities::are_none);
+        if as_it_stands && self.is_streaming() && !self.gate.drops() {
+            self.walker.as_deref()?.flow()
+        } else {
+            None
+        }
     }
 
     /// Calls have begun that wait.
@@ -192,7 +204,11 @@ impl Region {
                     };
                     match between {
                         Between::Taken => at += character.len_utf8(),
-                        Between::Value => self.begin_value(character, rules),
+                        Between::Value => {
+                            let markup = std::mem::take(&mut self.markup);
+                            self.begin_value(markup.chars().next().unwrap_or(character), rules);
+                            self.value(&markup, rules, out);
+                        }
                         Between::Closed => {
                             at += character.len_utf8();
                             if !self.settle_broken(true, rules, out) {
@@ -242,6 +258,7 @@ impl Region {
             Phase::Value if self.gate.wait == Wait::RegionEnd => false,
             Phase::Value if !self.walker.as_deref().is_some_and(Walker::is_in_call) => false,
             Phase::Value => self.finish_call(stopped, rules.repair, rules, out),
+            Phase::After if self.begins_opener(&self.markup) => false,
             Phase::After => self.settle_broken(stopped, rules, out) && !self.ended,
             Phase::Ticks(_) | Phase::Quoted => true,
         }
