@@ -204,6 +204,13 @@ fn functionary(scene: &Scene, page: &mut Page) {
     }
 }
 
+/// A message that is a call and nothing else.
+fn glm4_9b(scene: &Scene, page: &mut Page) {
+    for call in scene.groups.iter().flat_map(|group| &group.calls).take(1) {
+        page.calls(format!("{}\n{}", call.name, call.json()), [call], How::JSON);
+    }
+}
+
 pub(super) const FORMATS: &[Renderer] = &[
     Renderer { name: "harmony", carries: MESSAGES, write: Write::Scene(harmony) },
     Renderer {
@@ -227,5 +234,10 @@ pub(super) const FORMATS: &[Renderer] = &[
         name: "functionary_v32",
         carries: Carries { unknown: false, reasons: false, ..MESSAGES },
         write: Write::Scene(functionary),
+    },
+    Renderer {
+        name: "glm4_9b",
+        carries: Carries { unknown: false, reasons: false, groups: 1, most: 1, after: false, ..MESSAGES },
+        write: Write::Scene(glm4_9b),
     },
 ];

@@ -3,7 +3,7 @@
 use super::{
     Renderer, Write,
     json::LINES,
-    params::{TYPED, params},
+    params::{TYPED, params, plain},
 };
 use crate::{
     page::{How, Page},
@@ -74,6 +74,19 @@ fn tags(call: &Call) -> String {
     format!("<{0}>\n{arguments}</{0}>", call.name)
 }
 
+/// The same with the elements of a list of texts each in a tag of its own.
+fn morph(call: &Call) -> String {
+    let tag = |key: &str, value: &str| format!("{}\n", element(key, value, call.way));
+    let argument = |(key, value): &(String, Json)| match value {
+        Json::List(items) if items.len() > 1 && items.iter().all(|item| matches!(item, Json::Text(_))) => {
+            items.iter().map(|item| tag(key, &plain(item, call.style))).collect()
+        }
+        value => tag(key, &plain(value, call.style)),
+    };
+    let arguments: String = call.arguments.iter().map(argument).collect();
+    format!("<{0}>\n{arguments}</{0}>", call.name)
+}
+
 fn toolbridge(group: &Group, page: &mut Page) {
     let wrapper = ["toolbridge_calls", "tool_call", "wrapper"][group.way % 3];
     let calls: Vec<String> = group.calls.iter().map(tags).collect();
@@ -137,5 +150,10 @@ pub(super) const FORMATS: &[Renderer] = &[
             ..TYPED
         },
         write: Write::Group(|group, page| page.each(group, "\n", How::VALUES, tags)),
+    },
+    Renderer {
+        name: "morph_xml",
+        carries: Carries { never: TAGS, unknown: false, keys: Keys::Declared, gaps: LINES, ..TYPED },
+        write: Write::Group(|group, page| page.each(group, "\n", How::VALUES, morph)),
     },
 ];
