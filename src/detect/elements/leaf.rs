@@ -49,7 +49,8 @@ impl ElementsWalk {
                     self.repeats(text, rules.tools, out);
                     self.value.begin(out);
                     let blank = std::mem::take(&mut self.blank);
-                    self.value.push(&blank, out);
+                    let framing = usize::from(self.elements.trim && blank.starts_with('\n'));
+                    self.value.push(tail(&blank, framing), out);
                     self.at = At::Leaf { fresh: false };
                     return Step::Took(0);
                 }

@@ -207,7 +207,7 @@ impl ElementsWalk {
                 if ends {
                     self.end_leaf(out);
                 }
-                if stopped && self.is_repeating() {
+                if ends && stopped && self.is_repeating() {
                     self.close(out);
                 }
                 ends && self.levels.len() == 1

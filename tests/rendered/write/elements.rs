@@ -74,11 +74,16 @@ fn tags(call: &Call) -> String {
     format!("<{0}>\n{arguments}</{0}>", call.name)
 }
 
-/// The same with the elements of a list of texts each in a tag of its own.
+/// The same with the elements of a list of texts each in a tag of its own. An empty first one would be an empty list,
+/// one with a bracket the list's JSON or its children.
 fn morph(call: &Call) -> String {
     let tag = |key: &str, value: &str| format!("{}\n", element(key, value, call.way));
     let argument = |(key, value): &(String, Json)| match value {
-        Json::List(items) if items.len() > 1 && items.iter().all(|item| matches!(item, Json::Text(_))) => {
+        Json::List(items)
+            if items.len() > 1
+                && items.iter().all(|item| matches!(item, Json::Text(_)))
+                && matches!(items.first(), Some(Json::Text(text)) if !text.is_empty() && !text.starts_with(['[', '<'])) =>
+        {
             items.iter().map(|item| tag(key, &plain(item, call.style))).collect()
         }
         value => tag(key, &plain(value, call.style)),
