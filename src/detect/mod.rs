@@ -226,7 +226,6 @@ impl Detector {
             }
             return;
         }
-        self.flow = None;
         if matches!(self.state, State::Prose) && self.opener(text).is_none() {
             self.prose.put(text, out);
             self.held_peak = self.held_peak.max(self.prose.held());
