@@ -18,13 +18,10 @@ pub(super) struct DslWalk {
     ended: bool,
 }
 
-/// Longest name, in bytes.
-const MAX_NAME: usize = 256;
-
 impl DslWalk {
     /// `quote`: what strings are put between.
     pub(super) fn new(quote: &'static str, rules: &Rules<'_>) -> Self {
-        let arguments = Literal::new(Notation::Delimited(quote), rules.max_depth);
+        let arguments = Literal::new(Notation::Delimited(quote), rules.max_depth, rules.max_hold);
         Self { name: String::new(), arguments, started: false, ended: false }
     }
 
@@ -56,7 +53,7 @@ impl DslWalk {
                 break;
             }
             let legal = character.is_alphanumeric() || "_-.:/ ".contains(character);
-            if !legal || self.name.len() >= MAX_NAME {
+            if !legal || self.name.len() >= rules.max_markup {
                 return Parsed::Stop(at);
             }
             self.name.push(character);

@@ -18,13 +18,23 @@ use crate::{
     format::{Format, Place, TagKind},
 };
 
-/// Longest opening tag of an HTML element, and opener of a fence with calls, in bytes.
-const MAX_TAG: usize = 256;
-
 impl Detector {
     /// Where in `text` something may begin.
     pub(super) fn opener(&self, text: &str) -> Option<usize> {
-        text.bytes().enumerate().position(|(at, byte)| match self.search.begins(byte) {
+        let fresh = self.prose.starts_message();
+        let mut from = 0;
+        loop {
+            let at = self.search.first_opening(text, from, fresh)?;
+            if self.opens(text, at) {
+                return Some(at);
+            }
+            from = at + 1;
+        }
+    }
+
+    /// What begins at this byte of `text` may be more than text.
+    fn opens(&self, text: &str, at: usize) -> bool {
+        match text.as_bytes().get(at).and_then(|&byte| self.search.begins(byte)) {
             None => false,
             Some(Begins::Bracket) => true,
             Some(Begins::Fence) => self.prose.starts_line(head(text, at)),
@@ -35,7 +45,7 @@ impl Detector {
                     place <= here && markers.may_stand(rest, here)
                 }
             }
-        })
+        }
     }
 
     /// What place the end of `before` is, which is text to come.
@@ -159,7 +169,7 @@ impl Detector {
     /// Reads what follows an opener as its format says.
     pub(super) fn enter_at(&mut self, place: usize, starts_line: bool, quoted: bool) {
         let Some(opener) = self.search.markers.get(place).copied() else { return };
-        let (whole, mut starts_line, mut marked) = (self.search.whole, starts_line, true);
+        let (whole, mut marked) = (self.search.whole, true);
         let read_as = match opener.entry {
             Entry::Tag(tag) => match tag.kind {
                 TagKind::Html => {
@@ -182,7 +192,7 @@ impl Detector {
                 return;
             }
             Entry::Channel(channels, open) => {
-                (starts_line, marked) = (false, !channels.common);
+                marked = !channels.common;
                 As::Channel(Box::new(Channel::new(channels, open, whole, quoted)))
             }
             Entry::Section(calls, close) => {
@@ -214,7 +224,9 @@ impl Detector {
         };
         let Some(character) = text.chars().next() else { return 0 };
         let first = self.held.len() == tag.open.len();
-        if character == '<' || (first && !matches!(character, '>' | ' ' | '\t')) || self.held.len() > MAX_TAG
+        if character == '<'
+            || (first && !matches!(character, '>' | ' ' | '\t'))
+            || self.held.len() > self.search.max_markup
         {
             self.state = State::Prose;
             self.release(0, out);
@@ -233,7 +245,7 @@ impl Detector {
         let Some(character) = text.chars().next() else { return 0 };
         let byte = text.bytes().next().unwrap_or_default();
         match opener.feed(byte, &self.search.infos) {
-            Opening::More if self.held.len() >= MAX_TAG => self.leave_fence(None, out),
+            Opening::More if self.held.len() >= self.search.max_markup => self.leave_fence(None, out),
             Opening::More => {
                 self.held.push(character);
                 return character.len_utf8();

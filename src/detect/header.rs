@@ -38,9 +38,6 @@ pub(super) struct HeaderWalk {
     ended: bool,
 }
 
-/// Longest header, in bytes.
-const MAX_HEADER: usize = 512;
-
 impl HeaderWalk {
     pub(super) fn new(header: &'static Header, rules: &Rules<'_>) -> Self {
         Self {
@@ -115,14 +112,9 @@ impl HeaderWalk {
         Parsed::Stop(at)
     }
 
-    /// What looked like framing and is none, before the place where the call ended or failed.
+    /// What may be framing; after the call's end or failure, what looked like framing and is none.
     pub(super) fn rest(&self) -> &str {
-        if self.is_open() { "" } else { &self.markup }
-    }
-
-    /// Takes it.
-    pub(super) fn take_rest(&mut self) -> String {
-        std::mem::take(&mut self.markup)
+        &self.markup
     }
 
     pub(super) fn finish(&mut self, stopped: bool, out: &mut impl FnMut(Piece<'_>)) -> Option<CallEnd> {
@@ -147,11 +139,11 @@ impl HeaderWalk {
         }
         let end = ends.iter().find(|end| self.captured.ends_with(**end)).map(|end| end.len());
         let Some(end) = end.or(brace.then_some(0)) else {
-            return self.may_go_on(ends).then_some(true);
+            return self.may_go_on(ends, rules.max_markup).then_some(true);
         };
         self.captured.truncate(self.captured.len() - end);
         let (_, name) = (self.header.read)(self.captured.trim())?;
-        rules.name(name)?;
+        rules.dotted_name(name)?;
         self.at = At::Before;
         if !matches!(self.header.end, HeaderEnd::MarkersThenBrace(_)) {
             self.start(rules, out);
@@ -162,7 +154,7 @@ impl HeaderWalk {
     /// The header is certain.
     fn start(&mut self, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) {
         if let Some((id, name)) = (self.header.read)(self.captured.trim()).filter(|_| !self.started)
-            && let Some(name) = rules.name(name)
+            && let Some(name) = rules.dotted_name(name)
         {
             out(Piece::Start { name, id });
             self.started = true;
@@ -170,23 +162,27 @@ impl HeaderWalk {
     }
 
     /// What is captured may be a header, or one and the beginning of its end.
-    fn may_go_on(&self, ends: &[&str]) -> bool {
+    fn may_go_on(&self, ends: &[&str], most: usize) -> bool {
         let captured = self.captured.as_str();
         let legal =
             |c: char| c.is_alphanumeric() || "_-.:/ \t\r\n".contains(c) || self.header.legal.contains(c);
         let begins_end = |at: usize| ends.iter().any(|end| end.starts_with(tail(captured, at)));
         let name = captured.char_indices().map(|(at, _)| at).find(|&at| begins_end(at));
         let name = head(captured, name.unwrap_or(captured.len()));
-        captured.len() <= MAX_HEADER && name.chars().all(legal)
+        captured.len() <= most && name.chars().all(legal)
     }
 
-    /// One character of framing: `Some(true)` for the last of the closer, `None` if it is none.
+    /// One character of framing: `Some(true)` for the last of the closer, `None` if it is none. Blanks behind the
+    /// arguments are framing if a literal or the closer follows.
     fn literal(&mut self, character: char, before: bool) -> Option<bool> {
-        if self.markup.is_empty() && character.is_ascii_whitespace() {
+        if self.markup.trim_start().is_empty() && character.is_ascii_whitespace() {
+            if !before {
+                self.markup.push(character);
+            }
             return Some(false);
         }
         self.markup.push(character);
-        let markup = self.markup.as_str();
+        let markup = self.markup.trim_start();
         let literals = if before { self.header.before } else { self.header.after };
         if !before && self.header.close.contains(&markup) {
             self.markup.clear();

@@ -10,12 +10,14 @@ use std::borrow::Cow;
 use super::text::{head, is_blank, tail};
 use crate::event::{Event, Sink};
 
-const BLANK: [char; 4] = [' ', '\t', '\n', '\r'];
+/// `text` without the blanks at its beginning.
+fn trim_start(text: &str) -> &str {
+    tail(text, text.bytes().position(|byte| !is_blank(byte)).unwrap_or(text.len()))
+}
 
-/// `text` without the white space that it ends with.
+/// `text` without the blanks at its end.
 fn trim_end(text: &str) -> &str {
-    let visible = text.bytes().rposition(|byte| !is_blank(byte)).map_or(0, |at| at + 1);
-    head(text, visible)
+    head(text, text.bytes().rposition(|byte| !is_blank(byte)).map_or(0, |at| at + 1))
 }
 
 /// The text outside calls, piece by piece.
@@ -90,7 +92,7 @@ impl Prose {
 
     /// Puts text out, its trailing white space held.
     pub(super) fn put(&mut self, text: &str, out: &mut impl Sink) {
-        let text = self.take_line_rest(text, out);
+        let text = if self.line_rest.is_some() { self.take_line_rest(text, out) } else { text };
         if text.is_empty() {
             return;
         }
@@ -101,7 +103,7 @@ impl Prose {
             let mut visible = visible;
             if self.seen_call && !self.seen_text {
                 // They lead the message, and go, unless there are too many to be held.
-                let rest = visible.trim_start_matches(BLANK);
+                let rest = trim_start(visible);
                 self.hold(head(visible, visible.len() - rest.len()), out);
                 visible = rest;
             }

@@ -86,10 +86,6 @@ impl ReactWalk {
         if self.found && !self.open { &self.held } else { "" }
     }
 
-    pub(super) fn take_rest(&mut self) -> String {
-        std::mem::take(&mut self.held)
-    }
-
     /// An observation follows.
     pub(super) fn drops_rest(&self) -> bool {
         self.drops_rest

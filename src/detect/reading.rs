@@ -60,7 +60,7 @@ impl Reading {
     /// The container takes its indentation and its line end with it (Lumo rule R7). Around a marker made for calls all
     /// blanks stay (formats 2.1), as if it stood within a line.
     pub(super) fn takes_line(&self) -> bool {
-        self.starts_line && !self.marked
+        self.starts_line && !self.marked && !matches!(self.read_as, As::Channel(_))
     }
 
     /// In a string of arguments that goes out as it comes.
@@ -142,7 +142,7 @@ impl Reading {
     /// How many of the last bytes of what was fed may still be no part of the call that streams.
     pub(super) fn unsure(&self) -> usize {
         match &self.read_as {
-            As::Region(_) => 0,
+            As::Region(region) => region.unsure(),
             As::Section(section) => section.unsure(),
             As::Channel(channel) => channel.unsure(),
         }

@@ -21,8 +21,6 @@ enum Phase {
     /// Between calls; [`Section::markup`] is what may be a marker.
     Between,
     Call(Box<Walker>),
-    /// What follows is text.
-    Failed,
 }
 
 /// A section of calls being read.
@@ -73,9 +71,9 @@ impl Section {
         !self.waiting.is_empty() || self.is_streaming()
     }
 
-    /// How many of the last bytes of what was fed may still be no part of the call.
+    /// How many of the last bytes of what was fed may still be no part of calls.
     pub(super) fn unsure(&self) -> usize {
-        if let Phase::Call(walker) = &self.phase { walker.unsure() } else { 0 }
+        if let Phase::Call(walker) = &self.phase { walker.unsure() } else { self.markup.len() }
     }
 
     /// Bytes kept back besides the source.
@@ -108,6 +106,9 @@ impl Section {
                         Some(Passed::Certain(_)) => return Passed::Certain(at),
                         Some(Passed::Ended(_)) => return Passed::Ended(at),
                         Some(Passed::Left { rescan, .. }) => return Passed::Left { taken: at, rescan },
+                        Some(Passed::Again { rest, certain, .. }) => {
+                            return Passed::Again { taken: at, rest, certain };
+                        }
                         Some(Passed::Failed { rescan, .. }) => return Passed::Failed { taken: at, rescan },
                         Some(_) => return Passed::Failed { taken: at, rescan: 0 },
                         None => {}
@@ -129,7 +130,6 @@ impl Section {
                         }
                     }
                 }
-                Phase::Failed => return Passed::Failed { taken: at, rescan: 0 },
             }
         }
         Passed::More
@@ -186,13 +186,15 @@ impl Section {
             Parsed::More => (text.len(), None),
             Parsed::CallEnded(len) => (len, self.certain(out)),
             Parsed::End(len) if !walker.rest().is_empty() => {
-                let rest = walker.take_rest();
+                let rest = walker.rest().len();
                 self.phase = Phase::Between;
-                self.certain(out);
-                (len, self.again(&rest, rules))
-            }
-            Parsed::Stop(len) if !walker.is_open() && !walker.rest().is_empty() => {
-                (len, Some(Passed::Failed { taken: 0, rescan: walker.rest().len() }))
+                let certain = self.certain(out).is_some();
+                let passed = if self.in_section {
+                    Passed::Again { taken: 0, rest, certain }
+                } else {
+                    Passed::Left { taken: 0, rescan: rest }
+                };
+                (len, Some(passed))
             }
             Parsed::End(len) => {
                 self.drops_rest = walker.drops_rest();
@@ -201,33 +203,18 @@ impl Section {
                 (len, if self.in_section { certain } else { Some(Passed::Ended(0)) })
             }
             Parsed::Stop(len) if walker.is_open() && self.wait == Wait::Nothing => {
+                // What was fed and is no part of the call is text, as what follows is.
+                let rescan = walker.rest().len();
                 walker.finish(false, out);
-                self.phase = Phase::Failed;
-                (len, Some(Passed::Certain(0)))
+                (len, Some(Passed::Left { taken: 0, rescan }))
             }
             Parsed::Stop(len) if self.found && !walker.is_open() && marked => {
+                let rest = walker.rest().len();
                 self.phase = Phase::Between;
-                (len, None)
+                (len, Some(Passed::Again { taken: 0, rest, certain: false }))
             }
-            Parsed::Stop(len) => (len, Some(Passed::Failed { taken: 0, rescan: 0 })),
+            Parsed::Stop(len) => (len, Some(Passed::Failed { taken: 0, rescan: walker.rest().len() })),
         }
-    }
-
-    /// The call has ended before `rest`, which was fed and belongs to the section, or is text behind it.
-    fn again(&mut self, rest: &str, rules: &Rules<'_>) -> Option<Passed> {
-        let inside = self.in_section;
-        for (at, character) in rest.char_indices().filter(|_| inside) {
-            match self.between(character, rules) {
-                Between::Taken | Between::Noise | Between::Call => {}
-                Between::Closed => return Some(Passed::Ended(0)),
-                Between::Foreign if self.wait == Wait::RegionEnd => {
-                    let rescan = rest.len() - at + self.markup.len();
-                    return Some(Passed::Failed { taken: 0, rescan });
-                }
-                Between::Foreign => return Some(Passed::Left { taken: 0, rescan: rest.len() }),
-            }
-        }
-        if self.in_section { None } else { Some(Passed::Left { taken: 0, rescan: rest.len() }) }
     }
 
     /// One character between calls.

@@ -15,13 +15,18 @@ impl Detector {
         self.flow = None;
         loop {
             match std::mem::replace(&mut self.state, State::Prose) {
-                State::Marker { .. } | State::Attributes { .. } | State::Opener(_) => self.release(0, out),
+                // An HTML element's opener is ASCII.
+                State::Attributes { .. } => self.release(self.held.len().saturating_sub(1), out),
+                State::Marker { .. } | State::Opener(_) => self.release(0, out),
                 State::Calls(mut reading) => {
                     if self.finish_calls(&mut reading, stopped, out) {
                         self.held.clear();
                         self.doubted = None;
                     } else {
-                        self.release(0, out);
+                        // What may have been the tag of a call may hold others.
+                        let tag =
+                            if let As::Section(section) = &reading.read_as { section.unsure() } else { 0 };
+                        self.release(tag.min(self.held.len().saturating_sub(1)), out);
                     }
                 }
                 State::Reasoning(mut thinking) => thinking.finish(out),
@@ -77,7 +82,9 @@ impl Detector {
             }
             Passed::Certain(taken) => {
                 self.doubted = None;
-                self.held.clear();
+                self.held.push_str(head(text, taken));
+                let certain = self.held.len().saturating_sub(reading.unsure());
+                self.held.drain(..certain);
                 reading.rivals = Rivals::None;
                 self.state = State::Calls(reading);
                 taken
@@ -90,6 +97,18 @@ impl Detector {
                 if reading.drops_rest() {
                     self.state = State::Dropped;
                 }
+                taken
+            }
+            Passed::Again { taken, rest, certain } => {
+                self.held.push_str(head(text, taken));
+                let again = self.held.split_off(self.held.len().saturating_sub(rest));
+                if certain {
+                    self.doubted = None;
+                    self.held.clear();
+                    reading.rivals = Rivals::None;
+                }
+                self.state = State::Calls(reading);
+                self.text(&again, out);
                 taken
             }
             Passed::Left { taken, rescan } => {

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{
     body::{Fed, JsonBody, is_number},
     envelope::{Piece, Rules},
-    text::{head, tail},
+    text::{head, is_blank, tail},
 };
 
 /// The types that a value may have: a set.
@@ -93,6 +93,11 @@ impl Types {
     /// An array may stand here.
     pub(super) fn may_be_array(self) -> bool {
         self.has(Self::ARRAY)
+    }
+
+    /// Nothing but a container may stand here.
+    pub(super) fn is_container(self) -> bool {
+        self.may_nest() && self.0 & !(Self::ARRAY.0 | Self::OBJECT.0) == 0
     }
 
     /// A container may stand here.
@@ -181,11 +186,43 @@ fn json(text: &str, mend: Mend) -> Option<String> {
 pub(super) struct Mend {
     pub(super) repair: bool,
     pub(super) max_depth: usize,
+    /// Bytes of a value that is held to its end. Beyond, it is a string.
+    pub(super) max_hold: usize,
 }
 
 impl Mend {
     pub(super) fn new(rules: &Rules<'_>) -> Self {
-        Self { repair: rules.repair, max_depth: rules.max_depth }
+        Self { repair: rules.repair, max_depth: rules.max_depth, max_hold: rules.max_hold }
+    }
+}
+
+/// Whether a value written as JSON is inside one of its strings, where nothing but its own closer ends it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Quotes {
+    /// Its first visible byte opens a container.
+    container: Option<bool>,
+    open: bool,
+    escaped: bool,
+}
+
+impl Quotes {
+    pub(super) fn read(&mut self, text: &str) {
+        for byte in text.bytes() {
+            match self.container {
+                None if is_blank(byte) => {}
+                None => self.container = Some(matches!(byte, b'{' | b'[')),
+                Some(false) => return,
+                Some(true) if self.escaped => self.escaped = false,
+                Some(true) => {
+                    self.escaped = self.open && byte == b'\\';
+                    self.open ^= byte == b'"';
+                }
+            }
+        }
+    }
+
+    pub(super) fn are_open(self) -> bool {
+        self.open
     }
 }
 
@@ -193,18 +230,20 @@ impl Mend {
 #[derive(Debug, Default)]
 pub(super) struct TypedValue {
     types: Types,
+    mend: Mend,
     /// It is a string, and its opening quote is out.
     streams: bool,
     /// Its text so far, while it may be something else.
     text: String,
+    quotes: Quotes,
     escaped: String,
 }
 
 impl TypedValue {
     /// A value of these types; of none: a string.
-    pub(super) fn new(types: Types) -> Self {
+    pub(super) fn new(types: Types, mend: Mend) -> Self {
         let types = if types == Types::default() { Types::STRING } else { types };
-        Self { types, ..Self::default() }
+        Self { types, mend, ..Self::default() }
     }
 
     /// It is a string, and goes out as it comes.
@@ -215,6 +254,20 @@ impl TypedValue {
     /// Bytes held.
     pub(super) fn kept(&self) -> usize {
         self.text.len()
+    }
+
+    /// Nothing but blanks has come.
+    pub(super) fn is_empty(&self) -> bool {
+        !self.streams && self.text.trim().is_empty()
+    }
+
+    /// Where in its JSON it is. What may be a string is none.
+    pub(super) fn quotes(&self) -> Quotes {
+        if self.types.has(Types::STRING) {
+            Quotes { container: Some(false), ..Quotes::default() }
+        } else {
+            self.quotes
+        }
     }
 
     /// Opens it: a string's quote is certain.
@@ -234,7 +287,9 @@ impl TypedValue {
             return self.string(text, out);
         }
         self.text.push_str(text);
-        if self.types == Types::STRING | Types::NULL && !may_be_null(&self.text) {
+        let is_string = self.types == Types::STRING | Types::NULL && !may_be_null(&self.text);
+        self.quotes.read(text);
+        if is_string || self.text.len() > self.mend.max_hold {
             self.streams = true;
             out(Piece::Arguments("\""));
             let text = std::mem::take(&mut self.text);
@@ -243,12 +298,12 @@ impl TypedValue {
     }
 
     /// Its end.
-    pub(super) fn end(&mut self, mend: Mend, out: &mut impl FnMut(Piece<'_>)) {
+    pub(super) fn end(&mut self, out: &mut impl FnMut(Piece<'_>)) {
         if self.streams {
             return out(Piece::Arguments("\""));
         }
         let text = std::mem::take(&mut self.text);
-        if let Some(json) = self.types.convert(&text, mend) {
+        if let Some(json) = self.types.convert(&text, self.mend) {
             return out(Piece::Arguments(&json));
         }
         out(Piece::Arguments("\""));
@@ -314,8 +369,11 @@ mod tests {
             whole: false,
             no_tool: &[],
             max_depth: 16,
+            max_name: 256,
+            max_markup: 1024,
+            max_hold: 100,
         };
-        let mut value = TypedValue::new(Types::of_schema(schema));
+        let mut value = TypedValue::new(Types::of_schema(schema), Mend::new(&rules));
         let mut json = String::new();
         let mut out = |piece: Piece<'_>| {
             if let Piece::Arguments(text) = piece {
@@ -327,7 +385,7 @@ mod tests {
         for piece in chars.chunks(step.max(1)) {
             value.push(&piece.iter().collect::<String>(), &mut out);
         }
-        value.end(Mend::new(&rules), &mut out);
+        value.end(&mut out);
         json
     }
 
@@ -352,6 +410,9 @@ mod tests {
             (json!({"type": "object"}), "{\"a\": 1.0}", "{\"a\": 1.0}"),
             (json!({"type": "object"}), "{\"a\": ", r#""{\"a\": ""#),
             (json!({"type": "object"}), "[1]", r#""[1]""#),
+            (json!({"type": "integer"}), &"1".repeat(100), &"1".repeat(100)),
+            // Too long to be held to its end.
+            (json!({"type": "integer"}), &"1".repeat(101), &format!("\"{}\"", "1".repeat(101))),
         ] {
             for step in [1, 2, 99] {
                 assert_eq!(written(&schema, text, step), wanted, "{schema} {text}");

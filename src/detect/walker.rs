@@ -147,15 +147,4 @@ impl Walker {
             _ => "",
         }
     }
-
-    /// Takes them.
-    pub(super) fn take_rest(&mut self) -> String {
-        match self {
-            Self::Header(walk) => walk.take_rest(),
-            Self::Params(walk) => walk.take_rest(),
-            Self::Elements(walk) => walk.take_rest(),
-            Self::React(walk) => walk.take_rest(),
-            _ => String::new(),
-        }
-    }
 }

@@ -104,7 +104,7 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
 
     /// The token after a comma decides whether the comma stays.
     fn after_comma(&mut self, byte: u8, at: usize) -> Option<usize> {
-        if matches!(byte, b'}' | b']') {
+        if matches!(byte, b'}' | b']' | b')') {
             if !self.body.repair {
                 return None;
             }
@@ -135,6 +135,13 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
                     if byte == b'{' { State::Key { or_end: true } } else { State::Value { or_end: true } };
                 Some(at + 1)
             }
+            // A tuple.
+            b'(' if self.body.repair && self.body.stack.len() < self.body.max_depth => {
+                self.replace(at, at + 1, "[");
+                self.body.stack.push(byte);
+                self.body.state = State::Value { or_end: true };
+                Some(at + 1)
+            }
             b'"' => {
                 self.body.state = State::String { quote: byte, key: false };
                 Some(at + 1)
@@ -144,7 +151,7 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
                 self.body.state = State::String { quote: byte, key: false };
                 Some(at + 1)
             }
-            b']' if or_end => self.end(byte, at),
+            b']' | b')' if or_end => self.end(byte, at),
             b'-' | b'+' | b'.' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'_' => {
                 self.mark = Some(at);
                 self.body.state = State::Word { key: false };
@@ -177,9 +184,17 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
 
     /// Closes the innermost container, if `byte` is its bracket.
     fn end(&mut self, byte: u8, at: usize) -> Option<usize> {
-        let open = if byte == b'}' { b'{' } else { b'[' };
-        if !matches!(byte, b'}' | b']') || self.body.stack.last() != Some(&open) {
+        let open = match byte {
+            b'}' => b'{',
+            b']' => b'[',
+            b')' => b'(',
+            _ => return None,
+        };
+        if self.body.stack.last() != Some(&open) {
             return None;
+        }
+        if byte == b')' {
+            self.replace(at, at + 1, "]");
         }
         self.body.stack.pop();
         self.value_ended();
@@ -233,9 +248,11 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
 
     /// The held token up to `at`.
     fn token(&self, at: usize) -> String {
-        let mut token = self.body.held.clone();
-        token.push_str(slice(self.text, self.mark.unwrap_or(at), at));
-        token
+        self.token_from(self.mark.unwrap_or(at), at)
+    }
+
+    fn token_from(&self, mark: usize, at: usize) -> String {
+        format!("{}{}", self.body.held, slice(self.text, mark, at))
     }
 
     /// Lets the held token go that ends before `at`, as it is or as `new`.
@@ -243,10 +260,11 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
         let mark = self.mark.take().unwrap_or(at);
         match new {
             None if self.body.held.is_empty() => {}
+            // In one piece, so that no piece ends inside an escape.
             None => {
-                let held = std::mem::take(&mut self.body.held);
-                self.emit(&held);
-                self.body.held = held;
+                let token = self.token_from(mark, at);
+                self.emit(&token);
+                self.from = at;
             }
             Some(new) => self.replace(mark, at, new),
         }
@@ -266,6 +284,8 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
                 }
                 b'u' => Some(at + 1),
                 _ if !self.body.repair => None,
+                // In single quotes the string is Python's.
+                b'x' | b'U' if quote == b'\'' => Some(at + 1),
                 b'\'' => {
                     self.settle(at + 1, Some("'"));
                     self.body.state = string;
@@ -277,8 +297,43 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
                     Some(at)
                 }
             },
-            len => self.unicode_escape(byte, at, len, string),
+            len => match self.token(at).as_bytes().get(1) {
+                Some(b'x') => self.python_escape(byte, at, (len, 4), string),
+                Some(b'U') => self.python_escape(byte, at, (len, 10), string),
+                _ => self.unicode_escape(byte, at, len, string),
+            },
         }
+    }
+
+    /// One byte of Python's `\xXX` or `\UXXXXXXXX`, which is as long as the second length.
+    fn python_escape(
+        &mut self,
+        byte: u8,
+        at: usize,
+        (len, whole): (usize, usize),
+        string: State,
+    ) -> Option<usize> {
+        let mut token = self.token(at);
+        self.body.state = string;
+        if !byte.is_ascii_hexdigit() {
+            self.settle(at, Some(&format!("\\{token}")));
+            return Some(at);
+        }
+        if len + 1 < whole {
+            let State::String { quote, key } = string else { return None };
+            self.body.state = State::Escape { quote, key };
+            return Some(at + 1);
+        }
+        token.push(char::from(byte));
+        let character = u32::from_str_radix(tail(&token, 2), 16).ok().and_then(char::from_u32);
+        let mended = match character {
+            Some(character) => {
+                character.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect()
+            }
+            None => format!("\\{token}"),
+        };
+        self.settle(at + 1, Some(&mended));
+        Some(at + 1)
     }
 
     /// One byte of a `\uXXXX` escape; after a high surrogate, of the low one that should follow (12 bytes in all).
@@ -318,6 +373,9 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
     fn split_escape(&mut self, at: usize, string: State) -> Option<usize> {
         let token = self.token(at);
         let (first, second) = (head(&token, 6), tail(&token, 6));
+        if second.len() > 1 && !self.body.repair {
+            return None;
+        }
         self.body.state = string;
         match second {
             "" => self.settle(at, None),
@@ -329,7 +387,6 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
                 let State::String { quote, key } = string else { return None };
                 self.body.state = State::Escape { quote, key };
             }
-            _ if !self.body.repair => return None,
             _ => {
                 let mended = format!("{first}\\{second}");
                 self.settle(at, Some(&mended));

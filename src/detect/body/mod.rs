@@ -4,7 +4,7 @@
 //! legal text; what may still have to change is held: an unfinished escape (at most 12 bytes, so that no piece ends
 //! inside a surrogate pair), a number or word (until its delimiter shows it whole), a comma (a trailing one is
 //! dropped). Valid JSON therefore comes out byte for byte, and every repair is local: raw control characters in
-//! strings, illegal escapes, single quotes, Python's literals, trailing commas, comments, bare keys.
+//! strings, illegal escapes, single quotes, Python's literals and tuples, trailing commas, comments, bare keys.
 //!
 //! Re-serialising instead would round numbers, reorder keys and rewrite escapes, and a partial re-serialisation is
 //! not a prefix of the next one, which is where peers lose their last characters.
@@ -70,7 +70,7 @@ pub(super) struct JsonBody {
     state: State,
     /// Where a comment returns to.
     resume: State,
-    /// Open containers: `{` or `[`.
+    /// Open containers: `{` or `[`, or `(` of a tuple.
     stack: Vec<u8>,
     /// The held token's bytes of earlier pieces.
     held: String,
@@ -141,8 +141,8 @@ impl JsonBody {
             self.state = State::After;
         }
         if self.state == State::After {
-            let closers: String =
-                self.stack.iter().rev().map(|&open| if open == b'{' { '}' } else { ']' }).collect();
+            let closer = |open: &u8| if *open == b'{' { '}' } else { ']' };
+            let closers: String = self.stack.iter().rev().map(closer).collect();
             if !closers.is_empty() {
                 out(&closers);
             }

@@ -26,6 +26,10 @@ fn mends_only_what_is_not_json() {
         ("{\"a\":\"x\ny\tz\u{1}\"}", Some(r#"{"a":"x\ny\tz\u0001"}"#)),
         (r#"{"a":"it\'s C:\users \d+"}"#, Some(r#"{"a":"it's C:\\users \\d+"}"#)),
         (r#"{'a': True, 'b': [None, 'it\'s', "q"]}"#, Some(r#"{"a": true, "b": [null, "it's", "q"]}"#)),
+        (
+            r#"{'a': ('x', 1,), 'b': (), 'c': '\x41\xe9\U0001f600\x4', "d": "\x41"}"#,
+            Some(r#"{"a": ["x", 1], "b": [], "c": "\u0041\u00e9\ud83d\ude00\\x4", "d": "\\x41"}"#),
+        ),
         (r#"{'say': 'a "b"'}"#, Some(r#"{"say": "a \"b\""}"#)),
         (r#"{"a":1, }"#, Some(r#"{"a":1 }"#)),
         (r#"[1,2,]"#, Some("[1,2]")),
@@ -69,6 +73,7 @@ fn strict_faults_at_the_first_byte_that_is_not_json() {
         ("{\"a\":01}", 7),
         ("{\"a\" 1}", 5),
         ("[1}", 2),
+        ("(1)", 0),
     ] {
         assert_eq!(run(&[written], false).1, Some(Fed::Fault(at)), "{written}");
     }

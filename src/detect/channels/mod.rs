@@ -26,9 +26,6 @@ use crate::{
     format::{Channels, Place, Voice},
 };
 
-/// Longest header, in bytes.
-const MAX_HEADER: usize = 512;
-
 #[derive(Debug)]
 enum Phase {
     /// In a header; [`Channel::source`] is it with its opener.
@@ -63,6 +60,8 @@ pub(super) struct Channel {
     /// White space of reasoning since its last visible character; its first goes out with nothing before it.
     blank: String,
     begun: bool,
+    /// The spoken body is the argument of a call.
+    raw: bool,
     waits: bool,
     waiting: Vec<Waiting>,
     /// A message has been read.
@@ -89,6 +88,7 @@ impl Channel {
             inside: None,
             blank: String::new(),
             begun: false,
+            raw: false,
             waits,
             waiting: Vec::new(),
             found: false,
@@ -98,7 +98,7 @@ impl Channel {
     /// What is fed is certain as it comes.
     pub(super) fn is_streaming(&self) -> bool {
         match &self.phase {
-            Phase::Said(_) => true,
+            Phase::Said(_) => !(self.raw && self.waits),
             Phase::Header | Phase::Opened { .. } => self.inside.is_some(),
             Phase::Arguments(_) => !self.waits,
             Phase::Envelope(envelope) => !self.waits && envelope.is_open(),
@@ -156,6 +156,9 @@ impl Channel {
             at += taken;
             match passed {
                 Some(Passed::Certain(_)) => return Passed::Certain(at),
+                Some(Passed::Again { rest, certain, .. }) => {
+                    return Passed::Again { taken: at, rest, certain };
+                }
                 Some(Passed::Left { rescan, .. }) => return Passed::Left { taken: at, rescan },
                 Some(Passed::Failed { rescan, .. }) => return Passed::Failed { taken: at, rescan },
                 _ => {}
@@ -171,7 +174,7 @@ impl Channel {
         rules: &Rules<'_>,
         out: &mut impl FnMut(Piece<'_>),
     ) -> bool {
-        match std::mem::replace(&mut self.phase, Phase::Between) {
+        let ended = match std::mem::replace(&mut self.phase, Phase::Between) {
             Phase::Failed => false,
             Phase::Header => {
                 self.unsaid(out);
@@ -198,11 +201,14 @@ impl Channel {
             Phase::Params(mut walk) => {
                 let (waits, waiting) = (self.waits, &mut self.waiting);
                 let stopped = stopped && (rules.repair || !waits);
+                // The header was certain, so what follows is its call, if only the beginning of one.
+                walk.start(&mut |piece| gate(waits, waiting, piece, out));
                 let end = walk.finish(stopped, &mut |piece| gate(waits, waiting, piece, out));
                 self.settled(end, out) && walk.found()
             }
             Phase::Between => true,
-        }
+        };
+        if self.raw { self.end_raw(stopped, out) } else { ended }
     }
 
     /// How many of the last bytes of what was fed may still be no part of the call that streams.
@@ -227,6 +233,7 @@ impl Channel {
 
     /// A message is certain.
     fn begin(&mut self, out: &mut impl FnMut(Piece<'_>)) {
+        self.end_raw(true, out);
         if !self.found {
             out(Piece::Framed);
         }
@@ -242,6 +249,18 @@ impl Channel {
         self.begin(out);
         gate(self.waits, &mut self.waiting, Piece::Start { name, id: "" }, out);
         JsonBody::new(rules.repair, rules.max_depth)
+    }
+
+    /// The body is all there is of the call's argument: whether it goes out.
+    fn end_raw(&mut self, whole: bool, out: &mut impl FnMut(Piece<'_>)) -> bool {
+        if !std::mem::take(&mut self.raw) {
+            return true;
+        }
+        if !whole {
+            return self.end(CallEnd::Cut, out);
+        }
+        gate(self.waits, &mut self.waiting, Piece::Arguments("\"}"), out);
+        self.end(CallEnd::Complete, out)
     }
 
     /// The call has ended: whether it goes out. One that waits does if it is whole.

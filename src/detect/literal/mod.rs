@@ -99,16 +99,15 @@ pub(super) struct Literal {
     /// The first half of a surrogate pair.
     high: Option<u32>,
     max_depth: usize,
+    /// Bytes of an element that is kept until it is known what it is.
+    max_kept: usize,
 }
 
 /// Longest word, in bytes.
 const MAX_WORD: usize = 1024;
 
-/// Longest element that is kept until it is known what it is, in bytes.
-const MAX_KEPT: usize = 65_536;
-
 impl Literal {
-    pub(super) fn new(notation: Notation, max_depth: usize) -> Self {
+    pub(super) fn new(notation: Notation, max_depth: usize, max_kept: usize) -> Self {
         Self {
             notation,
             state: State::Value,
@@ -119,6 +118,7 @@ impl Literal {
             comma: false,
             high: None,
             max_depth,
+            max_kept,
         }
     }
 
@@ -152,7 +152,7 @@ impl Literal {
                 },
                 run => at += run,
             }
-            if self.kept.len() > MAX_KEPT {
+            if self.kept.len() > self.max_kept {
                 return Fed::Fault(at);
             }
         }

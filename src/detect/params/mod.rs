@@ -13,7 +13,7 @@ use super::{
     envelope::{Piece, Rules},
     flow::Flow,
     pattern::{Fit, fit, fit_any},
-    tag::{MAX_TAG, Scan, Step, Sure, Verdict, attribute, bare_name, blank_or_name, tag_text, types_of},
+    tag::{Scan, Step, Sure, Verdict, attribute, bare_name, blank_or_name, tag_text, types_of},
     text::{head, tail},
     tools::Tools,
     typed::{Mend, TypedValue, escape},
@@ -58,12 +58,11 @@ pub(super) struct ParamsWalk {
     body: JsonBody,
     json: bool,
     mend: Mend,
+    max_markup: usize,
     started: bool,
     ended: bool,
 }
 
-/// Longest run of blanks behind a closer that is looked past, in bytes.
-const MAX_BLANK: usize = 256;
 impl Scan for ParamsWalk {
     fn step(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
         match self.at {
@@ -78,9 +77,16 @@ impl Scan for ParamsWalk {
                     self.at = At::Between;
                     Step::Took(len)
                 }
-                Fed::Fault(_) => Step::Stop,
+                Fed::Fault(0) => Step::Stop,
+                // What stands before the fault has gone out; the next step meets the fault alone.
+                Fed::Fault(len) => Step::Took(len),
             },
         }
+    }
+
+    fn bound(&self) -> usize {
+        let markup = matches!(self.at, At::Name | At::Between | At::Tag);
+        if markup { self.max_markup } else { usize::MAX }
     }
 
     fn held(&mut self) -> &mut String {
@@ -112,6 +118,7 @@ impl ParamsWalk {
             body: JsonBody::new(rules.repair, rules.max_depth),
             json: false,
             mend: Mend::new(rules),
+            max_markup: rules.max_markup,
             started: false,
             ended: false,
         }
@@ -155,10 +162,6 @@ impl ParamsWalk {
         &self.held
     }
 
-    pub(super) fn take_rest(&mut self) -> String {
-        std::mem::take(&mut self.held)
-    }
-
     pub(super) fn finish(&mut self, stopped: bool, out: &mut impl FnMut(Piece<'_>)) -> Option<CallEnd> {
         if !self.is_open() {
             return None;
@@ -168,10 +171,10 @@ impl ParamsWalk {
             At::Value { .. } => {
                 // Of a call that was cut, only the value's own closer ends it.
                 let least = if stopped { 0 } else { 2 };
-                let verdict = self.verdict(&held, &Tools::default(), true);
+                let verdict = self.verdict(&held, &Tools::default(), self.value.quotes(), true);
                 let ends = matches!(verdict, Verdict::Ends(len) if len >= least);
                 if ends {
-                    self.value.end(self.mend, out);
+                    self.value.end(out);
                 }
                 ends
             }
@@ -179,7 +182,8 @@ impl ParamsWalk {
             At::Json => stopped && self.body.close(&mut |text: &str| out(Piece::Arguments(text))),
             At::Name | At::Tag | At::Data => false,
         };
-        if stopped && ended {
+        // Whole JSON is all there is; a parameter more may have been on its way.
+        if ended && (stopped || self.json) {
             self.end(out);
             return Some(CallEnd::Complete);
         }
@@ -188,7 +192,8 @@ impl ParamsWalk {
         Some(CallEnd::Cut)
     }
 
-    fn start(&mut self, out: &mut impl FnMut(Piece<'_>)) {
+    /// The call is certain.
+    pub(super) fn start(&mut self, out: &mut impl FnMut(Piece<'_>)) {
         if !self.started {
             self.started = true;
             out(Piece::Start { name: &self.name, id: "" });
@@ -198,44 +203,43 @@ impl ParamsWalk {
     /// The call's name, to the end of its tag.
     fn name(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
         let rules = Rules { any_name: self.any_name, ..*rules };
-        let (name, len, sure) = match self.params.name {
+        let (name, len) = match self.params.name {
             ParamsName::Text => match bare_name(text) {
                 Some(name) => {
                     let rest = tail(text, name.1);
                     let blank = rest.len() - rest.trim_start().len();
-                    let line = head(rest, blank).contains('\n');
-                    let fit = self.expected(tail(rest, blank));
-                    if fit == Sure::Maybe && !(line && rules.tools.resolve(name.0).is_some()) {
-                        return if text.len() > MAX_TAG { Step::Stop } else { Step::Hold };
+                    // A declared name on a line of its own is enough, whatever follows.
+                    let line = head(rest, blank).contains('\n') && rules.tools.resolve(name.0).is_some();
+                    match self.expected(tail(rest, blank)) {
+                        _ if self.params.json && tail(rest, blank).starts_with('{') => (name.0, name.1),
+                        Sure::Maybe if !line => return Step::Hold,
+                        Sure::No if !line => return Step::Stop,
+                        _ => (name.0, name.1),
                     }
-                    if fit == Sure::No && !line {
-                        return Step::Stop;
-                    }
-                    (name.0, name.1, fit != Sure::No)
                 }
                 None => return if blank_or_name(text) { Step::Hold } else { Step::Stop },
             },
             ParamsName::Before(end) => {
                 let sign = end.chars().next().unwrap_or_default();
                 let Some(at) = text.find(sign) else {
-                    return if text.len() > MAX_TAG || text.contains('<') { Step::Stop } else { Step::Hold };
+                    return if text.contains('<') { Step::Stop } else { Step::Hold };
                 };
                 match fit(end, tail(text, at)) {
-                    Fit::Whole(len) => (head(text, at).trim().trim_matches(['"', '\'']), at + len, true),
+                    Fit::Whole(len) => (head(text, at).trim().trim_matches(['"', '\'']), at + len),
                     Fit::Begins => return Step::Hold,
                     Fit::No => return Step::Stop,
                 }
             }
             ParamsName::Attribute(key, end) => match tag_text(text, end) {
                 Some(Some(tag)) => match attribute(tag, key) {
-                    Some(name) => (name, tag.len() + end.len(), true),
+                    Some(name) => (name, tag.len() + end.len()),
                     None => return Step::Stop,
                 },
                 Some(None) => return Step::Hold,
                 None => return Step::Stop,
             },
         };
-        let Some(name) = rules.name(name).filter(|_| sure) else { return Step::Stop };
+        let Some(name) = rules.name(name) else { return Step::Stop };
         name.clone_into(&mut self.name);
         self.at = At::Between;
         if self.any_name || !self.params.common {
@@ -312,9 +316,9 @@ impl ParamsWalk {
     /// `<arg_key>K</arg_key><arg_value>`; the key's closer may be missing.
     fn pair(&mut self, text: &str, tools: &Tools, out: &mut impl FnMut(Piece<'_>)) -> Step {
         match self.params.key.read_pair(text) {
-            Some(Some((key, len))) => {
+            Some(Some((key, kind, len))) => {
                 self.start(out);
-                self.begin(key, None, tools, out);
+                self.begin(key, kind, tools, out);
                 Step::Took(len)
             }
             Some(None) => Step::Hold,
@@ -333,7 +337,7 @@ impl ParamsWalk {
         written.push_str("\": ");
         out(Piece::Arguments(&written));
         self.keys.push(key.to_owned());
-        self.value = TypedValue::new(types);
+        self.value = TypedValue::new(types, self.mend);
         self.value.begin(out);
         self.at = At::Value { fresh: true };
     }

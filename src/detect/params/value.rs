@@ -1,13 +1,14 @@
 //! The values of tagged arguments, and where they end.
 
-use super::{At, MAX_BLANK, ParamsWalk};
+use super::{At, ParamsWalk};
 use crate::{
     detect::{
         envelope::Piece,
         pattern::{Fit, fit, fit_any},
-        tag::{Step, Sure, Verdict, cdata, shield},
-        text::{head, tail},
+        tag::{MAX_BLANK, Step, Sure, Verdict, bounded, cdata, shield},
+        text::{head, slice, tail},
         tools::Tools,
+        typed::Quotes,
     },
     format::Key,
 };
@@ -29,10 +30,12 @@ impl ParamsWalk {
             self.at = At::Value { fresh: false };
             return Step::Took(if self.params.trim { newline } else { 0 });
         }
-        let mut from = 0;
+        let (mut from, mut quotes, mut read) = (0, self.value.quotes(), 0);
         while let Some(found) = self.candidate(tail(text, from)) {
             let at = from + found;
-            let verdict = self.verdict(tail(text, at), tools, false);
+            quotes.read(slice(text, read, at));
+            read = at;
+            let verdict = self.verdict(tail(text, at), tools, quotes, false);
             if let Verdict::Data(len) = verdict {
                 from = at + len;
                 continue;
@@ -40,7 +43,7 @@ impl ParamsWalk {
             self.value.push(head(text, at), out);
             return match verdict {
                 Verdict::Ends(len) => {
-                    self.value.end(self.mend, out);
+                    self.value.end(out);
                     self.at = At::Between;
                     Step::Took(at + len)
                 }
@@ -72,7 +75,7 @@ impl ParamsWalk {
     }
 
     /// What `text`, which begins with a candidate, is. `last`: nothing follows it.
-    pub(super) fn verdict(&self, text: &str, tools: &Tools, last: bool) -> Verdict {
+    pub(super) fn verdict(&self, text: &str, tools: &Tools, quotes: Quotes, last: bool) -> Verdict {
         let newline = usize::from(text.starts_with('\n'));
         let marker = tail(text, newline);
         if marker.is_empty() {
@@ -91,6 +94,9 @@ impl ParamsWalk {
             fit => (0, fit.into()),
         };
         let (close, closed) = sure(fit(self.params.close, marker), &|rest| self.followed(rest));
+        if quotes.are_open() && close == 0 && closed == Sure::No {
+            return Verdict::Data(1);
+        }
         let (_, opened) = sure(fit(self.params.key.open(), marker), &|rest| self.opens(marker, rest, tools));
         let end = fit_any(self.params.end.iter().copied(), marker);
         let (_, ended) = sure(end, &|rest| self.outside(rest));
@@ -113,10 +119,13 @@ impl ParamsWalk {
 
     /// What stands behind a call's closer, `rest`, may stand there. For a string only its end may: all else is data.
     fn outside(&self, rest: &str) -> Sure {
-        let rest = rest.trim_start();
+        let blank = rest.len() - rest.trim_start().len();
+        let rest = tail(rest, blank);
         let outer = fit_any(self.outer(), rest);
         match outer {
+            _ if blank > MAX_BLANK => Sure::Yes,
             _ if rest.is_empty() => Sure::Maybe,
+            Fit::Whole(len) if self.string && tail(rest, len).len() > MAX_BLANK => Sure::Yes,
             Fit::Whole(len) if self.string && tail(rest, len).trim().is_empty() => Sure::Maybe,
             fit => fit.into(),
         }
@@ -125,11 +134,14 @@ impl ParamsWalk {
     /// `marker` opens another parameter, so that the closer of this one is missing: one that has not been written,
     /// and that the tool has if it says what it has.
     fn opens(&self, marker: &str, rest: &str, tools: &Tools) -> Sure {
+        let most = self.max_markup;
+        let (marker, rest) = (bounded(marker, most), bounded(rest, most));
         let key = match self.params.key {
-            Key::Pair { .. } => self.params.key.read_pair(marker).map(|read| read.map(|(key, _)| key)),
+            Key::Pair { .. } => self.params.key.read_pair(marker).map(|read| read.map(|(key, ..)| key)),
             _ => self.params.key.read(rest).map(|read| read.map(|(key, ..)| key)),
         };
         match key {
+            Some(None) if marker.len() > most || rest.len() > most => Sure::No,
             Some(None) => Sure::Maybe,
             Some(Some(key)) => {
                 let declared = tools.declares(&self.name, key) || !tools.has_arguments(&self.name);

@@ -2,7 +2,7 @@
 
 use std::iter;
 
-use super::{Between, Container, MAX_MARKUP, Phase, Region};
+use super::{Between, Container, Phase, Region};
 use crate::{
     detect::{envelope::Rules, fence::Fence, pythonic::PythonWalk},
     format::TagKind,
@@ -43,7 +43,7 @@ impl Region {
             TagKind::Html => code_goes_on(&self.markup, character),
             _ => begins(&self.markup, character, iter::once(&tag.open).chain(tag.special().inner)),
         };
-        if !goes_on || self.markup.len() >= MAX_MARKUP {
+        if !goes_on || self.markup.len() >= rules.max_markup {
             return Between::Foreign;
         }
         self.markup.push(character);
@@ -59,6 +59,10 @@ impl Region {
 
     /// One character after a value.
     pub(super) fn after(&mut self, character: char, rules: &Rules<'_>) -> Between {
+        if self.begins_opener(&self.markup) {
+            let goes_on = self.begins_opener(&format!("{}{character}", self.markup));
+            return if goes_on { Between::Foreign } else { Between::Value };
+        }
         if !self.markup.is_empty() {
             return self.closer(character);
         }
@@ -73,7 +77,14 @@ impl Region {
             }
             (Container::Bare, '{' | '[') if self.joined => Between::Value,
             (Container::Bare, _) => Between::Foreign,
-            (_, '{' | '[') if !self.broken => Between::Value,
+            (_, '{' | '[') if !self.broken => {
+                let first = character.to_string();
+                if !self.begins_opener(&first) {
+                    return Between::Value;
+                }
+                self.markup = first;
+                Between::Taken
+            }
             (Container::Fence(fence), tick) if tick == char::from(fence.tick) => {
                 self.phase = Phase::Ticks(1);
                 Between::Taken
@@ -85,6 +96,13 @@ impl Region {
             },
             _ => Between::Foreign,
         }
+    }
+
+    /// Calls that end without a closer may be followed by their opener again, which begins as a value does: the
+    /// character behind it tells.
+    pub(super) fn begins_opener(&self, markup: &str) -> bool {
+        let Container::Tag(tag) = self.container else { return false };
+        tag.close.is_empty() && markup.starts_with(['{', '[']) && tag.open.starts_with(markup)
     }
 
     /// One character of what may be the closer, or markup that means nothing.
