@@ -270,7 +270,6 @@ impl Detector {
     }
 
     fn text(&mut self, text: &str, out: &mut impl Sink) {
-        self.flow = None;
         let mut rest = text;
         while !rest.is_empty() {
             let taken = match self.state {

@@ -49,6 +49,7 @@ impl Detector {
 
     /// Reads on in calls.
     pub(super) fn calls(&mut self, text: &str, out: &mut impl Sink) -> usize {
+        self.flow = None;
         let State::Calls(mut reading) = std::mem::replace(&mut self.state, State::Prose) else { return 0 };
         let (format, starts_line) = (reading.format, reading.takes_line());
         let rules = self.search.rules(reading.marked);

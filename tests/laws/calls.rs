@@ -276,3 +276,20 @@ proptest! {
         }
     }
 }
+
+/// A call inside what was first read as another format's is read again as soon as that has failed, and breaks off in
+/// the piece in which it began to stream.
+#[test]
+fn what_follows_a_call_that_broke_off_is_text() {
+    let settings = Settings { repair: false, ..Settings::default() };
+    let pieces = [
+        "`<|python_tag|>{\"name\": \"get_weather\", \"parameters\": {\"city\": \"plain ",
+        "text ",
+        "\r\n\"",
+        "}}",
+    ];
+    let found = find(&settings, &pieces, Finish::Stop);
+    assert_eq!(found.text, "`<|python_tag|>\r\n\"}}");
+    assert_eq!(found.calls.len(), 1, "{found:?}");
+    assert_eq!(found.calls[0].arguments, "{\"city\": \"plain text ");
+}
