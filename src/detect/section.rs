@@ -178,7 +178,12 @@ impl Section {
                 let rest = walker.take_rest();
                 self.phase = Phase::Between;
                 let certain = self.certain(out);
-                (len, self.again(&rest, certain.is_some(), rules))
+                (len, self.again(&rest, true, certain.is_some(), rules))
+            }
+            Parsed::Stop(len) if self.found && !walker.is_open() && marked => {
+                let rest = walker.take_rest();
+                self.phase = Phase::Between;
+                (len, self.again(&rest, false, false, rules))
             }
             Parsed::Stop(len) if !walker.is_open() && !walker.rest().is_empty() => {
                 (len, Some(Passed::Failed { taken: 0, rescan: walker.rest().len() }))
@@ -195,17 +200,13 @@ impl Section {
                 walker.finish(false, out);
                 (len, Some(Passed::Left { taken: 0, rescan: rest.len() }))
             }
-            Parsed::Stop(len) if self.found && !walker.is_open() && marked => {
-                self.phase = Phase::Between;
-                (len, None)
-            }
             Parsed::Stop(len) => (len, Some(Passed::Failed { taken: 0, rescan: walker.rest().len() })),
         }
     }
 
-    /// The call has ended before `rest`, which was fed and belongs to the section, or is text behind it. `certain`: the
-    /// call has gone out.
-    fn again(&mut self, rest: &str, certain: bool, rules: &Rules<'_>) -> Option<Passed> {
+    /// The call has ended before `rest`, or was none: it was fed and belongs to the section, or is text behind it.
+    /// `certain`: the call has gone out.
+    fn again(&mut self, rest: &str, ended: bool, certain: bool, rules: &Rules<'_>) -> Option<Passed> {
         let inside = self.in_section;
         let mut settled = 0;
         for (at, character) in rest.char_indices().filter(|_| inside) {
@@ -213,7 +214,7 @@ impl Section {
                 Between::Noise => settled = at + character.len_utf8(),
                 Between::Taken | Between::Call => {}
                 Between::Closed => return Some(Passed::Ended(0)),
-                Between::Foreign if self.wait == Wait::RegionEnd => {
+                Between::Foreign if !ended || self.wait == Wait::RegionEnd => {
                     let rescan = rest.len() - at + self.markup.len();
                     return Some(Passed::Failed { taken: 0, rescan });
                 }
@@ -221,6 +222,7 @@ impl Section {
             }
         }
         let kept = rest.len() - settled;
+        let certain = certain || (settled > 0 && self.wait != Wait::RegionEnd);
         if inside {
             certain.then_some(Passed::Settled { taken: 0, kept })
         } else {
