@@ -189,6 +189,27 @@ fn secrets_of_the_environment_do_not_show_in_the_help() {
 }
 
 #[test]
+fn a_template_is_imported_or_refused_with_its_place() {
+    let desk = tempfile::TempDir::new().unwrap();
+    let file = desk.path().join("tokenizer_config.json");
+    let import = |template: &str| {
+        std::fs::write(&file, template).unwrap();
+        run(toolwire(&["formats", "--name", "theirs", "--import"]).arg(&file))
+    };
+    let calls = r#"{"open": "<c>", "close": "</c>", "content": "json"}"#;
+    let (status, text, _) =
+        import(&format!(r#"{{"response_template": {{"fields": {{"tool_calls": {calls}}}}}}}"#));
+    assert_eq!(status, 0);
+    assert!(
+        text.starts_with("[[formats]]\nname = \"theirs\"\n") && text.contains("open = \"<c>\"\n"),
+        "{text}"
+    );
+    let (status, text, told) = import(&format!(r#"{{"fields": {{"tool_calls": {calls}, "plan": {{}}}}}}"#));
+    assert_eq!((status, text.as_str()), (2, ""));
+    assert!(told.contains("tokenizer_config.json: `fields.plan`: only `tool_calls`"), "{told}");
+}
+
+#[test]
 fn formats_lists_all_of_them() {
     let (status, text, _) = run(&mut toolwire(&["formats"]));
     assert_eq!(status, 0);

@@ -309,6 +309,35 @@ fn what_is_recorded_can_be_replayed() {
 }
 
 #[test]
+fn what_is_recorded_with_a_format_of_ones_own_carries_it() {
+    let mock = Running::start(&["mock", &path("chat/own-format"), "--listen", "127.0.0.1:0"]);
+    let desk = TempDir::new().unwrap();
+    let (out, file) = (desk.path().join("recorded"), desk.path().join("toolwire.toml"));
+    let manifest = fs::read_to_string(path("chat/own-format/fixture.toml")).unwrap();
+    let formats = manifest.split_once("[[formats]]").unwrap().1;
+    let upstream = format!("name = \"u\"\ndialect = \"chat\"\nbase_url = \"http://{}/v1\"", mock.address);
+    let config = format!(
+        "[[formats]]{formats}[[upstreams]]\n{upstream}\n[[models]]\nname = \"*\"\ndetect = \"theirs\"\n"
+    );
+    fs::write(&file, config).unwrap();
+    let (out_text, file) = (out.display().to_string(), file.display().to_string());
+    let recorder =
+        Running::start(&["record", "--out", &out_text, "--listen", "127.0.0.1:0", "--config", &file]);
+    let request = fs::read_to_string(path("chat/own-format/request.json")).unwrap();
+    let (_, body) = recorder.ask("/v1/chat/completions", "content-type: application/json\r\n", &request);
+    let calls = answer(&String::from_utf8(body).unwrap()).calls;
+    drop(recorder);
+
+    let recorded = fs::read_to_string(out.join("0001-m-1/fixture.toml")).unwrap();
+    let formats_of = |manifest: &str| manifest.parse::<toml::Table>().unwrap()["formats"].clone();
+    assert_eq!(formats_of(&recorded), formats_of(&manifest));
+    assert_eq!(run(&["replay", &out_text, "--splits", "every", "--update"]).0, 0);
+    let expect: Answer =
+        serde_json::from_slice(&fs::read(out.join("0001-m-1/expect.json")).unwrap()).unwrap();
+    assert_eq!((expect.calls.len(), calls.len()), (2, 2));
+}
+
+#[test]
 fn demo_shows_both_sides_and_ends() {
     let (status, stdout, stderr) = run(&["demo", "--once", "--pace", "1ms", "--listen", "127.0.0.1:0"]);
     assert_eq!(status, 0, "{stderr}");

@@ -575,6 +575,7 @@ fn the_documentation_tells_the_truth() {
         "listen",
         "tool_prefix",
         "system_position",
+        "starts_in_reasoning",
     ];
     for (key, value) in sections.iter().flatten().filter(|(_, value)| !value.is_table()) {
         if matches!(key.as_str(), "upstreams" | "models") {
@@ -610,4 +611,35 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_models_name_tells_whether_answers_start_in_reasoning() {
+    let text = r#"
+[[upstreams]]
+name = "u"
+dialect = "chat"
+base_url = "http://127.0.0.1:1/v1"
+[[models]]
+name = "told"
+upstream_name = "deepseek-r1"
+starts_in_reasoning = false
+[[models]]
+name = "named"
+upstream_name = "org/QwQ-32B"
+detect = ["hermes"]
+[[models]]
+name = "set"
+starts_in_reasoning = true
+[[models]]
+name = "*"
+"#;
+    let config = Desk::with(text).load().unwrap().config;
+    let starts =
+        |model: &str, asked: &str| config.model(model).unwrap().settings_for(asked).starts_in_reasoning;
+    assert!(!starts("told", "told"));
+    assert!(starts("named", "named"));
+    assert!(starts("set", "set"));
+    assert!(starts("*", "deepseek-r1:14b"));
+    assert!(!starts("*", "other"));
 }

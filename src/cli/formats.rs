@@ -1,14 +1,16 @@
 //! `toolwire formats`: the text formats, with the models that write them and an example.
 
 use std::{
+    fs,
     io::{self, Write},
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
 use serde_json::{Value, json};
 
-use super::results;
-use crate::format::{self, Format};
+use super::{WRONG_INPUT, results};
+use crate::format::{self, Definition, Format};
 
 /// Options of `formats`.
 #[derive(Debug, clap::Args)]
@@ -20,10 +22,22 @@ pub struct Args {
     /// Write Markdown: the page docs/formats.md
     #[arg(long, conflicts_with = "json")]
     pub markdown: bool,
+
+    /// Write the `[[formats]]` entry that a checkpoint's response template comes to: a `tokenizer_config.json` with a
+    /// `response_template`, or such a template alone
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "markdown"])]
+    pub import: Option<PathBuf>,
+
+    /// The name of the imported format
+    #[arg(long, value_name = "NAME", requires = "import", default_value = "imported")]
+    pub name: String,
 }
 
 /// Runs the command.
 pub fn run(args: Args) -> ExitCode {
+    if let Some(file) = &args.import {
+        return import(file, &args.name);
+    }
     results(ExitCode::SUCCESS, |out| match args {
         Args { json: true, .. } => {
             writeln!(out, "{:#}", Value::from_iter(format::ALL.iter().map(|format| told(format))))
@@ -31,6 +45,31 @@ pub fn run(args: Args) -> ExitCode {
         Args { markdown: true, .. } => write!(out, "{}", format::page()),
         _ => format::ALL.iter().try_for_each(|format| say(format, out)),
     })
+}
+
+/// Writes what the template in `file` comes to, or says why it cannot be told.
+fn import(file: &Path, name: &str) -> ExitCode {
+    match imported(file, name) {
+        Ok(text) => results(ExitCode::SUCCESS, |out| out.write_all(text.as_bytes())),
+        Err(why) => {
+            eprintln!("{}: {why}", file.display());
+            WRONG_INPUT.into()
+        }
+    }
+}
+
+fn imported(file: &Path, name: &str) -> Result<String, String> {
+    #[derive(serde::Serialize)]
+    struct Entries {
+        formats: Vec<Definition>,
+    }
+    let text = fs::read_to_string(file).map_err(|error| error.to_string())?;
+    let definition = format::import(name, &text).map_err(|refused| refused.to_string())?;
+    // What cannot be built from it would be refused in the configuration.
+    definition.clone().build(&[]).map_err(|wrong| {
+        wrong.iter().map(|wrong| format!("`{}`: {}", wrong.key, wrong.message)).collect::<Vec<_>>().join("; ")
+    })?;
+    toml::to_string(&Entries { formats: vec![definition] }).map_err(|error| error.to_string())
 }
 
 fn told(format: &Format) -> Value {

@@ -225,7 +225,7 @@ impl Args {
             tolerate_truncation: self.tolerate_truncation.then_some(true),
             ..Rules::default()
         };
-        rules.settings()
+        rules.settings(&[])
     }
 
     /// The client's request, with the tools of `--declare` put behind its own.

@@ -11,7 +11,7 @@ use super::{
     value::{choice, list, referred, switch, text},
 };
 use crate::{
-    format::{self, Format, Teaching},
+    format::{self, Format, Own, Teaching},
     pipeline::{Arguments, Detect, Limits, Misroute, ServerCalls, Settings, UnknownCalls},
 };
 
@@ -33,10 +33,12 @@ pub struct Model {
     pub instructions: Option<String>,
     /// Where a format's instructions go.
     pub system_position: SystemPosition,
+    /// Whether answers start inside reasoning. `None`: the model's name tells.
+    pub starts_in_reasoning: Option<bool>,
     /// How answers are treated: all that the pipeline wants to know.
     pub settings: Settings,
     /// The configuration's own formats.
-    pub formats: Arc<[&'static Format]>,
+    pub formats: Arc<[Own]>,
 }
 
 impl Model {
@@ -51,18 +53,28 @@ impl Model {
     }
 
     /// [`Model::settings`] when a client asks for `asked`: where formats are found by themselves, those that the
-    /// model is taught, or known by its name to write, come first.
+    /// model is taught, or known by its name to write, come first; and the name may tell that answers start inside
+    /// reasoning.
     pub fn settings_for(&self, asked: &str) -> Cow<'_, Settings> {
-        let Detect::Auto = self.settings.detect else { return Cow::Borrowed(&self.settings) };
-        let mut first = format::for_model(self.upstream_name(asked), &self.formats);
+        let mut settings = Cow::Borrowed(&self.settings);
+        let name = self.upstream_name(asked);
+        let starts_in_reasoning =
+            self.starts_in_reasoning.unwrap_or_else(|| format::prompt_opens_reasoning(name));
+        if starts_in_reasoning != settings.starts_in_reasoning {
+            settings.to_mut().starts_in_reasoning = starts_in_reasoning;
+        }
+        if settings.detect != Detect::Auto {
+            return settings;
+        }
+        let mut first = format::for_model(name, &self.formats);
         if let Tools::Format(taught) = self.tools {
             first.retain(|format| *format != taught);
             first.insert(0, taught);
         }
-        if first.is_empty() {
-            return Cow::Borrowed(&self.settings);
+        if !first.is_empty() {
+            settings.to_mut().detect = Detect::AutoAnd(first);
         }
-        Cow::Owned(Settings { detect: Detect::AutoAnd(first), ..self.settings.clone() })
+        settings
     }
 
     /// How the model is taught the format of [`Model::tools`], if that is one.
@@ -113,7 +125,7 @@ pub(super) type Entry<'a> = (Option<(String, Cell<'a>)>, Option<Model>);
 pub(super) fn read<'a>(
     table: &mut Table<'a>,
     upstreams: &[Declared<'_>],
-    formats: &Arc<[&'static Format]>,
+    formats: &Arc<[Own]>,
     limits: Limits,
 ) -> Entry<'a> {
     let name = table.require("name", |cell| Some((text(cell.clone())?, cell)));
@@ -131,6 +143,7 @@ pub(super) fn read<'a>(
         _ => SystemPosition::System,
     };
     let system_position = table.get_or("system_position", position, choice(&positions));
+    let starts_in_reasoning = table.get("starts_in_reasoning", switch);
     let settings = settings(table, tools, upstream.as_deref(), formats, limits);
     let model = (|| {
         Some(Model {
@@ -140,6 +153,7 @@ pub(super) fn read<'a>(
             tools,
             instructions,
             system_position,
+            starts_in_reasoning,
             settings,
             formats: Arc::clone(formats),
         })
@@ -154,7 +168,7 @@ fn settings(
     table: &mut Table<'_>,
     tools: Tools,
     upstream: Option<&Upstream>,
-    formats: &[&'static Format],
+    formats: &[Own],
     limits: Limits,
 ) -> Settings {
     let default = Settings::default();
@@ -172,7 +186,7 @@ fn settings(
         misroute: table.get_or("misroute", default.misroute, choice(&MISROUTE)),
         arguments: table.get_or("arguments", default.arguments, choice(&ARGUMENTS)),
         unknown_calls: table.get_or("unknown_calls", default.unknown_calls, choice(&UNKNOWN_CALLS)),
-        starts_in_reasoning: table.get_or("starts_in_reasoning", default.starts_in_reasoning, switch),
+        starts_in_reasoning: default.starts_in_reasoning,
         repair: table.get_or("repair", default.repair, switch),
         tool_prefix: table.get_or("tool_prefix", tool_prefix, prefix),
         server_tools: taught.map(|lumo| lumo.native_tools.clone()).unwrap_or_default(),
@@ -245,15 +259,15 @@ fn declared(cell: Cell<'_>, upstreams: &[Declared<'_>]) -> Option<Arc<Upstream>>
     }
 }
 
-fn taught_by(cell: Cell<'_>, own: &[&'static Format]) -> Option<Tools> {
+fn taught_by(cell: Cell<'_>, own: &[Own]) -> Option<Tools> {
     let mut choices = vec![("native", Tools::Native)];
-    let taught = format::ALL.iter().chain(own).filter(|format| format.teach.is_some());
+    let taught = format::all_and(own).filter(|format| format.teach.is_some());
     choices.extend(taught.map(|format| (format.name, Tools::Format(format))));
     choice(&choices)(cell)
 }
 
-fn detect(cell: Cell<'_>, own: &[&'static Format]) -> Option<Detect> {
-    let formats: Vec<_> = format::ALL.iter().chain(own).map(|format| (format.name, *format)).collect();
+fn detect(cell: Cell<'_>, own: &[Own]) -> Option<Detect> {
+    let formats: Vec<_> = format::all_and(own).map(|format| (format.name, format)).collect();
     match cell.value {
         DeValue::Array(_) => {
             let mut choices: Vec<_> =

@@ -10,7 +10,7 @@ use super::{
     upstream,
     value::{count, duration, list, one_or_more, secret, size, text},
 };
-use crate::{format::Format, pipeline};
+use crate::{format::Own, pipeline};
 
 /// Where `serve` listens if nobody says otherwise.
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8787);
@@ -82,6 +82,8 @@ fn limits(table: &mut Table<'_>) -> Limits {
             max_calls: table.get_or("max_calls", answer.max_calls, count(1)),
             max_hold: table.get_or("max_hold", answer.max_hold, size),
             max_depth: table.get_or("max_depth", answer.max_depth, count(1)),
+            max_name: table.get_or("max_name", answer.max_name, size),
+            max_markup: table.get_or("max_markup", answer.max_markup, size),
             max_answer: table.get_or("max_answer", answer.max_answer, size),
         },
     }
@@ -120,7 +122,7 @@ fn upstreams<'a>(table: &mut Table<'a>, context: &Context<'_>) -> Vec<Declared<'
 }
 
 /// The configuration's own formats, as far as they could be read.
-fn formats(table: &mut Table<'_>) -> Arc<[&'static Format]> {
+fn formats(table: &mut Table<'_>) -> Arc<[Own]> {
     let mut formats = Vec::new();
     for cell in entries(table, "formats") {
         formats.extend(cell.table(|table| format::read(table, &formats)));
@@ -132,7 +134,7 @@ fn models<'a>(
     table: &mut Table<'a>,
     context: &Context<'_>,
     upstreams: &[Declared<'a>],
-    formats: &Arc<[&'static Format]>,
+    formats: &Arc<[Own]>,
     limits: pipeline::Limits,
 ) -> Option<Vec<super::Model>> {
     let cells = entries(table, "models");

@@ -31,6 +31,8 @@ impl Config {
                     ("max_calls", count(answer.max_calls)),
                     ("max_hold", size(answer.max_hold)),
                     ("max_depth", count(answer.max_depth)),
+                    ("max_name", size(answer.max_name)),
+                    ("max_markup", size(answer.max_markup)),
                     ("max_answer", size(answer.max_answer)),
                     ("keep_alive", duration(limits.keep_alive)),
                 ])),
@@ -102,7 +104,7 @@ fn model(model: &Model) -> Table {
         ("arguments", word(&ARGUMENTS, settings.arguments)),
         ("unknown_calls", word(&UNKNOWN_CALLS, settings.unknown_calls)),
         ("misroute", word(&MISROUTE, settings.misroute)),
-        ("starts_in_reasoning", Value::Boolean(settings.starts_in_reasoning)),
+        ("starts_in_reasoning", Value::Boolean(model.settings_for(&model.name).starts_in_reasoning)),
         ("repair", Value::Boolean(settings.repair)),
         ("tool_prefix", string(&settings.tool_prefix)),
         (

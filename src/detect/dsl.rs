@@ -3,6 +3,7 @@
 use super::{
     body::Fed,
     envelope::{Parsed, Piece, Rules},
+    flow::Flow,
     literal::{Literal, Notation},
     text::tail,
 };
@@ -17,18 +18,20 @@ pub(super) struct DslWalk {
     ended: bool,
 }
 
-/// Longest name, in bytes.
-const MAX_NAME: usize = 256;
-
 impl DslWalk {
     /// `quote`: what strings are put between.
     pub(super) fn new(quote: &'static str, rules: &Rules<'_>) -> Self {
-        let arguments = Literal::new(Notation::Delimited(quote), rules.max_depth);
+        let arguments = Literal::new(Notation::Delimited(quote), rules.max_depth, rules.max_hold);
         Self { name: String::new(), arguments, started: false, ended: false }
     }
 
     pub(super) fn is_open(&self) -> bool {
         self.started && !self.ended
+    }
+
+    /// In a string of arguments.
+    pub(super) fn flow(&self) -> Option<Flow> {
+        if self.is_open() { self.arguments.flow() } else { None }
     }
 
     pub(super) fn found(&self) -> bool {
@@ -50,7 +53,7 @@ impl DslWalk {
                 break;
             }
             let legal = character.is_alphanumeric() || "_-.:/ ".contains(character);
-            if !legal || self.name.len() >= MAX_NAME {
+            if !legal || self.name.len() >= rules.max_markup {
                 return Parsed::Stop(at);
             }
             self.name.push(character);

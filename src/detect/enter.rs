@@ -18,21 +18,34 @@ use crate::{
     format::{Format, Place, TagKind},
 };
 
-/// Longest opening tag of an HTML element, and opener of a fence with calls, in bytes.
-const MAX_TAG: usize = 256;
-
 impl Detector {
     /// Where in `text` something may begin.
     pub(super) fn opener(&self, text: &str) -> Option<usize> {
-        text.bytes().enumerate().position(|(at, byte)| match self.search.begins(byte) {
+        let fresh = self.prose.starts_message();
+        let mut from = 0;
+        loop {
+            let at = self.search.first_opening(text, from, fresh)?;
+            if self.opens(text, at) {
+                return Some(at);
+            }
+            from = at + 1;
+        }
+    }
+
+    /// What begins at this byte of `text` may be more than text.
+    fn opens(&self, text: &str, at: usize) -> bool {
+        match text.as_bytes().get(at).and_then(|&byte| self.search.begins(byte)) {
             None => false,
             Some(Begins::Bracket) => true,
             Some(Begins::Fence) => self.prose.starts_line(head(text, at)),
             Some(Begins::Marker(place)) => {
-                let here = self.place_behind(head(text, at));
-                place <= here && self.search.markers.may_stand(tail(text, at), here)
+                let (rest, markers) = (tail(text, at), &self.search.markers);
+                markers.may_be(rest) && {
+                    let here = self.place_behind(head(text, at));
+                    place <= here && markers.may_stand(rest, here)
+                }
             }
-        })
+        }
     }
 
     /// What place the end of `before` is, which is text to come.
@@ -211,7 +224,9 @@ impl Detector {
         };
         let Some(character) = text.chars().next() else { return 0 };
         let first = self.held.len() == tag.open.len();
-        if character == '<' || (first && !matches!(character, '>' | ' ' | '\t')) || self.held.len() > MAX_TAG
+        if character == '<'
+            || (first && !matches!(character, '>' | ' ' | '\t'))
+            || self.held.len() > self.search.max_markup
         {
             self.state = State::Prose;
             self.release(0, out);
@@ -230,7 +245,7 @@ impl Detector {
         let Some(character) = text.chars().next() else { return 0 };
         let byte = text.bytes().next().unwrap_or_default();
         match opener.feed(byte, &self.search.infos) {
-            Opening::More if self.held.len() >= MAX_TAG => self.leave_fence(None, out),
+            Opening::More if self.held.len() >= self.search.max_markup => self.leave_fence(None, out),
             Opening::More => {
                 self.held.push(character);
                 return character.len_utf8();

@@ -84,6 +84,11 @@ impl Gate {
         }
     }
 
+    /// The call being read calls nothing.
+    pub(super) fn drops(&self) -> bool {
+        self.drops
+    }
+
     /// What waits goes out.
     pub(super) fn open(&mut self, out: &mut impl FnMut(Piece<'_>)) {
         self.waiting.drain(..).for_each(|waiting| out(waiting.as_piece()));

@@ -6,6 +6,7 @@
 use super::{
     body::{Fed, JsonBody},
     envelope::{Parsed, Piece, Rules},
+    flow::Flow,
     text::{head, tail},
 };
 use crate::{
@@ -37,9 +38,6 @@ pub(super) struct HeaderWalk {
     ended: bool,
 }
 
-/// Longest header, in bytes.
-const MAX_HEADER: usize = 512;
-
 impl HeaderWalk {
     pub(super) fn new(header: &'static Header, rules: &Rules<'_>) -> Self {
         Self {
@@ -55,6 +53,11 @@ impl HeaderWalk {
 
     pub(super) fn is_open(&self) -> bool {
         self.started && !self.ended
+    }
+
+    /// In a string of arguments.
+    pub(super) fn flow(&self) -> Option<Flow> {
+        if matches!(self.at, At::Arguments) { self.body.flow() } else { None }
     }
 
     pub(super) fn found(&self) -> bool {
@@ -114,11 +117,6 @@ impl HeaderWalk {
         &self.markup
     }
 
-    /// Takes it.
-    pub(super) fn take_rest(&mut self) -> String {
-        std::mem::take(&mut self.markup)
-    }
-
     pub(super) fn finish(&mut self, stopped: bool, out: &mut impl FnMut(Piece<'_>)) -> Option<CallEnd> {
         if !self.is_open() {
             return None;
@@ -141,11 +139,11 @@ impl HeaderWalk {
         }
         let end = ends.iter().find(|end| self.captured.ends_with(**end)).map(|end| end.len());
         let Some(end) = end.or(brace.then_some(0)) else {
-            return self.may_go_on(ends).then_some(true);
+            return self.may_go_on(ends, rules.max_markup).then_some(true);
         };
         self.captured.truncate(self.captured.len() - end);
         let (_, name) = (self.header.read)(self.captured.trim())?;
-        rules.name(name)?;
+        rules.dotted_name(name)?;
         self.at = At::Before;
         if !matches!(self.header.end, HeaderEnd::MarkersThenBrace(_)) {
             self.start(rules, out);
@@ -156,7 +154,7 @@ impl HeaderWalk {
     /// The header is certain.
     fn start(&mut self, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) {
         if let Some((id, name)) = (self.header.read)(self.captured.trim()).filter(|_| !self.started)
-            && let Some(name) = rules.name(name)
+            && let Some(name) = rules.dotted_name(name)
         {
             out(Piece::Start { name, id });
             self.started = true;
@@ -164,14 +162,14 @@ impl HeaderWalk {
     }
 
     /// What is captured may be a header, or one and the beginning of its end.
-    fn may_go_on(&self, ends: &[&str]) -> bool {
+    fn may_go_on(&self, ends: &[&str], most: usize) -> bool {
         let captured = self.captured.as_str();
         let legal =
             |c: char| c.is_alphanumeric() || "_-.:/ \t\r\n".contains(c) || self.header.legal.contains(c);
         let begins_end = |at: usize| ends.iter().any(|end| end.starts_with(tail(captured, at)));
         let name = captured.char_indices().map(|(at, _)| at).find(|&at| begins_end(at));
         let name = head(captured, name.unwrap_or(captured.len()));
-        captured.len() <= MAX_HEADER && name.chars().all(legal)
+        captured.len() <= most && name.chars().all(legal)
     }
 
     /// One character of framing: `Some(true)` for the last of the closer, `None` if it is none. Blanks behind the

@@ -66,10 +66,49 @@ impl Opener {
     /// The bytes that it may begin with.
     fn first_bytes(&self) -> impl Iterator<Item = u8> {
         let first = self.text.bytes().next();
-        let other = first.filter(|_| self.case == Case::Any);
-        first
-            .into_iter()
-            .chain(other.into_iter().flat_map(|byte| [byte.to_ascii_lowercase(), byte.to_ascii_uppercase()]))
+        let other = first
+            .map(|byte| byte.to_ascii_uppercase())
+            .filter(|other| self.case == Case::Any && Some(*other) != first);
+        first.into_iter().chain(other)
+    }
+
+    /// Its second byte may be this one.
+    fn may_go_on(&self, byte: u8) -> bool {
+        match self.text.as_bytes().get(1) {
+            None | Some(b'*' | b'~' | b'%') => true,
+            Some(second) if self.case == Case::Any => second.eq_ignore_ascii_case(&byte),
+            Some(second) => *second == byte,
+        }
+    }
+}
+
+/// The openers that begin with the same byte. There are many openers, and most begin with `<`: the byte behind it
+/// refutes all of them at once in most text.
+#[derive(Debug)]
+struct Group {
+    /// The least exacting place at which one of them counts.
+    place: Place,
+    /// By byte: whether one of them may go on with it.
+    second: [bool; 256],
+    /// Where they stand in [`Markers::openers`].
+    places: Vec<usize>,
+}
+
+impl Group {
+    fn add(group: &mut Option<Box<Self>>, at: usize, opener: &Opener) {
+        let new = || Box::new(Self { place: opener.place, second: [false; 256], places: Vec::new() });
+        let group = group.get_or_insert_with(new);
+        group.place = group.place.min(opener.place);
+        group.places.push(at);
+        for (byte, second) in (0..=u8::MAX).zip(&mut group.second) {
+            *second |= opener.may_go_on(byte);
+        }
+    }
+
+    /// One of them may begin with what `text` does, which begins as they do.
+    fn may_be(&self, text: &str) -> bool {
+        let second = text.as_bytes().get(1);
+        second.is_none_or(|byte| self.second.get(usize::from(*byte)).copied().unwrap_or_default())
     }
 }
 
@@ -77,8 +116,8 @@ impl Opener {
 #[derive(Debug)]
 pub(super) struct Markers {
     openers: Vec<Opener>,
-    /// By first byte: the least exacting place at which an opener with it counts.
-    first: [Option<Place>; 256],
+    /// By first byte.
+    groups: [Option<Box<Group>>; 256],
     /// The formats that are chosen by name.
     named: Vec<&'static Format>,
 }
@@ -106,15 +145,15 @@ impl Markers {
                 all.push(opener);
             }
         }
-        let mut first: [Option<Place>; 256] = [None; 256];
-        for opener in &all {
+        let mut groups = [const { None }; 256];
+        for (at, opener) in all.iter().enumerate() {
             for byte in opener.first_bytes() {
-                if let Some(slot) = first.get_mut(usize::from(byte)) {
-                    *slot = Some(slot.map_or(opener.place, |place| place.min(opener.place)));
+                if let Some(group) = groups.get_mut(usize::from(byte)) {
+                    Group::add(group, at, opener);
                 }
             }
         }
-        Self { openers: all, first, named: named.to_vec() }
+        Self { openers: all, groups, named: named.to_vec() }
     }
 
     /// Some format's calls may end reasoning.
@@ -129,7 +168,23 @@ impl Markers {
 
     /// Where an opener that begins with this byte counts, if there is one: the least exacting place.
     pub(super) fn first(&self, byte: u8) -> Option<Place> {
-        self.first.get(usize::from(byte)).copied().flatten()
+        self.group(byte).map(|group| group.place)
+    }
+
+    fn group(&self, byte: u8) -> Option<&Group> {
+        self.groups.get(usize::from(byte)).and_then(Option::as_deref)
+    }
+
+    /// The openers that may begin as `text` does, by their places, as far as its first two bytes tell.
+    fn candidates(&self, text: &str) -> impl Iterator<Item = (usize, &Opener)> {
+        let group = text.bytes().next().and_then(|byte| self.group(byte)).filter(|group| group.may_be(text));
+        let places = group.into_iter().flat_map(|group| &group.places);
+        places.filter_map(|&place| Some((place, self.openers.get(place)?)))
+    }
+
+    /// Whether the first two bytes of `rest` leave an opener that may begin where it does.
+    pub(super) fn may_be(&self, rest: &str) -> bool {
+        self.candidates(rest).next().is_some()
     }
 
     /// An opener that counts here may begin with this byte.
@@ -139,7 +194,7 @@ impl Markers {
 
     /// An opener may begin where `rest` does. What `rest` itself refutes need not be held, nor its frame be rewritten.
     pub(super) fn may_stand(&self, rest: &str, here: Place) -> bool {
-        self.openers.iter().any(|opener| opener.fit(rest, here) != Fit::No)
+        self.candidates(rest).any(|(_, opener)| opener.fit(rest, here) != Fit::No)
     }
 
     /// The place of the first opener from `from` on that begins with `held`, and whether `held` is all of it.
@@ -161,7 +216,7 @@ impl Markers {
         from: usize,
         of: impl Fn(&Opener) -> bool,
     ) -> Option<(usize, bool)> {
-        let rest = self.openers.iter().enumerate().skip(from).filter(|(_, opener)| of(opener));
+        let rest = self.candidates(held).filter(|(place, opener)| *place >= from && of(opener));
         rest.map(|(place, opener)| (place, opener.fit(held, here)))
             .find(|(_, fit)| *fit != Fit::No)
             .map(|(place, fit)| (place, matches!(fit, Fit::Whole(_))))

@@ -21,6 +21,7 @@ mod enter;
 mod envelope;
 mod escape;
 mod fence;
+mod flow;
 mod gate;
 mod header;
 mod literal;
@@ -52,6 +53,7 @@ use std::borrow::Cow;
 use self::{
     channels::Channel,
     fence::{Foreign, Opener, Reach},
+    flow::Flow,
     markers::Markers,
     prose::Prose,
     reading::{As, Reading, Rivals},
@@ -102,7 +104,13 @@ pub struct Detector {
     prose: Prose,
     /// The source since the last point that is certain, while it may be part of something.
     held: String,
+    /// In a string of arguments that goes out as it comes.
+    flow: Option<Flow>,
+    /// A piece of it, as JSON has to write it.
+    escaped: String,
     held_peak: usize,
+    /// Empty: the space in which pieces of text are joined.
+    joined: String,
     /// Reasoning in which a call may have begun: it goes on if none has.
     doubted: Option<Thinking>,
     next: u32,
@@ -117,7 +125,10 @@ impl Detector {
             state: Self::first_state(&search, settings.starts_in_reasoning),
             search,
             held: String::new(),
+            flow: None,
+            escaped: String::new(),
             held_peak: 0,
+            joined: String::new(),
             doubted: None,
             next: 0,
         })
@@ -159,13 +170,25 @@ impl Detector {
 
     /// Takes an event of the reader.
     pub fn event(&mut self, event: Event<'_>, out: &mut impl Sink) {
+        if let Event::Reasoning(reasoning) | Event::Verbatim { means: Some(Event::Reasoning(reasoning)), .. } =
+            &event
+            && !reasoning.text.is_empty()
+            && matches!(&self.state, State::Reasoning(thinking) if thinking.is_fresh())
+        {
+            // Somebody has told reasoning from text already.
+            self.state = Self::first_state(&self.search, false);
+        }
         match event {
-            Event::Text(text) => self.text(&text, out),
+            Event::Text(text) => {
+                if !self.flows(&text, out) {
+                    self.piece(&text, None, out);
+                }
+            }
             Event::Verbatim { frame, means: Some(Event::Text(text)) } => {
                 if self.passes(text) {
                     out.event(Event::Verbatim { frame, means: Some(&Event::Text(Cow::Borrowed(text))) });
-                } else {
-                    self.text(text, out);
+                } else if !self.flows(text, out) {
+                    self.piece(text, Some(frame), out);
                 }
             }
             Event::Finish(finish) | Event::Verbatim { means: Some(&Event::Finish(finish)), .. } => {
@@ -181,6 +204,24 @@ impl Detector {
             }
             event => out.event(event),
         }
+    }
+
+    /// A piece of text as the upstream has written it, perhaps in a `frame` of its own. What of it is text again goes
+    /// out in one piece where nothing comes between, and as the frame where it is all of it (law 6).
+    fn piece(&mut self, text: &str, frame: Option<&str>, out: &mut impl Sink) {
+        let frame = frame.filter(|_| self.held() == 0);
+        let mut joined = Joined { text: std::mem::take(&mut self.joined), pure: true, out };
+        self.text(text, &mut joined);
+        let whole = joined.pure && joined.text == text && self.held() == 0;
+        match frame.filter(|_| whole) {
+            Some(frame) => {
+                let means = Some(&Event::Text(Cow::Borrowed(text)));
+                joined.out.event(Event::Verbatim { frame, means });
+            }
+            None => joined.flush(),
+        }
+        joined.text.clear();
+        self.joined = joined.text;
     }
 
     /// The text has ended; `stopped`: because the model was done. What is held is decided.
@@ -210,7 +251,26 @@ impl Detector {
         }
     }
 
+    /// What most pieces are: the inside of a string of arguments, or prose in which nothing begins. If so, it has been
+    /// taken.
+    fn flows(&mut self, text: &str, out: &mut impl Sink) -> bool {
+        if let Some(piece) = self.flow.and_then(|flow| flow.take(text, &mut self.escaped)) {
+            let index = DETECTED | self.next.saturating_sub(1);
+            if !piece.is_empty() {
+                out.event(Event::CallArguments { index, piece: Cow::Borrowed(piece) });
+            }
+            return true;
+        }
+        let plain = matches!(self.state, State::Prose) && self.opener(text).is_none();
+        if plain {
+            self.prose.put(text, out);
+            self.held_peak = self.held_peak.max(self.prose.held());
+        }
+        plain
+    }
+
     fn text(&mut self, text: &str, out: &mut impl Sink) {
+        self.flow = None;
         let mut rest = text;
         while !rest.is_empty() {
             let taken = match self.state {
@@ -226,7 +286,10 @@ impl Detector {
             };
             rest = tail(rest, taken);
         }
-        self.held_peak = self.held_peak.max(self.held());
+        self.held_peak = self.held_peak.max(match self.state {
+            State::Prose => self.prose.held(),
+            _ => self.held(),
+        });
     }
 
     fn foreign(&mut self, text: &str, out: &mut impl Sink) -> usize {
@@ -269,6 +332,35 @@ impl Detector {
                 self.enter_at(place, false, false);
                 taken
             }
+        }
+    }
+}
+
+/// Events on their way out, with neighbouring texts joined to one.
+struct Joined<'s, S> {
+    text: String,
+    /// Nothing but text has come, and it has not gone out yet.
+    pure: bool,
+    out: &'s mut S,
+}
+
+impl<S: Sink> Joined<'_, S> {
+    fn flush(&mut self) {
+        if !self.text.is_empty() {
+            self.out.event(Event::Text(Cow::Borrowed(&self.text)));
+            self.text.clear();
+        }
+    }
+}
+
+impl<S: Sink> Sink for Joined<'_, S> {
+    fn event(&mut self, event: Event<'_>) {
+        if let Event::Text(text) = event {
+            self.text.push_str(&text);
+        } else {
+            self.flush();
+            self.pure = false;
+            self.out.event(event);
         }
     }
 }

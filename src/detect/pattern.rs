@@ -35,6 +35,9 @@ pub(super) fn fit(marker: &str, text: &str) -> Fit {
 
 /// How `text` stands to `marker`, which is in lower case if case does not count.
 pub(super) fn fit_cased(marker: &str, text: &str, case: Case) -> Fit {
+    if is_refuted(marker, text, case) {
+        return Fit::No;
+    }
     let literal = |marker, text| literal(marker, text, case);
     let Some(at) = marker.find(['*', '~', '%']) else { return literal(marker, text) };
     let Fit::Whole(len) = literal(head(marker, at), text) else { return literal(head(marker, at), text) };
@@ -58,6 +61,15 @@ pub(super) fn fit_cased(marker: &str, text: &str, case: Case) -> Fit {
         return Fit::No;
     }
     shift(len + run, literal(end, tail(rest, run)))
+}
+
+/// The first two bytes tell, as they do of most text.
+fn is_refuted(marker: &str, text: &str, case: Case) -> bool {
+    let known =
+        marker.bytes().zip(text.bytes()).take(2).take_while(|(own, _)| !matches!(own, b'*' | b'~' | b'%'));
+    known
+        .into_iter()
+        .any(|(own, byte)| own != byte && (case == Case::Exact || !own.eq_ignore_ascii_case(&byte)))
 }
 
 /// Namespaces that tags were seen with. Any word would do for reading, but then each `<` of prose would be held until a

@@ -10,10 +10,14 @@ use std::borrow::Cow;
 use super::text::{head, is_blank, tail};
 use crate::event::{Event, Sink};
 
-const BLANK: [char; 4] = [' ', '\t', '\n', '\r'];
+/// `text` without the blanks at its beginning.
+fn trim_start(text: &str) -> &str {
+    tail(text, text.bytes().position(|byte| !is_blank(byte)).unwrap_or(text.len()))
+}
 
-fn all_blank(text: &str) -> bool {
-    text.bytes().all(is_blank)
+/// `text` without the blanks at its end.
+fn trim_end(text: &str) -> &str {
+    head(text, text.bytes().rposition(|byte| !is_blank(byte)).map_or(0, |at| at + 1))
 }
 
 /// The text outside calls, piece by piece.
@@ -31,8 +35,6 @@ pub(super) struct Prose {
     line_rest: Option<usize>,
     /// Blanks held beyond this go out.
     max_hold: usize,
-    /// Joins held blanks and a piece, so that they leave as one.
-    joined: String,
 }
 
 impl Prose {
@@ -45,7 +47,6 @@ impl Prose {
             seen_call: false,
             line_rest: None,
             max_hold,
-            joined: String::new(),
         }
     }
 
@@ -91,18 +92,18 @@ impl Prose {
 
     /// Puts text out, its trailing white space held.
     pub(super) fn put(&mut self, text: &str, out: &mut impl Sink) {
-        let text = self.take_line_rest(text, out);
+        let text = if self.line_rest.is_some() { self.take_line_rest(text, out) } else { text };
         if text.is_empty() {
             return;
         }
         self.note(text);
-        let visible = text.trim_end_matches(BLANK);
+        let visible = trim_end(text);
         let blank = tail(text, visible.len());
         if !visible.is_empty() {
             let mut visible = visible;
             if self.seen_call && !self.seen_text {
                 // They lead the message, and go, unless there are too many to be held.
-                let rest = visible.trim_start_matches(BLANK);
+                let rest = trim_start(visible);
                 self.hold(head(visible, visible.len() - rest.len()), out);
                 visible = rest;
             }
@@ -119,6 +120,15 @@ impl Prose {
     /// Holds white space as far as it may be held: each time it is too much, it goes out. That depends on the text
     /// alone, as everything here.
     fn hold(&mut self, blank: &str, out: &mut impl Sink) {
+        if blank.len() < self.room() {
+            // Most often it is the one between two words.
+            match *blank.as_bytes() {
+                [] => {}
+                [byte] => self.blank.push(char::from(byte)),
+                _ => self.blank.push_str(blank),
+            }
+            return;
+        }
         let mut rest = blank;
         while !rest.is_empty() {
             let room = self.room();
@@ -186,10 +196,7 @@ impl Prose {
     }
 
     fn note(&mut self, text: &str) {
-        match text.rfind('\n') {
-            Some(at) => self.line_blank = all_blank(tail(text, at)),
-            None => self.line_blank = self.line_blank && all_blank(text),
-        }
+        self.line_blank = self.starts_line(text);
         self.last = text.bytes().next_back().unwrap_or(self.last);
     }
 
@@ -223,10 +230,8 @@ impl Prose {
         if self.blank.is_empty() || (self.seen_call && !self.seen_text) {
             out.event(Event::Text(Cow::Borrowed(visible)));
         } else {
-            self.joined.clear();
-            self.joined.push_str(&self.blank);
-            self.joined.push_str(visible);
-            out.event(Event::Text(Cow::Borrowed(&self.joined)));
+            self.blank.push_str(visible);
+            out.event(Event::Text(Cow::Borrowed(&self.blank)));
         }
         self.blank.clear();
         self.seen_text = true;

@@ -8,6 +8,7 @@
 use super::{
     body::Fed,
     envelope::{Parsed, Piece, Rules},
+    flow::Flow,
     literal::{Literal, Notation, quote_into},
     text::tail,
 };
@@ -57,9 +58,6 @@ pub(super) struct PythonWalk {
     found: bool,
 }
 
-/// Longest name or keyword, in bytes.
-const MAX_NAME: usize = 256;
-
 impl PythonWalk {
     pub(super) fn new(python: &'static Python, rules: &Rules<'_>) -> Self {
         Self {
@@ -69,7 +67,7 @@ impl PythonWalk {
             in_print: false,
             name: String::new(),
             word: String::new(),
-            value: Literal::new(Notation::Python, rules.max_depth),
+            value: Literal::new(Notation::Python, rules.max_depth, rules.max_hold),
             arguments: 0,
             positional: 0,
             open: false,
@@ -84,6 +82,11 @@ impl PythonWalk {
 
     pub(super) fn is_open(&self) -> bool {
         self.open
+    }
+
+    /// In a string of arguments.
+    pub(super) fn flow(&self) -> Option<Flow> {
+        if self.open && self.at == At::Value { self.value.flow() } else { None }
     }
 
     pub(super) fn found(&self) -> bool {
@@ -140,7 +143,7 @@ impl PythonWalk {
         let blank = character.is_ascii_whitespace();
         match (self.at, character) {
             (At::Name, _) => self.name(character, rules, out),
-            (At::Keyword, _) => self.keyword(character),
+            (At::Keyword, _) => self.keyword(character, rules),
             _ if blank => Step::Taken,
             (At::Begin, '[') => {
                 self.in_list = true;
@@ -199,7 +202,7 @@ impl PythonWalk {
         let blank = matches!(character, ' ' | '\t');
         let behind = self.name.ends_with([' ', '\t']);
         let legal = character.is_alphanumeric() || matches!(character, '_' | '.' | '-' | '/' | ':');
-        if !(blank || (legal && !behind)) || self.name.len() >= MAX_NAME {
+        if !(blank || (legal && !behind)) || self.name.len() >= rules.max_markup {
             return Step::Stop;
         }
         self.name.push(character);
@@ -257,13 +260,13 @@ impl PythonWalk {
         if begins { self.word_is_value(rules, out) } else { Step::Stop }
     }
 
-    fn keyword(&mut self, character: char) -> Step {
+    fn keyword(&mut self, character: char, rules: &Rules<'_>) -> Step {
         if !(character.is_alphanumeric() || character == '_' || character == '-') {
             self.at = At::KeywordEnd;
             return Step::Again;
         }
         self.word.push(character);
-        if self.word.len() > MAX_NAME { Step::Stop } else { Step::Taken }
+        if self.word.len() > rules.max_markup { Step::Stop } else { Step::Taken }
     }
 
     /// What was read is no keyword: it begins a value that has its name by its place.
@@ -289,7 +292,7 @@ impl PythonWalk {
         opening.push_str(": ");
         out(Piece::Arguments(&opening));
         self.arguments += 1;
-        self.value = Literal::new(Notation::Python, rules.max_depth);
+        self.value = Literal::new(Notation::Python, rules.max_depth, rules.max_hold);
         self.at = At::Value;
     }
 

@@ -12,6 +12,7 @@
 use super::{
     body::{Fed, JsonBody},
     envelope::{Parsed, Piece, Rules},
+    flow::Flow,
     literal::quote_into,
     text::tail,
     typed::escape,
@@ -71,6 +72,11 @@ impl ReactWalk {
         self.open
     }
 
+    /// In a string of arguments.
+    pub(super) fn flow(&self) -> Option<Flow> {
+        if self.at == At::Json { self.json.flow() } else { None }
+    }
+
     pub(super) fn found(&self) -> bool {
         self.found
     }
@@ -78,10 +84,6 @@ impl ReactWalk {
     /// What was read behind JSON and is no observation.
     pub(super) fn rest(&self) -> &str {
         if self.found && !self.open { &self.held } else { "" }
-    }
-
-    pub(super) fn take_rest(&mut self) -> String {
-        std::mem::take(&mut self.held)
     }
 
     /// An observation follows.

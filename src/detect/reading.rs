@@ -3,6 +3,7 @@
 use super::{
     channels::Channel,
     envelope::{Piece, Rules},
+    flow::Flow,
     gate::Waiting,
     prose::Prose,
     region::{Passed, Region},
@@ -60,6 +61,16 @@ impl Reading {
     /// blanks stay (formats 2.1), as if it stood within a line.
     pub(super) fn takes_line(&self) -> bool {
         self.starts_line && !self.marked && !matches!(self.read_as, As::Channel(_))
+    }
+
+    /// In a string of arguments that goes out as it comes.
+    pub(super) fn flow(&self) -> Option<Flow> {
+        match &self.read_as {
+            As::Region(region) => region.flow(),
+            As::Section(section) if !self.behind => section.flow(),
+            As::Section(_) => None,
+            As::Channel(channel) => channel.flow(),
+        }
     }
 
     pub(super) fn feed(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Passed {
@@ -131,7 +142,7 @@ impl Reading {
     /// How many of the last bytes of what was fed may still be no part of the call that streams.
     pub(super) fn unsure(&self) -> usize {
         match &self.read_as {
-            As::Region(_) => 0,
+            As::Region(region) => region.unsure(),
             As::Section(section) => section.unsure(),
             As::Channel(channel) => channel.unsure(),
         }

@@ -67,12 +67,16 @@ pub(super) struct Search {
     pub(super) unmarked: Vec<Unmarked>,
     /// By byte.
     begins: [Option<Begins>; 256],
+    /// By byte: it may begin something behind the first visible text, and before it.
+    opens: [(bool, bool); 256],
     /// The format whose messages begin inside a header.
     pub(super) begun: Option<(&'static Format, &'static Channels)>,
     pub(super) whole: bool,
     any_name: bool,
     repair: bool,
     max_depth: usize,
+    max_name: usize,
+    pub(super) max_markup: usize,
     pub(super) max_hold: usize,
     max_arguments: usize,
 }
@@ -100,16 +104,19 @@ impl Search {
             Detect::Auto => Markers::of_all(),
             _ => Arc::new(Markers::new(&formats, named)),
         };
+        let begins: [Option<Begins>; 256] = std::array::from_fn(|byte| {
+            let byte = u8::try_from(byte).unwrap_or_default();
+            match byte {
+                b'{' | b'[' if !unmarked.is_empty() => Some(Begins::Bracket),
+                b'`' | b'~' => (!fences.is_empty()).then_some(Begins::Fence),
+                _ => markers.first(byte).map(Begins::Marker),
+            }
+        });
+        let within = |begins| begins != Begins::Marker(Place::MessageStart);
         Some(Self {
             tools,
-            begins: std::array::from_fn(|byte| {
-                let byte = u8::try_from(byte).unwrap_or_default();
-                match byte {
-                    b'{' | b'[' if !unmarked.is_empty() => Some(Begins::Bracket),
-                    b'`' | b'~' => (!fences.is_empty()).then_some(Begins::Fence),
-                    _ => markers.first(byte).map(Begins::Marker),
-                }
-            }),
+            opens: begins.map(|begins| (begins.is_some_and(within), begins.is_some())),
+            begins,
             markers,
             infos: fences.iter().flat_map(|fenced| fenced.infos).copied().collect(),
             fences,
@@ -119,6 +126,8 @@ impl Search {
             any_name: settings.unknown_calls == UnknownCalls::Forward,
             repair: settings.repair,
             max_depth: settings.limits.max_depth,
+            max_name: settings.limits.max_name,
+            max_markup: settings.limits.max_markup,
             max_hold: settings.limits.max_hold,
             max_arguments: settings.limits.max_arguments,
         })
@@ -127,6 +136,17 @@ impl Search {
     /// What this byte of prose may begin.
     pub(super) fn begins(&self, byte: u8) -> Option<Begins> {
         self.begins.get(usize::from(byte)).copied().flatten()
+    }
+
+    /// The first byte of `text` from `from` on that may begin something; `fresh`: nothing visible has stood in the
+    /// message yet.
+    pub(super) fn first_opening(&self, text: &str, from: usize, fresh: bool) -> Option<usize> {
+        let rest = text.as_bytes().get(from..)?;
+        let opens = |&byte: &u8| {
+            let (within, at_start) = self.opens.get(usize::from(byte)).copied().unwrap_or_default();
+            within || (fresh && at_start)
+        };
+        rest.iter().position(opens).map(|at| from + at)
     }
 
     /// `marked`: for a grammar with a marker made for calls.
@@ -139,6 +159,9 @@ impl Search {
             repair: self.repair,
             whole: self.whole,
             max_depth: self.max_depth,
+            max_name: self.max_name,
+            max_markup: self.max_markup,
+            max_hold: self.max_hold,
         }
     }
 

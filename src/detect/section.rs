@@ -6,6 +6,7 @@
 
 use super::{
     envelope::{Parsed, Piece, Rules},
+    flow::Flow,
     gate::{Wait, Waiting},
     pattern::{Fit, fit},
     pythonic::PythonWalk,
@@ -70,14 +71,22 @@ impl Section {
         !self.waiting.is_empty() || self.is_streaming()
     }
 
-    /// How many of the last bytes of what was fed may still be no part of the call.
+    /// How many of the last bytes of what was fed may still be no part of calls.
     pub(super) fn unsure(&self) -> usize {
-        if let Phase::Call(walker) = &self.phase { walker.unsure() } else { 0 }
+        if let Phase::Call(walker) = &self.phase { walker.unsure() } else { self.markup.len() }
     }
 
     /// Bytes kept back besides the source.
     pub(super) fn kept(&self) -> usize {
         if let Phase::Call(walker) = &self.phase { walker.kept() } else { 0 }
+    }
+
+    /// In a string of arguments that goes out as it comes.
+    pub(super) fn flow(&self) -> Option<Flow> {
+        match &self.phase {
+            Phase::Call(walker) if self.wait == Wait::Nothing => walker.flow(),
+            _ => None,
+        }
     }
 
     /// The calls that waited.
@@ -95,9 +104,11 @@ impl Section {
                     at += len;
                     match passed {
                         Some(Passed::Certain(_)) => return Passed::Certain(at),
-                        Some(Passed::Settled { kept, .. }) => return Passed::Settled { taken: at, kept },
                         Some(Passed::Ended(_)) => return Passed::Ended(at),
                         Some(Passed::Left { rescan, .. }) => return Passed::Left { taken: at, rescan },
+                        Some(Passed::Again { rest, certain, .. }) => {
+                            return Passed::Again { taken: at, rest, certain };
+                        }
                         Some(Passed::Failed { rescan, .. }) => return Passed::Failed { taken: at, rescan },
                         Some(_) => return Passed::Failed { taken: at, rescan: 0 },
                         None => {}
@@ -175,18 +186,15 @@ impl Section {
             Parsed::More => (text.len(), None),
             Parsed::CallEnded(len) => (len, self.certain(out)),
             Parsed::End(len) if !walker.rest().is_empty() => {
-                let rest = walker.take_rest();
+                let rest = walker.rest().len();
                 self.phase = Phase::Between;
-                let certain = self.certain(out);
-                (len, self.again(&rest, true, certain.is_some(), rules))
-            }
-            Parsed::Stop(len) if self.found && !walker.is_open() && marked => {
-                let rest = walker.take_rest();
-                self.phase = Phase::Between;
-                (len, self.again(&rest, false, false, rules))
-            }
-            Parsed::Stop(len) if !walker.is_open() && !walker.rest().is_empty() => {
-                (len, Some(Passed::Failed { taken: 0, rescan: walker.rest().len() }))
+                let certain = self.certain(out).is_some();
+                let passed = if self.in_section {
+                    Passed::Again { taken: 0, rest, certain }
+                } else {
+                    Passed::Left { taken: 0, rescan: rest }
+                };
+                (len, Some(passed))
             }
             Parsed::End(len) => {
                 self.drops_rest = walker.drops_rest();
@@ -196,37 +204,16 @@ impl Section {
             }
             Parsed::Stop(len) if walker.is_open() && self.wait == Wait::Nothing => {
                 // What was fed and is no part of the call is text, as what follows is.
-                let rest = walker.take_rest();
+                let rescan = walker.rest().len();
                 walker.finish(false, out);
-                (len, Some(Passed::Left { taken: 0, rescan: rest.len() }))
+                (len, Some(Passed::Left { taken: 0, rescan }))
+            }
+            Parsed::Stop(len) if self.found && !walker.is_open() && marked => {
+                let rest = walker.rest().len();
+                self.phase = Phase::Between;
+                (len, Some(Passed::Again { taken: 0, rest, certain: false }))
             }
             Parsed::Stop(len) => (len, Some(Passed::Failed { taken: 0, rescan: walker.rest().len() })),
-        }
-    }
-
-    /// The call has ended before `rest`, or was none: it was fed and belongs to the section, or is text behind it.
-    /// `certain`: the call has gone out.
-    fn again(&mut self, rest: &str, ended: bool, certain: bool, rules: &Rules<'_>) -> Option<Passed> {
-        let inside = self.in_section;
-        let mut settled = 0;
-        for (at, character) in rest.char_indices().filter(|_| inside) {
-            match self.between(character, rules) {
-                Between::Noise => settled = at + character.len_utf8(),
-                Between::Taken | Between::Call => {}
-                Between::Closed => return Some(Passed::Ended(0)),
-                Between::Foreign if !ended || self.wait == Wait::RegionEnd => {
-                    let rescan = rest.len() - at + self.markup.len();
-                    return Some(Passed::Failed { taken: 0, rescan });
-                }
-                Between::Foreign => return Some(Passed::Left { taken: 0, rescan: rest.len() - settled }),
-            }
-        }
-        let kept = rest.len() - settled;
-        let certain = certain || (settled > 0 && self.wait != Wait::RegionEnd);
-        if inside {
-            certain.then_some(Passed::Settled { taken: 0, kept })
-        } else {
-            Some(Passed::Left { taken: 0, rescan: rest.len() })
         }
     }
 

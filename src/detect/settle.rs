@@ -12,6 +12,7 @@ use crate::event::Sink;
 impl Detector {
     /// The text breaks off; `stopped`: because the model was done. What is held is decided.
     pub(super) fn decide(&mut self, stopped: bool, out: &mut impl Sink) {
+        self.flow = None;
         loop {
             match std::mem::replace(&mut self.state, State::Prose) {
                 // An HTML element's opener is ASCII.
@@ -52,8 +53,12 @@ impl Detector {
         let (format, starts_line) = (reading.format, reading.takes_line());
         let rules = self.search.rules(reading.marked);
         // As much as may be held and a character more, so that the limit is reached at the same one for every cut.
-        let room = self.search.limit(&reading).saturating_sub(self.held.len());
-        let text = head(text, boundary_from(text, room.saturating_add(1)));
+        let text = if self.held.len() + text.len() <= self.search.max_hold {
+            text
+        } else {
+            let room = self.search.limit(&reading).saturating_sub(self.held.len());
+            head(text, boundary_from(text, room.saturating_add(1)))
+        };
         let mut outlet =
             Outlet { format, starts_line, prose: &mut self.prose, next: &mut self.next, out: &mut *out };
         match reading.feed(text, &rules, &mut |piece| outlet.piece(piece)) {
@@ -65,7 +70,9 @@ impl Detector {
                     self.held.drain(..certain);
                     reading.rivals = Rivals::None;
                 }
-                let overflows = self.held.len() > self.search.limit(&reading);
+                let overflows =
+                    self.held.len() > self.search.max_hold && self.held.len() > self.search.limit(&reading);
+                self.flow = reading.flow().filter(|_| self.held.is_empty());
                 self.state = State::Calls(reading);
                 if overflows {
                     self.overflow(out);
@@ -74,15 +81,8 @@ impl Detector {
             }
             Passed::Certain(taken) => {
                 self.doubted = None;
-                self.held.clear();
-                reading.rivals = Rivals::None;
-                self.state = State::Calls(reading);
-                taken
-            }
-            Passed::Settled { taken, kept } => {
-                self.doubted = None;
                 self.held.push_str(head(text, taken));
-                let certain = self.held.len().saturating_sub(kept);
+                let certain = self.held.len().saturating_sub(reading.unsure());
                 self.held.drain(..certain);
                 reading.rivals = Rivals::None;
                 self.state = State::Calls(reading);
@@ -96,6 +96,18 @@ impl Detector {
                 if reading.drops_rest() {
                     self.state = State::Dropped;
                 }
+                taken
+            }
+            Passed::Again { taken, rest, certain } => {
+                self.held.push_str(head(text, taken));
+                let again = self.held.split_off(self.held.len().saturating_sub(rest));
+                if certain {
+                    self.doubted = None;
+                    self.held.clear();
+                    reading.rivals = Rivals::None;
+                }
+                self.state = State::Calls(reading);
+                self.text(&again, out);
                 taken
             }
             Passed::Left { taken, rescan } => {

@@ -3,7 +3,7 @@
 use super::{
     envelope::{Parsed, Piece, Rules},
     pattern::{Fit, fit},
-    text::{head, slice, tail},
+    text::{boundary_from, head, slice, tail},
     typed::Types,
 };
 use crate::format::Key;
@@ -51,8 +51,8 @@ impl From<Fit> for Sure {
     }
 }
 
-/// Longest opening tag or key, in bytes.
-pub(super) const MAX_TAG: usize = 512;
+/// Longest run of blanks behind a closer that is looked past, in bytes: beyond it, what was held is not looked at again.
+pub(super) const MAX_BLANK: usize = 256;
 pub(super) const CDATA: (&str, &str) = ("<![CDATA[", "]]>");
 pub(super) const ENTITIES: [(&str, char); 6] =
     [("&lt;", '<'), ("&gt;", '>'), ("&amp;", '&'), ("&quot;", '"'), ("&apos;", '\''), ("&#39;", '\'')];
@@ -62,6 +62,9 @@ pub(super) const ENTITIES: [(&str, char); 6] =
 pub(super) trait Scan {
     /// Reads on at the beginning of `text`, which is not empty.
     fn step(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step;
+
+    /// How much text may go by before it is certain what it begins with.
+    fn bound(&self) -> usize;
 
     /// The end of what was fed, as far as it may still be something else.
     fn held(&mut self) -> &mut String;
@@ -94,8 +97,12 @@ pub(super) trait Scan {
     fn scan(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Parsed {
         let mut at = 0;
         while at < text.len() {
-            match self.step(tail(text, at), rules, out) {
+            let most = self.bound();
+            // No step sees more than it may wait for, so that it decides the same whether it waits or not.
+            let seen = bounded(tail(text, at), most);
+            match self.step(seen, rules, out) {
                 Step::Took(len) => at += len,
+                Step::Hold if seen.len() > most => return Parsed::Stop(at),
                 Step::Hold => {
                     self.held().push_str(tail(text, at));
                     return Parsed::More;
@@ -169,21 +176,19 @@ impl Key {
         (!key.is_empty()).then_some(Some((key, kind, tag.len() + end.len())))
     }
 
-    /// The key of a pair and its length up to the value, from its beginning; nothing yet, or `None` if it is none.
-    pub(super) fn read_pair<'t>(&self, text: &'t str) -> Option<Option<(&'t str, usize)>> {
-        let Self::Pair { open, close, value } = *self else { return None };
+    /// The key of a pair, its type and its length up to the value, from its beginning; nothing yet, or `None` if it is
+    /// none.
+    pub(super) fn read_pair<'t>(&self, text: &'t str) -> Option<Option<(&'t str, Option<&'t str>, usize)>> {
+        let Self::Pair { open, close, kind, value } = *self else { return None };
         let before = match fit(open, text) {
             Fit::Whole(len) => len,
             Fit::Begins => return Some(None),
             Fit::No => return None,
         };
         let Some(len) = tail(text, before).find('<') else {
-            return (text.len() <= MAX_TAG).then_some(None);
+            return Some(None);
         };
         let mut at = before + len;
-        if at > MAX_TAG {
-            return None;
-        }
         let key = slice(text, before, at).trim();
         // The key's closer may be missing.
         match fit(close, tail(text, at)) {
@@ -191,13 +196,35 @@ impl Key {
             Fit::Begins => return Some(None),
             Fit::No => {}
         }
-        at += tail(text, at).len() - tail(text, at).trim_start().len();
+        at += blanks(tail(text, at));
+        let open = Some(None);
+        let mut told = None;
+        match fit(kind.0, tail(text, at)) {
+            Fit::Whole(len) if len > 0 => {
+                let Some(end) = tail(text, at + len).find(kind.1) else { return open };
+                told = Some(slice(text, at + len, at + len + end).trim());
+                at += len + end + kind.1.len();
+                at += blanks(tail(text, at));
+            }
+            Fit::Begins if fit(value, tail(text, at)) == Fit::No => return open,
+            _ => {}
+        }
         match fit(value, tail(text, at)) {
-            Fit::Whole(len) if !key.is_empty() && at + len <= MAX_TAG + 1 => Some(Some((key, at + len))),
-            Fit::Begins if text.len() <= MAX_TAG => Some(None),
+            Fit::Whole(len) if !key.is_empty() => Some(Some((key, told, at + len))),
+            Fit::Begins => open,
             _ => None,
         }
     }
+}
+
+/// So much of `text` that it is certain that there are more than `most` bytes.
+pub(super) fn bounded(text: &str, most: usize) -> &str {
+    head(text, boundary_from(text, most.saturating_add(1)))
+}
+
+/// How many blanks `text` begins with, in bytes.
+fn blanks(text: &str) -> usize {
+    text.len() - text.trim_start().len()
 }
 
 /// What a tag says of its value's type.
@@ -218,22 +245,20 @@ pub(super) fn bare_name(text: &str) -> Option<(&str, usize)> {
 }
 
 pub(super) fn blank_or_name(text: &str) -> bool {
-    text.len() <= MAX_TAG && text.trim_start().chars().all(is_name)
+    text.trim_start().chars().all(is_name)
 }
 
 pub(super) fn is_name(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '/')
 }
 
-/// A tag's text before its `end`; nothing yet, or `None` if it is no tag. One that is too long to be held is none even
-/// where it came whole.
+/// A tag's text before its `end`; nothing yet, or `None` if it is no tag.
 pub(super) fn tag_text<'t>(text: &'t str, end: &str) -> Option<Option<&'t str>> {
     if let Some(at) = text.find(end) {
-        let tag = Some(head(text, at)).filter(|tag| !tag.contains('<') && at + end.len() <= MAX_TAG + 1);
-        return tag.map(Some);
+        return Some(head(text, at)).filter(|tag| !tag.contains('<')).map(Some);
     }
-    let begins = text.rfind('<').is_none_or(|at| end.starts_with(tail(text, at)));
-    (text.len() <= MAX_TAG && begins).then_some(None)
+    let begins = text.find('<').is_none_or(|at| end.starts_with(tail(text, at)));
+    begins.then_some(None)
 }
 
 /// The attribute `key` of a tag: in any quotes or none.

@@ -58,6 +58,11 @@ impl Thinking {
         Self { close, open, ended_by_calls, markup, blank, begun: false, last: 0 }
     }
 
+    /// The message has begun inside it, and nothing of it has come.
+    pub(super) fn is_fresh(&self) -> bool {
+        !self.open.is_empty() && !self.begun && self.held() == 0
+    }
+
     /// Bytes held.
     pub(super) fn held(&self) -> usize {
         self.markup.len() + self.blank.len()

@@ -95,6 +95,11 @@ impl Types {
         self.has(Self::ARRAY)
     }
 
+    /// Nothing but a container may stand here.
+    pub(super) fn is_container(self) -> bool {
+        self.may_nest() && self.0 & !(Self::ARRAY.0 | Self::OBJECT.0) == 0
+    }
+
     /// A container may stand here.
     pub(super) fn may_nest(self) -> bool {
         self.0 & (Self::ARRAY.0 | Self::OBJECT.0) != 0
@@ -181,11 +186,13 @@ fn json(text: &str, mend: Mend) -> Option<String> {
 pub(super) struct Mend {
     pub(super) repair: bool,
     pub(super) max_depth: usize,
+    /// Bytes of a value that is held to its end. Beyond, it is a string.
+    pub(super) max_hold: usize,
 }
 
 impl Mend {
     pub(super) fn new(rules: &Rules<'_>) -> Self {
-        Self { repair: rules.repair, max_depth: rules.max_depth }
+        Self { repair: rules.repair, max_depth: rules.max_depth, max_hold: rules.max_hold }
     }
 }
 
@@ -223,6 +230,7 @@ impl Quotes {
 #[derive(Debug, Default)]
 pub(super) struct TypedValue {
     types: Types,
+    mend: Mend,
     /// It is a string, and its opening quote is out.
     streams: bool,
     /// Its text so far, while it may be something else.
@@ -233,14 +241,24 @@ pub(super) struct TypedValue {
 
 impl TypedValue {
     /// A value of these types; of none: a string.
-    pub(super) fn new(types: Types) -> Self {
+    pub(super) fn new(types: Types, mend: Mend) -> Self {
         let types = if types == Types::default() { Types::STRING } else { types };
-        Self { types, ..Self::default() }
+        Self { types, mend, ..Self::default() }
+    }
+
+    /// It is a string, and goes out as it comes.
+    pub(super) fn streams(&self) -> bool {
+        self.streams
     }
 
     /// Bytes held.
     pub(super) fn kept(&self) -> usize {
         self.text.len()
+    }
+
+    /// Nothing but blanks has come.
+    pub(super) fn is_empty(&self) -> bool {
+        !self.streams && self.text.trim().is_empty()
     }
 
     /// Where in its JSON it is. What may be a string is none.
@@ -269,8 +287,9 @@ impl TypedValue {
             return self.string(text, out);
         }
         self.text.push_str(text);
+        let is_string = self.types == Types::STRING | Types::NULL && !may_be_null(&self.text);
         self.quotes.read(text);
-        if self.types == Types::STRING | Types::NULL && !may_be_null(&self.text) {
+        if is_string || self.text.len() > self.mend.max_hold {
             self.streams = true;
             out(Piece::Arguments("\""));
             let text = std::mem::take(&mut self.text);
@@ -279,12 +298,12 @@ impl TypedValue {
     }
 
     /// Its end.
-    pub(super) fn end(&mut self, mend: Mend, out: &mut impl FnMut(Piece<'_>)) {
+    pub(super) fn end(&mut self, out: &mut impl FnMut(Piece<'_>)) {
         if self.streams {
             return out(Piece::Arguments("\""));
         }
         let text = std::mem::take(&mut self.text);
-        if let Some(json) = self.types.convert(&text, mend) {
+        if let Some(json) = self.types.convert(&text, self.mend) {
             return out(Piece::Arguments(&json));
         }
         out(Piece::Arguments("\""));
@@ -350,8 +369,11 @@ mod tests {
             whole: false,
             no_tool: &[],
             max_depth: 16,
+            max_name: 256,
+            max_markup: 1024,
+            max_hold: 100,
         };
-        let mut value = TypedValue::new(Types::of_schema(schema));
+        let mut value = TypedValue::new(Types::of_schema(schema), Mend::new(&rules));
         let mut json = String::new();
         let mut out = |piece: Piece<'_>| {
             if let Piece::Arguments(text) = piece {
@@ -363,7 +385,7 @@ mod tests {
         for piece in chars.chunks(step.max(1)) {
             value.push(&piece.iter().collect::<String>(), &mut out);
         }
-        value.end(Mend::new(&rules), &mut out);
+        value.end(&mut out);
         json
     }
 
@@ -388,6 +410,9 @@ mod tests {
             (json!({"type": "object"}), "{\"a\": 1.0}", "{\"a\": 1.0}"),
             (json!({"type": "object"}), "{\"a\": ", r#""{\"a\": ""#),
             (json!({"type": "object"}), "[1]", r#""[1]""#),
+            (json!({"type": "integer"}), &"1".repeat(100), &"1".repeat(100)),
+            // Too long to be held to its end.
+            (json!({"type": "integer"}), &"1".repeat(101), &format!("\"{}\"", "1".repeat(101))),
         ] {
             for step in [1, 2, 99] {
                 assert_eq!(written(&schema, text, step), wanted, "{schema} {text}");

@@ -8,6 +8,7 @@ use super::{
     dsl::DslWalk,
     elements::ElementsWalk,
     envelope::{Envelope, Parsed, Piece, Rules},
+    flow::Flow,
     header::HeaderWalk,
     params::ParamsWalk,
     pythonic::PythonWalk,
@@ -101,6 +102,19 @@ impl Walker {
         if let Self::Json(walk) = self { walk.is_in_call() } else { self.found() }
     }
 
+    /// In a string of arguments that goes out as it comes.
+    pub(super) fn flow(&self) -> Option<Flow> {
+        match self {
+            Self::Json(walk) => walk.flow(),
+            Self::Header(walk) => walk.flow(),
+            Self::Python(walk) => walk.flow(),
+            Self::Dsl(walk) => walk.flow(),
+            Self::React(walk) => walk.flow(),
+            Self::Params(walk) => walk.flow(),
+            Self::Elements(walk) => walk.flow(),
+        }
+    }
+
     /// Bytes kept back besides the source.
     pub(super) fn kept(&self) -> usize {
         match self {
@@ -131,17 +145,6 @@ impl Walker {
             Self::Elements(walk) => walk.rest(),
             Self::React(walk) => walk.rest(),
             _ => "",
-        }
-    }
-
-    /// Takes them.
-    pub(super) fn take_rest(&mut self) -> String {
-        match self {
-            Self::Header(walk) => walk.take_rest(),
-            Self::Params(walk) => walk.take_rest(),
-            Self::Elements(walk) => walk.take_rest(),
-            Self::React(walk) => walk.take_rest(),
-            _ => String::new(),
         }
     }
 }

@@ -40,6 +40,8 @@ pub enum Route<'a> {
     Said(Voice),
     /// It is the arguments of a call: JSON. If it begins with no brace, it is spoken so, or the message is none.
     Call(&'a str, Option<Voice>),
+    /// It is the one argument of a call, as it stands: code for a tool that runs it.
+    Raw(&'a str),
     /// It is the arguments of a call, each in a tag.
     Params(&'a str, &'static Calls),
     /// It is a JSON object with name and arguments.
@@ -288,7 +290,7 @@ pub static KIMI_K3: Format = Format {
 /// Functionary 3.2. The first `>>>` is the prompt's.
 pub static FUNCTIONARY_V32: Format = Format {
     name: "functionary_v32",
-    summary: ">>>, a recipient on a line of its own: all is text, a tool's name is a call",
+    summary: ">>>, a recipient on a line of its own: all is text, python is code, any other tool's name is a call",
     models: &["*functionary*v3.2*"],
     auto: false,
     example: "get_weather\n{\"city\": \"Paris\"}",
@@ -300,8 +302,28 @@ pub static FUNCTIONARY_V32: Format = Format {
         end: &[],
         route: |header, _| match header.trim_start_matches('>').trim() {
             "all" => Some(Route::Said(Voice::Text)),
+            "python" => Some(Route::Raw("python")),
             name => Some(Route::Call(name, None)),
         },
+        common: true,
+    })],
+    teach: None,
+};
+
+/// GLM-4-9B: the message is a call's name on a line of its own, and its arguments.
+pub static GLM4_9B: Format = Format {
+    name: "glm4_9b",
+    summary: "a declared tool's name on the message's first line, the arguments as JSON on the next",
+    models: &["*glm-4-9b*", "*glm4-9b*"],
+    auto: false,
+    example: "get_weather\n{\"city\": \"Paris\"}",
+    grammars: &[Grammar::Channels(Channels {
+        open: &[],
+        begins_in_header: true,
+        inner: &[],
+        body: &["\n"],
+        end: &[],
+        route: |header, _| Some(Route::Call(header.trim(), None)),
         common: true,
     })],
     teach: None,

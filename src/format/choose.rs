@@ -1,10 +1,10 @@
 //! Which formats are looked for: those of a model, told by its name, and those that are safe to look for in any text.
 
-use super::{ALL, Format};
+use super::{ALL, Format, Own};
 
 /// The formats that the model called `name` is known to write: first those of `own`, then the built-in ones; each the
 /// surer, the longer the glob that fits. Names come with a vendor before a slash or without one, in any case.
-pub fn for_model(name: &str, own: &[&'static Format]) -> Vec<&'static Format> {
+pub fn for_model(name: &str, own: &[Own]) -> Vec<&'static Format> {
     let plain = name.rsplit('/').next().unwrap_or(name);
     let fits = |glob: &&&str| matches(glob, name) || matches(glob, plain);
     let sure = |format: &Format| format.models.iter().filter(fits).map(|glob| glob.len()).max();
@@ -14,7 +14,19 @@ pub fn for_model(name: &str, own: &[&'static Format]) -> Vec<&'static Format> {
         fitting.sort_by_key(|(sure, _)| std::cmp::Reverse(*sure));
         fitting.into_iter().map(|(_, format)| format)
     };
-    surest_first(own).chain(surest_first(ALL)).collect()
+    let own: Vec<_> = own.iter().map(|own| own.format).collect();
+    surest_first(&own).chain(surest_first(ALL)).collect()
+}
+
+/// Models whose template opens their reasoning, so that an answer starts inside it (formats 1.4). Only those that
+/// always think: where it depends on the request, the configuration must say.
+const PROMPT_OPENS_REASONING: &[&str] =
+    &["deepseek-r1*", "qwq*", "qwen3*thinking*", "minimax-m2*", "olmo-3*think*", "ernie-4.5*thinking*"];
+
+/// The model called `name` is known to be prompted inside its reasoning.
+pub fn prompt_opens_reasoning(name: &str) -> bool {
+    let plain = name.rsplit('/').next().unwrap_or(name);
+    PROMPT_OPENS_REASONING.iter().any(|glob| matches(glob, name) || matches(glob, plain))
 }
 
 /// All formats with [`Format::auto`], behind `first`.
@@ -65,6 +77,18 @@ mod tests {
         assert_eq!(names("swiss-ai/Apertus-8B-Instruct-2509"), ["apertus"]);
         assert_eq!(names("gpt-4o"), [""; 0]);
         assert!(names("Qwen2.5-Coder-7B").starts_with(&["bare"]), "{:?}", names("Qwen2.5-Coder-7B"));
+    }
+
+    #[test]
+    fn a_models_name_tells_whether_it_starts_in_reasoning() {
+        for name in
+            ["deepseek-ai/DeepSeek-R1-0528", "QwQ-32B", "Qwen/Qwen3-30B-A3B-Thinking-2507", "MiniMax-M2"]
+        {
+            assert!(prompt_opens_reasoning(name), "{name}");
+        }
+        for name in ["deepseek-v3.1", "Qwen3-Coder-30B", "Qwen3-32B", "MiniMax-M1", "gpt-4o", "glm-4.5"] {
+            assert!(!prompt_opens_reasoning(name), "{name}");
+        }
     }
 
     #[test]

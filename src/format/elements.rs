@@ -12,6 +12,8 @@ pub struct Elements {
     pub name: ElementsName,
     /// What stands before every tag.
     pub sign: &'static str,
+    /// Opener and closer of the id, which may stand before the name; empty: there is none.
+    pub id: (&'static str, &'static str),
     /// Openers and closers of what may stand around the arguments, or between the name and them.
     pub around: &'static [(&'static str, &'static str)],
     /// Openers and closers of elements that hold all arguments as JSON.
@@ -20,6 +22,8 @@ pub struct Elements {
     pub end: &'static [&'static str],
     /// One line end on each side of a value is framing.
     pub trim: bool,
+    /// An element that the schema makes an array may be written once for each of its items.
+    pub repeats: bool,
     /// Values may have CDATA sections.
     pub cdata: bool,
     /// Values have XML's entities.
@@ -40,10 +44,12 @@ pub enum ElementsName {
 const TAGS: Elements = Elements {
     name: ElementsName::Opener,
     sign: "",
+    id: ("", ""),
     around: &[("<args>", "</args>")],
     json: &[],
     end: &["</%>"],
     trim: true,
+    repeats: false,
     cdata: false,
     entities: false,
 };
@@ -151,6 +157,17 @@ pub static CLINE: Format = Format {
     ),
 };
 
+/// Morph and Sijawara.
+pub static MORPH_XML: Format = Format {
+    name: "morph_xml",
+    summary: "the tool's name and its arguments as tags, lists as a tag repeated",
+    models: &[],
+    example: "<get_weather>\n<city>Paris</city>\n</get_weather>",
+    grammars: &[calls(&[], &["<%>"], true, Elements { repeats: true, ..TAGS })],
+    auto: false,
+    teach: None,
+};
+
 /// Toolify and toolify-rs.
 pub static TOOLIFY: Format = Format {
     name: "toolify",
@@ -159,13 +176,14 @@ pub static TOOLIFY: Format = Format {
     example: "<Function_Ab1C_Start/>\n<function_calls>\n<function_call>\n<tool>get_weather</tool>\n<args_json><![CDATA[{\"city\": \"Paris\"}]]></args_json>\n</function_call>\n</function_calls>",
     grammars: &[calls(
         &[("<Function_%/>", "</function_calls>")],
-        &["<function_call>"],
+        &["<function_call>", "<invoke>"],
         false,
         Elements {
             name: ElementsName::Element(&[("<tool>", "</tool>"), ("<name>", "</name>")]),
+            id: ("<id>", "</id>"),
             around: &[("<args>", "</args>"), ("<parameters>", "</parameters>")],
             json: &[("<args_json>", "</args_json>"), ("<arguments>", "</arguments>")],
-            end: &["</function_call>"],
+            end: &["</function_call>", "</invoke>"],
             trim: false,
             cdata: true,
             entities: true,

@@ -3,6 +3,7 @@
 use super::{
     APRIEL, APRIEL_FRAME, COHERE, FENCE_INFOS, FUNCTION, Format, GRANITE, Grammar, HUNYUAN, Special,
     THOUGHT_COHERE, Tag, TagKind,
+    params::IFM,
     python::PYTHON_TAG,
     teach::{Form, OBJECT, taught},
 };
@@ -314,21 +315,24 @@ pub static COMMAND_R7B: Format = Format {
     ),
 };
 
-/// K2-Horizon, where it writes JSON.
+/// K2-Horizon: JSON, or a pair of tags for every argument.
 pub static K2_HORIZON: Format = Format {
     name: "k2_horizon",
-    summary: "JSON objects in <ifm|tool_call>, perhaps all in <ifm|tool_calls>",
+    summary: "JSON objects, or <ifm|arg_key> and <ifm|arg_value>, in <ifm|tool_call>, perhaps all in <ifm|tool_calls>",
     models: &["*k2-horizon*", "*ifm-*"],
     auto: true,
     example: r#"<ifm|tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}</ifm|tool_call>"#,
-    grammars: &[Grammar::Tagged(&[
-        special(
-            "<ifm|tool_calls>",
-            "</ifm|tool_calls>",
-            Special { inner: &["<ifm|tool_call>", "</ifm|tool_call>"], ..Special::NONE },
-        ),
-        marked("<ifm|tool_call>", "</ifm|tool_call>"),
-    ])],
+    grammars: &[
+        Grammar::Tagged(&[
+            special(
+                "<ifm|tool_calls>",
+                "</ifm|tool_calls>",
+                Special { inner: &["<ifm|tool_call>", "</ifm|tool_call>"], ..Special::NONE },
+            ),
+            marked("<ifm|tool_call>", "</ifm|tool_call>"),
+        ]),
+        IFM,
+    ],
     teach: taught(
         "a JSON object between <ifm|tool_call> tags",
         Form::json(r#"<ifm|tool_call>{"name":{{json_name}},"arguments":{{arguments}}}</ifm|tool_call>"#),

@@ -8,7 +8,9 @@ mod channels;
 mod choose;
 mod elements;
 mod header;
+mod import;
 mod json;
+mod own;
 mod page;
 mod params;
 mod python;
@@ -17,15 +19,19 @@ mod table;
 mod teach;
 
 pub use calls::{CallBody, Calls, Header, HeaderEnd, Place, Python};
-pub use channels::{BEAM, Channels, FUNCTIONARY_V32, HARMONY, INKLING, KIMI_K3, MUSE_ATEM, Route, Voice};
-pub use choose::{auto_behind, for_model};
-pub use elements::{CLINE, Elements, ElementsName, MINIMAX_M3, TOOLBRIDGE, TOOLIFY};
+pub use channels::{
+    BEAM, Channels, FUNCTIONARY_V32, GLM4_9B, HARMONY, INKLING, KIMI_K3, MUSE_ATEM, Route, Voice,
+};
+pub use choose::{auto_behind, for_model, prompt_opens_reasoning};
+pub use elements::{CLINE, Elements, ElementsName, MINIMAX_M3, MORPH_XML, TOOLBRIDGE, TOOLIFY};
 pub use header::{FUNCTION, FUNCTIONARY_V31, PLAMO3, SOLAR_OPEN};
+pub use import::{Refused, import};
 pub use json::{
     APERTUS, APRIEL_CALLS, COMMAND_R_PLUS, COMMAND_R7B, ERNIE45, GIGACHAT3, GIGACHAT31, GRANITE3, GRANITE4,
     GRANITE20B_FC, HERMES, HUNYUAN_A13B, INTERNLM2, JAMBA, K2_HORIZON, LLAMA3_JSON, LONGCAT, MINIMAX_M1,
     NEMOTRON_TOOLCALL, OPENAI_FUNCTION_CALL, PHI4_MINI, QWEN25, XLAM,
 };
+pub use own::{Definition, Own, Wrong, all_and};
 pub use page::page;
 pub use params::{
     ANTHROPIC_LEGACY, DEEPSEEK_V4, DEEPSEEK_V32, DEEPSEEK_V41, DOTS, GLM45, GLM47, HY_V3, MIMO, MINICPM5,
@@ -252,6 +258,7 @@ pub static ALL: &[&Format] = &[
     &MUSE_ATEM,
     &KIMI_K3,
     &FUNCTIONARY_V32,
+    &GLM4_9B,
     &INKLING,
     &FUNCTIONARY_V31,
     &PLAMO3,
@@ -274,6 +281,7 @@ pub static ALL: &[&Format] = &[
     &TOOLIFY,
     &TOOLBRIDGE,
     &CLINE,
+    &MORPH_XML,
     &PYTHONIC,
     &LFM2,
     &OLMO3,

@@ -63,6 +63,8 @@ pub enum Key {
         open: &'static str,
         /// The key's closer.
         close: &'static str,
+        /// Opener and closer of the type, which may stand behind the key; empty: there is none.
+        kind: (&'static str, &'static str),
         /// The value's opener.
         value: &'static str,
     },
@@ -96,15 +98,32 @@ const INVOKE: Params = Params {
 /// `<arg_key>…</arg_key><arg_value>…</arg_value>`.
 const GLM: Params = Params {
     name: ParamsName::Text,
-    key: Key::Pair { open: "<arg_key>", close: "</arg_key>", value: "<arg_value>" },
+    key: Key::Pair { open: "<arg_key>", close: "</arg_key>", kind: ("", ""), value: "<arg_value>" },
     close: "</arg_value>",
     end: &["</tool_call>"],
     trim: false,
     cdata: false,
     entities: false,
-    json: false,
+    json: true,
     common: false,
 };
+
+/// K2-Horizon's calls where they are no JSON.
+pub(super) const IFM: Grammar = calls(
+    &[("<ifm|tool_calls>", "</ifm|tool_calls>")],
+    &["<ifm|tool_call>"],
+    Params {
+        key: Key::Pair {
+            open: "<ifm|arg_key>",
+            close: "</ifm|arg_key>",
+            kind: ("<ifm|arg_type>", "</ifm|arg_type>"),
+            value: "<ifm|arg_value>",
+        },
+        close: "</ifm|arg_value>",
+        end: &["</ifm|tool_call>"],
+        ..GLM
+    },
+);
 
 /// Calls in these sections, or alone.
 const fn calls(
@@ -143,7 +162,7 @@ const fn dsml(
     calls(sections, open, Params { key, close, end, common: false, ..INVOKE })
 }
 
-/// V3.2 and V4, whose sections differ in name only, also with ASCII bars.
+/// V3.2 and V4, whose sections differ in name only, also with bars that are ASCII or doubled, as they were seen.
 const DSML: &[Grammar] = &[
     dsml(
         &[
@@ -166,6 +185,26 @@ const DSML: &[Grammar] = &[
         "<|DSML|parameter ",
         "</|DSML|parameter~>",
         &["</|DSML|invoke>"],
+    ),
+    dsml(
+        &[
+            ("<｜｜DSML｜｜function_calls>", "</｜｜DSML｜｜function_calls>"),
+            ("<｜｜DSML｜｜tool_calls>", "</｜｜DSML｜｜tool_calls>"),
+        ],
+        &["<｜｜DSML｜｜invoke "],
+        "<｜｜DSML｜｜parameter ",
+        "</｜｜DSML｜｜parameter~>",
+        &["</｜｜DSML｜｜invoke>"],
+    ),
+    dsml(
+        &[
+            ("<||DSML||function_calls>", "</||DSML||function_calls>"),
+            ("<||DSML||tool_calls>", "</||DSML||tool_calls>"),
+        ],
+        &["<||DSML||invoke "],
+        "<||DSML||parameter ",
+        "</||DSML||parameter~>",
+        &["</||DSML||invoke>"],
     ),
 ];
 
@@ -287,7 +326,12 @@ pub static HY_V3: Format = Format {
         &["<tool_call*>"],
         Params {
             name: ParamsName::Before("<tool_sep*>"),
-            key: Key::Pair { open: "<arg_key*>", close: "</arg_key*>", value: "<arg_value*>" },
+            key: Key::Pair {
+                open: "<arg_key*>",
+                close: "</arg_key*>",
+                kind: ("", ""),
+                value: "<arg_value*>",
+            },
             close: "</arg_value*>",
             end: &["</tool_call*>"],
             ..GLM

@@ -46,6 +46,16 @@ pub static MISTRAL: Format = Format {
     ),
 };
 
+// DeepSeek's marks have a full-width bar and a block for a blank; look-alikes in ASCII were seen, too.
+const DEEPSEEK_SECTIONS: &[(&str, &str)] = &[
+    ("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),
+    ("<|tool▁calls▁begin|>", "<|tool▁calls▁end|>"),
+    ("<|tool_calls_begin|>", "<|tool_calls_end|>"),
+];
+const DEEPSEEK_OPEN: &[&str] = &["<｜tool▁call▁begin｜>", "<|tool▁call▁begin|>", "<|tool_call_begin|>"];
+const DEEPSEEK_SEP: &[&str] = &["<｜tool▁sep｜>", "<|tool▁sep|>", "<|tool_sep|>"];
+const DEEPSEEK_CLOSE: &[&str] = &["<｜tool▁call▁end｜>", "<|tool▁call▁end|>", "<|tool_call_end|>"];
+
 /// DeepSeek V3.1 and V3.2-Exp.
 pub static DEEPSEEK_V31: Format = Format {
     name: "deepseek_v31",
@@ -54,19 +64,19 @@ pub static DEEPSEEK_V31: Format = Format {
     auto: true,
     example: r#"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{"city": "Paris"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>"#,
     grammars: &[Grammar::Calls(Calls {
-        sections: &[("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>")],
-        open: &["<｜tool▁call▁begin｜>"],
+        sections: DEEPSEEK_SECTIONS,
+        open: DEEPSEEK_OPEN,
         naked: true,
         noise: &[],
         place: Place::Anywhere,
         body: CallBody::Header(Header {
-            end: HeaderEnd::Markers(&["<｜tool▁sep｜>"]),
+            end: HeaderEnd::Markers(DEEPSEEK_SEP),
             // The older form has a type word here.
             read: |header| (header != "function").then_some(("", header)),
             legal: "",
             before: &[],
             after: &[],
-            close: &["<｜tool▁call▁end｜>"],
+            close: DEEPSEEK_CLOSE,
         }),
     })],
     teach: taught(
@@ -85,18 +95,21 @@ pub static DEEPSEEK_V3: Format = Format {
     auto: true,
     example: "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n```json\n{\"city\": \"Paris\"}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
     grammars: &[Grammar::Calls(Calls {
-        sections: &[("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>")],
-        open: &["<｜tool▁call▁begin｜>"],
+        sections: DEEPSEEK_SECTIONS,
+        open: DEEPSEEK_OPEN,
         naked: true,
         noise: &[],
         place: Place::Anywhere,
         body: CallBody::Header(Header {
             end: HeaderEnd::MarkersOrBrace(&["\n"]),
-            read: |header| name_only(header.strip_prefix("function<｜tool▁sep｜>")?.trim()),
-            legal: "<>｜▁",
+            read: |header| {
+                let header = header.strip_prefix("function")?;
+                name_only(DEEPSEEK_SEP.iter().find_map(|sep| header.strip_prefix(sep))?.trim())
+            },
+            legal: "<>｜▁|",
             before: &["```json"],
             after: &["```"],
-            close: &["<｜tool▁call▁end｜>"],
+            close: DEEPSEEK_CLOSE,
         }),
     })],
     teach: taught("the marks of a tool call, the tool's name and the arguments in a json code block", Form::json("<｜tool▁call▁begin｜>function<｜tool▁sep｜>{{name}}\n```json\n{{arguments}}\n```<｜tool▁call▁end｜>").within("<｜tool▁calls▁begin｜>", "\n", "<｜tool▁calls▁end｜>").answered("<｜tool▁output▁begin｜>{{content}}<｜tool▁output▁end｜>")),

@@ -109,8 +109,12 @@ pub struct Limits {
     pub max_calls: usize,
     /// Bytes of text held back while they may be the start of a call. Beyond: they are text.
     pub max_hold: usize,
-    /// Nesting of JSON values. Beyond: text, or a cut call.
+    /// Nesting of values in calls. Beyond: text, or a cut call.
     pub max_depth: usize,
+    /// Bytes of a tool's name that is not declared. Beyond: text.
+    pub max_name: usize,
+    /// Bytes of one piece of markup in calls: a header, an opening tag, a name, a key. Beyond: text, or a cut call.
+    pub max_markup: usize,
     /// Bytes of an answer that has to be kept: one that is not streamed. Beyond: the answer fails.
     pub max_answer: usize,
 }
@@ -123,6 +127,8 @@ impl Default for Limits {
             max_calls: 128,
             max_hold: 1 << 20,
             max_depth: 128,
+            max_name: 256,
+            max_markup: 1024,
             max_answer: 64 << 20,
         }
     }

@@ -9,7 +9,7 @@ use toolwire::{
 };
 
 use super::{
-    Kind, id, run,
+    Kind, id, run, run_own,
     support::{
         client::Answer,
         exchange::{Cuts, Exchange, request, tools},
@@ -238,10 +238,20 @@ fn check_json(what: &str, expected: &Value, got: &Answer) {
 
 #[test]
 fn text_cases() {
-    assert_eq!(run(Kind::Text, run_text).0, 47);
+    assert_eq!(run(Kind::Text, run_text), 47);
+}
+
+#[test]
+fn own_text_cases() {
+    assert!(run_own(Kind::Text, run_text) > 200);
 }
 
 #[test]
 fn event_cases() {
-    assert_eq!(run(Kind::Events, run_events).0, 48);
+    assert_eq!(run(Kind::Events, run_events), 48);
+}
+
+#[test]
+fn own_event_cases() {
+    assert!(run_own(Kind::Events, run_events) > 70);
 }

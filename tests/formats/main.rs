@@ -11,6 +11,7 @@
 
 mod found;
 mod json;
+mod own;
 mod page;
 mod prose;
 mod taught;

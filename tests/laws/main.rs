@@ -21,6 +21,7 @@
 mod calls;
 mod detector;
 mod limits;
+mod markup;
 mod soup;
 mod streams;
 #[path = "../support/mod.rs"]

@@ -4,7 +4,8 @@ use proptest::prelude::*;
 use serde_json::value::RawValue;
 use toolwire::{
     event::{CallEnd, Finish},
-    pipeline::UnknownCalls,
+    format::{ALL, Format, Grammar},
+    pipeline::{Detect, UnknownCalls},
 };
 
 use crate::{
@@ -35,6 +36,18 @@ const REASONING: &[&str] = &[
     "<|plamo:begin_think:plamo|>",
     "<ifm|think",
 ];
+
+/// Formats in which nothing but the name tells a call from text.
+const UNMARKED: &[&str] =
+    &["pre", "fenced", "bare", "openai_function_call", "cline", "react", "gemma3_toolcode"];
+
+/// Formats whose text is all text but for calls and reasoning.
+fn plain() -> impl Strategy<Value = Detect> {
+    let split = |grammar: &Grammar| matches!(grammar, Grammar::Channels(_) | Grammar::Frame(_));
+    let plain = |format: &&'static Format| !format.grammars.iter().any(split) && format.name != "react";
+    let plain: Vec<_> = ALL.iter().copied().filter(plain).collect();
+    prop::sample::subsequence(plain.clone(), 1..=plain.len()).prop_map(Detect::Formats)
+}
 
 /// Whether `text` has reasoning in it, or a marker of it that is none of the text.
 fn reasons(text: &str) -> bool {
@@ -142,6 +155,25 @@ proptest! {
         prop_assert_eq!(cut.sum(), whole.sum(), "{:?}", pieces);
         let cut = find(&settings, &by_characters(&text, 1), Finish::Stop);
         prop_assert_eq!(cut.sum(), whole.sum(), "by characters");
+    }
+
+    /// Law 3 for all formats whose text is not split into channels: what is no call is text, byte for byte, and the
+    /// arguments of a whole call are JSON. Law 5: a name that is not declared needs a marker.
+    #[test]
+    fn nothing_is_lost_in_any_format(text in soup(12), settings in settings(plain()), finish in finish()) {
+        let found = find(&settings, &[&text], finish);
+        prop_assert!(is_left_of(&found.text, &text), "invented: {:?}", found.text);
+        if found.calls.is_empty() && found.reasoning.is_empty() && !reasons(&text) {
+            prop_assert_eq!(&found.text, &text);
+        }
+        for call in &found.calls {
+            let declared = ["a", "b", "get_weather"].contains(&call.name.as_str());
+            prop_assert!(declared || settings.unknown_calls == UnknownCalls::Forward, "{:?}", call);
+            prop_assert!(declared || !UNMARKED.contains(&call.format), "{:?}", call);
+            if call.end == Some(CallEnd::Complete) {
+                prop_assert!(serde_json::from_str::<&RawValue>(&call.arguments).is_ok(), "{:?}", call);
+            }
+        }
     }
 
     /// Law 2: as long as there is no call, what is out and what is held are all there is, and what is held may be.

@@ -248,9 +248,11 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
 
     /// The held token up to `at`.
     fn token(&self, at: usize) -> String {
-        let mut token = self.body.held.clone();
-        token.push_str(slice(self.text, self.mark.unwrap_or(at), at));
-        token
+        self.token_from(self.mark.unwrap_or(at), at)
+    }
+
+    fn token_from(&self, mark: usize, at: usize) -> String {
+        format!("{}{}", self.body.held, slice(self.text, mark, at))
     }
 
     /// Lets the held token go that ends before `at`, as it is or as `new`.
@@ -258,10 +260,11 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
         let mark = self.mark.take().unwrap_or(at);
         match new {
             None if self.body.held.is_empty() => {}
+            // In one piece, so that no piece ends inside an escape.
             None => {
-                let held = std::mem::take(&mut self.body.held);
-                self.emit(&held);
-                self.body.held = held;
+                let token = self.token_from(mark, at);
+                self.emit(&token);
+                self.from = at;
             }
             Some(new) => self.replace(mark, at, new),
         }
@@ -370,6 +373,9 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
     fn split_escape(&mut self, at: usize, string: State) -> Option<usize> {
         let token = self.token(at);
         let (first, second) = (head(&token, 6), tail(&token, 6));
+        if second.len() > 1 && !self.body.repair {
+            return None;
+        }
         self.body.state = string;
         match second {
             "" => self.settle(at, None),
@@ -381,7 +387,6 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
                 let State::String { quote, key } = string else { return None };
                 self.body.state = State::Escape { quote, key };
             }
-            _ if !self.body.repair => return None,
             _ => {
                 let mended = format!("{first}\\{second}");
                 self.settle(at, Some(&mended));

@@ -14,6 +14,7 @@ mod scalar;
 
 use self::lexer::{Lexer, SKIPPED};
 pub(super) use self::scalar::{is_number, literal, mend_number};
+use super::flow::Flow;
 
 /// What became of a piece that was fed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,6 +105,15 @@ impl JsonBody {
     /// The next token begins a member's value.
     pub(super) fn expects_value(&self) -> bool {
         matches!(self.state, State::Value { or_end: false })
+    }
+
+    /// In a value that is a string.
+    pub(super) fn flow(&self) -> Option<Flow> {
+        match self.state {
+            State::String { quote: b'"', key: false } => Some(Flow::Json),
+            State::String { key: false, .. } => Some(Flow::Quotes),
+            _ => None,
+        }
     }
 
     /// The value has ended.

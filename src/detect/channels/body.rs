@@ -8,6 +8,7 @@ use crate::{
         region::Passed,
         tag::Scan,
         text::{head, tail},
+        typed::escape,
     },
     event::CallEnd,
     format::Voice,
@@ -43,6 +44,7 @@ impl Channel {
             match self.mark() {
                 Mark::Begins => return None,
                 Mark::End => {
+                    self.end_raw(true, out);
                     self.markup.clear();
                     self.blank.clear();
                     self.phase = Phase::Between;
@@ -70,6 +72,11 @@ impl Channel {
     pub(super) fn say(&mut self, voice: Voice, text: &str, out: &mut impl FnMut(Piece<'_>)) {
         if text.is_empty() {
             return;
+        }
+        if self.raw {
+            let mut escaped = String::with_capacity(text.len());
+            escape(text, &mut escaped);
+            return gate(self.waits, &mut self.waiting, Piece::Arguments(&escaped), out);
         }
         if voice == Voice::Text {
             return out(Piece::Said(voice, text));
@@ -193,10 +200,10 @@ impl Channel {
             Parsed::More => (text.len(), None),
             Parsed::CallEnded(len) => (len, self.certain()),
             Parsed::End(len) => {
-                let rest = walk.take_rest();
+                let rest = walk.rest().len();
                 self.settled(Some(CallEnd::Complete), out);
                 self.phase = Phase::Between;
-                (len, Some(self.again(&rest)))
+                (len, Some(Passed::Again { taken: 0, rest, certain: true }))
             }
             Parsed::Stop(len) => {
                 if open {

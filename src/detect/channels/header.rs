@@ -1,15 +1,16 @@
 //! The headers of messages, and what stands between a call's header and its arguments.
 
-use super::{Channel, MAX_HEADER, Mark, Phase, gate};
+use super::{Channel, Mark, Phase, gate};
 use crate::{
     detect::{
         envelope::{Envelope, Piece, Rules},
         params::ParamsWalk,
         region::Passed,
         text::head,
+        typed::escape,
     },
     event::CallEnd,
-    format::{CallBody, Route},
+    format::{CallBody, Route, Voice},
 };
 
 impl Channel {
@@ -29,7 +30,7 @@ impl Channel {
         let Some(character) = text.chars().next() else { return (0, None) };
         self.source.push(character);
         let legal = character.is_alphanumeric() || "_-.:/= \t\"".contains(character);
-        if self.markup.is_empty() && legal && self.source.len() <= MAX_HEADER {
+        if self.markup.is_empty() && legal && self.source.len() <= rules.max_markup {
             return (character.len_utf8(), None);
         }
         self.markup.push(character);
@@ -43,7 +44,7 @@ impl Channel {
             return (character.len_utf8(), None);
         }
         let mut markers = channels.body.iter().chain(channels.inner);
-        if self.source.len() <= MAX_HEADER && markers.any(|marker| marker.starts_with(markup)) {
+        if self.source.len() <= rules.max_markup && markers.any(|marker| marker.starts_with(markup)) {
             return (character.len_utf8(), None);
         }
         self.refuse(out)
@@ -77,6 +78,17 @@ impl Channel {
                 Some(name) => (name.to_owned(), otherwise),
                 None => return self.no_message(source, out),
             },
+            Some(Route::Raw(written)) => {
+                let Some(name) = rules.name(written) else { return self.no_message(source, out) };
+                let certain = if self.inside.is_some() { Some(Passed::Certain(0)) } else { self.certain() };
+                self.start(name, rules, out);
+                let mut opening = String::from("{\"");
+                escape(rules.tools.text_parameter(name).unwrap_or("code"), &mut opening);
+                opening.push_str("\": \"");
+                gate(self.waits, &mut self.waiting, Piece::Arguments(&opening), out);
+                (self.raw, self.phase) = (true, Phase::Said(Voice::Text));
+                return certain;
+            }
             Some(Route::Params(written, calls)) => {
                 let (Some(name), CallBody::Params(params)) = (rules.name(written), &calls.body) else {
                     return self.no_message(source, out);

@@ -15,6 +15,7 @@ mod header;
 use super::{
     body::JsonBody,
     envelope::{Envelope, Piece, Rules},
+    flow::Flow,
     gate::Waiting,
     params::ParamsWalk,
     region::Passed,
@@ -24,9 +25,6 @@ use crate::{
     event::CallEnd,
     format::{Channels, Place, Voice},
 };
-
-/// Longest header, in bytes.
-const MAX_HEADER: usize = 512;
 
 #[derive(Debug)]
 enum Phase {
@@ -62,6 +60,8 @@ pub(super) struct Channel {
     /// White space of reasoning since its last visible character; its first goes out with nothing before it.
     blank: String,
     begun: bool,
+    /// The spoken body is the argument of a call.
+    raw: bool,
     waits: bool,
     waiting: Vec<Waiting>,
     /// A message has been read.
@@ -88,6 +88,7 @@ impl Channel {
             inside: None,
             blank: String::new(),
             begun: false,
+            raw: false,
             waits,
             waiting: Vec::new(),
             found: false,
@@ -97,12 +98,23 @@ impl Channel {
     /// What is fed is certain as it comes.
     pub(super) fn is_streaming(&self) -> bool {
         match &self.phase {
-            Phase::Said(_) => true,
+            Phase::Said(_) => !(self.raw && self.waits),
             Phase::Header | Phase::Opened { .. } => self.inside.is_some(),
             Phase::Arguments(_) => !self.waits,
             Phase::Envelope(envelope) => !self.waits && envelope.is_open(),
             Phase::Params(walk) => !self.waits && walk.is_open(),
             Phase::Broken(_) | Phase::Between | Phase::Failed => false,
+        }
+    }
+
+    /// In a string of arguments that goes out as it comes.
+    pub(super) fn flow(&self) -> Option<Flow> {
+        match &self.phase {
+            _ if self.waits => None,
+            Phase::Arguments(body) => body.flow(),
+            Phase::Envelope(envelope) => envelope.flow(),
+            Phase::Params(walk) => walk.flow(),
+            _ => None,
         }
     }
 
@@ -144,7 +156,9 @@ impl Channel {
             at += taken;
             match passed {
                 Some(Passed::Certain(_)) => return Passed::Certain(at),
-                Some(Passed::Settled { kept, .. }) => return Passed::Settled { taken: at, kept },
+                Some(Passed::Again { rest, certain, .. }) => {
+                    return Passed::Again { taken: at, rest, certain };
+                }
                 Some(Passed::Left { rescan, .. }) => return Passed::Left { taken: at, rescan },
                 Some(Passed::Failed { rescan, .. }) => return Passed::Failed { taken: at, rescan },
                 _ => {}
@@ -160,7 +174,7 @@ impl Channel {
         rules: &Rules<'_>,
         out: &mut impl FnMut(Piece<'_>),
     ) -> bool {
-        match std::mem::replace(&mut self.phase, Phase::Between) {
+        let ended = match std::mem::replace(&mut self.phase, Phase::Between) {
             Phase::Failed => false,
             Phase::Header => {
                 self.unsaid(out);
@@ -187,11 +201,14 @@ impl Channel {
             Phase::Params(mut walk) => {
                 let (waits, waiting) = (self.waits, &mut self.waiting);
                 let stopped = stopped && (rules.repair || !waits);
+                // The header was certain, so what follows is its call, if only the beginning of one.
+                walk.start(&mut |piece| gate(waits, waiting, piece, out));
                 let end = walk.finish(stopped, &mut |piece| gate(waits, waiting, piece, out));
                 self.settled(end, out) && walk.found()
             }
             Phase::Between => true,
-        }
+        };
+        if self.raw { self.end_raw(stopped, out) } else { ended }
     }
 
     /// How many of the last bytes of what was fed may still be no part of the call that streams.
@@ -216,6 +233,7 @@ impl Channel {
 
     /// A message is certain.
     fn begin(&mut self, out: &mut impl FnMut(Piece<'_>)) {
+        self.end_raw(true, out);
         if !self.found {
             out(Piece::Framed);
         }
@@ -231,6 +249,18 @@ impl Channel {
         self.begin(out);
         gate(self.waits, &mut self.waiting, Piece::Start { name, id: "" }, out);
         JsonBody::new(rules.repair, rules.max_depth)
+    }
+
+    /// The body is all there is of the call's argument: whether it goes out.
+    fn end_raw(&mut self, whole: bool, out: &mut impl FnMut(Piece<'_>)) -> bool {
+        if !std::mem::take(&mut self.raw) {
+            return true;
+        }
+        if !whole {
+            return self.end(CallEnd::Cut, out);
+        }
+        gate(self.waits, &mut self.waiting, Piece::Arguments("\"}"), out);
+        self.end(CallEnd::Complete, out)
     }
 
     /// The call has ended: whether it goes out. One that waits does if it is whole.
@@ -274,23 +304,6 @@ impl Channel {
 
     fn certain(&self) -> Option<Passed> {
         (!self.waits).then_some(Passed::Certain(0))
-    }
-
-    /// Behind a message, where `rest` was fed before it was known that it has ended.
-    fn again(&mut self, rest: &str) -> Passed {
-        let (mut at, mut settled) = (0, 0);
-        while at < rest.len() && matches!(self.phase, Phase::Between) {
-            let (taken, passed) = self.between(tail(rest, at));
-            at += taken;
-            match passed {
-                Some(Passed::Failed { .. }) => {
-                    return Passed::Left { taken: 0, rescan: rest.len() - settled };
-                }
-                Some(_) => settled = at,
-                None => {}
-            }
-        }
-        Passed::Settled { taken: 0, kept: rest.len() - settled }
     }
 
     /// Behind a message.

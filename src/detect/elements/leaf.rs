@@ -4,10 +4,10 @@ use super::{At, ElementsWalk, Level};
 use crate::detect::{
     envelope::{Piece, Rules},
     pattern::{Fit, fit, fit_any},
-    tag::{Step, Sure, Verdict, shield},
+    tag::{MAX_BLANK, Step, Sure, Verdict, shield},
     text::{head, tail},
     tools::Tools,
-    typed::Types,
+    typed::{TypedValue, Types},
 };
 
 impl ElementsWalk {
@@ -21,16 +21,22 @@ impl ElementsWalk {
     ) -> Step {
         if self.may_nest {
             let blank = text.len() - text.trim_start().len();
-            if blank > 0 {
+            if blank > 0 && self.blank.len() <= self.mend.max_hold {
                 self.blank.push_str(head(text, blank));
                 return Step::Took(blank);
             }
-            match self.child(text) {
+            let child = if blank > 0 { None } else { self.child(text) };
+            match child {
                 Some(None) => return Step::Hold,
-                Some(Some((tag, _))) => {
+                Some(Some((tag, _))) if self.levels.len() < self.mend.max_depth => {
                     let array =
                         self.types.may_be_array() || (self.types == Types::default() && tag == "item");
-                    self.levels.push(Level { key: std::mem::take(&mut self.leaf), array, empty: true });
+                    self.levels.push(Level {
+                        key: std::mem::take(&mut self.leaf),
+                        array,
+                        empty: true,
+                        repeats: false,
+                    });
                     if array {
                         out(Piece::Arguments("["));
                     }
@@ -38,8 +44,9 @@ impl ElementsWalk {
                     self.at = At::Between;
                     return Step::Took(0);
                 }
-                None => {
+                _ => {
                     self.may_nest = false;
+                    self.repeats(text, rules.tools, out);
                     self.value.begin(out);
                     let blank = std::mem::take(&mut self.blank);
                     self.value.push(&blank, out);
@@ -82,8 +89,24 @@ impl ElementsWalk {
         Step::Took(text.len())
     }
 
+    /// An element that should be an array, and is neither JSON nor has children, is the first of its items.
+    fn repeats(&mut self, text: &str, tools: &Tools, out: &mut impl FnMut(Piece<'_>)) {
+        let list = self.elements.repeats && self.types.is_container() && self.types.may_be_array();
+        if !list || text.starts_with(['[', '<']) {
+            return;
+        }
+        out(Piece::Arguments("["));
+        self.levels.push(Level { key: self.leaf.clone(), array: true, empty: false, repeats: true });
+        let leaf = self.leaf.clone();
+        self.types = self.types_of(&leaf, tools).unwrap_or_default();
+        self.value = TypedValue::new(self.types, self.mend);
+    }
+
     pub(super) fn end_leaf(&mut self, out: &mut impl FnMut(Piece<'_>)) {
-        self.value.end(self.mend, out);
+        match self.value.is_empty() && self.types.is_container() {
+            true => out(Piece::Arguments(if self.types.may_be_array() { "[]" } else { "{}" })),
+            false => self.value.end(out),
+        }
         self.at = At::Between;
     }
 
@@ -127,7 +150,11 @@ impl ElementsWalk {
         if !self.elements.sign.is_empty() {
             return Sure::Yes;
         }
-        let rest = rest.trim_start();
+        let blank = rest.len() - rest.trim_start().len();
+        if blank > MAX_BLANK {
+            return Sure::Yes;
+        }
+        let rest = tail(rest, blank);
         if rest.is_empty() {
             return Sure::Maybe;
         }

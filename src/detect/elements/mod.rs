@@ -9,8 +9,9 @@ mod leaf;
 use super::{
     body::{Fed, JsonBody},
     envelope::{Piece, Rules},
+    flow::Flow,
     pattern::{Fit, fit, fit_any},
-    tag::{MAX_TAG, Scan, Step, Verdict, attribute, cdata, tag_text},
+    tag::{Scan, Step, Verdict, attribute, cdata, tag_text},
     text::{head, tail},
     tools::Tools,
     typed::{Mend, TypedValue, Types, escape},
@@ -44,6 +45,8 @@ struct Level {
     key: String,
     array: bool,
     empty: bool,
+    /// It has no tags of its own: each item has its key for a tag.
+    repeats: bool,
 }
 
 /// One call whose arguments are elements.
@@ -54,6 +57,7 @@ pub(super) struct ElementsWalk {
     at: At,
     held: String,
     name: String,
+    id: String,
     any_name: bool,
     levels: Vec<Level>,
     /// The open leaf's tag.
@@ -68,6 +72,7 @@ pub(super) struct ElementsWalk {
     body: JsonBody,
     json: bool,
     mend: Mend,
+    max_markup: usize,
     started: bool,
     ended: bool,
 }
@@ -101,6 +106,10 @@ impl Scan for ElementsWalk {
         }
     }
 
+    fn bound(&self) -> usize {
+        if matches!(self.at, At::Tag | At::Between) { self.max_markup } else { usize::MAX }
+    }
+
     fn held(&mut self) -> &mut String {
         &mut self.held
     }
@@ -130,8 +139,9 @@ impl ElementsWalk {
             at: At::Between,
             held: String::new(),
             name: String::new(),
+            id: String::new(),
             any_name: rules.any_name,
-            levels: vec![Level { key: String::new(), array: false, empty: true }],
+            levels: vec![Level { key: String::new(), array: false, empty: true, repeats: false }],
             leaf: String::new(),
             value: TypedValue::default(),
             types: Types::default(),
@@ -141,6 +151,7 @@ impl ElementsWalk {
             body: JsonBody::new(rules.repair, rules.max_depth),
             json: false,
             mend: Mend::new(rules),
+            max_markup: rules.max_markup,
             started: false,
             ended: false,
         };
@@ -159,6 +170,19 @@ impl ElementsWalk {
         self.started && !self.ended
     }
 
+    /// In a string of arguments.
+    pub(super) fn flow(&self) -> Option<Flow> {
+        match self.at {
+            At::Leaf { fresh: false } if self.may_nest => None,
+            At::Leaf { fresh: false } | At::Data if self.value.streams() => {
+                let known = self.elements.sign.is_empty() || self.elements.sign.starts_with(']');
+                known.then_some(Flow::Tags { lines: self.elements.trim })
+            }
+            At::Json => self.body.flow(),
+            _ => None,
+        }
+    }
+
     pub(super) fn found(&self) -> bool {
         self.started
     }
@@ -172,10 +196,6 @@ impl ElementsWalk {
         &self.held
     }
 
-    pub(super) fn take_rest(&mut self) -> String {
-        std::mem::take(&mut self.held)
-    }
-
     pub(super) fn finish(&mut self, stopped: bool, out: &mut impl FnMut(Piece<'_>)) -> Option<CallEnd> {
         if !self.is_open() {
             return None;
@@ -187,7 +207,14 @@ impl ElementsWalk {
                 if ends {
                     self.end_leaf(out);
                 }
+                if stopped && self.is_repeating() {
+                    self.close(out);
+                }
                 ends && self.levels.len() == 1
+            }
+            At::Between if stopped && self.is_repeating() => {
+                self.close(out);
+                self.levels.len() == 1
             }
             At::Between => self.json || self.levels.len() == 1 && self.levels.iter().all(|root| !root.empty),
             At::Json => stopped && self.body.close(&mut |text: &str| out(Piece::Arguments(text))),
@@ -207,7 +234,7 @@ impl ElementsWalk {
     fn start(&mut self, out: &mut impl FnMut(Piece<'_>)) {
         if !self.started {
             self.started = true;
-            out(Piece::Start { name: &self.name, id: "" });
+            out(Piece::Start { name: &self.name, id: &self.id });
         }
     }
 
@@ -228,28 +255,33 @@ impl ElementsWalk {
         }
     }
 
-    /// The element with the name.
+    /// The element with the name, or one with the id before it.
     fn named(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
         let ElementsName::Element(names) = self.elements.name else { return Step::Stop };
-        for (open, close) in names {
+        let id = Some(&self.elements.id).filter(|(open, _)| !open.is_empty() && self.id.is_empty());
+        for (open, close) in names.iter().chain(id) {
             match fit(open, text) {
                 Fit::Begins => return Step::Hold,
                 Fit::No => {}
                 Fit::Whole(before) => {
                     let Some(len) = tail(text, before).find('<') else {
-                        return if text.len() > MAX_TAG { Step::Stop } else { Step::Hold };
+                        return Step::Hold;
                     };
-                    let name = head(tail(text, before), len).trim();
+                    let content = head(tail(text, before), len).trim();
+                    let after = match fit(close, tail(text, before + len)) {
+                        Fit::Begins => return Step::Hold,
+                        Fit::Whole(after) => after,
+                        Fit::No => return Step::Stop,
+                    };
+                    if *open == self.elements.id.0 {
+                        content.clone_into(&mut self.id);
+                        return Step::Took(before + len + after);
+                    }
                     let rules = Rules { any_name: self.any_name, ..*rules };
-                    return match fit(close, tail(text, before + len)) {
-                        Fit::Begins => Step::Hold,
-                        Fit::Whole(after) if let Some(name) = rules.name(name) => {
-                            name.clone_into(&mut self.name);
-                            self.start(out);
-                            Step::Took(before + len + after)
-                        }
-                        _ => Step::Stop,
-                    };
+                    let Some(name) = rules.name(content) else { return Step::Stop };
+                    name.clone_into(&mut self.name);
+                    self.start(out);
+                    return Step::Took(before + len + after);
                 }
             }
         }
@@ -264,6 +296,9 @@ impl ElementsWalk {
         }
         if self.name.is_empty() {
             return self.named(text, rules, out);
+        }
+        if self.is_repeating() {
+            return self.repeated(text, rules.tools, out);
         }
         let mut open = false;
         if let [root] = self.levels.as_slice() {
@@ -302,7 +337,9 @@ impl ElementsWalk {
         }
         match self.child(text) {
             _ if open => Step::Hold,
-            Some(Some((tag, len))) if self.levels.len() < 64 => self.open(&tag, len, rules.tools, out),
+            Some(Some((tag, len))) if self.levels.len() < self.mend.max_depth => {
+                self.open(&tag, len, rules.tools, out)
+            }
             Some(None) => Step::Hold,
             _ if self.levels.first().is_some_and(|root| !root.empty) && self.levels.len() == 1 => {
                 Step::End(0)
@@ -379,7 +416,7 @@ impl ElementsWalk {
         tag.clone_into(&mut self.leaf);
         let known = self.types_of(tag, tools);
         self.types = known.unwrap_or_default();
-        self.value = TypedValue::new(self.types);
+        self.value = TypedValue::new(self.types, self.mend);
         self.may_nest = if known.is_some() { self.types.may_nest() } else { !self.elements.sign.is_empty() };
         if !self.may_nest {
             self.value.begin(out);
@@ -398,6 +435,24 @@ impl ElementsWalk {
             array = level.array;
         }
         Some(shape.inner((!array).then_some(tag))?.types).filter(|types| *types != Types::default())
+    }
+
+    /// The innermost container is a list of elements that stand beside one another.
+    fn is_repeating(&self) -> bool {
+        self.levels.last().is_some_and(|level| level.repeats)
+    }
+
+    /// Behind an item of a list whose items have its own tag: one more, or its end.
+    fn repeated(&mut self, text: &str, tools: &Tools, out: &mut impl FnMut(Piece<'_>)) -> Step {
+        let key = self.levels.last().map(|level| level.key.clone()).unwrap_or_default();
+        match fit(&format!("<{key}>"), text) {
+            Fit::Begins => Step::Hold,
+            Fit::Whole(len) => self.open(&key, len, tools, out),
+            Fit::No => {
+                self.close(out);
+                Step::Took(0)
+            }
+        }
     }
 
     /// Closes the innermost container.

@@ -1,6 +1,6 @@
 //! The arguments of a call in JSON: as they stand, or packed into a string.
 
-use super::{Arguments, At, Envelope, MAX_CAPTURE, Piece, Rules};
+use super::{Arguments, At, Envelope, Piece, Rules};
 use crate::detect::{
     body::{Fed, JsonBody},
     escape::{Escape, Read},
@@ -23,7 +23,8 @@ impl Envelope {
         match byte {
             _ if quote => {
                 self.captured.clear();
-                self.at = At::Packed { quote: byte, escape: Escape::default(), literal: false };
+                let escape = Escape::default();
+                self.at = At::Packed { quote: byte, escape, literal: false, brace: String::new() };
                 return Some(at + 1);
             }
             b'{' => {
@@ -185,17 +186,19 @@ impl Envelope {
                 let refuses = rules.whole && !rules.marked && !rest.trim().is_empty();
                 return (!refuses).then_some(text.len());
             }
-            if self.body.depth() == 0 && first != '{' {
+            if self.body.depth() == 0 {
                 let written = if raw { rest } else { written };
-                if !first.is_ascii_whitespace() {
-                    return self.begin_literal(written, rules, out).then_some(text.len());
+                match self.may_be_object(first, rules) {
+                    Some(true) => {
+                        if self.captured.len() < rules.max_markup {
+                            self.captured.push_str(if raw { head(rest, 1) } else { written });
+                        }
+                        rest = tail(rest, 1);
+                        continue;
+                    }
+                    Some(false) => self.object_begins(rules, out)?,
+                    None => return self.begin_literal(written, rules, out).then_some(text.len()),
                 }
-                // Before an object blanks are framing; before anything else they are part of the string.
-                if self.captured.len() < MAX_CAPTURE {
-                    self.captured.push_str(if raw { head(rest, 1) } else { written });
-                }
-                rest = tail(rest, 1);
-                continue;
             }
             let piece = match self.call.arguments {
                 Arguments::Doubtful => slice(rest, 0, first.len_utf8()),
@@ -208,6 +211,32 @@ impl Envelope {
             }
         }
         Some(text.len())
+    }
+
+    /// Before the first token of packed arguments: `Some(true)` while they may be an object, whose first token must be
+    /// a key or its end; `Some(false)` if `first` begins that token; `None` if they are none. Blanks before an object
+    /// are framing; before anything else they are part of the string.
+    fn may_be_object(&mut self, first: char, rules: &Rules<'_>) -> Option<bool> {
+        let At::Packed { brace, .. } = &mut self.at else { return None };
+        let opens = first == '{' && brace.is_empty();
+        if opens || (first.is_ascii_whitespace() && brace.len() < rules.max_markup) {
+            if opens || !brace.is_empty() {
+                brace.push(first);
+            }
+            return Some(true);
+        }
+        let key = matches!(first, '"' | '}') || (first == '\'' && rules.repair);
+        (!brace.is_empty() && key).then_some(false)
+    }
+
+    /// The brace that was held begins an object.
+    fn object_begins(&mut self, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<()> {
+        let At::Packed { brace, .. } = &mut self.at else { return None };
+        let brace = std::mem::take(brace);
+        for (at, character) in brace.char_indices() {
+            self.feed_body(slice(&brace, at, at + character.len_utf8()), rules, out)?;
+        }
+        Some(())
     }
 
     /// The string holds no object: in marked formats it is passed on as the string that it is.
@@ -224,6 +253,10 @@ impl Envelope {
         if let At::Packed { literal: true, quote, .. } = self.at {
             let fed = self.feed_body(char::from(quote).encode_utf8(&mut [0; 4]), rules, out)?;
             return if matches!(fed, Fed::Done(_)) { self.arguments_ended(rules, out) } else { None };
+        }
+        if matches!(&self.at, At::Packed { brace, .. } if !brace.is_empty()) {
+            self.begin_literal("", rules, out).then_some(())?;
+            return self.packed_ended(rules, out);
         }
         if !self.body.is_done() && !self.call.kept.trim().is_empty() {
             return None;

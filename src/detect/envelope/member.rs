@@ -1,6 +1,6 @@
 //! The keys of an object that may be a call, and the values that are no arguments: names, ids, types.
 
-use super::{Arguments, At, Call, Envelope, KEYS, Key, Level, MAX_CAPTURE, Piece, Rules, TYPES};
+use super::{Arguments, At, BARE, Call, Envelope, KEYS, Key, Level, Piece, Rules, TYPES};
 use crate::{
     detect::{
         body::JsonBody,
@@ -29,6 +29,12 @@ impl Envelope {
         let (At::KeyText { quote, escaped } | At::Text { quote, escaped }) = &mut self.at else {
             return None;
         };
+        if *quote == BARE && !(byte.is_ascii_alphanumeric() || byte == b'_') {
+            let ends = byte == b':' || byte.is_ascii_whitespace();
+            ends.then_some(())?;
+            self.key_ended(BARE, rules, out)?;
+            return Some(at);
+        }
         if !*escaped && byte == *quote {
             let quote = *quote;
             if is_key {
@@ -40,7 +46,7 @@ impl Envelope {
         }
         *escaped = !*escaped && byte == b'\\';
         let len = tail(text, at).chars().next()?.len_utf8();
-        if byte < 0x20 || self.captured.len() + len > MAX_CAPTURE {
+        if byte < 0x20 || self.captured.len() + len > rules.max_markup {
             return None;
         }
         self.captured.push_str(slice(text, at, at + len));

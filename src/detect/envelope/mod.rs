@@ -15,6 +15,7 @@ mod member;
 use super::{
     body::{Fed, JsonBody},
     escape::Escape,
+    flow::Flow,
     schema::SchemaGuard,
     text::tail,
     tools::Tools,
@@ -63,14 +64,31 @@ pub(super) struct Rules<'a> {
     /// Calls wait until they have been read whole: they can be refused up to their end.
     pub(super) whole: bool,
     pub(super) max_depth: usize,
+    pub(super) max_name: usize,
+    pub(super) max_markup: usize,
+    pub(super) max_hold: usize,
 }
 
 impl Rules<'_> {
     /// The name of the tool that `written` calls, if it may.
     pub(super) fn name<'n>(&self, written: &'n str) -> Option<&'n str> {
-        let undeclared = || (self.marked && self.any_name && is_legal_name(written)).then_some(written);
+        let undeclared = || (self.marked && self.any_name && self.is_legal_name(written)).then_some(written);
         let nothing = || self.no_tool.contains(&written).then_some(written);
         self.tools.resolve(written).or_else(nothing).or_else(undeclared)
+    }
+
+    /// As [`Rules::name`], but a name with dots that is not declared may be a declared one behind some of them: the
+    /// longest.
+    pub(super) fn dotted_name<'n>(&self, written: &'n str) -> Option<&'n str> {
+        let behind = written.match_indices('.').map(|(at, _)| tail(written, at + 1));
+        let declared = std::iter::once(written).chain(behind).find_map(|name| self.tools.resolve(name));
+        declared.or_else(|| self.name(written))
+    }
+
+    /// A shape that names have everywhere: letters, digits or `_-.:/`.
+    fn is_legal_name(&self, name: &str) -> bool {
+        (1..=self.max_name).contains(&name.len())
+            && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '/'))
     }
 
     pub(super) fn may_become_name(&self, start: &str) -> bool {
@@ -79,14 +97,8 @@ impl Rules<'_> {
     }
 }
 
-/// A shape that names have everywhere: 1 to 256 letters, digits or `_-.:/`.
-fn is_legal_name(name: &str) -> bool {
-    (1..=256).contains(&name.len())
-        && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '/'))
-}
-
-/// Longest captured string (name, id, type), in bytes.
-const MAX_CAPTURE: usize = 1024;
+/// In place of a quote: the key has none, and ends where a blank or a colon stands.
+const BARE: u8 = b':';
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Key {
@@ -159,11 +171,13 @@ enum At {
     },
     Skip(JsonBody),
     Arguments,
-    /// Arguments in a JSON string; `literal`: it holds no object, and is passed on as the string it is.
+    /// Arguments in a JSON string; `literal`: it holds no object, and is passed on as the string it is. `brace`: what
+    /// may be an object's brace and the blanks behind it.
     Packed {
         quote: u8,
         escape: Escape,
         literal: bool,
+        brace: String,
     },
     /// After a member.
     MemberEnd,
@@ -232,6 +246,20 @@ impl Envelope {
     /// A call has started and its arguments go out as they come.
     pub(super) fn is_open(&self) -> bool {
         self.call.started && self.call.arguments != Arguments::Done
+    }
+
+    /// In a string of arguments.
+    pub(super) fn flow(&self) -> Option<Flow> {
+        if !self.call.started || self.call.arguments != Arguments::Open {
+            return None;
+        }
+        match &self.at {
+            At::Arguments => self.body.flow(),
+            At::Packed { escape, literal: false, .. } if escape.is_empty() => {
+                self.body.flow().map(|_| Flow::Quotes)
+            }
+            _ => None,
+        }
     }
 
     /// A call was found in this value.
@@ -318,6 +346,10 @@ impl Envelope {
             At::Key { or_end } => match byte {
                 b'"' => self.begin_capture(byte, true),
                 b'\'' if rules.marked && rules.repair => self.begin_capture(byte, true),
+                b'a'..=b'z' | b'A'..=b'Z' | b'_' if rules.marked && rules.repair => {
+                    self.begin_capture(BARE, true);
+                    return Some(at);
+                }
                 b'}' if *or_end => self.level_ended(rules, out)?,
                 _ => return None,
             },

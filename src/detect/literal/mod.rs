@@ -10,6 +10,7 @@ mod word;
 
 use super::{
     body::{Fed, literal},
+    flow::Flow,
     text::{head, tail},
     typed::escape,
 };
@@ -98,16 +99,15 @@ pub(super) struct Literal {
     /// The first half of a surrogate pair.
     high: Option<u32>,
     max_depth: usize,
+    /// Bytes of an element that is kept until it is known what it is.
+    max_kept: usize,
 }
 
 /// Longest word, in bytes.
 const MAX_WORD: usize = 1024;
 
-/// Longest element that is kept until it is known what it is, in bytes.
-const MAX_KEPT: usize = 65_536;
-
 impl Literal {
-    pub(super) fn new(notation: Notation, max_depth: usize) -> Self {
+    pub(super) fn new(notation: Notation, max_depth: usize, max_kept: usize) -> Self {
         Self {
             notation,
             state: State::Value,
@@ -118,7 +118,18 @@ impl Literal {
             comma: false,
             high: None,
             max_depth,
+            max_kept,
         }
+    }
+
+    /// In a string whose text goes out as it comes.
+    pub(super) fn flow(&self) -> Option<Flow> {
+        let flow = match self.state {
+            State::Text(_) => Flow::Quotes,
+            State::Delimited if self.held.is_empty() => Flow::Tags { lines: false },
+            _ => return None,
+        };
+        (self.unsettled == 0 && self.high.is_none()).then_some(flow)
     }
 
     /// Bytes kept back.
@@ -141,7 +152,7 @@ impl Literal {
                 },
                 run => at += run,
             }
-            if self.kept.len() > MAX_KEPT {
+            if self.kept.len() > self.max_kept {
                 return Fed::Fault(at);
             }
         }

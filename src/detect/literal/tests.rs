@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn run(notation: Notation, pieces: &[&str]) -> (String, Option<Fed>) {
-    let mut value = Literal::new(notation, 16);
+    let mut value = Literal::new(notation, 16, 1000);
     let mut out = String::new();
     for piece in pieces {
         match value.feed(piece, &mut |text: &str| out.push_str(text)) {

@@ -11,9 +11,10 @@ mod value;
 use super::{
     body::{Fed, JsonBody},
     envelope::{Piece, Rules},
+    flow::Flow,
     pattern::{Fit, fit, fit_any},
-    tag::{MAX_TAG, Scan, Step, Sure, Verdict, attribute, bare_name, blank_or_name, tag_text, types_of},
-    text::{boundary_from, head, tail},
+    tag::{Scan, Step, Sure, Verdict, attribute, bare_name, blank_or_name, tag_text, types_of},
+    text::{head, tail},
     tools::Tools,
     typed::{Mend, TypedValue, escape},
 };
@@ -57,12 +58,11 @@ pub(super) struct ParamsWalk {
     body: JsonBody,
     json: bool,
     mend: Mend,
+    max_markup: usize,
     started: bool,
     ended: bool,
 }
 
-/// Longest run of blanks behind a closer that is looked past, in bytes.
-const MAX_BLANK: usize = 256;
 impl Scan for ParamsWalk {
     fn step(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
         match self.at {
@@ -82,6 +82,11 @@ impl Scan for ParamsWalk {
                 Fed::Fault(len) => Step::Took(len),
             },
         }
+    }
+
+    fn bound(&self) -> usize {
+        let markup = matches!(self.at, At::Name | At::Between | At::Tag);
+        if markup { self.max_markup } else { usize::MAX }
     }
 
     fn held(&mut self) -> &mut String {
@@ -113,6 +118,7 @@ impl ParamsWalk {
             body: JsonBody::new(rules.repair, rules.max_depth),
             json: false,
             mend: Mend::new(rules),
+            max_markup: rules.max_markup,
             started: false,
             ended: false,
         }
@@ -132,6 +138,17 @@ impl ParamsWalk {
         self.started && !self.ended
     }
 
+    /// In a string of arguments.
+    pub(super) fn flow(&self) -> Option<Flow> {
+        match self.at {
+            At::Value { fresh: false } | At::Data if self.value.streams() => {
+                Some(Flow::Tags { lines: self.params.trim })
+            }
+            At::Json => self.body.flow(),
+            _ => None,
+        }
+    }
+
     pub(super) fn found(&self) -> bool {
         self.started
     }
@@ -143,10 +160,6 @@ impl ParamsWalk {
 
     pub(super) fn rest(&self) -> &str {
         &self.held
-    }
-
-    pub(super) fn take_rest(&mut self) -> String {
-        std::mem::take(&mut self.held)
     }
 
     pub(super) fn finish(&mut self, stopped: bool, out: &mut impl FnMut(Piece<'_>)) -> Option<CallEnd> {
@@ -161,7 +174,7 @@ impl ParamsWalk {
                 let verdict = self.verdict(&held, &Tools::default(), self.value.quotes(), true);
                 let ends = matches!(verdict, Verdict::Ends(len) if len >= least);
                 if ends {
-                    self.value.end(self.mend, out);
+                    self.value.end(out);
                 }
                 ends
             }
@@ -179,7 +192,8 @@ impl ParamsWalk {
         Some(CallEnd::Cut)
     }
 
-    fn start(&mut self, out: &mut impl FnMut(Piece<'_>)) {
+    /// The call is certain.
+    pub(super) fn start(&mut self, out: &mut impl FnMut(Piece<'_>)) {
         if !self.started {
             self.started = true;
             out(Piece::Start { name: &self.name, id: "" });
@@ -189,8 +203,6 @@ impl ParamsWalk {
     /// The call's name, to the end of its tag.
     fn name(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
         let rules = Rules { any_name: self.any_name, ..*rules };
-        // No further is looked than is held, so that cuts make no difference.
-        let text = head(text, boundary_from(text, MAX_TAG + 1));
         let (name, len) = match self.params.name {
             ParamsName::Text => match bare_name(text) {
                 Some(name) => {
@@ -199,9 +211,8 @@ impl ParamsWalk {
                     // A declared name on a line of its own is enough, whatever follows.
                     let line = head(rest, blank).contains('\n') && rules.tools.resolve(name.0).is_some();
                     match self.expected(tail(rest, blank)) {
-                        Sure::Maybe if !line => {
-                            return if text.len() > MAX_TAG { Step::Stop } else { Step::Hold };
-                        }
+                        _ if self.params.json && tail(rest, blank).starts_with('{') => (name.0, name.1),
+                        Sure::Maybe if !line => return Step::Hold,
                         Sure::No if !line => return Step::Stop,
                         _ => (name.0, name.1),
                     }
@@ -211,7 +222,7 @@ impl ParamsWalk {
             ParamsName::Before(end) => {
                 let sign = end.chars().next().unwrap_or_default();
                 let Some(at) = text.find(sign) else {
-                    return if text.len() > MAX_TAG || text.contains('<') { Step::Stop } else { Step::Hold };
+                    return if text.contains('<') { Step::Stop } else { Step::Hold };
                 };
                 match fit(end, tail(text, at)) {
                     Fit::Whole(len) => (head(text, at).trim().trim_matches(['"', '\'']), at + len),
@@ -305,9 +316,9 @@ impl ParamsWalk {
     /// `<arg_key>K</arg_key><arg_value>`; the key's closer may be missing.
     fn pair(&mut self, text: &str, tools: &Tools, out: &mut impl FnMut(Piece<'_>)) -> Step {
         match self.params.key.read_pair(text) {
-            Some(Some((key, len))) => {
+            Some(Some((key, kind, len))) => {
                 self.start(out);
-                self.begin(key, None, tools, out);
+                self.begin(key, kind, tools, out);
                 Step::Took(len)
             }
             Some(None) => Step::Hold,
@@ -326,7 +337,7 @@ impl ParamsWalk {
         written.push_str("\": ");
         out(Piece::Arguments(&written));
         self.keys.push(key.to_owned());
-        self.value = TypedValue::new(types);
+        self.value = TypedValue::new(types, self.mend);
         self.value.begin(out);
         self.at = At::Value { fresh: true };
     }

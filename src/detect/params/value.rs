@@ -1,11 +1,11 @@
 //! The values of tagged arguments, and where they end.
 
-use super::{At, MAX_BLANK, ParamsWalk};
+use super::{At, ParamsWalk};
 use crate::{
     detect::{
         envelope::Piece,
         pattern::{Fit, fit, fit_any},
-        tag::{Step, Sure, Verdict, cdata, shield},
+        tag::{MAX_BLANK, Step, Sure, Verdict, bounded, cdata, shield},
         text::{head, slice, tail},
         tools::Tools,
         typed::Quotes,
@@ -43,7 +43,7 @@ impl ParamsWalk {
             self.value.push(head(text, at), out);
             return match verdict {
                 Verdict::Ends(len) => {
-                    self.value.end(self.mend, out);
+                    self.value.end(out);
                     self.at = At::Between;
                     Step::Took(at + len)
                 }
@@ -119,10 +119,13 @@ impl ParamsWalk {
 
     /// What stands behind a call's closer, `rest`, may stand there. For a string only its end may: all else is data.
     fn outside(&self, rest: &str) -> Sure {
-        let rest = rest.trim_start();
+        let blank = rest.len() - rest.trim_start().len();
+        let rest = tail(rest, blank);
         let outer = fit_any(self.outer(), rest);
         match outer {
+            _ if blank > MAX_BLANK => Sure::Yes,
             _ if rest.is_empty() => Sure::Maybe,
+            Fit::Whole(len) if self.string && tail(rest, len).len() > MAX_BLANK => Sure::Yes,
             Fit::Whole(len) if self.string && tail(rest, len).trim().is_empty() => Sure::Maybe,
             fit => fit.into(),
         }
@@ -131,11 +134,14 @@ impl ParamsWalk {
     /// `marker` opens another parameter, so that the closer of this one is missing: one that has not been written,
     /// and that the tool has if it says what it has.
     fn opens(&self, marker: &str, rest: &str, tools: &Tools) -> Sure {
+        let most = self.max_markup;
+        let (marker, rest) = (bounded(marker, most), bounded(rest, most));
         let key = match self.params.key {
-            Key::Pair { .. } => self.params.key.read_pair(marker).map(|read| read.map(|(key, _)| key)),
+            Key::Pair { .. } => self.params.key.read_pair(marker).map(|read| read.map(|(key, ..)| key)),
             _ => self.params.key.read(rest).map(|read| read.map(|(key, ..)| key)),
         };
         match key {
+            Some(None) if marker.len() > most || rest.len() > most => Sure::No,
             Some(None) => Sure::Maybe,
             Some(Some(key)) => {
                 let declared = tools.declares(&self.name, key) || !tools.has_arguments(&self.name);

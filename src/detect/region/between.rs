@@ -2,7 +2,7 @@
 
 use std::iter;
 
-use super::{Between, Container, MAX_MARKUP, Phase, Region};
+use super::{Between, Container, Phase, Region};
 use crate::{
     detect::{envelope::Rules, fence::Fence, pythonic::PythonWalk},
     format::TagKind,
@@ -43,7 +43,7 @@ impl Region {
             TagKind::Html => code_goes_on(&self.markup, character),
             _ => begins(&self.markup, character, iter::once(&tag.open).chain(tag.special().inner)),
         };
-        if !goes_on || self.markup.len() >= MAX_MARKUP {
+        if !goes_on || self.markup.len() >= rules.max_markup {
             return Between::Foreign;
         }
         self.markup.push(character);

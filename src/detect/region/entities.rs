@@ -1,85 +1,75 @@
-//! JSON in an HTML element, in which quotes and their kin may be written as entities: `{&quot;name&quot;: …}`.
+//! [`Entities`]: JSON in an HTML element that was escaped as HTML, `{&quot;name&quot;: …}`, unescaped on its way in.
 //!
-//! The first visible character behind the opening brackets tells: an `&` cannot stand there in JSON, and from then on
-//! every entity is the character that it stands for. Elsewhere an entity is what it is, a string's text.
+//! Whether it was is told by its first quotation mark: an entity, or the mark itself. From an entity on all are read;
+//! otherwise none is, since arguments may well speak of them.
 
-use super::{Container, Passed, Region};
-use crate::{
-    detect::{
-        envelope::{Piece, Rules},
-        tag::ENTITIES,
-        text::{head, tail},
-    },
-    format::TagKind,
+use crate::detect::{
+    pattern::{Fit, fit},
+    tag::ENTITIES,
+    text::head,
 };
 
-/// How a value's JSON is spelled.
+/// A quotation mark by its number.
+const QUOTE: (&str, char) = ("&#34;", '"');
+
+/// What the text begins with.
+pub(super) enum Part<'t> {
+    /// This stands for itself.
+    Plain(&'t str),
+    /// So many bytes may be of an entity; they are held.
+    Open(usize),
+    /// So many bytes end an entity that stands for this; what came of it before is held.
+    Whole(usize, char),
+    /// So many bytes were taken, and what is held is no entity.
+    None(usize),
+}
+
+/// The entities of one value.
 #[derive(Debug, Default)]
-pub(super) enum Spelling {
-    /// Nothing but opening brackets has been read.
-    #[default]
-    Unknown,
-    Plain,
-    /// With entities; the one that is being read.
-    Escaped(String),
+pub(super) struct Entities {
+    /// The first quotation mark was an entity, or was none.
+    escaped: Option<bool>,
+    /// What may be an entity.
+    pub(super) held: String,
 }
 
-/// Longest entity, in bytes.
-const MAX_ENTITY: usize = 10;
-
-impl Region {
-    /// Walks the value, as [`Region::value`] does, once its entities have been read.
-    pub(super) fn spelled_value(
-        &mut self,
-        text: &str,
-        rules: &Rules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
-    ) -> (usize, Option<Passed>) {
-        let html = matches!(self.container, Container::Tag(tag) if tag.kind == TagKind::Html);
-        let run = match &mut self.spelling {
-            Spelling::Unknown if html => {
-                let visible = text.find(|c: char| !matches!(c, '{' | '[') && !c.is_ascii_whitespace());
-                match visible.and_then(|at| tail(text, at).chars().next()) {
-                    Some('&') => self.spelling = Spelling::Escaped(String::new()),
-                    Some(_) => self.spelling = Spelling::Plain,
-                    None => {}
-                }
-                visible
-            }
-            Spelling::Unknown | Spelling::Plain => None,
-            Spelling::Escaped(entity) if entity.is_empty() => text.find('&'),
-            Spelling::Escaped(_) => Some(0),
-        };
-        match (run, &mut self.spelling) {
-            (Some(0), Spelling::Escaped(entity)) => {
-                // The source is no JSON: should this be no call, nothing tells where it would end.
-                self.scanner = None;
-                let Some(character) = text.chars().next() else { return (0, None) };
-                entity.push(character);
-                let goes_on = character.is_ascii_alphanumeric() || matches!(character, '&' | '#');
-                if goes_on && entity.len() < MAX_ENTITY {
-                    return (character.len_utf8(), None);
-                }
-                let entity = std::mem::take(entity);
-                let decoded = meaning(&entity).map_or(entity, String::from);
-                (character.len_utf8(), self.value(&decoded, rules, out).1)
-            }
-            (Some(run), _) if run > 0 => self.value(head(text, run), rules, out),
-            _ => self.value(text, rules, out),
-        }
+impl Entities {
+    /// The value is no escaped one.
+    pub(super) fn are_none(&self) -> bool {
+        self.escaped == Some(false)
     }
-}
 
-/// The character that an entity stands for.
-fn meaning(entity: &str) -> Option<char> {
-    let named = ENTITIES.iter().find(|(name, _)| *name == entity).map(|(_, character)| *character);
-    let number = || {
-        let digits = entity.strip_prefix("&#")?.strip_suffix(';')?;
-        let code = match digits.strip_prefix(['x', 'X']) {
-            Some(hex) => u32::from_str_radix(hex, 16),
-            None => digits.parse(),
-        };
-        code.ok().and_then(char::from_u32)
-    };
-    named.or_else(number)
+    /// What `text` begins with, which is not empty.
+    pub(super) fn next<'t>(&mut self, text: &'t str) -> Part<'t> {
+        if self.escaped.is_none() {
+            let first = text.bytes().position(|byte| matches!(byte, b'"' | b'&'));
+            self.escaped = first.and_then(|at| text.as_bytes().get(at)).map(|byte| *byte == b'&');
+        }
+        if self.escaped != Some(true) {
+            return Part::Plain(text);
+        }
+        if self.held.is_empty() {
+            match text.find('&') {
+                Some(0) => {}
+                plain => return Part::Plain(head(text, plain.unwrap_or(text.len()))),
+            }
+        }
+        let mut taken = 0;
+        for character in text.chars() {
+            self.held.push(character);
+            let mut begins = false;
+            for (entity, meant) in ENTITIES.into_iter().chain([QUOTE]) {
+                match fit(entity, &self.held) {
+                    Fit::Whole(_) => return Part::Whole(taken + character.len_utf8(), meant),
+                    fit => begins |= fit == Fit::Begins,
+                }
+            }
+            if !begins {
+                self.held.pop();
+                return Part::None(taken);
+            }
+            taken += character.len_utf8();
+        }
+        Part::Open(taken)
+    }
 }

@@ -9,10 +9,11 @@
 mod between;
 mod entities;
 
-use self::entities::Spelling;
+use self::entities::{Entities, Part};
 use super::{
     envelope::{Envelope, Parsed, Piece, Rules},
     fence::Fence,
+    flow::Flow,
     gate::{Gate, Wait, Waiting},
     pythonic::PythonWalk,
     text::tail,
@@ -20,7 +21,7 @@ use super::{
 };
 use crate::{
     event::CallEnd,
-    format::Tag,
+    format::{Tag, TagKind},
     wire::json::{Progress, Scanner},
 };
 
@@ -39,12 +40,13 @@ pub(super) enum Passed {
     More,
     /// So much was taken, and everything up to there is certain: calls, not text.
     Certain(usize),
-    /// So much was taken, and everything up to there is certain but the last `kept` bytes; the region goes on.
-    Settled { taken: usize, kept: usize },
     /// So much was taken, and the region has ended with its calls.
     Ended(usize),
     /// So much was taken, and the region has ended with its calls, before the last `rescan` bytes.
     Left { taken: usize, rescan: usize },
+    /// So much was taken; its last bytes, `rest` of them, are read again by what goes on. `certain`: what is before
+    /// them is.
+    Again { taken: usize, rest: usize, certain: bool },
     /// So much was taken; the source since the last certain point is text. Its last bytes, `rescan` of them, may
     /// begin something else.
     Failed { taken: usize, rescan: usize },
@@ -87,6 +89,8 @@ pub(super) struct Region {
     /// Markup between values that is not complete yet.
     markup: String,
     walker: Option<Box<Walker>>,
+    /// What is written as entities, in an HTML element.
+    entities: Option<Entities>,
     /// The same value as strict JSON: where a value that is no call goes on as text, it must be known where it ends.
     pub(super) scanner: Option<Scanner>,
     /// A call's arguments stopped short where the closer may begin; if it does, they may be whole all the same.
@@ -95,11 +99,7 @@ pub(super) struct Region {
     ended: bool,
     /// That `;` or `,` stands.
     joined: bool,
-    spelling: Spelling,
 }
-
-/// Longest markup between a container's marker and its value, in bytes.
-const MAX_MARKUP: usize = 256;
 
 impl Region {
     /// `marked`: the container is made for calls; `whole`: arguments do not stream.
@@ -112,11 +112,11 @@ impl Region {
             phase: Phase::Before,
             markup: String::new(),
             walker: None,
+            entities: None,
             scanner: None,
             broken: false,
             ended: false,
             joined: false,
-            spelling: Spelling::Unknown,
         }
     }
 
@@ -131,6 +131,17 @@ impl Region {
         open && self.gate.wait == Wait::Nothing && matches!(self.phase, Phase::Value)
     }
 
+    /// In a string of arguments that goes out as it comes. The strict reading of the value beside the call's own
+    /// is in that string, too, or has been given up.
+    pub(super) fn flow(&self) -> Option<Flow> {
+        let as_it_stands = self.entities.as_ref().is_none_or(Entities::are_none);
+        if as_it_stands && self.is_streaming() && !self.gate.drops() {
+            self.walker.as_deref()?.flow()
+        } else {
+            None
+        }
+    }
+
     /// Calls have begun that wait.
     pub(super) fn has_begun(&self) -> bool {
         !self.gate.is_empty()
@@ -139,6 +150,11 @@ impl Region {
     /// The calls that waited for the region's end.
     pub(super) fn take_waiting(&mut self) -> Vec<Waiting> {
         self.gate.take()
+    }
+
+    /// How many of the last bytes of what was fed may still be no part of the call.
+    pub(super) fn unsure(&self) -> usize {
+        self.entities.as_ref().map_or(0, |entities| entities.held.len())
     }
 
     /// Bytes of arguments kept back besides the source.
@@ -165,9 +181,15 @@ impl Region {
         while let Some(&byte) = text.as_bytes().get(at) {
             match self.phase {
                 Phase::Value => {
-                    let (len, passed) = self.spelled_value(tail(text, at), rules, out);
+                    let (len, passed) = self.unescaped(tail(text, at), rules, out);
                     at += len;
                     match passed {
+                        // The call was cut by an entity, which is text with what follows.
+                        Some(Passed::Certain(_))
+                            if matches!(self.phase, Phase::Failed) && self.unsure() > 0 =>
+                        {
+                            return Passed::Left { taken: at, rescan: self.unsure() };
+                        }
                         Some(Passed::Certain(_)) => return Passed::Certain(at),
                         Some(_) => return Passed::Failed { taken: at, rescan: 0 },
                         None => {}
@@ -274,7 +296,34 @@ impl Region {
             _ => Walker::Json(Envelope::new(rules, keyed)),
         }));
         self.scanner = Some(Scanner::new(rules.max_depth));
-        self.spelling = Spelling::Unknown;
+        let html = matches!(self.container, Container::Tag(tag) if tag.kind == TagKind::Html);
+        self.entities = html.then(Entities::default);
+    }
+
+    /// Walks the value, which may be written with entities.
+    fn unescaped(
+        &mut self,
+        text: &str,
+        rules: &Rules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> (usize, Option<Passed>) {
+        let Some(entities) = &mut self.entities else { return self.value(text, rules, out) };
+        let part = entities.next(text);
+        let held = entities.held.clone();
+        let (taken, meant) = match part {
+            Part::Plain(plain) => return self.value(plain, rules, out),
+            Part::Open(taken) => return (taken, None),
+            Part::Whole(taken, meant) => (taken, String::from(meant)),
+            Part::None(taken) => (taken, held.clone()),
+        };
+        let (len, passed) = self.value(&meant, rules, out);
+        if let Some(entities) = self.entities.as_mut().filter(|_| len == meant.len()) {
+            entities.held.clear();
+        } else if matches!(self.phase, Phase::After) {
+            // What ends the value is read as what follows it, where it is foreign.
+            self.markup = held;
+        }
+        (taken, passed)
     }
 
     /// Walks the value. `Some(Certain)`: a call ended, or broke off, with what was taken; `Some(Failed)`: it is none.

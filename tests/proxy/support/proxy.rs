@@ -55,6 +55,7 @@ impl Setup {
             formats: Arc::new([]),
             instructions: None,
             system_position: SystemPosition::System,
+            starts_in_reasoning: Some(self.settings.starts_in_reasoning),
             settings: self.settings.clone(),
         };
         let config = Config {

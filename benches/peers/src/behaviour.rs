@@ -1,0 +1,59 @@
+//! Whether the sums are right, and the same for every cut.
+
+use crate::{
+    client::Assembled,
+    contenders::{Answer, Clock, Contender},
+    samples::Sample,
+};
+use std::time::Duration;
+
+/// Counts of one contender over some samples.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Tally {
+    pub samples: usize,
+    /// Right in one piece.
+    pub right: usize,
+    /// Two-way splits, between characters.
+    pub splits: usize,
+    /// Of these, those with another sum than in one piece.
+    pub differ: usize,
+    /// Of these, those with a wrong sum.
+    pub wrong: usize,
+}
+
+/// What a client has at the end.
+pub fn sum(contender: &dyn Contender, format: &str, pieces: &[&str], stopped: bool) -> Assembled {
+    let mut client = Assembled::default();
+    contender.read(Answer { format, pieces, stopped }, &mut client, &mut Clock::new(Duration::from_secs(60)));
+    client
+}
+
+/// Reads the samples in one piece and in two; of all two-way splits each `step`th.
+pub fn tally(
+    contender: &dyn Contender,
+    format: &str,
+    samples: &[Sample],
+    step: usize,
+    wrong: &mut Vec<String>,
+) -> Tally {
+    let mut tally = Tally::default();
+    for sample in samples {
+        let text = sample.written.text.as_str();
+        let one = sum(contender, format, &[text], sample.stopped);
+        tally.samples += 1;
+        let right = sample.expected.met(&one);
+        tally.right += usize::from(right);
+        let before = (tally.differ, tally.wrong);
+        for (at, _) in text.char_indices().skip(1).step_by(step) {
+            let (head, tail) = text.split_at(at);
+            let two = sum(contender, format, &[head, tail], sample.stopped);
+            tally.splits += 1;
+            tally.differ += usize::from(!two.same(&one));
+            tally.wrong += usize::from(!sample.expected.met(&two));
+        }
+        if !right || (tally.differ, tally.wrong) != before {
+            wrong.push(sample.id.clone());
+        }
+    }
+    tally
+}

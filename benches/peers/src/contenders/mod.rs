@@ -1,0 +1,128 @@
+//! Who is measured, each driven as its own server drives it.
+
+#[cfg(feature = "peers")]
+mod dynamo_v1;
+#[cfg(feature = "peers")]
+mod dynamo_v2;
+#[cfg(feature = "peers")]
+mod tool_parser;
+mod toolwire;
+
+use std::time::{Duration, Instant};
+
+use cpu_time::ThreadTime;
+
+use crate::{client::Client, tools::Declared};
+
+/// One answer.
+#[derive(Debug, Clone, Copy)]
+pub struct Answer<'a> {
+    /// The format's name, as toolwire has it.
+    pub format: &'a str,
+    pub pieces: &'a [&'a str],
+    /// The model was done; otherwise it ran into its token limit.
+    pub stopped: bool,
+}
+
+/// A way of finding calls in a stream of text.
+pub trait Contender {
+    /// As it stands in the tables.
+    fn name(&self) -> &'static str;
+    /// Package and version.
+    fn version(&self) -> &'static str;
+    /// Whether it can read this format.
+    fn has(&self, format: &str) -> bool;
+    /// Reads an answer. `clock` runs from the first piece to the end of the answer: what is made once a request is left out.
+    fn read(&self, answer: Answer<'_>, client: &mut dyn Client, clock: &mut Clock);
+}
+
+/// How a format is called over there, by how it is called here.
+#[cfg(feature = "peers")]
+type Names = &'static [(&'static str, &'static str)];
+
+#[cfg(feature = "peers")]
+fn lookup(names: Names, format: &str) -> Option<&'static str> {
+    names.iter().find(|(ours, _)| *ours == format).map(|(_, theirs)| *theirs)
+}
+
+/// All that there are; toolwire first.
+pub fn all(tools: &[Declared]) -> Vec<Box<dyn Contender>> {
+    vec![
+        Box::new(toolwire::Toolwire::named(tools)),
+        Box::new(toolwire::Toolwire::auto(tools)),
+        #[cfg(feature = "peers")]
+        Box::new(tool_parser::ToolParser::new(tools)),
+        #[cfg(feature = "peers")]
+        Box::new(dynamo_v1::Jail::new(tools)),
+        #[cfg(feature = "peers")]
+        Box::new(dynamo_v2::Calls::new(tools)),
+        #[cfg(feature = "peers")]
+        Box::new(dynamo_v2::Unified::new(tools)),
+    ]
+}
+
+/// Times a reading, in time of the thread's own, and ends one that takes too long.
+#[derive(Debug, Clone, Copy)]
+pub struct Clock {
+    budget: Duration,
+    begun: Instant,
+    ran: ThreadTime,
+    taken: Duration,
+    pieces: u32,
+    expired: bool,
+}
+
+/// A clock is looked at once in so many pieces.
+const GLANCE: u32 = 64;
+
+impl Clock {
+    pub fn new(budget: Duration) -> Self {
+        Self {
+            budget,
+            begun: Instant::now(),
+            ran: ThreadTime::now(),
+            taken: Duration::ZERO,
+            pieces: 0,
+            expired: false,
+        }
+    }
+
+    /// The reading begins.
+    pub fn start(&mut self) {
+        self.begun = Instant::now();
+        self.ran = ThreadTime::now();
+    }
+
+    /// The reading has ended.
+    pub fn stop(&mut self) {
+        self.taken = self.ran.elapsed();
+        self.expired |= self.begun.elapsed() > self.budget;
+    }
+
+    /// Another piece is read; `false`: there is no time left for it.
+    pub fn piece(&mut self) -> bool {
+        self.pieces += 1;
+        if self.pieces % GLANCE == 0 && self.begun.elapsed() > self.budget {
+            self.expired = true;
+        }
+        !self.expired
+    }
+
+    #[cfg(feature = "peers")]
+    /// As `piece`, for a contender that takes the pieces of its own accord.
+    pub fn in_time<T>(&self) -> impl FnMut(&T) -> bool + Send + use<T> {
+        let (budget, begun, mut pieces) = (self.budget, self.begun, 0);
+        move |_| {
+            pieces += 1;
+            pieces % GLANCE != 0 || begun.elapsed() <= budget
+        }
+    }
+
+    pub fn taken(&self) -> Duration {
+        self.taken
+    }
+
+    pub fn has_expired(&self) -> bool {
+        self.expired
+    }
+}

@@ -1,0 +1,98 @@
+//! toolwire: the detector alone, as the pipeline drives it. Peers do no more than that.
+
+use std::borrow::Cow;
+
+use toolwire::{
+    conversation::{Conversation, Tool},
+    detect::{DETECTED, Detector, Tools},
+    event::{Event, Finish, Sink},
+    format,
+    pipeline::{Detect, Settings},
+};
+
+use super::{Answer, Clock, Contender};
+use crate::{client::Client, tools::Declared};
+
+pub struct Toolwire {
+    tools: Tools,
+    auto: bool,
+}
+
+impl Toolwire {
+    /// Looks for the format that is written, as a peer that is told of it.
+    pub fn named(tools: &[Declared]) -> Self {
+        Self { tools: declared(tools), auto: false }
+    }
+
+    /// Looks for all formats at once that are safe to look for, as toolwire does by default.
+    pub fn auto(tools: &[Declared]) -> Self {
+        Self { tools: declared(tools), auto: true }
+    }
+}
+
+fn declared(tools: &[Declared]) -> Tools {
+    let tool = |tool: &Declared| Tool {
+        name: tool.name.clone(),
+        description: String::new(),
+        parameters: tool.parameters.clone(),
+        strict: None,
+        declared: serde_json::Value::Null,
+    };
+    let conversation = Conversation {
+        tools: tools.iter().map(tool).collect(),
+        parallel_calls: true,
+        stream: true,
+        ..Conversation::default()
+    };
+    Tools::new(&conversation, "")
+}
+
+impl Contender for Toolwire {
+    fn name(&self) -> &'static str {
+        if self.auto { "toolwire, auto" } else { "toolwire" }
+    }
+
+    fn version(&self) -> &'static str {
+        "this tree"
+    }
+
+    fn has(&self, format: &str) -> bool {
+        format::by_name(format).is_some_and(|format| !self.auto || format.auto)
+    }
+
+    fn read(&self, answer: Answer<'_>, client: &mut dyn Client, clock: &mut Clock) {
+        let Some(format) = format::by_name(answer.format) else { return };
+        let detect = if self.auto { Detect::Auto } else { Detect::Formats(vec![format]) };
+        let settings = Settings { detect, ..Settings::default() };
+        let Some(mut detector) = Detector::new(self.tools.clone(), &settings) else { return };
+        let mut out = Out(client);
+        clock.start();
+        for piece in answer.pieces {
+            if !clock.piece() {
+                break;
+            }
+            out.0.piece();
+            detector.event(Event::Text(Cow::Borrowed(piece)), &mut out);
+        }
+        let finish = if answer.stopped { Finish::Stop } else { Finish::Length };
+        detector.event(Event::Finish(finish), &mut out);
+        clock.stop();
+    }
+}
+
+struct Out<'c>(&'c mut dyn Client);
+
+fn place(index: u32) -> usize {
+    (index & !DETECTED) as usize
+}
+
+impl Sink for Out<'_> {
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Text(text) => self.0.text(&text),
+            Event::CallStart(start) => self.0.call(place(start.index), &start.name),
+            Event::CallArguments { index, piece } => self.0.arguments(place(index), &piece),
+            _ => {}
+        }
+    }
+}

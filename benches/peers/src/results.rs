@@ -1,0 +1,148 @@
+//! What is measured of each format, and the measuring of it.
+
+use std::time::Duration;
+
+use crate::{
+    behaviour::{self, Tally},
+    contenders::Contender,
+    samples::{self, Sample},
+    shapes::{self, Shape},
+    speed::{self, Effort, Side, Times},
+};
+
+/// Bytes of the long argument.
+pub const SIZES: [usize; 3] = [2_000, 20_000, 200_000];
+/// Bytes of the prose.
+pub const PROSE: usize = 200_000;
+/// Bytes of a piece, as of a token.
+const PIECE: usize = 4;
+
+pub type Contenders = [Box<dyn Contender>];
+
+/// One contender's sums of one format.
+pub struct Behaviour {
+    pub format: &'static str,
+    pub contender: &'static str,
+    pub cases: Tally,
+    pub plain: Tally,
+    /// What was wrong, or not the same for every cut.
+    pub wrong: Vec<String>,
+}
+
+/// One contender's times for one way of writing calls.
+pub struct Speed {
+    pub label: &'static str,
+    pub contender: &'static str,
+    /// The call is found only if no marker is cut: markers were given whole, as a model's tokens are.
+    pub whole: bool,
+    /// The call is not found, or not right: there is no telling how long finding it would take.
+    pub missed: bool,
+    /// For each of `SIZES`: bytes of the answer, times.
+    pub cells: Vec<(usize, Times)>,
+}
+
+/// One contender's time for prose while a format is looked for.
+pub struct Prose {
+    pub format: &'static str,
+    pub contender: &'static str,
+    pub missed: bool,
+    pub bytes: usize,
+    pub times: Times,
+}
+
+fn shapes_of(format: &str) -> impl Iterator<Item = &'static Shape> {
+    shapes::ALL.iter().filter(move |shape| shape.format == format)
+}
+
+/// Sums of all contenders that have the format.
+pub fn behaviour(
+    contenders: &Contenders,
+    format: &'static str,
+    cases: &[(String, Sample)],
+    step: usize,
+) -> Vec<Behaviour> {
+    let cases: Vec<Sample> =
+        cases.iter().filter(|(of, _)| of == format).map(|(_, sample)| sample.clone()).collect();
+    let plain: Vec<Sample> = shapes_of(format).flat_map(samples::scenarios).collect();
+    let of = |contender: &Box<dyn Contender>| {
+        let (contender, mut wrong) = (contender.as_ref(), Vec::new());
+        Behaviour {
+            format,
+            contender: contender.name(),
+            cases: behaviour::tally(contender, format, &cases, step, &mut wrong),
+            plain: behaviour::tally(contender, format, &plain, step, &mut wrong),
+            wrong,
+        }
+    };
+    contenders.iter().filter(|contender| contender.has(format)).map(of).collect()
+}
+
+/// Times of all contenders that have the format.
+pub fn speed(contenders: &Contenders, shape: &'static Shape, effort: Effort) -> Vec<Speed> {
+    let texts = SIZES.map(|bytes| samples::long_call(shape, bytes));
+    let found = |contender: &dyn Contender, whole: bool| {
+        texts.iter().take(2).all(|sample| {
+            let pieces = samples::pieces(&sample.written, PIECE, whole);
+            sample.expected.met(&behaviour::sum(contender, shape.format, &pieces, true))
+        })
+    };
+    let able = contenders.iter().filter(|contender| contender.has(shape.format));
+    let mut all: Vec<(&dyn Contender, Speed)> = able
+        .map(|contender| {
+            let contender = contender.as_ref();
+            let whole = !found(contender, false);
+            let missed = whole && !found(contender, true);
+            let (label, name) = (shape.label, contender.name());
+            (contender, Speed { label, contender: name, whole: whole && !missed, missed, cells: Vec::new() })
+        })
+        .collect();
+    for text in &texts {
+        let mut running: Vec<_> = all.iter_mut().filter(|(_, speed)| !speed.missed).collect();
+        let sides: Vec<Side<'_>> = running
+            .iter()
+            .map(|(contender, speed)| Side {
+                contender: *contender,
+                format: shape.format,
+                pieces: samples::pieces(&text.written, PIECE, speed.whole),
+            })
+            .collect();
+        let times = speed::race(&sides, effort);
+        for ((_, speed), times) in running.iter_mut().zip(times) {
+            speed.cells.push((text.written.text.len(), times));
+        }
+    }
+    all.into_iter().map(|(_, speed)| speed).collect()
+}
+
+/// Times of prose, of all contenders that have the format.
+pub fn prose(contenders: &Contenders, format: &'static str, effort: Effort) -> Vec<Prose> {
+    let sample = samples::prose(PROSE);
+    let pieces = || samples::pieces(&sample.written, PIECE, false);
+    let short = samples::prose(PROSE / 20);
+    let able: Vec<_> = contenders.iter().filter(|contender| contender.has(format)).collect();
+    let sides: Vec<_> = able
+        .iter()
+        .map(|contender| Side { contender: contender.as_ref(), format, pieces: pieces() })
+        .collect();
+    let times = speed::race(&sides, effort);
+    let row = |(contender, times): (&&Box<dyn Contender>, Times)| {
+        let pieces = samples::pieces(&short.written, PIECE, false);
+        let missed = !short.expected.met(&behaviour::sum(contender.as_ref(), format, &pieces, true));
+        Prose { format, contender: contender.name(), missed, bytes: sample.written.text.len(), times }
+    };
+    able.iter().zip(times).map(row).collect()
+}
+
+/// Megabytes a second; `None`: not done in time.
+pub fn rate(bytes: usize, times: &Times) -> Option<f64> {
+    let median = times.median().filter(|_| !times.expired)?;
+    Some(bytes as f64 / median.as_secs_f64() / 1e6)
+}
+
+/// How much longer the longest answer takes than the one of a tenth; at least so much if it was not done in time.
+pub fn growth(speed: &Speed, budget: Duration) -> Option<f64> {
+    let [_, (_, middle), (_, long)] = speed.cells.as_slice() else { return None };
+    let middle = middle.median().filter(|_| !middle.expired)?;
+    let long = if long.expired { budget } else { long.median()? };
+    Some(long.as_secs_f64() / middle.as_secs_f64())
+}

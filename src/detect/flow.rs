@@ -1,0 +1,110 @@
+//! [`Flow`]: the inside of a string of arguments, past which a call need not be looked at.
+//!
+//! By far the most of a long call is the inside of one string, and most pieces of it have nothing that could end it or
+//! might have to be held. They go out at once and leave everything as it is, so the walk over the call need not see
+//! them. Every other piece goes the long way; what comes out is the same.
+
+use super::typed::escape;
+
+/// How the string is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flow {
+    /// As JSON writes it, in double quotes.
+    Json,
+    /// In quotes of either kind, with escapes of its own; or inside another string.
+    Quotes,
+    /// Between tags, where entities and CDATA may stand; `lines`: line ends next to the tags are no part of it.
+    Tags { lines: bool },
+}
+
+impl Flow {
+    /// What `text` is as JSON, if nothing in it stops the flow. `escaped` is for what has to be written otherwise.
+    pub(super) fn take<'t>(self, text: &'t str, escaped: &'t mut String) -> Option<&'t str> {
+        let plain = |byte: u8| byte >= 0x20 && byte != b'"' && byte != b'\\';
+        match self {
+            Self::Json => is_json(text).then_some(text),
+            Self::Quotes => text.bytes().all(|byte| plain(byte) && byte != b'\'').then_some(text),
+            Self::Tags { lines } => {
+                let mut as_it_is = true;
+                for byte in text.bytes() {
+                    match byte {
+                        b'<' | b'&' | b']' => return None,
+                        b'\n' if lines => return None,
+                        _ => as_it_is &= plain(byte),
+                    }
+                }
+                if as_it_is {
+                    return Some(text);
+                }
+                escaped.clear();
+                escape(text, escaped);
+                Some(escaped)
+            }
+        }
+    }
+}
+
+/// Inside of a JSON string, as it should be, with every escape whole and of one letter.
+fn is_json(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'\\' => match bytes.next() {
+                Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {}
+                _ => return false,
+            },
+            b'"' | 0..0x20 => return false,
+            _ => {}
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::detect::body::{Fed, JsonBody};
+
+    #[test]
+    fn what_flows_is_what_the_long_way_gives() {
+        for (text, flows) in [
+            ("abc é日😀 '<&]", true),
+            (r#"a\n\t\\\"\/"#, true),
+            (r"a\", false),
+            (r"\u00e9", false),
+            (r"\'", false),
+            ("a\"", false),
+            ("a\nb", false),
+        ] {
+            for repair in [true, false] {
+                let mut body = JsonBody::new(repair, 8);
+                body.feed("\"", &mut |_: &str| {});
+                assert_eq!(body.flow(), Some(Flow::Json));
+                let mut long = String::new();
+                let fed = body.feed(text, &mut |piece: &str| long.push_str(piece));
+                let mut escaped = String::new();
+                let flow = Flow::Json.take(text, &mut escaped);
+                assert_eq!(flow.is_some(), flows, "{text}");
+                if let Some(piece) = flow {
+                    assert_eq!(
+                        (piece, fed, body.flow()),
+                        (long.as_str(), Fed::More, Some(Flow::Json)),
+                        "{text}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn between_tags_all_but_what_may_be_markup_flows() {
+        let take = |lines, text| Flow::Tags { lines }.take(text, &mut String::new()).map(str::to_owned);
+        assert_eq!(take(true, "a > b's").as_deref(), Some("a > b's"));
+        assert_eq!(take(true, "\"\\\t").as_deref(), Some(r#"\"\\\t"#));
+        assert_eq!(take(false, "a\n").as_deref(), Some(r"a\n"));
+        for stop in ["<", "&", "]"] {
+            assert_eq!(take(false, stop), None);
+        }
+        assert_eq!(take(true, "a\n"), None);
+    }
+}

@@ -1,0 +1,288 @@
+//! [`Definition`]: a format told in words, as a configuration, a fixture's manifest and an imported template tell it.
+//!
+//! Three families can be told: JSON calls between markers; calls whose name stands before their arguments (`name_end`);
+//! and those with a tag for every argument (`parameter`). The engine refers to formats for as long as an answer lasts
+//! and compares them by reference, which is free for the built-in tables; so one made of a definition lives as long
+//! as the program, too. Configurations and manifests are read once, and what they leak is a few hundred bytes.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    ALL, CallBody, Calls, Form, Format, Grammar, Header, HeaderEnd, Key, Params, ParamsName, Place, Special,
+    Tag, TagKind, Teach, Thought,
+};
+
+/// A call, and a result, as a JSON object.
+const OBJECT: &str = r#"{"name":{{json_name}},"arguments":{{arguments}}}"#;
+const CONTENT: &str = r#"{"name":{{json_name}},"content":{{json_content}}}"#;
+
+/// `[[formats]]`: a format's words. What is empty is not said.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Definition {
+    /// Its name.
+    pub name: String,
+    /// What it is, in one line.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub summary: String,
+    /// Globs over the names of models that write it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub models: Vec<String>,
+    /// What a call begins with; with `name_end`, what stands before its name.
+    pub open: String,
+    /// What a call ends with.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub close: String,
+    /// The opener counts at the beginning of a line only.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub line_start: bool,
+    /// Markers around the JSON that mean nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub inner: Vec<String>,
+    /// A call is an object of one member: its key is the name.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub name_is_key: bool,
+    /// Markers around a result: with them the format can be taught.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result: Option<[String; 2]>,
+    /// What stands behind a call's name.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name_end: String,
+    /// Other words may stand between the name and `name_end`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub name_first: bool,
+    /// Markers around all calls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub section: Option<[String; 2]>,
+    /// What stands before an argument's key, behind it, and behind its value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parameter: Option<[String; 3]>,
+    /// One line end on each side of a value is framing.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub trim: bool,
+    /// What reasoning begins with; then what it may end with.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reasoning: Vec<String>,
+    /// Markers around the answer that mean nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub frame: Vec<String>,
+}
+
+/// A format made of a definition.
+#[derive(Debug, Clone)]
+pub struct Own {
+    /// Its words.
+    pub definition: Definition,
+    /// The format.
+    pub format: &'static Format,
+}
+
+/// The built-in formats, then those of `own`.
+pub fn all_and(own: &[Own]) -> impl Iterator<Item = &'static Format> {
+    ALL.iter().copied().chain(own.iter().map(|own| own.format))
+}
+
+/// What is wrong with a definition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wrong {
+    /// The word.
+    pub key: &'static str,
+    /// What about it.
+    pub message: String,
+}
+
+impl Wrong {
+    fn new(key: &'static str, message: impl Into<String>) -> Self {
+        Self { key, message: message.into() }
+    }
+}
+
+impl Definition {
+    /// The format that these words tell; `earlier` are those defined before it.
+    ///
+    /// # Errors
+    /// All that is wrong.
+    pub fn build(self, earlier: &[Own]) -> Result<Own, Vec<Wrong>> {
+        let known: Vec<&Format> = all_and(earlier).collect();
+        let wrong = self.wrong(&known);
+        if !wrong.is_empty() {
+            return Err(wrong);
+        }
+        let mut grammars = vec![self.calls()];
+        if let [open, close @ ..] = self.reasoning.as_slice() {
+            // A special token stands in no prose.
+            let place = if open.contains('|') { Place::Anywhere } else { Place::LineStart };
+            let (open, close) = (leaked(open), leaked_list(close));
+            grammars.push(Grammar::Reasoning(leak([Thought {
+                open,
+                close,
+                place,
+                bare: false,
+                chosen: false,
+            }])));
+        }
+        if !self.frame.is_empty() {
+            grammars.push(Grammar::Frame(leaked_list(&self.frame)));
+        }
+        let summary = if self.summary.is_empty() { "from the configuration" } else { &self.summary };
+        let format = Box::leak(Box::new(Format {
+            name: leaked(&self.name),
+            summary: leaked(summary),
+            models: leaked_list(&self.models),
+            auto: false,
+            example: leaked(&self.example()),
+            grammars: Box::leak(grammars.into_boxed_slice()),
+            teach: self.teach(),
+        }));
+        Ok(Own { definition: self, format })
+    }
+
+    fn wrong(&self, known: &[&Format]) -> Vec<Wrong> {
+        let mut wrong = Vec::new();
+        let name = self.name.as_str();
+        if known.iter().any(|format| format.name == name) || ["auto", "off", "native"].contains(&name) {
+            wrong.push(Wrong::new("name", format!("there is a format `{name}` already")));
+        }
+        for (key, open) in
+            [("open", Some(&self.open)), ("section", self.section.as_ref().map(|[open, _]| open))]
+        {
+            wrong.extend(open.and_then(|open| undistinct(key, open, known)));
+        }
+        if self.parameter.is_some() {
+            for (key, word) in [("name_end", &self.name_end), ("close", &self.close)] {
+                if word.is_empty() {
+                    wrong.push(Wrong::new("parameter", format!("calls with parameters need `{key}`, too")));
+                }
+            }
+        }
+        for (key, marker) in self.markers() {
+            if let Some(wild) = marker.find(['*', '~', '%']).and_then(|at| marker.get(at..at + 1)) {
+                wrong.push(Wrong::new(key, format!("a marker cannot have `{wild}` in it")));
+            }
+        }
+        if self.reasoning.len() == 1 {
+            wrong.push(Wrong::new("reasoning", "expected what it begins with, then what it may end with"));
+        }
+        wrong
+    }
+
+    /// All markers, with their words. In built-in tables some characters stand for others.
+    fn markers(&self) -> impl Iterator<Item = (&'static str, &String)> {
+        let one = [("open", &self.open), ("close", &self.close), ("name_end", &self.name_end)];
+        let lists = [
+            ("inner", self.inner.as_slice()),
+            ("section", self.section.as_ref().map_or(&[][..], |section| section)),
+            ("parameter", self.parameter.as_ref().map_or(&[][..], |parameter| parameter)),
+            ("reasoning", &self.reasoning),
+            ("frame", &self.frame),
+        ];
+        one.into_iter().chain(lists.into_iter().flat_map(|(key, list)| list.iter().map(move |it| (key, it))))
+    }
+
+    fn calls(&self) -> Grammar {
+        if self.name_end.is_empty() { self.tagged() } else { self.named() }
+    }
+
+    /// JSON between markers.
+    fn tagged(&self) -> Grammar {
+        let kind = TagKind::Special(Special {
+            keyed: self.name_is_key,
+            common: self.line_start,
+            inner: leaked_list(&self.inner),
+            no_tool: &[],
+        });
+        Grammar::Tagged(leak([Tag { open: leaked(&self.open), close: leaked(&self.close), kind }]))
+    }
+
+    /// A name, then arguments.
+    fn named(&self) -> Grammar {
+        let sections: Vec<_> =
+            self.section.iter().map(|[open, close]| (leaked(open), leaked(close))).collect();
+        let close: Vec<String> =
+            Some(self.close.clone()).filter(|close| !close.is_empty()).into_iter().collect();
+        let body = match &self.parameter {
+            Some([before, behind, close]) => CallBody::Params(Params {
+                name: ParamsName::Before(leaked(&self.name_end)),
+                key: Key::Tag(leaked(before), leaked(behind)),
+                close: leaked(close),
+                end: leak([leaked(&self.close)]),
+                trim: self.trim,
+                cdata: false,
+                entities: false,
+                json: false,
+                common: false,
+            }),
+            None => CallBody::Header(Header {
+                end: HeaderEnd::Markers(leak([leaked(&self.name_end)])),
+                read: if self.name_first {
+                    |header| Some(("", header.split_whitespace().next()?))
+                } else {
+                    |header| Some(("", header))
+                },
+                legal: if self.name_first { "<|>" } else { "" },
+                before: &[],
+                after: &[],
+                close: leaked_list(&close),
+            }),
+        };
+        Grammar::Calls(Calls {
+            sections: Box::leak(sections.into_boxed_slice()),
+            open: leak([leaked(&self.open)]),
+            naked: true,
+            noise: &[],
+            place: if self.line_start { Place::LineStart } else { Place::Anywhere },
+            body,
+        })
+    }
+
+    fn example(&self) -> String {
+        let Self { open, close, name_end, .. } = self;
+        let call = match &self.parameter {
+            _ if name_end.is_empty() => {
+                format!("{open}{{\"name\": \"get_weather\", \"arguments\": {{\"city\": \"Paris\"}}}}{close}")
+            }
+            None => format!("{open}get_weather{name_end}{{\"city\": \"Paris\"}}{close}"),
+            Some([before, behind, end]) => {
+                let line = if self.trim { "\n" } else { "" };
+                format!(
+                    "{open}get_weather{name_end}{line}{before}city{behind}{line}Paris{line}{end}{line}{close}"
+                )
+            }
+        };
+        self.section.as_ref().map_or(call.clone(), |[open, close]| format!("{open}{call}{close}"))
+    }
+
+    fn teach(&self) -> Option<Teach> {
+        let [before, behind] = self.result.as_ref().filter(|_| self.name_end.is_empty())?;
+        let call = format!("{}\n{OBJECT}\n{}", self.open, self.close);
+        let form = Form::json(leaked(&call)).answered(leaked(&format!("{before}\n{CONTENT}\n{behind}")));
+        Some(Teach { words: leaked(&format!("a JSON object behind {}", self.open)), form })
+    }
+}
+
+/// Why this opener cannot be told apart from every other, or from fences and white space.
+fn undistinct(key: &'static str, open: &str, known: &[&Format]) -> Option<Wrong> {
+    if open.starts_with(|first: char| first.is_whitespace() || matches!(first, '`' | '~')) {
+        let message = "an opener cannot begin with white space, a backtick or a tilde";
+        return Some(Wrong::new(key, message));
+    }
+    let mut openers =
+        known.iter().flat_map(|format| format.openers().into_iter().map(|open| (format.name, open)));
+    let begins = |other: &str| other != open && (other.starts_with(open) || open.starts_with(other));
+    let (name, other) = openers.find(|(_, other)| begins(other))?;
+    let message =
+        format!("it cannot be told from `{other}` of the format `{name}`: one begins with the other");
+    Some(Wrong::new(key, message))
+}
+
+fn leaked(text: &str) -> &'static str {
+    Box::leak(text.to_owned().into_boxed_str())
+}
+
+fn leaked_list(texts: &[String]) -> &'static [&'static str] {
+    Box::leak(texts.iter().map(|text| leaked(text)).collect())
+}
+
+fn leak<T, const N: usize>(items: [T; N]) -> &'static [T] {
+    Box::leak(Box::new(items))
+}

@@ -1,0 +1,34 @@
+//! What must hold of any input: one function a target, run by the fuzzer (`fuzz/`) and, over the committed corpus and
+//! mutations of it, by `cargo test`.
+//!
+//! A check takes bytes. The first of them choose settings and cuts ([`Input`]), the rest is what is read. It panics
+//! where something does not hold.
+
+mod engine;
+mod found;
+mod input;
+mod json;
+mod literal;
+mod params;
+mod reader;
+mod sse;
+
+#[allow(unused_imports, reason = "a fuzz target runs one, and makes no seeds")]
+pub(crate) use self::{
+    engine::engine, found::find, input::code, json::json, literal::literal, params::params, reader::reader,
+    sse::sse,
+};
+
+/// A check by its name, which is that of its fuzz target and of its folder in `fuzz/corpus`.
+pub(crate) type Check = (&'static str, fn(&[u8]));
+
+/// All checks.
+#[allow(dead_code, reason = "a fuzz target runs one")]
+pub(crate) const ALL: [Check; 6] = [
+    ("engine", engine),
+    ("json", json),
+    ("literal", literal),
+    ("params", params),
+    ("reader", reader),
+    ("sse", sse),
+];

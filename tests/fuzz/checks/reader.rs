@@ -1,0 +1,64 @@
+//! The readers of upstreams: any bytes, cut anywhere, mean the same.
+
+use toolwire::{
+    dialect::{Reader, chat, lumo},
+    event::Event,
+    failure::Failure,
+};
+
+use super::input::{Input, cut};
+
+/// Two bytes of choices, then the body.
+pub(crate) fn reader(data: &[u8]) {
+    let mut input = Input::new(data);
+    let flags = input.byte();
+    let seed = input.byte();
+    let bytes = input.bytes();
+    let whole = read(flags, &[bytes]);
+    for pieces in [bytes.chunks(1).collect(), cut(bytes, seed)] {
+        assert_eq!(read(flags, &pieces), whole, "{pieces:?}");
+    }
+}
+
+/// What a body means, neighbouring pieces put together, and how reading it ended.
+fn read(flags: u8, pieces: &[&[u8]]) -> (Vec<Event<'static>>, Option<String>) {
+    let mut events = Vec::new();
+    let mut reader = reader_of(flags);
+    let mut pushed = pieces
+        .iter()
+        .try_for_each(|piece| if reader.is_done() { Ok(()) } else { reader.push(piece, &mut events) });
+    if pushed.is_ok() && !reader.is_done() {
+        pushed = reader.finish(&mut events);
+    }
+    let failure = pushed.err().map(|failure: Failure| format!("{failure:?}"));
+    (events.into_iter().fold(Vec::new(), join), failure)
+}
+
+fn reader_of(flags: u8) -> Reader {
+    let on = |bit: u8| flags >> bit & 1 == 1;
+    let max_frame = if on(1) { 64 } else { 1 << 20 };
+    if on(0) {
+        let settings = lumo::ReaderSettings { max_frame, tolerate_truncation: on(2), ..Default::default() };
+        return Reader::Lumo(lumo::Reader::new(settings));
+    }
+    Reader::Chat(chat::Reader::new(chat::ReaderSettings {
+        max_frame,
+        tolerate_truncation: on(2),
+        verbatim: on(3),
+        cumulative: on(4),
+    }))
+}
+
+/// Puts an event to those before it; pieces that a cut may have parted become one.
+fn join(mut events: Vec<Event<'static>>, event: Event<'static>) -> Vec<Event<'static>> {
+    match (events.last_mut(), event) {
+        (Some(Event::Text(before)), Event::Text(text)) => before.to_mut().push_str(&text),
+        (Some(Event::CallArguments { index, piece }), Event::CallArguments { index: same, piece: more })
+            if *index == same =>
+        {
+            piece.to_mut().push_str(&more);
+        }
+        (_, event) => events.push(event),
+    }
+    events
+}
