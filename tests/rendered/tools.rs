@@ -114,7 +114,7 @@ fn any_value(carries: &'static Carries) -> BoxedStrategy<Json> {
 fn key(carries: &'static Carries) -> BoxedStrategy<String> {
     let names: &[&str] = match carries.keys {
         Keys::Any => &["x", "name", "arguments", "a b", "type", "é", "q\"\\", "id", "</tool_call>", ""],
-        Keys::Words | Keys::Declared => &["x", "extra", "k_2", "name2"],
+        Keys::Words | Keys::Declared => &["z", "extra", "k_2", "name2"],
     };
     prop::sample::select(names).prop_map(str::to_owned).boxed()
 }
