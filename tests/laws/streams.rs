@@ -202,7 +202,7 @@ proptest! {
         let spelling = |n: usize| texts.get(n).map_or(0, |(_, spelling)| *spelling);
         let mut frames = vec![frame(r#"{"role":"assistant","content":""}"#, "null", spelling(0))];
         // A frame passes as it is where nothing of it is held: it begins and ends with something to be seen.
-        let said = |text: &str| json!({"content": format!(".{text}.")}).to_string();
+        let said = |text: &str| json!({"content": format!(".{text} a < b <i>]<x> {{a}} [1](u) [TOOL .")}).to_string();
         frames.extend(texts.iter().map(|(text, spelling)| frame(&said(text), "null", *spelling)));
         frames.push(frame("{}", "\"stop\"", spelling(1)));
         frames.push("[DONE]".to_owned());
