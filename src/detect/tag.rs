@@ -206,9 +206,7 @@ impl Key {
                 at += len + end + kind.1.len();
                 at += blanks(tail(text, at));
             }
-            Fit::Begins if !tail(text, at).is_empty() && fit(value, tail(text, at)) == Fit::No => {
-                return open;
-            }
+            Fit::Begins if fit(value, tail(text, at)) == Fit::No => return open,
             _ => {}
         }
         match fit(value, tail(text, at)) {
