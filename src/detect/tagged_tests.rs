@@ -136,6 +136,8 @@ fn glm_and_hy() {
         true,
         r#"Use <tool_call>now</tool_ or|now({})||write({"path": " a </arg_value> b"})|"#,
     );
+    let prose = "Write <tool_call> tags {\"a\": 1} now.";
+    check(&format::GLM45, prose, true, prose);
     check(
         &format::GLM47,
         "<tool_call>write<arg_key>mode</arg_key><arg_value>3<arg_key>path</arg_key><arg_value>p</arg_value></tool_call>",

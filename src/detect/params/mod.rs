@@ -208,10 +208,15 @@ impl ParamsWalk {
                 Some(name) => {
                     let rest = tail(text, name.1);
                     let blank = rest.len() - rest.trim_start().len();
+                    let (alone, declared) =
+                        (head(rest, blank).contains('\n'), rules.tools.resolve(name.0).is_some());
+                    // Prose may have a marker, a word and a brace on one line.
+                    let brace = self.params.json && tail(rest, blank).starts_with('{');
+                    let json = brace && (alone || declared || blank == 0);
                     // A declared name on a line of its own is enough, whatever follows.
-                    let line = head(rest, blank).contains('\n') && rules.tools.resolve(name.0).is_some();
+                    let line = alone && declared;
                     match self.expected(tail(rest, blank)) {
-                        _ if self.params.json && tail(rest, blank).starts_with('{') => (name.0, name.1),
+                        _ if json => (name.0, name.1),
                         Sure::Maybe if !line => return Step::Hold,
                         Sure::No if !line => return Step::Stop,
                         _ => (name.0, name.1),

@@ -82,7 +82,7 @@ fn morph(call: &Call) -> String {
         Json::List(items)
             if items.len() > 1
                 && items.iter().all(|item| matches!(item, Json::Text(_)))
-                && matches!(items.first(), Some(Json::Text(text)) if !text.is_empty() && !text.starts_with(['[', '<'])) =>
+                && matches!(items.first(), Some(Json::Text(text)) if !text.trim().is_empty() && !text.trim_start().starts_with(['[', '<'])) =>
         {
             items.iter().map(|item| tag(key, &plain(item, call.style))).collect()
         }
