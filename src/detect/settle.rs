@@ -141,6 +141,7 @@ impl Detector {
         let (format, starts_line) = (reading.format, reading.takes_line());
         let mut outlet = Outlet { format, starts_line, prose: &mut self.prose, next: &mut self.next, out };
         outlet.pieces(reading.abandon());
+        self.doubted = None;
         self.held.clear();
     }
 
