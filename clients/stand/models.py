@@ -15,18 +15,20 @@ KEEP_ALIVE = "200ms"
 
 
 class Model:
-    """A `[[models]]` entry with its `[[upstreams]]` entry."""
+    """A `[[models]]` entry with its `[[upstreams]]` entry, and the `[[formats]]` of its own that it needs."""
 
-    def __init__(self, name, dialect, base_url, *, headers=None, options=None, settings=None, **model):
+    def __init__(self, name, dialect, base_url, *, headers=None, options=None, settings=None, formats=(), **model):
         self.name = name
         self.dialect = dialect
         self.upstream = {"name": name, "dialect": dialect, "base_url": base_url} | (settings or {})
         self.headers = headers or {}
         self.options = options or {}
+        self.formats = formats
         self.model = {"name": name, "upstream": name} | model
 
     def toml(self):
         return "\n".join([
+            *(table("[[formats]]", form) for form in self.formats),
             table("[[upstreams]]", self.upstream),
             table("[upstreams.headers]", self.headers) if self.headers else "",
             table(f"[upstreams.{self.dialect}]", self.options) if self.options else "",
@@ -77,6 +79,7 @@ def of_fixture(folder, mock):
         headers={"x-fixture": folder.name},
         options=options,
         settings=upstream_settings,
+        formats=manifest.get("formats", []),
         **settings,
     )
 
