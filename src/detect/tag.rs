@@ -1,6 +1,7 @@
 //! Tags and what stands in them: [`Scan`], by which calls made of tags are read, and the tags themselves.
 
 use super::{
+    body::{Fed, JsonBody},
     envelope::{Parsed, Piece, Rules},
     pattern::{Fit, fit},
     text::{boundary_from, head, slice, tail},
@@ -225,6 +226,17 @@ pub(super) fn bounded(text: &str, most: usize) -> &str {
 /// How many blanks `text` begins with, in bytes.
 fn blanks(text: &str) -> usize {
     text.len() - text.trim_start().len()
+}
+
+/// Reads on in the JSON that stands for all arguments: the step, and whether it has ended.
+pub(super) fn json(body: &mut JsonBody, text: &str, out: &mut impl FnMut(Piece<'_>)) -> (Step, bool) {
+    match body.feed(text, &mut |text: &str| out(Piece::Arguments(text))) {
+        Fed::More => (Step::Took(text.len()), false),
+        Fed::Done(len) => (Step::Took(len), true),
+        Fed::Fault(0) => (Step::Stop, false),
+        // What stands before the fault has gone out; the next step meets the fault alone.
+        Fed::Fault(len) => (Step::Took(len), false),
+    }
 }
 
 /// What a tag says of its value's type.

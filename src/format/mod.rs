@@ -6,6 +6,7 @@
 mod calls;
 mod channels;
 mod choose;
+mod dsml;
 mod elements;
 mod header;
 mod import;
@@ -23,6 +24,7 @@ pub use channels::{
     BEAM, Channels, FUNCTIONARY_V32, GLM4_9B, HARMONY, INKLING, KIMI_K3, MUSE_ATEM, Route, Voice,
 };
 pub use choose::{auto_behind, for_model, prompt_opens_reasoning};
+pub use dsml::{DEEPSEEK_V4, DEEPSEEK_V32, DEEPSEEK_V41};
 pub use elements::{CLINE, Elements, ElementsName, MINIMAX_M3, MORPH_XML, TOOLBRIDGE, TOOLIFY};
 pub use header::{FUNCTION, FUNCTIONARY_V31, PLAMO3, SOLAR_OPEN};
 pub use import::{Refused, import};
@@ -34,8 +36,7 @@ pub use json::{
 pub use own::{Definition, Own, Wrong, all_and};
 pub use page::page;
 pub use params::{
-    ANTHROPIC_LEGACY, DEEPSEEK_V4, DEEPSEEK_V32, DEEPSEEK_V41, DOTS, GLM45, GLM47, HY_V3, MIMO, MINICPM5,
-    MINIMAX_M2, QWEN3_CODER, SEED_OSS, STEP3,
+    ANTHROPIC_LEGACY, DOTS, GLM45, GLM47, HY_V3, MIMO, MINICPM5, MINIMAX_M2, QWEN3_CODER, SEED_OSS, STEP3,
 };
 pub use params::{Key, Params, ParamsName};
 pub use python::{

@@ -20,41 +20,7 @@ impl ElementsWalk {
         out: &mut impl FnMut(Piece<'_>),
     ) -> Step {
         if self.may_nest {
-            let blank = text.len() - text.trim_start().len();
-            if blank > 0 && self.blank.len() <= self.mend.max_hold {
-                self.blank.push_str(head(text, blank));
-                return Step::Took(blank);
-            }
-            let child = if blank > 0 { None } else { self.child(text) };
-            match child {
-                Some(None) => return Step::Hold,
-                Some(Some((tag, _))) if self.levels.len() < self.mend.max_depth => {
-                    let array =
-                        self.types.may_be_array() || (self.types == Types::default() && tag == "item");
-                    self.levels.push(Level {
-                        key: std::mem::take(&mut self.leaf),
-                        array,
-                        empty: true,
-                        repeats: false,
-                    });
-                    if array {
-                        out(Piece::Arguments("["));
-                    }
-                    self.blank.clear();
-                    self.at = At::Between;
-                    return Step::Took(0);
-                }
-                _ => {
-                    self.may_nest = false;
-                    self.repeats(text, rules.tools, out);
-                    self.value.begin(out);
-                    let blank = std::mem::take(&mut self.blank);
-                    let framing = usize::from(self.elements.trim && blank.starts_with('\n'));
-                    self.value.push(tail(&blank, framing), out);
-                    self.at = At::Leaf { fresh: false };
-                    return Step::Took(0);
-                }
-            }
+            return self.opening(text, rules, out);
         }
         if fresh {
             self.at = At::Leaf { fresh: false };
@@ -88,6 +54,44 @@ impl ElementsWalk {
         }
         self.value.push(text, out);
         Step::Took(text.len())
+    }
+
+    /// At the beginning of an element that may have children: the first visible character tells.
+    fn opening(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
+        let blank = text.len() - text.trim_start().len();
+        if blank > 0 && self.blank.len() <= self.mend.max_hold {
+            self.blank.push_str(head(text, blank));
+            return Step::Took(blank);
+        }
+        let child = if blank > 0 { None } else { self.child(text) };
+        match child {
+            Some(None) => Step::Hold,
+            Some(Some((tag, _))) if self.levels.len() < self.mend.max_depth => {
+                let array = self.types.may_be_array() || (self.types == Types::default() && tag == "item");
+                self.levels.push(Level {
+                    key: std::mem::take(&mut self.leaf),
+                    array,
+                    empty: true,
+                    repeats: false,
+                });
+                if array {
+                    out(Piece::Arguments("["));
+                }
+                self.blank.clear();
+                self.at = At::Between;
+                Step::Took(0)
+            }
+            _ => {
+                self.may_nest = false;
+                self.repeats(text, rules.tools, out);
+                self.value.begin(out);
+                let blank = std::mem::take(&mut self.blank);
+                let framing = usize::from(self.elements.trim && blank.starts_with('\n'));
+                self.value.push(tail(&blank, framing), out);
+                self.at = At::Leaf { fresh: false };
+                Step::Took(0)
+            }
+        }
     }
 
     /// An element that should be an array, and is neither JSON nor has children, is the first of its items.

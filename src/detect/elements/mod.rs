@@ -7,11 +7,11 @@
 mod leaf;
 
 use super::{
-    body::{Fed, JsonBody},
+    body::JsonBody,
     envelope::{Piece, Rules},
     flow::Flow,
     pattern::{Fit, fit, fit_any},
-    tag::{Scan, Step, Verdict, attribute, cdata, tag_text},
+    tag::{Scan, Step, Verdict, attribute, cdata, json, tag_text},
     text::{head, tail},
     tools::Tools,
     typed::{Mend, TypedValue, Types, escape},
@@ -93,16 +93,13 @@ impl Scan for ElementsWalk {
                 step
             }
             At::BeforeJson | At::AfterJson => self.around_json(text),
-            At::Json => match self.body.feed(text, &mut |text: &str| out(Piece::Arguments(text))) {
-                Fed::More => Step::Took(text.len()),
-                Fed::Done(len) => {
+            At::Json => {
+                let (step, ended) = json(&mut self.body, text, out);
+                if ended {
                     self.at = At::AfterJson;
-                    Step::Took(len)
                 }
-                Fed::Fault(0) => Step::Stop,
-                // What stands before the fault has gone out; the next step meets the fault alone.
-                Fed::Fault(len) => Step::Took(len),
-            },
+                step
+            }
         }
     }
 

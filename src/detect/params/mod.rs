@@ -9,11 +9,11 @@
 mod value;
 
 use super::{
-    body::{Fed, JsonBody},
+    body::JsonBody,
     envelope::{Piece, Rules},
     flow::Flow,
     pattern::{Fit, fit, fit_any},
-    tag::{Scan, Step, Sure, Verdict, attribute, bare_name, blank_or_name, tag_text, types_of},
+    tag::{Scan, Step, Sure, Verdict, attribute, bare_name, blank_or_name, json, tag_text, types_of},
     text::{head, tail},
     tools::Tools,
     typed::{Mend, TypedValue, escape},
@@ -71,16 +71,13 @@ impl Scan for ParamsWalk {
             At::Tag => self.tag(text, rules.tools, out),
             At::Value { fresh } => self.value(text, fresh, rules.tools, out),
             At::Data => self.data(text, out),
-            At::Json => match self.body.feed(text, &mut |text: &str| out(Piece::Arguments(text))) {
-                Fed::More => Step::Took(text.len()),
-                Fed::Done(len) => {
+            At::Json => {
+                let (step, ended) = json(&mut self.body, text, out);
+                if ended {
                     self.at = At::Between;
-                    Step::Took(len)
                 }
-                Fed::Fault(0) => Step::Stop,
-                // What stands before the fault has gone out; the next step meets the fault alone.
-                Fed::Fault(len) => Step::Took(len),
-            },
+                step
+            }
         }
     }
 

@@ -1,0 +1,125 @@
+//! DeepSeek's DSML: a tag for every argument, each with the mark, in three generations.
+
+use super::{
+    Format, Grammar, Key, Params,
+    params::{INVOKE, calls},
+    teach::{Form, Values, taught},
+};
+
+/// How it is taught.
+const WORDS: &str = "a tag for the tool and one for every argument, each with the mark";
+
+/// A call of V3.2 and V4, whose sections differ in name only.
+const FORM: Form = Form::each(
+    "<｜DSML｜invoke name=\"{{name}}\">\n{{arguments}}</｜DSML｜invoke>",
+    "<｜DSML｜parameter name=\"{{key}}\" string=\"{{is_string}}\">{{value}}</｜DSML｜parameter>\n",
+    "",
+    Values::Text,
+);
+
+/// DeepSeek's markup with these signs: sections, a call's opener, a parameter's opener and closer, a call's closer.
+const fn dsml(
+    sections: &'static [(&'static str, &'static str)],
+    open: &'static [&'static str],
+    parameter: &'static str,
+    close: &'static str,
+    end: &'static [&'static str],
+) -> Grammar {
+    let key = Key::Attribute { open: parameter, end: ">", key: "name", kind: "string" };
+    calls(sections, open, Params { key, close, end, common: false, ..INVOKE })
+}
+
+/// V3.2 and V4, whose sections differ in name only, also with bars that are ASCII or doubled, as they were seen.
+const DSML: &[Grammar] = &[
+    dsml(
+        &[
+            ("<｜DSML｜function_calls>", "</｜DSML｜function_calls>"),
+            ("<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>"),
+            ("<｜DSML｜toolcalls>", "</｜DSML｜toolcalls>"),
+            ("<｜DSML｜tool>", "</｜DSML｜tool>"),
+        ],
+        &["<｜DSML｜invoke "],
+        "<｜DSML｜parameter ",
+        "</｜DSML｜parameter~>",
+        &["</｜DSML｜invoke>"],
+    ),
+    dsml(
+        &[
+            ("<|DSML|function_calls>", "</|DSML|function_calls>"),
+            ("<|DSML|tool_calls>", "</|DSML|tool_calls>"),
+        ],
+        &["<|DSML|invoke "],
+        "<|DSML|parameter ",
+        "</|DSML|parameter~>",
+        &["</|DSML|invoke>"],
+    ),
+    dsml(
+        &[
+            ("<｜｜DSML｜｜function_calls>", "</｜｜DSML｜｜function_calls>"),
+            ("<｜｜DSML｜｜tool_calls>", "</｜｜DSML｜｜tool_calls>"),
+        ],
+        &["<｜｜DSML｜｜invoke "],
+        "<｜｜DSML｜｜parameter ",
+        "</｜｜DSML｜｜parameter~>",
+        &["</｜｜DSML｜｜invoke>"],
+    ),
+    dsml(
+        &[
+            ("<||DSML||function_calls>", "</||DSML||function_calls>"),
+            ("<||DSML||tool_calls>", "</||DSML||tool_calls>"),
+        ],
+        &["<||DSML||invoke "],
+        "<||DSML||parameter ",
+        "</||DSML||parameter~>",
+        &["</||DSML||invoke>"],
+    ),
+];
+
+/// DeepSeek V3.2.
+pub static DEEPSEEK_V32: Format = Format {
+    name: "deepseek_v32",
+    summary: "DSML tags in <｜DSML｜function_calls>",
+    models: &["deepseek-v3.2*"],
+    example: "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"get_weather\">\n<｜DSML｜parameter name=\"city\" string=\"true\">Paris</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
+    grammars: DSML,
+    auto: true,
+    teach: taught(WORDS, FORM.within("<｜DSML｜function_calls>\n", "\n", "\n</｜DSML｜function_calls>")),
+};
+
+/// DeepSeek V4.
+pub static DEEPSEEK_V4: Format = Format {
+    name: "deepseek_v4",
+    summary: "DSML tags in <｜DSML｜tool_calls>",
+    models: &["deepseek-v4*"],
+    example: "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"get_weather\">\n<｜DSML｜parameter name=\"city\" string=\"true\">Paris</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
+    grammars: DSML,
+    // Another format reads the same.
+    auto: false,
+    teach: taught(WORDS, FORM.within("<｜DSML｜tool_calls>\n", "\n", "\n</｜DSML｜tool_calls>")),
+};
+
+/// DeepSeek V4.1.
+pub static DEEPSEEK_V41: Format = Format {
+    name: "deepseek_v41",
+    summary: "DSML tags with a space in each, in <｜DSML｜ calls>",
+    models: &["deepseek-v4.1*"],
+    example: "<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"get_weather\">\n<｜DSML｜ parameter name=\"city\" string=\"true\">Paris</｜DSML｜ parameter>\n</｜DSML｜ invoke>\n</｜DSML｜ calls>",
+    grammars: &[dsml(
+        &[("<｜DSML｜ calls>", "</｜DSML｜ calls>"), ("<｜DSML｜ tool_calls>", "</｜DSML｜ tool_calls>")],
+        &["<｜DSML｜ invoke "],
+        "<｜DSML｜ parameter ",
+        "</｜DSML｜ parameter~>",
+        &["</｜DSML｜ invoke>"],
+    )],
+    auto: true,
+    teach: taught(
+        WORDS,
+        Form::each(
+            "<｜DSML｜ invoke name=\"{{name}}\">\n{{arguments}}</｜DSML｜ invoke>",
+            "<｜DSML｜ parameter name=\"{{key}}\" string=\"{{is_string}}\">{{value}}</｜DSML｜ parameter>\n",
+            "",
+            Values::Text,
+        )
+        .within("<｜DSML｜ calls>\n", "\n", "\n</｜DSML｜ calls>"),
+    ),
+};
