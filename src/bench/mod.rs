@@ -1,0 +1,15 @@
+//! `toolwire bench`: measures streams of any client dialect, of one target or of several side by side.
+//!
+//! ```text
+//! plan (load, length, prompts) ─▶ rounds: target by target ─▶ client: one stream ─follow─▶ Sample
+//!                                                                                            │
+//!                        report (table, JSON, CSV, HTML) ◀─ Report ◀─ tallies (histograms) ◀─┘
+//! ```
+//!
+//! Targets take turns within a round, so that what the machine does to one it does to all; ratios are taken round by
+//! round. A stream's intended start is on the schedule of the load, not on the answers that came: a stall is in the
+//! figures, not beside them. docs/bench.md defines every measure.
+
+pub mod clock;
+pub mod report;
+pub mod sample;

@@ -1,0 +1,232 @@
+//! [`Report`]: everything that a run of `toolwire bench` found out, as `--json` writes it. The table, the CSV and the
+//! page are views of it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// A whole run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// toolwire's version.
+    pub version: String,
+    /// When the run began, in seconds since 1970.
+    pub started: u64,
+    /// How long it took, in seconds.
+    pub seconds: f64,
+    /// The command line.
+    pub command: String,
+    /// The dialect that was spoken.
+    pub dialect: String,
+    /// The load in words: `open loop, 20 streams/s, Poisson`.
+    pub load: String,
+    /// Rounds; every target had a turn in each.
+    pub rounds: usize,
+    /// The machine.
+    pub machine: Machine,
+    /// What the tool itself costs.
+    pub overhead: Overhead,
+    /// A mock in the tool's own process, read by the same client: what of the figures is tool and kernel.
+    pub baseline: Option<Target>,
+    /// In the order of the command line.
+    pub targets: Vec<Target>,
+    /// Each further target against the first.
+    pub ratios: Vec<Ratio>,
+    /// What the ramp found, a target each.
+    pub ramps: Vec<Ramp>,
+}
+
+/// Where it was measured.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Cores that the tool may use.
+    pub cores: usize,
+    /// Operating system and architecture.
+    pub system: String,
+    /// Load average (one minute) before and after.
+    pub load: Option<(f64, f64)>,
+}
+
+/// What the tool itself costs.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Overhead {
+    /// CPU time of the tool's process, in µs a token that it read.
+    pub cpu_per_token: f64,
+    /// One reading of the clock, in ns.
+    pub clock_ns: f64,
+    /// Reading and checking one delta, in ns.
+    pub parse_ns: f64,
+    /// How late requests left, against their intended starts, in µs.
+    pub start_lag: Option<Distribution>,
+}
+
+/// What one target showed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Target {
+    /// Its name.
+    pub name: String,
+    /// Its address.
+    pub url: String,
+    /// All rounds together.
+    pub all: Summary,
+    /// Each round.
+    pub rounds: Vec<Summary>,
+    /// A few streams token by token, for the timeline.
+    pub timelines: Vec<Timeline>,
+    /// Sentences about streams that broke a rule of their dialect, or broke off, with how often.
+    pub complaints: BTreeMap<String, u64>,
+}
+
+/// Figures of many streams.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Streams that were asked for.
+    pub streams: u64,
+    /// Of them whole and by the rules.
+    pub good: u64,
+    /// Refused with a status.
+    pub refused: u64,
+    /// Ended with an error inside the stream.
+    pub failed: u64,
+    /// Ended without an end.
+    pub broken: u64,
+    /// Whole, but against a rule of the dialect.
+    pub malformed: u64,
+    /// Deltas with content.
+    pub tokens: u64,
+    /// Bytes of bodies.
+    pub bytes: u64,
+    /// From the first intended start to the last end, in seconds.
+    pub seconds: f64,
+    /// Deltas with content a second, all streams together.
+    pub tokens_per_second: f64,
+    /// Whole streams a second.
+    pub streams_per_second: f64,
+    /// Pauses between two tokens of a stream longer than the threshold.
+    pub gaps: u64,
+    /// Distributions in µs.
+    pub metrics: BTreeMap<Metric, Distribution>,
+    /// The process under test, where `--pid` names one.
+    pub process: Option<Process>,
+}
+
+/// What is measured of a stream; docs/bench.md defines each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Metric {
+    /// Intended start to the first byte of the body.
+    Ttfb,
+    /// Intended start to the first token.
+    Ttft,
+    /// Intended start to the first call's beginning.
+    FirstCall,
+    /// Intended start to the last piece of a call.
+    LastCall,
+    /// Between two tokens of a stream.
+    Itl,
+    /// A stream's mean time for an output token behind the first.
+    Tpot,
+    /// Intended start to the end.
+    E2e,
+    /// From the mock's postmark in a token to its arrival: what was added to each.
+    Added,
+    /// How late the mock sent a token, against its own schedule.
+    Slip,
+}
+
+/// A distribution, in µs.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Distribution {
+    /// Values.
+    pub count: u64,
+    /// The least.
+    pub min: f64,
+    /// The mean.
+    pub mean: f64,
+    /// The median.
+    pub p50: f64,
+    /// Percentiles.
+    pub p90: f64,
+    /// 95th.
+    pub p95: f64,
+    /// 99th.
+    pub p99: f64,
+    /// 99.9th.
+    pub p999: f64,
+    /// The greatest.
+    pub max: f64,
+    /// Percentile (0 to 100) and value, rising: the percentile curve. Left out of rounds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub curve: Vec<(f64, f64)>,
+}
+
+/// One stream token by token.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Timeline {
+    /// µs from the intended start to each token.
+    pub tokens: Vec<f64>,
+    /// µs to the first byte.
+    pub first_byte: Option<f64>,
+    /// µs to the first call's beginning.
+    pub first_call: Option<f64>,
+    /// µs to the end.
+    pub end: f64,
+}
+
+/// A target against the first one, by one measure: the median of the rounds' ratios, and their spread.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ratio {
+    /// The target.
+    pub target: String,
+    /// The first target.
+    pub to: String,
+    /// What is compared: `ttft_p50`, `added_p99`, `tokens_per_second`, `cpu_per_token`, …
+    pub measure: String,
+    /// The median over the rounds.
+    pub median: f64,
+    /// The least of the rounds.
+    pub min: f64,
+    /// The greatest of the rounds.
+    pub max: f64,
+}
+
+/// The process under test during a round.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Process {
+    /// CPU time of it and its children, in seconds.
+    pub cpu_seconds: f64,
+    /// µs of CPU a token.
+    pub cpu_per_token: f64,
+    /// Proportional set size before, in KiB.
+    pub idle_kib: f64,
+    /// The most, in KiB.
+    pub peak_kib: f64,
+    /// The most streams that were open at once.
+    pub open_streams: u64,
+    /// (peak − idle) ÷ open streams, in KiB.
+    pub kib_per_stream: f64,
+}
+
+/// What a ramp found.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ramp {
+    /// The target.
+    pub target: String,
+    /// The service level, as it was given.
+    pub slo: String,
+    /// The highest number of streams at which it held.
+    pub streams: Option<u64>,
+    /// Every step that was tried.
+    pub steps: Vec<RampStep>,
+}
+
+/// One step of a ramp.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RampStep {
+    /// Streams open at once.
+    pub streams: u64,
+    /// The service level held.
+    pub held: bool,
+    /// Each condition with what was measured: `ttft_p99 = 210 ms`.
+    pub measured: Vec<String>,
+}
