@@ -195,7 +195,7 @@ impl Tap for Window {
 impl Watch for Window {
     fn answered(&mut self, _status: StatusCode, _headers: &http::HeaderMap, _after: Duration) {}
 
-    fn piece(&mut self, bytes: &Bytes, _after: Duration) {
+    fn piece(&mut self, bytes: &[u8], _after: Duration) {
         let data = bytes.utf8_chunks().map(|chunk| chunk.valid()).collect();
         let _ = self.moments.send(Moment { at: self.started.elapsed(), side: Side::Upstream, data });
     }

@@ -13,7 +13,6 @@
 mod answer;
 mod auth;
 mod clock;
-mod connector;
 mod drain;
 mod exchange;
 mod intake;

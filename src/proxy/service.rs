@@ -62,7 +62,7 @@ impl Service {
         let clients = config.upstreams.iter().map(|upstream| {
             let name = upstream.name.clone();
             let line = Line::new(upstream.queue.clone(), metrics.waiting(&name));
-            let client = Client::new(Arc::clone(upstream), line)
+            let client = Client::new(Arc::clone(upstream), Arc::new(line))
                 .map_err(|_| ServeError::Key { upstream: name.clone() })?;
             Ok((name, Arc::new(client)))
         });
