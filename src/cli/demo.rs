@@ -106,7 +106,7 @@ async fn show(args: &Args) -> Result<(), Failed> {
     let (moments, seen) = unbounded_channel();
     let started = Instant::now();
     let tap = Arc::new(Window { moments: moments.clone(), started });
-    let server = Server::bind(Arc::new(config), Some(tap)).await?;
+    let server = Server::bind(Arc::new(config), Some(tap))?;
     let proxy = server.addresses().first().copied().unwrap_or(args.listen);
     let story = async {
         let mut screen = Screen::new(io::stdout().is_terminal());
@@ -124,7 +124,7 @@ async fn show(args: &Args) -> Result<(), Failed> {
     tokio::select! {
         told = story => told,
         ended = mock.serve(upstream) => Ok(ended?),
-        () = server.run(pending()) => Ok(()),
+        served = server.run(pending()) => Ok(served?),
     }
 }
 

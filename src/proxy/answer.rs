@@ -36,7 +36,7 @@ use crate::{
 
 use super::{
     clock::{Alarm, Clock},
-    drain::Cut,
+    drain::Given,
 };
 
 pub(super) use flow::Parts;
@@ -56,7 +56,7 @@ pub(super) struct Answer {
     #[pin]
     clock: Clock,
     #[pin]
-    cut: Cut,
+    cut: Given,
     timeouts: Timeouts,
     flow: Flow,
 }
@@ -64,7 +64,7 @@ pub(super) struct Answer {
 impl Answer {
     /// An answer whose upstream has yet to be asked. It gets signs of life as often as `keep_alive`, if it is a stream,
     /// and ends with `cut`.
-    pub(super) fn new(parts: Parts, keep_alive: Duration, cut: Cut) -> Self {
+    pub(super) fn new(parts: Parts, keep_alive: Duration, cut: Given) -> Self {
         let keep_alive = parts.stream.then_some(keep_alive);
         let timeouts = parts.client.upstream().timeouts.clone();
         Self {

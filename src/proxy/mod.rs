@@ -16,6 +16,7 @@ mod clock;
 mod drain;
 mod exchange;
 mod intake;
+mod listen;
 mod permits;
 mod reply;
 mod routes;
@@ -23,6 +24,7 @@ mod server;
 mod service;
 pub mod tap;
 mod upstream;
+mod worker;
 
 pub use drain::terminated;
 pub use server::{ServeError, Server};
