@@ -48,6 +48,8 @@ struct Delta<'a> {
     reasoning: Field<'a>,
     refusal: Field<'a>,
     tool_calls: Option<Few<CallDelta<'a>>>,
+    /// Calls that have been run already, with what they gave: toolwire's own.
+    tool_results: Option<Few<Answered<'a>>>,
     /// The form of before 2023-11.
     #[serde(rename = "function_call")]
     legacy: Option<Legacy<'a>>,
@@ -59,6 +61,13 @@ struct Legacy<'a> {
     #[serde(borrow)]
     name: Field<'a>,
     arguments: Field<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Answered<'a> {
+    #[serde(borrow)]
+    index: Field<'a>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -148,7 +157,8 @@ impl Chat {
     }
 
     fn head(&mut self, chunk: &Chunk<'_>, notes: &mut Notes<'_>) {
-        notes.holds(chunk.object.is("chat.completion.chunk"), "a chunk's object is not chat.completion.chunk");
+        notes
+            .holds(chunk.object.is("chat.completion.chunk"), "a chunk's object is not chat.completion.chunk");
         notes.holds(chunk.model.word().is_some(), "a chunk has no model");
         match (chunk.id.word(), &self.id) {
             (None, _) => notes.breaks("a chunk has no id"),
@@ -166,8 +176,7 @@ impl Chat {
         self.told_usage = true;
         let alone = chunk.choices.as_ref().is_none_or(Few::is_empty);
         notes.holds(alone, "the usage comes in a chunk with choices");
-        let finished =
-            !self.choices.is_empty() && self.choices.iter().all(|choice| choice.finish.is_some());
+        let finished = !self.choices.is_empty() && self.choices.iter().all(|choice| choice.finish.is_some());
         notes.holds(finished, "the usage comes before the finish_reason");
         let usage: Usage<'_> = chunk.usage.read();
         match usage.completion_tokens.number() {
@@ -223,10 +232,17 @@ impl Progress {
         for call in delta.tool_calls.iter().flat_map(Few::iter) {
             self.call(call, scratch, notes);
         }
+        for answered in delta.tool_results.iter().flat_map(Few::iter) {
+            let index = answered.index.number().and_then(|index| usize::try_from(index).ok());
+            if let Some(call) = index.and_then(|index| self.calls.get_mut(index)) {
+                call.is_answered = true;
+            }
+        }
         if let Some(legacy) = &delta.legacy {
             self.legacy(legacy, scratch, notes);
         }
-        let silent = notes.sample.tokens.len() == before && delta.tool_calls.as_ref().is_none_or(Few::is_empty);
+        let silent =
+            notes.sample.tokens.len() == before && delta.tool_calls.as_ref().is_none_or(Few::is_empty);
         notes.holds(silent || self.finish.is_none(), "a choice goes on behind its finish_reason");
         if choice.finish_reason.has_value() {
             self.finish(choice.finish_reason, notes);
@@ -283,10 +299,10 @@ impl Progress {
         if finish == Finish::Unknown {
             notes.breaks_by("the finish_reason is none of the API's", word);
         }
-        let expected = match (self.calls.is_empty(), self.legacy.is_none()) {
-            (false, _) => Some(Finish::Calls),
-            (true, false) => Some(Finish::LegacyCall),
-            (true, true) => None,
+        let expected = if self.calls.iter().any(|call| !call.is_answered) {
+            Some(Finish::Calls)
+        } else {
+            self.legacy.is_some().then_some(Finish::LegacyCall)
         };
         match expected {
             None => notes.holds(
