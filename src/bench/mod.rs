@@ -10,6 +10,11 @@
 //! round. A stream's intended start is on the schedule of the load, not on the answers that came: a stall is in the
 //! figures, not beside them. docs/bench.md defines every measure.
 
+pub mod client;
 pub mod clock;
+pub mod follow;
 pub mod report;
 pub mod sample;
+pub mod target;
+
+pub use follow::Dialect;
