@@ -92,6 +92,9 @@ pub struct Summary {
     pub broken: u64,
     /// Whole, but against a rule of the dialect.
     pub malformed: u64,
+    /// Streams that an open loop's schedule wanted and that were not sent, as too many were open. Not in `streams`.
+    #[serde(default)]
+    pub unsent: u64,
     /// Deltas with content.
     pub tokens: u64,
     /// Bytes of bodies.
