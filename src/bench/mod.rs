@@ -11,5 +11,6 @@
 //! figures, not beside them. docs/bench.md defines every measure.
 
 pub mod clock;
+pub mod progress;
 pub mod report;
 pub mod sample;

@@ -1,9 +1,21 @@
 //! [`Report`]: everything that a run of `toolwire bench` found out, as `--json` writes it. The table, the CSV and the
 //! page are views of it.
 
+mod caveats;
+mod csv;
+#[cfg(test)]
+mod example;
+mod figure;
+mod json;
+mod metric;
+mod page;
+mod table;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+
+pub use self::{csv::csv, json::json, page::page, table::table};
 
 /// A whole run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -1,0 +1,124 @@
+//! What a reader has to know before the figures: a line each, none where all is well.
+
+use super::{Metric, Report, Summary, Target, figure};
+
+/// The mock's slip and the tool's own lag, at the 99th percentile, from which on they are told: 1 ms, a scheduler's tick.
+const LATE: f64 = 1_000.0;
+/// Fewer streams than these, and the 99th percentile of what a stream has once is its greatest value.
+const FEW: u64 = 100;
+/// Fewer rounds than these, and their spread says little.
+const ROUNDS: usize = 5;
+
+/// Whatever of the run speaks against its figures.
+pub(super) fn caveats(report: &Report) -> Vec<String> {
+    let mut lines = Vec::new();
+    for target in report.baseline.iter().chain(&report.targets) {
+        lines.extend(slip(target));
+    }
+    for target in &report.targets {
+        lines.extend(losses(target));
+    }
+    lines.extend(lag(report));
+    lines.extend(busy(report));
+    lines.extend(thin(report));
+    lines
+}
+
+/// Pieces that left late make every target look worse, but for `added`, which counts from the postmark.
+fn slip(target: &Target) -> Option<String> {
+    let slip = target.all.metrics.get(&Metric::Slip).filter(|slip| slip.p99 > LATE)?;
+    Some(format!(
+        "the mock could not keep its pace for {}: p99 of its slip is {}, the most {}. TTFT, ITL and E2E have it in \
+         them, added has not",
+        target.name,
+        figure::time(slip.p99),
+        figure::time(slip.max)
+    ))
+}
+
+/// Streams that did not come whole.
+fn losses(target: &Target) -> Option<String> {
+    let Summary { streams, good, .. } = target.all;
+    (good < streams).then(|| {
+        let bad = figure::count(streams - good);
+        format!(
+            "{}: {bad} of {} streams did not come whole and by the rules",
+            target.name,
+            figure::count(streams)
+        )
+    })
+}
+
+/// A load that leaves late is not the load that was asked for.
+fn lag(report: &Report) -> Option<String> {
+    let lag = report.overhead.start_lag.as_ref().filter(|lag| lag.p99 > LATE)?;
+    Some(format!(
+        "requests left late: p99 {} after their intended start. Times count from the intended start and have it in them",
+        figure::time(lag.p99)
+    ))
+}
+
+/// Others were at work on the machine.
+fn busy(report: &Report) -> Option<String> {
+    let (before, after) = report.machine.load?;
+    let cores = report.machine.cores.max(1);
+    (before > cores as f64 / 2.0).then(|| {
+        format!(
+            "the machine was busy before the run began: load {before:.2} on {cores} cores ({after:.2} at the end). \
+             Trust the ratios more than the times"
+        )
+    })
+}
+
+/// Too little was measured for what the figures seem to say.
+fn thin(report: &Report) -> Vec<String> {
+    let mut lines = Vec::new();
+    let fewest = report.targets.iter().map(|target| target.all.streams).min().unwrap_or(0);
+    if fewest < FEW {
+        lines.push(format!(
+            "only {fewest} streams a target: p99 of what a stream has once (TTFB, TTFT, calls, E2E) is about its greatest value"
+        ));
+    }
+    if !report.ratios.is_empty() && report.rounds < ROUNDS {
+        lines.push(format!("only {} rounds: five or more make a spread worth reading", report.rounds));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::example, *};
+
+    #[test]
+    fn a_quiet_run_has_only_its_losses() {
+        assert_eq!(
+            caveats(&example::report()),
+            ["nginx: 2 of 607 streams did not come whole and by the rules"]
+        );
+    }
+
+    #[test]
+    fn each_weakness_is_told() {
+        let mut report = example::report();
+        report.rounds = 3;
+        report.machine.load = Some((3.2, 4.0));
+        report.overhead.start_lag.as_mut().unwrap().p99 = 2_500.0;
+        for target in &mut report.targets {
+            (target.all.streams, target.all.good) = (40, 40);
+        }
+        let slip = report.targets[1].all.metrics.get_mut(&Metric::Slip).unwrap();
+        (slip.p99, slip.max) = (4_200.0, 18_000.0);
+        let lines = caveats(&report);
+        let starts = [
+            "the mock could not keep its pace for nginx: p99 of its slip is 4.20 ms, the most 18.0 ms.",
+            "requests left late: p99 2.50 ms",
+            "the machine was busy before the run began: load 3.20 on 2 cores",
+            "only 40 streams a target",
+            "only 3 rounds",
+        ];
+        assert_eq!(lines.len(), starts.len(), "{lines:?}");
+        for (line, start) in lines.iter().zip(starts) {
+            assert!(line.starts_with(start), "{line}");
+        }
+    }
+}
