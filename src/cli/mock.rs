@@ -1,38 +1,124 @@
-//! `toolwire mock`: serves fixtures as an upstream.
+//! `toolwire mock`: serves fixtures as an upstream, or answers that it makes up.
 
-use std::{io, net::SocketAddr, path::PathBuf, process::ExitCode};
+use std::{io, net::SocketAddr, path::PathBuf, process::ExitCode, thread};
 
-use tokio::{net::TcpListener, runtime::Runtime};
+use tokio::{
+    net::{TcpListener, TcpSocket},
+    runtime::{Builder, Runtime},
+};
 
-use crate::fixture::{
-    Fixture,
-    mock::{Mock, Pace},
+use crate::{
+    fixture::{
+        Fixture,
+        generate::{Kind, Script, Speech},
+        mock::{Mock, Pace},
+        postmark::Postmark,
+    },
+    format::{self, Format},
+    proxy::terminated,
 };
 
 /// Options of `mock`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Fixtures, or folders with fixtures below them
-    #[arg(required = true, value_name = "PATH")]
+    #[arg(required_unless_present = "generate", conflicts_with = "generate", value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Address to listen on
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8788")]
     listen: SocketAddr,
-    /// When pieces leave: recorded, none (all at once), or a time between two of them, such as 20ms
-    #[arg(long, value_name = "PACE", default_value = "recorded")]
-    pace: Pace,
+    /// When pieces leave: recorded, none (all at once), or a time between two of them, such as 20ms [default: recorded;
+    /// with --generate 10ms]
+    #[arg(long, value_name = "PACE")]
+    pace: Option<Pace>,
+    /// Threads that answer, a core each
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    threads: usize,
+    #[command(flatten)]
+    generate: Generate,
+}
+
+/// Options of answers that are made up.
+#[derive(Debug, clap::Args)]
+struct Generate {
+    /// Make answers up, in place of fixtures. Each token tells when it left, for `toolwire bench`; a request may ask for
+    /// others by the headers x-mock-tokens and x-mock-pace
+    #[arg(long)]
+    generate: bool,
+    /// What is spoken: lumo, lumo-v1, chat, responses or messages [default: what the request's path says]
+    #[arg(long, value_name = "NAME", requires = "generate")]
+    dialect: Option<Speech>,
+    /// What an answer holds: text, call or text-call
+    #[arg(long, value_name = "KIND", requires = "generate", default_value = "text")]
+    answer: Kind,
+    /// Calls are text in this format (`toolwire formats` lists them), not the dialect's own
+    #[arg(long, value_name = "NAME", requires = "generate", value_parser = format_named)]
+    format: Option<&'static Format>,
+    /// The tool that is called, unless the request declares tools and not this one
+    #[arg(long, value_name = "NAME", requires = "generate", default_value = "write_file")]
+    tool: String,
+    /// Tokens of an answer, in text and arguments together
+    #[arg(long, value_name = "N", requires = "generate", default_value_t = 100)]
+    tokens: usize,
+    /// Bytes of text a token; 27 of them tell when it left
+    #[arg(long, value_name = "N", requires = "generate", default_value_t = 32, value_parser = token_bytes)]
+    token_bytes: usize,
+}
+
+fn format_named(name: &str) -> Result<&'static Format, String> {
+    let mut taught = format::all_and(&[]).filter(|format| format.teach.is_some());
+    taught
+        .find(|format| format.name == name)
+        .ok_or_else(|| format!("there is no format `{name}`, or it is none that can be written"))
+}
+
+fn token_bytes(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(bytes) if bytes >= Postmark::LEN => Ok(bytes),
+        _ => Err(format!("a token has {} bytes at least", Postmark::LEN)),
+    }
+}
+
+impl Generate {
+    fn script(self, pace: Option<Pace>) -> Script {
+        let script = Script {
+            speech: self.dialect,
+            answer: self.answer,
+            format: self.format,
+            tool: self.tool,
+            tokens: self.tokens,
+            token_bytes: self.token_bytes,
+            ..Script::default()
+        };
+        match pace {
+            Some(Pace::Every(gap)) => Script { pace: Some(gap), ..script },
+            Some(Pace::None) => Script { pace: None, ..script },
+            Some(Pace::Recorded) | None => script,
+        }
+    }
 }
 
 /// Runs the command.
 pub fn run(args: Args) -> ExitCode {
-    let fixtures = match Fixture::load_all(&args.paths) {
-        Ok(fixtures) => fixtures.into_iter().map(|(_, fixture)| fixture).collect::<Vec<_>>(),
-        Err(error) => {
-            eprintln!("{error}");
-            return super::WRONG_INPUT.into();
-        }
+    let (mock, about) = if args.generate.generate {
+        let script = args.generate.script(args.pace);
+        let pace = script
+            .pace
+            .map_or("at once".to_owned(), |pace| format!("every {}", humantime::format_duration(pace)));
+        let about = vec![format!("answers of {} tokens, {pace}", script.tokens)];
+        (Mock::generated(script), about)
+    } else {
+        let fixtures: Vec<_> = match Fixture::load_all(&args.paths) {
+            Ok(fixtures) => fixtures.into_iter().map(|(_, fixture)| fixture).collect(),
+            Err(error) => {
+                eprintln!("{error}");
+                return super::WRONG_INPUT.into();
+            }
+        };
+        let about = about(&fixtures);
+        (Mock::new(fixtures, args.pace.unwrap_or(Pace::Recorded)), about)
     };
-    match serve(args.listen, fixtures, args.pace) {
+    match serve(args.listen, args.threads, &mock, &about) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{}: {error}", args.listen);
@@ -41,21 +127,55 @@ pub fn run(args: Args) -> ExitCode {
     }
 }
 
-/// Serves until a signal comes.
-fn serve(listen: SocketAddr, fixtures: Vec<Fixture>, pace: Pace) -> io::Result<()> {
-    Runtime::new()?.block_on(async {
-        let listener = TcpListener::bind(listen).await?;
-        eprintln!(
-            "{} fixtures on http://{}/v1; a request chooses one by its model or by x-fixture",
-            fixtures.len(),
-            listener.local_addr()?
-        );
-        for fixture in &fixtures {
-            eprintln!("  {:<32} {:<5} {}", fixture.name, fixture.from, fixture.title);
+/// What is served, a line each.
+fn about(fixtures: &[Fixture]) -> Vec<String> {
+    let count = format!("{} fixtures; a request chooses one by its model or by x-fixture", fixtures.len());
+    let line = |fixture: &Fixture| format!("  {:<32} {:<5} {}", fixture.name, fixture.from, fixture.title);
+    std::iter::once(count).chain(fixtures.iter().map(line)).collect()
+}
+
+/// Serves until a signal comes, then tells how late pieces were.
+fn serve(listen: SocketAddr, threads: usize, mock: &Mock, about: &[String]) -> io::Result<()> {
+    let runtime = runtime()?;
+    runtime.block_on(async {
+        let listener = bind(listen, threads > 1)?;
+        let address = listener.local_addr()?;
+        eprintln!("listening on http://{address}/v1");
+        about.iter().for_each(|line| eprintln!("{line}"));
+        let ended = terminated(1)?;
+        for _ in 1..threads {
+            beside(address, mock.clone())?;
         }
         tokio::select! {
-            ended = Mock::new(fixtures, pace).serve(listener) => ended,
-            _ = tokio::signal::ctrl_c() => Ok(()),
+            ended = mock.clone().serve(listener) => ended?,
+            () = ended => {}
         }
+        eprintln!("{}", mock.slips());
+        Ok(())
     })
+}
+
+/// Another thread that answers at the same address; it ends with the process.
+fn beside(address: SocketAddr, mock: Mock) -> io::Result<()> {
+    let runtime = runtime()?;
+    let listener = {
+        let _inside = runtime.enter();
+        bind(address, true)?
+    };
+    thread::Builder::new().name("mock".to_owned()).spawn(move || runtime.block_on(mock.serve(listener)))?;
+    Ok(())
+}
+
+/// A thread each: a stream's timer and its socket are waited for in the same place.
+fn runtime() -> io::Result<Runtime> {
+    Builder::new_current_thread().enable_all().build()
+}
+
+fn bind(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    socket.set_reuseport(shared)?;
+    socket.bind(address)?;
+    // Streams come in crowds.
+    socket.listen(4096)
 }

@@ -1,0 +1,5 @@
+//! Passes bodies on as they are: the floor of a hop with hyper on both sides.
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    toolwire_hop::run(|body| body)
+}
