@@ -29,6 +29,8 @@ pub struct Sample {
     pub bytes: u64,
     /// How it ended.
     pub outcome: Outcome,
+    /// What a target said that refused: the error's message, or the beginning of the body.
+    pub refusal: Option<String>,
     /// What the stream did against its dialect's rules, a sentence a rule, each rule once.
     pub violations: Vec<String>,
 }

@@ -1,0 +1,100 @@
+//! [`Notes`]: how a follower writes down what it sees.
+
+use super::super::sample::{Outcome, Sample, Token, TokenKind};
+use crate::fixture::postmark::Finder;
+
+/// A stream's postmarks, wherever they are cut: those of each kind of delta are looked for by themselves.
+#[derive(Debug, Default)]
+pub(super) struct Finders {
+    text: Finder,
+    reasoning: Finder,
+    arguments: Finder,
+}
+
+/// The sample, with where and when the stream is.
+pub(super) struct Notes<'n> {
+    pub(super) sample: &'n mut Sample,
+    pub(super) finders: &'n mut Finders,
+    /// When the bytes were read.
+    pub(super) at: u64,
+    /// The number of the event, from 1 on.
+    pub(super) frame: u64,
+}
+
+impl Notes<'_> {
+    /// A rule is broken.
+    pub(super) fn breaks(&mut self, rule: &str) {
+        if self.is_new(rule) {
+            self.sample.violations.push(format!("{rule} (frame {})", self.frame));
+        }
+    }
+
+    /// The same, and what by.
+    pub(super) fn breaks_by(&mut self, rule: &str, what: &str) {
+        if self.is_new(rule) {
+            let what: String = what.chars().take(80).collect();
+            self.sample.violations.push(format!("{rule} ({what}, frame {})", self.frame));
+        }
+    }
+
+    /// The rule is broken unless `holds`.
+    pub(super) fn holds(&mut self, holds: bool, rule: &str) {
+        if !holds {
+            self.breaks(rule);
+        }
+    }
+
+    fn is_new(&self, rule: &str) -> bool {
+        !self.sample.violations.iter().any(|told| super::rule(told) == rule)
+    }
+
+    /// A delta carries `text`, decoded: a token for each postmark in it, one if there is none, none if it is empty.
+    pub(super) fn token(&mut self, kind: TokenKind, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        let finder = match kind {
+            TokenKind::Text => &mut self.finders.text,
+            TokenKind::Reasoning => &mut self.finders.reasoning,
+            TokenKind::Arguments => &mut self.finders.arguments,
+        };
+        let (at, tokens) = (self.at, &mut self.sample.tokens);
+        let before = tokens.len();
+        finder.push(text, |postmark| tokens.push(Token { at, kind, postmark: Some(postmark) }));
+        if tokens.len() == before {
+            tokens.push(Token { at, kind, postmark: None });
+        }
+    }
+
+    /// A call's name is known.
+    pub(super) fn call_begins(&mut self) {
+        self.sample.first_call.get_or_insert(self.at);
+        self.sample.last_call = Some(self.at);
+    }
+
+    /// A piece of a call has come, with `arguments`, decoded.
+    pub(super) fn call_goes_on(&mut self, arguments: &str) {
+        if !arguments.is_empty() {
+            self.sample.last_call = Some(self.at);
+            self.token(TokenKind::Arguments, arguments);
+        }
+    }
+
+    /// The stream's end mark is here.
+    pub(super) fn ends(&mut self) {
+        self.end(Outcome::Done);
+    }
+
+    /// The stream tells an error.
+    pub(super) fn fails(&mut self, message: String) {
+        self.end(Outcome::Failed(message));
+    }
+
+    /// The first end is the one that counts.
+    pub(super) fn end(&mut self, outcome: Outcome) {
+        if self.sample.outcome == Outcome::Open {
+            self.sample.outcome = outcome;
+            self.sample.end = self.at;
+        }
+    }
+}

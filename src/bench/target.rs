@@ -1,0 +1,111 @@
+//! [`Target`]: an endpoint to be measured.
+
+use std::{fmt, str::FromStr};
+
+use http::{HeaderName, HeaderValue, Uri, uri::Scheme};
+
+/// An endpoint.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// What the report calls it.
+    pub name: String,
+    /// The base address of its API, such as `http://127.0.0.1:8787/v1`.
+    pub url: Uri,
+    /// Headers that its requests carry beside our own; one of the same name replaces ours.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// The process that is watched while it is measured.
+    pub pid: Option<u32>,
+}
+
+/// Why a text names no target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TargetError(String);
+
+impl fmt::Display for TargetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for TargetError {}
+
+impl FromStr for Target {
+    type Err = TargetError;
+
+    /// Reads `name=url`, or `url` alone: its host and port are the name then.
+    fn from_str(text: &str) -> Result<Self, TargetError> {
+        let (name, url) = match text.split_once('=') {
+            Some((name, url)) if !name.contains("://") => (Some(name), url),
+            _ => (None, text),
+        };
+        let wrong = |why: &str| TargetError(format!("{url:?} {why}, such as http://127.0.0.1:8787/v1"));
+        let uri: Uri = url.parse().map_err(|error| wrong(&format!("is no address ({error})")))?;
+        if uri.scheme() != Some(&Scheme::HTTP) && uri.scheme() != Some(&Scheme::HTTPS) {
+            return Err(wrong("does not begin with http:// or https://"));
+        }
+        let authority = uri.authority().ok_or_else(|| wrong("names no host"))?;
+        if authority.as_str().contains('@') {
+            let why = "carries a password in its address; give it as a header".to_owned();
+            return Err(TargetError(format!("the target {why}")));
+        }
+        if name == Some("") {
+            return Err(TargetError(format!("{text:?} has no name before its =")));
+        }
+        let name = name.unwrap_or(authority.as_str()).to_owned();
+        Ok(Self { name, url: uri, headers: Vec::new(), pid: None })
+    }
+}
+
+/// Reads `Name: value`, a header for a target. The value is never printed.
+///
+/// # Errors
+/// It is none.
+pub fn header(text: &str) -> Result<(HeaderName, HeaderValue), TargetError> {
+    let wrong = || TargetError("a header is `Name: value`, in printable characters".to_owned());
+    let (name, value) = text.split_once(':').ok_or_else(wrong)?;
+    let name = name.trim().parse().map_err(|_| wrong())?;
+    let mut value = HeaderValue::from_str(value.trim()).map_err(|_| wrong())?;
+    value.set_sensitive(true);
+    Ok((name, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(text: &str) -> Result<(String, String), String> {
+        let target: Target = text.parse().map_err(|error: TargetError| error.to_string())?;
+        Ok((target.name, target.url.to_string()))
+    }
+
+    #[test]
+    fn targets_have_a_name_or_that_of_their_host() {
+        let pair = |name: &str, url: &str| Ok((name.to_owned(), url.to_owned()));
+        assert_eq!(told("direct=http://[::1]:80/v1"), pair("direct", "http://[::1]:80/v1"));
+        assert_eq!(told("https://api.example.com/v1?a=b"), pair("api.example.com", "https://api.example.com/v1?a=b"));
+        assert_eq!(told("x=http://h:1/?a=b"), pair("x", "http://h:1/?a=b"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told() {
+        for (text, why) in [
+            ("ftp://host", "http:// or https://"),
+            ("localhost:8787", "http:// or https://"),
+            ("a=/v1", "http:// or https://"),
+            ("=http://h", "no name"),
+            ("a=http://", "is no address"),
+            ("http://me:secret@h/v1", "password"),
+        ] {
+            let told = told(text).unwrap_err();
+            assert!(told.contains(why), "{text}: {told}");
+            assert!(!told.contains("secret"));
+        }
+    }
+
+    #[test]
+    fn headers_are_read() {
+        let (name, value) = header("X-Fixture:  weather").unwrap();
+        assert_eq!((name.as_str(), value.as_bytes()), ("x-fixture", b"weather".as_slice()));
+        assert!(header("nothing").is_err() && header("a b: c").is_err());
+    }
+}
