@@ -22,6 +22,10 @@ mod kernel {
     pub(super) struct Timer(AsyncFd<OwnedFd>);
 
     impl Timer {
+        #[allow(
+            deprecated,
+            reason = "its successor is an unsafe function, for files that change under it: this one is owned and stays"
+        )]
         pub(super) fn new() -> io::Result<Self> {
             let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
             Ok(Self(AsyncFd::new(timerfd_create(TimerfdClockId::Monotonic, flags)?)?))

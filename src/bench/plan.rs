@@ -29,8 +29,8 @@ pub struct Plan {
     pub gap: Duration,
     /// In place of rounds: the search for the most streams at which a service level holds.
     pub ramp: Option<(Slo, ramp::Range)>,
-    /// Whether a mock in the bench's own process has a turn in each round, too.
-    pub baseline: bool,
+    /// A mock in the bench's own process, which has a turn in each round, too.
+    pub baseline: Option<Contender>,
     /// The command line, as the report shows it.
     pub command: String,
     /// No progress bar.
@@ -81,6 +81,15 @@ pub struct Length {
     pub requests: Option<u64>,
     /// After so long; streams that are open then are still measured to their end.
     pub duration: Option<Duration>,
+}
+
+impl Length {
+    /// Which part of a turn is over, 0 to 1, after so many streams and nanoseconds.
+    pub fn part(&self, streams: u64, nanoseconds: u64) -> f64 {
+        let by_requests = self.requests.map_or(0.0, |requests| streams as f64 / requests.max(1) as f64);
+        let by_time = self.duration.map_or(0.0, |time| nanoseconds as f64 / 1e9 / time.as_secs_f64());
+        by_requests.max(by_time).clamp(0.0, 1.0)
+    }
 }
 
 impl fmt::Display for Load {

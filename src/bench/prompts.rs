@@ -76,9 +76,9 @@ impl std::error::Error for PromptError {}
 impl Prompts {
     /// Prompts of about `tokens` words with `tools` declared functions.
     pub fn generated(terms: &Terms, tokens: usize, tools: usize) -> Self {
-        let words = WORDS.split(' ').cycle().take(tokens.saturating_sub(2));
-        let text = [&format!("Request {NUMBER}."), "Go on with:"].into_iter().map(str::to_owned);
-        let text: Vec<_> = text.chain(words.map(str::to_owned)).collect();
+        let words = WORDS.split(' ').cycle().take(tokens.saturating_sub(5));
+        let begin = format!("Request {NUMBER}. Go on with:");
+        let text: Vec<_> = std::iter::once(begin.as_str()).chain(words).collect();
         let tools = (tools > 0).then(|| Value::Array((0..tools).map(tool).collect()));
         let body = terms.body(&text.join(" ").into(), tools.as_ref()).to_string();
         let number = Value::from(NUMBER).to_string();
@@ -126,15 +126,15 @@ impl Prompts {
         Ok(Self(Kind::Given(bodies.collect::<Result<_, String>>()?)))
     }
 
-    /// The body of the stream of this number.
-    pub fn body(&self, number: u64) -> Bytes {
+    /// The body of the stream of this number in a turn; the turn makes generated ones differ from all before.
+    pub fn body(&self, turn: u64, number: u64) -> Bytes {
         match &self.0 {
             Kind::Given(bodies) => {
                 let turn = usize::try_from(number).unwrap_or(0).checked_rem(bodies.len()).unwrap_or(0);
                 bodies.get(turn).cloned().unwrap_or_default()
             }
             Kind::Numbered(before, after) => {
-                let number = number.to_string();
+                let number = format!("{turn}-{number}");
                 Bytes::from([before.as_ref(), number.as_bytes(), after].concat())
             }
         }
@@ -280,15 +280,15 @@ mod tests {
     fn generated_prompts_differ_from_their_beginning_on() {
         for dialect in [Dialect::Chat, Dialect::Responses, Dialect::Messages] {
             let prompts = Prompts::generated(&terms(dialect), 40, 6);
-            let (first, again, other) = (prompts.body(3), prompts.body(3), prompts.body(71));
+            let (first, again, other) = (prompts.body(3, 0), prompts.body(3, 0), prompts.body(4, 71));
             assert_eq!(first, again);
             let (key, limit) = match dialect {
                 Dialect::Responses => ("input", "max_output_tokens"),
                 _ => ("messages", "max_tokens"),
             };
             let text = |body: &Bytes| value(body)[key][0]["content"].as_str().unwrap().to_owned();
-            assert!(text(&first).starts_with("Request 3. Go on"), "{}", text(&first));
-            assert!(text(&other).starts_with("Request 71. Go on"));
+            assert!(text(&first).starts_with("Request 3-0. Go on"), "{}", text(&first));
+            assert!(text(&other).starts_with("Request 4-71. Go on"));
             assert!(text(&first).split(' ').count().abs_diff(40) < 4);
             let body = value(&first);
             assert_eq!((&body["stream"], &body[limit], &body["model"]), (&true.into(), &50.into(), &MODEL.into()));
@@ -298,12 +298,12 @@ mod tests {
 
     #[test]
     fn tools_are_declared_as_each_dialect_has_them() {
-        let tools = |dialect| value(&Prompts::generated(&terms(dialect), 9, 1).body(0))["tools"][0].clone();
+        let tools = |dialect| value(&Prompts::generated(&terms(dialect), 9, 1).body(0, 0))["tools"][0].clone();
         assert_eq!(tools(Dialect::Chat)["function"]["name"], "get_weather");
         assert_eq!(tools(Dialect::Responses)["name"], "get_weather");
         assert_eq!(tools(Dialect::Responses)["parameters"]["required"][0], "city");
         assert_eq!(tools(Dialect::Messages)["input_schema"]["required"][0], "city");
-        let none = value(&Prompts::generated(&terms(Dialect::Chat), 9, 0).body(0));
+        let none = value(&Prompts::generated(&terms(Dialect::Chat), 9, 0).body(0, 0));
         assert_eq!(none.get("tools"), None);
         assert_eq!(none["stream_options"]["include_usage"], true);
     }
@@ -317,7 +317,7 @@ mod tests {
             {"messages": [], "model": "own", "temperature": 0, "max_tokens": 9}
         "#;
         let prompts = Prompts::parse(text, &terms(Dialect::Chat)).unwrap();
-        let bodies: Vec<_> = (0..4).map(|number| value(&prompts.body(number))).collect();
+        let bodies: Vec<_> = (0..4).map(|number| value(&prompts.body(7, number))).collect();
         assert_eq!(bodies[0]["messages"][0]["content"], "Hello");
         assert_eq!(bodies[1]["messages"][1]["content"], "Hi");
         assert_eq!((&bodies[2]["model"], &bodies[2]["temperature"]), (&"own".into(), &0.into()));
@@ -325,7 +325,7 @@ mod tests {
         assert_eq!(bodies[3], bodies[0]);
 
         let prompts = Prompts::parse(text, &terms(Dialect::Messages)).unwrap();
-        let body = value(&prompts.body(1));
+        let body = value(&prompts.body(7, 1));
         assert_eq!((&body["system"], body["messages"].as_array().unwrap().len()), (&"Be brief.".into(), 1));
     }
 

@@ -7,19 +7,6 @@ use std::{fmt, str::FromStr};
 
 use super::report::{Distribution, Metric, Summary};
 
-/// The metrics by the names that reports use.
-pub const METRICS: [(&str, Metric); 9] = [
-    ("ttfb", Metric::Ttfb),
-    ("ttft", Metric::Ttft),
-    ("first_call", Metric::FirstCall),
-    ("last_call", Metric::LastCall),
-    ("itl", Metric::Itl),
-    ("tpot", Metric::Tpot),
-    ("e2e", Metric::E2e),
-    ("added", Metric::Added),
-    ("slip", Metric::Slip),
-];
-
 type Statistic = fn(&Distribution) -> f64;
 
 /// What of a distribution, in µs.
@@ -230,19 +217,18 @@ fn measure(name: &str) -> Result<Measure, String> {
         return Ok(Measure::Share(*count));
     }
     let (metric, statistic) = name.rsplit_once('_').unwrap_or((name, ""));
-    let known = METRICS.iter().find(|(known, _)| *known == metric);
-    let Some((_, metric)) = known else {
-        return Err(format!(
+    let metric: Metric = metric.parse().map_err(|_| {
+        format!(
             "there is no measure `{name}`; there are {}, each with _p50 and so on, {} and tokens_per_second",
-            names(&METRICS),
+            Metric::ALL.map(Metric::name).join(", "),
             names(&SHARES),
-        ));
-    };
+        )
+    })?;
     let known = STATISTICS.iter().find(|(known, _)| *known == statistic);
     let statistic = known.map(|(_, statistic)| *statistic);
     let statistic = statistic
         .ok_or_else(|| format!("`{name}` has no statistic of ours behind `_`: {}", names(&STATISTICS)))?;
-    Ok(Measure::Time(*metric, statistic))
+    Ok(Measure::Time(metric, statistic))
 }
 
 fn names<T>(table: &[(&'static str, T)]) -> String {

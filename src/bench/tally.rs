@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use hdrhistogram::Histogram;
 
 use super::{
+    follow::rule,
     load::Course,
     report::{Distribution, Metric, Process, Summary, Timeline},
     sample::{Outcome, Sample, Token},
@@ -136,7 +137,8 @@ impl Tally {
             Outcome::Done => (&mut counts.malformed, None),
             Outcome::Refused => {
                 let status = sample.status.map_or_else(|| "none".to_owned(), |status| status.to_string());
-                (&mut counts.refused, Some(format!("refused with status {status}")))
+                let why = sample.refusal.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+                (&mut counts.refused, Some(format!("refused with status {status}{why}")))
             }
             Outcome::Failed(message) => {
                 (&mut counts.failed, Some(format!("an error inside the stream: {message}")))
@@ -145,7 +147,8 @@ impl Tally {
             Outcome::Open => (&mut counts.broken, Some("given up before its end".to_owned())),
         };
         *kind += 1;
-        for complaint in sample.violations.iter().cloned().chain(complaint) {
+        let violations = sample.violations.iter().map(|violation| rule(violation).to_owned());
+        for complaint in violations.chain(complaint) {
             *self.complaints.entry(complaint).or_default() += 1;
         }
     }
