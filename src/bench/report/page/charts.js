@@ -240,7 +240,7 @@ function ramps(report, sides) {
     html("tr", { class: index ? "" : "first" }, html("th", { scope: "row" }, index ? "" : ramp.target), html("td", {}, count(step.streams)),
       html("td", { class: "text" }, step.held ? "held" : "did not hold"), html("td", { class: "text" }, step.measured.join(", ")))));
   return section("Ramp", `The most streams at once that hold ${report.ramps[0].slo}. ● held, ✕ did not.`, chart,
-    html("details", {}, html("summary", {}, "Every step"), table(["target", "streams", "", "measured"], rows)));
+    html("details", {}, html("summary", {}, "Every step"), table(["", "streams", "", "measured"], rows, "prose")));
 }
 
 function rampChart(width, ramps, sides) {

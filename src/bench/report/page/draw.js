@@ -84,7 +84,7 @@ const section = (title, note, ...children) =>
   html("section", {}, html("h2", {}, title), note && html("p", { class: "note" }, note), ...children);
 
 function table(heads, rows, className) {
-  return html("div", { class: "scroll" },
+  return html("div", { class: "scroll", tabindex: 0 },
     html("table", { class: className },
       html("thead", {}, html("tr", {}, heads.map((head) => html("th", { scope: "col" }, head)))),
       html("tbody", {}, rows)));
