@@ -58,3 +58,62 @@ fn escaped(text: &str) -> String {
 fn embedded(json: &str) -> String {
     json.replace('<', "\\u003c")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{super::example, *};
+
+    /// What stands between the first `from` and the next `to` behind it.
+    fn between<'a>(page: &'a str, from: &str, to: &str) -> &'a str {
+        page.split_once(from).and_then(|(_, behind)| behind.split_once(to)).unwrap().0
+    }
+
+    #[test]
+    fn the_report_is_read_back_from_the_page() {
+        let report = example::report();
+        let page = page(&report);
+        let data = between(&page, r#"<script type="application/json" id="report">"#, "</script>");
+        assert_eq!(serde_json::from_str::<Report>(data).unwrap(), report);
+    }
+
+    #[test]
+    fn a_name_cannot_leave_its_place() {
+        let evil =
+            "</script><script>alert(1)</script><!-- <script> @@report@@ @@script@@ \u{2028} ' \" & ]]>";
+        let mut report = example::report();
+        let harmless = page(&report);
+        for target in &mut report.targets {
+            target.name = evil.to_owned();
+            target.complaints.insert(evil.to_owned(), 1);
+            target.all.good = 0;
+        }
+        report.command = evil.to_owned();
+        report.ramps[0].slo = evil.to_owned();
+        let page = page(&report);
+        for tag in ["<script", "</script", "<!--", "<style", "<li"] {
+            let differ = if tag == "<li" { 2 } else { 0 };
+            assert_eq!(page.matches(tag).count(), harmless.matches(tag).count() + differ, "{tag}");
+        }
+        let data = between(&page, r#"<script type="application/json" id="report">"#, "</script>");
+        assert_eq!(serde_json::from_str::<Report>(data).unwrap(), report);
+        assert!(between(&page, "<title>", "</title>").contains("&lt;/script&gt;"));
+    }
+
+    #[test]
+    fn the_page_needs_no_network() {
+        let page = page(&example::report());
+        let code =
+            page.replace(between(&page, r#"<script type="application/json" id="report">"#, "</script>"), "");
+        for mark in [" src=", "@import", "url(", "fetch(", "XMLHttp", "innerHTML", "eval("] {
+            assert!(!code.contains(mark), "{mark}");
+        }
+        assert!(page.contains("default-src 'none'"));
+    }
+
+    #[test]
+    fn every_part_has_its_place() {
+        let page = page(&example::report());
+        assert!(!page.contains("@@"), "a mark was left, or is in another order");
+        assert!(between(&page, "<noscript>", "</noscript>").contains("toolwire 0.1.0 bench"));
+    }
+}
