@@ -257,7 +257,8 @@ function rampChart(width, ramps, sides) {
       shape("text", { class: "ink", x: width - right, y: y - 16, "text-anchor": "end" }, ramp.streams == null ? "never held" : `${count(ramp.streams)} streams`),
       shape("line", { class: "life", x1: left, x2: width - right, y1: y, y2: y }),
       ramp.streams != null && shape("line", { class: "curve", x1: left, x2: x(ramp.streams), y1: y, y2: y }),
-      ramp.steps.map((step) => step.held
+      // Of a step that was tried again the last try counts.
+      [...new Map(ramp.steps.map((step) => [step.streams, step])).values()].map((step) => step.held
         ? shape("circle", { class: "dot", cx: x(step.streams), cy: y, r: 5.5 }, shape("title", {}, `${step.streams}: ${step.measured.join(", ")}`))
         : shape("path", { class: "missed", d: `M${x(step.streams) - 4.5},${y - 4.5}l9,9m0,-9l-9,9` }, shape("title", {}, `${step.streams}: ${step.measured.join(", ")}`))));
   });
