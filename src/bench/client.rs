@@ -192,7 +192,8 @@ impl Client {
 
     /// Follows a body to its end.
     async fn follow(&self, mut link: Link, response: Response<Incoming>, sample: &mut Sample) {
-        let kind = response.headers().get(CONTENT_TYPE).map(|kind| kind.as_bytes().escape_ascii().to_string());
+        let kind =
+            response.headers().get(CONTENT_TYPE).map(|kind| kind.as_bytes().escape_ascii().to_string());
         if !kind.as_deref().is_some_and(|kind| kind.starts_with("text/event-stream")) {
             let kind = kind.unwrap_or_else(|| "of no type".to_owned());
             return close(sample, Outcome::Broken(format!("the answer is no event stream, but {kind}")));
@@ -338,7 +339,8 @@ fn headers(target: &Target) -> HeaderMap {
     headers.insert(HOST, host.unwrap_or_else(|| HeaderValue::from_static("localhost")));
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
-    headers.insert(USER_AGENT, HeaderValue::from_static(concat!("toolwire-bench/", env!("CARGO_PKG_VERSION"))));
+    headers
+        .insert(USER_AGENT, HeaderValue::from_static(concat!("toolwire-bench/", env!("CARGO_PKG_VERSION"))));
     for (name, value) in &target.headers {
         headers.insert(name, value.clone());
     }

@@ -11,6 +11,7 @@
 //! figures, not beside them. docs/bench.md defines every measure.
 
 pub mod alarm;
+pub mod baseline;
 pub mod client;
 pub mod clock;
 pub mod follow;

@@ -109,7 +109,8 @@ fn thread_times(pid: u32) -> BTreeMap<u32, u64> {
 fn children(pid: u32) -> Vec<u32> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let told = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
-    told.flat_map(|told| told.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()).collect()
+    told.flat_map(|told| told.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+        .collect()
 }
 
 /// Proportional set size of one process, in KiB.

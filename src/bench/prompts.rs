@@ -180,12 +180,20 @@ impl Terms {
     fn complete(&self, mut line: Map<String, Value>) -> Result<Value, String> {
         if let Some(prompt) = line.get("prompt") {
             let is_text = prompt.is_string();
-            return if is_text { Ok(self.body(prompt, line.get("tools"))) } else { Err(NO_PROMPT.to_owned()) };
+            return if is_text {
+                Ok(self.body(prompt, line.get("tools")))
+            } else {
+                Err(NO_PROMPT.to_owned())
+            };
         }
         let is_short = line.keys().all(|key| key == "messages" || key == "tools");
         if let Some(messages) = line.get("messages").filter(|_| is_short) {
             let are_list = messages.is_array();
-            return if are_list { Ok(self.body(messages, line.get("tools"))) } else { Err(NO_PROMPT.to_owned()) };
+            return if are_list {
+                Ok(self.body(messages, line.get("tools")))
+            } else {
+                Err(NO_PROMPT.to_owned())
+            };
         }
         let content = if self.dialect == Dialect::Responses { "input" } else { "messages" };
         if !line.contains_key(content) {
@@ -291,14 +299,18 @@ mod tests {
             assert!(text(&other).starts_with("Request 4-71. Go on"));
             assert!(text(&first).split(' ').count().abs_diff(40) < 4);
             let body = value(&first);
-            assert_eq!((&body["stream"], &body[limit], &body["model"]), (&true.into(), &50.into(), &MODEL.into()));
+            assert_eq!(
+                (&body["stream"], &body[limit], &body["model"]),
+                (&true.into(), &50.into(), &MODEL.into())
+            );
             assert_eq!(body["tools"].as_array().map(Vec::len), Some(6));
         }
     }
 
     #[test]
     fn tools_are_declared_as_each_dialect_has_them() {
-        let tools = |dialect| value(&Prompts::generated(&terms(dialect), 9, 1).body(0, 0))["tools"][0].clone();
+        let tools =
+            |dialect| value(&Prompts::generated(&terms(dialect), 9, 1).body(0, 0))["tools"][0].clone();
         assert_eq!(tools(Dialect::Chat)["function"]["name"], "get_weather");
         assert_eq!(tools(Dialect::Responses)["name"], "get_weather");
         assert_eq!(tools(Dialect::Responses)["parameters"]["required"][0], "city");

@@ -67,9 +67,8 @@ mod tests {
 
     async fn found(from: u64, to: u64, capacity: u64) -> (Option<u64>, Vec<u64>) {
         let range = Range { from, to, step: Duration::ZERO };
-        let attempt = async |streams| {
-            Ok::<_, Infallible>(Verdict { held: streams <= capacity, measured: Vec::new() })
-        };
+        let attempt =
+            async |streams| Ok::<_, Infallible>(Verdict { held: streams <= capacity, measured: Vec::new() });
         let Ok((streams, steps)) = search(range, attempt).await;
         (streams, steps.iter().map(|step| step.streams).collect())
     }
@@ -80,7 +79,10 @@ mod tests {
         assert_eq!(streams, Some(11));
         assert_eq!(steps, [1, 2, 4, 8, 16, 16, 12, 12, 10, 11]);
         let (streams, _) = found(10, 100_000, 777).await;
-        assert!(streams.is_some_and(|streams| streams <= 777 && streams + streams / 20 >= 777), "{streams:?}");
+        assert!(
+            streams.is_some_and(|streams| streams <= 777 && streams + streams / 20 >= 777),
+            "{streams:?}"
+        );
     }
 
     #[tokio::test]

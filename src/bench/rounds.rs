@@ -152,7 +152,8 @@ impl Lane {
         self.shown.timelines.extend(tally.timeline.clone());
         self.shown.rounds.push(tally.summary(false, process.clone()));
         if let Some(turn) = process {
-            let all = self.process.get_or_insert_with(|| Process { idle_kib: turn.idle_kib, ..Process::default() });
+            let all =
+                self.process.get_or_insert_with(|| Process { idle_kib: turn.idle_kib, ..Process::default() });
             all.cpu_seconds += turn.cpu_seconds;
             all.peak_kib = all.peak_kib.max(turn.peak_kib);
             all.open_streams = all.open_streams.max(turn.open_streams);

@@ -195,14 +195,18 @@ impl FromStr for Slo {
 fn condition(text: &str) -> Result<Condition, (usize, String)> {
     let found = text.find(['<', '>']).and_then(|at| text.split_at_checked(at));
     let Some((name, rest)) = found.filter(|(name, _)| !name.trim().is_empty()) else {
-        return Err((0, "a condition is a measure, `<` or `>`, and a bound, such as `ttft_p99<300ms`".to_owned()));
+        return Err((
+            0,
+            "a condition is a measure, `<` or `>`, and a bound, such as `ttft_p99<300ms`".to_owned(),
+        ));
     };
     let measure = measure(name.trim_end()).map_err(|message| (0, message))?;
     let comparison = RELATIONS.iter().find_map(|(sign, relation)| Some((relation, rest.strip_prefix(sign)?)));
     let (relation, bound) = comparison.ok_or_else(|| (name.len(), "`<` or `>` is missing".to_owned()))?;
     let bound = bound.trim_start();
     let at = text.len() - bound.len();
-    let digits = bound.find(|letter: char| !(letter.is_ascii_digit() || letter == '.')).unwrap_or(bound.len());
+    let digits =
+        bound.find(|letter: char| !(letter.is_ascii_digit() || letter == '.')).unwrap_or(bound.len());
     let (number, unit) = bound.split_at_checked(digits).unwrap_or((bound, ""));
     let number: f64 = number.parse().map_err(|_| (at, "the bound is a number with its unit".to_owned()))?;
     let factor = measure.unit(unit.trim_start()).map_err(|message| (at + digits, message.to_owned()))?;

@@ -226,8 +226,7 @@ impl Tally {
         let seconds = self.seconds();
         let rate = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
         let metrics = self.times.iter();
-        let metrics =
-            metrics.filter_map(|(metric, times)| Some((*metric, times.distribution(with_curves)?)));
+        let metrics = metrics.filter_map(|(metric, times)| Some((*metric, times.distribution(with_curves)?)));
         Summary {
             seconds,
             tokens_per_second: rate(self.counts.tokens),

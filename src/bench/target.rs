@@ -82,7 +82,10 @@ mod tests {
     fn targets_have_a_name_or_that_of_their_host() {
         let pair = |name: &str, url: &str| Ok((name.to_owned(), url.to_owned()));
         assert_eq!(told("direct=http://[::1]:80/v1"), pair("direct", "http://[::1]:80/v1"));
-        assert_eq!(told("https://api.example.com/v1?a=b"), pair("api.example.com", "https://api.example.com/v1?a=b"));
+        assert_eq!(
+            told("https://api.example.com/v1?a=b"),
+            pair("api.example.com", "https://api.example.com/v1?a=b")
+        );
         assert_eq!(told("x=http://h:1/?a=b"), pair("x", "http://h:1/?a=b"));
     }
 

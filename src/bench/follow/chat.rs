@@ -148,7 +148,8 @@ impl Chat {
     }
 
     fn head(&mut self, chunk: &Chunk<'_>, notes: &mut Notes<'_>) {
-        notes.holds(chunk.object.is("chat.completion.chunk"), "a chunk's object is not chat.completion.chunk");
+        notes
+            .holds(chunk.object.is("chat.completion.chunk"), "a chunk's object is not chat.completion.chunk");
         notes.holds(chunk.model.word().is_some(), "a chunk has no model");
         match (chunk.id.word(), &self.id) {
             (None, _) => notes.breaks("a chunk has no id"),
@@ -166,8 +167,7 @@ impl Chat {
         self.told_usage = true;
         let alone = chunk.choices.as_ref().is_none_or(Few::is_empty);
         notes.holds(alone, "the usage comes in a chunk with choices");
-        let finished =
-            !self.choices.is_empty() && self.choices.iter().all(|choice| choice.finish.is_some());
+        let finished = !self.choices.is_empty() && self.choices.iter().all(|choice| choice.finish.is_some());
         notes.holds(finished, "the usage comes before the finish_reason");
         let usage: Usage<'_> = chunk.usage.read();
         match usage.completion_tokens.number() {
@@ -226,7 +226,8 @@ impl Progress {
         if let Some(legacy) = &delta.legacy {
             self.legacy(legacy, scratch, notes);
         }
-        let silent = notes.sample.tokens.len() == before && delta.tool_calls.as_ref().is_none_or(Few::is_empty);
+        let silent =
+            notes.sample.tokens.len() == before && delta.tool_calls.as_ref().is_none_or(Few::is_empty);
         notes.holds(silent || self.finish.is_none(), "a choice goes on behind its finish_reason");
         if choice.finish_reason.has_value() {
             self.finish(choice.finish_reason, notes);

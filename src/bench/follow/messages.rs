@@ -253,7 +253,8 @@ impl Messages {
 
     fn stop(&mut self, event: &Event<'_>, notes: &mut Notes<'_>) {
         let index = event.index.number().and_then(|index| usize::try_from(index).ok());
-        let Some(block) = index.and_then(|index| self.blocks.get_mut(index)).filter(|block| block.open) else {
+        let Some(block) = index.and_then(|index| self.blocks.get_mut(index)).filter(|block| block.open)
+        else {
             return notes.breaks("content_block_stop is of a block that is not open");
         };
         block.open = false;
@@ -286,11 +287,15 @@ impl Messages {
         notes.holds(self.stop.is_none(), "there is more than one stop_reason");
         let calls = self.blocks.iter().any(|block| block.kind == Kind::Tool);
         match (calls, stop) {
-            (true, Stop::Turn) => notes.breaks("there are tool_use blocks, and the stop_reason is not tool_use"),
+            (true, Stop::Turn) => {
+                notes.breaks("there are tool_use blocks, and the stop_reason is not tool_use")
+            }
             (false, Stop::Tools) => notes.breaks("the stop_reason is tool_use, and there is no such block"),
             _ => {}
         }
-        if stop != Stop::Cut && let Some(frame) = self.cut {
+        if stop != Stop::Cut
+            && let Some(frame) = self.cut
+        {
             notes.frame = frame;
             notes.breaks("a tool's input is not JSON when it is joined");
         }

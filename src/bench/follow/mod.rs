@@ -177,7 +177,9 @@ impl Follower {
                 sample.violations.push("the stream begins with a byte order mark (byte 0)".to_owned());
             }
         }
-        if self.seeks_cr && let Some(at) = memchr(b'\r', bytes) {
+        if self.seeks_cr
+            && let Some(at) = memchr(b'\r', bytes)
+        {
             self.seeks_cr = false;
             let at = sample.bytes + at as u64;
             sample.violations.push(format!("a line ends with CR (byte {at})"));

@@ -156,7 +156,10 @@ impl Responses {
             return failure(event.error, "an error is no object with message and type", notes);
         }
         notes.holds(kind.as_bytes() == name, "an event's `event:` line is not its type");
-        notes.holds(event.sequence_number.number() == Some(self.next), "sequence_number does not count from 0");
+        notes.holds(
+            event.sequence_number.number() == Some(self.next),
+            "sequence_number does not count from 0",
+        );
         self.next = event.sequence_number.number().unwrap_or(self.next) + 1;
         self.order(kind, notes);
         self.dispatch(kind, &event, notes);
@@ -188,7 +191,9 @@ impl Responses {
                 self.text_delta(Slot::Summary, TokenKind::Reasoning, event, notes);
             }
             "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
-                self.on_item(event, notes, |item, scratch, notes| item.arguments_delta(event, scratch, notes));
+                self.on_item(event, notes, |item, scratch, notes| {
+                    item.arguments_delta(event, scratch, notes)
+                });
             }
             "response.function_call_arguments.done" | "response.custom_tool_call_input.done" => {
                 self.on_item(event, notes, |item, scratch, notes| item.arguments_done(event, scratch, notes));
@@ -322,7 +327,10 @@ impl Responses {
         if end == End::Failed {
             return self.failed(response.error, notes);
         }
-        notes.holds(usage.output_tokens.number().is_some(), "the last response has no usage with output_tokens");
+        notes.holds(
+            usage.output_tokens.number().is_some(),
+            "the last response has no usage with output_tokens",
+        );
         let output = response.output.iter().flat_map(Few::iter).map(|item| item.id.text());
         let told = self.items.iter().map(|item| Some(item.id.as_str()));
         notes.holds(output.eq(told), "the last response's output is not the items that came");

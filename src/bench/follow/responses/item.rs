@@ -126,7 +126,10 @@ impl Item {
             Kind::Message => {
                 let empty = body.content.is_some_and(|content| content.is_empty());
                 let begins = in_progress && empty && body.role.is("assistant");
-                notes.holds(begins, "a message does not begin in_progress, with role assistant and content []");
+                notes.holds(
+                    begins,
+                    "a message does not begin in_progress, with role assistant and content []",
+                );
             }
             Kind::Function | Kind::Custom => {
                 let arguments = if kind == Kind::Function { body.arguments } else { body.input };
@@ -276,7 +279,8 @@ impl Item {
         notes.holds(Kind::read(body.kind.text().unwrap_or_default()) == self.kind, "an item's type changes");
         let completed = matches!(body.status.text(), Some("completed" | "incomplete"));
         notes.holds(completed || !self.has_status(), "an item is done without its status");
-        let ended = self.content.iter().chain(&self.summary).all(|part| part.whole && !(part.open && part.added));
+        let ended =
+            self.content.iter().chain(&self.summary).all(|part| part.whole && !(part.open && part.added));
         notes.holds(ended, "an item is done before its parts");
         if self.is_call() {
             notes.holds(self.whole, "a call is done before its arguments");
