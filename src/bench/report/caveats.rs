@@ -6,15 +6,15 @@ use super::{Metric, Report, Summary, Target, figure};
 const LATE: f64 = 1_000.0;
 /// Fewer streams than these, and the 99th percentile of what a stream has once is its greatest value.
 const FEW: u64 = 100;
+/// Fewer open streams than these, and memory a stream says little.
+const MANY: u64 = 20;
 /// Fewer rounds than these, and their spread says little.
 const ROUNDS: usize = 5;
 
 /// Whatever of the run speaks against its figures.
 pub(super) fn caveats(report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
-    for target in report.baseline.iter().chain(&report.targets) {
-        lines.extend(slip(target));
-    }
+    lines.extend(slip(report));
     for target in &report.targets {
         lines.extend(losses(target));
         lines.extend(unsent(target));
@@ -22,19 +22,25 @@ pub(super) fn caveats(report: &Report) -> Vec<String> {
     lines.extend(lag(report));
     lines.extend(busy(report));
     lines.extend(thin(report));
+    lines.extend(lonely(report));
     lines
 }
 
 /// Pieces that left late make every target look worse, but for `added`, which counts from the postmark.
-fn slip(target: &Target) -> Option<String> {
-    let slip = target.all.metrics.get(&Metric::Slip).filter(|slip| slip.p99 > LATE)?;
-    Some(format!(
-        "the mock could not keep its pace for {}: p99 of its slip is {}, the most {}. TTFT, ITL and E2E have it in \
-         them, added has not",
-        target.name,
-        figure::time(slip.p99),
-        figure::time(slip.max)
-    ))
+fn slip(report: &Report) -> Option<String> {
+    let baseline = report.baseline.iter().map(|target| ("the baseline", target));
+    let sides = baseline.chain(report.targets.iter().map(|target| (target.name.as_str(), target)));
+    let late = sides.filter_map(|(name, target)| {
+        let slip = target.all.metrics.get(&Metric::Slip).filter(|slip| slip.p99 > LATE)?;
+        Some(format!("{} for {name}", figure::time(slip.p99)))
+    });
+    let late = late.collect::<Vec<_>>();
+    (!late.is_empty()).then(|| {
+        format!(
+            "the mock could not keep its pace: p99 of its slip is {}. TTFT, ITL and E2E have that in them, added has not",
+            late.join(", ")
+        )
+    })
 }
 
 /// Streams that did not come whole.
@@ -107,9 +113,23 @@ fn thin(report: &Report) -> Vec<String> {
     lines
 }
 
+/// Memory that grows by a stream is told from what a process grows by anyway only where streams are many.
+fn lonely(report: &Report) -> Option<String> {
+    let processes = report.targets.iter().filter_map(|target| target.all.process.as_ref());
+    let most = processes.map(|process| process.open_streams).max()?;
+    (most < MANY).then(|| {
+        format!(
+            "at most {most} streams were open at once: memory a stream is mostly what the process grows by anyway"
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{super::example, *};
+    use super::{
+        super::{Process, example},
+        *,
+    };
 
     #[test]
     fn a_quiet_run_has_only_its_losses() {
@@ -129,16 +149,20 @@ mod tests {
             (target.all.streams, target.all.good) = (40, 40);
         }
         report.targets[2].all.unsent = 3;
-        let slip = report.targets[1].all.metrics.get_mut(&Metric::Slip).unwrap();
-        (slip.p99, slip.max) = (4_200.0, 18_000.0);
+        for target in &mut report.targets {
+            target.all.process =
+                target.all.process.take().map(|process| Process { open_streams: 4, ..process });
+        }
+        report.targets[1].all.metrics.get_mut(&Metric::Slip).unwrap().p99 = 4_200.0;
         let lines = caveats(&report);
         let starts = [
-            "the mock could not keep its pace for nginx: p99 of its slip is 4.20 ms, the most 18.0 ms.",
+            "the mock could not keep its pace: p99 of its slip is 4.20 ms for nginx. TTFT, ITL",
             "toolwire: 3 of 43 streams that the schedule wanted were not sent",
             "requests left late: p99 2.50 ms",
             "the machine was busy before the run began: load 3.20 on 2 cores",
             "only 40 streams a target",
             "only 3 rounds",
+            "at most 4 streams were open at once",
         ];
         assert_eq!(lines.len(), starts.len(), "{lines:?}");
         for (line, start) in lines.iter().zip(starts) {

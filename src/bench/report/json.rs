@@ -4,7 +4,10 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
-use serde_json::{Serializer, ser::Formatter};
+use serde_json::{
+    Serializer,
+    ser::{CompactFormatter, Formatter},
+};
 
 use super::Report;
 
@@ -32,6 +35,11 @@ impl Layout {
 }
 
 impl Formatter for Layout {
+    // Digits behind the sixth are the machine's, not the measurement's.
+    fn write_f64<W: ?Sized + Write>(&mut self, out: &mut W, value: f64) -> io::Result<()> {
+        CompactFormatter.write_f64(out, (value * 1e6).round() / 1e6)
+    }
+
     fn begin_array_value<W: ?Sized + Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
         if first { Ok(()) } else { out.write_all(b", ") }
     }
@@ -75,6 +83,17 @@ mod tests {
     fn a_round_trip_changes_nothing() {
         let report = example::report();
         assert_eq!(serde_json::from_str::<Report>(&json(&report)).unwrap(), report);
+    }
+
+    #[test]
+    fn numbers_have_no_more_digits_than_were_measured() {
+        let mut report = example::report();
+        report.seconds = 76.0 / 3.0;
+        report.overhead.cpu_per_token = 1e15;
+        let text = json(&report);
+        assert!(text.contains("\"seconds\": 25.333333,"));
+        let read = serde_json::from_str::<Report>(&text).unwrap();
+        assert!((read.overhead.cpu_per_token / 1e15 - 1.0).abs() < 1e-9);
     }
 
     #[test]

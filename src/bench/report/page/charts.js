@@ -128,9 +128,10 @@ function curves(sides) {
 
 function curveChart(width, sides, state, tell) {
   const shown = sides.map((side) => [side, curveOf(side, state.metric)]).filter(([, curve]) => curve.length > 1);
-  const rarest = Math.max(1, ...shown.map(([side]) => Math.log10(side.target.all.metrics[state.metric].count)));
-  const place = (side, percentile) =>
-    Math.min(nines(percentile), Math.log10(Math.max(side.target.all.metrics[state.metric].count, 2)));
+  // The greatest of n values stands for the last nth of them: at its middle, 1 − 1/2n.
+  const end = (side) => Math.log10(2 * side.target.all.metrics[state.metric].count);
+  const rarest = Math.max(1, ...shown.map(([side]) => end(side)));
+  const place = (side, percentile) => Math.min(nines(percentile), end(side));
   const values = shown.flatMap(([, curve]) => curve.map(([, value]) => value));
   const [least, most] = [Math.max(Math.min(...values), 0.1), Math.max(...values, 0.2)];
   const height = Math.max(240, Math.min(380, width * 0.42));
