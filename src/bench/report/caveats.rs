@@ -17,6 +17,7 @@ pub(super) fn caveats(report: &Report) -> Vec<String> {
     }
     for target in &report.targets {
         lines.extend(losses(target));
+        lines.extend(unsent(target));
     }
     lines.extend(lag(report));
     lines.extend(busy(report));
@@ -45,6 +46,19 @@ fn losses(target: &Target) -> Option<String> {
             "{}: {bad} of {} streams did not come whole and by the rules",
             target.name,
             figure::count(streams)
+        )
+    })
+}
+
+/// A load that was not made is not the load that was asked for.
+fn unsent(target: &Target) -> Option<String> {
+    let Summary { streams, unsent, .. } = target.all;
+    (unsent > 0).then(|| {
+        let (unsent, wanted) = (figure::count(unsent), figure::count(streams + unsent));
+        format!(
+            "{}: {unsent} of {wanted} streams that the schedule wanted were not sent, as too many were open: the target \
+             is above its capacity, and the figures are too good for it",
+            target.name
         )
     })
 }
@@ -79,7 +93,15 @@ fn thin(report: &Report) -> Vec<String> {
             "only {fewest} streams a target: p99 of what a stream has once (TTFB, TTFT, calls, E2E) is about its greatest value"
         ));
     }
-    if !report.ratios.is_empty() && report.rounds < ROUNDS {
+    if report.rounds == 0 {
+        if report.targets.len() > 1 {
+            lines.push(
+                "the figures of each target are those of its own highest step that held: their loads differ, so compare \
+                 the streams and not the times"
+                    .to_owned(),
+            );
+        }
+    } else if !report.ratios.is_empty() && report.rounds < ROUNDS {
         lines.push(format!("only {} rounds: five or more make a spread worth reading", report.rounds));
     }
     lines
@@ -106,11 +128,13 @@ mod tests {
         for target in &mut report.targets {
             (target.all.streams, target.all.good) = (40, 40);
         }
+        report.targets[2].all.unsent = 3;
         let slip = report.targets[1].all.metrics.get_mut(&Metric::Slip).unwrap();
         (slip.p99, slip.max) = (4_200.0, 18_000.0);
         let lines = caveats(&report);
         let starts = [
             "the mock could not keep its pace for nginx: p99 of its slip is 4.20 ms, the most 18.0 ms.",
+            "toolwire: 3 of 43 streams that the schedule wanted were not sent",
             "requests left late: p99 2.50 ms",
             "the machine was busy before the run began: load 3.20 on 2 cores",
             "only 40 streams a target",
@@ -120,5 +144,14 @@ mod tests {
         for (line, start) in lines.iter().zip(starts) {
             assert!(line.starts_with(start), "{line}");
         }
+    }
+
+    #[test]
+    fn a_ramp_has_other_loads_and_no_rounds() {
+        let mut report = example::report();
+        report.rounds = 0;
+        let lines = caveats(&report);
+        assert!(lines.iter().any(|line| line.contains("their loads differ")), "{lines:?}");
+        assert!(!lines.iter().any(|line| line.contains("rounds")), "{lines:?}");
     }
 }

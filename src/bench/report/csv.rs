@@ -76,6 +76,7 @@ impl Lines {
             ("failed", summary.failed, "streams"),
             ("broken", summary.broken, "streams"),
             ("malformed", summary.malformed, "streams"),
+            ("unsent", summary.unsent, "streams"),
             ("tokens", summary.tokens, "tokens"),
             ("bytes", summary.bytes, "bytes"),
             ("gaps", summary.gaps, "gaps"),

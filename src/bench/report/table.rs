@@ -5,7 +5,7 @@
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 
 use super::{
-    Distribution, Metric, Ramp, Report, Summary, Target,
+    Distribution, Metric, Ramp, RampStep, Report, Summary, Target,
     caveats::caveats,
     figure::{self, NONE},
 };
@@ -31,12 +31,16 @@ fn head(report: &Report) -> String {
     let machine = &report.machine;
     let load =
         machine.load.map_or_else(String::new, |(before, after)| format!(", load {before:.2} → {after:.2}"));
+    let rounds = match report.rounds {
+        0 => String::new(),
+        1 => "1 round in ".to_owned(),
+        rounds => format!("{rounds} rounds in "),
+    };
     format!(
-        "toolwire {} bench · {} · {} · {} rounds in {}\n{}, {} cores{load}",
+        "toolwire {} bench · {} · {} · {rounds}{}\n{}, {} cores{load}",
         report.version,
         report.dialect,
         report.load,
-        report.rounds,
         figure::span(report.seconds),
         machine.system,
         machine.cores,
@@ -58,13 +62,12 @@ fn name(name: &str) -> String {
 /// How the streams came.
 fn streams(report: &Report) -> String {
     let heads =
-        ["streams", "all", "good", "refused", "failed", "broken", "malformed", "gaps", "tokens", "streams/s"];
-    let mut table = grid(heads, &[0]);
+        ["streams", "all", "good", "refused", "failed", "broken", "malformed", "unsent", "gaps", "tokens"];
+    let mut table = grid(heads.into_iter().chain(["streams/s"]), &[0]);
     for (name, Target { all, .. }) in sides(report) {
-        let counts =
-            [all.streams, all.good, all.refused, all.failed, all.broken, all.malformed, all.gaps, all.tokens];
-        let rate = figure::number(all.streams_per_second);
-        table.add_row([name].into_iter().chain(counts.map(figure::count)).chain([rate]));
+        let how = [all.streams, all.good, all.refused, all.failed, all.broken, all.malformed, all.unsent];
+        let counts = how.into_iter().chain([all.gaps, all.tokens]).map(figure::count);
+        table.add_row([name].into_iter().chain(counts).chain([figure::number(all.streams_per_second)]));
     }
     table.trim_fmt()
 }
@@ -190,14 +193,19 @@ fn ramps(report: &Report) -> Option<String> {
 
 /// The steps of a ramp, those that did not hold marked.
 fn steps(ramp: &Ramp) -> String {
-    let steps = ramp.steps.iter().map(|step| format!("{}{}", step.streams, if step.held { "" } else { "✗" }));
+    let steps = ends(ramp).map(|step| format!("{}{}", step.streams, if step.held { "" } else { "✗" }));
     steps.collect::<Vec<_>>().join(" ")
 }
 
 /// What was measured at the least step that did not hold.
 fn limit(ramp: &Ramp) -> String {
-    let failed = ramp.steps.iter().filter(|step| !step.held).min_by_key(|step| step.streams);
+    let failed = ends(ramp).filter(|step| !step.held).min_by_key(|step| step.streams);
     failed.map_or_else(String::new, |step| format!("at {}: {}", step.streams, step.measured.join(", ")))
+}
+
+/// The last try of each step: one that does not hold is tried again.
+fn ends(ramp: &Ramp) -> impl Iterator<Item = &RampStep> {
+    ramp.steps.chunk_by(|one, next| one.streams == next.streams).filter_map(|tries| tries.last())
 }
 
 /// What streams did wrong, target by target.
@@ -288,6 +296,14 @@ mod tests {
         let told = table(&report);
         assert!(told.contains("?[31mred"));
         assert!(!told.contains(['\u{1b}', '\u{7}']), "{told}");
+    }
+
+    #[test]
+    fn of_a_step_that_was_tried_again_the_second_try_counts() {
+        let step = |streams, held| RampStep { streams, held, measured: vec![format!("{streams} {held}")] };
+        let steps = vec![step(8, false), step(8, true), step(16, false), step(16, false)];
+        let ramp = Ramp { steps, ..Ramp::default() };
+        assert_eq!((super::steps(&ramp), limit(&ramp)), ("8 16✗".to_owned(), "at 16: 16 false".to_owned()));
     }
 
     #[test]

@@ -74,11 +74,28 @@ function stick(width, most, value, rounds, floor, side) {
 // ---- Percentile curves ----------------------------------------------------------------------------------------------
 
 const nines = (percentile) => -Math.log10(Math.max(1 - percentile / 100, 1e-9));
-const curveOf = (side, metric) => side.target.all.metrics[metric]?.curve ?? [];
+const EXACT = [["min", 0], ["p50", 50], ["p90", 90], ["p95", 95], ["p99", 99], ["p999", 99.9], ["max", 100]];
 
-// What is below it for so many percent.
-function valueAt(curve, percentile) {
-  return (curve.find(([at]) => at >= percentile - 1e-9) ?? curve.at(-1))?.[1];
+// The points of a curve, rising, and among them those that the table tells.
+const pointsOf = new Map();
+function curveOf(side, metric) {
+  const found = side.target.all.metrics[metric];
+  if (!found?.curve?.length) return [];
+  if (!pointsOf.has(found)) {
+    const points = new Map([...found.curve, ...EXACT.map(([name, at]) => [at, found[name]])]);
+    pointsOf.set(found, [...points].sort(([one], [other]) => one - other));
+  }
+  return pointsOf.get(found);
+}
+
+// What lies below it for so many percent: on the line as it is drawn.
+function valueAt(curve, percentile, log) {
+  const next = curve.findIndex(([at]) => at >= percentile - 1e-9);
+  if (next < 1) return curve.at(next)?.[1];
+  const [[at, value], [nextAt, nextValue]] = [curve[next - 1], curve[next]];
+  if (Math.abs(nextAt - percentile) < 1e-9) return nextValue;
+  const part = (nines(percentile) - nines(at)) / (nines(nextAt) - nines(at) || 1);
+  return log && value > 0 ? value * (nextValue / value) ** part : value + (nextValue - value) * part;
 }
 
 function curves(sides) {
@@ -94,7 +111,7 @@ function curves(sides) {
       html("p", { class: "at" }, html("b", {}, `${short}, ${percent(state.at)}`), html("span", { class: "soft" }, ` · ${meaning}`)),
       html("ul", { class: "legend" }, sides.filter((side) => curveOf(side, state.metric).length).map((side) =>
         html("li", {}, swatch(side), html("span", { class: "name", title: side.name }, side.name),
-          html("span", { class: "value" }, time(valueAt(curveOf(side, state.metric), state.at)))))));
+          html("span", { class: "value" }, time(valueAt(curveOf(side, state.metric), state.at, state.log)))))));
   }
   const redraw = () => { chart.redraw(); tell(); };
   const choice = html("fieldset", { class: "choice", "aria-label": "Measure" }, present.map((metric) =>
@@ -130,7 +147,7 @@ function curveChart(width, sides, state, tell) {
     const at = Math.min(x(nines(state.at)), width - right);
     cursor.replaceChildren(
       shape("line", { class: "cursor", x1: at, x2: at, y1: top, y2: height - bottom }),
-      ...shown.map(([side, curve]) => shape("circle", { class: "dot", color: side.color, r: 4.5, cx: at, cy: y(valueAt(curve, state.at)) })));
+      ...shown.map(([side, curve]) => shape("circle", { class: "dot", color: side.color, r: 4.5, cx: at, cy: y(valueAt(curve, state.at, state.log)) })));
   };
   const move = (position) => {
     const bounded = Math.max(0, Math.min(position, rarest));
@@ -257,7 +274,8 @@ function rampChart(width, ramps, sides) {
       shape("text", { class: "ink", x: width - right, y: y - 16, "text-anchor": "end" }, ramp.streams == null ? "never held" : `${count(ramp.streams)} streams`),
       shape("line", { class: "life", x1: left, x2: width - right, y1: y, y2: y }),
       ramp.streams != null && shape("line", { class: "curve", x1: left, x2: x(ramp.streams), y1: y, y2: y }),
-      ramp.steps.map((step) => step.held
+      // Of a step that was tried again the last try counts.
+      [...new Map(ramp.steps.map((step) => [step.streams, step])).values()].map((step) => step.held
         ? shape("circle", { class: "dot", cx: x(step.streams), cy: y, r: 5.5 }, shape("title", {}, `${step.streams}: ${step.measured.join(", ")}`))
         : shape("path", { class: "missed", d: `M${x(step.streams) - 4.5},${y - 4.5}l9,9m0,-9l-9,9` }, shape("title", {}, `${step.streams}: ${step.measured.join(", ")}`))));
   });

@@ -38,7 +38,8 @@ function mark(us) {
   const [value, unit] = us < 1e3 ? [us, "µs"] : us < 1e6 ? [us / 1e3, "ms"] : [us / 1e6, "s"];
   return `${Number(value.toPrecision(3))} ${unit}`;
 }
-const percent = (percentile) => `p${Number(percentile.toFixed(4))}`;
+// No more digits than the chart can point at: p50, p99, p99.92.
+const percent = (percentile) => `p${Number(percentile.toFixed(percentile < 100 ? Math.floor(-Math.log10(1 - percentile / 100) + 1e-6) : 0))}`;
 
 const linear = ([from, to], [left, right]) => (value) => left + ((value - from) / (to - from || 1)) * (right - left);
 const logarithmic = ([from, to], range) => {

@@ -33,7 +33,7 @@ document.getElementById("tools").append(saveButton(), themeButton());
 const started = new Date(report.started * 1000).toISOString().slice(0, 16).replace("T", " ");
 const machine = report.machine;
 document.getElementById("lead").append(
-  [`${report.dialect} · ${report.load}`, `${report.rounds} rounds in ${span(report.seconds)}`, `${started} UTC`,
+  [`${report.dialect} · ${report.load}`, (report.rounds ? `${report.rounds} round${report.rounds > 1 ? "s" : ""} in ` : "") + span(report.seconds), `${started} UTC`,
     `${machine.system}, ${machine.cores} cores` + (machine.load ? `, load ${machine.load.map((load) => load.toFixed(2)).join(" → ")}` : "")].join(" · "));
 
 // ---- Targets --------------------------------------------------------------------------------------------------------
