@@ -10,11 +10,25 @@
 //! round. A stream's intended start is on the schedule of the load, not on the answers that came: a stall is in the
 //! figures, not beside them. docs/bench.md defines every measure.
 
+pub mod alarm;
+pub mod baseline;
 pub mod client;
 pub mod clock;
 pub mod follow;
+pub mod load;
+pub mod overhead;
+pub mod plan;
+pub mod process;
+pub mod progress;
+pub mod prompts;
+pub mod ramp;
+pub mod ratios;
 pub mod report;
+pub mod rounds;
 pub mod sample;
+pub mod slo;
+pub mod tally;
 pub mod target;
 
 pub use follow::Dialect;
+pub use rounds::run;

@@ -4,6 +4,7 @@
 //! line or the configuration is wrong. Results go to stdout ([`results`]), progress and logs to stderr.
 
 pub mod announce;
+pub mod bench;
 pub mod check;
 pub mod demo;
 pub mod formats;
@@ -67,6 +68,8 @@ pub enum Command {
     Record(record::Args),
     /// Serve fixtures as an upstream
     Mock(mock::Args),
+    /// Measure streams: one endpoint, or several side by side
+    Bench(bench::Args),
     /// Read a configuration and say all that is wrong with it, else what it resolved to
     Check(check::Args),
     /// List the text formats
@@ -114,6 +117,7 @@ pub fn run() -> ExitCode {
         Command::Replay(args) => replay::run(args),
         Command::Record(args) => record::run(args, log_format),
         Command::Mock(args) => mock::run(args),
+        Command::Bench(args) => bench::run(args),
         Command::Check(args) => check::run(args),
         Command::Formats(args) => formats::run(args),
     }

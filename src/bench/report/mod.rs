@@ -1,9 +1,21 @@
 //! [`Report`]: everything that a run of `toolwire bench` found out, as `--json` writes it. The table, the CSV and the
 //! page are views of it.
 
+mod caveats;
+mod csv;
+#[cfg(test)]
+mod example;
+mod figure;
+mod json;
+mod metric;
+mod page;
+mod table;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+
+pub use self::{csv::csv, json::json, page::page, table::table};
 
 /// A whole run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -92,6 +104,9 @@ pub struct Summary {
     pub broken: u64,
     /// Whole, but against a rule of the dialect.
     pub malformed: u64,
+    /// Streams that an open loop's schedule wanted and that were not sent, as too many were open. Not in `streams`.
+    #[serde(default)]
+    pub unsent: u64,
     /// Deltas with content.
     pub tokens: u64,
     /// Bytes of bodies.

@@ -1,0 +1,124 @@
+//! What the tool itself costs: the reading of its clock and of a delta, measured before a run.
+
+use std::{hint::black_box, time::Instant};
+
+use super::{
+    Dialect, clock,
+    follow::Follower,
+    sample::{Outcome, Sample},
+};
+
+/// Readings of the clock that are timed.
+const READINGS: u32 = 20_000;
+
+/// Deltas of the stream that is read.
+const DELTAS: usize = 2_000;
+
+/// One reading of the clock, in ns.
+pub fn clock_ns() -> f64 {
+    let before = Instant::now();
+    for _ in 0..READINGS {
+        black_box(clock::now());
+    }
+    before.elapsed().as_nanos() as f64 / f64::from(READINGS)
+}
+
+/// Reading and checking one delta of the dialect, in ns.
+pub fn parse_ns(dialect: Dialect) -> f64 {
+    let stream = canned(dialect);
+    let mut sample = Sample::default();
+    let mut follower = Follower::new(dialect);
+    let before = Instant::now();
+    for frame in &stream {
+        follower.push(frame.as_bytes(), clock::now(), &mut sample);
+    }
+    let time = before.elapsed().as_nanos() as f64;
+    debug_assert_eq!((sample.tokens.len(), &sample.outcome), (DELTAS, &Outcome::Done));
+    time / DELTAS as f64
+}
+
+/// A stream of the dialect, frame by frame.
+fn canned(dialect: Dialect) -> Vec<String> {
+    let (before, delta, after) = match dialect {
+        Dialect::Chat => CHAT,
+        Dialect::Responses => RESPONSES,
+        Dialect::Messages => MESSAGES,
+    };
+    let text = " word".repeat(DELTAS);
+    let mut number = 0_usize;
+    let frames = before.iter().chain(std::iter::repeat_n(&delta, DELTAS)).chain(after);
+    let frames = frames.map(|frame| {
+        let frame = frame.replace("NUMBER", &number.to_string()).replace("TEXT", &text);
+        number += 1;
+        match dialect {
+            Dialect::Chat => format!("data: {frame}\n\n"),
+            Dialect::Responses | Dialect::Messages => {
+                let kind = frame.split('"').nth(3).unwrap_or_default();
+                format!("event: {kind}\ndata: {frame}\n\n")
+            }
+        }
+    });
+    frames.collect()
+}
+
+/// The events before the deltas, a delta, and those behind them.
+type Canned = (&'static [&'static str], &'static str, &'static [&'static str]);
+
+const CHAT: Canned = (
+    &[
+        r#"{"id":"chatcmpl-1","object":"chat.completion.chunk","created":17,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}"#,
+    ],
+    r#"{"id":"chatcmpl-1","object":"chat.completion.chunk","created":17,"model":"m","choices":[{"index":0,"delta":{"content":" word"},"finish_reason":null}]}"#,
+    &[
+        r#"{"id":"chatcmpl-1","object":"chat.completion.chunk","created":17,"model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#,
+        "[DONE]",
+    ],
+);
+
+const RESPONSES: Canned = (
+    &[
+        r#"{"type":"response.created","sequence_number":NUMBER,"response":{"id":"resp_1","object":"response","created_at":17,"status":"in_progress","model":"m","output":[],"parallel_tool_calls":true,"tool_choice":"auto","tools":[],"usage":null}}"#,
+        r#"{"type":"response.in_progress","sequence_number":NUMBER,"response":{"id":"resp_1","object":"response","created_at":17,"status":"in_progress","model":"m","output":[],"parallel_tool_calls":true,"tool_choice":"auto","tools":[],"usage":null}}"#,
+        r#"{"type":"response.output_item.added","sequence_number":NUMBER,"output_index":0,"item":{"id":"msg_1","type":"message","status":"in_progress","role":"assistant","content":[]}}"#,
+        r#"{"type":"response.content_part.added","sequence_number":NUMBER,"item_id":"msg_1","output_index":0,"content_index":0,"part":{"type":"output_text","text":"","annotations":[]}}"#,
+    ],
+    r#"{"type":"response.output_text.delta","sequence_number":NUMBER,"item_id":"msg_1","output_index":0,"content_index":0,"delta":" word","logprobs":[]}"#,
+    &[
+        r#"{"type":"response.output_text.done","sequence_number":NUMBER,"item_id":"msg_1","output_index":0,"content_index":0,"text":"TEXT","logprobs":[]}"#,
+        r#"{"type":"response.content_part.done","sequence_number":NUMBER,"item_id":"msg_1","output_index":0,"content_index":0,"part":{"type":"output_text","text":"TEXT","annotations":[]}}"#,
+        r#"{"type":"response.output_item.done","sequence_number":NUMBER,"output_index":0,"item":{"id":"msg_1","type":"message","status":"completed","role":"assistant","content":[{"type":"output_text","text":"TEXT","annotations":[]}]}}"#,
+        r#"{"type":"response.completed","sequence_number":NUMBER,"response":{"id":"resp_1","object":"response","created_at":17,"status":"completed","model":"m","output":[{"id":"msg_1","type":"message","status":"completed","role":"assistant","content":[{"type":"output_text","text":"TEXT","annotations":[]}]}],"parallel_tool_calls":true,"tool_choice":"auto","tools":[],"usage":{"input_tokens":1,"input_tokens_details":{"cached_tokens":0},"output_tokens":2,"output_tokens_details":{"reasoning_tokens":0},"total_tokens":3}}}"#,
+    ],
+);
+
+const MESSAGES: Canned = (
+    &[
+        r#"{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"m","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":1,"output_tokens":1}}}"#,
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#,
+    ],
+    r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":" word"}}"#,
+    &[
+        r#"{"type":"content_block_stop","index":0}"#,
+        r#"{"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":{"output_tokens":2}}"#,
+        r#"{"type":"message_stop"}"#,
+    ],
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn canned_streams_keep_all_rules() {
+        for dialect in [Dialect::Chat, Dialect::Responses, Dialect::Messages] {
+            let (mut sample, mut follower) = (Sample::default(), Follower::new(dialect));
+            for frame in canned(dialect) {
+                follower.push(frame.as_bytes(), 1, &mut sample);
+            }
+            follower.finish(2, &mut sample);
+            assert_eq!((sample.tokens.len(), sample.outcome), (DELTAS, Outcome::Done), "{dialect:?}");
+            assert_eq!(sample.violations, [""; 0], "{dialect:?}");
+            assert!(parse_ns(dialect) > 0.0 && clock_ns() > 0.0);
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! [`Family`]: what a process under test and its children cost, as Linux tells it in `/proc`.
+//!
+//! CPU time is the scheduler's own count in nanoseconds (`schedstat`), not the tick-wise one of `stat`. Memory is the
+//! proportional set size: pages that several processes share count in parts. To read it the kernel walks the whole
+//! address space and holds its lock, so it is read five times a second and by a thread of its own.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt, fs, io,
+    sync::mpsc::{self, RecvTimeoutError, Sender},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+/// Between two readings of memory.
+const READING: Duration = Duration::from_millis(200);
+
+/// Processes and all that descend from them.
+#[derive(Debug, Clone)]
+pub struct Family {
+    roots: Vec<u32>,
+}
+
+/// A process that cannot be looked at.
+#[derive(Debug)]
+pub struct Unseen {
+    pid: u32,
+    error: io::Error,
+}
+
+impl fmt::Display for Unseen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pid, error } = self;
+        if cfg!(not(target_os = "linux")) {
+            return write!(f, "process {pid}: CPU time and memory of processes are measured on Linux only");
+        }
+        match error.kind() {
+            io::ErrorKind::NotFound => write!(f, "there is no process {pid}"),
+            io::ErrorKind::PermissionDenied => {
+                write!(f, "process {pid}: its memory may be read by its own user or by root only")
+            }
+            _ => write!(f, "process {pid}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for Unseen {}
+
+impl Family {
+    /// The processes `roots` and their descendants.
+    ///
+    /// # Errors
+    /// One of `roots` cannot be looked at.
+    pub fn new(roots: &[u32]) -> Result<Self, Unseen> {
+        for &pid in roots {
+            pss(pid).map_err(|error| Unseen { pid, error })?;
+        }
+        Ok(Self { roots: roots.to_vec() })
+    }
+
+    /// The bench itself, without the processes that it started.
+    pub fn own_cpu() -> Option<u64> {
+        let threads = thread_times(std::process::id());
+        (!threads.is_empty()).then(|| threads.values().sum())
+    }
+
+    /// CPU time of every thread alive, in nanoseconds. A thread that ends takes its time with it, so what was used
+    /// between two readings is the [`used`] of both.
+    pub fn cpu(&self) -> BTreeMap<u32, u64> {
+        self.members().into_iter().flat_map(thread_times).collect()
+    }
+
+    /// Proportional set size of all, in KiB.
+    pub fn kib(&self) -> f64 {
+        self.members().into_iter().filter_map(|pid| pss(pid).ok()).sum()
+    }
+
+    /// All that are alive.
+    fn members(&self) -> BTreeSet<u32> {
+        let mut members = BTreeSet::new();
+        let mut open = self.roots.clone();
+        while let Some(pid) = open.pop() {
+            if members.insert(pid) {
+                open.extend(children(pid));
+            }
+        }
+        members
+    }
+}
+
+/// CPU time between two readings of [`Family::cpu`], in nanoseconds.
+pub fn used(before: &BTreeMap<u32, u64>, after: &BTreeMap<u32, u64>) -> u64 {
+    let threads = after.iter();
+    threads.map(|(thread, time)| time.saturating_sub(before.get(thread).copied().unwrap_or(0))).sum()
+}
+
+/// Nanoseconds that each thread of a process ran.
+fn thread_times(pid: u32) -> BTreeMap<u32, u64> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let time = |thread: fs::DirEntry| {
+        let told = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        let number = thread.file_name().to_str()?.parse().ok()?;
+        Some((number, told.split_whitespace().next()?.parse().ok()?))
+    };
+    threads.filter_map(time).collect()
+}
+
+/// The processes that threads of `pid` started.
+fn children(pid: u32) -> Vec<u32> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let told = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    told.flat_map(|told| told.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+        .collect()
+}
+
+/// Proportional set size of one process, in KiB.
+fn pss(pid: u32) -> io::Result<f64> {
+    let told = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
+    let line = told.lines().find_map(|line| line.strip_prefix("Pss:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix("kB")).and_then(|kib| kib.trim().parse().ok());
+    kib.ok_or_else(|| io::Error::other("its smaps_rollup tells no Pss"))
+}
+
+/// Watches a family's memory beside the load, from its beginning to [`Watch::end`].
+#[derive(Debug)]
+pub struct Watch {
+    stop: Sender<()>,
+    thread: JoinHandle<f64>,
+    family: Family,
+    cpu: BTreeMap<u32, u64>,
+}
+
+impl Watch {
+    /// Begins.
+    pub fn begin(family: Family) -> Self {
+        let (stop, stopped) = mpsc::channel();
+        let watched = family.clone();
+        let thread = thread::spawn(move || {
+            let mut peak = 0_f64;
+            loop {
+                let wait = stopped.recv_timeout(READING);
+                peak = peak.max(watched.kib());
+                if wait != Err(RecvTimeoutError::Timeout) {
+                    return peak;
+                }
+            }
+        });
+        let cpu = family.cpu();
+        Self { stop, thread, family, cpu }
+    }
+
+    /// CPU time in nanoseconds, and the most memory in KiB.
+    pub fn end(self) -> (u64, f64) {
+        let cpu = used(&self.cpu, &self.family.cpu());
+        let _ = self.stop.send(());
+        (cpu, self.thread.join().unwrap_or(0.0))
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::{
+        hint::black_box,
+        process::{Child, Command},
+    };
+
+    use super::*;
+
+    struct Shell(Child);
+
+    impl Drop for Shell {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn a_family_is_all_that_descend_from_its_roots() {
+        let shell = Shell(Command::new("sh").args(["-c", "sleep 30 & wait"]).spawn().unwrap());
+        let family = Family::new(&[shell.0.id()]).unwrap();
+        while family.members().len() < 2 {
+            thread::yield_now();
+        }
+        assert!(family.kib() > pss(shell.0.id()).unwrap());
+        for pid in family.members() {
+            if pid != shell.0.id() {
+                Command::new("kill").arg(pid.to_string()).status().unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn work_is_counted() {
+        let family = Family::new(&[std::process::id()]).unwrap();
+        let watch = Watch::begin(family);
+        let own = Family::own_cpu().unwrap();
+        let mut sum = 0_u64;
+        // The scheduler's count moves with its ticks.
+        while Family::own_cpu().unwrap() < own + 5_000_000 {
+            sum = black_box(sum.wrapping_add(1));
+        }
+        let (cpu, kib) = watch.end();
+        assert!(cpu >= 5_000_000, "{cpu}");
+        assert!(kib > 100.0, "{kib}");
+    }
+
+    #[test]
+    fn time_of_new_threads_is_counted_from_their_start() {
+        let before = BTreeMap::from([(1, 100), (2, 50)]);
+        let after = BTreeMap::from([(1, 130), (3, 7)]);
+        assert_eq!(used(&before, &after), 37);
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_is_told() {
+        let error = Family::new(&[u32::MAX]).unwrap_err();
+        assert_eq!(error.to_string(), format!("there is no process {}", u32::MAX));
+    }
+}

@@ -1,0 +1,81 @@
+//! [`Progress`]: the bar on stderr while a run lasts. Results go to stdout and never meet it.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Steps of the bar for a turn: it moves within a turn too.
+const STEPS: u64 = 100;
+
+/// How far a run has come. Shows nothing where stderr is no terminal.
+#[derive(Debug)]
+pub struct Progress {
+    bar: ProgressBar,
+    steps: u64,
+}
+
+impl Progress {
+    /// A bar for a run of `turns`: rounds times targets. A `quiet` one shows nothing.
+    pub fn new(turns: usize, quiet: bool) -> Self {
+        let steps = u64::try_from(turns).unwrap_or(u64::MAX).max(1).saturating_mul(STEPS);
+        let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+        let bar = ProgressBar::with_draw_target(Some(steps), target);
+        if let Ok(style) = ProgressStyle::with_template("{bar:24} {percent:>3} %  {msg}  {eta} left") {
+            bar.set_style(style.progress_chars("━╸─"));
+        }
+        Self { bar, steps }
+    }
+
+    /// Says what is under way (`round 2 of 5, nginx`) and how much of the whole run is done, 0 to 1.
+    pub fn tick(&self, label: &str, fraction: f64) {
+        let position = (fraction.clamp(0.0, 1.0) * self.steps as f64) as u64;
+        if self.bar.message() != label {
+            self.bar.set_message(label.to_owned());
+        }
+        self.bar.set_position(position);
+    }
+
+    /// Keeps the time that is left up to date where ticks are far apart.
+    pub fn steady(&self) {
+        if !self.bar.is_hidden() {
+            self.bar.enable_steady_tick(Duration::from_millis(500));
+        }
+    }
+
+    /// A line above the bar; on stderr also where no bar is shown.
+    pub fn say(&self, line: &str) {
+        self.bar.suspend(|| eprintln!("{line}"));
+    }
+
+    /// Takes the bar away, so that what follows stands alone.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn position_follows_the_fraction_and_stays_in_the_bar() {
+        let progress = Progress::new(15, true);
+        progress.tick("round 1 of 5, direct", 0.5);
+        assert_eq!(progress.bar.position(), 750);
+        progress.tick("round 5 of 5, toolwire", 7.0);
+        assert_eq!(progress.bar.position(), 1500);
+        progress.tick("", f64::NAN);
+        assert_eq!(progress.bar.position(), 0);
+    }
+
+    #[test]
+    fn quiet_is_hidden() {
+        assert!(Progress::new(3, true).bar.is_hidden());
+    }
+}

@@ -1,0 +1,107 @@
+//! The ramp: the highest number of streams at once at which a service level holds.
+//!
+//! Twice as many streams a step while it holds, then halving the distance between what held and what did not. A step
+//! that fails is tried once more: one hiccup of the machine must not halve the answer.
+
+use std::time::Duration;
+
+use super::{report::RampStep, slo::Verdict};
+
+/// Where the search goes, and how long a step lasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Range {
+    /// Streams at once of the first step.
+    pub from: u64,
+    /// The most that is tried.
+    pub to: u64,
+    /// New streams start for so long in a step.
+    pub step: Duration,
+}
+
+/// The search ends when what held and what did not are at most this part of a number apart.
+const PRECISION: u64 = 20;
+
+/// Looks for the highest number in `range` at which `attempt` says that the level held. Gives it, if there is one,
+/// and every step.
+///
+/// # Errors
+/// What `attempt` fails with.
+pub async fn search<E>(
+    range: Range,
+    mut attempt: impl AsyncFnMut(u64) -> Result<Verdict, E>,
+) -> Result<(Option<u64>, Vec<RampStep>), E> {
+    let mut steps = Vec::new();
+    let mut holds = 0;
+    let mut fails = None;
+    let mut streams = range.from.clamp(1, range.to.max(1));
+    loop {
+        let mut held = false;
+        for _ in 0..2 {
+            let verdict = attempt(streams).await?;
+            held = verdict.held;
+            steps.push(RampStep { streams, held, measured: verdict.measured });
+            if held {
+                break;
+            }
+        }
+        if held {
+            holds = streams;
+        } else {
+            fails = Some(streams);
+        }
+        streams = match fails {
+            None if holds >= range.to => break,
+            None => holds.saturating_mul(2).min(range.to),
+            Some(fails) if fails - holds <= (holds / PRECISION).max(1) => break,
+            Some(fails) => holds.midpoint(fails),
+        };
+    }
+    Ok(((holds > 0).then_some(holds), steps))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+
+    async fn found(from: u64, to: u64, capacity: u64) -> (Option<u64>, Vec<u64>) {
+        let range = Range { from, to, step: Duration::ZERO };
+        let attempt =
+            async |streams| Ok::<_, Infallible>(Verdict { held: streams <= capacity, measured: Vec::new() });
+        let Ok((streams, steps)) = search(range, attempt).await;
+        (streams, steps.iter().map(|step| step.streams).collect())
+    }
+
+    #[tokio::test]
+    async fn it_grows_by_doubling_and_then_halves_the_distance() {
+        let (streams, steps) = found(1, 1000, 11).await;
+        assert_eq!(streams, Some(11));
+        assert_eq!(steps, [1, 2, 4, 8, 16, 16, 12, 12, 10, 11]);
+        let (streams, _) = found(10, 100_000, 777).await;
+        assert!(
+            streams.is_some_and(|streams| streams <= 777 && streams + streams / 20 >= 777),
+            "{streams:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn its_ends_are_answers_too() {
+        assert_eq!(found(1, 50, 1000).await, (Some(50), vec![1, 2, 4, 8, 16, 32, 50]));
+        assert_eq!(found(16, 64, 3).await.0, Some(3));
+        assert_eq!(found(4, 64, 0).await.0, None);
+        assert_eq!(found(80, 20, 1000).await, (Some(20), vec![20]));
+    }
+
+    #[tokio::test]
+    async fn one_hiccup_does_not_halve_the_answer() {
+        let range = Range { from: 1, to: 64, step: Duration::ZERO };
+        let mut tries = 0;
+        let attempt = async |_| {
+            tries += 1;
+            Ok::<_, Infallible>(Verdict { held: tries != 3, measured: Vec::new() })
+        };
+        let Ok((streams, steps)) = search(range, attempt).await;
+        assert_eq!((streams, steps.iter().filter(|step| !step.held).count()), (Some(64), 1));
+    }
+}

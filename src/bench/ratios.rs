@@ -1,0 +1,101 @@
+//! Ratios of targets, round by round.
+//!
+//! A round is as close as two targets come to the same machine, so ratios are taken within it; their median over the
+//! rounds is what to quote, and their spread tells how far to trust it.
+
+use super::report::{Distribution, Metric, Ratio, Summary, Target};
+
+/// Metrics that are compared, by median and 99th percentile.
+const METRICS: [Metric; 6] =
+    [Metric::Ttfb, Metric::Ttft, Metric::FirstCall, Metric::Itl, Metric::Added, Metric::E2e];
+
+/// Each target behind the first against the first.
+pub fn ratios(targets: &[Target]) -> Vec<Ratio> {
+    let Some((first, others)) = targets.split_first() else { return Vec::new() };
+    others.iter().flat_map(|target| measures().filter_map(|measure| ratio(first, target, &measure))).collect()
+}
+
+/// A measure's name, and how it is read from a round.
+struct Measure {
+    name: String,
+    of: Box<dyn Fn(&Summary) -> Option<f64>>,
+}
+
+fn measures() -> impl Iterator<Item = Measure> {
+    type Statistic = fn(&Distribution) -> f64;
+    const STATISTICS: [(&str, Statistic); 2] = [("p50", |times| times.p50), ("p99", |times| times.p99)];
+    let times = METRICS.into_iter().flat_map(|metric| {
+        STATISTICS.into_iter().map(move |(statistic, value)| Measure {
+            name: format!("{}_{statistic}", metric.name()),
+            of: Box::new(move |round| round.metrics.get(&metric).map(value)),
+        })
+    });
+    type Whole = fn(&Summary) -> Option<f64>;
+    const WHOLE: [(&str, Whole); 3] = [
+        ("tokens_per_second", |round| Some(round.tokens_per_second)),
+        ("cpu_per_token", |round| round.process.as_ref().map(|process| process.cpu_per_token)),
+        ("kib_per_stream", |round| round.process.as_ref().map(|process| process.kib_per_stream)),
+    ];
+    let whole = WHOLE.into_iter().map(|(name, of)| Measure { name: name.to_owned(), of: Box::new(of) });
+    times.chain(whole)
+}
+
+/// One target against another by one measure; `None` where no round has both.
+fn ratio(to: &Target, target: &Target, measure: &Measure) -> Option<Ratio> {
+    let rounds = to.rounds.iter().zip(&target.rounds);
+    let rounds = rounds.filter_map(|(to, own)| Some((measure.of)(own)? / (measure.of)(to)?));
+    let mut rounds: Vec<f64> = rounds.filter(|ratio| ratio.is_finite()).collect();
+    rounds.sort_unstable_by(f64::total_cmp);
+    Some(Ratio {
+        target: target.name.clone(),
+        to: to.name.clone(),
+        measure: measure.name.clone(),
+        median: median(&rounds)?,
+        min: *rounds.first()?,
+        max: *rounds.last()?,
+    })
+}
+
+/// The middle of sorted values; of an even number the mean of the two in the middle.
+fn median(sorted: &[f64]) -> Option<f64> {
+    let upper = sorted.get(sorted.len() / 2)?;
+    let lower = sorted.get(sorted.len().checked_sub(1)? / 2)?;
+    Some(lower.midpoint(*upper))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::report::Process;
+
+    fn target(name: &str, rounds: &[(f64, Option<f64>)]) -> Target {
+        let round = |(p50, cpu): &(f64, Option<f64>)| {
+            let mut summary = Summary { tokens_per_second: 10.0, ..Summary::default() };
+            let times = Distribution { p50: *p50, ..Distribution::default() };
+            summary.metrics.insert(Metric::Ttft, times);
+            summary.process = cpu.map(|cpu_per_token| Process { cpu_per_token, ..Process::default() });
+            summary
+        };
+        Target { name: name.to_owned(), rounds: rounds.iter().map(round).collect(), ..Target::default() }
+    }
+
+    #[test]
+    fn a_ratio_is_the_median_of_the_rounds_with_its_spread() {
+        let first = target("direct", &[(10.0, None), (20.0, None), (10.0, None), (0.0, None)]);
+        let second = target("proxy", &[(30.0, Some(5.0)), (40.0, Some(5.0)), (10.0, None), (7.0, None)]);
+        let ratios = ratios(&[first, second]);
+        let names: Vec<_> = ratios.iter().map(|ratio| ratio.measure.as_str()).collect();
+        // Percentiles of 0 and processes of one side only give no ratio.
+        assert_eq!(names, ["ttft_p50", "tokens_per_second"]);
+        let ttft = &ratios[0];
+        assert_eq!((ttft.target.as_str(), ttft.to.as_str()), ("proxy", "direct"));
+        assert_eq!((ttft.min, ttft.median, ttft.max), (1.0, 2.0, 3.0));
+        assert_eq!(median(&[1.0, 2.0]), Some(1.5));
+    }
+
+    #[test]
+    fn one_target_has_nobody_to_be_compared_with() {
+        assert_eq!(ratios(&[target("direct", &[(1.0, None)])]), []);
+        assert_eq!(ratios(&[]), []);
+    }
+}

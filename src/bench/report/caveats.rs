@@ -1,0 +1,181 @@
+//! What a reader has to know before the figures: a line each, none where all is well.
+
+use super::{Metric, Report, Summary, Target, figure};
+
+/// The mock's slip and the tool's own lag, at the 99th percentile, from which on they are told: 1 ms, a scheduler's tick.
+const LATE: f64 = 1_000.0;
+/// Fewer streams than these, and the 99th percentile of what a stream has once is its greatest value.
+const FEW: u64 = 100;
+/// Fewer open streams than these, and memory a stream says little.
+const MANY: u64 = 20;
+/// Fewer rounds than these, and their spread says little.
+const ROUNDS: usize = 5;
+
+/// Whatever of the run speaks against its figures.
+pub(super) fn caveats(report: &Report) -> Vec<String> {
+    let mut lines = Vec::new();
+    lines.extend(slip(report));
+    for target in &report.targets {
+        lines.extend(losses(target));
+        lines.extend(unsent(target));
+    }
+    lines.extend(lag(report));
+    lines.extend(busy(report));
+    lines.extend(thin(report));
+    lines.extend(lonely(report));
+    lines
+}
+
+/// Pieces that left late make every target look worse, but for `added`, which counts from the postmark.
+fn slip(report: &Report) -> Option<String> {
+    let baseline = report.baseline.iter().map(|target| ("the baseline", target));
+    let sides = baseline.chain(report.targets.iter().map(|target| (target.name.as_str(), target)));
+    let late = sides.filter_map(|(name, target)| {
+        let slip = target.all.metrics.get(&Metric::Slip).filter(|slip| slip.p99 > LATE)?;
+        Some(format!("{} for {name}", figure::time(slip.p99)))
+    });
+    let late = late.collect::<Vec<_>>();
+    (!late.is_empty()).then(|| {
+        format!(
+            "the mock could not keep its pace: p99 of its slip is {}. TTFT, ITL and E2E have that in them, added has not",
+            late.join(", ")
+        )
+    })
+}
+
+/// Streams that did not come whole.
+fn losses(target: &Target) -> Option<String> {
+    let Summary { streams, good, .. } = target.all;
+    (good < streams).then(|| {
+        let bad = figure::count(streams - good);
+        format!(
+            "{}: {bad} of {} streams did not come whole and by the rules",
+            target.name,
+            figure::count(streams)
+        )
+    })
+}
+
+/// A load that was not made is not the load that was asked for.
+fn unsent(target: &Target) -> Option<String> {
+    let Summary { streams, unsent, .. } = target.all;
+    (unsent > 0).then(|| {
+        let (unsent, wanted) = (figure::count(unsent), figure::count(streams + unsent));
+        format!(
+            "{}: {unsent} of {wanted} streams that the schedule wanted were not sent, as too many were open: the target \
+             is above its capacity, and the figures are too good for it",
+            target.name
+        )
+    })
+}
+
+/// A load that leaves late is not the load that was asked for.
+fn lag(report: &Report) -> Option<String> {
+    let lag = report.overhead.start_lag.as_ref().filter(|lag| lag.p99 > LATE)?;
+    Some(format!(
+        "requests left late: p99 {} after their intended start. Times count from the intended start and have it in them",
+        figure::time(lag.p99)
+    ))
+}
+
+/// Others were at work on the machine.
+fn busy(report: &Report) -> Option<String> {
+    let (before, after) = report.machine.load?;
+    let cores = report.machine.cores.max(1);
+    (before > cores as f64 / 2.0).then(|| {
+        format!(
+            "the machine was busy before the run began: load {before:.2} on {cores} cores ({after:.2} at the end). \
+             Trust the ratios more than the times"
+        )
+    })
+}
+
+/// Too little was measured for what the figures seem to say.
+fn thin(report: &Report) -> Vec<String> {
+    let mut lines = Vec::new();
+    let fewest = report.targets.iter().map(|target| target.all.streams).min().unwrap_or(0);
+    if fewest < FEW {
+        lines.push(format!(
+            "only {fewest} streams a target: p99 of what a stream has once (TTFB, TTFT, calls, E2E) is about its greatest value"
+        ));
+    }
+    if report.rounds == 0 {
+        if report.targets.len() > 1 {
+            lines.push(
+                "the figures of each target are those of its own highest step that held: their loads differ, so compare \
+                 the streams and not the times"
+                    .to_owned(),
+            );
+        }
+    } else if !report.ratios.is_empty() && report.rounds < ROUNDS {
+        lines.push(format!("only {} rounds: five or more make a spread worth reading", report.rounds));
+    }
+    lines
+}
+
+/// Memory that grows by a stream is told from what a process grows by anyway only where streams are many.
+fn lonely(report: &Report) -> Option<String> {
+    let processes = report.targets.iter().filter_map(|target| target.all.process.as_ref());
+    let most = processes.map(|process| process.open_streams).max()?;
+    (most < MANY).then(|| {
+        format!(
+            "at most {most} streams were open at once: memory a stream is mostly what the process grows by anyway"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{Process, example},
+        *,
+    };
+
+    #[test]
+    fn a_quiet_run_has_only_its_losses() {
+        assert_eq!(
+            caveats(&example::report()),
+            ["nginx: 2 of 607 streams did not come whole and by the rules"]
+        );
+    }
+
+    #[test]
+    fn each_weakness_is_told() {
+        let mut report = example::report();
+        report.rounds = 3;
+        report.machine.load = Some((3.2, 4.0));
+        report.overhead.start_lag.as_mut().unwrap().p99 = 2_500.0;
+        for target in &mut report.targets {
+            (target.all.streams, target.all.good) = (40, 40);
+        }
+        report.targets[2].all.unsent = 3;
+        for target in &mut report.targets {
+            target.all.process =
+                target.all.process.take().map(|process| Process { open_streams: 4, ..process });
+        }
+        report.targets[1].all.metrics.get_mut(&Metric::Slip).unwrap().p99 = 4_200.0;
+        let lines = caveats(&report);
+        let starts = [
+            "the mock could not keep its pace: p99 of its slip is 4.20 ms for nginx. TTFT, ITL",
+            "toolwire: 3 of 43 streams that the schedule wanted were not sent",
+            "requests left late: p99 2.50 ms",
+            "the machine was busy before the run began: load 3.20 on 2 cores",
+            "only 40 streams a target",
+            "only 3 rounds",
+            "at most 4 streams were open at once",
+        ];
+        assert_eq!(lines.len(), starts.len(), "{lines:?}");
+        for (line, start) in lines.iter().zip(starts) {
+            assert!(line.starts_with(start), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_ramp_has_other_loads_and_no_rounds() {
+        let mut report = example::report();
+        report.rounds = 0;
+        let lines = caveats(&report);
+        assert!(lines.iter().any(|line| line.contains("their loads differ")), "{lines:?}");
+        assert!(!lines.iter().any(|line| line.contains("rounds")), "{lines:?}");
+    }
+}

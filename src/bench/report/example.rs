@@ -1,0 +1,8 @@
+//! A whole report to test the views with: three targets, five rounds, a baseline, a ramp.
+
+use super::Report;
+
+/// The report in `example/report.json`.
+pub(super) fn report() -> Report {
+    serde_json::from_str(include_str!("example/report.json")).unwrap()
+}

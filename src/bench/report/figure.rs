@@ -1,0 +1,91 @@
+//! Figures for readers: three digits that count, and the unit that suits each.
+
+/// What stands where nothing was measured.
+pub(super) const NONE: &str = "–";
+
+/// A time given in µs: `0.42 µs`, `58.3 µs`, `1.24 ms`, `312 ms`, `2.41 s`.
+pub(super) fn time(us: f64) -> String {
+    let (value, unit) = match us {
+        us if !us.is_finite() => return NONE.to_owned(),
+        us if us < 999.5 => (us, "µs"),
+        us if us < 999_500.0 => (us / 1e3, "ms"),
+        us => (us / 1e6, "s"),
+    };
+    format!("{} {unit}", number(value))
+}
+
+/// A number with three digits that count, thousands apart: `0.42`, `58.3`, `312`, `18,204`.
+pub(super) fn number(value: f64) -> String {
+    match value {
+        value if !value.is_finite() => NONE.to_owned(),
+        0.0 => "0".to_owned(),
+        value if value.abs() < 9.995 => format!("{value:.2}"),
+        value if value.abs() < 99.95 => format!("{value:.1}"),
+        value => thousands(&format!("{value:.0}")),
+    }
+}
+
+/// A count: `18,204`.
+pub(super) fn count(value: u64) -> String {
+    thousands(&value.to_string())
+}
+
+/// A factor: `1.02`, `0.038`, `12.4`. Small ones keep two digits that count.
+pub(super) fn factor(value: f64) -> String {
+    match value {
+        value if value.is_finite() && value != 0.0 && value.abs() < 0.0995 => format!("{value:.3}"),
+        value => number(value),
+    }
+}
+
+/// A span of time given in seconds, for a sentence: `850 ms`, `42 s`, `1 min 42 s`.
+pub(super) fn span(seconds: f64) -> String {
+    if seconds.is_finite() && seconds >= 99.5 {
+        format!("{:.0} min {:.0} s", (seconds.round() / 60.0).floor(), seconds.round() % 60.0)
+    } else {
+        time(seconds * 1e6)
+    }
+}
+
+/// `text` with a comma between thousands; `text` is digits, perhaps behind a minus.
+fn thousands(text: &str) -> String {
+    let (sign, digits) = text.strip_prefix('-').map_or(("", text), |digits| ("-", digits));
+    let mut out = sign.to_owned();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_choose_their_unit() {
+        let told = [0.0, 0.421, 9.996, 58.26, 999.4, 999.6, 1_240.0, 312_400.0, 999_600.0, 2.41e6, 1.234e9];
+        let told = told.map(time);
+        assert_eq!(
+            told,
+            [
+                "0 µs", "0.42 µs", "10.0 µs", "58.3 µs", "999 µs", "1.00 ms", "1.24 ms", "312 ms", "1.00 s",
+                "2.41 s", "1,234 s"
+            ]
+        );
+        assert_eq!(time(f64::NAN), NONE);
+    }
+
+    #[test]
+    fn numbers_keep_three_digits() {
+        assert_eq!(
+            [0.0, 1.0, 9.994, 99.94, 99.96, 18_204.4, -1_234.0].map(number),
+            ["0", "1.00", "9.99", "99.9", "100", "18,204", "-1,234"]
+        );
+        assert_eq!(count(1_234_567), "1,234,567");
+        assert_eq!([0.003_24, 0.38, 1.018, 27.04].map(factor), ["0.003", "0.38", "1.02", "27.0"]);
+        assert_eq!([0.85, 42.0, 102.4, 119.8].map(span), ["850 ms", "42.0 s", "1 min 42 s", "2 min 0 s"]);
+    }
+}

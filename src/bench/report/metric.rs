@@ -1,0 +1,97 @@
+//! The names of [`Metric`]s: one for programs, one for readers.
+
+use std::{fmt, str::FromStr};
+
+use super::{Distribution, Metric};
+
+impl Metric {
+    /// All, in the order in which a stream shows them.
+    pub const ALL: [Self; 9] = [
+        Self::Ttfb,
+        Self::Ttft,
+        Self::FirstCall,
+        Self::LastCall,
+        Self::Itl,
+        Self::Tpot,
+        Self::E2e,
+        Self::Added,
+        Self::Slip,
+    ];
+
+    /// As it stands in JSON, CSV, ratios and service levels: `first_call`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ttfb => "ttfb",
+            Self::Ttft => "ttft",
+            Self::FirstCall => "first_call",
+            Self::LastCall => "last_call",
+            Self::Itl => "itl",
+            Self::Tpot => "tpot",
+            Self::E2e => "e2e",
+            Self::Added => "added",
+            Self::Slip => "slip",
+        }
+    }
+
+    /// As it stands in the table.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Ttfb => "TTFB",
+            Self::Ttft => "TTFT",
+            Self::FirstCall => "first call",
+            Self::LastCall => "last call",
+            Self::Itl => "ITL",
+            Self::Tpot => "TPOT",
+            Self::E2e => "E2E",
+            Self::Added => "added",
+            Self::Slip => "mock's slip",
+        }
+    }
+}
+
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Metric {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        Self::ALL
+            .into_iter()
+            .find(|metric| metric.name() == name)
+            .ok_or_else(|| format!("no measure `{name}`: one of {}", Self::ALL.map(Self::name).join(", ")))
+    }
+}
+
+impl Distribution {
+    /// Its statistics by name, the count left out: `mean`, `p99`, …
+    pub fn statistics(&self) -> [(&'static str, f64); 8] {
+        [
+            ("min", self.min),
+            ("mean", self.mean),
+            ("p50", self.p50),
+            ("p90", self.p90),
+            ("p95", self.p95),
+            ("p99", self.p99),
+            ("p999", self.p999),
+            ("max", self.max),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_json() {
+        for metric in Metric::ALL {
+            assert_eq!(serde_json::to_value(metric).unwrap(), metric.name());
+            assert_eq!(metric.name().parse(), Ok(metric));
+        }
+        assert!("ttfx".parse::<Metric>().is_err());
+    }
+}

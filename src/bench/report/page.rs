@@ -1,0 +1,119 @@
+//! The report as a page: one file that needs no network, with the report's JSON in it and what draws it.
+
+use super::{Report, caveats::caveats, json::json, table::table};
+
+/// The page: where a part belongs stands its name between `@@`.
+const FRAME: &str = include_str!("page/page.html");
+const STYLE: &str = include_str!("page/page.css");
+const SCRIPT: &str =
+    concat!(include_str!("page/draw.js"), include_str!("page/charts.js"), include_str!("page/page.js"));
+
+/// The page.
+pub fn page(report: &Report) -> String {
+    let title = format!("toolwire bench: {}", names(report));
+    let caveats =
+        caveats(report).iter().map(|line| format!("<li>{}</li>", escaped(line))).collect::<String>();
+    let parts = [
+        ("@@title@@", escaped(&title)),
+        ("@@style@@", STYLE.to_owned()),
+        ("@@caveats@@", caveats),
+        ("@@table@@", escaped(&table(report))),
+        ("@@report@@", embedded(&json(report))),
+        ("@@script@@", SCRIPT.to_owned()),
+    ];
+    let mut page = String::new();
+    let mut rest = FRAME;
+    // Each part is looked for behind the one before, never in it: a target's name may be whatever it likes.
+    for (mark, part) in parts {
+        let (before, behind) = rest.split_once(mark).unwrap_or((rest, ""));
+        page.extend([before, &part]);
+        rest = behind;
+    }
+    page + rest
+}
+
+/// Who was measured.
+fn names(report: &Report) -> String {
+    report.targets.iter().map(|target| target.name.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+/// Text as it stands between tags and in quoted attributes.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for char in text.chars() {
+        match char {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            char => out.push(char),
+        }
+    }
+    out
+}
+
+/// JSON as it stands in a `script` element. There `<` alone can end the element or begin a comment, and in JSON it
+/// stands only in strings.
+fn embedded(json: &str) -> String {
+    json.replace('<', "\\u003c")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::example, *};
+
+    /// What stands between the first `from` and the next `to` behind it.
+    fn between<'a>(page: &'a str, from: &str, to: &str) -> &'a str {
+        page.split_once(from).and_then(|(_, behind)| behind.split_once(to)).unwrap().0
+    }
+
+    #[test]
+    fn the_report_is_read_back_from_the_page() {
+        let report = example::report();
+        let page = page(&report);
+        let data = between(&page, r#"<script type="application/json" id="report">"#, "</script>");
+        assert_eq!(serde_json::from_str::<Report>(data).unwrap(), report);
+    }
+
+    #[test]
+    fn a_name_cannot_leave_its_place() {
+        let evil =
+            "</script><script>alert(1)</script><!-- <script> @@report@@ @@script@@ \u{2028} ' \" & ]]>";
+        let mut report = example::report();
+        let harmless = page(&report);
+        for target in &mut report.targets {
+            target.name = evil.to_owned();
+            target.complaints.insert(evil.to_owned(), 1);
+            target.all.good = 0;
+        }
+        report.command = evil.to_owned();
+        report.ramps[0].slo = evil.to_owned();
+        let page = page(&report);
+        for tag in ["<script", "</script", "<!--", "<style", "<li"] {
+            let differ = if tag == "<li" { 2 } else { 0 };
+            assert_eq!(page.matches(tag).count(), harmless.matches(tag).count() + differ, "{tag}");
+        }
+        let data = between(&page, r#"<script type="application/json" id="report">"#, "</script>");
+        assert_eq!(serde_json::from_str::<Report>(data).unwrap(), report);
+        assert!(between(&page, "<title>", "</title>").contains("&lt;/script&gt;"));
+    }
+
+    #[test]
+    fn the_page_needs_no_network() {
+        let page = page(&example::report());
+        let code =
+            page.replace(between(&page, r#"<script type="application/json" id="report">"#, "</script>"), "");
+        for mark in [" src=", "@import", "url(", "fetch(", "XMLHttp", "innerHTML", "eval("] {
+            assert!(!code.contains(mark), "{mark}");
+        }
+        assert!(page.contains("default-src 'none'"));
+    }
+
+    #[test]
+    fn every_part_has_its_place() {
+        let page = page(&example::report());
+        assert!(!page.contains("@@"), "a mark was left, or is in another order");
+        assert!(between(&page, "<noscript>", "</noscript>").contains("toolwire 0.1.0 bench"));
+    }
+}

@@ -1,0 +1,145 @@
+// The page: reads the report, lays out its sections.
+
+const report = JSON.parse(document.getElementById("report").textContent);
+const sides = [
+  ...report.targets.map((target, index) => ({ name: target.name, target, color: `var(--s${index % 6})`, dash: DASHES[(index + Math.floor(index / 6)) % 6] })),
+  ...(report.baseline ? [{ name: "baseline", target: report.baseline, color: "var(--base)", dash: "1 3", base: true }] : []),
+];
+
+// ---- Head -----------------------------------------------------------------------------------------------------------
+
+const themes = ["auto", "light", "dark"];
+function themeButton() {
+  const asked = new URLSearchParams(location.search).get("theme");
+  let theme = themes.includes(asked) ? asked : "auto";
+  const button = html("button", { type: "button", on: { click: () => show(themes[(themes.indexOf(theme) + 1) % 3]) } });
+  const show = (next) => {
+    theme = next;
+    document.documentElement.dataset.theme = theme;
+    button.textContent = `theme: ${theme}`;
+  };
+  show(theme);
+  return button;
+}
+function saveButton() {
+  const save = () => {
+    const url = URL.createObjectURL(new Blob([JSON.stringify(report, null, 1)], { type: "application/json" }));
+    html("a", { href: url, download: "bench.json" }).click();
+    URL.revokeObjectURL(url);
+  };
+  return html("button", { type: "button", on: { click: save } }, "save JSON");
+}
+document.getElementById("tools").append(saveButton(), themeButton());
+const started = new Date(report.started * 1000).toISOString().slice(0, 16).replace("T", " ");
+const machine = report.machine;
+document.getElementById("lead").append(
+  [`${report.dialect} · ${report.load}`, (report.rounds ? `${report.rounds} round${report.rounds > 1 ? "s" : ""} in ` : "") + span(report.seconds), `${started} UTC`,
+    `${machine.system}, ${machine.cores} cores` + (machine.load ? `, load ${machine.load.map((load) => load.toFixed(2)).join(" → ")}` : "")].join(" · "));
+
+// ---- Targets --------------------------------------------------------------------------------------------------------
+
+function losses(all) {
+  const kinds = ["refused", "failed", "broken", "malformed", "unsent"].filter((kind) => all[kind]);
+  return kinds.length ? [", ", html("span", { class: "bad" }, kinds.map((kind) => `${count(all[kind])} ${kind}`).join(", "))] : null;
+}
+const cards = html("div", { class: "targets" }, sides.map((side) =>
+  html("div", { color: side.color },
+    html("b", { title: side.name }, side.name),
+    html("span", { class: "url", title: side.target.url }, side.target.url),
+    `${count(side.target.all.good)} of ${count(side.target.all.streams)} streams good`, losses(side.target.all),
+    html("br"), html("span", { class: "soft" }, `${number(side.target.all.tokens_per_second)} tokens/s, ${count(side.target.all.gaps)} ${side.target.all.gaps === 1 ? "gap" : "gaps"}`))));
+
+// ---- Figures --------------------------------------------------------------------------------------------------------
+
+const head = (side) => html("th", { scope: "row", title: side.name }, swatch(side), side.name);
+const cells = (values) => values.map((value) => html("td", {}, value));
+const against = (measure) => {
+  const ratio = report.ratios.find((ratio) => ratio.measure === measure);
+  return ratio ? `÷ ${ratio.to}` : "";
+};
+
+function latencies() {
+  const rows = Object.keys(MEASURES).flatMap((metric) =>
+    sides.filter((side) => side.target.all.metrics[metric]).map((side, index) => {
+      const found = side.target.all.metrics[metric];
+      return html("tr", { class: index ? "" : "first" },
+        html("td", { title: MEASURES[metric][1] }, index ? "" : MEASURES[metric][0]), head(side),
+        html("td", { class: "less" }, count(found.count)),
+        cells(["min", "mean", "p50", "p90", "p95", "p99", "p999", "max"].map((statistic) => time(found[statistic]))),
+        cells(["p50", "p99"].map((statistic) => ratioOf(report, side, `${metric}_${statistic}`))));
+    }));
+  const heads = ["", "", "values", "min", "mean", "p50", "p90", "p95", "p99", "p99.9", "max"];
+  const ratios = report.ratios.length ? [`p50 ${against("ttft_p50")}`, `p99 ${against("ttft_p99")}`] : ["", ""];
+  return rows.length ? table([...heads, ...ratios], rows, "wide") : null;
+}
+
+function counts() {
+  const kinds = ["streams", "good", "refused", "failed", "broken", "malformed", ...(report.targets.some((target) => target.all.unsent) ? ["unsent"] : []), "gaps", "tokens", "bytes"];
+  const rows = sides.map((side) => html("tr", {}, head(side), cells(kinds.map((kind) => count(side.target.all[kind]))), cells([number(side.target.all.streams_per_second), number(side.target.all.tokens_per_second)])));
+  return table(["", ...kinds, "streams/s", "tokens/s"], rows);
+}
+
+// What a token and a stream cost, and the ratios of what is no time.
+function costs() {
+  const watched = report.targets.some((target) => target.all.process);
+  const compared = report.ratios.some((ratio) => ratio.measure === "tokens_per_second");
+  if (!watched && !compared) return null;
+  const rows = sides.filter((side) => !side.base).map((side) => {
+    const { process } = side.target.all;
+    return html("tr", {}, head(side), compared && cells([ratioOf(report, side, "tokens_per_second")]),
+      watched && cells([time(process?.cpu_per_token), ratioOf(report, side, "cpu_per_token"),
+        number(process?.kib_per_stream), ratioOf(report, side, "kib_per_stream"),
+        number(process?.idle_kib / 1024), number(process?.peak_kib / 1024), count(process?.open_streams)]));
+  });
+  return table(["", ...(compared ? [`tokens/s ${against("tokens_per_second")}`] : []), ...(watched ? ["CPU/token",
+    against("cpu_per_token"), "KiB/stream", against("kib_per_stream"), "MiB idle", "MiB peak", "open streams"] : [])], rows);
+}
+
+function rounds() {
+  const shown = [["ttft", "p50"], ["ttft", "p99"], ["itl", "p99"], ["added", "p50"], ["added", "p99"]];
+  const rows = report.targets.flatMap((target, position) => target.rounds.map((round, index) =>
+    html("tr", { class: index ? "" : "first" }, index ? html("th", {}) : head(sides[position]),
+      cells([index + 1, `${count(round.good)} of ${count(round.streams)}`]),
+      cells(shown.map(([metric, statistic]) => time(round.metrics[metric]?.[statistic]))),
+      cells([number(round.tokens_per_second), time(round.process?.cpu_per_token), number(round.process?.kib_per_stream)]))));
+  const heads = ["", "round", "good", ...shown.map(([metric, statistic]) => `${MEASURES[metric][0]} ${statistic}`), "tokens/s", "CPU/token", "KiB/stream"];
+  return html("details", {}, html("summary", {}, "Round by round"), table(heads, rows, "wide"));
+}
+
+function complaints() {
+  const rows = sides.flatMap((side) => Object.entries(side.target.complaints).map(([sentence, times], index) =>
+    html("tr", { class: index ? "" : "first" }, index ? html("th", {}) : head(side), html("td", {}, count(times)), html("td", { class: "text" }, sentence))));
+  return rows.length ? section("Complaints", "What streams did against their dialect's rules, or how they broke off.", table(["", "times", ""], rows, "prose")) : null;
+}
+
+// ---- Method ---------------------------------------------------------------------------------------------------------
+
+function method() {
+  const { overhead } = report;
+  const present = Object.keys(MEASURES).filter((metric) => sides.some((side) => side.target.all.metrics[metric]));
+  const lag = overhead.start_lag;
+  const terms = [
+    ...present.map((metric) => [MEASURES[metric][0], MEASURES[metric][2]]),
+    report.ratios.length && ["ratios", "Taken round by round, since targets take turns within a round; the median, and in brackets the least and the greatest. ≈ marks those whose rounds lie on both sides of 1: no difference was shown."],
+    ["whiskers", "The least and the greatest of the rounds; the bar is all rounds together. ┆ is the baseline: a mock inside the tool, read by the same client."],
+    ["the tool", `${time(overhead.cpu_per_token)} CPU a token, ${number(overhead.parse_ns)} ns to read a delta, ${number(overhead.clock_ns)} ns to read the clock` +
+      (lag ? `; requests left ${time(lag.p50)} (p50), ${time(lag.p99)} (p99) after their intended start.` : ".")],
+    ["command", html("code", {}, report.command)],
+    ["version", report.version],
+  ].filter(Boolean);
+  return section("Method", "", html("dl", {}, terms.flatMap(([term, meaning]) => [html("dt", {}, term), html("dd", {}, meaning)])));
+}
+
+document.getElementById("main").append(...[
+  cards,
+  section("Side by side", "All rounds together; whiskers show the least and the greatest round. Less is better unless said otherwise."
+    
+    + (report.ratios.length ? ` Grey: the ratio to ${report.ratios[0].to} with its spread, ≈ where the rounds do not agree.` : "")
+    + (report.baseline ? " ┆ baseline." : ""), bars(report, sides)),
+  curves(sides),
+  timeline(sides),
+  ramps(report, sides),
+  section("Figures", "", counts(), costs(), latencies(), rounds()),
+  complaints(),
+  method(),
+].filter(Boolean));

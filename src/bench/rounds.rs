@@ -1,0 +1,386 @@
+//! [`run`]: a plan carried out, target by target, round by round.
+
+use std::{io, mem, sync::Arc, thread, time::Instant};
+
+use super::{
+    client::Client,
+    clock,
+    load::{Turn, nanoseconds},
+    overhead,
+    plan::{Contender, Length, Load, Plan},
+    process::{Family, Unseen, Watch},
+    progress::Progress,
+    ramp,
+    ratios::ratios,
+    report::{Machine, Overhead, Process, Ramp, Report, Target},
+    sample::Sample,
+    slo::Slo,
+    tally::{Tally, Times},
+};
+
+/// Tokens of samples that are kept until a turn has ended, so that counting them disturbs nothing: some 160 MB.
+const MAX_KEPT: usize = 4 << 20;
+
+/// The first streams of a ramp's step are spread over this part of it.
+const RAMP_SPREAD: u32 = 4;
+
+/// A run that came to nothing.
+#[derive(Debug)]
+pub enum RunError {
+    /// A process under test.
+    Process(Unseen),
+    /// The system.
+    System(io::Error),
+}
+
+impl std::fmt::Display for RunError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Process(unseen) => unseen.fmt(f),
+            Self::System(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
+
+impl From<io::Error> for RunError {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+/// Carries `plan` out.
+///
+/// # Errors
+/// A process under test that cannot be looked at, or the system. What targets do wrong is in the report.
+pub async fn run(plan: &Plan) -> Result<Report, RunError> {
+    let began = Instant::now();
+    let load_before = load_average();
+    let started = seconds_since_1970();
+    let mut report = Report {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        started,
+        seconds: 0.0,
+        command: plan.command.clone(),
+        dialect: plan.dialect.name().to_owned(),
+        load: load_in_words(plan),
+        rounds: if plan.ramp.is_some() { 0 } else { plan.rounds },
+        machine: Machine::default(),
+        overhead: Overhead {
+            clock_ns: overhead::clock_ns(),
+            parse_ns: overhead::parse_ns(plan.dialect),
+            ..Overhead::default()
+        },
+        baseline: None,
+        targets: Vec::new(),
+        ratios: Vec::new(),
+        ramps: Vec::new(),
+    };
+    let mut bench = Bench::new(plan, started)?;
+    bench.warm_up().await?;
+    match &plan.ramp {
+        Some((slo, range)) => report.ramps = bench.ramps(slo, *range).await?,
+        None => bench.rounds().await?,
+    }
+    bench.progress.finish();
+    bench.fill(&mut report);
+    report.machine = Machine {
+        cores: thread::available_parallelism().map_or(1, usize::from),
+        system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+        load: load_before.zip(load_average()),
+    };
+    report.seconds = began.elapsed().as_secs_f64();
+    Ok(report)
+}
+
+/// A target under measurement.
+#[derive(Debug)]
+struct Lane {
+    contender: Contender,
+    client: Arc<Client>,
+    family: Option<Family>,
+    /// Memory before the first stream, in KiB.
+    idle_kib: f64,
+    /// All turns.
+    all: Tally,
+    /// Its processes over all turns.
+    process: Option<Process>,
+    shown: Target,
+}
+
+impl Lane {
+    fn new(contender: &Contender, plan: &Plan) -> Result<Self, Unseen> {
+        let target = &contender.target;
+        let family = Some(&contender.pids).filter(|pids| !pids.is_empty());
+        let family = family.map(|pids| Family::new(pids)).transpose()?;
+        let shown = Target { name: target.name.clone(), url: target.url.to_string(), ..Target::default() };
+        Ok(Self {
+            client: Arc::new(Client::new(Arc::clone(target), plan.dialect, plan.timeout)),
+            contender: contender.clone(),
+            idle_kib: family.as_ref().map_or(0.0, Family::kib),
+            family,
+            all: Tally::new(nanoseconds(plan.gap)),
+            process: None,
+            shown,
+        })
+    }
+
+    /// Forgets what was measured: only the last turn is shown.
+    fn clear(&mut self, plan: &Plan) {
+        self.all = Tally::new(nanoseconds(plan.gap));
+        self.process = None;
+        self.shown = Target { rounds: Vec::new(), timelines: Vec::new(), ..mem::take(&mut self.shown) };
+    }
+
+    /// The processes' cost of one turn.
+    fn cost(&self, (cpu, peak_kib): (u64, f64), tokens: u64, open_streams: u64) -> Process {
+        let mut process = Process {
+            cpu_seconds: cpu as f64 / 1e9,
+            idle_kib: self.idle_kib,
+            peak_kib,
+            open_streams,
+            ..Process::default()
+        };
+        process.per_unit(tokens);
+        process
+    }
+
+    /// Takes a turn in.
+    fn take(&mut self, tally: &Tally, process: Option<Process>) {
+        self.all.absorb(tally);
+        self.shown.timelines.extend(tally.timeline.clone());
+        self.shown.rounds.push(tally.summary(false, process.clone()));
+        if let Some(turn) = process {
+            let all =
+                self.process.get_or_insert_with(|| Process { idle_kib: turn.idle_kib, ..Process::default() });
+            all.cpu_seconds += turn.cpu_seconds;
+            all.peak_kib = all.peak_kib.max(turn.peak_kib);
+            all.open_streams = all.open_streams.max(turn.open_streams);
+            all.per_unit(self.all.token_count());
+        }
+    }
+
+    fn finish(mut self) -> Target {
+        self.shown.all = self.all.summary(true, self.process);
+        self.shown.complaints = self.all.complaints;
+        self.shown
+    }
+}
+
+impl Process {
+    /// Costs a token and a stream, from the sums.
+    fn per_unit(&mut self, tokens: u64) {
+        let per = |sum: f64, count: u64| if count > 0 { sum / count as f64 } else { 0.0 };
+        self.cpu_per_token = per(self.cpu_seconds * 1e6, tokens);
+        self.kib_per_stream = per((self.peak_kib - self.idle_kib).max(0.0), self.open_streams);
+    }
+}
+
+/// A run on its way.
+struct Bench<'p> {
+    plan: &'p Plan,
+    lanes: Vec<Lane>,
+    /// Whether the last lane is the mock in our own process.
+    has_baseline: bool,
+    progress: Progress,
+    /// Turns so far.
+    turns: u64,
+    /// Makes generated prompts differ from those of other runs.
+    started: u64,
+    /// What we cost ourselves in turns of real targets: CPU time in ns, tokens.
+    own: (u64, u64),
+}
+
+impl<'p> Bench<'p> {
+    fn new(plan: &'p Plan, started: u64) -> Result<Self, RunError> {
+        let baseline = plan.baseline.as_ref().filter(|_| plan.ramp.is_none());
+        let lanes = plan.targets.iter().chain(baseline).map(|contender| Lane::new(contender, plan));
+        let lanes: Vec<_> = lanes.collect::<Result<_, _>>().map_err(RunError::Process)?;
+        let turns = if plan.ramp.is_some() { lanes.len() } else { lanes.len().saturating_mul(plan.rounds) };
+        let progress = Progress::new(turns, plan.quiet);
+        progress.steady();
+        let has_baseline = baseline.is_some();
+        Ok(Self { plan, lanes, has_baseline, progress, turns: 0, started, own: (0, 0) })
+    }
+
+    async fn warm_up(&mut self) -> io::Result<()> {
+        let Some(requests) = Some(self.plan.warm_up).filter(|requests| *requests > 0) else { return Ok(()) };
+        let length = Length { requests: Some(requests), duration: None };
+        let turn = Turn { length, ..self.turn_of(self.plan.load, 0) };
+        for lane in 0..self.lanes.len() {
+            self.measure(lane, &turn, "warm-up", 0.0..0.0).await?;
+        }
+        self.own = (0, 0);
+        Ok(())
+    }
+
+    async fn rounds(&mut self) -> io::Result<()> {
+        let (rounds, lanes) = (self.plan.rounds, self.lanes.len());
+        let share = 1.0 / rounds.saturating_mul(lanes).max(1) as f64;
+        for round in 0..rounds {
+            for place in 0..lanes {
+                // Who begins changes each round: nobody always comes first, or always behind the same one.
+                let lane = (place + round).checked_rem(lanes).unwrap_or(0);
+                let done = share * (round * lanes + place) as f64;
+                let turn = self.turn_of(self.plan.load, round as u64);
+                let label = format!("round {} of {rounds}", round + 1);
+                let (tally, process) = self.measure(lane, &turn, &label, done..done + share).await?;
+                if let Some(lane) = self.lanes.get_mut(lane) {
+                    lane.take(&tally, process);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One turn under this load. A Poisson schedule is another one each round, and the same for all in a round.
+    fn turn_of(&self, load: Load, round: u64) -> Turn {
+        let load = match load {
+            Load::Open { rate, arrivals, seed } => {
+                Load::Open { rate, arrivals, seed: seed.wrapping_add(round) }
+            }
+            closed => closed,
+        };
+        let Plan { length, max_open, .. } = *self.plan;
+        Turn { load, length, max_open, spread: std::time::Duration::ZERO }
+    }
+
+    async fn ramps(&mut self, slo: &Slo, range: ramp::Range) -> io::Result<Vec<Ramp>> {
+        let mut ramps = Vec::new();
+        let lanes = self.lanes.len();
+        for lane in 0..lanes {
+            let span = lane as f64 / lanes as f64..(lane + 1) as f64 / lanes as f64;
+            let mut most = 0;
+            let attempt = async |streams: u64| {
+                let concurrency = usize::try_from(streams).unwrap_or(usize::MAX);
+                let length = Length { requests: None, duration: Some(range.step) };
+                let spread = range.step / RAMP_SPREAD;
+                let turn = Turn { length, spread, ..self.turn_of(Load::Closed { concurrency }, 0) };
+                let label = format!("{streams} streams");
+                let (tally, process) = self.measure(lane, &turn, &label, span.clone()).await?;
+                let verdict = slo.judge(&tally.summary(false, None));
+                if let Some(lane) = self.lanes.get_mut(lane).filter(|_| verdict.held && streams >= most) {
+                    most = streams;
+                    lane.clear(self.plan);
+                    lane.take(&tally, process);
+                }
+                Ok::<_, io::Error>(verdict)
+            };
+            let (streams, steps) = ramp::search(range, attempt).await?;
+            let target = self.lanes.get(lane).map_or_else(String::new, |lane| lane.shown.name.clone());
+            ramps.push(Ramp { target, slo: slo.to_string(), streams, steps });
+        }
+        Ok(ramps)
+    }
+
+    /// A turn of one lane. `span` is the part of the run that it is.
+    async fn measure(
+        &mut self,
+        lane: usize,
+        turn: &Turn,
+        label: &str,
+        span: std::ops::Range<f64>,
+    ) -> io::Result<(Tally, Option<Process>)> {
+        let gap = nanoseconds(self.plan.gap);
+        let is_baseline = self.has_baseline && lane + 1 == self.lanes.len();
+        let Some(lane) = self.lanes.get(lane) else { return Ok((Tally::new(gap), None)) };
+        self.turns += 1;
+        let number = self.started.wrapping_mul(1000).wrapping_add(self.turns);
+        let label = format!("{label}, {}", lane.contender.target.name);
+        let start = |stream, intended| {
+            let (client, body) = (Arc::clone(&lane.client), self.plan.prompts.body(number, stream));
+            async move { client.run(body, intended).await }
+        };
+        let mut keeper = Keeper::new(Tally::new(gap));
+        self.progress.tick(&label, span.start);
+        let (began, length) = (clock::now(), turn.length);
+        let keep = |sample: Sample| {
+            keeper.keep(sample);
+            let part = length.part(keeper.streams, clock::now().saturating_sub(began));
+            self.progress.tick(&label, span.start + part * (span.end - span.start));
+        };
+        let watch = lane.family.clone().map(Watch::begin);
+        let own = Family::own_cpu();
+        let course = turn.run(start, keep).await?;
+        let own = Family::own_cpu().zip(own).map(|(after, before)| after.saturating_sub(before));
+        let cost = watch.map(Watch::end);
+        let mut tally = keeper.settled();
+        tally.course(course);
+        if !is_baseline {
+            self.own.0 += own.unwrap_or(0);
+            self.own.1 += tally.token_count();
+        }
+        let process = cost.map(|cost| lane.cost(cost, tally.token_count(), course.most_open));
+        Ok((tally, process))
+    }
+
+    /// Writes all that was found into the report.
+    fn fill(mut self, report: &mut Report) {
+        let mut lag = Times::default();
+        self.lanes.iter().for_each(|lane| lag.absorb(&lane.all.start_lag));
+        report.overhead.start_lag = lag.distribution(true);
+        let (cpu, tokens) = self.own;
+        report.overhead.cpu_per_token = if tokens > 0 { cpu as f64 / 1e3 / tokens as f64 } else { 0.0 };
+        if self.has_baseline {
+            report.baseline = self.lanes.pop().map(Lane::finish);
+        }
+        report.targets = self.lanes.into_iter().map(Lane::finish).collect();
+        report.ratios = ratios(&report.targets);
+    }
+}
+
+/// Keeps samples until the turn has ended.
+struct Keeper {
+    tally: Tally,
+    samples: Vec<Sample>,
+    tokens: usize,
+    streams: u64,
+}
+
+impl Keeper {
+    fn new(tally: Tally) -> Self {
+        Self { tally, samples: Vec::new(), tokens: 0, streams: 0 }
+    }
+
+    fn keep(&mut self, sample: Sample) {
+        self.streams += 1;
+        self.tokens += sample.tokens.len();
+        self.samples.push(sample);
+        if self.tokens > MAX_KEPT {
+            self.settle();
+        }
+    }
+
+    fn settle(&mut self) {
+        // The first to have started is the one whose timeline is shown.
+        self.samples.sort_unstable_by_key(|sample| sample.intended);
+        self.samples.drain(..).for_each(|sample| self.tally.record(&sample));
+        self.tokens = 0;
+    }
+
+    fn settled(mut self) -> Tally {
+        self.settle();
+        self.tally
+    }
+}
+
+fn load_in_words(plan: &Plan) -> String {
+    match &plan.ramp {
+        Some((slo, ramp::Range { from, to, step })) => {
+            let step = humantime::format_duration(*step);
+            format!("ramp from {from} to {to} streams at once, {step} a step, until {slo} does not hold")
+        }
+        None => format!("{}; {}", plan.load, plan.length),
+    }
+}
+
+fn seconds_since_1970() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
+/// The machine's load average of the last minute, where there is one.
+fn load_average() -> Option<f64> {
+    std::fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
+}

@@ -1,0 +1,246 @@
+//! `toolwire bench`: measures streams.
+//!
+//! With targets it measures them. Without any it starts a mock and a toolwire in front of it, and measures both.
+
+mod children;
+mod flags;
+mod own;
+
+use std::{collections::BTreeSet, env, error::Error, fs, path::Path, process::ExitCode, sync::Arc};
+
+use http::{HeaderName, HeaderValue, header::AUTHORIZATION};
+use secrecy::ExposeSecret;
+use tokio::runtime::{Builder, Runtime};
+
+pub use self::flags::Args;
+use self::{children::Child, own::Own};
+use crate::{
+    bench::{
+        self, Dialect,
+        plan::{Contender, Plan},
+        prompts::{Prompts, Terms},
+        report::{self, Report},
+        target::Target,
+    },
+    fixture::Fixture,
+    proxy::terminated,
+};
+
+type Failed = Box<dyn Error + Send + Sync>;
+
+/// Runs the command.
+pub fn run(args: Args) -> ExitCode {
+    let (plan, _children) = match plan(&args) {
+        Ok(plan) => plan,
+        Err(error) => {
+            eprintln!("{error}");
+            return super::WRONG_INPUT.into();
+        }
+    };
+    let measured = runtime(args.threads.get()).and_then(|runtime| {
+        runtime.block_on(async {
+            tokio::select! {
+                report = bench::run(&plan) => report.map_err(Failed::from),
+                () = terminated(1)? => Err("stopped before its end: no report".into()),
+            }
+        })
+    });
+    match measured.and_then(|report| show(&args, &report)) {
+        Ok(status) => status,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn runtime(threads: usize) -> Result<Runtime, Failed> {
+    let mut builder = match threads {
+        1 => Builder::new_current_thread(),
+        _ => Builder::new_multi_thread(),
+    };
+    Ok(builder.worker_threads(threads).enable_all().build()?)
+}
+
+/// What is to be done, and the processes that were started for it.
+fn plan(args: &Args) -> Result<(Plan, Vec<Child>), Failed> {
+    let fixtures = Fixture::load_all(&args.prompts.replay)?.into_iter().map(|(_, fixture)| fixture);
+    let fixtures: Vec<_> = fixtures.collect();
+    let own = if args.targets.is_empty() { Own::start(args, &fixtures)? } else { Own::default() };
+    let targets = args.targets.iter().cloned().chain(own.targets).collect();
+    let pids: Vec<_> = args.pids.iter().cloned().chain(own.pids).collect();
+    let headers = headers(args)?;
+    let baseline = (!args.mock.no_baseline).then(|| own::baseline(&args.mock)).transpose()?;
+    let plan = Plan {
+        dialect: args.dialect,
+        targets: contenders(targets, &pids, &headers)?,
+        prompts: prompts(args, &fixtures)?,
+        load: args.load.load(),
+        length: args.load.length(),
+        max_open: args.load.max_open,
+        rounds: args.load.rounds.get(),
+        warm_up: args.load.warm_up,
+        timeout: args.load.timeout,
+        gap: args.load.gap,
+        ramp: args.ramp.ramp(),
+        baseline: baseline.map(|target| contender(target, &[], &headers)),
+        command: command(env::args().skip(1)),
+        quiet: args.quiet,
+    };
+    Ok((plan, own.children))
+}
+
+/// The targets with their processes and headers.
+fn contenders(
+    targets: Vec<Target>,
+    pids: &[(String, u32)],
+    headers: &[(HeaderName, HeaderValue)],
+) -> Result<Vec<Contender>, Failed> {
+    let names: BTreeSet<_> = targets.iter().map(|target| target.name.as_str()).collect();
+    if names.len() < targets.len() {
+        return Err("two targets have the same name: --target NAME=URL gives each its own".into());
+    }
+    if let Some((stranger, _)) = pids.iter().find(|(name, _)| !names.contains(name.as_str())) {
+        let known: Vec<_> = names.into_iter().collect();
+        return Err(format!("--pid {stranger}: there is no such target, but {}", known.join(", ")).into());
+    }
+    Ok(targets.into_iter().map(|target| contender(target, pids, headers)).collect())
+}
+
+fn contender(mut target: Target, pids: &[(String, u32)], headers: &[(HeaderName, HeaderValue)]) -> Contender {
+    target.headers.extend_from_slice(headers);
+    let pids = pids.iter().filter(|(name, _)| *name == target.name).map(|(_, pid)| *pid).collect();
+    Contender { target: Arc::new(target), pids }
+}
+
+/// What every request carries: the key, as the dialect has it, and what the command line gives.
+fn headers(args: &Args) -> Result<Vec<(HeaderName, HeaderValue)>, Failed> {
+    let mut headers = Vec::new();
+    if args.dialect == Dialect::Messages {
+        headers.push((HeaderName::from_static("anthropic-version"), HeaderValue::from_static("2023-06-01")));
+    }
+    if let Some(key) = args.api_key.as_ref().map(ExposeSecret::expose_secret) {
+        let (name, value) = match args.dialect {
+            Dialect::Messages => (HeaderName::from_static("x-api-key"), key.to_owned()),
+            Dialect::Chat | Dialect::Responses => (AUTHORIZATION, format!("Bearer {key}")),
+        };
+        let mut value = HeaderValue::from_str(&value).map_err(|_| "--api-key: not fit for a header")?;
+        value.set_sensitive(true);
+        headers.push((name, value));
+    }
+    headers.extend(args.headers.iter().cloned());
+    Ok(headers)
+}
+
+fn prompts(args: &Args, fixtures: &[Fixture]) -> Result<Prompts, Failed> {
+    let flags = &args.prompts;
+    let terms = Terms { dialect: args.dialect, model: args.model.clone(), max_tokens: flags.max_tokens };
+    if !fixtures.is_empty() {
+        if args.dialect != Dialect::Chat {
+            return Err(
+                "requests of fixtures are those of chat clients: --replay goes with --dialect chat".into()
+            );
+        }
+        return Ok(Prompts::of_fixtures(fixtures)?);
+    }
+    match &flags.prompts {
+        Some(file) => {
+            Prompts::read(file, &terms).map_err(|error| format!("{}:{error}", file.display()).into())
+        }
+        None => Ok(Prompts::generated(&terms, flags.prompt_tokens, flags.tools)),
+    }
+}
+
+/// The command line without what is secret in it.
+fn command(arguments: impl Iterator<Item = String>) -> String {
+    const SECRET: [&str; 2] = ["--api-key", "--header"];
+    let mut command = "toolwire".to_owned();
+    let mut is_secret = false;
+    for argument in arguments {
+        let option = argument.split_once('=').map(|(option, _)| option);
+        let shown = match option.filter(|option| SECRET.contains(option)) {
+            Some(option) => format!("{option}=…"),
+            None if is_secret => "…".to_owned(),
+            None => argument.clone(),
+        };
+        is_secret = SECRET.contains(&argument.as_str());
+        let is_plain = |letter: char| letter.is_alphanumeric() || "-_=./:,+@%…".contains(letter);
+        command.push(' ');
+        match !shown.is_empty() && shown.chars().all(is_plain) {
+            true => command.push_str(&shown),
+            false => command.push_str(&format!("'{}'", shown.replace('\'', r"'\''"))),
+        }
+    }
+    command
+}
+
+/// Where standard output is meant.
+const STDOUT: &str = "-";
+
+/// Writes the results where they are wanted, and gives the exit status.
+fn show(args: &Args, report: &Report) -> Result<ExitCode, Failed> {
+    let output = &args.output;
+    let mut printed = None;
+    let mut put = |file: &Path, text: Vec<u8>| {
+        if file == Path::new(STDOUT) {
+            printed = Some(text);
+            return Ok(());
+        }
+        fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))
+    };
+    if let Some(file) = &output.json {
+        put(file, report::json(report).into_bytes())?;
+    }
+    if let Some(file) = &output.csv {
+        put(file, report::csv(report)?)?;
+    }
+    if let Some(file) = &output.html {
+        put(file, report::page(report).into_bytes())?;
+    }
+    let text = printed.unwrap_or_else(|| report::table(report).into_bytes());
+    Ok(super::results(status(args, report), |out| out.write_all(&text)))
+}
+
+/// Whether the targets did what was asked of them.
+fn status(args: &Args, report: &Report) -> ExitCode {
+    let all = || report.targets.iter().map(|target| &target.all);
+    // A ramp whose level never held has no figures to show, and is an answer.
+    let dead = report.ramps.is_empty() && all().any(|summary| summary.good + summary.malformed == 0);
+    let bad = args.strict && all().any(|summary| summary.good < summary.streams + summary.unsent);
+    if dead || bad { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_told_without_its_secrets() {
+        let line = [
+            "bench",
+            "--api-key",
+            "sk-1",
+            "--header=x-key: sk-2",
+            "--header",
+            "a: sk-3",
+            "--slo",
+            "ttft_p99<1s",
+            "it's",
+        ];
+        let told = command(line.into_iter().map(str::to_owned));
+        assert_eq!(told, r"toolwire bench --api-key … --header=… --header … --slo 'ttft_p99<1s' 'it'\''s'");
+    }
+
+    #[test]
+    fn processes_belong_to_targets_by_name() {
+        let targets = || vec!["a=http://h:1/v1".parse().unwrap(), "b=http://h:2/v1".parse().unwrap()];
+        let pids = [("b".to_owned(), 7), ("b".to_owned(), 8)];
+        let contenders_of = |pids: &[_]| contenders(targets(), pids, &[]);
+        let found = contenders_of(&pids).unwrap();
+        assert_eq!(found.iter().map(|found| found.pids.len()).collect::<Vec<_>>(), [0, 2]);
+        let error = contenders_of(&[("c".to_owned(), 7)]).unwrap_err().to_string();
+        assert_eq!(error, "--pid c: there is no such target, but a, b");
+        let twice = vec!["a=http://h:1/v1".parse().unwrap(), "a=http://h:2/v1".parse().unwrap()];
+        assert!(contenders(twice, &[], &[]).unwrap_err().to_string().contains("the same name"));
+    }
+}

@@ -1,0 +1,92 @@
+//! [`Child`]: a toolwire of our own beside the bench: the mock, and the proxy in front of it.
+//!
+//! As processes, so that CPU time and memory of the proxy are its own. They end with the bench.
+
+use std::{
+    env,
+    ffi::OsStr,
+    io::{self, BufRead, BufReader},
+    process::{self, Command, Stdio},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+/// How long a child may take to say where it listens.
+const START: Duration = Duration::from_secs(20);
+
+/// A process that serves.
+#[derive(Debug)]
+pub(super) struct Child {
+    process: process::Child,
+    /// `http://127.0.0.1:PORT`.
+    pub(super) address: String,
+}
+
+impl Child {
+    /// Starts `toolwire` with these arguments and `--listen` on a free port, and waits until it listens. Settings in
+    /// the environment are ours, not its.
+    pub(super) fn start<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> io::Result<Self> {
+        let mut command = Command::new(env::current_exe()?);
+        let settings = env::vars_os().map(|(name, _)| name);
+        let settings = settings.filter(|name| name.as_encoded_bytes().starts_with(b"TOOLWIRE_"));
+        settings.for_each(|name| _ = command.env_remove(name));
+        command.args(arguments).args(["--listen", "127.0.0.1:0"]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut process = command.spawn()?;
+        let said = process.stderr.take();
+        let mut child = Self { process, address: String::new() };
+        let (tell, told) = mpsc::channel();
+        // Read to its end: a child whose stderr nobody reads would wait for us.
+        thread::spawn(move || {
+            for line in said.into_iter().flat_map(|said| BufReader::new(said).lines()).map_while(Result::ok) {
+                let _ = tell.send(line);
+            }
+        });
+        let mut said = Vec::new();
+        while let Ok(line) = told.recv_timeout(START) {
+            if let Some(address) = address(&line) {
+                child.address = address.to_owned();
+                return Ok(child);
+            }
+            said.push(line);
+        }
+        Err(io::Error::other(format!("a toolwire of our own did not start: {}", said.join("\n"))))
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Scheme, host and port of the address in a line that says where a server listens.
+fn address(line: &str) -> Option<&str> {
+    const SCHEME: &str = "http://";
+    let found = line.get(line.find(SCHEME)?..)?;
+    let end = found.get(SCHEME.len()..)?.find(['/', ',', ' ', '"', ';']).map(|end| end + SCHEME.len());
+    found.get(..end.unwrap_or(found.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_announcement_tells_the_address() {
+        for (line, told) in [
+            ("listening on http://127.0.0.1:8788/v1", Some("http://127.0.0.1:8788")),
+            ("toolwire 0.1.0 listens on http://127.0.0.1:81, http://[::1]:82", Some("http://127.0.0.1:81")),
+            ("listens on http://[::1]:82", Some("http://[::1]:82")),
+            ("nothing", None),
+        ] {
+            assert_eq!(address(line), told);
+        }
+    }
+}
