@@ -99,6 +99,12 @@ impl Answer {
         flow.failure_told = true;
     }
 
+    /// It comes piece by piece: it was asked for as a stream, and not refused.
+    pub(super) fn is_streaming(&self) -> bool {
+        let refused = self.flow.failure_told && !self.flow.is_open();
+        self.flow.stream && !refused
+    }
+
     /// The record of this request.
     pub(super) fn access(self: Pin<&mut Self>) -> &mut Access {
         &mut self.project().flow.access
@@ -186,11 +192,10 @@ impl Body for Answer {
     }
 
     fn size_hint(&self) -> SizeHint {
-        let refused = self.flow.failure_told && !self.flow.is_open();
-        if refused || !self.flow.stream {
-            SizeHint::with_exact(self.flow.out.len() as u64)
-        } else {
+        if self.is_streaming() {
             SizeHint::default()
+        } else {
+            SizeHint::with_exact(self.flow.out.len() as u64)
         }
     }
 }

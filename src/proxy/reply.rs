@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use http::{HeaderName, HeaderValue, Response, StatusCode, header, response::Parts};
 use http_body::{Frame, SizeHint};
 
 use crate::{
@@ -92,6 +92,15 @@ pub(super) fn answer(
         Ok(()) => _ = response.headers_mut().insert(header::CONTENT_TYPE, JSON),
     }
     response
+}
+
+/// The answer, and the response's head, if the response is a stream.
+pub(super) fn into_stream(response: Response<Body>) -> Result<(Parts, Pin<Box<Answer>>), Response<Body>> {
+    let (head, body) = response.into_parts();
+    match body {
+        Body::Answer(answer) if answer.is_streaming() => Ok((head, answer)),
+        body => Err(Response::from_parts(head, body)),
+    }
 }
 
 /// For a HEAD request: the same without the body.

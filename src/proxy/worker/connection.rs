@@ -1,0 +1,195 @@
+//! A client's connection, from its first byte to its last.
+//!
+//! ```text
+//! first bytes ─┬─ HTTP/2 ─▶ hyper, to the end
+//!              └─ HTTP/1 ─▶ hyper: requests, and answers that are said at once
+//!                             │ ▲
+//!                 a stream begins └─ it has ended, and the connection is kept
+//!                             ▼ │
+//!                           streaming: the answer's bytes to the socket
+//! ```
+//!
+//! hyper reads every request. A stream it does not write: its buffers would stay with the connection as long as the
+//! stream, and are more than all else that a stream needs (docs/performance.md).
+
+use std::{
+    convert::Infallible,
+    future::{pending, poll_fn},
+    io,
+    pin::{Pin, pin},
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
+    task::Poll,
+    time::Duration,
+};
+
+use http::{Request, Response};
+use hyper::{
+    body::Incoming,
+    server::conn::{http1, http2},
+    service::service_fn,
+};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::{
+    net::TcpStream,
+    time::{sleep, timeout},
+};
+
+use super::{
+    super::{
+        drain::Given,
+        reply::{self, Body},
+        service::Service,
+    },
+    rewound::Rewound,
+    streaming::{Framing, Streamed, Streaming},
+};
+
+/// A connection on which no request comes for so long is closed, also between two requests.
+const IDLE: Duration = Duration::from_secs(75);
+
+/// Bytes that hyper buffers a connection, each way; a request's headers must fit.
+const BUFFER: usize = 64 << 10;
+
+/// Requests at once on one HTTP/2 connection.
+const MAX_STREAMS: u32 = 256;
+
+/// How an HTTP/2 connection begins, as far as it takes to tell it from a request of HTTP/1.
+const HTTP2: &[u8] = b"PRI ";
+
+/// How long the rest of [`HTTP2`] is waited for, each time it is not there yet.
+const PAUSE: Duration = Duration::from_millis(5);
+
+type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+/// Where a handler puts a stream that is to be taken from hyper.
+type Handover = Arc<Mutex<Option<Streamed>>>;
+
+/// Serves `stream` to its end. When the server stops, that is after the answers that are open.
+pub(super) async fn serve(stream: TcpStream, service: Arc<Service>) {
+    // Tokens are small, and each is worth a packet: Nagle's algorithm would wait for more.
+    let _ = stream.set_nodelay(true);
+    let mut stopped = pin!(service.drain().when_begun());
+    let begun = tokio::select! {
+        () = &mut stopped => return,
+        begun = timeout(IDLE, is_http2(&stream)) => begun,
+    };
+    let served = match begun {
+        Ok(Ok(true)) => serve_http2(stream, service, stopped).await,
+        Ok(Ok(false)) => serve_http1(stream, service, stopped).await,
+        Ok(Err(_)) | Err(_) => return,
+    };
+    if let Err(error) = served {
+        tracing::debug!(%error, "a connection ended early");
+    }
+}
+
+async fn is_http2(stream: &TcpStream) -> io::Result<bool> {
+    let mut first = [0; HTTP2.len()];
+    loop {
+        let there = stream.peek(&mut first).await?;
+        let begun = first.get(..there).unwrap_or_default();
+        if begun.is_empty() || !HTTP2.starts_with(begun) {
+            return Ok(false);
+        }
+        if begun == HTTP2 {
+            return Ok(true);
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+async fn serve_http2(
+    stream: TcpStream,
+    service: Arc<Service>,
+    mut stopped: Pin<&mut Given>,
+) -> hyper::Result<()> {
+    let handler = service_fn(move |request| Arc::clone(&service).handle(request));
+    let serving = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_send_buf_size(BUFFER)
+        .keep_alive_interval(IDLE)
+        .serve_connection(TokioIo::new(stream), handler);
+    let mut serving = Box::pin(serving);
+    tokio::select! {
+        served = &mut serving => return served,
+        () = &mut stopped => serving.as_mut().graceful_shutdown(),
+    }
+    serving.await
+}
+
+async fn serve_http1(
+    stream: TcpStream,
+    service: Arc<Service>,
+    mut stopped: Pin<&mut Given>,
+) -> hyper::Result<()> {
+    let mut client = Rewound::new(stream);
+    while let Some((back, streamed)) = until_stream(client, &service, stopped.as_mut()).await? {
+        match Streaming::new(back, streamed).run().await {
+            Ok(Some(kept)) if service.drain().is_serving() => client = kept,
+            // Over, or gone.
+            Ok(_) | Err(_) => break,
+        }
+    }
+    Ok(())
+}
+
+/// Serves requests with hyper until an answer is a stream, which is given back with the connection; `None`: the
+/// connection is over.
+async fn until_stream(
+    client: Rewound,
+    service: &Arc<Service>,
+    mut stopped: Pin<&mut Given>,
+) -> hyper::Result<Option<(Rewound, Streamed)>> {
+    let handover = Handover::default();
+    let flushed = client.flushed();
+    let handler = handler(Arc::clone(service), Arc::clone(&handover));
+    let mut serving = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(IDLE)
+        .max_buf_size(BUFFER)
+        .serve_connection(TokioIo::new(client), service_fn(handler));
+    let mut is_stopping = false;
+    let streamed = poll_fn(|cx| {
+        if !is_stopping && stopped.as_mut().poll(cx).is_ready() {
+            is_stopping = true;
+            Pin::new(&mut serving).graceful_shutdown();
+        }
+        if let Poll::Ready(served) = Pin::new(&mut serving).poll(cx) {
+            return Poll::Ready(served.map(|()| None));
+        }
+        // An answer before it, which the client is slow to take, goes first.
+        if !flushed.load(Ordering::Relaxed) {
+            return Poll::Pending;
+        }
+        match handover.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(streamed) => Poll::Ready(Ok(Some(streamed))),
+            None => Poll::Pending,
+        }
+    });
+    let streamed = streamed.await?;
+    Ok(streamed.map(|streamed| {
+        let parts = serving.into_parts();
+        (parts.io.into_inner().put_back(&parts.read_buf), streamed)
+    }))
+}
+
+/// Answers requests as `service` does, but for streams, which it puts into `handover`.
+fn handler(service: Arc<Service>, handover: Handover) -> impl Fn(Request<Incoming>) -> Answering {
+    move |request| {
+        let (service, handover) = (Arc::clone(&service), Arc::clone(&handover));
+        let framing = Framing::of(&request);
+        // In a box of its own, which is gone when the answer begins.
+        Box::pin(async move {
+            match reply::into_stream(service.handle(request).await?) {
+                Err(response) => Ok(response),
+                Ok((head, answer)) => {
+                    let streamed = Streamed { head, answer, framing };
+                    *handover.lock().unwrap_or_else(PoisonError::into_inner) = Some(streamed);
+                    // hyper is left here, and this with it.
+                    pending().await
+                }
+            }
+        })
+    }
+}
