@@ -75,7 +75,7 @@ fn help_and_version_are_results() {
     assert_eq!(stdout, format!("toolwire {}\n", env!("CARGO_PKG_VERSION")));
     let (status, stdout, _) = run(&mut toolwire(&["--help"]));
     assert_eq!(status, 0);
-    for command in ["serve", "demo", "rewrite", "replay", "record", "mock", "check", "formats"] {
+    for command in ["serve", "demo", "rewrite", "replay", "record", "mock", "bench", "check", "formats"] {
         assert!(stdout.contains(&format!("\n  {command} ")), "{command} in {stdout}");
     }
 }

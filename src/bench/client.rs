@@ -374,3 +374,6 @@ fn causes(error: &(dyn Error + 'static)) -> String {
     }
     told
 }
+
+#[cfg(test)]
+mod tests;

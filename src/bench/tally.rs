@@ -261,3 +261,146 @@ fn timeline(sample: &Sample) -> Timeline {
 fn micros(nanoseconds: u64) -> f64 {
     nanoseconds as f64 / 1e3
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{bench::sample::TokenKind, fixture::postmark::Postmark};
+
+    const MS: u64 = 1_000_000;
+
+    fn token(at: u64, left: Option<u64>) -> Token {
+        let postmark = left.map(|left| Postmark { left, slip: 7_000 });
+        Token { at, kind: TokenKind::Text, postmark }
+    }
+
+    /// A whole stream that was to leave at 10 ms and left at 11.
+    fn sample(tokens: &[Token]) -> Sample {
+        Sample {
+            intended: 10 * MS,
+            sent: 11 * MS,
+            first_byte: Some(15 * MS),
+            end: 100 * MS,
+            tokens: tokens.to_vec(),
+            bytes: 40,
+            outcome: Outcome::Done,
+            ..Sample::default()
+        }
+    }
+
+    fn summary(samples: &[Sample]) -> Summary {
+        let mut tally = Tally::new(20 * MS);
+        samples.iter().for_each(|sample| tally.record(sample));
+        tally.summary(true, None)
+    }
+
+    /// The greatest time of a metric, in ms; three digits are kept.
+    fn max(summary: &Summary, metric: Metric) -> Option<f64> {
+        summary.metrics.get(&metric).map(|times| (times.max / 10.0).round() / 100.0)
+    }
+
+    #[test]
+    fn times_count_from_the_intended_start() {
+        let stream = sample(&[token(20 * MS, Some(19 * MS)), token(50 * MS, None), token(60 * MS, None)]);
+        let stream = Sample { first_call: Some(30 * MS), last_call: Some(55 * MS), ..stream };
+        let summary = summary(&[stream]);
+        for (metric, wanted) in [
+            (Metric::Ttfb, 5.0),
+            (Metric::Ttft, 10.0),
+            (Metric::FirstCall, 20.0),
+            (Metric::LastCall, 45.0),
+            (Metric::Itl, 30.0),
+            (Metric::Tpot, 20.0),
+            (Metric::E2e, 90.0),
+            (Metric::Added, 1.0),
+            (Metric::Slip, 0.01),
+        ] {
+            let found = max(&summary, metric);
+            assert!(
+                found.is_some_and(|found| (found - wanted).abs() <= wanted / 500.0),
+                "{metric}: {found:?}"
+            );
+        }
+        assert_eq!((summary.streams, summary.good, summary.tokens, summary.bytes), (1, 1, 3, 40));
+        assert_eq!((summary.gaps, summary.metrics[&Metric::Itl].count), (1, 2));
+        assert!((summary.seconds - 0.09).abs() < 1e-9);
+    }
+
+    #[test]
+    fn usage_tells_of_tokens_that_share_a_delta() {
+        let tokens = [token(20 * MS, None), token(60 * MS, None)];
+        let tpot = |usage| max(&summary(&[Sample { usage, ..sample(&tokens) }]), Metric::Tpot).unwrap();
+        assert!((tpot(None) - 40.0).abs() < 0.1 && (tpot(Some(5)) - 10.0).abs() < 0.1);
+        assert!((tpot(Some(1)) - 40.0).abs() < 0.1, "fewer than there are deltas cannot be");
+        assert_eq!(max(&summary(&[sample(&tokens[..1])]), Metric::Tpot), None);
+    }
+
+    #[test]
+    fn every_end_is_counted_and_named() {
+        let ended = |outcome| Sample { outcome, ..sample(&[token(20 * MS, None)]) };
+        let samples = [
+            ended(Outcome::Done),
+            Sample { violations: vec!["a rule (frame 3)".to_owned()], ..ended(Outcome::Done) },
+            Sample { violations: vec!["a rule (frame 9)".to_owned()], ..ended(Outcome::Done) },
+            Sample { status: Some(503), refusal: Some("busy".to_owned()), ..ended(Outcome::Refused) },
+            ended(Outcome::Failed("overloaded".to_owned())),
+            ended(Outcome::Broken("cut".to_owned())),
+            ended(Outcome::Open),
+        ];
+        let mut tally = Tally::new(MS);
+        samples.iter().for_each(|sample| tally.record(sample));
+        tally.course(Course { unsent: 2, most_open: 9 });
+        let summary = tally.summary(false, None);
+        let counts = [summary.streams, summary.good, summary.malformed, summary.refused, summary.failed];
+        assert_eq!((counts, summary.broken, summary.unsent), ([7, 1, 2, 1, 1], 2, 2));
+        assert_eq!(
+            summary.metrics[&Metric::E2e].count,
+            3,
+            "a stream that is not whole has no end to end time"
+        );
+        assert_eq!(summary.metrics[&Metric::Ttft].count, 7);
+        assert!(summary.metrics.values().all(|times| times.curve.is_empty()));
+        let told: Vec<_> = tally.complaints.iter().map(|(told, times)| (told.as_str(), *times)).collect();
+        assert_eq!(
+            told,
+            [
+                ("a rule", 2),
+                ("an error inside the stream: overloaded", 1),
+                ("cut", 1),
+                ("given up before its end", 1),
+                ("not sent: as many streams were open as `--max-open` allows", 2),
+                ("refused with status 503: busy", 1),
+            ]
+        );
+    }
+
+    #[test]
+    fn turns_add_up() {
+        let streams: Vec<_> = (1..9).map(|at| sample(&[token(20 * MS + at * at * MS, None)])).collect();
+        let (mut all, mut both) = (Tally::new(MS), Tally::new(MS));
+        for half in streams.chunks(4) {
+            let mut turn = Tally::new(MS);
+            half.iter().for_each(|sample| turn.record(sample));
+            both.absorb(&turn);
+        }
+        streams.iter().for_each(|sample| all.record(sample));
+        let (all, both) = (all.summary(true, None), both.summary(true, None));
+        assert_eq!(all.metrics, both.metrics);
+        assert!((both.seconds - 2.0 * all.seconds).abs() < 1e-9, "turns follow each other");
+        assert_eq!((both.streams, both.tokens), (8, 8));
+        assert!((both.tokens_per_second - 8.0 / 0.18).abs() < 1e-6);
+    }
+
+    #[test]
+    fn the_first_stream_with_a_token_is_the_one_shown() {
+        let mut tally = Tally::new(MS);
+        tally.record(&Sample { outcome: Outcome::Broken(String::new()), ..Sample::default() });
+        tally.record(&sample(&[token(20 * MS, None), token(30 * MS, None)]));
+        tally.record(&sample(&[token(99 * MS, None)]));
+        let shown = tally.timeline.unwrap();
+        assert_eq!(
+            (shown.tokens, shown.first_byte, shown.end),
+            (vec![10_000.0, 20_000.0], Some(5_000.0), 90_000.0)
+        );
+    }
+}

@@ -107,6 +107,8 @@ pub(super) struct Call {
     id: String,
     named: bool,
     custom: bool,
+    /// Its result came in the same stream: it is not for the client to run.
+    pub(super) is_answered: bool,
     arguments: Document,
 }
 

@@ -48,6 +48,8 @@ struct Delta<'a> {
     reasoning: Field<'a>,
     refusal: Field<'a>,
     tool_calls: Option<Few<CallDelta<'a>>>,
+    /// Calls that have been run already, with what they gave: toolwire's own.
+    tool_results: Option<Few<Answered<'a>>>,
     /// The form of before 2023-11.
     #[serde(rename = "function_call")]
     legacy: Option<Legacy<'a>>,
@@ -59,6 +61,13 @@ struct Legacy<'a> {
     #[serde(borrow)]
     name: Field<'a>,
     arguments: Field<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Answered<'a> {
+    #[serde(borrow)]
+    index: Field<'a>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -223,6 +232,12 @@ impl Progress {
         for call in delta.tool_calls.iter().flat_map(Few::iter) {
             self.call(call, scratch, notes);
         }
+        for answered in delta.tool_results.iter().flat_map(Few::iter) {
+            let index = answered.index.number().and_then(|index| usize::try_from(index).ok());
+            if let Some(call) = index.and_then(|index| self.calls.get_mut(index)) {
+                call.is_answered = true;
+            }
+        }
         if let Some(legacy) = &delta.legacy {
             self.legacy(legacy, scratch, notes);
         }
@@ -284,10 +299,10 @@ impl Progress {
         if finish == Finish::Unknown {
             notes.breaks_by("the finish_reason is none of the API's", word);
         }
-        let expected = match (self.calls.is_empty(), self.legacy.is_none()) {
-            (false, _) => Some(Finish::Calls),
-            (true, false) => Some(Finish::LegacyCall),
-            (true, true) => None,
+        let expected = if self.calls.iter().any(|call| !call.is_answered) {
+            Some(Finish::Calls)
+        } else {
+            self.legacy.is_some().then_some(Finish::LegacyCall)
         };
         match expected {
             None => notes.holds(

@@ -243,3 +243,6 @@ fn failure(error: field::Field<'_>, rule: &str, notes: &mut Notes<'_>) {
     let message = if body.message.word().is_some() { body.message } else { error };
     notes.fails(message.told());
 }
+
+#[cfg(test)]
+mod tests;

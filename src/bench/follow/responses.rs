@@ -172,6 +172,7 @@ impl Responses {
         }
         if self.id.is_none() {
             notes.holds(kind == "response.created", "the first event is not response.created");
+            self.in_progress = kind != "response.created";
         } else if !self.in_progress {
             let begins = matches!(kind, "response.in_progress" | "response.queued" | "response.failed");
             notes.holds(begins, "response.in_progress does not follow response.created");

@@ -1,0 +1,250 @@
+//! Canonical streams break no rule; each way of breaking one is told as that, however the stream is cut.
+
+use std::path::Path;
+
+use proptest::prelude::*;
+
+use super::{super::sample::TokenKind, *};
+use crate::{
+    dialect::Dialect as Upstream,
+    fixture::{Cutting, Fixture, postmark::Postmark},
+};
+
+const CHAT: &str = include_str!("tests/chat.sse");
+
+const RESPONSES: &str = include_str!("tests/responses.sse");
+
+const MESSAGES: &str = include_str!("tests/messages.sse");
+
+/// What a stream gives that comes in these pieces, a piece a nanosecond.
+fn follow(dialect: Dialect, pieces: &[&[u8]]) -> Sample {
+    let (mut follower, mut sample) = (Follower::new(dialect), Sample::default());
+    for (piece, at) in pieces.iter().zip(1..) {
+        follower.push(piece, at, &mut sample);
+    }
+    follower.finish(pieces.len() as u64 + 1, &mut sample);
+    sample
+}
+
+fn whole(dialect: Dialect, stream: &str) -> Sample {
+    follow(dialect, &[stream.as_bytes()])
+}
+
+/// What must not depend on where a stream is cut.
+fn told(sample: &Sample) -> (Outcome, Vec<String>, Vec<(TokenKind, Option<Postmark>)>, Option<u64>) {
+    let tokens = sample.tokens.iter().map(|token| (token.kind, token.postmark)).collect();
+    (sample.outcome.clone(), sample.violations.clone(), tokens, sample.usage)
+}
+
+#[test]
+fn canonical_streams_break_no_rule() {
+    use TokenKind::{Arguments, Reasoning, Text};
+    for (dialect, stream, kinds, usage) in [
+        (Dialect::Chat, CHAT, vec![Reasoning, Text, Arguments, Arguments, Arguments], 5),
+        (Dialect::Responses, RESPONSES, vec![Text, Text, Arguments, Arguments], 5),
+        (Dialect::Messages, MESSAGES, vec![Reasoning, Text, Arguments, Arguments], 7),
+    ] {
+        let sample = whole(dialect, stream);
+        assert_eq!(sample.violations, Vec::<String>::new(), "{dialect:?}");
+        assert_eq!(sample.outcome, Outcome::Done);
+        assert_eq!(sample.tokens.iter().map(|token| token.kind).collect::<Vec<_>>(), kinds, "{dialect:?}");
+        assert_eq!(sample.usage, Some(usage));
+        assert_eq!(sample.bytes, stream.len() as u64);
+        assert_eq!(
+            whole(dialect, &format!("{}data: [DONE]\n\n", stream.trim_end_matches("data: [DONE]\n\n")))
+                .outcome,
+            Outcome::Done
+        );
+    }
+}
+
+#[test]
+fn times_are_those_of_the_bytes() {
+    for (dialect, stream) in
+        [(Dialect::Chat, CHAT), (Dialect::Responses, RESPONSES), (Dialect::Messages, MESSAGES)]
+    {
+        let events: Vec<_> = stream.split_inclusive("\n\n").collect();
+        let sample = follow(dialect, &events.iter().map(|event| event.as_bytes()).collect::<Vec<_>>());
+        let at = |needle: &str| 1 + events.iter().position(|event| event.contains(needle)).unwrap() as u64;
+        let last = |needle: &str| 1 + events.iter().rposition(|event| event.contains(needle)).unwrap() as u64;
+        assert_eq!(sample.first_byte, Some(1));
+        assert_eq!(sample.first_call, Some(at(r#""name":"f""#)), "{dialect:?}");
+        let piece = match dialect {
+            Dialect::Chat => r#""arguments":"{}""#,
+            Dialect::Responses => "arguments.delta",
+            Dialect::Messages => "input_json_delta",
+        };
+        assert_eq!(sample.last_call, Some(last(piece)), "{dialect:?}");
+        assert_eq!(sample.end, events.len() as u64, "{dialect:?}");
+    }
+}
+
+/// The table of `variants`: changes to the canonical stream, and the rules that it breaks then. `⏎` is LF, `␍` CR.
+fn check(dialect: Dialect, canonical: &str, variants: &str) {
+    for variant in variants.split("\n\n").filter(|variant| !variant.trim().is_empty()) {
+        let (mut stream, mut from, mut rules) = (canonical.to_owned(), String::new(), Vec::new());
+        for line in variant.lines() {
+            let text = line[1..].strip_prefix(' ').unwrap_or_default().replace('⏎', "\n").replace('␍', "\r");
+            match &line[..1] {
+                "-" => from = text,
+                "+" => {
+                    assert!(stream.contains(&from), "{from} is not in the stream");
+                    stream = stream.replacen(&from, &text, 1);
+                }
+                _ => rules.push(text),
+            }
+        }
+        let sample = whole(dialect, &stream);
+        let broken: Vec<_> = sample.violations.iter().map(|told| rule(told)).collect();
+        assert_eq!(broken, rules, "{variant}: {:?}", sample.violations);
+        let bytes: Vec<_> = stream.as_bytes().chunks(1).collect();
+        assert_eq!(told(&follow(dialect, &bytes)), told(&sample), "{variant}");
+    }
+}
+
+#[test]
+fn each_rule_of_chat_has_its_sentence() {
+    check(Dialect::Chat, CHAT, include_str!("tests/chat.variants"));
+}
+
+#[test]
+fn each_rule_of_responses_has_its_sentence() {
+    check(Dialect::Responses, RESPONSES, include_str!("tests/responses.variants"));
+    let without = |kind: &str| {
+        let line = format!("event: {kind}\n");
+        let kept = RESPONSES.split_inclusive("\n\n").filter(|event| !event.starts_with(&line));
+        let sample = whole(Dialect::Responses, &kept.collect::<String>());
+        let told = sample.violations.iter().map(|told| rule(told).to_owned());
+        told.filter(|rule| rule != "sequence_number does not count from 0").collect::<Vec<_>>()
+    };
+    assert_eq!(without("response.created"), ["the first event is not response.created"]);
+    assert_eq!(without("response.content_part.done"), ["an item is done before its parts"]);
+    assert_eq!(
+        without("response.output_text.done"),
+        ["a part is done before its text", "an item is done before its parts"]
+    );
+    assert_eq!(without("response.function_call_arguments.done"), ["a call is done before its arguments"]);
+    assert_eq!(without("response.output_item.done"), ["an item is not ended by output_item.done"]);
+    assert_eq!(
+        without("response.function_call_arguments.delta"),
+        ["a call's deltas are not its whole arguments"]
+    );
+}
+
+#[test]
+fn each_rule_of_messages_has_its_sentence() {
+    check(Dialect::Messages, MESSAGES, include_str!("tests/messages.variants"));
+}
+
+#[test]
+fn a_stream_without_its_end_is_broken() {
+    for (dialect, stream, end) in [
+        (Dialect::Chat, CHAT, "[DONE]"),
+        (Dialect::Responses, RESPONSES, "response.completed"),
+        (Dialect::Messages, MESSAGES, "message_stop"),
+    ] {
+        let last = stream.trim_end().rfind("\n\n").unwrap() + 2;
+        let sample = whole(dialect, &stream[..last]);
+        assert_eq!(sample.outcome, Outcome::Broken(format!("the stream ends without {end}")));
+        assert_eq!(sample.violations, Vec::<String>::new());
+        assert_eq!(sample.end, 2);
+        assert_eq!(whole(dialect, "").outcome, sample.outcome);
+    }
+}
+
+#[test]
+fn an_error_in_the_stream_is_a_failure() {
+    let role = CHAT.split_inclusive("\n\n").next().unwrap();
+    let chat = |error: &str| whole(Dialect::Chat, &format!("{role}data: {error}\n\n"));
+    let sample =
+        chat(r#"{"error":{"message":"no \"more\"","type":"server_error","param":null,"code":null}}"#);
+    assert_eq!((sample.outcome, sample.violations), (Outcome::Failed("no \"more\"".into()), vec![]));
+    let sample = chat(r#"{"error":"gone"}"#);
+    assert_eq!(sample.outcome, Outcome::Failed("gone".into()));
+    assert_eq!(sample.violations, ["an error is no object with message and type (frame 2)"]);
+    let sample = chat(r#"{"choices":[],"error":{"message":"m","type":"t"}}"#);
+    assert_eq!(sample.violations, ["an error stands beside choices (frame 2)"]);
+    let error = r#"{"error":{"message":"m","type":"t"}}"#;
+    assert_eq!(chat(&format!("{error}\n\ndata: [DONE]")).violations, Vec::<String>::new());
+    assert_eq!(
+        chat(&format!("{error}\n\n{role}")).violations[..1],
+        ["there is data behind an error (frame 3)"]
+    );
+
+    let event = r#"{"type":"error","sequence_number":0,"code":"server_error","message":"m","param":null}"#;
+    let sample = whole(Dialect::Responses, &format!("event: error\ndata: {event}\n\n"));
+    assert_eq!((sample.outcome, sample.violations), (Outcome::Failed("m".into()), vec![]));
+    let failed = RESPONSES.replace("response.completed", "response.failed").replace(
+        r#""status":"completed","model""#,
+        r#""error":{"code":"server_error","message":"m"},"status":"failed","model""#,
+    );
+    let sample = whole(Dialect::Responses, &failed);
+    assert_eq!((sample.outcome, sample.violations), (Outcome::Failed("m".into()), vec![]));
+
+    let event = r#"{"type":"error","error":{"type":"overloaded_error","message":"m"}}"#;
+    let sample = whole(Dialect::Messages, &format!("event: error\ndata: {event}\n\n"));
+    assert_eq!((sample.outcome, sample.violations), (Outcome::Failed("m".into()), vec![]));
+}
+
+#[test]
+fn a_delta_has_a_token_for_each_of_its_postmarks() {
+    let [first, second] = [1, 2].map(|left| Postmark { left, slip: 3 });
+    let [one, two] = [first, second].map(|mark| String::from_utf8(mark.to_bytes().to_vec()).unwrap());
+    let chunk =
+        |content: &str| CHAT.split_inclusive("\n\n").nth(2).unwrap().replace("Look\\u00e9ng.", content);
+    let (head, tail) = two.split_at(9);
+    let stream = [
+        chunk(&format!("a{one}b{two}")),
+        chunk(&format!("\\n{head}")),
+        chunk(tail),
+        chunk(&one.replace('+', "\\u002b")),
+    ];
+    let sample = whole(Dialect::Chat, &stream.concat());
+    let marks: Vec<_> = sample.tokens.iter().map(|token| token.postmark).collect();
+    assert_eq!(marks, [Some(first), Some(second), None, Some(second), Some(first)]);
+}
+
+#[test]
+fn what_our_pipeline_writes_breaks_no_rule() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
+    let mut seen = 0;
+    for dir in Fixture::find(&root).unwrap() {
+        let fixture = Fixture::load(&dir).unwrap();
+        if fixture.to != Upstream::Chat || !fixture.conversation.stream {
+            continue;
+        }
+        let played = fixture.play(Cutting::Whole).unwrap();
+        if played.status != 200 {
+            continue;
+        }
+        let sample = follow(Dialect::Chat, &[&played.bytes]);
+        assert_eq!(sample.violations, Vec::<String>::new(), "{}", fixture.name);
+        assert!(matches!(sample.outcome, Outcome::Done | Outcome::Failed(_)), "{}", fixture.name);
+        seen += 1;
+    }
+    assert!(seen > 50, "{seen} fixtures");
+}
+
+proptest! {
+    #[test]
+    fn a_stream_is_the_same_however_it_is_cut(
+        which in 0..3_usize,
+        size in 1..40_usize,
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..3),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+    ) {
+        let (dialect, stream) =
+            [(Dialect::Chat, CHAT), (Dialect::Responses, RESPONSES), (Dialect::Messages, MESSAGES)][which];
+        let mut bytes = stream.as_bytes().to_vec();
+        for (at, byte) in changes {
+            *at.get_mut(&mut bytes) = byte;
+        }
+        let whole = told(&follow(dialect, &[&bytes]));
+        prop_assert_eq!(&told(&follow(dialect, &bytes.chunks(size).collect::<Vec<_>>())), &whole);
+        let mut cuts: Vec<_> = cuts.into_iter().map(|cut| cut.index(bytes.len())).collect();
+        cuts.extend([0, bytes.len()]);
+        cuts.sort_unstable();
+        let pieces: Vec<_> = cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect();
+        prop_assert_eq!(&told(&follow(dialect, &pieces)), &whole);
+    }
+}
