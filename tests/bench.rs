@@ -1,7 +1,7 @@
 //! `toolwire bench` from end to end: the built program measures the built program. What is checked is what it saw, never
 //! how long that took.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::{
     fs,

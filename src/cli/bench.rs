@@ -30,9 +30,9 @@ use crate::{
 type Failed = Box<dyn Error + Send + Sync>;
 
 /// Runs the command.
-pub fn run(args: Args) -> ExitCode {
+pub fn run(args: &Args) -> ExitCode {
     open_many_files();
-    let (plan, _children) = match plan(&args) {
+    let (plan, _children) = match plan(args) {
         Ok(plan) => plan,
         Err(error) => {
             eprintln!("{error}");
@@ -41,7 +41,7 @@ pub fn run(args: Args) -> ExitCode {
     };
     let measured = runtime(args.threads.get())
         .and_then(|runtime| runtime.block_on(async { Ok(bench::run(&plan, terminated(1)?).await?) }));
-    match measured.and_then(|report| show(&args, &report)) {
+    match measured.and_then(|report| show(args, &report)) {
         Ok(status) => status,
         Err(error) => {
             eprintln!("{error}");
