@@ -26,8 +26,11 @@ const BARS = [
   { title: "memory a stream", hint: "over idle", measure: "kib_per_stream", told: (kib) => `${number(kib)} KiB`, of: (summary) => summary.process?.kib_per_stream },
 ];
 
+// After a ramp each target's figures are of another load: nothing to compare.
+const compared = (report) => (report.rounds ? report.ratios : []);
+
 function ratioOf(report, side, measure) {
-  const ratio = report.ratios.find((ratio) => ratio.target === side.name && ratio.measure === measure);
+  const ratio = compared(report).find((ratio) => ratio.target === side.name && ratio.measure === measure);
   if (!ratio || side.base) return "";
   const unsure = ratio.min <= 1 && ratio.max >= 1 ? "≈ " : "";
   return `${unsure}${factor(ratio.median)} (${factor(ratio.min)}–${factor(ratio.max)})`;
