@@ -121,7 +121,7 @@ function method() {
   const terms = [
     ...present.map((metric) => [MEASURES[metric][0], MEASURES[metric][2]]),
     compared(report).length && ["ratios", "Taken round by round, since targets take turns within a round; the median, and in brackets the least and the greatest. ≈ marks those whose rounds lie on both sides of 1: no difference was shown."],
-    ["whiskers", "The least and the greatest of the rounds; the bar is all rounds together. ┆ is the baseline: a mock inside the tool, read by the same client."],
+    ["whiskers", "The least and the greatest of the rounds, ▸ where that lies beyond the edge; the bar is all rounds together. ┆ is the baseline: a mock inside the tool, read by the same client."],
     ["the tool", `${time(overhead.cpu_per_token)} CPU a token, ${number(overhead.parse_ns)} ns to read a delta, ${number(overhead.clock_ns)} ns to read the clock` +
       (lag ? `; requests left ${time(lag.p50)} (p50), ${time(lag.p99)} (p99) after their intended start.` : ".")],
     ["command", html("code", {}, report.command)],
