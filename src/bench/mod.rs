@@ -31,4 +31,4 @@ pub mod tally;
 pub mod target;
 
 pub use follow::Dialect;
-pub use rounds::run;
+pub use rounds::{RunError, run};

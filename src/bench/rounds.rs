@@ -31,6 +31,8 @@ pub enum RunError {
     Process(Unseen),
     /// The system.
     System(io::Error),
+    /// It was stopped before it had found anything.
+    Stopped,
 }
 
 impl std::fmt::Display for RunError {
@@ -38,6 +40,9 @@ impl std::fmt::Display for RunError {
         match self {
             Self::Process(unseen) => unseen.fmt(f),
             Self::System(error) => error.fmt(f),
+            Self::Stopped => {
+                f.write_str("stopped before the end of the first turn: there is nothing to report")
+            }
         }
     }
 }
@@ -50,11 +55,12 @@ impl From<io::Error> for RunError {
     }
 }
 
-/// Carries `plan` out.
+/// Carries `plan` out, or as much of it as is done when `stop` is: turns that had ended by then are in the report.
 ///
 /// # Errors
-/// A process under test that cannot be looked at, or the system. What targets do wrong is in the report.
-pub async fn run(plan: &Plan) -> Result<Report, RunError> {
+/// A process under test that cannot be looked at, the system, or a stop before the first turn's end. What targets do
+/// wrong is in the report.
+pub async fn run(plan: &Plan, stop: impl Future<Output = ()>) -> Result<Report, RunError> {
     let began = Instant::now();
     let load_before = load_average();
     let started = seconds_since_1970();
@@ -65,7 +71,7 @@ pub async fn run(plan: &Plan) -> Result<Report, RunError> {
         command: plan.command.clone(),
         dialect: plan.dialect.name().to_owned(),
         load: load_in_words(plan),
-        rounds: if plan.ramp.is_some() { 0 } else { plan.rounds },
+        rounds: 0,
         machine: Machine::default(),
         overhead: Overhead {
             clock_ns: overhead::clock_ns(),
@@ -78,12 +84,14 @@ pub async fn run(plan: &Plan) -> Result<Report, RunError> {
         ramps: Vec::new(),
     };
     let mut bench = Bench::new(plan, started)?;
-    bench.warm_up().await?;
-    match &plan.ramp {
-        Some((slo, range)) => report.ramps = bench.ramps(slo, *range).await?,
-        None => bench.rounds().await?,
+    tokio::select! {
+        ended = bench.carry_out() => ended?,
+        () = stop => report.load.push_str("; stopped before its end"),
     }
     bench.progress.finish();
+    if bench.lanes.iter().all(|lane| lane.shown.rounds.is_empty()) && bench.ramps.is_empty() {
+        return Err(RunError::Stopped);
+    }
     bench.fill(&mut report);
     report.machine = Machine {
         cores: thread::available_parallelism().map_or(1, usize::from),
@@ -190,6 +198,8 @@ struct Bench<'p> {
     started: u64,
     /// What we cost ourselves in turns of real targets: CPU time in ns, tokens.
     own: (u64, u64),
+    /// What was found of each target, in a ramp.
+    ramps: Vec<Ramp>,
 }
 
 impl<'p> Bench<'p> {
@@ -201,7 +211,15 @@ impl<'p> Bench<'p> {
         let progress = Progress::new(turns, plan.quiet);
         progress.steady();
         let has_baseline = baseline.is_some();
-        Ok(Self { plan, lanes, has_baseline, progress, turns: 0, started, own: (0, 0) })
+        Ok(Self { plan, lanes, has_baseline, progress, turns: 0, started, own: (0, 0), ramps: Vec::new() })
+    }
+
+    async fn carry_out(&mut self) -> io::Result<()> {
+        self.warm_up().await?;
+        match &self.plan.ramp {
+            Some((slo, range)) => self.ramp(slo, *range).await,
+            None => self.rounds().await,
+        }
     }
 
     async fn warm_up(&mut self) -> io::Result<()> {
@@ -242,12 +260,11 @@ impl<'p> Bench<'p> {
             }
             closed => closed,
         };
-        let Plan { length, max_open, .. } = *self.plan;
-        Turn { load, length, max_open, spread: std::time::Duration::ZERO }
+        let Plan { length, max_open, spread, .. } = *self.plan;
+        Turn { load, length, max_open, spread }
     }
 
-    async fn ramps(&mut self, slo: &Slo, range: ramp::Range) -> io::Result<Vec<Ramp>> {
-        let mut ramps = Vec::new();
+    async fn ramp(&mut self, slo: &Slo, range: ramp::Range) -> io::Result<()> {
         let lanes = self.lanes.len();
         for lane in 0..lanes {
             let span = lane as f64 / lanes as f64..(lane + 1) as f64 / lanes as f64;
@@ -269,9 +286,9 @@ impl<'p> Bench<'p> {
             };
             let (streams, steps) = ramp::search(range, attempt).await?;
             let target = self.lanes.get(lane).map_or_else(String::new, |lane| lane.shown.name.clone());
-            ramps.push(Ramp { target, slo: slo.to_string(), streams, steps });
+            self.ramps.push(Ramp { target, slo: slo.to_string(), streams, steps });
         }
-        Ok(ramps)
+        Ok(())
     }
 
     /// A turn of one lane. `span` is the part of the run that it is.
@@ -325,6 +342,10 @@ impl<'p> Bench<'p> {
         if self.has_baseline {
             report.baseline = self.lanes.pop().map(Lane::finish);
         }
+        if self.plan.ramp.is_none() {
+            report.rounds = self.lanes.iter().map(|lane| lane.shown.rounds.len()).min().unwrap_or(0);
+        }
+        report.ramps = self.ramps;
         report.targets = self.lanes.into_iter().map(Lane::finish).collect();
         report.ratios = ratios(&report.targets);
     }

@@ -79,7 +79,7 @@ pub struct Tally {
     /// Counts, and no distributions as yet.
     counts: Summary,
     times: BTreeMap<Metric, Times>,
-    /// How late requests left.
+    /// How late requests left that had a connection.
     pub start_lag: Times,
     /// Sentences about what went wrong, with how often.
     pub complaints: BTreeMap<String, u64>,
@@ -102,6 +102,9 @@ impl Tally {
         self.count(sample);
         if sample.sent > 0 {
             self.span(sample);
+        }
+        // Where a connection had to be made, the target's part in that is not told from ours.
+        if sample.sent > 0 && !sample.connected {
             self.start_lag.record(sample.sent.saturating_sub(sample.intended));
         }
         let since = |at: u64| at.saturating_sub(sample.intended);

@@ -9,6 +9,7 @@ mod own;
 use std::{collections::BTreeSet, env, error::Error, fs, path::Path, process::ExitCode, sync::Arc};
 
 use http::{HeaderName, HeaderValue, header::AUTHORIZATION};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use secrecy::ExposeSecret;
 use tokio::runtime::{Builder, Runtime};
 
@@ -16,7 +17,7 @@ pub use self::flags::Args;
 use self::{children::Child, own::Own};
 use crate::{
     bench::{
-        self, Dialect,
+        self, Dialect, RunError,
         plan::{Contender, Plan},
         prompts::{Prompts, Terms},
         report::{self, Report},
@@ -30,6 +31,7 @@ type Failed = Box<dyn Error + Send + Sync>;
 
 /// Runs the command.
 pub fn run(args: Args) -> ExitCode {
+    open_many_files();
     let (plan, _children) = match plan(&args) {
         Ok(plan) => plan,
         Err(error) => {
@@ -37,21 +39,26 @@ pub fn run(args: Args) -> ExitCode {
             return super::WRONG_INPUT.into();
         }
     };
-    let measured = runtime(args.threads.get()).and_then(|runtime| {
-        runtime.block_on(async {
-            tokio::select! {
-                report = bench::run(&plan) => report.map_err(Failed::from),
-                () = terminated(1)? => Err("stopped before its end: no report".into()),
-            }
-        })
-    });
+    let measured = runtime(args.threads.get())
+        .and_then(|runtime| runtime.block_on(async { Ok(bench::run(&plan, terminated(1)?).await?) }));
     match measured.and_then(|report| show(&args, &report)) {
         Ok(status) => status,
         Err(error) => {
             eprintln!("{error}");
-            ExitCode::FAILURE
+            match error.downcast_ref() {
+                Some(RunError::Process(_)) => super::WRONG_INPUT.into(),
+                _ => ExitCode::FAILURE,
+            }
         }
     }
+}
+
+/// Raises the limit of open files as far as it may be raised, for us and for what we start: a stream is a socket, and
+/// the usual limit of 1,024 is for programs that wait for sockets in ways of old.
+fn open_many_files() {
+    let limit = getrlimit(Resource::Nofile);
+    // Where it cannot be raised, streams beyond it break and say why.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 fn runtime(threads: usize) -> Result<Runtime, Failed> {
@@ -78,6 +85,7 @@ fn plan(args: &Args) -> Result<(Plan, Vec<Child>), Failed> {
         load: args.load.load(),
         length: args.load.length(),
         max_open: args.load.max_open,
+        spread: args.load.spread,
         rounds: args.load.rounds.get(),
         warm_up: args.load.warm_up,
         timeout: args.load.timeout,
