@@ -106,7 +106,7 @@ async fn show(args: &Args) -> Result<(), Failed> {
     let (moments, seen) = unbounded_channel();
     let started = Instant::now();
     let tap = Arc::new(Window { moments: moments.clone(), started });
-    let server = Server::bind(Arc::new(config), Some(tap)).await?;
+    let server = Server::bind(Arc::new(config), Some(tap))?;
     let proxy = server.addresses().first().copied().unwrap_or(args.listen);
     let story = async {
         let mut screen = Screen::new(io::stdout().is_terminal());
@@ -124,7 +124,7 @@ async fn show(args: &Args) -> Result<(), Failed> {
     tokio::select! {
         told = story => told,
         ended = mock.serve(upstream) => Ok(ended?),
-        () = server.run(pending()) => Ok(()),
+        served = server.run(pending()) => Ok(served?),
     }
 }
 
@@ -195,7 +195,7 @@ impl Tap for Window {
 impl Watch for Window {
     fn answered(&mut self, _status: StatusCode, _headers: &http::HeaderMap, _after: Duration) {}
 
-    fn piece(&mut self, bytes: &Bytes, _after: Duration) {
+    fn piece(&mut self, bytes: &[u8], _after: Duration) {
         let data = bytes.utf8_chunks().map(|chunk| chunk.valid()).collect();
         let _ = self.moments.send(Moment { at: self.started.elapsed(), side: Side::Upstream, data });
     }

@@ -1,6 +1,6 @@
 //! `toolwire mock`: serves fixtures as an upstream, or answers that it makes up.
 
-use std::{io, net::SocketAddr, path::PathBuf, process::ExitCode, thread};
+use std::{io, net::SocketAddr, num::NonZeroUsize, path::PathBuf, process::ExitCode, thread};
 
 use tokio::{
     net::{TcpListener, TcpSocket},
@@ -11,7 +11,7 @@ use crate::{
     fixture::{
         Fixture,
         generate::{Kind, Script, Speech},
-        mock::{Mock, Pace},
+        mock::{Mock, Pace, score::BURST},
         postmark::Postmark,
     },
     format::{self, Format},
@@ -63,6 +63,9 @@ struct Generate {
     /// Bytes of text a token; 27 of them tell when it left
     #[arg(long, value_name = "N", requires = "generate", default_value_t = 32, value_parser = token_bytes)]
     token_bytes: usize,
+    /// Frames that leave in one write with --pace none
+    #[arg(long, value_name = "N", requires = "generate", default_value_t = BURST)]
+    burst: NonZeroUsize,
 }
 
 fn format_named(name: &str) -> Result<&'static Format, String> {
@@ -88,6 +91,7 @@ impl Generate {
             tool: self.tool,
             tokens: self.tokens,
             token_bytes: self.token_bytes,
+            burst: self.burst,
             ..Script::default()
         };
         match pace {

@@ -2,7 +2,7 @@
 
 use std::{error::Error, process::ExitCode, sync::Arc};
 
-use tokio::runtime::Runtime;
+use tokio::runtime;
 
 use super::{LogFormat, UpstreamFlags, announce::Announcement};
 use crate::{
@@ -29,7 +29,8 @@ pub fn run(args: Args, log_format: LogFormat) -> ExitCode {
 /// Serves until a signal to stop and until what was open then is over; a second signal ends that at once. `tap`, if
 /// there is one, watches the exchanges.
 pub fn until_terminated(config: Config, tap: Option<Arc<dyn Tap>>, log_format: LogFormat) -> ExitCode {
-    let runtime = match Runtime::new() {
+    // One thread of the server's; it starts the others.
+    let runtime = match runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return failed(&error),
     };
@@ -46,10 +47,10 @@ async fn serve(
 ) -> Result<(), Box<dyn Error>> {
     // Whoever reads the announcement may send a signal at once, so it must be heard before.
     let (once, twice) = (terminated(1)?, terminated(2)?);
-    let server = Server::bind(Arc::clone(&config), tap).await?;
+    let server = Server::bind(Arc::clone(&config), tap)?;
     Announcement { config: &config, addresses: server.addresses() }.say(log_format);
     tokio::select! {
-        () = server.run(once) => {}
+        served = server.run(once) => served?,
         () = twice => tracing::warn!("asked twice to stop: open answers are dropped"),
     }
     Ok(())

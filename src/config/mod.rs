@@ -80,6 +80,8 @@ pub struct Config {
     pub limits: Limits,
     /// How long open streams may go on after a signal to stop.
     pub drain_timeout: Duration,
+    /// Threads that serve, each with sockets of its own; at least one.
+    pub threads: usize,
 }
 
 impl Config {

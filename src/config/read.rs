@@ -1,6 +1,6 @@
 //! The file's tables read to a [`Config`]: which keys there are, and what must hold between them.
 
-use std::{collections::HashSet, net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::HashSet, net::SocketAddr, num::NonZero, sync::Arc, thread, time::Duration};
 
 use toml::de::{DeTable, DeValue};
 
@@ -28,6 +28,7 @@ pub(super) fn config<'a>(root: &'a DeTable<'a>, context: &'a Context<'a>) -> Opt
         let limits =
             table.get_or("limits", Limits::default(), |cell| cell.table(|table| Some(limits(table))));
         let drain_timeout = table.get_or("drain_timeout", DRAIN_TIMEOUT, duration);
+        let threads = table.get_or("threads", cores(), count(1));
         let upstreams = upstreams(table, context);
         let formats = formats(table);
         let models = models(table, context, &upstreams, &formats, limits.answer);
@@ -39,8 +40,14 @@ pub(super) fn config<'a>(root: &'a DeTable<'a>, context: &'a Context<'a>) -> Opt
             models: models?,
             limits,
             drain_timeout,
+            threads,
         })
     })
+}
+
+/// Cores that this process may use.
+fn cores() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get)
 }
 
 fn address(cell: Cell<'_>) -> Option<(SocketAddr, Option<Cell<'_>>)> {

@@ -22,6 +22,7 @@ impl Config {
             ("listen", strings(self.listen.iter().map(ToString::to_string))),
             ("api_keys", strings(self.api_keys.iter().map(|_| MASK.to_owned()))),
             ("drain_timeout", duration(self.drain_timeout)),
+            ("threads", count(self.threads)),
             (
                 "limits",
                 Value::Table(table([

@@ -36,17 +36,17 @@ use crate::{
 
 use super::{
     clock::{Alarm, Clock},
-    drain::Cut,
+    drain::Given,
 };
 
 pub(super) use flow::Parts;
 use flow::{Flow, Stage};
 
-/// Upstream pieces that are taken without a look at the alarms, and that leave in one frame at most: then the client
+/// Reads that are taken without a look at the alarms, and that leave in one frame at most: then the client
 /// is given a turn.
-const MAX_PIECES: usize = 64;
+const MAX_READS: usize = 64;
 
-/// Bytes after which a frame leaves although more is there. One upstream piece may go beyond it.
+/// Bytes after which a frame leaves although more is there. One read may go beyond it.
 const MAX_BYTES: usize = 32 << 10;
 
 /// See the module.
@@ -56,7 +56,7 @@ pub(super) struct Answer {
     #[pin]
     clock: Clock,
     #[pin]
-    cut: Cut,
+    cut: Given,
     timeouts: Timeouts,
     flow: Flow,
 }
@@ -64,7 +64,7 @@ pub(super) struct Answer {
 impl Answer {
     /// An answer whose upstream has yet to be asked. It gets signs of life as often as `keep_alive`, if it is a stream,
     /// and ends with `cut`.
-    pub(super) fn new(parts: Parts, keep_alive: Duration, cut: Cut) -> Self {
+    pub(super) fn new(parts: Parts, keep_alive: Duration, cut: Given) -> Self {
         let keep_alive = parts.stream.then_some(keep_alive);
         let timeouts = parts.client.upstream().timeouts.clone();
         Self {
@@ -119,7 +119,7 @@ impl Answer {
     /// What happens without the upstream: an alarm (given back), or the server's end.
     fn poll_interrupt(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Alarm>> {
         let mut this = self.project();
-        this.flow.pieces = 0;
+        this.flow.reads = 0;
         if this.cut.poll(cx).is_ready() && this.flow.is_open() {
             this.flow.fail(Failure::new(Kind::Draining, "toolwire was stopped before the answer was whole"));
             return Poll::Ready(None);
@@ -166,7 +166,7 @@ impl Body for Answer {
             if matches!(self.flow.stage, Stage::Over) {
                 return Poll::Ready(None);
             }
-            if self.flow.pieces >= MAX_PIECES {
+            if self.flow.reads >= MAX_READS {
                 // An upstream that never pauses must not outrun the clock. What the alarm was shows in the flow.
                 let _ = self.as_mut().poll_interrupt(cx);
                 if waiting {

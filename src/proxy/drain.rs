@@ -8,7 +8,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicU8, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll},
 };
@@ -19,52 +19,74 @@ use tokio::{
     sync::{Notify, futures::OwnedNotified},
 };
 
-const SERVING: u8 = 0;
-const DRAINING: u8 = 1;
-const CUT: u8 = 2;
-
-/// How far a server has stopped. Shared by its requests.
+/// How far a server has stopped. Shared by its threads and their requests.
 #[derive(Debug, Default)]
 pub(super) struct Drain {
-    step: AtomicU8,
-    cut: Arc<Notify>,
+    begun: Signal,
+    cut: Signal,
+}
+
+/// Something that happens once.
+#[derive(Debug, Default)]
+struct Signal {
+    given: AtomicBool,
+    waiting: Arc<Notify>,
 }
 
 impl Drain {
     /// No new requests.
     pub(super) fn begin(&self) {
-        self.step.store(DRAINING, Ordering::Release);
+        self.begun.give();
     }
 
     /// Open answers end now.
     pub(super) fn cut(&self) {
-        self.step.store(CUT, Ordering::Release);
-        self.cut.notify_waiters();
+        self.cut.give();
     }
 
     /// Whether new requests are still taken.
     pub(super) fn is_serving(&self) -> bool {
-        self.step.load(Ordering::Acquire) == SERVING
+        !self.begun.is_given()
+    }
+
+    /// Becomes ready with [`Drain::begin`].
+    pub(super) fn when_begun(&self) -> Given {
+        self.begun.when_given()
     }
 
     /// Becomes ready with [`Drain::cut`].
-    pub(super) fn when_cut(&self) -> Cut {
-        let notified = Arc::clone(&self.cut).notified_owned();
-        // Looked at after asking to be notified: a cut in between is seen one way or the other.
-        Cut { notified, already: self.step.load(Ordering::Acquire) == CUT }
+    pub(super) fn when_cut(&self) -> Given {
+        self.cut.when_given()
     }
 }
 
-/// See [`Drain::when_cut`].
+impl Signal {
+    fn give(&self) {
+        self.given.store(true, Ordering::Release);
+        self.waiting.notify_waiters();
+    }
+
+    fn is_given(&self) -> bool {
+        self.given.load(Ordering::Acquire)
+    }
+
+    fn when_given(&self) -> Given {
+        let notified = Arc::clone(&self.waiting).notified_owned();
+        // Looked at after asking to be notified: a signal in between is seen one way or the other.
+        Given { notified, already: self.is_given() }
+    }
+}
+
+/// A step of a [`Drain`] that is waited for.
 #[derive(Debug)]
 #[pin_project]
-pub(super) struct Cut {
+pub(super) struct Given {
     #[pin]
     notified: OwnedNotified,
     already: bool,
 }
 
-impl Future for Cut {
+impl Future for Given {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {

@@ -13,10 +13,10 @@
 mod answer;
 mod auth;
 mod clock;
-mod connector;
 mod drain;
 mod exchange;
 mod intake;
+mod listen;
 mod permits;
 mod reply;
 mod routes;
@@ -24,6 +24,7 @@ mod server;
 mod service;
 pub mod tap;
 mod upstream;
+mod worker;
 
 pub use drain::terminated;
 pub use server::{ServeError, Server};

@@ -1,51 +1,11 @@
-//! [`Server`]: listens, serves connections, and stops in order.
+//! [`Server`]: listens, serves on all its threads, and stops in order.
 
-use std::{
-    fmt,
-    future::poll_fn,
-    io,
-    net::SocketAddr,
-    pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{fmt, io, net::SocketAddr, sync::Arc, thread};
 
-use hyper::service::service_fn;
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::{
-        conn::auto,
-        graceful::{GracefulShutdown, Watcher},
-    },
-};
-use tokio::{
-    net::{TcpListener, TcpStream},
-    task::JoinSet,
-    time::{sleep, timeout},
-};
+use tokio::{runtime, sync::oneshot};
 
+use super::{listen, service::Service, tap::Tap, worker::Worker};
 use crate::config::Config;
-
-use super::{service::Service, tap::Tap};
-
-/// A connection on which no request comes for so long is closed, also between two requests.
-const IDLE_CONNECTION: Duration = Duration::from_secs(75);
-
-/// Bytes that hyper buffers a connection, each way; a request's headers must fit.
-const CONNECTION_BUFFER: usize = 64 << 10;
-
-/// Requests at once on one HTTP/2 connection.
-const MAX_STREAMS: u32 = 256;
-
-/// After a failed `accept` (no more file descriptors): time for some to come free.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-
-/// Streams that were cut have so long to tell their clients.
-const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Why a server cannot serve.
 #[derive(Debug)]
@@ -57,6 +17,8 @@ pub enum ServeError {
         /// Why not.
         error: io::Error,
     },
+    /// A thread, or what it needs, cannot be had.
+    Thread(io::Error),
     /// An upstream's key has characters that no header may have.
     Key {
         /// The upstream's name.
@@ -68,6 +30,7 @@ impl fmt::Display for ServeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bind { address, error } => write!(f, "cannot listen on {address}: {error}"),
+            Self::Thread(error) => write!(f, "a thread cannot be started: {error}"),
             Self::Key { upstream } => {
                 write!(f, "the api_key of upstream `{upstream}` has characters that no header may have")
             }
@@ -78,19 +41,22 @@ impl fmt::Display for ServeError {
 impl std::error::Error for ServeError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Bind { error, .. } => Some(error),
+            Self::Bind { error, .. } | Self::Thread(error) => Some(error),
             Self::Key { .. } => None,
         }
     }
 }
 
 /// A server that listens, and does not yet answer.
+///
+/// It runs on as many threads as are configured: the caller's, and others with a runtime each. A thread listens for
+/// itself (the kernel spreads the connections) and keeps its own connections to the upstreams, so that both sockets of
+/// a stream wake the thread that works on it, and no other.
 #[derive(Debug)]
 pub struct Server {
-    listeners: Vec<TcpListener>,
+    first: Worker,
+    others: Vec<Worker>,
     addresses: Vec<SocketAddr>,
-    service: Arc<Service>,
-    drain_timeout: Duration,
 }
 
 impl Server {
@@ -98,18 +64,18 @@ impl Server {
     ///
     /// # Errors
     /// If an address cannot be listened on, or an upstream's key is no key.
-    pub async fn bind(config: Arc<Config>, tap: Option<Arc<dyn Tap>>) -> Result<Self, ServeError> {
-        let mut listeners = Vec::new();
+    pub fn bind(config: Arc<Config>, tap: Option<Arc<dyn Tap>>) -> Result<Self, ServeError> {
         let mut addresses = Vec::new();
+        let mut first = Worker::new(Service::new(Arc::clone(&config), tap)?, config.drain_timeout);
+        let mut others: Vec<_> = (1..config.threads).map(|_| first.sibling()).collect();
         for &address in &config.listen {
             let failed = |error| ServeError::Bind { address, error };
-            let listener = TcpListener::bind(address).await.map_err(failed)?;
-            addresses.push(listener.local_addr().map_err(failed)?);
-            listeners.push(listener);
+            let (one, more) = listen::bind(address, others.len()).map_err(failed)?;
+            addresses.push(one.local_addr().map_err(failed)?);
+            first.listeners.push(one);
+            others.iter_mut().zip(more).for_each(|(other, listener)| other.listeners.push(listener));
         }
-        let drain_timeout = config.drain_timeout;
-        let service = Arc::new(Service::new(config, tap)?);
-        Ok(Self { listeners, addresses, service, drain_timeout })
+        Ok(Self { first, others, addresses })
     }
 
     /// Where it listens: with the real ports where the configuration says 0.
@@ -120,94 +86,56 @@ impl Server {
     /// Serves until `shutdown` is ready, then drains: no new connections and requests, open answers go on for
     /// `drain_timeout` at most, and what is left then ends with an error that says so. Dropping the future ends all
     /// at once.
-    pub async fn run(self, shutdown: impl Future<Output = ()>) {
-        let mut connections = JoinSet::new();
-        let graceful = GracefulShutdown::new();
-        let protocol = protocol();
-        let mut shutdown = pin!(shutdown);
-        loop {
-            tokio::select! {
-                () = &mut shutdown => break,
-                accepted = poll_fn(|cx| poll_accept(&self.listeners, cx)) => match accepted {
-                    Ok(stream) => {
-                        let service = Arc::clone(&self.service);
-                        connections.spawn(connection(stream, service, protocol.clone(), graceful.watcher()));
-                    }
-                    Err(error) => {
-                        tracing::warn!(%error, "a connection could not be accepted");
-                        sleep(ACCEPT_PAUSE).await;
-                    }
-                },
-                Some(_) = connections.join_next() => {}
-            }
+    ///
+    /// # Errors
+    /// If a thread cannot be started.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
+        let drain = Arc::clone(self.first.drain());
+        let threads = self.others.into_iter().zip(2..).map(|(worker, number)| Thread::start(number, worker));
+        let threads = threads.collect::<io::Result<Vec<_>>>().map_err(ServeError::Thread)?;
+        let stop = async {
+            shutdown.await;
+            drain.begin();
+            Ok(())
+        };
+        tokio::try_join!(stop, self.first.run()).map_err(ServeError::Thread)?;
+        for thread in threads {
+            thread.ended().await;
         }
-        drop(self.listeners);
-        drain(&self.service, graceful, self.drain_timeout).await;
+        Ok(())
     }
 }
 
-async fn drain(service: &Service, graceful: GracefulShutdown, limit: Duration) {
-    let open = graceful.count();
-    tracing::info!(connections = open, limit = ?limit, "stopping: open answers may finish");
-    service.drain().begin();
-    let mut closed = pin!(graceful.shutdown());
-    if timeout(limit, &mut closed).await.is_ok() {
-        return;
-    }
-    tracing::warn!("open answers are cut off");
-    service.drain().cut();
-    // Whoever does not read its farewell in time does not get it.
-    let _ = timeout(FAREWELL, closed).await;
+/// A thread that serves. Dropped, it ends at once.
+#[derive(Debug)]
+struct Thread {
+    /// Its drop tells the thread.
+    _wanted: oneshot::Sender<()>,
+    ended: oneshot::Receiver<()>,
 }
 
-/// HTTP/1.1 or HTTP/2 (h2c), as the client begins.
-fn protocol() -> auto::Builder<TokioExecutor> {
-    let mut protocol = auto::Builder::new(TokioExecutor::new());
-    protocol
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(IDLE_CONNECTION)
-        .max_buf_size(CONNECTION_BUFFER)
-        .http2()
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(MAX_STREAMS)
-        .max_send_buf_size(CONNECTION_BUFFER)
-        .keep_alive_interval(IDLE_CONNECTION);
-    protocol
-}
-
-async fn connection(
-    stream: TcpStream,
-    service: Arc<Service>,
-    protocol: auto::Builder<TokioExecutor>,
-    watcher: Watcher,
-) {
-    // Tokens are small, and each is worth a packet: Nagle's algorithm would wait for more.
-    let _ = stream.set_nodelay(true);
-    let asked = AtomicBool::new(false);
-    let serve = service_fn(|request| {
-        asked.store(true, Ordering::Relaxed);
-        Arc::clone(&service).handle(request)
-    });
-    let mut served = pin!(watcher.watch(protocol.serve_connection(TokioIo::new(stream), serve)));
-    let early = timeout(IDLE_CONNECTION, &mut served).await;
-    // Whoever has connected and asked nothing by then (which hyper does not look after) is dropped.
-    let ended = match early {
-        Ok(ended) => ended,
-        Err(_elapsed) if !asked.load(Ordering::Relaxed) => return,
-        Err(_elapsed) => served.await,
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended early");
+impl Thread {
+    fn start(number: usize, worker: Worker) -> io::Result<Self> {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let (wanted, unwanted) = oneshot::channel();
+        let (end, ended) = oneshot::channel();
+        thread::Builder::new().name(format!("toolwire-{number}")).spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    served = worker.run() => if let Err(error) = served {
+                        tracing::error!(%error, "a thread cannot serve");
+                    },
+                    _ = unwanted => {}
+                }
+            });
+            // Nobody waits any more if the server was dropped.
+            let _ = end.send(());
+        })?;
+        Ok(Self { _wanted: wanted, ended })
     }
-}
 
-/// The next connection on any of the listeners.
-fn poll_accept(listeners: &[TcpListener], cx: &mut Context<'_>) -> Poll<io::Result<TcpStream>> {
-    for listener in listeners {
-        if let Poll::Ready(accepted) = listener.poll_accept(cx) {
-            return Poll::Ready(accepted.map(|(stream, _peer)| stream));
-        }
+    async fn ended(self) {
+        // A thread that panicked has ended too.
+        let _ = self.ended.await;
     }
-    Poll::Pending
 }

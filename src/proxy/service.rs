@@ -40,7 +40,7 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Bytes of a client's request id that is kept. Beyond: ours instead.
 const MAX_REQUEST_ID: usize = 128;
 
-/// What all requests share.
+/// What all requests of a thread share; but for the connections, all threads share it too.
 #[derive(Debug)]
 pub(super) struct Service {
     config: Arc<Config>,
@@ -48,7 +48,7 @@ pub(super) struct Service {
     clients: HashMap<String, Arc<Client>>,
     metrics: Arc<Metrics>,
     tap: Option<Arc<dyn Tap>>,
-    drain: Drain,
+    drain: Arc<Drain>,
     started: u64,
 }
 
@@ -62,17 +62,35 @@ impl Service {
         let clients = config.upstreams.iter().map(|upstream| {
             let name = upstream.name.clone();
             let line = Line::new(upstream.queue.clone(), metrics.waiting(&name));
-            let client = Client::new(Arc::clone(upstream), line)
+            let client = Client::new(Arc::clone(upstream), Arc::new(line))
                 .map_err(|_| ServeError::Key { upstream: name.clone() })?;
             Ok((name, Arc::new(client)))
         });
         let clients = clients.collect::<Result<_, ServeError>>()?;
-        Ok(Self { config, clients, metrics, tap, drain: Drain::default(), started: unix_time() })
+        Ok(Self { config, clients, metrics, tap, drain: Arc::default(), started: unix_time() })
+    }
+
+    /// The same for another thread: with its own connections to the upstreams, and all else in common.
+    pub(super) fn sibling(&self) -> Self {
+        let clients = self.clients.iter().map(|(name, client)| (name.clone(), Arc::new(client.sibling())));
+        Self {
+            config: Arc::clone(&self.config),
+            clients: clients.collect(),
+            metrics: Arc::clone(&self.metrics),
+            tap: self.tap.clone(),
+            drain: Arc::clone(&self.drain),
+            started: self.started,
+        }
     }
 
     /// How far the server has stopped.
-    pub(super) fn drain(&self) -> &Drain {
+    pub(super) fn drain(&self) -> &Arc<Drain> {
         &self.drain
+    }
+
+    /// Lets go of connections to upstreams that have been idle for long.
+    pub(super) fn sweep(&self) {
+        self.clients.values().for_each(|client| client.sweep());
     }
 
     /// Answers one request.

@@ -27,7 +27,7 @@ pub trait Watch: Send {
     fn answered(&mut self, status: http::StatusCode, headers: &http::HeaderMap, after: Duration);
 
     /// A piece of the upstream's body has arrived, as the network cut it, `after` the exchange's beginning.
-    fn piece(&mut self, bytes: &Bytes, after: Duration);
+    fn piece(&mut self, bytes: &[u8], after: Duration);
 
     /// The exchange is over. Called exactly once, last.
     fn end(&mut self, ending: Ending<'_>, after: Duration);

@@ -15,7 +15,7 @@ const FOUND: &[&str] = &[
     include_str!("../../Cargo.toml"),
     include_str!("../../src/wire/json/scanner.rs"),
     include_str!("../../src/wire/sse.rs"),
-    include_str!("../../src/proxy/upstream.rs"),
+    include_str!("../../src/proxy/upstream/mod.rs"),
     include_str!("../../src/config/read.rs"),
     include_str!("../../src/pipeline/calls.rs"),
 ];

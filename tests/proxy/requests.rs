@@ -231,7 +231,7 @@ impl Watch for Seen {
         self.note(format!("answered {}", status.as_u16()));
     }
 
-    fn piece(&mut self, bytes: &Bytes, _: std::time::Duration) {
+    fn piece(&mut self, bytes: &[u8], _: std::time::Duration) {
         self.note(format!("piece of {}", bytes.len()));
     }
 

@@ -255,7 +255,8 @@ impl Progress {
         }
         self.begun = true;
         notes.holds(delta.role.is("assistant"), "a choice's first chunk does not have the role assistant");
-        notes.holds(delta.content.word().is_none(), "the chunk with the role has content");
+        let both = delta.role.word().is_some() && delta.content.word().is_some();
+        notes.holds(!both, "the chunk with the role has content");
     }
 
     fn call(&mut self, delta: &CallDelta<'_>, scratch: &mut String, notes: &mut Notes<'_>) {

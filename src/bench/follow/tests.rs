@@ -5,10 +5,7 @@ use std::path::Path;
 use proptest::prelude::*;
 
 use super::{super::sample::TokenKind, *};
-use crate::{
-    dialect::Dialect as Upstream,
-    fixture::{Cutting, Fixture, postmark::Postmark},
-};
+use crate::fixture::{Cutting, Fixture, postmark::Postmark};
 
 const CHAT: &str = include_str!("tests/chat.sse");
 
@@ -30,10 +27,13 @@ fn whole(dialect: Dialect, stream: &str) -> Sample {
     follow(dialect, &[stream.as_bytes()])
 }
 
-/// What must not depend on where a stream is cut.
-fn told(sample: &Sample) -> (Outcome, Vec<String>, Vec<(TokenKind, Option<Postmark>)>, Option<u64>) {
-    let tokens = sample.tokens.iter().map(|token| (token.kind, token.postmark)).collect();
-    (sample.outcome.clone(), sample.violations.clone(), tokens, sample.usage)
+/// What must not depend on where a stream is cut: all but the times.
+fn told(mut sample: Sample) -> Sample {
+    sample.tokens.iter_mut().for_each(|token| token.at = 0);
+    for time in [&mut sample.first_byte, &mut sample.first_call, &mut sample.last_call] {
+        *time = time.map(|_| 0);
+    }
+    Sample { end: 0, ..sample }
 }
 
 #[test]
@@ -84,8 +84,9 @@ fn check(dialect: Dialect, canonical: &str, variants: &str) {
     for variant in variants.split("\n\n").filter(|variant| !variant.trim().is_empty()) {
         let (mut stream, mut from, mut rules) = (canonical.to_owned(), String::new(), Vec::new());
         for line in variant.lines() {
-            let text = line[1..].strip_prefix(' ').unwrap_or_default().replace('⏎', "\n").replace('␍', "\r");
-            match &line[..1] {
+            let (sign, text) = line.split_once(' ').unwrap();
+            let text = text.replace('⏎', "\n").replace('␍', "\r");
+            match sign {
                 "-" => from = text,
                 "+" => {
                     assert!(stream.contains(&from), "{from} is not in the stream");
@@ -98,7 +99,7 @@ fn check(dialect: Dialect, canonical: &str, variants: &str) {
         let broken: Vec<_> = sample.violations.iter().map(|told| rule(told)).collect();
         assert_eq!(broken, rules, "{variant}: {:?}", sample.violations);
         let bytes: Vec<_> = stream.as_bytes().chunks(1).collect();
-        assert_eq!(told(&follow(dialect, &bytes)), told(&sample), "{variant}");
+        assert_eq!(told(follow(dialect, &bytes)), told(sample), "{variant}");
     }
 }
 
@@ -144,7 +145,7 @@ fn a_stream_without_its_end_is_broken() {
         (Dialect::Messages, MESSAGES, "message_stop"),
     ] {
         let last = stream.trim_end().rfind("\n\n").unwrap() + 2;
-        let sample = whole(dialect, &stream[..last]);
+        let sample = whole(dialect, stream.split_at(last).0);
         assert_eq!(sample.outcome, Outcome::Broken(format!("the stream ends without {end}")));
         assert_eq!(sample.violations, Vec::<String>::new());
         assert_eq!(sample.end, 2);
@@ -171,6 +172,9 @@ fn an_error_in_the_stream_is_a_failure() {
         ["there is data behind an error (frame 3)"]
     );
 
+    let sample = whole(Dialect::Responses, &format!("data: {error}\n\n"));
+    assert_eq!(sample.outcome, Outcome::Failed("m".into()));
+    assert_eq!(sample.violations, ["an error is told as Chat Completions does (frame 1)"]);
     let event = r#"{"type":"error","sequence_number":0,"code":"server_error","message":"m","param":null}"#;
     let sample = whole(Dialect::Responses, &format!("event: error\ndata: {event}\n\n"));
     assert_eq!((sample.outcome, sample.violations), (Outcome::Failed("m".into()), vec![]));
@@ -206,11 +210,13 @@ fn a_delta_has_a_token_for_each_of_its_postmarks() {
 
 #[test]
 fn what_our_pipeline_writes_breaks_no_rule() {
+    // Calls that the upstream ran itself and never answered: nothing in the stream tells them from the client's.
+    let unanswered = ["v1-older-keys", "v2-announce-only"];
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
     let mut seen = 0;
     for dir in Fixture::find(&root).unwrap() {
         let fixture = Fixture::load(&dir).unwrap();
-        if fixture.to != Upstream::Chat || !fixture.conversation.stream {
+        if !fixture.conversation.stream || unanswered.contains(&fixture.name.as_str()) {
             continue;
         }
         let played = fixture.play(Cutting::Whole).unwrap();
@@ -239,12 +245,12 @@ proptest! {
         for (at, byte) in changes {
             *at.get_mut(&mut bytes) = byte;
         }
-        let whole = told(&follow(dialect, &[&bytes]));
-        prop_assert_eq!(&told(&follow(dialect, &bytes.chunks(size).collect::<Vec<_>>())), &whole);
+        let whole = told(follow(dialect, &[&bytes]));
+        prop_assert_eq!(&told(follow(dialect, &bytes.chunks(size).collect::<Vec<_>>())), &whole);
         let mut cuts: Vec<_> = cuts.into_iter().map(|cut| cut.index(bytes.len())).collect();
         cuts.extend([0, bytes.len()]);
         cuts.sort_unstable();
         let pieces: Vec<_> = cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect();
-        prop_assert_eq!(&told(&follow(dialect, &pieces)), &whole);
+        prop_assert_eq!(&told(follow(dialect, &pieces)), &whole);
     }
 }

@@ -8,9 +8,7 @@ use std::{
     time::Instant,
 };
 
-use bytes::{Bytes, BytesMut};
-use http_body::{Body, Frame};
-use hyper::body::Incoming;
+use bytes::BytesMut;
 
 use crate::{
     dialect::UpstreamRequest,
@@ -24,7 +22,7 @@ use super::{
         exchange::Again,
         permits::Permit,
         tap::{Ending, Watch},
-        upstream::{Client, Opened, Unopened, innermost},
+        upstream::{Body, Broken, Client, Opened, Unopened},
     },
     MAX_BYTES,
 };
@@ -55,8 +53,8 @@ pub(super) struct Flow {
     /// Written, not yet given to the client's connection.
     pub(super) out: BytesMut,
     pub(super) stream: bool,
-    /// Upstream pieces since the alarms were looked at.
-    pub(super) pieces: usize,
+    /// Reads since the alarms were looked at.
+    pub(super) reads: usize,
     /// The error is in `out`, or was.
     pub(super) failure_told: bool,
     /// The place at the upstream, held as long as the client reads.
@@ -70,9 +68,9 @@ pub(super) enum Stage {
     /// Waiting for a place, a connection, the headers.
     Opening(Opening),
     /// The body is read.
-    Streaming(Incoming),
+    Streaming(Body),
     /// The answer is whole. The end of the body is waited for, so that the connection can be used again.
-    Ebbing(Incoming),
+    Ebbing(Body),
     /// Nothing more is wanted of the upstream.
     Over,
 }
@@ -89,7 +87,7 @@ impl Flow {
             pipeline: parts.pipeline,
             out: BytesMut::new(),
             stream: parts.stream,
-            pieces: 0,
+            reads: 0,
             failure_told: false,
             permit: None,
             watch: parts.watch,
@@ -124,11 +122,20 @@ impl Flow {
                 self.opened(opened);
             }
             Stage::Streaming(body) => {
-                let frame = ready!(Pin::new(body).poll_frame(cx));
-                self.piece(frame);
+                let (pipeline, out, watch) = (&mut self.pipeline, &mut self.out, &mut self.watch);
+                let begun = self.begun;
+                let read = ready!(body.poll_data(cx, |data| {
+                    if pipeline.state() == State::Open {
+                        if let Some(watch) = watch {
+                            watch.piece(data, begun.elapsed());
+                        }
+                        pipeline.push(data, out);
+                    }
+                }));
+                self.read(read);
             }
             Stage::Ebbing(body) => {
-                while let Some(Ok(_)) = ready!(Pin::new(&mut *body).poll_frame(cx)) {}
+                while let Ok(true) = ready!(body.poll_data(cx, |_| ())) {}
                 self.stage = Stage::Over;
             }
             Stage::Over => {}
@@ -156,22 +163,18 @@ impl Flow {
         }
     }
 
-    fn piece(&mut self, frame: Option<Result<Frame<Bytes>, hyper::Error>>) {
-        self.pieces += 1;
-        let state = match frame.map(|frame| frame.map(Frame::into_data)) {
-            Some(Ok(Ok(bytes))) => {
-                if let Some(watch) = &mut self.watch {
-                    watch.piece(&bytes, self.begun.elapsed());
-                }
-                self.pipeline.push(&bytes, &mut self.out)
-            }
-            // Trailers say nothing of an answer.
-            Some(Ok(Err(_trailers))) => State::Open,
-            Some(Err(error)) => {
-                let message = format!("the upstream broke off inside its answer: {}", innermost(&error));
+    /// Something of the body has gone into the pipeline, or its end has come.
+    fn read(&mut self, read: Result<bool, Broken>) {
+        self.reads += 1;
+        let state = match read {
+            Ok(true) => self.pipeline.state(),
+            Ok(false) => self.pipeline.finish(&mut self.out),
+            Err(broken) if self.pipeline.state() == State::Open => {
+                let message = format!("the upstream broke off inside its answer: {broken}");
                 return self.fail(Failure::new(Kind::Truncated, message));
             }
-            None => self.pipeline.finish(&mut self.out),
+            // The answer was whole before.
+            Err(_) => self.pipeline.state(),
         };
         match state {
             State::Open => {}
@@ -183,7 +186,7 @@ impl Flow {
 
     fn ebb(&mut self) {
         self.stage = match mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Streaming(body) if !body.is_end_stream() => Stage::Ebbing(body),
+            Stage::Streaming(body) if !body.is_over() => Stage::Ebbing(body),
             _ => Stage::Over,
         };
     }

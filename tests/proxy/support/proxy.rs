@@ -18,6 +18,7 @@ pub(crate) struct Setup {
     pub(crate) settings: Settings,
     pub(crate) limits: Limits,
     pub(crate) drain_timeout: Duration,
+    pub(crate) threads: usize,
     pub(crate) tap: Option<Arc<dyn Tap>>,
 }
 
@@ -41,6 +42,7 @@ impl Setup {
             settings: Settings::default(),
             limits: Limits { keep_alive: NEVER, ..Limits::default() },
             drain_timeout: NEVER,
+            threads: 1,
             tap: None,
         }
     }
@@ -65,19 +67,23 @@ impl Setup {
             models: vec![model("m", None), model("org/other", Some("theirs"))],
             limits: self.limits,
             drain_timeout: self.drain_timeout,
+            threads: self.threads,
         };
         (config, self.tap)
     }
 
     pub(crate) async fn start(self) -> Proxy {
         let (config, tap) = self.config();
-        let server = Server::bind(Arc::new(config), tap).await.unwrap();
+        let server = Server::bind(Arc::new(config), tap).unwrap();
         let addresses = server.addresses().to_vec();
         let (stop, stopped) = oneshot::channel::<()>();
         let mut task = JoinSet::new();
-        task.spawn(server.run(async {
-            let _ = stopped.await;
-        }));
+        task.spawn(async {
+            let served = server.run(async {
+                let _ = stopped.await;
+            });
+            served.await.unwrap();
+        });
         Proxy { addresses, stop: Some(stop), task }
     }
 }

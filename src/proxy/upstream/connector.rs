@@ -1,13 +1,14 @@
 //! [`Connector`]: connections to an upstream, TLS where its address says so, all within one time limit.
 
-use std::{error::Error, fmt, pin::Pin, task, time::Duration};
+use std::{error::Error, time::Duration};
 
 use http::{Uri, uri::Scheme};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
-use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
-use tokio::{net::TcpStream, time::timeout};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::connect::HttpConnector;
+use tokio::time::timeout;
 use tower_service::Service;
 
+use super::connection::Stream;
 use crate::config::Upstream;
 
 /// Idle connections are probed so often, that dead ones are noticed.
@@ -39,31 +40,23 @@ impl Connector {
         };
         Self { https: tls.https_or_http().enable_all_versions().wrap_connector(tcp), limit }
     }
+
+    /// A connection to `address`.
+    ///
+    /// # Errors
+    /// If it cannot be had in time.
+    pub(super) async fn connect(&self, address: &Uri) -> Result<Stream, ConnectError> {
+        let connecting = self.https.clone().call(address.clone());
+        let connected = timeout(self.limit, connecting).await;
+        connected.map_err(|_elapsed| ConnectError::Late)?.map_err(ConnectError::Failed)
+    }
 }
 
-/// `connect_timeout` has passed.
+/// Why there is no connection.
 #[derive(Debug)]
-pub(super) struct ConnectTimeout;
-
-impl fmt::Display for ConnectTimeout {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("connecting took too long")
-    }
-}
-
-impl Error for ConnectTimeout {}
-
-impl Service<Uri> for Connector {
-    type Response = MaybeHttpsStream<TokioIo<TcpStream>>;
-    type Error = Box<dyn Error + Send + Sync>;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
-
-    fn poll_ready(&mut self, cx: &mut task::Context<'_>) -> task::Poll<Result<(), Self::Error>> {
-        self.https.poll_ready(cx)
-    }
-
-    fn call(&mut self, uri: Uri) -> Self::Future {
-        let connecting = timeout(self.limit, self.https.call(uri));
-        Box::pin(async move { connecting.await.map_err(|_| ConnectTimeout)? })
-    }
+pub(super) enum ConnectError {
+    /// `connect_timeout` has passed.
+    Late,
+    /// No address, no server, no TLS.
+    Failed(Box<dyn Error + Send + Sync>),
 }

@@ -7,47 +7,43 @@
 //!
 //! All of it is one future, [`Client::open`]. Whoever drops it leaves the line, or closes the connection.
 
+mod body;
+mod connection;
+mod connector;
+mod head;
+mod pool;
+
 use std::{
     error::Error,
-    io::{self, ErrorKind},
+    future::poll_fn,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header, response::Parts};
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
-use hyper_util::{client::legacy, client::legacy::connect::capture_connection, rt::TokioExecutor};
+use http::{HeaderMap, HeaderValue, Request, StatusCode, header, response::Parts};
+use http_body_util::Full;
 use secrecy::ExposeSecret;
 use tokio::time::timeout;
 
+pub(super) use self::body::{Body, Broken};
+use self::{
+    connection::Unanswered,
+    connector::ConnectError,
+    pool::{Lease, Pool},
+};
+use super::{
+    exchange,
+    permits::{Line, Permit},
+};
 use crate::{
     config::Upstream,
     dialect::UpstreamRequest,
     failure::{self, Failure, Kind},
 };
 
-use super::{
-    connector::{ConnectTimeout, Connector},
-    exchange,
-    permits::{Line, Permit},
-};
-
 /// Bytes of a refusal's body that are read. Beyond: ignored; an error object is small.
 const MAX_REFUSAL: usize = 64 << 10;
-
-/// Bytes that hyper buffers a connection, each way. Beyond: the other side waits.
-const CONNECTION_BUFFER: usize = 64 << 10;
-
-/// Bytes of one HTTP/2 stream that the upstream may send ahead of a slow client.
-const STREAM_WINDOW: u32 = 64 << 10;
-
-/// Bytes of all streams of an HTTP/2 connection together: slow clients must not stop the others.
-const CONNECTION_WINDOW: u32 = 16 << 20;
-
-/// Idle connections are kept for so long: below the minute after which many servers close them.
-const POOL_IDLE: Duration = Duration::from_secs(50);
 
 /// A connection that closes within this time is taken to have closed before the request reached the upstream's program.
 const AT_ONCE: Duration = Duration::from_secs(1);
@@ -56,8 +52,8 @@ const AT_ONCE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Client {
     upstream: Arc<Upstream>,
-    line: Line,
-    http: legacy::Client<Connector, Full<Bytes>>,
+    line: Arc<Line>,
+    pool: Arc<Pool>,
     headers: HeaderMap,
 }
 
@@ -65,7 +61,7 @@ pub(super) struct Client {
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) head: Parts,
-    pub(super) body: Incoming,
+    pub(super) body: Body,
     pub(super) permit: Permit,
 }
 
@@ -75,13 +71,6 @@ pub(super) struct Unopened {
     pub(super) failure: Failure,
     /// What the upstream said, if it said anything.
     pub(super) said: Option<(Parts, Bytes)>,
-}
-
-/// Why a request has no answer.
-enum Unanswered {
-    /// `header_timeout` has passed.
-    Late,
-    Error(legacy::Error),
 }
 
 impl From<Failure> for Unopened {
@@ -95,18 +84,25 @@ impl Client {
     ///
     /// # Errors
     /// If the configured key cannot stand in a header.
-    pub(super) fn new(upstream: Arc<Upstream>, line: Line) -> Result<Self, header::InvalidHeaderValue> {
-        let connector = Connector::new(&upstream);
-        let http = legacy::Client::builder(TokioExecutor::new())
-            .timer(hyper_util::rt::TokioTimer::new())
-            .pool_timer(hyper_util::rt::TokioTimer::new())
-            .pool_idle_timeout(POOL_IDLE)
-            .http1_max_buf_size(CONNECTION_BUFFER)
-            .http2_initial_stream_window_size(STREAM_WINDOW)
-            .http2_initial_connection_window_size(CONNECTION_WINDOW)
-            .build(connector);
+    pub(super) fn new(upstream: Arc<Upstream>, line: Arc<Line>) -> Result<Self, header::InvalidHeaderValue> {
+        let pool = Arc::new(Pool::new(&upstream));
         let headers = standing_headers(&upstream)?;
-        Ok(Self { upstream, line, http, headers })
+        Ok(Self { upstream, line, pool, headers })
+    }
+
+    /// A client of the same upstream, with the same line before it, that has connections of its own.
+    pub(super) fn sibling(&self) -> Self {
+        Self {
+            upstream: Arc::clone(&self.upstream),
+            line: Arc::clone(&self.line),
+            pool: Arc::new(Pool::new(&self.upstream)),
+            headers: self.headers.clone(),
+        }
+    }
+
+    /// Lets go of connections that have been idle for long.
+    pub(super) fn sweep(&self) {
+        self.pool.sweep();
     }
 
     /// The upstream that is asked.
@@ -128,8 +124,8 @@ impl Client {
             Some(permit) => permit,
             None => self.line.enter().await?,
         };
-        let request = self.request(asked)?;
-        let (head, body) = self.send(request).await?.into_parts();
+        let (request, content) = self.request(asked)?;
+        let (head, body) = self.send(request, content).await?;
         if head.status.is_client_error() || head.status.is_server_error() {
             return Err(self.refused(head, body).await);
         }
@@ -139,7 +135,7 @@ impl Client {
         }
     }
 
-    fn request(&self, asked: UpstreamRequest) -> Result<Request<Full<Bytes>>, Failure> {
+    fn request(&self, asked: UpstreamRequest) -> Result<(Request<()>, Bytes), Failure> {
         let internal = |error: http::Error| {
             Failure::new(Kind::Internal, format!("the upstream's request cannot be written: {error}"))
         };
@@ -148,66 +144,83 @@ impl Client {
         for (name, value) in asked.headers {
             builder = builder.header(name, value);
         }
-        let mut request = builder.body(Full::new(Bytes::from(asked.body))).map_err(internal)?;
+        let mut request = builder.body(()).map_err(internal)?;
         // Configured headers replace the dialect's.
         for (name, value) in &self.headers {
             request.headers_mut().insert(name, value.clone());
         }
-        Ok(request)
+        Ok((request, Bytes::from(asked.body)))
     }
 
-    /// Sends `request`, and sends it once more if the connection closed at once without a word.
+    /// Sends `request`, and sends it once more if a connection that had been used before closed at once without a word.
     ///
     /// An upstream may close a kept connection just when it is used again, and nobody can tell that from a refusal to
     /// answer. A client would have to send its request once more; so that is done here. Not later than at once,
     /// though: then the upstream may have worked on it.
-    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Failure> {
-        let begun = Instant::now();
-        let answered = match self.try_send(request.clone()).await {
-            Err(Unanswered::Error(error)) if is_closed(&error) && begun.elapsed() < AT_ONCE => {
-                tracing::debug!(
-                    upstream = self.upstream.name,
-                    "the connection closed at once: asked once more"
-                );
-                self.try_send(request).await
+    async fn send(&self, request: Request<()>, content: Bytes) -> Result<(Parts, Body), Failure> {
+        let lease = self.pool.lease().await.map_err(|error| self.unconnected(error))?;
+        let (begun, used) = (Instant::now(), lease.is_used());
+        match self.ask(lease, &request, content.clone()).await? {
+            Err(unanswered) if used && unanswered.is_silent() && begun.elapsed() < AT_ONCE => {
+                tracing::debug!(upstream = self.upstream.name, "a kept connection closed: asked once more");
+                let lease = self.pool.connect().await.map_err(|error| self.unconnected(error))?;
+                self.ask(lease, &request, content).await?
             }
             answered => answered,
-        };
-        answered.map_err(|unanswered| match unanswered {
-            Unanswered::Late => failure::timed_out("response headers", self.upstream.timeouts.header),
-            Unanswered::Error(error) => self.unreachable(&error),
-        })
-    }
-
-    /// The header time begins when there is a connection: connecting has a limit of its own.
-    async fn try_send(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Unanswered> {
-        let mut connection = capture_connection(&mut request);
-        let mut response = self.http.request(request);
-        tokio::select! {
-            biased;
-            response = &mut response => return response.map_err(Unanswered::Error),
-            _ = connection.wait_for_connection_metadata() => {}
         }
-        let answered = timeout(self.upstream.timeouts.header, response).await;
-        answered.map_err(|_elapsed| Unanswered::Late)?.map_err(Unanswered::Error)
+        .map_err(|unanswered| self.unanswered(&unanswered))
     }
 
-    fn unreachable(&self, error: &legacy::Error) -> Failure {
-        if find::<ConnectTimeout>(error).is_some() {
-            return failure::timed_out("connection", self.upstream.timeouts.connect);
-        }
-        let (name, cause) = (&self.upstream.name, innermost(error));
-        let (kind, what) = if error.is_connect() {
-            (Kind::Connect, "cannot be reached")
-        } else if find::<hyper::Error>(error).is_some_and(hyper::Error::is_parse) {
-            (Kind::Protocol, "answered what is no HTTP")
-        } else {
-            (Kind::Connect, "closed the connection before it answered")
+    /// Asks on `lease`, and waits for the answer's head as long as it may take.
+    async fn ask(
+        &self,
+        lease: Lease,
+        request: &Request<()>,
+        content: Bytes,
+    ) -> Result<Result<(Parts, Body), Unanswered>, Failure> {
+        let limit = self.upstream.timeouts.header;
+        let asking = async {
+            match lease {
+                Lease::Http1 { connection, .. } => {
+                    let (head, incoming) = connection.ask(request, content).await?;
+                    Ok((head, Body::http1(incoming, Arc::clone(&self.pool))))
+                }
+                Lease::Http2(mut http2) => {
+                    let mut asked = Request::new(Full::new(content));
+                    asked.method_mut().clone_from(request.method());
+                    asked.uri_mut().clone_from(request.uri());
+                    asked.headers_mut().clone_from(request.headers());
+                    http2.ready().await.map_err(Unanswered::Http2)?;
+                    let answer = http2.send_request(asked).await.map_err(Unanswered::Http2)?;
+                    let (head, incoming) = answer.into_parts();
+                    Ok((head, Body::http2(incoming)))
+                }
+            }
         };
-        Failure::new(kind, format!("upstream `{name}` {what}: {cause}"))
+        timeout(limit, asking).await.map_err(|_elapsed| failure::timed_out("response headers", limit))
     }
 
-    async fn refused(&self, head: Parts, body: Incoming) -> Unopened {
+    fn unconnected(&self, error: ConnectError) -> Failure {
+        match error {
+            ConnectError::Late => failure::timed_out("connection", self.upstream.timeouts.connect),
+            ConnectError::Failed(error) => {
+                let (name, cause) = (&self.upstream.name, innermost(error.as_ref()));
+                Failure::new(Kind::Connect, format!("upstream `{name}` cannot be reached: {cause}"))
+            }
+        }
+    }
+
+    fn unanswered(&self, unanswered: &Unanswered) -> Failure {
+        let (kind, what) = match unanswered {
+            Unanswered::NoHttp(_) => (Kind::Protocol, "answered what is no HTTP"),
+            Unanswered::Closed { .. } | Unanswered::Http2(_) => {
+                (Kind::Connect, "closed the connection before it answered")
+            }
+        };
+        Failure::new(kind, format!("upstream `{}` {what}: {unanswered}", self.upstream.name))
+    }
+
+    async fn refused(&self, head: Parts, body: Body) -> Unopened {
         let body = self.refusal_body(body).await;
         let retry_after = head.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
         let failure = exchange::refusal(&self.upstream, head.status.as_u16(), retry_after, &body);
@@ -215,16 +228,18 @@ impl Client {
     }
 
     /// What can be read of it in time: a refusal whose body breaks off is still a refusal.
-    async fn refusal_body(&self, mut body: Incoming) -> Bytes {
+    async fn refusal_body(&self, mut body: Body) -> Bytes {
         let mut read = BytesMut::new();
         let reading = async {
-            while let Some(Ok(frame)) = body.frame().await {
-                let Some(data) = frame.data_ref() else { continue };
-                let room = MAX_REFUSAL - read.len();
-                read.extend_from_slice(data.get(..room).unwrap_or(data));
-                if read.len() == MAX_REFUSAL {
-                    break;
-                }
+            let mut goes_on = true;
+            while goes_on && read.len() < MAX_REFUSAL {
+                let step = poll_fn(|cx| {
+                    body.poll_data(cx, |data| {
+                        let room = MAX_REFUSAL - read.len();
+                        read.extend_from_slice(data.get(..room).unwrap_or(data));
+                    })
+                });
+                goes_on = step.await.is_ok_and(|goes_on| goes_on);
             }
         };
         // Out of time: what came must do.
@@ -279,25 +294,7 @@ fn unreadable(head: &Parts) -> Option<Failure> {
     None
 }
 
-/// The connection closed before anything of an answer came.
-fn is_closed(error: &legacy::Error) -> bool {
-    let reset =
-        |error: &io::Error| matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe);
-    !error.is_connect()
-        && (find::<hyper::Error>(error).is_some_and(hyper::Error::is_incomplete_message)
-            || find::<io::Error>(error).is_some_and(reset))
-}
-
-/// The first error of type `E` among `error` and its sources.
-fn find<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
-    chain(error).find_map(|error| error.downcast_ref())
-}
-
 /// The last of an error's sources: the one that says what happened.
-pub(super) fn innermost<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
-    chain(error).last().unwrap_or(error)
-}
-
-fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    std::iter::successors(Some(error), |&error| error.source())
+fn innermost<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
+    std::iter::successors(Some(error), |&error| error.source()).last().unwrap_or(error)
 }
