@@ -39,7 +39,7 @@ pub fn run(args: &Args) -> ExitCode {
             return super::WRONG_INPUT.into();
         }
     };
-    let measured = runtime(args.threads.get())
+    let measured = runtime(args.load.threads.get())
         .and_then(|runtime| runtime.block_on(async { Ok(bench::run(&plan, terminated(1)?).await?) }));
     match measured.and_then(|report| show(args, &report)) {
         Ok(status) => status,
@@ -93,7 +93,7 @@ fn plan(args: &Args) -> Result<(Plan, Vec<Child>), Failed> {
         ramp: args.ramp.ramp(),
         baseline: baseline.map(|target| contender(target, &[], &headers)),
         command: command(env::args().skip(1)),
-        quiet: args.quiet,
+        quiet: args.output.quiet,
     };
     Ok((plan, own.children))
 }
@@ -214,7 +214,7 @@ fn status(args: &Args, report: &Report) -> ExitCode {
     let all = || report.targets.iter().map(|target| &target.all);
     // A ramp whose level never held has no figures to show, and is an answer.
     let dead = report.ramps.is_empty() && all().any(|summary| summary.good + summary.malformed == 0);
-    let bad = args.strict && all().any(|summary| summary.good < summary.streams + summary.unsent);
+    let bad = args.output.strict && all().any(|summary| summary.good < summary.streams + summary.unsent);
     if dead || bad { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 

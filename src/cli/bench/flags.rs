@@ -50,16 +50,6 @@ pub struct Args {
     pub(super) mock: MockFlags,
     #[command(flatten)]
     pub(super) output: OutputFlags,
-    /// Threads that measure; with one, no stream waits for another thread's lock
-    #[arg(long, value_name = "N", default_value = "1")]
-    pub(super) threads: NonZeroUsize,
-    /// Exit with status 1 if any stream was not whole and by the rules of its dialect; without it, only if a target had
-    /// no such stream at all
-    #[arg(long)]
-    pub(super) strict: bool,
-    /// No progress on stderr
-    #[arg(long, short)]
-    pub(super) quiet: bool,
     /// Behind --: options for the toolwire that is started where no target is given, such as --detect off
     #[arg(last = true, value_name = "SERVE OPTIONS", conflicts_with = "targets")]
     pub(super) serve: Vec<String>,
@@ -105,6 +95,9 @@ pub(super) struct LoadFlags {
     /// Pauses between two tokens of a stream are counted from this length on
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "200ms")]
     pub(super) gap: Duration,
+    /// Threads that measure; with one, no stream waits for another thread's lock
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(super) threads: NonZeroUsize,
 }
 
 impl LoadFlags {
@@ -222,6 +215,13 @@ pub(super) struct OutputFlags {
     /// Write a page with charts, in one file; - is stdout
     #[arg(long, value_name = "FILE")]
     pub(super) html: Option<PathBuf>,
+    /// Exit with status 1 if any stream was not whole and by the rules of its dialect; without it, only if a target had
+    /// no such stream at all
+    #[arg(long)]
+    pub(super) strict: bool,
+    /// No progress on stderr
+    #[arg(long, short)]
+    pub(super) quiet: bool,
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
