@@ -124,7 +124,9 @@ fn thin(report: &Report) -> Vec<String> {
             "only {fewest} streams a target: p99 of what a stream has once (TTFB, TTFT, calls, E2E) is about its greatest value"
         ));
     }
-    if report.rounds == 0 {
+    if report.rounds == 0 && report.ramps.is_empty() {
+        lines.push("stopped before each target had had a turn".to_owned());
+    } else if report.rounds == 0 {
         if report.targets.len() > 1 {
             lines.push(
                 "the figures of each target are those of its own highest step that held: their loads differ, so compare \
@@ -205,5 +207,7 @@ mod tests {
         let lines = caveats(&report);
         assert!(lines.iter().any(|line| line.contains("their loads differ")), "{lines:?}");
         assert!(!lines.iter().any(|line| line.contains("rounds")), "{lines:?}");
+        report.ramps.clear();
+        assert!(caveats(&report).iter().any(|line| line.starts_with("stopped before")));
     }
 }
