@@ -15,6 +15,7 @@ pub mod baseline;
 pub mod client;
 pub mod clock;
 pub mod follow;
+mod lane;
 pub mod load;
 pub mod overhead;
 pub mod plan;
