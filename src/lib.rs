@@ -13,7 +13,7 @@
 //! The rooms: [`wire`] frames bytes, [`dialect`] knows the HTTP APIs, [`event`] and [`conversation`] are what they
 //! share, [`mod@format`] and [`detect`] know calls written as text, [`pipeline`] joins the stages for one answer. These
 //! are plain synchronous code: bytes in, bytes out, no sockets, clocks or randomness. [`proxy`] is the asynchronous
-//! shell around them, [`bench`] measures streams, ours and others'; [`fixture`], [`config`], [`observe`] and [`cli`] are what
+//! shell around them, [`mod@bench`] measures streams, ours and others'; [`fixture`], [`config`], [`observe`] and [`cli`] are what
 //! makes a program of it.
 
 pub mod bench;

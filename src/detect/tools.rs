@@ -1,33 +1,40 @@
 //! [`Tools`]: the declared tools as detection and the request's rules see them.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::typed::{Shape, Types};
 use crate::conversation::{Conversation, Tool};
 
-/// The tools that may be called in one request, by name.
+/// The tools that may be called in one request, by name. All stages of an answer share them, for as long as it takes:
+/// they hold no more than they need.
 #[derive(Debug, Clone, Default)]
 pub struct Tools {
-    prefix: String,
-    tools: HashMap<String, Signature>,
+    declared: Arc<Declared>,
+}
+
+#[derive(Debug, Default)]
+struct Declared {
+    prefix: Box<str>,
+    /// In the order of the names, each once.
+    tools: Box<[(Box<str>, Signature)]>,
 }
 
 /// What is known of a tool's arguments.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 struct Signature {
-    properties: Vec<String>,
-    required: Vec<String>,
+    properties: Box<[Box<str>]>,
+    required: Box<[Box<str>]>,
     shape: Shape,
 }
 
 impl Signature {
     fn of(tool: &Tool) -> Self {
         let names = |value: Option<&Value>| match value {
-            Some(Value::Object(members)) => members.keys().cloned().collect(),
-            Some(Value::Array(items)) => items.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
-            _ => Vec::new(),
+            Some(Value::Object(members)) => members.keys().map(|key| key.as_str().into()).collect(),
+            Some(Value::Array(items)) => items.iter().filter_map(Value::as_str).map(Into::into).collect(),
+            _ => Box::default(),
         };
         Self {
             properties: names(tool.parameters.get("properties")),
@@ -41,56 +48,65 @@ impl Tools {
     /// The tools that `conversation` lets the model call. `prefix` is what their names carry where the model is told
     /// of them in text; it may be empty.
     pub fn new(conversation: &Conversation, prefix: &str) -> Self {
-        let tools = conversation.callable_tools().map(|tool| (tool.name.clone(), Signature::of(tool)));
-        Self { prefix: prefix.to_owned(), tools: tools.collect() }
+        let tools = conversation.callable_tools();
+        let mut tools: Vec<_> = tools.map(|tool| (tool.name.as_str().into(), Signature::of(tool))).collect();
+        tools.sort_by(|(one, _): &(Box<str>, _), (other, _)| one.cmp(other));
+        tools.dedup_by(|(later, _), (first, _)| first == later);
+        Self { declared: Arc::new(Declared { prefix: prefix.into(), tools: tools.into() }) }
+    }
+
+    fn tool(&self, name: &str) -> Option<&Signature> {
+        let tools = &self.declared.tools;
+        let place = tools.binary_search_by(|(declared, _)| declared.as_ref().cmp(name)).ok()?;
+        tools.get(place).map(|(_, tool)| tool)
     }
 
     /// No tool may be called: nothing is looked for.
     pub fn is_empty(&self) -> bool {
-        self.tools.is_empty()
+        self.declared.tools.is_empty()
     }
 
     /// The declared name that `written` stands for: itself, or without the prefix (taken off once).
     pub fn resolve<'a>(&self, written: &'a str) -> Option<&'a str> {
         let stripped = self.unprefixed(written);
         stripped
-            .filter(|name| self.tools.contains_key(*name))
-            .or_else(|| self.tools.contains_key(written).then_some(written))
+            .filter(|name| self.tool(name).is_some())
+            .or_else(|| self.tool(written).is_some().then_some(written))
     }
 
     /// `written` without the prefix, if it carries one.
     pub fn unprefixed<'a>(&self, written: &'a str) -> Option<&'a str> {
-        (!self.prefix.is_empty()).then(|| written.strip_prefix(self.prefix.as_str())).flatten()
+        self.is_prefixed().then(|| written.strip_prefix(self.declared.prefix.as_ref())).flatten()
     }
 
     /// Whether tools are known to the model by a prefixed name.
     pub fn is_prefixed(&self) -> bool {
-        !self.prefix.is_empty()
+        !self.declared.prefix.is_empty()
     }
 
     /// Whether more characters can make a declared name of `start`.
     pub(super) fn may_become(&self, start: &str) -> bool {
-        let begins = |start: &str| self.tools.keys().any(|name| name.starts_with(start));
-        begins(start) || self.prefix.starts_with(start) || self.unprefixed(start).is_some_and(begins)
+        let begins = |start: &str| self.declared.tools.iter().any(|(name, _)| name.starts_with(start));
+        begins(start) || self.declared.prefix.starts_with(start) || self.unprefixed(start).is_some_and(begins)
     }
 
     /// Whether the tool `name` declares an argument `key`.
     pub(super) fn declares(&self, name: &str, key: &str) -> bool {
-        self.tools.get(name).is_some_and(|tool| tool.properties.iter().any(|property| property == key))
+        self.tool(name).is_some_and(|tool| tool.properties.iter().any(|property| property.as_ref() == key))
     }
 
     /// The declared argument of the tool `name` at `place`, in the order of its declaration.
     pub(super) fn property(&self, name: &str, place: usize) -> Option<&str> {
-        Some(self.tools.get(name)?.properties.get(place)?.as_str())
+        Some(self.tool(name)?.properties.get(place)?.as_ref())
     }
 
     /// The argument of the tool `name` that a text without a key is for: a required string before any string, before
     /// any argument.
     pub(super) fn text_parameter(&self, name: &str) -> Option<&str> {
-        let tool = self.tools.get(name)?;
-        let is_text = |key: &&String| self.types(name, key).is_some_and(|types| types.is_string());
-        let text = tool.required.iter().chain(&tool.properties).find(is_text);
-        Some(text.or(tool.properties.first())?.as_str())
+        let tool = self.tool(name)?;
+        let is_text = |key: &&Box<str>| self.types(name, key).is_some_and(|types| types.is_string());
+        let text = tool.required.iter().chain(tool.properties.iter()).find(is_text);
+        Some(text.or(tool.properties.first())?.as_ref())
     }
 
     /// What the argument `key` of the tool `name` may be; `None` if nothing is declared of it.
@@ -100,20 +116,20 @@ impl Tools {
 
     /// What the arguments of the tool `name` are; `None` if it is not declared.
     pub(super) fn shape(&self, name: &str) -> Option<&Shape> {
-        self.tools.get(name).map(|tool| &tool.shape)
+        self.tool(name).map(|tool| &tool.shape)
     }
 
     /// Whether the tool `name` is declared with arguments, so that a key can be told from something that looks like
     /// one.
     pub(super) fn has_arguments(&self, name: &str) -> bool {
-        self.tools.get(name).is_some_and(|tool| !tool.properties.is_empty())
+        self.tool(name).is_some_and(|tool| !tool.properties.is_empty())
     }
 
     /// The required arguments of `name` that are no key of the JSON object `arguments`.
     pub fn missing(&self, name: &str, arguments: &str) -> Vec<&str> {
-        let Some(tool) = self.tools.get(name) else { return Vec::new() };
+        let Some(tool) = self.tool(name) else { return Vec::new() };
         let given: Option<serde_json::Map<String, Value>> = serde_json::from_str(arguments).ok();
         let given = |key: &str| given.as_ref().is_some_and(|members| members.contains_key(key));
-        tool.required.iter().map(String::as_str).filter(|key| !given(key)).collect()
+        tool.required.iter().map(Box::as_ref).filter(|key| !given(key)).collect()
     }
 }

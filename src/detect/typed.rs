@@ -4,8 +4,6 @@
 //! what may be something else is held to its end and then converted, in a fixed order: null, number, boolean,
 //! container, string. Numbers keep their text. A parameter without a schema is a string: types are never guessed.
 
-use std::collections::HashMap;
-
 use serde_json::Value;
 
 use super::{
@@ -131,10 +129,10 @@ impl Types {
 }
 
 /// A schema as far as values that are written as text need it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Shape {
     pub(super) types: Types,
-    members: HashMap<String, Shape>,
+    members: Box<[(Box<str>, Shape)]>,
     items: Option<Box<Shape>>,
 }
 
@@ -149,14 +147,18 @@ impl Shape {
         let members = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
         Self {
             types: Types::of_schema(schema),
-            members: members.map(|(key, schema)| (key.clone(), Self::within(schema, depth))).collect(),
+            members: members
+                .map(|(key, schema)| (key.as_str().into(), Self::within(schema, depth)))
+                .collect(),
             items: schema.get("items").map(|items| Box::new(Self::within(items, depth))),
         }
     }
 
     /// The shape of the member `key`; of an array's elements without one.
     pub(super) fn inner(&self, key: Option<&str>) -> Option<&Self> {
-        key.map_or(self.items.as_deref(), |key| self.members.get(key))
+        let Some(key) = key else { return self.items.as_deref() };
+        let mut members = self.members.iter();
+        members.find(|(name, _)| name.as_ref() == key).map(|(_, shape)| shape)
     }
 }
 

@@ -7,7 +7,7 @@
 //!
 //! The one place of the shell that knows how the stages are put together.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use bytes::Bytes;
 
@@ -37,20 +37,26 @@ pub(super) struct Exchange<'a> {
     pub(super) again: Option<Again>,
 }
 
-/// What it takes to ask an upstream once more within one answer ([`State::Asks`](crate::pipeline::State::Asks)).
+/// What it takes to ask an upstream once more within one answer ([`State::Asks`](crate::pipeline::State::Asks)), which
+/// is seldom and at most once. It is kept as long as the answer takes, so it is the request as it came, and not what
+/// was made of it.
 #[derive(Debug)]
 pub(super) struct Again {
-    model: Model,
-    /// What the upstream was asked last.
-    sent: Conversation,
+    config: Arc<Config>,
+    body: Box<[u8]>,
 }
 
 impl Again {
     /// Makes `pipeline` ready for the next answer, and gives what the upstream is to be asked for it.
-    pub(super) fn ask(&mut self, pipeline: &mut Pipeline) -> UpstreamRequest {
-        self.sent = pipeline.follow_up(&self.sent);
-        pipeline.resume(reader(&self.model));
-        encode(&self.model, &self.sent)
+    ///
+    /// # Errors
+    /// None that the first time would not have had.
+    pub(super) fn ask(self, pipeline: &mut Pipeline) -> Result<UpstreamRequest, Failure> {
+        let conversation = decode(&Bytes::from(self.body))?;
+        let model = model(&self.config, &conversation)?;
+        let sent = pipeline.follow_up(&sent(model, &conversation));
+        pipeline.resume(reader(model));
+        Ok(encode(model, &sent))
     }
 }
 
@@ -67,16 +73,17 @@ pub(super) fn decode(body: &Bytes) -> Result<Conversation, Failure> {
     Ok(conversation)
 }
 
-/// Makes `conversation` ready to be sent.
+/// Makes `conversation`, which was asked in `body`, ready to be sent.
 ///
 /// # Errors
 /// [`Kind::NotFound`] for an unknown model, [`Kind::Request`] for what its upstream cannot do.
-pub(super) fn prepare(
-    config: &Config,
+pub(super) fn prepare<'c>(
+    config: &'c Arc<Config>,
+    body: &Bytes,
     conversation: Conversation,
     stamp: Stamp,
-) -> Result<Exchange<'_>, Failure> {
-    let model = config.model(&conversation.model).ok_or_else(|| unknown_model(&conversation.model))?;
+) -> Result<Exchange<'c>, Failure> {
+    let model = model(config, &conversation)?;
     refuse_choices(model, &conversation)?;
     let answering = Answering::new(&conversation, stamp);
     let pipeline = Pipeline::new(
@@ -86,10 +93,9 @@ pub(super) fn prepare(
         Writer::Chat(chat::Writer::new(&answering)),
         &answering,
     );
-    let sent = sent(model, &conversation);
-    let request = encode(model, &sent);
+    let request = encode(model, &sent(model, &conversation));
     let again = (model.settings.misroute == Misroute::Bounce)
-        .then(|| Again { model: model.clone(), sent: sent.into_owned() });
+        .then(|| Again { config: Arc::clone(config), body: body.to_vec().into() });
     Ok(Exchange { model, conversation, request, pipeline, answering, again })
 }
 
@@ -99,6 +105,10 @@ pub(super) fn refusal(upstream: &Upstream, status: u16, retry_after: Option<&str
         Options::Lumo(_) => lumo::refusal(status, retry_after, body),
         Options::Chat(_) => chat::refusal(status, retry_after, body),
     }
+}
+
+fn model<'c>(config: &'c Config, conversation: &Conversation) -> Result<&'c Model, Failure> {
+    config.model(&conversation.model).ok_or_else(|| unknown_model(&conversation.model))
 }
 
 pub(super) fn unknown_model(name: &str) -> Failure {

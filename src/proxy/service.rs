@@ -161,6 +161,7 @@ impl Service {
             Ok(body) => body,
             Err(failure) => return reply::error(failure, access),
         };
+        drop(head);
         let (exchange, client) = match self.exchange(&body, &mut access) {
             Ok(ready) => ready,
             Err(failure) => return reply::error(failure, access),
@@ -175,7 +176,7 @@ impl Service {
     fn exchange(&self, body: &Bytes, access: &mut Access) -> Result<(Exchange<'_>, Arc<Client>), Failure> {
         let conversation = exchange::decode(body)?;
         access.asked(&conversation.model, conversation.stream);
-        let exchange = exchange::prepare(&self.config, conversation, stamp())?;
+        let exchange = exchange::prepare(&self.config, body, conversation, stamp())?;
         let upstream = &exchange.model.upstream;
         let client = self.clients.get(&upstream.name).ok_or_else(|| {
             Failure::new(Kind::Internal, format!("there is no client for upstream `{}`", upstream.name))
@@ -257,10 +258,7 @@ fn unix_time() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Ids must differ, not be secret: without a source of randomness the time will do.
+/// Ids must differ, not be secret.
 fn seed() -> u64 {
-    getrandom::u64().unwrap_or_else(|_| {
-        let nanoseconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
-        u64::try_from(nanoseconds & u128::from(u64::MAX)).unwrap_or(0)
-    })
+    fastrand::u64(..)
 }

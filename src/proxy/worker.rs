@@ -145,7 +145,9 @@ async fn connection(
     let asked = AtomicBool::new(false);
     let serve = service_fn(|request| {
         asked.store(true, Ordering::Relaxed);
-        Arc::clone(&service).handle(request)
+        // In a box of its own, which is gone when the answer begins: hyper keeps the room of a handler as long as the
+        // connection.
+        Box::pin(Arc::clone(&service).handle(request))
     });
     let mut served = pin!(watcher.watch(protocol.serve_connection(TokioIo::new(stream), serve)));
     let early = timeout(IDLE_CONNECTION, &mut served).await;

@@ -10,9 +10,10 @@ use tokio::{
 
 use super::*;
 use crate::{
-    bench::sample::TokenKind,
+    bench::sample::{Token, TokenKind},
     fixture::{
         Fixture,
+        generate::{Kind, Script},
         mock::{Mock, Pace},
     },
 };
@@ -95,6 +96,35 @@ async fn streams_of_the_mock_are_measured() {
     }
     assert!(good > 10, "{good} of {many}");
     assert!(connected < 10, "{connected} connections for {many} requests");
+}
+
+#[tokio::test]
+async fn answers_that_the_mock_makes_up_break_no_rule_and_each_token_has_its_postmark() {
+    for (dialect, kind) in [Dialect::Chat, Dialect::Responses, Dialect::Messages]
+        .into_iter()
+        .flat_map(|dialect| [Kind::Text, Kind::Call, Kind::TextCall].map(|kind| (dialect, kind)))
+    {
+        let script = Script { answer: kind, tokens: 40, pace: None, ..Script::default() };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let target = format!("http://{}/v1", listener.local_addr().unwrap()).parse().unwrap();
+        let mut server = JoinSet::new();
+        server.spawn(async move {
+            let _ = Mock::generated(script).serve(listener).await;
+        });
+        let client = Client::new(Arc::new(target), dialect, LIMIT);
+        for connected in [true, false, false] {
+            let request = r#"{"model":"m","stream":true,"stream_options":{"include_usage":true}}"#;
+            let sample = client.run(Bytes::from_static(request.as_bytes()), now()).await;
+            let about = format!("{dialect:?} {kind:?}: {sample:?}");
+            assert_eq!((&sample.outcome, &sample.violations), (&Outcome::Done, &vec![]), "{about}");
+            assert_eq!((sample.connected, sample.tokens.len()), (connected, 40), "{about}");
+            let in_order = |at: u64, left: u64| sample.sent <= left && left <= at && at <= sample.end;
+            let marked = |token: &Token| token.postmark.is_some_and(|mark| in_order(token.at, mark.left));
+            assert!(sample.tokens.iter().all(marked), "{about}");
+            assert_eq!(sample.first_call.is_some(), kind != Kind::Text, "{about}");
+            assert!(sample.usage.is_some(), "{about}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -182,7 +182,8 @@ impl Follower {
         {
             self.seeks_cr = false;
             let at = sample.bytes + at as u64;
-            sample.violations.push(format!("a line ends with CR (byte {at})"));
+            // Before those of events: which come first must not depend on where the stream is cut.
+            sample.violations.insert(0, format!("a line ends with CR (byte {at})"));
         }
     }
 }

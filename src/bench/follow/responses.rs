@@ -160,7 +160,7 @@ impl Responses {
             event.sequence_number.number() == Some(self.next),
             "sequence_number does not count from 0",
         );
-        self.next = event.sequence_number.number().unwrap_or(self.next) + 1;
+        self.next = event.sequence_number.number().unwrap_or(self.next).saturating_add(1);
         self.order(kind, notes);
         self.dispatch(kind, &event, notes);
     }

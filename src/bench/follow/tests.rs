@@ -209,6 +209,25 @@ fn a_delta_has_a_token_for_each_of_its_postmarks() {
 }
 
 #[test]
+fn a_token_needs_no_memory_but_its_place() {
+    for (dialect, stream, before) in
+        [(Dialect::Chat, CHAT, 5), (Dialect::Responses, RESPONSES, 11), (Dialect::Messages, MESSAGES, 11)]
+    {
+        let events: Vec<_> = stream.split_inclusive("\n\n").collect();
+        let (start, rest) = events.split_at(before);
+        let (mut follower, mut sample) = (Follower::new(dialect), Sample::default());
+        sample.tokens.reserve(1000);
+        start.iter().for_each(|event| follower.push(event.as_bytes(), 1, &mut sample));
+        let count = sample.tokens.len();
+        let deltas = || (0..100).for_each(|_| follower.push(rest[0].as_bytes(), 2, &mut sample));
+        let info = allocation_counter::measure(deltas);
+        assert_eq!(sample.tokens.len(), count + 100, "{dialect:?}: {}", rest[0]);
+        // What the first needs is used by those behind it; and a rule that they break is told once.
+        assert!(info.count_total < 10, "{dialect:?}: {} allocations", info.count_total);
+    }
+}
+
+#[test]
 fn what_our_pipeline_writes_breaks_no_rule() {
     // Calls that the upstream ran itself and never answered: nothing in the stream tells them from the client's.
     let unanswered = ["v1-older-keys", "v2-announce-only"];

@@ -79,6 +79,12 @@ impl Flow {
     /// Nothing has been asked yet: that begins with the first poll.
     pub(super) fn new(parts: Parts) -> Self {
         let opening = Arc::clone(&parts.client).open(parts.request, None);
+        eprintln!(
+            "opening {}  answer-flow {} access {} connection-task",
+            std::mem::size_of_val(&opening),
+            std::mem::size_of::<Self>(),
+            std::mem::size_of::<Access>()
+        );
         Self {
             begun: Instant::now(),
             stage: Stage::Opening(Box::pin(opening)),
@@ -193,10 +199,13 @@ impl Flow {
 
     /// Lets go of this hop's answer and asks for another, in the same place.
     fn ask_again(&mut self) {
-        let Some(again) = &mut self.again else {
+        let Some(again) = self.again.take() else {
             return self.fail(Failure::new(Kind::Internal, "the upstream cannot be asked once more"));
         };
-        let request = again.ask(&mut self.pipeline);
+        let request = match again.ask(&mut self.pipeline) {
+            Ok(request) => request,
+            Err(failure) => return self.fail(failure),
+        };
         let opening = Arc::clone(&self.client).open(request, self.permit.take());
         self.stage = Stage::Opening(Box::pin(opening));
     }

@@ -16,17 +16,13 @@ use std::{
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::{Request, response::Parts};
-use hyper_rustls::MaybeHttpsStream;
-use hyper_util::rt::TokioIo;
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
-};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{
     body::Broken,
     head::{self, Head, NoHttp},
     innermost,
+    stream::Stream,
 };
 use crate::wire::http1::Body;
 
@@ -36,9 +32,6 @@ const READ: usize = 32 << 10;
 /// Bytes of a response's head. Beyond: no HTTP.
 const MAX_HEAD: usize = 64 << 10;
 
-/// TCP, or TLS over it.
-pub(super) type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
-
 thread_local! {
     /// What a read fills and the pipeline empties at once; nothing stays in it.
     static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; READ]);
@@ -47,7 +40,7 @@ thread_local! {
 /// An open connection.
 #[derive(Debug)]
 pub(super) struct Connection {
-    stream: TokioIo<Stream>,
+    stream: Stream,
 }
 
 /// Why a request has no answer.
@@ -95,7 +88,7 @@ pub(super) struct Incoming {
 impl Connection {
     /// A connection on which nothing has been said.
     pub(super) fn new(stream: Stream) -> Self {
-        Self { stream: TokioIo::new(stream) }
+        Self { stream }
     }
 
     /// Whether it can still be used, as far as is known: an upstream that has closed it, or said something unasked,

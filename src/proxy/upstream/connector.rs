@@ -8,7 +8,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use tokio::time::timeout;
 use tower_service::Service;
 
-use super::connection::Stream;
+use super::stream::Stream;
 use crate::config::Upstream;
 
 /// Idle connections are probed so often, that dead ones are noticed.
@@ -48,7 +48,7 @@ impl Connector {
     pub(super) async fn connect(&self, address: &Uri) -> Result<Stream, ConnectError> {
         let connecting = self.https.clone().call(address.clone());
         let connected = timeout(self.limit, connecting).await;
-        connected.map_err(|_elapsed| ConnectError::Late)?.map_err(ConnectError::Failed)
+        Ok(connected.map_err(|_elapsed| ConnectError::Late)?.map_err(ConnectError::Failed)?.into())
     }
 }
 

@@ -12,6 +12,7 @@ mod connection;
 mod connector;
 mod head;
 mod pool;
+mod stream;
 
 use std::{
     error::Error,
@@ -30,7 +31,7 @@ pub(super) use self::body::{Body, Broken};
 use self::{
     connection::Unanswered,
     connector::ConnectError,
-    pool::{Lease, Pool},
+    pool::{Http2, Lease, Pool},
 };
 use super::{
     exchange,
@@ -185,16 +186,7 @@ impl Client {
                     let (head, incoming) = connection.ask(request, content).await?;
                     Ok((head, Body::http1(incoming, Arc::clone(&self.pool))))
                 }
-                Lease::Http2(mut http2) => {
-                    let mut asked = Request::new(Full::new(content));
-                    asked.method_mut().clone_from(request.method());
-                    asked.uri_mut().clone_from(request.uri());
-                    asked.headers_mut().clone_from(request.headers());
-                    http2.ready().await.map_err(Unanswered::Http2)?;
-                    let answer = http2.send_request(asked).await.map_err(Unanswered::Http2)?;
-                    let (head, incoming) = answer.into_parts();
-                    Ok((head, Body::http2(incoming)))
-                }
+                Lease::Http2(http2) => Box::pin(ask_http2(http2, request, content)).await,
             }
         };
         timeout(limit, asking).await.map_err(|_elapsed| failure::timed_out("response headers", limit))
@@ -246,6 +238,20 @@ impl Client {
         let _ = timeout(self.upstream.timeouts.idle, reading).await;
         read.freeze()
     }
+}
+
+async fn ask_http2(
+    mut http2: Http2,
+    request: &Request<()>,
+    content: Bytes,
+) -> Result<(Parts, Body), Unanswered> {
+    let mut asked = Request::new(Full::new(content));
+    asked.method_mut().clone_from(request.method());
+    asked.uri_mut().clone_from(request.uri());
+    asked.headers_mut().clone_from(request.headers());
+    http2.ready().await.map_err(Unanswered::Http2)?;
+    let (head, incoming) = http2.send_request(asked).await.map_err(Unanswered::Http2)?.into_parts();
+    Ok((head, Body::http2(incoming)))
 }
 
 /// The headers of every request: fixed ones, the configured ones, the key.

@@ -13,10 +13,7 @@ use bytes::Bytes;
 use http::Uri;
 use http_body_util::Full;
 use hyper::client::conn::http2;
-use hyper_util::{
-    client::legacy::connect::Connection as _,
-    rt::{TokioExecutor, TokioTimer},
-};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 
 use super::{
     connection::Connection,
@@ -33,7 +30,8 @@ const STREAM_WINDOW: u32 = 64 << 10;
 /// Bytes of all streams of an HTTP/2 connection together: slow clients must not stop the others.
 const CONNECTION_WINDOW: u32 = 16 << 20;
 
-type Http2 = http2::SendRequest<Full<Bytes>>;
+/// The sending end of a shared connection.
+pub(super) type Http2 = http2::SendRequest<Full<Bytes>>;
 
 /// See the module.
 #[derive(Debug)]
@@ -108,16 +106,17 @@ impl Pool {
     /// If the upstream cannot be connected to.
     pub(super) async fn connect(&self) -> Result<Lease, ConnectError> {
         let stream = self.connector.connect(&self.address).await?;
-        if !stream.connected().is_negotiated_h2() {
+        if !stream.is_http2() {
             return Ok(Lease::Http1 { connection: Connection::new(stream), used: false });
         }
-        let (http2, connection) = http2::Builder::new(TokioExecutor::new())
+        let handshake = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
-            .handshake(stream)
-            .await
-            .map_err(|error| ConnectError::Failed(error.into()))?;
+            .handshake(TokioIo::new(stream));
+        // It is large, and every request would carry it.
+        let shaken = Box::pin(handshake).await;
+        let (http2, connection) = shaken.map_err(|error| ConnectError::Failed(error.into()))?;
         tokio::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "an HTTP/2 connection to an upstream ended");
