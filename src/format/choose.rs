@@ -6,7 +6,7 @@ use super::{ALL, Format, Own};
 /// surer, the longer the glob that fits. Names come with a vendor before a slash or without one, in any case.
 pub fn for_model(name: &str, own: &[Own]) -> Vec<&'static Format> {
     let plain = name.rsplit('/').next().unwrap_or(name);
-    let fits = |glob: &&&str| matches(glob, name) || matches(glob, plain);
+    let fits = |glob: &&&str| matches(glob, plain) || (plain != name && matches(glob, name));
     let sure = |format: &Format| format.models.iter().filter(fits).map(|glob| glob.len()).max();
     let surest_first = |formats: &[&'static Format]| {
         let mut fitting: Vec<_> =
@@ -36,12 +36,31 @@ pub fn auto_behind(first: &[&'static Format]) -> Vec<&'static Format> {
 }
 
 /// Whether `text` fits `glob`, in which `*` stands for any characters. ASCII letters fit in any case.
+///
+/// Each request asks this of some two hundred globs, most of which fail at their first byte.
 fn matches(glob: &str, text: &str) -> bool {
-    let Some((start, rest)) = glob.split_once('*') else { return glob.eq_ignore_ascii_case(text) };
-    let begins = text.get(..start.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(start));
-    let Some(text) = text.get(start.len()..).filter(|_| begins) else { return false };
-    let mut ends = text.char_indices().map(|(at, _)| at).chain([text.len()]);
-    ends.any(|at| text.get(at..).is_some_and(|text| matches(rest, text)))
+    let (glob, text) = (glob.as_bytes(), text.as_bytes());
+    let (mut at, mut in_glob) = (0, 0);
+    // Behind the last `*`: where its text ends if it takes one byte more, and where the glob goes on.
+    let mut again = None;
+    while let Some(byte) = text.get(at) {
+        match glob.get(in_glob) {
+            Some(b'*') => {
+                in_glob += 1;
+                again = Some((at, in_glob));
+            }
+            Some(wanted) if wanted.eq_ignore_ascii_case(byte) => {
+                at += 1;
+                in_glob += 1;
+            }
+            _ => {
+                let Some((taken, behind)) = &mut again else { return false };
+                *taken += 1;
+                (at, in_glob) = (*taken, *behind);
+            }
+        }
+    }
+    glob.get(in_glob..).is_some_and(|rest| rest.iter().all(|byte| *byte == b'*'))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Response, StatusCode, header, response::Parts};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header, response::Parts};
 use http_body::{Frame, SizeHint};
 
 use crate::{
@@ -17,6 +17,9 @@ use crate::{
 };
 
 use super::answer::Answer;
+
+/// By what a request is found in the logs; a client may give its own.
+pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream; charset=utf-8");
@@ -66,40 +69,39 @@ pub(super) fn options(allow: &'static str, access: Access) -> Response<Body> {
 pub(super) fn error(failure: Failure, access: Access) -> Response<Body> {
     let bytes = chat::error_body(&failure);
     let mut response = said(status_of(&failure), bytes.into(), Outcome::Failed(failure.clone()), access);
-    put_error_headers(&mut response, &failure);
+    put_error_headers(response.headers_mut(), &failure);
     if failure.kind() == Kind::Unauthorized {
         response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     response
 }
 
-/// The response that is `answer`: 200, or the status and the error object of the failure that came before content.
+/// The head of the response that is `answer`: 200, or the status of the failure that came before content, whose error
+/// object the answer then is.
 pub(super) fn answer(
     mut answer: Pin<Box<Answer>>,
-    stream: bool,
     committed: Result<(), Failure>,
-) -> Response<Body> {
-    let status = committed.as_ref().err().map_or(StatusCode::OK, status_of);
-    answer.as_mut().access().status(status.as_u16());
-    if let Err(failure) = &committed {
-        answer.as_mut().refuse(failure);
-    }
-    let mut response = Response::new(Body::Answer(answer));
-    *response.status_mut() = status;
+) -> (Parts, Pin<Box<Answer>>) {
+    let (mut head, ()) = Response::new(()).into_parts();
+    head.status = committed.as_ref().err().map_or(StatusCode::OK, status_of);
     match committed {
-        Err(failure) => put_error_headers(&mut response, &failure),
-        Ok(()) if stream => put_stream_headers(&mut response),
-        Ok(()) => _ = response.headers_mut().insert(header::CONTENT_TYPE, JSON),
+        Err(failure) => {
+            answer.as_mut().refuse(&failure);
+            put_error_headers(&mut head.headers, &failure);
+        }
+        Ok(()) if answer.is_streaming() => put_stream_headers(&mut head.headers),
+        Ok(()) => _ = head.headers.insert(header::CONTENT_TYPE, JSON),
     }
-    response
+    let access = answer.as_mut().access();
+    access.status(head.status.as_u16());
+    put_request_id(&mut head.headers, access.id());
+    (head, answer)
 }
 
-/// The answer, and the response's head, if the response is a stream.
-pub(super) fn into_stream(response: Response<Body>) -> Result<(Parts, Pin<Box<Answer>>), Response<Body>> {
-    let (head, body) = response.into_parts();
-    match body {
-        Body::Answer(answer) if answer.is_streaming() => Ok((head, answer)),
-        body => Err(Response::from_parts(head, body)),
+/// Tells the client by what id its request is found in the logs.
+pub(super) fn put_request_id(headers: &mut HeaderMap, id: &str) {
+    if let Ok(id) = HeaderValue::try_from(id) {
+        headers.insert(REQUEST_ID, id);
     }
 }
 
@@ -128,17 +130,15 @@ fn status_of(failure: &Failure) -> StatusCode {
     StatusCode::from_u16(failure.status()).unwrap_or(StatusCode::BAD_GATEWAY)
 }
 
-fn put_error_headers(response: &mut Response<Body>, failure: &Failure) {
-    let headers = response.headers_mut();
+fn put_error_headers(headers: &mut HeaderMap, failure: &Failure) {
     headers.insert(header::CONTENT_TYPE, JSON);
     if let Some(value) = failure.retry_after().and_then(|value| HeaderValue::from_str(value).ok()) {
         headers.insert(header::RETRY_AFTER, value);
     }
 }
 
-fn put_stream_headers(response: &mut Response<Body>) {
+fn put_stream_headers(headers: &mut HeaderMap) {
     const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
-    let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, EVENT_STREAM);
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     // Proxies on the way (nginx) keep streams back otherwise.

@@ -10,7 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 
@@ -34,8 +34,6 @@ use super::{
     tap::{Opening, Tap},
     upstream::Client,
 };
-
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Bytes of a client's request id that is kept. Beyond: ours instead.
 const MAX_REQUEST_ID: usize = 128;
@@ -98,18 +96,37 @@ impl Service {
         self: Arc<Self>,
         request: Request<Incoming>,
     ) -> Result<Response<Body>, Infallible> {
+        Ok(match self.begin(request).await {
+            Ok(mut answer) => {
+                let committed = poll_fn(|cx| answer.as_mut().poll_commit(cx)).await;
+                let (head, answer) = reply::answer(answer, committed);
+                Response::from_parts(head, Body::Answer(answer))
+            }
+            Err(response) => response,
+        })
+    }
+
+    /// Takes one request, as far as nobody else is needed for it.
+    ///
+    /// # Errors
+    /// The response, if it is known already. Else there is an answer that waits for its upstream, and all else of the
+    /// request is gone.
+    pub(super) async fn begin(
+        self: &Arc<Self>,
+        request: Request<Incoming>,
+    ) -> Result<Pin<Box<Answer>>, Response<Body>> {
         let id = request_id(request.headers());
         let path = request.uri().path();
         let route = Route::find(path);
         let name = route.as_ref().map_or("unknown", Route::name);
         let access = Access::new(Arc::clone(&self.metrics), id.clone(), request.method().clone(), path, name);
         let head = request.method() == Method::HEAD;
-        let response = self.respond(route, request, access).await;
-        let mut response = if head { reply::without_body(response) } else { response };
-        if let Ok(id) = HeaderValue::try_from(id) {
-            response.headers_mut().insert(REQUEST_ID, id);
-        }
-        Ok(response)
+        let responded = self.respond(route, request, access).await;
+        responded.map_err(|response| {
+            let mut response = if head { reply::without_body(response) } else { response };
+            reply::put_request_id(response.headers_mut(), &id);
+            response
+        })
     }
 
     async fn respond(
@@ -117,24 +134,24 @@ impl Service {
         route: Option<Route>,
         request: Request<Incoming>,
         access: Access,
-    ) -> Response<Body> {
+    ) -> Result<Pin<Box<Answer>>, Response<Body>> {
         let Some(route) = route else {
             let message = format!("there is no {} here", request.uri().path());
-            return reply::error(Failure::new(Kind::NotFound, message), access);
+            return Err(reply::error(Failure::new(Kind::NotFound, message), access));
         };
         if request.method() == Method::OPTIONS {
-            return reply::options(route.methods(), access);
+            return Err(reply::options(route.methods(), access));
         }
         if !route.allows(request.method()) {
-            return method_not_allowed(&route, request.method(), access);
+            return Err(method_not_allowed(&route, request.method(), access));
         }
         if route.needs_key()
             && let Err(failure) = auth::authorize(&self.config.api_keys, request.headers())
         {
-            return reply::error(failure, access);
+            return Err(reply::error(failure, access));
         }
-        match route {
-            Route::ChatCompletions => self.complete(request, access).await,
+        Err(match route {
+            Route::ChatCompletions => return self.complete(request, access).await,
             Route::Models => reply::json(&self.models(), access),
             Route::Model(id) => match self.config.model(&id) {
                 Some(model) => reply::json(&self.model_object(&id, model), access),
@@ -147,30 +164,28 @@ impl Service {
                 let content_type = HeaderValue::from_static(Metrics::CONTENT_TYPE);
                 reply::plain(StatusCode::OK, content_type, self.metrics.text(), access)
             }
-        }
+        })
     }
 
-    /// A chat completion, up to the point where the response's status is certain.
-    async fn complete(&self, request: Request<Incoming>, mut access: Access) -> Response<Body> {
+    /// A chat completion, up to the point where its upstream can be asked.
+    async fn complete(
+        &self,
+        request: Request<Incoming>,
+        mut access: Access,
+    ) -> Result<Pin<Box<Answer>>, Response<Body>> {
         let (head, body) = request.into_parts();
         if !self.drain.is_serving() {
             let failure = Failure::new(Kind::Draining, "toolwire is being stopped").with_retry_after("1");
-            return reply::error(failure, access);
+            return Err(reply::error(failure, access));
         }
         let body = match intake::read(&head.headers, body, self.config.limits.max_body).await {
             Ok(body) => body,
-            Err(failure) => return reply::error(failure, access),
+            Err(failure) => return Err(reply::error(failure, access)),
         };
-        drop(head);
-        let (exchange, client) = match self.exchange(&body, &mut access) {
-            Ok(ready) => ready,
-            Err(failure) => return reply::error(failure, access),
-        };
-        let stream = exchange.answering.stream;
-        // Takes all that is still needed of the request: while the answer is waited for, the rest is gone.
-        let mut answer = self.begin(exchange, client, body, access);
-        let committed = poll_fn(|cx| answer.as_mut().poll_commit(cx)).await;
-        reply::answer(answer, stream, committed)
+        match self.exchange(&body, &mut access) {
+            Ok((exchange, client)) => Ok(self.answer(exchange, client, &body, access)),
+            Err(failure) => Err(reply::error(failure, access)),
+        }
     }
 
     fn exchange(&self, body: &Bytes, access: &mut Access) -> Result<(Exchange<'_>, Arc<Client>), Failure> {
@@ -186,17 +201,17 @@ impl Service {
         Ok((exchange, Arc::clone(client)))
     }
 
-    fn begin(
+    fn answer(
         &self,
         exchange: Exchange<'_>,
         client: Arc<Client>,
-        body: Bytes,
+        body: &Bytes,
         access: Access,
     ) -> Pin<Box<Answer>> {
         let watch = self.tap.as_ref().and_then(|tap| {
             tap.begin(&Opening {
                 id: access.id(),
-                body: &body,
+                body,
                 conversation: &exchange.conversation,
                 model: exchange.model,
                 upstream: client.upstream(),
@@ -243,7 +258,7 @@ fn method_not_allowed(route: &Route, method: &Method, access: Access) -> Respons
 fn request_id(headers: &HeaderMap) -> String {
     let sane = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
     headers
-        .get(REQUEST_ID)
+        .get(reply::REQUEST_ID)
         .and_then(|value| value.to_str().ok())
         .filter(|id| !id.is_empty() && id.len() <= MAX_REQUEST_ID && id.bytes().all(sane))
         .map_or_else(|| Ids::new(seed(), 0).next("req_"), str::to_owned)

@@ -4,13 +4,13 @@
 //! first bytes ─┬─ HTTP/2 ─▶ hyper, to the end
 //!              └─ HTTP/1 ─▶ hyper: requests, and answers that are said at once
 //!                             │ ▲
-//!                 a stream begins └─ it has ended, and the connection is kept
+//!         an upstream is asked │ │ the answer has ended, and the connection is kept
 //!                             ▼ │
 //!                           streaming: the answer's bytes to the socket
 //! ```
 //!
-//! hyper reads every request. A stream it does not write: its buffers would stay with the connection as long as the
-//! stream, and are more than all else that a stream needs (docs/performance.md).
+//! hyper reads every request. An upstream's answer it does not write: its buffers would stay with the connection as long
+//! as the answer takes, and are more than all else that a stream needs (docs/performance.md).
 
 use std::{
     convert::Infallible,
@@ -35,13 +35,9 @@ use tokio::{
 };
 
 use super::{
-    super::{
-        drain::Given,
-        reply::{self, Body},
-        service::Service,
-    },
+    super::{answer::Answer, drain::Given, reply::Body, service::Service},
     rewound::Rewound,
-    streaming::{Framing, Streamed, Streaming},
+    streaming::{self, Framing},
 };
 
 /// A connection on which no request comes for so long is closed, also between two requests.
@@ -61,8 +57,11 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
-/// Where a handler puts a stream that is to be taken from hyper.
-type Handover = Arc<Mutex<Option<Streamed>>>;
+/// An answer that has yet to come, and how it is framed.
+type Begun = (Pin<Box<Answer>>, Framing);
+
+/// Where a handler puts an answer that is to be taken from hyper.
+type Handover = Arc<Mutex<Option<Begun>>>;
 
 /// Serves `stream` to its end. When the server stops, that is after the answers that are open.
 pub(super) async fn serve(stream: TcpStream, service: Arc<Service>) {
@@ -124,8 +123,8 @@ async fn serve_http1(
     mut stopped: Pin<&mut Given>,
 ) -> hyper::Result<()> {
     let mut client = Rewound::new(stream);
-    while let Some((back, streamed)) = until_stream(client, &service, stopped.as_mut()).await? {
-        match Streaming::new(back, streamed).run().await {
+    while let Some((back, (answer, framing))) = until_answer(client, &service, stopped.as_mut()).await? {
+        match streaming::run(back, answer, framing).await {
             Ok(Some(kept)) if service.drain().is_serving() => client = kept,
             // Over, or gone.
             Ok(_) | Err(_) => break,
@@ -134,13 +133,13 @@ async fn serve_http1(
     Ok(())
 }
 
-/// Serves requests with hyper until an answer is a stream, which is given back with the connection; `None`: the
+/// Serves requests with hyper until an answer has an upstream; it is given back with the connection. `None`: the
 /// connection is over.
-async fn until_stream(
+async fn until_answer(
     client: Rewound,
     service: &Arc<Service>,
     mut stopped: Pin<&mut Given>,
-) -> hyper::Result<Option<(Rewound, Streamed)>> {
+) -> hyper::Result<Option<(Rewound, Begun)>> {
     let handover = Handover::default();
     let flushed = client.flushed();
     let handler = handler(Arc::clone(service), Arc::clone(&handover));
@@ -150,7 +149,7 @@ async fn until_stream(
         .max_buf_size(BUFFER)
         .serve_connection(TokioIo::new(client), service_fn(handler));
     let mut is_stopping = false;
-    let streamed = poll_fn(|cx| {
+    let begun = poll_fn(|cx| {
         if !is_stopping && stopped.as_mut().poll(cx).is_ready() {
             is_stopping = true;
             Pin::new(&mut serving).graceful_shutdown();
@@ -163,29 +162,28 @@ async fn until_stream(
             return Poll::Pending;
         }
         match handover.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            Some(streamed) => Poll::Ready(Ok(Some(streamed))),
+            Some(begun) => Poll::Ready(Ok(Some(begun))),
             None => Poll::Pending,
         }
     });
-    let streamed = streamed.await?;
-    Ok(streamed.map(|streamed| {
+    let begun = begun.await?;
+    Ok(begun.map(|begun| {
         let parts = serving.into_parts();
-        (parts.io.into_inner().put_back(&parts.read_buf), streamed)
+        (parts.io.into_inner().put_back(&parts.read_buf), begun)
     }))
 }
 
-/// Answers requests as `service` does, but for streams, which it puts into `handover`.
+/// Begins what `service` answers; answers that have an upstream go into `handover`.
 fn handler(service: Arc<Service>, handover: Handover) -> impl Fn(Request<Incoming>) -> Answering {
     move |request| {
         let (service, handover) = (Arc::clone(&service), Arc::clone(&handover));
         let framing = Framing::of(&request);
         // In a box of its own, which is gone when the answer begins.
         Box::pin(async move {
-            match reply::into_stream(service.handle(request).await?) {
+            match service.begin(request).await {
                 Err(response) => Ok(response),
-                Ok((head, answer)) => {
-                    let streamed = Streamed { head, answer, framing };
-                    *handover.lock().unwrap_or_else(PoisonError::into_inner) = Some(streamed);
+                Ok(answer) => {
+                    *handover.lock().unwrap_or_else(PoisonError::into_inner) = Some((answer, framing));
                     // hyper is left here, and this with it.
                     pending().await
                 }

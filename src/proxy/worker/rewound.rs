@@ -1,7 +1,7 @@
 //! [`Rewound`]: a client's socket, with bytes that were read from it and belong to what is read next.
 
 use std::{
-    io::{self, IoSlice},
+    io::{self, ErrorKind, IoSlice},
     pin::Pin,
     sync::{
         Arc,
@@ -46,8 +46,8 @@ impl Rewound {
         Self { early: [read, &self.early].concat().into(), ..self }
     }
 
-    /// Whether the client has gone. What it says meanwhile is kept.
-    pub(super) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Ready when the client has gone, and how. What it says meanwhile is kept.
+    pub(super) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         while self.early.len() < AHEAD {
             let mut piece = [0; 512];
             let mut read = ReadBuf::new(&mut piece);
@@ -57,7 +57,8 @@ impl Rewound {
                     early.extend_from_slice(read.filled());
                     self.early = early.freeze();
                 }
-                _ => return Poll::Ready(()),
+                Ok(()) => return Poll::Ready(ErrorKind::ConnectionAborted.into()),
+                Err(error) => return Poll::Ready(error),
             }
         }
         Poll::Pending

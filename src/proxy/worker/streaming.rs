@@ -1,4 +1,4 @@
-//! [`Streaming`]: a stream's bytes on their way to a client that speaks HTTP/1.
+//! [`run`]: an upstream's answer on its way to a client that speaks HTTP/1.
 //!
 //! What an answer has at one moment leaves in one write: the chunk's size, the data, and where it is the last, the end.
 
@@ -7,7 +7,7 @@ use std::{
     future::poll_fn,
     io::{self, ErrorKind, Write as _},
     pin::Pin,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
     time::SystemTime,
 };
 
@@ -17,28 +17,18 @@ use http_body::Body as _;
 use tokio::io::AsyncWrite;
 
 use super::rewound::Rewound;
-use crate::proxy::answer::Answer;
+use crate::proxy::{answer::Answer, reply};
 
 /// The end of a body in chunks.
 const LAST: &[u8] = b"0\r\n\r\n";
 
-/// A stream that a handler has begun.
-#[derive(Debug)]
-pub(super) struct Streamed {
-    pub(super) head: Parts,
-    pub(super) answer: Pin<Box<Answer>>,
-    pub(super) framing: Framing,
-}
-
-/// How the client is told where a stream ends.
+/// How the client is told where an answer ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Framing {
-    /// By chunks; another request may follow on the connection.
-    Kept,
-    /// By chunks; the client wants no more.
-    Chunked,
-    /// By the end of the connection: HTTP/1.0 knows no chunks.
-    Close,
+pub(super) struct Framing {
+    /// By chunks, unless its length is known. Else by the end of the connection.
+    chunked: bool,
+    /// Another request may follow.
+    keeps: bool,
 }
 
 /// Frames that leave before other connections get a turn, while there is always one more.
@@ -69,11 +59,9 @@ thread_local! {
 impl Framing {
     /// The framing of what answers `request`.
     pub(super) fn of<B>(request: &Request<B>) -> Self {
-        match request.version() {
-            Version::HTTP_11 if says_close(request.headers()) => Self::Chunked,
-            Version::HTTP_11 => Self::Kept,
-            _ => Self::Close,
-        }
+        // HTTP/1.0 knows no chunks.
+        let chunked = request.version() == Version::HTTP_11;
+        Self { chunked, keeps: chunked && !says_close(request.headers()) }
     }
 }
 
@@ -82,33 +70,42 @@ fn says_close(headers: &HeaderMap) -> bool {
     options.flat_map(|list| list.split(',')).any(|option| option.trim().eq_ignore_ascii_case("close"))
 }
 
+/// Waits for `answer` and sends it. Gives the connection back if another request may follow on it.
+///
+/// # Errors
+/// If the client goes away before the end.
+pub(super) async fn run(
+    mut client: Rewound,
+    mut answer: Pin<Box<Answer>>,
+    mut framing: Framing,
+) -> io::Result<Option<Rewound>> {
+    let committed = poll_fn(|cx| match answer.as_mut().poll_commit(cx) {
+        Poll::Ready(committed) => Poll::Ready(Ok(committed)),
+        Poll::Pending => client.poll_gone(cx).map(Err),
+    });
+    let committed = committed.await?;
+    let (mut head, answer) = reply::answer(answer, committed);
+    if let Some(length) = answer.size_hint().exact() {
+        framing.chunked = false;
+        head.headers.insert(header::CONTENT_LENGTH, length.into());
+    }
+    let head = written(&head, framing);
+    let mut streaming = Streaming { client, answer, framing, head, unsent: Bytes::new(), is_over: false };
+    poll_fn(|cx| streaming.poll_sent(cx)).await?;
+    if framing.keeps {
+        return Ok(Some(streaming.client));
+    }
+    poll_fn(|cx| Pin::new(&mut streaming.client).poll_shutdown(cx)).await?;
+    Ok(None)
+}
+
 impl Streaming {
-    /// The stream `streamed`, of which nothing is sent.
-    pub(super) fn new(client: Rewound, streamed: Streamed) -> Self {
-        let Streamed { head, answer, framing } = streamed;
-        let head = written(&head, framing);
-        Self { client, answer, framing, head, unsent: Bytes::new(), is_over: false }
-    }
-
-    /// Sends all of it. Gives the connection back if another request may follow on it.
-    ///
-    /// # Errors
-    /// If the client goes away before the end.
-    pub(super) async fn run(mut self) -> io::Result<Option<Rewound>> {
-        poll_fn(|cx| self.poll_sent(cx)).await?;
-        if self.framing == Framing::Kept {
-            return Ok(Some(self.client));
-        }
-        poll_fn(|cx| Pin::new(&mut self.client).poll_shutdown(cx)).await?;
-        Ok(None)
-    }
-
     fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         for _ in 0..TURN {
             while !self.unsent.is_empty() {
                 match Pin::new(&mut self.client).poll_write(cx, &self.unsent) {
                     Poll::Ready(written) => self.unsent.advance(some(written?)?),
-                    Poll::Pending => return self.poll_wait(cx),
+                    Poll::Pending => return self.client.poll_gone(cx).map(Err),
                 }
             }
             if self.is_over {
@@ -117,7 +114,7 @@ impl Streaming {
             let data = match self.answer.as_mut().poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
                 Poll::Ready(None) => Bytes::new(),
-                Poll::Pending if self.head.is_empty() => return self.poll_wait(cx),
+                Poll::Pending if self.head.is_empty() => return self.client.poll_gone(cx).map(Err),
                 // A stream is begun with its first data, so that this does not come; it would do no harm.
                 Poll::Pending => {
                     self.unsent = std::mem::take(&mut self.head).into();
@@ -131,28 +128,21 @@ impl Streaming {
         Poll::Pending
     }
 
-    /// Nothing can be done: if the client has not gone, something will come.
-    fn poll_wait(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.client.poll_gone(cx));
-        Poll::Ready(Err(ErrorKind::ConnectionAborted.into()))
-    }
-
     /// Sends `data`, and what belongs before and behind it, as far as the socket takes it.
     fn send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> io::Result<()> {
         BUFFER.with_borrow_mut(|buffer| {
             buffer.clear();
             buffer.append(&mut self.head);
-            if self.framing == Framing::Close {
-                buffer.extend_from_slice(data);
-            } else {
-                if !data.is_empty() {
-                    write!(buffer, "{:x}\r\n", data.len())?;
-                    buffer.extend_from_slice(data);
-                    buffer.extend_from_slice(b"\r\n");
-                }
-                if self.is_over {
-                    buffer.extend_from_slice(LAST);
-                }
+            let chunked = self.framing.chunked;
+            if chunked && !data.is_empty() {
+                write!(buffer, "{:x}\r\n", data.len())?;
+            }
+            buffer.extend_from_slice(data);
+            if chunked && !data.is_empty() {
+                buffer.extend_from_slice(b"\r\n");
+            }
+            if chunked && self.is_over {
+                buffer.extend_from_slice(LAST);
             }
             if !buffer.is_empty() {
                 let written = match Pin::new(&mut self.client).poll_write(cx, buffer) {
@@ -173,9 +163,8 @@ fn some(written: usize) -> io::Result<usize> {
 
 /// The head of a response.
 fn written(head: &Parts, framing: Framing) -> Vec<u8> {
-    let version = if framing == Framing::Close { "1.0" } else { "1.1" };
     let reason = head.status.canonical_reason().unwrap_or_default();
-    let mut bytes = format!("HTTP/{version} {} {reason}\r\n", head.status.as_u16()).into_bytes();
+    let mut bytes = format!("HTTP/1.1 {} {reason}\r\n", head.status.as_u16()).into_bytes();
     let mut line = |name: &str, value: &[u8]| {
         for part in [name.as_bytes(), b": ", value, b"\r\n"] {
             bytes.extend_from_slice(part);
@@ -184,10 +173,10 @@ fn written(head: &Parts, framing: Framing) -> Vec<u8> {
     for (name, value) in &head.headers {
         line(name.as_str(), value.as_bytes());
     }
-    if framing != Framing::Close {
+    if framing.chunked {
         line("transfer-encoding", b"chunked");
     }
-    if framing != Framing::Kept {
+    if !framing.keeps {
         line("connection", b"close");
     }
     line("date", httpdate::fmt_http_date(SystemTime::now()).as_bytes());
