@@ -1,23 +1,65 @@
-//! [`Alarm`]: waits for a moment of [`clock::now`], to some microseconds.
+//! [`Alarm`]: rings at a moment of [`clock::now`], to some tens of microseconds.
 //!
-//! The runtime's own timers tick in milliseconds. A stream that leaves a millisecond late has that millisecond in its
-//! time to first token, which is more than many a proxy adds; so on Linux the kernel's timer wakes us.
+//! The runtime's own timers tick in milliseconds. A request or a token that leaves a millisecond late has that
+//! millisecond in its times, which is more than many a proxy adds. On Linux a timer of the system's wakes us, waited for
+//! as sockets are.
 
 use std::io;
 
 use super::clock;
 
+/// Rings at a moment of the machine's clock. One waits for it at a time.
+#[derive(Debug)]
+pub struct Alarm(kind::Timer);
+
+impl Alarm {
+    /// One of the runtime that this is called in.
+    ///
+    /// # Errors
+    /// The system gives no timer.
+    pub fn new() -> io::Result<Self> {
+        kind::Timer::new().map(Self)
+    }
+
+    /// Rings at this moment, and not when it was to ring before. A moment that is over rings at once.
+    pub fn set(&self, moment: u64) {
+        self.0.set(moment);
+    }
+
+    /// Waits until it rings.
+    ///
+    /// # Errors
+    /// The timer's own.
+    pub async fn rung(&self) -> io::Result<()> {
+        self.0.rung().await
+    }
+
+    /// Sets it, and waits until that moment is over.
+    ///
+    /// # Errors
+    /// The timer's own.
+    pub async fn until(&self, moment: u64) -> io::Result<()> {
+        // It may have rung for an earlier moment, for which nobody waited.
+        while clock::now() < moment {
+            self.set(moment);
+            self.rung().await?;
+        }
+        Ok(())
+    }
+}
+
+/// A timer that is a file.
 #[cfg(target_os = "linux")]
-mod kernel {
+mod kind {
     use std::{io, os::fd::OwnedFd};
 
     use rustix::time::{
         Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
         timerfd_settime,
     };
-    use tokio::io::{Interest, unix::AsyncFd};
+    use tokio::io::unix::AsyncFd;
 
-    /// A timer of the kernel's.
+    /// See [`super::Alarm`].
     #[derive(Debug)]
     pub(super) struct Timer(AsyncFd<OwnedFd>);
 
@@ -31,64 +73,62 @@ mod kernel {
             Ok(Self(AsyncFd::new(timerfd_create(TimerfdClockId::Monotonic, flags)?)?))
         }
 
-        pub(super) async fn until(&self, moment: u64) -> io::Result<()> {
-            let part = |nanoseconds: u64| i64::try_from(nanoseconds).unwrap_or(i64::MAX);
-            let it_value = Timespec {
-                tv_sec: part(moment.div_euclid(1_000_000_000)),
-                tv_nsec: part(moment.rem_euclid(1_000_000_000)),
-            };
-            let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value };
-            timerfd_settime(self.0.get_ref(), TimerfdTimerFlags::ABSTIME, &once)?;
-            let mut times = [0; 8];
-            self.0
-                .async_io(Interest::READABLE, |timer| Ok(rustix::io::read(timer, &mut times)?))
-                .await
-                .map(|_| ())
-        }
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-mod kernel {
-    use std::{io, time::Duration};
-
-    use crate::bench::clock;
-
-    /// The runtime's timers.
-    #[derive(Debug)]
-    pub(super) struct Timer;
-
-    impl Timer {
-        pub(super) fn new() -> io::Result<Self> {
-            Ok(Self)
+        /// Rings at this time. A time that is over rings at once.
+        pub(super) fn set(&self, due: u64) {
+            let part = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+            // Zero would mean never.
+            let due = due.max(1);
+            let it_value = Timespec { tv_sec: part(due / 1_000_000_000), tv_nsec: part(due % 1_000_000_000) };
+            let it_interval = Timespec { tv_sec: 0, tv_nsec: 0 };
+            // It fails for times that are none and files that are no timers; these are neither.
+            let _ =
+                timerfd_settime(&self.0, TimerfdTimerFlags::ABSTIME, &Itimerspec { it_interval, it_value });
         }
 
-        pub(super) async fn until(&self, moment: u64) -> io::Result<()> {
-            tokio::time::sleep(Duration::from_nanos(moment.saturating_sub(clock::now()))).await;
+        /// Waits until it rings. It need not be read: setting it makes it silent, and each ring is an edge.
+        pub(super) async fn rung(&self) -> io::Result<()> {
+            self.0.readable().await?.clear_ready();
             Ok(())
         }
     }
 }
 
-/// Wakes whoever waits at a moment of the machine's clock.
-#[derive(Debug)]
-pub struct Alarm(kernel::Timer);
+/// The runtime's timer, on systems whose timers are no files.
+#[cfg(not(target_os = "linux"))]
+mod kind {
+    use std::{io, time::Duration};
 
-impl Alarm {
-    /// One of the runtime that this is called in.
-    ///
-    /// # Errors
-    /// The system gives no timer.
-    pub fn new() -> io::Result<Self> {
-        kernel::Timer::new().map(Self)
-    }
+    use tokio::{sync::watch, time::sleep};
 
-    /// Waits for `moment`; returns at once if it has passed. One waits at a time.
-    ///
-    /// # Errors
-    /// The timer's own.
-    pub async fn until(&self, moment: u64) -> io::Result<()> {
-        if clock::now() < moment { self.0.until(moment).await } else { Ok(()) }
+    use crate::bench::clock;
+
+    /// See [`super::Alarm`].
+    #[derive(Debug)]
+    pub(super) struct Timer(watch::Sender<Option<u64>>);
+
+    impl Timer {
+        pub(super) fn new() -> io::Result<Self> {
+            Ok(Self(watch::Sender::new(None)))
+        }
+
+        pub(super) fn set(&self, due: u64) {
+            self.0.send_replace(Some(due));
+        }
+
+        pub(super) async fn rung(&self) -> io::Result<()> {
+            let mut set = self.0.subscribe();
+            loop {
+                let due = *set.borrow_and_update();
+                let left = due.map(|due| Duration::from_nanos(due.saturating_sub(clock::now())));
+                tokio::select! {
+                    () = sleep(left.unwrap_or(Duration::MAX)), if left.is_some() => {
+                        self.0.send_replace(None);
+                        return Ok(());
+                    }
+                    _ = set.changed() => {}
+                }
+            }
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
     thread,
 };
 
-use tokio::{net::TcpListener, runtime::Builder};
+use tokio::{net::TcpSocket, runtime::Builder};
 
 use crate::fixture::mock::Mock;
 
@@ -19,7 +19,13 @@ use crate::fixture::mock::Mock;
 /// No thread, or no socket.
 pub fn start(mock: Mock) -> io::Result<SocketAddr> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))?;
+    let listener = {
+        let _inside = runtime.enter();
+        let socket = TcpSocket::new_v4()?;
+        socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+        // Streams come in crowds: one that finds no place in the line would try again a second later.
+        socket.listen(4096)?
+    };
     let address = listener.local_addr()?;
     thread::Builder::new()
         .name("baseline".to_owned())

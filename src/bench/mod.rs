@@ -15,6 +15,7 @@ pub mod baseline;
 pub mod client;
 pub mod clock;
 pub mod follow;
+mod lane;
 pub mod load;
 pub mod overhead;
 pub mod plan;
@@ -31,4 +32,4 @@ pub mod tally;
 pub mod target;
 
 pub use follow::Dialect;
-pub use rounds::run;
+pub use rounds::{RunError, run};

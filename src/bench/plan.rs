@@ -19,6 +19,8 @@ pub struct Plan {
     pub length: Length,
     /// Streams open at once in an open loop; starts beyond them are counted, not made.
     pub max_open: usize,
+    /// The first streams of a closed loop are spread over this time.
+    pub spread: Duration,
     /// Rounds; every target has a turn in each.
     pub rounds: usize,
     /// Streams for each target before the first round, unmeasured.

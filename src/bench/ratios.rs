@@ -12,44 +12,58 @@ const METRICS: [Metric; 6] =
 /// Each target behind the first against the first.
 pub fn ratios(targets: &[Target]) -> Vec<Ratio> {
     let Some((first, others)) = targets.split_first() else { return Vec::new() };
-    others.iter().flat_map(|target| measures().filter_map(|measure| ratio(first, target, &measure))).collect()
+    others
+        .iter()
+        .flat_map(|target| Measure::all().filter_map(|measure| ratio(first, target, measure)))
+        .collect()
 }
 
-/// A measure's name, and how it is read from a round.
-struct Measure {
-    name: String,
-    of: Box<dyn Fn(&Summary) -> Option<f64>>,
+/// What is compared.
+#[derive(Clone, Copy)]
+enum Measure {
+    /// A statistic of a metric, by its name.
+    Time(Metric, &'static str, fn(&Distribution) -> f64),
+    /// A figure of the whole round, by its name.
+    Whole(&'static str, fn(&Summary) -> Option<f64>),
 }
 
-fn measures() -> impl Iterator<Item = Measure> {
-    type Statistic = fn(&Distribution) -> f64;
-    const STATISTICS: [(&str, Statistic); 2] = [("p50", |times| times.p50), ("p99", |times| times.p99)];
-    let times = METRICS.into_iter().flat_map(|metric| {
-        STATISTICS.into_iter().map(move |(statistic, value)| Measure {
-            name: format!("{}_{statistic}", metric.name()),
-            of: Box::new(move |round| round.metrics.get(&metric).map(value)),
-        })
-    });
-    type Whole = fn(&Summary) -> Option<f64>;
-    const WHOLE: [(&str, Whole); 3] = [
-        ("tokens_per_second", |round| Some(round.tokens_per_second)),
-        ("cpu_per_token", |round| round.process.as_ref().map(|process| process.cpu_per_token)),
-        ("kib_per_stream", |round| round.process.as_ref().map(|process| process.kib_per_stream)),
-    ];
-    let whole = WHOLE.into_iter().map(|(name, of)| Measure { name: name.to_owned(), of: Box::new(of) });
-    times.chain(whole)
+impl Measure {
+    fn all() -> impl Iterator<Item = Self> {
+        let times = METRICS.into_iter().flat_map(|metric| {
+            [Self::Time(metric, "p50", |times| times.p50), Self::Time(metric, "p99", |times| times.p99)]
+        });
+        times.chain([
+            Self::Whole("tokens_per_second", |round| Some(round.tokens_per_second)),
+            Self::Whole("cpu_per_token", |round| Some(round.process.as_ref()?.cpu_per_token)),
+            Self::Whole("kib_per_stream", |round| Some(round.process.as_ref()?.kib_per_stream)),
+        ])
+    }
+
+    fn name(self) -> String {
+        match self {
+            Self::Time(metric, statistic, _) => format!("{}_{statistic}", metric.name()),
+            Self::Whole(name, _) => name.to_owned(),
+        }
+    }
+
+    fn of(self, round: &Summary) -> Option<f64> {
+        match self {
+            Self::Time(metric, _, statistic) => round.metrics.get(&metric).map(statistic),
+            Self::Whole(_, figure) => figure(round),
+        }
+    }
 }
 
 /// One target against another by one measure; `None` where no round has both.
-fn ratio(to: &Target, target: &Target, measure: &Measure) -> Option<Ratio> {
+fn ratio(to: &Target, target: &Target, measure: Measure) -> Option<Ratio> {
     let rounds = to.rounds.iter().zip(&target.rounds);
-    let rounds = rounds.filter_map(|(to, own)| Some((measure.of)(own)? / (measure.of)(to)?));
+    let rounds = rounds.filter_map(|(to, own)| Some(measure.of(own)? / measure.of(to)?));
     let mut rounds: Vec<f64> = rounds.filter(|ratio| ratio.is_finite()).collect();
     rounds.sort_unstable_by(f64::total_cmp);
     Some(Ratio {
         target: target.name.clone(),
         to: to.name.clone(),
-        measure: measure.name.clone(),
+        measure: measure.name(),
         median: median(&rounds)?,
         min: *rounds.first()?,
         max: *rounds.last()?,

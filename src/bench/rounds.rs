@@ -1,25 +1,22 @@
 //! [`run`]: a plan carried out, target by target, round by round.
 
-use std::{io, mem, sync::Arc, thread, time::Instant};
+use std::{io, sync::Arc, thread, time::Instant};
 
 use super::{
-    client::Client,
     clock,
+    lane::{Keeper, Lane},
     load::{Turn, nanoseconds},
     overhead,
-    plan::{Contender, Length, Load, Plan},
+    plan::{Length, Load, Plan},
     process::{Family, Unseen, Watch},
     progress::Progress,
     ramp,
     ratios::ratios,
-    report::{Machine, Overhead, Process, Ramp, Report, Target},
+    report::{Machine, Overhead, Process, Ramp, Report},
     sample::Sample,
     slo::Slo,
     tally::{Tally, Times},
 };
-
-/// Tokens of samples that are kept until a turn has ended, so that counting them disturbs nothing: some 160 MB.
-const MAX_KEPT: usize = 4 << 20;
 
 /// The first streams of a ramp's step are spread over this part of it.
 const RAMP_SPREAD: u32 = 4;
@@ -31,6 +28,8 @@ pub enum RunError {
     Process(Unseen),
     /// The system.
     System(io::Error),
+    /// It was stopped before it had found anything.
+    Stopped,
 }
 
 impl std::fmt::Display for RunError {
@@ -38,6 +37,9 @@ impl std::fmt::Display for RunError {
         match self {
             Self::Process(unseen) => unseen.fmt(f),
             Self::System(error) => error.fmt(f),
+            Self::Stopped => {
+                f.write_str("stopped before the end of the first turn: there is nothing to report")
+            }
         }
     }
 }
@@ -50,11 +52,12 @@ impl From<io::Error> for RunError {
     }
 }
 
-/// Carries `plan` out.
+/// Carries `plan` out, or as much of it as is done when `stop` is: turns that had ended by then are in the report.
 ///
 /// # Errors
-/// A process under test that cannot be looked at, or the system. What targets do wrong is in the report.
-pub async fn run(plan: &Plan) -> Result<Report, RunError> {
+/// A process under test that cannot be looked at, the system, or a stop before the first turn's end. What targets do
+/// wrong is in the report.
+pub async fn run(plan: &Plan, stop: impl Future<Output = ()>) -> Result<Report, RunError> {
     let began = Instant::now();
     let load_before = load_average();
     let started = seconds_since_1970();
@@ -65,7 +68,7 @@ pub async fn run(plan: &Plan) -> Result<Report, RunError> {
         command: plan.command.clone(),
         dialect: plan.dialect.name().to_owned(),
         load: load_in_words(plan),
-        rounds: if plan.ramp.is_some() { 0 } else { plan.rounds },
+        rounds: 0,
         machine: Machine::default(),
         overhead: Overhead {
             clock_ns: overhead::clock_ns(),
@@ -78,12 +81,14 @@ pub async fn run(plan: &Plan) -> Result<Report, RunError> {
         ramps: Vec::new(),
     };
     let mut bench = Bench::new(plan, started)?;
-    bench.warm_up().await?;
-    match &plan.ramp {
-        Some((slo, range)) => report.ramps = bench.ramps(slo, *range).await?,
-        None => bench.rounds().await?,
+    tokio::select! {
+        ended = bench.carry_out() => ended?,
+        () = stop => report.load.push_str("; stopped before its end"),
     }
     bench.progress.finish();
+    if bench.lanes.iter().all(|lane| lane.shown.rounds.is_empty()) && bench.ramps.is_empty() {
+        return Err(RunError::Stopped);
+    }
     bench.fill(&mut report);
     report.machine = Machine {
         cores: thread::available_parallelism().map_or(1, usize::from),
@@ -92,89 +97,6 @@ pub async fn run(plan: &Plan) -> Result<Report, RunError> {
     };
     report.seconds = began.elapsed().as_secs_f64();
     Ok(report)
-}
-
-/// A target under measurement.
-#[derive(Debug)]
-struct Lane {
-    contender: Contender,
-    client: Arc<Client>,
-    family: Option<Family>,
-    /// Memory before the first stream, in KiB.
-    idle_kib: f64,
-    /// All turns.
-    all: Tally,
-    /// Its processes over all turns.
-    process: Option<Process>,
-    shown: Target,
-}
-
-impl Lane {
-    fn new(contender: &Contender, plan: &Plan) -> Result<Self, Unseen> {
-        let target = &contender.target;
-        let family = Some(&contender.pids).filter(|pids| !pids.is_empty());
-        let family = family.map(|pids| Family::new(pids)).transpose()?;
-        let shown = Target { name: target.name.clone(), url: target.url.to_string(), ..Target::default() };
-        Ok(Self {
-            client: Arc::new(Client::new(Arc::clone(target), plan.dialect, plan.timeout)),
-            contender: contender.clone(),
-            idle_kib: family.as_ref().map_or(0.0, Family::kib),
-            family,
-            all: Tally::new(nanoseconds(plan.gap)),
-            process: None,
-            shown,
-        })
-    }
-
-    /// Forgets what was measured: only the last turn is shown.
-    fn clear(&mut self, plan: &Plan) {
-        self.all = Tally::new(nanoseconds(plan.gap));
-        self.process = None;
-        self.shown = Target { rounds: Vec::new(), timelines: Vec::new(), ..mem::take(&mut self.shown) };
-    }
-
-    /// The processes' cost of one turn.
-    fn cost(&self, (cpu, peak_kib): (u64, f64), tokens: u64, open_streams: u64) -> Process {
-        let mut process = Process {
-            cpu_seconds: cpu as f64 / 1e9,
-            idle_kib: self.idle_kib,
-            peak_kib,
-            open_streams,
-            ..Process::default()
-        };
-        process.per_unit(tokens);
-        process
-    }
-
-    /// Takes a turn in.
-    fn take(&mut self, tally: &Tally, process: Option<Process>) {
-        self.all.absorb(tally);
-        self.shown.timelines.extend(tally.timeline.clone());
-        self.shown.rounds.push(tally.summary(false, process.clone()));
-        if let Some(turn) = process {
-            let all =
-                self.process.get_or_insert_with(|| Process { idle_kib: turn.idle_kib, ..Process::default() });
-            all.cpu_seconds += turn.cpu_seconds;
-            all.peak_kib = all.peak_kib.max(turn.peak_kib);
-            all.open_streams = all.open_streams.max(turn.open_streams);
-            all.per_unit(self.all.token_count());
-        }
-    }
-
-    fn finish(mut self) -> Target {
-        self.shown.all = self.all.summary(true, self.process);
-        self.shown.complaints = self.all.complaints;
-        self.shown
-    }
-}
-
-impl Process {
-    /// Costs a token and a stream, from the sums.
-    fn per_unit(&mut self, tokens: u64) {
-        let per = |sum: f64, count: u64| if count > 0 { sum / count as f64 } else { 0.0 };
-        self.cpu_per_token = per(self.cpu_seconds * 1e6, tokens);
-        self.kib_per_stream = per((self.peak_kib - self.idle_kib).max(0.0), self.open_streams);
-    }
 }
 
 /// A run on its way.
@@ -190,6 +112,8 @@ struct Bench<'p> {
     started: u64,
     /// What we cost ourselves in turns of real targets: CPU time in ns, tokens.
     own: (u64, u64),
+    /// What was found of each target, in a ramp.
+    ramps: Vec<Ramp>,
 }
 
 impl<'p> Bench<'p> {
@@ -201,7 +125,15 @@ impl<'p> Bench<'p> {
         let progress = Progress::new(turns, plan.quiet);
         progress.steady();
         let has_baseline = baseline.is_some();
-        Ok(Self { plan, lanes, has_baseline, progress, turns: 0, started, own: (0, 0) })
+        Ok(Self { plan, lanes, has_baseline, progress, turns: 0, started, own: (0, 0), ramps: Vec::new() })
+    }
+
+    async fn carry_out(&mut self) -> io::Result<()> {
+        self.warm_up().await?;
+        match &self.plan.ramp {
+            Some((slo, range)) => self.ramp(slo, *range).await,
+            None => self.rounds().await,
+        }
     }
 
     async fn warm_up(&mut self) -> io::Result<()> {
@@ -219,9 +151,7 @@ impl<'p> Bench<'p> {
         let (rounds, lanes) = (self.plan.rounds, self.lanes.len());
         let share = 1.0 / rounds.saturating_mul(lanes).max(1) as f64;
         for round in 0..rounds {
-            for place in 0..lanes {
-                // Who begins changes each round: nobody always comes first, or always behind the same one.
-                let lane = (place + round).checked_rem(lanes).unwrap_or(0);
+            for (place, lane) in order(round, lanes).into_iter().enumerate() {
                 let done = share * (round * lanes + place) as f64;
                 let turn = self.turn_of(self.plan.load, round as u64);
                 let label = format!("round {} of {rounds}", round + 1);
@@ -242,12 +172,11 @@ impl<'p> Bench<'p> {
             }
             closed => closed,
         };
-        let Plan { length, max_open, .. } = *self.plan;
-        Turn { load, length, max_open, spread: std::time::Duration::ZERO }
+        let Plan { length, max_open, spread, .. } = *self.plan;
+        Turn { load, length, max_open, spread }
     }
 
-    async fn ramps(&mut self, slo: &Slo, range: ramp::Range) -> io::Result<Vec<Ramp>> {
-        let mut ramps = Vec::new();
+    async fn ramp(&mut self, slo: &Slo, range: ramp::Range) -> io::Result<()> {
         let lanes = self.lanes.len();
         for lane in 0..lanes {
             let span = lane as f64 / lanes as f64..(lane + 1) as f64 / lanes as f64;
@@ -269,9 +198,9 @@ impl<'p> Bench<'p> {
             };
             let (streams, steps) = ramp::search(range, attempt).await?;
             let target = self.lanes.get(lane).map_or_else(String::new, |lane| lane.shown.name.clone());
-            ramps.push(Ramp { target, slo: slo.to_string(), streams, steps });
+            self.ramps.push(Ramp { target, slo: slo.to_string(), streams, steps });
         }
-        Ok(ramps)
+        Ok(())
     }
 
     /// A turn of one lane. `span` is the part of the run that it is.
@@ -325,44 +254,24 @@ impl<'p> Bench<'p> {
         if self.has_baseline {
             report.baseline = self.lanes.pop().map(Lane::finish);
         }
+        if self.plan.ramp.is_none() {
+            report.rounds = self.lanes.iter().map(|lane| lane.shown.rounds.len()).min().unwrap_or(0);
+        }
+        report.ramps = self.ramps;
         report.targets = self.lanes.into_iter().map(Lane::finish).collect();
         report.ratios = ratios(&report.targets);
     }
 }
 
-/// Keeps samples until the turn has ended.
-struct Keeper {
-    tally: Tally,
-    samples: Vec<Sample>,
-    tokens: usize,
-    streams: u64,
-}
-
-impl Keeper {
-    fn new(tally: Tally) -> Self {
-        Self { tally, samples: Vec::new(), tokens: 0, streams: 0 }
+/// Who has a turn when in a round: there and back, then from the next one on. So everybody is as often early as late,
+/// and behind each neighbour; what drifts steadily meets all alike.
+fn order(round: usize, lanes: usize) -> Vec<usize> {
+    let mut order: Vec<_> = (0..lanes).collect();
+    order.rotate_left((round / 2).checked_rem(lanes).unwrap_or(0));
+    if round % 2 == 1 {
+        order.reverse();
     }
-
-    fn keep(&mut self, sample: Sample) {
-        self.streams += 1;
-        self.tokens += sample.tokens.len();
-        self.samples.push(sample);
-        if self.tokens > MAX_KEPT {
-            self.settle();
-        }
-    }
-
-    fn settle(&mut self) {
-        // The first to have started is the one whose timeline is shown.
-        self.samples.sort_unstable_by_key(|sample| sample.intended);
-        self.samples.drain(..).for_each(|sample| self.tally.record(&sample));
-        self.tokens = 0;
-    }
-
-    fn settled(mut self) -> Tally {
-        self.settle();
-        self.tally
-    }
+    order
 }
 
 fn load_in_words(plan: &Plan) -> String {
@@ -383,4 +292,24 @@ fn seconds_since_1970() -> u64 {
 /// The machine's load average of the last minute, where there is one.
 fn load_average() -> Option<f64> {
     std::fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everybody_is_as_often_at_each_place() {
+        for lanes in 1..6 {
+            let rounds: Vec<_> = (0..2 * lanes).map(|round| order(round, lanes)).collect();
+            for place in 0..lanes {
+                for lane in 0..lanes {
+                    let times = rounds.iter().filter(|round| round[place] == lane).count();
+                    assert_eq!(times, 2, "{lane} at {place}: {rounds:?}");
+                }
+            }
+        }
+        assert_eq!([order(0, 2), order(1, 2), order(2, 2), order(3, 2)], [[0, 1], [1, 0], [1, 0], [0, 1]]);
+        assert_eq!(order(3, 0), [0; 0]);
+    }
 }

@@ -209,7 +209,9 @@ fn condition(text: &str) -> Result<Condition, (usize, String)> {
         bound.find(|letter: char| !(letter.is_ascii_digit() || letter == '.')).unwrap_or(bound.len());
     let (number, unit) = bound.split_at_checked(digits).unwrap_or((bound, ""));
     let number: f64 = number.parse().map_err(|_| (at, "the bound is a number with its unit".to_owned()))?;
-    let factor = measure.unit(unit.trim_start()).map_err(|message| (at + digits, message.to_owned()))?;
+    let factor = measure
+        .unit(unit.trim_start())
+        .map_err(|message| (text.len() - unit.trim_start().len(), message.to_owned()))?;
     Ok(Condition { name: name.trim_end().to_owned(), measure, relation: *relation, bound: number * factor })
 }
 

@@ -13,6 +13,7 @@ use super::{
     report::{Distribution, Metric, Process, Summary, Timeline},
     sample::{Outcome, Sample, Token},
 };
+use crate::fixture::postmark::Postmark;
 
 /// Decimal digits that histograms keep.
 const DIGITS: u8 = 3;
@@ -79,7 +80,7 @@ pub struct Tally {
     /// Counts, and no distributions as yet.
     counts: Summary,
     times: BTreeMap<Metric, Times>,
-    /// How late requests left.
+    /// How late requests left that had a connection.
     pub start_lag: Times,
     /// Sentences about what went wrong, with how often.
     pub complaints: BTreeMap<String, u64>,
@@ -102,6 +103,9 @@ impl Tally {
         self.count(sample);
         if sample.sent > 0 {
             self.span(sample);
+        }
+        // Where a connection had to be made, the target's part in that is not told from ours.
+        if sample.sent > 0 && !sample.connected {
             self.start_lag.record(sample.sent.saturating_sub(sample.intended));
         }
         let since = |at: u64| at.saturating_sub(sample.intended);
@@ -118,7 +122,8 @@ impl Tally {
                 self.time(metric, since(moment));
             }
         }
-        self.tokens(&sample.tokens);
+        self.pauses(&sample.tokens);
+        self.postmarks(sample);
         if let Some(tpot) = time_per_token(sample) {
             self.time(Metric::Tpot, tpot);
         }
@@ -158,7 +163,7 @@ impl Tally {
         self.ended = self.ended.max(sample.end);
     }
 
-    fn tokens(&mut self, tokens: &[Token]) {
+    fn pauses(&mut self, tokens: &[Token]) {
         for pair in tokens.windows(2) {
             if let [before, after] = pair {
                 let pause = after.at.saturating_sub(before.at);
@@ -166,8 +171,13 @@ impl Tally {
                 self.counts.gaps += u64::from(pause > self.gap);
             }
         }
-        for token in tokens {
-            if let Some(postmark) = token.postmark {
+    }
+
+    /// Postmarks of another machine's clock, or of another day's recording, lie outside the stream and tell nothing.
+    fn postmarks(&mut self, sample: &Sample) {
+        for token in &sample.tokens {
+            let sent = |postmark: &Postmark| (sample.intended..=token.at).contains(&postmark.left);
+            if let Some(postmark) = token.postmark.filter(sent) {
                 self.time(Metric::Added, token.at.saturating_sub(postmark.left));
                 self.time(Metric::Slip, u64::from(postmark.slip));
             }
@@ -265,7 +275,7 @@ fn micros(nanoseconds: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{bench::sample::TokenKind, fixture::postmark::Postmark};
+    use crate::bench::sample::TokenKind;
 
     const MS: u64 = 1_000_000;
 
@@ -324,6 +334,15 @@ mod tests {
         assert_eq!((summary.streams, summary.good, summary.tokens, summary.bytes), (1, 1, 3, 40));
         assert_eq!((summary.gaps, summary.metrics[&Metric::Itl].count), (1, 2));
         assert!((summary.seconds - 0.09).abs() < 1e-9);
+    }
+
+    #[test]
+    fn postmarks_of_other_clocks_are_no_times() {
+        let tokens =
+            [token(20 * MS, Some(9 * MS)), token(30 * MS, Some(31 * MS)), token(40 * MS, Some(40 * MS))];
+        let summary = summary(&[sample(&tokens)]);
+        assert_eq!((summary.tokens, summary.metrics[&Metric::Added].count), (3, 1));
+        assert_eq!(summary.metrics[&Metric::Slip].count, 1);
     }
 
     #[test]

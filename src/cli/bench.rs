@@ -9,6 +9,7 @@ mod own;
 use std::{collections::BTreeSet, env, error::Error, fs, path::Path, process::ExitCode, sync::Arc};
 
 use http::{HeaderName, HeaderValue, header::AUTHORIZATION};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use secrecy::ExposeSecret;
 use tokio::runtime::{Builder, Runtime};
 
@@ -16,7 +17,7 @@ pub use self::flags::Args;
 use self::{children::Child, own::Own};
 use crate::{
     bench::{
-        self, Dialect,
+        self, Dialect, RunError,
         plan::{Contender, Plan},
         prompts::{Prompts, Terms},
         report::{self, Report},
@@ -29,29 +30,35 @@ use crate::{
 type Failed = Box<dyn Error + Send + Sync>;
 
 /// Runs the command.
-pub fn run(args: Args) -> ExitCode {
-    let (plan, _children) = match plan(&args) {
+pub fn run(args: &Args) -> ExitCode {
+    open_many_files();
+    let (plan, _children) = match plan(args) {
         Ok(plan) => plan,
         Err(error) => {
             eprintln!("{error}");
             return super::WRONG_INPUT.into();
         }
     };
-    let measured = runtime(args.threads.get()).and_then(|runtime| {
-        runtime.block_on(async {
-            tokio::select! {
-                report = bench::run(&plan) => report.map_err(Failed::from),
-                () = terminated(1)? => Err("stopped before its end: no report".into()),
-            }
-        })
-    });
-    match measured.and_then(|report| show(&args, &report)) {
+    let measured = runtime(args.load.threads.get())
+        .and_then(|runtime| runtime.block_on(async { Ok(bench::run(&plan, terminated(1)?).await?) }));
+    match measured.and_then(|report| show(args, &report)) {
         Ok(status) => status,
         Err(error) => {
             eprintln!("{error}");
-            ExitCode::FAILURE
+            match error.downcast_ref() {
+                Some(RunError::Process(_)) => super::WRONG_INPUT.into(),
+                _ => ExitCode::FAILURE,
+            }
         }
     }
+}
+
+/// Raises the limit of open files as far as it may be raised, for us and for what we start: a stream is a socket, and
+/// the usual limit of 1,024 is for programs that wait for sockets in ways of old.
+fn open_many_files() {
+    let limit = getrlimit(Resource::Nofile);
+    // Where it cannot be raised, streams beyond it break and say why.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 fn runtime(threads: usize) -> Result<Runtime, Failed> {
@@ -78,6 +85,7 @@ fn plan(args: &Args) -> Result<(Plan, Vec<Child>), Failed> {
         load: args.load.load(),
         length: args.load.length(),
         max_open: args.load.max_open,
+        spread: args.load.spread,
         rounds: args.load.rounds.get(),
         warm_up: args.load.warm_up,
         timeout: args.load.timeout,
@@ -85,7 +93,7 @@ fn plan(args: &Args) -> Result<(Plan, Vec<Child>), Failed> {
         ramp: args.ramp.ramp(),
         baseline: baseline.map(|target| contender(target, &[], &headers)),
         command: command(env::args().skip(1)),
-        quiet: args.quiet,
+        quiet: args.output.quiet,
     };
     Ok((plan, own.children))
 }
@@ -206,7 +214,7 @@ fn status(args: &Args, report: &Report) -> ExitCode {
     let all = || report.targets.iter().map(|target| &target.all);
     // A ramp whose level never held has no figures to show, and is an answer.
     let dead = report.ramps.is_empty() && all().any(|summary| summary.good + summary.malformed == 0);
-    let bad = args.strict && all().any(|summary| summary.good < summary.streams + summary.unsent);
+    let bad = args.output.strict && all().any(|summary| summary.good < summary.streams + summary.unsent);
     if dead || bad { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 

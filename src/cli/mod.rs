@@ -69,7 +69,7 @@ pub enum Command {
     /// Serve fixtures as an upstream
     Mock(mock::Args),
     /// Measure streams: one endpoint, or several side by side
-    Bench(bench::Args),
+    Bench(Box<bench::Args>),
     /// Read a configuration and say all that is wrong with it, else what it resolved to
     Check(check::Args),
     /// List the text formats
@@ -117,7 +117,7 @@ pub fn run() -> ExitCode {
         Command::Replay(args) => replay::run(args),
         Command::Record(args) => record::run(args, log_format),
         Command::Mock(args) => mock::run(args),
-        Command::Bench(args) => bench::run(args),
+        Command::Bench(args) => bench::run(&args),
         Command::Check(args) => check::run(args),
         Command::Formats(args) => formats::run(args),
     }

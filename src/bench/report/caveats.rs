@@ -8,6 +8,8 @@ const LATE: f64 = 1_000.0;
 const FEW: u64 = 100;
 /// Fewer open streams than these, and memory a stream says little.
 const MANY: u64 = 20;
+/// A round's median so many times that of the middle round is no longer noise.
+const UNEVEN: f64 = 3.0;
 /// Fewer rounds than these, and their spread says little.
 const ROUNDS: usize = 5;
 
@@ -21,6 +23,7 @@ pub(super) fn caveats(report: &Report) -> Vec<String> {
     }
     lines.extend(lag(report));
     lines.extend(busy(report));
+    lines.extend(uneven(report));
     lines.extend(thin(report));
     lines.extend(lonely(report));
     lines
@@ -90,6 +93,28 @@ fn busy(report: &Report) -> Option<String> {
     })
 }
 
+/// A round that is nothing like the others was not measured in peace.
+fn uneven(report: &Report) -> Option<String> {
+    let spreads = report.targets.iter().flat_map(|target| {
+        [Metric::Added, Metric::Ttft].into_iter().filter_map(move |metric| {
+            let rounds = target.rounds.iter().filter_map(|round| Some(round.metrics.get(&metric)?.p50));
+            let mut rounds = rounds.collect::<Vec<_>>();
+            rounds.sort_unstable_by(f64::total_cmp);
+            let (middle, most) = (*rounds.get(rounds.len() / 2)?, *rounds.last()?);
+            (most > UNEVEN * middle).then_some((most / middle, target, metric, middle, most))
+        })
+    });
+    let (_, target, metric, middle, most) = spreads.max_by(|one, other| one.0.total_cmp(&other.0))?;
+    Some(format!(
+        "rounds differ widely: {} p50 of {} is {} in the middle round and {} in the worst. Something else was at work; \
+         measure again",
+        metric.title(),
+        target.name,
+        figure::time(middle),
+        figure::time(most)
+    ))
+}
+
 /// Too little was measured for what the figures seem to say.
 fn thin(report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
@@ -99,7 +124,9 @@ fn thin(report: &Report) -> Vec<String> {
             "only {fewest} streams a target: p99 of what a stream has once (TTFB, TTFT, calls, E2E) is about its greatest value"
         ));
     }
-    if report.rounds == 0 {
+    if report.rounds == 0 && report.ramps.is_empty() {
+        lines.push("stopped before each target had had a turn".to_owned());
+    } else if report.rounds == 0 {
         if report.targets.len() > 1 {
             lines.push(
                 "the figures of each target are those of its own highest step that held: their loads differ, so compare \
@@ -154,12 +181,15 @@ mod tests {
                 target.all.process.take().map(|process| Process { open_streams: 4, ..process });
         }
         report.targets[1].all.metrics.get_mut(&Metric::Slip).unwrap().p99 = 4_200.0;
+        report.targets[2].rounds[1].metrics.get_mut(&Metric::Ttft).unwrap().p50 = 1.05e6;
+        report.targets[0].rounds[1].metrics.get_mut(&Metric::Added).unwrap().p50 = 500.0;
         let lines = caveats(&report);
         let starts = [
             "the mock could not keep its pace: p99 of its slip is 4.20 ms for nginx. TTFT, ITL",
             "toolwire: 3 of 43 streams that the schedule wanted were not sent",
             "requests left late: p99 2.50 ms",
             "the machine was busy before the run began: load 3.20 on 2 cores",
+            "rounds differ widely: TTFT p50 of toolwire is 647 µs in the middle round and 1.05 s in the worst.",
             "only 40 streams a target",
             "only 3 rounds",
             "at most 4 streams were open at once",
@@ -177,5 +207,7 @@ mod tests {
         let lines = caveats(&report);
         assert!(lines.iter().any(|line| line.contains("their loads differ")), "{lines:?}");
         assert!(!lines.iter().any(|line| line.contains("rounds")), "{lines:?}");
+        report.ramps.clear();
+        assert!(caveats(&report).iter().any(|line| line.starts_with("stopped before")));
     }
 }

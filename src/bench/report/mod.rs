@@ -68,7 +68,7 @@ pub struct Overhead {
     pub clock_ns: f64,
     /// Reading and checking one delta, in ns.
     pub parse_ns: f64,
-    /// How late requests left, against their intended starts, in µs.
+    /// How late requests left that had a connection, against their intended starts, in µs.
     pub start_lag: Option<Distribution>,
 }
 

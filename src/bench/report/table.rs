@@ -5,7 +5,7 @@
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 
 use super::{
-    Distribution, Metric, Ramp, RampStep, Report, Summary, Target,
+    Distribution, Metric, Ramp, RampStep, Ratio, Report, Summary, Target,
     caveats::caveats,
     figure::{self, NONE},
 };
@@ -38,15 +38,10 @@ fn head(report: &Report) -> String {
         1 => "1 round in ".to_owned(),
         rounds => format!("{rounds} rounds in "),
     };
-    format!(
-        "toolwire {} bench · {} · {} · {rounds}{}\n{}, {} cores{load}",
-        report.version,
-        report.dialect,
-        report.load,
-        figure::span(report.seconds),
-        machine.system,
-        machine.cores,
-    )
+    let took = figure::span(report.seconds);
+    let first = format!("toolwire {} bench · {} · {rounds}{took}", report.version, report.dialect);
+    let machine = format!("{}, {} cores{load}", machine.system, machine.cores);
+    format!("{first}\n{}\n{machine}", wrapped(&report.load, ""))
 }
 
 /// The targets with what they are called, the baseline first.
@@ -156,8 +151,13 @@ fn latency(
 
 /// The heading of a column of ratios: against whom. Empty where nothing is compared by the measure.
 fn against(report: &Report, measure: &str) -> String {
-    let found = report.ratios.iter().find(|ratio| ratio.measure == measure);
+    let found = ratios(report).iter().find(|ratio| ratio.measure == measure);
     found.map_or_else(String::new, |ratio| format!("÷ {}", name(&ratio.to)))
+}
+
+/// The ratios that say something: after a ramp each target's figures are of another load.
+fn ratios(report: &Report) -> &[Ratio] {
+    if report.rounds > 0 { &report.ratios } else { &[] }
 }
 
 /// A heading behind what it is of, or nothing where there is none.
@@ -167,7 +167,7 @@ fn titled(of: &str, against: &str) -> String {
 
 /// A ratio with its spread, marked where the rounds do not agree which side has more.
 fn ratio(report: &Report, target: &str, measure: &str) -> String {
-    let found = report.ratios.iter().find(|ratio| ratio.target == target && ratio.measure == measure);
+    let found = ratios(report).iter().find(|ratio| ratio.target == target && ratio.measure == measure);
     found.map_or_else(String::new, |ratio| {
         let mark = if ratio.min <= 1.0 && ratio.max >= 1.0 { "≈ " } else { "" };
         let [median, min, max] = [ratio.median, ratio.min, ratio.max].map(figure::factor);
@@ -177,7 +177,7 @@ fn ratio(report: &Report, target: &str, measure: &str) -> String {
 
 /// How to read the ratios.
 fn legend(report: &Report) -> Option<String> {
-    (!report.ratios.is_empty()).then(|| {
+    (!ratios(report).is_empty()).then(|| {
         "Ratios: median over the rounds (least–greatest of a round); ≈ where rounds lie on both sides of 1.".to_owned()
     })
 }
@@ -185,24 +185,28 @@ fn legend(report: &Report) -> Option<String> {
 /// What the ramp found.
 fn ramps(report: &Report) -> Option<String> {
     let slo = &report.ramps.first()?.slo;
-    let mut table = grid(["ramp", "most streams", "steps (✗ did not hold)", "what broke it"], &[0, 2, 3]);
+    let mut table = grid(["ramp", "most streams", "least that did not hold"], &[0]);
     for ramp in &report.ramps {
-        let most = ramp.streams.map_or_else(|| NONE.to_owned(), figure::count);
-        table.add_row([name(&ramp.target), most, steps(ramp), limit(ramp)]);
+        let told = |streams: Option<u64>| streams.map_or_else(|| NONE.to_owned(), figure::count);
+        let failed = limit(ramp).map(|step| step.streams);
+        table.add_row([name(&ramp.target), told(ramp.streams), told(failed)]);
     }
-    Some(format!("Service level: {slo}\n\n{}", table.trim_fmt()))
+    let slo = wrapped(&format!("Service level: {}", slo.replace(',', ", ")), "");
+    let steps = report.ramps.iter().map(steps).collect::<Vec<_>>();
+    Some(format!("{slo}\n\n{}\n\n{}", table.trim_fmt(), steps.join("\n")))
 }
 
-/// The steps of a ramp, those that did not hold marked.
+/// The steps of a ramp, those that did not hold marked, and what was measured at the least of these.
 fn steps(ramp: &Ramp) -> String {
     let steps = ends(ramp).map(|step| format!("{}{}", step.streams, if step.held { "" } else { "✗" }));
-    steps.collect::<Vec<_>>().join(" ")
+    let steps = steps.collect::<Vec<_>>().join(" ");
+    let limit = limit(ramp).map(|step| format!("; at {}: {}", step.streams, step.measured.join(", ")));
+    wrapped(&format!("{}: {steps}{}", name(&ramp.target), limit.unwrap_or_default()), "  ")
 }
 
-/// What was measured at the least step that did not hold.
-fn limit(ramp: &Ramp) -> String {
-    let failed = ends(ramp).filter(|step| !step.held).min_by_key(|step| step.streams);
-    failed.map_or_else(String::new, |step| format!("at {}: {}", step.streams, step.measured.join(", ")))
+/// The least step that did not hold.
+fn limit(ramp: &Ramp) -> Option<&RampStep> {
+    ends(ramp).filter(|step| !step.held).min_by_key(|step| step.streams)
 }
 
 /// The last try of each step: one that does not hold is tried again.
@@ -249,20 +253,18 @@ fn warnings(report: &Report) -> Option<String> {
 
 /// A sentence in lines of [`WIDTH`], the first behind `mark` and the others as far in.
 fn wrapped(sentence: &str, mark: &str) -> String {
-    let mut text = mark.trim_end().to_owned();
-    let mut column = text.chars().count();
+    let mut lines = vec![mark.to_owned()];
     for word in sentence.split_whitespace() {
-        let width = word.chars().count();
-        if column + 1 + width > WIDTH {
-            text.push('\n');
-            text.push_str(&" ".repeat(mark.len() - 1));
-            column = mark.len() - 1;
+        let width = lines.last().map_or(0, |line| line.chars().count());
+        if width + word.chars().count() > WIDTH {
+            lines.push(" ".repeat(mark.len()));
         }
-        text.push(' ');
-        text.push_str(word);
-        column += 1 + width;
+        if let Some(line) = lines.last_mut() {
+            line.push_str(word);
+            line.push(' ');
+        }
     }
-    text
+    lines.iter().map(|line| line.trim_end()).collect::<Vec<_>>().join("\n")
 }
 
 /// An empty table with a head; the columns that are not in `texts` hold numbers.
@@ -304,6 +306,10 @@ mod tests {
         let mut report = example::report();
         report.targets[1].name = "a-gateway-with-a-very-long-name".to_owned();
         report.targets[1].all.metrics.get_mut(&Metric::Slip).unwrap().p99 = 4_200.0;
+        report.load = "ramp ".repeat(40);
+        report.ramps[0]
+            .steps
+            .extend((0..30).map(|step| RampStep { streams: 9_000 + step, ..RampStep::default() }));
         for line in table(&report).lines() {
             assert!(line.chars().count() <= 120, "{} columns: {line}", line.chars().count());
         }
@@ -325,7 +331,7 @@ mod tests {
         let step = |streams, held| RampStep { streams, held, measured: vec![format!("{streams} {held}")] };
         let steps = vec![step(8, false), step(8, true), step(16, false), step(16, false)];
         let ramp = Ramp { steps, ..Ramp::default() };
-        assert_eq!((super::steps(&ramp), limit(&ramp)), ("8 16✗".to_owned(), "at 16: 16 false".to_owned()));
+        assert_eq!(super::steps(&ramp), "  : 8 16✗; at 16: 16 false");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use std::{
     env,
     ffi::OsStr,
-    io::{self, BufRead, BufReader},
+    io::{self, BufRead, BufReader, Write},
     process::{self, Command, Stdio},
     sync::mpsc,
     thread,
@@ -24,18 +24,24 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Starts `toolwire` with these arguments and `--listen` on a free port, and waits until it listens. Settings in
-    /// the environment are ours, not its.
-    pub(super) fn start<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> io::Result<Self> {
+    /// Starts `toolwire` with these arguments, `--listen` on a free port and this standard input, and waits until it
+    /// listens. Settings in the environment are ours, not its.
+    pub(super) fn start<A>(arguments: impl IntoIterator<Item = A>, input: &str) -> io::Result<Self>
+    where
+        A: AsRef<OsStr>,
+    {
         let mut command = Command::new(env::current_exe()?);
         let settings = env::vars_os().map(|(name, _)| name);
         let settings = settings.filter(|name| name.as_encoded_bytes().starts_with(b"TOOLWIRE_"));
         settings.for_each(|name| _ = command.env_remove(name));
         command.args(arguments).args(["--listen", "127.0.0.1:0"]);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut process = command.spawn()?;
-        let said = process.stderr.take();
+        let (ears, said) = (process.stdin.take(), process.stderr.take());
         let mut child = Self { process, address: String::new() };
+        if let Some(mut ears) = ears {
+            ears.write_all(input.as_bytes())?;
+        }
         let (tell, told) = mpsc::channel();
         // Read to its end: a child whose stderr nobody reads would wait for us.
         thread::spawn(move || {

@@ -13,6 +13,7 @@ use crate::{
         slo::Slo,
         target::{self, Target},
     },
+    dialect,
     fixture::mock::Pace,
 };
 
@@ -49,16 +50,6 @@ pub struct Args {
     pub(super) mock: MockFlags,
     #[command(flatten)]
     pub(super) output: OutputFlags,
-    /// Threads that measure; with one, no stream waits for another thread's lock
-    #[arg(long, value_name = "N", default_value = "1")]
-    pub(super) threads: NonZeroUsize,
-    /// Exit with status 1 if any stream was not whole and by the rules of its dialect; without it, only if a target had
-    /// no such stream at all
-    #[arg(long)]
-    pub(super) strict: bool,
-    /// No progress on stderr
-    #[arg(long, short)]
-    pub(super) quiet: bool,
     /// Behind --: options for the toolwire that is started where no target is given, such as --detect off
     #[arg(last = true, value_name = "SERVE OPTIONS", conflicts_with = "targets")]
     pub(super) serve: Vec<String>,
@@ -83,6 +74,9 @@ pub(super) struct LoadFlags {
     /// Closed loop: so many streams at once; when one ends the next one starts
     #[arg(long, visible_alias = "copies", value_name = "N", default_value = "1")]
     concurrency: NonZeroUsize,
+    /// The first streams of a closed loop start over this time, so that they do not all begin and end together
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "0s", conflicts_with = "rate")]
+    pub(super) spread: Duration,
     /// New streams start for so long in a target's turn; those that are open then are measured to their end
     #[arg(long, value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
@@ -101,6 +95,9 @@ pub(super) struct LoadFlags {
     /// Pauses between two tokens of a stream are counted from this length on
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "200ms")]
     pub(super) gap: Duration,
+    /// Threads that measure; with one, no stream waits for another thread's lock
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(super) threads: NonZeroUsize,
 }
 
 impl LoadFlags {
@@ -124,7 +121,7 @@ impl LoadFlags {
 pub(super) struct RampFlags {
     /// In place of rounds, find the highest number of streams at once at which this service level holds:
     /// ttft_p99<300ms,itl_p99<50ms,broken_share<0.1%
-    #[arg(long, value_name = "CONDITIONS", conflicts_with_all = ["rate", "concurrency", "duration", "requests", "rounds"])]
+    #[arg(long, value_name = "CONDITIONS", conflicts_with_all = ["rate", "concurrency", "spread", "duration", "requests", "rounds"])]
     slo: Option<Slo>,
     /// Streams at once of the first step
     #[arg(long, value_name = "N", default_value_t = 1, requires = "slo")]
@@ -168,7 +165,9 @@ pub(super) struct PromptFlags {
 
 /// The mocks that are started: the one behind our own toolwire, and the baseline.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Mock of the baseline, and where no target is given")]
+#[command(
+    next_help_heading = "Mock: that of the baseline, and the one that is started where no target is given"
+)]
 pub(super) struct MockFlags {
     /// When its pieces leave: a time between two of them, none (all at once) or, with --replay, recorded [default: 2ms,
     /// with --replay recorded]
@@ -177,6 +176,15 @@ pub(super) struct MockFlags {
     /// Tokens of its answers
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub(super) answer_tokens: usize,
+    /// What its answers hold: text, call or text-call
+    #[arg(long, value_name = "KIND", value_parser = ["text", "call", "text-call"], default_value = "text")]
+    pub(super) answer: String,
+    /// Its calls are text in this format (`toolwire formats` lists them)
+    #[arg(long, value_name = "NAME")]
+    pub(super) format: Option<String>,
+    /// What it speaks to the toolwire that is started: chat or lumo
+    #[arg(long, value_name = "DIALECT", default_value = "chat")]
+    pub(super) upstream: dialect::Dialect,
     /// No baseline: no turns for a mock in the bench's own process
     #[arg(long)]
     pub(super) no_baseline: bool,
@@ -207,6 +215,13 @@ pub(super) struct OutputFlags {
     /// Write a page with charts, in one file; - is stdout
     #[arg(long, value_name = "FILE")]
     pub(super) html: Option<PathBuf>,
+    /// Exit with status 1 if any stream was not whole and by the rules of its dialect; without it, only if a target had
+    /// no such stream at all
+    #[arg(long)]
+    pub(super) strict: bool,
+    /// No progress on stderr
+    #[arg(long, short)]
+    pub(super) quiet: bool,
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

@@ -28,24 +28,14 @@ impl Own {
                 "without a --target it is a toolwire of our own that is measured: in dialect chat".into()
             );
         }
-        let upstream = fixtures.first().map_or(dialect::Dialect::Chat, |fixture| fixture.from);
-        if let Some(other) = fixtures.iter().find(|fixture| fixture.from != upstream) {
-            let dialects = format!("{upstream} and {}", other.from);
-            return Err(
-                format!("one upstream speaks one dialect, and these fixtures {dialects}: choose").into()
-            );
-        }
-        let mock = Child::start(mock_arguments(args))?;
-        let dialect = upstream.to_string();
+        let upstream = upstream(args, fixtures)?;
+        let mock = Child::start(mock_arguments(args), "")?;
         // Its line for each request would be measured, too.
-        let mut serve = vec!["serve", "--log-level", "warn", "--upstream"];
-        let base = if upstream == dialect::Dialect::Chat { "/v1" } else { "" };
-        let base = format!("{}{base}", mock.address);
-        serve.extend([base.as_str(), "--dialect", dialect.as_str()]);
-        serve.extend(args.serve.iter().map(String::as_str));
-        let proxy = Child::start(serve)?;
+        let serve = ["serve", "--log-level=warn", "--config=/dev/stdin"].into_iter();
+        let serve = serve.chain(args.serve.iter().map(String::as_str));
+        let proxy = Child::start(serve, &configuration(upstream, &mock.address))?;
         let mut own = Self::default();
-        if upstream == dialect::Dialect::Chat {
+        if fixtures.is_empty() || upstream == dialect::Dialect::Chat {
             own.targets.push(format!("direct={}/v1", mock.address).parse()?);
         }
         own.targets.push(format!("toolwire={}/v1", proxy.address).parse()?);
@@ -55,6 +45,28 @@ impl Own {
         own.children = vec![proxy, mock];
         Ok(own)
     }
+}
+
+/// What the mock speaks to our own toolwire.
+fn upstream(args: &Args, fixtures: &[Fixture]) -> Result<dialect::Dialect, Failed> {
+    let Some(first) = fixtures.first() else { return Ok(args.mock.upstream) };
+    match fixtures.iter().find(|fixture| fixture.from != first.from) {
+        None => Ok(first.from),
+        Some(other) => {
+            let both = format!("{} and {}", first.from, other.from);
+            Err(format!("an upstream speaks one dialect, and these fixtures speak {both}: choose").into())
+        }
+    }
+}
+
+/// The configuration of our own toolwire: as it comes, but with a place for everybody.
+fn configuration(dialect: dialect::Dialect, mock: &str) -> String {
+    // The other dialect's own path begins at the root.
+    let base = if dialect == dialect::Dialect::Chat { "/v1" } else { "" };
+    format!(
+        "[[upstreams]]\nname = \"mock\"\ndialect = \"{dialect}\"\nbase_url = \"{mock}{base}\"\n\
+         max_concurrent = 1_000_000\n[[models]]\nname = \"*\"\n"
+    )
 }
 
 /// The command line of the mock behind our own toolwire.
@@ -67,7 +79,11 @@ fn mock_arguments(args: &Args) -> Vec<String> {
     };
     let mut arguments = vec!["mock".to_owned(), format!("--pace={pace}")];
     if paths.is_empty() {
-        arguments.extend(["--generate".to_owned(), format!("--tokens={}", args.mock.answer_tokens)]);
+        let MockFlags { answer_tokens, answer, format, .. } = &args.mock;
+        let made_up =
+            ["--generate".to_owned(), format!("--tokens={answer_tokens}"), format!("--answer={answer}")];
+        arguments.extend(made_up);
+        arguments.extend(format.as_ref().map(|format| format!("--format={format}")));
     } else {
         arguments.extend(paths.iter().map(|path| path.display().to_string()));
     }

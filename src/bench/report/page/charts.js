@@ -26,8 +26,11 @@ const BARS = [
   { title: "memory a stream", hint: "over idle", measure: "kib_per_stream", told: (kib) => `${number(kib)} KiB`, of: (summary) => summary.process?.kib_per_stream },
 ];
 
+// After a ramp each target's figures are of another load: nothing to compare.
+const compared = (report) => (report.rounds ? report.ratios : []);
+
 function ratioOf(report, side, measure) {
-  const ratio = report.ratios.find((ratio) => ratio.target === side.name && ratio.measure === measure);
+  const ratio = compared(report).find((ratio) => ratio.target === side.name && ratio.measure === measure);
   if (!ratio || side.base) return "";
   const unsure = ratio.min <= 1 && ratio.max >= 1 ? "≈ " : "";
   return `${unsure}${factor(ratio.median)} (${factor(ratio.min)}–${factor(ratio.max)})`;
@@ -44,7 +47,9 @@ function panel(report, bar, targets, base) {
   if (!shown.length) return null;
   const rounds = (side) => side.target.rounds.map(bar.of).filter(Number.isFinite);
   const floor = bar.told === time && base ? bar.of(base.target.all) : undefined;
-  const most = Math.max(...shown.flatMap((side) => [bar.of(side.target.all), ...rounds(side)]), floor ?? 0) || 1;
+  // One bad round must not make slivers of all bars: whiskers that go on beyond the edge end in an arrow.
+  const highest = Math.max(...shown.map((side) => bar.of(side.target.all)), floor ?? 0);
+  const most = Math.min(Math.max(highest, ...shown.flatMap(rounds)), 1.6 * highest) || 1;
   const rows = shown.map((side) => {
     const value = bar.of(side.target.all);
     return html("div", { class: "row" },
@@ -60,15 +65,18 @@ function panel(report, bar, targets, base) {
 
 function stick(width, most, value, rounds, floor, side) {
   const x = linear([0, most], [0, width - 1]);
-  const [least, greatest] = [Math.min(...rounds), Math.max(...rounds)].map(x);
+  const [least, greatest] = [Math.min(...rounds, most), Math.max(...rounds)];
+  const cut = greatest > most * 1.001;
+  const ends = cut ? [x(least)] : [x(least), x(greatest)];
   return shape("svg", { height: 14, viewBox: `0 0 ${width} 14`, color: side.color, "aria-hidden": "true" },
     shape("rect", { class: "track", x: 0, y: 3, width, height: 8, rx: 2 }),
     shape("rect", { class: "fill", x: 0, y: 3, width: Math.max(x(value), 1), height: 8, rx: 2 }),
     floor !== undefined && shape("line", { class: "floor", x1: x(floor), x2: x(floor), y1: 0, y2: 14 }),
     rounds.length > 1 && [
-      shape("line", { class: "whisker", x1: least, x2: greatest, y1: 7, y2: 7 }),
-      [least, greatest].map((at) => shape("line", { class: "whisker", x1: at, x2: at, y1: 3.5, y2: 10.5 })),
-    ].flat());
+      shape("line", { class: "whisker", x1: x(least), x2: cut ? width - 4 : x(greatest), y1: 7, y2: 7 }),
+      ...ends.map((at) => shape("line", { class: "whisker", x1: at, x2: at, y1: 3.5, y2: 10.5 })),
+      cut && shape("path", { class: "arrow", d: `M${width},7l-6,-4v8z` }, shape("title", {}, "beyond the edge")),
+    ]);
 }
 
 // ---- Percentile curves ----------------------------------------------------------------------------------------------

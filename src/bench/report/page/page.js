@@ -54,7 +54,7 @@ const cards = html("div", { class: "targets" }, sides.map((side) =>
 const head = (side) => html("th", { scope: "row", title: side.name }, swatch(side), side.name);
 const cells = (values) => values.map((value) => html("td", {}, value));
 const against = (measure) => {
-  const ratio = report.ratios.find((ratio) => ratio.measure === measure);
+  const ratio = compared(report).find((ratio) => ratio.measure === measure);
   return ratio ? `÷ ${ratio.to}` : "";
 };
 
@@ -69,7 +69,7 @@ function latencies() {
         cells(["p50", "p99"].map((statistic) => ratioOf(report, side, `${metric}_${statistic}`))));
     }));
   const heads = ["", "", "values", "min", "mean", "p50", "p90", "p95", "p99", "p99.9", "max"];
-  const ratios = report.ratios.length ? [`p50 ${against("ttft_p50")}`, `p99 ${against("ttft_p99")}`] : ["", ""];
+  const ratios = compared(report).length ? [`p50 ${against("ttft_p50")}`, `p99 ${against("ttft_p99")}`] : ["", ""];
   return rows.length ? table([...heads, ...ratios], rows, "wide") : null;
 }
 
@@ -82,16 +82,16 @@ function counts() {
 // What a token and a stream cost, and the ratios of what is no time.
 function costs() {
   const watched = report.targets.some((target) => target.all.process);
-  const compared = report.ratios.some((ratio) => ratio.measure === "tokens_per_second");
-  if (!watched && !compared) return null;
+  const rate = against("tokens_per_second");
+  if (!watched && !rate) return null;
   const rows = sides.filter((side) => !side.base).map((side) => {
     const { process } = side.target.all;
-    return html("tr", {}, head(side), compared && cells([ratioOf(report, side, "tokens_per_second")]),
+    return html("tr", {}, head(side), rate && cells([ratioOf(report, side, "tokens_per_second")]),
       watched && cells([time(process?.cpu_per_token), ratioOf(report, side, "cpu_per_token"),
         number(process?.kib_per_stream), ratioOf(report, side, "kib_per_stream"),
         number(process?.idle_kib / 1024), number(process?.peak_kib / 1024), count(process?.open_streams)]));
   });
-  return table(["", ...(compared ? [`tokens/s ${against("tokens_per_second")}`] : []), ...(watched ? ["CPU/token",
+  return table(["", ...(rate ? [`tokens/s ${rate}`] : []), ...(watched ? ["CPU/token",
     against("cpu_per_token"), "KiB/stream", against("kib_per_stream"), "MiB idle", "MiB peak", "open streams"] : [])], rows);
 }
 
@@ -120,8 +120,8 @@ function method() {
   const lag = overhead.start_lag;
   const terms = [
     ...present.map((metric) => [MEASURES[metric][0], MEASURES[metric][2]]),
-    report.ratios.length && ["ratios", "Taken round by round, since targets take turns within a round; the median, and in brackets the least and the greatest. ≈ marks those whose rounds lie on both sides of 1: no difference was shown."],
-    ["whiskers", "The least and the greatest of the rounds; the bar is all rounds together. ┆ is the baseline: a mock inside the tool, read by the same client."],
+    compared(report).length && ["ratios", "Taken round by round, since targets take turns within a round; the median, and in brackets the least and the greatest. ≈ marks those whose rounds lie on both sides of 1: no difference was shown."],
+    ["whiskers", "The least and the greatest of the rounds, ▸ where that lies beyond the edge; the bar is all rounds together. ┆ is the baseline: a mock inside the tool, read by the same client."],
     ["the tool", `${time(overhead.cpu_per_token)} CPU a token, ${number(overhead.parse_ns)} ns to read a delta, ${number(overhead.clock_ns)} ns to read the clock` +
       (lag ? `; requests left ${time(lag.p50)} (p50), ${time(lag.p99)} (p99) after their intended start.` : ".")],
     ["command", html("code", {}, report.command)],
@@ -132,13 +132,14 @@ function method() {
 
 document.getElementById("main").append(...[
   cards,
+  report.rounds ? null : ramps(report, sides),
   section("Side by side", "All rounds together; whiskers show the least and the greatest round. Less is better unless said otherwise."
     
-    + (report.ratios.length ? ` Grey: the ratio to ${report.ratios[0].to} with its spread, ≈ where the rounds do not agree.` : "")
+    + (compared(report).length ? ` Grey: the ratio to ${report.ratios[0].to} with its spread, ≈ where the rounds do not agree.` : "")
     + (report.baseline ? " ┆ baseline." : ""), bars(report, sides)),
   curves(sides),
   timeline(sides),
-  ramps(report, sides),
+  report.rounds ? ramps(report, sides) : null,
   section("Figures", "", counts(), costs(), latencies(), rounds()),
   complaints(),
   method(),

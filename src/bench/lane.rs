@@ -1,0 +1,134 @@
+//! [`Lane`]: a target under measurement, turn by turn.
+
+use std::{mem, sync::Arc};
+
+use super::{
+    client::Client,
+    load::nanoseconds,
+    plan::{Contender, Plan},
+    process::{Family, Unseen},
+    report::{Process, Target},
+    sample::Sample,
+    tally::Tally,
+};
+
+/// Tokens of samples that are kept until a turn has ended, so that counting them disturbs nothing: some 160 MB.
+const MAX_KEPT: usize = 4 << 20;
+
+/// A target under measurement.
+#[derive(Debug)]
+pub(super) struct Lane {
+    pub(super) contender: Contender,
+    pub(super) client: Arc<Client>,
+    pub(super) family: Option<Family>,
+    /// Memory before the first stream, in KiB.
+    idle_kib: f64,
+    /// All turns.
+    pub(super) all: Tally,
+    /// Its processes over all turns.
+    process: Option<Process>,
+    pub(super) shown: Target,
+}
+
+impl Lane {
+    pub(super) fn new(contender: &Contender, plan: &Plan) -> Result<Self, Unseen> {
+        let target = &contender.target;
+        let family = Some(&contender.pids).filter(|pids| !pids.is_empty());
+        let family = family.map(|pids| Family::new(pids)).transpose()?;
+        let shown = Target { name: target.name.clone(), url: target.url.to_string(), ..Target::default() };
+        Ok(Self {
+            client: Arc::new(Client::new(Arc::clone(target), plan.dialect, plan.timeout)),
+            contender: contender.clone(),
+            idle_kib: family.as_ref().map_or(0.0, Family::kib),
+            family,
+            all: Tally::new(nanoseconds(plan.gap)),
+            process: None,
+            shown,
+        })
+    }
+
+    /// Forgets what was measured: only the last turn is shown.
+    pub(super) fn clear(&mut self, plan: &Plan) {
+        self.all = Tally::new(nanoseconds(plan.gap));
+        self.process = None;
+        self.shown = Target { rounds: Vec::new(), timelines: Vec::new(), ..mem::take(&mut self.shown) };
+    }
+
+    /// The processes' cost of one turn.
+    pub(super) fn cost(&self, (cpu, peak_kib): (u64, f64), tokens: u64, open_streams: u64) -> Process {
+        let mut process = Process {
+            cpu_seconds: cpu as f64 / 1e9,
+            idle_kib: self.idle_kib,
+            peak_kib,
+            open_streams,
+            ..Process::default()
+        };
+        process.per_unit(tokens);
+        process
+    }
+
+    /// Takes a turn in.
+    pub(super) fn take(&mut self, tally: &Tally, process: Option<Process>) {
+        self.all.absorb(tally);
+        self.shown.timelines.extend(tally.timeline.clone());
+        self.shown.rounds.push(tally.summary(false, process.clone()));
+        if let Some(turn) = process {
+            let all =
+                self.process.get_or_insert_with(|| Process { idle_kib: turn.idle_kib, ..Process::default() });
+            all.cpu_seconds += turn.cpu_seconds;
+            all.peak_kib = all.peak_kib.max(turn.peak_kib);
+            all.open_streams = all.open_streams.max(turn.open_streams);
+            all.per_unit(self.all.token_count());
+        }
+    }
+
+    pub(super) fn finish(mut self) -> Target {
+        self.shown.all = self.all.summary(true, self.process);
+        self.shown.complaints = self.all.complaints;
+        self.shown
+    }
+}
+
+impl Process {
+    /// Costs a token and a stream, from the sums.
+    fn per_unit(&mut self, tokens: u64) {
+        let per = |sum: f64, count: u64| if count > 0 { sum / count as f64 } else { 0.0 };
+        self.cpu_per_token = per(self.cpu_seconds * 1e6, tokens);
+        self.kib_per_stream = per((self.peak_kib - self.idle_kib).max(0.0), self.open_streams);
+    }
+}
+
+/// Keeps samples until the turn has ended.
+pub(super) struct Keeper {
+    tally: Tally,
+    samples: Vec<Sample>,
+    tokens: usize,
+    pub(super) streams: u64,
+}
+
+impl Keeper {
+    pub(super) fn new(tally: Tally) -> Self {
+        Self { tally, samples: Vec::new(), tokens: 0, streams: 0 }
+    }
+
+    pub(super) fn keep(&mut self, sample: Sample) {
+        self.streams += 1;
+        self.tokens += sample.tokens.len();
+        self.samples.push(sample);
+        if self.tokens > MAX_KEPT {
+            self.settle();
+        }
+    }
+
+    fn settle(&mut self) {
+        // The first to have started is the one whose timeline is shown.
+        self.samples.sort_unstable_by_key(|sample| sample.intended);
+        self.samples.drain(..).for_each(|sample| self.tally.record(&sample));
+        self.tokens = 0;
+    }
+
+    pub(super) fn settled(mut self) -> Tally {
+        self.settle();
+        self.tally
+    }
+}
