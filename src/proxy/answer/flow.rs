@@ -79,12 +79,6 @@ impl Flow {
     /// Nothing has been asked yet: that begins with the first poll.
     pub(super) fn new(parts: Parts) -> Self {
         let opening = Arc::clone(&parts.client).open(parts.request, None);
-        eprintln!(
-            "opening {}  answer-flow {} access {} connection-task",
-            std::mem::size_of_val(&opening),
-            std::mem::size_of::<Self>(),
-            std::mem::size_of::<Access>()
-        );
         Self {
             begun: Instant::now(),
             stage: Stage::Opening(Box::pin(opening)),
