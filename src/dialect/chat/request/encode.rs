@@ -50,7 +50,8 @@ pub fn encode(conversation: &Conversation, options: &Options) -> UpstreamRequest
     UpstreamRequest {
         path: "chat/completions",
         headers: vec![("accept", "text/event-stream".to_owned())],
-        body: Value::Object(body).to_string().into_bytes(),
+        // A map of values with keys that are strings is always JSON.
+        body: serde_json::to_vec(&body).unwrap_or_default(),
         dropped,
     }
 }
