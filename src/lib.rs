@@ -13,8 +13,8 @@
 //! The rooms: [`wire`] frames bytes, [`dialect`] knows the HTTP APIs, [`event`] and [`conversation`] are what they
 //! share, [`mod@format`] and [`detect`] know calls written as text, [`pipeline`] joins the stages for one answer. These
 //! are plain synchronous code: bytes in, bytes out, no sockets, clocks or randomness. [`proxy`] is the asynchronous
-//! shell around them, [`mod@bench`] measures streams, ours and others'; [`fixture`], [`config`], [`observe`] and [`cli`] are what
-//! makes a program of it.
+//! shell around them; [`fixture`], [`config`], [`observe`] and [`cli`] are what makes a program of it. [`mod@bench`]
+//! measures streams, ours and others'.
 
 pub mod bench;
 pub mod cli;

@@ -177,7 +177,7 @@ fn a_command_line_that_is_wrong_is_status_2() {
         (&["--rate=0"], "above 0"),
         (&["--target=a=http://h/v1", "--pid=b=1"], "no such target"),
         (&["--target=a=http://h/v1", "--pid=a=0"], "process"),
-        (&["--dialect=messages"], "in dialect chat"),
+        (&["--dialect=messages"], "need a --target"),
         (&["--target=http://h/v1", "--prompts=/nowhere.jsonl"], "/nowhere.jsonl"),
     ] {
         let (status, stdout, stderr) = bench(wrong);

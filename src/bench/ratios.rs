@@ -9,13 +9,17 @@ use super::report::{Distribution, Metric, Ratio, Summary, Target};
 const METRICS: [Metric; 6] =
     [Metric::Ttfb, Metric::Ttft, Metric::FirstCall, Metric::Itl, Metric::Added, Metric::E2e];
 
-/// Each target behind the first against the first.
+/// By each measure, the targets behind the first that has it against that one.
 pub fn ratios(targets: &[Target]) -> Vec<Ratio> {
-    let Some((first, others)) = targets.split_first() else { return Vec::new() };
-    others
-        .iter()
-        .flat_map(|target| Measure::all().filter_map(|measure| ratio(first, target, measure)))
-        .collect()
+    let has =
+        |target: &Target, measure: Measure| target.rounds.iter().any(|round| measure.of(round).is_some());
+    let first = |measure| targets.iter().position(|target| has(target, measure));
+    let against: Vec<_> = Measure::all().filter_map(|measure| Some((measure, first(measure)?))).collect();
+    let of = |at: usize| {
+        let before = against.iter().filter(move |(_, first)| *first < at);
+        before.filter_map(move |(measure, first)| ratio(targets.get(*first)?, targets.get(at)?, *measure))
+    };
+    (0..targets.len()).flat_map(of).collect()
 }
 
 /// What is compared.
@@ -105,6 +109,19 @@ mod tests {
         assert_eq!((ttft.target.as_str(), ttft.to.as_str()), ("proxy", "direct"));
         assert_eq!((ttft.min, ttft.median, ttft.max), (1.0, 2.0, 3.0));
         assert_eq!(median(&[1.0, 2.0]), Some(1.5));
+    }
+
+    #[test]
+    fn what_the_first_target_lacks_is_compared_with_the_next_that_has_it() {
+        let direct = target("direct", &[(10.0, None)]);
+        let others = [("one", 4.0), ("two", 2.0)].map(|(name, cpu)| target(name, &[(20.0, Some(cpu))]));
+        let ratios = ratios(&[&[direct][..], &others].concat());
+        let told = |measure| {
+            let found = ratios.iter().filter(move |ratio| ratio.measure == measure);
+            found.map(|ratio| (ratio.target.as_str(), ratio.to.as_str(), ratio.median)).collect::<Vec<_>>()
+        };
+        assert_eq!(told("ttft_p50"), [("one", "direct", 2.0), ("two", "direct", 2.0)]);
+        assert_eq!(told("cpu_per_token"), [("two", "one", 0.5)]);
     }
 
     #[test]

@@ -259,7 +259,10 @@ impl<'p> Bench<'p> {
         }
         report.ramps = self.ramps;
         report.targets = self.lanes.into_iter().map(Lane::finish).collect();
-        report.ratios = ratios(&report.targets);
+        // After a ramp each target's figures are of another load: nothing to compare.
+        if report.rounds > 0 {
+            report.ratios = ratios(&report.targets);
+        }
     }
 }
 

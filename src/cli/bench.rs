@@ -9,7 +9,6 @@ mod own;
 use std::{collections::BTreeSet, env, error::Error, fs, path::Path, process::ExitCode, sync::Arc};
 
 use http::{HeaderName, HeaderValue, header::AUTHORIZATION};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use secrecy::ExposeSecret;
 use tokio::runtime::{Builder, Runtime};
 
@@ -31,7 +30,7 @@ type Failed = Box<dyn Error + Send + Sync>;
 
 /// Runs the command.
 pub fn run(args: &Args) -> ExitCode {
-    open_many_files();
+    super::open_files::allow_all();
     let (plan, _children) = match plan(args) {
         Ok(plan) => plan,
         Err(error) => {
@@ -51,14 +50,6 @@ pub fn run(args: &Args) -> ExitCode {
             }
         }
     }
-}
-
-/// Raises the limit of open files as far as it may be raised, for us and for what we start: a stream is a socket, and
-/// the usual limit of 1,024 is for programs that wait for sockets in ways of old.
-fn open_many_files() {
-    let limit = getrlimit(Resource::Nofile);
-    // Where it cannot be raised, streams beyond it break and say why.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 fn runtime(threads: usize) -> Result<Runtime, Failed> {

@@ -104,6 +104,7 @@ impl Generate {
 
 /// Runs the command.
 pub fn run(args: Args) -> ExitCode {
+    super::open_files::allow_all();
     let (mock, about) = if args.generate.generate {
         let script = args.generate.script(args.pace);
         let pace = script

@@ -9,6 +9,7 @@ pub mod check;
 pub mod demo;
 pub mod formats;
 pub mod mock;
+mod open_files;
 mod output;
 pub mod record;
 pub mod replay;
@@ -66,7 +67,7 @@ pub enum Command {
     Replay(replay::Args),
     /// Serve, and write each exchange as a fixture
     Record(record::Args),
-    /// Serve fixtures as an upstream
+    /// Serve fixtures as an upstream, or answers that it makes up
     Mock(mock::Args),
     /// Measure streams: one endpoint, or several side by side
     Bench(Box<bench::Args>),

@@ -4,7 +4,7 @@ use std::{error::Error, process::ExitCode, sync::Arc};
 
 use tokio::runtime;
 
-use super::{LogFormat, UpstreamFlags, announce::Announcement};
+use super::{LogFormat, UpstreamFlags, announce::Announcement, open_files};
 use crate::{
     config::Config,
     proxy::{Server, tap::Tap, terminated},
@@ -29,6 +29,7 @@ pub fn run(args: Args, log_format: LogFormat) -> ExitCode {
 /// Serves until a signal to stop and until what was open then is over; a second signal ends that at once. `tap`, if
 /// there is one, watches the exchanges.
 pub fn until_terminated(config: Config, tap: Option<Arc<dyn Tap>>, log_format: LogFormat) -> ExitCode {
+    open_files::allow_all();
     // One thread of the server's; it starts the others.
     let runtime = match runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,

@@ -84,6 +84,14 @@ impl Tools {
         !self.declared.prefix.is_empty()
     }
 
+    /// Whether `name` is declared and no longer name begins with it: what has come so far is all of it.
+    pub(crate) fn is_whole(&self, name: &str) -> bool {
+        let tools = &self.declared.tools;
+        let place = tools.binary_search_by(|(declared, _)| declared.as_ref().cmp(name));
+        // In their order, the longer one would come next.
+        place.is_ok_and(|place| tools.get(place + 1).is_none_or(|(next, _)| !next.starts_with(name)))
+    }
+
     /// Whether more characters can make a declared name of `start`.
     pub(super) fn may_become(&self, start: &str) -> bool {
         let begins = |start: &str| self.declared.tools.iter().any(|(name, _)| name.starts_with(start));
@@ -104,9 +112,9 @@ impl Tools {
     /// any argument.
     pub(super) fn text_parameter(&self, name: &str) -> Option<&str> {
         let tool = self.tool(name)?;
-        let is_text = |key: &&Box<str>| self.types(name, key).is_some_and(|types| types.is_string());
-        let text = tool.required.iter().chain(tool.properties.iter()).find(is_text);
-        Some(text.or(tool.properties.first())?.as_ref())
+        let is_text = |key: &&str| self.types(name, key).is_some_and(|types| types.is_string());
+        let mut keys = tool.required.iter().chain(tool.properties.iter()).map(Box::as_ref);
+        keys.find(is_text).or(tool.properties.first().map(Box::as_ref))
     }
 
     /// What the argument `key` of the tool `name` may be; `None` if nothing is declared of it.

@@ -14,6 +14,7 @@ use bytes::BytesMut;
 
 use crate::{
     conversation::Conversation,
+    detect::Tools,
     event::{Event, Sink},
     failure::Failure,
 };
@@ -110,6 +111,15 @@ pub enum Reader {
 }
 
 impl Reader {
+    /// Tells the reader which tools the request declares, where that lets it know sooner what is certain. Lumo's does
+    /// without: whose call a call is, is decided behind it.
+    pub fn expect(&mut self, tools: Tools) {
+        match self {
+            Self::Lumo(_) => {}
+            Self::Chat(reader) => reader.expect(tools),
+        }
+    }
+
     /// Reads the next bytes of the body, cut anywhere.
     ///
     /// # Errors

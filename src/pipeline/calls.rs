@@ -335,6 +335,11 @@ impl Calls {
         }
     }
 
+    /// The tools that may be called.
+    pub(super) fn tools(&self) -> &Tools {
+        &self.tools
+    }
+
     /// The reason that agrees with what was sent: calls promote a plain stop and nothing else, a call that was cut
     /// off makes the answer a cut one, and calls that the upstream ran itself change nothing.
     fn finish(&self, said: Finish) -> Finish {

@@ -67,11 +67,12 @@ impl Pipeline {
     pub fn new(
         conversation: &Conversation,
         settings: &Settings,
-        reader: Reader,
+        mut reader: Reader,
         writer: Writer,
         answering: &Answering,
     ) -> Self {
         let tools = Tools::new(conversation, &settings.tool_prefix);
+        reader.expect(tools.clone());
         let stages = Stages {
             detector: Detector::new(tools.clone(), settings),
             calls: Calls::new(conversation, tools, settings, &answering.stamp),
@@ -175,7 +176,8 @@ impl Pipeline {
     }
 
     /// In [`State::Asks`]: goes on with the upstream's next answer.
-    pub fn resume(&mut self, reader: Reader) {
+    pub fn resume(&mut self, mut reader: Reader) {
+        reader.expect(self.stages.calls.tools().clone());
         self.reader = reader;
         self.stages.calls.next_hop();
         self.state = State::Open;

@@ -1,8 +1,8 @@
-//! The asynchronous shell: hyper on both sides, and between them a body that pulls upstream frames through a
-//! [`Pipeline`](crate::pipeline::Pipeline).
+//! The asynchronous shell: hyper reads the requests, own code writes the answers and reads the upstreams, and between
+//! them a body pulls upstream frames through a [`Pipeline`](crate::pipeline::Pipeline).
 //!
 //! ```text
-//! server ─connection─▶ service ─route, key, body─▶ exchange ─▶ answer ─polls─▶ upstream (line, connection, request)
+//! server ─▶ worker (a thread) ─connection─▶ service ─route, key, body─▶ exchange ─▶ answer ─polls─▶ upstream (line, connection, request)
 //!                                                              │ └ pipeline: bytes in, bytes out
 //!                              client's connection ─polls──────┘
 //! ```

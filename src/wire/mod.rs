@@ -1,5 +1,5 @@
-//! Bytes in any split in; an HTTP body out of its framing, SSE lines and frames, NDJSON lines and JSON values out, borrowed from the input where they
-//! lie whole in it. Nothing here knows what they mean.
+//! Bytes in any split in; an HTTP body out of its framing, SSE lines and frames, NDJSON lines and JSON values out,
+//! borrowed from the input where they lie whole in it. Nothing here knows what they mean.
 
 pub mod http1;
 pub mod json;

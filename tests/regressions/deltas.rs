@@ -85,6 +85,35 @@ fn a_surrogate_pair_may_come_in_two_frames() {
     }
 }
 
+/// A native call of a declared tool: its beginning is out with the frame that brought it, as that frame, also where
+/// the same frame ends the call before.
+#[test]
+fn a_native_call_begins_with_its_first_frame() {
+    let frame = |delta: &str| {
+        format!(
+            "data: {{\"id\":\"i\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[{{\"index\":0,\"delta\":{delta},\"finish_reason\":null}}]}}\n\n"
+        )
+    };
+    let head = |index: u32, name: &str| {
+        frame(&format!(
+            r#"{{"tool_calls":[{{"index":{index},"id":"c{index}","type":"function","function":{{"name":"{name}","arguments":""}}}}]}}"#
+        ))
+    };
+    let tools = declared();
+    let name = tools[0]["function"]["name"].as_str().unwrap();
+    let mut pipeline = exchange(&[], true).pipeline();
+    let mut sent = |bytes: String| {
+        let mut out = BytesMut::new();
+        pipeline.push(bytes.as_bytes(), &mut out);
+        String::from_utf8(out.to_vec()).unwrap()
+    };
+    sent(frame(r#"{"role":"assistant","content":""}"#));
+    assert_eq!(sent(head(0, name)), head(0, name));
+    let undeclared = sent(head(1, "undeclared_"));
+    assert_eq!(undeclared, "", "it may go on");
+    assert_eq!(sent(head(2, name)), head(1, "undeclared_") + &head(2, name), "both by their own frames");
+}
+
 /// ik_llama.cpp#750, openclaw#38569: what had gone out was found to be wrong, and the stream broke off. What is out is
 /// the beginning of what comes: nothing is ever taken back.
 #[test]

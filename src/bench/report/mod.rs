@@ -188,12 +188,12 @@ pub struct Timeline {
     pub end: f64,
 }
 
-/// A target against the first one, by one measure: the median of the rounds' ratios, and their spread.
+/// A target against the first one that has the measure: the median of the rounds' ratios, and their spread.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
     /// The target.
     pub target: String,
-    /// The first target.
+    /// The first target that has the measure.
     pub to: String,
     /// What is compared: `ttft_p50`, `added_p99`, `tokens_per_second`, `cpu_per_token`, …
     pub measure: String,

@@ -21,7 +21,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// What is measured: NAME=URL with the base URL of an API, such as direct=http://127.0.0.1:8788/v1. Several take turns;
-    /// ratios refer to the first [default: a mock and a toolwire in front of it, both started for the run]
+    /// ratios refer to the first that has the measure [default: a mock and a toolwire in front of it, both started for the run]
     #[arg(long = "target", value_name = "NAME=URL")]
     pub(super) targets: Vec<Target>,
     /// What is spoken to all of them

@@ -11,6 +11,11 @@ use crate::{
     },
 };
 
+/// Why a toolwire of our own cannot be measured in another dialect than its clients'.
+const NEEDS_TARGET: &str = "--dialect responses and messages need a --target NAME=URL, such as a mock's: start \
+    `toolwire mock --generate` and give --target mock=http://127.0.0.1:8788/v1. Without a target a toolwire is started \
+    and measured, and its clients speak chat";
+
 /// A mock and a toolwire that were started for the run.
 #[derive(Debug, Default)]
 pub(super) struct Own {
@@ -24,9 +29,7 @@ impl Own {
     /// speak the client's dialect have no direct way.
     pub(super) fn start(args: &Args, fixtures: &[Fixture]) -> Result<Self, Failed> {
         if args.dialect != Dialect::Chat {
-            return Err(
-                "without a --target it is a toolwire of our own that is measured: in dialect chat".into()
-            );
+            return Err(NEEDS_TARGET.into());
         }
         let upstream = upstream(args, fixtures)?;
         let mock = Child::start(mock_arguments(args), "")?;

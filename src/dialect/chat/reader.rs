@@ -18,6 +18,7 @@ use std::ops::ControlFlow;
 
 use super::refusal;
 use crate::{
+    detect::Tools,
     event::Sink,
     failure::{Failure, Kind},
     wire::sse::{Frames, Oversized},
@@ -76,6 +77,11 @@ impl Reader {
     /// A reader for one answer.
     pub fn new(settings: ReaderSettings) -> Self {
         Self { settings, body: Body::Blank(0), answer: Box::new(Answer::new(settings)), over: false }
+    }
+
+    /// Tells the reader which tools the request declares: it need not wait for more of a name that is one of theirs.
+    pub fn expect(&mut self, tools: Tools) {
+        self.answer.expect(tools);
     }
 
     /// Reads the next bytes of the body, cut anywhere.

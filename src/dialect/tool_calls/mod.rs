@@ -3,8 +3,9 @@
 //! A delta is a list of pieces; each says, more or less well, which call it belongs to (`index`, `id`, or neither)
 //! and brings a bit of it: an id, a name or a part of one, a part of the arguments. The way through is always the
 //! same: find the call that a piece addresses ([`CallDeltas::address`]), decide whether it is that call or the next
-//! one ([`Call::is_over_by`]), then let the call take the piece. A call is announced when its name is certain, that
-//! is with the first byte of its arguments, with the beginning of another call, or at the end; from then on its
+//! one ([`Call::is_over_by`]), then let the call take the piece. A call is announced when its name is certain: at once,
+//! if it came with an id and is that of a declared tool with which no other's begins; else, since names may come in
+//! pieces, with the first byte of its arguments, with the beginning of another call, or at the end. From then on its
 //! arguments stream.
 //!
 //! The deviations that are allowed for are those of Lumo 1.8 and of the survey of dialects, B.1.
@@ -21,6 +22,7 @@ pub(crate) use piece::arguments_only;
 use piece::{Address, Arguments, Key, Piece};
 
 use crate::{
+    detect::Tools,
     event::{CallStart, Event, Runner, Sink, Source},
     wire::json::Json,
 };
@@ -36,6 +38,8 @@ const CALL_COST: usize = 64;
 #[derive(Debug)]
 pub(crate) struct CallDeltas {
     calls: Vec<Call>,
+    /// The tools whose names are known, if any are.
+    tools: Tools,
     /// The number of the next call, see [`CallStart::index`].
     next: u32,
     /// The number of the delta that is being read: tells pieces of one delta from those of the next.
@@ -49,7 +53,21 @@ pub(crate) struct CallDeltas {
 impl CallDeltas {
     /// For one answer; arguments nested deeper than `max_depth` end as [`CallEnd::Cut`](crate::event::CallEnd::Cut).
     pub(crate) fn new(max_depth: usize) -> Self {
-        Self { calls: Vec::new(), next: 0, delta: 0, max_depth, held: 0, dropped: 0, scratch: String::new() }
+        Self {
+            calls: Vec::new(),
+            tools: Tools::default(),
+            next: 0,
+            delta: 0,
+            max_depth,
+            held: 0,
+            dropped: 0,
+            scratch: String::new(),
+        }
+    }
+
+    /// Calls of `tools` are to be expected.
+    pub(crate) fn expect(&mut self, tools: Tools) {
+        self.tools = tools;
     }
 
     /// Takes the `tool_calls` of one delta; whatever is no list has nothing to say.
@@ -202,7 +220,8 @@ impl CallDeltas {
             State::Unnamed => {
                 // Text that waits for a name is paid for in `Call::note`.
                 call.early.push_str(text);
-                if call.extent.is_begun() {
+                let is_certain = !call.id.is_empty() && self.tools.is_whole(&call.name);
+                if is_certain || call.extent.is_begun() {
                     self.start(at, out);
                 }
             }

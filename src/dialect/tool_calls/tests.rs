@@ -1,5 +1,8 @@
 use super::*;
-use crate::event::CallEnd;
+use crate::{
+    conversation::{Conversation, Tool},
+    event::CallEnd,
+};
 
 /// id, name, arguments and end of every call, in the order in which they began; checks the order of events.
 fn calls_of(events: &[Event<'_>]) -> Vec<(String, String, String, CallEnd)> {
@@ -221,6 +224,45 @@ fn a_call_is_announced_no_later_than_its_first_argument() {
         5,
         "the second one's name is certain"
     );
+}
+
+#[test]
+fn a_declared_name_is_announced_at_once() {
+    let tools = ["get", "get_weather", "read"].map(|name| Tool {
+        name: name.to_owned(),
+        description: String::new(),
+        parameters: serde_json::Value::Null,
+        strict: None,
+        declared: serde_json::Value::Null,
+    });
+    let asked = Conversation { tools: tools.into(), ..Conversation::default() };
+    let started = |deltas: &[&str]| {
+        let mut events = Vec::new();
+        let mut calls = CallDeltas::new(128);
+        calls.expect(Tools::new(&asked, ""));
+        let mut seen = Vec::new();
+        for delta in deltas {
+            calls.delta(Json::parse(delta).unwrap(), &mut events);
+            seen.push(events.len());
+        }
+        calls.finish(false, &mut events);
+        (seen, calls_of(&events).into_iter().map(|call| call.1).collect::<Vec<_>>())
+    };
+    let read = [
+        r#"[{"index":0,"id":"p","function":{"name":"read","arguments":""}}]"#,
+        r#"[{"index":0,"id":"p","function":{"name":"read","arguments":"{}"}}]"#,
+    ];
+    assert_eq!(started(&read), (vec![1, 2], vec!["read".to_owned()]), "a name that is said again is one");
+    let may_grow = [
+        r#"[{"index":0,"id":"p","function":{"name":"get","arguments":""}}]"#,
+        r#"[{"index":0,"function":{"name":"_weather","arguments":""}}]"#,
+        r#"[{"index":0,"function":{"arguments":"{}"}}]"#,
+    ];
+    assert_eq!(started(&may_grow), (vec![0, 1, 2], vec!["get_weather".to_owned()]));
+    let undeclared = [r#"[{"index":0,"id":"p","function":{"name":"rea","arguments":""}}]"#];
+    assert_eq!(started(&undeclared).0, [0]);
+    let without_id = [r#"[{"index":0,"function":{"name":"read"}}]"#, r#"[{"index":0,"id":"p"}]"#];
+    assert_eq!(started(&without_id), (vec![0, 1], vec!["read".to_owned()]), "its id goes with it");
 }
 
 #[test]

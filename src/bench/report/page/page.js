@@ -135,7 +135,7 @@ document.getElementById("main").append(...[
   report.rounds ? null : ramps(report, sides),
   section("Side by side", "All rounds together; whiskers show the least and the greatest round. Less is better unless said otherwise."
     
-    + (compared(report).length ? ` Grey: the ratio to ${report.ratios[0].to} with its spread, ≈ where the rounds do not agree.` : "")
+    + (compared(report).length ? ` Grey: the ratio to the first target that has the measure, with its spread, ≈ where the rounds do not agree.` : "")
     + (report.baseline ? " ┆ baseline." : ""), bars(report, sides)),
   curves(sides),
   timeline(sides),

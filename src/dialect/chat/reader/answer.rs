@@ -16,6 +16,7 @@ use super::{
     chunk::{Choice, Chunk},
 };
 use crate::{
+    detect::Tools,
     dialect::{
         chat::refusal,
         tool_calls::{CallDeltas, arguments_only},
@@ -99,6 +100,11 @@ impl Answer {
             malformed: 0,
             unknown_finishes: 0,
         }
+    }
+
+    /// Calls of `tools` are to be expected.
+    pub(super) fn expect(&mut self, tools: Tools) {
+        self.deltas.expect(tools);
     }
 
     /// The end mark has been read.

@@ -1,7 +1,7 @@
 //! The frames of native calls: which of them may be forwarded as they are, beside the events that
 //! [`CallDeltas`](crate::dialect::tool_calls::CallDeltas) makes of them.
 //!
-//! A call's first frame is announced only when its name is certain, that is with a later frame. So the first frame of
+//! A call is announced when its name is certain, which may be with a later frame than its first. So the first frame of
 //! a call is kept until then and takes the call's beginning with it; each further frame takes its piece of arguments.
 //!
 //! Calls of custom tools, whose input is plain text, are told as calls too, with their input for arguments. Forwarded
@@ -56,7 +56,19 @@ impl Calls {
         piece: Option<(&'a str, u64)>,
         out: &'a mut S,
     ) -> Listening<'a, S> {
-        Listening { calls: self, piece, out }
+        Listening { calls: self, head: None, piece, out }
+    }
+
+    /// The same where the delta may be a call's first; `frame`: its frame, if that says nothing else.
+    pub(super) fn listen_for_head<'a, S: Sink>(
+        &'a mut self,
+        frame: Option<&'a str>,
+        tool_calls: Json<'_>,
+        piece: Option<(&'a str, u64)>,
+        out: &'a mut S,
+    ) -> Listening<'a, S> {
+        let head = frame.and_then(|frame| head(frame, tool_calls));
+        Listening { calls: self, head, piece, out }
     }
 
     /// Takes an element of a delta that is of a custom tool's call.
@@ -100,21 +112,25 @@ impl Calls {
             out.event(Event::CallEnd { index: call.index, end });
         }
     }
-
-    /// Keeps a canonical first frame, after its delta has been read.
-    pub(super) fn keep_head(&mut self, frame: Option<&str>, tool_calls: Json<'_>) {
-        if let Some(head) = frame.and_then(|frame| head(frame, tool_calls)) {
-            self.head = Some(head);
-        }
-    }
 }
 
 /// Takes note of calls' events and wraps those that have a frame.
 pub(super) struct Listening<'a, S> {
     calls: &'a mut Calls,
+    /// The call whose first frame this is.
+    head: Option<Head>,
     /// A frame that is a piece of the arguments of the call of that number, and nothing else.
     piece: Option<(&'a str, u64)>,
     out: &'a mut S,
+}
+
+impl<S> Listening<'_, S> {
+    /// The delta has been read: a first frame whose call waits is kept.
+    pub(super) fn keep_head(self) {
+        if self.head.is_some() {
+            self.calls.head = self.head;
+        }
+    }
 }
 
 impl<S: Sink> Sink for Listening<'_, S> {
@@ -122,7 +138,9 @@ impl<S: Sink> Sink for Listening<'_, S> {
         match &event {
             Event::CallStart(start) => {
                 self.calls.any = true;
-                if let Some(head) = self.calls.head.take().filter(|head| head.says(start)) {
+                let own = self.head.take_if(|head| head.says(start));
+                let head = own.or_else(|| self.calls.head.take().filter(|head| head.says(start)));
+                if let Some(head) = head {
                     return self.out.event(Event::Verbatim { frame: &head.frame, means: Some(&event) });
                 }
             }

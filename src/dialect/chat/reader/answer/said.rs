@@ -32,8 +32,9 @@ impl Answer {
             self.say_custom(calls, frame, out);
             let piece = frame.zip(arguments_only(calls)).filter(|(_, (_, body))| !cuts_pair(body));
             let piece = piece.map(|(frame, (index, _))| (frame, index));
-            self.deltas.delta(calls, &mut self.calls.listen(piece, out));
-            self.calls.keep_head(frame, calls);
+            let mut listening = self.calls.listen_for_head(frame, calls, piece, out);
+            self.deltas.delta(calls, &mut listening);
+            listening.keep_head();
         }
         if let Some(call) = delta.legacy_call {
             self.deltas.legacy(call, &mut self.calls.listen(None, out));
