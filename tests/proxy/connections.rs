@@ -359,6 +359,24 @@ async fn a_slow_client_keeps_its_connection() {
     Models.is_answered(&mut client).await;
 }
 
+/// A stream does not overtake the answers before it that wait for room in the socket, nor lose them.
+#[tokio::test]
+async fn what_is_said_at_once_and_what_is_streamed_stay_in_order_in_a_narrow_socket() {
+    let upstream = Upstream::start(at_once).await;
+    let proxy = Setup::new(upstream.address).start().await;
+    let mut client = Raw::connect_narrow(&proxy).await;
+    let round = get("/metrics").repeat(3) + &get("/v1/models") + &Stream.bytes();
+    client.send(round.repeat(100)).await;
+    for _ in 0..100 {
+        for _ in 0..3 {
+            let said = client.said().await;
+            assert!(said.body.contains("toolwire_streams_in_flight"), "{}", said.body);
+        }
+        Models.is_answered(&mut client).await;
+        Stream.is_answered(&mut client).await;
+    }
+}
+
 #[tokio::test]
 async fn a_stopping_server_closes_what_is_idle_and_what_has_ended() {
     let (upstream, go_on) = held().await;

@@ -2,7 +2,7 @@
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
 };
 
 use super::{proxy::Proxy, soon};
@@ -50,6 +50,13 @@ impl Raw {
         let stream = TcpStream::connect(proxy.addresses[0]).await.unwrap();
         stream.set_nodelay(true).unwrap();
         Self { stream, unread: Vec::new() }
+    }
+
+    /// A connection that takes little at a time.
+    pub(crate) async fn connect_narrow(proxy: &Proxy) -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4096).unwrap();
+        Self { stream: socket.connect(proxy.addresses[0]).await.unwrap(), unread: Vec::new() }
     }
 
     pub(crate) async fn send(&mut self, bytes: impl AsRef<[u8]>) {
