@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::Notify;
 
 use crate::support::{
-    client::{STREAM, WHOLE},
+    client::{STREAM, WHOLE, stream_error},
     proxy::{Proxy, Setup},
     raw::{Raw, Said, get, post},
     soon,
@@ -330,6 +330,23 @@ async fn a_client_that_goes_away_while_its_socket_is_full() {
     tokio::time::sleep(Duration::from_millis(300)).await;
     drop(client);
     soon("the upstream to be left alone", gone.notified()).await;
+}
+
+/// The limit of a whole answer holds although the client does not read, and it is told of when it does.
+#[tokio::test]
+async fn a_client_that_does_not_read_does_not_stop_the_clock() {
+    let (upstream, begun, gone) = left_alone(flood).await;
+    let mut setup = Setup::new(upstream.address);
+    setup.upstream.timeouts.total = Some(Duration::from_millis(500));
+    let proxy = setup.start().await;
+    let mut client = Raw::connect_narrow(&proxy).await;
+    client.send(Stream.bytes()).await;
+    soon("the upstream to be asked", begun.notified()).await;
+    soon("the upstream to be left alone", gone.notified()).await;
+    let error = stream_error(&client.said().await.body);
+    assert_eq!(error["code"], "upstream_timeout");
+    client.send(Models.bytes()).await;
+    Models.is_answered(&mut client).await;
 }
 
 /// A client that reads late is sent everything, and its connection serves on.
