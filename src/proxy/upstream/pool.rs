@@ -117,6 +117,10 @@ impl Pool {
         // It is large, and every request would carry it.
         let shaken = Box::pin(handshake).await;
         let (http2, connection) = shaken.map_err(|error| ConnectError::Failed(error.into()))?;
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "many requests share it; it ends with the last of them once the pool lets go of it"
+        )]
         tokio::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "an HTTP/2 connection to an upstream ended");
