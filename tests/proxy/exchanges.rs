@@ -1,12 +1,13 @@
 //! The exchange with an upstream: every framing that an answer may have, and when a connection is used again.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use http::HeaderValue;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     sync::{Mutex, Notify},
+    task::JoinSet,
 };
 
 use crate::support::{
@@ -278,13 +279,14 @@ async fn idle_connections_that_stir_are_not_used_again() {
 }
 
 /// An upstream by hand, for what it does before it has read a request.
-async fn by_hand<F>(answering: fn(TcpStream) -> F) -> (std::net::SocketAddr, tokio::task::JoinHandle<()>)
+async fn by_hand<F>(answering: fn(TcpStream) -> F) -> (SocketAddr, JoinSet<()>)
 where
     F: Future<Output = ()> + Send + 'static,
 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let task = tokio::spawn(async move {
+    let mut task = JoinSet::new();
+    task.spawn(async move {
         let (stream, _) = listener.accept().await.unwrap();
         answering(stream).await;
     });
@@ -310,7 +312,7 @@ async fn read_large(stream: &mut TcpStream) {
 
 #[tokio::test]
 async fn a_refusal_before_the_request_is_whole_is_told() {
-    let (address, upstream) = by_hand(|mut stream| async move {
+    let (address, mut upstream) = by_hand(|mut stream| async move {
         let mut some = [0; 1000];
         stream.read_exact(&mut some).await.unwrap();
         let refusal = "HTTP/1.1 413 Large\r\nconnection: close\r\ncontent-length: 31\r\n\r\n\
@@ -326,13 +328,13 @@ async fn a_refusal_before_the_request_is_whole_is_told() {
     let reply = Client::new().send(chat_request(&proxy, large())).await.unwrap();
     assert_eq!(reply.status(), 413);
     assert!(reply.rest().await.contains("too much"));
-    upstream.await.unwrap();
+    upstream.join_next().await.unwrap().unwrap();
 }
 
 /// An upstream may begin to answer while it reads; the rest of the request is owed to it.
 #[tokio::test]
 async fn an_answer_that_begins_early_does_not_cut_the_request_off() {
-    let (address, upstream) = by_hand(|mut stream| async move {
+    let (address, mut upstream) = by_hand(|mut stream| async move {
         let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
         let first = text("hello");
         stream.write_all(format!("{head}{:x}\r\n{first}\r\n", first.len()).as_bytes()).await.unwrap();
@@ -353,8 +355,8 @@ async fn an_answer_that_begins_early_does_not_cut_the_request_off() {
     assert!(body.contains("hello") && body.ends_with("data: [DONE]\n\n"), "{body}");
     let client = Client::new();
     tokio::select! {
-        _ = client.send(chat_request(&proxy, STREAM)) => {}
-        ended = upstream => return ended.unwrap(),
+        _ = client.send(chat_request(&proxy, STREAM)) => panic!("nobody has answered"),
+        ended = upstream.join_next() => ended.unwrap().unwrap(),
     }
 }
 

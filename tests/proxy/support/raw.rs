@@ -88,7 +88,11 @@ impl Raw {
             if let Some(at) = at {
                 return self.take(at + mark.len());
             }
-            assert!(self.more().await, "closed before {mark:?}: {:?}", String::from_utf8_lossy(&self.unread));
+            assert!(
+                self.more().await,
+                "closed before {mark:?}: {:?}",
+                self.unread.escape_ascii().to_string()
+            );
         }
     }
 
