@@ -145,6 +145,15 @@ impl Answer {
         Poll::Ready(Some(alarm))
     }
 
+    /// To be asked while the client takes nothing, and so nothing is read from the upstream: its silence is not its
+    /// own then, but the whole answer's limit holds.
+    pub(super) fn poll_overdue(self: Pin<&mut Self>, cx: &mut Context<'_>) {
+        let this = self.project();
+        if this.flow.is_open() && this.clock.poll_total(cx).is_ready() {
+            this.flow.fail(failure::timed_out("whole answer", this.timeouts.total.unwrap_or_default()));
+        }
+    }
+
     /// Gives the client what has come together.
     fn emit(self: Pin<&mut Self>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let this = self.project();

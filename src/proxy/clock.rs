@@ -93,6 +93,16 @@ impl Clock {
         }
     }
 
+    /// Ready when the whole answer took too long, whatever else might ring before.
+    pub(super) fn poll_total(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(at) = self.total else { return Poll::Pending };
+        let mut sleep = self.project().sleep;
+        if sleep.deadline() != at {
+            sleep.as_mut().reset(at);
+        }
+        sleep.poll(cx)
+    }
+
     fn next(&self) -> Option<(Instant, Alarm)> {
         if let Some(at) = self.linger {
             return Some((at, Alarm::Linger));

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-/// Bytes of extensions and trailers that a body may have; they say nothing of an answer.
+/// Bytes of extensions that a chunk may have, and of trailers; they say nothing of an answer.
 const MAX_ASIDE: usize = 16 << 10;
 
 /// A body whose bytes come in any split.
@@ -50,7 +50,7 @@ pub enum BadBody {
     Size,
     /// A line does not end as it must.
     LineEnd,
-    /// Extensions and trailers of more than 16 KiB.
+    /// A chunk's extensions, or trailers, of more than 16 KiB.
     Aside,
     /// The connection closed before the end.
     Cut,
@@ -151,7 +151,11 @@ impl Body {
             (At::Extension(_), b'\n') => return Err(BadBody::LineEnd),
             (At::Extension(_), _) => self.aside()?,
             (At::SizeEnd(0), b'\n') => At::Trailer(false),
-            (At::SizeEnd(size), b'\n') => At::Chunk(size),
+            (At::SizeEnd(size), b'\n') => {
+                // A long answer may have something aside with every chunk.
+                self.aside = MAX_ASIDE;
+                At::Chunk(size)
+            }
             (At::ChunkEnd, b'\r') => At::ChunkEndLf,
             (At::ChunkEndLf, b'\n') => At::Size(None),
             (At::Trailer(something), b'\r') => At::TrailerEnd(something),
@@ -241,8 +245,16 @@ mod tests {
         ] {
             assert_eq!(read(Body::chunked(), [bytes]), Err(error), "{bytes:?}");
         }
-        let long = [b"1;".as_slice(), &[b'x'; MAX_ASIDE + 1]].concat();
-        assert_eq!(read(Body::chunked(), [long.as_slice()]), Err(BadBody::Aside));
+        for begun in ["1;", "1;a\r\nx\r\n1;", "0\r\n"] {
+            let long = [begun.as_bytes(), &[b'x'; MAX_ASIDE + 1]].concat();
+            assert_eq!(read(Body::chunked(), [long.as_slice()]), Err(BadBody::Aside), "{begun}");
+        }
+    }
+
+    #[test]
+    fn every_chunk_may_have_an_extension() {
+        let bytes = format!("{}0\r\n\r\n", format!("1;{}\r\nx\r\n", "y".repeat(100)).repeat(1000));
+        assert_eq!(read(Body::chunked(), [bytes.as_bytes()]), Ok((vec![b'x'; 1000], 0, true)));
     }
 
     proptest! {

@@ -10,10 +10,13 @@
 mod support;
 
 mod cancel;
+mod connections;
 mod drain;
+mod exchanges;
 mod failures;
 mod limits;
 mod log;
 mod lumo;
 mod requests;
 mod streams;
+mod threads;

@@ -14,7 +14,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut, buf::Chain};
 use http::{Request, response::Parts};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -82,8 +82,13 @@ pub(super) struct Incoming {
     body: Body,
     /// What was read together with the head.
     early: Bytes,
+    /// The rest of the request, if the answer began before all of it was sent.
+    unsent: Option<Box<Outgoing>>,
     keeps: bool,
 }
+
+/// A request on its way: its head, and its body.
+type Outgoing = Chain<Bytes, Bytes>;
 
 impl Connection {
     /// A connection on which nothing has been said.
@@ -108,8 +113,12 @@ impl Connection {
         let head = poll_fn(|cx| self.poll_head(cx, &mut out, &mut read)).await?;
         let Head { parts, body, keeps, length } = head;
         read.advance(length);
-        let keeps = keeps && !out.has_remaining();
-        Ok((parts, Incoming { connection: self, body, early: read.freeze(), keeps }))
+        let is_sent = poll_fn(|cx| Poll::Ready(self.poll_write(cx, &mut out))).await;
+        let is_sent = matches!(is_sent, Poll::Ready(Ok(())));
+        // Who refuses wants no more of it.
+        let unsent = (!is_sent && parts.status.is_success()).then(|| Box::new(out));
+        let keeps = keeps && (is_sent || unsent.is_some());
+        Ok((parts, Incoming { connection: self, body, early: read.freeze(), unsent, keeps }))
     }
 
     /// Writes what is left of the request and reads the answer, which may come before all is written.
@@ -180,6 +189,7 @@ impl Incoming {
         if self.body.is_over() {
             return Poll::Ready(Ok(false));
         }
+        self.poll_send(cx);
         let body = &mut self.body;
         let mut framed = |mut bytes: &[u8]| {
             while let Some(data) = body.next(&mut bytes)? {
@@ -207,6 +217,15 @@ impl Incoming {
         Poll::Ready(Ok(true))
     }
 
+    /// Sends what is left of the request. An upstream that takes no more of it may still answer.
+    fn poll_send(&mut self, cx: &mut Context<'_>) {
+        let Some(unsent) = &mut self.unsent else { return };
+        if let Poll::Ready(sent) = self.connection.poll_write(cx, unsent) {
+            self.unsent = None;
+            self.keeps &= sent.is_ok();
+        }
+    }
+
     /// All has been read.
     pub(super) fn is_over(&self) -> bool {
         self.body.is_over()
@@ -214,7 +233,7 @@ impl Incoming {
 
     /// The connection, if the body is over and another request may follow.
     pub(super) fn into_connection(self) -> Option<Connection> {
-        let is_usable = self.keeps && self.body.is_over() && self.early.is_empty();
+        let is_usable = self.keeps && self.unsent.is_none() && self.body.is_over() && self.early.is_empty();
         is_usable.then_some(self.connection)
     }
 }

@@ -117,12 +117,13 @@ fn framing(head: &Parts) -> Result<Body, NoHttp> {
         return Ok(Body::of_length(0));
     }
     if let Some(coding) = words(&head.headers, &header::TRANSFER_ENCODING).last() {
-        let is_chunked = coding.eq_ignore_ascii_case("chunked");
+        let is_chunked = coding.eq_ignore_ascii_case(b"chunked");
         return Ok(if is_chunked { Body::chunked() } else { Body::until_close() });
     }
     let mut lengths = words(&head.headers, &header::CONTENT_LENGTH);
     let Some(first) = lengths.next() else { return Ok(Body::until_close()) };
-    let length = first.parse().ok().filter(|_| first.bytes().all(|byte| byte.is_ascii_digit()));
+    let digits = std::str::from_utf8(first).ok().filter(|_| first.iter().all(u8::is_ascii_digit));
+    let length = digits.and_then(|digits| digits.parse().ok());
     match length {
         Some(length) if lengths.all(|other| other == first) => Ok(Body::of_length(length)),
         _ => Err(NoHttp("its content-length is no length".to_owned())),
@@ -130,19 +131,21 @@ fn framing(head: &Parts) -> Result<Body, NoHttp> {
 }
 
 fn keeps(head: &Parts) -> bool {
-    let says = |word: &str| {
+    let says = |word: &[u8]| {
         words(&head.headers, &header::CONNECTION).any(|option| option.eq_ignore_ascii_case(word))
     };
-    // A length beside a transfer coding is how requests are smuggled: such a connection is not trusted further.
-    let two_framings = head.headers.contains_key(header::TRANSFER_ENCODING)
-        && head.headers.contains_key(header::CONTENT_LENGTH);
-    !says("close") && !two_framings && (head.version == Version::HTTP_11 || says("keep-alive"))
+    // A length beside a transfer coding is how messages are smuggled, and HTTP/1.0 has no transfer codings: such a
+    // connection is not trusted further.
+    let is_doubtful = head.headers.contains_key(header::TRANSFER_ENCODING)
+        && (head.headers.contains_key(header::CONTENT_LENGTH) || head.version != Version::HTTP_11);
+    !says(b"close") && !is_doubtful && (head.version == Version::HTTP_11 || says(b"keep-alive"))
 }
 
-/// The words of a list that may stand in several headers.
-fn words<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'h str> {
+/// The words of a list that may stand in several headers. Empty ones are none (RFC 9110, section 5.6.1).
+fn words<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'h [u8]> {
     let lists = headers.get_all(name).into_iter();
-    lists.filter_map(|value| value.to_str().ok()).flat_map(|list| list.split(',')).map(str::trim)
+    let words = lists.flat_map(|value| value.as_bytes().split(|&byte| byte == b','));
+    words.map(<[u8]>::trim_ascii).filter(|word| !word.is_empty())
 }
 
 #[cfg(test)]
@@ -169,6 +172,11 @@ mod tests {
             ("transfer-encoding: chunked\r\n", Body::chunked(), true),
             ("transfer-encoding: gzip, Chunked\r\ncontent-length: 3\r\n", Body::chunked(), false),
             ("transfer-encoding: gzip\r\n", Body::until_close(), false),
+            ("transfer-encoding: chunked, identity\r\n", Body::until_close(), false),
+            ("transfer-encoding: chunked\r\ntransfer-encoding: x\r\n", Body::until_close(), false),
+            ("transfer-encoding: chunked\u{e9}\r\n", Body::until_close(), false),
+            ("transfer-encoding: , chunked ,\r\n", Body::chunked(), true),
+            ("content-length: 3,3,\r\n", Body::of_length(3), true),
             ("content-length: 3\r\ncontent-length: 3\r\n", Body::of_length(3), true),
             ("content-length: 3\r\nconnection: x, Close\r\n", Body::of_length(3), false),
             ("", Body::until_close(), false),
@@ -176,18 +184,26 @@ mod tests {
             let head = head(&format!("HTTP/1.1 200 OK\r\n{lines}\r\nrest")).unwrap();
             assert_eq!((head.body, head.keeps), (body, keeps), "{lines}");
         }
-        for lengths in ["content-length: 3\r\ncontent-length: 4\r\n", "content-length: +3\r\n"] {
+        for lengths in [
+            "content-length: 3\r\ncontent-length: 4\r\n",
+            "content-length: +3\r\n",
+            "content-length: 3\u{e9}\r\n",
+            "content-length: 99999999999999999999\r\n",
+        ] {
             assert!(read(format!("HTTP/1.1 200 OK\r\n{lengths}\r\n").as_bytes()).is_err(), "{lengths}");
         }
         assert_eq!(head("HTTP/1.1 204 No\r\n\r\n").unwrap().body, Body::of_length(0));
         assert!(!head("HTTP/1.0 200 OK\r\ncontent-length: 1\r\n\r\n").unwrap().keeps);
+        let old = "HTTP/1.0 200 OK\r\nconnection: keep-alive\r\n";
+        assert!(head(&format!("{old}content-length: 1\r\n\r\n")).unwrap().keeps);
+        assert!(!head(&format!("{old}transfer-encoding: chunked\r\n\r\n")).unwrap().keeps);
     }
 
     #[test]
     fn interim_heads_are_passed_over() {
         let text = "HTTP/1.1 103 Early\r\nlink: x\r\n\r\nHTTP/1.1 200 OK\r\n\r\nrest";
         assert_eq!(head(text).unwrap().length, text.len() - 4);
-        assert!(head(text.split_at(40).0).is_none());
+        assert!(head(text.get(..40).unwrap()).is_none());
         assert!(read(b"HTTP/1.1 101 Switching\r\n\r\n").is_err());
         assert!(read(b"SSH-2.0-x\r\n").is_err());
     }

@@ -119,7 +119,7 @@ impl Pool {
         let (http2, connection) = shaken.map_err(|error| ConnectError::Failed(error.into()))?;
         #[expect(
             clippy::disallowed_methods,
-            reason = "it serves many requests; it ends when nobody uses it any more"
+            reason = "many requests share it; it ends with the last of them once the pool lets go of it"
         )]
         tokio::spawn(async move {
             if let Err(error) = connection.await {

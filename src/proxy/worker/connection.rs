@@ -52,7 +52,8 @@ const MAX_STREAMS: u32 = 256;
 /// How an HTTP/2 connection begins, as far as it takes to tell it from a request of HTTP/1.
 const HTTP2: &[u8] = b"PRI ";
 
-/// How long the rest of [`HTTP2`] is waited for, each time it is not there yet.
+/// How long the rest of [`HTTP2`] is waited for at first, when it is not there yet; then twice as long each time, for
+/// those who never say more.
 const PAUSE: Duration = Duration::from_millis(5);
 
 type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
@@ -84,6 +85,7 @@ pub(super) async fn serve(stream: TcpStream, service: Arc<Service>) {
 
 async fn is_http2(stream: &TcpStream) -> io::Result<bool> {
     let mut first = [0; HTTP2.len()];
+    let mut pause = PAUSE;
     loop {
         let there = stream.peek(&mut first).await?;
         let begun = first.get(..there).unwrap_or_default();
@@ -93,7 +95,8 @@ async fn is_http2(stream: &TcpStream) -> io::Result<bool> {
         if begun == HTTP2 {
             return Ok(true);
         }
-        sleep(PAUSE).await;
+        sleep(pause).await;
+        pause *= 2;
     }
 }
 

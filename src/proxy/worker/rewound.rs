@@ -17,7 +17,7 @@ use tokio::{
 };
 
 /// Bytes that a client may send ahead, behind a request whose answer is a stream: further requests. Beyond: they wait
-/// in its socket.
+/// in its socket, and that it has gone shows only when something is written to it.
 const AHEAD: usize = 16 << 10;
 
 /// See the module.

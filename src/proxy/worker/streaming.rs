@@ -105,7 +105,10 @@ impl Streaming {
             while !self.unsent.is_empty() {
                 match Pin::new(&mut self.client).poll_write(cx, &self.unsent) {
                     Poll::Ready(written) => self.unsent.advance(some(written?)?),
-                    Poll::Pending => return self.client.poll_gone(cx).map(Err),
+                    Poll::Pending => {
+                        self.answer.as_mut().poll_overdue(cx);
+                        return self.client.poll_gone(cx).map(Err);
+                    }
                 }
             }
             if self.is_over {

@@ -4,6 +4,7 @@
 
 pub(crate) mod client;
 pub(crate) mod proxy;
+pub(crate) mod raw;
 pub(crate) mod upstream;
 
 use std::time::Duration;

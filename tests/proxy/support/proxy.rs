@@ -1,6 +1,10 @@
 //! A proxy in the test's process, in front of a scripted upstream.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use http::HeaderMap;
 use secrecy::SecretString;
@@ -19,8 +23,12 @@ pub(crate) struct Setup {
     pub(crate) limits: Limits,
     pub(crate) drain_timeout: Duration,
     pub(crate) threads: usize,
+    pub(crate) listen: Vec<SocketAddr>,
     pub(crate) tap: Option<Arc<dyn Tap>>,
 }
+
+/// Any free port of this machine.
+const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// Far longer than any test.
 pub(crate) const NEVER: Duration = Duration::from_secs(600);
@@ -43,11 +51,12 @@ impl Setup {
             limits: Limits { keep_alive: NEVER, ..Limits::default() },
             drain_timeout: NEVER,
             threads: 1,
+            listen: vec![ANY, ANY],
             tap: None,
         }
     }
 
-    fn config(self) -> (Config, Option<Arc<dyn Tap>>) {
+    pub(crate) fn config(self) -> (Config, Option<Arc<dyn Tap>>) {
         let upstream = Arc::new(self.upstream);
         let model = |name: &str, upstream_name: Option<&str>| Model {
             name: name.to_owned(),
@@ -61,7 +70,7 @@ impl Setup {
             settings: self.settings.clone(),
         };
         let config = Config {
-            listen: vec!["127.0.0.1:0".parse().unwrap(), "127.0.0.1:0".parse().unwrap()],
+            listen: self.listen,
             api_keys: self.keys.into_iter().map(SecretString::from).collect(),
             upstreams: vec![Arc::clone(&upstream)],
             models: vec![model("m", None), model("org/other", Some("theirs"))],

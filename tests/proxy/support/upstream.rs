@@ -26,6 +26,17 @@ pub(crate) fn text(text: &str) -> String {
 pub(crate) const END: &str = "data: {\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"up\",\
     \"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
+/// A short answer in order, as events.
+pub(crate) fn answer() -> String {
+    text("hello") + END
+}
+
+/// Gives a short answer at once, with its length, and keeps the connection.
+pub(crate) async fn at_once(mut exchange: Exchange) -> Exchange {
+    exchange.whole("200 OK", "content-type: text/event-stream\r\n", &answer()).await;
+    exchange
+}
+
 /// Listens, and gives every request to a script.
 pub(crate) struct Upstream {
     pub(crate) address: SocketAddr,
@@ -42,7 +53,16 @@ impl Upstream {
         S: Fn(Exchange) -> F + Clone + Send + 'static,
         F: Future<Output = Exchange> + Send + 'static,
     {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::start_at("127.0.0.1:0", script).await
+    }
+
+    /// The same on an address.
+    pub(crate) async fn start_at<F, S>(address: &str, script: S) -> Self
+    where
+        S: Fn(Exchange) -> F + Clone + Send + 'static,
+        F: Future<Output = Exchange> + Send + 'static,
+    {
+        let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let connections = Arc::new(AtomicUsize::new(0));
         let requests = Arc::new(AtomicUsize::new(0));
@@ -154,10 +174,20 @@ impl Exchange {
         self.ended = true;
     }
 
+    /// The answer has been written by hand, and the connection can be used again.
+    pub(crate) fn keep(&mut self) {
+        self.ended = true;
+    }
+
     /// Waits until the other side has closed the connection.
     pub(crate) async fn gone(&mut self) {
         let mut rest = [0; 64];
         while matches!(self.stream.read(&mut rest).await, Ok(1..)) {}
+    }
+
+    /// Says that nothing more will be sent.
+    pub(crate) async fn close(&mut self) {
+        let _ = self.stream.shutdown().await;
     }
 
     /// Closes the connection with a reset.

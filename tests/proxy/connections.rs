@@ -1,0 +1,486 @@
+//! A client's connection: what follows what on it, and how it ends. Written and read by the byte.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::Notify;
+
+use crate::support::{
+    client::{STREAM, WHOLE, stream_error},
+    proxy::{Proxy, Setup},
+    raw::{Raw, Said, get, post},
+    soon,
+    upstream::{END, Exchange, Upstream, at_once, text},
+};
+
+/// What a client may ask for on a connection.
+#[derive(Debug, Clone, Copy)]
+enum Asked {
+    Stream,
+    Whole,
+    Models,
+    Head,
+    Options,
+    Nowhere,
+    Wrong,
+}
+
+use Asked::{Head, Models, Nowhere, Options, Stream, Whole, Wrong};
+
+impl Asked {
+    fn bytes(self) -> String {
+        match self {
+            Stream => post(STREAM, ""),
+            Whole => post(WHOLE, ""),
+            Models => get("/v1/models"),
+            Head => "HEAD /v1/models HTTP/1.1\r\nhost: x\r\n\r\n".to_owned(),
+            Options => "OPTIONS /v1/chat/completions HTTP/1.1\r\nhost: x\r\n\r\n".to_owned(),
+            Nowhere => get("/nowhere"),
+            Wrong => post("{", ""),
+        }
+    }
+
+    async fn is_answered(self, client: &mut Raw) {
+        let said = match self {
+            Head => client.said_without_body().await,
+            _ => client.said().await,
+        };
+        assert!(said.header("x-request-id").is_some(), "{self:?}");
+        assert!(said.header("date").is_some(), "{self:?}");
+        assert_eq!(said.header("connection"), None, "{self:?}");
+        match self {
+            Stream => {
+                assert!(said.is_stream() && said.header("transfer-encoding").is_some(), "{}", said.body)
+            }
+            Whole => assert!(is_whole(&said), "{}", said.body),
+            Models => assert!(said.body.contains("\"object\":\"list\"")),
+            Head => assert!(said.header("content-length").is_some_and(|length| length != "0")),
+            Options => assert_eq!((said.status, said.header("allow")), (204, Some("post, options"))),
+            Nowhere => assert_eq!(said.status, 404),
+            Wrong => assert_eq!(said.status, 400),
+        }
+    }
+}
+
+fn is_whole(said: &Said) -> bool {
+    said.status == 200 && said.header("content-length").is_some() && said.body.contains("hello")
+}
+
+const MIXED: [Asked; 11] =
+    [Stream, Stream, Models, Whole, Stream, Options, Whole, Wrong, Head, Nowhere, Stream];
+
+#[tokio::test]
+async fn one_connection_serves_whatever_is_asked_in_any_order() {
+    let upstream = Upstream::start(at_once).await;
+    let proxy = Setup::new(upstream.address).start().await;
+    let mut client = Raw::connect(&proxy).await;
+    for asked in MIXED.into_iter().chain(MIXED.into_iter().rev()) {
+        client.send(asked.bytes()).await;
+        asked.is_answered(&mut client).await;
+    }
+    assert_eq!(upstream.connections(), 1);
+}
+
+/// Requests that are sent without waiting for answers are answered in their order, wherever the network cuts them.
+#[tokio::test]
+async fn requests_in_one_write_are_answered_in_their_order() {
+    let upstream = Upstream::start(at_once).await;
+    let proxy = Setup::new(upstream.address).start().await;
+    let bytes: String = MIXED.into_iter().map(Asked::bytes).collect();
+    for size in [bytes.len(), 1, 3, 50, 97, 256, 512] {
+        let mut client = Raw::connect(&proxy).await;
+        client.send_pieces(bytes.as_bytes().chunks(size)).await;
+        for asked in MIXED {
+            asked.is_answered(&mut client).await;
+        }
+    }
+    let two = Stream.bytes() + &Models.bytes();
+    for cut in 1..two.len() {
+        let mut client = Raw::connect(&proxy).await;
+        let (before, after) = two.as_bytes().split_at(cut);
+        client.send_pieces([before, after]).await;
+        Stream.is_answered(&mut client).await;
+        Models.is_answered(&mut client).await;
+    }
+}
+
+/// An upstream that says `first`, and ends the answer when it is told to.
+async fn held() -> (Upstream, Arc<Notify>) {
+    let go_on = Arc::new(Notify::new());
+    let told = go_on.clone();
+    let upstream = Upstream::start(move |mut exchange| {
+        let told = told.clone();
+        async move {
+            if exchange.earlier > 0 {
+                return at_once(exchange).await;
+            }
+            exchange.begin().await;
+            exchange.piece(text("first")).await;
+            told.notified().await;
+            exchange.piece(END).await;
+            exchange.end().await;
+            exchange
+        }
+    })
+    .await;
+    (upstream, go_on)
+}
+
+#[tokio::test]
+async fn requests_that_come_inside_a_stream_wait_for_its_end() {
+    for size in [1, 7, 4096] {
+        let (upstream, go_on) = held().await;
+        let proxy = Setup::new(upstream.address).start().await;
+        let mut client = Raw::connect(&proxy).await;
+        client.send(Stream.bytes()).await;
+        client.until("first").await;
+        let more: String = [Models, Stream, Whole].map(Asked::bytes).concat();
+        client.send_pieces(more.as_bytes().chunks(size)).await;
+        go_on.notify_one();
+        client.until("0\r\n\r\n").await;
+        for asked in [Models, Stream, Whole] {
+            asked.is_answered(&mut client).await;
+        }
+    }
+}
+
+/// More than is read ahead waits in the socket and is not lost.
+#[tokio::test]
+async fn much_that_comes_inside_a_stream_is_not_lost() {
+    let (upstream, go_on) = held().await;
+    let proxy = Setup::new(upstream.address).start().await;
+    let mut client = Raw::connect(&proxy).await;
+    client.send(Stream.bytes()).await;
+    client.until("first").await;
+    let long = WHOLE.replace("hi", &"x".repeat(10_000));
+    for _ in 0..8 {
+        client.send(post(&long, "")).await;
+    }
+    go_on.notify_one();
+    client.until("0\r\n\r\n").await;
+    for _ in 0..8 {
+        Whole.is_answered(&mut client).await;
+    }
+}
+
+#[tokio::test]
+async fn who_asks_for_the_end_of_the_connection_gets_it() {
+    let upstream = Upstream::start(at_once).await;
+    let proxy = Setup::new(upstream.address).start().await;
+    for options in
+        ["connection: close\r\n", "connection: x, Close\r\n", "connection: x\r\nconnection: CLOSE\r\n"]
+    {
+        for body in [STREAM, WHOLE, "{"] {
+            let mut client = Raw::connect(&proxy).await;
+            client.send(post(body, options)).await;
+            let said = client.said().await;
+            assert_eq!(said.header("connection"), Some("close"), "{options}");
+            assert!(said.status == if body == "{" { 400 } else { 200 });
+            client.closed().await;
+        }
+    }
+    let mut client = Raw::connect(&proxy).await;
+    client.send(post(STREAM, "connection: keep-alive, closed\r\n")).await;
+    assert_eq!(client.said().await.header("connection"), None);
+    client.send(Models.bytes()).await;
+    Models.is_answered(&mut client).await;
+}
+
+/// HTTP/1.0 has no chunks: the end of the connection is the end of a stream.
+#[tokio::test]
+async fn old_clients_are_sent_no_chunks() {
+    let upstream = Upstream::start(at_once).await;
+    let proxy = Setup::new(upstream.address).start().await;
+    for (body, options) in [(STREAM, ""), (WHOLE, ""), (STREAM, "connection: keep-alive\r\n")] {
+        let mut client = Raw::connect(&proxy).await;
+        client.send(post(body, options).replace("HTTP/1.1", "HTTP/1.0")).await;
+        let said = client.said().await;
+        assert_eq!((said.header("transfer-encoding"), said.header("connection")), (None, Some("close")));
+        assert!(if body == STREAM { said.is_stream() } else { is_whole(&said) }, "{}", said.body);
+        client.closed().await;
+    }
+}
+
+#[tokio::test]
+async fn who_waits_to_be_told_to_go_on_is_told() {
+    let upstream = Upstream::start(at_once).await;
+    let proxy = Setup::new(upstream.address).start().await;
+    let mut client = Raw::connect(&proxy).await;
+    for _ in 0..2 {
+        let request = post(STREAM, "expect: 100-continue\r\n");
+        let (head, body) = request.split_at(request.len() - STREAM.len());
+        client.send(head).await;
+        assert_eq!(client.until("\r\n\r\n").await, "HTTP/1.1 100 Continue\r\n\r\n");
+        client.send(body).await;
+        Stream.is_answered(&mut client).await;
+    }
+    // Nor is who does not wait harmed.
+    client.send(post(STREAM, "expect: 100-continue\r\n")).await;
+    let first = client.until("\r\n\r\n").await;
+    assert!(first.starts_with("HTTP/1.1 100 ") || first.starts_with("HTTP/1.1 200 "), "{first}");
+}
+
+#[tokio::test]
+async fn a_chunked_request_may_be_followed_by_another() {
+    let upstream = Upstream::start(at_once).await;
+    let proxy = Setup::new(upstream.address).start().await;
+    let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n";
+    let (one, two) = STREAM.split_at(20);
+    let chunks = format!("{:x}\r\n{one}\r\n{:x};x=y\r\n{two}\r\n0\r\nx: y\r\n\r\n", one.len(), two.len());
+    let bytes = head.to_owned() + &chunks + &Models.bytes();
+    for size in [1, 11, bytes.len()] {
+        let mut client = Raw::connect(&proxy).await;
+        client.send_pieces(bytes.as_bytes().chunks(size)).await;
+        Stream.is_answered(&mut client).await;
+        Models.is_answered(&mut client).await;
+    }
+}
+
+/// A refusal of the upstream has a length, and the connection lives.
+#[tokio::test]
+async fn an_error_does_not_cost_the_connection() {
+    let upstream = Upstream::start(|mut exchange: Exchange| async move {
+        if exchange.body.windows(8).any(|window| window == b"\"stream\"") {
+            exchange.whole("500 Oops", "", r#"{"error":{"message":"no"}}"#).await;
+            return exchange;
+        }
+        at_once(exchange).await
+    })
+    .await;
+    let proxy = Setup::new(upstream.address).start().await;
+    let mut client = Raw::connect(&proxy).await;
+    for _ in 0..3 {
+        client.send(Stream.bytes()).await;
+        let said = client.said().await;
+        assert!(said.status >= 500 && said.header("content-length").is_some(), "{}", said.status);
+        assert_eq!((said.header("connection"), said.header("transfer-encoding")), (None, None));
+        assert!(said.header("x-request-id").is_some());
+    }
+    client.send(Models.bytes()).await;
+    Models.is_answered(&mut client).await;
+}
+
+/// An upstream that does `before`, then waits until its connection is closed, and tells both.
+async fn left_alone<F>(before: fn(Exchange) -> F) -> (Upstream, Arc<Notify>, Arc<Notify>)
+where
+    F: Future<Output = Exchange> + Send + 'static,
+{
+    let (begun, gone) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let tell = (begun.clone(), gone.clone());
+    let upstream = Upstream::start(move |exchange| {
+        let (begun, gone) = tell.clone();
+        async move {
+            begun.notify_one();
+            let mut exchange = before(exchange).await;
+            exchange.gone().await;
+            gone.notify_one();
+            exchange
+        }
+    })
+    .await;
+    (upstream, begun, gone)
+}
+
+async fn nothing(exchange: Exchange) -> Exchange {
+    exchange
+}
+
+async fn first(mut exchange: Exchange) -> Exchange {
+    exchange.begin().await;
+    exchange.piece(text("first")).await;
+    exchange
+}
+
+async fn flood(mut exchange: Exchange) -> Exchange {
+    exchange.begin().await;
+    while exchange.piece(text(&"x".repeat(30_000))).await {}
+    exchange
+}
+
+/// Who says that nothing more will be sent has gone, as far as is known; also with requests of its own in between.
+#[tokio::test]
+async fn a_client_that_closes_its_side_has_gone() {
+    for more in ["", "GET /v1/mod"] {
+        let (upstream, begun, gone) = left_alone(nothing).await;
+        let proxy = Setup::new(upstream.address).start().await;
+        let mut client = Raw::connect(&proxy).await;
+        client.send(Stream.bytes() + more).await;
+        soon("the upstream to be asked", begun.notified()).await;
+        client.half_close().await;
+        soon("the upstream to be left alone", gone.notified()).await;
+
+        let (upstream, _, gone) = left_alone(first).await;
+        let proxy = Setup::new(upstream.address).start().await;
+        let mut client = Raw::connect(&proxy).await;
+        client.send(Stream.bytes() + more).await;
+        client.until("first").await;
+        client.half_close().await;
+        soon("the upstream to be left alone", gone.notified()).await;
+        client.rest().await;
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_while_its_socket_is_full() {
+    let (upstream, begun, gone) = left_alone(flood).await;
+    let proxy = Setup::new(upstream.address).start().await;
+    let mut client = Raw::connect(&proxy).await;
+    client.send(Stream.bytes()).await;
+    soon("the upstream to be asked", begun.notified()).await;
+    client.until("xxx").await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    drop(client);
+    soon("the upstream to be left alone", gone.notified()).await;
+}
+
+/// The limit of a whole answer holds although the client does not read, and it is told of when it does.
+#[tokio::test]
+async fn a_client_that_does_not_read_does_not_stop_the_clock() {
+    let (upstream, begun, gone) = left_alone(flood).await;
+    let mut setup = Setup::new(upstream.address);
+    setup.upstream.timeouts.total = Some(Duration::from_millis(500));
+    let proxy = setup.start().await;
+    let mut client = Raw::connect_narrow(&proxy).await;
+    client.send(Stream.bytes()).await;
+    soon("the upstream to be asked", begun.notified()).await;
+    soon("the upstream to be left alone", gone.notified()).await;
+    let error = stream_error(&client.said().await.body);
+    assert_eq!(error["code"], "upstream_timeout");
+    client.send(Models.bytes()).await;
+    Models.is_answered(&mut client).await;
+}
+
+/// A client that reads late is sent everything, and its connection serves on.
+#[tokio::test]
+async fn a_slow_client_keeps_its_connection() {
+    const PIECES: usize = 600;
+    let upstream = Upstream::start(|mut exchange| async move {
+        exchange.begin().await;
+        for _ in 0..PIECES {
+            exchange.piece(text(&"x".repeat(30_000))).await;
+        }
+        exchange.piece(END).await;
+        exchange.end().await;
+        exchange
+    })
+    .await;
+    let proxy = Setup::new(upstream.address).start().await;
+    let mut client = Raw::connect(&proxy).await;
+    // The second is asked for while the first is stuck.
+    client.send(Stream.bytes()).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    client.send(Whole.bytes() + &Models.bytes()).await;
+    let said = client.said().await;
+    assert!(said.is_stream() && said.body.matches('x').count() >= PIECES * 30_000);
+    let said = client.said().await;
+    assert!(said.status == 200 && said.body.len() > PIECES * 30_000, "{}", said.status);
+    Models.is_answered(&mut client).await;
+}
+
+/// A stream does not overtake the answers before it that wait for room in the socket, nor lose them.
+#[tokio::test]
+async fn what_is_said_at_once_and_what_is_streamed_stay_in_order_in_a_narrow_socket() {
+    let upstream = Upstream::start(at_once).await;
+    let proxy = Setup::new(upstream.address).start().await;
+    let mut client = Raw::connect_narrow(&proxy).await;
+    let round = get("/metrics").repeat(3) + &get("/v1/models") + &Stream.bytes();
+    client.send(round.repeat(100)).await;
+    for _ in 0..100 {
+        for _ in 0..3 {
+            let said = client.said().await;
+            assert!(said.body.contains("toolwire_streams_in_flight"), "{}", said.body);
+        }
+        Models.is_answered(&mut client).await;
+        Stream.is_answered(&mut client).await;
+    }
+}
+
+#[tokio::test]
+async fn a_stopping_server_closes_what_is_idle_and_what_has_ended() {
+    let (upstream, go_on) = held().await;
+    let mut proxy = Setup::new(upstream.address).start().await;
+    let mut streaming = Raw::connect(&proxy).await;
+    streaming.send(Stream.bytes()).await;
+    streaming.until("first").await;
+    // Kept after an answer of hyper's, and after one of ours; one without a byte.
+    let mut listed = Raw::connect(&proxy).await;
+    listed.send(Models.bytes()).await;
+    Models.is_answered(&mut listed).await;
+    let mut streamed = Raw::connect(&proxy).await;
+    streamed.send(Stream.bytes()).await;
+    go_on.notify_one();
+    go_on.notify_one();
+    let silent = Raw::connect(&proxy).await;
+    let half = a_half_known(&proxy).await;
+    // Whichever of the two was told to go on has ended; the other is now.
+    go_on.notify_one();
+    assert!(streamed.said().await.is_stream());
+    proxy.stop();
+    for mut idle in [listed, streamed, silent, half] {
+        idle.closed().await;
+    }
+    go_on.notify_one();
+    streaming.until("0\r\n\r\n").await;
+    streaming.closed().await;
+    soon("the server to end", proxy.ended()).await;
+}
+
+/// A connection of which it is not yet known what it speaks.
+async fn a_half_known(proxy: &Proxy) -> Raw {
+    let mut client = Raw::connect(proxy).await;
+    client.send("P").await;
+    client
+}
+
+/// Whoever does not get its request told in time is let go of. The clock stands still but for those who wait for it.
+#[tokio::test]
+async fn a_request_that_does_not_come_is_not_waited_for() {
+    let upstream = Upstream::start(at_once).await;
+    let proxy = Setup::new(upstream.address).start().await;
+    for begun in ["", "P", "PRI", "G", "POST /v1/chat/completions HTTP/1.1\r\nhost:"] {
+        for kept in [false, true] {
+            let mut client = Raw::connect(&proxy).await;
+            if kept {
+                client.send(Stream.bytes()).await;
+                Stream.is_answered(&mut client).await;
+            }
+            client.send(begun).await;
+            tokio::time::pause();
+            client.closed_sometime().await;
+            tokio::time::resume();
+        }
+    }
+}
+
+/// Requests of which two readers could think differently are refused, and their connection is closed.
+#[tokio::test]
+async fn requests_with_two_meanings_are_refused() {
+    let upstream = Upstream::start(at_once).await;
+    let proxy = Setup::new(upstream.address).start().await;
+    let hidden = get("/v1/models");
+    for lines in [
+        "content-length: 5\r\ncontent-length: 6\r\n\r\n",
+        "content-length: +5\r\n\r\n",
+        "content-length: 5, 6\r\n\r\n",
+        "content-length: 0x5\r\n\r\n",
+        "transfer-encoding: chunked, identity\r\n\r\n",
+        "transfer-encoding: chunkedd\r\n\r\n",
+        "transfer-encoding : chunked\r\n\r\n",
+        " transfer-encoding: chunked\r\n\r\n",
+        "transfer-encoding:\r\n chunked\r\n\r\n",
+        "transfer-encoding: chunked\r\n\r\n5 5\r\nhello\r\n0\r\n\r\n",
+        "transfer-encoding: chunked\r\n\r\n-5\r\nhello\r\n0\r\n\r\n",
+        "transfer-encoding: chunked\r\n\r\n10000000000000005\r\nhello\r\n0\r\n\r\n",
+        "transfer-encoding: chunked\r\n\r\n5\nhello\r\n0\r\n\r\n",
+        "x: a\0b\r\n\r\n",
+        "x: a\rb\r\n\r\n",
+    ] {
+        let mut client = Raw::connect(&proxy).await;
+        client
+            .send(format!("POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n{lines}{hidden}{hidden}"))
+            .await;
+        let rest = client.rest().await;
+        assert!(rest.starts_with("HTTP/1.1 400 "), "{lines:?}: {rest}");
+        assert!(!rest.contains("\"list\""), "{lines:?}: {rest}");
+    }
+    assert_eq!(upstream.requests(), 0);
+}

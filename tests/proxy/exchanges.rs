@@ -1,0 +1,438 @@
+//! The exchange with an upstream: every framing that an answer may have, and when a connection is used again.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use http::HeaderValue;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::{Mutex, Notify},
+    task::JoinSet,
+};
+
+use crate::support::{
+    client::{Client, STREAM, WHOLE, chat_request, stream_error},
+    proxy::{Proxy, Setup},
+    soon,
+    upstream::{END, Exchange, Upstream, answer, at_once, text},
+};
+
+/// Asks `times` for an answer in order, one after the other.
+async fn asked(proxy: &Proxy, times: usize) {
+    let client = Client::new();
+    for time in 0..times {
+        let reply = client.chat(proxy, if time % 2 == 0 { STREAM } else { WHOLE }).await;
+        assert_eq!(reply.status(), 200);
+        let body = reply.rest().await;
+        assert!(body.contains("hello") && !body.contains("error"), "{body}");
+    }
+}
+
+/// Asks four times an upstream that answers with these bytes and keeps its connections: how many there were.
+async fn connections_for(bytes: String, one_by_one: bool) -> usize {
+    let bytes = Arc::new(bytes);
+    let upstream = Upstream::start(move |mut exchange| {
+        let bytes = bytes.clone();
+        async move {
+            let size = if one_by_one { 1 } else { bytes.len() };
+            for piece in bytes.as_bytes().chunks(size) {
+                exchange.raw(piece).await;
+                tokio::task::yield_now().await;
+            }
+            exchange.keep();
+            exchange
+        }
+    })
+    .await;
+    let proxy = Setup::new(upstream.address).start().await;
+    asked(&proxy, 4).await;
+    assert_eq!(upstream.requests(), 4);
+    upstream.connections()
+}
+
+fn with_length(lines: &str) -> String {
+    let answer = answer();
+    format!("HTTP/1.1 200 OK\r\n{lines}content-length: {}\r\n\r\n{answer}", answer.len())
+}
+
+fn chunked(lines: &str, extension: &str, trailers: &str) -> String {
+    let mut bytes = format!("HTTP/1.1 200 OK\r\n{lines}transfer-encoding: chunked\r\n\r\n");
+    for chunk in answer().as_bytes().chunks(50) {
+        bytes += &format!("{:X}{extension}\r\n{}\r\n", chunk.len(), std::str::from_utf8(chunk).unwrap());
+    }
+    bytes + &format!("0{extension}\r\n{trailers}\r\n")
+}
+
+#[tokio::test]
+async fn answers_framed_in_order_keep_their_connection_however_they_are_cut() {
+    for bytes in [
+        with_length(""),
+        with_length("connection: keep-alive\r\n"),
+        with_length("").replace("HTTP/1.1", "HTTP/1.0").replace("OK\r\n", "OK\r\nconnection: Keep-Alive\r\n"),
+        format!("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nlink: x\r\n\r\n{}", with_length("")),
+    ] {
+        for one_by_one in [false, true] {
+            assert_eq!(connections_for(bytes.clone(), one_by_one).await, 1, "{bytes}");
+        }
+    }
+    // Behind the end mark, their end comes in its own time: with bytes one by one they may be left before.
+    for bytes in [
+        chunked("", "", ""),
+        chunked("", ";a=\"b\";c", ""),
+        chunked("", "  ", "x: y\r\nz: \r\n"),
+        chunked("", "", "").replace(": chunked", ": , Chunked ,"),
+    ] {
+        assert_eq!(connections_for(bytes.clone(), false).await, 1, "{bytes}");
+        connections_for(bytes, true).await;
+    }
+}
+
+#[tokio::test]
+async fn connections_that_are_not_to_be_trusted_are_not_used_again() {
+    for bytes in [
+        with_length("connection: close\r\n"),
+        with_length("connection: x, Close\r\n"),
+        with_length("").replace("HTTP/1.1", "HTTP/1.0"),
+        with_length("") + "more",
+        chunked("", "", "") + "HTTP/1.1 200 OK\r\n",
+        chunked("content-length: 5\r\n", "", ""),
+        chunked("connection: keep-alive\r\n", "", "").replace("HTTP/1.1", "HTTP/1.0"),
+    ] {
+        assert_eq!(connections_for(bytes.clone(), false).await, 4, "{bytes}");
+    }
+}
+
+#[tokio::test]
+async fn the_end_of_a_connection_may_be_the_end_of_an_answer() {
+    let upstream = Upstream::start(|mut exchange| async {
+        exchange.raw("HTTP/1.1 200 OK\r\n\r\n").await;
+        exchange.raw(answer()).await;
+        exchange
+    })
+    .await;
+    let proxy = Setup::new(upstream.address).start().await;
+    asked(&proxy, 4).await;
+    assert_eq!(upstream.connections(), 4);
+}
+
+/// Extensions are limited, but not those of a whole answer together.
+#[tokio::test]
+async fn a_long_answer_may_have_an_extension_with_each_chunk() {
+    let upstream = Upstream::start(|mut exchange| async {
+        exchange.begin().await;
+        let text = text("hello");
+        for _ in 0..200 {
+            exchange.raw(format!("{:x};sig={}\r\n{text}\r\n", text.len(), "f".repeat(100))).await;
+        }
+        exchange.piece(END).await;
+        exchange.end().await;
+        exchange
+    })
+    .await;
+    let proxy = Setup::new(upstream.address).start().await;
+    let body = Client::new().chat(&proxy, STREAM).await.rest().await;
+    assert_eq!(body.matches("hello").count(), 200, "{body}");
+}
+
+#[tokio::test]
+async fn what_is_no_chunk_ends_a_stream_with_an_error() {
+    for bytes in [
+        "5 5\r\nhello\r\n",
+        "zz\r\n",
+        "-1\r\n",
+        "10000000000000000\r\n",
+        "\r\n",
+        "ff\r\ndata: {",
+        "f",
+        "2\r\n::x\r\n",
+    ] {
+        let upstream = Upstream::start(move |mut exchange| async move {
+            exchange.begin().await;
+            exchange.piece(text("first")).await;
+            exchange.raw(bytes).await;
+            exchange
+        })
+        .await;
+        let proxy = Setup::new(upstream.address).start().await;
+        let body = Client::new().chat(&proxy, STREAM).await.rest().await;
+        assert!(body.contains("first"), "{body}");
+        assert_eq!(stream_error(&body)["code"], "upstream_truncated", "{bytes:?}");
+    }
+}
+
+#[tokio::test]
+async fn heads_that_are_none_are_refused() {
+    for head in [
+        "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nxx",
+        "HTTP/1.1 200 OK\r\ncontent-length: 1,2\r\n\r\nxx",
+        "HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\nxx",
+        "HTTP/1.1 200 OK\r\nx: y\r\n folded\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nx : y\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nx: a\0b\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nx: a\rb\r\n\r\n",
+        "HTTP/1.1 099 Low\r\n\r\n",
+        "HTTP/1.1 101 Switching\r\n\r\n",
+        "HTTP/2 200\r\n\r\n",
+        "ICY 200 OK\r\n\r\n",
+    ] {
+        let upstream = Upstream::start(move |mut exchange| async move {
+            exchange.raw(head).await;
+            exchange.gone().await;
+            exchange
+        })
+        .await;
+        let proxy = Setup::new(upstream.address).start().await;
+        let reply = Client::new().chat(&proxy, STREAM).await;
+        assert_eq!(reply.status(), 502, "{head:?}");
+        assert_eq!(reply.json().await["error"]["code"], "upstream_protocol", "{head:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_head_without_end_is_refused() {
+    let upstream = Upstream::start(|mut exchange| async {
+        exchange.raw("HTTP/1.1 200 OK\r\nx: ").await;
+        while exchange.raw("x".repeat(4096)).await {}
+        exchange
+    })
+    .await;
+    let proxy = Setup::new(upstream.address).start().await;
+    let error = Client::new().chat(&proxy, STREAM).await.json().await["error"].clone();
+    assert_eq!(error["code"], "upstream_protocol");
+    assert!(error["message"].as_str().unwrap().contains("65536"), "{error}");
+}
+
+/// A kept connection that closes without a word is replaced, once; a new one is not.
+#[tokio::test]
+async fn a_request_is_sent_once_more_and_only_on_a_connection_that_was_used() {
+    // Which requests are answered, in the order in which they come.
+    for (plan, requests, connections, statuses) in [
+        (vec![true, false, true], 3, 2, [200, 200]),
+        (vec![true, false, false, true], 3, 2, [200, 502]),
+        (vec![false, true], 2, 2, [502, 200]),
+    ] {
+        let plan = Arc::new(Mutex::new(plan.into_iter()));
+        let upstream = Upstream::start(move |exchange| {
+            let plan = plan.clone();
+            async move {
+                let answers = plan.lock().await.next().unwrap();
+                if answers { at_once(exchange).await } else { exchange }
+            }
+        })
+        .await;
+        let proxy = Setup::new(upstream.address).start().await;
+        for status in statuses {
+            let reply = Client::new().chat(&proxy, STREAM).await;
+            assert_eq!(reply.status(), status);
+            reply.rest().await;
+        }
+        assert_eq!((upstream.requests(), upstream.connections()), (requests, connections));
+    }
+}
+
+/// Half a word is an answer that has begun: the request is not sent again.
+#[tokio::test]
+async fn a_request_whose_answer_has_begun_is_not_sent_once_more() {
+    let upstream = Upstream::start(|mut exchange| async move {
+        if exchange.earlier == 0 {
+            return at_once(exchange).await;
+        }
+        exchange.raw("HTTP/1.1 2").await;
+        exchange
+    })
+    .await;
+    let proxy = Setup::new(upstream.address).start().await;
+    asked(&proxy, 1).await;
+    assert_eq!(Client::new().chat(&proxy, STREAM).await.status(), 502);
+    assert_eq!(upstream.requests(), 2);
+}
+
+/// What is said on an idle connection, or that it closes, is noticed: it is not used again, and nobody hears of it.
+#[tokio::test]
+async fn idle_connections_that_stir_are_not_used_again() {
+    for closes in [false, true] {
+        let stirred = Arc::new(Notify::new());
+        let stir = stirred.clone();
+        let upstream = Upstream::start(move |exchange| {
+            let stir = stir.clone();
+            async move {
+                let mut exchange = at_once(exchange).await;
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                if closes {
+                    exchange.close().await;
+                } else {
+                    exchange.raw("HTTP/1.1 408 Late\r\ncontent-length: 0\r\n\r\n").await;
+                }
+                stir.notify_one();
+                exchange
+            }
+        })
+        .await;
+        let proxy = Setup::new(upstream.address).start().await;
+        for n in 1..4 {
+            asked(&proxy, 1).await;
+            soon("the connection to stir", stirred.notified()).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            assert_eq!((upstream.requests(), upstream.connections()), (n, n));
+        }
+    }
+}
+
+/// An upstream by hand, for what it does before it has read a request.
+async fn by_hand<F>(answering: fn(TcpStream) -> F) -> (SocketAddr, JoinSet<()>)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut task = JoinSet::new();
+    task.spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        answering(stream).await;
+    });
+    (address, task)
+}
+
+/// Larger than what sockets take by themselves.
+const LARGE: usize = 9 << 20;
+
+fn large() -> String {
+    STREAM.replace("hi", &"x".repeat(LARGE))
+}
+
+/// Reads until as many `x` have come as the request has.
+async fn read_large(stream: &mut TcpStream) {
+    let (mut buffer, mut seen) = (vec![0; 64 << 10], 0);
+    while seen < LARGE {
+        let read = stream.read(&mut buffer).await.unwrap();
+        assert!(read > 0, "the request broke off after {seen} bytes");
+        seen += buffer[..read].iter().filter(|&&byte| byte == b'x').count();
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_before_the_request_is_whole_is_told() {
+    let (address, mut upstream) = by_hand(|mut stream| async move {
+        let mut some = [0; 1000];
+        stream.read_exact(&mut some).await.unwrap();
+        let refusal = "HTTP/1.1 413 Large\r\nconnection: close\r\ncontent-length: 31\r\n\r\n\
+            {\"error\":{\"message\":\"too much\"}}";
+        stream.write_all(refusal.as_bytes()).await.unwrap();
+        // Not closed at once: a reset would take the answer with it.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    })
+    .await;
+    let mut setup = Setup::new(address);
+    setup.limits.max_body = 2 * LARGE;
+    let proxy = setup.start().await;
+    let reply = Client::new().send(chat_request(&proxy, large())).await.unwrap();
+    assert_eq!(reply.status(), 413);
+    assert!(reply.rest().await.contains("too much"));
+    upstream.join_next().await.unwrap().unwrap();
+}
+
+/// An upstream may begin to answer while it reads; the rest of the request is owed to it.
+#[tokio::test]
+async fn an_answer_that_begins_early_does_not_cut_the_request_off() {
+    let (address, mut upstream) = by_hand(|mut stream| async move {
+        let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+        let first = text("hello");
+        stream.write_all(format!("{head}{:x}\r\n{first}\r\n", first.len()).as_bytes()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        read_large(&mut stream).await;
+        stream.write_all(format!("{:x}\r\n{END}\r\n0\r\n\r\n", END.len()).as_bytes()).await.unwrap();
+        // The connection stands, and whatever comes next on it is a request of its own.
+        let mut next = vec![0; 5];
+        soon("the next request", read_past(&mut stream, &mut next)).await;
+        assert_eq!(next, b"POST ");
+    })
+    .await;
+    let mut setup = Setup::new(address);
+    setup.limits.max_body = 2 * LARGE;
+    let proxy = setup.start().await;
+    let reply = Client::new().send(chat_request(&proxy, large())).await.unwrap();
+    let body = reply.rest().await;
+    assert!(body.contains("hello") && body.ends_with("data: [DONE]\n\n"), "{body}");
+    let client = Client::new();
+    tokio::select! {
+        _ = client.send(chat_request(&proxy, STREAM)) => panic!("nobody has answered"),
+        ended = upstream.join_next() => ended.unwrap().unwrap(),
+    }
+}
+
+/// Reads over what is left of the first request, to the beginning of the second.
+async fn read_past(stream: &mut TcpStream, next: &mut [u8]) {
+    loop {
+        stream.read_exact(&mut next[..1]).await.unwrap();
+        if next[0] == b'P' {
+            break;
+        }
+    }
+    stream.read_exact(&mut next[1..]).await.unwrap();
+}
+
+/// The heads that an upstream is sent, by how its address is configured.
+async fn head_for(listen: &str, base: &str, host: Option<&'static str>) -> String {
+    let heads = Arc::new(Mutex::new(Vec::new()));
+    let seen = heads.clone();
+    let upstream = Upstream::start_at(listen, move |exchange: Exchange| {
+        let seen = seen.clone();
+        async move {
+            seen.lock().await.push(exchange.head.clone());
+            at_once(exchange).await
+        }
+    })
+    .await;
+    let mut setup = Setup::new(upstream.address);
+    let port = upstream.address.port().to_string();
+    setup.upstream.base_url = base.replace("PORT", &port).parse().unwrap();
+    if let Some(host) = host {
+        setup.upstream.headers.insert("host", HeaderValue::from_static(host));
+    }
+    let proxy = setup.start().await;
+    asked(&proxy, 2).await;
+    assert_eq!(upstream.connections(), 1);
+    let head = heads.lock().await[1].replace(&port, "PORT");
+    assert_eq!(head.matches("\r\nhost:").count(), 1, "{head}");
+    assert_eq!(head.matches("\r\ncontent-length:").count(), 1, "{head}");
+    head
+}
+
+#[tokio::test]
+async fn the_upstream_is_named_as_it_is_configured() {
+    const V4: &str = "127.0.0.1:0";
+    for (listen, base, host, line, named) in [
+        (V4, "http://127.0.0.1:PORT/base", None, "/base/chat/completions", "127.0.0.1:PORT"),
+        (V4, "http://127.0.0.1:PORT", None, "/chat/completions", "127.0.0.1:PORT"),
+        (
+            V4,
+            "http://127.0.0.1:PORT/base",
+            Some("models.example"),
+            "/base/chat/completions",
+            "models.example",
+        ),
+        (V4, "http://me:secret@127.0.0.1:PORT/base", None, "/base/chat/completions", "127.0.0.1:PORT"),
+        ("[::1]:0", "http://[::1]:PORT/base/", None, "/base/chat/completions", "[::1]:PORT"),
+    ] {
+        let head = head_for(listen, base, host).await;
+        assert!(head.starts_with(&format!("post {line} http/1.1\r\n")), "{base}: {head}");
+        assert!(head.contains(&format!("\r\nhost: {named}\r\n")), "{base}: {head}");
+        assert!(!head.contains("secret"), "{head}");
+    }
+}
+
+/// What an upstream says in its headers cannot become lines of ours.
+#[tokio::test]
+async fn no_header_of_the_upstream_splits_the_answer() {
+    for value in ["1\rset-cookie: a=b", "1\tset-cookie: a=b", "\u{e9}", "1\n set-cookie: a=b"] {
+        let upstream = Upstream::start(move |mut exchange| async move {
+            exchange.whole("429 Too Many", &format!("retry-after: {value}\r\n"), "{}").await;
+            exchange
+        })
+        .await;
+        let proxy = Setup::new(upstream.address).start().await;
+        let reply = Client::new().chat(&proxy, STREAM).await;
+        assert!(reply.status().as_u16() >= 400);
+        assert_eq!(reply.header("set-cookie"), None);
+    }
+}

@@ -1,0 +1,172 @@
+//! A client that writes its bytes by hand, and reads what comes back by the letter.
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpSocket, TcpStream},
+};
+
+use super::{proxy::Proxy, soon};
+
+/// A connection to the proxy.
+pub(crate) struct Raw {
+    stream: TcpStream,
+    unread: Vec<u8>,
+}
+
+/// One response.
+pub(crate) struct Said {
+    pub(crate) status: u16,
+    /// Status line and headers, in lower case.
+    head: String,
+    pub(crate) body: String,
+}
+
+impl Said {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        field(&self.head, name)
+    }
+
+    /// An answer in order, to its end mark.
+    pub(crate) fn is_stream(&self) -> bool {
+        self.status == 200 && self.body.ends_with("data: [DONE]\n\n")
+    }
+}
+
+/// The bytes of a POST to the chat endpoint, with more header lines.
+pub(crate) fn post(body: &str, headers: &str) -> String {
+    let length = body.len();
+    format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n{headers}content-length: {length}\r\n\r\n{body}"
+    )
+}
+
+/// The bytes of a GET.
+pub(crate) fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n")
+}
+
+impl Raw {
+    pub(crate) async fn connect(proxy: &Proxy) -> Self {
+        let stream = TcpStream::connect(proxy.addresses[0]).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self { stream, unread: Vec::new() }
+    }
+
+    /// A connection that takes little at a time.
+    pub(crate) async fn connect_narrow(proxy: &Proxy) -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4096).unwrap();
+        Self { stream: socket.connect(proxy.addresses[0]).await.unwrap(), unread: Vec::new() }
+    }
+
+    pub(crate) async fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        soon("to be read", self.stream.write_all(bytes.as_ref())).await.unwrap();
+    }
+
+    /// Sends `bytes` in pieces that arrive one by one.
+    pub(crate) async fn send_pieces<'b>(&mut self, pieces: impl IntoIterator<Item = &'b [u8]>) {
+        for piece in pieces {
+            self.send(piece).await;
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Says that nothing more will be sent.
+    pub(crate) async fn half_close(&mut self) {
+        self.stream.shutdown().await.unwrap();
+    }
+
+    /// Reads more. `false`: the connection is closed.
+    async fn more(&mut self) -> bool {
+        soon("a response", self.stream.read_buf(&mut self.unread)).await.unwrap_or(0) > 0
+    }
+
+    /// Reads up to and with `mark`.
+    pub(crate) async fn until(&mut self, mark: &str) -> String {
+        loop {
+            let at = self.unread.windows(mark.len()).position(|window| window == mark.as_bytes());
+            if let Some(at) = at {
+                return self.take(at + mark.len());
+            }
+            assert!(
+                self.more().await,
+                "closed before {mark:?}: {:?}",
+                self.unread.escape_ascii().to_string()
+            );
+        }
+    }
+
+    fn take(&mut self, length: usize) -> String {
+        let rest = self.unread.split_off(length);
+        String::from_utf8(std::mem::replace(&mut self.unread, rest)).unwrap()
+    }
+
+    async fn exactly(&mut self, length: usize) -> String {
+        while self.unread.len() < length {
+            assert!(self.more().await, "closed inside a body");
+        }
+        self.take(length)
+    }
+
+    /// The next response, which must be framed by the letter.
+    pub(crate) async fn said(&mut self) -> Said {
+        let head = self.until("\r\n\r\n").await.to_ascii_lowercase();
+        self.body_of(head).await
+    }
+
+    /// The next response, to a HEAD.
+    pub(crate) async fn said_without_body(&mut self) -> Said {
+        let head = self.until("\r\n\r\n").await.to_ascii_lowercase();
+        Said { status: status(&head), head, body: String::new() }
+    }
+
+    async fn body_of(&mut self, head: String) -> Said {
+        let body = match (field(&head, "content-length"), field(&head, "transfer-encoding")) {
+            (Some(length), None) => self.exactly(length.parse().unwrap()).await,
+            (None, Some("chunked")) => self.chunks().await,
+            (None, None) if status(&head) == 204 => String::new(),
+            (None, None) => self.rest().await,
+            both => panic!("framed twice: {both:?}"),
+        };
+        Said { status: status(&head), head, body }
+    }
+
+    async fn chunks(&mut self) -> String {
+        let mut body = String::new();
+        loop {
+            let line = self.until("\r\n").await;
+            let size = usize::from_str_radix(line.trim_end(), 16).unwrap_or_else(|_| panic!("{line:?}"));
+            body += &self.exactly(size).await;
+            assert_eq!(self.exactly(2).await, "\r\n");
+            if size == 0 {
+                return body;
+            }
+        }
+    }
+
+    /// All that comes until the connection is closed.
+    pub(crate) async fn rest(&mut self) -> String {
+        while self.more().await {}
+        self.take(self.unread.len())
+    }
+
+    /// The connection is closed, and nothing more was said.
+    pub(crate) async fn closed(&mut self) {
+        assert_eq!(self.rest().await, "");
+    }
+
+    /// The same without an end to the waiting: for a clock that stands still.
+    pub(crate) async fn closed_sometime(&mut self) {
+        assert_eq!(self.stream.read_buf(&mut self.unread).await.unwrap_or(0), 0, "{:?}", self.unread);
+    }
+}
+
+fn status(head: &str) -> u16 {
+    let status = head.strip_prefix("http/1.1 ").and_then(|rest| rest.get(..3));
+    status.and_then(|status| status.parse().ok()).unwrap_or_else(|| panic!("{head:?}"))
+}
+
+fn field<'h>(head: &'h str, name: &str) -> Option<&'h str> {
+    let mut fields = head.lines().filter_map(|line| line.split_once(':'));
+    fields.find(|(key, _)| *key == name).map(|(_, value)| value.trim())
+}

@@ -1,0 +1,109 @@
+//! Several threads: all serve, all stop, and they are one server to everybody else.
+
+use std::{io::ErrorKind, sync::Arc};
+
+use toolwire::proxy::{ServeError, Server};
+
+use crate::support::{
+    client::STREAM,
+    proxy::Setup,
+    raw::{Raw, post},
+    soon,
+    upstream::{Upstream, at_once, text},
+};
+
+#[tokio::test]
+async fn all_threads_serve_and_all_stop() {
+    let upstream = Upstream::start(at_once).await;
+    let mut setup = Setup::new(upstream.address);
+    setup.threads = 3;
+    let mut proxy = setup.start().await;
+    let mut clients = Vec::new();
+    // Each thread has its own connection to the upstream, and uses it again.
+    for _ in 0..64 {
+        let mut client = Raw::connect(&proxy).await;
+        client.send(post(STREAM, "")).await;
+        assert!(client.said().await.is_stream());
+        clients.push(client);
+    }
+    assert_eq!(upstream.connections(), 3);
+    proxy.stop();
+    for mut client in clients {
+        client.closed().await;
+    }
+    soon("the server to end", proxy.ended()).await;
+}
+
+#[tokio::test]
+async fn streams_of_all_threads_are_cut_at_the_deadline() {
+    let upstream = Upstream::start(|mut exchange| async {
+        exchange.begin().await;
+        exchange.piece(text("first")).await;
+        exchange.gone().await;
+        exchange
+    })
+    .await;
+    let mut setup = Setup::new(upstream.address);
+    setup.threads = 3;
+    setup.upstream.queue.max_concurrent = 16;
+    setup.drain_timeout = std::time::Duration::from_millis(100);
+    let mut proxy = setup.start().await;
+    let mut clients = Vec::new();
+    for _ in 0..16 {
+        let mut client = Raw::connect(&proxy).await;
+        client.send(post(STREAM, "")).await;
+        client.until("first").await;
+        clients.push(client);
+    }
+    proxy.stop();
+    for mut client in clients {
+        let rest = client.rest().await;
+        assert!(rest.contains("shutting_down") && rest.ends_with("0\r\n\r\n"), "{rest}");
+    }
+    soon("the server to end", proxy.ended()).await;
+}
+
+#[tokio::test]
+async fn a_dropped_server_ends_on_all_threads() {
+    let upstream = Upstream::start(at_once).await;
+    let mut setup = Setup::new(upstream.address);
+    setup.threads = 3;
+    let proxy = setup.start().await;
+    let mut clients = Vec::new();
+    for _ in 0..16 {
+        let mut client = Raw::connect(&proxy).await;
+        client.send(post(STREAM, "")).await;
+        assert!(client.said().await.is_stream());
+        clients.push(client);
+    }
+    drop(proxy);
+    for mut client in clients {
+        client.closed().await;
+    }
+}
+
+/// Threads share a port; servers do not, whichever of them has threads.
+#[tokio::test]
+async fn a_second_server_on_a_port_is_an_error() {
+    let upstream = Upstream::start(at_once).await;
+    for (here, there) in [(1, 1), (1, 3), (3, 1), (3, 3)] {
+        let bind = |threads, listen: Option<_>| {
+            let mut setup = Setup::new(upstream.address);
+            setup.threads = threads;
+            if let Some(address) = listen {
+                setup.listen = vec![address];
+            }
+            Server::bind(Arc::new(setup.config().0), None)
+        };
+        let first = bind(here, None).unwrap();
+        let addresses = first.addresses().to_vec();
+        assert_eq!(addresses.len(), 2, "an address has one port, however many threads there are");
+        assert!(addresses.iter().all(|address| address.port() != 0) && addresses[0] != addresses[1]);
+        let Err(ServeError::Bind { address, error }) = bind(there, Some(addresses[1])) else {
+            panic!("{here} and {there} threads listen on one port")
+        };
+        assert_eq!((address, error.kind()), (addresses[1], ErrorKind::AddrInUse));
+        drop(first);
+        bind(there, Some(addresses[1])).unwrap();
+    }
+}
