@@ -23,6 +23,7 @@ mod routes;
 mod server;
 mod service;
 pub mod tap;
+mod turn;
 mod upstream;
 mod worker;
 

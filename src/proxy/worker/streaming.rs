@@ -17,7 +17,7 @@ use http_body::Body as _;
 use tokio::io::AsyncWrite;
 
 use super::rewound::Rewound;
-use crate::proxy::{answer::Answer, reply};
+use crate::proxy::{answer::Answer, reply, turn};
 
 /// The end of a body in chunks.
 const LAST: &[u8] = b"0\r\n\r\n";
@@ -127,7 +127,7 @@ impl Streaming {
             self.is_over = data.is_empty() || self.answer.is_end_stream();
             self.send(cx, &data)?;
         }
-        cx.waker().wake_by_ref();
+        turn::after_others(cx);
         Poll::Pending
     }
 
