@@ -576,6 +576,8 @@ fn the_documentation_tells_the_truth() {
         "tool_prefix",
         "system_position",
         "starts_in_reasoning",
+        // The machine's cores.
+        "threads",
     ];
     for (key, value) in sections.iter().flatten().filter(|(_, value)| !value.is_table()) {
         if matches!(key.as_str(), "upstreams" | "models") {
