@@ -15,6 +15,7 @@ mod auth;
 mod clock;
 mod drain;
 mod exchange;
+mod heads;
 mod intake;
 mod listen;
 mod permits;

@@ -3,11 +3,12 @@
 use std::fmt;
 
 use bytes::{BufMut, BytesMut};
-use http::{
-    HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Version, header, response::Parts,
-};
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Version, header, response::Parts};
 
-use crate::wire::http1::Body;
+use crate::{
+    proxy::heads::{put_line, put_lines, says, words},
+    wire::http1::Body,
+};
 
 /// Header lines that a response may have.
 const MAX_HEADERS: usize = 100;
@@ -46,24 +47,19 @@ pub(super) fn write(request: &Request<()>, length: usize) -> BytesMut {
     let uri = request.uri();
     let target = uri.path_and_query().map_or("/", |target| target.as_str());
     let mut head = BytesMut::with_capacity(512);
-    let mut line = |name: &[u8], value: &[u8]| {
-        for part in [name, b": ", value, b"\r\n"] {
-            head.put_slice(part);
-        }
-    };
+    for part in [request.method().as_str(), " ", target, " HTTP/1.1\r\n"] {
+        head.put_slice(part.as_bytes());
+    }
     if let (false, Some(host)) = (request.headers().contains_key(header::HOST), uri.authority()) {
         // An address may hold a user and a password, which are nobody's host.
         let host = host.as_str();
-        line(b"host", host.rsplit_once('@').map_or(host, |(_, host)| host).as_bytes());
+        let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+        put_line(&mut head, b"host", host.as_bytes());
     }
-    for (name, value) in request.headers() {
-        line(name.as_str().as_bytes(), value.as_bytes());
-    }
-    line(b"content-length", length.to_string().as_bytes());
+    put_lines(&mut head, request.headers());
+    put_line(&mut head, b"content-length", length.to_string().as_bytes());
     head.put_slice(b"\r\n");
-    let mut first = BytesMut::from(format!("{} {target} HTTP/1.1\r\n", request.method()).as_bytes());
-    first.unsplit(head);
-    first
+    head
 }
 
 /// The head at the beginning of `bytes`, if all of it is there. Interim heads (1xx) are passed over.
@@ -131,21 +127,12 @@ fn framing(head: &Parts) -> Result<Body, NoHttp> {
 }
 
 fn keeps(head: &Parts) -> bool {
-    let says = |word: &[u8]| {
-        words(&head.headers, &header::CONNECTION).any(|option| option.eq_ignore_ascii_case(word))
-    };
+    let says = |word: &[u8]| says(&head.headers, &header::CONNECTION, word);
     // A length beside a transfer coding is how messages are smuggled, and HTTP/1.0 has no transfer codings: such a
     // connection is not trusted further.
     let is_doubtful = head.headers.contains_key(header::TRANSFER_ENCODING)
         && (head.headers.contains_key(header::CONTENT_LENGTH) || head.version != Version::HTTP_11);
     !says(b"close") && !is_doubtful && (head.version == Version::HTTP_11 || says(b"keep-alive"))
-}
-
-/// The words of a list that may stand in several headers. Empty ones are none (RFC 9110, section 5.6.1).
-fn words<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'h [u8]> {
-    let lists = headers.get_all(name).into_iter();
-    let words = lists.flat_map(|value| value.as_bytes().split(|&byte| byte == b','));
-    words.map(<[u8]>::trim_ascii).filter(|word| !word.is_empty())
 }
 
 #[cfg(test)]

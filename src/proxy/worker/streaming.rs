@@ -12,12 +12,16 @@ use std::{
 };
 
 use bytes::{Buf, Bytes};
-use http::{HeaderMap, Request, Version, header, response::Parts};
+use http::{Request, Version, header, response::Parts};
 use http_body::Body as _;
 use tokio::io::AsyncWrite;
 
 use super::rewound::Rewound;
-use crate::proxy::{answer::Answer, reply, turn};
+use crate::proxy::{
+    answer::Answer,
+    heads::{put_line, put_lines, says},
+    reply, turn,
+};
 
 /// The end of a body in chunks.
 const LAST: &[u8] = b"0\r\n\r\n";
@@ -61,13 +65,8 @@ impl Framing {
     pub(super) fn of<B>(request: &Request<B>) -> Self {
         // HTTP/1.0 knows no chunks.
         let chunked = request.version() == Version::HTTP_11;
-        Self { chunked, keeps: chunked && !says_close(request.headers()) }
+        Self { chunked, keeps: chunked && !says(request.headers(), &header::CONNECTION, b"close") }
     }
-}
-
-fn says_close(headers: &HeaderMap) -> bool {
-    let options = headers.get_all(header::CONNECTION).into_iter().filter_map(|value| value.to_str().ok());
-    options.flat_map(|list| list.split(',')).any(|option| option.trim().eq_ignore_ascii_case("close"))
 }
 
 /// Waits for `answer` and sends it. Gives the connection back if another request may follow on it.
@@ -168,21 +167,14 @@ fn some(written: usize) -> io::Result<usize> {
 fn written(head: &Parts, framing: Framing) -> Vec<u8> {
     let reason = head.status.canonical_reason().unwrap_or_default();
     let mut bytes = format!("HTTP/1.1 {} {reason}\r\n", head.status.as_u16()).into_bytes();
-    let mut line = |name: &str, value: &[u8]| {
-        for part in [name.as_bytes(), b": ", value, b"\r\n"] {
-            bytes.extend_from_slice(part);
-        }
-    };
-    for (name, value) in &head.headers {
-        line(name.as_str(), value.as_bytes());
-    }
+    put_lines(&mut bytes, &head.headers);
     if framing.chunked {
-        line("transfer-encoding", b"chunked");
+        put_line(&mut bytes, b"transfer-encoding", b"chunked");
     }
     if !framing.keeps {
-        line("connection", b"close");
+        put_line(&mut bytes, b"connection", b"close");
     }
-    line("date", httpdate::fmt_http_date(SystemTime::now()).as_bytes());
+    put_line(&mut bytes, b"date", httpdate::fmt_http_date(SystemTime::now()).as_bytes());
     bytes.extend_from_slice(b"\r\n");
     bytes
 }
