@@ -152,7 +152,7 @@ impl Stream {
         let declared: Vec<_> = answers::conversation()
             .tools
             .iter()
-            .map(|tool| json!({"type": "function", "function": {"name": tool.name, "parameters": tool.parameters}}))
+            .map(|tool| json!({"type": "function", "function": {"name": tool.name, "parameters": tool.parameters.as_ref().map(|schema| schema.view().to_value())}}))
             .collect();
         let mut request =
             json!({"model": "m", "stream": true, "messages": [{"role": "user", "content": "Go on."}]});

@@ -6,6 +6,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::wire::json::Raw;
+
 /// What a client asks for.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Conversation {
@@ -115,12 +117,13 @@ pub struct Tool {
     pub name: String,
     /// What it does; may be empty.
     pub description: String,
-    /// JSON Schema of the arguments object; `Null` when the client gave none (a tool without arguments).
-    pub parameters: Value,
+    /// JSON Schema of the arguments object, as it was written; `None` when the client gave none (a tool without
+    /// arguments).
+    pub parameters: Option<Raw>,
     /// OpenAI's `strict`, if given.
     pub strict: Option<bool>,
-    /// The declaration as it came, for an upstream of the same dialect; `Null` if made here.
-    pub declared: Value,
+    /// The declaration as it came, for an upstream of the same dialect; `None` if made here.
+    pub declared: Option<Raw>,
 }
 
 /// Which tools may be called.

@@ -162,9 +162,9 @@ fn turns_of_other_dialects_become_messages() {
     let tool = Tool {
         name: "a".into(),
         description: "d".into(),
-        parameters: json!({"type": "object"}),
+        parameters: Some(json!({"type": "object"}).into()),
         strict: None,
-        declared: Value::Null,
+        declared: None,
     };
     let signed = Part::Reasoning { text: "hm".into(), signature: Some("s".into()) };
     let thought = Turn { parts: vec![signed, Part::Text("A".into())], ..Turn::text(Role::Assistant, "") };
@@ -193,6 +193,33 @@ fn turns_of_other_dialects_become_messages() {
             "stream": true, "stream_options": {"include_usage": true},
         })
     );
+}
+
+#[test]
+fn half_of_a_character_is_no_reason_to_refuse() {
+    let request = r#"{"messages": [{"role": "user", "content": "cut \ud83d", "name": "\ud83d\ude00"}], "user": "\udc00",
+        "tools": [{"type": "function", "function": {"name": "a", "description": "\ud83d!"}}]}"#;
+    let body = encoded(&decode(request.as_bytes()).unwrap());
+    assert_eq!(body["messages"][0], json!({"role": "user", "content": "cut \u{fffd}", "name": "😀"}));
+    assert_eq!(body["user"], "\u{fffd}");
+    assert_eq!(body["tools"][0]["function"]["description"], "\u{fffd}!");
+}
+
+#[test]
+fn declarations_are_sent_as_they_were_written() {
+    let tool = r#"{ "type" : "function", "function" : {"parameters": {"minimum": 1.50, "minimum":2e1,
+        "x": "\u00e9"}, "name": "a"}}"#;
+    let request = format!(r#"{{"messages":[{{"role":"user","content":"u"}}],"tools":[{tool}]}}"#);
+    let body = encode(&decode(request.as_bytes()).unwrap(), &Options::default()).body;
+    assert!(str::from_utf8(&body).unwrap().contains(tool), "{body:?}");
+}
+
+#[test]
+fn of_a_field_that_is_there_twice_the_last_counts() {
+    let request = r#"{"model":"a","messages":[{"role":"user","content":"u"}],"x":1,"model":"b","x":2,"seed":3,"seed":null}"#;
+    let conversation = decode(request.as_bytes()).unwrap();
+    assert_eq!((conversation.model.as_str(), &conversation.rest["x"]), ("b", &json!(2)));
+    assert_eq!(conversation.sampling.seed, None);
 }
 
 #[test]

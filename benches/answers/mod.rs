@@ -155,9 +155,9 @@ pub fn conversation() -> Conversation {
     let tool = |name: &str, properties: serde_json::Value| Tool {
         name: name.to_owned(),
         description: "A tool.".to_owned(),
-        parameters: json!({"type": "object", "properties": properties}),
+        parameters: Some(json!({"type": "object", "properties": properties}).into()),
         strict: None,
-        declared: serde_json::Value::Null,
+        declared: None,
     };
     let text = || json!({"type": "string"});
     Conversation {

@@ -15,10 +15,10 @@ use crate::{
 fn tools() -> Conversation {
     let tool = |name: &str, properties: serde_json::Value| Tool {
         name: name.to_owned(),
-        parameters: json!({"type": "object", "properties": properties}),
+        parameters: Some(json!({"type": "object", "properties": properties}).into()),
         description: String::new(),
         strict: None,
-        declared: serde_json::Value::Null,
+        declared: None,
     };
     let text = json!({"type": "string"});
     Conversation {

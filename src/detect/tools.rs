@@ -5,7 +5,10 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::typed::{Shape, Types};
-use crate::conversation::{Conversation, Tool};
+use crate::{
+    conversation::{Conversation, Tool},
+    wire::json::Raw,
+};
 
 /// The tools that may be called in one request, by name. All stages of an answer share them, for as long as it takes:
 /// they hold no more than they need.
@@ -31,15 +34,13 @@ struct Signature {
 
 impl Signature {
     fn of(tool: &Tool) -> Self {
-        let names = |value: Option<&Value>| match value {
-            Some(Value::Object(members)) => members.keys().map(|key| key.as_str().into()).collect(),
-            Some(Value::Array(items)) => items.iter().filter_map(Value::as_str).map(Into::into).collect(),
-            _ => Box::default(),
-        };
+        let Some(schema) = tool.parameters.as_ref().map(Raw::view) else { return Self::default() };
+        let properties = schema.get("properties").into_iter().flat_map(|properties| properties.members());
+        let required = schema.get("required").into_iter().flat_map(|required| required.elements());
         Self {
-            properties: names(tool.parameters.get("properties")),
-            required: names(tool.parameters.get("required")),
-            shape: Shape::of(&tool.parameters),
+            properties: properties.map(|(key, _)| key.into()).collect(),
+            required: required.filter_map(|key| Some(key.as_str()?.into())).collect(),
+            shape: Shape::of(schema),
         }
     }
 }

@@ -4,13 +4,14 @@
 //! what may be something else is held to its end and then converted, in a fixed order: null, number, boolean,
 //! container, string. Numbers keep their text. A parameter without a schema is a string: types are never guessed.
 
-use serde_json::Value;
+use std::ops::BitOr;
 
 use super::{
     body::{Fed, JsonBody, is_number},
     envelope::{Piece, Rules},
     text::{head, is_blank, tail},
 };
+use crate::wire::json::{Json, Kind};
 
 /// The types that a value may have: a set.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -26,60 +27,72 @@ impl Types {
     /// Whatever JSON value it is, and a string if it is none.
     pub(super) const JSON: Self = Self(64);
 
-    /// What a JSON schema allows; empty if it does not say.
-    pub(super) fn of_schema(schema: &Value) -> Self {
-        Self::within(schema, 8)
+    /// What a JSON schema allows; empty if it does not say. In this order: its `type` and branches, its `enum` and
+    /// `const`, what only containers have.
+    fn of_schema(schema: Json<'_>, depth: usize) -> Self {
+        let Some(depth) = depth.checked_sub(1) else { return Self::default() };
+        let (mut types, mut values, mut parts) = (Self::default(), Self::default(), Self::default());
+        let mut nullable = false;
+        for (key, value) in schema.members() {
+            let union =
+                |types: Self, one: fn(Json<'_>) -> Self| value.elements().map(one).fold(types, Self::bitor);
+            match &*key {
+                "type" if value.kind() == Kind::Array => types = union(types, Self::of_name),
+                "type" => types = types | Self::of_name(value),
+                "anyOf" | "oneOf" | "allOf" => {
+                    let branches = value.elements().map(|branch| Self::of_schema(branch, depth));
+                    types = branches.fold(types, Self::bitor);
+                }
+                "enum" => values = union(values, Self::of_value),
+                "const" => values = values | Self::of_value(value),
+                "properties" => parts = parts | Self::OBJECT,
+                "items" => parts = parts | Self::ARRAY,
+                "nullable" => nullable = value.as_bool() == Some(true),
+                _ => {}
+            }
+        }
+        let said = [types, values, parts].into_iter().find(|types| *types != Self::default());
+        let said = said.unwrap_or_default();
+        if nullable { said | Self::NULL } else { said }
     }
 
-    fn within(schema: &Value, depth: usize) -> Self {
-        let Some(depth) = depth.checked_sub(1) else { return Self::default() };
-        let items = |key: &str| schema.get(key).and_then(Value::as_array).into_iter().flatten();
-        let mut types = match schema.get("type") {
-            Some(Value::String(name)) => Self::named(name),
-            Some(Value::Array(names)) => names
-                .iter()
-                .filter_map(Value::as_str)
-                .fold(Self::default(), |types, name| types | Self::named(name)),
-            _ => Self::default(),
-        };
-        for key in ["anyOf", "oneOf", "allOf"] {
-            types = items(key).fold(types, |types, branch| types | Self::within(branch, depth));
-        }
-        if types == Self::default() {
-            types = items("enum")
-                .chain(schema.get("const"))
-                .fold(types, |types, value| types | Self::of_value(value));
-        }
-        if types == Self::default() {
-            let has = |key: &str| schema.get(key).is_some();
-            types = if has("properties") { Self::OBJECT } else { types };
-            types = if has("items") { types | Self::ARRAY } else { types };
-        }
-        let nullable = schema.get("nullable").and_then(Value::as_bool).unwrap_or_default();
-        if nullable { types | Self::NULL } else { types }
+    fn of_name(name: Json<'_>) -> Self {
+        name.as_str().map(|name| Self::named(&name)).unwrap_or_default()
     }
 
     /// The type of this name; none if there is no such type.
     pub(super) fn named(name: &str) -> Self {
-        match name.to_ascii_lowercase().as_str() {
-            "string" | "str" | "text" | "enum" => Self::STRING,
-            "null" | "none" => Self::NULL,
-            "integer" | "int" | "number" | "float" | "double" => Self::NUMBER,
-            "boolean" | "bool" => Self::BOOLEAN,
-            "object" | "dict" => Self::OBJECT,
-            "array" | "list" => Self::ARRAY,
-            _ => Self::default(),
-        }
+        const NAMES: [(&str, Types); 17] = [
+            ("string", Types::STRING),
+            ("str", Types::STRING),
+            ("text", Types::STRING),
+            ("enum", Types::STRING),
+            ("null", Types::NULL),
+            ("none", Types::NULL),
+            ("integer", Types::NUMBER),
+            ("int", Types::NUMBER),
+            ("number", Types::NUMBER),
+            ("float", Types::NUMBER),
+            ("double", Types::NUMBER),
+            ("boolean", Types::BOOLEAN),
+            ("bool", Types::BOOLEAN),
+            ("object", Types::OBJECT),
+            ("dict", Types::OBJECT),
+            ("array", Types::ARRAY),
+            ("list", Types::ARRAY),
+        ];
+        let found = NAMES.iter().find(|(known, _)| name.eq_ignore_ascii_case(known));
+        found.map(|(_, types)| *types).unwrap_or_default()
     }
 
-    fn of_value(value: &Value) -> Self {
-        match value {
-            Value::Null => Self::NULL,
-            Value::Bool(_) => Self::BOOLEAN,
-            Value::Number(_) => Self::NUMBER,
-            Value::String(_) => Self::STRING,
-            Value::Array(_) => Self::ARRAY,
-            Value::Object(_) => Self::OBJECT,
+    fn of_value(value: Json<'_>) -> Self {
+        match value.kind() {
+            Kind::Null => Self::NULL,
+            Kind::Bool => Self::BOOLEAN,
+            Kind::Number => Self::NUMBER,
+            Kind::String => Self::STRING,
+            Kind::Array => Self::ARRAY,
+            Kind::Object => Self::OBJECT,
         }
     }
 
@@ -138,18 +151,16 @@ pub(super) struct Shape {
 
 impl Shape {
     /// What `schema` says, no deeper than values may nest.
-    pub(super) fn of(schema: &Value) -> Self {
+    pub(super) fn of(schema: Json<'_>) -> Self {
         Self::within(schema, 16)
     }
 
-    fn within(schema: &Value, depth: usize) -> Self {
+    fn within(schema: Json<'_>, depth: usize) -> Self {
         let Some(depth) = depth.checked_sub(1) else { return Self::default() };
-        let members = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+        let members = schema.get("properties").into_iter().flat_map(|properties| properties.members());
         Self {
-            types: Types::of_schema(schema),
-            members: members
-                .map(|(key, schema)| (key.as_str().into(), Self::within(schema, depth)))
-                .collect(),
+            types: Types::of_schema(schema, 8),
+            members: members.map(|(key, schema)| (key.into(), Self::within(schema, depth))).collect(),
             items: schema.get("items").map(|items| Box::new(Self::within(items, depth))),
         }
     }
@@ -162,7 +173,7 @@ impl Shape {
     }
 }
 
-impl std::ops::BitOr for Types {
+impl BitOr for Types {
     type Output = Self;
 
     fn bitor(self, other: Self) -> Self {
@@ -356,10 +367,10 @@ pub(super) fn escape(text: &str, to: &mut String) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
-    use crate::detect::Tools;
+    use crate::{detect::Tools, wire::json::Raw};
 
     fn written(schema: &Value, text: &str, step: usize) -> String {
         let tools = Tools::default();
@@ -375,7 +386,8 @@ mod tests {
             max_markup: 1024,
             max_hold: 100,
         };
-        let mut value = TypedValue::new(Types::of_schema(schema), Mend::new(&rules));
+        let mut value =
+            TypedValue::new(Types::of_schema(Raw::from(schema.clone()).view(), 8), Mend::new(&rules));
         let mut json = String::new();
         let mut out = |piece: Piece<'_>| {
             if let Piece::Arguments(text) = piece {

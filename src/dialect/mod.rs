@@ -10,7 +10,7 @@ pub(crate) mod tool_calls;
 
 use std::{fmt, str::FromStr};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 
 use crate::{
     conversation::Conversation,
@@ -211,7 +211,7 @@ pub struct UpstreamRequest {
     /// Headers of the dialect, besides `content-type: application/json` and authorization.
     pub headers: Vec<(&'static str, String)>,
     /// The JSON body.
-    pub body: Vec<u8>,
+    pub body: Bytes,
     /// What the dialect could not say and left out, for the log and a counter: names of fields.
     pub dropped: Vec<String>,
 }

@@ -44,9 +44,9 @@ fn tools() -> Tools {
     let tool = |(name, properties): (&str, Value)| Tool {
         name: name.to_owned(),
         description: String::new(),
-        parameters: json!({"type": "object", "properties": properties}),
+        parameters: Some(json!({"type": "object", "properties": properties}).into()),
         strict: None,
-        declared: Value::Null,
+        declared: None,
     };
     let tools = [
         ("get_weather", json!({"city": {"type": "string"}})),

@@ -14,9 +14,9 @@ fn conversation(case: &Value) -> Conversation {
     let tools = request["tools"].as_array().into_iter().flatten().map(|name| Tool {
         name: name.as_str().expect("a name").to_owned(),
         description: String::new(),
-        parameters: Value::Null,
+        parameters: None,
         strict: None,
-        declared: Value::Null,
+        declared: None,
     });
     let number = |key: &str| request[key].as_number().cloned();
     Conversation {
@@ -125,9 +125,9 @@ fn tool(name: &str) -> Tool {
     Tool {
         name: name.to_owned(),
         description: "d".to_owned(),
-        parameters,
+        parameters: Some(parameters.into()),
         strict: Some(true),
-        declared: Value::Null,
+        declared: None,
     }
 }
 

@@ -2,13 +2,11 @@
 
 use std::collections::HashSet;
 
-use serde_json::{Map, Value, json};
-
 use super::{
-    tools::{self, Offer},
+    tools,
     turns::{self, Content, Role, Turn},
 };
-use crate::{conversation::Conversation, dialect::UpstreamRequest};
+use crate::{conversation::Conversation, dialect::UpstreamRequest, wire::json::Encoder};
 
 /// Which of Lumo's two protocols an upstream speaks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -56,22 +54,32 @@ impl Default for Options {
 pub fn encode(conversation: &Conversation, options: &Options) -> UpstreamRequest {
     let mut dropped = Vec::new();
     let turns = turns::turns(conversation, &mut dropped);
-    let body = match options.version {
-        Version::V1 => v1(conversation, options, &turns, &mut dropped),
-        Version::V2 => v2(conversation, options, &turns, &mut dropped),
-    };
+    let mut body = Encoder::with_capacity(ROOM);
+    body.object(|body| match options.version {
+        Version::V1 => v1(body, conversation, options, &turns, &mut dropped),
+        Version::V2 => v2(body, conversation, options, &turns, &mut dropped),
+    });
     dropped.extend(unspoken(conversation));
     let mut named = HashSet::new();
     dropped.retain(|name| named.insert(name.clone()));
     UpstreamRequest {
         path: options.version.path(),
         headers: vec![("accept", "text/event-stream".to_owned())],
-        body: body.to_string().into_bytes(),
+        body: body.finish(),
         dropped,
     }
 }
 
-fn v1(conversation: &Conversation, options: &Options, turns: &[Turn], dropped: &mut Vec<String>) -> Value {
+/// Bytes that a small request takes.
+const ROOM: usize = 2 << 10;
+
+fn v1(
+    body: &mut Encoder,
+    conversation: &Conversation,
+    options: &Options,
+    turns: &[Turn<'_>],
+    dropped: &mut Vec<String>,
+) {
     let sampling = &conversation.sampling;
     let unknown = [
         ("tools", conversation.callable_tools().next().is_some()),
@@ -79,16 +87,15 @@ fn v1(conversation: &Conversation, options: &Options, turns: &[Turn], dropped: &
         ("reasoning_effort", sampling.reasoning_effort.is_some()),
     ];
     dropped.extend(unknown.iter().filter(|(_, given)| *given).map(|(name, _)| (*name).to_owned()));
-    let turns: Vec<_> = turns.iter().map(|turn| v1_turn(turn, dropped)).collect();
-    json!({"Prompt": {
-        "type": "generation_request",
-        "turns": turns,
-        "options": {"tools": options.native_tools},
-        "targets": [options.target],
-    }})
+    body.key("Prompt").object(|body| {
+        body.key("type").string("generation_request");
+        body.key("turns").array(|body| turns.iter().for_each(|turn| v1_turn(body, turn, dropped)));
+        body.key("options").object(|body| body.key("tools").value(&options.native_tools));
+        body.key("targets").array(|body| body.string(&options.target));
+    });
 }
 
-fn v1_turn(turn: &Turn, dropped: &mut Vec<String>) -> Value {
+fn v1_turn(body: &mut Encoder, turn: &Turn<'_>, dropped: &mut Vec<String>) {
     let role = match turn.role {
         Role::System => "system",
         Role::User => "user",
@@ -96,49 +103,58 @@ fn v1_turn(turn: &Turn, dropped: &mut Vec<String>) -> Value {
         Role::Call => "tool_call",
         Role::Result => "tool_result",
     };
-    let mut object = Map::new();
-    object.insert("role".to_owned(), role.into());
-    object.insert("content".to_owned(), turn.text().into());
     let mut images = Vec::new();
     for url in turn.images() {
         match url.split_once(";base64,") {
-            Some((mime, data)) if mime.starts_with("data:") => {
-                let id = format!("image-{}", images.len());
-                images.push(json!({"encrypted": false, "image_id": id, "data": data}));
-            }
+            Some((mime, data)) if mime.starts_with("data:") => images.push(data),
             _ => dropped.push("image_url".to_owned()),
         }
     }
-    if !images.is_empty() {
-        object.insert("images".to_owned(), images.into());
-    }
-    Value::Object(object)
+    body.object(|body| {
+        body.key("role").string(role);
+        body.key("content").string(&turn.text());
+        if images.is_empty() {
+            return;
+        }
+        body.key("images").array(|body| {
+            for (place, data) in images.iter().enumerate() {
+                body.object(|body| {
+                    body.key("encrypted").value(&false);
+                    body.key("image_id").string(&format!("image-{place}"));
+                    body.key("data").string(data);
+                });
+            }
+        });
+    });
 }
 
-fn v2(conversation: &Conversation, options: &Options, turns: &[Turn], dropped: &mut Vec<String>) -> Value {
-    let mut body = Map::new();
-    let mut put = |key: &str, value: Value| body.insert(key.to_owned(), value);
-    put("model", conversation.model.as_str().into());
-    put("messages", turns.iter().map(v2_message).collect());
-    put("stream", true.into());
-    put("stream_options", json!({"include_usage": true}));
+fn v2(
+    body: &mut Encoder,
+    conversation: &Conversation,
+    options: &Options,
+    turns: &[Turn<'_>],
+    dropped: &mut Vec<String>,
+) {
+    body.key("model").string(&conversation.model);
+    body.key("messages").array(|body| turns.iter().for_each(|turn| v2_message(body, turn)));
+    body.key("stream").value(&true);
+    body.key("stream_options").object(|body| body.key("include_usage").value(&true));
     if let Some(effort) = &conversation.sampling.reasoning_effort {
         // Thinking is on or off (Lumo 1.3).
         let effort = if matches!(effort.as_str(), "none" | "minimal") { "none" } else { "high" };
-        put("reasoning_effort", effort.into());
+        body.key("reasoning_effort").string(effort);
     }
-    if let Some(Offer { tools, choice }) = tools::offer(conversation, &options.native_tools, dropped) {
-        put("tools", tools.into());
-        put("tool_choice", choice.into());
-    }
+    tools::put(body, conversation, &options.native_tools, dropped);
     if let Some(format) = &conversation.sampling.response_format {
-        put("response_format", format.clone());
+        body.key("response_format").value(format);
     }
-    put("lumo", json!({"client_type": "frontend", "target": options.target}));
-    Value::Object(body)
+    body.key("lumo").object(|body| {
+        body.key("client_type").string("frontend");
+        body.key("target").string(&options.target);
+    });
 }
 
-fn v2_message(turn: &Turn) -> Value {
+fn v2_message(body: &mut Encoder, turn: &Turn<'_>) {
     let role = match turn.role {
         Role::System => "system",
         Role::User => "user",
@@ -146,14 +162,26 @@ fn v2_message(turn: &Turn) -> Value {
         Role::Call => "lumo_tool_call",
         Role::Result => "tool",
     };
-    if turn.images().next().is_none() {
-        return json!({"role": role, "content": turn.text()});
-    }
-    let parts = turn.content.iter().map(|part| match part {
-        Content::Text(text) => json!({"type": "text", "text": text}),
-        Content::Image(url) => json!({"type": "image_url", "image_url": {"url": url}}),
+    body.object(|body| {
+        body.key("role").string(role);
+        if turn.images().next().is_none() {
+            return body.key("content").string(&turn.text());
+        }
+        body.key("content").array(|body| turn.content.iter().for_each(|part| v2_part(body, part)));
     });
-    json!({"role": role, "content": parts.collect::<Vec<_>>()})
+}
+
+fn v2_part(body: &mut Encoder, part: &Content<'_>) {
+    body.object(|body| match part {
+        Content::Text(text) => {
+            body.key("type").string("text");
+            body.key("text").string(text);
+        }
+        Content::Image(url) => {
+            body.key("type").string("image_url");
+            body.key("image_url").object(|body| body.key("url").string(url));
+        }
+    });
 }
 
 /// Fields of the request that neither version has a word for.

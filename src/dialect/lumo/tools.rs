@@ -1,30 +1,23 @@
 //! The `tools` of a v2 request: Lumo's own by name, the client's as functions, in one list (Lumo 1.3).
 
-use serde_json::{Map, Value, json};
-
-use crate::conversation::{Conversation, Tool, ToolChoice};
+use crate::{
+    conversation::{Conversation, Tool, ToolChoice},
+    wire::json::{Encoder, Raw},
+};
 
 /// The draft of JSON Schema that Lumo's own client names where a tool names none.
 const SCHEMA: &str = "https://json-schema.org/draft/2020-12/schema";
 
-/// What the model is offered.
-#[derive(Debug, PartialEq)]
-pub(super) struct Offer {
-    /// Server tools first.
-    pub(super) tools: Vec<Value>,
-    /// `auto`, `none` or `required`.
-    pub(super) choice: &'static str,
-}
-
-/// The tools for `conversation`; `None` if there are none.
+/// Puts the tools for `conversation` and the choice among them into the request, if there are any.
 ///
-/// A client's tool takes the place of a server tool of the same name. Where the client wants a call, server tools are
-/// left out: Lumo cannot be told which tool is required, and a server tool's call would do.
-pub(super) fn offer(
+/// Server tools come first. A client's tool takes the place of a server tool of the same name. Where the client wants a
+/// call, server tools are left out: Lumo cannot be told which tool is required, and a server tool's call would do.
+pub(super) fn put(
+    body: &mut Encoder,
     conversation: &Conversation,
     server_tools: &[String],
     dropped: &mut Vec<String>,
-) -> Option<Offer> {
+) {
     let choice = match &conversation.tool_choice {
         ToolChoice::None => "none",
         ToolChoice::Auto | ToolChoice::Allowed { required: false, .. } => "auto",
@@ -36,21 +29,43 @@ pub(super) fn offer(
         dropped.push("tools[].function.strict".to_owned());
     }
     let declared = |name: &String| conversation.callable_tools().any(|tool| tool.name == *name);
-    let server = server_tools.iter().filter(|name| choice != "required" && !declared(name));
-    let server = server.map(|name| json!({"name": name}));
-    let tools: Vec<_> = server.chain(conversation.callable_tools().map(function)).collect();
-    (!tools.is_empty()).then_some(Offer { tools, choice })
+    let mut server = server_tools.iter().filter(|name| choice != "required" && !declared(name)).peekable();
+    let mut client = conversation.callable_tools().peekable();
+    if server.peek().is_none() && client.peek().is_none() {
+        return;
+    }
+    body.key("tools").array(|body| {
+        server.for_each(|name| body.object(|body| body.key("name").string(name)));
+        client.for_each(|tool| function(body, tool));
+    });
+    body.key("tool_choice").string(choice);
 }
 
 /// A client's tool, completed as Lumo's own client does it.
-fn function(tool: &Tool) -> Value {
-    let mut parameters = tool.parameters.as_object().cloned().unwrap_or_else(Map::new);
-    for (key, value) in [("type", json!("object")), ("properties", json!({})), ("$schema", json!(SCHEMA))] {
-        parameters.entry(key).or_insert(value);
+fn function(body: &mut Encoder, tool: &Tool) {
+    body.object(|body| {
+        body.key("type").string("function");
+        body.key("function").object(|body| {
+            body.key("name").string(&tool.name);
+            body.key("description").string(&tool.description);
+            body.key("parameters").object(|body| parameters(body, tool));
+        });
+    });
+}
+
+fn parameters(body: &mut Encoder, tool: &Tool) {
+    let schema = tool.parameters.as_ref().map(Raw::view);
+    for (key, value) in schema.iter().flat_map(|schema| schema.members()) {
+        body.key(&key).raw(value);
     }
-    json!({"type": "function", "function": {
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": parameters,
-    }})
+    let lacks = |key| schema.is_none_or(|schema| schema.get(key).is_none());
+    if lacks("type") {
+        body.key("type").string("object");
+    }
+    if lacks("properties") {
+        body.key("properties").object(|_| {});
+    }
+    if lacks("$schema") {
+        body.key("$schema").string(SCHEMA);
+    }
 }

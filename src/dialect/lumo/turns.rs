@@ -3,7 +3,7 @@
 //! System texts become one turn; a call becomes a turn of its own, behind what the assistant said before it; every call
 //! has a result, since Lumo may refuse a call without one. No text is lost on the way.
 
-use std::mem;
+use std::{borrow::Cow, mem};
 
 use serde_json::{Value, json};
 
@@ -32,54 +32,57 @@ pub(super) enum Role {
 
 /// A turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Turn {
+pub(super) struct Turn<'a> {
     pub(super) role: Role,
-    pub(super) content: Vec<Content>,
+    pub(super) content: Vec<Content<'a>>,
     /// Of a result: the id of its call.
-    call_id: String,
+    call_id: &'a str,
 }
 
 /// A part of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Content {
-    Text(String),
+pub(super) enum Content<'a> {
+    Text(Cow<'a, str>),
     /// An image's URL.
-    Image(String),
+    Image(&'a str),
 }
 
-impl Turn {
-    fn new(role: Role, content: Vec<Content>) -> Self {
-        Self { role, content, call_id: String::new() }
+impl<'a> Turn<'a> {
+    fn new(role: Role, content: Vec<Content<'a>>) -> Self {
+        Self { role, content, call_id: "" }
     }
 
-    fn of_text(role: Role, text: impl Into<String>) -> Self {
+    fn of_text(role: Role, text: impl Into<Cow<'a, str>>) -> Self {
         Self::new(role, vec![Content::Text(text.into())])
     }
 
-    fn result(call_id: &str, content: &str) -> Self {
-        Self { call_id: call_id.to_owned(), ..Self::of_text(Role::Result, content) }
+    fn result(call_id: &'a str, content: &'a str) -> Self {
+        Self { call_id, ..Self::of_text(Role::Result, content) }
     }
 
     /// All texts, joined by newlines.
-    pub(super) fn text(&self) -> String {
+    pub(super) fn text(&self) -> Cow<'a, str> {
+        if let [Content::Text(text)] = self.content.as_slice() {
+            return text.clone();
+        }
         let texts = self.content.iter().filter_map(|part| match part {
-            Content::Text(text) => Some(text.as_str()),
+            Content::Text(text) => Some(text.as_ref()),
             Content::Image(_) => None,
         });
-        texts.collect::<Vec<_>>().join("\n")
+        texts.collect::<Vec<_>>().join("\n").into()
     }
 
     /// The URLs of all images.
     pub(super) fn images(&self) -> impl Iterator<Item = &str> {
         self.content.iter().filter_map(|part| match part {
-            Content::Image(url) => Some(url.as_str()),
+            Content::Image(url) => Some(*url),
             Content::Text(_) => None,
         })
     }
 }
 
 /// The turns of `conversation`. Parts and fields that Lumo has no word for are named in `dropped`.
-pub(super) fn turns(conversation: &Conversation, dropped: &mut Vec<String>) -> Vec<Turn> {
+pub(super) fn turns<'a>(conversation: &'a Conversation, dropped: &mut Vec<String>) -> Vec<Turn<'a>> {
     let mut history = History { turns: Vec::new(), unanswered: Vec::new(), dropped };
     let mut system = Vec::new();
     for turn in &conversation.turns {
@@ -100,16 +103,16 @@ pub(super) fn turns(conversation: &Conversation, dropped: &mut Vec<String>) -> V
 }
 
 /// The turns so far.
-struct History<'a> {
-    turns: Vec<Turn>,
+struct History<'a, 'd> {
+    turns: Vec<Turn<'a>>,
     /// Ids of calls whose result has not come.
-    unanswered: Vec<String>,
-    dropped: &'a mut Vec<String>,
+    unanswered: Vec<&'a str>,
+    dropped: &'d mut Vec<String>,
 }
 
-impl History<'_> {
+impl<'a> History<'a, '_> {
     /// The text of a system message.
-    fn system(&mut self, turn: &conversation::Turn) -> String {
+    fn system(&mut self, turn: &'a conversation::Turn) -> Cow<'a, str> {
         let content = turn.parts.iter().filter_map(|part| self.content(part)).collect();
         let turn = Turn::new(Role::System, content);
         if turn.images().next().is_some() {
@@ -119,7 +122,7 @@ impl History<'_> {
     }
 
     /// A message: what is said in it as turns of `role`, its calls and results as turns of their own, in order.
-    fn turn(&mut self, role: Role, turn: &conversation::Turn) {
+    fn turn(&mut self, role: Role, turn: &'a conversation::Turn) {
         let mut said = Vec::new();
         let before = self.turns.len();
         for part in &turn.parts {
@@ -137,12 +140,12 @@ impl History<'_> {
         }
         // A message of the user stands for itself, even if there is nothing in it.
         if role == Role::User && self.turns.len() == before && said.is_empty() {
-            said.push(Content::Text(String::new()));
+            said.push(Content::Text(Cow::Borrowed("")));
         }
         self.say(role, said);
     }
 
-    fn say(&mut self, role: Role, content: Vec<Content>) {
+    fn say(&mut self, role: Role, content: Vec<Content<'a>>) {
         let empty = |part: &Content| matches!(part, Content::Text(text) if text.is_empty());
         if content.is_empty() || (role == Role::Assistant && content.iter().all(empty)) {
             return;
@@ -151,7 +154,7 @@ impl History<'_> {
         self.turns.push(Turn::new(role, content));
     }
 
-    fn call(&mut self, call: &Call) {
+    fn call(&mut self, call: &'a Call) {
         // Calls of one message stand together; only what comes behind their results ends them.
         if self.turns.last().is_some_and(|turn| turn.role != Role::Call) {
             self.answer();
@@ -165,41 +168,41 @@ impl History<'_> {
         let (id, name) = (json!(call.id), json!(call.name));
         let text = format!(r#"{{"id":{id},"name":{name},"arguments":{arguments}}}"#);
         self.turns.push(Turn::of_text(Role::Call, text));
-        self.unanswered.push(call.id.clone());
+        self.unanswered.push(&call.id);
     }
 
-    fn result(&mut self, output: &CallOutput) {
+    fn result(&mut self, output: &'a CallOutput) {
         if let Some(at) = self.unanswered.iter().position(|id| *id == output.id) {
             self.unanswered.remove(at);
             self.turns.push(Turn::result(&output.id, &output.content));
         } else {
             // The upstream may refuse a result without its call; as the user's words it is still told.
-            self.say(Role::User, vec![Content::Text(named(&output.id, &output.content))]);
+            self.say(Role::User, vec![Content::Text(named(&output.id, &output.content).into())]);
         }
     }
 
     /// Gives calls a result that have none: their time is over.
     fn answer(&mut self) {
         for id in mem::take(&mut self.unanswered) {
-            self.turns.push(Turn::result(&id, NO_RESULT));
+            self.turns.push(Turn::result(id, NO_RESULT));
         }
     }
 
     /// What a part says to the model; what it cannot say is named.
-    fn content(&mut self, part: &Part) -> Option<Content> {
+    fn content(&mut self, part: &'a Part) -> Option<Content<'a>> {
         match part {
-            Part::Text(text) => return Some(Content::Text(text.clone())),
+            Part::Text(text) => return Some(Content::Text(text.into())),
             Part::Image { url, detail } => {
                 if detail.is_some() {
                     self.dropped.push("messages[].content[].image_url.detail".to_owned());
                 }
-                return Some(Content::Image(url.clone()));
+                return Some(Content::Image(url));
             }
             Part::Reasoning { .. } => self.dropped.push("messages[].reasoning_content".to_owned()),
             Part::Other(value) => {
                 let text = |key| value.get(key).and_then(Value::as_str);
                 if let Some(text) = text("text").or_else(|| text("refusal")) {
-                    return Some(Content::Text(text.to_owned()));
+                    return Some(Content::Text(text.into()));
                 }
                 let kind = text("type").unwrap_or("part");
                 self.dropped.push(format!("messages[].content[].{kind}"));
@@ -217,13 +220,13 @@ impl History<'_> {
 
 /// Which result belongs to which call is told by their order, as long as each stands alone: where two follow each
 /// other, each names its call (Lumo 6).
-fn name_adjacent_results(turns: &mut [Turn]) {
+fn name_adjacent_results(turns: &mut [Turn<'_>]) {
     let roles: Vec<_> = turns.iter().map(|turn| turn.role).collect();
     let is_result = |at: Option<usize>| at.and_then(|at| roles.get(at)) == Some(&Role::Result);
     for (at, turn) in turns.iter_mut().enumerate() {
         if turn.role == Role::Result && (is_result(at.checked_sub(1)) || is_result(at.checked_add(1))) {
-            let text = named(&turn.call_id, &turn.text());
-            turn.content = vec![Content::Text(text)];
+            let text = named(turn.call_id, &turn.text());
+            turn.content = vec![Content::Text(text.into())];
         }
     }
 }

@@ -231,9 +231,9 @@ fn a_declared_name_is_announced_at_once() {
     let tools = ["get", "get_weather", "read"].map(|name| Tool {
         name: name.to_owned(),
         description: String::new(),
-        parameters: serde_json::Value::Null,
+        parameters: None,
         strict: None,
-        declared: serde_json::Value::Null,
+        declared: None,
     });
     let asked = Conversation { tools: tools.into(), ..Conversation::default() };
     let started = |deltas: &[&str]| {

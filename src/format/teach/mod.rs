@@ -6,12 +6,15 @@
 
 mod form;
 
-use serde_json::{Map, Value, json};
+use serde_json::Map;
 
 pub(super) use self::form::OBJECT;
 pub use self::form::{Arguments, Form, Values};
 use super::Format;
-use crate::conversation::{Call, CallOutput, Conversation, Part, Role, Tool, ToolChoice, Turn};
+use crate::{
+    conversation::{Call, CallOutput, Conversation, Part, Role, Tool, ToolChoice, Turn},
+    wire::json::Encoder,
+};
 
 /// How a format is taught.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,13 +171,22 @@ fn rules(conversation: &Conversation, teach: &Teach, prefix: &str) -> String {
     rules.join("\n")
 }
 
+/// A tool on one line.
 fn declaration(tool: &Tool, prefix: &str) -> String {
-    let parameters = match &tool.parameters {
-        Value::Null => json!({"type": "object", "properties": {}}),
-        schema => schema.clone(),
-    };
-    let name = format!("{prefix}{}", tool.name);
-    json!({"name": name, "description": tool.description, "parameters": parameters}).to_string()
+    let mut json = Encoder::default();
+    json.object(|json| {
+        json.key("name").string(&format!("{prefix}{}", tool.name));
+        json.key("description").string(&tool.description);
+        let json = json.key("parameters");
+        match &tool.parameters {
+            Some(schema) => json.compact(schema.view()),
+            None => json.object(|json| {
+                json.key("type").string("object");
+                json.key("properties").object(|_| {});
+            }),
+        }
+    });
+    json.finish_text()
 }
 
 /// Calls and results of the history as text.
@@ -306,9 +318,9 @@ mod tests {
             tools: vec![Tool {
                 name: "a".into(),
                 description: "adds {{example}}".into(),
-                parameters: Value::Null,
+                parameters: None,
                 strict: None,
-                declared: Value::Null,
+                declared: None,
             }],
             parallel_calls: true,
             ..Conversation::default()
@@ -366,6 +378,15 @@ mod tests {
         assert_eq!(told.turns[0].joined_text(), "S1");
         assert!(told.turns[2].joined_text().contains("<tool_call>"));
         assert_eq!(instruct(conversation(), &THINK, &Teaching::default()), conversation());
+    }
+
+    #[test]
+    fn a_tool_is_told_on_one_line() {
+        let mut asked = conversation();
+        let schema = "{\n  \"type\": \"object\",\n  \"title\": \"a b\"\n}";
+        asked.tools[0].parameters = Some(crate::wire::json::Json::parse(schema).unwrap().into());
+        let system = instruct(asked, &HERMES, &Teaching::default()).turns[0].joined_text();
+        assert!(system.contains(r#""parameters":{"type":"object","title":"a b"}}"#), "{system}");
     }
 
     #[test]

@@ -150,7 +150,7 @@ impl Client {
         for (name, value) in &self.headers {
             request.headers_mut().insert(name, value.clone());
         }
-        Ok((request, Bytes::from(asked.body)))
+        Ok((request, asked.body))
     }
 
     /// Sends `request`, and sends it once more if a connection that had been used before closed at once without a word.

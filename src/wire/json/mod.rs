@@ -1,17 +1,24 @@
 //! JSON read where it lies: [`Json`] views a whole text, [`Scanner`] reads one as it comes, [`Unescaper`] and
-//! [`escape_into`] turn string bodies into text and back, [`Shape`] knows the frames of a stream again.
+//! [`escape_into`] turn string bodies into text and back, [`Shape`] knows the frames of a stream again. [`Raw`] keeps a
+//! value as it was written, and an [`Encoder`] writes one.
 //!
 //! No tree is built. A reader of a stream wants two or three members of each event, and the numbers and key order of
 //! what it passes on as they were written; a tree costs an allocation a member and loses both.
 
+mod encoder;
 mod escape;
+mod raw;
 mod scanner;
 mod shape;
+mod surrogates;
 
+pub use encoder::Encoder;
 use escape::plain_run;
 pub use escape::{Unescaper, escape_into};
+pub use raw::Raw;
 pub use scanner::{MAX_DEPTH, Progress, Scanner};
 pub use shape::Shape;
+pub use surrogates::mend_surrogates;
 
 use std::{borrow::Cow, error, fmt, ops::Range};
 
@@ -95,6 +102,11 @@ impl<'a> Json<'a> {
     /// The value as it was written.
     pub fn raw(&self) -> &'a str {
         self.text
+    }
+
+    /// The value as a tree; null if it is nested deeper than serde_json reads.
+    pub fn to_value(&self) -> serde_json::Value {
+        serde_json::from_str(self.text).unwrap_or_default()
     }
 
     /// What it is.

@@ -34,9 +34,9 @@ fn declared(tools: &[Declared]) -> Tools {
     let tool = |tool: &Declared| Tool {
         name: tool.name.clone(),
         description: String::new(),
-        parameters: tool.parameters.clone(),
+        parameters: Some(tool.parameters.clone().into()),
         strict: None,
-        declared: serde_json::Value::Null,
+        declared: None,
     };
     let conversation = Conversation {
         tools: tools.iter().map(tool).collect(),

@@ -7,27 +7,32 @@ mod fields;
 mod messages;
 mod tools;
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use crate::{
     conversation::{Conversation, Sampling},
     failure::{Failure, Kind},
+    wire::json::{Json, Kind as JsonKind, mend_surrogates},
 };
-use fields::{Fields, wrong_type, wrong_value};
+use fields::{Fields, Path, wrong_type, wrong_value};
 
 /// Decodes a Chat Completions request.
 ///
 /// # Errors
 /// [`Kind::Request`] with a `param` path and a sentence that helps to mend it.
 pub fn decode(body: &[u8]) -> Result<Conversation, Failure> {
-    let mut fields = Fields::new("", parse(body)?)?;
+    let text = str::from_utf8(body).map_err(|_| unreadable(body))?;
+    let text = mend_surrogates(text);
+    let mut fields = Fields::new(Path::Body, Json::parse(&text).map_err(|_| unreadable(body))?)?;
     let turns = messages::take(&mut fields)?;
     let toolbox = tools::take(&mut fields)?;
     let sampling = sampling(&mut fields)?;
     let include_usage = include_usage(&mut fields)?;
     let stream = fields.boolean("stream")?.unwrap_or(false);
     Ok(Conversation {
-        model: fields.string("model")?.unwrap_or_default(),
+        model: fields.string("model")?.unwrap_or_default().into_owned(),
         turns,
         tools: toolbox.tools,
         tool_choice: toolbox.choice,
@@ -40,35 +45,36 @@ pub fn decode(body: &[u8]) -> Result<Conversation, Failure> {
     })
 }
 
-fn parse(body: &[u8]) -> Result<Value, Failure> {
-    serde_json::from_slice(body).map_err(|error| {
-        let message = if body.is_empty() {
-            "the request body is empty; it must be a JSON object".to_owned()
-        } else {
+/// Says why `body` is no JSON. serde_json has the words for it.
+fn unreadable(body: &[u8]) -> Failure {
+    let message = match serde_json::from_slice::<Value>(body) {
+        _ if body.is_empty() => "the request body is empty; it must be a JSON object".to_owned(),
+        Ok(_) => "the request body cannot be read as JSON".to_owned(),
+        Err(error) => {
             let (line, column) = (error.line(), error.column());
             let whole = error.to_string();
             let why = whole.split(" at line ").next().unwrap_or("syntax error");
             format!("the request body cannot be read as JSON: {why} at line {line}, column {column}")
-        };
-        Failure::new(Kind::Request, message).with_code("invalid_json")
-    })
+        }
+    };
+    Failure::new(Kind::Request, message).with_code("invalid_json")
 }
 
-fn sampling(fields: &mut Fields) -> Result<Sampling, Failure> {
+fn sampling(fields: &mut Fields<'_, '_>) -> Result<Sampling, Failure> {
     Ok(Sampling {
         max_tokens: max_tokens(fields)?,
         temperature: fields.number("temperature")?,
         top_p: fields.number("top_p")?,
         stop: stop(fields)?,
-        reasoning_effort: fields.string("reasoning_effort")?,
-        response_format: fields.any("response_format"),
+        reasoning_effort: fields.string("reasoning_effort")?.map(Cow::into_owned),
+        response_format: fields.any("response_format").map(|format| format.to_value()),
         seed: fields.number("seed")?,
     })
 }
 
 /// `max_completion_tokens` is the newer name and the stronger one. Under that name the limit also stays in the rest,
 /// since an upstream may know only the name that its clients use.
-fn max_tokens(fields: &mut Fields) -> Result<Option<u64>, Failure> {
+fn max_tokens(fields: &mut Fields<'_, '_>) -> Result<Option<u64>, Failure> {
     let older = fields.count("max_tokens")?;
     let newer = fields.count("max_completion_tokens")?;
     if let Some(limit) = newer {
@@ -80,24 +86,22 @@ fn max_tokens(fields: &mut Fields) -> Result<Option<u64>, Failure> {
     Ok(newer.or(older))
 }
 
-fn stop(fields: &mut Fields) -> Result<Vec<String>, Failure> {
+fn stop(fields: &mut Fields<'_, '_>) -> Result<Vec<String>, Failure> {
+    let Some(stop) = fields.any("stop") else { return Ok(Vec::new()) };
     let path = fields.at("stop");
-    match fields.any("stop") {
-        None => Ok(Vec::new()),
-        Some(Value::String(text)) => Ok(vec![text]),
-        Some(Value::Array(texts)) => {
-            let text = |(place, value)| match value {
-                Value::String(text) => Ok(text),
-                other => Err(wrong_type(&format!("{path}[{place}]"), "a string", &other)),
-            };
-            texts.into_iter().enumerate().map(text).collect()
-        }
-        Some(other) => Err(wrong_type(&path, "a string or an array of strings", &other)),
+    let text = |(place, value): (usize, Json<'_>)| {
+        let text = value.as_str().map(Cow::into_owned);
+        text.ok_or_else(|| wrong_type(Path::Element(&path, place), "a string", value))
+    };
+    match (stop.as_str(), stop.kind()) {
+        (Some(text), _) => Ok(vec![text.into_owned()]),
+        (None, JsonKind::Array) => stop.elements().enumerate().map(text).collect(),
+        (None, _) => Err(wrong_type(path, "a string or an array of strings", stop)),
     }
 }
 
 /// Takes `include_usage` out of `stream_options` and leaves the other options where they are.
-fn include_usage(fields: &mut Fields) -> Result<bool, Failure> {
+fn include_usage(fields: &mut Fields<'_, '_>) -> Result<bool, Failure> {
     let Some(mut options) = fields.object("stream_options")? else { return Ok(false) };
     let wanted = options.boolean("include_usage")?.unwrap_or(false);
     let others = options.into_rest();
@@ -108,7 +112,7 @@ fn include_usage(fields: &mut Fields) -> Result<bool, Failure> {
 }
 
 /// The letters that the API allows in a tool's name, and its length (`Chat Completions`, `function.name`).
-fn check_name(path: &str, name: &str) -> Result<(), Failure> {
+fn check_name(path: Path<'_>, name: &str) -> Result<(), Failure> {
     const LONGEST: usize = 64;
     if name.is_empty() {
         return Err(wrong_value(path, "is empty; a tool needs a name"));

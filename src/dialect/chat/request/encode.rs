@@ -3,12 +3,10 @@
 mod messages;
 mod tools;
 
+use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::{
-    conversation::{Conversation, Sampling},
-    dialect::UpstreamRequest,
-};
+use crate::{conversation::Conversation, dialect::UpstreamRequest, wire::json::Encoder};
 
 /// What one upstream wants otherwise.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,60 +26,84 @@ impl Default for Options {
 /// Encodes `conversation` for an upstream. The answer is always asked for as a stream, whatever the client wants.
 pub fn encode(conversation: &Conversation, options: &Options) -> UpstreamRequest {
     let mut dropped = Vec::new();
-    let mut body = Map::new();
-    let model = options.model.as_ref().unwrap_or(&conversation.model);
-    if !model.is_empty() {
-        body.insert("model".to_owned(), model.as_str().into());
-    }
-    let messages = conversation.turns.iter().flat_map(|turn| messages::encode(turn, &mut dropped));
-    body.insert("messages".to_owned(), messages.collect());
-    tools::put(&mut body, conversation);
-    put_sampling(&mut body, &conversation.sampling);
-    for (key, value) in &conversation.rest {
-        match key.as_str() {
-            "stream_options" => {}
-            key if tools::owns(key) => {}
-            key => _ = body.insert(key.to_owned(), value.clone()),
+    let mut body = Encoder::with_capacity(ROOM);
+    body.object(|body| {
+        let model = options.model.as_ref().unwrap_or(&conversation.model);
+        if !model.is_empty() {
+            body.key("model").string(model);
         }
-    }
-    put_stream(&mut body, conversation, options);
+        body.key("messages")
+            .array(|body| conversation.turns.iter().for_each(|turn| messages::put(body, turn, &mut dropped)));
+        tools::put(body, conversation);
+        put_sampling(body, conversation);
+        for (key, value) in conversation.rest.iter().filter(|(key, _)| !is_put(key)) {
+            body.key(key).value(value);
+        }
+        put_stream(body, conversation, options);
+    });
     dropped.sort_unstable();
     dropped.dedup();
     UpstreamRequest {
         path: "chat/completions",
         headers: vec![("accept", "text/event-stream".to_owned())],
-        // A map of values with keys that are strings is always JSON.
-        body: serde_json::to_vec(&body).unwrap_or_default(),
+        body: body.finish(),
         dropped,
     }
 }
 
-fn put_sampling(body: &mut Map<String, Value>, sampling: &Sampling) {
-    let stop = (!sampling.stop.is_empty()).then(|| sampling.stop.clone().into());
-    let fields = [
-        ("max_tokens", sampling.max_tokens.map(Value::from)),
-        ("temperature", sampling.temperature.clone().map(Value::Number)),
-        ("top_p", sampling.top_p.clone().map(Value::Number)),
-        ("stop", stop),
-        ("reasoning_effort", sampling.reasoning_effort.clone().map(Value::String)),
-        ("response_format", sampling.response_format.clone()),
-        ("seed", sampling.seed.clone().map(Value::Number)),
-    ];
-    body.extend(fields.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))));
+/// Bytes that a small request takes.
+const ROOM: usize = 1 << 10;
+
+/// Whether a field of the rest is put in its own place, not passed on with the others.
+fn is_put(key: &str) -> bool {
+    matches!(key, "model" | "messages" | "stream" | "stream_options") || tools::owns(key)
+}
+
+fn put_sampling(body: &mut Encoder, conversation: &Conversation) {
+    let sampling = &conversation.sampling;
+    let mut put = Optional { body, rest: &conversation.rest };
+    put.member("max_tokens", sampling.max_tokens.as_ref());
+    put.member("temperature", sampling.temperature.as_ref());
+    put.member("top_p", sampling.top_p.as_ref());
+    put.member("stop", Some(&sampling.stop).filter(|stop| !stop.is_empty()));
+    put.member("reasoning_effort", sampling.reasoning_effort.as_ref());
+    put.member("response_format", sampling.response_format.as_ref());
+    put.member("seed", sampling.seed.as_ref());
+}
+
+/// Members that need not be there.
+struct Optional<'a> {
+    body: &'a mut Encoder,
+    rest: &'a Map<String, Value>,
+}
+
+impl Optional<'_> {
+    /// Puts a member that was asked for. One of the same name in the rest is the client's own word, and stays.
+    fn member(&mut self, key: &str, value: Option<&impl Serialize>) {
+        if let Some(value) = value
+            && !self.rest.contains_key(key)
+        {
+            self.body.key(key).value(value);
+        }
+    }
 }
 
 /// The client's other stream options are kept. Token counts are asked for even if the client does not want them:
 /// they are for the log, and the writer leaves them out.
-fn put_stream(body: &mut Map<String, Value>, conversation: &Conversation, options: &Options) {
-    body.insert("stream".to_owned(), true.into());
-    let mut stream_options = match conversation.rest.get("stream_options") {
-        Some(Value::Object(others)) => others.clone(),
-        _ => Map::new(),
-    };
-    if options.include_usage {
-        stream_options.insert("include_usage".to_owned(), true.into());
+fn put_stream(body: &mut Encoder, conversation: &Conversation, options: &Options) {
+    body.key("stream").value(&true);
+    let others = conversation.rest.get("stream_options").and_then(Value::as_object);
+    if others.is_none_or(Map::is_empty) && !options.include_usage {
+        return;
     }
-    if !stream_options.is_empty() {
-        body.insert("stream_options".to_owned(), stream_options.into());
-    }
+    body.key("stream_options").object(|body| {
+        for (key, value) in others.into_iter().flatten() {
+            if key != "include_usage" || !options.include_usage {
+                body.key(key).value(value);
+            }
+        }
+        if options.include_usage {
+            body.key("include_usage").value(&true);
+        }
+    });
 }

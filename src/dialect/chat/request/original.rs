@@ -7,7 +7,10 @@
 
 use serde_json::{Map, Value};
 
-use crate::conversation::{Call, Part};
+use crate::{
+    conversation::{Call, Part},
+    wire::json::Json,
+};
 
 /// What one element of `content` means; `None` if it is not of a form that has a meaning here.
 pub(super) fn part(element: &Value) -> Option<Part> {
@@ -22,16 +25,23 @@ pub(super) fn part(element: &Value) -> Option<Part> {
     }
 }
 
-/// Whether [`part`] keeps all that the element says.
-pub(super) fn is_plain_part(element: &Value) -> bool {
-    match element.get("type").and_then(Value::as_str) {
-        Some("text") => has_only(element, &["type", "text"]),
-        Some("image_url") => {
-            let image = element.get("image_url");
-            has_only(element, &["type", "image_url"])
-                && image.is_some_and(|image| has_only(image, &["url", "detail"]))
+/// What one element of `content` means, if that is all that it says.
+pub(super) fn plain_part(element: Json<'_>) -> Option<Part> {
+    match &*element.get("type")?.as_str()? {
+        "text" => {
+            let [_, text] = only(element, ["type", "text"])?;
+            Some(Part::Text(text?.as_str()?.into_owned()))
         }
-        _ => true,
+        "image_url" => {
+            let [_, image] = only(element, ["type", "image_url"])?;
+            let [url, detail] = only(image?, ["url", "detail"])?;
+            let detail = match detail {
+                Some(detail) => Some(detail.as_str()?.into_owned()),
+                None => None,
+            };
+            Some(Part::Image { url: url?.as_str()?.into_owned(), detail })
+        }
+        _ => Some(Part::Other(element.to_value())),
     }
 }
 
@@ -50,15 +60,13 @@ pub(super) fn call(element: &Value) -> Option<Call> {
     Some(Call { id, name: body.get("name")?.as_str()?.to_owned(), arguments })
 }
 
-/// Whether [`call`] keeps all that the element says.
-pub(super) fn is_plain_call(element: &Value) -> bool {
-    let function = element.get("function");
-    has_only(element, &["id", "type", "function"])
-        && element.get("type").and_then(Value::as_str) == Some("function")
-        && function.is_some_and(|function| {
-            has_only(function, &["name", "arguments"])
-                && function.get("arguments").is_some_and(Value::is_string)
-        })
+/// What one element of `tool_calls` means, if that is all that it says.
+pub(super) fn plain_call(element: Json<'_>) -> Option<Call> {
+    let [id, kind, function] = only(element, ["id", "type", "function"])?;
+    let [name, arguments] = only(function?, ["name", "arguments"])?;
+    let text = |value: Option<Json<'_>>| Some(value?.as_str()?.into_owned());
+    (kind?.as_str()? == "function").then_some(())?;
+    Some(Call { id: text(id)?, name: text(name)?, arguments: text(arguments)? })
 }
 
 /// The text of a tool message's `content`: itself, or its text parts joined by newlines.
@@ -83,6 +91,14 @@ pub(super) fn find<'a>(
     rest.get(key)?.as_array()?.iter().find(|element| means(element))
 }
 
-fn has_only(value: &Value, keys: &[&str]) -> bool {
-    value.as_object().is_some_and(|object| object.keys().all(|key| keys.contains(&key.as_str())))
+/// The members of these keys, if the object has no others and each at most once.
+fn only<'a, const N: usize>(object: Json<'a>, keys: [&str; N]) -> Option<[Option<Json<'a>>; N]> {
+    let mut found = [None; N];
+    for (key, value) in object.members() {
+        let place = found.get_mut(keys.iter().position(|wanted| key == *wanted)?)?;
+        if place.replace(value).is_some() {
+            return None;
+        }
+    }
+    Some(found)
 }

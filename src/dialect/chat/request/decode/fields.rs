@@ -1,112 +1,141 @@
 //! The fields of one JSON object, taken out by name and type; what is left is what nobody asked for.
 
+use std::{borrow::Cow, fmt};
+
 use serde_json::{Map, Number, Value};
 
-use crate::failure::{Failure, Kind};
+use crate::{
+    failure::{Failure, Kind},
+    wire::json::{Json, Kind as JsonKind},
+};
+
+/// Where a value stands in the request: `messages[2].content`. It is put into words only for an error.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Path<'p> {
+    /// It is the request's body.
+    Body,
+    /// It is the member of that key.
+    Member(&'p Path<'p>, &'p str),
+    /// It is the element at that place.
+    Element(&'p Path<'p>, usize),
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Body => Ok(()),
+            Self::Member(Self::Body, key) => f.write_str(key),
+            Self::Member(outer, key) => write!(f, "{outer}.{key}"),
+            Self::Element(outer, place) => write!(f, "{outer}[{place}]"),
+        }
+    }
+}
 
 /// An object of the request and the path to it.
 #[derive(Debug)]
-pub(super) struct Fields {
-    path: String,
-    map: Map<String, Value>,
+pub(super) struct Fields<'a, 'p> {
+    path: Path<'p>,
+    members: Vec<(Cow<'a, str>, Json<'a>)>,
+    kept: Map<String, Value>,
 }
 
-impl Fields {
+impl<'a, 'p> Fields<'a, 'p> {
     /// The fields of `value`.
     ///
     /// # Errors
     /// If it is not an object.
-    pub(super) fn new(path: impl Into<String>, value: Value) -> Result<Self, Failure> {
-        let path = path.into();
-        match value {
-            Value::Object(map) => Ok(Self { path, map }),
-            other => Err(wrong_type(&path, "an object", &other)),
+    pub(super) fn new(path: Path<'p>, value: Json<'a>) -> Result<Self, Failure> {
+        match value.kind() {
+            JsonKind::Object => Ok(Self { path, members: value.members().collect(), kept: Map::new() }),
+            _ => Err(wrong_type(path, "an object", value)),
         }
     }
 
-    /// The path to a field: `messages[2].content`.
-    pub(super) fn at(&self, key: &str) -> String {
-        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    /// The path to a field.
+    pub(super) fn at<'s>(&'s self, key: &'s str) -> Path<'s> {
+        Path::Member(&self.path, key)
     }
 
-    /// Looks at a field without taking it; null counts as absent.
-    pub(super) fn peek(&self, key: &str) -> Option<&Value> {
-        self.map.get(key).filter(|value| !value.is_null())
+    /// Looks at a field without taking it; null counts as absent. Of several of one name the last counts.
+    pub(super) fn peek(&self, key: &str) -> Option<Json<'a>> {
+        let (_, value) = self.members.iter().rev().find(|(name, _)| name == key)?;
+        Some(*value).filter(|value| !value.is_null())
     }
 
     /// Takes a field of any type; null counts as absent.
-    pub(super) fn any(&mut self, key: &str) -> Option<Value> {
-        self.map.shift_remove(key).filter(|value| !value.is_null())
+    pub(super) fn any(&mut self, key: &str) -> Option<Json<'a>> {
+        let value = self.peek(key);
+        self.members.retain(|(name, _)| name != key);
+        value
     }
 
     /// Takes a string.
-    pub(super) fn string(&mut self, key: &str) -> Result<Option<String>, Failure> {
-        self.typed(key, "a string", |value| match value {
-            Value::String(text) => Ok(text),
-            other => Err(other),
-        })
+    pub(super) fn string(&mut self, key: &str) -> Result<Option<Cow<'a, str>>, Failure> {
+        self.typed(key, "a string", |value| value.as_str())
     }
 
     /// Takes a string that must be there.
-    pub(super) fn needed_string(&mut self, key: &str) -> Result<String, Failure> {
-        self.string(key)?.ok_or_else(|| missing(&self.at(key), "a string"))
+    pub(super) fn needed_string(&mut self, key: &str) -> Result<Cow<'a, str>, Failure> {
+        self.string(key)?.ok_or_else(|| missing(self.at(key), "a string"))
     }
 
     /// Takes a boolean.
     pub(super) fn boolean(&mut self, key: &str) -> Result<Option<bool>, Failure> {
-        self.typed(key, "true or false", |value| value.as_bool().ok_or(value))
+        self.typed(key, "true or false", |value| value.as_bool())
     }
 
     /// Takes a count.
     pub(super) fn count(&mut self, key: &str) -> Result<Option<u64>, Failure> {
-        self.typed(key, "a whole number, 0 or more", |value| value.as_u64().ok_or(value))
+        self.typed(key, "a whole number, 0 or more", |value| value.as_u64())
     }
 
     /// Takes a number, its digits kept.
     pub(super) fn number(&mut self, key: &str) -> Result<Option<Number>, Failure> {
-        self.typed(key, "a number", |value| match value {
-            Value::Number(number) => Ok(number),
-            other => Err(other),
+        self.typed(key, "a number", |value| match value.to_value() {
+            Value::Number(number) => Some(number),
+            _ => None,
         })
     }
 
-    /// Takes an array.
-    pub(super) fn list(&mut self, key: &str) -> Result<Option<Vec<Value>>, Failure> {
-        self.typed(key, "an array", |value| match value {
-            Value::Array(elements) => Ok(elements),
-            other => Err(other),
-        })
+    /// Takes an array; absent, it has no elements.
+    pub(super) fn list(&mut self, key: &str) -> Result<impl Iterator<Item = Json<'a>> + use<'a>, Failure> {
+        let list = self.typed(key, "an array", |value| (value.kind() == JsonKind::Array).then_some(value))?;
+        Ok(list.into_iter().flat_map(|list| list.elements()))
     }
 
     /// Takes an object.
-    pub(super) fn object(&mut self, key: &str) -> Result<Option<Fields>, Failure> {
-        let path = self.at(key);
-        self.any(key).map(|value| Fields::new(path, value)).transpose()
+    pub(super) fn object<'s>(&'s mut self, key: &'s str) -> Result<Option<Fields<'a, 's>>, Failure> {
+        let value = self.any(key);
+        value.map(|value| Fields::new(self.at(key), value)).transpose()
     }
 
     /// Takes an object that must be there.
-    pub(super) fn needed_object(&mut self, key: &str) -> Result<Fields, Failure> {
-        self.object(key)?.ok_or_else(|| missing(&self.at(key), "an object"))
+    pub(super) fn needed_object<'s>(&'s mut self, key: &'s str) -> Result<Fields<'a, 's>, Failure> {
+        match self.any(key) {
+            Some(value) => Fields::new(self.at(key), value),
+            None => Err(missing(self.at(key), "an object")),
+        }
     }
 
     /// Puts a field in again, in the form in which it is to be kept.
     pub(super) fn keep(&mut self, key: &str, value: impl Into<Value>) {
-        self.map.insert(key.to_owned(), value.into());
+        self.kept.insert(key.to_owned(), value.into());
     }
 
     /// All fields that were not taken.
     pub(super) fn into_rest(self) -> Map<String, Value> {
-        self.map
+        let left = self.members.into_iter().map(|(key, value)| (key.into_owned(), value.to_value()));
+        left.chain(self.kept).collect()
     }
 
     fn typed<T>(
         &mut self,
         key: &str,
         wanted: &str,
-        convert: impl FnOnce(Value) -> Result<T, Value>,
+        convert: impl FnOnce(Json<'a>) -> Option<T>,
     ) -> Result<Option<T>, Failure> {
         let Some(value) = self.any(key) else { return Ok(None) };
-        convert(value).map(Some).map_err(|value| wrong_type(&self.at(key), wanted, &value))
+        convert(value).map(Some).ok_or_else(|| wrong_type(self.at(key), wanted, value))
     }
 }
 
@@ -114,37 +143,35 @@ impl Fields {
 const MAX_SHOWN: usize = 32;
 
 /// A field of another type than the wanted one, or a number out of its range.
-pub(super) fn wrong_type(path: &str, wanted: &str, value: &Value) -> Failure {
-    let found = match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(number) if number.as_str().len() <= MAX_SHOWN => &format!("the number {number}"),
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "an array",
-        Value::Object(_) => "an object",
+pub(super) fn wrong_type(path: Path<'_>, wanted: &str, value: Json<'_>) -> Failure {
+    let found = match value.kind() {
+        JsonKind::Null => "null",
+        JsonKind::Bool => "a boolean",
+        JsonKind::Number if value.raw().len() <= MAX_SHOWN => &format!("the number {}", value.raw()),
+        JsonKind::Number => "a number",
+        JsonKind::String => "a string",
+        JsonKind::Array => "an array",
+        JsonKind::Object => "an object",
     };
-    let (place, at) = if path.is_empty() {
-        ("the request body".to_owned(), None)
-    } else {
-        (format!("`{path}`"), Some(path))
+    let failure = |place: String| {
+        Failure::new(Kind::Request, format!("{place} must be {wanted}, but it is {found}"))
+            .with_code("invalid_type")
     };
-    let failure = Failure::new(Kind::Request, format!("{place} must be {wanted}, but it is {found}"))
-        .with_code("invalid_type");
-    match at {
-        Some(path) => failure.with_param(path),
-        None => failure,
+    match path {
+        Path::Body => failure("the request body".to_owned()),
+        path => failure(format!("`{path}`")).with_param(path.to_string()),
     }
 }
 
 /// A field of a value that makes no sense; `why` goes on after the field's name.
-pub(super) fn wrong_value(path: &str, why: impl std::fmt::Display) -> Failure {
-    Failure::new(Kind::Request, format!("`{path}` {why}")).with_param(path).with_code("invalid_value")
+pub(super) fn wrong_value(path: Path<'_>, why: impl fmt::Display) -> Failure {
+    let failure = Failure::new(Kind::Request, format!("`{path}` {why}"));
+    failure.with_param(path.to_string()).with_code("invalid_value")
 }
 
 /// A field that must be there.
-pub(super) fn missing(path: &str, wanted: &str) -> Failure {
+pub(super) fn missing(path: Path<'_>, wanted: &str) -> Failure {
     Failure::new(Kind::Request, format!("`{path}` is missing; it must be {wanted}"))
-        .with_param(path)
+        .with_param(path.to_string())
         .with_code("missing_required_parameter")
 }

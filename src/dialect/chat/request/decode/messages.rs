@@ -4,29 +4,32 @@ use serde_json::Value;
 
 use super::{
     super::original,
-    fields::{Fields, missing, wrong_type, wrong_value},
+    fields::{Fields, Path, missing, wrong_type, wrong_value},
 };
 use crate::{
     conversation::{Call, CallOutput, Part, Role, Turn},
     failure::{Failure, Kind},
+    wire::json::{Json, Kind as JsonKind},
 };
 
 /// Takes `messages` out of the request.
-pub(super) fn take(request: &mut Fields) -> Result<Vec<Turn>, Failure> {
-    let messages = request.list("messages")?.unwrap_or_default();
-    if messages.is_empty() {
+pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Vec<Turn>, Failure> {
+    let messages = request.list("messages")?;
+    let path = request.at("messages");
+    let turn = |(place, message)| Fields::new(Path::Element(&path, place), message).and_then(turn);
+    let turns = messages.enumerate().map(turn).collect::<Result<Vec<_>, _>>()?;
+    if turns.is_empty() {
         let message = "`messages` is missing or empty; it must be an array of at least one message";
         return Err(Failure::new(Kind::Request, message)
             .with_param("messages")
             .with_code("missing_messages"));
     }
-    let turn = |(place, message)| Fields::new(format!("messages[{place}]"), message).and_then(turn);
-    messages.into_iter().enumerate().map(turn).collect()
+    Ok(turns)
 }
 
-fn turn(mut message: Fields) -> Result<Turn, Failure> {
+fn turn(mut message: Fields<'_, '_>) -> Result<Turn, Failure> {
     let role = message.needed_string("role")?;
-    let (role, parts) = match role.as_str() {
+    let (role, parts) = match &*role {
         "system" => (Role::System, spoken(&mut message)?),
         "developer" => (Role::Developer, spoken(&mut message)?),
         "user" => (Role::User, spoken(&mut message)?),
@@ -35,117 +38,123 @@ fn turn(mut message: Fields) -> Result<Turn, Failure> {
         "function" => (Role::Tool, vec![function_result(&mut message)?]),
         other => {
             let known = "`system`, `developer`, `user`, `assistant`, `tool` and `function`";
-            return Err(wrong_value(&message.at("role"), format_args!("is `{other}`; known are {known}")));
+            return Err(wrong_value(message.at("role"), format_args!("is `{other}`; known are {known}")));
         }
     };
     Ok(Turn { role, parts, rest: message.into_rest() })
 }
 
 /// The content of a message that must have some.
-fn spoken(message: &mut Fields) -> Result<Vec<Part>, Failure> {
+fn spoken(message: &mut Fields<'_, '_>) -> Result<Vec<Part>, Failure> {
     if message.peek("content").is_none() {
-        return Err(missing(&message.at("content"), "a string or an array of content parts"));
+        return Err(missing(message.at("content"), "a string or an array of content parts"));
     }
     content(message)
 }
 
 /// An assistant's turn: its reasoning, its text, its calls. Content may be null or absent.
-fn answered(message: &mut Fields) -> Result<Vec<Part>, Failure> {
+fn answered(message: &mut Fields<'_, '_>) -> Result<Vec<Part>, Failure> {
     let mut parts = Vec::new();
-    if message.peek("reasoning_content").is_some_and(Value::is_string) {
-        let text = message.string("reasoning_content")?.unwrap_or_default();
-        parts.push(Part::Reasoning { text, signature: None });
+    if let Some(text) = message.peek("reasoning_content").and_then(|text| text.as_str()) {
+        message.any("reasoning_content");
+        parts.push(Part::Reasoning { text: text.into_owned(), signature: None });
     }
     parts.extend(content(message)?);
     parts.extend(calls(message)?.into_iter().map(Part::Call));
     if let Some(mut function) = message.object("function_call")? {
-        let name = function.needed_string("name")?;
-        let arguments = function.string("arguments")?.unwrap_or_default();
+        let name = function.needed_string("name")?.into_owned();
+        let arguments = function.string("arguments")?.unwrap_or_default().into_owned();
         parts.push(Part::Call(Call { id: String::new(), name, arguments }));
     }
     Ok(parts)
 }
 
-fn content(message: &mut Fields) -> Result<Vec<Part>, Failure> {
-    let path = message.at("content");
-    match message.any("content") {
-        None => Ok(Vec::new()),
-        Some(Value::String(text)) => Ok(vec![Part::Text(text)]),
-        Some(Value::Array(elements)) => {
-            let part = |(place, element)| part(&format!("{path}[{place}]"), element);
-            let parts = elements.iter().enumerate().map(part).collect::<Result<_, _>>()?;
-            if !elements.iter().all(original::is_plain_part) {
-                message.keep("content", elements);
-            }
-            Ok(parts)
-        }
-        Some(other) => Err(wrong_type(&path, "a string or an array of content parts", &other)),
+fn content(message: &mut Fields<'_, '_>) -> Result<Vec<Part>, Failure> {
+    let Some(content) = message.any("content") else { return Ok(Vec::new()) };
+    match (content.as_str(), content.kind()) {
+        (Some(text), _) => Ok(vec![Part::Text(text.into_owned())]),
+        (None, JsonKind::Array) => parts(content, message),
+        (None, _) => Err(wrong_type(message.at("content"), "a string or an array of content parts", content)),
     }
 }
 
+/// Content parts. If one says more than a [`Part`] can, the whole list is kept.
+fn parts(content: Json<'_>, message: &mut Fields<'_, '_>) -> Result<Vec<Part>, Failure> {
+    if let Some(parts) = content.elements().map(original::plain_part).collect() {
+        return Ok(parts);
+    }
+    let path = message.at("content");
+    let part = |(place, element)| part(Path::Element(&path, place), element);
+    let parts = content.elements().enumerate().map(part).collect::<Result<_, _>>()?;
+    message.keep("content", content.to_value());
+    Ok(parts)
+}
+
 /// One content part. Its path is checked field by field, so that the error names the one at fault.
-fn part(path: &str, element: &Value) -> Result<Part, Failure> {
-    if let Some(part) = original::part(element) {
+fn part(path: Path<'_>, element: Json<'_>) -> Result<Part, Failure> {
+    if let Some(part) = original::part(&element.to_value()) {
         return Ok(part);
     }
-    let mut fields = Fields::new(path, element.clone())?;
-    match fields.needed_string("type")?.as_str() {
-        "text" => fields.needed_string("text").map(Part::Text),
+    let mut fields = Fields::new(path, element)?;
+    match &*fields.needed_string("type")? {
+        "text" => fields.needed_string("text").map(|text| Part::Text(text.into_owned())),
         _ => {
-            let url = fields.needed_object("image_url")?.needed_string("url")?;
+            let url = fields.needed_object("image_url")?.needed_string("url")?.into_owned();
             Ok(Part::Image { url, detail: None })
         }
     }
 }
 
-fn calls(message: &mut Fields) -> Result<Vec<Call>, Failure> {
-    let path = message.at("tool_calls");
-    let elements = message.list("tool_calls")?.unwrap_or_default();
-    let call = |(place, element)| call(&format!("{path}[{place}]"), element);
-    let calls = elements.iter().enumerate().map(call).collect::<Result<_, _>>()?;
-    if !elements.iter().all(original::is_plain_call) {
-        message.keep("tool_calls", elements);
+/// Calls. If one says more than a [`Call`] can, the whole list is kept.
+fn calls(message: &mut Fields<'_, '_>) -> Result<Vec<Call>, Failure> {
+    let elements: Vec<_> = message.list("tool_calls")?.collect();
+    if let Some(calls) = elements.iter().map(|element| original::plain_call(*element)).collect() {
+        return Ok(calls);
     }
+    let path = message.at("tool_calls");
+    let call = |(place, element): (_, &Json<'_>)| call(Path::Element(&path, place), *element);
+    let calls = elements.iter().enumerate().map(call).collect::<Result<_, _>>()?;
+    message.keep("tool_calls", elements.iter().map(Json::to_value).collect::<Value>());
     Ok(calls)
 }
 
-fn call(path: &str, element: &Value) -> Result<Call, Failure> {
-    if let Some(call) = original::call(element) {
+fn call(path: Path<'_>, element: Json<'_>) -> Result<Call, Failure> {
+    if let Some(call) = original::call(&element.to_value()) {
         return Ok(call);
     }
-    let mut fields = Fields::new(path, element.clone())?;
-    let id = fields.needed_string("id")?;
+    let mut fields = Fields::new(path, element)?;
+    let id = fields.needed_string("id")?.into_owned();
     let key = if fields.peek("custom").is_some() { "custom" } else { "function" };
-    let name = fields.needed_object(key)?.needed_string("name")?;
+    let name = fields.needed_object(key)?.needed_string("name")?.into_owned();
     Ok(Call { id, name, arguments: String::new() })
 }
 
 /// A `tool` message.
-fn result(message: &mut Fields) -> Result<Part, Failure> {
+fn result(message: &mut Fields<'_, '_>) -> Result<Part, Failure> {
     let Some(id) = message.string("tool_call_id")?.filter(|id| !id.is_empty()) else {
-        let path = message.at("tool_call_id");
-        return Err(missing(&path, "the id of the call that this message answers"));
+        return Err(missing(message.at("tool_call_id"), "the id of the call that this message answers"));
     };
-    let name = message.string("name")?.unwrap_or_default();
+    let name = message.string("name")?.unwrap_or_default().into_owned();
+    let id = id.into_owned();
     Ok(Part::Result(CallOutput { id, name, content: output(message)?, is_error: false }))
 }
 
 /// A `function` message, the form of before 2023-11: it names the function and knows no ids.
-fn function_result(message: &mut Fields) -> Result<Part, Failure> {
-    let name = message.needed_string("name")?;
+fn function_result(message: &mut Fields<'_, '_>) -> Result<Part, Failure> {
+    let name = message.needed_string("name")?.into_owned();
     Ok(Part::Result(CallOutput { id: String::new(), name, content: output(message)?, is_error: false }))
 }
 
-fn output(message: &mut Fields) -> Result<String, Failure> {
-    let path = message.at("content");
-    match message.any("content") {
-        None => Ok(String::new()),
-        Some(Value::String(text)) => Ok(text),
-        Some(content @ Value::Array(_)) => {
+fn output(message: &mut Fields<'_, '_>) -> Result<String, Failure> {
+    let Some(content) = message.any("content") else { return Ok(String::new()) };
+    match (content.as_str(), content.kind()) {
+        (Some(text), _) => Ok(text.into_owned()),
+        (None, JsonKind::Array) => {
+            let content = content.to_value();
             let text = original::result_text(&content);
             message.keep("content", content);
             Ok(text)
         }
-        Some(other) => Err(wrong_type(&path, "a string or an array of text parts", &other)),
+        (None, _) => Err(wrong_type(message.at("content"), "a string or an array of text parts", content)),
     }
 }

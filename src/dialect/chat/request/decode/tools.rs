@@ -1,17 +1,16 @@
 //! `tools`, `tool_choice`, `parallel_tool_calls`, and their forms of before 2023-11, `functions` and
 //! `function_call`.
 
-use std::collections::HashSet;
-
-use serde_json::Value;
+use std::{borrow::Cow, collections::HashSet};
 
 use super::{
     check_name,
-    fields::{Fields, wrong_type, wrong_value},
+    fields::{Fields, Path, wrong_type, wrong_value},
 };
 use crate::{
     conversation::{Tool, ToolChoice},
     failure::Failure,
+    wire::json::{Json, Kind as JsonKind},
 };
 
 /// What a request says of tools.
@@ -26,22 +25,23 @@ pub(super) struct Toolbox {
 ///
 /// Tools of a type that is not known here (an upstream's own search, say) have no name to be called by. They stay
 /// in the rest under `tools`, and so do choices that only repeat the default, each for an upstream of this dialect.
-pub(super) fn take(request: &mut Fields) -> Result<Toolbox, Failure> {
+pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
     let mut tools = Vec::new();
     let mut unknown = Vec::new();
-    for (place, tool) in request.list("tools")?.unwrap_or_default().into_iter().enumerate() {
-        match declared(&format!("tools[{place}]"), tool)? {
-            Declared::Tool(tool) => tools.push(tool),
-            Declared::Unknown(tool) => unknown.push(tool),
+    for (place, declaration) in request.list("tools")?.enumerate() {
+        match declared(Path::Element(&request.at("tools"), place), declaration)? {
+            Some(tool) => tools.push(tool),
+            None => unknown.push(declaration.to_value()),
         }
     }
     let functions = functions(request)?;
     let legacy = !functions.is_empty();
     if legacy && !(tools.is_empty() && unknown.is_empty()) {
-        return Err(wrong_value("functions", "cannot be used together with `tools`; use `tools` alone"));
+        let why = "cannot be used together with `tools`; use `tools` alone";
+        return Err(wrong_value(request.at("functions"), why));
     }
     tools.extend(functions);
-    no_doubles(&tools, if legacy { "functions" } else { "tools" })?;
+    no_doubles(request.at(if legacy { "functions" } else { "tools" }), &tools)?;
     let choice = choice(request, &tools, !unknown.is_empty())?;
     let parallel = request.boolean("parallel_tool_calls")?;
     if parallel == Some(true) {
@@ -53,45 +53,49 @@ pub(super) fn take(request: &mut Fields) -> Result<Toolbox, Failure> {
     Ok(Toolbox { tools, choice, parallel: parallel.unwrap_or(true), legacy })
 }
 
-enum Declared {
-    Tool(Tool),
-    Unknown(Value),
-}
-
-fn declared(path: &str, declaration: Value) -> Result<Declared, Failure> {
-    let mut fields = Fields::new(path, declaration.clone())?;
+/// A tool; `None` if its type is not known.
+fn declared(path: Path<'_>, declaration: Json<'_>) -> Result<Option<Tool>, Failure> {
+    let mut fields = Fields::new(path, declaration)?;
     let body = match fields.string("type")?.as_deref() {
         None | Some("function") => fields.needed_object("function")?,
         Some("custom") => fields.needed_object("custom")?,
-        Some(_) => return Ok(Declared::Unknown(declaration)),
+        Some(_) => return Ok(None),
     };
-    tool(body, declaration).map(Declared::Tool)
+    tool(body, declaration).map(Some)
 }
 
-fn functions(request: &mut Fields) -> Result<Vec<Tool>, Failure> {
-    let functions = request.list("functions")?.unwrap_or_default();
-    let function = |(place, declaration): (usize, Value)| {
-        tool(Fields::new(format!("functions[{place}]"), declaration.clone())?, declaration)
-    };
-    functions.into_iter().enumerate().map(function).collect()
+fn functions(request: &mut Fields<'_, '_>) -> Result<Vec<Tool>, Failure> {
+    let functions = request.list("functions")?;
+    let path = request.at("functions");
+    let function =
+        |(place, declaration)| tool(Fields::new(Path::Element(&path, place), declaration)?, declaration);
+    functions.enumerate().map(function).collect()
 }
 
-fn tool(mut body: Fields, declared: Value) -> Result<Tool, Failure> {
+fn tool(mut body: Fields<'_, '_>, declared: Json<'_>) -> Result<Tool, Failure> {
     let Some(name) = body.string("name")? else {
-        return Err(wrong_value(&body.at("name"), "is missing; a tool needs a name"));
+        return Err(wrong_value(body.at("name"), "is missing; a tool needs a name"));
     };
-    check_name(&body.at("name"), &name)?;
-    let description = body.string("description")?.unwrap_or_default();
+    check_name(body.at("name"), &name)?;
+    let description = body.string("description")?.unwrap_or_default().into_owned();
     let strict = body.boolean("strict")?;
-    let parameters = match body.any("parameters") {
-        None => Value::Null,
-        Some(schema @ (Value::Object(_) | Value::Bool(_))) => schema,
-        Some(other) => return Err(wrong_type(&body.at("parameters"), "a JSON Schema object", &other)),
-    };
-    Ok(Tool { name, description, parameters, strict, declared })
+    let parameters = body.any("parameters");
+    if let Some(other) = parameters
+        && !matches!(other.kind(), JsonKind::Object | JsonKind::Bool)
+    {
+        return Err(wrong_type(body.at("parameters"), "a JSON Schema object", other));
+    }
+    let name = name.into_owned();
+    Ok(Tool {
+        name,
+        description,
+        parameters: parameters.map(Into::into),
+        strict,
+        declared: Some(declared.into()),
+    })
 }
 
-fn no_doubles(tools: &[Tool], list: &str) -> Result<(), Failure> {
+fn no_doubles(list: Path<'_>, tools: &[Tool]) -> Result<(), Failure> {
     let mut names = HashSet::new();
     match tools.iter().find(|tool| !names.insert(tool.name.as_str())) {
         Some(tool) => {
@@ -101,65 +105,69 @@ fn no_doubles(tools: &[Tool], list: &str) -> Result<(), Failure> {
     }
 }
 
-fn choice(request: &mut Fields, tools: &[Tool], has_unknown: bool) -> Result<ToolChoice, Failure> {
+fn choice(request: &mut Fields<'_, '_>, tools: &[Tool], has_unknown: bool) -> Result<ToolChoice, Failure> {
     let key = if request.peek("tool_choice").is_none() { "function_call" } else { "tool_choice" };
+    let Some(value) = request.any(key) else { return Ok(ToolChoice::Auto) };
     let path = request.at(key);
-    let choice = match request.any(key) {
-        None => return Ok(ToolChoice::Auto),
-        Some(Value::String(word)) => match word.as_str() {
-            "auto" => {
-                request.keep(key, "auto");
-                ToolChoice::Auto
-            }
-            "none" => ToolChoice::None,
-            "required" => ToolChoice::Required,
-            other => return Err(unknown_choice(&path, other)),
-        },
-        Some(Value::Object(object)) if key == "function_call" => {
-            ToolChoice::Named(Fields::new(&*path, Value::Object(object))?.needed_string("name")?)
+    let choice = match (value.as_str().as_deref(), value.kind()) {
+        (Some("auto"), _) => {
+            request.keep(key, "auto");
+            return Ok(ToolChoice::Auto);
         }
-        Some(Value::Object(object)) => object_choice(Fields::new(&*path, Value::Object(object))?)?,
-        Some(other) => return Err(wrong_type(&path, "a string or an object", &other)),
+        (Some("none"), _) => ToolChoice::None,
+        (Some("required"), _) => ToolChoice::Required,
+        (Some(other), _) => return Err(unknown_choice(path, other)),
+        (None, JsonKind::Object) if key == "function_call" => {
+            ToolChoice::Named(Fields::new(path, value)?.needed_string("name")?.into_owned())
+        }
+        (None, JsonKind::Object) => object_choice(Fields::new(path, value)?)?,
+        (None, _) => return Err(wrong_type(path, "a string or an object", value)),
     };
-    check_choice(&path, &choice, tools, has_unknown)?;
+    check_choice(path, &choice, tools, has_unknown)?;
     Ok(choice)
 }
 
-fn object_choice(mut choice: Fields) -> Result<ToolChoice, Failure> {
-    match choice.needed_string("type")?.as_str() {
+fn object_choice(mut choice: Fields<'_, '_>) -> Result<ToolChoice, Failure> {
+    match &*choice.needed_string("type")? {
         kind @ ("function" | "custom") => {
-            Ok(ToolChoice::Named(choice.needed_object(kind)?.needed_string("name")?))
+            Ok(ToolChoice::Named(choice.needed_object(kind)?.needed_string("name")?.into_owned()))
         }
         "allowed_tools" => allowed(choice.needed_object("allowed_tools")?),
         other => Err(wrong_value(
-            &choice.at("type"),
+            choice.at("type"),
             format_args!("is `{other}`; known are `function`, `custom` and `allowed_tools`"),
         )),
     }
 }
 
-fn allowed(mut allowed: Fields) -> Result<ToolChoice, Failure> {
-    let required = match allowed.needed_string("mode")?.as_str() {
+fn allowed(mut allowed: Fields<'_, '_>) -> Result<ToolChoice, Failure> {
+    let required = match &*allowed.needed_string("mode")? {
         "auto" => false,
         "required" => true,
         other => {
             let why = format_args!("is `{other}`; known are `auto` and `required`");
-            return Err(wrong_value(&allowed.at("mode"), why));
+            return Err(wrong_value(allowed.at("mode"), why));
         }
     };
+    let tools = allowed.list("tools")?;
     let path = allowed.at("tools");
     let name = |(place, tool)| {
-        let mut tool = Fields::new(format!("{path}[{place}]"), tool)?;
+        let path = Path::Element(&path, place);
+        let mut tool = Fields::new(path, tool)?;
         let kind = if tool.peek("custom").is_some() { "custom" } else { "function" };
-        tool.needed_object(kind)?.needed_string("name")
+        tool.needed_object(kind)?.needed_string("name").map(Cow::into_owned)
     };
-    let tools = allowed.list("tools")?.unwrap_or_default();
-    let names = tools.into_iter().enumerate().map(name).collect::<Result<_, Failure>>()?;
+    let names = tools.enumerate().map(name).collect::<Result<_, Failure>>()?;
     Ok(ToolChoice::Allowed { names, required })
 }
 
 /// A choice must be one that can be met.
-fn check_choice(path: &str, choice: &ToolChoice, tools: &[Tool], has_unknown: bool) -> Result<(), Failure> {
+fn check_choice(
+    path: Path<'_>,
+    choice: &ToolChoice,
+    tools: &[Tool],
+    has_unknown: bool,
+) -> Result<(), Failure> {
     let names: &[String] = match choice {
         ToolChoice::Auto | ToolChoice::None => return Ok(()),
         ToolChoice::Required if tools.is_empty() && !has_unknown => {
@@ -177,7 +185,7 @@ fn check_choice(path: &str, choice: &ToolChoice, tools: &[Tool], has_unknown: bo
     }
 }
 
-fn unknown_choice(path: &str, word: &str) -> Failure {
+fn unknown_choice(path: Path<'_>, word: &str) -> Failure {
     wrong_value(
         path,
         format_args!("is `{word}`; known are `none`, `auto`, `required` and an object that names a tool"),

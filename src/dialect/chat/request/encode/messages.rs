@@ -1,48 +1,50 @@
 //! One turn made the messages that say it.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::super::original;
-use crate::conversation::{Call, CallOutput, Part, Role, Turn};
+use crate::{
+    conversation::{Call, CallOutput, Part, Role, Turn},
+    wire::json::Encoder,
+};
 
 /// The messages of a turn: one, or one for each result and one for what else it holds.
-pub(super) fn encode(turn: &Turn, dropped: &mut Vec<String>) -> Vec<Value> {
-    let results = turn.parts.iter().filter_map(|part| match part {
-        Part::Result(output) => Some(output),
-        _ => None,
-    });
+pub(super) fn put(body: &mut Encoder, turn: &Turn, dropped: &mut Vec<String>) {
     let alone = turn.parts.len() == 1;
     let no_rest = Map::new();
-    let mut messages: Vec<_> =
-        results.map(|output| result(output, if alone { &turn.rest } else { &no_rest })).collect();
-    let says_more = turn.parts.iter().any(|part| !matches!(part, Part::Result(_)));
-    if says_more || messages.is_empty() {
-        messages.push(message(turn, dropped));
+    let mut says_more = turn.parts.is_empty();
+    for part in &turn.parts {
+        match part {
+            Part::Result(output) => result(body, output, if alone { &turn.rest } else { &no_rest }),
+            _ => says_more = true,
+        }
     }
-    messages
+    if says_more {
+        message(body, turn, dropped);
+    }
 }
 
 /// A result; the form of before 2023-11 if it has no id.
-fn result(output: &CallOutput, rest: &Map<String, Value>) -> Value {
-    let mut message = Map::new();
-    let original = rest.get("content").filter(|content| original::result_text(content) == output.content);
-    let content = original.cloned().unwrap_or_else(|| output.content.as_str().into());
-    if output.id.is_empty() {
-        put(&mut message, "role", "function");
-    } else {
-        put(&mut message, "role", "tool");
-        put(&mut message, "tool_call_id", output.id.as_str());
-    }
-    if !output.name.is_empty() {
-        put(&mut message, "name", output.name.as_str());
-    }
-    put(&mut message, "content", content);
-    extend(&mut message, rest);
-    message.into()
+fn result(body: &mut Encoder, output: &CallOutput, rest: &Map<String, Value>) {
+    body.object(|body| {
+        if output.id.is_empty() {
+            body.key("role").string("function");
+        } else {
+            body.key("role").string("tool");
+            body.key("tool_call_id").string(&output.id);
+        }
+        if !output.name.is_empty() {
+            body.key("name").string(&output.name);
+        }
+        match rest.get("content").filter(|content| original::result_text(content) == output.content) {
+            Some(original) => body.key("content").value(original),
+            None => body.key("content").string(&output.content),
+        }
+        extend(body, rest);
+    });
 }
 
-fn message(turn: &Turn, dropped: &mut Vec<String>) -> Value {
-    let mut message = Map::new();
+fn message(body: &mut Encoder, turn: &Turn, dropped: &mut Vec<String>) {
     let (role, may_be_null) = match turn.role {
         Role::System => ("system", false),
         Role::Developer => ("developer", false),
@@ -50,44 +52,53 @@ fn message(turn: &Turn, dropped: &mut Vec<String>) -> Value {
         Role::User | Role::Tool => ("user", false),
         Role::Assistant => ("assistant", true),
     };
-    put(&mut message, "role", role);
-    put(&mut message, "content", content(turn, may_be_null));
-    put_reasoning(&mut message, &turn.parts, dropped);
-    put_calls(&mut message, turn);
-    extend(&mut message, &turn.rest);
-    message.into()
+    body.object(|body| {
+        body.key("role").string(role);
+        content(body.key("content"), turn, may_be_null);
+        put_reasoning(body, &turn.parts, dropped);
+        put_calls(body, turn);
+        extend(body, &turn.rest);
+    });
 }
 
-fn content(turn: &Turn, may_be_null: bool) -> Value {
+fn content(body: &mut Encoder, turn: &Turn, may_be_null: bool) {
     let spoken = |part: &&Part| matches!(part, Part::Text(_) | Part::Image { .. } | Part::Other(_));
     let has_originals = turn.rest.contains_key("content");
     let parts: Vec<&Part> = turn.parts.iter().filter(spoken).collect();
     match parts.as_slice() {
-        [] if may_be_null => Value::Null,
-        [] => "".into(),
-        [Part::Text(text)] if !has_originals => text.as_str().into(),
-        parts => parts.iter().map(|part| element(part, &turn.rest)).collect(),
+        [] if may_be_null => body.value(&()),
+        [] => body.string(""),
+        [Part::Text(text)] if !has_originals => body.string(text),
+        parts => body.array(|body| parts.iter().for_each(|part| element(body, part, &turn.rest))),
     }
 }
 
-fn element(part: &Part, rest: &Map<String, Value>) -> Value {
+fn element(body: &mut Encoder, part: &Part, rest: &Map<String, Value>) {
     let means_it = |element: &Value| original::part(element).as_ref() == Some(part);
     if let Some(original) = original::find(rest, "content", means_it) {
-        return original.clone();
+        return body.value(original);
     }
     match part {
-        Part::Text(text) => json!({"type": "text", "text": text}),
-        Part::Image { url, detail: None } => json!({"type": "image_url", "image_url": {"url": url}}),
-        Part::Image { url, detail } => {
-            json!({"type": "image_url", "image_url": {"url": url, "detail": detail}})
-        }
-        Part::Other(value) => value.clone(),
-        Part::Call(_) | Part::Result(_) | Part::Reasoning { .. } => Value::Null,
+        Part::Text(text) => body.object(|body| {
+            body.key("type").string("text");
+            body.key("text").string(text);
+        }),
+        Part::Image { url, detail } => body.object(|body| {
+            body.key("type").string("image_url");
+            body.key("image_url").object(|body| {
+                body.key("url").string(url);
+                if let Some(detail) = detail {
+                    body.key("detail").string(detail);
+                }
+            });
+        }),
+        Part::Other(value) => body.value(value),
+        Part::Call(_) | Part::Result(_) | Part::Reasoning { .. } => {}
     }
 }
 
 /// Past reasoning goes back as `reasoning_content`: Kimi refuses a past call without it, even an empty one counts.
-fn put_reasoning(message: &mut Map<String, Value>, parts: &[Part], dropped: &mut Vec<String>) {
+fn put_reasoning(body: &mut Encoder, parts: &[Part], dropped: &mut Vec<String>) {
     let mut joined: Option<String> = None;
     for part in parts {
         let Part::Reasoning { text, signature } = part else { continue };
@@ -97,46 +108,49 @@ fn put_reasoning(message: &mut Map<String, Value>, parts: &[Part], dropped: &mut
         }
     }
     if let Some(text) = joined {
-        put(message, "reasoning_content", text);
+        body.key("reasoning_content").string(&text);
     }
 }
 
-fn put_calls(message: &mut Map<String, Value>, turn: &Turn) {
+fn put_calls(body: &mut Encoder, turn: &Turn) {
     let calls = turn.parts.iter().filter_map(|part| match part {
         Part::Call(call) => Some(call),
         _ => None,
     });
     let (legacy, calls): (Vec<_>, Vec<_>) = calls.partition(|call| call.id.is_empty());
     if !calls.is_empty() {
-        let elements: Value = calls.into_iter().map(|call| call_element(call, &turn.rest)).collect();
-        put(message, "tool_calls", elements);
+        body.key("tool_calls")
+            .array(|body| calls.into_iter().for_each(|call| call_element(body, call, &turn.rest)));
     }
     if let [call, ..] = legacy.as_slice() {
-        put(message, "function_call", json!({"name": call.name, "arguments": call.arguments}));
+        function(body.key("function_call"), call);
     }
 }
 
-fn call_element(call: &Call, rest: &Map<String, Value>) -> Value {
+fn call_element(body: &mut Encoder, call: &Call, rest: &Map<String, Value>) {
     let means_it = |element: &Value| original::call(element).as_ref() == Some(call);
     match original::find(rest, "tool_calls", means_it) {
-        Some(original) => original.clone(),
-        None => json!({
-            "id": call.id,
-            "type": "function",
-            "function": {"name": call.name, "arguments": call.arguments},
+        Some(original) => body.value(original),
+        None => body.object(|body| {
+            body.key("id").string(&call.id);
+            body.key("type").string("function");
+            function(body.key("function"), call);
         }),
     }
 }
 
-/// Adds what is left of the message, originals excepted.
-fn extend(message: &mut Map<String, Value>, rest: &Map<String, Value>) {
-    for (key, value) in rest {
-        if !matches!(key.as_str(), "content" | "tool_calls") {
-            message.insert(key.clone(), value.clone());
-        }
-    }
+fn function(body: &mut Encoder, call: &Call) {
+    body.object(|body| {
+        body.key("name").string(&call.name);
+        body.key("arguments").string(&call.arguments);
+    });
 }
 
-fn put(message: &mut Map<String, Value>, key: &str, value: impl Into<Value>) {
-    message.insert(key.to_owned(), value.into());
+/// Adds what is left of the message, originals excepted.
+fn extend(body: &mut Encoder, rest: &Map<String, Value>) {
+    for (key, value) in rest {
+        if !matches!(key.as_str(), "content" | "tool_calls") {
+            body.key(key).value(value);
+        }
+    }
 }

@@ -1,8 +1,11 @@
 //! The tools of a request, and the choice among them.
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
-use crate::conversation::{Conversation, Tool, ToolChoice};
+use crate::{
+    conversation::{Conversation, Tool, ToolChoice},
+    wire::json::Encoder,
+};
 
 /// Whether a field of the rest is put by this module, not passed on with the others.
 pub(super) fn owns(key: &str) -> bool {
@@ -11,66 +14,89 @@ pub(super) fn owns(key: &str) -> bool {
 
 /// Puts tools and choice into the request. A conversation without tools, which is also one whose tools are taught in
 /// the prompt, says nothing of a choice. Tools of the upstream's own that the client asked for stay.
-pub(super) fn put(body: &mut Map<String, Value>, conversation: &Conversation) {
+pub(super) fn put(body: &mut Encoder, conversation: &Conversation) {
     let own = conversation.rest.get("tools").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     if conversation.tools.is_empty() && own.is_empty() {
         return;
     }
-    let declared = conversation.tools.iter().map(|tool| declaration(tool, conversation.legacy_functions));
-    let tools: Value = declared.chain(own.iter().cloned()).collect();
     let (tools_key, choice_key) = match conversation.legacy_functions {
         true => ("functions", "function_call"),
         false => ("tools", "tool_choice"),
     };
-    body.insert(tools_key.to_owned(), tools);
-    if let Some(choice) = choice(conversation, choice_key) {
-        body.insert(choice_key.to_owned(), choice);
-    }
-    let asked = conversation.rest.get("parallel_tool_calls").cloned();
-    let parallel = if conversation.parallel_calls { asked } else { Some(false.into()) };
-    if let Some(parallel) = parallel {
-        body.insert("parallel_tool_calls".to_owned(), parallel);
+    body.key(tools_key).array(|body| {
+        conversation.tools.iter().for_each(|tool| declaration(body, tool, conversation.legacy_functions));
+        own.iter().for_each(|tool| body.value(tool));
+    });
+    choice(body, conversation, choice_key);
+    if !conversation.parallel_calls {
+        body.key("parallel_tool_calls").value(&false);
+    } else if let Some(asked) = conversation.rest.get("parallel_tool_calls") {
+        body.key("parallel_tool_calls").value(asked);
     }
 }
 
-fn declaration(tool: &Tool, legacy: bool) -> Value {
-    if !tool.declared.is_null() {
-        return tool.declared.clone();
+fn declaration(body: &mut Encoder, tool: &Tool, legacy: bool) {
+    if let Some(declared) = &tool.declared {
+        return body.raw(declared.view());
     }
-    let mut function = Map::new();
-    function.insert("name".to_owned(), tool.name.as_str().into());
-    if !tool.description.is_empty() {
-        function.insert("description".to_owned(), tool.description.as_str().into());
-    }
-    if !tool.parameters.is_null() {
-        function.insert("parameters".to_owned(), tool.parameters.clone());
-    }
-    if let Some(strict) = tool.strict {
-        function.insert("strict".to_owned(), strict.into());
-    }
-    if legacy { function.into() } else { json!({"type": "function", "function": function}) }
-}
-
-fn choice(conversation: &Conversation, key: &str) -> Option<Value> {
-    match &conversation.tool_choice {
-        ToolChoice::Auto => conversation.rest.get(key).cloned(),
-        ToolChoice::None => Some("none".into()),
-        ToolChoice::Required => Some("required".into()),
-        ToolChoice::Named(name) if conversation.legacy_functions => Some(json!({"name": name})),
-        ToolChoice::Named(name) => Some(reference(conversation, name)),
-        ToolChoice::Allowed { names, required } => {
-            let tools: Value = names.iter().map(|name| reference(conversation, name)).collect();
-            let mode = if *required { "required" } else { "auto" };
-            Some(json!({"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools}}))
+    let function = |body: &mut Encoder| {
+        body.key("name").string(&tool.name);
+        if !tool.description.is_empty() {
+            body.key("description").string(&tool.description);
         }
+        if let Some(parameters) = &tool.parameters {
+            body.key("parameters").raw(parameters.view());
+        }
+        if let Some(strict) = &tool.strict {
+            body.key("strict").value(strict);
+        }
+    };
+    if legacy {
+        body.object(function);
+    } else {
+        body.object(|body| {
+            body.key("type").string("function");
+            body.key("function").object(function);
+        });
+    }
+}
+
+fn choice(body: &mut Encoder, conversation: &Conversation, key: &str) {
+    match &conversation.tool_choice {
+        ToolChoice::Auto => {
+            if let Some(asked) = conversation.rest.get(key) {
+                body.key(key).value(asked);
+            }
+        }
+        ToolChoice::None => body.key(key).string("none"),
+        ToolChoice::Required => body.key(key).string("required"),
+        ToolChoice::Named(name) if conversation.legacy_functions => named(body.key(key), name),
+        ToolChoice::Named(name) => reference(body.key(key), conversation, name),
+        ToolChoice::Allowed { names, required } => body.key(key).object(|body| {
+            body.key("type").string("allowed_tools");
+            body.key("allowed_tools").object(|body| {
+                body.key("mode").string(if *required { "required" } else { "auto" });
+                body.key("tools")
+                    .array(|body| names.iter().for_each(|name| reference(body, conversation, name)));
+            });
+        }),
     }
 }
 
 /// A declared tool by its name, in the form of its type.
-fn reference(conversation: &Conversation, name: &str) -> Value {
+fn reference(body: &mut Encoder, conversation: &Conversation, name: &str) {
     let tool = conversation.tools.iter().find(|tool| tool.name == name);
-    match tool.and_then(|tool| tool.declared.get("type")?.as_str()) {
-        Some("custom") => json!({"type": "custom", "custom": {"name": name}}),
-        _ => json!({"type": "function", "function": {"name": name}}),
-    }
+    let is_custom = |tool: &Tool| {
+        let kind = tool.declared.as_ref().and_then(|declared| declared.view().get("type")?.as_str());
+        kind.as_deref() == Some("custom")
+    };
+    let kind = if tool.is_some_and(is_custom) { "custom" } else { "function" };
+    body.object(|body| {
+        body.key("type").string(kind);
+        named(body.key(kind), name);
+    });
+}
+
+fn named(body: &mut Encoder, name: &str) {
+    body.object(|body| body.key("name").string(name));
 }
