@@ -45,10 +45,10 @@ impl Known {
     /// ones; each the surer, the longer the glob that fits. Names come with a vendor before a slash or without one, in
     /// any case.
     pub fn of_model(&self, name: &str) -> Vec<&'static Format> {
-        let pairs = Pairs::of(name);
+        let (pairs, fits) = (Pairs::of(name), fitting(name));
         let mut formats = Vec::new();
         for (needs, (glob, format)) in self.needs.iter().zip(&self.globs) {
-            if needs.are_in(pairs) && fits(glob, name) && !formats.contains(format) {
+            if needs.are_in(pairs) && fits(glob) && !formats.contains(format) {
                 formats.push(*format);
             }
         }
@@ -91,7 +91,7 @@ const PROMPT_OPENS_REASONING: &[&str] =
 
 /// The model called `name` is known to be prompted inside its reasoning.
 pub fn prompt_opens_reasoning(name: &str) -> bool {
-    PROMPT_OPENS_REASONING.iter().any(|glob| fits(glob, name))
+    PROMPT_OPENS_REASONING.iter().copied().any(fitting(name))
 }
 
 /// All formats with [`Format::auto`], behind `first`.
@@ -100,9 +100,10 @@ pub fn auto_behind(first: &[&'static Format]) -> Vec<&'static Format> {
     first.iter().copied().chain(others).collect()
 }
 
-/// Whether a model's name fits `glob`, with its vendor or without.
-fn fits(glob: &str, name: &str) -> bool {
-    matches(glob, name) || name.rsplit_once('/').is_some_and(|(_, plain)| matches(glob, plain))
+/// Whether globs fit a model's name, with its vendor or without.
+fn fitting(name: &str) -> impl Fn(&str) -> bool {
+    let plain = name.rsplit('/').next().unwrap_or(name);
+    move |glob| matches(glob, plain) || (plain.len() < name.len() && matches(glob, name))
 }
 
 /// Whether `text` fits `glob`, in which `*` stands for any characters. ASCII letters fit in any case.
@@ -140,10 +141,10 @@ mod tests {
 
     /// What [`Known::of_model`] finds, told without its index.
     fn searched(name: &str, own: &[Own]) -> Vec<&'static str> {
+        let fits = fitting(name);
         let surest_first = |formats: &mut dyn Iterator<Item = &'static Format>| {
-            let sure = |format: &Format| {
-                format.models.iter().filter(|glob| fits(glob, name)).map(|glob| glob.len()).max()
-            };
+            let sure =
+                |format: &Format| format.models.iter().filter(|glob| fits(glob)).map(|glob| glob.len()).max();
             let mut fitting: Vec<_> =
                 formats.filter_map(|format| Some((Reverse(sure(format)?), format.name))).collect();
             fitting.sort_by_key(|(sure, _)| *sure);
@@ -189,9 +190,9 @@ mod tests {
     fn a_name_is_compared_with_few_globs() {
         let known = Known::default();
         for name in ["m", "gpt-4o", "Qwen/Qwen3-Coder-480B-A35B-Instruct", "deepseek-ai/DeepSeek-R1-0528"] {
-            let pairs = Pairs::of(name);
+            let (pairs, fits) = (Pairs::of(name), fitting(name));
             let compared = known.needs.iter().filter(|needs| needs.are_in(pairs)).count();
-            let fitting = known.globs.iter().filter(|(glob, _)| fits(glob, name)).count();
+            let fitting = known.globs.iter().filter(|(glob, _)| fits(glob)).count();
             assert!(compared <= fitting + 4, "{name}: {compared} of {fitting}");
         }
     }
