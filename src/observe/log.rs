@@ -3,7 +3,7 @@
 
 use std::{
     error::Error,
-    fmt,
+    fmt::{self, Write},
     io::{self, IsTerminal},
     time::SystemTime,
 };
@@ -61,63 +61,61 @@ impl FormatTime for Now {
 struct Fields;
 
 impl<'w> FormatFields<'w> for Fields {
-    fn format_fields<R: RecordFields>(&self, writer: Writer<'w>, fields: R) -> fmt::Result {
+    fn format_fields<R: RecordFields>(&self, mut writer: Writer<'w>, fields: R) -> fmt::Result {
         if writer.has_ansi_escapes() {
             return DefaultFields::new().format_fields(writer, fields);
         }
-        let mut plain = Plain { writer, first: true, result: Ok(()) };
+        let mut plain = Plain { text: String::with_capacity(USUAL), first: true, result: Ok(()) };
         fields.record(&mut plain);
-        plain.result
+        plain.result.and_then(|()| writer.write_str(&plain.text))
     }
 }
 
-/// Writes `name=value` for each field, with spaces between.
-struct Plain<'w> {
-    writer: Writer<'w>,
+/// Bytes that a request's fields take at most, usually.
+const USUAL: usize = 512;
+
+/// Gathers `name=value` of each field, with spaces between.
+struct Plain {
+    text: String,
     first: bool,
     result: fmt::Result,
 }
 
-impl<'w> Plain<'w> {
-    fn put(&mut self, field: &Field, write: impl FnOnce(&mut Writer<'w>) -> fmt::Result) {
-        let first = std::mem::take(&mut self.first);
-        self.result = self.result.and_then(|()| {
-            if !first {
-                self.writer.write_str(" ")?;
-            }
-            let name = field.name();
-            self.writer.write_str(name.strip_prefix("r#").unwrap_or(name))?;
-            self.writer.write_str("=")?;
-            write(&mut self.writer)
-        });
+impl Plain {
+    /// Begins a field, and gives what its value is put behind.
+    fn begin(&mut self, field: &Field) -> &mut String {
+        if !std::mem::take(&mut self.first) {
+            self.text.push(' ');
+        }
+        let name = field.name();
+        self.text.push_str(name.strip_prefix("r#").unwrap_or(name));
+        self.text.push('=');
+        &mut self.text
     }
 
     /// What is not plain: a message, which stands without its name, and errors with their causes.
     fn put_by_default(&mut self, record: impl FnOnce(&mut DefaultVisitor<'_>)) {
         let first = std::mem::take(&mut self.first);
-        self.result = self.result.and_then(|()| {
-            let mut default = DefaultVisitor::new(self.writer.by_ref(), first);
-            record(&mut default);
-            default.finish()
-        });
+        let mut default = DefaultVisitor::new(Writer::new(&mut self.text), first);
+        record(&mut default);
+        self.result = self.result.and(default.finish());
     }
 }
 
-impl Visit for Plain<'_> {
+impl Visit for Plain {
     fn record_str(&mut self, field: &Field, text: &str) {
         let plain = |byte: u8| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\';
         if field.name() == MESSAGE || !text.bytes().all(plain) {
             return self.put_by_default(|default| default.record_str(field, text));
         }
-        self.put(field, |writer| {
-            writer.write_str("\"")?;
-            writer.write_str(text)?;
-            writer.write_str("\"")
-        });
+        let line = self.begin(field);
+        line.push('"');
+        line.push_str(text);
+        line.push('"');
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.put(field, |writer| writer.write_str(if value { "true" } else { "false" }));
+        self.begin(field).push_str(if value { "true" } else { "false" });
     }
 
     fn record_error(&mut self, field: &Field, error: &(dyn Error + 'static)) {
@@ -128,7 +126,8 @@ impl Visit for Plain<'_> {
         if field.name() == MESSAGE {
             return self.put_by_default(|default| default.record_debug(field, value));
         }
-        self.put(field, |writer| write!(writer, "{value:?}"));
+        let written = write!(self.begin(field), "{value:?}");
+        self.result = self.result.and(written);
     }
 }
 
