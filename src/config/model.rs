@@ -11,7 +11,7 @@ use super::{
     value::{choice, list, referred, switch, text},
 };
 use crate::{
-    format::{self, Format, Own, Teaching},
+    format::{self, Format, Known, Teaching},
     pipeline::{Arguments, Detect, Limits, Misroute, ServerCalls, Settings, UnknownCalls},
 };
 
@@ -37,8 +37,8 @@ pub struct Model {
     pub starts_in_reasoning: Option<bool>,
     /// How answers are treated: all that the pipeline wants to know.
     pub settings: Settings,
-    /// The configuration's own formats.
-    pub formats: Arc<[Own]>,
+    /// The formats that it may be known to write.
+    pub formats: Arc<Known>,
 }
 
 impl Model {
@@ -66,7 +66,7 @@ impl Model {
         if settings.detect != Detect::Auto {
             return settings;
         }
-        let mut first = format::for_model(name, &self.formats);
+        let mut first = self.formats.of_model(name);
         if let Tools::Format(taught) = self.tools {
             first.retain(|format| *format != taught);
             first.insert(0, taught);
@@ -125,7 +125,7 @@ pub(super) type Entry<'a> = (Option<(String, Cell<'a>)>, Option<Model>);
 pub(super) fn read<'a>(
     table: &mut Table<'a>,
     upstreams: &[Declared<'_>],
-    formats: &Arc<[Own]>,
+    formats: &Arc<Known>,
     limits: Limits,
 ) -> Entry<'a> {
     let name = table.require("name", |cell| Some((text(cell.clone())?, cell)));
@@ -168,7 +168,7 @@ fn settings(
     table: &mut Table<'_>,
     tools: Tools,
     upstream: Option<&Upstream>,
-    formats: &[Own],
+    formats: &Known,
     limits: Limits,
 ) -> Settings {
     let default = Settings::default();
@@ -259,15 +259,15 @@ fn declared(cell: Cell<'_>, upstreams: &[Declared<'_>]) -> Option<Arc<Upstream>>
     }
 }
 
-fn taught_by(cell: Cell<'_>, own: &[Own]) -> Option<Tools> {
+fn taught_by(cell: Cell<'_>, known: &Known) -> Option<Tools> {
     let mut choices = vec![("native", Tools::Native)];
-    let taught = format::all_and(own).filter(|format| format.teach.is_some());
+    let taught = known.all().filter(|format| format.teach.is_some());
     choices.extend(taught.map(|format| (format.name, Tools::Format(format))));
     choice(&choices)(cell)
 }
 
-fn detect(cell: Cell<'_>, own: &[Own]) -> Option<Detect> {
-    let formats: Vec<_> = format::all_and(own).map(|format| (format.name, format)).collect();
+fn detect(cell: Cell<'_>, known: &Known) -> Option<Detect> {
+    let formats: Vec<_> = known.all().map(|format| (format.name, format)).collect();
     match cell.value {
         DeValue::Array(_) => {
             let mut choices: Vec<_> =

@@ -10,7 +10,7 @@ use super::{
     upstream,
     value::{count, duration, list, one_or_more, secret, size, text},
 };
-use crate::{format::Own, pipeline};
+use crate::{format::Known, pipeline};
 
 /// Where `serve` listens if nobody says otherwise.
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8787);
@@ -128,20 +128,20 @@ fn upstreams<'a>(table: &mut Table<'a>, context: &Context<'_>) -> Vec<Declared<'
     declared.collect()
 }
 
-/// The configuration's own formats, as far as they could be read.
-fn formats(table: &mut Table<'_>) -> Arc<[Own]> {
-    let mut formats = Vec::new();
+/// The formats that are known: the configuration's own as far as they could be read, and the built-in ones.
+fn formats(table: &mut Table<'_>) -> Arc<Known> {
+    let mut own = Vec::new();
     for cell in entries(table, "formats") {
-        formats.extend(cell.table(|table| format::read(table, &formats)));
+        own.extend(cell.table(|table| format::read(table, &own)));
     }
-    formats.into()
+    Arc::new(Known::new(own))
 }
 
 fn models<'a>(
     table: &mut Table<'a>,
     context: &Context<'_>,
     upstreams: &[Declared<'a>],
-    formats: &Arc<[Own]>,
+    formats: &Arc<Known>,
     limits: pipeline::Limits,
 ) -> Option<Vec<super::Model>> {
     let cells = entries(table, "models");

@@ -1,21 +1,87 @@
 //! Which formats are looked for: those of a model, told by its name, and those that are safe to look for in any text.
 
-use super::{ALL, Format, Own};
+use std::cmp::Reverse;
 
-/// The formats that the model called `name` is known to write: first those of `own`, then the built-in ones; each the
-/// surer, the longer the glob that fits. Names come with a vendor before a slash or without one, in any case.
-pub fn for_model(name: &str, own: &[Own]) -> Vec<&'static Format> {
-    let plain = name.rsplit('/').next().unwrap_or(name);
-    let fits = |glob: &&&str| matches(glob, plain) || (plain != name && matches(glob, name));
-    let sure = |format: &Format| format.models.iter().filter(fits).map(|glob| glob.len()).max();
-    let surest_first = |formats: &[&'static Format]| {
-        let mut fitting: Vec<_> =
-            formats.iter().filter_map(|format| Some((sure(format)?, *format))).collect();
-        fitting.sort_by_key(|(sure, _)| std::cmp::Reverse(*sure));
-        fitting.into_iter().map(|(_, format)| format)
-    };
-    let own: Vec<_> = own.iter().map(|own| own.format).collect();
-    surest_first(&own).chain(surest_first(ALL)).collect()
+use super::{ALL, Format, Own, all_and};
+
+/// The formats that a configuration knows, its own and the built-in ones, with the names of the models that write them.
+#[derive(Debug)]
+pub struct Known {
+    own: Vec<Own>,
+    /// What each of `globs` needs: apart from them, since a name is held against all of these.
+    needs: Vec<Pairs>,
+    /// The globs of all formats: first those of the configuration's own, then the others; each the longest first.
+    globs: Vec<(&'static str, &'static Format)>,
+}
+
+impl Known {
+    /// The built-in formats and `own`.
+    pub fn new(own: Vec<Own>) -> Self {
+        let formats =
+            own.iter().map(|own| (false, own.format)).chain(ALL.iter().map(|format| (true, *format)));
+        let globs = formats.flat_map(|(built_in, format)| {
+            format.models.iter().map(move |glob| ((built_in, Reverse(glob.len())), *glob, format))
+        });
+        let mut globs: Vec<_> = globs.collect();
+        globs.sort_by_key(|(sure, ..)| *sure);
+        Self {
+            own,
+            needs: globs.iter().map(|(_, glob, _)| Pairs::of(glob)).collect(),
+            globs: globs.into_iter().map(|(_, glob, format)| (glob, format)).collect(),
+        }
+    }
+
+    /// The configuration's own.
+    pub fn own(&self) -> &[Own] {
+        &self.own
+    }
+
+    /// All of them, the built-in ones first.
+    pub fn all(&self) -> impl Iterator<Item = &'static Format> {
+        all_and(&self.own)
+    }
+
+    /// The formats that the model called `name` is known to write: first the configuration's own, then the built-in
+    /// ones; each the surer, the longer the glob that fits. Names come with a vendor before a slash or without one, in
+    /// any case.
+    pub fn of_model(&self, name: &str) -> Vec<&'static Format> {
+        let (pairs, fits) = (Pairs::of(name), fitting(name));
+        let mut formats = Vec::new();
+        for (needs, (glob, format)) in self.needs.iter().zip(&self.globs) {
+            if needs.are_in(pairs) && fits(glob) && !formats.contains(format) {
+                formats.push(*format);
+            }
+        }
+        formats
+    }
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        Self::new(Vec::new())
+    }
+}
+
+/// The pairs of neighbouring bytes in a text, each as one of 64 bits: nearly all globs need one that a name has not.
+#[derive(Debug, Clone, Copy)]
+struct Pairs(u64);
+
+impl Pairs {
+    /// Those of `text`, whatever its case; a glob's `*` is no part of any.
+    fn of(text: &str) -> Self {
+        let pairs = text.as_bytes().iter().zip(text.as_bytes().iter().skip(1));
+        let literal = pairs.filter(|&(one, other)| *one != b'*' && *other != b'*');
+        let bit = |(one, other): (&u8, &u8)| {
+            let pair = u16::from_be_bytes([one.to_ascii_lowercase(), other.to_ascii_lowercase()]);
+            // The upper bits of a product depend on all of the pair's.
+            1 << (pair.wrapping_mul(0x9e37) >> 10)
+        };
+        Self(literal.map(bit).fold(0, |all, bit| all | bit))
+    }
+
+    fn are_in(self, others: Self) -> bool {
+        self.0 & !others.0 == 0
+    }
 }
 
 /// Models whose template opens their reasoning, so that an answer starts inside it (formats 1.4). Only those that
@@ -25,8 +91,7 @@ const PROMPT_OPENS_REASONING: &[&str] =
 
 /// The model called `name` is known to be prompted inside its reasoning.
 pub fn prompt_opens_reasoning(name: &str) -> bool {
-    let plain = name.rsplit('/').next().unwrap_or(name);
-    PROMPT_OPENS_REASONING.iter().any(|glob| matches(glob, name) || matches(glob, plain))
+    PROMPT_OPENS_REASONING.iter().copied().any(fitting(name))
 }
 
 /// All formats with [`Format::auto`], behind `first`.
@@ -35,9 +100,13 @@ pub fn auto_behind(first: &[&'static Format]) -> Vec<&'static Format> {
     first.iter().copied().chain(others).collect()
 }
 
+/// Whether globs fit a model's name, with its vendor or without.
+fn fitting(name: &str) -> impl Fn(&str) -> bool {
+    let plain = name.rsplit('/').next().unwrap_or(name);
+    move |glob| matches(glob, plain) || (plain.len() < name.len() && matches(glob, name))
+}
+
 /// Whether `text` fits `glob`, in which `*` stands for any characters. ASCII letters fit in any case.
-///
-/// Each request asks this of some two hundred globs, most of which fail at their first byte.
 fn matches(glob: &str, text: &str) -> bool {
     let (glob, text) = (glob.as_bytes(), text.as_bytes());
     let (mut at, mut in_glob) = (0, 0);
@@ -65,10 +134,71 @@ fn matches(glob: &str, text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::{prelude::*, sample::select};
+
     use super::*;
+    use crate::format::Definition;
+
+    /// What [`Known::of_model`] finds, told without its index.
+    fn searched(name: &str, own: &[Own]) -> Vec<&'static str> {
+        let fits = fitting(name);
+        let surest_first = |formats: &mut dyn Iterator<Item = &'static Format>| {
+            let sure =
+                |format: &Format| format.models.iter().filter(|glob| fits(glob)).map(|glob| glob.len()).max();
+            let mut fitting: Vec<_> =
+                formats.filter_map(|format| Some((Reverse(sure(format)?), format.name))).collect();
+            fitting.sort_by_key(|(sure, _)| *sure);
+            fitting.into_iter().map(|(_, name)| name)
+        };
+        let own = surest_first(&mut own.iter().map(|own| own.format));
+        own.chain(surest_first(&mut ALL.iter().copied())).collect()
+    }
+
+    /// What stands in globs, so that names made of it fit some.
+    fn pieces() -> Vec<&'static str> {
+        let globs = ALL.iter().flat_map(|format| format.models);
+        let pieces = globs.flat_map(|glob| glob.split('*'));
+        pieces.chain(["/", "-", "v3", "x", "\u{e9}", "ACME", "*"]).collect()
+    }
+
+    fn some_name() -> impl Strategy<Value = String> {
+        let letters = "[a-zA-Z0-9*./-]{0,3}";
+        prop::collection::vec(prop_oneof![3 => select(pieces()).prop_map(str::to_owned), 1 => letters], 0..5)
+            .prop_map(|pieces| pieces.concat())
+            .prop_flat_map(|name| select(vec![name.to_ascii_uppercase(), name]))
+    }
+
+    proptest! {
+        #[test]
+        fn the_index_finds_what_a_search_does(
+            name in some_name(),
+            globs in prop::collection::vec(prop::collection::vec(some_name(), 0..3), 0..3),
+        ) {
+            let mut own = Vec::new();
+            for (at, models) in globs.into_iter().enumerate() {
+                let (name, open) = (format!("own{at}"), format!("<<{at}>>"));
+                let definition = Definition { name, open, close: "<<end>>".into(), models, ..Definition::default() };
+                own.push(definition.build(&own).unwrap());
+            }
+            let wanted = searched(&name, &own);
+            let found: Vec<_> = Known::new(own).of_model(&name).iter().map(|format| format.name).collect();
+            prop_assert_eq!(found, wanted);
+        }
+    }
+
+    #[test]
+    fn a_name_is_compared_with_few_globs() {
+        let known = Known::default();
+        for name in ["m", "gpt-4o", "Qwen/Qwen3-Coder-480B-A35B-Instruct", "deepseek-ai/DeepSeek-R1-0528"] {
+            let (pairs, fits) = (Pairs::of(name), fitting(name));
+            let compared = known.needs.iter().filter(|needs| needs.are_in(pairs)).count();
+            let fitting = known.globs.iter().filter(|(glob, _)| fits(glob)).count();
+            assert!(compared <= fitting + 4, "{name}: {compared} of {fitting}");
+        }
+    }
 
     fn names(model: &str) -> Vec<&'static str> {
-        for_model(model, &[]).into_iter().map(|format| format.name).collect()
+        Known::default().of_model(model).into_iter().map(|format| format.name).collect()
     }
 
     #[test]
@@ -112,7 +242,7 @@ mod tests {
 
     #[test]
     fn auto_has_each_format_once() {
-        let first = for_model("phi-4-mini", &[]);
+        let first = Known::default().of_model("phi-4-mini");
         let all = auto_behind(&first);
         assert_eq!(all.first().map(|format| format.name), Some("phi4_mini"));
         for (at, format) in all.iter().enumerate() {

@@ -209,6 +209,18 @@ fn milliseconds(duration: Duration) -> f64 {
 
 /// The first [`MAX_WORD`] bytes, at a character's border.
 fn clipped(word: &str) -> String {
-    let fits = |&(at, letter): &(usize, char)| at + letter.len_utf8() <= MAX_WORD;
-    word.char_indices().take_while(fits).map(|(_, letter)| letter).collect()
+    word.get(..word.floor_char_boundary(MAX_WORD)).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clients_words_are_cut_between_characters() {
+        assert_eq!(clipped("a"), "a");
+        let word = "\u{e9}".repeat(MAX_WORD);
+        assert_eq!(clipped(&word), word[..MAX_WORD]);
+        assert_eq!(clipped(&format!("a{word}")), format!("a{}", &word[..MAX_WORD - 2]));
+    }
 }

@@ -1,8 +1,24 @@
-//! Where log lines go, and how they look.
+//! Where log lines go, and how they look: as tracing-subscriber writes them, and where each request has one, in a
+//! shorter way than its own.
 
-use std::io::{self, IsTerminal};
+use std::{
+    error::Error,
+    fmt::{self, Write},
+    io::{self, IsTerminal},
+    time::SystemTime,
+};
 
-use tracing_subscriber::{EnvFilter, filter::ParseError};
+use tracing::field::{Field, Visit};
+use tracing_subscriber::{
+    EnvFilter,
+    field::{RecordFields, VisitOutput},
+    filter::ParseError,
+    fmt::{
+        FormatFields,
+        format::{DefaultFields, DefaultVisitor, Writer},
+        time::FormatTime,
+    },
+};
 
 /// How a log line is written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -21,11 +37,169 @@ pub enum Style {
 /// If `filter` is not one.
 pub fn init(style: Style, filter: Option<&str>) -> Result<(), ParseError> {
     let filter = EnvFilter::try_new(filter.unwrap_or("info"))?;
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_timer(Now).with_writer(io::stderr);
     // Set up twice means that a test or an embedding program was first: its choice stands.
     let _ = match style {
-        Style::Text => lines.with_ansi(io::stderr().is_terminal()).try_init(),
+        Style::Text => lines.fmt_fields(Fields).with_ansi(io::stderr().is_terminal()).try_init(),
         Style::Json => lines.json().flatten_event(true).try_init(),
     };
     Ok(())
+}
+
+/// The time in UTC, to the microsecond.
+#[derive(Debug)]
+struct Now;
+
+impl FormatTime for Now {
+    fn format_time(&self, writer: &mut Writer<'_>) -> fmt::Result {
+        write!(writer, "{}", humantime::format_rfc3339_micros(SystemTime::now().max(SystemTime::UNIX_EPOCH)))
+    }
+}
+
+/// The fields of a line of text, as [`DefaultFields`] writes them: coloured by it, plain without its way over styles.
+#[derive(Debug)]
+struct Fields;
+
+impl<'w> FormatFields<'w> for Fields {
+    fn format_fields<R: RecordFields>(&self, mut writer: Writer<'w>, fields: R) -> fmt::Result {
+        if writer.has_ansi_escapes() {
+            return DefaultFields::new().format_fields(writer, fields);
+        }
+        let mut plain = Plain { text: String::with_capacity(USUAL), first: true, result: Ok(()) };
+        fields.record(&mut plain);
+        plain.result.and_then(|()| writer.write_str(&plain.text))
+    }
+}
+
+/// Bytes that a request's fields take at most, usually.
+const USUAL: usize = 512;
+
+/// Gathers `name=value` of each field, with spaces between.
+struct Plain {
+    text: String,
+    first: bool,
+    result: fmt::Result,
+}
+
+impl Plain {
+    /// Begins a field, and gives what its value is put behind.
+    fn begin(&mut self, field: &Field) -> &mut String {
+        if !std::mem::take(&mut self.first) {
+            self.text.push(' ');
+        }
+        let name = field.name();
+        self.text.push_str(name.strip_prefix("r#").unwrap_or(name));
+        self.text.push('=');
+        &mut self.text
+    }
+
+    /// What is not plain: a message, which stands without its name, and errors with their causes.
+    fn put_by_default(&mut self, record: impl FnOnce(&mut DefaultVisitor<'_>)) {
+        let first = std::mem::take(&mut self.first);
+        let mut default = DefaultVisitor::new(Writer::new(&mut self.text), first);
+        record(&mut default);
+        self.result = self.result.and(default.finish());
+    }
+}
+
+impl Visit for Plain {
+    fn record_str(&mut self, field: &Field, text: &str) {
+        let plain = |byte: u8| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\';
+        if field.name() == MESSAGE || !text.bytes().all(plain) {
+            return self.put_by_default(|default| default.record_str(field, text));
+        }
+        let line = self.begin(field);
+        line.push('"');
+        line.push_str(text);
+        line.push('"');
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.begin(field).push_str(if value { "true" } else { "false" });
+    }
+
+    fn record_error(&mut self, field: &Field, error: &(dyn Error + 'static)) {
+        self.put_by_default(|default| default.record_error(field, error));
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == MESSAGE {
+            return self.put_by_default(|default| default.record_debug(field, value));
+        }
+        let written = write!(self.begin(field), "{value:?}");
+        self.result = self.result.and(written);
+    }
+}
+
+/// The field that is what an event says.
+const MESSAGE: &str = "message";
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What is written of all kinds of values, with these fields.
+    fn written<F>(fields: F, coloured: bool) -> String
+    where
+        F: for<'w> FormatFields<'w> + Send + Sync + 'static,
+    {
+        let lines = Lines::default();
+        let to = lines.clone();
+        let log = tracing_subscriber::fmt().fmt_fields(fields).with_ansi(coloured).without_time();
+        let log = log.with_writer(move || to.clone()).finish();
+        tracing::subscriber::with_default(log, || {
+            let missing: Option<&str> = None;
+            let error = io::Error::other(fmt::Error);
+            let error: &(dyn Error + 'static) = &error;
+            tracing::info!(target: "a", text = "plain, and 'so'", some = Some("x"), missing, empty = "");
+            tracing::info!(target: "a", quote = "\"", escape = "\\", control = "\u{1b}[1m\n", letter = "\u{e9}");
+            tracing::info!(target: "a", word = %"as it is\"", shown = ?"as it is\"", r#type = 1, yes = true, no = false);
+            tracing::info!(target: "a", whole = u64::MAX, less = -1, part = 1.25, round = 2.0, tiny = 1e-9, big = 1e300);
+            tracing::warn!(error, behind = 1);
+            tracing::error!("said \u{1b}[1m{}", 1);
+            tracing::error!(before = 1, "said");
+            tracing::info_span!("span", name = "x", number = 1).in_scope(|| tracing::info!(within = true));
+            tracing::info!("");
+        });
+        let lines = lines.0.lock().unwrap().clone();
+        String::from_utf8(lines).unwrap()
+    }
+
+    #[test]
+    fn fields_look_as_the_library_writes_them() {
+        let plain = written(Fields, false);
+        assert_eq!(plain, written(DefaultFields::new(), false));
+        assert!(plain.starts_with(" INFO a: text=\"plain, and 'so'\" some=\"x\" empty=\"\"\n"), "{plain}");
+        assert_eq!(written(Fields, true), written(DefaultFields::new(), true));
+    }
+
+    #[test]
+    fn the_time_is_utc_to_the_microsecond() {
+        let mut time = String::new();
+        let before = SystemTime::now();
+        Now.format_time(&mut Writer::new(&mut time)).unwrap();
+        assert_eq!((time.len(), time.ends_with('Z')), ("2026-01-01T00:00:00.000000Z".len(), true), "{time}");
+        let read = humantime::parse_rfc3339(&time).unwrap();
+        assert!(read <= SystemTime::now() && read + std::time::Duration::from_micros(1) > before, "{time}");
+        let mut library = String::new();
+        tracing_subscriber::fmt::time::SystemTime.format_time(&mut Writer::new(&mut library)).unwrap();
+        let form = |time: &str| time.replace(|letter: char| letter.is_ascii_digit(), "0");
+        assert_eq!(form(&time), form(&library));
+    }
 }

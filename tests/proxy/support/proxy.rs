@@ -63,7 +63,7 @@ impl Setup {
             upstream: Arc::clone(&upstream),
             upstream_name: upstream_name.map(str::to_owned),
             tools: Tools::Native,
-            formats: Arc::new([]),
+            formats: Arc::default(),
             instructions: None,
             system_position: SystemPosition::System,
             starts_in_reasoning: Some(self.settings.starts_in_reasoning),
