@@ -7,6 +7,7 @@
 mod escape;
 mod scanner;
 mod shape;
+mod whole;
 
 use escape::plain_run;
 pub use escape::{Unescaper, escape_into};
@@ -67,18 +68,15 @@ impl<'a> Json<'a> {
     /// # Errors
     /// It is not.
     pub fn parse(text: &'a str) -> Result<Self, Invalid> {
-        let mut scanner = Scanner::new(MAX_DEPTH);
-        let (taken, progress) = scanner.push(text.as_bytes());
-        match progress {
-            Progress::End => {}
-            Progress::More if scanner.finish() => {}
-            Progress::More => return Err(Invalid { at: taken, why: "JSON text ends too early" }),
-            _ => return Err(Invalid { at: taken, why: "not JSON" }),
-        }
-        let (value, rest) = text.split_at_checked(taken).unwrap_or((text, ""));
-        match rest.bytes().position(|byte| !is_space(byte)) {
-            None => Ok(Self { text: value.trim_ascii() }),
-            Some(behind) => Err(Invalid { at: taken + behind, why: "more text behind the JSON value" }),
+        let place = |rest: &[u8]| text.len() - rest.len();
+        let begin = whole::space(text.as_bytes());
+        let end = whole::value(begin).map_err(|rest| Invalid {
+            at: place(rest),
+            why: if rest.is_empty() { "JSON text ends too early" } else { "not JSON" },
+        })?;
+        match whole::space(end) {
+            [] => Ok(Self { text: text.get(place(begin)..place(end)).unwrap_or_default() }),
+            behind => Err(Invalid { at: place(behind), why: "more text behind the JSON value" }),
         }
     }
 
@@ -132,6 +130,11 @@ impl<'a> Json<'a> {
     /// The text of a string. A half of a surrogate pair becomes U+FFFD.
     pub fn as_str(&self) -> Option<Cow<'a, str>> {
         self.string_body().map(decoded)
+    }
+
+    /// A tree of it, for those who need one: `null` if the tree cannot hold it (a number beyond all bounds).
+    pub fn to_value(&self) -> serde_json::Value {
+        serde_json::from_str(self.raw()).unwrap_or_default()
     }
 
     /// The members of an object, in order, all of several with one key; nothing for other kinds.
@@ -288,6 +291,7 @@ mod tests {
         assert_eq!(keys, ["id", "choices", "n", "e", "f", "id"]);
         assert!(json.as_str().is_none() && json.as_u64().is_none() && json.as_bool().is_none());
         assert!(json.elements().next().is_none() && json.get("missing").is_none());
+        assert_eq!(json.get("choices").unwrap().to_value()[0]["delta"]["content"], "a\nb");
     }
 
     #[test]
