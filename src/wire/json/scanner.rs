@@ -174,11 +174,6 @@ impl Scanner {
         str::from_utf8(key).ok()
     }
 
-    /// Nothing of the value that must come now has been read.
-    pub(super) fn awaits_value(&self) -> bool {
-        matches!(self.state, State::Value | State::FirstElement)
-    }
-
     fn step(&mut self, byte: u8, rest: &[u8]) -> Step {
         match self.state {
             State::Text => self.text(rest),
