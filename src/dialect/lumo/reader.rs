@@ -180,13 +180,13 @@ impl Body {
 
     /// Reads the data of a line.
     fn data(&mut self, data: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
+        let text = str::from_utf8(data)
+            .map_err(|_| Failure::new(Kind::Protocol, "the upstream sent bytes that are not UTF-8"))?;
         if self.unfinished.is_empty()
-            && let Some((target, body)) = self.shapes.token(data)
+            && let Some((target, body)) = self.shapes.token(text)
         {
             return self.answer.content(target, body, out);
         }
-        let text = str::from_utf8(data)
-            .map_err(|_| Failure::new(Kind::Protocol, "the upstream sent bytes that are not UTF-8"))?;
         if text.trim_ascii() == "[DONE]" {
             self.drop_unfinished();
             self.answer.end(out);
@@ -348,9 +348,7 @@ mod tests {
             if !fast {
                 reader.body.shapes = Shapes::default();
             }
-            known += usize::from(
-                reader.body.shapes.token(frame.strip_prefix("data: ").unwrap().as_bytes()).is_some(),
-            );
+            known += usize::from(reader.body.shapes.token(frame.strip_prefix("data: ").unwrap()).is_some());
             reader.push(format!("{frame}\n\n").as_bytes(), &mut out).unwrap();
         }
         reader.push(b"data: [DONE]", &mut out).unwrap();

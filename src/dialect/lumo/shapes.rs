@@ -1,7 +1,7 @@
 //! [`Shapes`]: the fast path of the reader.
 
 use super::answer::Target;
-use crate::wire::json::{self, Shape};
+use crate::wire::json::{Json, Shape};
 
 /// Where a token lies that is all that a frame says.
 #[derive(Debug, Clone, Copy)]
@@ -10,7 +10,7 @@ pub(super) struct Token<'a> {
     /// The body of a JSON string.
     pub(super) body: &'a str,
     /// A number in the frame that tells nothing, but varies.
-    pub(super) number: Option<&'a str>,
+    pub(super) number: Option<Json<'a>>,
 }
 
 /// The fast path: frames that are known from earlier ones, all but their token.
@@ -30,7 +30,7 @@ impl Shapes {
     const MAX_IDLE: u32 = 16;
 
     /// The token of a frame that is known, and the channel it is for.
-    pub(super) fn token<'a>(&mut self, frame: &'a [u8]) -> Option<(Target, &'a str)> {
+    pub(super) fn token<'a>(&mut self, frame: &'a str) -> Option<(Target, &'a str)> {
         let found =
             self.known.iter().flatten().find_map(|(shape, target)| Some((*target, shape.body(frame)?)));
         if found.is_some() {
@@ -45,9 +45,7 @@ impl Shapes {
             return;
         }
         self.idle += 1;
-        let number = token.number.and_then(|number| json::span(frame, number));
-        let Some(body) = json::span(frame, token.body) else { return };
-        let Some(shape) = Shape::learn(frame, body, number) else { return };
+        let Some(shape) = Shape::learn(frame, token.body, token.number) else { return };
         if let Some(place) = self.known.get_mut(self.next) {
             *place = Some((shape, token.target));
         }

@@ -70,7 +70,7 @@ fn token<'a>(object: Json<'a>, answer: &mut Answer, out: &mut impl Sink) -> Resu
         match key.as_ref() {
             "target" => target = value.as_str().map_or(Target::Unknown, |name| Target::named(&name)),
             "content" => content = value.string_body(),
-            "count" if value.kind() == JsonKind::Number => count = Some(value.raw()),
+            "count" if value.kind() == JsonKind::Number => count = Some(value),
             _ => {}
         }
     }

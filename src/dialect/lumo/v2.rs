@@ -52,7 +52,7 @@ struct Frame<'a> {
     /// `object`
     kind: Cow<'a, str>,
     start: Start<'a>,
-    created: Option<&'a str>,
+    created: Option<Json<'a>>,
     target: Option<Target>,
     choices: Option<Json<'a>>,
     usage: Option<Json<'a>>,
@@ -80,7 +80,7 @@ impl<'a> Frame<'a> {
                 "model" => frame.start.model = value.as_str().unwrap_or_default(),
                 "created" => {
                     frame.start.created = value.as_u64();
-                    frame.created = value.as_u64().map(|_| value.raw());
+                    frame.created = value.as_u64().map(|_| value);
                 }
                 "target" => frame.target = target(value),
                 "choices" => frame.choices = Some(value),
@@ -186,7 +186,7 @@ impl<'a> Delta<'a> {
     fn apply(
         &self,
         target: Target,
-        number: Option<&'a str>,
+        number: Option<Json<'a>>,
         answer: &mut Answer,
         out: &mut impl Sink,
     ) -> Result<Option<Token<'a>>, Failure> {

@@ -61,7 +61,7 @@ impl Encoder {
         self.begin();
         let mut rest = json.raw();
         while let Some((before, string)) = rest.split_once('"') {
-            let length = string_end(string.as_bytes(), 0);
+            let length = string_end(string.as_bytes());
             self.pack(before);
             self.out.put_u8(b'"');
             let (string, behind) = string.split_at_checked(length).unwrap_or((string, ""));

@@ -11,6 +11,7 @@ mod raw;
 mod scanner;
 mod shape;
 mod surrogates;
+mod whole;
 
 pub use encoder::Encoder;
 use escape::plain_run;
@@ -74,18 +75,15 @@ impl<'a> Json<'a> {
     /// # Errors
     /// It is not.
     pub fn parse(text: &'a str) -> Result<Self, Invalid> {
-        let mut scanner = Scanner::new(MAX_DEPTH);
-        let (taken, progress) = scanner.push(text.as_bytes());
-        match progress {
-            Progress::End => {}
-            Progress::More if scanner.finish() => {}
-            Progress::More => return Err(Invalid { at: taken, why: "JSON text ends too early" }),
-            _ => return Err(Invalid { at: taken, why: "not JSON" }),
-        }
-        let (value, rest) = text.split_at_checked(taken).unwrap_or((text, ""));
-        match rest.bytes().position(|byte| !is_space(byte)) {
-            None => Ok(Self { text: value.trim_ascii() }),
-            Some(behind) => Err(Invalid { at: taken + behind, why: "more text behind the JSON value" }),
+        let place = |rest: &[u8]| text.len() - rest.len();
+        let begin = whole::space(text.as_bytes());
+        let end = whole::value(begin).map_err(|rest| Invalid {
+            at: place(rest),
+            why: if rest.is_empty() { "JSON text ends too early" } else { "not JSON" },
+        })?;
+        match whole::space(end) {
+            [] => Ok(Self { text: text.get(place(begin)..place(end)).unwrap_or_default() }),
+            behind => Err(Invalid { at: place(behind), why: "more text behind the JSON value" }),
         }
     }
 
@@ -102,11 +100,6 @@ impl<'a> Json<'a> {
     /// The value as it was written.
     pub fn raw(&self) -> &'a str {
         self.text
-    }
-
-    /// The value as a tree; null if it is nested deeper than serde_json reads.
-    pub fn to_value(&self) -> serde_json::Value {
-        serde_json::from_str(self.text).unwrap_or_default()
     }
 
     /// What it is.
@@ -146,35 +139,48 @@ impl<'a> Json<'a> {
         self.string_body().map(decoded)
     }
 
+    /// A tree of it, for those who need one: `null` if a tree cannot hold it (half of a surrogate pair, the deepest
+    /// nesting).
+    pub fn to_value(&self) -> serde_json::Value {
+        serde_json::from_str(self.raw()).unwrap_or_default()
+    }
+
     /// The members of an object, in order, all of several with one key; nothing for other kinds.
     pub fn members(&self) -> impl Iterator<Item = (Cow<'a, str>, Json<'a>)> + use<'a> {
-        let mut values = self.values('{');
+        let mut values = self.values(b'{');
         std::iter::from_fn(move || {
             let key = values.key()?;
-            Some((decoded(key), values.next()?))
+            Some((key, values.next()?))
         })
     }
 
     /// The elements of an array, in order; nothing for other kinds.
     pub fn elements(&self) -> impl Iterator<Item = Json<'a>> + use<'a> {
-        self.values('[')
+        self.values(b'[')
     }
 
     /// The member of that key: the first, if there are several.
     pub fn get(&self, key: &str) -> Option<Json<'a>> {
-        let mut values = self.values('{');
+        let mut values = self.values(b'{');
         loop {
             let name = values.key()?;
             let value = values.next()?;
-            // Escapes are longer than what they stand for: most keys need no second look.
-            if name == key || (name.len() > key.len() && decoded(name) == key) {
+            if name == key {
                 return Some(value);
             }
         }
     }
 
-    fn values(&self, bracket: char) -> Values<'a> {
-        Values { rest: self.text.strip_prefix(bracket).unwrap_or_default() }
+    fn values(&self, bracket: u8) -> Values<'a> {
+        let is_one = self.text.as_bytes().first() == Some(&bracket);
+        Values { text: self.text, at: if is_one { 1 } else { self.text.len() } }
+    }
+}
+
+impl Default for Json<'_> {
+    /// `null`
+    fn default() -> Self {
+        Self { text: "null" }
     }
 }
 
@@ -209,14 +215,33 @@ fn is_space(byte: u8) -> bool {
 
 /// The values inside a container that is known to be valid. Of an object, keys and values are taken in turns.
 struct Values<'a> {
-    /// What follows the value that was given last.
-    rest: &'a str,
+    text: &'a str,
+    /// Behind the value that was given last.
+    at: usize,
 }
 
 impl<'a> Values<'a> {
-    /// The body of the key that comes next.
-    fn key(&mut self) -> Option<&'a str> {
-        self.next()?.string_body()
+    /// The key that comes next.
+    fn key(&mut self) -> Option<Cow<'a, str>> {
+        let [b'"', body @ ..] = self.ahead() else { return None };
+        let run = plain_run(body);
+        // Most have no escapes, and are not looked at twice.
+        let is_plain = body.get(run) == Some(&b'"');
+        let end = if is_plain { run + 1 } else { string_end(body) };
+        let start = self.at + 1;
+        self.at = start + end;
+        let key = self.text.get(start..self.at - 1)?;
+        Some(if is_plain { Cow::Borrowed(key) } else { decoded(key) })
+    }
+
+    /// What follows white space, commas and colons.
+    fn ahead(&mut self) -> &'a [u8] {
+        let mut rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
+        while let [b',' | b':' | b' ' | b'\n' | b'\r' | b'\t', tail @ ..] = rest {
+            rest = tail;
+        }
+        self.at = self.text.len() - rest.len();
+        rest
     }
 }
 
@@ -225,48 +250,43 @@ impl<'a> Iterator for Values<'a> {
 
     /// A value's end is looked for once, here: whoever asks for a value reads it, or goes on behind it.
     fn next(&mut self) -> Option<Json<'a>> {
-        let separator = |byte: &u8| is_space(*byte) || matches!(byte, b',' | b':');
-        let gap = self.rest.bytes().position(|byte| !separator(&byte))?;
-        let rest = self.rest.get(gap..)?;
-        if matches!(rest.as_bytes(), [b'}' | b']', ..]) {
-            return None;
-        }
-        let (text, rest) = rest.split_at_checked(value_end(rest.as_bytes()))?;
-        self.rest = rest;
-        Some(Json { text })
+        let length = match self.ahead() {
+            [] | [b'}' | b']', ..] => return None,
+            [b'"', body @ ..] => 1 + string_end(body),
+            bytes @ [b'{' | b'[', ..] => container_end(bytes),
+            bytes => bytes
+                .iter()
+                .position(|byte| is_space(*byte) || matches!(byte, b',' | b'}' | b']'))
+                .unwrap_or(bytes.len()),
+        };
+        let start = self.at;
+        self.at += length;
+        self.text.get(start..self.at).map(|text| Json { text })
     }
 }
 
-/// Where the valid value at the start of `bytes` ends.
-fn value_end(bytes: &[u8]) -> usize {
-    match bytes.first() {
-        Some(b'"') => string_end(bytes, 1),
-        Some(b'{' | b'[') => container_end(bytes),
-        _ => bytes
-            .iter()
-            .position(|byte| is_space(*byte) || matches!(byte, b',' | b'}' | b']'))
-            .unwrap_or(bytes.len()),
-    }
-}
-
-/// Where the container at the start of `bytes` ends.
+/// Where the valid container at the start of `bytes` ends.
 fn container_end(bytes: &[u8]) -> usize {
-    let (mut at, mut depth) = (0, 0_usize);
-    while let Some(byte) = bytes.get(at) {
-        at += 1;
+    let mut rest = bytes;
+    let mut depth = 0_usize;
+    while let [byte, tail @ ..] = rest {
+        rest = match byte {
+            b'"' => tail.get(string_end(tail)..).unwrap_or_default(),
+            _ => tail,
+        };
         match byte {
-            b'"' => at = string_end(bytes, at),
             b'{' | b'[' => depth += 1,
             b'}' | b']' if depth == 1 => break,
             b'}' | b']' => depth -= 1,
             _ => {}
         }
     }
-    at
+    bytes.len() - rest.len()
 }
 
-/// Where the string ends whose body goes on at `at`.
-fn string_end(bytes: &[u8], mut at: usize) -> usize {
+/// Where the string ends, its quote included, whose body goes on with `bytes`.
+fn string_end(bytes: &[u8]) -> usize {
+    let mut at = 0;
     while let Some(rest) = bytes.get(at..) {
         let run = plain_run(rest);
         if rest.get(run) == Some(&b'"') {
@@ -300,6 +320,7 @@ mod tests {
         assert_eq!(keys, ["id", "choices", "n", "e", "f", "id"]);
         assert!(json.as_str().is_none() && json.as_u64().is_none() && json.as_bool().is_none());
         assert!(json.elements().next().is_none() && json.get("missing").is_none());
+        assert_eq!(json.get("choices").unwrap().to_value()[0]["delta"]["content"], "a\nb");
     }
 
     #[test]

@@ -174,11 +174,6 @@ impl Scanner {
         str::from_utf8(key).ok()
     }
 
-    /// Nothing of the value that must come now has been read.
-    pub(super) fn awaits_value(&self) -> bool {
-        matches!(self.state, State::Value | State::FirstElement)
-    }
-
     fn step(&mut self, byte: u8, rest: &[u8]) -> Step {
         match self.state {
             State::Text => self.text(rest),
@@ -452,6 +447,31 @@ mod tests {
         }
 
         #[test]
+        fn a_whole_text_is_judged_as_one_that_comes_in_pieces(
+            text in json(),
+            place: prop::sample::Index,
+            byte in r#"[\[\]{}:,"\\eE0-2.+ \n\u{0}tfnué-]"#,
+            how in 0..5_u8,
+        ) {
+            let text = if how == 4 { text } else { mutated(&text, place, byte.chars().next().unwrap(), how) };
+            let expected = match scan([text.as_bytes()]) {
+                (_, Progress::More) => Err((text.len(), "JSON text ends too early")),
+                (taken, Progress::End) => {
+                    let (value, rest) = text.split_at(taken);
+                    let behind = rest.trim_start_matches([' ', '\n', '\r', '\t']);
+                    if behind.is_empty() {
+                        Ok(value.trim_matches([' ', '\n', '\r', '\t']))
+                    } else {
+                        Err((text.len() - behind.len(), "more text behind the JSON value"))
+                    }
+                }
+                (taken, _) => Err((taken, "not JSON")),
+            };
+            let told = Json::parse(&text).map(|json| json.raw()).map_err(|invalid| (invalid.at, invalid.why));
+            prop_assert_eq!(told, expected, "{:?}", text);
+        }
+
+        #[test]
         fn members_are_told_as_they_are_written(text in json(), size in 1..9_usize) {
             let json = Json::parse(&text).unwrap();
             let values: Vec<_> = json.members().map(|(_, value)| value.raw().to_owned()).collect();
@@ -500,6 +520,7 @@ mod tests {
             let (head, tail) = text.split_once('!').unwrap();
             let whole = format!("{head}{tail}");
             assert_eq!(scan([whole.as_bytes()]), (head.len(), Progress::Invalid), "{whole}");
+            assert_eq!(Json::parse(&whole).unwrap_err().at, head.len(), "{whole}");
         }
     }
 

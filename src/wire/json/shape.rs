@@ -1,88 +1,104 @@
-//! [`Shape`]: the fast path for a stream whose events differ in one string and one number only.
+//! [`Shape`]: the fast path for a stream whose events differ in one string, and one value beside it, only.
 
 use std::ops::Range;
 
-use super::{Json, Scanner, escape::plain_run};
+use super::{Json, Kind, escape::plain_run, span};
 
 /// What the frames of a stream have in common, learnt from one of them.
 ///
-/// A model's answer is hundreds of frames that are equal but for the token in them, and often a counter. To know such a
-/// frame it is enough to compare what is before, between and behind the two with what a full parse has once found to be
-/// JSON, and to check the two themselves: about the cost of reading the bytes once. Where the comparison fails the
-/// frame is parsed in full, so a shape never decides what is valid, it only says so sooner.
+/// A model's answer is hundreds of frames that are equal but for the token in them, and often a counter, or letters
+/// that hide how long the token is. To know such a frame it is enough to compare what is before, between and behind
+/// the two with what a full parse has once found to be JSON, and to check the two themselves: about the cost of reading
+/// the bytes once. Where the comparison fails the frame is parsed in full, so a shape never decides what is valid, it
+/// only says so sooner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shape {
     /// The frame up to its first varying part.
     head: Box<[u8]>,
-    number: Number,
+    beside: Beside,
     /// The frame from behind its last varying part.
     tail: Box<[u8]>,
 }
 
-/// Where a frame has its number, and what is between it and the string.
+/// Where a frame has the value that varies beside its string, and what is between the two.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Number {
+enum Beside {
     None,
-    Before(Box<[u8]>),
-    Behind(Box<[u8]>),
+    Before(Varying, Box<[u8]>),
+    Behind(Box<[u8]>, Varying),
+}
+
+/// What is to be skipped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Varying {
+    /// A number of digits only.
+    Digits,
+    /// The body of a string.
+    Text,
+}
+
+impl Varying {
+    /// The kind of `value`, and where it lies in `frame`.
+    fn of(value: Json<'_>, frame: &str) -> Option<(Self, Range<usize>)> {
+        match value.string_body() {
+            Some(body) => Some((Self::Text, span(frame, body)?)),
+            None if value.kind() == Kind::Number && value.raw().bytes().all(|byte| byte.is_ascii_digit()) => {
+                Some((Self::Digits, span(frame, value.raw())?))
+            }
+            None => None,
+        }
+    }
+
+    /// What comes behind it.
+    fn skip(self, bytes: &[u8]) -> Option<&[u8]> {
+        match self {
+            Self::Digits => digits(bytes),
+            Self::Text => bytes.get(string_body(bytes)?.len()..),
+        }
+    }
 }
 
 impl Shape {
-    /// The shape of `frame`, whose string body lies at `body` (its quotes not included) and whose number at `number`.
-    /// `None` if `frame` is not JSON, `body` is not the whole body of a string value in it, or `number` not a whole
-    /// value of digits only.
-    pub fn learn(frame: &str, body: Range<usize>, number: Option<Range<usize>>) -> Option<Self> {
-        Json::parse(frame).ok()?;
-        let text = |range: Range<usize>| frame.as_bytes().get(range);
-        let boxed = |range: Range<usize>| text(range).map(Box::from);
-        let opens = frame.get(..body.start)?.strip_suffix('"').is_some_and(awaits_value);
-        if !opens || body.start + string_body(text(body.start..frame.len())?)?.len() != body.end {
-            return None;
-        }
-        let Some(number) = number else {
-            let (head, tail) = (boxed(0..body.start)?, boxed(body.end..frame.len())?);
-            return Some(Self { head, number: Number::None, tail });
+    /// The shape of `frame`, which has been parsed; `body` is the [`Json::string_body`] of a value in it, and `beside`
+    /// another value in it. `None` if they are not, or `beside` is neither a string nor a number of digits only.
+    pub fn learn(frame: &str, body: &str, beside: Option<Json<'_>>) -> Option<Self> {
+        let body = span(frame, body)?;
+        let boxed = |range: Range<usize>| frame.as_bytes().get(range).map(Box::from);
+        let mut outer = body.clone();
+        let beside = match beside {
+            None => Beside::None,
+            Some(value) => {
+                let (kind, place) = Varying::of(value, frame)?;
+                outer = body.start.min(place.start)..body.end.max(place.end);
+                if place.start < body.start {
+                    Beside::Before(kind, boxed(place.end..body.start)?)
+                } else {
+                    Beside::Behind(boxed(body.end..place.start)?, kind)
+                }
+            }
         };
-        let behind = digits(text(number.start..frame.len())?)?;
-        let whole =
-            behind.len() + number.end == frame.len() && !matches!(behind.first(), Some(b'.' | b'e' | b'E'));
-        if !whole || !awaits_value(frame.get(..number.start)?) {
-            return None;
-        }
-        let first = body.start.min(number.start);
-        let last = body.end.max(number.end);
-        let number = if number.start < body.start {
-            Number::Before(boxed(number.end..body.start)?)
-        } else {
-            Number::Behind(boxed(body.end..number.start)?)
-        };
-        Some(Self { head: boxed(0..first)?, number, tail: boxed(last..frame.len())? })
+        Some(Self { head: boxed(0..outer.start)?, beside, tail: boxed(outer.end..frame.len())? })
     }
 
     /// The string body (escapes not decoded) of a frame of this shape, which is then certainly JSON. `None` says only
     /// that the frame has to be parsed.
-    pub fn body<'a>(&self, frame: &'a [u8]) -> Option<&'a str> {
-        let mut rest = frame.strip_prefix(&*self.head)?;
-        if let Number::Before(between) = &self.number {
-            rest = digits(rest)?.strip_prefix(&**between)?;
+    pub fn body<'a>(&self, frame: &'a str) -> Option<&'a str> {
+        let bytes = frame.as_bytes();
+        let mut rest = bytes.strip_prefix(&*self.head)?;
+        if let Beside::Before(value, between) = &self.beside {
+            rest = value.skip(rest)?.strip_prefix(&**between)?;
         }
+        let start = bytes.len() - rest.len();
         let body = string_body(rest)?;
         let mut rest = rest.get(body.len()..)?;
-        if let Number::Behind(between) = &self.number {
-            rest = digits(rest.strip_prefix(&**between)?)?;
+        if let Beside::Behind(between, value) = &self.beside {
+            rest = value.skip(rest.strip_prefix(&**between)?)?;
         }
         if *rest != *self.tail {
             return None;
         }
-        str::from_utf8(body).ok()
+        frame.get(start..start + body.len())
     }
-}
-
-/// `text` is the beginning of a JSON text behind which a value has to come.
-fn awaits_value(text: &str) -> bool {
-    let mut scanner = Scanner::new(super::MAX_DEPTH);
-    scanner.push(text.as_bytes());
-    scanner.awaits_value()
 }
 
 /// What comes behind a number of digits only.
@@ -128,9 +144,9 @@ mod tests {
     }
 
     /// The slow path: the string body at `way`, if `frame` is JSON and has a string there.
-    fn parsed<'a>(frame: &'a [u8], way: &str) -> Option<&'a str> {
+    fn parsed<'a>(frame: &'a str, way: &str) -> Option<&'a str> {
         let mut all = Vec::new();
-        values(Json::parse_bytes(frame).ok()?, "", &mut all);
+        values(Json::parse(frame).ok()?, "", &mut all);
         all.iter().find(|(place, _)| place == way)?.1.string_body()
     }
 
@@ -152,19 +168,18 @@ mod tests {
         r#""a""#,
     ];
 
-    fn part() -> impl Strategy<Value = Vec<u8>> {
+    fn part() -> impl Strategy<Value = String> {
         prop_oneof![
-            3 => r#"([a é😀]|\\["\\/bfnrt]|\\u[0-9a-f]{4}){0,6}"#.prop_map(String::into_bytes),
-            2 => r#"["\\,:{}a\n\u{1}u0-9é]{0,6}"#.prop_map(String::into_bytes),
-            2 => "-?[0-9]{1,3}[.e]?[0-9]{0,2}".prop_map(String::into_bytes),
-            1 => prop::collection::vec(any::<u8>(), 0..4),
+            3 => r#"([a é😀]|\\["\\/bfnrt]|\\u[0-9a-f]{4}){0,6}"#,
+            2 => r#"["\\,:{}a\n\u{1}u0-9é]{0,6}"#,
+            2 => "-?[0-9]{1,3}[.e]?[0-9]{0,2}",
+            1 => r"\PC{0,4}",
         ]
     }
 
-    /// A frame with other bytes at two places.
-    fn with(frame: &str, first: Range<usize>, one: &[u8], last: Range<usize>, two: &[u8]) -> Vec<u8> {
-        let bytes = frame.as_bytes();
-        [&bytes[..first.start], one, &bytes[first.end..last.start], two, &bytes[last.end..]].concat()
+    /// A frame with other text at two places.
+    fn with(frame: &str, first: Range<usize>, one: &str, last: Range<usize>, two: &str) -> String {
+        [&frame[..first.start], one, &frame[first.end..last.start], two, &frame[last.end..]].concat()
     }
 
     proptest! {
@@ -173,26 +188,34 @@ mod tests {
         fn frames_of_the_shape_take_the_fast_path_and_only_valid_ones(
             frame in prop::sample::select(&FRAMES[..]),
             body in part(),
-            count in part(),
+            other in part(),
             junk: prop::sample::Index,
-            byte: u8,
+            byte in prop_oneof!["[\"\\\\,:{}\u{0}u0-9 -]", "\\PC"],
         ) {
-            for (string, number) in holes(frame) {
-                let Some(shape) = Shape::learn(frame, string.clone(), number.clone()) else { continue };
+            for (string, beside) in holes(frame) {
+                let Some(shape) = Shape::learn(frame, string.string_body().unwrap(), beside) else { continue };
+                let string = span(frame, string.string_body().unwrap()).unwrap();
                 let way = way(frame, &string).unwrap();
-                let gap = number.unwrap_or(string.end..string.end);
-                let other = if string.start < gap.start || gap.is_empty() {
-                    with(frame, string.clone(), &body, gap.clone(), if gap.is_empty() { b"" } else { &count })
-                } else {
-                    with(frame, gap.clone(), &count, string.clone(), &body)
+                let gap = beside.map_or(string.end..string.end, |json| {
+                    span(frame, json.string_body().unwrap_or(json.raw())).unwrap()
+                });
+                let (other, fits) = match beside.map(|json| json.kind()) {
+                    None => ("", true),
+                    Some(Kind::String) => (&*other, Json::parse(&format!("\"{other}\"")).is_ok()),
+                    _ => (&*other, Json::parse(&other).is_ok() && other.bytes().all(|byte| byte.is_ascii_digit())),
                 };
-                let digits = gap.is_empty() || count.iter().all(u8::is_ascii_digit);
-                let slow = parsed(&other, &way);
-                let same = slow.is_some_and(|slow| slow.as_bytes() == body);
-                prop_assert_eq!(shape.body(&other), slow.filter(|_| digits && same), "{}", other.escape_ascii());
+                let changed = if gap.start < string.start {
+                    with(frame, gap, other, string, &body)
+                } else {
+                    with(frame, string, &body, gap, other)
+                };
+                let slow = parsed(&changed, &way).filter(|slow| *slow == body);
+                prop_assert_eq!(shape.body(&changed), slow.filter(|_| fits), "{}", changed);
                 // Any other change makes another shape of it, or is no JSON.
-                let mut broken = other.clone();
-                broken[junk.index(other.len())] = byte;
+                let mut broken = changed.clone();
+                let at = (0..=junk.index(changed.len())).rev().find(|at| changed.is_char_boundary(*at)).unwrap();
+                broken.remove(at);
+                broken.insert_str(at, &byte);
                 if let Some(told) = shape.body(&broken) {
                     prop_assert_eq!(Some(told), parsed(&broken, &way));
                 }
@@ -200,48 +223,49 @@ mod tests {
         }
     }
 
-    /// Every string of `frame`, with no number and with each.
-    fn holes(frame: &str) -> Vec<(Range<usize>, Option<Range<usize>>)> {
+    /// Every string of `frame`, alone and with each other string or number beside it.
+    fn holes(frame: &str) -> Vec<(Json<'_>, Option<Json<'_>>)> {
         let mut all = Vec::new();
         values(Json::parse(frame).unwrap(), "", &mut all);
-        let strings = all.iter().filter_map(|(_, json)| span(frame, json.string_body()?));
-        let numbers = || {
-            let numbers = all.iter().filter(|(_, json)| json.kind() == Kind::Number);
-            numbers.filter_map(|(_, json)| span(frame, json.raw()))
+        let all: Vec<_> = all.into_iter().map(|(_, json)| json).collect();
+        let strings = all.iter().filter(|json| json.kind() == Kind::String);
+        let beside = |string: &Json<'_>| {
+            let string = string.raw().as_ptr();
+            let varying = all.iter().filter(|json| matches!(json.kind(), Kind::String | Kind::Number));
+            varying.filter(|json| json.raw().as_ptr() != string).copied().map(Some).collect::<Vec<_>>()
         };
         strings
-            .flat_map(|string| {
-                std::iter::once(None).chain(numbers().map(Some)).map(move |number| (string.clone(), number))
-            })
+            .flat_map(|string| std::iter::once(None).chain(beside(string)).map(|beside| (*string, beside)))
             .collect()
     }
 
-    /// All ranges of a frame.
-    fn ranges(frame: &str) -> impl Iterator<Item = Range<usize>> {
-        let end = frame.len();
-        (0..=end).flat_map(move |first| (first..=end).map(move |last| first..last))
-    }
-
     #[test]
-    fn only_whole_strings_and_whole_plain_numbers_are_learnt() {
+    fn strings_and_plain_numbers_of_the_frame_are_learnt() {
         for frame in FRAMES {
-            let holes: Vec<_> = holes(frame).into_iter().filter(|(_, number)| plain(frame, number)).collect();
-            let mut learnt = Vec::new();
-            for body in ranges(frame).filter(|body| Shape::learn(frame, body.clone(), None).is_some()) {
-                learnt.push((body.clone(), None));
-                let fits =
-                    |number: &Range<usize>| Shape::learn(frame, body.clone(), Some(number.clone())).is_some();
-                learnt.extend(ranges(frame).filter(fits).map(|number| (body.clone(), Some(number))));
+            for (string, beside) in holes(frame) {
+                let plain = beside.is_none_or(|json| {
+                    json.kind() == Kind::String || json.raw().bytes().all(|byte| byte.is_ascii_digit())
+                });
+                let body = string.string_body().unwrap();
+                let shape = Shape::learn(frame, body, beside);
+                assert_eq!(shape.is_some(), plain, "{frame} {string:?} {beside:?}");
+                assert!(shape.is_none_or(|shape| shape.body(frame) == Some(body)));
             }
-            assert_eq!(learnt, holes, "{frame}");
         }
-        assert_eq!(Shape::learn("[\"a\"", 2..3, None), None, "not JSON");
+        assert_eq!(Shape::learn(FRAMES[0], "elsewhere", None), None);
+        let object = Json::parse(FRAMES[0]).unwrap();
+        let content = object.get("content").unwrap().string_body().unwrap();
+        assert_eq!(Shape::learn(FRAMES[0], content, Json::parse("1").ok()), None);
+        assert_eq!(Shape::learn(FRAMES[0], content, Some(object)), None);
     }
 
     #[test]
     fn a_number_that_json_does_not_allow_is_no_number() {
         let at = |count: &str| format!("{{\"n\":{count},\"t\":\"x\"}}");
-        let shape = Shape::learn(&at("5"), 12..13, Some(5..6)).unwrap();
+        let frame = at("5");
+        let json = Json::parse(&frame).unwrap();
+        let shape =
+            Shape::learn(&frame, json.get("t").unwrap().string_body().unwrap(), json.get("n")).unwrap();
         for (count, body) in [
             ("0", Some("x")),
             ("60", Some("x")),
@@ -251,12 +275,7 @@ mod tests {
             ("6.", None),
             (" 6", None),
         ] {
-            assert_eq!(shape.body(at(count).as_bytes()), body, "{count:?}");
+            assert_eq!(shape.body(&at(count)), body, "{count:?}");
         }
-    }
-
-    /// No number, or one of digits alone.
-    fn plain(frame: &str, number: &Option<Range<usize>>) -> bool {
-        number.clone().is_none_or(|number| frame.as_bytes()[number].iter().all(u8::is_ascii_digit))
     }
 }

@@ -77,7 +77,7 @@ enum ChannelName {
     Arguments(u64),
 }
 
-/// Shapes that may be learnt in vain before an answer is taken to have none: each costs two parses of a frame.
+/// Shapes that may be learnt in vain before an answer is taken to have none: each costs copies of a frame.
 const FUTILE: u32 = 4;
 
 impl Answer {
@@ -167,7 +167,7 @@ impl Answer {
     /// The short way. Says whether the frame was known.
     fn known(&mut self, frame: &str, out: &mut impl Sink) -> bool {
         let Some(plain) = &self.plain else { return false };
-        let Some(body) = plain.shape.body(frame.as_bytes()) else { return false };
+        let Some(body) = plain.shape.body(frame) else { return false };
         self.learnt = 0;
         self.blank_finish = false;
         let (channel, is_canonical) = (plain.channel, plain.is_canonical);
@@ -327,9 +327,9 @@ impl Answer {
             }
             _ => return,
         };
-        let Some(range) = body.and_then(|body| json::span(frame, body)) else { return };
         self.learnt += 1;
-        self.plain = Shape::learn(frame, range, None).map(|shape| Plain { shape, channel, is_canonical });
+        let shape = body.and_then(|body| Shape::learn(frame, body, chunk.padding));
+        self.plain = shape.map(|shape| Plain { shape, channel, is_canonical });
     }
 }
 

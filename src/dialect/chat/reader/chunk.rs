@@ -24,6 +24,8 @@ pub(super) struct Chunk<'a> {
     /// The first element of `choices`, and whether it is the only one.
     first: Option<Json<'a>>,
     is_single: bool,
+    /// Letters that hide how long the frame's token is, other ones in each frame.
+    pub(super) padding: Option<Json<'a>>,
     /// It has members besides those of every chunk.
     pub(super) says_more: bool,
 }
@@ -44,6 +46,10 @@ impl<'a> Chunk<'a> {
                 "choices" => chunk.choices = Some(value),
                 "usage" if value.kind() == Kind::Object => chunk.usage = Some(value),
                 "error" if is_error(value) => chunk.error = Some(value),
+                "obfuscation" => {
+                    chunk.padding = Some(value);
+                    chunk.says_more = true;
+                }
                 "x_groq" => chunk.usage = chunk.usage.or(value.get("usage")),
                 "type" => {
                     kind = Some(value);
@@ -63,10 +69,9 @@ impl<'a> Chunk<'a> {
 
     /// The choice that is read: number 0, or the first if they have no numbers.
     pub(super) fn choice(&self) -> Option<Choice<'a>> {
-        let is_read =
-            |choice: &Json<'_>| choice.get("index").and_then(|index| index.as_u64()).unwrap_or(0) == 0;
-        let further = || if self.is_single { None } else { self.elements().find(is_read) };
-        self.first.filter(is_read).or_else(further).map(Choice::read)
+        let read = |choice: Json<'a>| Some(Choice::read(choice)).filter(|choice| choice.number == 0);
+        let further = || if self.is_single { None } else { self.elements().find_map(read) };
+        self.first.and_then(read).or_else(further)
     }
 
     /// It has a choice, of any number.
@@ -76,7 +81,7 @@ impl<'a> Chunk<'a> {
 
     /// It has choices of other numbers than the one that is read.
     pub(super) fn has_other_choices(&self) -> bool {
-        self.elements().any(|choice| choice.get("index").and_then(|index| index.as_u64()).unwrap_or(0) != 0)
+        self.elements().any(|choice| number_of(choice.get("index")) != 0)
     }
 
     /// Its list of choices is there, and empty.
@@ -97,13 +102,18 @@ impl<'a> Chunk<'a> {
     }
 
     fn elements(&self) -> impl Iterator<Item = Json<'a>> + use<'a> {
-        let choices = self.choices.into_iter().flat_map(|choices| choices.elements());
-        choices.filter(|choice| choice.kind() == Kind::Object)
+        let choices = self.choices.unwrap_or_default();
+        choices.elements().filter(|choice| choice.kind() == Kind::Object)
     }
 }
 
 fn is_error(value: Json<'_>) -> bool {
     value.as_bool() != Some(false) && value.string_body() != Some("")
+}
+
+/// A choice's number, of one that has none too.
+fn number_of(index: Option<Json<'_>>) -> u64 {
+    index.and_then(|index| index.as_u64()).unwrap_or(0)
 }
 
 /// A choice of a chunk.
@@ -115,6 +125,7 @@ pub(super) struct Choice<'a> {
     pub(super) error: Option<Json<'a>>,
     /// Members that no stage knows: `logprobs`, filter results.
     pub(super) says_more: bool,
+    number: u64,
     has_index: bool,
     has_finish: bool,
     has_delta: bool,
@@ -125,7 +136,10 @@ impl<'a> Choice<'a> {
         let mut choice = Self::default();
         for (key, value) in json.members() {
             match &*key {
-                "index" => choice.has_index = value.as_u64() == Some(0),
+                "index" => {
+                    choice.number = number_of(Some(value));
+                    choice.has_index = value.as_u64().is_some();
+                }
                 "finish_reason" => {
                     choice.has_finish = true;
                     choice.finish = Some(value).filter(|value| value.kind() == Kind::String);
@@ -191,8 +205,9 @@ impl<'a> Delta<'a> {
     fn read(json: Json<'a>) -> Self {
         let mut delta = Self::default();
         for (key, value) in json.members() {
-            let is_empty = matches!(value.raw(), "null" | "\"\"" | "[]" | "{}");
-            delta.is_sloppy |= matches!(value.raw(), "[]" | "{}");
+            let is_bare = matches!(value.raw(), "[]" | "{}");
+            let is_empty = is_bare || matches!(value.raw(), "null" | "\"\"");
+            delta.is_sloppy |= is_bare;
             let some = Some(value).filter(|_| !is_empty);
             match &*key {
                 "role" => delta.role = Some(value),

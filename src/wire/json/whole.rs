@@ -1,0 +1,163 @@
+//! The grammar over a whole text: what [`Scanner`](super::Scanner) checks of one that comes in pieces, several times
+//! faster, since nothing has to be remembered where a piece ends.
+//!
+//! Each function reads something off the beginning of a text. `Ok`: what follows it. `Err`: what follows the last byte
+//! that could belong to JSON; nothing, if the text ends too early.
+
+use super::{MAX_DEPTH, escape::plain_run};
+
+/// What is left of a text.
+type Rest<'a> = Result<&'a [u8], &'a [u8]>;
+
+/// The containers that are open.
+#[derive(Default)]
+struct Open {
+    depth: usize,
+    /// A bit for each, the innermost one lowest: set for an array.
+    arrays: u128,
+}
+
+impl Open {
+    fn push(&mut self, is_array: bool) {
+        self.depth += 1;
+        self.arrays = self.arrays << 1 | u128::from(is_array);
+    }
+
+    fn pop(&mut self) {
+        self.depth -= 1;
+        self.arrays >>= 1;
+    }
+
+    fn in_array(&self) -> bool {
+        self.arrays & 1 == 1
+    }
+}
+
+/// A value, nested at most [`MAX_DEPTH`] deep.
+pub(super) fn value(text: &[u8]) -> Rest<'_> {
+    let mut open = Open::default();
+    let mut rest = text;
+    loop {
+        rest = match rest {
+            [b'"', tail @ ..] => string(tail)?,
+            [b'{' | b'[', ..] if open.depth == MAX_DEPTH => return Err(rest),
+            [b'{', tail @ ..] => match space(tail) {
+                [b'}', tail @ ..] => tail,
+                tail => {
+                    open.push(false);
+                    rest = key(tail)?;
+                    continue;
+                }
+            },
+            [b'[', tail @ ..] => match space(tail) {
+                [b']', tail @ ..] => tail,
+                tail => {
+                    open.push(true);
+                    rest = tail;
+                    continue;
+                }
+            },
+            [b't', ..] => literal(rest, b"true")?,
+            [b'f', ..] => literal(rest, b"false")?,
+            [b'n', ..] => literal(rest, b"null")?,
+            _ => number(rest)?,
+        };
+        rest = match behind(rest, &mut open)? {
+            rest if open.depth == 0 => return Ok(rest),
+            rest if open.in_array() => rest,
+            rest => key(rest)?,
+        };
+    }
+}
+
+/// Behind a value: the ends of containers, as many as there are, and the comma before the next value or key.
+fn behind<'a>(mut rest: &'a [u8], open: &mut Open) -> Rest<'a> {
+    while open.depth > 0 {
+        rest = match space(rest) {
+            [b',', tail @ ..] => return Ok(space(tail)),
+            [b']', tail @ ..] if open.in_array() => tail,
+            [b'}', tail @ ..] if !open.in_array() => tail,
+            rest => return Err(rest),
+        };
+        open.pop();
+    }
+    Ok(rest)
+}
+
+/// A key, its colon, and the white space before the value.
+fn key(rest: &[u8]) -> Rest<'_> {
+    let [b'"', tail @ ..] = rest else { return Err(rest) };
+    match space(string(tail)?) {
+        [b':', tail @ ..] => Ok(space(tail)),
+        rest => Err(rest),
+    }
+}
+
+/// White space, if there is any.
+pub(super) fn space(rest: &[u8]) -> &[u8] {
+    match rest {
+        [b' ' | b'\n' | b'\r' | b'\t', ..] => {
+            let end = rest.iter().position(|byte| !super::is_space(*byte)).unwrap_or(rest.len());
+            rest.get(end..).unwrap_or_default()
+        }
+        _ => rest,
+    }
+}
+
+/// A string from behind its first quote on.
+fn string(mut rest: &[u8]) -> Rest<'_> {
+    loop {
+        rest = match rest.get(plain_run(rest)..).unwrap_or_default() {
+            [b'"', tail @ ..] => return Ok(tail),
+            [b'\\', tail @ ..] => escape(tail)?,
+            rest => return Err(rest),
+        };
+    }
+}
+
+/// What stands behind a backslash.
+fn escape(rest: &[u8]) -> Rest<'_> {
+    match rest {
+        [b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't', tail @ ..] => Ok(tail),
+        [b'u', tail @ ..] => {
+            match tail.iter().take(4).take_while(|digit| digit.is_ascii_hexdigit()).count() {
+                4 => Ok(tail.get(4..).unwrap_or_default()),
+                digits => Err(tail.get(digits..).unwrap_or_default()),
+            }
+        }
+        _ => Err(rest),
+    }
+}
+
+fn number(rest: &[u8]) -> Rest<'_> {
+    let mut rest = match rest.strip_prefix(b"-").unwrap_or(rest) {
+        [b'0', tail @ ..] => tail,
+        rest => digits(rest)?,
+    };
+    if let [b'.', tail @ ..] = rest {
+        rest = digits(tail)?;
+    }
+    if let [b'e' | b'E', tail @ ..] = rest {
+        rest = match tail {
+            [b'+' | b'-', tail @ ..] => digits(tail)?,
+            _ => digits(tail)?,
+        };
+    }
+    Ok(rest)
+}
+
+/// At least one digit.
+fn digits(rest: &[u8]) -> Rest<'_> {
+    let end = rest.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len());
+    match rest.get(end..) {
+        Some(tail) if end > 0 => Ok(tail),
+        _ => Err(rest),
+    }
+}
+
+fn literal<'a>(rest: &'a [u8], word: &[u8]) -> Rest<'a> {
+    rest.strip_prefix(word).ok_or_else(|| {
+        let same = rest.iter().zip(word).take_while(|(byte, letter)| byte == letter).count();
+        rest.get(same..).unwrap_or_default()
+    })
+}
