@@ -1,4 +1,4 @@
-//! [`Exchange`]: a client's request made ready to be sent to an upstream, with the pipeline for its answer.
+//! [`Exchange`]: a client's request made ready to be sent to an upstream, and the pipeline for its answer.
 //!
 //! ```text
 //! body ─decode─▶ Conversation ─model entry─▶ (instruct) ─encode─▶ UpstreamRequest
@@ -29,8 +29,6 @@ pub(super) struct Exchange<'a> {
     pub(super) conversation: Conversation,
     /// What goes to the upstream.
     pub(super) request: UpstreamRequest,
-    /// What becomes of the answer.
-    pub(super) pipeline: Pipeline,
     /// How the client is answered.
     pub(super) answering: Answering,
     /// What it takes to ask once more, where that may come.
@@ -86,17 +84,21 @@ pub(super) fn prepare<'c>(
     let model = model(config, &conversation)?;
     refuse_choices(model, &conversation)?;
     let answering = Answering::new(&conversation, stamp);
-    let pipeline = Pipeline::new(
-        &conversation,
-        &model.settings_for(&conversation.model),
-        reader(model),
-        Writer::Chat(chat::Writer::new(&answering)),
-        &answering,
-    );
     let request = encode(model, &sent(model, &conversation));
     let again = (model.settings.misroute == Misroute::Bounce)
         .then(|| Again { config: Arc::clone(config), body: body.to_vec().into() });
-    Ok(Exchange { model, conversation, request, pipeline, answering, again })
+    Ok(Exchange { model, conversation, request, answering, again })
+}
+
+/// What becomes of the answer to `conversation`.
+pub(super) fn pipeline(model: &Model, conversation: &Conversation, answering: &Answering) -> Pipeline {
+    Pipeline::new(
+        conversation,
+        &model.settings_for(&conversation.model),
+        reader(model),
+        Writer::Chat(chat::Writer::new(answering)),
+        answering,
+    )
 }
 
 /// What an upstream answered instead of a stream; `status` is 400 or more.

@@ -16,8 +16,10 @@ mod stream;
 
 use std::{
     error::Error,
-    future::poll_fn,
+    future::{poll_fn, ready},
+    pin::Pin,
     sync::Arc,
+    task::Poll,
     time::{Duration, Instant},
 };
 
@@ -57,6 +59,9 @@ pub(super) struct Client {
     pool: Arc<Pool>,
     headers: HeaderMap,
 }
+
+/// An upstream's request on its way.
+pub(super) type Opening = Pin<Box<dyn Future<Output = Result<Opened, Unopened>> + Send>>;
 
 /// An answer has begun.
 #[derive(Debug)]
@@ -109,6 +114,16 @@ impl Client {
     /// The upstream that is asked.
     pub(super) fn upstream(&self) -> &Arc<Upstream> {
         &self.upstream
+    }
+
+    /// Asks without waiting: what can be done at once is done, which mostly is to send `asked`. What it gives does the
+    /// rest, as [`Client::open`] has it.
+    pub(super) async fn begin(self: Arc<Self>, asked: UpstreamRequest) -> Opening {
+        let mut opening: Opening = Box::pin(self.open(asked, None));
+        match poll_fn(|cx| Poll::Ready(opening.as_mut().poll(cx))).await {
+            Poll::Ready(opened) => Box::pin(ready(opened)),
+            Poll::Pending => opening,
+        }
     }
 
     /// Waits for a place unless there is one already (`permit`), sends `asked`, and waits for the headers of the
