@@ -54,14 +54,14 @@ impl Service {
     /// A service without requests.
     ///
     /// # Errors
-    /// If an upstream's key cannot stand in a header.
+    /// If no request to an upstream can be written.
     pub(super) fn new(config: Arc<Config>, tap: Option<Arc<dyn Tap>>) -> Result<Self, ServeError> {
         let metrics = Arc::new(Metrics::new());
         let clients = config.upstreams.iter().map(|upstream| {
             let name = upstream.name.clone();
             let line = Line::new(upstream.queue.clone(), metrics.waiting(&name));
             let client = Client::new(Arc::clone(upstream), Arc::new(line))
-                .map_err(|_| ServeError::Key { upstream: name.clone() })?;
+                .map_err(|error| ServeError::Upstream { name: name.clone(), error })?;
             Ok((name, Arc::new(client)))
         });
         let clients = clients.collect::<Result<_, ServeError>>()?;

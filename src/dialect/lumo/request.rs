@@ -64,8 +64,6 @@ pub fn encode(conversation: &Conversation, options: &Options) -> UpstreamRequest
     let mut named = HashSet::new();
     dropped.retain(|name| named.insert(name.clone()));
     UpstreamRequest {
-        path: options.version.path(),
-        headers: vec![("accept", "text/event-stream".to_owned())],
         body: body.to_string().into_bytes(),
         dropped,
     }

@@ -13,6 +13,9 @@ use crate::{
 /// Header lines that a response may have.
 const MAX_HEADERS: usize = 100;
 
+/// Bytes that the line with a body's length takes at most, with the head's end.
+const LENGTH: usize = 48;
+
 /// A response's head, and what it says of the rest.
 #[derive(Debug)]
 pub(super) struct Head {
@@ -42,11 +45,11 @@ impl fmt::Display for NoHttp {
     }
 }
 
-/// The head of `request`, whose body has `length` bytes.
-pub(super) fn write(request: &Request<()>, length: usize) -> BytesMut {
+/// The head of `request`, but for the length of its body.
+pub(super) fn write(request: &Request<()>) -> BytesMut {
     let uri = request.uri();
     let target = uri.path_and_query().map_or("/", |target| target.as_str());
-    let mut head = BytesMut::with_capacity(512);
+    let mut head = BytesMut::new();
     for part in [request.method().as_str(), " ", target, " HTTP/1.1\r\n"] {
         head.put_slice(part.as_bytes());
     }
@@ -57,6 +60,13 @@ pub(super) fn write(request: &Request<()>, length: usize) -> BytesMut {
         put_line(&mut head, b"host", host.as_bytes());
     }
     put_lines(&mut head, request.headers());
+    head
+}
+
+/// What [`write`] has written, for a body of `length` bytes.
+pub(super) fn with_length(written: &[u8], length: usize) -> BytesMut {
+    let mut head = BytesMut::with_capacity(written.len() + LENGTH);
+    head.put_slice(written);
     put_line(&mut head, b"content-length", length.to_string().as_bytes());
     head.put_slice(b"\r\n");
     head
@@ -148,7 +158,7 @@ mod tests {
         let request =
             Request::post("http://u:p@host:81/v1/chat?x=1").header("accept", "a/b").body(()).unwrap();
         assert_eq!(
-            write(&request, 5),
+            with_length(&write(&request), 5),
             "POST /v1/chat?x=1 HTTP/1.1\r\nhost: host:81\r\naccept: a/b\r\ncontent-length: 5\r\n\r\n"
         );
     }

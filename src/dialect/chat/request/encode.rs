@@ -48,8 +48,6 @@ pub fn encode(conversation: &Conversation, options: &Options) -> UpstreamRequest
     dropped.sort_unstable();
     dropped.dedup();
     UpstreamRequest {
-        path: "chat/completions",
-        headers: vec![("accept", "text/event-stream".to_owned())],
         // A map of values with keys that are strings is always JSON.
         body: serde_json::to_vec(&body).unwrap_or_default(),
         dropped,
