@@ -136,8 +136,8 @@ fn refuse_choices(model: &Model, conversation: &Conversation) -> Result<(), Fail
     Ok(())
 }
 
-/// The conversation as the upstream is to see it: under its own name of the model, which is told of the tools as
-/// configured.
+/// The conversation as the upstream is to see it: the model is told of the tools as configured, and has its own name
+/// there where the dialect's encoder does not see to that.
 fn sent<'a>(model: &Model, conversation: &'a Conversation) -> Cow<'a, Conversation> {
     let mut sent = match model.tools {
         Tools::Native => Cow::Borrowed(conversation),
@@ -145,9 +145,10 @@ fn sent<'a>(model: &Model, conversation: &'a Conversation) -> Cow<'a, Conversati
             Cow::Owned(format::instruct(conversation.clone(), format, &model.teaching()))
         }
     };
-    let name = model.upstream_name(&conversation.model);
-    if name != sent.model {
-        sent.to_mut().model = name.to_owned();
+    if let (Some(name), Options::Lumo(_)) = (&model.upstream_name, &model.upstream.options)
+        && *name != sent.model
+    {
+        sent.to_mut().model.clone_from(name);
     }
     sent
 }
@@ -155,7 +156,8 @@ fn sent<'a>(model: &Model, conversation: &'a Conversation) -> Cow<'a, Conversati
 fn encode(model: &Model, sent: &Conversation) -> UpstreamRequest {
     match &model.upstream.options {
         Options::Chat(options) => {
-            chat::request::encode(sent, &chat::Options { model: None, include_usage: options.include_usage })
+            let (model, include_usage) = (model.upstream_name.clone(), options.include_usage);
+            chat::request::encode(sent, &chat::Options { model, include_usage })
         }
         Options::Lumo(options) => lumo::encode(sent, options),
     }
