@@ -224,8 +224,16 @@ impl Service {
         let begun = Instant::now();
         let opening = Arc::clone(&client).begin(request).await;
         let pipeline = exchange::pipeline(model, &conversation, &answering);
-        let parts =
-            answer::Parts { begun, client, opening, again, pipeline, stream: answering.stream, watch, access };
+        let parts = answer::Parts {
+            begun,
+            client,
+            opening,
+            again,
+            pipeline,
+            stream: answering.stream,
+            watch,
+            access,
+        };
         Box::pin(Answer::new(parts, self.config.limits.keep_alive, self.drain.when_cut()))
     }
 

@@ -63,10 +63,7 @@ pub fn encode(conversation: &Conversation, options: &Options) -> UpstreamRequest
     dropped.extend(unspoken(conversation));
     let mut named = HashSet::new();
     dropped.retain(|name| named.insert(name.clone()));
-    UpstreamRequest {
-        body: body.to_string().into_bytes(),
-        dropped,
-    }
+    UpstreamRequest { body: body.to_string().into_bytes(), dropped }
 }
 
 fn v1(conversation: &Conversation, options: &Options, turns: &[Turn], dropped: &mut Vec<String>) -> Value {

@@ -1,9 +1,10 @@
 //! The heads of HTTP/1.1 messages: a request's is written, a response's is read.
 
-use std::fmt;
+use std::{fmt, mem::MaybeUninit};
 
 use bytes::{BufMut, BytesMut};
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Version, header, response::Parts};
+use httparse::ParserConfig;
 
 use crate::{
     proxy::heads::{put_line, put_lines, says, words},
@@ -94,9 +95,10 @@ pub(super) fn read(bytes: &[u8]) -> Result<Option<Head>, NoHttp> {
 
 fn read_one(bytes: &[u8]) -> Result<Option<Head>, NoHttp> {
     let no_http = |error: &dyn fmt::Display| NoHttp(error.to_string());
-    let mut lines = [httparse::EMPTY_HEADER; MAX_HEADERS];
-    let mut raw = httparse::Response::new(&mut lines);
-    let length = match raw.parse(bytes).map_err(|error| no_http(&error))? {
+    let mut lines = [const { MaybeUninit::uninit() }; MAX_HEADERS];
+    let mut raw = httparse::Response::new(&mut []);
+    let parsed = ParserConfig::default().parse_response_with_uninit_headers(&mut raw, bytes, &mut lines);
+    let length = match parsed.map_err(|error| no_http(&error))? {
         httparse::Status::Complete(length) => length,
         httparse::Status::Partial => return Ok(None),
     };

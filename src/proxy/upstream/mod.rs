@@ -167,7 +167,7 @@ impl Client {
         match self.ask(lease, content.clone()).await? {
             Err(unanswered) if used && unanswered.is_silent() && begun.elapsed() < AT_ONCE => {
                 tracing::debug!(upstream = self.upstream.name, "a kept connection closed: asked once more");
-                let lease = self.pool.connect().await.map_err(|error| self.unconnected(error))?;
+                let lease = Box::pin(self.pool.connect()).await.map_err(|error| self.unconnected(error))?;
                 self.ask(lease, content).await?
             }
             answered => answered,
@@ -176,11 +176,7 @@ impl Client {
     }
 
     /// Asks on `lease`, and waits for the answer's head as long as it may take.
-    async fn ask(
-        &self,
-        lease: Lease,
-        content: Bytes,
-    ) -> Result<Result<(Parts, Body), Unanswered>, Failure> {
+    async fn ask(&self, lease: Lease, content: Bytes) -> Result<Result<(Parts, Body), Unanswered>, Failure> {
         let limit = self.upstream.timeouts.header;
         let asking = async {
             match lease {
