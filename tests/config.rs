@@ -269,7 +269,7 @@ fn a_good_file_resolves_with_its_defaults() {
 
     let upstream = &config.upstreams[0];
     assert_eq!(upstream.dialect(), Dialect::Lumo);
-    assert_eq!(upstream.endpoint("ai/v1/x").unwrap(), "https://lumo.example/api/ai/v1/x");
+    assert_eq!(upstream.endpoint().unwrap(), "https://lumo.example/api/ai/v1/chat/completions");
     assert_eq!(upstream.timeouts.header, Duration::from_secs(90));
     assert_eq!(upstream.timeouts.total, None);
 

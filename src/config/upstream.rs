@@ -9,7 +9,7 @@ use super::{
     table::{Cell, Table},
     value::{base_url, choice, count, duration, duration_or_off, list, referred, secret, switch, text},
 };
-use crate::dialect::{Dialect, lumo};
+use crate::dialect::{Dialect, chat, lumo};
 
 /// One server that toolwire calls.
 #[derive(Debug, Clone)]
@@ -41,11 +41,20 @@ impl Upstream {
         }
     }
 
-    /// The address of `path` (no leading slash) behind the base URL.
+    /// What is put behind the base URL, without a leading slash.
+    pub fn path(&self) -> &'static str {
+        match &self.options {
+            Options::Lumo(options) => options.version.path(),
+            Options::Chat(_) => chat::PATH,
+        }
+    }
+
+    /// The address that is asked.
     ///
     /// # Errors
-    /// If `path` has characters that no URL may have.
-    pub fn endpoint(&self, path: &str) -> Result<Uri, http::Error> {
+    /// If it is longer than a URL may be.
+    pub fn endpoint(&self) -> Result<Uri, http::Error> {
+        let path = self.path();
         let base = self.base_url.path().trim_end_matches('/');
         let mut parts = self.base_url.clone().into_parts();
         parts.path_and_query = Some(format!("{base}/{path}").parse()?);

@@ -206,10 +206,6 @@ impl Writer {
 /// A request as an upstream wants it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpstreamRequest {
-    /// What is put behind the upstream's `base_url`, without a leading slash.
-    pub path: &'static str,
-    /// Headers of the dialect, besides `content-type: application/json` and authorization.
-    pub headers: Vec<(&'static str, String)>,
     /// The JSON body.
     pub body: Bytes,
     /// What the dialect could not say and left out, for the log and a counter: names of fields.

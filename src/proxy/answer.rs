@@ -62,7 +62,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// An answer whose upstream has yet to be asked. It gets signs of life as often as `keep_alive`, if it is a stream,
+    /// An answer whose upstream has been asked. It gets signs of life as often as `keep_alive`, if it is a stream,
     /// and ends with `cut`.
     pub(super) fn new(parts: Parts, keep_alive: Duration, cut: Given) -> Self {
         let keep_alive = parts.stream.then_some(keep_alive);

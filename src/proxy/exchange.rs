@@ -1,4 +1,4 @@
-//! [`Exchange`]: a client's request made ready to be sent to an upstream, with the pipeline for its answer.
+//! [`Exchange`]: a client's request made ready to be sent to an upstream, and the pipeline for its answer.
 //!
 //! ```text
 //! body ─decode─▶ Conversation ─model entry─▶ (instruct) ─encode─▶ UpstreamRequest
@@ -29,8 +29,6 @@ pub(super) struct Exchange<'a> {
     pub(super) conversation: Conversation,
     /// What goes to the upstream.
     pub(super) request: UpstreamRequest,
-    /// What becomes of the answer.
-    pub(super) pipeline: Pipeline,
     /// How the client is answered.
     pub(super) answering: Answering,
     /// What it takes to ask once more, where that may come.
@@ -86,17 +84,21 @@ pub(super) fn prepare<'c>(
     let model = model(config, &conversation)?;
     refuse_choices(model, &conversation)?;
     let answering = Answering::new(&conversation, stamp);
-    let pipeline = Pipeline::new(
-        &conversation,
-        &model.settings_for(&conversation.model),
-        reader(model),
-        Writer::Chat(chat::Writer::new(&answering)),
-        &answering,
-    );
     let request = encode(model, &sent(model, &conversation));
     let again = (model.settings.misroute == Misroute::Bounce)
         .then(|| Again { config: Arc::clone(config), body: body.to_vec().into() });
-    Ok(Exchange { model, conversation, request, pipeline, answering, again })
+    Ok(Exchange { model, conversation, request, answering, again })
+}
+
+/// What becomes of the answer to `conversation`.
+pub(super) fn pipeline(model: &Model, conversation: &Conversation, answering: &Answering) -> Pipeline {
+    Pipeline::new(
+        conversation,
+        &model.settings_for(&conversation.model),
+        reader(model),
+        Writer::Chat(chat::Writer::new(answering)),
+        answering,
+    )
 }
 
 /// What an upstream answered instead of a stream; `status` is 400 or more.
@@ -134,8 +136,8 @@ fn refuse_choices(model: &Model, conversation: &Conversation) -> Result<(), Fail
     Ok(())
 }
 
-/// The conversation as the upstream is to see it: under its own name of the model, which is told of the tools as
-/// configured.
+/// The conversation as the upstream is to see it: the model is told of the tools as configured, and has its own name
+/// there where the dialect's encoder does not see to that.
 fn sent<'a>(model: &Model, conversation: &'a Conversation) -> Cow<'a, Conversation> {
     let mut sent = match model.tools {
         Tools::Native => Cow::Borrowed(conversation),
@@ -143,9 +145,10 @@ fn sent<'a>(model: &Model, conversation: &'a Conversation) -> Cow<'a, Conversati
             Cow::Owned(format::instruct(conversation.clone(), format, &model.teaching()))
         }
     };
-    let name = model.upstream_name(&conversation.model);
-    if name != sent.model {
-        sent.to_mut().model = name.to_owned();
+    if let (Some(name), Options::Lumo(_)) = (&model.upstream_name, &model.upstream.options)
+        && *name != sent.model
+    {
+        sent.to_mut().model.clone_from(name);
     }
     sent
 }
@@ -153,7 +156,8 @@ fn sent<'a>(model: &Model, conversation: &'a Conversation) -> Cow<'a, Conversati
 fn encode(model: &Model, sent: &Conversation) -> UpstreamRequest {
     match &model.upstream.options {
         Options::Chat(options) => {
-            chat::request::encode(sent, &chat::Options { model: None, include_usage: options.include_usage })
+            let (model, include_usage) = (model.upstream_name.clone(), options.include_usage);
+            chat::request::encode(sent, &chat::Options { model, include_usage })
         }
         Options::Lumo(options) => lumo::encode(sent, options),
     }

@@ -19,10 +19,13 @@ pub enum ServeError {
     },
     /// A thread, or what it needs, cannot be had.
     Thread(io::Error),
-    /// An upstream's key has characters that no header may have.
-    Key {
+    /// No request to an upstream can be written: its key has characters that no header may have, or its address is
+    /// longer than any may be.
+    Upstream {
         /// The upstream's name.
-        upstream: String,
+        name: String,
+        /// Why not.
+        error: http::Error,
     },
 }
 
@@ -31,9 +34,10 @@ impl fmt::Display for ServeError {
         match self {
             Self::Bind { address, error } => write!(f, "cannot listen on {address}: {error}"),
             Self::Thread(error) => write!(f, "a thread cannot be started: {error}"),
-            Self::Key { upstream } => {
-                write!(f, "the api_key of upstream `{upstream}` has characters that no header may have")
-            }
+            Self::Upstream { name, error } => write!(
+                f,
+                "no request to upstream `{name}` can be written, are its api_key and base_url right? {error}"
+            ),
         }
     }
 }
@@ -42,7 +46,7 @@ impl std::error::Error for ServeError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Bind { error, .. } | Self::Thread(error) => Some(error),
-            Self::Key { .. } => None,
+            Self::Upstream { error, .. } => Some(error),
         }
     }
 }
@@ -63,7 +67,7 @@ impl Server {
     /// Listens on the configured addresses. `tap`, if there is one, watches the exchanges.
     ///
     /// # Errors
-    /// If an address cannot be listened on, or an upstream's key is no key.
+    /// If an address cannot be listened on, or no request to an upstream can be written.
     pub fn bind(config: Arc<Config>, tap: Option<Arc<dyn Tap>>) -> Result<Self, ServeError> {
         let mut addresses = Vec::new();
         let mut first = Worker::new(Service::new(Arc::clone(&config), tap)?, config.drain_timeout);

@@ -6,7 +6,7 @@ use std::{
     future::poll_fn,
     pin::Pin,
     sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
 use bytes::Bytes;
@@ -54,14 +54,14 @@ impl Service {
     /// A service without requests.
     ///
     /// # Errors
-    /// If an upstream's key cannot stand in a header.
+    /// If no request to an upstream can be written.
     pub(super) fn new(config: Arc<Config>, tap: Option<Arc<dyn Tap>>) -> Result<Self, ServeError> {
         let metrics = Arc::new(Metrics::new());
         let clients = config.upstreams.iter().map(|upstream| {
             let name = upstream.name.clone();
             let line = Line::new(upstream.queue.clone(), metrics.waiting(&name));
             let client = Client::new(Arc::clone(upstream), Arc::new(line))
-                .map_err(|_| ServeError::Key { upstream: name.clone() })?;
+                .map_err(|error| ServeError::Upstream { name: name.clone(), error })?;
             Ok((name, Arc::new(client)))
         });
         let clients = clients.collect::<Result<_, ServeError>>()?;
@@ -106,7 +106,7 @@ impl Service {
         })
     }
 
-    /// Takes one request, as far as nobody else is needed for it.
+    /// Takes one request, as far as nobody else need be waited for.
     ///
     /// # Errors
     /// The response, if it is known already. Else there is an answer that waits for its upstream, and all else of the
@@ -167,7 +167,7 @@ impl Service {
         })
     }
 
-    /// A chat completion, up to the point where its upstream can be asked.
+    /// A chat completion, up to the point where its upstream is asked.
     async fn complete(
         &self,
         request: Request<Incoming>,
@@ -183,7 +183,7 @@ impl Service {
             Err(failure) => return Err(reply::error(failure, access)),
         };
         match self.exchange(&body, &mut access) {
-            Ok((exchange, client)) => Ok(self.answer(exchange, client, &body, access)),
+            Ok((exchange, client)) => Ok(self.answer(exchange, client, &body, access).await),
             Err(failure) => Err(reply::error(failure, access)),
         }
     }
@@ -201,30 +201,36 @@ impl Service {
         Ok((exchange, Arc::clone(client)))
     }
 
-    fn answer(
+    /// Asks the upstream, and makes ready what its answer needs while the upstream works.
+    async fn answer(
         &self,
         exchange: Exchange<'_>,
         client: Arc<Client>,
         body: &Bytes,
         access: Access,
     ) -> Pin<Box<Answer>> {
+        let Exchange { model, conversation, request, answering, again } = exchange;
         let watch = self.tap.as_ref().and_then(|tap| {
             tap.begin(&Opening {
                 id: access.id(),
                 body,
-                conversation: &exchange.conversation,
-                model: exchange.model,
+                conversation: &conversation,
+                model,
                 upstream: client.upstream(),
-                request: &exchange.request,
-                answering: &exchange.answering,
+                request: &request,
+                answering: &answering,
             })
         });
+        let begun = Instant::now();
+        let opening = Arc::clone(&client).begin(request).await;
+        let pipeline = exchange::pipeline(model, &conversation, &answering);
         let parts = answer::Parts {
+            begun,
             client,
-            request: exchange.request,
-            again: exchange.again,
-            pipeline: exchange.pipeline,
-            stream: exchange.answering.stream,
+            opening,
+            again,
+            pipeline,
+            stream: answering.stream,
             watch,
             access,
         };

@@ -20,3 +20,6 @@ pub use reader::{Reader, ReaderSettings};
 pub use refusal::refusal;
 pub use request::Options;
 pub use writer::Writer;
+
+/// What is put behind an upstream's base URL.
+pub const PATH: &str = "chat/completions";

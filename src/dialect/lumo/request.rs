@@ -62,12 +62,7 @@ pub fn encode(conversation: &Conversation, options: &Options) -> UpstreamRequest
     dropped.extend(unspoken(conversation));
     let mut named = HashSet::new();
     dropped.retain(|name| named.insert(name.clone()));
-    UpstreamRequest {
-        path: options.version.path(),
-        headers: vec![("accept", "text/event-stream".to_owned())],
-        body: body.finish(),
-        dropped,
-    }
+    UpstreamRequest { body: body.finish(), dropped }
 }
 
 /// Bytes that a small request takes.

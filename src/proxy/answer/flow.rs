@@ -2,7 +2,6 @@
 
 use std::{
     fmt, mem,
-    pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
     time::Instant,
@@ -11,7 +10,6 @@ use std::{
 use bytes::BytesMut;
 
 use crate::{
-    dialect::UpstreamRequest,
     failure::{Failure, Kind},
     observe::{Access, Outcome},
     pipeline::{Pipeline, State},
@@ -22,19 +20,17 @@ use super::{
         exchange::Again,
         permits::Permit,
         tap::{Ending, Watch},
-        upstream::{Body, Broken, Client, Opened, Unopened},
+        upstream::{Body, Broken, Client, Opened, Opening, Unopened},
     },
     MAX_BYTES,
 };
 
-/// An upstream's request on its way.
-type Opening = Pin<Box<dyn Future<Output = Result<Opened, Unopened>> + Send>>;
-
 /// What an answer is made of.
 pub(in crate::proxy) struct Parts {
-    /// Who is asked, and what.
+    pub(in crate::proxy) begun: Instant,
+    /// Who is asked, and how far that is.
     pub(in crate::proxy) client: Arc<Client>,
-    pub(in crate::proxy) request: UpstreamRequest,
+    pub(in crate::proxy) opening: Opening,
     pub(in crate::proxy) again: Option<Again>,
     pub(in crate::proxy) pipeline: Pipeline,
     /// As a stream, not whole.
@@ -76,12 +72,11 @@ pub(super) enum Stage {
 }
 
 impl Flow {
-    /// Nothing has been asked yet: that begins with the first poll.
+    /// Nothing has come of it yet.
     pub(super) fn new(parts: Parts) -> Self {
-        let opening = Arc::clone(&parts.client).open(parts.request, None);
         Self {
-            begun: Instant::now(),
-            stage: Stage::Opening(Box::pin(opening)),
+            begun: parts.begun,
+            stage: Stage::Opening(parts.opening),
             client: parts.client,
             again: parts.again,
             pipeline: parts.pipeline,

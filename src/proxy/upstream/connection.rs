@@ -15,7 +15,7 @@ use std::{
 };
 
 use bytes::{Buf, Bytes, BytesMut, buf::Chain};
-use http::{Request, response::Parts};
+use http::response::Parts;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{
@@ -102,13 +102,9 @@ impl Connection {
         poll_fn(|cx| Poll::Ready(self.poll_read(cx, |_| ()).is_pending())).await
     }
 
-    /// Sends `request` and waits for the head of its answer.
-    pub(super) async fn ask(
-        mut self,
-        request: &Request<()>,
-        body: Bytes,
-    ) -> Result<(Parts, Incoming), Unanswered> {
-        let mut out = head::write(request, body.len()).freeze().chain(body);
+    /// Sends a request that begins with `head` ([`head::write`]) and waits for the head of its answer.
+    pub(super) async fn ask(mut self, head: &[u8], body: Bytes) -> Result<(Parts, Incoming), Unanswered> {
+        let mut out = head::with_length(head, body.len()).freeze().chain(body);
         let mut read = BytesMut::new();
         let head = poll_fn(|cx| self.poll_head(cx, &mut out, &mut read)).await?;
         let Head { parts, body, keeps, length } = head;

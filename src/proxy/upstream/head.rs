@@ -1,9 +1,10 @@
 //! The heads of HTTP/1.1 messages: a request's is written, a response's is read.
 
-use std::fmt;
+use std::{fmt, mem::MaybeUninit};
 
 use bytes::{BufMut, BytesMut};
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Version, header, response::Parts};
+use httparse::ParserConfig;
 
 use crate::{
     proxy::heads::{put_line, put_lines, says, words},
@@ -12,6 +13,9 @@ use crate::{
 
 /// Header lines that a response may have.
 const MAX_HEADERS: usize = 100;
+
+/// Bytes that the line with a body's length takes at most, with the head's end.
+const LENGTH: usize = 48;
 
 /// A response's head, and what it says of the rest.
 #[derive(Debug)]
@@ -42,11 +46,11 @@ impl fmt::Display for NoHttp {
     }
 }
 
-/// The head of `request`, whose body has `length` bytes.
-pub(super) fn write(request: &Request<()>, length: usize) -> BytesMut {
+/// The head of `request`, but for the length of its body.
+pub(super) fn write(request: &Request<()>) -> BytesMut {
     let uri = request.uri();
     let target = uri.path_and_query().map_or("/", |target| target.as_str());
-    let mut head = BytesMut::with_capacity(512);
+    let mut head = BytesMut::new();
     for part in [request.method().as_str(), " ", target, " HTTP/1.1\r\n"] {
         head.put_slice(part.as_bytes());
     }
@@ -57,6 +61,13 @@ pub(super) fn write(request: &Request<()>, length: usize) -> BytesMut {
         put_line(&mut head, b"host", host.as_bytes());
     }
     put_lines(&mut head, request.headers());
+    head
+}
+
+/// What [`write`] has written, for a body of `length` bytes.
+pub(super) fn with_length(written: &[u8], length: usize) -> BytesMut {
+    let mut head = BytesMut::with_capacity(written.len() + LENGTH);
+    head.put_slice(written);
     put_line(&mut head, b"content-length", length.to_string().as_bytes());
     head.put_slice(b"\r\n");
     head
@@ -84,9 +95,10 @@ pub(super) fn read(bytes: &[u8]) -> Result<Option<Head>, NoHttp> {
 
 fn read_one(bytes: &[u8]) -> Result<Option<Head>, NoHttp> {
     let no_http = |error: &dyn fmt::Display| NoHttp(error.to_string());
-    let mut lines = [httparse::EMPTY_HEADER; MAX_HEADERS];
-    let mut raw = httparse::Response::new(&mut lines);
-    let length = match raw.parse(bytes).map_err(|error| no_http(&error))? {
+    let mut lines = [const { MaybeUninit::uninit() }; MAX_HEADERS];
+    let mut raw = httparse::Response::new(&mut []);
+    let parsed = ParserConfig::default().parse_response_with_uninit_headers(&mut raw, bytes, &mut lines);
+    let length = match parsed.map_err(|error| no_http(&error))? {
         httparse::Status::Complete(length) => length,
         httparse::Status::Partial => return Ok(None),
     };
@@ -148,7 +160,7 @@ mod tests {
         let request =
             Request::post("http://u:p@host:81/v1/chat?x=1").header("accept", "a/b").body(()).unwrap();
         assert_eq!(
-            write(&request, 5),
+            with_length(&write(&request), 5),
             "POST /v1/chat?x=1 HTTP/1.1\r\nhost: host:81\r\naccept: a/b\r\ncontent-length: 5\r\n\r\n"
         );
     }

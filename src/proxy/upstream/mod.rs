@@ -16,8 +16,10 @@ mod stream;
 
 use std::{
     error::Error,
-    future::poll_fn,
+    future::{poll_fn, ready},
+    pin::Pin,
     sync::Arc,
+    task::Poll,
     time::{Duration, Instant},
 };
 
@@ -49,14 +51,20 @@ const MAX_REFUSAL: usize = 64 << 10;
 /// A connection that closes within this time is taken to have closed before the request reached the upstream's program.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// An upstream, ready to be asked: its connections, its line and its configured headers.
+/// An upstream, ready to be asked: its connections, its line, and what every request to it says.
 #[derive(Debug)]
 pub(super) struct Client {
     upstream: Arc<Upstream>,
     line: Arc<Line>,
     pool: Arc<Pool>,
-    headers: HeaderMap,
+    /// Address and headers.
+    request: Request<()>,
+    /// The same as HTTP/1.1 has it.
+    head: Bytes,
 }
+
+/// An upstream's request on its way.
+pub(super) type Opening = Pin<Box<dyn Future<Output = Result<Opened, Unopened>> + Send>>;
 
 /// An answer has begun.
 #[derive(Debug)]
@@ -84,11 +92,13 @@ impl Client {
     /// A client of `upstream` without open connections.
     ///
     /// # Errors
-    /// If the configured key cannot stand in a header.
-    pub(super) fn new(upstream: Arc<Upstream>, line: Arc<Line>) -> Result<Self, header::InvalidHeaderValue> {
+    /// If the configured key cannot stand in a header, or the address is too long.
+    pub(super) fn new(upstream: Arc<Upstream>, line: Arc<Line>) -> Result<Self, http::Error> {
         let pool = Arc::new(Pool::new(&upstream));
-        let headers = standing_headers(&upstream)?;
-        Ok(Self { upstream, line, pool, headers })
+        let mut request = Request::post(upstream.endpoint()?).body(())?;
+        *request.headers_mut() = standing_headers(&upstream)?;
+        let head = head::write(&request).freeze();
+        Ok(Self { upstream, line, pool, request, head })
     }
 
     /// A client of the same upstream, with the same line before it, that has connections of its own.
@@ -97,7 +107,8 @@ impl Client {
             upstream: Arc::clone(&self.upstream),
             line: Arc::clone(&self.line),
             pool: Arc::new(Pool::new(&self.upstream)),
-            headers: self.headers.clone(),
+            request: self.request.clone(),
+            head: self.head.clone(),
         }
     }
 
@@ -109,6 +120,16 @@ impl Client {
     /// The upstream that is asked.
     pub(super) fn upstream(&self) -> &Arc<Upstream> {
         &self.upstream
+    }
+
+    /// Asks without waiting: what can be done at once is done, which mostly is to send `asked`. What it gives does the
+    /// rest, as [`Client::open`] has it.
+    pub(super) async fn begin(self: Arc<Self>, asked: UpstreamRequest) -> Opening {
+        let mut opening: Opening = Box::pin(self.open(asked, None));
+        match poll_fn(|cx| Poll::Ready(opening.as_mut().poll(cx))).await {
+            Poll::Ready(opened) => Box::pin(ready(opened)),
+            Poll::Pending => opening,
+        }
     }
 
     /// Waits for a place unless there is one already (`permit`), sends `asked`, and waits for the headers of the
@@ -125,8 +146,7 @@ impl Client {
             Some(permit) => permit,
             None => self.line.enter().await?,
         };
-        let (request, content) = self.request(asked)?;
-        let (head, body) = self.send(request, content).await?;
+        let (head, body) = self.send(asked.body).await?;
         if head.status.is_client_error() || head.status.is_server_error() {
             return Err(self.refused(head, body).await);
         }
@@ -136,36 +156,19 @@ impl Client {
         }
     }
 
-    fn request(&self, asked: UpstreamRequest) -> Result<(Request<()>, Bytes), Failure> {
-        let internal = |error: http::Error| {
-            Failure::new(Kind::Internal, format!("the upstream's request cannot be written: {error}"))
-        };
-        let uri = self.upstream.endpoint(asked.path).map_err(internal)?;
-        let mut builder = Request::post(uri);
-        for (name, value) in asked.headers {
-            builder = builder.header(name, value);
-        }
-        let mut request = builder.body(()).map_err(internal)?;
-        // Configured headers replace the dialect's.
-        for (name, value) in &self.headers {
-            request.headers_mut().insert(name, value.clone());
-        }
-        Ok((request, asked.body))
-    }
-
-    /// Sends `request`, and sends it once more if a connection that had been used before closed at once without a word.
+    /// Sends `content`, and sends it once more if a connection that had been used before closed at once without a word.
     ///
     /// An upstream may close a kept connection just when it is used again, and nobody can tell that from a refusal to
     /// answer. A client would have to send its request once more; so that is done here. Not later than at once,
     /// though: then the upstream may have worked on it.
-    async fn send(&self, request: Request<()>, content: Bytes) -> Result<(Parts, Body), Failure> {
+    async fn send(&self, content: Bytes) -> Result<(Parts, Body), Failure> {
         let lease = self.pool.lease().await.map_err(|error| self.unconnected(error))?;
         let (begun, used) = (Instant::now(), lease.is_used());
-        match self.ask(lease, &request, content.clone()).await? {
+        match self.ask(lease, content.clone()).await? {
             Err(unanswered) if used && unanswered.is_silent() && begun.elapsed() < AT_ONCE => {
                 tracing::debug!(upstream = self.upstream.name, "a kept connection closed: asked once more");
-                let lease = self.pool.connect().await.map_err(|error| self.unconnected(error))?;
-                self.ask(lease, &request, content).await?
+                let lease = Box::pin(self.pool.connect()).await.map_err(|error| self.unconnected(error))?;
+                self.ask(lease, content).await?
             }
             answered => answered,
         }
@@ -173,20 +176,15 @@ impl Client {
     }
 
     /// Asks on `lease`, and waits for the answer's head as long as it may take.
-    async fn ask(
-        &self,
-        lease: Lease,
-        request: &Request<()>,
-        content: Bytes,
-    ) -> Result<Result<(Parts, Body), Unanswered>, Failure> {
+    async fn ask(&self, lease: Lease, content: Bytes) -> Result<Result<(Parts, Body), Unanswered>, Failure> {
         let limit = self.upstream.timeouts.header;
         let asking = async {
             match lease {
                 Lease::Http1 { connection, .. } => {
-                    let (head, incoming) = connection.ask(request, content).await?;
+                    let (head, incoming) = connection.ask(&self.head, content).await?;
                     Ok((head, Body::http1(incoming, Arc::clone(&self.pool))))
                 }
-                Lease::Http2(http2) => Box::pin(ask_http2(http2, request, content)).await,
+                Lease::Http2(http2) => Box::pin(ask_http2(http2, &self.request, content)).await,
             }
         };
         timeout(limit, asking).await.map_err(|_elapsed| failure::timed_out("response headers", limit))
@@ -245,17 +243,14 @@ async fn ask_http2(
     request: &Request<()>,
     content: Bytes,
 ) -> Result<(Parts, Body), Unanswered> {
-    let mut asked = Request::new(Full::new(content));
-    asked.method_mut().clone_from(request.method());
-    asked.uri_mut().clone_from(request.uri());
-    asked.headers_mut().clone_from(request.headers());
+    let asked = request.clone().map(|()| Full::new(content));
     http2.ready().await.map_err(Unanswered::Http2)?;
     let (head, incoming) = http2.send_request(asked).await.map_err(Unanswered::Http2)?.into_parts();
     Ok((head, Body::http2(incoming)))
 }
 
 /// The headers of every request: fixed ones, the configured ones, the key.
-fn standing_headers(upstream: &Upstream) -> Result<HeaderMap, header::InvalidHeaderValue> {
+fn standing_headers(upstream: &Upstream) -> Result<HeaderMap, http::Error> {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));

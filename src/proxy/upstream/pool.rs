@@ -97,7 +97,8 @@ impl Pool {
                 return Ok(Lease::Http1 { connection, used: true });
             }
         }
-        self.connect().await
+        // A pooled connection is the rule, and the future of a new one is large.
+        Box::pin(self.connect()).await
     }
 
     /// A new connection.

@@ -49,6 +49,9 @@ impl Rewound {
     /// Ready when the client has gone, and how. What it says meanwhile is kept.
     pub(super) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         while self.early.len() < AHEAD {
+            if let Err(error) = ready!(self.stream.poll_read_ready(cx)) {
+                return Poll::Ready(error);
+            }
             let mut piece = [0; 512];
             let mut read = ReadBuf::new(&mut piece);
             match ready!(Pin::new(&mut self.stream).poll_read(cx, &mut read)) {

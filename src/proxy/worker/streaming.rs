@@ -41,6 +41,9 @@ const TURN: usize = 8;
 /// Bytes that a thread keeps for putting writes together.
 const KEPT: usize = 128 << 10;
 
+/// Bytes that a response's head is expected to have at most.
+const HEAD: usize = 512;
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Streaming {
@@ -151,7 +154,9 @@ impl Streaming {
                     Poll::Ready(written) => some(written?)?,
                     Poll::Pending => 0,
                 };
-                self.unsent = Bytes::copy_from_slice(buffer.get(written..).unwrap_or_default());
+                if let Some(unsent @ [_, ..]) = buffer.get(written..) {
+                    self.unsent = Bytes::copy_from_slice(unsent);
+                }
             }
             buffer.shrink_to(KEPT);
             Ok(())
@@ -166,7 +171,10 @@ fn some(written: usize) -> io::Result<usize> {
 /// The head of a response.
 fn written(head: &Parts, framing: Framing) -> Vec<u8> {
     let reason = head.status.canonical_reason().unwrap_or_default();
-    let mut bytes = format!("HTTP/1.1 {} {reason}\r\n", head.status.as_u16()).into_bytes();
+    let mut bytes = Vec::with_capacity(HEAD);
+    for part in ["HTTP/1.1 ", head.status.as_str(), " ", reason, "\r\n"] {
+        bytes.extend_from_slice(part.as_bytes());
+    }
     put_lines(&mut bytes, &head.headers);
     if framing.chunked {
         put_line(&mut bytes, b"transfer-encoding", b"chunked");

@@ -44,8 +44,6 @@ pub fn encode(conversation: &Conversation, options: &Options) -> UpstreamRequest
     dropped.sort_unstable();
     dropped.dedup();
     UpstreamRequest {
-        path: "chat/completions",
-        headers: vec![("accept", "text/event-stream".to_owned())],
         body: body.finish(),
         dropped,
     }
