@@ -24,7 +24,7 @@ impl Detector {
         let fresh = self.prose.starts_message();
         let mut from = 0;
         loop {
-            let at = self.search.first_opening(text, from, fresh)?;
+            let at = self.search.sought.first_opening(text, from, fresh)?;
             if self.opens(text, at) {
                 return Some(at);
             }
@@ -34,12 +34,12 @@ impl Detector {
 
     /// What begins at this byte of `text` may be more than text.
     fn opens(&self, text: &str, at: usize) -> bool {
-        match text.as_bytes().get(at).and_then(|&byte| self.search.begins(byte)) {
+        match text.as_bytes().get(at).and_then(|&byte| self.search.sought.begins(byte)) {
             None => false,
             Some(Begins::Bracket) => true,
             Some(Begins::Fence) => self.prose.starts_line(head(text, at)),
             Some(Begins::Marker(place)) => {
-                let (rest, markers) = (tail(text, at), &self.search.markers);
+                let (rest, markers) = (tail(text, at), &self.search.sought.markers);
                 markers.may_be(rest) && {
                     let here = self.place_behind(head(text, at));
                     place <= here && markers.may_stand(rest, here)
@@ -82,7 +82,7 @@ impl Detector {
                 self.state = State::Opener(Opener::new(tick));
                 at + 1
             }
-            _ if self.search.markers.may_begin(byte, self.here(starts_line)) => {
+            _ if self.search.sought.markers.may_begin(byte, self.here(starts_line)) => {
                 self.state = State::Marker { starts_line, quoted };
                 at
             }
@@ -102,9 +102,9 @@ impl Detector {
             Some(_) => byte == b'[' && !quoted,
             None => matches!(byte, b'{' | b'['),
         };
-        let rest = self.search.unmarked.get(from..).unwrap_or_default();
+        let rest = self.search.sought.unmarked.get(from..).unwrap_or_default();
         let Some(place) = rest.iter().position(may_begin).map(|at| from + at) else { return false };
-        let Some(&Unmarked { format, list }) = self.search.unmarked.get(place) else { return false };
+        let Some(&Unmarked { format, list }) = self.search.sought.unmarked.get(place) else { return false };
         let whole = self.search.whole;
         let read_as = match list {
             Some(calls) => {
@@ -132,7 +132,7 @@ impl Detector {
         let Some(character) = text.chars().next() else { return 0 };
         self.held.push(character);
         let here = self.here(starts_line);
-        let Some((place, whole)) = self.search.markers.find(&self.held, here, 0) else {
+        let Some((place, whole)) = self.search.sought.markers.find(&self.held, here, 0) else {
             self.held.pop();
             if !self.held.is_empty() {
                 self.false_start(starts_line, quoted, out);
@@ -168,7 +168,7 @@ impl Detector {
 
     /// Reads what follows an opener as its format says.
     pub(super) fn enter_at(&mut self, place: usize, starts_line: bool, quoted: bool) {
-        let Some(opener) = self.search.markers.get(place).copied() else { return };
+        let Some(opener) = self.search.sought.markers.get(place).copied() else { return };
         let (whole, mut marked) = (self.search.whole, true);
         let read_as = match opener.entry {
             Entry::Tag(tag) => match tag.kind {
@@ -182,7 +182,7 @@ impl Detector {
             },
             Entry::Thought(thought) => {
                 self.held.clear();
-                let ended_by_calls = self.search.markers.calls_end_reasoning();
+                let ended_by_calls = self.search.sought.markers.calls_end_reasoning();
                 self.state = State::Reasoning(Thinking::new(thought, ended_by_calls));
                 return;
             }
@@ -218,7 +218,7 @@ impl Detector {
     pub(super) fn attributes(&mut self, text: &str, out: &mut impl Sink) -> usize {
         let State::Attributes { place, starts_line, quoted } = self.state else { return 0 };
         let Some((format, Entry::Tag(tag))) =
-            self.search.markers.get(place).map(|opener| (opener.format, opener.entry))
+            self.search.sought.markers.get(place).map(|opener| (opener.format, opener.entry))
         else {
             return 0;
         };
@@ -244,14 +244,14 @@ impl Detector {
         let State::Opener(opener) = &mut self.state else { return 0 };
         let Some(character) = text.chars().next() else { return 0 };
         let byte = text.bytes().next().unwrap_or_default();
-        match opener.feed(byte, &self.search.infos) {
+        match opener.feed(byte, &self.search.sought.infos) {
             Opening::More if self.held.len() >= self.search.max_markup => self.leave_fence(None, out),
             Opening::More => {
                 self.held.push(character);
                 return character.len_utf8();
             }
             Opening::Calls => {
-                let (info, fences) = (opener.info(), &self.search.fences);
+                let (info, fences) = (opener.info(), &self.search.sought.fences);
                 let named = fences.iter().find(|fenced| fenced.infos.contains(&info));
                 let Some(&Fenced { format, code, .. }) = named.or(fences.last()) else { return 0 };
                 let fence = Fence { code, ..opener.fence() };

@@ -6,13 +6,10 @@
 //! (`<<tool_call>`). Openers are short, so a byte is read a bounded number of times. Several formats may share an
 //! opener; they are tried in the order in which they are configured.
 
-use std::{
-    iter,
-    sync::{Arc, LazyLock},
-};
+use std::iter;
 
 use super::pattern::{Case, Fit, fit_cased};
-use crate::format::{self, Calls, Channels, Format, Grammar, Place, Tag, TagKind, Thought};
+use crate::format::{Calls, Channels, Format, Grammar, Place, Tag, TagKind, Thought};
 
 /// What begins at an opener.
 #[derive(Debug, Clone, Copy)]
@@ -72,12 +69,12 @@ impl Opener {
         first.into_iter().chain(other)
     }
 
-    /// Its second byte may be this one.
-    fn may_go_on(&self, byte: u8) -> bool {
-        match self.text.as_bytes().get(1) {
-            None | Some(b'*' | b'~' | b'%') => true,
-            Some(second) if self.case == Case::Any => second.eq_ignore_ascii_case(&byte),
-            Some(second) => *second == byte,
+    /// What its second byte may be, in both cases; `None`: anything.
+    fn second_bytes(&self) -> Option<[u8; 2]> {
+        match (self.text.as_bytes().get(1)?, self.case) {
+            (b'*' | b'~' | b'%', _) => None,
+            (byte, Case::Any) => Some([byte.to_ascii_lowercase(), byte.to_ascii_uppercase()]),
+            (byte, _) => Some([*byte; 2]),
         }
     }
 }
@@ -90,7 +87,7 @@ struct Group {
     place: Place,
     /// By byte: whether one of them may go on with it.
     second: [bool; 256],
-    /// Where they stand in [`Markers::openers`].
+    /// Where they stand in [`Openers::all`].
     places: Vec<usize>,
 }
 
@@ -100,8 +97,13 @@ impl Group {
         let group = group.get_or_insert_with(new);
         group.place = group.place.min(opener.place);
         group.places.push(at);
-        for (byte, second) in (0..=u8::MAX).zip(&mut group.second) {
-            *second |= opener.may_go_on(byte);
+        match opener.second_bytes() {
+            None => group.second.fill(true),
+            Some(bytes) => {
+                for byte in bytes {
+                    group.second.get_mut(usize::from(byte)).into_iter().for_each(|second| *second = true);
+                }
+            }
         }
     }
 
@@ -112,29 +114,20 @@ impl Group {
     }
 }
 
-/// The openers of a set of formats.
+/// The openers of some formats.
 #[derive(Debug)]
-pub(super) struct Markers {
-    openers: Vec<Opener>,
+struct Openers {
+    all: Vec<Opener>,
     /// By first byte.
     groups: [Option<Box<Group>>; 256],
-    /// The formats that are chosen by name.
-    named: Vec<&'static Format>,
 }
 
-impl Markers {
-    /// The openers of all formats that are safe to look for in any text.
-    pub(super) fn of_all() -> Arc<Self> {
-        static AUTO: LazyLock<Arc<Markers>> =
-            LazyLock::new(|| Arc::new(Markers::new(&format::auto_behind(&[]), &[])));
-        Arc::clone(&AUTO)
-    }
-
-    /// The openers of `formats`, of which `named` are chosen by name or by the model's, not as all there are.
-    pub(super) fn new(formats: &[&'static Format], named: &[&'static Format]) -> Self {
+impl Openers {
+    /// Those of `formats`; `chosen` by name or by the model's, not as all there are.
+    fn new(formats: &[&'static Format], chosen: bool) -> Self {
         let mut all: Vec<Opener> = Vec::new();
         for opener in formats.iter().flat_map(|format| openers(format)) {
-            let passed_over = !named.contains(&opener.format)
+            let passed_over = !chosen
                 && match opener.entry {
                     Entry::Frame => opener.place == Place::Anywhere,
                     Entry::Thought(thought) => thought.chosen,
@@ -153,7 +146,41 @@ impl Markers {
                 }
             }
         }
-        Self { openers: all, groups, named: named.to_vec() }
+        Self { all, groups }
+    }
+
+    fn group(&self, byte: u8) -> Option<&Group> {
+        self.groups.get(usize::from(byte)).and_then(Option::as_deref)
+    }
+
+    /// Those that may begin as `text` does, by their places, as far as its first two bytes tell.
+    fn candidates(&self, text: &str) -> impl Iterator<Item = (usize, &Opener)> {
+        let group = text.bytes().next().and_then(|byte| self.group(byte)).filter(|group| group.may_be(text));
+        let places = group.into_iter().flat_map(|group| &group.places);
+        places.filter_map(|&place| Some((place, self.all.get(place)?)))
+    }
+}
+
+/// The openers of a set of formats.
+#[derive(Debug)]
+pub(super) struct Markers {
+    /// Those of the formats that were named first.
+    first: Openers,
+    /// Behind them, those of others: made once, for all that are looked for behind some.
+    behind: Option<&'static Openers>,
+    /// The formats that are chosen by name.
+    named: Vec<&'static Format>,
+}
+
+impl Markers {
+    /// The openers of `formats`, and behind them those of the formats of `behind`. `chosen`: `formats` are chosen by
+    /// name or by the model's, not as all there are.
+    pub(super) fn new(formats: &[&'static Format], chosen: bool, behind: Option<&'static Self>) -> Self {
+        Self {
+            first: Openers::new(formats, chosen),
+            behind: behind.map(|behind| &behind.first),
+            named: if chosen { formats.to_vec() } else { Vec::new() },
+        }
     }
 
     /// Some format's calls may end reasoning.
@@ -168,18 +195,21 @@ impl Markers {
 
     /// Where an opener that begins with this byte counts, if there is one: the least exacting place.
     pub(super) fn first(&self, byte: u8) -> Option<Place> {
-        self.group(byte).map(|group| group.place)
-    }
-
-    fn group(&self, byte: u8) -> Option<&Group> {
-        self.groups.get(usize::from(byte)).and_then(Option::as_deref)
+        let groups = [self.first.group(byte), self.behind.and_then(|behind| behind.group(byte))];
+        groups.into_iter().flatten().map(|group| group.place).min()
     }
 
     /// The openers that may begin as `text` does, by their places, as far as its first two bytes tell.
     fn candidates(&self, text: &str) -> impl Iterator<Item = (usize, &Opener)> {
-        let group = text.bytes().next().and_then(|byte| self.group(byte)).filter(|group| group.may_be(text));
-        let places = group.into_iter().flat_map(|group| &group.places);
-        places.filter_map(|&place| Some((place, self.openers.get(place)?)))
+        let behind = self.behind.into_iter().flat_map(|behind| behind.candidates(text));
+        let others = behind.filter(|(_, opener)| !self.comes_first(opener));
+        let others = others.map(|(place, opener)| (self.first.all.len() + place, opener));
+        self.first.candidates(text).chain(others)
+    }
+
+    /// `opener`, of those behind, is one of the first as well.
+    fn comes_first(&self, opener: &Opener) -> bool {
+        self.named.contains(&opener.format) || self.first.all.iter().any(|known| known.reads_as(opener))
     }
 
     /// Whether the first two bytes of `rest` leave an opener that may begin where it does.
@@ -224,14 +254,19 @@ impl Markers {
 
     /// All reasoning that is looked for.
     pub(super) fn thoughts(&self) -> Vec<&'static Thought> {
+        let behind = self.behind.into_iter().flat_map(|behind| &behind.all);
+        let others = behind.filter(|opener| !self.comes_first(opener));
         let thought =
             |opener: &Opener| if let Entry::Thought(thought) = opener.entry { Some(thought) } else { None };
-        self.openers.iter().filter_map(thought).collect()
+        self.first.all.iter().chain(others).filter_map(thought).collect()
     }
 
     /// The opener at a place that [`Markers::find`] gave.
     pub(super) fn get(&self, place: usize) -> Option<&Opener> {
-        self.openers.get(place)
+        match place.checked_sub(self.first.all.len()) {
+            None => self.first.all.get(place),
+            Some(place) => self.behind?.all.get(place),
+        }
     }
 }
 
@@ -274,8 +309,12 @@ fn grammar_openers(format: &'static Format, grammar: &'static Grammar) -> Vec<Op
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
+    use proptest::{prelude::*, sample::subsequence};
+
     use super::*;
-    use crate::format::ALL;
+    use crate::format::{self, ALL};
 
     #[test]
     fn no_opener_is_the_beginning_of_another() {
@@ -286,6 +325,59 @@ mod tests {
                 let longer = other.text.len() > one.text.len() && other.text.starts_with(one.text);
                 assert!(!longer, "{} begins {}", one.text, other.text);
             }
+        }
+    }
+
+    static AUTO: LazyLock<Markers> = LazyLock::new(|| Markers::new(&format::auto(), false, None));
+
+    /// The openers of `first` and, behind them, of all formats that are safe to look for, told one by one.
+    fn listed(first: &[&'static Format]) -> Vec<Opener> {
+        let mut all: Vec<Opener> = Vec::new();
+        let others = format::auto().into_iter().filter(|format| !first.contains(format));
+        for opener in first.iter().copied().chain(others).flat_map(openers) {
+            let only_chosen = match opener.entry {
+                Entry::Frame => opener.place == Place::Anywhere,
+                Entry::Thought(thought) => thought.chosen,
+                _ => false,
+            };
+            let known = all.iter().any(|known| known.reads_as(&opener));
+            if !known && (!only_chosen || first.contains(&opener.format)) {
+                all.push(opener);
+            }
+        }
+        all
+    }
+
+    fn told(opener: &Opener) -> (&'static str, &'static str, Place) {
+        (opener.format.name, opener.text, opener.place)
+    }
+
+    proptest! {
+        #[test]
+        fn formats_stand_before_those_looked_for_of_themselves_as_in_one_list(
+            first in subsequence(ALL.to_vec(), 0..6).prop_shuffle(),
+        ) {
+            let (markers, listed) = (Markers::new(&first, true, Some(&AUTO)), listed(&first));
+            for byte in 0..=u8::MAX {
+                let group = listed.iter().filter(|opener| opener.first_bytes().any(|first| first == byte));
+                prop_assert_eq!(markers.first(byte), group.map(|opener| opener.place).min());
+            }
+            for text in listed.iter().map(|opener| opener.text) {
+                let fits = |opener: &&Opener| opener.fit(text, Place::MessageStart) != Fit::No;
+                let wanted: Vec<_> = listed.iter().filter(fits).map(told).collect();
+                let mut found = Vec::new();
+                let mut from = 0;
+                while let Some((place, _)) = markers.find(text, Place::MessageStart, from) {
+                    found.extend(markers.get(place).map(told));
+                    from = place + 1;
+                }
+                prop_assert_eq!(found, wanted);
+            }
+            let thoughts = listed.iter().filter_map(|opener| match opener.entry {
+                Entry::Thought(thought) => Some(thought),
+                _ => None,
+            });
+            prop_assert_eq!(markers.thoughts(), thoughts.collect::<Vec<_>>());
         }
     }
 }

@@ -137,13 +137,16 @@ impl Detector {
     /// Where a message begins, whose prompt may have begun it.
     fn first_state(search: &Search, in_reasoning: bool) -> State {
         if in_reasoning {
-            let mut thoughts = search.markers.thoughts();
+            let mut thoughts = search.sought.markers.thoughts();
             if thoughts.is_empty() {
-                thoughts = Markers::new(&[&THINK], &[]).thoughts();
+                thoughts = Markers::new(&[&THINK], false, None).thoughts();
             }
-            return State::Reasoning(Thinking::from_start(&thoughts, search.markers.calls_end_reasoning()));
+            return State::Reasoning(Thinking::from_start(
+                &thoughts,
+                search.sought.markers.calls_end_reasoning(),
+            ));
         }
-        let Some((format, channels)) = search.begun else { return State::Prose };
+        let Some((format, channels)) = search.sought.begun else { return State::Prose };
         State::Calls(Box::new(Reading {
             format,
             starts_line: false,
@@ -318,7 +321,7 @@ impl Detector {
 
     fn reasoning(&mut self, text: &str, out: &mut impl Sink) -> usize {
         let State::Reasoning(thinking) = &mut self.state else { return 0 };
-        match thinking.feed(text, &self.search.markers, out) {
+        match thinking.feed(text, &self.search.sought.markers, out) {
             Thinks::On => text.len(),
             Thinks::Closed(taken) => {
                 self.state = State::Prose;

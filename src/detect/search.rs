@@ -1,6 +1,6 @@
 //! [`Search`]: what one request's text is searched for, made once from its tools and settings.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use super::{envelope::Rules, markers::Markers, reading::Reading, tools::Tools};
 use crate::{
@@ -56,21 +56,91 @@ pub(super) enum Begins {
     Marker(Place),
 }
 
-/// See the module.
+/// What is looked for: all that the formats alone tell.
 #[derive(Debug)]
-pub(super) struct Search {
-    pub(super) tools: Tools,
-    pub(super) markers: Arc<Markers>,
+pub(super) struct Sought {
+    pub(super) markers: Markers,
     pub(super) fences: Vec<Fenced>,
     /// The info strings of fences with calls.
     pub(super) infos: Vec<&'static str>,
     pub(super) unmarked: Vec<Unmarked>,
-    /// By byte.
-    begins: [Option<Begins>; 256],
     /// By byte: it may begin something behind the first visible text, and before it.
     opens: [(bool, bool); 256],
     /// The format whose messages begin inside a header.
     pub(super) begun: Option<(&'static Format, &'static Channels)>,
+}
+
+impl Sought {
+    /// `None` if nothing is looked for. What is looked for of itself is made ready once for all requests, and what a
+    /// model's name adds is put before it.
+    fn of(detect: &Detect) -> Option<Arc<Self>> {
+        static AUTO: LazyLock<Arc<Sought>> =
+            LazyLock::new(|| Arc::new(Sought::new(&format::auto(), false, None)));
+        match detect {
+            Detect::Off => None,
+            Detect::Auto => Some(Arc::clone(&AUTO)),
+            Detect::AutoAnd(first) => Some(Arc::new(Self::new(first, true, Some(&AUTO)))),
+            Detect::Formats(formats) if formats.is_empty() => None,
+            Detect::Formats(formats) => Some(Arc::new(Self::new(formats, true, None))),
+        }
+    }
+
+    /// `formats`, and behind them those of `behind`. `chosen`: by name or by the model's, not as all there are.
+    fn new(formats: &[&'static Format], chosen: bool, behind: Option<&'static Self>) -> Self {
+        let grammars = || formats.iter().flat_map(|format| format.grammars.iter().map(|g| (*format, g)));
+        let other = |format| !formats.contains(format);
+        let fences =
+            behind.into_iter().flat_map(|behind| &behind.fences).filter(|fence| other(&fence.format));
+        let first = grammars().filter_map(|(format, grammar)| fenced(format, grammar));
+        let mut fences: Vec<_> = first.chain(fences.copied()).collect();
+        fences.sort_by_key(|fenced| fenced.code.is_none());
+        let unmarkeds = behind.into_iter().flat_map(|behind| &behind.unmarked);
+        let unmarkeds = unmarkeds.filter(|unmarked| other(&unmarked.format)).copied();
+        let first = grammars().filter_map(|(format, grammar)| unmarked(format, grammar));
+        let mut unmarked: Vec<_> = first.chain(unmarkeds).collect();
+        unmarked.sort_by_key(|unmarked| unmarked.list.is_none());
+        let mut sought = Self {
+            markers: Markers::new(formats, chosen, behind.map(|behind| &behind.markers)),
+            infos: fences.iter().flat_map(|fenced| fenced.infos).copied().collect(),
+            fences,
+            unmarked,
+            opens: [(false, false); 256],
+            begun: if chosen { begun(formats) } else { None },
+        };
+        sought.opens = std::array::from_fn(|byte| {
+            let begins = sought.begins(u8::try_from(byte).unwrap_or_default());
+            let within = |begins| begins != Begins::Marker(Place::MessageStart);
+            (begins.is_some_and(within), begins.is_some())
+        });
+        sought
+    }
+
+    /// What this byte of prose may begin.
+    pub(super) fn begins(&self, byte: u8) -> Option<Begins> {
+        match byte {
+            b'{' | b'[' if !self.unmarked.is_empty() => Some(Begins::Bracket),
+            b'`' | b'~' => (!self.fences.is_empty()).then_some(Begins::Fence),
+            _ => self.markers.first(byte).map(Begins::Marker),
+        }
+    }
+
+    /// The first byte of `text` from `from` on that may begin something; `fresh`: nothing visible has stood in the
+    /// message yet.
+    pub(super) fn first_opening(&self, text: &str, from: usize, fresh: bool) -> Option<usize> {
+        let rest = text.as_bytes().get(from..)?;
+        let opens = |&byte: &u8| {
+            let (within, at_start) = self.opens.get(usize::from(byte)).copied().unwrap_or_default();
+            within || (fresh && at_start)
+        };
+        rest.iter().position(opens).map(|at| from + at)
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Search {
+    pub(super) tools: Tools,
+    pub(super) sought: Arc<Sought>,
     pub(super) whole: bool,
     any_name: bool,
     repair: bool,
@@ -84,44 +154,12 @@ pub(super) struct Search {
 impl Search {
     /// The search for calls that `tools` allow; `None` if there is nothing to look for.
     pub(super) fn new(tools: Tools, settings: &Settings) -> Option<Self> {
-        let (formats, named): (Vec<&'static Format>, &[_]) = match &settings.detect {
-            Detect::Off => return None,
-            Detect::Auto => (format::auto_behind(&[]), &[]),
-            Detect::AutoAnd(first) => (format::auto_behind(first), first),
-            Detect::Formats(formats) => (formats.clone(), formats),
-        };
-        if tools.is_empty() || formats.is_empty() {
+        if tools.is_empty() {
             return None;
         }
-        let grammars = || formats.iter().flat_map(|format| format.grammars.iter().map(|g| (*format, g)));
-        let mut fences: Vec<Fenced> =
-            grammars().filter_map(|(format, grammar)| fenced(format, grammar)).collect();
-        fences.sort_by_key(|fenced| fenced.code.is_none());
-        let mut unmarked: Vec<Unmarked> =
-            grammars().filter_map(|(format, grammar)| unmarked(format, grammar)).collect();
-        unmarked.sort_by_key(|unmarked| unmarked.list.is_none());
-        let markers = match &settings.detect {
-            Detect::Auto => Markers::of_all(),
-            _ => Arc::new(Markers::new(&formats, named)),
-        };
-        let begins: [Option<Begins>; 256] = std::array::from_fn(|byte| {
-            let byte = u8::try_from(byte).unwrap_or_default();
-            match byte {
-                b'{' | b'[' if !unmarked.is_empty() => Some(Begins::Bracket),
-                b'`' | b'~' => (!fences.is_empty()).then_some(Begins::Fence),
-                _ => markers.first(byte).map(Begins::Marker),
-            }
-        });
-        let within = |begins| begins != Begins::Marker(Place::MessageStart);
         Some(Self {
             tools,
-            opens: begins.map(|begins| (begins.is_some_and(within), begins.is_some())),
-            begins,
-            markers,
-            infos: fences.iter().flat_map(|fenced| fenced.infos).copied().collect(),
-            fences,
-            unmarked,
-            begun: begun(named),
+            sought: Sought::of(&settings.detect)?,
             whole: settings.arguments == Arguments::Whole,
             any_name: settings.unknown_calls == UnknownCalls::Forward,
             repair: settings.repair,
@@ -131,22 +169,6 @@ impl Search {
             max_hold: settings.limits.max_hold,
             max_arguments: settings.limits.max_arguments,
         })
-    }
-
-    /// What this byte of prose may begin.
-    pub(super) fn begins(&self, byte: u8) -> Option<Begins> {
-        self.begins.get(usize::from(byte)).copied().flatten()
-    }
-
-    /// The first byte of `text` from `from` on that may begin something; `fresh`: nothing visible has stood in the
-    /// message yet.
-    pub(super) fn first_opening(&self, text: &str, from: usize, fresh: bool) -> Option<usize> {
-        let rest = text.as_bytes().get(from..)?;
-        let opens = |&byte: &u8| {
-            let (within, at_start) = self.opens.get(usize::from(byte)).copied().unwrap_or_default();
-            within || (fresh && at_start)
-        };
-        rest.iter().position(opens).map(|at| from + at)
     }
 
     /// `marked`: for a grammar with a marker made for calls.

@@ -190,7 +190,7 @@ impl Detector {
 
     /// The place of another opener that the first `opener` held bytes are, from `next` on.
     fn rival(&self, opener: usize, next: usize, starts_line: bool) -> Option<usize> {
-        let markers = &self.search.markers;
+        let markers = &self.search.sought.markers;
         let (place, whole) = markers.find(head(&self.held, opener), self.here(starts_line), next)?;
         let counts = |place| markers.get(place).is_some_and(|rival| markers.ends_reasoning(rival.format));
         (whole && (self.doubted.is_none() || counts(place))).then_some(place)

@@ -173,8 +173,8 @@ mod tests {
     use super::*;
 
     fn think(text: &str, pieces: usize) -> (String, Vec<Thinks>) {
-        let thoughts = Markers::new(&[&crate::format::THINK], &[]).thoughts();
-        let markers = Markers::new(&[], &[]);
+        let thoughts = Markers::new(&[&crate::format::THINK], false, None).thoughts();
+        let markers = Markers::new(&[], false, None);
         let mut thinking = Thinking::from_start(&thoughts, false);
         let (mut said, mut ends) = (String::new(), Vec::new());
         for piece in text.as_bytes().chunks(pieces) {

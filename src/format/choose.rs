@@ -94,10 +94,9 @@ pub fn prompt_opens_reasoning(name: &str) -> bool {
     PROMPT_OPENS_REASONING.iter().copied().any(fitting(name))
 }
 
-/// All formats with [`Format::auto`], behind `first`.
-pub fn auto_behind(first: &[&'static Format]) -> Vec<&'static Format> {
-    let others = ALL.iter().copied().filter(|format| format.auto && !first.contains(format));
-    first.iter().copied().chain(others).collect()
+/// All formats with [`Format::auto`].
+pub fn auto() -> Vec<&'static Format> {
+    ALL.iter().copied().filter(|format| format.auto).collect()
 }
 
 /// Whether globs fit a model's name, with its vendor or without.
@@ -237,16 +236,6 @@ mod tests {
         }
         for name in ["deepseek-v3.1", "Qwen3-Coder-30B", "Qwen3-32B", "MiniMax-M1", "gpt-4o", "glm-4.5"] {
             assert!(!prompt_opens_reasoning(name), "{name}");
-        }
-    }
-
-    #[test]
-    fn auto_has_each_format_once() {
-        let first = Known::default().of_model("phi-4-mini");
-        let all = auto_behind(&first);
-        assert_eq!(all.first().map(|format| format.name), Some("phi4_mini"));
-        for (at, format) in all.iter().enumerate() {
-            assert!(all.iter().skip(at + 1).all(|other| other != format), "{} twice", format.name);
         }
     }
 }
