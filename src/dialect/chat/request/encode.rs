@@ -43,10 +43,7 @@ pub fn encode(conversation: &Conversation, options: &Options) -> UpstreamRequest
     });
     dropped.sort_unstable();
     dropped.dedup();
-    UpstreamRequest {
-        body: body.finish(),
-        dropped,
-    }
+    UpstreamRequest { body: body.finish(), dropped }
 }
 
 /// Bytes that a small request takes.
