@@ -44,6 +44,7 @@ pub(crate) mod text;
 mod thinking;
 mod tools;
 mod typed;
+mod types;
 mod walker;
 
 pub use tools::Tools;

@@ -5,7 +5,7 @@ use super::{
     envelope::{Parsed, Piece, Rules},
     pattern::{Fit, fit},
     text::{boundary_from, head, slice, tail},
-    typed::Types,
+    types::Types,
 };
 use crate::format::Key;
 

@@ -4,11 +4,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::typed::{Shape, Types};
-use crate::{
-    conversation::{Conversation, Tool},
-    wire::json::Raw,
-};
+use super::types::{Schema, Shape, Types};
+use crate::conversation::{Conversation, Tool};
 
 /// The tools that may be called in one request, by name. All stages of an answer share them, for as long as it takes:
 /// they hold no more than they need.
@@ -27,21 +24,17 @@ struct Declared {
 /// What is known of a tool's arguments.
 #[derive(Debug, Default)]
 struct Signature {
-    properties: Box<[Box<str>]>,
     required: Box<[Box<str>]>,
     shape: Shape,
 }
 
 impl Signature {
     fn of(tool: &Tool) -> Self {
-        let Some(schema) = tool.parameters.as_ref().map(Raw::view) else { return Self::default() };
-        let properties = schema.get("properties").into_iter().flat_map(|properties| properties.members());
-        let required = schema.get("required").into_iter().flat_map(|required| required.elements());
-        Self {
-            properties: properties.map(|(key, _)| key.into()).collect(),
-            required: required.filter_map(|key| Some(key.as_str()?.into())).collect(),
-            shape: Shape::of(schema),
-        }
+        let Some(parameters) = &tool.parameters else { return Self::default() };
+        let schema = Schema::read(parameters.view());
+        let required = schema.required.into_iter().flat_map(|required| required.elements());
+        let required = required.filter_map(|key| Some(key.as_str()?.into())).collect();
+        Self { required, shape: Shape::of(&schema) }
     }
 }
 
@@ -101,12 +94,12 @@ impl Tools {
 
     /// Whether the tool `name` declares an argument `key`.
     pub(super) fn declares(&self, name: &str, key: &str) -> bool {
-        self.tool(name).is_some_and(|tool| tool.properties.iter().any(|property| property.as_ref() == key))
+        self.tool(name).is_some_and(|tool| tool.shape.keys().any(|property| property == key))
     }
 
     /// The declared argument of the tool `name` at `place`, in the order of its declaration.
     pub(super) fn property(&self, name: &str, place: usize) -> Option<&str> {
-        Some(self.tool(name)?.properties.get(place)?.as_ref())
+        self.tool(name)?.shape.keys().nth(place)
     }
 
     /// The argument of the tool `name` that a text without a key is for: a required string before any string, before
@@ -114,8 +107,8 @@ impl Tools {
     pub(super) fn text_parameter(&self, name: &str) -> Option<&str> {
         let tool = self.tool(name)?;
         let is_text = |key: &&str| self.types(name, key).is_some_and(|types| types.is_string());
-        let mut keys = tool.required.iter().chain(tool.properties.iter()).map(Box::as_ref);
-        keys.find(is_text).or(tool.properties.first().map(Box::as_ref))
+        let mut keys = tool.required.iter().map(Box::as_ref).chain(tool.shape.keys());
+        keys.find(is_text).or(tool.shape.keys().next())
     }
 
     /// What the argument `key` of the tool `name` may be; `None` if nothing is declared of it.
@@ -131,7 +124,7 @@ impl Tools {
     /// Whether the tool `name` is declared with arguments, so that a key can be told from something that looks like
     /// one.
     pub(super) fn has_arguments(&self, name: &str) -> bool {
-        self.tool(name).is_some_and(|tool| !tool.properties.is_empty())
+        self.tool(name).is_some_and(|tool| tool.shape.keys().next().is_some())
     }
 
     /// The required arguments of `name` that are no key of the JSON object `arguments`.

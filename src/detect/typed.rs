@@ -1,126 +1,17 @@
 //! Values that are written as plain text, made JSON by what the tool's schema says of their parameter.
 //!
-//! [`Types`] is what a schema allows; [`TypedValue`] writes one value. What can only be a string streams as it comes;
+//! [`TypedValue`] writes one value of the [`Types`] that a schema allows. What can only be a string streams as it comes;
 //! what may be something else is held to its end and then converted, in a fixed order: null, number, boolean,
 //! container, string. Numbers keep their text. A parameter without a schema is a string: types are never guessed.
-
-use std::ops::BitOr;
 
 use super::{
     body::{Fed, JsonBody, is_number},
     envelope::{Piece, Rules},
     text::{head, is_blank, tail},
+    types::Types,
 };
-use crate::wire::json::{Json, Kind};
-
-/// The types that a value may have: a set.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Types(u8);
 
 impl Types {
-    pub(super) const STRING: Self = Self(1);
-    const NULL: Self = Self(2);
-    const NUMBER: Self = Self(4);
-    const BOOLEAN: Self = Self(8);
-    const OBJECT: Self = Self(16);
-    const ARRAY: Self = Self(32);
-    /// Whatever JSON value it is, and a string if it is none.
-    pub(super) const JSON: Self = Self(64);
-
-    /// What a JSON schema allows; empty if it does not say. In this order: its `type` and branches, its `enum` and
-    /// `const`, what only containers have.
-    fn of_schema(schema: Json<'_>, depth: usize) -> Self {
-        let Some(depth) = depth.checked_sub(1) else { return Self::default() };
-        let (mut types, mut values, mut parts) = (Self::default(), Self::default(), Self::default());
-        let mut nullable = false;
-        for (key, value) in schema.members() {
-            let union =
-                |types: Self, one: fn(Json<'_>) -> Self| value.elements().map(one).fold(types, Self::bitor);
-            match &*key {
-                "type" if value.kind() == Kind::Array => types = union(types, Self::of_name),
-                "type" => types = types | Self::of_name(value),
-                "anyOf" | "oneOf" | "allOf" => {
-                    let branches = value.elements().map(|branch| Self::of_schema(branch, depth));
-                    types = branches.fold(types, Self::bitor);
-                }
-                "enum" => values = union(values, Self::of_value),
-                "const" => values = values | Self::of_value(value),
-                "properties" => parts = parts | Self::OBJECT,
-                "items" => parts = parts | Self::ARRAY,
-                "nullable" => nullable = value.as_bool() == Some(true),
-                _ => {}
-            }
-        }
-        let said = [types, values, parts].into_iter().find(|types| *types != Self::default());
-        let said = said.unwrap_or_default();
-        if nullable { said | Self::NULL } else { said }
-    }
-
-    fn of_name(name: Json<'_>) -> Self {
-        name.as_str().map(|name| Self::named(&name)).unwrap_or_default()
-    }
-
-    /// The type of this name; none if there is no such type.
-    pub(super) fn named(name: &str) -> Self {
-        const NAMES: [(&str, Types); 17] = [
-            ("string", Types::STRING),
-            ("str", Types::STRING),
-            ("text", Types::STRING),
-            ("enum", Types::STRING),
-            ("null", Types::NULL),
-            ("none", Types::NULL),
-            ("integer", Types::NUMBER),
-            ("int", Types::NUMBER),
-            ("number", Types::NUMBER),
-            ("float", Types::NUMBER),
-            ("double", Types::NUMBER),
-            ("boolean", Types::BOOLEAN),
-            ("bool", Types::BOOLEAN),
-            ("object", Types::OBJECT),
-            ("dict", Types::OBJECT),
-            ("array", Types::ARRAY),
-            ("list", Types::ARRAY),
-        ];
-        let found = NAMES.iter().find(|(known, _)| name.eq_ignore_ascii_case(known));
-        found.map(|(_, types)| *types).unwrap_or_default()
-    }
-
-    fn of_value(value: Json<'_>) -> Self {
-        match value.kind() {
-            Kind::Null => Self::NULL,
-            Kind::Bool => Self::BOOLEAN,
-            Kind::Number => Self::NUMBER,
-            Kind::String => Self::STRING,
-            Kind::Array => Self::ARRAY,
-            Kind::Object => Self::OBJECT,
-        }
-    }
-
-    /// All of `other` is allowed.
-    fn has(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// An array may stand here.
-    pub(super) fn may_be_array(self) -> bool {
-        self.has(Self::ARRAY)
-    }
-
-    /// Nothing but a container may stand here.
-    pub(super) fn is_container(self) -> bool {
-        self.may_nest() && self.0 & !(Self::ARRAY.0 | Self::OBJECT.0) == 0
-    }
-
-    /// A container may stand here.
-    pub(super) fn may_nest(self) -> bool {
-        self.0 & (Self::ARRAY.0 | Self::OBJECT.0) != 0
-    }
-
-    /// Nothing but a string may stand here.
-    pub(super) fn is_string(self) -> bool {
-        self == Self::STRING
-    }
-
     /// `text` as JSON; `None` if it is a string.
     fn convert(self, text: &str, mend: Mend) -> Option<String> {
         let text = text.trim();
@@ -138,46 +29,6 @@ impl Types {
             || (self.has(Self::ARRAY) && text.starts_with('['))
             || self.has(Self::JSON);
         container.then(|| json(text, mend)).flatten()
-    }
-}
-
-/// A schema as far as values that are written as text need it.
-#[derive(Debug, Default)]
-pub(super) struct Shape {
-    pub(super) types: Types,
-    members: Box<[(Box<str>, Shape)]>,
-    items: Option<Box<Shape>>,
-}
-
-impl Shape {
-    /// What `schema` says, no deeper than values may nest.
-    pub(super) fn of(schema: Json<'_>) -> Self {
-        Self::within(schema, 16)
-    }
-
-    fn within(schema: Json<'_>, depth: usize) -> Self {
-        let Some(depth) = depth.checked_sub(1) else { return Self::default() };
-        let members = schema.get("properties").into_iter().flat_map(|properties| properties.members());
-        Self {
-            types: Types::of_schema(schema, 8),
-            members: members.map(|(key, schema)| (key.into(), Self::within(schema, depth))).collect(),
-            items: schema.get("items").map(|items| Box::new(Self::within(items, depth))),
-        }
-    }
-
-    /// The shape of the member `key`; of an array's elements without one.
-    pub(super) fn inner(&self, key: Option<&str>) -> Option<&Self> {
-        let Some(key) = key else { return self.items.as_deref() };
-        let mut members = self.members.iter();
-        members.find(|(name, _)| name.as_ref() == key).map(|(_, shape)| shape)
-    }
-}
-
-impl BitOr for Types {
-    type Output = Self;
-
-    fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
     }
 }
 
@@ -370,7 +221,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{detect::Tools, wire::json::Raw};
+    use crate::{
+        detect::{Tools, types::Schema},
+        wire::json::Raw,
+    };
 
     fn written(schema: &Value, text: &str, step: usize) -> String {
         let tools = Tools::default();
@@ -387,7 +241,7 @@ mod tests {
             max_hold: 100,
         };
         let mut value =
-            TypedValue::new(Types::of_schema(Raw::from(schema.clone()).view(), 8), Mend::new(&rules));
+            TypedValue::new(Schema::read(Raw::from(schema.clone()).view()).types, Mend::new(&rules));
         let mut json = String::new();
         let mut out = |piece: Piece<'_>| {
             if let Piece::Arguments(text) = piece {

@@ -7,7 +7,8 @@ use crate::detect::{
     tag::{MAX_BLANK, Step, Sure, Verdict, shield},
     text::{head, tail},
     tools::Tools,
-    typed::{TypedValue, Types},
+    typed::TypedValue,
+    types::Types,
 };
 
 impl ElementsWalk {

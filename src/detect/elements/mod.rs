@@ -14,7 +14,8 @@ use super::{
     tag::{Scan, Step, Verdict, attribute, cdata, json, tag_text},
     text::{head, tail},
     tools::Tools,
-    typed::{Mend, TypedValue, Types, escape},
+    typed::{Mend, TypedValue, escape},
+    types::Types,
 };
 use crate::{
     event::CallEnd,
