@@ -250,7 +250,8 @@ mod tests {
             written(|lines| json().map_event_format(Objects).with_writer(move || lines.clone()).finish());
         let library = written(|lines| json().with_writer(move || lines.clone()).finish());
         let begin = "{\"timestamp\":\"2026-01-01T00:00:00.000000Z".len();
-        let but_times = |lines: &str| lines.lines().map(|line| line[begin..].to_owned()).collect::<Vec<_>>();
+        let but_times =
+            |lines: &str| lines.lines().map(|line| line.split_at(begin).1.to_owned()).collect::<Vec<_>>();
         assert_eq!(but_times(&ours), but_times(&library));
         assert_eq!(ours.find("\",\"level\":\"INFO\",\"text\":\"plain, and 'so'\","), Some(begin), "{ours}");
     }
