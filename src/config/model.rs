@@ -11,7 +11,7 @@ use super::{
     value::{choice, list, referred, switch, text},
 };
 use crate::{
-    format::{self, Format, Known, Teaching},
+    format::{Format, Known, Teaching},
     pipeline::{Arguments, Detect, Limits, Misroute, ServerCalls, Settings, UnknownCalls},
 };
 
@@ -37,7 +37,7 @@ pub struct Model {
     pub starts_in_reasoning: Option<bool>,
     /// How answers are treated: all that the pipeline wants to know.
     pub settings: Settings,
-    /// The formats that it may be known to write.
+    /// What its name tells.
     pub formats: Arc<Known>,
 }
 
@@ -59,7 +59,7 @@ impl Model {
         let mut settings = Cow::Borrowed(&self.settings);
         let name = self.upstream_name(asked);
         let starts_in_reasoning =
-            self.starts_in_reasoning.unwrap_or_else(|| format::prompt_opens_reasoning(name));
+            self.starts_in_reasoning.unwrap_or_else(|| self.formats.prompt_opens_reasoning(name));
         if starts_in_reasoning != settings.starts_in_reasoning {
             settings.to_mut().starts_in_reasoning = starts_in_reasoning;
         }

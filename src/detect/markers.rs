@@ -101,7 +101,9 @@ impl Group {
             None => group.second.fill(true),
             Some(bytes) => {
                 for byte in bytes {
-                    group.second.get_mut(usize::from(byte)).into_iter().for_each(|second| *second = true);
+                    if let Some(second) = group.second.get_mut(usize::from(byte)) {
+                        *second = true;
+                    }
                 }
             }
         }
@@ -181,6 +183,11 @@ impl Markers {
             behind: behind.map(|behind| &behind.first),
             named: if chosen { formats.to_vec() } else { Vec::new() },
         }
+    }
+
+    /// The bytes that the first openers may begin with, not those behind them.
+    pub(super) fn first_bytes(&self) -> impl Iterator<Item = u8> {
+        self.first.all.iter().flat_map(Opener::first_bytes)
     }
 
     /// Some format's calls may end reasoning.

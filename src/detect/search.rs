@@ -88,31 +88,38 @@ impl Sought {
     /// `formats`, and behind them those of `behind`. `chosen`: by name or by the model's, not as all there are.
     fn new(formats: &[&'static Format], chosen: bool, behind: Option<&'static Self>) -> Self {
         let grammars = || formats.iter().flat_map(|format| format.grammars.iter().map(|g| (*format, g)));
-        let other = |format| !formats.contains(format);
-        let fences =
-            behind.into_iter().flat_map(|behind| &behind.fences).filter(|fence| other(&fence.format));
-        let first = grammars().filter_map(|(format, grammar)| fenced(format, grammar));
-        let mut fences: Vec<_> = first.chain(fences.copied()).collect();
-        fences.sort_by_key(|fenced| fenced.code.is_none());
-        let unmarkeds = behind.into_iter().flat_map(|behind| &behind.unmarked);
-        let unmarkeds = unmarkeds.filter(|unmarked| other(&unmarked.format)).copied();
-        let first = grammars().filter_map(|(format, grammar)| unmarked(format, grammar));
-        let mut unmarked: Vec<_> = first.chain(unmarkeds).collect();
-        unmarked.sort_by_key(|unmarked| unmarked.list.is_none());
         let mut sought = Self {
             markers: Markers::new(formats, chosen, behind.map(|behind| &behind.markers)),
-            infos: fences.iter().flat_map(|fenced| fenced.infos).copied().collect(),
-            fences,
-            unmarked,
+            fences: grammars().filter_map(|(format, grammar)| fenced(format, grammar)).collect(),
+            infos: Vec::new(),
+            unmarked: grammars().filter_map(|(format, grammar)| unmarked(format, grammar)).collect(),
             opens: [(false, false); 256],
             begun: if chosen { begun(formats) } else { None },
         };
-        sought.opens = std::array::from_fn(|byte| {
-            let begins = sought.begins(u8::try_from(byte).unwrap_or_default());
-            let within = |begins| begins != Begins::Marker(Place::MessageStart);
-            (begins.is_some_and(within), begins.is_some())
-        });
+        if let Some(behind) = behind {
+            let other = |format| !formats.contains(format);
+            sought.fences.extend(behind.fences.iter().filter(|fenced| other(&fenced.format)));
+            sought.unmarked.extend(behind.unmarked.iter().filter(|unmarked| other(&unmarked.format)));
+            sought.opens = behind.opens;
+        }
+        sought.fences.sort_by_key(|fenced| fenced.code.is_none());
+        sought.infos.extend(sought.fences.iter().flat_map(|fenced| fenced.infos));
+        sought.unmarked.sort_by_key(|unmarked| unmarked.list.is_none());
+        sought.learn_opens();
         sought
+    }
+
+    /// What is known of bytes from what stands behind is made right for those that begin something here.
+    fn learn_opens(&mut self) {
+        let mut opens = self.opens;
+        for byte in self.markers.first_bytes().chain(*b"{[`~") {
+            let begins = self.begins(byte);
+            let within = begins.is_some_and(|begins| begins != Begins::Marker(Place::MessageStart));
+            if let Some(known) = opens.get_mut(usize::from(byte)) {
+                *known = (within, begins.is_some());
+            }
+        }
+        self.opens = opens;
     }
 
     /// What this byte of prose may begin.
@@ -203,4 +210,38 @@ fn begun(named: &[&'static Format]) -> Option<(&'static Format, &'static Channel
         _ => None,
     });
     channels.next()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::LazyLock;
+
+    use proptest::{prelude::*, sample::subsequence};
+
+    use super::*;
+    use crate::format::ALL;
+
+    static AUTO: LazyLock<Sought> = LazyLock::new(|| Sought::new(&format::auto(), false, None));
+
+    proptest! {
+        #[test]
+        fn what_is_made_ready_once_stands_behind_what_is_named(
+            first in subsequence(ALL.to_vec(), 0..6).prop_shuffle(),
+        ) {
+            let behind = format::auto().into_iter().filter(|format| !first.contains(format));
+            let all: Vec<_> = first.iter().copied().chain(behind).collect();
+            let (layered, flat) = (Sought::new(&first, true, Some(&AUTO)), Sought::new(&all, true, None));
+            let names = |sought: &Sought| {
+                let fences = sought.fences.iter().map(|fenced| fenced.format.name);
+                let unmarked = sought.unmarked.iter().map(|unmarked| unmarked.format.name);
+                (fences.collect::<Vec<_>>(), unmarked.collect::<Vec<_>>(), sought.infos.clone())
+            };
+            prop_assert_eq!(names(&layered), names(&flat));
+            for byte in 0..=u8::MAX {
+                let begins = layered.begins(byte);
+                let within = begins.is_some_and(|begins| begins != Begins::Marker(Place::MessageStart));
+                prop_assert_eq!(layered.opens[usize::from(byte)], (within, begins.is_some()), "{}", byte);
+            }
+        }
+    }
 }

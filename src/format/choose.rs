@@ -4,14 +4,14 @@ use std::cmp::Reverse;
 
 use super::{ALL, Format, Own, all_and};
 
-/// The formats that a configuration knows, its own and the built-in ones, with the names of the models that write them.
+/// What models' names tell: the formats that a configuration knows, its own and the built-in ones, and more.
 #[derive(Debug)]
 pub struct Known {
     own: Vec<Own>,
-    /// What each of `globs` needs: apart from them, since a name is held against all of these.
-    needs: Vec<Pairs>,
-    /// The globs of all formats: first those of the configuration's own, then the others; each the longest first.
-    globs: Vec<(&'static str, &'static Format)>,
+    /// First those of the configuration's own formats, then those of the others; each the longest first.
+    writers: Globs<&'static Format>,
+    /// [`PROMPT_OPENS_REASONING`]
+    reasoners: Globs<()>,
 }
 
 impl Known {
@@ -26,8 +26,8 @@ impl Known {
         globs.sort_by_key(|(sure, ..)| *sure);
         Self {
             own,
-            needs: globs.iter().map(|(_, glob, _)| Pairs::of(glob)).collect(),
-            globs: globs.into_iter().map(|(_, glob, format)| (glob, format)).collect(),
+            writers: Globs::new(globs.into_iter().map(|(_, glob, format)| (glob, format)).collect()),
+            reasoners: Globs::new(PROMPT_OPENS_REASONING.iter().map(|glob| (*glob, ())).collect()),
         }
     }
 
@@ -45,20 +45,46 @@ impl Known {
     /// ones; each the surer, the longer the glob that fits. Names come with a vendor before a slash or without one, in
     /// any case.
     pub fn of_model(&self, name: &str) -> Vec<&'static Format> {
-        let (pairs, fits) = (Pairs::of(name), fitting(name));
         let mut formats = Vec::new();
-        for (needs, (glob, format)) in self.needs.iter().zip(&self.globs) {
-            if needs.are_in(pairs) && fits(glob) && !formats.contains(format) {
-                formats.push(*format);
+        for format in self.writers.fitting(name) {
+            if !formats.contains(&format) {
+                formats.push(format);
             }
         }
         formats
+    }
+
+    /// The model called `name` is known to be prompted inside its reasoning.
+    pub fn prompt_opens_reasoning(&self, name: &str) -> bool {
+        self.reasoners.fitting(name).next().is_some()
     }
 }
 
 impl Default for Known {
     fn default() -> Self {
         Self::new(Vec::new())
+    }
+}
+
+/// Globs over models' names, each with what it tells.
+#[derive(Debug)]
+struct Globs<T> {
+    /// What each of `all` needs: apart from them, since a name is held against all of these.
+    needs: Vec<Pairs>,
+    all: Vec<(&'static str, T)>,
+}
+
+impl<T: Copy> Globs<T> {
+    fn new(all: Vec<(&'static str, T)>) -> Self {
+        Self { needs: all.iter().map(|(glob, _)| Pairs::of(glob)).collect(), all }
+    }
+
+    /// What those tell that fit `name`, with its vendor or without.
+    fn fitting(&self, name: &str) -> impl Iterator<Item = T> {
+        let pairs = Pairs::of(name);
+        let globs = self.needs.iter().zip(&self.all);
+        let fitting = globs.filter(move |(needs, (glob, _))| needs.are_in(pairs) && fits(glob, name));
+        fitting.map(|(_, (_, told))| *told)
     }
 }
 
@@ -89,20 +115,14 @@ impl Pairs {
 const PROMPT_OPENS_REASONING: &[&str] =
     &["deepseek-r1*", "qwq*", "qwen3*thinking*", "minimax-m2*", "olmo-3*think*", "ernie-4.5*thinking*"];
 
-/// The model called `name` is known to be prompted inside its reasoning.
-pub fn prompt_opens_reasoning(name: &str) -> bool {
-    PROMPT_OPENS_REASONING.iter().copied().any(fitting(name))
-}
-
 /// All formats with [`Format::auto`].
 pub fn auto() -> Vec<&'static Format> {
     ALL.iter().copied().filter(|format| format.auto).collect()
 }
 
-/// Whether globs fit a model's name, with its vendor or without.
-fn fitting(name: &str) -> impl Fn(&str) -> bool {
-    let plain = name.rsplit('/').next().unwrap_or(name);
-    move |glob| matches(glob, plain) || (plain.len() < name.len() && matches(glob, name))
+/// Whether `glob` fits a model's name, with its vendor or without.
+fn fits(glob: &str, name: &str) -> bool {
+    matches(glob, name) || name.rsplit_once('/').is_some_and(|(_, plain)| matches(glob, plain))
 }
 
 /// Whether `text` fits `glob`, in which `*` stands for any characters. ASCII letters fit in any case.
@@ -140,10 +160,10 @@ mod tests {
 
     /// What [`Known::of_model`] finds, told without its index.
     fn searched(name: &str, own: &[Own]) -> Vec<&'static str> {
-        let fits = fitting(name);
         let surest_first = |formats: &mut dyn Iterator<Item = &'static Format>| {
-            let sure =
-                |format: &Format| format.models.iter().filter(|glob| fits(glob)).map(|glob| glob.len()).max();
+            let sure = |format: &Format| {
+                format.models.iter().filter(|glob| fits(glob, name)).map(|glob| glob.len()).max()
+            };
             let mut fitting: Vec<_> =
                 formats.filter_map(|format| Some((Reverse(sure(format)?), format.name))).collect();
             fitting.sort_by_key(|(sure, _)| *sure);
@@ -189,9 +209,9 @@ mod tests {
     fn a_name_is_compared_with_few_globs() {
         let known = Known::default();
         for name in ["m", "gpt-4o", "Qwen/Qwen3-Coder-480B-A35B-Instruct", "deepseek-ai/DeepSeek-R1-0528"] {
-            let (pairs, fits) = (Pairs::of(name), fitting(name));
-            let compared = known.needs.iter().filter(|needs| needs.are_in(pairs)).count();
-            let fitting = known.globs.iter().filter(|(glob, _)| fits(glob)).count();
+            let pairs = Pairs::of(name);
+            let compared = known.writers.needs.iter().filter(|needs| needs.are_in(pairs)).count();
+            let fitting = known.writers.all.iter().filter(|(glob, _)| fits(glob, name)).count();
             assert!(compared <= fitting + 4, "{name}: {compared} of {fitting}");
         }
     }
@@ -229,13 +249,14 @@ mod tests {
 
     #[test]
     fn a_models_name_tells_whether_it_starts_in_reasoning() {
+        let known = Known::default();
         for name in
             ["deepseek-ai/DeepSeek-R1-0528", "QwQ-32B", "Qwen/Qwen3-30B-A3B-Thinking-2507", "MiniMax-M2"]
         {
-            assert!(prompt_opens_reasoning(name), "{name}");
+            assert!(known.prompt_opens_reasoning(name), "{name}");
         }
         for name in ["deepseek-v3.1", "Qwen3-Coder-30B", "Qwen3-32B", "MiniMax-M1", "gpt-4o", "glm-4.5"] {
-            assert!(!prompt_opens_reasoning(name), "{name}");
+            assert!(!known.prompt_opens_reasoning(name), "{name}");
         }
     }
 }

@@ -8,16 +8,22 @@ use std::{
     time::SystemTime,
 };
 
-use tracing::field::{Field, Visit};
+use serde::{Serializer, ser::SerializeMap};
+use tracing::{
+    Event, Subscriber,
+    field::{Field, Visit},
+};
+use tracing_serde::SerdeMapVisitor;
 use tracing_subscriber::{
     EnvFilter,
     field::{RecordFields, VisitOutput},
     filter::ParseError,
     fmt::{
-        FormatFields,
+        FmtContext, FormatEvent, FormatFields,
         format::{DefaultFields, DefaultVisitor, Writer},
         time::FormatTime,
     },
+    registry::LookupSpan,
 };
 
 /// How a log line is written.
@@ -41,7 +47,7 @@ pub fn init(style: Style, filter: Option<&str>) -> Result<(), ParseError> {
     // Set up twice means that a test or an embedding program was first: its choice stands.
     let _ = match style {
         Style::Text => lines.fmt_fields(Fields).with_ansi(io::stderr().is_terminal()).try_init(),
-        Style::Json => lines.json().flatten_event(true).try_init(),
+        Style::Json => lines.json().flatten_event(true).map_event_format(Objects).try_init(),
     };
     Ok(())
 }
@@ -52,8 +58,12 @@ struct Now;
 
 impl FormatTime for Now {
     fn format_time(&self, writer: &mut Writer<'_>) -> fmt::Result {
-        write!(writer, "{}", humantime::format_rfc3339_micros(SystemTime::now().max(SystemTime::UNIX_EPOCH)))
+        write!(writer, "{}", now())
     }
+}
+
+fn now() -> impl fmt::Display {
+    humantime::format_rfc3339_micros(SystemTime::now().max(SystemTime::UNIX_EPOCH))
 }
 
 /// The fields of a line of text, as [`DefaultFields`] writes them: coloured by it, plain without its way over styles.
@@ -134,6 +144,48 @@ impl Visit for Plain {
 /// The field that is what an event says.
 const MESSAGE: &str = "message";
 
+/// A line of JSON, as the library writes it; without its way of every piece through a formatter.
+#[derive(Debug)]
+struct Objects<L>(L);
+
+impl<L> Objects<L> {
+    fn line(event: &Event<'_>) -> Result<Vec<u8>, serde_json::Error> {
+        let mut line = Vec::with_capacity(USUAL);
+        let mut serializer = serde_json::Serializer::new(&mut line);
+        let mut object = serializer.serialize_map(None)?;
+        object.serialize_entry("timestamp", &now().to_string())?;
+        object.serialize_entry("level", event.metadata().level().as_str())?;
+        let mut fields = SerdeMapVisitor::new(object);
+        event.record(&mut fields);
+        let mut object = fields.take_serializer()?;
+        object.serialize_entry("target", event.metadata().target())?;
+        object.end()?;
+        line.push(b'\n');
+        Ok(line)
+    }
+}
+
+impl<S, N, L> FormatEvent<S, N> for Objects<L>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+    L: FormatEvent<S, N>,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        // Libraries have spans, at levels that are seldom asked for.
+        if event.parent().is_some() || context.lookup_current().is_some() {
+            return self.0.format_event(context, writer, event);
+        }
+        let line = Self::line(event).map_err(|_| fmt::Error)?;
+        writer.write_str(std::str::from_utf8(&line).map_err(|_| fmt::Error)?)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::{Arc, Mutex};
@@ -154,16 +206,10 @@ mod tests {
         }
     }
 
-    /// What is written of all kinds of values, with these fields.
-    fn written<F>(fields: F, coloured: bool) -> String
-    where
-        F: for<'w> FormatFields<'w> + Send + Sync + 'static,
-    {
+    /// What the log that is made of these lines writes of all kinds of values.
+    fn written<L: Subscriber + Send + Sync + 'static>(log: impl FnOnce(Lines) -> L) -> String {
         let lines = Lines::default();
-        let to = lines.clone();
-        let log = tracing_subscriber::fmt().fmt_fields(fields).with_ansi(coloured).without_time();
-        let log = log.with_writer(move || to.clone()).finish();
-        tracing::subscriber::with_default(log, || {
+        tracing::subscriber::with_default(log(lines.clone()), || {
             let missing: Option<&str> = None;
             let error = io::Error::other(fmt::Error);
             let error: &(dyn Error + 'static) = &error;
@@ -171,6 +217,7 @@ mod tests {
             tracing::info!(target: "a", quote = "\"", escape = "\\", control = "\u{1b}[1m\n", letter = "\u{e9}");
             tracing::info!(target: "a", word = %"as it is\"", shown = ?"as it is\"", r#type = 1, yes = true, no = false);
             tracing::info!(target: "a", whole = u64::MAX, less = -1, part = 1.25, round = 2.0, tiny = 1e-9, big = 1e300);
+            tracing::info!(target: "a", not = f64::NAN, wide = u128::MAX);
             tracing::warn!(error, behind = 1);
             tracing::error!("said \u{1b}[1m{}", 1);
             tracing::error!(before = 1, "said");
@@ -181,12 +228,32 @@ mod tests {
         String::from_utf8(lines).unwrap()
     }
 
+    fn text<F: for<'w> FormatFields<'w> + Send + Sync + 'static>(fields: F, coloured: bool) -> String {
+        written(|lines| {
+            let log = tracing_subscriber::fmt().fmt_fields(fields).with_ansi(coloured).without_time();
+            log.with_writer(move || lines.clone()).finish()
+        })
+    }
+
     #[test]
     fn fields_look_as_the_library_writes_them() {
-        let plain = written(Fields, false);
-        assert_eq!(plain, written(DefaultFields::new(), false));
+        let plain = text(Fields, false);
+        assert_eq!(plain, text(DefaultFields::new(), false));
         assert!(plain.starts_with(" INFO a: text=\"plain, and 'so'\" some=\"x\" empty=\"\"\n"), "{plain}");
-        assert_eq!(written(Fields, true), written(DefaultFields::new(), true));
+        assert_eq!(text(Fields, true), text(DefaultFields::new(), true));
+    }
+
+    #[test]
+    fn objects_look_as_the_library_writes_them() {
+        let json = || tracing_subscriber::fmt().json().flatten_event(true).with_timer(Now);
+        let ours =
+            written(|lines| json().map_event_format(Objects).with_writer(move || lines.clone()).finish());
+        let library = written(|lines| json().with_writer(move || lines.clone()).finish());
+        let begin = "{\"timestamp\":\"2026-01-01T00:00:00.000000Z".len();
+        let but_times =
+            |lines: &str| lines.lines().map(|line| line.split_at(begin).1.to_owned()).collect::<Vec<_>>();
+        assert_eq!(but_times(&ours), but_times(&library));
+        assert_eq!(ours.find("\",\"level\":\"INFO\",\"text\":\"plain, and 'so'\","), Some(begin), "{ours}");
     }
 
     #[test]

@@ -32,6 +32,24 @@ fn socket(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_reuseaddr(true)?;
     socket.set_reuseport(shared)?;
+    // For the connections, which inherit it: tokens are small, and each is worth a packet. Nagle's algorithm would wait
+    // for more.
+    socket.set_nodelay(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)?.into_std()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn connections_inherit_what_is_set() {
+        let (one, _) = bind(([127, 0, 0, 1], 0).into(), 0).unwrap();
+        one.set_nonblocking(false).unwrap();
+        let _client = TcpStream::connect(one.local_addr().unwrap()).unwrap();
+        assert!(one.accept().unwrap().0.nodelay().unwrap());
+    }
 }

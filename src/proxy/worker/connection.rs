@@ -15,7 +15,7 @@
 use std::{
     convert::Infallible,
     future::{pending, poll_fn},
-    io,
+    io::{self, ErrorKind},
     pin::{Pin, pin},
     sync::{Arc, Mutex, PoisonError, atomic::Ordering},
     task::Poll,
@@ -29,10 +29,7 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::{
-    net::TcpStream,
-    time::{sleep, timeout},
-};
+use tokio::{net::TcpStream, time::timeout};
 
 use super::{
     super::{answer::Answer, drain::Given, reply::Body, service::Service},
@@ -52,9 +49,8 @@ const MAX_STREAMS: u32 = 256;
 /// How an HTTP/2 connection begins, as far as it takes to tell it from a request of HTTP/1.
 const HTTP2: &[u8] = b"PRI ";
 
-/// How long the rest of [`HTTP2`] is waited for at first, when it is not there yet; then twice as long each time, for
-/// those who never say more.
-const PAUSE: Duration = Duration::from_millis(5);
+/// Bytes that are read before the protocol is known: most requests, with their body.
+const FIRST: usize = 4 << 10;
 
 type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
@@ -66,42 +62,42 @@ type Handover = Arc<Mutex<Option<Begun>>>;
 
 /// Serves `stream` to its end. When the server stops, that is after the answers that are open.
 pub(super) async fn serve(stream: TcpStream, service: Arc<Service>) {
-    // Tokens are small, and each is worth a packet: Nagle's algorithm would wait for more.
-    let _ = stream.set_nodelay(true);
     let mut stopped = pin!(service.drain().when_begun());
     let begun = tokio::select! {
         () = &mut stopped => return,
-        begun = timeout(IDLE, is_http2(&stream)) => begun,
+        begun = timeout(IDLE, begun(&stream)) => begun,
     };
-    let served = match begun {
-        Ok(Ok(true)) => serve_http2(stream, service, stopped).await,
-        Ok(Ok(false)) => serve_http1(stream, service, stopped).await,
-        Ok(Err(_)) | Err(_) => return,
+    let Ok(Ok(first)) = begun else { return };
+    let is_http2 = first.starts_with(HTTP2);
+    let stream = Rewound::new(stream).put_back(&first);
+    drop(first);
+    let served = if is_http2 {
+        serve_http2(stream, service, stopped).await
+    } else {
+        serve_http1(stream, service, stopped).await
     };
     if let Err(error) = served {
         tracing::debug!(%error, "a connection ended early");
     }
 }
 
-async fn is_http2(stream: &TcpStream) -> io::Result<bool> {
-    let mut first = [0; HTTP2.len()];
-    let mut pause = PAUSE;
+/// What comes first, as much as it takes to tell the protocols apart. Nothing, if the client goes.
+async fn begun(stream: &TcpStream) -> io::Result<Vec<u8>> {
+    let mut first = Vec::new();
     loop {
-        let there = stream.peek(&mut first).await?;
-        let begun = first.get(..there).unwrap_or_default();
-        if begun.is_empty() || !HTTP2.starts_with(begun) {
-            return Ok(false);
+        stream.readable().await?;
+        first.reserve(FIRST);
+        match stream.try_read_buf(&mut first) {
+            Ok(read) if read == 0 || !HTTP2.starts_with(&first) => return Ok(first),
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => first.shrink_to_fit(),
+            Err(error) => return Err(error),
         }
-        if begun == HTTP2 {
-            return Ok(true);
-        }
-        sleep(pause).await;
-        pause *= 2;
     }
 }
 
 async fn serve_http2(
-    stream: TcpStream,
+    stream: Rewound,
     service: Arc<Service>,
     mut stopped: Pin<&mut Given>,
 ) -> hyper::Result<()> {
@@ -121,11 +117,10 @@ async fn serve_http2(
 }
 
 async fn serve_http1(
-    stream: TcpStream,
+    mut client: Rewound,
     service: Arc<Service>,
     mut stopped: Pin<&mut Given>,
 ) -> hyper::Result<()> {
-    let mut client = Rewound::new(stream);
     while let Some((back, (answer, framing))) = until_answer(client, &service, stopped.as_mut()).await? {
         match streaming::run(back, answer, framing).await {
             Ok(Some(kept)) if service.drain().is_serving() => client = kept,

@@ -80,6 +80,10 @@ impl AsyncRead for Rewound {
         let length = self.early.len().min(buffer.remaining());
         buffer.put_slice(self.early.get(..length).unwrap_or_default());
         self.early.advance(length);
+        if self.early.is_empty() {
+            // An empty view would keep the buffer.
+            self.early = Bytes::new();
+        }
         Poll::Ready(Ok(()))
     }
 }
