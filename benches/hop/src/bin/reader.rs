@@ -30,6 +30,12 @@ fn option(name: &str) -> Option<String> {
     env::args().skip_while(|argument| argument != name).nth(1)
 }
 
+/// Of an option that may be there several times.
+fn options(name: &str) -> Vec<String> {
+    let all: Vec<String> = env::args().collect();
+    all.windows(2).filter(|pair| pair[0] == name).map(|pair| pair[1].clone()).collect()
+}
+
 fn number(name: &str, default: u64) -> Result<u64, Failed> {
     option(name).map_or(Ok(default), |text| text.parse().map_err(|_| format!("{name} wants a number").into()))
 }
@@ -63,9 +69,10 @@ async fn measure() -> Result<(), Failed> {
     let address: SocketAddr = option("--to").ok_or("--to ADDR is missing")?.parse()?;
     let path = option("--path").unwrap_or_else(|| "/v1/chat/completions".to_owned());
     let body = std::fs::read_to_string(option("--body").ok_or("--body FILE is missing")?)?;
+    let more: String = options("--header").iter().map(|header| format!("{header}\r\n")).collect();
     let head = format!(
         "POST {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\naccept: text/event-stream\r\n\
-         content-length: {}\r\n\r\n",
+         {more}content-length: {}\r\n\r\n",
         body.len()
     );
     let task = Rc::new(Task {

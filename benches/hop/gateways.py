@@ -1,0 +1,183 @@
+"""Gateways that registries have: one version of each, in a folder of its own, with the settings that its docs give for
+speed, one process on one core.
+
+What is installed stays from run to run, under the build's target folder.
+"""
+
+import http.client
+import json
+import shutil
+import subprocess
+import sys
+import time
+
+from options import INSTALLED, WORK
+from processes import free_port
+from targets import MOCKED, Target
+
+
+class Unusable(Exception):
+    """Why a gateway is left out."""
+
+
+class Gateway(Target):
+    name = version = None
+    # An interpreter loads things at the end of its first answer; Portkey reads an answer on when its client has left.
+    warms_up = True
+
+    def __init__(self):
+        super().__init__(self.name, self.command, version=self.version)
+        self.home = INSTALLED / f"{self.name}-{self.version}"
+
+    def install(self):
+        raise NotImplementedError
+
+    def tried(self):
+        """Itself, installed and found to answer."""
+        done = self.home / "installed"
+        if not done.exists():
+            print(f"{self.name} {self.version} is being installed in {self.home}", file=sys.stderr)
+            shutil.rmtree(self.home, ignore_errors=True)
+            self.home.mkdir(parents=True)
+            self.install()
+            done.touch()
+        MOCKED.play("--tokens", "5", "--pace", "none")
+        self.up().down()
+        return self
+
+    def up(self):
+        """A port that listens is not enough: some take a while longer until they know their upstream."""
+        if self.process is None:
+            self.port = free_port()
+            # In a real-time class an interpreter that spins keeps everybody else from its core, for minutes.
+            self.launch(urgent=("nice", "-n", "-15"))
+            end = time.monotonic() + 120
+            while not self.answers():
+                if self.process.poll() is not None or time.monotonic() > end:
+                    self.down()
+                    raise Unusable(last_line(self.log.read_text(errors="replace")) or "it does not answer")
+                time.sleep(0.2)
+        return self
+
+    def answers(self):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        try:
+            headers = {"content-type": "application/json"} | self.headers
+            connection.request("POST", "/v1/chat/completions", json.dumps(self.body), headers)
+            return connection.getresponse().status == 200
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+
+
+class Smg(Gateway):
+    """For an upstream that is an API, which the mock is. It has no health, load or tokenizer to ask for."""
+
+    name, version = "smg", "1.13.0"
+
+    def install(self):
+        virtual_environment(self.home, f"smg=={self.version}")
+
+    def command(self, port, upstream):
+        return [
+            self.home / "bin/smg", "launch", "--host", "127.0.0.1", "--port", port,
+            "--backend", "openai", "--worker-urls", f"http://127.0.0.1:{upstream}", "--policy", "passthrough",
+            "--max-concurrent-requests", "0", "--history-backend", "none", "--log-level", "error",
+            "--disable-health-check", "--disable-load-monitoring", "--disable-tokenizer-autoload",
+            "--prometheus-host", "127.0.0.1", "--prometheus-port", free_port(),
+        ]
+
+
+class Litellm(Gateway):
+    """The proxy without database, callbacks and keys, on uvicorn with uvloop: one worker a core is what its docs advise.
+    The version is the newest whose requirements can be met: 1.105.4 asks for a certifi that is not published."""
+
+    name, version = "litellm", "1.105.3"
+    flood = 2_000
+    environment = {
+        "LITELLM_MODE": "PRODUCTION",
+        "LITELLM_LOG": "ERROR",
+        # Prices come with the package; it would fetch newer ones.
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",
+    }
+
+    def install(self):
+        virtual_environment(self.home, f"litellm[proxy]=={self.version}")
+
+    def command(self, port, upstream):
+        config = WORK / "litellm.yaml"
+        config.write_text(f"""
+model_list:
+  - model_name: m
+    litellm_params: {{model: openai/m, api_base: "http://127.0.0.1:{upstream}/v1", api_key: none}}
+litellm_settings:
+  request_timeout: 600
+  set_verbose: false
+""")
+        return [
+            self.home / "bin/litellm", "--config", config, "--host", "127.0.0.1", "--port", port, "--num_workers", "1",
+        ]
+
+
+class Portkey(Gateway):
+    """Without its log page. Newer versions of the server below it refuse the headers that it writes
+    (Portkey-AI/gateway#1389): it gets the last one that does not."""
+
+    name, version = "portkey", "1.15.2"
+    flood = 10_000
+    environment = {"NODE_ENV": "production"}
+
+    @property
+    def headers(self):
+        return {
+            "authorization": "Bearer none",
+            "x-portkey-provider": "openai",
+            "x-portkey-custom-host": f"http://127.0.0.1:{MOCKED.port}/v1",
+        }
+
+    def install(self):
+        package = {
+            "private": True,
+            "dependencies": {"@portkey-ai/gateway": self.version},
+            "overrides": {"@hono/node-server": "1.14.1"},
+        }
+        (self.home / "package.json").write_text(json.dumps(package))
+        done("npm", "install", "--prefix", self.home, "--no-audit", "--no-fund")
+
+    def command(self, port, upstream):
+        start = self.home / "node_modules/@portkey-ai/gateway/build/start-server.js"
+        return ["node", start, f"--port={port}", "--headless"]
+
+
+KNOWN = {gateway.name: gateway for gateway in (Smg, Litellm, Portkey)}
+
+
+def virtual_environment(home, package):
+    done(sys.executable, "-m", "venv", home)
+    done(home / "bin/pip", "install", "--quiet", package)
+
+
+def done(*command):
+    try:
+        subprocess.run(command, capture_output=True, text=True, check=True)
+    except subprocess.CalledProcessError as error:
+        raise Unusable(last_line(error.stderr) or str(error)) from error
+    except OSError as error:
+        raise Unusable(str(error)) from error
+
+
+def last_line(text):
+    return (text.strip().splitlines() or [""])[-1]
+
+
+def wanted(names):
+    """Those of these names that can be had; for the others, why not."""
+    found = []
+    for name in names:
+        try:
+            found.append(KNOWN[name]().tried())
+        except Unusable as why:
+            print(f"{name} is left out: {why}", file=sys.stderr)
+    return found

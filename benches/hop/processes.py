@@ -1,0 +1,94 @@
+"""Processes on a core of their own, and what they use."""
+
+import atexit
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from options import ARGS
+
+MOCK, TARGET = 0, 1
+RUNNING = []
+
+
+def free_port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+def start(command, core, urgent=("chrt", "-r", "1"), **options):
+    """A process on one core, ended when this one ends. `urgent` is what gives it precedence, where that is asked for."""
+    prefix = ["taskset", "-c", str(core), *(urgent if ARGS.rt else ())]
+    process = subprocess.Popen(prefix + [str(part) for part in command], start_new_session=True, **options)
+    RUNNING.append(process)
+    return process
+
+
+def stop(process):
+    if process in RUNNING:
+        RUNNING.remove(process)
+        try:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait(3)
+        except ProcessLookupError:
+            process.wait()
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+@atexit.register
+def stop_all():
+    for process in list(RUNNING):
+        stop(process)
+
+
+def wait_for(port, limit=10):
+    """Until somebody listens there, for so many seconds."""
+    end = time.monotonic() + limit
+    while time.monotonic() < end:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError:
+            time.sleep(0.05)
+    sys.exit(f"nothing listens on port {port}")
+
+
+def family(pid):
+    """A process and all below it."""
+    found = [pid]
+    for one in found:
+        try:
+            for task in os.listdir(f"/proc/{one}/task"):
+                found += [int(child) for child in Path(f"/proc/{one}/task/{task}/children").read_text().split()]
+        except OSError:
+            pass
+    return found
+
+
+def cpu_ns(pid):
+    total = 0
+    for one in family(pid):
+        for stat in Path(f"/proc/{one}/task").glob("*/schedstat"):
+            try:
+                total += int(stat.read_text().split()[0])
+            except OSError:
+                pass
+    return total
+
+
+def pss_kib(pid):
+    total = 0
+    for one in family(pid):
+        try:
+            total += int(re.search(r"Pss:\s+(\d+)", Path(f"/proc/{one}/smaps_rollup").read_text())[1])
+        except OSError:
+            pass
+    return total

@@ -1,0 +1,81 @@
+"""Scenarios: name → figures of one target in one round."""
+
+import resource
+
+from measures import calls_per_token, cost, memory
+from targets import MOCKED
+
+
+def lone(target):
+    MOCKED.play("--tokens", "500", "--pace", "1ms")
+    return {"lone": cost(target.up(), streams=1, requests=4)}
+
+
+def many(target):
+    MOCKED.play("--tokens", "50", "--pace", "100ms")
+    return {"many": cost(target.up(), streams=200)}
+
+
+def spread(target):
+    MOCKED.play("--tokens", "50", "--pace", "100ms")
+    return {"spread": cost(target.up(), streams=200, stagger_us=100_000)}
+
+
+def growth(target):
+    figures = {}
+    for streams, tokens in ((1, 60), (10, 60), (100, 40), (1000, 30), (2000, 30)):
+        MOCKED.play("--tokens", str(tokens), "--pace", "100ms")
+        figures[f"growth-{streams}"] = cost(target.up(), streams=streams, stagger_us=100_000)
+    return figures
+
+
+def flood(target):
+    """Without a pace: sixteen frames a write, as a fast server has them, and one a write."""
+    figures = {}
+    for burst in ("16", "1"):
+        MOCKED.play("--tokens", str(target.flood), "--pace", "none", "--burst", burst)
+        figures[f"flood-{burst}"] = cost(target.up(), streams=4, requests=2)
+    return figures
+
+
+def long(target):
+    figures = {}
+    for tokens, requests in ((5, 60), (50, 20), (500, 3), (5000, 1)):
+        MOCKED.play("--tokens", str(tokens), "--pace", "1ms")
+        figures[f"long-{tokens}"] = cost(target.up(), streams=10, requests=requests)
+    return figures
+
+
+def call(target):
+    """Calls written as text, each character behind the name is an argument's."""
+    figures = {}
+    for format in ("hermes", "pre", "qwen3_coder"):
+        MOCKED.play("--tokens", "500", "--pace", "1ms", "--answer", "call", "--format", format)
+        figures[f"call-{format}"] = cost(target.up(), streams=1, requests=2)
+    return figures
+
+
+def held(target):
+    if target.name == "direct":
+        return {}
+    figures = {}
+    # Two sockets a stream, and some for the rest.
+    most = (resource.getrlimit(resource.RLIMIT_NOFILE)[1] - 1000) // 2
+    for streams in (200, min(10_000, most)):
+        MOCKED.play("--tokens", "1000", "--pace", "2s")
+        figures[f"held-{200 if streams == 200 else 10000}"] = memory(target.fresh(), streams)
+        target.down()
+    return figures
+
+
+def syscalls(target):
+    if target.name == "direct":
+        return {}
+    lone = calls_per_token(target, "syscalls-lone", 1, 1, "--tokens", "1000", "--pace", "1ms")
+    many = calls_per_token(target, "syscalls-many", 200, 1, "--tokens", "40", "--pace", "100ms")
+    flood = calls_per_token(target, "syscalls-flood-16", 4, 1, "--tokens", "20000", "--pace", "none")
+    return lone | many | flood
+
+
+KNOWN = {one.__name__: one for one in (lone, many, spread, growth, flood, long, call, held, syscalls)}
+ONCE = {"held", "syscalls"}

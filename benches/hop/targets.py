@@ -1,0 +1,221 @@
+"""What stands between client and mock."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from options import ARGS, RELAYS, WORK
+from processes import MOCK, TARGET, free_port, start, stop, wait_for
+
+
+def tool(name, **properties):
+    schema = {"type": "object", "properties": {key: {"type": kind} for key, kind in properties.items()}}
+    return {"type": "function", "function": {"name": name, "description": "A tool.", "parameters": schema}}
+
+
+TOOLS = [
+    tool("get_weather", city="string"),
+    tool("read_file", path="string"),
+    tool("write_file", path="string", content="string"),
+    tool("search", query="string", limit="integer"),
+]
+PLAIN = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "What does a hop cost?"}]}
+WITH_TOOLS = PLAIN | {"tools": TOOLS}
+
+
+class Mock:
+    """`toolwire mock --generate` on a port that targets know."""
+
+    def __init__(self, port):
+        self.port, self.process, self.options = port, None, None
+
+    def play(self, *options):
+        if options != self.options:
+            self.stop()
+            command = [ARGS.mock, "mock", "--generate", "--listen", f"127.0.0.1:{self.port}", *options]
+            self.process = start(command, MOCK, stderr=subprocess.DEVNULL)
+            self.options = options
+            wait_for(self.port)
+
+    def stop(self):
+        if self.process:
+            stop(self.process)
+        self.process = self.options = None
+
+
+MOCKED = Mock(free_port())
+
+
+class Target:
+    """Something between client and mock. `command` makes it, given its port and the mock's."""
+
+    # What a request says beside its body, and what the process finds around it.
+    headers = {}
+    environment = {"TOOLWIRE_LOG": "warn"}
+    # Tokens of an answer without a pace: what is slow gets fewer.
+    flood = 50_000
+    # Whether the answer before a measure is read to its end.
+    warms_up = False
+
+    def __init__(self, name, command, body=PLAIN, version=None):
+        self.name, self.command, self.body, self.version = name, command, body, version
+        self.port, self.process = None, None
+
+    def up(self):
+        if self.process is None:
+            self.port = free_port()
+            self.launch()
+            wait_for(self.port)
+        return self
+
+    def launch(self, **options):
+        with open(self.log, "wb") as log:
+            command, around = self.command(self.port, MOCKED.port), os.environ | self.environment
+            self.process = start(command, TARGET, stdout=log, stderr=log, env=around, **options)
+
+    def fresh(self):
+        self.down()
+        return self.up()
+
+    def down(self):
+        if self.process:
+            stop(self.process)
+        self.process = None
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    @property
+    def log(self):
+        return WORK / f"{self.name}.log"
+
+
+class Direct(Target):
+    """Nothing between them."""
+
+    def __init__(self):
+        super().__init__("direct", None)
+
+    def up(self):
+        self.port = MOCKED.port
+        return self
+
+    def down(self):
+        pass
+
+
+def nginx(port, upstream):
+    text = f"""
+daemon off; worker_processes 1; error_log {WORK}/nginx.err; pid {WORK}/nginx.pid;
+events {{ worker_connections 20000; }}
+http {{
+  access_log off; tcp_nodelay on; keepalive_requests 1000000;
+  client_body_temp_path {WORK}/n1; proxy_temp_path {WORK}/n2; fastcgi_temp_path {WORK}/n3;
+  uwsgi_temp_path {WORK}/n4; scgi_temp_path {WORK}/n5;
+  upstream mock {{ server 127.0.0.1:{upstream}; keepalive 256; keepalive_requests 1000000; }}
+  server {{
+    listen 127.0.0.1:{port} backlog=4096;
+    location / {{
+      proxy_pass http://mock; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off;
+      proxy_read_timeout 600s;
+    }}
+  }}
+}}"""
+    (WORK / "nginx.conf").write_text(text)
+    return [ARGS.nginx, "-p", WORK, "-c", WORK / "nginx.conf"]
+
+
+def haproxy(port, upstream):
+    text = f"""
+global
+  nbthread 1
+  maxconn 9500
+defaults
+  mode http
+  option http-no-delay
+  option http-keep-alive
+  http-reuse always
+  timeout connect 5s
+  timeout client 600s
+  timeout server 600s
+frontend f
+  bind 127.0.0.1:{port} backlog 4096
+  default_backend b
+backend b
+  server mock 127.0.0.1:{upstream}
+"""
+    (WORK / "haproxy.cfg").write_text(text)
+    return [ARGS.haproxy, "-db", "-f", WORK / "haproxy.cfg"]
+
+
+def relay(name):
+    return lambda port, upstream: [
+        RELAYS / name, "--listen", f"127.0.0.1:{port}", "--upstream", f"127.0.0.1:{upstream}"
+    ]
+
+
+def toolwire(name, program):
+    """What is measured of a toolwire: frames passed on as they are, and with detection on in both dialects."""
+    return [
+        Target(f"{name}-verbatim", serving(program, "chat"), PLAIN),
+        Target(f"{name}-chat", serving(program, "chat"), WITH_TOOLS),
+        Target(f"{name}-lumo", serving(program, "lumo"), WITH_TOOLS),
+    ]
+
+
+def serving(program, dialect):
+    base = "/v1" if dialect == "chat" else ""
+
+    def command(port, upstream):
+        config = WORK / f"{dialect}-{port}.toml"
+        config.write_text(f"""
+listen = ["127.0.0.1:{port}"]
+[[upstreams]]
+name = "mock"
+dialect = "{dialect}"
+base_url = "http://127.0.0.1:{upstream}{base}"
+max_concurrent = 20000
+[[models]]
+name = "*"
+upstream = "mock"
+""")
+        return [program, "serve", "--config", config]
+
+    return command
+
+
+def other(name, text):
+    """Any other gateway, as the command line has it."""
+    return Target(f"other:{name}", lambda port, upstream: [
+        part.format(port=port, upstream=upstream) for part in text.split()
+    ])
+
+
+def packaged(name, command, program):
+    """What the system has a package of, where it is installed."""
+    if not Path(program).exists():
+        print(f"{name} is missing (apt-get install {name}): left out", file=sys.stderr)
+        return []
+    said = subprocess.run([program, "-v"], capture_output=True, text=True)
+    found = re.search(r"\d+(\.\d+)+", said.stdout + said.stderr)
+    return [Target(name, command, version=found and found[0])]
+
+
+def known():
+    """All but the gateways that registries have."""
+    also = (one.partition("=") for one in ARGS.also)
+    others = (one.partition("=") for one in ARGS.other)
+    return [
+        Direct(),
+        Target("relay-bare", relay("relay-bare")),
+        Target("relay-json", relay("relay-json")),
+        *packaged("nginx", nginx, ARGS.nginx),
+        *packaged("haproxy", haproxy, ARGS.haproxy),
+        *toolwire("toolwire", ARGS.toolwire),
+        *(target for name, _, program in also for target in toolwire(name, program)),
+        *(other(name, text) for name, _, text in others),
+    ]
