@@ -8,41 +8,59 @@ def median(values):
     return statistics.median(values) if values else None
 
 
-def summary(rounds):
-    """Rounds of `{scenario: {target: figures}}` → the same with medians, and ratios to the yardsticks."""
+# How much later than without anything between: of the first token, and of each.
+ADDED = {"added_ttft": "ttft_p50", "added_p50": "transit_p50"}
+
+
+def summary(rounds, tooled):
+    """Rounds of `{scenario: {target: figures}}` → the same with medians, and ratios to the yardsticks.
+
+    Targets in `tooled` declare tools in their requests, and are held to yardsticks that pass on the same.
+    """
     result = {}
     for scenario in {name: None for one in rounds for name in one}:
-        rows = [one[scenario] for one in rounds if scenario in one]
+        rows = [with_added(one[scenario], tooled) for one in rounds if scenario in one]
         result[scenario] = {}
         for target in {name: None for row in rows for name in row}:
             mine = [row[target] for row in rows if target in row]
-            figures = {key: median([one[key] for one in mine]) for key in mine[0] if key != "by_call"}
+            figures = {key: median([one.get(key) for one in mine]) for key in mine[0] if key != "by_call"}
             if "by_call" in mine[0]:
                 figures["by_call"] = mine[-1]["by_call"]
             for key in list(figures):
                 for to in ("direct", "nginx", "relay-bare"):
-                    pairs = [(row[target].get(key), row[to].get(key)) for row in rows if target in row and to in row]
+                    pairs = [(row[target].get(key), yardstick(row, to, target, tooled).get(key)) for row in rows if target in row]
                     ratio = median([a / b for a, b in pairs if isinstance(a, (int, float)) and b])
                     if ratio is not None and key not in ("tokens", "broken", "streams"):
                         figures[f"{key}/{to}"] = ratio
-            added = [
-                (row[target]["transit_p50"] - row["direct"]["transit_p50"]) for row in rows
-                if target in row and "direct" in row and row[target].get("transit_p50")
-            ]
-            if added:
-                figures["added_p50"] = median(added)
             result[scenario][target] = figures
     return result
 
 
+def yardstick(row, to, target, tooled):
+    """What `to` has for requests like the target's."""
+    return target in tooled and row.get(f"{to}-tools") or row.get(to, {})
+
+
+def with_added(row, tooled):
+    """The row, and in it what each target adds to direct's times."""
+    result = {}
+    for target, figures in row.items():
+        direct = yardstick(row, "direct", target, tooled)
+        added = {
+            name: figures[key] - direct[key] for name, key in ADDED.items() if figures.get(key) and direct.get(key)
+        }
+        result[target] = figures | added
+    return result
+
+
 COLUMNS = {
-    "lone": ["transit_p50", "transit_p99", "added_p50", "ttft_p50", "cpu_us", "slip_p99"],
+    "lone": ["transit_p50", "transit_p99", "added_p50", "ttft_p50", "added_ttft", "cpu_us", "slip_p99"],
     "call": ["transit_p50", "transit_p99", "first_transit_p50", "cpu_us"],
     "flood": ["tokens_per_second", "tokens_per_second/direct", "cpu_us"],
     "held": ["kib_per_stream", "idle_mib", "held_mib", "open_us", "cpu_us", "streams"],
     "syscalls": ["syscalls"],
 }
-DEFAULT = ["cpu_us", "transit_p50", "transit_p99", "ttft_p50", "tokens_per_second", "slip_p99"]
+DEFAULT = ["cpu_us", "transit_p50", "transit_p99", "ttft_p50", "added_ttft", "tokens_per_second", "slip_p99"]
 
 
 def table(result):
@@ -53,6 +71,8 @@ def table(result):
         shown = columns + [f"{main}/nginx", f"{main}/relay-bare"]
         if "transit_p50" in columns:
             shown += ["transit_p50/relay-bare", "transit_p99/nginx"]
+        if "added_ttft" in columns:
+            shown.append("added_ttft/relay-bare")
         lines += [f"### {scenario}", "", "| target | " + " | ".join(shown) + " |", "|---|" + "---:|" * len(shown)]
         for target, figures in rows.items():
             cells = [written(figures.get(column)) for column in shown]

@@ -56,7 +56,7 @@ def call(target):
 
 
 def held(target):
-    if target.name == "direct":
+    if not target.command:
         return {}
     figures = {}
     # Two sockets a stream, and some for the rest.
@@ -69,7 +69,7 @@ def held(target):
 
 
 def syscalls(target):
-    if target.name == "direct":
+    if not target.command:
         return {}
     lone = calls_per_token(target, "syscalls-lone", 1, 1, "--tokens", "1000", "--pace", "1ms")
     many = calls_per_token(target, "syscalls-many", 200, 1, "--tokens", "40", "--pace", "100ms")
@@ -79,3 +79,5 @@ def syscalls(target):
 
 KNOWN = {one.__name__: one for one in (lone, many, spread, growth, flood, long, call, held, syscalls)}
 ONCE = {"held", "syscalls"}
+# Where requests are a part of what is measured, so that it matters what they say.
+OF_REQUESTS = {"lone", "many", "spread", "growth", "long"}

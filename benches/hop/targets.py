@@ -86,6 +86,11 @@ class Target:
         self.process = None
 
     @property
+    def twin(self):
+        """The yardstick without tools of which this is the one with tools; `None` for all others."""
+        return self.name.removesuffix("-tools") if self.name.endswith("-tools") else None
+
+    @property
     def pid(self):
         return self.process.pid
 
@@ -97,8 +102,8 @@ class Target:
 class Direct(Target):
     """Nothing between them."""
 
-    def __init__(self):
-        super().__init__("direct", None)
+    def __init__(self, name="direct", body=PLAIN):
+        super().__init__(name, None, body)
 
     def up(self):
         self.port = MOCKED.port
@@ -110,7 +115,7 @@ class Direct(Target):
 
 def nginx(port, upstream):
     text = f"""
-daemon off; worker_processes 1; error_log {WORK}/nginx.err; pid {WORK}/nginx.pid;
+daemon off; worker_processes 1; error_log {WORK}/nginx.err; pid {WORK}/nginx-{port}.pid;
 events {{ worker_connections 20000; }}
 http {{
   access_log off; tcp_nodelay on; keepalive_requests 1000000;
@@ -125,8 +130,9 @@ http {{
     }}
   }}
 }}"""
-    (WORK / "nginx.conf").write_text(text)
-    return [ARGS.nginx, "-p", WORK, "-c", WORK / "nginx.conf"]
+    config = WORK / f"nginx-{port}.conf"
+    config.write_text(text)
+    return [ARGS.nginx, "-p", WORK, "-c", config]
 
 
 def haproxy(port, upstream):
@@ -195,14 +201,15 @@ def other(name, text):
     ])
 
 
-def packaged(name, command, program):
-    """What the system has a package of, where it is installed."""
+def packaged(name, command, program, *more):
+    """What the system has a package of, where it is installed. `more` names are the same with tools."""
     if not Path(program).exists():
         print(f"{name} is missing (apt-get install {name}): left out", file=sys.stderr)
         return []
     said = subprocess.run([program, "-v"], capture_output=True, text=True)
     found = re.search(r"\d+(\.\d+)+", said.stdout + said.stderr)
-    return [Target(name, command, version=found and found[0])]
+    version = found and found[0]
+    return [Target(name, command, version=version), *(Target(one, command, WITH_TOOLS) for one in more)]
 
 
 def known():
@@ -211,9 +218,11 @@ def known():
     others = (one.partition("=") for one in ARGS.other)
     return [
         Direct(),
+        Direct("direct-tools", WITH_TOOLS),
         Target("relay-bare", relay("relay-bare")),
+        Target("relay-bare-tools", relay("relay-bare"), WITH_TOOLS),
         Target("relay-json", relay("relay-json")),
-        *packaged("nginx", nginx, ARGS.nginx),
+        *packaged("nginx", nginx, ARGS.nginx, "nginx-tools"),
         *packaged("haproxy", haproxy, ARGS.haproxy),
         *toolwire("toolwire", ARGS.toolwire),
         *(target for name, _, program in also for target in toolwire(name, program)),
