@@ -1,4 +1,5 @@
-//! [`Search`]: what one request's text is searched for, made once from its tools and settings.
+//! [`Search`]: what one request's text is searched for, made once from its tools and settings. Most of it, [`Sought`],
+//! comes of the formats alone, and is made once for all requests where no format is named.
 
 use std::sync::{Arc, LazyLock};
 

@@ -1,5 +1,5 @@
-//! Where log lines go, and how they look: as tracing-subscriber writes them, and where each request has one, in a
-//! shorter way than its own.
+//! Where log lines go, and how they look: as tracing-subscriber writes them. Each request has one, so they are written
+//! in a shorter way than its own, which takes every piece of a line through several formatters.
 
 use std::{
     error::Error,
@@ -58,12 +58,10 @@ struct Now;
 
 impl FormatTime for Now {
     fn format_time(&self, writer: &mut Writer<'_>) -> fmt::Result {
-        write!(writer, "{}", now())
+        // Of a time before that it would make a panic.
+        let now = SystemTime::now().max(SystemTime::UNIX_EPOCH);
+        write!(writer, "{}", humantime::format_rfc3339_micros(now))
     }
-}
-
-fn now() -> impl fmt::Display {
-    humantime::format_rfc3339_micros(SystemTime::now().max(SystemTime::UNIX_EPOCH))
 }
 
 /// The fields of a line of text, as [`DefaultFields`] writes them: coloured by it, plain without its way over styles.
@@ -144,16 +142,16 @@ impl Visit for Plain {
 /// The field that is what an event says.
 const MESSAGE: &str = "message";
 
-/// A line of JSON, as the library writes it; without its way of every piece through a formatter.
+/// A line of JSON, as the library writes it, but all at once.
 #[derive(Debug)]
 struct Objects<L>(L);
 
 impl<L> Objects<L> {
-    fn line(event: &Event<'_>) -> Result<Vec<u8>, serde_json::Error> {
+    fn line(time: &str, event: &Event<'_>) -> Result<Vec<u8>, serde_json::Error> {
         let mut line = Vec::with_capacity(USUAL);
         let mut serializer = serde_json::Serializer::new(&mut line);
         let mut object = serializer.serialize_map(None)?;
-        object.serialize_entry("timestamp", &now().to_string())?;
+        object.serialize_entry("timestamp", time)?;
         object.serialize_entry("level", event.metadata().level().as_str())?;
         let mut fields = SerdeMapVisitor::new(object);
         event.record(&mut fields);
@@ -181,7 +179,9 @@ where
         if event.parent().is_some() || context.lookup_current().is_some() {
             return self.0.format_event(context, writer, event);
         }
-        let line = Self::line(event).map_err(|_| fmt::Error)?;
+        let mut time = String::with_capacity("2026-01-01T00:00:00.000000Z".len());
+        Now.format_time(&mut Writer::new(&mut time))?;
+        let line = Self::line(&time, event).map_err(|_| fmt::Error)?;
         writer.write_str(std::str::from_utf8(&line).map_err(|_| fmt::Error)?)
     }
 }
