@@ -12,12 +12,14 @@
 //!
 //! Two callers poll an answer. The handler does so first, with [`Answer::poll_commit`], until it is known what status
 //! to send: up to the first content, to the end of a whole answer, or until the client has waited for
-//! `limits.keep_alive`. Then hyper does, with `poll_frame`. Both go the same steps.
+//! `limits.keep_alive`. Then the client's connection does, with [`Answer::poll_some`] (hyper, over HTTP/2, with
+//! `poll_frame`). All go the same steps.
 
 mod flow;
 
 use std::{
     convert::Infallible,
+    mem,
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
@@ -154,13 +156,45 @@ impl Answer {
         }
     }
 
-    /// Gives the client what has come together.
-    fn emit(self: Pin<&mut Self>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    /// Waits until there is something for the client, to be had with [`Answer::take`]. `false`: nothing comes any more.
+    pub(super) fn poll_some(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
+        loop {
+            self.as_mut().project().flow.tell_failure();
+            let waiting = !self.flow.out.is_empty();
+            let is_full = self.flow.out.len() >= MAX_BYTES;
+            if waiting && (!self.flow.is_open() || self.flow.is_drained() || is_full) {
+                return Poll::Ready(true);
+            }
+            if matches!(self.flow.stage, Stage::Over) {
+                return Poll::Ready(false);
+            }
+            if self.flow.reads >= MAX_READS {
+                // An upstream that never pauses must not outrun the clock. What the alarm was shows in the flow.
+                let _ = self.as_mut().poll_interrupt(cx);
+                if waiting {
+                    return Poll::Ready(true);
+                }
+            }
+            match self.as_mut().poll_upstream(cx) {
+                Poll::Ready(()) => {}
+                Poll::Pending if waiting => return Poll::Ready(true),
+                Poll::Pending => _ = ready!(self.as_mut().poll_interrupt(cx)),
+            }
+        }
+    }
+
+    /// What has come together for the client. Its buffer is wanted back, see [`Answer::put_back`].
+    pub(super) fn take(self: Pin<&mut Self>) -> BytesMut {
         let this = self.project();
         this.clock.spoke();
-        let bytes = this.flow.out.split().freeze();
-        this.flow.access.wrote(bytes.len());
-        Poll::Ready(Some(Ok(Frame::data(bytes))))
+        this.flow.access.wrote(this.flow.out.len());
+        mem::take(&mut this.flow.out)
+    }
+
+    /// The buffer for what comes next.
+    pub(super) fn put_back(self: Pin<&mut Self>, mut buffer: BytesMut) {
+        buffer.clear();
+        self.project().flow.out = buffer;
     }
 }
 
@@ -172,28 +206,13 @@ impl Body for Answer {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        loop {
-            self.as_mut().project().flow.tell_failure();
-            let waiting = !self.flow.out.is_empty();
-            if waiting && (!self.flow.is_open() || self.flow.out.len() >= MAX_BYTES) {
-                return self.emit();
-            }
-            if matches!(self.flow.stage, Stage::Over) {
-                return Poll::Ready(None);
-            }
-            if self.flow.reads >= MAX_READS {
-                // An upstream that never pauses must not outrun the clock. What the alarm was shows in the flow.
-                let _ = self.as_mut().poll_interrupt(cx);
-                if waiting {
-                    return self.emit();
-                }
-            }
-            match self.as_mut().poll_upstream(cx) {
-                Poll::Ready(()) => {}
-                Poll::Pending if waiting => return self.emit(),
-                Poll::Pending => _ = ready!(self.as_mut().poll_interrupt(cx)),
-            }
-        }
+        let is_some = ready!(self.as_mut().poll_some(cx));
+        Poll::Ready(is_some.then(|| {
+            let mut taken = self.as_mut().take();
+            let bytes = taken.split().freeze();
+            self.put_back(taken);
+            Ok(Frame::data(bytes))
+        }))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -95,6 +95,11 @@ impl Flow {
         matches!(self.stage, Stage::Opening(_) | Stage::Streaming(_))
     }
 
+    /// What has been read of the upstream's body is all that has come so far.
+    pub(super) fn is_drained(&self) -> bool {
+        matches!(&self.stage, Stage::Streaming(body) if body.is_drained())
+    }
+
     /// Status 200 is certain.
     pub(super) fn is_certain(&self) -> bool {
         if self.stream {

@@ -65,6 +65,11 @@ impl Body {
         }
     }
 
+    /// What was given last is all that has come so far, as far as that can be told without a look.
+    pub(in crate::proxy) fn is_drained(&self) -> bool {
+        matches!(&self.over, Over::Http1(incoming) if incoming.is_drained())
+    }
+
     /// Gives the next data to `take`, as it is framed. `false`: the body is over.
     pub(in crate::proxy) fn poll_data(
         &mut self,

@@ -41,6 +41,8 @@ thread_local! {
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: Stream,
+    /// The last read has taken all that there was.
+    is_drained: bool,
 }
 
 /// Why a request has no answer.
@@ -88,12 +90,12 @@ pub(super) struct Incoming {
 }
 
 /// A request on its way: its head, and its body.
-type Outgoing = Chain<Bytes, Bytes>;
+type Outgoing = Chain<BytesMut, Bytes>;
 
 impl Connection {
     /// A connection on which nothing has been said.
     pub(super) fn new(stream: Stream) -> Self {
-        Self { stream }
+        Self { stream, is_drained: false }
     }
 
     /// Whether it can still be used, as far as is known: an upstream that has closed it, or said something unasked,
@@ -104,7 +106,7 @@ impl Connection {
 
     /// Sends a request that begins with `head` ([`head::write`]) and waits for the head of its answer.
     pub(super) async fn ask(mut self, head: &[u8], body: Bytes) -> Result<(Parts, Incoming), Unanswered> {
-        let mut out = head::with_length(head, body.len()).freeze().chain(body);
+        let mut out = head::with_length(head, body.len()).chain(body);
         let mut read = BytesMut::new();
         let head = poll_fn(|cx| self.poll_head(cx, &mut out, &mut read)).await?;
         let Head { parts, body, keeps, length } = head;
@@ -170,6 +172,8 @@ impl Connection {
         BUFFER.with_borrow_mut(|buffer| {
             let mut buffer = ReadBuf::new(buffer);
             ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer))?;
+            // TLS gives a record at a time.
+            self.is_drained = buffer.remaining() > 0 && matches!(self.stream, Stream::Tcp(_));
             Poll::Ready(Ok(take(buffer.filled())))
         })
     }
@@ -220,6 +224,11 @@ impl Incoming {
             self.unsent = None;
             self.keeps &= sent.is_ok();
         }
+    }
+
+    /// More than what was read is not there yet.
+    pub(super) fn is_drained(&self) -> bool {
+        self.connection.is_drained && self.early.is_empty()
     }
 
     /// All has been read.

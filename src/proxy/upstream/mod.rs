@@ -269,6 +269,9 @@ fn standing_headers(upstream: &Upstream) -> Result<HeaderMap, http::Error> {
     Ok(headers)
 }
 
+/// How the content type of a web page begins.
+const HTML: &[u8] = b"text/html";
+
 /// A good status before a body that no reader can read.
 fn unreadable(head: &Parts) -> Option<Failure> {
     let protocol = |message: String| Some(Failure::new(Kind::Protocol, message));
@@ -286,8 +289,8 @@ fn unreadable(head: &Parts) -> Option<Failure> {
             "the upstream's answer is compressed ({encoding:?}), which was not asked for"
         ));
     }
-    let content_type = head.headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
-    if content_type.trim_start().to_ascii_lowercase().starts_with("text/html") {
+    let content_type = head.headers.get(header::CONTENT_TYPE)?.as_bytes().trim_ascii_start();
+    if content_type.get(..HTML.len()).is_some_and(|begun| begun.eq_ignore_ascii_case(HTML)) {
         return protocol(
             "the upstream answered with a web page, not with a stream; is its base_url right?".into(),
         );

@@ -5,13 +5,13 @@
 use std::{
     cell::RefCell,
     future::poll_fn,
-    io::{self, ErrorKind, Write as _},
+    io::{self, ErrorKind},
     pin::Pin,
     task::{Context, Poll},
     time::SystemTime,
 };
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, Bytes, BytesMut};
 use http::{Request, Version, header, response::Parts};
 use http_body::Body as _;
 use tokio::io::AsyncWrite;
@@ -116,9 +116,9 @@ impl Streaming {
             if self.is_over {
                 return Poll::Ready(Ok(()));
             }
-            let data = match self.answer.as_mut().poll_frame(cx) {
-                Poll::Ready(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
-                Poll::Ready(None) => Bytes::new(),
+            let data = match self.answer.as_mut().poll_some(cx) {
+                Poll::Ready(true) => self.answer.as_mut().take(),
+                Poll::Ready(false) => BytesMut::new(),
                 Poll::Pending if self.head.is_empty() => return self.client.poll_gone(cx).map(Err),
                 // A stream is begun with its first data, so that this does not come; it would do no harm.
                 Poll::Pending => {
@@ -128,6 +128,7 @@ impl Streaming {
             };
             self.is_over = data.is_empty() || self.answer.is_end_stream();
             self.send(cx, &data)?;
+            self.answer.as_mut().put_back(data);
         }
         turn::after_others(cx);
         Poll::Pending
@@ -140,7 +141,8 @@ impl Streaming {
             buffer.append(&mut self.head);
             let chunked = self.framing.chunked;
             if chunked && !data.is_empty() {
-                write!(buffer, "{:x}\r\n", data.len())?;
+                put_hex(buffer, data.len());
+                buffer.extend_from_slice(b"\r\n");
             }
             buffer.extend_from_slice(data);
             if chunked && !data.is_empty() {
@@ -168,6 +170,14 @@ fn some(written: usize) -> io::Result<usize> {
     if written == 0 { Err(ErrorKind::WriteZero.into()) } else { Ok(written) }
 }
 
+/// A chunk's size. It is written for each token, and formatting takes ten times as long.
+fn put_hex(bytes: &mut Vec<u8>, number: usize) {
+    let digits = (usize::BITS - number.leading_zeros()).div_ceil(4);
+    for digit in (0..digits).rev() {
+        bytes.extend(b"0123456789abcdef".get((number >> (4 * digit)) & 0xf));
+    }
+}
+
 /// The head of a response.
 fn written(head: &Parts, framing: Framing) -> Vec<u8> {
     let reason = head.status.canonical_reason().unwrap_or_default();
@@ -185,4 +195,18 @@ fn written(head: &Parts, framing: Framing) -> Vec<u8> {
     put_line(&mut bytes, b"date", httpdate::fmt_http_date(SystemTime::now()).as_bytes());
     bytes.extend_from_slice(b"\r\n");
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_written_as_hexadecimals() {
+        for number in [1, 9, 10, 15, 16, 255, 256, 0xa0b, 32 << 10, usize::MAX] {
+            let mut bytes = Vec::new();
+            put_hex(&mut bytes, number);
+            assert_eq!(String::from_utf8(bytes).unwrap(), format!("{number:x}"));
+        }
+    }
 }
