@@ -186,7 +186,7 @@ impl Answer {
     /// What has come together for the client. Its buffer is wanted back, see [`Answer::put_back`].
     pub(super) fn take(self: Pin<&mut Self>) -> BytesMut {
         let this = self.project();
-        this.clock.spoke();
+        this.clock.passed_on();
         this.flow.access.wrote(this.flow.out.len());
         mem::take(&mut this.flow.out)
     }

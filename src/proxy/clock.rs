@@ -72,6 +72,12 @@ impl Clock {
         *self.project().spoken = Instant::now();
     }
 
+    /// The client is told what was heard last, which was just now: our silence begins anew, without another reading.
+    pub(super) fn passed_on(self: Pin<&mut Self>) {
+        let this = self.project();
+        *this.spoken = this.heard.map_or(*this.spoken, |heard| heard.max(*this.spoken));
+    }
+
     /// The answer is whole: nothing rings any more but [`Alarm::Linger`].
     pub(super) fn linger(self: Pin<&mut Self>) {
         *self.project().linger = Some(Instant::now() + LINGER);

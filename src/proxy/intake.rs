@@ -17,6 +17,9 @@ const PAUSE: Duration = Duration::from_secs(30);
 /// read our answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// Bytes of a body that are made room for because they are announced. Beyond: when they come.
+const ROOM: usize = 256 << 10;
+
 /// The whole body.
 ///
 /// # Errors
@@ -39,8 +42,12 @@ pub(super) async fn read(headers: &HeaderMap, mut body: Incoming, max: usize) ->
             throw_away(body).await;
             return Err(too_large(max));
         }
-        if body.is_end_stream() && read.is_empty() {
-            return Ok(data);
+        if read.is_empty() {
+            if body.is_end_stream() {
+                return Ok(data);
+            }
+            let rest = usize::try_from(body.size_hint().lower()).unwrap_or(ROOM).min(ROOM);
+            read.reserve(data.len() + rest);
         }
         read.extend_from_slice(&data);
     }

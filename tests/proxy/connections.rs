@@ -431,6 +431,22 @@ async fn a_half_known(proxy: &Proxy) -> Raw {
     client
 }
 
+/// What a connection speaks is told by its first bytes, however they come.
+#[tokio::test]
+async fn protocols_are_told_apart_byte_by_byte() {
+    let upstream = Upstream::start(at_once).await;
+    let proxy = Setup::new(upstream.address).start().await;
+    let mut client = Raw::connect(&proxy).await;
+    client.send_pieces(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".chunks(1)).await;
+    // The settings of the other side: length, and type 4.
+    assert!(client.until("\x04").await.starts_with("\0\0"));
+    for begun in ["P", "PR", "PRO", "PRI"] {
+        let mut client = Raw::connect(&proxy).await;
+        client.send_pieces([begun.as_bytes(), b"ME /v1/models HTTP/1.1\r\nhost: x\r\n\r\n"]).await;
+        assert_eq!(client.said().await.status, 405, "{begun}");
+    }
+}
+
 /// Whoever does not get its request told in time is let go of. The clock stands still but for those who wait for it.
 #[tokio::test]
 async fn a_request_that_does_not_come_is_not_waited_for() {

@@ -15,7 +15,7 @@
 use std::{
     convert::Infallible,
     future::{pending, poll_fn},
-    io::{self, ErrorKind},
+    io,
     pin::{Pin, pin},
     sync::{Arc, Mutex, PoisonError, atomic::Ordering},
     task::Poll,
@@ -29,7 +29,7 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{io::AsyncReadExt, net::TcpStream, time::timeout};
 
 use super::{
     super::{answer::Answer, drain::Given, reply::Body, service::Service},
@@ -61,11 +61,11 @@ type Begun = (Pin<Box<Answer>>, Framing);
 type Handover = Arc<Mutex<Option<Begun>>>;
 
 /// Serves `stream` to its end. When the server stops, that is after the answers that are open.
-pub(super) async fn serve(stream: TcpStream, service: Arc<Service>) {
+pub(super) async fn serve(mut stream: TcpStream, service: Arc<Service>) {
     let mut stopped = pin!(service.drain().when_begun());
     let begun = tokio::select! {
         () = &mut stopped => return,
-        begun = timeout(IDLE, begun(&stream)) => begun,
+        begun = timeout(IDLE, begun(&mut stream)) => begun,
     };
     let Ok(Ok(first)) = begun else { return };
     let is_http2 = first.starts_with(HTTP2);
@@ -82,16 +82,12 @@ pub(super) async fn serve(stream: TcpStream, service: Arc<Service>) {
 }
 
 /// What comes first, as much as it takes to tell the protocols apart. Nothing, if the client goes.
-async fn begun(stream: &TcpStream) -> io::Result<Vec<u8>> {
-    let mut first = Vec::new();
+async fn begun(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let mut first = Vec::with_capacity(FIRST);
     loop {
-        stream.readable().await?;
-        first.reserve(FIRST);
-        match stream.try_read_buf(&mut first) {
-            Ok(read) if read == 0 || !HTTP2.starts_with(&first) => return Ok(first),
-            Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => first.shrink_to_fit(),
-            Err(error) => return Err(error),
+        let read = stream.read_buf(&mut first).await?;
+        if read == 0 || !HTTP2.starts_with(&first) {
+            return Ok(first);
         }
     }
 }
