@@ -598,8 +598,8 @@ proptest! {
         let padded: String = stream.split_inclusive("\n\n").enumerate().map(padding).collect();
         for verbatim in [false, true] {
             let settings = ReaderSettings { verbatim, ..ReaderSettings::default() };
-            let parsed = read_in(settings.clone(), [unlike.as_bytes()], true);
-            prop_assert_eq!(&read_in(settings.clone(), stream.as_bytes().chunks(size), true), &parsed);
+            let parsed = read_in(settings, [unlike.as_bytes()], true);
+            prop_assert_eq!(&read_in(settings, stream.as_bytes().chunks(size), true), &parsed);
             prop_assert_eq!(&read_in(settings, padded.as_bytes().chunks(size), true), &parsed);
         }
     }

@@ -118,7 +118,11 @@ impl Lines {
                 *rest = tail;
             }
         }
-        let end = memchr2(b'\n', b'\r', rest).unwrap_or(rest.len());
+        let end = match rest {
+            // Every other line is blank: no search for its end.
+            [b'\n' | b'\r', ..] => 0,
+            _ => memchr2(b'\n', b'\r', rest).unwrap_or(rest.len()),
+        };
         let (line, tail) = rest.split_at_checked(end).unwrap_or((rest, &[]));
         if line.len() > self.max_line.saturating_sub(self.partial.len()) {
             self.closed = true;
@@ -173,9 +177,14 @@ pub fn parse_line(line: &[u8]) -> Line<'_> {
     if line.is_empty() {
         return Line::Blank;
     }
-    let colon = memchr(b':', line).unwrap_or(line.len());
-    let (name, value) = line.split_at_checked(colon).unwrap_or((line, &[]));
-    let value = value.strip_prefix(b":").unwrap_or(value);
+    let (name, value) = match line.strip_prefix(b"data:") {
+        Some(value) => (b"data".as_slice(), value),
+        None => {
+            let colon = memchr(b':', line).unwrap_or(line.len());
+            let (name, value) = line.split_at_checked(colon).unwrap_or((line, &[]));
+            (name, value.strip_prefix(b":").unwrap_or(value))
+        }
+    };
     let value = value.strip_prefix(b" ").unwrap_or(value);
     if name.is_empty() { Line::Comment(value) } else { Line::Field { name, value } }
 }

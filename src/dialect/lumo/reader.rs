@@ -13,7 +13,7 @@ use super::{
     shapes::{Shapes, Token},
     unfinished::{Joined, Unfinished},
     v1::{self, Read},
-    v2,
+    v2::{self, Frame},
 };
 use crate::{
     event::{Event, Sink},
@@ -193,9 +193,9 @@ impl Body {
             return Ok(());
         }
         if self.unfinished.is_empty()
-            && let Ok(json) = Json::parse(text)
+            && let Ok((json, frame)) = Frame::parse(text)
         {
-            if let Some(token) = self.value(json, out)? {
+            if let Some(token) = self.value(json, &frame, out)? {
                 self.shapes.learn(text, token);
             }
             return Ok(());
@@ -214,8 +214,8 @@ impl Body {
             match self.unfinished.push(rest) {
                 Joined::More => return Ok(()),
                 Joined::Value(text, tail) => {
-                    if let Ok(json) = Json::parse(&text) {
-                        self.value(json, out)?;
+                    if let Ok((json, frame)) = Frame::parse(&text) {
+                        self.value(json, &frame, out)?;
                     }
                     rest = tail;
                 }
@@ -230,18 +230,22 @@ impl Body {
     }
 
     /// Gives a frame to whom it concerns; says where its token lies if there is nothing else in it.
-    fn value<'a>(&mut self, json: Json<'a>, out: &mut impl Sink) -> Result<Option<Token<'a>>, Failure> {
+    fn value<'a>(
+        &mut self,
+        json: Json<'a>,
+        frame: &Frame<'a>,
+        out: &mut impl Sink,
+    ) -> Result<Option<Token<'a>>, Failure> {
         if json.kind() != JsonKind::Object {
             self.malformed += 1;
             return Ok(None);
         }
-        let kind = json.get("type").and_then(|kind| kind.as_str());
-        let mut read = match kind {
-            Some(kind) => v1::read(&kind, json, &mut self.answer, out)?,
+        let mut read = match &frame.v1 {
+            Some(kind) => v1::read(kind, json, &mut self.answer, out)?,
             None => Read::Foreign,
         };
         if let Read::Foreign = read {
-            read = v2::read(json, &mut self.answer, out)?;
+            read = v2::read(frame, &mut self.answer, out)?;
         }
         match read {
             Read::Token(token) => return Ok(Some(token)),

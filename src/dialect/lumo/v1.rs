@@ -65,19 +65,20 @@ pub(super) fn read<'a>(
 
 /// A piece of text for one of the channels. `count` says nothing that anyone needs, and is often missing.
 fn token<'a>(object: Json<'a>, answer: &mut Answer, out: &mut impl Sink) -> Result<Read<'a>, Failure> {
-    let (mut target, mut content, mut count) = (Target::Unknown, None, None);
+    let (mut target, mut content, mut count, mut is_sealed) = (Target::Unknown, None, None, false);
     for (key, value) in object.members() {
         match key.as_ref() {
             "target" => target = value.as_str().map_or(Target::Unknown, |name| Target::named(&name)),
             "content" => content = value.string_body(),
+            "encrypted" => is_sealed = value.as_bool().unwrap_or(false),
             "count" if value.kind() == JsonKind::Number => count = Some(value),
             _ => {}
         }
     }
     let Some(content) = content else { return Ok(Read::Taken) };
-    let body = sealed::open(object, content)?;
+    let body = sealed::opened(is_sealed, content)?;
     answer.content(target, body, out)?;
-    let plain = matches!(target, Target::Message | Target::Reasoning) && !sealed::is_sealed(object);
+    let plain = matches!(target, Target::Message | Target::Reasoning) && !is_sealed;
     Ok(if plain { Read::Token(Token { target, body, number: count }) } else { Read::Taken })
 }
 

@@ -12,22 +12,21 @@ use crate::{
     dialect::tool_calls::arguments_only,
     event::{Finish, Media, Sink, Start},
     failure::{Failure, Kind},
-    wire::json::{Json, Kind as JsonKind},
+    wire::json::{Invalid, Json, Kind as JsonKind},
 };
 
-/// Reads `object`.
+/// Reads an object, whose members are `frame`.
 ///
 /// # Errors
 /// The upstream reports one, or sent an encrypted piece, or a whole answer in place of a stream.
 pub(super) fn read<'a>(
-    object: Json<'a>,
+    frame: &Frame<'a>,
     answer: &mut Answer,
     out: &mut impl Sink,
 ) -> Result<Read<'a>, Failure> {
-    if answer.is_finished() && object.get("usage").is_none() {
+    if answer.is_finished() && frame.usage.is_none() {
         return Ok(Read::Taken);
     }
-    let frame = Frame::read(object);
     if let Some(error) = frame.error {
         return Err(refusal::error_object(error));
     }
@@ -42,13 +41,16 @@ pub(super) fn read<'a>(
         }
         ("chat.tool_result", Some(result)) => tool_result(result, answer, out)?,
         ("lumo.image_data", Some(image)) => self::image(image, answer, out)?,
-        _ => return chunk(&frame, answer, out),
+        _ => return chunk(frame, answer, out),
     }
     Ok(Read::Taken)
 }
 
-/// The members of a v2 object that mean something.
-struct Frame<'a> {
+/// The members of an object that mean something.
+#[derive(Default)]
+pub(super) struct Frame<'a> {
+    /// `type`, which only v1 has.
+    pub(super) v1: Option<Cow<'a, str>>,
     /// `object`
     kind: Cow<'a, str>,
     start: Start<'a>,
@@ -62,40 +64,35 @@ struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    fn read(object: Json<'a>) -> Self {
-        let mut frame = Frame {
-            kind: Cow::Borrowed(""),
-            start: Start::default(),
-            created: None,
-            target: None,
-            choices: None,
-            usage: None,
-            error: None,
-            payload: None,
-        };
-        for (key, value) in object.members() {
-            match key.as_ref() {
-                "object" => frame.kind = value.as_str().unwrap_or_default(),
-                "id" => frame.start.id = value.as_str().unwrap_or_default(),
-                "model" => frame.start.model = value.as_str().unwrap_or_default(),
-                "created" => {
-                    frame.start.created = value.as_u64();
-                    frame.created = value.as_u64().map(|_| value);
-                }
-                "target" => frame.target = target(value),
-                "choices" => frame.choices = Some(value),
-                "usage" if value.kind() == JsonKind::Object => frame.usage = Some(value),
-                "error"
-                    if matches!(value.kind(), JsonKind::Object)
-                        || value.string_body().is_some_and(|it| !it.is_empty()) =>
-                {
-                    frame.error = Some(value);
-                }
-                "tool_call" | "tool_result" | "image" => frame.payload = Some(value),
-                _ => {}
+    /// Reads a text, if that is an object; and gives what it is.
+    pub(super) fn parse(text: &'a str) -> Result<(Json<'a>, Self), Invalid> {
+        let mut frame = Self::default();
+        let json = Json::parse_members(text, |key, value| frame.member(&key, value))?;
+        Ok((json, frame))
+    }
+
+    fn member(&mut self, key: &str, value: Json<'a>) {
+        match key {
+            "type" => self.v1 = value.as_str(),
+            "object" => self.kind = value.as_str().unwrap_or_default(),
+            "id" => self.start.id = value.as_str().unwrap_or_default(),
+            "model" => self.start.model = value.as_str().unwrap_or_default(),
+            "created" => {
+                self.start.created = value.as_u64();
+                self.created = self.start.created.map(|_| value);
             }
+            "target" => self.target = target(value),
+            "choices" => self.choices = Some(value),
+            "usage" if value.kind() == JsonKind::Object => self.usage = Some(value),
+            "error"
+                if matches!(value.kind(), JsonKind::Object)
+                    || value.string_body().is_some_and(|it| !it.is_empty()) =>
+            {
+                self.error = Some(value);
+            }
+            "tool_call" | "tool_result" | "image" => self.payload = Some(value),
+            _ => {}
         }
-        frame
     }
 
     /// The first choice: no other is ever asked for.
@@ -118,8 +115,16 @@ fn chunk<'a>(frame: &Frame<'a>, answer: &mut Answer, out: &mut impl Sink) -> Res
         let known = frame.usage.is_some() || frame.start != Start::default();
         return Ok(if known { Read::Taken } else { Read::Foreign });
     };
-    let delta = choice.get("delta").filter(|delta| delta.kind() == JsonKind::Object);
-    if delta.is_none() && choice.get("message").is_some_and(|message| message.kind() == JsonKind::Object) {
+    let (mut delta, mut message, mut finish) = (None, None, None);
+    for (key, value) in choice.members() {
+        match key.as_ref() {
+            "delta" if value.kind() == JsonKind::Object => delta = Some(value),
+            "message" if value.kind() == JsonKind::Object => message = Some(value),
+            "finish_reason" => finish = value.as_str(),
+            _ => {}
+        }
+    }
+    if delta.is_none() && message.is_some() {
         let message = "the upstream answered with one JSON body instead of a stream";
         return Err(Failure::new(Kind::Protocol, message));
     }
@@ -129,7 +134,6 @@ fn chunk<'a>(frame: &Frame<'a>, answer: &mut Answer, out: &mut impl Sink) -> Res
         Some(delta) => delta.apply(target, frame.created, answer, out)?,
         None => None,
     };
-    let finish = choice.get("finish_reason").and_then(|reason| reason.as_str());
     if let Some(reason) = finish.filter(|reason| !reason.is_empty()) {
         token = None;
         if reason == "error" {
@@ -144,8 +148,9 @@ fn chunk<'a>(frame: &Frame<'a>, answer: &mut Answer, out: &mut impl Sink) -> Res
 }
 
 /// The members of a delta that mean something; `null` and empty ones are as good as missing.
+#[derive(Default)]
 struct Delta<'a> {
-    object: Json<'a>,
+    is_sealed: bool,
     target: Option<Target>,
     content: &'a str,
     reasoning: &'a str,
@@ -157,29 +162,25 @@ struct Delta<'a> {
 
 impl<'a> Delta<'a> {
     fn read(object: Json<'a>) -> Self {
-        let (mut content, mut reasoning_content, mut reasoning) = ("", "", "");
-        let (mut target, mut tool_calls, mut function_call) = (None, None, None);
+        let (mut delta, mut reasoning) = (Self::default(), "");
         for (key, value) in object.members() {
             let body = value.string_body().unwrap_or_default();
             match key.as_ref() {
-                "content" => content = body,
-                "reasoning_content" => reasoning_content = body,
+                "content" => delta.content = body,
+                "reasoning_content" => delta.reasoning = body,
                 "reasoning" => reasoning = body,
-                "target" => target = self::target(value),
-                "tool_calls" if value.elements().next().is_some() => tool_calls = Some(value),
-                "function_call" if value.kind() == JsonKind::Object => function_call = Some(value),
+                "encrypted" => delta.is_sealed = value.as_bool().unwrap_or(false),
+                "target" => delta.target = target(value),
+                "tool_calls" if value.elements().next().is_some() => delta.tool_calls = Some(value),
+                "function_call" if value.kind() == JsonKind::Object => delta.function_call = Some(value),
                 _ => {}
             }
         }
-        Self {
-            object,
-            target,
-            content,
-            reasoning: if reasoning_content.is_empty() { reasoning } else { reasoning_content },
-            reasoning_twice: !reasoning_content.is_empty() && !reasoning.is_empty(),
-            tool_calls,
-            function_call,
+        delta.reasoning_twice = !delta.reasoning.is_empty() && !reasoning.is_empty();
+        if delta.reasoning.is_empty() {
+            delta.reasoning = reasoning;
         }
+        delta
     }
 
     /// Gives all of it to the answer. `Some`: it was nothing but a token.
@@ -190,8 +191,8 @@ impl<'a> Delta<'a> {
         answer: &mut Answer,
         out: &mut impl Sink,
     ) -> Result<Option<Token<'a>>, Failure> {
-        let content = sealed::open(self.object, self.content)?;
-        let reasoning = sealed::open(self.object, self.reasoning)?;
+        let content = sealed::opened(self.is_sealed, self.content)?;
+        let reasoning = sealed::opened(self.is_sealed, self.reasoning)?;
         if target != Target::Aside {
             answer.content(Target::Reasoning, reasoning, out)?;
         }
@@ -210,7 +211,7 @@ impl<'a> Delta<'a> {
             (None, Target::Message | Target::Reasoning, "", body) => Some((Target::Reasoning, body)),
             _ => None,
         };
-        let more = self.function_call.is_some() || self.reasoning_twice || sealed::is_sealed(self.object);
+        let more = self.function_call.is_some() || self.reasoning_twice || self.is_sealed;
         let token = token.filter(|(_, body)| !more && !body.is_empty());
         Ok(token.map(|(target, body)| Token { target, body, number }))
     }

@@ -36,7 +36,7 @@ impl Unescaper {
     /// `scratch`. (In a body that is not valid an unknown escape stands for its letter.)
     pub fn decode<'b>(&mut self, body: &'b str, scratch: &'b mut String) -> &'b str {
         let carried = self.high.is_some() || !matches!(self.escape, Escape::Outside);
-        if !carried && memchr(b'\\', body.as_bytes()).is_none() {
+        if !carried && has_no_escapes(body) {
             return body;
         }
         scratch.clear();
@@ -152,26 +152,61 @@ fn escape_byte(out: &mut BytesMut, byte: u8) {
     out.put_slice(&[b'\\', letter]);
 }
 
+/// Nothing in a string body is to be decoded.
+pub(super) fn has_no_escapes(body: &str) -> bool {
+    plain_run(body.as_bytes()) == body.len()
+}
+
 /// How many bytes come before the first that cannot stand for itself in a string's body: quote, backslash or control
 /// character; all, if none comes.
 ///
-/// Keys and tokens are short, arguments may be long. Eight bytes at a time in one register is fast for both: a
-/// vectorised search costs more to start than most strings have bytes, and finds no control characters.
+/// Keys and tokens are short: most are over within eight bytes, which cost less in one register than a search costs to
+/// start. Documents are long: behind their first bytes the compiler's vectors take over.
+#[inline]
 pub(super) fn plain_run(bytes: &[u8]) -> usize {
-    let (words, rest) = bytes.as_chunks::<8>();
-    for (place, word) in words.iter().enumerate() {
-        let found = special(u64::from_le_bytes(*word));
+    let first = bytes.first_chunk().map_or(0, special);
+    if first != 0 { place(first) } else { longer_run(bytes) }
+}
+
+/// [`plain_run`] of more than a word.
+fn longer_run(bytes: &[u8]) -> usize {
+    const SHORT: usize = 64;
+    let (head, tail) = bytes.split_at_checked(SHORT).unwrap_or((bytes, &[]));
+    let run = run_by_words(head);
+    if run < SHORT {
+        return run;
+    }
+    let (blocks, _) = tail.as_chunks::<64>();
+    let is_plain = |block: &&[u8; 64]| !block.iter().fold(false, |found, byte| found | is_special(*byte));
+    let plain = blocks.iter().take_while(is_plain).count() * 64;
+    SHORT + plain + run_by_words(tail.get(plain..).unwrap_or_default())
+}
+
+fn run_by_words(bytes: &[u8]) -> usize {
+    let (words, rest) = bytes.as_chunks();
+    for (at, word) in words.iter().enumerate() {
+        let found = special(word);
         if found != 0 {
-            return place * 8 + found.trailing_zeros() as usize / 8;
+            return at * 8 + place(found);
         }
     }
-    let plain = rest.iter().take_while(|byte| **byte >= 0x20 && !matches!(byte, b'"' | b'\\'));
-    words.len() * 8 + plain.count()
+    words.len() * 8 + rest.iter().take_while(|byte| !is_special(**byte)).count()
+}
+
+/// Which byte of a word was found first.
+fn place(found: u64) -> usize {
+    found.trailing_zeros() as usize / 8
+}
+
+/// Every operand is computed, so that many bytes can be looked at side by side.
+fn is_special(byte: u8) -> bool {
+    (byte < 0x20) | (byte == b'"') | (byte == b'\\')
 }
 
 /// The top bit of each byte of `word` that cannot stand for itself. Bits above the lowest may be wrong: a subtraction
 /// borrows from the next byte where, and only where, it found something.
-fn special(word: u64) -> u64 {
+fn special(word: &[u8; 8]) -> u64 {
+    let word = u64::from_le_bytes(*word);
     const ONES: u64 = u64::MAX / 0xff;
     let below = |word: u64, bound: u8| word.wrapping_sub(ONES * u64::from(bound)) & !word;
     let equal = |byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
@@ -237,8 +272,10 @@ mod tests {
     proptest! {
         #[test]
         fn a_run_ends_before_the_first_byte_that_needs_an_escape(
+            plain in 0..300_usize,
             bytes in prop::collection::vec(prop_oneof![8 => any::<u8>(), 1 => Just(0x20), 1 => Just(0x1f), 8 => 0x21..0xff_u8], 0..40),
         ) {
+            let bytes = [vec![b'a'; plain], bytes].concat();
             let special = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';
             prop_assert_eq!(plain_run(&bytes), bytes.iter().position(special).unwrap_or(bytes.len()));
         }

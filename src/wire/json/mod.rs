@@ -14,16 +14,14 @@ mod surrogates;
 mod whole;
 
 pub use encoder::Encoder;
-use escape::plain_run;
 pub use escape::{Unescaper, escape_into};
+use escape::{has_no_escapes, plain_run};
 pub use raw::Raw;
 pub use scanner::{MAX_DEPTH, Progress, Scanner};
 pub use shape::Shape;
 pub use surrogates::mend_surrogates;
 
 use std::{borrow::Cow, error, fmt, ops::Range};
-
-use memchr::memchr;
 
 /// What a value is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -75,9 +73,29 @@ impl<'a> Json<'a> {
     /// # Errors
     /// It is not.
     pub fn parse(text: &'a str) -> Result<Self, Invalid> {
+        Self::checked(text, whole::value)
+    }
+
+    /// [`Json::parse`] and [`Json::members`] in one: the members of an object are told while it is checked. What has
+    /// been told of a text that turns out to be none is worth nothing.
+    ///
+    /// # Errors
+    /// `text` is not one JSON value.
+    pub fn parse_members(text: &'a str, mut on: impl FnMut(Cow<'a, str>, Json<'a>)) -> Result<Self, Invalid> {
+        let place = |rest: &[u8]| text.len() - rest.len();
+        Self::checked(text, |begin| {
+            whole::members(begin, |key, value, end| {
+                let mut values = Values { text, at: place(key) };
+                let value = text.get(place(value)..place(end));
+                on(values.key().unwrap_or_default(), Json { text: value.unwrap_or_default() });
+            })
+        })
+    }
+
+    fn checked(text: &'a str, check: impl FnOnce(&'a [u8]) -> whole::Rest<'a>) -> Result<Self, Invalid> {
         let place = |rest: &[u8]| text.len() - rest.len();
         let begin = whole::space(text.as_bytes());
-        let end = whole::value(begin).map_err(|rest| Invalid {
+        let end = check(begin).map_err(|rest| Invalid {
             at: place(rest),
             why: if rest.is_empty() { "JSON text ends too early" } else { "not JSON" },
         })?;
@@ -199,7 +217,7 @@ pub fn span(outer: &str, inner: &str) -> Option<Range<usize>> {
 
 /// The text of a string body.
 fn decoded(body: &str) -> Cow<'_, str> {
-    if memchr(b'\\', body.as_bytes()).is_none() {
+    if has_no_escapes(body) {
         return Cow::Borrowed(body);
     }
     let mut unescaper = Unescaper::new();

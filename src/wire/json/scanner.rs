@@ -469,6 +469,13 @@ mod tests {
             };
             let told = Json::parse(&text).map(|json| json.raw()).map_err(|invalid| (invalid.at, invalid.why));
             prop_assert_eq!(told, expected, "{:?}", text);
+            let mut members = Vec::new();
+            let json = Json::parse_members(&text, |key, value| members.push((key, value.raw())));
+            let told = json.as_ref().map(Json::raw).map_err(|invalid| (invalid.at, invalid.why));
+            prop_assert_eq!(told, expected, "{:?}", text);
+            if let Ok(json) = json {
+                prop_assert_eq!(members, json.members().map(|(key, value)| (key, value.raw())).collect::<Vec<_>>());
+            }
         }
 
         #[test]

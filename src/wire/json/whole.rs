@@ -7,7 +7,7 @@
 use super::{MAX_DEPTH, escape::plain_run};
 
 /// What is left of a text.
-type Rest<'a> = Result<&'a [u8], &'a [u8]>;
+pub(super) type Rest<'a> = Result<&'a [u8], &'a [u8]>;
 
 /// The containers that are open.
 #[derive(Default)]
@@ -35,12 +35,36 @@ impl Open {
 
 /// A value, nested at most [`MAX_DEPTH`] deep.
 pub(super) fn value(text: &[u8]) -> Rest<'_> {
+    nested(text, MAX_DEPTH)
+}
+
+/// The same; of an object, `on` is told each member: the text from its key on, from its value on, and from behind it.
+pub(super) fn members<'a>(text: &'a [u8], mut on: impl FnMut(&[u8], &[u8], &[u8])) -> Rest<'a> {
+    let [b'{', tail @ ..] = text else { return value(text) };
+    let mut rest = space(tail);
+    if let [b'}', tail @ ..] = rest {
+        return Ok(tail);
+    }
+    loop {
+        let value = key(rest)?;
+        let end = nested(value, MAX_DEPTH - 1)?;
+        on(rest, value, end);
+        rest = match space(end) {
+            [b',', tail @ ..] => space(tail),
+            [b'}', tail @ ..] => return Ok(tail),
+            rest => return Err(rest),
+        };
+    }
+}
+
+/// A value, nested at most `max_depth` deep.
+fn nested(text: &[u8], max_depth: usize) -> Rest<'_> {
     let mut open = Open::default();
     let mut rest = text;
     loop {
         rest = match rest {
             [b'"', tail @ ..] => string(tail)?,
-            [b'{' | b'[', ..] if open.depth == MAX_DEPTH => return Err(rest),
+            [b'{' | b'[', ..] if open.depth == max_depth => return Err(rest),
             [b'{', tail @ ..] => match space(tail) {
                 [b'}', tail @ ..] => tail,
                 tail => {

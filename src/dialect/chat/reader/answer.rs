@@ -183,8 +183,9 @@ impl Answer {
         if trimmed.starts_with("[DONE]") {
             return self.close(out);
         }
-        match Json::parse(text) {
-            Ok(json) => self.json(json, text, out),
+        match Chunk::parse(text) {
+            Ok((json, chunk)) if json.kind() == json::Kind::Object => self.chunk(&chunk, text, out),
+            Ok((json, _)) => self.json(json, text, out),
             // Several objects that only line ends part: servers that forget the blank line between events.
             Err(_) if trimmed.contains(['\n', '\r']) => {
                 let mut lines = trimmed.split(['\n', '\r']);
@@ -199,7 +200,7 @@ impl Answer {
 
     fn json(&mut self, json: Json<'_>, frame: &str, out: &mut impl Sink) -> Result<(), Failure> {
         match json.kind() {
-            json::Kind::Object => self.chunk(json, frame, out),
+            json::Kind::Object => self.chunk(&Chunk::read(json), frame, out),
             json::Kind::Array => {
                 json.elements().try_for_each(|element| self.json(element, element.raw(), out))
             }
@@ -212,16 +213,15 @@ impl Answer {
     }
 
     /// The long way.
-    fn chunk(&mut self, json: Json<'_>, frame: &str, out: &mut impl Sink) -> Result<(), Failure> {
-        let chunk = Chunk::read(json);
+    fn chunk(&mut self, chunk: &Chunk<'_>, frame: &str, out: &mut impl Sink) -> Result<(), Failure> {
         if let Some(error) = chunk.error {
             return Err(reported(error));
         }
-        let canonical = Some(frame).filter(|frame| self.is_canonical(&chunk, frame));
+        let canonical = Some(frame).filter(|frame| self.is_canonical(chunk, frame));
         let choice = chunk.choice();
         match &choice {
-            Some(choice) => self.choice(&chunk, choice, frame, canonical, out)?,
-            None => self.beside(&chunk, canonical, out),
+            Some(choice) => self.choice(chunk, choice, frame, canonical, out)?,
+            None => self.beside(chunk, canonical, out),
         }
         let usage = chunk.usage.or_else(|| choice?.usage);
         if let Some(usage) = usage {
@@ -295,12 +295,11 @@ impl Answer {
         if self.head.is_some() {
             return;
         }
-        let text =
-            |json: Option<Json<'_>>| json.and_then(|json| json.as_str()).unwrap_or_default().into_owned();
-        let (id, model) = (text(chunk.id), text(chunk.model));
+        let (id, model) = [chunk.id, chunk.model].map(|json| json?.as_str()).into();
         let created = chunk.created.and_then(|created| created.as_u64());
         self.head = Some(Head { id: raw(chunk.id).to_owned(), created: raw(chunk.created).to_owned() });
-        emit(out, frame, Event::Start(Start { id: id.into(), model: model.into(), created }));
+        let (id, model) = (id.unwrap_or_default(), model.unwrap_or_default());
+        emit(out, frame, Event::Start(Start { id, model, created }));
     }
 
     /// Learns the shape of a frame that said one piece of text or arguments and nothing else.

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use crate::{
     event::Finish,
-    wire::json::{Json, Kind},
+    wire::json::{Invalid, Json, Kind},
 };
 
 /// A chunk, or whatever was sent as one.
@@ -20,6 +20,7 @@ pub(super) struct Chunk<'a> {
     pub(super) usage: Option<Json<'a>>,
     pub(super) error: Option<Json<'a>>,
     object: Option<Json<'a>>,
+    kind: Option<Json<'a>>,
     choices: Option<Json<'a>>,
     /// The first element of `choices`, and whether it is the only one.
     first: Option<Json<'a>>,
@@ -31,40 +32,53 @@ pub(super) struct Chunk<'a> {
 }
 
 impl<'a> Chunk<'a> {
+    /// Reads a text, if that is an object; and gives what it is. What is in it is worth nothing if it is none.
+    pub(super) fn parse(text: &'a str) -> Result<(Json<'a>, Self), Invalid> {
+        let mut chunk = Self::default();
+        let json = Json::parse_members(text, |key, value| chunk.member(&key, value))?;
+        Ok((json, chunk.complete(json)))
+    }
+
     pub(super) fn read(json: Json<'a>) -> Self {
         let mut chunk = Self::default();
-        let mut kind = None;
-        for (key, value) in json.members() {
-            if value.is_null() {
-                continue;
-            }
-            match &*key {
-                "id" => chunk.id = Some(value),
-                "model" => chunk.model = Some(value),
-                "created" => chunk.created = Some(value),
-                "object" => chunk.object = Some(value),
-                "choices" => chunk.choices = Some(value),
-                "usage" if value.kind() == Kind::Object => chunk.usage = Some(value),
-                "error" if is_error(value) => chunk.error = Some(value),
-                "obfuscation" => {
-                    chunk.padding = Some(value);
-                    chunk.says_more = true;
-                }
-                "x_groq" => chunk.usage = chunk.usage.or(value.get("usage")),
-                "type" => {
-                    kind = Some(value);
-                    chunk.says_more = true;
-                }
-                _ => chunk.says_more = true,
-            }
+        json.members().for_each(|(key, value)| chunk.member(&key, value));
+        chunk.complete(json)
+    }
+
+    fn member(&mut self, key: &str, value: Json<'a>) {
+        if value.is_null() {
+            return;
         }
-        let mut elements = chunk.elements();
-        (chunk.first, chunk.is_single) = (elements.next(), elements.next().is_none());
+        match key {
+            "id" => self.id = Some(value),
+            "model" => self.model = Some(value),
+            "created" => self.created = Some(value),
+            "object" => self.object = Some(value),
+            "choices" => self.choices = Some(value),
+            "usage" if value.kind() == Kind::Object => self.usage = Some(value),
+            "error" if is_error(value) => self.error = Some(value),
+            "obfuscation" => {
+                self.padding = Some(value);
+                self.says_more = true;
+            }
+            "x_groq" => self.usage = self.usage.or(value.get("usage")),
+            "type" => {
+                self.kind = Some(value);
+                self.says_more = true;
+            }
+            _ => self.says_more = true,
+        }
+    }
+
+    /// All members of `json` have been read.
+    fn complete(mut self, json: Json<'a>) -> Self {
+        let mut elements = self.elements();
+        (self.first, self.is_single) = (elements.next(), elements.next().is_none());
         let is_marked = |word: Option<Json<'_>>| word.and_then(|word| word.string_body()) == Some("error");
-        if chunk.error.is_none() && (is_marked(chunk.object) || is_marked(kind)) {
-            chunk.error = Some(json);
+        if self.error.is_none() && (is_marked(self.object) || is_marked(self.kind)) {
+            self.error = Some(json);
         }
-        chunk
+        self
     }
 
     /// The choice that is read: number 0, or the first if they have no numbers.

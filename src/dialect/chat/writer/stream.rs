@@ -177,12 +177,14 @@ impl Stream {
     /// Makes the prefixes, now that the upstream has told its head or will not.
     fn prepare(&mut self) {
         let Head { id, created, model } = &self.head;
-        let prefix = format!(
-            "data: {{\"id\":{},\"object\":\"chat.completion.chunk\",\"created\":{created},\"model\":{},\"choices\":[{{\"index\":0,\"delta\":",
-            Value::from(id.as_str()),
-            Value::from(model.as_str()),
-        );
-        self.prefix = prefix.into_bytes();
+        let mut prefix = BytesMut::with_capacity(128 + id.len() + model.len());
+        prefix.put_slice(b"data: {\"id\":\"");
+        escape_into(&mut prefix, id);
+        put_all(&mut prefix, ["\",\"object\":\"chat.completion.chunk\",\"created\":", &created.to_string()]);
+        prefix.put_slice(b",\"model\":\"");
+        escape_into(&mut prefix, model);
+        prefix.put_slice(b"\",\"choices\":[{\"index\":0,\"delta\":");
+        self.prefix = prefix.into();
         self.text_prefix = [&self.prefix, b"{\"content\":\"".as_slice()].concat();
     }
 
