@@ -90,11 +90,13 @@ class Smg(Gateway):
 
 
 class Litellm(Gateway):
-    """The proxy without database, callbacks and keys, on uvicorn with uvloop: one worker a core is what its docs advise.
-    The version is the newest whose requirements can be met: 1.105.4 asks for a certifi that is not published."""
+    """Without database, callbacks and keys, on uvicorn with uvloop: one worker a core is what its docs advise. From
+    1.105.4 on it asks for a certifi that PyPI did not have: this is the newest version whose requirements can be met.
+    """
 
     name, version = "litellm", "1.105.3"
     flood = 2_000
+    most_streams = 1_000
     environment = {
         "LITELLM_MODE": "PRODUCTION",
         "LITELLM_LOG": "ERROR",
@@ -127,6 +129,7 @@ class Portkey(Gateway):
 
     name, version = "portkey", "1.15.2"
     flood = 10_000
+    most_streams = 1_000
     environment = {"NODE_ENV": "production"}
 
     @property
