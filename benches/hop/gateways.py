@@ -100,6 +100,9 @@ class Litellm(Gateway):
     environment = {
         "LITELLM_MODE": "PRODUCTION",
         "LITELLM_LOG": "ERROR",
+        # It would stop at 500 streams to one upstream.
+        "AIOHTTP_CONNECTOR_LIMIT": "20000",
+        "AIOHTTP_CONNECTOR_LIMIT_PER_HOST": "20000",
         # Prices come with the package; it would fetch newer ones.
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
         "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",
