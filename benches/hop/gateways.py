@@ -90,14 +90,19 @@ class Smg(Gateway):
 
 
 class Litellm(Gateway):
-    """The proxy without database, callbacks and keys, on uvicorn with uvloop: one worker a core is what its docs advise.
-    The version is the newest whose requirements can be met: 1.105.4 asks for a certifi that is not published."""
+    """Without database, callbacks and keys, on uvicorn with uvloop: one worker a core is what its docs advise. From
+    1.105.4 on it asks for a certifi that PyPI did not have: this is the newest version whose requirements can be met.
+    """
 
     name, version = "litellm", "1.105.3"
     flood = 2_000
+    most_streams = 1_000
     environment = {
         "LITELLM_MODE": "PRODUCTION",
         "LITELLM_LOG": "ERROR",
+        # It would stop at 500 streams to one upstream.
+        "AIOHTTP_CONNECTOR_LIMIT": "20000",
+        "AIOHTTP_CONNECTOR_LIMIT_PER_HOST": "20000",
         # Prices come with the package; it would fetch newer ones.
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
         "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",
@@ -127,6 +132,7 @@ class Portkey(Gateway):
 
     name, version = "portkey", "1.15.2"
     flood = 10_000
+    most_streams = 1_000
     environment = {"NODE_ENV": "production"}
 
     @property

@@ -23,7 +23,7 @@ def free_port():
 
 
 def start(command, core, urgent=("chrt", "-r", "1"), **options):
-    """A process on one core, ended when this one ends. `urgent` is what gives it precedence, where that is asked for."""
+    """A process on one core, ended when this one ends. With `--rt`, `urgent` gives it precedence."""
     prefix = ["taskset", "-c", str(core), *(urgent if ARGS.rt else ())]
     process = subprocess.Popen(prefix + [str(part) for part in command], start_new_session=True, **options)
     RUNNING.append(process)

@@ -61,7 +61,7 @@ def held(target):
     figures = {}
     # Two sockets a stream, and some for the rest.
     most = (resource.getrlimit(resource.RLIMIT_NOFILE)[1] - 1000) // 2
-    for streams in (200, min(10_000, most)):
+    for streams in (200, min(target.most_streams, most)):
         MOCKED.play("--tokens", "1000", "--pace", "2s")
         figures[f"held-{200 if streams == 200 else 10000}"] = memory(target.fresh(), streams)
         target.down()
@@ -73,7 +73,8 @@ def syscalls(target):
         return {}
     lone = calls_per_token(target, "syscalls-lone", 1, 1, "--tokens", "1000", "--pace", "1ms")
     many = calls_per_token(target, "syscalls-many", 200, 1, "--tokens", "40", "--pace", "100ms")
-    flood = calls_per_token(target, "syscalls-flood-16", 4, 1, "--tokens", "20000", "--pace", "none")
+    tokens = str(min(target.flood, 20_000))
+    flood = calls_per_token(target, "syscalls-flood-16", 4, 1, "--tokens", tokens, "--pace", "none")
     return lone | many | flood
 
 

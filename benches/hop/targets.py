@@ -55,8 +55,9 @@ class Target:
     # What a request says beside its body, and what the process finds around it.
     headers = {}
     environment = {"TOOLWIRE_LOG": "warn"}
-    # Tokens of an answer without a pace: what is slow gets fewer.
+    # Tokens of an answer without a pace, and streams that are held open: what is slow gets fewer.
     flood = 50_000
+    most_streams = 10_000
     # Whether the answer before a measure is read to its end.
     warms_up = False
 

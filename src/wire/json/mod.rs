@@ -1,12 +1,13 @@
 //! JSON read where it lies: [`Json`] views a whole text, [`Scanner`] reads one as it comes, [`Unescaper`] and
-//! [`escape_into`] turn string bodies into text and back, [`Shape`] knows the frames of a stream again. [`Raw`] keeps a
-//! value as it was written, and an [`Encoder`] writes one.
+//! [`escape_into`] turn string bodies into text and back, [`Shape`] knows the frames of a stream again. An [`Index`]
+//! spares a view of a deep text the search for ends, [`Raw`] keeps a value as it was written, an [`Encoder`] writes one.
 //!
 //! No tree is built. A reader of a stream wants two or three members of each event, and the numbers and key order of
 //! what it passes on as they were written; a tree costs an allocation a member and loses both.
 
 mod encoder;
 mod escape;
+mod index;
 mod raw;
 mod scanner;
 mod shape;
@@ -16,6 +17,8 @@ mod whole;
 pub use encoder::Encoder;
 pub use escape::{Unescaper, escape_into};
 use escape::{has_no_escapes, plain_run};
+use index::Extent;
+pub use index::Index;
 pub use raw::Raw;
 pub use scanner::{MAX_DEPTH, Progress, Scanner};
 pub use shape::Shape;
@@ -65,6 +68,8 @@ impl error::Error for Invalid {}
 pub struct Json<'a> {
     /// The value as it was written, from its first byte to its last.
     text: &'a str,
+    /// The containers in it, if they are known.
+    inner: &'a [Extent],
 }
 
 impl<'a> Json<'a> {
@@ -73,7 +78,7 @@ impl<'a> Json<'a> {
     /// # Errors
     /// It is not.
     pub fn parse(text: &'a str) -> Result<Self, Invalid> {
-        Self::checked(text, whole::value)
+        Self::checked(text, |begin| whole::value(begin, &mut ()))
     }
 
     /// [`Json::parse`] and [`Json::members`] in one: the members of an object are told while it is checked. What has
@@ -85,9 +90,9 @@ impl<'a> Json<'a> {
         let place = |rest: &[u8]| text.len() - rest.len();
         Self::checked(text, |begin| {
             whole::members(begin, |key, value, end| {
-                let mut values = Values { text, at: place(key) };
+                let mut values = Values { text, at: place(key), inner: &[] };
                 let value = text.get(place(value)..place(end));
-                on(values.key().unwrap_or_default(), Json { text: value.unwrap_or_default() });
+                on(values.key().unwrap_or_default(), Json { text: value.unwrap_or_default(), inner: &[] });
             })
         })
     }
@@ -100,7 +105,7 @@ impl<'a> Json<'a> {
             why: if rest.is_empty() { "JSON text ends too early" } else { "not JSON" },
         })?;
         match whole::space(end) {
-            [] => Ok(Self { text: text.get(place(begin)..place(end)).unwrap_or_default() }),
+            [] => Ok(Self { text: text.get(place(begin)..place(end)).unwrap_or_default(), inner: &[] }),
             behind => Err(Invalid { at: place(behind), why: "more text behind the JSON value" }),
         }
     }
@@ -191,14 +196,14 @@ impl<'a> Json<'a> {
 
     fn values(&self, bracket: u8) -> Values<'a> {
         let is_one = self.text.as_bytes().first() == Some(&bracket);
-        Values { text: self.text, at: if is_one { 1 } else { self.text.len() } }
+        Values { text: self.text, at: if is_one { 1 } else { self.text.len() }, inner: self.inner }
     }
 }
 
 impl Default for Json<'_> {
     /// `null`
     fn default() -> Self {
-        Self { text: "null" }
+        Self { text: "null", inner: &[] }
     }
 }
 
@@ -236,6 +241,8 @@ struct Values<'a> {
     text: &'a str,
     /// Behind the value that was given last.
     at: usize,
+    /// The containers from there on, if they are known.
+    inner: &'a [Extent],
 }
 
 impl<'a> Values<'a> {
@@ -250,6 +257,14 @@ impl<'a> Values<'a> {
         self.at = start + end;
         let key = self.text.get(start..self.at - 1)?;
         Some(if is_plain { Cow::Borrowed(key) } else { decoded(key) })
+    }
+
+    /// How long the container that comes next is, and what is in it.
+    fn container(&mut self) -> Option<(usize, &'a [Extent])> {
+        let (next, behind) = self.inner.split_first()?;
+        let (inner, behind) = behind.split_at_checked(next.inner as usize)?;
+        self.inner = behind;
+        Some((next.bytes as usize, inner))
     }
 
     /// What follows white space, commas and colons.
@@ -268,10 +283,17 @@ impl<'a> Iterator for Values<'a> {
 
     /// A value's end is looked for once, here: whoever asks for a value reads it, or goes on behind it.
     fn next(&mut self) -> Option<Json<'a>> {
+        let mut inner: &[Extent] = &[];
         let length = match self.ahead() {
             [] | [b'}' | b']', ..] => return None,
             [b'"', body @ ..] => 1 + string_end(body),
-            bytes @ [b'{' | b'[', ..] => container_end(bytes),
+            bytes @ [b'{' | b'[', ..] => match self.container() {
+                Some((length, known)) => {
+                    inner = known;
+                    length
+                }
+                None => container_end(bytes),
+            },
             bytes => bytes
                 .iter()
                 .position(|byte| is_space(*byte) || matches!(byte, b',' | b'}' | b']'))
@@ -279,7 +301,7 @@ impl<'a> Iterator for Values<'a> {
         };
         let start = self.at;
         self.at += length;
-        self.text.get(start..self.at).map(|text| Json { text })
+        self.text.get(start..self.at).map(|text| Json { text, inner })
     }
 }
 

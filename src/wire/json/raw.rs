@@ -15,7 +15,7 @@ pub struct Raw(Box<str>);
 impl Raw {
     /// The value, to be looked at.
     pub fn view(&self) -> Json<'_> {
-        Json { text: &self.0 }
+        Json { text: &self.0, inner: &[] }
     }
 }
 

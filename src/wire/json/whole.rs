@@ -33,21 +33,35 @@ impl Open {
     }
 }
 
+/// Who is told where containers begin and end, each by how many bytes follow.
+pub(super) trait Marks {
+    /// The next byte opens one.
+    fn open(&mut self, left: usize);
+    /// The innermost one has ended.
+    fn close(&mut self, left: usize);
+}
+
+/// Nobody.
+impl Marks for () {
+    fn open(&mut self, _: usize) {}
+    fn close(&mut self, _: usize) {}
+}
+
 /// A value, nested at most [`MAX_DEPTH`] deep.
-pub(super) fn value(text: &[u8]) -> Rest<'_> {
-    nested(text, MAX_DEPTH)
+pub(super) fn value<'a>(text: &'a [u8], marks: &mut impl Marks) -> Rest<'a> {
+    nested(text, MAX_DEPTH, marks)
 }
 
 /// The same; of an object, `on` is told each member: the text from its key on, from its value on, and from behind it.
 pub(super) fn members<'a>(text: &'a [u8], mut on: impl FnMut(&[u8], &[u8], &[u8])) -> Rest<'a> {
-    let [b'{', tail @ ..] = text else { return value(text) };
+    let [b'{', tail @ ..] = text else { return value(text, &mut ()) };
     let mut rest = space(tail);
     if let [b'}', tail @ ..] = rest {
         return Ok(tail);
     }
     loop {
         let value = key(rest)?;
-        let end = nested(value, MAX_DEPTH - 1)?;
+        let end = nested(value, MAX_DEPTH - 1, &mut ())?;
         on(rest, value, end);
         rest = match space(end) {
             [b',', tail @ ..] => space(tail),
@@ -58,35 +72,36 @@ pub(super) fn members<'a>(text: &'a [u8], mut on: impl FnMut(&[u8], &[u8], &[u8]
 }
 
 /// A value, nested at most `max_depth` deep.
-fn nested(text: &[u8], max_depth: usize) -> Rest<'_> {
+fn nested<'a>(text: &'a [u8], max_depth: usize, marks: &mut impl Marks) -> Rest<'a> {
     let mut open = Open::default();
     let mut rest = text;
     loop {
         rest = match rest {
             [b'"', tail @ ..] => string(tail)?,
-            [b'{' | b'[', ..] if open.depth == max_depth => return Err(rest),
-            [b'{', tail @ ..] => match space(tail) {
-                [b'}', tail @ ..] => tail,
-                tail => {
-                    open.push(false);
-                    rest = key(tail)?;
-                    continue;
+            [bracket @ (b'{' | b'['), tail @ ..] => {
+                if open.depth == max_depth {
+                    return Err(rest);
                 }
-            },
-            [b'[', tail @ ..] => match space(tail) {
-                [b']', tail @ ..] => tail,
-                tail => {
-                    open.push(true);
-                    rest = tail;
-                    continue;
+                marks.open(rest.len());
+                let tail = space(tail);
+                match (bracket, tail) {
+                    (b'{', [b'}', tail @ ..]) | (b'[', [b']', tail @ ..]) => {
+                        marks.close(tail.len());
+                        tail
+                    }
+                    _ => {
+                        open.push(*bracket == b'[');
+                        rest = if *bracket == b'[' { tail } else { key(tail)? };
+                        continue;
+                    }
                 }
-            },
+            }
             [b't', ..] => literal(rest, b"true")?,
             [b'f', ..] => literal(rest, b"false")?,
             [b'n', ..] => literal(rest, b"null")?,
             _ => number(rest)?,
         };
-        rest = match behind(rest, &mut open)? {
+        rest = match behind(rest, &mut open, marks)? {
             rest if open.depth == 0 => return Ok(rest),
             rest if open.in_array() => rest,
             rest => key(rest)?,
@@ -95,7 +110,7 @@ fn nested(text: &[u8], max_depth: usize) -> Rest<'_> {
 }
 
 /// Behind a value: the ends of containers, as many as there are, and the comma before the next value or key.
-fn behind<'a>(mut rest: &'a [u8], open: &mut Open) -> Rest<'a> {
+fn behind<'a>(mut rest: &'a [u8], open: &mut Open, marks: &mut impl Marks) -> Rest<'a> {
     while open.depth > 0 {
         rest = match space(rest) {
             [b',', tail @ ..] => return Ok(space(tail)),
@@ -104,6 +119,7 @@ fn behind<'a>(mut rest: &'a [u8], open: &mut Open) -> Rest<'a> {
             rest => return Err(rest),
         };
         open.pop();
+        marks.close(rest.len());
     }
     Ok(rest)
 }

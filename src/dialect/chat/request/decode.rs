@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::{
     conversation::{Conversation, Sampling},
     failure::{Failure, Kind},
-    wire::json::{Json, Kind as JsonKind, mend_surrogates},
+    wire::json::{Index, Json, Kind as JsonKind, mend_surrogates},
 };
 use fields::{Fields, Path, wrong_type, wrong_value};
 
@@ -25,7 +25,9 @@ use fields::{Fields, Path, wrong_type, wrong_value};
 pub fn decode(body: &[u8]) -> Result<Conversation, Failure> {
     let text = str::from_utf8(body).map_err(|_| unreadable(body))?;
     let text = mend_surrogates(text);
-    let mut fields = Fields::new(Path::Body, Json::parse(&text).map_err(|_| unreadable(body))?)?;
+    let mut index = Index::default();
+    let json = index.parse(&text).map_err(|_| unreadable(body))?;
+    let mut fields = Fields::new(Path::Body, json)?;
     let turns = messages::take(&mut fields)?;
     let toolbox = tools::take(&mut fields)?;
     let sampling = sampling(&mut fields)?;
