@@ -55,6 +55,7 @@ def with_added(row, tooled):
 
 COLUMNS = {
     "lone": ["transit_p50", "transit_p99", "added_p50", "ttft_p50", "added_ttft", "cpu_us", "slip_p99"],
+    "first": ["ttft_p50", "ttft_p99", "added_ttft", "cpu_us", "slip_p99"],
     "call": ["transit_p50", "transit_p99", "first_transit_p50", "cpu_us"],
     "flood": ["tokens_per_second", "tokens_per_second/direct", "cpu_us"],
     "held": ["kib_per_stream", "idle_mib", "held_mib", "open_us", "cpu_us", "streams"],

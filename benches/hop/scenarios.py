@@ -11,6 +11,12 @@ def lone(target):
     return {"lone": cost(target.up(), streams=1, requests=4)}
 
 
+def first(target):
+    """Short answers, one after the other: what it takes until the first token."""
+    MOCKED.play("--tokens", "3", "--pace", "1ms")
+    return {"first": cost(target.up(), streams=1, requests=300)}
+
+
 def many(target):
     MOCKED.play("--tokens", "50", "--pace", "100ms")
     return {"many": cost(target.up(), streams=200)}
@@ -78,7 +84,7 @@ def syscalls(target):
     return lone | many | flood
 
 
-KNOWN = {one.__name__: one for one in (lone, many, spread, growth, flood, long, call, held, syscalls)}
+KNOWN = {one.__name__: one for one in (lone, first, many, spread, growth, flood, long, call, held, syscalls)}
 ONCE = {"held", "syscalls"}
 # Where requests are a part of what is measured, so that it matters what they say.
-OF_REQUESTS = {"lone", "many", "spread", "growth", "long"}
+OF_REQUESTS = {"lone", "first", "many", "spread", "growth", "long"}

@@ -55,17 +55,16 @@ fn function(body: &mut Encoder, tool: &Tool) {
 
 fn parameters(body: &mut Encoder, tool: &Tool) {
     let schema = tool.parameters.as_ref().map(Raw::view);
+    let mut missing = [Some("type"), Some("properties"), Some("$schema")];
     for (key, value) in schema.iter().flat_map(|schema| schema.members()) {
+        missing.iter_mut().filter(|one| **one == Some(&*key)).for_each(|one| *one = None);
         body.key(&key).raw(value);
     }
-    let lacks = |key| schema.is_none_or(|schema| schema.get(key).is_none());
-    if lacks("type") {
-        body.key("type").string("object");
-    }
-    if lacks("properties") {
-        body.key("properties").object(|_| {});
-    }
-    if lacks("$schema") {
-        body.key("$schema").string(SCHEMA);
+    for key in missing.into_iter().flatten() {
+        match key {
+            "type" => body.key(key).string("object"),
+            "properties" => body.key(key).object(|_| {}),
+            _ => body.key(key).string(SCHEMA),
+        }
     }
 }

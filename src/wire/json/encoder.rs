@@ -1,6 +1,6 @@
 //! [`Encoder`]: writes a JSON text from its first byte to its last.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use serde::Serialize;
 
 use super::{Json, escape_into, string_end};
@@ -10,50 +10,50 @@ use super::{Json, escape_into, string_end};
 /// That an object has members with keys, and an array none, is up to who writes.
 #[derive(Debug, Default)]
 pub struct Encoder {
-    out: BytesMut,
+    out: Vec<u8>,
 }
 
 impl Encoder {
     /// Room for so many bytes at first.
     pub fn with_capacity(bytes: usize) -> Self {
-        Self { out: BytesMut::with_capacity(bytes) }
+        Self { out: Vec::with_capacity(bytes) }
     }
 
     /// An object; `members` writes a key and a value in turns.
     pub fn object(&mut self, members: impl FnOnce(&mut Self)) {
         self.begin();
-        self.out.put_u8(b'{');
+        self.out.push(b'{');
         members(self);
-        self.out.put_u8(b'}');
+        self.out.push(b'}');
     }
 
     /// An array; `elements` writes its values.
     pub fn array(&mut self, elements: impl FnOnce(&mut Self)) {
         self.begin();
-        self.out.put_u8(b'[');
+        self.out.push(b'[');
         elements(self);
-        self.out.put_u8(b']');
+        self.out.push(b']');
     }
 
     /// A member's key. Its value comes next.
     pub fn key(&mut self, key: &str) -> &mut Self {
         self.string(key);
-        self.out.put_u8(b':');
+        self.out.push(b':');
         self
     }
 
     /// A string.
     pub fn string(&mut self, text: &str) {
         self.begin();
-        self.out.put_u8(b'"');
+        self.out.push(b'"');
         escape_into(&mut self.out, text);
-        self.out.put_u8(b'"');
+        self.out.push(b'"');
     }
 
     /// A value as it was written.
     pub fn raw(&mut self, json: Json<'_>) {
         self.begin();
-        self.out.put_slice(json.raw().as_bytes());
+        self.out.extend_from_slice(json.raw().as_bytes());
     }
 
     /// A value as it was written, but on one line and without white space between its parts.
@@ -63,9 +63,9 @@ impl Encoder {
         while let Some((before, string)) = rest.split_once('"') {
             let length = string_end(string.as_bytes());
             self.pack(before);
-            self.out.put_u8(b'"');
+            self.out.push(b'"');
             let (string, behind) = string.split_at_checked(length).unwrap_or((string, ""));
-            self.out.put_slice(string.as_bytes());
+            self.out.extend_from_slice(string.as_bytes());
             rest = behind;
         }
         self.pack(rest);
@@ -73,35 +73,35 @@ impl Encoder {
 
     /// What stands between strings.
     fn pack(&mut self, text: &str) {
-        text.split_ascii_whitespace().for_each(|text| self.out.put_slice(text.as_bytes()));
+        text.split_ascii_whitespace().for_each(|text| self.out.extend_from_slice(text.as_bytes()));
     }
 
     /// Any value whose keys are strings. One that fails on the way, as no value of ours does, is null.
     pub fn value(&mut self, value: &(impl Serialize + ?Sized)) {
         self.begin();
         let before = self.out.len();
-        if serde_json::to_writer((&mut self.out).writer(), value).is_err() {
+        if serde_json::to_writer(&mut self.out, value).is_err() {
             self.out.truncate(before);
-            self.out.put_slice(b"null");
+            self.out.extend_from_slice(b"null");
         }
     }
 
     /// What was written.
     pub fn finish(self) -> Bytes {
-        self.out.freeze()
+        self.out.into()
     }
 
     /// What was written, as text.
     pub fn finish_text(self) -> String {
         // All that is put in is text.
-        String::from_utf8(self.out.into()).unwrap_or_default()
+        String::from_utf8(self.out).unwrap_or_default()
     }
 
     /// A value or key begins: behind another one there is a comma. A string ends with its quote, so that the last byte
     /// tells.
     fn begin(&mut self) {
         if !matches!(self.out.last(), None | Some(b'{' | b'[' | b':')) {
-            self.out.put_u8(b',');
+            self.out.push(b',');
         }
     }
 }

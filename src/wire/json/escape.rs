@@ -1,6 +1,6 @@
 //! String bodies, decoded and written: what stands between the quotes of a JSON string.
 
-use bytes::{BufMut, BytesMut};
+use bytes::BufMut;
 use memchr::memchr;
 
 /// Decodes string bodies that come in pieces, cut anywhere, also inside an escape.
@@ -123,9 +123,8 @@ fn meaning(char: char) -> char {
 
 /// Writes `text` as the body of a JSON string, without the quotes: quote, backslash and control characters escaped, all
 /// else as it is.
-pub fn escape_into(out: &mut BytesMut, text: &str) {
+pub fn escape_into(out: &mut impl BufMut, text: &str) {
     let mut rest = text.as_bytes();
-    out.reserve(rest.len());
     while let Some((run, tail)) = rest.split_at_checked(plain_run(rest)) {
         out.put_slice(run);
         let Some((byte, tail)) = tail.split_first() else { return };
@@ -134,7 +133,7 @@ pub fn escape_into(out: &mut BytesMut, text: &str) {
     }
 }
 
-fn escape_byte(out: &mut BytesMut, byte: u8) {
+fn escape_byte(out: &mut impl BufMut, byte: u8) {
     let letter = match byte {
         b'"' | b'\\' => byte,
         b'\n' => b'n',
@@ -230,7 +229,7 @@ mod tests {
     }
 
     fn escaped(text: &str) -> String {
-        let mut out = BytesMut::new();
+        let mut out = bytes::BytesMut::new();
         escape_into(&mut out, text);
         String::from_utf8(out.to_vec()).unwrap()
     }
