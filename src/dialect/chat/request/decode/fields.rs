@@ -56,17 +56,22 @@ impl<'a, 'p> Fields<'a, 'p> {
         Path::Member(&self.path, key)
     }
 
-    /// Looks at a field without taking it; null counts as absent. Of several of one name the last counts.
+    /// Looks at a field without taking it; null counts as absent.
     pub(super) fn peek(&self, key: &str) -> Option<Json<'a>> {
-        let (_, value) = self.members.iter().rev().find(|(name, _)| name == key)?;
-        Some(*value).filter(|value| !value.is_null())
+        self.last(key).filter(|value| !value.is_null())
     }
 
     /// Takes a field of any type; null counts as absent.
     pub(super) fn any(&mut self, key: &str) -> Option<Json<'a>> {
-        let value = self.peek(key);
+        let value = self.last(key)?;
         self.members.retain(|(name, _)| name != key);
-        value
+        Some(value).filter(|value| !value.is_null())
+    }
+
+    /// Of several fields of one name the last counts.
+    fn last(&self, key: &str) -> Option<Json<'a>> {
+        let (_, value) = self.members.iter().rev().find(|(name, _)| name == key)?;
+        Some(*value)
     }
 
     /// Takes a string.

@@ -1,7 +1,7 @@
 //! `tools`, `tool_choice`, `parallel_tool_calls`, and their forms of before 2023-11, `functions` and
 //! `function_call`.
 
-use std::{borrow::Cow, collections::HashSet};
+use std::borrow::Cow;
 
 use super::{
     check_name,
@@ -96,11 +96,10 @@ fn tool(mut body: Fields<'_, '_>, declared: Json<'_>) -> Result<Tool, Failure> {
 }
 
 fn no_doubles(list: Path<'_>, tools: &[Tool]) -> Result<(), Failure> {
-    let mut names = HashSet::new();
-    match tools.iter().find(|tool| !names.insert(tool.name.as_str())) {
-        Some(tool) => {
-            Err(wrong_value(list, format_args!("declares `{}` twice; names must differ", tool.name)))
-        }
+    let mut names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
+    names.sort_unstable();
+    match names.iter().zip(names.iter().skip(1)).find(|(one, next)| one == next) {
+        Some((name, _)) => Err(wrong_value(list, format_args!("declares `{name}` twice; names must differ"))),
         None => Ok(()),
     }
 }
