@@ -25,7 +25,7 @@ fn refused(request: &str) -> (String, String) {
 }
 
 fn encoded(conversation: &Conversation) -> Value {
-    let request = encode(conversation, &Options::default());
+    let request = encode(conversation, &conversation.model, &Options::default());
     serde_json::from_slice(&request.body).unwrap()
 }
 
@@ -131,8 +131,8 @@ fn an_emulated_request_says_nothing_of_tools() {
     let body = encoded(&conversation);
     let keys: Vec<_> = body.as_object().unwrap().keys().collect();
     assert_eq!(keys, ["messages", "stream", "stream_options"]);
-    let quiet = Options { model: Some("x".into()), include_usage: false };
-    let body: Value = serde_json::from_slice(&encode(&conversation, &quiet).body).unwrap();
+    let quiet = Options { include_usage: false };
+    let body: Value = serde_json::from_slice(&encode(&conversation, "x", &quiet).body).unwrap();
     assert_eq!(body["model"], "x");
     assert!(body.get("stream_options").is_none());
 }
@@ -174,7 +174,7 @@ fn turns_of_other_dialects_become_messages() {
         tool_choice: ToolChoice::Named("a".into()),
         ..Conversation::default()
     };
-    let request = encode(&conversation, &Options::default());
+    let request = encode(&conversation, &conversation.model, &Options::default());
     assert_eq!(request.dropped, ["messages[].reasoning.signature"]);
     assert_eq!(
         serde_json::from_slice::<Value>(&request.body).unwrap(),
@@ -209,7 +209,7 @@ fn declarations_are_sent_as_they_were_written() {
     let tool = r#"{ "type" : "function", "function" : {"parameters": {"minimum": 1.50, "minimum":2e1,
         "x": "\u00e9"}, "name": "a"}}"#;
     let request = format!(r#"{{"messages":[{{"role":"user","content":"u"}}],"tools":[{tool}]}}"#);
-    let body = encode(&decode(request.as_bytes()).unwrap(), &Options::default()).body;
+    let body = encode(&decode(request.as_bytes()).unwrap(), "", &Options::default()).body;
     assert!(str::from_utf8(&body).unwrap().contains(tool), "{body:?}");
 }
 

@@ -136,30 +136,24 @@ fn refuse_choices(model: &Model, conversation: &Conversation) -> Result<(), Fail
     Ok(())
 }
 
-/// The conversation as the upstream is to see it: the model is told of the tools as configured, and has its own name
-/// there where the dialect's encoder does not see to that.
+/// The conversation as the upstream is to see it, where the model is told of the tools as configured.
 fn sent<'a>(model: &Model, conversation: &'a Conversation) -> Cow<'a, Conversation> {
-    let mut sent = match model.tools {
+    match model.tools {
         Tools::Native => Cow::Borrowed(conversation),
         Tools::Format(format) => {
             Cow::Owned(format::instruct(conversation.clone(), format, &model.teaching()))
         }
-    };
-    if let (Some(name), Options::Lumo(_)) = (&model.upstream_name, &model.upstream.options)
-        && *name != sent.model
-    {
-        sent.to_mut().model.clone_from(name);
     }
-    sent
 }
 
 fn encode(model: &Model, sent: &Conversation) -> UpstreamRequest {
+    let name = model.upstream_name(&sent.model);
     match &model.upstream.options {
         Options::Chat(options) => {
-            let (model, include_usage) = (model.upstream_name.clone(), options.include_usage);
-            chat::request::encode(sent, &chat::Options { model, include_usage })
+            let options = chat::Options { include_usage: options.include_usage };
+            chat::request::encode(sent, name, &options)
         }
-        Options::Lumo(options) => lumo::encode(sent, options),
+        Options::Lumo(options) => lumo::encode(sent, name, options),
     }
 }
 

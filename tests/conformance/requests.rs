@@ -37,7 +37,7 @@ fn check(case: &Value) {
     }
     let options =
         Options { version: Version::V2, native_tools: vec!["proton_info".to_owned()], ..Options::default() };
-    let sent = encode(&conversation, &options);
+    let sent = encode(&conversation, &conversation.model, &options);
     let body: Value = serde_json::from_slice(&sent.body).expect("a JSON body");
     let turns: Vec<Value> = body["messages"].as_array().into_iter().flatten().cloned().collect();
     if let Some(expected) = case["upstream_turns"].as_array() {

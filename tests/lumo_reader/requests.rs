@@ -68,7 +68,7 @@ fn options(version: Version) -> Options {
 }
 
 fn encoded(conversation: &Conversation, version: Version) -> (Value, Vec<String>) {
-    let request = encode(conversation, &options(version));
+    let request = encode(conversation, &conversation.model, &options(version));
     (serde_json::from_slice(&request.body).expect("a JSON body"), request.dropped)
 }
 
@@ -270,7 +270,8 @@ fn the_choice_of_tools() {
             native_tools: vec!["proton_info".to_owned(), "web_search".to_owned()],
             ..Options::default()
         };
-        let body: Value = serde_json::from_slice(&encode(&conversation, &options).body).unwrap();
+        let body: Value =
+            serde_json::from_slice(&encode(&conversation, &conversation.model, &options).body).unwrap();
         let name =
             |tool: &Value| tool["name"].as_str().or(tool["function"]["name"].as_str()).unwrap().to_owned();
         let names: Vec<_> = body["tools"].as_array().unwrap().iter().map(name).collect();

@@ -46,18 +46,21 @@ impl Default for Options {
     }
 }
 
-/// The request for `conversation`, whose `model` is the tier: `lumo`, `lumo-lite`, `lumo-max`, …
+/// The request for `conversation`; `model` is the tier: `lumo`, `lumo-lite`, `lumo-max`, …
 ///
 /// Answers always come as a stream and with token counts, whatever the client asked for. What Lumo has no word for is
 /// left out and named in [`UpstreamRequest::dropped`]; text never is. (U2L would seal the turns' content here, and add
 /// `request_key` and `request_id`: Lumo 2.1.)
-pub fn encode(conversation: &Conversation, options: &Options) -> UpstreamRequest {
+pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> UpstreamRequest {
     let mut dropped = Vec::new();
     let turns = turns::turns(conversation, &mut dropped);
     let mut body = Encoder::with_capacity(ROOM);
     body.object(|body| match options.version {
         Version::V1 => v1(body, conversation, options, &turns, &mut dropped),
-        Version::V2 => v2(body, conversation, options, &turns, &mut dropped),
+        Version::V2 => {
+            body.key("model").string(model);
+            v2(body, conversation, options, &turns, &mut dropped);
+        }
     });
     dropped.extend(unspoken(conversation));
     let mut named = HashSet::new();
@@ -130,7 +133,6 @@ fn v2(
     turns: &[Turn<'_>],
     dropped: &mut Vec<String>,
 ) {
-    body.key("model").string(&conversation.model);
     body.key("messages").array(|body| turns.iter().for_each(|turn| v2_message(body, turn)));
     body.key("stream").value(&true);
     body.key("stream_options").object(|body| body.key("include_usage").value(&true));

@@ -11,24 +11,22 @@ use crate::{conversation::Conversation, dialect::UpstreamRequest, wire::json::En
 /// What one upstream wants otherwise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// The model's name there; `None`: the name that the client wrote.
-    pub model: Option<String>,
     /// Ask for token counts at the end of the stream. Off for upstreams that refuse the option.
     pub include_usage: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { model: None, include_usage: true }
+        Self { include_usage: true }
     }
 }
 
-/// Encodes `conversation` for an upstream. The answer is always asked for as a stream, whatever the client wants.
-pub fn encode(conversation: &Conversation, options: &Options) -> UpstreamRequest {
+/// Encodes `conversation` for an upstream, which knows the model as `model`; empty: it is not named. The answer is always
+/// asked for as a stream, whatever the client wants.
+pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> UpstreamRequest {
     let mut dropped = Vec::new();
     let mut body = Encoder::with_capacity(ROOM);
     body.object(|body| {
-        let model = options.model.as_ref().unwrap_or(&conversation.model);
         if !model.is_empty() {
             body.key("model").string(model);
         }
