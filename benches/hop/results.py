@@ -61,7 +61,7 @@ COLUMNS = {
     "held": ["kib_per_stream", "idle_mib", "held_mib", "open_us", "cpu_us", "streams"],
     "syscalls": ["syscalls"],
 }
-DEFAULT = ["cpu_us", "transit_p50", "transit_p99", "ttft_p50", "added_ttft", "tokens_per_second", "slip_p99"]
+DEFAULT = ["cpu_us", "transit_p50", "transit_p99", "ttft_p50", "tokens_per_second", "slip_p99"]
 
 
 def table(result):
