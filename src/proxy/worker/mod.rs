@@ -1,6 +1,7 @@
 //! [`Worker`]: one thread's part of a server: it accepts connections, serves them, and stops in order.
 
 mod connection;
+mod haste;
 mod rewound;
 mod streaming;
 

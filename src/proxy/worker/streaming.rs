@@ -16,7 +16,7 @@ use http::{Request, Version, header, response::Parts};
 use http_body::Body as _;
 use tokio::io::AsyncWrite;
 
-use super::rewound::Rewound;
+use super::{haste::Haste, rewound::Rewound};
 use crate::proxy::{
     answer::Answer,
     heads::{put_line, put_lines, says},
@@ -56,6 +56,7 @@ pub(super) struct Streaming {
     unsent: Bytes,
     /// All of the answer is sent, or in `unsent`.
     is_over: bool,
+    haste: Haste,
 }
 
 thread_local! {
@@ -92,7 +93,15 @@ pub(super) async fn run(
         head.headers.insert(header::CONTENT_LENGTH, length.into());
     }
     let head = written(&head, framing);
-    let mut streaming = Streaming { client, answer, framing, head, unsent: Bytes::new(), is_over: false };
+    let mut streaming = Streaming {
+        client,
+        answer,
+        framing,
+        head,
+        unsent: Bytes::new(),
+        is_over: false,
+        haste: Haste::default(),
+    };
     poll_fn(|cx| streaming.poll_sent(cx)).await?;
     if framing.keeps {
         return Ok(Some(streaming.client));
@@ -116,6 +125,9 @@ impl Streaming {
             if self.is_over {
                 return Poll::Ready(Ok(()));
             }
+            if self.haste.poll_rest(cx).is_pending() {
+                return self.client.poll_gone(cx).map(Err);
+            }
             let data = match self.answer.as_mut().poll_some(cx) {
                 Poll::Ready(true) => self.answer.as_mut().take(),
                 Poll::Ready(false) => BytesMut::new(),
@@ -128,6 +140,7 @@ impl Streaming {
             };
             self.is_over = data.is_empty() || self.answer.is_end_stream();
             self.send(cx, &data)?;
+            self.haste.sent();
             self.answer.as_mut().put_back(data);
         }
         turn::after_others(cx);
