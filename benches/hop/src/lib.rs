@@ -35,6 +35,7 @@ where
             socket.set_nodelay(true)?;
             let client = client.clone();
             let service = service_fn(move |request| relay(client.clone(), upstream, request, adapt));
+            #[expect(clippy::disallowed_methods, reason = "a bare relay has nothing but its connections")]
             tokio::spawn(async move {
                 // A client that goes away is nothing to report.
                 let _ = http1::Builder::new().serve_connection(TokioIo::new(socket), service).await;

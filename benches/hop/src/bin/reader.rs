@@ -155,7 +155,7 @@ impl Task {
             let bytes = &buffer[..begun + read];
             if is_head && !bytes.starts_with(b"HTTP/1.1 200") {
                 let line = bytes.split(|&byte| byte == b'\r').next().unwrap_or_default();
-                return Err(String::from_utf8_lossy(line).into());
+                return Err(line.escape_ascii().to_string().into());
             }
             is_head = false;
             tail.extend_from_slice(&bytes[begun.max(bytes.len().saturating_sub(8))..]);
