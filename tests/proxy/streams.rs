@@ -43,6 +43,30 @@ async fn pieces_are_forwarded_as_they_come() {
     assert!(reply.rest().await.ends_with("data: [DONE]\n\n"));
 }
 
+/// A stream that is faster than any model's is looked at less often, and loses nothing by it.
+#[tokio::test]
+async fn a_flood_comes_whole_and_in_order() {
+    const PIECES: usize = 5000;
+    let upstream = Upstream::start(|mut exchange| async move {
+        exchange.begin().await;
+        for n in 0..PIECES {
+            exchange.piece(text(&format!("token-{n};"))).await;
+        }
+        exchange.piece(END).await;
+        exchange.end().await;
+        exchange
+    })
+    .await;
+    let proxy = Setup::new(upstream.address).start().await;
+    for client in [Client::new(), Client::http2()] {
+        let body = client.chat(&proxy, STREAM).await.rest().await;
+        let numbers =
+            body.split("token-").skip(1).map(|rest| rest.split(';').next().unwrap().parse().unwrap());
+        assert_eq!(numbers.collect::<Vec<usize>>(), (0..PIECES).collect::<Vec<_>>());
+        assert!(body.ends_with("data: [DONE]\n\n"));
+    }
+}
+
 #[tokio::test]
 async fn http2_clients_are_served_on_the_same_port() {
     let upstream = answering().await;
