@@ -57,10 +57,7 @@ pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> Up
     let mut body = Encoder::with_capacity(ROOM);
     body.object(|body| match options.version {
         Version::V1 => v1(body, conversation, options, &turns, &mut dropped),
-        Version::V2 => {
-            body.key("model").string(model);
-            v2(body, conversation, options, &turns, &mut dropped);
-        }
+        Version::V2 => v2(body, conversation, model, options, &turns, &mut dropped),
     });
     dropped.extend(unspoken(conversation));
     let mut named = HashSet::new();
@@ -129,10 +126,12 @@ fn v1_turn(body: &mut Encoder, turn: &Turn<'_>, dropped: &mut Vec<String>) {
 fn v2(
     body: &mut Encoder,
     conversation: &Conversation,
+    model: &str,
     options: &Options,
     turns: &[Turn<'_>],
     dropped: &mut Vec<String>,
 ) {
+    body.key("model").string(model);
     body.key("messages").array(|body| turns.iter().for_each(|turn| v2_message(body, turn)));
     body.key("stream").value(&true);
     body.key("stream_options").object(|body| body.key("include_usage").value(&true));

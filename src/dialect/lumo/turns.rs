@@ -5,11 +5,11 @@
 
 use std::{borrow::Cow, mem};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{
     conversation::{self, Call, CallOutput, Conversation, Part},
-    wire::json::{Json, Kind},
+    wire::json::{Encoder, Json, Kind},
 };
 
 /// The key under which arguments are shown to the model that are no JSON object.
@@ -159,14 +159,13 @@ impl<'a> History<'a, '_> {
         if self.turns.last().is_some_and(|turn| turn.role != Role::Call) {
             self.answer();
         }
-        let arguments = match Json::parse(&call.arguments) {
-            Ok(object) if object.kind() == Kind::Object => object.raw().to_owned(),
-            Ok(nothing) if nothing.is_null() => "{}".to_owned(),
-            _ if call.arguments.trim_ascii().is_empty() => "{}".to_owned(),
-            _ => json!({RAW_ARGUMENTS: call.arguments}).to_string(),
-        };
-        let (id, name) = (json!(call.id), json!(call.name));
-        let text = format!(r#"{{"id":{id},"name":{name},"arguments":{arguments}}}"#);
+        let mut text = Encoder::default();
+        text.object(|text| {
+            text.key("id").string(&call.id);
+            text.key("name").string(&call.name);
+            arguments(text.key("arguments"), &call.arguments);
+        });
+        let text = text.finish_text();
         self.turns.push(Turn::of_text(Role::Call, text));
         self.unanswered.push(&call.id);
     }
@@ -231,7 +230,22 @@ fn name_adjacent_results(turns: &mut [Turn<'_>]) {
     }
 }
 
+/// Arguments as they are written; what is no JSON object is shown as text.
+fn arguments(json: &mut Encoder, written: &str) {
+    match Json::parse(written) {
+        Ok(object) if object.kind() == Kind::Object => json.raw(object),
+        Ok(nothing) if nothing.is_null() => json.object(|_| {}),
+        _ if written.trim_ascii().is_empty() => json.object(|_| {}),
+        _ => json.object(|json| json.key(RAW_ARGUMENTS).string(written)),
+    }
+}
+
 /// A result that names its call.
 fn named(call_id: &str, output: &str) -> String {
-    json!({"call_id": call_id, "output": output}).to_string()
+    let mut json = Encoder::default();
+    json.object(|json| {
+        json.key("call_id").string(call_id);
+        json.key("output").string(output);
+    });
+    json.finish_text()
 }
