@@ -9,7 +9,7 @@ use crate::support::{
     proxy::{Proxy, Setup},
     raw::{Raw, Said, get, post},
     soon,
-    upstream::{END, Exchange, Upstream, at_once, text},
+    upstream::{Exchange, Upstream, at_once, text},
 };
 
 /// What a client may ask for on a connection.
@@ -116,9 +116,7 @@ async fn held() -> (Upstream, Arc<Notify>) {
             exchange.begin().await;
             exchange.piece(text("first")).await;
             told.notified().await;
-            exchange.piece(END).await;
-            exchange.end().await;
-            exchange
+            exchange.finished().await
         }
     })
     .await;
@@ -358,9 +356,7 @@ async fn a_slow_client_keeps_its_connection() {
         for _ in 0..PIECES {
             exchange.piece(text(&"x".repeat(30_000))).await;
         }
-        exchange.piece(END).await;
-        exchange.end().await;
-        exchange
+        exchange.finished().await
     })
     .await;
     let proxy = Setup::new(upstream.address).start().await;

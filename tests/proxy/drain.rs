@@ -8,7 +8,7 @@ use crate::support::{
     client::{Client, STREAM, chat_request, stream_error},
     proxy::Setup,
     soon,
-    upstream::{END, Upstream, text},
+    upstream::{Upstream, text},
 };
 
 async fn held(go_on: Arc<Notify>) -> Upstream {
@@ -18,9 +18,7 @@ async fn held(go_on: Arc<Notify>) -> Upstream {
             exchange.begin().await;
             exchange.piece(text("first")).await;
             go_on.notified().await;
-            exchange.piece(END).await;
-            exchange.end().await;
-            exchange
+            exchange.finished().await
         }
     })
     .await

@@ -124,9 +124,7 @@ async fn a_long_answer_may_have_an_extension_with_each_chunk() {
         for _ in 0..200 {
             exchange.raw(format!("{:x};sig={}\r\n{text}\r\n", text.len(), "f".repeat(100))).await;
         }
-        exchange.piece(END).await;
-        exchange.end().await;
-        exchange
+        exchange.finished().await
     })
     .await;
     let proxy = Setup::new(upstream.address).start().await;

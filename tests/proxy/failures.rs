@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::support::{
     client::{Client, STREAM, WHOLE, stream_error},
     proxy::Setup,
-    upstream::{END, Exchange, Upstream, text},
+    upstream::{Exchange, Upstream, text},
 };
 
 const SHORT: Duration = Duration::from_millis(250);
@@ -353,9 +353,7 @@ async fn a_stream_that_was_kept_alive_goes_on_in_order() {
         exchange.begin().await;
         exchange.piece(text("first")).await;
         tokio::time::sleep(3 * SHORT).await;
-        exchange.piece(END).await;
-        exchange.end().await;
-        exchange
+        exchange.finished().await
     })
     .await;
     let mut setup = Setup::new(upstream.address);

@@ -8,7 +8,7 @@ use crate::support::{
     client::{Client, STREAM, WHOLE, chat_request},
     proxy::Setup,
     soon,
-    upstream::{END, Upstream, text},
+    upstream::{Upstream, text},
 };
 
 /// Answers begin at once and end one by one, as permits are added.
@@ -19,9 +19,7 @@ async fn held(ends: Arc<Semaphore>) -> Upstream {
             exchange.begin().await;
             exchange.piece(text("first")).await;
             ends.acquire().await.unwrap().forget();
-            exchange.piece(END).await;
-            exchange.end().await;
-            exchange
+            exchange.finished().await
         }
     })
     .await

@@ -20,9 +20,7 @@ async fn answering() -> Upstream {
     Upstream::start(|mut exchange| async move {
         exchange.begin().await;
         exchange.piece(text("hello")).await;
-        exchange.piece(END).await;
-        exchange.end().await;
-        exchange
+        exchange.finished().await
     })
     .await
 }

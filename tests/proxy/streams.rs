@@ -24,9 +24,7 @@ async fn pieces_are_forwarded_as_they_come() {
                 exchange.piece(text(&format!("token-{n}"))).await;
                 turns.lock().await.recv().await.unwrap();
             }
-            exchange.piece(END).await;
-            exchange.end().await;
-            exchange
+            exchange.finished().await
         }
     })
     .await;
@@ -52,9 +50,7 @@ async fn a_flood_comes_whole_and_in_order() {
         for n in 0..PIECES {
             exchange.piece(text(&format!("token-{n};"))).await;
         }
-        exchange.piece(END).await;
-        exchange.end().await;
-        exchange
+        exchange.finished().await
     })
     .await;
     let proxy = Setup::new(upstream.address).start().await;
@@ -177,9 +173,7 @@ async fn a_slow_client_slows_the_upstream() {
                     writing.await;
                 }
             }
-            exchange.piece(END).await;
-            exchange.end().await;
-            exchange
+            exchange.finished().await
         }
     })
     .await;
@@ -196,9 +190,7 @@ async fn answering() -> Upstream {
     Upstream::start(|mut exchange| async move {
         exchange.begin().await;
         exchange.piece(text("hello")).await;
-        exchange.piece(END).await;
-        exchange.end().await;
-        exchange
+        exchange.finished().await
     })
     .await
 }

@@ -6,11 +6,23 @@ use toolwire::proxy::{ServeError, Server};
 
 use crate::support::{
     client::STREAM,
-    proxy::Setup,
+    proxy::{Proxy, Setup},
     raw::{Raw, post},
     soon,
     upstream::{Upstream, at_once, text},
 };
+
+/// So many clients, one after the other, each with an answer and its connection open.
+async fn answered(proxy: &Proxy, count: usize) -> Vec<Raw> {
+    let mut clients = Vec::new();
+    for _ in 0..count {
+        let mut client = Raw::connect(proxy).await;
+        client.send(post(STREAM, "")).await;
+        assert!(client.said().await.is_stream());
+        clients.push(client);
+    }
+    clients
+}
 
 #[tokio::test]
 async fn all_threads_serve_and_all_stop() {
@@ -18,14 +30,8 @@ async fn all_threads_serve_and_all_stop() {
     let mut setup = Setup::new(upstream.address);
     setup.threads = 3;
     let mut proxy = setup.start().await;
-    let mut clients = Vec::new();
     // Each thread has its own connection to the upstream, and uses it again.
-    for _ in 0..64 {
-        let mut client = Raw::connect(&proxy).await;
-        client.send(post(STREAM, "")).await;
-        assert!(client.said().await.is_stream());
-        clients.push(client);
-    }
+    let clients = answered(&proxy, 64).await;
     assert_eq!(upstream.connections(), 3);
     proxy.stop();
     for mut client in clients {
@@ -69,13 +75,7 @@ async fn a_dropped_server_ends_on_all_threads() {
     let mut setup = Setup::new(upstream.address);
     setup.threads = 3;
     let proxy = setup.start().await;
-    let mut clients = Vec::new();
-    for _ in 0..16 {
-        let mut client = Raw::connect(&proxy).await;
-        client.send(post(STREAM, "")).await;
-        assert!(client.said().await.is_stream());
-        clients.push(client);
-    }
+    let clients = answered(&proxy, 16).await;
     drop(proxy);
     for mut client in clients {
         client.closed().await;

@@ -162,6 +162,13 @@ impl Exchange {
         self.raw(chunk).await
     }
 
+    /// Ends the answer in order: its finish reason, the end mark, the body's end.
+    pub(crate) async fn finished(mut self) -> Self {
+        self.piece(END).await;
+        self.end().await;
+        self
+    }
+
     /// Ends the stream in order: the connection can be used again.
     pub(crate) async fn end(&mut self) {
         self.raw("0\r\n\r\n").await;
