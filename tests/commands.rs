@@ -349,3 +349,79 @@ fn demo_shows_both_sides_and_ends() {
     let asked = ["demo", "--once", "--pace", "none", "--listen", "127.0.0.1:0", "--log-level", "info"];
     assert!(run(&asked).2.contains("toolwire::access"), "unless they are asked for");
 }
+/// A fixture whose upstream repeats secrets, in pieces of five bytes, and stops for a minute before its end.
+fn echo(desk: &Path) -> String {
+    let dir = desk.join("echo");
+    fs::create_dir(&dir).unwrap();
+    fs::copy(fixture("lumo/v2-text").join("request.json"), dir.join("request.json")).unwrap();
+    fs::write(dir.join("fixture.toml"), "title = \"echo\"\nfrom = \"chat\"\n").unwrap();
+    let chunk = |text: &str, finish: &str| {
+        format!(
+            "data: {{\"id\":\"i\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}},\"finish_reason\":{finish}}}]}}\n\n"
+        )
+    };
+    let body = chunk("the key is up/stream\\u002dsecret,", "null")
+        + &chunk("\\nsk-live-abcdef123456 or up\\/stream-secret", "null");
+    let rest = chunk("up/stream-secret", "null") + &chunk("", "\"stop\"") + "data: [DONE]\n\n";
+    let mut times: String = body.as_bytes().chunks(5).map(|piece| format!("1 {}\n", piece.len())).collect();
+    times += &format!("60000 {}\n", rest.len());
+    fs::write(dir.join("upstream.sse"), body + &rest).unwrap();
+    fs::write(dir.join("upstream.times"), times).unwrap();
+    dir.display().to_string()
+}
+
+#[test]
+fn a_recording_holds_no_secret_even_if_the_recorder_is_killed() {
+    let desk = TempDir::new().unwrap();
+    let mock = Running::start(&["mock", &echo(desk.path()), "--listen", "127.0.0.1:0", "--pace", "recorded"]);
+    let out = desk.path().join("recorded");
+    let (out_text, url) = (out.display().to_string(), format!("http://{}/v1", mock.address));
+    let mut arguments = vec!["record", "--out", &out_text, "--listen", "127.0.0.1:0"];
+    arguments.extend(["--upstream", &url, "--dialect", "chat", "--api-key", "up/stream-secret"]);
+    let recorder = Running::start(&arguments);
+    let request = json!({
+        "model": "m-sk-live-abcdef123456", "stream": true,
+        "messages": [{ "role": "user", "content": "up/stream-secret" }],
+    });
+    let body = request.to_string();
+    let mut socket = TcpStream::connect(&recorder.address).unwrap();
+    write!(
+        socket,
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    // What the client has seen, the recorder has written or holds back; then it is killed.
+    let mut seen = Vec::new();
+    while !seen.ends_with(b"up\\/stream-secret\"},\"finish_reason\":null}]}\n\n\r\n") {
+        let mut piece = [0; 1024];
+        let len = socket.read(&mut piece).unwrap();
+        assert!(len > 0, "{}", String::from_utf8_lossy(&seen));
+        seen.extend_from_slice(&piece[..len]);
+    }
+    drop(recorder);
+
+    let dirs: Vec<_> = fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let [dir] = dirs.as_slice() else { panic!("{dirs:?}") };
+    let mut all = dir.display().to_string();
+    for file in ["request.json", "fixture.toml", "upstream.sse", "upstream.times"] {
+        all += &fs::read_to_string(dir.join(file)).unwrap();
+    }
+    for secret in ["secret", "sk-live", "abcdef"] {
+        assert!(!all.contains(secret), "{secret} in {all}");
+    }
+    let upstream = fs::read_to_string(dir.join("upstream.sse")).unwrap();
+    assert!(upstream.contains(&format!("the key is {},", "x".repeat(21))), "{upstream}");
+    assert!(upstream.contains(&format!("\\n{} or {}\"", "x".repeat(20), "x".repeat(17))), "{upstream}");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&out), mode(dir)), (0o700, 0o700));
+        for file in fs::read_dir(dir).unwrap() {
+            assert_eq!(mode(&file.unwrap().path()), 0o600);
+        }
+    }
+    assert_eq!(run(&["replay", &out_text, "--splits", "recorded"]).0, 0, "times and bytes agree");
+}
+

@@ -262,6 +262,31 @@ fn own_table<'a, T: Default>(
         cell.wrong::<()>(format!("settings of the dialect `{dialect}`, which this upstream does not speak"));
     }
     cell.table(|table| Some(read(table))).unwrap_or_default()
+/// Headers whose values say nothing that is secret, and may be words of any text.
+const PUBLIC_HEADERS: [&str; 10] = [
+    "accept",
+    "accept-language",
+    "anthropic-beta",
+    "anthropic-version",
+    "cache-control",
+    "http-referer",
+    "openai-beta",
+    "referer",
+    "user-agent",
+    "x-title",
+];
+
+/// The values of `headers` that are or may be secrets; of `Bearer KEY` and the like the key.
+pub(super) fn secret_headers(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let secret = headers.iter().filter(|(name, _)| !PUBLIC_HEADERS.contains(&name.as_str()));
+    let values = secret.filter_map(|(_, value)| value.to_str().ok());
+    values.map(|value| {
+        let is_scheme = |word: &str| word.bytes().all(|byte| byte.is_ascii_alphabetic());
+        let key = value.split_once(' ').filter(|(scheme, _)| is_scheme(scheme));
+        key.map_or(value, |(_, key)| key.trim())
+    })
+}
+
 }
 
 fn lumo_options(table: &mut Table<'_>) -> lumo::Options {

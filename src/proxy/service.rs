@@ -19,6 +19,7 @@ use crate::{
     dialect::{Ids, Stamp},
     failure::{Failure, Kind},
     observe::{Access, Metrics},
+    redact::Redactor,
 };
 
 use super::{
@@ -46,6 +47,7 @@ pub(super) struct Service {
     clients: HashMap<String, Arc<Client>>,
     metrics: Arc<Metrics>,
     tap: Option<Arc<dyn Tap>>,
+    redactor: Arc<Redactor>,
     drain: Arc<Drain>,
     started: u64,
 }
@@ -65,7 +67,8 @@ impl Service {
             Ok((name, Arc::new(client)))
         });
         let clients = clients.collect::<Result<_, ServeError>>()?;
-        Ok(Self { config, clients, metrics, tap, drain: Arc::default(), started: unix_time() })
+        let redactor = Arc::new(Redactor::new(config.secrets()));
+        Ok(Self { config, clients, metrics, tap, redactor, drain: Arc::default(), started: unix_time() })
     }
 
     /// The same for another thread: with its own connections to the upstreams, and all else in common.
@@ -76,6 +79,7 @@ impl Service {
             clients: clients.collect(),
             metrics: Arc::clone(&self.metrics),
             tap: self.tap.clone(),
+            redactor: Arc::clone(&self.redactor),
             drain: Arc::clone(&self.drain),
             started: self.started,
         }
@@ -223,7 +227,8 @@ impl Service {
         });
         let begun = Instant::now();
         let opening = Arc::clone(&client).begin(request).await;
-        let pipeline = exchange::pipeline(model, &conversation, &answering);
+        let pipeline =
+            exchange::pipeline(model, &conversation, &answering).redacting(Arc::clone(&self.redactor));
         let parts = answer::Parts {
             begun,
             client,
