@@ -105,6 +105,56 @@ fn rewrite_checks_every_split() {
 }
 
 #[test]
+fn rewrite_looks_for_the_format_that_is_taught() {
+    // Pythonic calls have no marker, so they are looked for only where the model is known to write them.
+    let chunk = |delta: &str, finish: &str| {
+        format!(
+            "data: {{\"id\":\"i\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[{{\"index\":0,\"delta\":{delta},\"finish_reason\":{finish}}}]}}\n\n"
+        )
+    };
+    let stream = chunk(r#"{"role":"assistant","content":"[get_weather(city=\"Paris\")]"}"#, "null")
+        + &chunk("{}", "\"stop\"")
+        + "data: [DONE]\n\n";
+    let desk = TempDir::new().unwrap();
+    let (input, request) = (desk.path().join("upstream.sse"), desk.path().join("request.json"));
+    fs::write(&input, stream).unwrap();
+    let asked = json!({"model": "Llama-4-Scout", "stream": true, "messages": [{"role": "user", "content": "?"}],
+        "tools": [{"type": "function", "function": {"name": "get_weather"}}]});
+    fs::write(&request, asked.to_string()).unwrap();
+    let (input, request) = (input.display().to_string(), request.display().to_string());
+    let calls = |flags: &[&str]| {
+        let (status, stdout, stderr) = run(&[&["rewrite", "--from", "chat"], flags, &[&input]].concat());
+        assert_eq!(status, 0, "{stderr}");
+        answer(&stdout).calls.len()
+    };
+    assert_eq!(calls(&["--declare", "get_weather"]), 0);
+    assert_eq!(calls(&["--declare", "get_weather", "--tools", "pythonic"]), 1);
+    assert_eq!(calls(&["--declare", "get_weather", "--tools", "pythonic", "--detect", "auto"]), 1);
+    assert_eq!(calls(&["--declare", "get_weather", "--tools", "pythonic", "--detect", "off"]), 0);
+    assert_eq!(calls(&["--request", &request]), 1, "the model's name tells");
+}
+
+#[test]
+fn rewrite_says_how_many_splits_it_made() {
+    let desk = TempDir::new().unwrap();
+    let said = |bytes: usize| {
+        let input = desk.path().join("upstream.sse");
+        let comment = format!(":{}\n", "x".repeat(998)).repeat(bytes / 1000);
+        fs::write(&input, comment + &String::from_utf8(upstream("lumo/v2-text")).unwrap()).unwrap();
+        let input = input.display().to_string();
+        let (status, stdout, stderr) = run(&["rewrite", "--from", "lumo", "--split", "every", &input]);
+        assert_eq!((status, stdout.as_str()), (0, ""), "{stderr}");
+        stderr
+    };
+    let small = said(1000);
+    let length: usize = small.split(' ').next().unwrap().parse().unwrap();
+    assert!(small.contains(&format!("at each of its {} places", length - 1)), "{small}");
+    let large = said(40_000);
+    let length: usize = large.split(' ').next().unwrap().parse().unwrap();
+    assert!(large.contains(&format!("of its {} places (too large for all of them)", length - 1)), "{large}");
+}
+
+#[test]
 fn rewrite_tells_a_failure_in_the_stream_and_by_its_status() {
     let (status, stdout, stderr) =
         run(&["rewrite", "--from", "chat", &path("broken/cut-in-event/upstream.sse")]);
