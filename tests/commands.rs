@@ -358,47 +358,6 @@ fn what_is_recorded_can_be_replayed() {
     assert_eq!(run(&["replay", &out_text, "--splits", "every"]).0, 0);
 }
 
-#[test]
-fn what_is_recorded_with_a_format_of_ones_own_carries_it() {
-    let mock = Running::start(&["mock", &path("chat/own-format"), "--listen", "127.0.0.1:0"]);
-    let desk = TempDir::new().unwrap();
-    let (out, file) = (desk.path().join("recorded"), desk.path().join("toolwire.toml"));
-    let manifest = fs::read_to_string(path("chat/own-format/fixture.toml")).unwrap();
-    let formats = manifest.split_once("[[formats]]").unwrap().1;
-    let upstream = format!("name = \"u\"\ndialect = \"chat\"\nbase_url = \"http://{}/v1\"", mock.address);
-    let config = format!(
-        "[[formats]]{formats}[[upstreams]]\n{upstream}\n[[models]]\nname = \"*\"\ndetect = \"theirs\"\n"
-    );
-    fs::write(&file, config).unwrap();
-    let (out_text, file) = (out.display().to_string(), file.display().to_string());
-    let recorder =
-        Running::start(&["record", "--out", &out_text, "--listen", "127.0.0.1:0", "--config", &file]);
-    let request = fs::read_to_string(path("chat/own-format/request.json")).unwrap();
-    let (_, body) = recorder.ask("/v1/chat/completions", "content-type: application/json\r\n", &request);
-    let calls = answer(&String::from_utf8(body).unwrap()).calls;
-    drop(recorder);
-
-    let recorded = fs::read_to_string(out.join("0001-m-1/fixture.toml")).unwrap();
-    let formats_of = |manifest: &str| manifest.parse::<toml::Table>().unwrap()["formats"].clone();
-    assert_eq!(formats_of(&recorded), formats_of(&manifest));
-    assert_eq!(run(&["replay", &out_text, "--splits", "every", "--update"]).0, 0);
-    let expect: Answer =
-        serde_json::from_slice(&fs::read(out.join("0001-m-1/expect.json")).unwrap()).unwrap();
-    assert_eq!((expect.calls.len(), calls.len()), (2, 2));
-}
-
-#[test]
-fn demo_shows_both_sides_and_ends() {
-    let (status, stdout, stderr) = run(&["demo", "--once", "--pace", "1ms", "--listen", "127.0.0.1:0"]);
-    assert_eq!(status, 0, "{stderr}");
-    for seen in ["the upstream sends", "the client gets", ":queued", "write_file(", "finish    tool_calls"] {
-        assert!(stdout.contains(seen), "no {seen:?} in\n{stdout}");
-    }
-    assert!(!stdout.contains('\x1b'), "colours are for terminals");
-    assert_eq!(stderr, "", "log lines would stand between the columns");
-    let asked = ["demo", "--once", "--pace", "none", "--listen", "127.0.0.1:0", "--log-level", "info"];
-    assert!(run(&asked).2.contains("toolwire::access"), "unless they are asked for");
-}
 /// A fixture whose upstream repeats secrets, in pieces of five bytes, and stops for a minute before its end.
 fn echo(desk: &Path) -> String {
     let dir = desk.join("echo");
@@ -475,3 +434,44 @@ fn a_recording_holds_no_secret_even_if_the_recorder_is_killed() {
     assert_eq!(run(&["replay", &out_text, "--splits", "recorded"]).0, 0, "times and bytes agree");
 }
 
+#[test]
+fn what_is_recorded_with_a_format_of_ones_own_carries_it() {
+    let mock = Running::start(&["mock", &path("chat/own-format"), "--listen", "127.0.0.1:0"]);
+    let desk = TempDir::new().unwrap();
+    let (out, file) = (desk.path().join("recorded"), desk.path().join("toolwire.toml"));
+    let manifest = fs::read_to_string(path("chat/own-format/fixture.toml")).unwrap();
+    let formats = manifest.split_once("[[formats]]").unwrap().1;
+    let upstream = format!("name = \"u\"\ndialect = \"chat\"\nbase_url = \"http://{}/v1\"", mock.address);
+    let config = format!(
+        "[[formats]]{formats}[[upstreams]]\n{upstream}\n[[models]]\nname = \"*\"\ndetect = \"theirs\"\n"
+    );
+    fs::write(&file, config).unwrap();
+    let (out_text, file) = (out.display().to_string(), file.display().to_string());
+    let recorder =
+        Running::start(&["record", "--out", &out_text, "--listen", "127.0.0.1:0", "--config", &file]);
+    let request = fs::read_to_string(path("chat/own-format/request.json")).unwrap();
+    let (_, body) = recorder.ask("/v1/chat/completions", "content-type: application/json\r\n", &request);
+    let calls = answer(&String::from_utf8(body).unwrap()).calls;
+    drop(recorder);
+
+    let recorded = fs::read_to_string(out.join("0001-m-1/fixture.toml")).unwrap();
+    let formats_of = |manifest: &str| manifest.parse::<toml::Table>().unwrap()["formats"].clone();
+    assert_eq!(formats_of(&recorded), formats_of(&manifest));
+    assert_eq!(run(&["replay", &out_text, "--splits", "every", "--update"]).0, 0);
+    let expect: Answer =
+        serde_json::from_slice(&fs::read(out.join("0001-m-1/expect.json")).unwrap()).unwrap();
+    assert_eq!((expect.calls.len(), calls.len()), (2, 2));
+}
+
+#[test]
+fn demo_shows_both_sides_and_ends() {
+    let (status, stdout, stderr) = run(&["demo", "--once", "--pace", "1ms", "--listen", "127.0.0.1:0"]);
+    assert_eq!(status, 0, "{stderr}");
+    for seen in ["the upstream sends", "the client gets", ":queued", "write_file(", "finish    tool_calls"] {
+        assert!(stdout.contains(seen), "no {seen:?} in\n{stdout}");
+    }
+    assert!(!stdout.contains('\x1b'), "colours are for terminals");
+    assert_eq!(stderr, "", "log lines would stand between the columns");
+    let asked = ["demo", "--once", "--pace", "none", "--listen", "127.0.0.1:0", "--log-level", "info"];
+    assert!(run(&asked).2.contains("toolwire::access"), "unless they are asked for");
+}
