@@ -13,6 +13,7 @@
 mod answer;
 mod auth;
 mod clock;
+mod cors;
 mod drain;
 mod exchange;
 mod heads;

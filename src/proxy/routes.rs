@@ -4,6 +4,9 @@ use std::borrow::Cow;
 
 use http::Method;
 
+/// The methods that some path takes, as an `Allow` header lists them.
+pub(super) const ANY_METHOD: &str = "GET, HEAD, POST, OPTIONS";
+
 /// A path that toolwire knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Route {

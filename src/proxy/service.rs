@@ -25,12 +25,13 @@ use super::{
     ServeError,
     answer::{self, Answer},
     auth,
+    cors::{self, Grant},
     drain::Drain,
     exchange::{self, Exchange},
     intake,
     permits::Line,
     reply::{self, Body},
-    routes::Route,
+    routes::{self, Route},
     tap::{Opening, Tap},
     upstream::Client,
 };
@@ -56,7 +57,7 @@ impl Service {
     /// # Errors
     /// If no request to an upstream can be written.
     pub(super) fn new(config: Arc<Config>, tap: Option<Arc<dyn Tap>>) -> Result<Self, ServeError> {
-        let metrics = Arc::new(Metrics::new());
+        let metrics = Arc::new(Metrics::new(config.metrics.tool_names));
         let clients = config.upstreams.iter().map(|upstream| {
             let name = upstream.name.clone();
             let line = Line::new(upstream.queue.clone(), metrics.waiting(&name));
@@ -121,20 +122,34 @@ impl Service {
         let name = route.as_ref().map_or("unknown", Route::name);
         let access = Access::new(Arc::clone(&self.metrics), id.clone(), request.method().clone(), path, name);
         let head = request.method() == Method::HEAD;
-        let responded = self.respond(route, request, access).await;
-        responded.map_err(|response| {
-            let mut response = if head { reply::without_body(response) } else { response };
-            reply::put_request_id(response.headers_mut(), &id);
-            response
-        })
+        let grant = Grant::new(&self.config.cors_origins, request.headers());
+        match self.respond(route, request, &grant, access).await {
+            Ok(mut answer) => {
+                answer.as_mut().grant(grant);
+                Ok(answer)
+            }
+            Err(response) => {
+                let mut response = if head { reply::without_body(response) } else { response };
+                reply::put_request_id(response.headers_mut(), &id);
+                grant.put(response.headers_mut());
+                Err(response)
+            }
+        }
     }
 
     async fn respond(
         &self,
         route: Option<Route>,
         request: Request<Incoming>,
+        grant: &Grant,
         access: Access,
     ) -> Result<Pin<Box<Answer>>, Response<Body>> {
+        if grant.is_preflight(request.method(), request.headers()) {
+            let methods = route.as_ref().map_or(routes::ANY_METHOD, Route::methods);
+            let mut response = reply::options(methods, access);
+            cors::put_preflight(response.headers_mut(), methods, request.headers());
+            return Err(response);
+        }
         let Some(route) = route else {
             let message = format!("there is no {} here", request.uri().path());
             return Err(reply::error(Failure::new(Kind::NotFound, message), access));

@@ -11,6 +11,7 @@ mod support;
 
 mod cancel;
 mod connections;
+mod cors;
 mod drain;
 mod exchanges;
 mod failures;

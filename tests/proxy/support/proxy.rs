@@ -10,7 +10,10 @@ use http::HeaderMap;
 use secrecy::SecretString;
 use tokio::{sync::oneshot, task::JoinSet};
 use toolwire::{
-    config::{ChatOptions, Config, Limits, Model, Options, Queue, SystemPosition, Timeouts, Tools, Upstream},
+    config::{
+        ChatOptions, Config, Limits, Metrics, Model, Options, Origins, Queue, SystemPosition, Timeouts,
+        Tools, Upstream,
+    },
     pipeline::Settings,
     proxy::{Server, tap::Tap},
 };
@@ -21,6 +24,8 @@ pub(crate) struct Setup {
     pub(crate) keys: Vec<&'static str>,
     pub(crate) settings: Settings,
     pub(crate) limits: Limits,
+    pub(crate) cors_origins: Origins,
+    pub(crate) metrics: Metrics,
     pub(crate) drain_timeout: Duration,
     pub(crate) threads: usize,
     pub(crate) listen: Vec<SocketAddr>,
@@ -49,6 +54,8 @@ impl Setup {
             keys: Vec::new(),
             settings: Settings::default(),
             limits: Limits { keep_alive: NEVER, ..Limits::default() },
+            cors_origins: Origins::None,
+            metrics: Metrics::default(),
             drain_timeout: NEVER,
             threads: 1,
             listen: vec![ANY, ANY],
@@ -75,6 +82,8 @@ impl Setup {
             upstreams: vec![Arc::clone(&upstream)],
             models: vec![model("m", None), model("org/other", Some("theirs"))],
             limits: self.limits,
+            cors_origins: self.cors_origins,
+            metrics: self.metrics,
             drain_timeout: self.drain_timeout,
             threads: self.threads,
         };
