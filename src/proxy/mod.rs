@@ -12,6 +12,7 @@
 
 mod answer;
 mod auth;
+mod catalogue;
 mod clock;
 mod cors;
 mod drain;
@@ -19,6 +20,7 @@ mod exchange;
 mod heads;
 mod intake;
 mod listen;
+mod models;
 mod permits;
 mod reply;
 mod routes;

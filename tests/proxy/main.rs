@@ -18,6 +18,7 @@ mod failures;
 mod limits;
 mod log;
 mod lumo;
+mod models;
 mod requests;
 mod streams;
 mod threads;
