@@ -105,9 +105,9 @@ fn called_name<'t>(turns: &'t [Turn], turn: &'t Turn) -> Option<&'t str> {
         Part::Result(output) => Some(output),
         _ => None,
     })?;
-    let calls = turns.iter().flat_map(|turn| &turn.parts).filter_map(|part| match part {
+    let mut calls = turns.iter().flat_map(|turn| &turn.parts).filter_map(|part| match part {
         Part::Call(call) if call.id == output.id => Some(call.name.as_str()),
         _ => None,
     });
-    Some(output.name.as_str()).filter(|name| !name.is_empty()).or_else(|| calls.last())
+    Some(output.name.as_str()).filter(|name| !name.is_empty()).or_else(|| calls.next_back())
 }

@@ -5,7 +5,7 @@ use toolwire::format::{ALL, Teaching};
 
 use crate::{decoded, encoded, plain, taught, taught_as, text, tools};
 
-fn content<'b>(body: &'b Value, at: usize) -> &'b Value {
+fn content(body: &Value, at: usize) -> &Value {
     &body["messages"][at]["content"]
 }
 

@@ -13,9 +13,12 @@ use crate::{
 /// Bytes before the input's text in which its key is looked for. Beyond, the arguments are read at their end.
 const LONGEST_OPENING: usize = 256;
 
-/// The calls of custom tools in one answer.
+/// The calls of custom tools in one answer. Nearly all answers have none, and then it is one word.
 #[derive(Debug)]
-pub(super) struct Customs {
+pub(super) struct Customs(Option<Box<Known>>);
+
+#[derive(Debug, Default)]
+struct Known {
     /// Names of the client's custom tools.
     names: Vec<String>,
     calls: Vec<(u32, Input)>,
@@ -23,7 +26,8 @@ pub(super) struct Customs {
 
 impl Customs {
     pub(super) fn new(answering: &Answering) -> Self {
-        Self { names: answering.custom_tools.clone(), calls: Vec::new() }
+        let names = &answering.custom_tools;
+        Self((!names.is_empty()).then(|| Box::new(Known { names: names.clone(), calls: Vec::new() })))
     }
 
     /// Takes note of a call that begins; `true` if it is a custom tool's.
@@ -33,30 +37,31 @@ impl Customs {
             _ if self.is_custom(&start.name) => Input::Before(String::new()),
             _ => return false,
         };
-        self.calls.push((start.index, input));
+        self.0.get_or_insert_default().calls.push((start.index, input));
         true
     }
 
     /// The input of the call `index`, if that is a custom tool's.
     pub(super) fn get(&mut self, index: u32) -> Option<&mut Input> {
-        self.calls.iter_mut().find(|(known, _)| *known == index).map(|(_, input)| input)
+        let calls = &mut self.0.as_mut()?.calls;
+        calls.iter_mut().find(|(known, _)| *known == index).map(|(_, input)| input)
     }
 
     /// Whether the client is told otherwise what `event` says: as a custom tool's call, not as a function's.
     pub(super) fn are_told_otherwise(&self, event: &Event<'_>) -> bool {
+        let Some(known) = &self.0 else { return false };
         match event {
             Event::CallStart(start) => start.source != Source::NativeCustom && self.is_custom(&start.name),
             Event::CallArguments { index, .. } | Event::CallEnd { index, .. } => {
-                let is_read =
-                    |(known, input): &(u32, Input)| known == index && !matches!(input, Input::Plain);
-                self.calls.iter().any(is_read)
+                let is_read = |(call, input): &(u32, Input)| call == index && !matches!(input, Input::Plain);
+                known.calls.iter().any(is_read)
             }
             _ => false,
         }
     }
 
     fn is_custom(&self, name: &str) -> bool {
-        self.names.iter().any(|custom| custom == name)
+        self.0.as_ref().is_some_and(|known| known.names.iter().any(|custom| custom == name))
     }
 }
 
