@@ -405,7 +405,7 @@ fn a_recording_holds_no_secret_even_if_the_recorder_is_killed() {
     while !seen.ends_with(b"up\\/stream-secret\"},\"finish_reason\":null}]}\n\n\r\n") {
         let mut piece = [0; 1024];
         let len = socket.read(&mut piece).unwrap();
-        assert!(len > 0, "{}", String::from_utf8_lossy(&seen));
+        assert!(len > 0, "{}", seen.escape_ascii());
         seen.extend_from_slice(&piece[..len]);
     }
     drop(recorder);
