@@ -7,6 +7,7 @@ use toml::{Table, Value};
 use super::{
     Config, Model, Options, SystemPosition, Upstream,
     model::{ARGUMENTS, MISROUTE, SERVER_CALLS, UNKNOWN_CALLS},
+    upstream::STREAM,
 };
 use crate::pipeline::Detect;
 
@@ -77,6 +78,7 @@ fn upstream(upstream: &Upstream) -> Table {
         Options::Chat(chat) => table([
             ("include_usage", Value::Boolean(chat.include_usage)),
             ("cumulative", Value::Boolean(chat.cumulative)),
+            ("stream", word(&STREAM, chat.stream)),
         ]),
     };
     shown.insert(upstream.dialect().name().to_owned(), Value::Table(options));

@@ -78,25 +78,44 @@ pub struct ChatOptions {
     pub include_usage: bool,
     /// Its deltas repeat all that came before.
     pub cumulative: bool,
+    /// When it is asked for a stream.
+    pub stream: chat::Streaming,
 }
 
 impl Default for ChatOptions {
     fn default() -> Self {
-        Self { include_usage: true, cumulative: false }
+        Self { include_usage: true, cumulative: false, stream: chat::Streaming::default() }
     }
 }
+
+/// The words for `stream`.
+pub(super) const STREAM: [(&str, chat::Streaming); 2] =
+    [("as_asked", chat::Streaming::AsAsked), ("always", chat::Streaming::Always)];
 
 /// The four time limits of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timeouts {
     /// To a connection, TLS included.
     pub connect: Duration,
-    /// From the request sent to the response's headers.
+    /// From the request sent to the response's headers. Of an answer that is not streamed, see
+    /// [`Timeouts::first_headers`].
     pub header: Duration,
     /// Between two pieces of a stream.
     pub idle: Duration,
     /// The whole stream, from the request on. `None`: no limit.
     pub total: Option<Duration>,
+}
+
+/// How long the headers of an answer that is not streamed may take, unless `header_timeout` or `total_timeout` are longer: what
+/// clients wait by default.
+const WHOLE_ANSWER: Duration = Duration::from_secs(600);
+
+impl Timeouts {
+    /// How long the upstream may take to send its headers. It sends those of an answer that is not streamed when the
+    /// answer is complete, so for them the limit of the whole answer holds.
+    pub fn first_headers(&self, stream: bool) -> Duration {
+        if stream { self.header } else { self.total.unwrap_or(WHOLE_ANSWER).max(self.header) }
+    }
 }
 
 impl Default for Timeouts {
@@ -275,9 +294,10 @@ fn lumo_options(table: &mut Table<'_>) -> lumo::Options {
 }
 
 fn chat_options(table: &mut Table<'_>) -> ChatOptions {
-    let ChatOptions { include_usage, cumulative } = ChatOptions::default();
+    let ChatOptions { include_usage, cumulative, stream } = ChatOptions::default();
     ChatOptions {
         include_usage: table.get_or("include_usage", include_usage, switch),
         cumulative: table.get_or("cumulative", cumulative, switch),
+        stream: table.get_or("stream", stream, choice(&STREAM)),
     }
 }

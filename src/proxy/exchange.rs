@@ -150,7 +150,7 @@ fn encode(model: &Model, sent: &Conversation) -> UpstreamRequest {
     let name = model.upstream_name(&sent.model);
     match &model.upstream.options {
         Options::Chat(options) => {
-            let options = chat::Options { include_usage: options.include_usage };
+            let options = chat::Options { include_usage: options.include_usage, stream: options.stream };
             chat::request::encode(sent, name, &options)
         }
         Options::Lumo(options) => lumo::encode(sent, name, options),

@@ -13,18 +13,31 @@ use crate::{conversation::Conversation, dialect::UpstreamRequest, wire::json::En
 pub struct Options {
     /// Ask for token counts at the end of the stream. Off for upstreams that refuse the option.
     pub include_usage: bool,
+    /// When a stream is asked for.
+    pub stream: Streaming,
+}
+
+/// When an upstream is asked for a stream.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Streaming {
+    /// As the client asks. What the upstream then says of an answer that is not streamed (its status, its token counts)
+    /// reaches the client.
+    #[default]
+    AsAsked,
+    /// Always: for upstreams that answer in streams only. Answers for clients that do not stream are put together.
+    Always,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { include_usage: true }
+        Self { include_usage: true, stream: Streaming::default() }
     }
 }
 
-/// Encodes `conversation` for an upstream, which knows the model as `model`; empty: it is not named. The answer is always
-/// asked for as a stream, whatever the client wants.
+/// Encodes `conversation` for an upstream, which knows the model as `model`; empty: it is not named.
 pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> UpstreamRequest {
     let mut dropped = Vec::new();
+    let stream = conversation.stream || options.stream == Streaming::Always;
     let mut body = Encoder::with_capacity(ROOM);
     body.object(|body| {
         if !model.is_empty() {
@@ -37,11 +50,14 @@ pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> Up
         for (key, value) in conversation.rest.iter().filter(|(key, _)| !is_put(key)) {
             body.key(key).value(value);
         }
-        put_stream(body, conversation, options);
+        body.key("stream").value(&stream);
+        if stream {
+            put_stream_options(body, conversation, options);
+        }
     });
     dropped.sort_unstable();
     dropped.dedup();
-    UpstreamRequest { body: body.finish(), dropped }
+    UpstreamRequest { body: body.finish(), dropped, stream }
 }
 
 /// Bytes that a small request takes.
@@ -83,8 +99,7 @@ impl Optional<'_> {
 
 /// The client's other stream options are kept. Token counts are asked for even if the client does not want them:
 /// they are for the log, and the writer leaves them out.
-fn put_stream(body: &mut Encoder, conversation: &Conversation, options: &Options) {
-    body.key("stream").value(&true);
+fn put_stream_options(body: &mut Encoder, conversation: &Conversation, options: &Options) {
     let others = conversation.rest.get("stream_options").and_then(Value::as_object);
     if others.is_none_or(Map::is_empty) && !options.include_usage {
         return;
