@@ -12,10 +12,12 @@
 
 mod answer;
 mod auth;
+mod budget;
 mod clock;
 mod drain;
 mod exchange;
 mod heads;
+mod host;
 mod intake;
 mod listen;
 mod permits;

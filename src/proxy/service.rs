@@ -10,12 +10,12 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
-use hyper::body::Incoming;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use hyper::body::{Body as _, Incoming};
 use serde_json::{Value, json};
 
 use crate::{
-    config::{Config, Model},
+    config::{Config, Limits, Model},
     dialect::{Ids, Stamp},
     failure::{Failure, Kind},
     observe::{Access, Metrics},
@@ -25,9 +25,10 @@ use super::{
     ServeError,
     answer::{self, Answer},
     auth,
-    drain::Drain,
+    budget::{Budget, Reservation},
+    drain::{self, Drain},
     exchange::{self, Exchange},
-    intake,
+    host, intake,
     permits::Line,
     reply::{self, Body},
     routes::Route,
@@ -38,6 +39,13 @@ use super::{
 /// Bytes of a client's request id that is kept. Beyond: ours instead.
 const MAX_REQUEST_ID: usize = 128;
 
+/// Whether there may be bytes of a request that were not read. They must not be read as the next request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    None,
+    Unread,
+}
+
 /// What all requests of a thread share; but for the connections, all threads share it too.
 #[derive(Debug)]
 pub(super) struct Service {
@@ -47,6 +55,8 @@ pub(super) struct Service {
     metrics: Arc<Metrics>,
     tap: Option<Arc<dyn Tap>>,
     drain: Arc<Drain>,
+    /// For the bodies of requests.
+    budget: Arc<Budget>,
     started: u64,
 }
 
@@ -65,7 +75,8 @@ impl Service {
             Ok((name, Arc::new(client)))
         });
         let clients = clients.collect::<Result<_, ServeError>>()?;
-        Ok(Self { config, clients, metrics, tap, drain: Arc::default(), started: unix_time() })
+        let budget = Arc::new(Budget::new(config.limits.max_pending_bodies));
+        Ok(Self { config, clients, metrics, tap, drain: Arc::default(), budget, started: unix_time() })
     }
 
     /// The same for another thread: with its own connections to the upstreams, and all else in common.
@@ -77,6 +88,7 @@ impl Service {
             metrics: Arc::clone(&self.metrics),
             tap: self.tap.clone(),
             drain: Arc::clone(&self.drain),
+            budget: Arc::clone(&self.budget),
             started: self.started,
         }
     }
@@ -84,6 +96,16 @@ impl Service {
     /// How far the server has stopped.
     pub(super) fn drain(&self) -> &Arc<Drain> {
         &self.drain
+    }
+
+    /// What bounds a client.
+    pub(super) fn limits(&self) -> &Limits {
+        &self.config.limits
+    }
+
+    /// A client's connection or HTTP/2 stream is closed because the client took nothing for too long.
+    pub(super) fn client_stalled(&self) {
+        self.metrics.client_stalled();
     }
 
     /// Lets go of connections to upstreams that have been idle for long.
@@ -121,10 +143,15 @@ impl Service {
         let name = route.as_ref().map_or("unknown", Route::name);
         let access = Access::new(Arc::clone(&self.metrics), id.clone(), request.method().clone(), path, name);
         let head = request.method() == Method::HEAD;
-        let responded = self.respond(route, request, access).await;
+        let version = request.version();
+        let mut rest = if request.body().is_end_stream() { Rest::None } else { Rest::Unread };
+        let responded = self.respond(route, request, &mut rest, access).await;
         responded.map_err(|response| {
             let mut response = if head { reply::without_body(response) } else { response };
             reply::put_request_id(response.headers_mut(), &id);
+            if rest == Rest::Unread && version < Version::HTTP_2 {
+                reply::close(response.headers_mut());
+            }
             response
         })
     }
@@ -133,25 +160,31 @@ impl Service {
         &self,
         route: Option<Route>,
         request: Request<Incoming>,
+        rest: &mut Rest,
         access: Access,
     ) -> Result<Pin<Box<Answer>>, Response<Body>> {
+        let (head, body) = request.into_parts();
+        if let Err(failure) = host::check(&head) {
+            *rest = Rest::Unread;
+            return Err(reply::error(failure, access));
+        }
         let Some(route) = route else {
-            let message = format!("there is no {} here", request.uri().path());
+            let message = format!("there is no {} here", head.uri.path());
             return Err(reply::error(Failure::new(Kind::NotFound, message), access));
         };
-        if request.method() == Method::OPTIONS {
+        if head.method == Method::OPTIONS {
             return Err(reply::options(route.methods(), access));
         }
-        if !route.allows(request.method()) {
-            return Err(method_not_allowed(&route, request.method(), access));
+        if !route.allows(&head.method) {
+            return Err(method_not_allowed(&route, &head.method, access));
         }
         if route.needs_key()
-            && let Err(failure) = auth::authorize(&self.config.api_keys, request.headers())
+            && let Err(failure) = auth::authorize(&self.config.api_keys, &head.headers)
         {
             return Err(reply::error(failure, access));
         }
         Err(match route {
-            Route::ChatCompletions => return self.complete(request, access).await,
+            Route::ChatCompletions => return self.complete(&head.headers, body, rest, access).await,
             Route::Models => reply::json(&self.models(), access),
             Route::Model(id) => match self.config.model(&id) {
                 Some(model) => reply::json(&self.model_object(&id, model), access),
@@ -170,20 +203,22 @@ impl Service {
     /// A chat completion, up to the point where its upstream is asked.
     async fn complete(
         &self,
-        request: Request<Incoming>,
+        headers: &HeaderMap,
+        body: Incoming,
+        rest: &mut Rest,
         mut access: Access,
     ) -> Result<Pin<Box<Answer>>, Response<Body>> {
-        let (head, body) = request.into_parts();
         if !self.drain.is_serving() {
-            let failure = Failure::new(Kind::Draining, "toolwire is being stopped").with_retry_after("1");
-            return Err(reply::error(failure, access));
+            return Err(reply::error(drain::refusal(), access));
         }
-        let body = match intake::read(&head.headers, body, self.config.limits.max_body).await {
-            Ok(body) => body,
+        let bounds = intake::Bounds { limits: &self.config.limits, budget: &self.budget, drain: &self.drain };
+        let (body, memory) = match intake::read(headers, body, bounds).await {
+            Ok(read) => read,
             Err(failure) => return Err(reply::error(failure, access)),
         };
+        *rest = Rest::None;
         match self.exchange(&body, &mut access) {
-            Ok((exchange, client)) => Ok(self.answer(exchange, client, &body, access).await),
+            Ok((exchange, client)) => Ok(self.answer(exchange, client, &body, memory, access).await),
             Err(failure) => Err(reply::error(failure, access)),
         }
     }
@@ -207,6 +242,7 @@ impl Service {
         exchange: Exchange<'_>,
         client: Arc<Client>,
         body: &Bytes,
+        memory: Reservation,
         access: Access,
     ) -> Pin<Box<Answer>> {
         let Exchange { model, conversation, request, answering, again } = exchange;
@@ -233,6 +269,7 @@ impl Service {
             stream: answering.stream,
             watch,
             access,
+            memory,
         };
         Box::pin(Answer::new(parts, self.config.limits.keep_alive, self.drain.when_cut()))
     }

@@ -9,14 +9,18 @@
 
 mod support;
 
+mod bodies;
 mod cancel;
 mod connections;
 mod drain;
 mod exchanges;
 mod failures;
+mod hosts;
 mod limits;
 mod log;
 mod lumo;
+mod persistence;
 mod requests;
+mod stalls;
 mod streams;
 mod threads;
