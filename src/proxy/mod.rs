@@ -13,13 +13,16 @@
 mod answer;
 mod auth;
 mod budget;
+mod catalogue;
 mod clock;
+mod cors;
 mod drain;
 mod exchange;
 mod heads;
 mod host;
 mod intake;
 mod listen;
+mod models;
 mod permits;
 mod reply;
 mod routes;

@@ -12,10 +12,9 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use hyper::body::{Body as _, Incoming};
-use serde_json::{Value, json};
 
 use crate::{
-    config::{Config, Limits, Model},
+    config::{Config, Limits},
     dialect::{Ids, Stamp},
     failure::{Failure, Kind},
     observe::{Access, Metrics},
@@ -26,12 +25,14 @@ use super::{
     answer::{self, Answer},
     auth,
     budget::{Budget, Reservation},
+    cors::{self, Grant},
     drain::{self, Drain},
     exchange::{self, Exchange},
     host, intake,
+    models::Models,
     permits::Line,
     reply::{self, Body},
-    routes::Route,
+    routes::{self, Route},
     tap::{Opening, Tap},
     upstream::Client,
 };
@@ -52,12 +53,12 @@ pub(super) struct Service {
     config: Arc<Config>,
     /// By the upstreams' names.
     clients: HashMap<String, Arc<Client>>,
+    models: Arc<Models>,
     metrics: Arc<Metrics>,
     tap: Option<Arc<dyn Tap>>,
     drain: Arc<Drain>,
     /// For the bodies of requests.
     budget: Arc<Budget>,
-    started: u64,
 }
 
 impl Service {
@@ -66,7 +67,7 @@ impl Service {
     /// # Errors
     /// If no request to an upstream can be written.
     pub(super) fn new(config: Arc<Config>, tap: Option<Arc<dyn Tap>>) -> Result<Self, ServeError> {
-        let metrics = Arc::new(Metrics::new());
+        let metrics = Arc::new(Metrics::new(config.metrics.tool_names));
         let clients = config.upstreams.iter().map(|upstream| {
             let name = upstream.name.clone();
             let line = Line::new(upstream.queue.clone(), metrics.waiting(&name));
@@ -75,8 +76,9 @@ impl Service {
             Ok((name, Arc::new(client)))
         });
         let clients = clients.collect::<Result<_, ServeError>>()?;
+        let models = Arc::new(Models::new(Arc::clone(&config), unix_time())?);
         let budget = Arc::new(Budget::new(config.limits.max_pending_bodies));
-        Ok(Self { config, clients, metrics, tap, drain: Arc::default(), budget, started: unix_time() })
+        Ok(Self { config, clients, models, metrics, tap, drain: Arc::default(), budget })
     }
 
     /// The same for another thread: with its own connections to the upstreams, and all else in common.
@@ -88,8 +90,8 @@ impl Service {
             metrics: Arc::clone(&self.metrics),
             tap: self.tap.clone(),
             drain: Arc::clone(&self.drain),
+            models: Arc::clone(&self.models),
             budget: Arc::clone(&self.budget),
-            started: self.started,
         }
     }
 
@@ -143,23 +145,31 @@ impl Service {
         let name = route.as_ref().map_or("unknown", Route::name);
         let access = Access::new(Arc::clone(&self.metrics), id.clone(), request.method().clone(), path, name);
         let head = request.method() == Method::HEAD;
+        let grant = Grant::new(&self.config.cors_origins, request.headers());
         let version = request.version();
         let mut rest = if request.body().is_end_stream() { Rest::None } else { Rest::Unread };
-        let responded = self.respond(route, request, &mut rest, access).await;
-        responded.map_err(|response| {
-            let mut response = if head { reply::without_body(response) } else { response };
-            reply::put_request_id(response.headers_mut(), &id);
-            if rest == Rest::Unread && version < Version::HTTP_2 {
-                reply::close(response.headers_mut());
+        match self.respond(route, request, &grant, &mut rest, access).await {
+            Ok(mut answer) => {
+                answer.as_mut().grant(grant);
+                Ok(answer)
             }
-            response
-        })
+            Err(response) => {
+                let mut response = if head { reply::without_body(response) } else { response };
+                reply::put_request_id(response.headers_mut(), &id);
+                grant.put(response.headers_mut());
+                if rest == Rest::Unread && version < Version::HTTP_2 {
+                    reply::close(response.headers_mut());
+                }
+                Err(response)
+            }
+        }
     }
 
     async fn respond(
         &self,
         route: Option<Route>,
         request: Request<Incoming>,
+        grant: &Grant,
         rest: &mut Rest,
         access: Access,
     ) -> Result<Pin<Box<Answer>>, Response<Body>> {
@@ -168,8 +178,14 @@ impl Service {
             *rest = Rest::Unread;
             return Err(reply::error(failure, access));
         }
+        if grant.is_preflight(&head.method, &head.headers) {
+            let methods = route.as_ref().map_or(routes::ANY_METHOD, Route::methods);
+            let mut response = reply::options(methods, access);
+            cors::put_preflight(response.headers_mut(), methods, &head.headers);
+            return Err(response);
+        }
         let Some(route) = route else {
-            let message = format!("there is no {} here", head.uri.path());
+            let message = routes::unknown(head.uri.path());
             return Err(reply::error(Failure::new(Kind::NotFound, message), access));
         };
         if head.method == Method::OPTIONS {
@@ -185,9 +201,9 @@ impl Service {
         }
         Err(match route {
             Route::ChatCompletions => return self.complete(&head.headers, body, rest, access).await,
-            Route::Models => reply::json(&self.models(), access),
-            Route::Model(id) => match self.config.model(&id) {
-                Some(model) => reply::json(&self.model_object(&id, model), access),
+            Route::Models => reply::json(&self.models.list().await, access),
+            Route::Model(id) => match self.models.find(&id).await {
+                Some(model) => reply::json(&model, access),
                 None => reply::error(exchange::unknown_model(&id), access),
             },
             Route::Health => text(StatusCode::OK, "ok\n", access),
@@ -272,16 +288,6 @@ impl Service {
             memory,
         };
         Box::pin(Answer::new(parts, self.config.limits.keep_alive, self.drain.when_cut()))
-    }
-
-    fn models(&self) -> Value {
-        let named = self.config.models.iter().filter(|model| !model.is_wildcard());
-        let data: Vec<_> = named.map(|model| self.model_object(&model.name, model)).collect();
-        json!({ "object": "list", "data": data })
-    }
-
-    fn model_object(&self, id: &str, model: &Model) -> Value {
-        json!({ "id": id, "object": "model", "created": self.started, "owned_by": model.upstream.name })
     }
 }
 
