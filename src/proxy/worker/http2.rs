@@ -11,8 +11,8 @@ use std::{
     future::poll_fn,
     pin::{Pin, pin},
     sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll},
 };
@@ -21,7 +21,7 @@ use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::{rt::Executor, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::{sync::Notify, time::sleep};
+use tokio::{task::JoinSet, time::sleep};
 
 use super::{
     super::{drain::Given, reply, service::Service},
@@ -41,7 +41,7 @@ pub(super) async fn serve(
     service: Arc<Service>,
     mut stopped: Pin<&mut Given>,
 ) -> hyper::Result<()> {
-    let streams = Streams::new(&stream, Arc::clone(&service));
+    let streams = Arc::new(Streams::new(&stream, Arc::clone(&service)));
     let handler = service_fn(move |request| {
         let mut handled = Box::pin(Arc::clone(&service).handle(request));
         async move {
@@ -49,25 +49,30 @@ pub(super) async fn serve(
             Ok::<_, Infallible>(response.map(Body))
         }
     });
-    let serving = http2::Builder::new(streams.clone())
+    let serving = http2::Builder::new(Spawner(Arc::downgrade(&streams)))
         .timer(TokioTimer::new())
         .max_concurrent_streams(MAX_STREAMS)
         .max_send_buf_size(BUFFER)
         .keep_alive_interval(IDLE)
         .serve_connection(TokioIo::new(stream), handler);
     let mut serving = pin!(serving);
+    // The connection is polled first: it starts the tasks that are then waited for.
     tokio::select! {
+        biased;
         served = &mut serving => return served,
         () = &mut stopped => serving.as_mut().graceful_shutdown(),
+        () = streams.ended(Until::Forever) => {}
     }
     // Ends by itself when the client has acknowledged that. One that does not is not waited for.
     let patience = if streams.are_over() { GOODBYE } else { FAREWELL };
     tokio::select! {
-        served = &mut serving => served,
-        () = streams.over() => tokio::select! {
-            served = &mut serving => served,
-            () = sleep(patience) => Ok(()),
-        },
+        biased;
+        served = &mut serving => return served,
+        () = streams.ended(Until::Over) => {}
+    }
+    tokio::select! {
+        served = serving => served,
+        () = sleep(patience) => Ok(()),
     }
 }
 
@@ -129,46 +134,68 @@ impl Drop for Body {
     }
 }
 
-/// The streams of a connection: runs their tasks and counts them.
-#[derive(Debug, Clone)]
-struct Streams(Arc<Shared>);
+/// How long the tasks of streams are waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Until {
+    /// None is left.
+    Over,
+    Forever,
+}
 
+/// The streams of a connection, each with its task. They end with it.
 #[derive(Debug)]
-struct Shared {
+struct Streams {
     service: Arc<Service>,
     /// The whole connection takes nothing.
     is_stalled: Arc<AtomicBool>,
-    open: AtomicUsize,
-    /// The last one has ended.
-    ended: Notify,
+    tasks: Mutex<JoinSet<()>>,
 }
 
 impl Streams {
     fn new(connection: &Rewound, service: Arc<Service>) -> Self {
-        let is_stalled = connection.stalled();
-        Self(Arc::new(Shared { service, is_stalled, open: AtomicUsize::new(0), ended: Notify::new() }))
+        Self { service, is_stalled: connection.stalled(), tasks: Mutex::default() }
     }
 
+    fn tasks(&self) -> MutexGuard<'_, JoinSet<()>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// No stream is open.
     fn are_over(&self) -> bool {
-        self.0.open.load(Ordering::Acquire) == 0
+        let mut tasks = self.tasks();
+        while tasks.try_join_next().is_some() {}
+        tasks.is_empty()
     }
 
-    /// Waits until no stream is open.
-    async fn over(&self) {
-        while !self.are_over() {
-            self.0.ended.notified().await;
-        }
+    /// Lets go of the tasks that have ended, as they do.
+    async fn ended(&self, until: Until) {
+        poll_fn(|cx| {
+            let mut tasks = self.tasks();
+            loop {
+                match tasks.poll_join_next(cx) {
+                    Poll::Ready(Some(_)) => {}
+                    Poll::Ready(None) if until == Until::Over => return Poll::Ready(()),
+                    Poll::Ready(None) | Poll::Pending => return Poll::Pending,
+                }
+            }
+        })
+        .await;
     }
 }
 
-impl<F> Executor<F> for Streams
+/// Starts the tasks. hyper gives each of them one of these, so it does not keep them alive.
+#[derive(Debug, Clone)]
+struct Spawner(Weak<Streams>);
+
+impl<F> Executor<F> for Spawner
 where
     F: Future<Output = ()> + Send + 'static,
 {
     fn execute(&self, future: F) {
-        self.0.open.fetch_add(1, Ordering::AcqRel);
-        let stall = Stall::new(self.0.service.limits().write_timeout);
-        tokio::spawn(Stream { future: Some(Box::pin(future)), stall, shared: Arc::clone(&self.0) });
+        let Some(streams) = self.0.upgrade() else { return };
+        let stall = Stall::new(streams.service.limits().write_timeout);
+        let (service, is_stalled) = (Arc::clone(&streams.service), Arc::clone(&streams.is_stalled));
+        streams.tasks().spawn(Stream { future: Some(Box::pin(future)), stall, service, is_stalled });
     }
 }
 
@@ -177,7 +204,9 @@ struct Stream<F> {
     /// `None` when it is over.
     future: Option<Pin<Box<F>>>,
     stall: Stall,
-    shared: Arc<Shared>,
+    service: Arc<Service>,
+    /// The whole connection takes nothing.
+    is_stalled: Arc<AtomicBool>,
 }
 
 impl<F: Future<Output = ()>> Future for Stream<F> {
@@ -187,29 +216,34 @@ impl<F: Future<Output = ()>> Future for Stream<F> {
         let this = self.get_mut();
         let Some(future) = &mut this.future else { return Poll::Ready(()) };
         WAITS.set(Waits::Client);
-        let is_over = future.as_mut().poll(cx).is_ready();
-        if !is_over && WAITS.get() == Waits::Service {
+        if future.as_mut().poll(cx).is_ready() {
+            this.end(this.is_stalled.load(Ordering::Relaxed));
+            return Poll::Ready(());
+        }
+        if WAITS.get() == Waits::Service {
             this.stall.end();
             return Poll::Pending;
         }
-        if !is_over {
-            if this.stall.poll_expired(cx).is_pending() {
-                return Poll::Pending;
-            }
-            this.shared.service.client_stalled();
+        if this.stall.poll_expired(cx).is_ready() {
+            this.service.client_stalled();
+            this.end(true);
+            return Poll::Ready(());
         }
-        let is_stalled = !is_over || this.shared.is_stalled.load(Ordering::Relaxed);
+        Poll::Pending
+    }
+}
+
+impl<F> Stream<F> {
+    /// Drops what is left of the stream, which resets it unless it is over.
+    fn end(&mut self, is_stalled: bool) {
         WAITS.set(if is_stalled { Waits::Nothing } else { Waits::Client });
-        this.future = None;
+        self.future = None;
         WAITS.set(Waits::Client);
-        Poll::Ready(())
     }
 }
 
 impl<F> Drop for Stream<F> {
     fn drop(&mut self) {
-        if self.shared.open.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.shared.ended.notify_one();
-        }
+        self.end(self.is_stalled.load(Ordering::Relaxed));
     }
 }

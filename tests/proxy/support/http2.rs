@@ -97,16 +97,14 @@ fn status(head: &[u8]) -> u16 {
         return table[usize::from(head[0] - 0x88)];
     }
     assert!(head[0] == 0x48 && head[1] & 0x80 != 0, "{head:x?}");
-    let code: String =
-        head[2..][..usize::from(head[1] & 0x7f)].iter().map(|byte| format!("{byte:08b}")).collect();
+    let code = &head[2..][..usize::from(head[1] & 0x7f)];
+    let bits: Vec<u16> =
+        code.iter().flat_map(|byte| (0..8).rev().map(move |at| u16::from(byte >> at & 1))).collect();
+    let number = |bits: &[u16]| bits.iter().fold(0, |number, bit| number << 1 | bit);
     let (mut at, mut status) = (0, 0);
     for _ in 0..3 {
-        let short = u16::from_str_radix(&code[at..at + 5], 2).unwrap();
-        let (digit, length) = if short < 3 {
-            (short, 5)
-        } else {
-            (u16::from_str_radix(&code[at..at + 6], 2).unwrap() - 0x16, 6)
-        };
+        let short = number(&bits[at..at + 5]);
+        let (digit, length) = if short < 3 { (short, 5) } else { (number(&bits[at..at + 6]) - 0x16, 6) };
         status = status * 10 + digit;
         at += length;
     }
