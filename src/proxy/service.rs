@@ -18,6 +18,7 @@ use crate::{
     dialect::{Ids, Stamp},
     failure::{Failure, Kind},
     observe::{Access, Metrics},
+    redact::Redactor,
 };
 
 use super::{
@@ -56,6 +57,7 @@ pub(super) struct Service {
     models: Arc<Models>,
     metrics: Arc<Metrics>,
     tap: Option<Arc<dyn Tap>>,
+    redactor: Arc<Redactor>,
     drain: Arc<Drain>,
     /// For the bodies of requests.
     budget: Arc<Budget>,
@@ -76,9 +78,10 @@ impl Service {
             Ok((name, Arc::new(client)))
         });
         let clients = clients.collect::<Result<_, ServeError>>()?;
+        let redactor = Arc::new(Redactor::new(config.secrets()));
         let models = Arc::new(Models::new(Arc::clone(&config), unix_time())?);
         let budget = Arc::new(Budget::new(config.limits.max_pending_bodies));
-        Ok(Self { config, clients, models, metrics, tap, drain: Arc::default(), budget })
+        Ok(Self { config, clients, models, metrics, tap, redactor, drain: Arc::default(), budget })
     }
 
     /// The same for another thread: with its own connections to the upstreams, and all else in common.
@@ -89,6 +92,7 @@ impl Service {
             clients: clients.collect(),
             metrics: Arc::clone(&self.metrics),
             tap: self.tap.clone(),
+            redactor: Arc::clone(&self.redactor),
             drain: Arc::clone(&self.drain),
             models: Arc::clone(&self.models),
             budget: Arc::clone(&self.budget),
@@ -275,7 +279,8 @@ impl Service {
         });
         let begun = Instant::now();
         let opening = Arc::clone(&client).begin(request).await;
-        let pipeline = exchange::pipeline(model, &conversation, &answering);
+        let pipeline =
+            exchange::pipeline(model, &conversation, &answering).redacting(Arc::clone(&self.redactor));
         let parts = answer::Parts {
             begun,
             client,
