@@ -30,6 +30,9 @@ impl Config {
                 "limits",
                 Value::Table(table([
                     ("max_body", size(limits.max_body)),
+                    ("max_pending_bodies", size(limits.max_pending_bodies)),
+                    ("body_timeout", duration(limits.body_timeout)),
+                    ("write_timeout", duration(limits.write_timeout)),
                     ("max_frame", size(answer.max_frame)),
                     ("max_arguments", size(answer.max_arguments)),
                     ("max_calls", count(answer.max_calls)),

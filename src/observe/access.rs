@@ -28,6 +28,8 @@ pub enum Outcome {
     /// The client went away before the end.
     #[default]
     Cancelled,
+    /// The client took nothing for `limits.write_timeout` and was given up.
+    Stalled,
     /// All of the answer was handed to the client's connection.
     Done,
     /// It failed, and the client was told so.
@@ -38,6 +40,7 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cancelled => f.write_str("cancelled"),
+            Self::Stalled => f.write_str("stalled"),
             Self::Done => f.write_str("done"),
             Self::Failed(failure) => {
                 write!(f, "failed:{}", failure.code().unwrap_or_else(|| kind_name(failure.kind())))

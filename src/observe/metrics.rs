@@ -41,6 +41,7 @@ pub struct Metrics {
     malformed_frames: Counter,
     held_peak: Histogram,
     disconnects: Counter,
+    stalls: Counter,
     waiting: Family<UpstreamLabel, Gauge>,
     dropped_fields: Family<FieldLabels, Counter>,
     /// `None`: tools' names are no label.
@@ -106,6 +107,7 @@ impl Metrics {
             malformed_frames: Counter::default(),
             held_peak: Histogram::new(exponential_buckets(1.0, 8.0, 8)),
             disconnects: Counter::default(),
+            stalls: Counter::default(),
             waiting: Family::default(),
             dropped_fields: Family::default(),
             names: tool_names.then(Names::default),
@@ -137,6 +139,11 @@ impl Metrics {
             self.held_peak.clone(),
         );
         registry.register("client_disconnects", "Clients gone before the end", self.disconnects.clone());
+        registry.register(
+            "client_stalls",
+            "Connections and HTTP/2 streams closed because the client took nothing for limits.write_timeout",
+            self.stalls.clone(),
+        );
         registry.register("waiting_requests", "Requests in an upstream's line", self.waiting.clone());
         registry.register(
             "dropped_fields",
@@ -177,6 +184,11 @@ impl Metrics {
     /// A client went away before the end.
     pub(super) fn disconnect(&self) {
         self.disconnects.inc();
+    }
+
+    /// A client's connection or HTTP/2 stream was closed because it took nothing for too long.
+    pub fn client_stalled(&self) {
+        self.stalls.inc();
     }
 
     /// What an answer was made of.
