@@ -307,9 +307,20 @@ const PUBLIC_HEADERS: [&str; 10] = [
     "x-title",
 ];
 
+/// What the name of a header with a secret has in it.
+const SECRET_NAMES: [&str; 8] =
+    ["auth", "cookie", "credential", "key", "password", "secret", "session", "token"];
+
+/// Bytes from which on any value may be a secret. Shorter ones are words, such as a provider's name.
+const SECRET_LENGTH: usize = 16;
+
 /// The values of `headers` that are or may be secrets; of `Bearer KEY` and the like the key.
 pub(super) fn secret_headers(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let secret = headers.iter().filter(|(name, _)| !PUBLIC_HEADERS.contains(&name.as_str()));
+    let secret = headers.iter().filter(|(name, value)| {
+        let name = name.as_str();
+        let is_named_so = SECRET_NAMES.iter().any(|secret| name.contains(secret));
+        !PUBLIC_HEADERS.contains(&name) && (is_named_so || value.len() >= SECRET_LENGTH)
+    });
     let values = secret.filter_map(|(_, value)| value.to_str().ok());
     values.map(|value| {
         let is_scheme = |word: &str| word.bytes().all(|byte| byte.is_ascii_alphabetic());
