@@ -29,8 +29,22 @@ const CUTS: usize = 8;
 
 /// What no format's table has, but that begins or prolongs something.
 const OTHERS: &[&str] = &[
-    "{", "[", "<", "`", "\n~~~", "\n```json\n", "{\"a\":", "[{", "`{", "`[get_weather(", "[get_weather(", "{\"arguments\":{\"x\":[",
-    "{\"tool_calls\":[", "{\"tool_calls\":", "{\"name\":\"search\",\"arguments\":{\"type\":", "<pre>{",
+    "{",
+    "[",
+    "<",
+    "`",
+    "\n~~~",
+    "\n```json\n",
+    "{\"a\":",
+    "[{",
+    "`{",
+    "`[get_weather(",
+    "[get_weather(",
+    "{\"arguments\":{\"x\":[",
+    "{\"tool_calls\":[",
+    "{\"tool_calls\":",
+    "{\"name\":\"search\",\"arguments\":{\"type\":",
+    "<pre>{",
 ];
 
 /// A beginning, and what is repeated behind it, in one format.
@@ -89,7 +103,11 @@ fn main() {
                 let events = run(case, &text, arguments, step);
                 if counts {
                     let unit = case.unit.escape_debug();
-                    println!("{}\t{arguments:?}, {step} at a time: {unit}\t{}\t{events}", case.name, text.len());
+                    println!(
+                        "{}\t{arguments:?}, {step} at a time: {unit}\t{}\t{events}",
+                        case.name,
+                        text.len()
+                    );
                 }
             }
         }

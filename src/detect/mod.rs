@@ -156,7 +156,12 @@ impl Detector {
             starts_line: false,
             quoted: false,
             marked: !channels.common,
-            read_as: As::Channel(Box::new(Channel::new(channels, "", (search.whole, false), search.max_hold))),
+            read_as: As::Channel(Box::new(Channel::new(
+                channels,
+                "",
+                (search.whole, false),
+                search.max_hold,
+            ))),
             rivals: Rivals::None,
             behind: false,
         }))

@@ -228,7 +228,8 @@ impl ReactWalk {
         let full = self.held.len() >= self.max_markup;
         if in_label || !waits || full {
             // On a line of nothing but blanks the label may still come.
-            self.label_at = self.label_at.filter(|&at| !in_label && at == self.held.len() && blank).map(|_| 0);
+            self.label_at =
+                self.label_at.filter(|&at| !in_label && at == self.held.len() && blank).map(|_| 0);
             let held = std::mem::take(&mut self.held);
             self.content(if self.begun { &held } else { held.trim_start() }, rules, out);
         }

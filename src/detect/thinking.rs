@@ -50,21 +50,12 @@ impl Thinking {
     }
 
     /// Begins with the message: its opener was in the prompt, and any closer ends it.
-    pub(super) fn from_start(
-        thoughts: &[&'static Thought],
-        ended_by_calls: bool,
-        max_blank: usize,
-    ) -> Self {
+    pub(super) fn from_start(thoughts: &[&'static Thought], ended_by_calls: bool, max_blank: usize) -> Self {
         let close = thoughts.iter().flat_map(|thought| thought.close).copied().collect();
         Self::of(close, thoughts.iter().map(|thought| thought.open).collect(), ended_by_calls, max_blank)
     }
 
-    fn of(
-        close: Vec<&'static str>,
-        open: Vec<&'static str>,
-        ended_by_calls: bool,
-        max_blank: usize,
-    ) -> Self {
+    fn of(close: Vec<&'static str>, open: Vec<&'static str>, ended_by_calls: bool, max_blank: usize) -> Self {
         let (markup, blank) = (String::new(), String::new());
         Self { close, open, ended_by_calls, markup, blank, max_blank, begun: false, last: 0 }
     }

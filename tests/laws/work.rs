@@ -103,9 +103,11 @@ fn each_of_many_frames_comes_out_as_a_multiple_of_it() {
 
 #[test]
 fn markers_with_nothing_between_them_give_no_deltas() {
-    for (name, unit) in
-        [("think", "<think></think>"), ("think", "<think>\n</think>"), ("command_r7b", "<|START_TEXT|><|END_TEXT|>")]
-    {
+    for (name, unit) in [
+        ("think", "<think></think>"),
+        ("think", "<think>\n</think>"),
+        ("command_r7b", "<|START_TEXT|><|END_TEXT|>"),
+    ] {
         let exchange = exchange(name, Arguments::Stream);
         let said = |text: &str| {
             let (mut pipeline, mut out) = (exchange.pipeline(), BytesMut::new());
