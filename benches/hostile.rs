@@ -98,7 +98,7 @@ fn main() {
     let cases = cases();
     for case in &cases {
         for (arguments, step) in [(Arguments::Stream, 4096), (Arguments::Whole, 1)] {
-            for times in if counts { &[1, 4] as &[usize] } else { &[1] } {
+            for times in [1, if counts { 4 } else { 1 }] {
                 let text = if counts { case.text(*times) } else { case.unit.clone() };
                 let events = run(case, &text, arguments, step);
                 if counts {
