@@ -35,7 +35,10 @@ pub fn until_terminated(config: Config, tap: Option<Arc<dyn Tap>>, log_format: L
         Ok(runtime) => runtime,
         Err(error) => return failed(&error, log_format),
     };
-    match runtime.block_on(serve(Arc::new(config), tap, log_format)) {
+    let served = runtime.block_on(serve(Arc::new(config), tap, log_format));
+    // A name that is still being looked up is not waited for.
+    runtime.shutdown_background();
+    match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failed(error.as_ref(), log_format),
     }
