@@ -99,7 +99,7 @@ fn main() {
     for case in &cases {
         for (arguments, step) in [(Arguments::Stream, 4096), (Arguments::Whole, 1)] {
             for times in [1, if counts { 4 } else { 1 }] {
-                let text = if counts { case.text(*times) } else { case.unit.clone() };
+                let text = if counts { case.text(times) } else { case.unit.clone() };
                 let events = run(case, &text, arguments, step);
                 if counts {
                     let unit = case.unit.escape_debug();
