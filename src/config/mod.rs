@@ -19,7 +19,7 @@ mod table;
 mod upstream;
 mod value;
 
-pub(crate) use model::{ARGUMENTS, LUMO_TOOL_PREFIX, MISROUTE, SERVER_CALLS, UNKNOWN_CALLS};
+pub(crate) use model::{ARGUMENTS, LUMO_TOOL_PREFIX, MISROUTE, REASONING, SERVER_CALLS, UNKNOWN_CALLS};
 pub use model::{Model, SystemPosition, Tools, WILDCARD};
 pub use overrides::Overrides;
 pub use problem::{Place, Problem, Problems, Severity};

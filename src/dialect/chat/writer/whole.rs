@@ -87,7 +87,7 @@ impl Whole {
                     self.arguments(*index, "{}");
                 }
             }
-            Event::CallEnd { end: CallEnd::Cut, .. } | Event::Ping(_) => {}
+            Event::CallEnd { end: CallEnd::Cut | CallEnd::Broken, .. } | Event::Ping(_) => {}
             Event::CallResult(result) => self.results.push(delta::result(result)),
             Event::Annotation(annotation) => self.annotations.push(delta::annotation(annotation)),
             Event::Media(media) => self.images.extend(delta::image(media)),
