@@ -308,6 +308,10 @@ tolerate_truncation = true
 [upstreams.chat]
 include_usage = false
 cumulative = true
+developer_role = "keep"
+custom_tools = "keep"
+result_images = "keep"
+join_user_turns = true
 [[models]]
 name = "m"
 upstream = "c"
@@ -560,6 +564,7 @@ fn the_documentation_tells_the_truth() {
     let sections = [
         lumo.clone(),
         lumo["limits"].as_table().unwrap().clone(),
+        lumo["metrics"].as_table().unwrap().clone(),
         first(&lumo, "upstreams"),
         first(&lumo, "upstreams")["lumo"].as_table().unwrap().clone(),
         first(&chat, "upstreams")["chat"].as_table().unwrap().clone(),
@@ -644,4 +649,72 @@ name = "*"
     assert!(starts("set", "set"));
     assert!(starts("*", "deepseek-r1:14b"));
     assert!(!starts("*", "other"));
+}
+
+#[test]
+fn openais_hosts_keep_what_others_do_not_know() {
+    let options = |url: &str, more: &str| {
+        let text = format!(
+            "[[upstreams]]\nname = \"u\"\ndialect = \"chat\"\nbase_url = \"{url}\"\n{more}\n[[models]]\nname = \"*\"\n"
+        );
+        match &Desk::with(&text).load().unwrap().config.upstreams[0].options {
+            Options::Chat(chat) => (chat.keep_developer, chat.keep_custom_tools),
+            Options::Lumo(_) => panic!("the dialect is chat"),
+        }
+    };
+    for url in
+        ["https://api.openai.com/v1", "https://EU.api.openai.com/v1", "https://x.openai.azure.com/openai/v1"]
+    {
+        assert_eq!(options(url, ""), (true, true), "{url}");
+        assert_eq!(options(url, "[upstreams.chat]\ncumulative = true"), (true, true), "{url}");
+        assert_eq!(options(url, "[upstreams.chat]\ndeveloper_role = \"system\""), (false, true), "{url}");
+    }
+    for url in
+        ["http://127.0.0.1:8000/v1", "https://notapi.openai.com.example/v1", "https://xapi.openai.com/v1"]
+    {
+        assert_eq!(options(url, ""), (false, false), "{url}");
+        assert_eq!(options(url, "[upstreams.chat]\ncustom_tools = \"keep\""), (false, true), "{url}");
+    }
+}
+
+#[test]
+fn configured_secrets_are_known_to_those_who_cover_them() {
+    let text = format!(
+        "api_keys = [\"client-secret\"]\n[[upstreams]]\nname = \"u\"\ndialect = \"chat\"\nbase_url = \"http://127.0.0.1:1/v1\"\n\
+         api_key = \"{SECRET}\"\nheaders = {{ x-team-key = \"Bearer header-secret\", user-agent = \"public-words\" }}\n\
+         [[models]]\nname = \"*\"\n"
+    );
+    let config = Desk::with(&text).load().unwrap().config;
+    let secrets: Vec<_> = config.secrets().collect();
+    assert_eq!(secrets, ["client-secret", SECRET, "header-secret"]);
+}
+
+#[test]
+fn origins_are_checked_each_at_its_place() {
+    let desk = Desk::with(&format!(
+        "cors_origins = [\"https://ui.example/\", \"null\", \"http://localhost:3000\", \"ui.example\"]{GOOD}"
+    ));
+    let told = desk.told();
+    let lines: Vec<_> = told.lines().collect();
+    assert!(lines[0].starts_with("1:17: error: ") && lines[0].ends_with("`https://ui.example`"), "{told}");
+    assert!(lines[1].starts_with("1:40: error: ") && lines[1].contains("`null`"), "{told}");
+    assert!(lines[2].starts_with("1:73: error: expected an origin such as "), "{told}");
+    assert_eq!(lines.len(), 3, "{told}");
+
+    let shown = |origins: &str| {
+        let desk = Desk::with(&format!("cors_origins = {origins}{GOOD}"));
+        desk.load().unwrap().config.to_toml()["cors_origins"].to_string()
+    };
+    assert_eq!(shown(r#"["https://UI.example:443"]"#), r#"["https://ui.example"]"#);
+    assert_eq!(shown(r#""*""#), r#"["*"]"#);
+    assert_eq!(shown("[]"), "[]");
+}
+
+#[test]
+fn tool_names_are_metrics_only_if_switched_on() {
+    let shows = |text: &str| Desk::with(&format!("{GOOD}{text}")).load().unwrap().config.metrics.tool_names;
+    assert!(!shows(""));
+    assert!(shows("[metrics]\ntool_names = true\n"));
+    let told = Desk::with(&format!("{GOOD}[metrics]\ntool_name = true\n")).told();
+    assert!(told.contains("unknown key `tool_name`; did you mean `tool_names`?"), "{told}");
 }

@@ -10,6 +10,7 @@
 
 mod format;
 mod model;
+mod origins;
 mod overrides;
 mod problem;
 mod read;
@@ -19,15 +20,18 @@ mod table;
 mod upstream;
 mod value;
 
-pub(crate) use model::{ARGUMENTS, LUMO_TOOL_PREFIX, MISROUTE, REASONING, SERVER_CALLS, UNKNOWN_CALLS};
+pub(crate) use model::{
+    ARGUMENTS, LUMO_TOOL_PREFIX, MISROUTE, REASONING, SERVER_CALLS, UNKNOWN_CALLS, settings_for,
+};
 pub use model::{Model, SystemPosition, Tools, WILDCARD};
+pub use origins::Origins;
 pub use overrides::Overrides;
 pub use problem::{Place, Problem, Problems, Severity};
 pub use upstream::{ChatOptions, Options, Queue, Timeouts, Upstream};
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use toml::de::DeTable;
 
 use self::{source::Source, table::Context};
@@ -76,6 +80,10 @@ pub struct Config {
     pub upstreams: Vec<Arc<Upstream>>,
     /// What clients may ask for; at least one.
     pub models: Vec<Model>,
+    /// Web pages of which origins may read answers.
+    pub cors_origins: Origins,
+    /// What `/metrics` shows.
+    pub metrics: Metrics,
     /// Limits of requests and answers.
     pub limits: Limits,
     /// How long open streams may go on after a signal to stop.
@@ -90,6 +98,21 @@ impl Config {
         let named = self.models.iter().find(|model| model.name == name && !model.is_wildcard());
         named.or_else(|| self.models.iter().find(|model| model.is_wildcard()))
     }
+
+    /// All secrets that are configured: clients' keys, upstreams' keys, and the values of upstreams' headers but for
+    /// those that are no secrets anywhere.
+    pub fn secrets(&self) -> impl Iterator<Item = &str> {
+        let keys = self.api_keys.iter().chain(self.upstreams.iter().filter_map(|up| up.api_key.as_ref()));
+        let headers = self.upstreams.iter().flat_map(|up| upstream::secret_headers(&up.headers));
+        keys.map(|key| key.expose_secret()).chain(headers)
+    }
+}
+
+/// What `/metrics`, which needs no key, shows of clients.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Metrics {
+    /// The names of called tools.
+    pub tool_names: bool,
 }
 
 /// Limits of requests and answers.

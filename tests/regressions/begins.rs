@@ -35,7 +35,8 @@ fn answer(format: &str, text: &str) -> Answer {
     for arguments in [Arguments::Stream, Arguments::Whole] {
         let settings = Settings { detect: Detect::Formats(vec![format]), arguments, ..Settings::default() };
         let exchange = Exchange::new(request(&json!({"tools": tools})), settings, Speech::Chat);
-        let (answer, _) = exchange.text(text, text, "stop", Cuts::Text);
+        let (answer, _) =
+            exchange.text(text, text, "stop", if text.len() < 120 { Cuts::Text } else { Cuts::Sizes });
         if let Some((calls, seen)) = &whole {
             let same = (answer.calls.len(), answer.text.clone()) == (*calls, String::clone(seen));
             assert!(same, "{text}: whole arguments give {answer:?}");

@@ -17,7 +17,9 @@ use crate::{
 
 fn answer(fields: &Value, detect: Detect, reasoning: Reasoning, text: &str) -> Answer {
     let settings = Settings { detect, reasoning, ..Settings::default() };
-    Exchange::new(request(fields), settings, Speech::Chat).text(text, text, "stop", Cuts::Text).0
+    Exchange::new(request(fields), settings, Speech::Chat)
+        .text(text, text, "stop", if text.len() < 40 { Cuts::Text } else { Cuts::Sizes })
+        .0
 }
 
 /// Requests that allow no call.
