@@ -260,6 +260,20 @@ fn urls_that_cannot_be_meant_are_refused_and_never_repeated() {
 }
 
 #[test]
+fn pending_bodies_have_room_for_the_largest_one() {
+    let with = |limits: &str| Desk::with(&format!("{GOOD}[limits]\n{limits}"));
+    let small = with("max_body = 10\nmax_pending_bodies = 9\n");
+    assert!(small.told().contains("smaller than `max_body`"), "{}", small.told());
+    for (limits, pending) in [
+        ("max_body = 10\nmax_pending_bodies = 10\n", 10),
+        ("max_body = 10\n", 256 << 20),
+        ("max_body = \"1GiB\"\n", 1 << 30),
+    ] {
+        assert_eq!(with(limits).load().unwrap().config.limits.max_pending_bodies, pending, "{limits}");
+    }
+}
+
+#[test]
 fn a_good_file_resolves_with_its_defaults() {
     let Loaded { config, warnings } = Desk::with(GOOD).load().unwrap();
     assert!(warnings.is_empty(), "{warnings:?}");
@@ -328,6 +342,9 @@ instructions = "file:words"
 system_position = "user"
 [limits]
 max_body = 1
+max_pending_bodies = "8MB"
+body_timeout = "9s"
+write_timeout = "10s"
 max_frame = "2KiB"
 max_arguments = "3kB"
 max_calls = 4
@@ -359,6 +376,9 @@ keep_alive = "7ms"
         r#"listen = ["[::1]:0"]"#,
         "drain_timeout = \"90s\"",
         "max_body = \"1B\"",
+        "max_pending_bodies = \"8000000B\"",
+        "body_timeout = \"9s\"",
+        "write_timeout = \"10s\"",
         "max_frame = \"2KiB\"",
         "max_arguments = \"3000B\"",
         "max_calls = 4",

@@ -120,6 +120,12 @@ pub struct Metrics {
 pub struct Limits {
     /// Bytes of a client's request body. Beyond: 413.
     pub max_body: usize,
+    /// Bytes of all request bodies together that no upstream has answered yet. Beyond: 503. At least `max_body`.
+    pub max_pending_bodies: usize,
+    /// How long a client's request body may take. Beyond: 408.
+    pub body_timeout: Duration,
+    /// How long a client may take nothing while something waits for it. Then it is given up.
+    pub write_timeout: Duration,
     /// A stream that is silent for so long gets a sign of life. Never zero.
     pub keep_alive: Duration,
     /// Limits of one answer; every [`Model::settings`] carries the same.
@@ -128,6 +134,13 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { max_body: 10 << 20, keep_alive: Duration::from_secs(15), answer: pipeline::Limits::default() }
+        Self {
+            max_body: 10 << 20,
+            max_pending_bodies: 256 << 20,
+            body_timeout: Duration::from_secs(60),
+            write_timeout: Duration::from_secs(60),
+            keep_alive: Duration::from_secs(15),
+            answer: pipeline::Limits::default(),
+        }
     }
 }

@@ -98,7 +98,7 @@ impl Tools {
     }
 
     /// Whether more characters can make a declared name of `start`.
-    pub(super) fn may_become(&self, start: &str) -> bool {
+    pub(crate) fn may_become(&self, start: &str) -> bool {
         self.may_become_plain(start)
             || NAMESPACES.iter().any(|namespace| match start.strip_prefix(namespace) {
                 Some(inner) => self.may_become_plain(inner),
