@@ -7,7 +7,7 @@ use toml::{Table, Value};
 use super::{
     Config, Model, Options, Origins, SystemPosition, Upstream,
     model::{ARGUMENTS, MISROUTE, SERVER_CALLS, UNKNOWN_CALLS},
-    upstream::{CUSTOM_TOOLS, DEVELOPER_ROLE, RESULT_IMAGES},
+    upstream::{CUSTOM_TOOLS, DEVELOPER_ROLE, RESULT_IMAGES, STREAM},
 };
 use crate::pipeline::Detect;
 
@@ -96,6 +96,7 @@ fn upstream(upstream: &Upstream) -> Table {
         Options::Chat(chat) => table([
             ("include_usage", Value::Boolean(chat.include_usage)),
             ("cumulative", Value::Boolean(chat.cumulative)),
+            ("stream", word(&STREAM, chat.stream)),
             ("developer_role", word(&DEVELOPER_ROLE, chat.keep_developer)),
             ("custom_tools", word(&CUSTOM_TOOLS, chat.keep_custom_tools)),
             ("result_images", word(&RESULT_IMAGES, chat.keep_result_images)),

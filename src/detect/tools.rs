@@ -87,7 +87,7 @@ impl Tools {
     }
 
     /// Whether more characters can make a declared name of `start`.
-    pub(super) fn may_become(&self, start: &str) -> bool {
+    pub(crate) fn may_become(&self, start: &str) -> bool {
         let begins = |start: &str| self.declared.tools.iter().any(|(name, _)| name.starts_with(start));
         begins(start) || self.declared.prefix.starts_with(start) || self.unprefixed(start).is_some_and(begins)
     }

@@ -163,6 +163,9 @@ impl Access {
         }
         if let Some(tally) = &self.tally {
             self.metrics.tally(tally);
+            if let Some(target) = &self.target {
+                self.metrics.skipped(&target.upstream, &tally.skipped);
+            }
         }
         if self.outcome == Outcome::Cancelled {
             self.metrics.disconnect();
@@ -189,12 +192,22 @@ impl Access {
             end = %self.outcome,
         );
     }
+
+    /// What was left out of the answer is told once, whatever there was of it.
+    fn write_skipped(&self) {
+        let skipped = self.tally.as_ref().map(|tally| &tally.skipped).filter(|skipped| !skipped.is_empty());
+        if let (Some(skipped), Some(target)) = (skipped, &self.target) {
+            let (id, upstream) = (self.id.as_str(), target.upstream.as_str());
+            tracing::warn!(id, upstream, %skipped, "parts of the upstream's answer were left out");
+        }
+    }
 }
 
 impl Drop for Access {
     fn drop(&mut self) {
         self.count();
         self.write_line();
+        self.write_skipped();
     }
 }
 

@@ -17,7 +17,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::{failure::Kind, pipeline::Tally};
+use crate::{dialect::Skipped, failure::Kind, pipeline::Tally};
 
 /// Different tool names that become labels, a process. Beyond: `other`.
 const MAX_NAMES: usize = 256;
@@ -39,6 +39,7 @@ pub struct Metrics {
     calls: Family<CallLabels, Counter>,
     dropped_calls: Counter,
     malformed_frames: Counter,
+    skipped: Family<SkipLabels, Counter>,
     held_peak: Histogram,
     disconnects: Counter,
     stalls: Counter,
@@ -93,6 +94,12 @@ struct FieldLabels {
     field: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SkipLabels {
+    upstream: String,
+    reason: &'static str,
+}
+
 impl Metrics {
     /// Everything at zero. `tool_names`: the names of called tools are a label.
     pub fn new(tool_names: bool) -> Self {
@@ -105,6 +112,7 @@ impl Metrics {
             calls: Family::default(),
             dropped_calls: Counter::default(),
             malformed_frames: Counter::default(),
+            skipped: Family::default(),
             held_peak: Histogram::new(exponential_buckets(1.0, 8.0, 8)),
             disconnects: Counter::default(),
             stalls: Counter::default(),
@@ -132,6 +140,11 @@ impl Metrics {
             "malformed_frames",
             "Upstream frames that were passed over",
             self.malformed_frames.clone(),
+        );
+        registry.register(
+            "skipped",
+            "Parts of upstreams' answers that were left out, by reason",
+            self.skipped.clone(),
         );
         registry.register(
             "held_bytes",
@@ -210,6 +223,14 @@ impl Metrics {
             let field = FIELDS.into_iter().find(|known| known == field).unwrap_or(OTHER);
             let labels = FieldLabels { upstream: upstream.to_owned(), field };
             self.dropped_fields.get_or_create(&labels).inc();
+        }
+    }
+
+    /// What was left out of an answer of `upstream`.
+    pub(super) fn skipped(&self, upstream: &str, skipped: &Skipped) {
+        for (why, count) in skipped.iter() {
+            let labels = SkipLabels { upstream: upstream.to_owned(), reason: why.name() };
+            self.skipped.get_or_create(&labels).inc_by(count);
         }
     }
 

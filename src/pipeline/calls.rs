@@ -17,7 +17,7 @@ use crate::{
     },
     dialect::{Ids, Stamp},
     event::{Annotation, CallEnd, CallResult, CallStart, Event, Finish, Runner, Sink, Source},
-    failure::{Failure, Kind},
+    failure::Failure,
     wire::json::Json,
 };
 
@@ -149,10 +149,13 @@ impl Calls {
     }
 
     fn start(&mut self, mut start: CallStart<'_>, frame: Option<&str>, out: &mut impl Sink) {
-        let limit = self.settings.limits.max_calls;
-        if self.begun >= limit {
-            let message = format!("the answer has more than {limit} tool calls (limits.max_calls)");
-            self.failure = Some(Failure::new(Kind::Limit, message));
+        if self.begun >= self.settings.limits.max_calls {
+            self.failure = Some(self.settings.limits.too_many_calls());
+            return;
+        }
+        let is_long = start.name.len() > self.settings.limits.max_name;
+        if is_long && self.tools.resolve(&start.name).is_none() {
+            self.failure = Some(self.settings.limits.name_too_long());
             return;
         }
         self.begun += 1;
@@ -259,10 +262,7 @@ impl Calls {
             send(Event::CallArguments { index, piece }, frame.filter(|_| index == source && fits), out);
         }
         if !fits {
-            self.failure = Some(Failure::new(
-                Kind::Limit,
-                format!("a tool call's arguments are longer than {limit} bytes (limits.max_arguments)"),
-            ));
+            self.failure = Some(self.settings.limits.arguments_too_long());
         }
     }
 

@@ -1,5 +1,7 @@
 //! The rules of one model: what its configuration entry resolves to.
 
+use crate::failure::{Failure, Kind};
+
 /// How the answers of one model are treated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -131,5 +133,45 @@ impl Default for Limits {
             max_markup: 1024,
             max_answer: 64 << 20,
         }
+    }
+}
+
+/// The failures of answers that reach a limit.
+impl Limits {
+    /// More calls than `max_calls`.
+    pub(crate) fn too_many_calls(&self) -> Failure {
+        let limit = self.max_calls;
+        Failure::new(Kind::Limit, format!("the answer has more than {limit} tool calls (limits.max_calls)"))
+    }
+
+    /// A call with arguments of more than `max_arguments` bytes.
+    pub(crate) fn arguments_too_long(&self) -> Failure {
+        let limit = self.max_arguments;
+        let message = format!("a tool call's arguments are longer than {limit} bytes (limits.max_arguments)");
+        Failure::new(Kind::Limit, message)
+    }
+
+    /// A call with a name of more than `max_name` bytes that is not declared.
+    pub(crate) fn name_too_long(&self) -> Failure {
+        let limit = self.max_name;
+        let message = format!("a tool call's name is longer than {limit} bytes (limits.max_name)");
+        Failure::new(Kind::Limit, message)
+    }
+
+    /// An answer of more than `max_answer` bytes that is not streamed.
+    pub(crate) fn answer_too_long(&self) -> Failure {
+        let limit = self.max_answer;
+        let message =
+            format!("the answer is longer than {limit} bytes (limits.max_answer); ask for a stream");
+        Failure::new(Kind::Limit, message)
+    }
+
+    /// A call with an id of more than `max_arguments` bytes.
+    pub(crate) fn id_too_long(&self) -> Failure {
+        let limit = self.max_arguments;
+        Failure::new(
+            Kind::Limit,
+            format!("a tool call's id is longer than {limit} bytes (limits.max_arguments)"),
+        )
     }
 }

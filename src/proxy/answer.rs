@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Opening ─headers─▶ Streaming ─end mark─▶ Ebbing ─end of body─▶ Over
-//!    │ ▲────once more────┤                                          ▲
+//!    │ ▲────once more────┤ └─end mark, no finish reason─▶ Ending ────▲
 //!    └───────────────────┴──── failure, deadline, cut ──────────────┘
 //! ```
 //!
@@ -136,6 +136,7 @@ impl Answer {
         match this.flow.stage {
             Stage::Opening(_) => this.clock.asked(),
             Stage::Streaming(_) => this.clock.heard(),
+            Stage::Ending(_) => this.clock.await_end(),
             Stage::Ebbing(_) => this.clock.linger(),
             Stage::Over => {}
         }
@@ -161,6 +162,10 @@ impl Answer {
                 this.flow.fail(failure::timed_out("whole answer", this.timeouts.total.unwrap_or_default()));
             }
             Alarm::Linger => this.flow.stage = Stage::Over,
+            Alarm::Unended => this.flow.fail(Failure::new(
+                Kind::Truncated,
+                "the upstream sent its end mark without a finish reason and did not end its answer",
+            )),
         }
         Poll::Ready(Some(alarm))
     }

@@ -13,9 +13,11 @@ use super::{
     values::{Outside, Values},
 };
 use crate::{
-    dialect::tool_calls::CallDeltas,
+    detect::Tools,
+    dialect::{Skipped, tool_calls::CallDeltas},
     event::{Event, Finish, Media, Reasoning, Sink, Start, Usage},
     failure::Failure,
+    pipeline::Limits,
     wire::json::{Json, MAX_DEPTH, Unescaper},
 };
 
@@ -124,7 +126,17 @@ impl Answer {
 
     /// What was passed over so far.
     pub(super) fn malformed(&self) -> u64 {
-        self.malformed + self.call_texts.broken() + self.calls.dropped()
+        self.malformed + self.call_texts.broken()
+    }
+
+    /// What was left out of calls of the client's tools.
+    pub(super) fn skipped(&self) -> &Skipped {
+        self.calls.skipped()
+    }
+
+    /// Sets the limits of the answer.
+    pub(super) fn expect(&mut self, limits: Limits) {
+        self.calls.expect(Tools::default(), limits);
     }
 
     /// Results whose call nobody has seen.
@@ -154,7 +166,7 @@ impl Answer {
             Target::Reasoning => self.reason(body, out),
             Target::ToolCall => self.call_text(body, out)?,
             Target::ToolResult => self.result_text(body, out)?,
-            Target::Arguments(index) => self.calls.arguments_delta(index, body, out),
+            Target::Arguments(index) => self.calls.arguments_delta(index, body, out)?,
             Target::Aside => {}
             Target::Unknown => self.skip(),
         }
@@ -169,19 +181,31 @@ impl Answer {
     }
 
     /// A delta of calls of the client's tools, in today's form.
-    pub(super) fn call_deltas(&mut self, tool_calls: Json<'_>, out: &mut impl Sink) {
-        if !self.is_finished() {
-            self.start(Start::default(), out);
-            self.calls.delta(tool_calls, out);
+    ///
+    /// # Errors
+    /// A call is larger than allowed, or there are too many.
+    pub(super) fn call_deltas(&mut self, tool_calls: Json<'_>, out: &mut impl Sink) -> Result<(), Failure> {
+        if self.is_finished() {
+            return Ok(());
         }
+        self.start(Start::default(), out);
+        self.calls.delta(tool_calls, out)
     }
 
     /// The same in the form of before 2023-11.
-    pub(super) fn legacy_call(&mut self, function_call: Json<'_>, out: &mut impl Sink) {
-        if !self.is_finished() {
-            self.start(Start::default(), out);
-            self.calls.legacy(function_call, out);
+    ///
+    /// # Errors
+    /// As [`Answer::call_deltas`].
+    pub(super) fn legacy_call(
+        &mut self,
+        function_call: Json<'_>,
+        out: &mut impl Sink,
+    ) -> Result<(), Failure> {
+        if self.is_finished() {
+            return Ok(());
         }
+        self.start(Start::default(), out);
+        self.calls.legacy(function_call, out)
     }
 
     /// One telling of a server tool's call.

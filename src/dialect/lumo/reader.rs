@@ -16,8 +16,10 @@ use super::{
     v2::{self, Frame},
 };
 use crate::{
+    dialect::{Skip, Skipped},
     event::{Event, Sink},
     failure::{Failure, Kind},
+    pipeline::Limits,
     wire::{
         json::{Json, Kind as JsonKind},
         sse::{Line, Lines, Oversized, parse_line},
@@ -109,9 +111,22 @@ impl Reader {
         self.failed || self.body.answer.is_done()
     }
 
-    /// Frames, or things in them, that were not understood and passed over.
+    /// Sets the limits of the answer.
+    pub fn expect(&mut self, limits: Limits) {
+        self.body.answer.expect(limits);
+    }
+
+    /// What was received and left out, by reason.
+    pub fn skipped(&self) -> Skipped {
+        let mut skipped = self.body.answer.skipped().clone();
+        skipped.add_many(Skip::NotAChunk, self.body.malformed + self.body.answer.malformed());
+        skipped.add_many(Skip::OrphanResult, self.orphan_results());
+        skipped
+    }
+
+    /// What was left out because it was malformed.
     pub fn malformed(&self) -> u64 {
-        self.body.malformed + self.body.answer.malformed()
+        self.skipped().malformed()
     }
 
     /// Results of server tools whose call was never told; they are left out.

@@ -198,10 +198,10 @@ impl<'a> Delta<'a> {
         }
         answer.content(target, content, out)?;
         if let Some(tool_calls) = self.tool_calls {
-            answer.call_deltas(tool_calls, out);
+            answer.call_deltas(tool_calls, out)?;
         }
         if let Some(function_call) = self.function_call {
-            answer.legacy_call(function_call, out);
+            answer.legacy_call(function_call, out)?;
         }
         let token = match (self.tool_calls, target, content, reasoning) {
             (Some(calls), _, "", "") => {

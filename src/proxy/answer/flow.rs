@@ -72,6 +72,8 @@ pub(super) enum Stage {
     Opening(Opening),
     /// The body is read.
     Streaming(Body),
+    /// The end mark came without a finish reason. Only an end of the body in good order makes the answer complete.
+    Ending(Body),
     /// The answer is whole. The end of the body is waited for, so that the connection can be used again.
     Ebbing(Body),
     /// Nothing more is wanted of the upstream.
@@ -101,7 +103,7 @@ impl Flow {
 
     /// The upstream is still needed.
     pub(super) fn is_open(&self) -> bool {
-        matches!(self.stage, Stage::Opening(_) | Stage::Streaming(_))
+        matches!(self.stage, Stage::Opening(_) | Stage::Streaming(_) | Stage::Ending(_))
     }
 
     /// What has been read of the upstream's body is all that has come so far.
@@ -141,6 +143,15 @@ impl Flow {
                         pipeline.push(data, out);
                     }
                 }));
+                self.read(read);
+            }
+            Stage::Ending(body) => {
+                let read = loop {
+                    match ready!(body.poll_data(cx, |_| ())) {
+                        Ok(true) => {}
+                        read => break read,
+                    }
+                };
                 self.read(read);
             }
             Stage::Ebbing(body) => {
@@ -187,6 +198,7 @@ impl Flow {
             Err(_) => self.pipeline.state(),
         };
         match state {
+            State::Open if self.pipeline.awaits_end() => self.await_end(),
             State::Open => {}
             State::Failed => self.stage = Stage::Over,
             State::Done => self.ebb(),
@@ -198,6 +210,14 @@ impl Flow {
         self.stage = match mem::replace(&mut self.stage, Stage::Over) {
             Stage::Streaming(body) if !body.is_over() => Stage::Ebbing(body),
             _ => Stage::Over,
+        };
+    }
+
+    /// All of the answer has come, if its body ends in good order.
+    fn await_end(&mut self) {
+        self.stage = match mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Streaming(body) => Stage::Ending(body),
+            stage => stage,
         };
     }
 
@@ -257,6 +277,7 @@ impl fmt::Debug for Stage {
         f.write_str(match self {
             Self::Opening(_) => "Opening",
             Self::Streaming(_) => "Streaming",
+            Self::Ending(_) => "Ending",
             Self::Ebbing(_) => "Ebbing",
             Self::Over => "Over",
         })

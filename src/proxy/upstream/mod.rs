@@ -150,7 +150,8 @@ impl Client {
             Some(permit) => permit,
             None => self.line.enter().await?,
         };
-        let (head, body) = self.send(asked.body).await?;
+        let limit = self.upstream.timeouts.first_headers(asked.stream);
+        let (head, body) = self.send(asked.body, limit).await?;
         if head.status.is_client_error() || head.status.is_server_error() {
             return Err(self.refused(head, body).await);
         }
@@ -165,23 +166,27 @@ impl Client {
     /// An upstream may close a kept connection just when it is used again, and nobody can tell that from a refusal to
     /// answer. A client would have to send its request once more; so that is done here. Not later than at once,
     /// though: then the upstream may have worked on it.
-    async fn send(&self, content: Bytes) -> Result<(Parts, Body), Failure> {
+    async fn send(&self, content: Bytes, limit: Duration) -> Result<(Parts, Body), Failure> {
         let lease = self.pool.lease().await.map_err(|error| self.unconnected(error))?;
         let (begun, used) = (Instant::now(), lease.is_used());
-        match self.ask(lease, content.clone()).await? {
+        match self.ask(lease, content.clone(), limit).await? {
             Err(unanswered) if used && unanswered.is_silent() && begun.elapsed() < AT_ONCE => {
                 tracing::debug!(upstream = self.upstream.name, "a kept connection closed: asked once more");
                 let lease = Box::pin(self.pool.connect()).await.map_err(|error| self.unconnected(error))?;
-                self.ask(lease, content).await?
+                self.ask(lease, content, limit).await?
             }
             answered => answered,
         }
         .map_err(|unanswered| self.unanswered(&unanswered))
     }
 
-    /// Asks on `lease`, and waits for the answer's head as long as it may take.
-    async fn ask(&self, lease: Lease, content: Bytes) -> Result<Result<(Parts, Body), Unanswered>, Failure> {
-        let limit = self.upstream.timeouts.header;
+    /// Asks on `lease`, and waits for the answer's head for at most `limit`.
+    async fn ask(
+        &self,
+        lease: Lease,
+        content: Bytes,
+        limit: Duration,
+    ) -> Result<Result<(Parts, Body), Unanswered>, Failure> {
         let asking = async {
             match lease {
                 Lease::Http1 { connection, .. } => {
@@ -257,7 +262,7 @@ async fn ask_http2(
 fn standing_headers(upstream: &Upstream) -> Result<HeaderMap, http::Error> {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
     // Compressed streams come in lumps.
     headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     headers.insert(

@@ -22,7 +22,7 @@ pub(super) struct Whole {
     results: Vec<Value>,
     annotations: Vec<Value>,
     images: Vec<Value>,
-    usage: Usage,
+    usage: Option<Usage>,
     finish: Option<Finish>,
     remainder: Remainder,
     /// Bytes of the events that are kept, about.
@@ -52,7 +52,7 @@ impl Whole {
             results: Vec::new(),
             annotations: Vec::new(),
             images: Vec::new(),
-            usage: Usage::default(),
+            usage: None,
             finish: None,
             remainder: Remainder::default(),
             kept: 0,
@@ -93,7 +93,7 @@ impl Whole {
             Event::CallResult(result) => self.results.push(delta::result(result)),
             Event::Annotation(annotation) => self.annotations.push(delta::annotation(annotation)),
             Event::Media(media) => self.images.extend(delta::image(media)),
-            Event::Usage(usage) => self.usage = usage.clone(),
+            Event::Usage(usage) => self.usage = Some(usage.clone()),
             Event::Finish(finish) => self.finish = Some(*finish),
             Event::Verbatim { frame, means } => {
                 self.remainder.take(frame, *means);
@@ -119,8 +119,10 @@ impl Whole {
             "created": self.head.created,
             "model": self.head.model,
             "choices": choices,
-            "usage": usage::object(&self.usage),
         }));
+        if let Some(usage) = self.usage.as_ref().map(usage::object).filter(|usage| !usage.is_empty()) {
+            completion.insert("usage".to_owned(), usage.into());
+        }
         completion.append(&mut self.remainder.outer);
         out.extend_from_slice(Value::Object(completion).to_string().as_bytes());
     }
