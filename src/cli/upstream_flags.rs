@@ -41,6 +41,9 @@ pub struct UpstreamFlags {
     /// Text formats that are looked for, in place of the file's: auto, off, or names with commas
     #[arg(long, value_name = "FORMATS", env = "TOOLWIRE_DETECT")]
     pub detect: Option<String>,
+    /// What becomes of calls that an upstream ran itself, in place of the file's: auto, forward, annotate or hide
+    #[arg(long, value_name = "HOW", env = "TOOLWIRE_SERVER_CALLS")]
+    pub server_calls: Option<String>,
 }
 
 impl UpstreamFlags {
@@ -79,6 +82,7 @@ impl UpstreamFlags {
             api_key: self.api_key.clone(),
             tools: self.tools.clone(),
             detect: self.detect.clone(),
+            server_calls: self.server_calls.clone(),
         }
     }
 }

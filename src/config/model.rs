@@ -196,8 +196,12 @@ fn settings(
 }
 
 /// The words of `server_calls`.
-pub(crate) const SERVER_CALLS: [(&str, ServerCalls); 3] =
-    [("forward", ServerCalls::Forward), ("annotate", ServerCalls::Annotate), ("hide", ServerCalls::Hide)];
+pub(crate) const SERVER_CALLS: [(&str, ServerCalls); 4] = [
+    ("auto", ServerCalls::Auto),
+    ("forward", ServerCalls::Forward),
+    ("annotate", ServerCalls::Annotate),
+    ("hide", ServerCalls::Hide),
+];
 
 /// The words of `misroute`.
 pub(crate) const MISROUTE: [(&str, Misroute); 2] =

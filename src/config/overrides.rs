@@ -32,6 +32,8 @@ pub struct Overrides {
     pub tools: Option<String>,
     /// Replaces `detect` of every model; names with commas between them.
     pub detect: Option<String>,
+    /// Replaces `server_calls` of every model.
+    pub server_calls: Option<String>,
 }
 
 /// A flag that overrides something.
@@ -44,11 +46,12 @@ pub(super) enum Flag {
     ApiKey,
     Tools,
     Detect,
+    ServerCalls,
 }
 
 impl Flag {
     /// All of them, in the order of their numbers.
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::Listen,
         Self::ClientKey,
         Self::Upstream,
@@ -56,6 +59,7 @@ impl Flag {
         Self::ApiKey,
         Self::Tools,
         Self::Detect,
+        Self::ServerCalls,
     ];
 
     /// The flag as it is typed, and the environment variable of the same meaning.
@@ -68,6 +72,7 @@ impl Flag {
             Self::ApiKey => "--api-key (TOOLWIRE_UPSTREAM_KEY)",
             Self::Tools => "--tools (TOOLWIRE_TOOLS)",
             Self::Detect => "--detect (TOOLWIRE_DETECT)",
+            Self::ServerCalls => "--server-calls (TOOLWIRE_SERVER_CALLS)",
         }
     }
 }
@@ -101,6 +106,9 @@ impl Overrides {
                     names => strings(names.split(',').map(str::trim), at(Flag::Detect)),
                 };
                 put(model, "detect", value);
+            }
+            if let Some(word) = &self.server_calls {
+                put(model, "server_calls", string(word, at(Flag::ServerCalls)));
             }
         }
     }

@@ -108,9 +108,13 @@ impl Screen {
         let head = self.paint("1", "What the client has at the end");
         writeln!(self.out, "\n{head}")?;
         writeln!(self.out, "  text      {}", text.trim_end())?;
-        for (index, call) in calls.iter().enumerate() {
+        for result in results.iter().filter(|result| result.call.is_none()) {
+            writeln!(self.out, "  Lumo ran  {}({})", result.name, result.arguments)?;
+            writeln!(self.out, "  result    {}", result.content)?;
+        }
+        for (index, call) in (0..).zip(&calls) {
             writeln!(self.out, "  call      {}({})", call.name, call.arguments)?;
-            for result in results.iter().filter(|result| usize::try_from(result.call) == Ok(index)) {
+            for result in results.iter().filter(|result| result.call == Some(index)) {
                 writeln!(self.out, "  result    {}", result.content)?;
             }
         }

@@ -8,7 +8,11 @@ use std::fmt::Write as _;
 use bytes::{BufMut, BytesMut};
 use serde_json::{Value, json};
 
-use super::{Head, delta, usage};
+use super::{
+    Head,
+    delta::{self, numbered},
+    usage,
+};
 use crate::{
     dialect::{Answering, chat::error_body},
     event::{CallEnd, CallStart, Event, Usage},
@@ -31,6 +35,10 @@ pub(super) struct Stream {
     role_written: bool,
     /// Calls that have begun and have no arguments yet, by index.
     bare_calls: Vec<u32>,
+    /// Elements of `tool_results`, `annotations` and `images` so far.
+    results: usize,
+    annotations: usize,
+    images: usize,
     usage: Counts,
 }
 
@@ -54,6 +62,9 @@ impl Stream {
             text_prefix: Vec::new(),
             role_written: false,
             bare_calls: Vec::new(),
+            results: 0,
+            annotations: 0,
+            images: 0,
             usage: Counts::None,
         }
     }
@@ -73,11 +84,25 @@ impl Stream {
             Event::CallStart(start) => self.call_start(start, out),
             Event::CallArguments { index, piece } => self.arguments(*index, piece, out),
             Event::CallEnd { index, end } => self.call_end(*index, *end, out),
-            Event::CallResult(result) => self.list("tool_results", delta::result(result), out),
-            Event::Annotation(annotation) => self.list("annotations", delta::annotation(annotation), out),
+            Event::CallResult(result) => {
+                self.results += 1;
+                self.list("tool_results", delta::result(result), out);
+            }
+            Event::ServerCall(call) => {
+                let element = numbered(delta::server_call(call), self.results);
+                self.results += 1;
+                self.list("tool_results", element, out);
+            }
+            Event::Annotation(annotation) => {
+                let element = numbered(delta::annotation(annotation), self.annotations);
+                self.annotations += 1;
+                self.list("annotations", element, out);
+            }
             Event::Media(media) => {
                 if let Some(image) = delta::image(media) {
-                    self.list("images", image, out);
+                    let element = numbered(image, self.images);
+                    self.images += 1;
+                    self.list("images", element, out);
                 }
             }
             Event::Start(start) => {
