@@ -420,7 +420,8 @@ mod tests {
             known += usize::from(reader.body.shapes.token(frame.strip_prefix("data: ").unwrap()).is_some());
             reader.push(format!("{frame}\n\n").as_bytes(), &mut out).unwrap();
         }
-        reader.push(b"data: [DONE]", &mut out).unwrap();
+        let end = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]";
+        reader.push(end.as_bytes(), &mut out).unwrap();
         reader.finish(&mut out).unwrap();
         (out, known)
     }
