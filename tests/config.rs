@@ -260,6 +260,20 @@ fn urls_that_cannot_be_meant_are_refused_and_never_repeated() {
 }
 
 #[test]
+fn pending_bodies_have_room_for_the_largest_one() {
+    let with = |limits: &str| Desk::with(&format!("{GOOD}[limits]\n{limits}"));
+    let small = with("max_body = 10\nmax_pending_bodies = 9\n");
+    assert!(small.told().contains("smaller than `max_body`"), "{}", small.told());
+    for (limits, pending) in [
+        ("max_body = 10\nmax_pending_bodies = 10\n", 10),
+        ("max_body = 10\n", 256 << 20),
+        ("max_body = \"1GiB\"\n", 1 << 30),
+    ] {
+        assert_eq!(with(limits).load().unwrap().config.limits.max_pending_bodies, pending, "{limits}");
+    }
+}
+
+#[test]
 fn a_good_file_resolves_with_its_defaults() {
     let Loaded { config, warnings } = Desk::with(GOOD).load().unwrap();
     assert!(warnings.is_empty(), "{warnings:?}");
@@ -308,6 +322,10 @@ tolerate_truncation = true
 [upstreams.chat]
 include_usage = false
 cumulative = true
+developer_role = "keep"
+custom_tools = "keep"
+result_images = "keep"
+join_user_turns = true
 [[models]]
 name = "m"
 upstream = "c"
@@ -324,6 +342,9 @@ instructions = "file:words"
 system_position = "user"
 [limits]
 max_body = 1
+max_pending_bodies = "8MB"
+body_timeout = "9s"
+write_timeout = "10s"
 max_frame = "2KiB"
 max_arguments = "3kB"
 max_calls = 4
@@ -355,6 +376,9 @@ keep_alive = "7ms"
         r#"listen = ["[::1]:0"]"#,
         "drain_timeout = \"90s\"",
         "max_body = \"1B\"",
+        "max_pending_bodies = \"8000000B\"",
+        "body_timeout = \"9s\"",
+        "write_timeout = \"10s\"",
         "max_frame = \"2KiB\"",
         "max_arguments = \"3000B\"",
         "max_calls = 4",
@@ -646,6 +670,44 @@ name = "*"
     assert!(starts("set", "set"));
     assert!(starts("*", "deepseek-r1:14b"));
     assert!(!starts("*", "other"));
+}
+
+#[test]
+fn openais_hosts_keep_what_others_do_not_know() {
+    let options = |url: &str, more: &str| {
+        let text = format!(
+            "[[upstreams]]\nname = \"u\"\ndialect = \"chat\"\nbase_url = \"{url}\"\n{more}\n[[models]]\nname = \"*\"\n"
+        );
+        match &Desk::with(&text).load().unwrap().config.upstreams[0].options {
+            Options::Chat(chat) => (chat.keep_developer, chat.keep_custom_tools),
+            Options::Lumo(_) => panic!("the dialect is chat"),
+        }
+    };
+    for url in
+        ["https://api.openai.com/v1", "https://EU.api.openai.com/v1", "https://x.openai.azure.com/openai/v1"]
+    {
+        assert_eq!(options(url, ""), (true, true), "{url}");
+        assert_eq!(options(url, "[upstreams.chat]\ncumulative = true"), (true, true), "{url}");
+        assert_eq!(options(url, "[upstreams.chat]\ndeveloper_role = \"system\""), (false, true), "{url}");
+    }
+    for url in
+        ["http://127.0.0.1:8000/v1", "https://notapi.openai.com.example/v1", "https://xapi.openai.com/v1"]
+    {
+        assert_eq!(options(url, ""), (false, false), "{url}");
+        assert_eq!(options(url, "[upstreams.chat]\ncustom_tools = \"keep\""), (false, true), "{url}");
+    }
+}
+
+#[test]
+fn configured_secrets_are_known_to_those_who_cover_them() {
+    let text = format!(
+        "api_keys = [\"client-secret\"]\n[[upstreams]]\nname = \"u\"\ndialect = \"chat\"\nbase_url = \"http://127.0.0.1:1/v1\"\n\
+         api_key = \"{SECRET}\"\nheaders = {{ x-team-key = \"Bearer header-secret\", user-agent = \"public-words\" }}\n\
+         [[models]]\nname = \"*\"\n"
+    );
+    let config = Desk::with(&text).load().unwrap().config;
+    let secrets: Vec<_> = config.secrets().collect();
+    assert_eq!(secrets, ["client-secret", SECRET, "header-secret"]);
 }
 
 #[test]

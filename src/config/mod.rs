@@ -20,7 +20,7 @@ mod table;
 mod upstream;
 mod value;
 
-pub(crate) use model::{ARGUMENTS, LUMO_TOOL_PREFIX, MISROUTE, SERVER_CALLS, UNKNOWN_CALLS};
+pub(crate) use model::{ARGUMENTS, LUMO_TOOL_PREFIX, MISROUTE, SERVER_CALLS, UNKNOWN_CALLS, settings_for};
 pub use model::{Model, SystemPosition, Tools, WILDCARD};
 pub use origins::Origins;
 pub use overrides::Overrides;
@@ -29,7 +29,7 @@ pub use upstream::{ChatOptions, Options, Queue, Timeouts, Upstream};
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use toml::de::DeTable;
 
 use self::{source::Source, table::Context};
@@ -96,6 +96,14 @@ impl Config {
         let named = self.models.iter().find(|model| model.name == name && !model.is_wildcard());
         named.or_else(|| self.models.iter().find(|model| model.is_wildcard()))
     }
+
+    /// All secrets that are configured: clients' keys, upstreams' keys, and the values of upstreams' headers but for
+    /// those that are no secrets anywhere.
+    pub fn secrets(&self) -> impl Iterator<Item = &str> {
+        let keys = self.api_keys.iter().chain(self.upstreams.iter().filter_map(|up| up.api_key.as_ref()));
+        let headers = self.upstreams.iter().flat_map(|up| upstream::secret_headers(&up.headers));
+        keys.map(|key| key.expose_secret()).chain(headers)
+    }
 }
 
 /// What `/metrics`, which needs no key, shows of clients.
@@ -110,6 +118,12 @@ pub struct Metrics {
 pub struct Limits {
     /// Bytes of a client's request body. Beyond: 413.
     pub max_body: usize,
+    /// Bytes of all request bodies together that no upstream has answered yet. Beyond: 503. At least `max_body`.
+    pub max_pending_bodies: usize,
+    /// How long a client's request body may take. Beyond: 408.
+    pub body_timeout: Duration,
+    /// How long a client may take nothing while something waits for it. Then it is given up.
+    pub write_timeout: Duration,
     /// A stream that is silent for so long gets a sign of life. Never zero.
     pub keep_alive: Duration,
     /// Limits of one answer; every [`Model::settings`] carries the same.
@@ -118,6 +132,13 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { max_body: 10 << 20, keep_alive: Duration::from_secs(15), answer: pipeline::Limits::default() }
+        Self {
+            max_body: 10 << 20,
+            max_pending_bodies: 256 << 20,
+            body_timeout: Duration::from_secs(60),
+            write_timeout: Duration::from_secs(60),
+            keep_alive: Duration::from_secs(15),
+            answer: pipeline::Limits::default(),
+        }
     }
 }

@@ -7,7 +7,7 @@ use toml::{Table, Value};
 use super::{
     Config, Model, Options, Origins, SystemPosition, Upstream,
     model::{ARGUMENTS, MISROUTE, SERVER_CALLS, UNKNOWN_CALLS},
-    upstream::STREAM,
+    upstream::{CUSTOM_TOOLS, DEVELOPER_ROLE, RESULT_IMAGES, STREAM},
 };
 use crate::pipeline::Detect;
 
@@ -30,6 +30,9 @@ impl Config {
                 "limits",
                 Value::Table(table([
                     ("max_body", size(limits.max_body)),
+                    ("max_pending_bodies", size(limits.max_pending_bodies)),
+                    ("body_timeout", duration(limits.body_timeout)),
+                    ("write_timeout", duration(limits.write_timeout)),
                     ("max_frame", size(answer.max_frame)),
                     ("max_arguments", size(answer.max_arguments)),
                     ("max_calls", count(answer.max_calls)),
@@ -94,6 +97,10 @@ fn upstream(upstream: &Upstream) -> Table {
             ("include_usage", Value::Boolean(chat.include_usage)),
             ("cumulative", Value::Boolean(chat.cumulative)),
             ("stream", word(&STREAM, chat.stream)),
+            ("developer_role", word(&DEVELOPER_ROLE, chat.keep_developer)),
+            ("custom_tools", word(&CUSTOM_TOOLS, chat.keep_custom_tools)),
+            ("result_images", word(&RESULT_IMAGES, chat.keep_result_images)),
+            ("join_user_turns", Value::Boolean(chat.join_user_turns)),
         ]),
     };
     shown.insert(upstream.dialect().name().to_owned(), Value::Table(options));

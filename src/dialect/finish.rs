@@ -43,7 +43,10 @@ pub(crate) fn failure_of(word: &str) -> Option<Failure> {
         return None;
     };
     let word: String = word.chars().filter(|char| char.is_ascii_graphic()).take(MAX_WORD).collect();
-    Some(Failure::new(kind, format!("the upstream ended the answer with `{word}`")).with_code(code))
+    Some(
+        Failure::new(kind, format!("the upstream ended the answer with finish reason `{word}`"))
+            .with_code(code),
+    )
 }
 
 #[cfg(test)]

@@ -12,6 +12,8 @@ mod settings;
 
 pub use settings::{Arguments, Detect, Limits, Misroute, ServerCalls, Settings, UnknownCalls};
 
+use std::sync::Arc;
+
 use bytes::BytesMut;
 
 use self::calls::Calls;
@@ -21,6 +23,7 @@ use crate::{
     dialect::{Answering, Asked, Reader, Skipped, Writer},
     event::{Event, Sink},
     failure::Failure,
+    redact::Redactor,
 };
 
 /// Where an answer stands.
@@ -50,6 +53,7 @@ pub struct Pipeline {
     stages: Stages,
     state: State,
     failure: Option<Failure>,
+    redactor: Option<Arc<Redactor>>,
 }
 
 /// What comes after the reader.
@@ -83,7 +87,21 @@ impl Pipeline {
             stream: answering.stream,
             has_content: false,
         };
-        Self { reader, skipped: Skipped::default(), stages, state: State::Open, failure: None }
+        Self {
+            reader,
+            skipped: Skipped::default(),
+            stages,
+            state: State::Open,
+            failure: None,
+            redactor: None,
+        }
+    }
+
+    /// Covers secrets in a failure before anybody sees it: the client, the log or a recording.
+    #[must_use]
+    pub fn redacting(mut self, redactor: Arc<Redactor>) -> Self {
+        self.redactor = Some(redactor);
+        self
     }
 
     /// Takes the next bytes of the upstream's body.
@@ -126,7 +144,10 @@ impl Pipeline {
         }
         self.stages.release(out);
         self.state = State::Failed;
-        self.failure = Some(failure);
+        self.failure = Some(match &self.redactor {
+            Some(redactor) => failure.redacted(redactor),
+            None => failure,
+        });
     }
 
     /// The upstream's end mark came without a finish reason. Further input is ignored; [`Pipeline::finish`] makes the

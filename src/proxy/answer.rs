@@ -125,6 +125,11 @@ impl Answer {
         &mut self.project().flow.access
     }
 
+    /// The client has taken nothing for too long, and is given up.
+    pub(super) fn stalled(self: Pin<&mut Self>) {
+        self.project().flow.is_stalled = true;
+    }
+
     fn poll_upstream(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.project();
         ready!(this.flow.poll_upstream(cx));

@@ -1,7 +1,7 @@
 //! [`Drain`]: how a server stops.
 //!
-//! Three steps: no new requests; open answers go on until the deadline; what is still open is *cut*, which means
-//! that it ends with an error that says so. Signals are the usual reason: [`terminated`].
+//! Three steps: no new requests, and connections without an open answer are closed; open answers go on until the
+//! deadline; what is still open shortly before it is *cut*, which means that it ends with an error that says so. Signals are the usual reason: [`terminated`].
 
 use std::{
     io,
@@ -19,11 +19,18 @@ use tokio::{
     sync::{Notify, futures::OwnedNotified},
 };
 
+use crate::failure::{Failure, Kind};
+
 /// How far a server has stopped. Shared by its threads and their requests.
 #[derive(Debug, Default)]
 pub(super) struct Drain {
     begun: Signal,
     cut: Signal,
+}
+
+/// What a request is told that comes, or is not whole, when the server stops.
+pub(super) fn refusal() -> Failure {
+    Failure::new(Kind::Draining, "toolwire is being stopped").with_retry_after("1")
 }
 
 /// Something that happens once.

@@ -12,12 +12,14 @@
 
 mod answer;
 mod auth;
+mod budget;
 mod catalogue;
 mod clock;
 mod cors;
 mod drain;
 mod exchange;
 mod heads;
+mod host;
 mod intake;
 mod listen;
 mod models;

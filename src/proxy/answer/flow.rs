@@ -17,6 +17,7 @@ use crate::{
 
 use super::{
     super::{
+        budget::Reservation,
         exchange::Again,
         permits::Permit,
         tap::{Ending, Watch},
@@ -37,6 +38,8 @@ pub(in crate::proxy) struct Parts {
     pub(in crate::proxy) stream: bool,
     pub(in crate::proxy) watch: Option<Box<dyn Watch>>,
     pub(in crate::proxy) access: Access,
+    /// The memory that the request takes until the upstream has it.
+    pub(in crate::proxy) memory: Reservation,
 }
 
 /// The parts of an answer that need no pinning. Its drop is the answer's end.
@@ -55,6 +58,10 @@ pub(super) struct Flow {
     pub(super) failure_told: bool,
     /// The place at the upstream, held as long as the client reads.
     permit: Option<Permit>,
+    /// The memory that the request takes, until the upstream answers: it has the request then.
+    memory: Option<Reservation>,
+    /// The client was given up because it took nothing.
+    pub(super) is_stalled: bool,
     watch: Option<Box<dyn Watch>>,
     pub(super) access: Access,
 }
@@ -87,6 +94,8 @@ impl Flow {
             reads: 0,
             failure_told: false,
             permit: None,
+            memory: Some(parts.memory),
+            is_stalled: false,
             watch: parts.watch,
             access: parts.access,
         }
@@ -156,6 +165,7 @@ impl Flow {
 
     fn opened(&mut self, opened: Result<Opened, Unopened>) {
         let after = self.begun.elapsed();
+        self.memory = None;
         match opened {
             Ok(Opened { head, body, permit }) => {
                 if let Some(watch) = &mut self.watch {
@@ -244,6 +254,7 @@ impl Drop for Flow {
         let whole = !self.is_open() && self.is_told();
         let (ending, outcome) = match self.pipeline.failure() {
             Some(failure) => (Ending::Failed(failure), Outcome::Failed(failure.clone())),
+            None if self.is_stalled => (Ending::Cancelled, Outcome::Stalled),
             None if whole => (Ending::Done, Outcome::Done),
             None => (Ending::Cancelled, Outcome::Cancelled),
         };

@@ -3,10 +3,16 @@
 mod messages;
 mod tools;
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::{conversation::Conversation, dialect::UpstreamRequest, wire::json::Encoder};
+use crate::{
+    conversation::{Conversation, Turn, joined_user_turns, media_behind_results},
+    dialect::UpstreamRequest,
+    wire::json::Encoder,
+};
 
 /// What one upstream wants otherwise.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +21,14 @@ pub struct Options {
     pub include_usage: bool,
     /// When a stream is asked for.
     pub stream: Streaming,
+    /// The role `developer` is known. Else such a message is a `system` one.
+    pub keep_developer: bool,
+    /// Custom tools are known. Else they are functions with one argument for the input.
+    pub keep_custom_tools: bool,
+    /// Images may stand in a tool's result. Else they follow in a user's turn.
+    pub keep_result_images: bool,
+    /// Neighbouring turns of the user are joined, for chat templates in which user and assistant alternate.
+    pub join_user_turns: bool,
 }
 
 /// When an upstream is asked for a stream.
@@ -30,7 +44,14 @@ pub enum Streaming {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { include_usage: true, stream: Streaming::default() }
+        Self {
+            include_usage: true,
+            stream: Streaming::default(),
+            keep_developer: true,
+            keep_custom_tools: true,
+            keep_result_images: false,
+            join_user_turns: false,
+        }
     }
 }
 
@@ -38,14 +59,15 @@ impl Default for Options {
 pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> UpstreamRequest {
     let mut dropped = Vec::new();
     let stream = conversation.stream || options.stream == Streaming::Always;
+    let turns = arranged(&conversation.turns, options);
     let mut body = Encoder::with_capacity(ROOM);
     body.object(|body| {
         if !model.is_empty() {
             body.key("model").string(model);
         }
         body.key("messages")
-            .array(|body| conversation.turns.iter().for_each(|turn| messages::put(body, turn, &mut dropped)));
-        tools::put(body, conversation);
+            .array(|body| turns.iter().for_each(|turn| messages::put(body, turn, options, &mut dropped)));
+        tools::put(body, conversation, options);
         put_sampling(body, conversation);
         for (key, value) in conversation.rest.iter().filter(|(key, _)| !is_put(key)) {
             body.key(key).value(value);
@@ -58,6 +80,19 @@ pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> Up
     dropped.sort_unstable();
     dropped.dedup();
     UpstreamRequest { body: body.finish(), dropped, stream }
+}
+
+/// The turns in the forms that the upstream takes.
+fn arranged<'t>(turns: &'t [Turn], options: &Options) -> Cow<'t, [Turn]> {
+    let turns = match options.keep_result_images {
+        true => Cow::Borrowed(turns),
+        false => media_behind_results(turns),
+    };
+    match turns {
+        turns if !options.join_user_turns => turns,
+        Cow::Borrowed(turns) => joined_user_turns(turns),
+        Cow::Owned(turns) => Cow::Owned(joined_user_turns(&turns).into_owned()),
+    }
 }
 
 /// Bytes that a small request takes.
