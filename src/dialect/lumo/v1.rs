@@ -44,7 +44,11 @@ pub(super) fn read<'a>(
             out.event(Event::Ping(Cow::Borrowed("ingesting")));
         }
         "image_data" => image(object, answer, out)?,
-        "done" => answer.end(out)?,
+        // This version has no finish reasons: its end mark is one.
+        "done" => {
+            answer.finish(Finish::Stop, out);
+            answer.end(out)?;
+        }
         "harmful" => {
             answer.finish(Finish::Filter, out);
             answer.end(out)?;
