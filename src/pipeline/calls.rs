@@ -88,6 +88,9 @@ pub(super) struct Calls {
     /// What the model says now is its apology for a call that the upstream refused to run.
     apologises: bool,
     client_calls: usize,
+    /// Of these, calls whose arguments are not JSON, behind which the model went on.
+    broken_calls: usize,
+    /// The answer was cut off inside a call.
     cut: bool,
     /// The client declared tools.
     has_tools: bool,
@@ -132,6 +135,7 @@ impl Calls {
             incomplete: Vec::new(),
             apologises: false,
             client_calls: 0,
+            broken_calls: 0,
             cut: false,
             has_tools,
             characters: (cites && may_cite).then_some(0),
@@ -337,9 +341,12 @@ impl Calls {
         match &mut entry.fate {
             Fate::Sent { index, runner } => {
                 let (index, runner) = (*index, *runner);
-                self.cut |= end == CallEnd::Cut && runner == Runner::Client;
-                if end == CallEnd::Complete && runner == Runner::Client {
-                    self.supersede(index);
+                if runner == Runner::Client {
+                    self.cut |= end == CallEnd::Cut;
+                    self.broken_calls += usize::from(end == CallEnd::Broken);
+                    if end == CallEnd::Complete {
+                        self.supersede(index);
+                    }
                 }
                 send(Event::CallEnd { index, end }, frame.filter(|_| index == source), out);
             }
@@ -367,8 +374,8 @@ impl Calls {
         end: CallEnd,
         out: &mut impl Sink,
     ) {
-        if end == CallEnd::Cut {
-            self.cut = true;
+        if end != CallEnd::Complete {
+            self.cut |= end == CallEnd::Cut;
             self.tally.dropped_calls += 1;
             return;
         }
@@ -490,13 +497,13 @@ impl Calls {
         &self.tools
     }
 
-    /// The reason that agrees with what was sent: calls promote a plain stop and nothing else, a call that was cut
-    /// off makes the answer a cut one, and calls that the upstream ran itself change nothing.
+    /// The reason that agrees with what was sent: complete calls promote a plain stop and nothing else, an answer that
+    /// ends inside a call was cut off, and neither broken calls nor calls that the upstream ran itself change it.
     fn agreed(&self, said: Finish) -> Finish {
         match said {
             Finish::Length | Finish::Filter => said,
             Finish::Stop | Finish::Calls if self.cut => Finish::Length,
-            Finish::Stop | Finish::Calls if self.client_calls > 0 => Finish::Calls,
+            Finish::Stop | Finish::Calls if self.client_calls > self.broken_calls => Finish::Calls,
             Finish::Stop | Finish::Calls => Finish::Stop,
         }
     }
