@@ -80,6 +80,7 @@ fn upstream(upstream: &Upstream) -> Table {
         ("max_waiting", count(queue.max_waiting)),
         ("wait_timeout", duration(queue.wait_timeout)),
         ("tolerate_truncation", Value::Boolean(upstream.tolerate_truncation)),
+        ("retry_unanswered", Value::Boolean(upstream.retry_unanswered)),
     ]);
     if upstream.api_key.is_some() {
         shown.insert("api_key".to_owned(), string(MASK));
