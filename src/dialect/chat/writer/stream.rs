@@ -49,7 +49,7 @@ pub(super) struct Stream {
 enum Counts {
     None,
     /// To be written.
-    Told(Usage),
+    Told(Box<Usage>),
     /// The upstream's own chunk of them.
     Frame(Vec<u8>),
 }
@@ -113,7 +113,7 @@ impl Stream {
                     self.head.take(start);
                 }
             }
-            Event::Usage(usage) => self.usage = Counts::Told(usage.clone()),
+            Event::Usage(usage) => self.usage = Counts::Told(Box::new(usage.clone())),
             Event::Finish(finish) => {
                 self.begin("\"\"", out);
                 out.put_slice(&self.prefix);
