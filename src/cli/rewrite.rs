@@ -5,6 +5,7 @@ use std::{
     io::{self, Read, Write},
     path::PathBuf,
     process::ExitCode,
+    sync::Arc,
 };
 
 use bytes::BytesMut;
@@ -23,6 +24,7 @@ use crate::{
     format::{self, Known},
     observe::terminal::counted,
     pipeline::{Pipeline, Settings, State},
+    redact::Redactor,
 };
 
 /// Headings of the help.
@@ -118,7 +120,8 @@ fn filter(args: &Args) -> Result<(), Stop> {
     let conversation = args.conversation()?;
     let settings = args.settings(&conversation.model).map_err(Stop::Usage)?;
     let mut pipeline = replay::pipeline(args.reader(&settings), args.to, &settings, &conversation)
-        .map_err(|failure| Stop::Usage(failure.to_string()))?;
+        .map_err(|failure| Stop::Usage(failure.to_string()))?
+        .redacting(Arc::new(Redactor::new([])));
     let mut input = args.open()?;
     let mut stdout = io::stdout().lock();
     let mut out = BytesMut::new();
