@@ -22,7 +22,7 @@ use crate::{
         replay,
     },
     format::{self, Known},
-    observe::terminal::counted,
+    observe::{terminal::counted, untrusted::escaped},
     pipeline::{Pipeline, Settings, State},
     redact::Redactor,
 };
@@ -191,7 +191,9 @@ fn check(args: &Args) -> Result<(), Stop> {
         expect_stream: None,
     };
     if let Some(finding) = fixture.check_within(Splits::Every, SPLIT_BUDGET) {
-        return Err(Stop::Work(format!("not the same as in one piece: {finding}")));
+        // It takes several lines.
+        finding.to_string().lines().for_each(|line| eprintln!("{}", escaped(line)));
+        return Err(Stop::Work("cut this way, the stream gives something else than in one piece".to_owned()));
     }
     let len = fixture.upstream.len();
     let (made, all) = cuts_in_two(len, SPLIT_BUDGET);
