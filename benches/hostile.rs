@@ -1,4 +1,4 @@
-//! Detection of what was written to be dear: `.ci/gates` counts its instructions, and fails where they grow faster than
+//! Detection of what was written to be dear: `.ci/linear` counts its instructions, and fails where they grow faster than
 //! the text, or are too many for a byte.
 //!
 //!     hostile          every case once, and how many there are (`cargo bench`, `cargo test --benches`)

@@ -20,7 +20,7 @@ use bytes::BytesMut;
 
 use self::{
     backlog::{Backlog, Read},
-    calls::{Bounce, Calls},
+    calls::Calls,
 };
 use crate::{
     conversation::{Conversation, Role, Turn},
@@ -88,7 +88,7 @@ impl Pipeline {
         let stages = Stages {
             backlog: Backlog::default(),
             detector: Detector::new(tools.clone(), settings),
-            calls: Calls::new(conversation, tools, settings, &answering.stamp),
+            calls: Calls::new(conversation, tools, settings, reader.runs_tools(), &answering.stamp),
             writer,
             limits: settings.limits,
             stream: answering.stream,
@@ -240,19 +240,19 @@ impl Pipeline {
     /// In [`State::Asks`]: what the upstream is to be asked, `sent` being what it was asked before.
     pub fn follow_up(&self, sent: &Conversation) -> Conversation {
         let mut next = sent.clone();
-        let Some(Bounce { name, arguments, missing }) = &self.stages.calls.bounce else { return next };
+        let Some(bounce) = &self.stages.calls.bounce else { return next };
         let said = self.stages.calls.said();
         if !said.is_empty() {
             next.turns.push(Turn::text(Role::Assistant, said));
         }
-        let missing = missing.join("`, `");
-        next.turns.push(Turn::text(
-            Role::User,
+        let told = bounce.calls.iter().map(|call| {
+            let (name, arguments, missing) = (call.name(), &call.arguments, call.missing.join("`, `"));
             format!(
                 "Your call to the tool `{name}` with the arguments {arguments} was not run: the required arguments \
                  `{missing}` are missing. Make the call again with all of them. Do not apologise or explain."
-            ),
-        ));
+            )
+        });
+        next.turns.push(Turn::text(Role::User, told.collect::<Vec<_>>().join("\n\n")));
         next
     }
 
@@ -271,6 +271,7 @@ impl Pipeline {
         let detector = self.stages.detector.as_ref();
         let mut skipped = self.reader.skipped();
         skipped.add_all(&self.skipped);
+        skipped.add_all(&self.stages.calls.skipped);
         Tally {
             malformed_frames: skipped.malformed(),
             skipped,

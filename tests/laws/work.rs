@@ -1,7 +1,7 @@
 //! Law 4 for what a client gets and when: however a text is written, it comes out as a bounded multiple of what came in,
 //! and a large one is worked on in slices.
 //!
-//! How many instructions detection takes for such texts is counted by `.ci/gates`.
+//! How many instructions detection takes for such texts is counted by `.ci/linear`.
 
 use bytes::BytesMut;
 use serde_json::json;
