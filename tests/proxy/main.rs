@@ -26,3 +26,4 @@ mod requests;
 mod stalls;
 mod streams;
 mod threads;
+mod whole;
