@@ -30,4 +30,5 @@ pub mod observe;
 pub mod pipeline;
 pub mod proxy;
 pub mod redact;
+mod suggest;
 pub mod wire;

@@ -56,6 +56,7 @@ pub fn load(overrides: &Overrides, environment: Environment<'_>) -> Result<Loade
     let (mut root, syntax) = DeTable::parse_recoverable(source.text());
     overrides.lay_over(root.get_mut(), &source);
     let context = Context { source: &source, findings: Default::default(), environment };
+    overrides.warn(&context.findings, &source);
     for error in syntax {
         context.findings.syntax(error.span(), error.message());
     }

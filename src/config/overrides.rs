@@ -11,7 +11,7 @@ use toml::{
     de::{DeArray, DeTable, DeValue},
 };
 
-use super::{WILDCARD, source::Source};
+use super::{WILDCARD, problem::Findings, source::Source};
 
 /// What the command line and the environment say. Empty and `None`: not said, so the file or the default decides.
 #[derive(Debug, Clone, Default)]
@@ -22,12 +22,16 @@ pub struct Overrides {
     pub listen: Vec<String>,
     /// Replaces `api_keys`: `env:NAME`, `file:PATH` or the key itself.
     pub client_keys: Vec<SecretString>,
+    /// One of them stands in the command line, where everybody on the machine can read it.
+    pub typed_client_keys: bool,
     /// Replaces all upstreams and models by one upstream at this URL, which serves every model name.
     pub upstream: Option<String>,
     /// That upstream's dialect.
     pub dialect: Option<String>,
     /// That upstream's key: `env:NAME`, `file:PATH` or the key itself.
     pub api_key: Option<SecretString>,
+    /// It stands in the command line.
+    pub typed_api_key: bool,
     /// Replaces `tools` of every model.
     pub tools: Option<String>,
     /// Replaces `detect` of every model; names with commas between them.
@@ -102,6 +106,16 @@ impl Overrides {
                 };
                 put(model, "detect", value);
             }
+        }
+    }
+
+    /// Warns of keys in the command line.
+    pub(super) fn warn(&self, findings: &Findings, source: &Source) {
+        let typed = [(self.typed_client_keys, Flag::ClientKey), (self.typed_api_key, Flag::ApiKey)];
+        for (_, flag) in typed.into_iter().filter(|(is_typed, _)| *is_typed) {
+            let message = "a key in the command line shows in the list of processes (`ps`); `env:NAME` or `file:PATH` \
+                 keeps it out";
+            findings.warning(source.flag(flag), message);
         }
     }
 

@@ -21,6 +21,7 @@ use crate::{
     event::{Event, Sink},
     failure::Failure,
     pipeline::Limits,
+    suggest::suggest,
 };
 
 /// An HTTP API, by the name that configuration and command line use.
@@ -57,7 +58,7 @@ impl FromStr for Dialect {
     fn from_str(name: &str) -> Result<Self, String> {
         Self::ALL.into_iter().find(|dialect| dialect.name() == name).ok_or_else(|| {
             let known: Vec<_> = Self::ALL.iter().map(|dialect| dialect.name()).collect();
-            format!("there is no dialect `{name}`; known are {}", known.join(", "))
+            format!("there is no dialect `{name}`; {}", suggest(name, &known, None))
         })
     }
 }

@@ -43,12 +43,15 @@ struct Signal {
 impl Drain {
     /// No new requests.
     pub(super) fn begin(&self) {
-        self.begun.give();
+        let _ = self.begun.give();
     }
 
     /// Open answers end now.
     pub(super) fn cut(&self) {
-        self.cut.give();
+        // Each thread cuts its own; one of them says it for all.
+        if self.cut.give() {
+            tracing::warn!("open answers are cut off");
+        }
     }
 
     /// Whether new requests are still taken.
@@ -68,9 +71,11 @@ impl Drain {
 }
 
 impl Signal {
-    fn give(&self) {
-        self.given.store(true, Ordering::Release);
+    /// Gives the signal; `true` for the first time.
+    fn give(&self) -> bool {
+        let is_first = !self.given.swap(true, Ordering::AcqRel);
         self.waiting.notify_waiters();
+        is_first
     }
 
     fn is_given(&self) -> bool {

@@ -29,10 +29,11 @@ use super::{
     cors::{self, Grant},
     drain::{self, Drain},
     exchange::{self, Exchange},
-    host, intake,
+    intake,
     models::Models,
     permits::Line,
     reply::{self, Body},
+    request,
     routes::{self, Route},
     tap::{Opening, Tap},
     upstream::Client,
@@ -178,7 +179,7 @@ impl Service {
         access: Access,
     ) -> Result<Pin<Box<Answer>>, Response<Body>> {
         let (head, body) = request.into_parts();
-        if let Err(failure) = host::check(&head) {
+        if let Err(failure) = request::check(&head) {
             *rest = Rest::Unread;
             return Err(reply::error(failure, access));
         }

@@ -12,9 +12,10 @@ use std::{
     pin::{Pin, pin},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -34,8 +35,8 @@ use super::{
 /// Requests at once on one HTTP/2 connection.
 const MAX_STREAMS: u32 = 256;
 
-/// Serves a client that speaks HTTP/2. When the server stops, streams that are open go on; a connection without any is
-/// closed.
+/// Serves a client that speaks HTTP/2, until there has been no request for [`IDLE`]. When the server stops, streams that
+/// are open go on; a connection without any is closed.
 pub(super) async fn serve(
     stream: Rewound,
     service: Arc<Service>,
@@ -61,6 +62,7 @@ pub(super) async fn serve(
         biased;
         served = &mut serving => return served,
         () = &mut stopped => serving.as_mut().graceful_shutdown(),
+        () = streams.unused_for(IDLE) => serving.as_mut().graceful_shutdown(),
         () = streams.ended(Until::Forever) => {}
     }
     // Ends by itself when the client has acknowledged that. One that does not is not waited for.
@@ -149,11 +151,14 @@ struct Streams {
     /// The whole connection takes nothing.
     is_stalled: Arc<AtomicBool>,
     tasks: Mutex<JoinSet<()>>,
+    /// How many there have been.
+    begun: AtomicUsize,
 }
 
 impl Streams {
     fn new(connection: &Rewound, service: Arc<Service>) -> Self {
-        Self { service, is_stalled: connection.stalled(), tasks: Mutex::default() }
+        let is_stalled = connection.stalled();
+        Self { service, is_stalled, tasks: Mutex::default(), begun: AtomicUsize::new(0) }
     }
 
     fn tasks(&self) -> MutexGuard<'_, JoinSet<()>> {
@@ -165,6 +170,21 @@ impl Streams {
         let mut tasks = self.tasks();
         while tasks.try_join_next().is_some() {}
         tasks.is_empty()
+    }
+
+    /// Waits until no stream has been open for `limit`, and at most twice as long. hyper does not, not even for a client
+    /// that does not finish its preface.
+    async fn unused_for(&self, limit: Duration) {
+        let mut seen = None;
+        loop {
+            let begun = self.begun.load(Ordering::Relaxed);
+            let is_unused = self.are_over() && seen == Some(begun);
+            if is_unused {
+                return;
+            }
+            seen = self.are_over().then_some(begun);
+            sleep(limit).await;
+        }
     }
 
     /// Lets go of the tasks that have ended, as they do.
@@ -193,6 +213,7 @@ where
 {
     fn execute(&self, future: F) {
         let Some(streams) = self.0.upgrade() else { return };
+        streams.begun.fetch_add(1, Ordering::Relaxed);
         let stall = Stall::new(streams.service.limits().write_timeout);
         let (service, is_stalled) = (Arc::clone(&streams.service), Arc::clone(&streams.is_stalled));
         streams.tasks().spawn(Stream { future: Some(Box::pin(future)), stall, service, is_stalled });

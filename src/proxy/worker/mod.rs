@@ -40,7 +40,7 @@ const SWEEP: Duration = Duration::from_secs(10);
 pub(super) struct Worker {
     pub(super) listeners: Vec<std::net::TcpListener>,
     service: Arc<Service>,
-    drain_timeout: Duration,
+    pub(super) drain_timeout: Duration,
 }
 
 impl Worker {
@@ -93,13 +93,11 @@ impl Worker {
 }
 
 async fn drain(service: &Service, mut connections: JoinSet<()>, limit: Duration) {
-    tracing::info!(connections = connections.len(), ?limit, "stopping: open answers may finish");
     let mut closed = pin!(async { while connections.join_next().await.is_some() {} });
     let farewell = FAREWELL.min(limit / 4);
     if timeout(limit - farewell, &mut closed).await.is_ok() {
         return;
     }
-    tracing::warn!("open answers are cut off");
     service.drain().cut();
     // A client that does not read its error in time does not get it.
     let _ = timeout(farewell, closed).await;

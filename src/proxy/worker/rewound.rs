@@ -30,8 +30,6 @@ pub(super) struct Rewound {
     stream: TcpStream,
     early: Bytes,
     stall: Stall,
-    /// The socket takes bytes although the kernel does not call it writable.
-    is_asked: bool,
     is_stalled: Arc<AtomicBool>,
 }
 
@@ -39,7 +37,7 @@ impl Rewound {
     /// `stream`, from which nothing was read. Writing to it fails when it has taken nothing for `write_timeout`.
     pub(super) fn new(stream: TcpStream, write_timeout: Duration) -> Self {
         let stall = Stall::new(write_timeout);
-        Self { stream, early: Bytes::new(), stall, is_asked: false, is_stalled: Arc::default() }
+        Self { stream, early: Bytes::new(), stall, is_stalled: Arc::default() }
     }
 
     /// Becomes true when writing has failed because the client took nothing.
@@ -93,26 +91,27 @@ impl Rewound {
     /// A write of `bytes` is pending. Ready with an error when the client has taken nothing for too long.
     ///
     /// The kernel calls a socket writable only when a third of its buffer is free, which a slow client may not achieve in
-    /// time. So before the client is given up, the socket is asked to take what it can, whatever the kernel called it. It
-    /// counts whole packets, so a client that reads less than some 64 KiB in `limits.write_timeout` may still look like
-    /// one that reads nothing.
+    /// time. So the socket is asked to take what it can, whatever the kernel called it, before the client's time begins
+    /// and when it is over. It counts whole packets, so a client that reads less than some 64 KiB in
+    /// `limits.write_timeout` may still look like one that reads nothing.
     fn poll_pending(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        if self.is_asked {
-            match rustix::io::write(&self.stream, bytes) {
-                Err(Errno::AGAIN) => self.is_asked = false,
-                written => return Poll::Ready(written.map_err(io::Error::from)),
-            }
+        if !self.stall.is_running()
+            && let Some(written) = self.write_now(bytes)
+        {
+            return Poll::Ready(written);
         }
         ready!(self.stall.poll_expired(cx));
+        Poll::Ready(self.write_now(bytes).unwrap_or_else(|| {
+            self.is_stalled.store(true, Ordering::Relaxed);
+            Err(ErrorKind::TimedOut.into())
+        }))
+    }
+
+    /// `None`: the socket takes nothing.
+    fn write_now(&self, bytes: &[u8]) -> Option<io::Result<usize>> {
         match rustix::io::write(&self.stream, bytes) {
-            Err(Errno::AGAIN) => {
-                self.is_stalled.store(true, Ordering::Relaxed);
-                Poll::Ready(Err(ErrorKind::TimedOut.into()))
-            }
-            written => {
-                self.is_asked = true;
-                Poll::Ready(written.map_err(io::Error::from))
-            }
+            Err(Errno::AGAIN) => None,
+            written => Some(written.map_err(io::Error::from)),
         }
     }
 }

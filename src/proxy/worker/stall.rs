@@ -21,6 +21,11 @@ impl Stall {
         Self { limit, timer: None }
     }
 
+    /// Something has been waiting since the last poll.
+    pub(super) fn is_running(&self) -> bool {
+        self.timer.is_some()
+    }
+
     /// The client has taken something, or nothing waits for it.
     pub(super) fn end(&mut self) {
         if self.timer.is_some() {

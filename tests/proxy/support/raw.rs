@@ -180,7 +180,12 @@ impl Raw {
         assert_eq!(self.rest().await, "");
     }
 
-    /// The same without an end to the waiting: for a clock that stands still.
+    /// Reads until the connection is closed, without an end to the waiting: for a clock that stands still.
+    pub(crate) async fn rest_sometime(&mut self) {
+        while self.stream.read_buf(&mut self.unread).await.unwrap_or(0) > 0 {}
+    }
+
+    /// The connection is closed, without an end to the waiting: for a clock that stands still.
     pub(crate) async fn closed_sometime(&mut self) {
         assert_eq!(self.stream.read_buf(&mut self.unread).await.unwrap_or(0), 0, "{:?}", self.unread);
     }

@@ -1,33 +1,51 @@
-//! Whom a request is for: the `Host` header, or `:authority` in HTTP/2.
+//! What every request must say about itself: whom it is for, and how its body is encoded.
+//!
+//! Both have to be said once and plainly. Otherwise two servers on the way could read one request differently, and what
+//! is a body to one of them is a request to the other.
 
 use std::net::Ipv6Addr;
 
-use http::{Version, header, request::Parts};
+use http::{HeaderMap, Version, header, request::Parts};
 
 use crate::failure::{Failure, Kind};
 
-/// Checks that the request names one host (RFC 9112, section 3.2; RFC 9113, section 8.3.1). Two, or something that is not
-/// a host, are a sign of a request that two readers could understand differently.
+/// Checks the head of a request.
 ///
 /// # Errors
-/// [`Kind::Request`]
+/// [`Kind::Request`]. The connection cannot be used again.
 pub(super) fn check(head: &Parts) -> Result<(), Failure> {
+    check_host(head)?;
+    check_encoding(&head.headers)
+}
+
+/// RFC 9112, section 3.2; RFC 9113, section 8.3.1.
+fn check_host(head: &Parts) -> Result<(), Failure> {
     let mut hosts = head.headers.get_all(header::HOST).iter();
     let authority = head.uri.authority().filter(|_| head.version >= Version::HTTP_2);
     match (authority, hosts.next(), hosts.next()) {
-        (_, _, Some(_)) => Err(refused("the request has more than one `Host` header")),
+        (_, _, Some(_)) => Err(refused("the request has more than one `Host` header", "host")),
         (_, Some(host), None) if !is_host(host.as_bytes()) => {
-            Err(refused("the request's `Host` header is not a host name or address"))
+            Err(refused("the request's `Host` header is not a host name or address", "host"))
         }
         (None, None, None) if head.version >= Version::HTTP_11 => {
-            Err(refused("the request has no `Host` header"))
+            Err(refused("the request has no `Host` header", "host"))
         }
         _ => Ok(()),
     }
 }
 
-fn refused(message: &str) -> Failure {
-    Failure::new(Kind::Request, message).with_param("host")
+/// RFC 9112, section 6.1: `chunked` is the one encoding that is understood, and it is applied once.
+fn check_encoding(headers: &HeaderMap) -> Result<(), Failure> {
+    let mut encodings = headers.get_all(header::TRANSFER_ENCODING).iter();
+    match (encodings.next(), encodings.next()) {
+        (None, _) => Ok(()),
+        (Some(only), None) if only.as_bytes().eq_ignore_ascii_case(b"chunked") => Ok(()),
+        _ => Err(refused("the request's `Transfer-Encoding` is not `chunked` alone", "transfer-encoding")),
+    }
+}
+
+fn refused(message: &str, header: &str) -> Failure {
+    Failure::new(Kind::Request, message).with_param(header)
 }
 
 /// Whether this is `uri-host [ ":" port ]` (RFC 9110, section 7.2). An empty host, which the grammar allows, is not one
