@@ -144,8 +144,11 @@ pub struct CallStart<'a> {
 pub enum CallEnd {
     /// The arguments are whole.
     Complete,
-    /// The answer was cut off, or the model broke off, inside the arguments. What came before stays as it is.
+    /// The answer was cut off inside the arguments. What came before stays as it is.
     Cut,
+    /// The arguments became something that no arguments can be, and the model went on behind them. What came before
+    /// stays as it is.
+    Broken,
 }
 
 /// A call's result.

@@ -20,7 +20,9 @@ mod table;
 mod upstream;
 mod value;
 
-pub(crate) use model::{ARGUMENTS, LUMO_TOOL_PREFIX, MISROUTE, SERVER_CALLS, UNKNOWN_CALLS, settings_for};
+pub(crate) use model::{
+    ARGUMENTS, LUMO_TOOL_PREFIX, MISROUTE, REASONING, SERVER_CALLS, UNKNOWN_CALLS, settings_for,
+};
 pub use model::{Model, SystemPosition, Tools, WILDCARD};
 pub use origins::Origins;
 pub use overrides::Overrides;

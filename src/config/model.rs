@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     format::{self, Format, Known, Teaching},
-    pipeline::{Arguments, Detect, Limits, Misroute, ServerCalls, Settings, UnknownCalls},
+    pipeline::{Arguments, Detect, Limits, Misroute, Reasoning, ServerCalls, Settings, UnknownCalls},
     suggest::suggest,
 };
 
@@ -193,6 +193,7 @@ fn settings(
     let taught = lumo.filter(|_| matches!(tools, Tools::Format(_)));
     Settings {
         detect: table.get_or("detect", default.detect, |cell| detect(cell, formats)),
+        reasoning: table.get_or("reasoning", default.reasoning, choice(&REASONING)),
         server_calls: table.get_or("server_calls", default.server_calls, choice(&SERVER_CALLS)),
         misroute: table.get_or("misroute", default.misroute, choice(&MISROUTE)),
         arguments: table.get_or("arguments", default.arguments, choice(&ARGUMENTS)),
@@ -205,6 +206,9 @@ fn settings(
         limits,
     }
 }
+
+/// The words of `reasoning`.
+pub(crate) const REASONING: [(&str, Reasoning); 2] = [("auto", Reasoning::Auto), ("off", Reasoning::Off)];
 
 /// The words of `server_calls`.
 pub(crate) const SERVER_CALLS: [(&str, ServerCalls); 3] =

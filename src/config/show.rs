@@ -6,7 +6,7 @@ use toml::{Table, Value};
 
 use super::{
     Config, Model, Options, Origins, SystemPosition, Upstream,
-    model::{ARGUMENTS, MISROUTE, SERVER_CALLS, UNKNOWN_CALLS},
+    model::{ARGUMENTS, MISROUTE, REASONING, SERVER_CALLS, UNKNOWN_CALLS},
     upstream::{CUSTOM_TOOLS, DEVELOPER_ROLE, RESULT_IMAGES, STREAM},
 };
 use crate::pipeline::Detect;
@@ -80,6 +80,7 @@ fn upstream(upstream: &Upstream) -> Table {
         ("max_waiting", count(queue.max_waiting)),
         ("wait_timeout", duration(queue.wait_timeout)),
         ("tolerate_truncation", Value::Boolean(upstream.tolerate_truncation)),
+        ("retry_unanswered", Value::Boolean(upstream.retry_unanswered)),
     ]);
     if upstream.api_key.is_some() {
         shown.insert("api_key".to_owned(), string(MASK));
@@ -125,6 +126,7 @@ fn model(model: &Model) -> Table {
                 Detect::Formats(formats) => strings(formats.iter().map(|format| format.name.to_owned())),
             },
         ),
+        ("reasoning", word(&REASONING, settings.reasoning)),
         ("server_calls", word(&SERVER_CALLS, settings.server_calls)),
         ("arguments", word(&ARGUMENTS, settings.arguments)),
         ("unknown_calls", word(&UNKNOWN_CALLS, settings.unknown_calls)),

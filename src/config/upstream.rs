@@ -30,6 +30,9 @@ pub struct Upstream {
     pub queue: Queue,
     /// A stream that closes without its end mark has ended well.
     pub tolerate_truncation: bool,
+    /// A request is sent once more where a kept connection closes without a byte of an answer. The upstream may then
+    /// act on it twice.
+    pub retry_unanswered: bool,
 }
 
 impl Upstream {
@@ -223,6 +226,7 @@ pub(super) fn read<'a>(table: &mut Table<'a>) -> Entry<'a> {
     let timeouts = timeouts(table);
     let queue = queue(table);
     let tolerate_truncation = table.get_or("tolerate_truncation", false, switch);
+    let retry_unanswered = table.get_or("retry_unanswered", false, switch);
     let options = options(table, dialect, base_url.as_ref());
     let upstream = (|| {
         Some(Upstream {
@@ -234,6 +238,7 @@ pub(super) fn read<'a>(table: &mut Table<'a>) -> Entry<'a> {
             timeouts,
             queue,
             tolerate_truncation,
+            retry_unanswered,
         })
     })();
     if let Some(upstream) = &upstream {

@@ -45,6 +45,7 @@ pub struct Metrics {
     stalls: Counter,
     waiting: Family<UpstreamLabel, Gauge>,
     dropped_fields: Family<FieldLabels, Counter>,
+    unsolicited: Family<UpstreamLabel, Counter>,
     /// `None`: tools' names are no label.
     names: Option<Names>,
 }
@@ -118,6 +119,7 @@ impl Metrics {
             stalls: Counter::default(),
             waiting: Family::default(),
             dropped_fields: Family::default(),
+            unsolicited: Family::default(),
             names: tool_names.then(Names::default),
         };
         new.register();
@@ -162,6 +164,11 @@ impl Metrics {
             "dropped_fields",
             "Request fields that an upstream's dialect cannot say",
             self.dropped_fields.clone(),
+        );
+        registry.register(
+            "upstream_unsolicited",
+            "Upstream connections closed for bytes that no request had asked for",
+            self.unsolicited.clone(),
         );
     }
 
@@ -237,6 +244,11 @@ impl Metrics {
     /// Requests that wait for a place at `upstream`, to be kept up to date by its line.
     pub fn waiting(&self, upstream: &str) -> Gauge {
         self.waiting.get_or_create_owned(&UpstreamLabel { upstream: upstream.to_owned() })
+    }
+
+    /// Connections on which `upstream` sent what no request had asked for.
+    pub fn unsolicited(&self, upstream: &str) -> Counter {
+        self.unsolicited.get_or_create_owned(&UpstreamLabel { upstream: upstream.to_owned() })
     }
 
     /// Answers under way.

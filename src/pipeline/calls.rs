@@ -56,6 +56,9 @@ pub(super) struct Calls {
     sent_ids: Vec<String>,
     rescued: Vec<(String, String)>,
     client_calls: usize,
+    /// Of these, calls whose arguments are not JSON, behind which the model went on.
+    broken_calls: usize,
+    /// The answer was cut off inside a call.
     cut: bool,
     /// Characters of text sent: where citations belong.
     characters: u64,
@@ -79,6 +82,7 @@ impl Calls {
             sent_ids: Vec::new(),
             rescued: Vec::new(),
             client_calls: 0,
+            broken_calls: 0,
             cut: false,
             characters: 0,
             said: String::new(),
@@ -270,7 +274,10 @@ impl Calls {
         match self.fate(source) {
             Some(Fate::Sent { index, runner, .. }) => {
                 let (index, runner) = (*index, *runner);
-                self.cut |= end == CallEnd::Cut && runner == Runner::Client;
+                if runner == Runner::Client {
+                    self.cut |= end == CallEnd::Cut;
+                    self.broken_calls += usize::from(end == CallEnd::Broken);
+                }
                 send(Event::CallEnd { index, end }, frame.filter(|_| index == source), out);
             }
             Some(fate @ Fate::Waits { .. }) => {
@@ -293,8 +300,8 @@ impl Calls {
         end: CallEnd,
         out: &mut impl Sink,
     ) {
-        if end == CallEnd::Cut {
-            self.cut = true;
+        if end != CallEnd::Complete {
+            self.cut |= end == CallEnd::Cut;
             self.tally.dropped_calls += 1;
             return;
         }
@@ -340,13 +347,13 @@ impl Calls {
         &self.tools
     }
 
-    /// The reason that agrees with what was sent: calls promote a plain stop and nothing else, a call that was cut
-    /// off makes the answer a cut one, and calls that the upstream ran itself change nothing.
+    /// The reason that agrees with what was sent: complete calls promote a plain stop and nothing else, an answer that
+    /// ends inside a call was cut off, and neither broken calls nor calls that the upstream ran itself change it.
     fn finish(&self, said: Finish) -> Finish {
         match said {
             Finish::Length | Finish::Filter => said,
             Finish::Stop | Finish::Calls if self.cut => Finish::Length,
-            Finish::Stop | Finish::Calls if self.client_calls > 0 => Finish::Calls,
+            Finish::Stop | Finish::Calls if self.client_calls > self.broken_calls => Finish::Calls,
             Finish::Stop | Finish::Calls => Finish::Stop,
         }
     }

@@ -10,7 +10,7 @@
 mod calls;
 mod settings;
 
-pub use settings::{Arguments, Detect, Limits, Misroute, ServerCalls, Settings, UnknownCalls};
+pub use settings::{Arguments, Detect, Limits, Misroute, Reasoning, ServerCalls, Settings, UnknownCalls};
 
 use std::sync::Arc;
 

@@ -7,6 +7,8 @@ use crate::failure::{Failure, Kind};
 pub struct Settings {
     /// Which text formats are looked for.
     pub detect: Detect,
+    /// Whether marks of reasoning are read, whatever `detect` lists.
+    pub reasoning: Reasoning,
     /// What becomes of calls that the upstream ran itself.
     pub server_calls: ServerCalls,
     /// What becomes of a client's tool called over the upstream's server-tool channel.
@@ -35,6 +37,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             detect: Detect::Auto,
+            reasoning: Reasoning::Auto,
             server_calls: ServerCalls::Forward,
             misroute: Misroute::Rescue,
             arguments: Arguments::Stream,
@@ -56,10 +59,20 @@ pub enum Detect {
     Auto,
     /// As `Auto`, and these before them, safe or not.
     AutoAnd(Vec<&'static crate::format::Format>),
-    /// None: text is text.
+    /// None: no calls are looked for.
     Off,
     /// These, by name.
     Formats(Vec<&'static crate::format::Format>),
+}
+
+/// `reasoning`: whether marks of reasoning are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reasoning {
+    /// Those that are read wherever all formats are looked for, and those of the formats that are. Where no calls are
+    /// looked for, channels are read, too.
+    Auto,
+    /// None: reasoning in text is text.
+    Off,
 }
 
 /// `server_calls`: calls that the upstream ran itself.

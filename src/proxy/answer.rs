@@ -157,7 +157,7 @@ impl Answer {
                 this.flow.pipeline.keep_alive(&mut this.flow.out);
                 this.clock.spoke();
             }
-            Alarm::Idle => this.flow.fail(failure::timed_out("next piece", this.timeouts.idle)),
+            Alarm::Idle => this.flow.fail_silent(this.timeouts.idle),
             Alarm::Total => {
                 this.flow.fail(failure::timed_out("whole answer", this.timeouts.total.unwrap_or_default()));
             }

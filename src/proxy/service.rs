@@ -74,7 +74,7 @@ impl Service {
         let clients = config.upstreams.iter().map(|upstream| {
             let name = upstream.name.clone();
             let line = Line::new(upstream.queue.clone(), metrics.waiting(&name));
-            let client = Client::new(Arc::clone(upstream), Arc::new(line))
+            let client = Client::new(Arc::clone(upstream), Arc::new(line), metrics.unsolicited(&name))
                 .map_err(|error| ServeError::Upstream { name: name.clone(), error })?;
             Ok((name, Arc::new(client)))
         });

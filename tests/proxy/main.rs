@@ -23,6 +23,7 @@ mod lumo;
 mod models;
 mod persistence;
 mod requests;
+mod reuse;
 mod stalls;
 mod streams;
 mod threads;

@@ -372,7 +372,7 @@ fn a_declared_name_may_be_longer_than_the_limit() {
         strict: None,
         declared: None,
     };
-    let asked = Conversation { tools: vec![tool].into(), ..Conversation::default() };
+    let asked = Conversation { tools: vec![tool], ..Conversation::default() };
     let mut events = Vec::new();
     let mut calls = CallDeltas::new(128);
     calls.expect(Tools::new(&asked, ""), Limits::default());

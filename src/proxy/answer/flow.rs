@@ -4,13 +4,13 @@ use std::{
     fmt, mem,
     sync::Arc,
     task::{Context, Poll, ready},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use bytes::BytesMut;
 
 use crate::{
-    failure::{Failure, Kind},
+    failure::{self, Failure, Kind},
     observe::{Access, Outcome},
     pipeline::{Pipeline, State},
 };
@@ -238,6 +238,14 @@ impl Flow {
     pub(super) fn fail(&mut self, failure: Failure) {
         self.pipeline.fail(failure, &mut self.out);
         self.stage = Stage::Over;
+    }
+
+    /// The upstream has been silent for `limit`. If its connection is shared, no other request is sent on it.
+    pub(super) fn fail_silent(&mut self, limit: Duration) {
+        if let Stage::Streaming(body) = &self.stage {
+            body.retire();
+        }
+        self.fail(failure::timed_out("next piece", limit));
     }
 
     /// Writes the error into a stream that has begun, once, behind all that was certain before it.
