@@ -52,15 +52,30 @@ pub fn run(args: &Args) -> ExitCode {
 /// Where a user finds what is wrong with a command line.
 const DESCRIBED: &str = "`toolwire bench --help` describes the options, docs/bench.md the figures";
 
+/// How a key is kept out of the command line.
+const IN_ENVIRONMENT: &str = "the environment variable TOOLWIRE_BENCH_KEY keeps it out";
+
+/// Headers that carry keys.
+const KEY_HEADERS: [&str; 3] = ["authorization", "x-api-key", "api-key"];
+
 /// Warns of keys in the command line, where everybody on the machine can read them.
 fn warn_of_keys(args: &Args) {
     let is_typed = args
         .api_key
         .as_ref()
         .is_some_and(|key| env::var("TOOLWIRE_BENCH_KEY").map_or(true, |value| value != key.expose_secret()));
+    let is_key = |name: &HeaderName| KEY_HEADERS.iter().any(|key| name == key);
+    if args.headers.iter().any(|(name, _)| is_key(name)) {
+        warn(
+            "--header: a key in the command line shows in the list of processes (`ps`)",
+            Some(IN_ENVIRONMENT),
+        );
+    }
     if is_typed {
-        let next = "the environment variable TOOLWIRE_BENCH_KEY keeps it out";
-        warn("--api-key: a key in the command line shows in the list of processes (`ps`)", Some(next));
+        warn(
+            "--api-key: a key in the command line shows in the list of processes (`ps`)",
+            Some(IN_ENVIRONMENT),
+        );
     }
 }
 

@@ -81,7 +81,10 @@ fn report(args: &Args, fixtures: &[(PathBuf, Fixture)]) -> io::Result<usize> {
     };
     let large = played.iter().filter(is_large).count();
     if args.splits == Splits::Every && large > 0 {
-        writeln!(io::stderr(), "too large for every cut in two, cut at evenly spread places: {large}")?;
+        writeln!(
+            io::stderr(),
+            "fixtures too large for every cut in two, which are cut at evenly spread places: {large}"
+        )?;
     }
     if !args.json {
         let differ = if differing == 1 { "differs" } else { "differ" };

@@ -5,6 +5,7 @@ use std::{
     io::{self, Read, Write},
     path::PathBuf,
     process::ExitCode,
+    sync::Arc,
 };
 
 use bytes::BytesMut;
@@ -21,8 +22,9 @@ use crate::{
         replay,
     },
     format::{self, Known},
-    observe::terminal::counted,
+    observe::{terminal::counted, untrusted::escaped},
     pipeline::{Pipeline, Settings, State},
+    redact::Redactor,
 };
 
 /// Headings of the help.
@@ -118,7 +120,8 @@ fn filter(args: &Args) -> Result<(), Stop> {
     let conversation = args.conversation()?;
     let settings = args.settings(&conversation.model).map_err(Stop::Usage)?;
     let mut pipeline = replay::pipeline(args.reader(&settings), args.to, &settings, &conversation)
-        .map_err(|failure| Stop::Usage(failure.to_string()))?;
+        .map_err(|failure| Stop::Usage(failure.to_string()))?
+        .redacting(Arc::new(Redactor::new([])));
     let mut input = args.open()?;
     let mut stdout = io::stdout().lock();
     let mut out = BytesMut::new();
@@ -188,7 +191,9 @@ fn check(args: &Args) -> Result<(), Stop> {
         expect_stream: None,
     };
     if let Some(finding) = fixture.check_within(Splits::Every, SPLIT_BUDGET) {
-        return Err(Stop::Work(format!("not the same as in one piece: {finding}")));
+        // It takes several lines.
+        finding.to_string().lines().for_each(|line| eprintln!("{}", escaped(line)));
+        return Err(Stop::Work("cut this way, the stream gives something else than in one piece".to_owned()));
     }
     let len = fixture.upstream.len();
     let (made, all) = cuts_in_two(len, SPLIT_BUDGET);
