@@ -439,6 +439,7 @@ fn one_upstream_from_flags_replaces_those_of_the_file_and_keeps_the_rest() {
         dialect: Some("chat".to_owned()),
         api_key: Some(SecretString::from(SECRET)),
         detect: Some("off".to_owned()),
+        server_calls: Some("annotate".to_owned()),
         ..Overrides::default()
     };
     let check = |config: &Config| {
@@ -448,7 +449,7 @@ fn one_upstream_from_flags_replaces_those_of_the_file_and_keeps_the_rest() {
         assert_eq!(model.upstream.api_key.as_ref().unwrap().expose_secret(), SECRET);
         assert_eq!(model.settings.detect, Detect::Off);
         assert_eq!(model.settings.arguments, Arguments::Stream);
-        assert_eq!(model.settings.server_calls, ServerCalls::Forward);
+        assert_eq!(model.settings.server_calls, ServerCalls::Annotate);
     };
     let alone = load(&flags, &environment).unwrap();
     assert!(alone.warnings.is_empty(), "{:?}", alone.warnings);

@@ -23,6 +23,7 @@ mod detector;
 mod limits;
 mod markup;
 mod native;
+mod server_calls;
 mod soup;
 mod streams;
 #[path = "../support/mod.rs"]

@@ -1,5 +1,7 @@
 //! Which bytes are a request: what stands behind one whose end is in doubt never runs.
 
+use std::time::Duration;
+
 use crate::support::{
     client::{STREAM, WHOLE},
     proxy::Setup,
@@ -157,6 +159,30 @@ async fn an_answer_arrives_although_the_client_goes_on_sending() {
         let mut client = Raw::connect(&proxy).await;
         client.send(request + &get("/v1/models").repeat(20_000)).await;
         assert!(client.said().await.is_stream());
+        client.closed().await;
+    }
+}
+
+/// The last answer closes the connection, and most of what is before it still waits for room in the socket.
+#[tokio::test]
+async fn answers_before_the_last_one_arrive_in_a_narrow_socket() {
+    const ANSWERS: usize = 1000;
+    let upstream = Upstream::start(at_once).await;
+    let proxy = Setup::new(upstream.address).start().await;
+    for last in [
+        post_with("/nowhere", "content-length: 1000\r\n", "{"),
+        "GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".to_owned(),
+        "GET\0\r\n".to_owned(),
+    ] {
+        let mut client = Raw::connect_narrow(&proxy).await;
+        client.send(get("/metrics").repeat(ANSWERS) + &last).await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        for _ in 0..ANSWERS {
+            let said = client.said().await;
+            assert!(said.status == 200 && said.body.ends_with("# EOF\n"));
+        }
+        let said = client.said().await;
+        assert_eq!(said.header("connection"), Some("close"));
         client.closed().await;
     }
 }

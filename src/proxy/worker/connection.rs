@@ -175,7 +175,8 @@ async fn until_answer(
             Pin::new(&mut serving).graceful_shutdown();
         }
         loop {
-            if let Poll::Ready(served) = serving.poll_without_shutdown(cx) {
+            // With its shutdown, which is when everything has been written.
+            if let Poll::Ready(served) = Pin::new(&mut serving).poll(cx) {
                 told(served);
                 return Poll::Ready(Served::Over);
             }
@@ -188,7 +189,12 @@ async fn until_answer(
     });
     let served = served.await;
     let parts = serving.into_parts();
-    (parts.io.into_inner().into_inner().put_back(&parts.read_buf), served)
+    let client = parts.io.into_inner().into_inner();
+    match served {
+        Served::Begun(..) => (client.put_back(&parts.read_buf), served),
+        // What the client sent behind its last request is not read any more.
+        Served::Over | Served::Idle => (client, served),
+    }
 }
 
 /// Answers requests; answers that have an upstream go into `handover`.
