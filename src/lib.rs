@@ -22,6 +22,7 @@ pub mod config;
 pub mod conversation;
 pub mod detect;
 pub mod dialect;
+mod digest;
 pub mod event;
 pub mod failure;
 pub mod fixture;

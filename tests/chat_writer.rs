@@ -155,11 +155,11 @@ fn what_the_upstream_made_beside_text() {
         chunk(r#"{"role":"assistant","content":null}"#, "null"),
         chunk(r#"{"tool_results":[{"index":0,"id":"call_1","content":"42\n"}]}"#, "null"),
         chunk(
-            r#"{"annotations":[{"type":"url_citation","url_citation":{"start_index":1,"end_index":2,"title":"t","url":"u"}}]}"#,
+            r#"{"annotations":[{"index":0,"type":"url_citation","url_citation":{"start_index":1,"end_index":2,"title":"t","url":"u"}}]}"#,
             "null",
         ),
         chunk(
-            r#"{"images":[{"type":"image_url","image_url":{"url":"data:image/webp;base64,AAAA"},"id":"i"}]}"#,
+            r#"{"images":[{"index":0,"type":"image_url","image_url":{"url":"data:image/webp;base64,AAAA"},"id":"i"}]}"#,
             "null",
         ),
         chunk("{}", "\"length\""),

@@ -145,7 +145,7 @@ min, hours, days, weeks, months, years (and few variations)
 29:12: error: no upstream `lummo`; did you mean `lumo`?
 30:9: error: unknown value `nativ`; did you mean `native`? also known: `bare`, `dots`; `toolwire formats` lists all
 31:18: error: unknown value `hermess`; did you mean `hermes`? also known: `harmony`, `apertus`; `toolwire formats` lists all
-32:16: error: unknown value `anotate`; did you mean `annotate`? also known: `forward`, `hide`
+32:16: error: unknown value `anotate`; did you mean `annotate`? also known: `auto`, `forward`
 33:13: error: expected one of \"stream\", \"whole\", found a boolean
 35:1: error: missing key `upstream`
 36:8: error: a second model `ä`
@@ -439,6 +439,7 @@ fn one_upstream_from_flags_replaces_those_of_the_file_and_keeps_the_rest() {
         dialect: Some("chat".to_owned()),
         api_key: Some(SecretString::from(SECRET)),
         detect: Some("off".to_owned()),
+        server_calls: Some("annotate".to_owned()),
         ..Overrides::default()
     };
     let check = |config: &Config| {
@@ -448,7 +449,7 @@ fn one_upstream_from_flags_replaces_those_of_the_file_and_keeps_the_rest() {
         assert_eq!(model.upstream.api_key.as_ref().unwrap().expose_secret(), SECRET);
         assert_eq!(model.settings.detect, Detect::Off);
         assert_eq!(model.settings.arguments, Arguments::Stream);
-        assert_eq!(model.settings.server_calls, ServerCalls::Forward);
+        assert_eq!(model.settings.server_calls, ServerCalls::Annotate);
     };
     let alone = load(&flags, &environment).unwrap();
     assert!(alone.warnings.is_empty(), "{:?}", alone.warnings);

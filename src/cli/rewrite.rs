@@ -58,8 +58,8 @@ pub struct Args {
     /// stream: arguments as they come; whole: a call when it is complete
     #[arg(long, value_name = "HOW", help_heading = CALLS)]
     arguments: Option<String>,
-    /// Calls that the upstream ran itself: forward, annotate or hide
-    #[arg(long, value_name = "HOW", help_heading = CALLS)]
+    /// Calls that the upstream ran itself: auto, forward, annotate or hide
+    #[arg(long, value_name = "HOW", env = "TOOLWIRE_SERVER_CALLS", help_heading = CALLS)]
     server_calls: Option<String>,
     /// Calls in marked formats to undeclared names: forward, or text
     #[arg(long, value_name = "HOW", help_heading = CALLS)]

@@ -51,6 +51,9 @@ pub struct UpstreamFlags {
     /// Text formats that are looked for, in place of the file's: auto, off, or names with commas
     #[arg(long, value_name = "FORMATS", env = "TOOLWIRE_DETECT", help_heading = CALLS)]
     pub detect: Option<String>,
+    /// What becomes of calls that an upstream ran itself, in place of the file's: auto, forward, annotate or hide
+    #[arg(long, value_name = "HOW", env = "TOOLWIRE_SERVER_CALLS", help_heading = CALLS)]
+    pub server_calls: Option<String>,
 }
 
 impl UpstreamFlags {
@@ -90,6 +93,7 @@ impl UpstreamFlags {
             typed_api_key: self.api_key.iter().any(|key| is_typed(key, "TOOLWIRE_UPSTREAM_KEY")),
             tools: self.tools.clone(),
             detect: self.detect.clone(),
+            server_calls: self.server_calls.clone(),
         }
     }
 }

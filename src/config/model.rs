@@ -211,8 +211,12 @@ fn settings(
 pub(crate) const REASONING: [(&str, Reasoning); 2] = [("auto", Reasoning::Auto), ("off", Reasoning::Off)];
 
 /// The words of `server_calls`.
-pub(crate) const SERVER_CALLS: [(&str, ServerCalls); 3] =
-    [("forward", ServerCalls::Forward), ("annotate", ServerCalls::Annotate), ("hide", ServerCalls::Hide)];
+pub(crate) const SERVER_CALLS: [(&str, ServerCalls); 4] = [
+    ("auto", ServerCalls::Auto),
+    ("forward", ServerCalls::Forward),
+    ("annotate", ServerCalls::Annotate),
+    ("hide", ServerCalls::Hide),
+];
 
 /// The words of `misroute`.
 pub(crate) const MISROUTE: [(&str, Misroute); 2] =

@@ -36,6 +36,8 @@ pub struct Overrides {
     pub tools: Option<String>,
     /// Replaces `detect` of every model; names with commas between them.
     pub detect: Option<String>,
+    /// Replaces `server_calls` of every model.
+    pub server_calls: Option<String>,
 }
 
 /// A flag that overrides something.
@@ -48,11 +50,12 @@ pub(super) enum Flag {
     ApiKey,
     Tools,
     Detect,
+    ServerCalls,
 }
 
 impl Flag {
     /// All of them, in the order of their numbers.
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::Listen,
         Self::ClientKey,
         Self::Upstream,
@@ -60,6 +63,7 @@ impl Flag {
         Self::ApiKey,
         Self::Tools,
         Self::Detect,
+        Self::ServerCalls,
     ];
 
     /// The flag as it is typed, and the environment variable of the same meaning.
@@ -72,6 +76,7 @@ impl Flag {
             Self::ApiKey => "--api-key (TOOLWIRE_UPSTREAM_KEY)",
             Self::Tools => "--tools (TOOLWIRE_TOOLS)",
             Self::Detect => "--detect (TOOLWIRE_DETECT)",
+            Self::ServerCalls => "--server-calls (TOOLWIRE_SERVER_CALLS)",
         }
     }
 }
@@ -105,6 +110,9 @@ impl Overrides {
                     names => strings(names.split(',').map(str::trim), at(Flag::Detect)),
                 };
                 put(model, "detect", value);
+            }
+            if let Some(word) = &self.server_calls {
+                put(model, "server_calls", string(word, at(Flag::ServerCalls)));
             }
         }
     }

@@ -5,6 +5,7 @@
 //! them; the rest of the crate does not ask which.
 
 pub mod chat;
+pub(crate) mod finish;
 pub mod lumo;
 mod skipped;
 pub(crate) mod tool_calls;
@@ -133,6 +134,11 @@ impl Reader {
             Self::Lumo(reader) => reader.expect(asked.limits),
             Self::Chat(reader) => reader.expect(asked),
         }
+    }
+
+    /// The upstream may run tools by itself, and tell of that in the answer.
+    pub fn runs_tools(&self) -> bool {
+        matches!(self, Self::Lumo(_))
     }
 
     /// Reads the next bytes of the body, cut anywhere.

@@ -24,6 +24,12 @@ pub enum Skip {
     LateArguments,
     /// A result whose call was never seen.
     OrphanResult,
+    /// A call that the upstream announced and never dispatched.
+    UndispatchedCall,
+    /// Content for a target that is not known.
+    UnknownTarget,
+    /// Text behind a call that was meant for the client and that the upstream tried to run itself: its apology.
+    Apology,
     /// A finish reason that is not known; it counts as `stop`.
     UnknownFinish,
 }
@@ -40,6 +46,9 @@ impl Skip {
             Self::NamelessCall => "nameless_call",
             Self::LateArguments => "late_arguments",
             Self::OrphanResult => "orphan_result",
+            Self::UndispatchedCall => "undispatched_call",
+            Self::UnknownTarget => "unknown_target",
+            Self::Apology => "apology",
             Self::UnknownFinish => "unknown_finish",
         }
     }
@@ -83,7 +92,8 @@ impl Skipped {
 
     /// What was left out because it was malformed.
     pub fn malformed(&self) -> u64 {
-        [Skip::NotJson, Skip::NotAChunk, Skip::NamelessCall].map(|why| self.count(why)).iter().sum()
+        let malformed = [Skip::NotJson, Skip::NotAChunk, Skip::UnknownTarget, Skip::NamelessCall];
+        malformed.map(|why| self.count(why)).iter().sum()
     }
 
     /// Whether nothing was left out.

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 
-use self::calls::{Bounce, Calls};
+use self::calls::Calls;
 use crate::{
     conversation::{Conversation, Role, Turn},
     detect::{Detector, Tools},
@@ -81,7 +81,7 @@ impl Pipeline {
         reader.expect(Asked { tools: tools.clone(), limits: settings.limits, stream: answering.stream });
         let stages = Stages {
             detector: Detector::new(tools.clone(), settings),
-            calls: Calls::new(conversation, tools, settings, &answering.stamp),
+            calls: Calls::new(conversation, tools, settings, reader.runs_tools(), &answering.stamp),
             writer,
             limits: settings.limits,
             stream: answering.stream,
@@ -189,19 +189,19 @@ impl Pipeline {
     /// In [`State::Asks`]: what the upstream is to be asked, `sent` being what it was asked before.
     pub fn follow_up(&self, sent: &Conversation) -> Conversation {
         let mut next = sent.clone();
-        let Some(Bounce { name, arguments, missing }) = &self.stages.calls.bounce else { return next };
+        let Some(bounce) = &self.stages.calls.bounce else { return next };
         let said = self.stages.calls.said();
         if !said.is_empty() {
             next.turns.push(Turn::text(Role::Assistant, said));
         }
-        let missing = missing.join("`, `");
-        next.turns.push(Turn::text(
-            Role::User,
+        let told = bounce.calls.iter().map(|call| {
+            let (name, arguments, missing) = (call.name(), &call.arguments, call.missing.join("`, `"));
             format!(
                 "Your call to the tool `{name}` with the arguments {arguments} was not run: the required arguments \
                  `{missing}` are missing. Make the call again with all of them. Do not apologise or explain."
-            ),
-        ));
+            )
+        });
+        next.turns.push(Turn::text(Role::User, told.collect::<Vec<_>>().join("\n\n")));
         next
     }
 
@@ -220,6 +220,7 @@ impl Pipeline {
         let detector = self.stages.detector.as_ref();
         let mut skipped = self.reader.skipped();
         skipped.add_all(&self.skipped);
+        skipped.add_all(&self.stages.calls.skipped);
         Tally {
             malformed_frames: skipped.malformed(),
             skipped,

@@ -38,7 +38,7 @@ impl Default for Settings {
         Self {
             detect: Detect::Auto,
             reasoning: Reasoning::Auto,
-            server_calls: ServerCalls::Forward,
+            server_calls: ServerCalls::Auto,
             misroute: Misroute::Rescue,
             arguments: Arguments::Stream,
             unknown_calls: UnknownCalls::Forward,
@@ -78,9 +78,11 @@ pub enum Reasoning {
 /// `server_calls`: calls that the upstream ran itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerCalls {
+    /// As `Forward` if the client declared the tool or declared none at all; else as `Annotate`.
+    Auto,
     /// As `tool_calls` deltas, their results in an extension field; the finish reason stays.
     Forward,
-    /// Web results become citations; the calls themselves are dropped.
+    /// Web results become citations; the calls are told in the extension field only, with their results.
     Annotate,
     /// Dropped.
     Hide,

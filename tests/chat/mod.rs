@@ -134,6 +134,10 @@ impl Sink for Read {
                 let words = if result.is_error { "failed" } else { "gave" };
                 self.run(words, &format!("{} {} {}", result.index, result.id, result.content));
             }
+            Event::ServerCall(call) => {
+                let [arguments, content] = [call.arguments, call.content].map(Option::unwrap_or_default);
+                self.run("ran", &format!("{} {} {arguments} {content}", call.id, call.name));
+            }
             Event::Annotation(note) => {
                 let (from, to) = note.span;
                 self.run("cites", &format!("{} {} {from}-{to}", note.url, note.title));

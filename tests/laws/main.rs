@@ -22,6 +22,8 @@ mod calls;
 mod detector;
 mod limits;
 mod markup;
+mod native;
+mod server_calls;
 mod soup;
 mod streams;
 #[path = "../support/mod.rs"]

@@ -112,9 +112,11 @@ prop_compose! {
     }
 }
 
+const SERVER_CALLS: [ServerCalls; 4] =
+    [ServerCalls::Auto, ServerCalls::Forward, ServerCalls::Annotate, ServerCalls::Hide];
+
 fn settings() -> impl Strategy<Value = Settings> {
-    let server_calls =
-        prop::sample::select(&[ServerCalls::Forward, ServerCalls::Annotate, ServerCalls::Hide] as &[_]);
+    let server_calls = prop::sample::select(&SERVER_CALLS as &[_]);
     let arguments = prop::sample::select(&[Arguments::Stream, Arguments::Whole] as &[_]);
     (server_calls, arguments, any::<bool>(), any::<bool>()).prop_map(
         |(server_calls, arguments, prefix, tolerate_truncation)| Settings {

@@ -167,9 +167,13 @@ impl Screen {
         let head = self.paint("1", "What the client has at the end");
         writeln!(self.out, "\n{head}")?;
         self.tell("text", text.trim_end())?;
-        for (index, call) in calls.iter().enumerate() {
+        for result in results.iter().filter(|result| result.call.is_none()) {
+            self.tell("Lumo ran", &format!("{}({})", result.name, result.arguments))?;
+            self.tell("result", &result.content)?;
+        }
+        for (index, call) in (0..).zip(&calls) {
             self.tell("call", &format!("{}({})", call.name, call.arguments))?;
-            for result in results.iter().filter(|result| usize::try_from(result.call) == Ok(index)) {
+            for result in results.iter().filter(|result| result.call == Some(index)) {
                 self.tell("result", &result.content)?;
             }
         }

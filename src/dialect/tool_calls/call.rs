@@ -106,7 +106,7 @@ impl Call {
     }
 
     pub(super) fn end(&mut self, index: u32, cut: bool, out: &mut impl Sink) {
-        if let Some(half) = self.unescaper.finish() {
+        if let Some(half) = self.unescaper.finish().filter(|_| !cut) {
             let mut text = [0; 4];
             let text: &str = half.encode_utf8(&mut text);
             self.extent.push(text);

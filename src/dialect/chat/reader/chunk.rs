@@ -276,39 +276,6 @@ impl<'a> Delta<'a> {
     }
 }
 
-/// Whether a finish reason says that the answer has failed.
-pub(super) fn is_failure(word: &str) -> bool {
-    const FAILURES: [&str; 9] = [
-        "error",
-        "network_error",
-        "timeout",
-        "rejected",
-        "failed",
-        "abort",
-        "aborted",
-        "cancelled",
-        "malformed_function_call",
-    ];
-    FAILURES.iter().any(|failure| word.eq_ignore_ascii_case(failure))
-}
-
-/// What the words of upstreams for an end mean, in any case of letters; `None` for a word that nobody knows.
-pub(super) fn finish_of(word: &str) -> Option<Finish> {
-    Some(match word.to_ascii_lowercase().as_str() {
-        "stop" | "eos" | "eos_token" | "end_turn" | "stop_sequence" | "end" | "complete" | "completed" => {
-            Finish::Stop
-        }
-        "tool_calls" | "tool_call" | "tool_use" | "function_call" => Finish::Calls,
-        "length" | "max_tokens" | "model_length" | "max_output_tokens" | "insufficient_system_resource" => {
-            Finish::Length
-        }
-        "content_filter" | "safety" | "recitation" | "prohibited_content" | "blocklist" | "sensitive" => {
-            Finish::Filter
-        }
-        _ => return None,
-    })
-}
-
 /// The API's own word for `finish`.
 pub(super) fn word_of(finish: Finish) -> &'static str {
     match finish {

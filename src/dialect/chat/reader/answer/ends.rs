@@ -6,7 +6,8 @@ use super::{Answer, emit, said};
 use crate::{
     dialect::{
         Skip,
-        chat::reader::chunk::{Choice, finish_of, is_failure, word_of},
+        chat::reader::chunk::{Choice, word_of},
+        finish::{failure_of, finish_of},
     },
     event::{Event, Finish, Sink, Usage},
     failure::{Failure, Kind},
@@ -60,14 +61,14 @@ impl Answer {
         canonical: Option<&str>,
         out: &mut impl Sink,
     ) -> Result<(), Failure> {
-        if is_failure(word) {
-            let message = format!("the upstream ended the answer with finish reason `{word}`");
-            return Err(Failure::new(Kind::Upstream, message));
+        let known = finish_of(word);
+        if let (None, Some(failure)) = (known, failure_of(word)) {
+            return Err(failure);
         }
-        let finish = finish_of(word).unwrap_or_else(|| {
+        if known.is_none() {
             self.skipped.add(Skip::UnknownFinish);
-            Finish::Stop
-        });
+        }
+        let finish = known.unwrap_or(Finish::Stop);
         self.end_calls(matches!(finish, Finish::Length | Finish::Filter), out);
         let says_finish_only = choice.delta.things() == 0;
         let canonical = canonical.filter(|_| says_finish_only && word == word_of(self.promoted(finish)));
@@ -86,7 +87,8 @@ impl Answer {
 
     fn end_calls(&mut self, cut: bool, out: &mut impl Sink) {
         for (channel, is_text) in [(&mut self.reasoning, false), (&mut self.text, true)] {
-            if let Some(half) = channel.finish() {
+            // Where the model was interrupted, half of a surrogate pair is a character that is not there yet.
+            if let Some(half) = channel.finish().filter(|_| !cut) {
                 let half = half.to_string().into();
                 out.event(if is_text { Event::Text(half) } else { said::reasoning(half) });
             }

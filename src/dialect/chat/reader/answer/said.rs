@@ -9,7 +9,7 @@ use crate::{
         chat::reader::{channel::cuts_pair, chunk::Delta},
         tool_calls::arguments_only,
     },
-    event::{Annotation, CallResult, Event, Media, Reasoning, Sink},
+    event::{Annotation, CallResult, Event, Media, Reasoning, ServerCall, Sink},
     failure::Failure,
     wire::json::{Json, Kind},
 };
@@ -68,10 +68,10 @@ impl Answer {
     /// Calls of custom tools: one element a frame, as OpenAI sends them.
     fn say_custom(&mut self, calls: Json<'_>, frame: Option<&str>, out: &mut impl Sink) {
         let frame = frame.filter(|_| calls.elements().nth(1).is_none());
-        for element in calls.elements() {
+        for (position, element) in (0..).zip(calls.elements()) {
             if let Some(custom) = element.get("custom") {
                 let deltas = &mut self.deltas;
-                self.calls.custom(element, custom, frame, || deltas.next_index(), out);
+                self.calls.custom((position, element), custom, frame, || deltas.next_index(), out);
             }
         }
     }
@@ -232,10 +232,21 @@ fn image(json: Json<'_>) -> Option<Event<'_>> {
 
 /// What another toolwire says of a call's result.
 fn result(json: Json<'_>) -> Option<Event<'_>> {
+    let given = |key| json.get(key).and_then(|value| value.as_str());
+    let is_error = json.get("is_error").and_then(|flag| flag.as_bool()).unwrap_or(false);
+    if let Some(name) = given("name") {
+        return Some(Event::ServerCall(ServerCall {
+            id: text(json, "id"),
+            name,
+            arguments: given("arguments"),
+            content: given("content"),
+            is_error,
+        }));
+    }
     Some(Event::CallResult(CallResult {
         index: u32::try_from(json.get("index")?.as_u64()?).ok()?,
         id: text(json, "id"),
         content: text(json, "content"),
-        is_error: json.get("is_error").and_then(|flag| flag.as_bool()).unwrap_or(false),
+        is_error,
     }))
 }
