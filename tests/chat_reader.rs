@@ -441,7 +441,10 @@ fn text_in_odd_places_is_text() {
         means(&format!("data: {{\"choices\":[{choice}]}}\n\n{}", end("stop")), "A | stop");
     }
     means(&[loose(r#"{"content":5}"#), loose(r#"{"content":true}"#), end("stop")].concat(), "5true | stop");
-    means(&format!("data: \u{feff}{}{}", &loose(r#"{"content":"A"}"#)[6..], end("stop")), "A | stop");
+    means(
+        &format!("data: \u{feff}{}{}", loose(r#"{"content":"A"}"#).trim_start_matches("data: "), end("stop")),
+        "A | stop",
+    );
     let unknown = loose(r#"{"content":[{"type":"video"},{"type":"text","text":"A"}]}"#);
     assert_eq!(means(&[unknown, end("stop")].concat(), "A | stop").skipped.to_string(), "unknown_part=1");
 }
