@@ -560,6 +560,7 @@ fn the_documentation_tells_the_truth() {
     let sections = [
         lumo.clone(),
         lumo["limits"].as_table().unwrap().clone(),
+        lumo["metrics"].as_table().unwrap().clone(),
         first(&lumo, "upstreams"),
         first(&lumo, "upstreams")["lumo"].as_table().unwrap().clone(),
         first(&chat, "upstreams")["chat"].as_table().unwrap().clone(),
@@ -644,4 +645,34 @@ name = "*"
     assert!(starts("set", "set"));
     assert!(starts("*", "deepseek-r1:14b"));
     assert!(!starts("*", "other"));
+}
+
+#[test]
+fn origins_are_checked_each_at_its_place() {
+    let desk = Desk::with(&format!(
+        "cors_origins = [\"https://ui.example/\", \"null\", \"http://localhost:3000\", \"ui.example\"]{GOOD}"
+    ));
+    let told = desk.told();
+    let lines: Vec<_> = told.lines().collect();
+    assert!(lines[0].starts_with("1:17: error: ") && lines[0].ends_with("`https://ui.example`"), "{told}");
+    assert!(lines[1].starts_with("1:40: error: ") && lines[1].contains("`null`"), "{told}");
+    assert!(lines[2].starts_with("1:73: error: expected an origin such as "), "{told}");
+    assert_eq!(lines.len(), 3, "{told}");
+
+    let shown = |origins: &str| {
+        let desk = Desk::with(&format!("cors_origins = {origins}{GOOD}"));
+        desk.load().unwrap().config.to_toml()["cors_origins"].to_string()
+    };
+    assert_eq!(shown(r#"["https://UI.example:443"]"#), r#"["https://ui.example"]"#);
+    assert_eq!(shown(r#""*""#), r#"["*"]"#);
+    assert_eq!(shown("[]"), "[]");
+}
+
+#[test]
+fn tool_names_are_metrics_only_if_switched_on() {
+    let shows = |text: &str| Desk::with(&format!("{GOOD}{text}")).load().unwrap().config.metrics.tool_names;
+    assert!(!shows(""));
+    assert!(shows("[metrics]\ntool_names = true\n"));
+    let told = Desk::with(&format!("{GOOD}[metrics]\ntool_name = true\n")).told();
+    assert!(told.contains("unknown key `tool_name`; did you mean `tool_names`?"), "{told}");
 }

@@ -15,12 +15,13 @@ pub mod record;
 pub mod replay;
 pub mod rewrite;
 pub mod serve;
+mod terminal;
 mod upstream_flags;
 
 pub use output::results;
 pub use upstream_flags::UpstreamFlags;
 
-use std::{env, ffi::OsStr, process::ExitCode};
+use std::{env, ffi::OsStr, io, process::ExitCode};
 
 use clap::{CommandFactory, FromArgMatches, Parser, builder::Resettable};
 
@@ -107,7 +108,7 @@ pub fn run() -> ExitCode {
         LogFormat::Text => log::Style::Text,
         LogFormat::Json => log::Style::Json,
     };
-    if let Err(error) = log::init(style, Some(&log_filter)) {
+    if let Err(error) = log::init(style, terminal::is_coloured(&io::stderr()), Some(&log_filter)) {
         eprintln!("--log-level (TOOLWIRE_LOG): {error}");
         return WRONG_INPUT.into();
     }

@@ -10,6 +10,7 @@
 
 mod format;
 mod model;
+mod origins;
 mod overrides;
 mod problem;
 mod read;
@@ -21,6 +22,7 @@ mod value;
 
 pub(crate) use model::{ARGUMENTS, LUMO_TOOL_PREFIX, MISROUTE, SERVER_CALLS, UNKNOWN_CALLS};
 pub use model::{Model, SystemPosition, Tools, WILDCARD};
+pub use origins::Origins;
 pub use overrides::Overrides;
 pub use problem::{Place, Problem, Problems, Severity};
 pub use upstream::{ChatOptions, Options, Queue, Timeouts, Upstream};
@@ -76,6 +78,10 @@ pub struct Config {
     pub upstreams: Vec<Arc<Upstream>>,
     /// What clients may ask for; at least one.
     pub models: Vec<Model>,
+    /// Web pages of which origins may read answers.
+    pub cors_origins: Origins,
+    /// What `/metrics` shows.
+    pub metrics: Metrics,
     /// Limits of requests and answers.
     pub limits: Limits,
     /// How long open streams may go on after a signal to stop.
@@ -90,6 +96,13 @@ impl Config {
         let named = self.models.iter().find(|model| model.name == name && !model.is_wildcard());
         named.or_else(|| self.models.iter().find(|model| model.is_wildcard()))
     }
+}
+
+/// What `/metrics`, which needs no key, shows of clients.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Metrics {
+    /// The names of called tools.
+    pub tool_names: bool,
 }
 
 /// Limits of requests and answers.

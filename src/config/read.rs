@@ -5,10 +5,10 @@ use std::{collections::HashSet, net::SocketAddr, num::NonZero, sync::Arc, thread
 use toml::de::{DeTable, DeValue};
 
 use super::{
-    Config, Limits, Upstream, format, model,
+    Config, Limits, Metrics, Origins, Upstream, format, model, origins,
     table::{Cell, Context, Table},
     upstream,
-    value::{count, duration, list, one_or_more, secret, size, text},
+    value::{count, duration, list, one_or_more, secret, size, switch, text},
 };
 use crate::{format::Known, pipeline};
 
@@ -25,6 +25,9 @@ pub(super) fn config<'a>(root: &'a DeTable<'a>, context: &'a Context<'a>) -> Opt
         let has_keys = table.cell("api_keys").is_some_and(|cell| !cell.is_empty_array());
         let api_keys = table.get_or("api_keys", Vec::new(), list(secret));
         check_addresses(&listen, has_keys);
+        let cors_origins = table.get_or("cors_origins", Origins::None, origins::read);
+        let metrics =
+            table.get_or("metrics", Metrics::default(), |cell| cell.table(|table| Some(metrics(table))));
         let limits =
             table.get_or("limits", Limits::default(), |cell| cell.table(|table| Some(limits(table))));
         let drain_timeout = table.get_or("drain_timeout", DRAIN_TIMEOUT, duration);
@@ -38,6 +41,8 @@ pub(super) fn config<'a>(root: &'a DeTable<'a>, context: &'a Context<'a>) -> Opt
             api_keys,
             upstreams: upstreams.into_iter().map(|declared| declared.upstream).collect::<Option<_>>()?,
             models: models?,
+            cors_origins,
+            metrics,
             limits,
             drain_timeout,
             threads,
@@ -76,6 +81,11 @@ fn check_addresses(addresses: &[(SocketAddr, Option<Cell<'_>>)], has_keys: bool)
             cell.wrong::<()>(format!("{address} stands here twice"));
         }
     }
+}
+
+fn metrics(table: &mut Table<'_>) -> Metrics {
+    let Metrics { tool_names } = Metrics::default();
+    Metrics { tool_names: table.get_or("tool_names", tool_names, switch) }
 }
 
 fn limits(table: &mut Table<'_>) -> Limits {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use toml::{Table, Value};
 
 use super::{
-    Config, Model, Options, SystemPosition, Upstream,
+    Config, Model, Options, Origins, SystemPosition, Upstream,
     model::{ARGUMENTS, MISROUTE, SERVER_CALLS, UNKNOWN_CALLS},
 };
 use crate::pipeline::Detect;
@@ -21,8 +21,10 @@ impl Config {
         table([
             ("listen", strings(self.listen.iter().map(ToString::to_string))),
             ("api_keys", strings(self.api_keys.iter().map(|_| MASK.to_owned()))),
+            ("cors_origins", origins(&self.cors_origins)),
             ("drain_timeout", duration(self.drain_timeout)),
             ("threads", count(self.threads)),
+            ("metrics", Value::Table(table([("tool_names", Value::Boolean(self.metrics.tool_names))]))),
             (
                 "limits",
                 Value::Table(table([
@@ -45,6 +47,19 @@ impl Config {
             ("models", Value::Array(self.models.iter().map(|entry| Value::Table(model(entry))).collect())),
         ])
     }
+}
+
+fn origins(origins: &Origins) -> Value {
+    strings(
+        match origins {
+            Origins::None => Vec::new(),
+            Origins::Any => vec!["*".to_owned()],
+            Origins::Listed(listed) => {
+                listed.iter().filter_map(|origin| origin.to_str().ok()).map(str::to_owned).collect()
+            }
+        }
+        .into_iter(),
+    )
 }
 
 fn upstream(upstream: &Upstream) -> Table {

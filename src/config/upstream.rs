@@ -54,7 +54,18 @@ impl Upstream {
     /// # Errors
     /// If it is longer than a URL may be.
     pub fn endpoint(&self) -> Result<Uri, http::Error> {
-        let path = self.path();
+        self.below(self.path())
+    }
+
+    /// The address that lists its models; `None` if its dialect has none.
+    pub fn models_endpoint(&self) -> Option<Result<Uri, http::Error>> {
+        match &self.options {
+            Options::Lumo(_) => None,
+            Options::Chat(_) => Some(self.below(chat::MODELS_PATH)),
+        }
+    }
+
+    fn below(&self, path: &str) -> Result<Uri, http::Error> {
         let base = self.base_url.path().trim_end_matches('/');
         let mut parts = self.base_url.clone().into_parts();
         parts.path_and_query = Some(format!("{base}/{path}").parse()?);

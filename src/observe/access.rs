@@ -11,12 +11,15 @@ use std::{
 
 use crate::{dialect::Dialect, event::Finish, failure::Failure, pipeline::Tally};
 
-use super::metrics::{Metrics, kind_name};
+use super::{
+    metrics::{Metrics, kind_name},
+    untrusted::clipped,
+};
 
 /// The status that stands in logs and metrics for a client that left before there was one.
 const CLIENT_LEFT: u16 = 499;
 
-/// Bytes of a client's words (path, model, id) in a log line. Beyond: cut.
+/// Bytes of a client's words (path, model) that are kept for the log line. Beyond: clipped.
 const MAX_WORD: usize = 128;
 
 /// How a request ended.
@@ -84,7 +87,7 @@ impl Access {
             started: Instant::now(),
             id,
             method,
-            path: clipped(path),
+            path: clipped(path, MAX_WORD).into_owned(),
             route,
             asked: None,
             target: None,
@@ -109,7 +112,7 @@ impl Access {
 
     /// The client asked for `model`.
     pub fn asked(&mut self, model: &str, stream: bool) {
-        self.asked = Some(clipped(model));
+        self.asked = Some(clipped(model, MAX_WORD).into_owned());
         self.stream = stream;
     }
 
@@ -205,22 +208,4 @@ fn finish_name(finish: Finish) -> &'static str {
 /// With three places: a proxy's own share is far below one millisecond.
 fn milliseconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3
-}
-
-/// The first [`MAX_WORD`] bytes, at a character's border.
-fn clipped(word: &str) -> String {
-    word.get(..word.floor_char_boundary(MAX_WORD)).unwrap_or_default().to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_clients_words_are_cut_between_characters() {
-        assert_eq!(clipped("a"), "a");
-        let letters = |count| "\u{e9}".repeat(count);
-        assert_eq!(clipped(&letters(MAX_WORD)), letters(MAX_WORD / 2));
-        assert_eq!(clipped(&format!("a{}", letters(MAX_WORD))), format!("a{}", letters(MAX_WORD / 2 - 1)));
-    }
 }

@@ -1,35 +1,25 @@
-//! Where log lines go, and how they look: as tracing-subscriber writes them. Each request has one, so they are written
-//! in a shorter way than its own, which takes every piece of a line through several formatters.
+//! Where log lines go, and how they look: as tracing-subscriber writes them, with two differences. What comes from
+//! outside cannot leave its place: values are escaped and clipped ([`untrusted`](super::untrusted)), in text and in JSON.
+//! And each request has a line, so they are written in a shorter way than its own, which takes every piece of a line
+//! through several formatters.
 
-use std::{
-    error::Error,
-    fmt::{self, Write},
-    io::{self, IsTerminal},
-    time::SystemTime,
-};
+mod json;
+mod text;
 
-use serde::{Serializer, ser::SerializeMap};
-use tracing::{
-    Event, Subscriber,
-    field::{Field, Visit},
-};
-use tracing_serde::SerdeMapVisitor;
+use std::{error::Error, fmt, io, time::SystemTime};
+
 use tracing_subscriber::{
     EnvFilter,
-    field::{RecordFields, VisitOutput},
     filter::ParseError,
-    fmt::{
-        FmtContext, FormatEvent, FormatFields,
-        format::{DefaultFields, DefaultVisitor, Writer},
-        time::FormatTime,
-    },
-    registry::LookupSpan,
+    fmt::{format::Writer, time::FormatTime},
 };
+
+use self::{json::Objects, text::Fields};
 
 /// How a log line is written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Style {
-    /// For people: one line of text, coloured if stderr is a terminal.
+    /// For people: one line of text.
     #[default]
     Text,
     /// For programs: one JSON object a line.
@@ -37,16 +27,17 @@ pub enum Style {
 }
 
 /// Sends log lines to stderr. `filter` is what `TOOLWIRE_LOG` holds, in the usual form (`info`,
-/// `toolwire=debug,hyper=warn`); `None` means `info`. Does nothing if logging was set up before.
+/// `toolwire=debug,hyper=warn`); `None` means `info`. Text is coloured if `coloured`. Does nothing if logging was set up
+/// before.
 ///
 /// # Errors
 /// If `filter` is not one.
-pub fn init(style: Style, filter: Option<&str>) -> Result<(), ParseError> {
+pub fn init(style: Style, coloured: bool, filter: Option<&str>) -> Result<(), ParseError> {
     let filter = EnvFilter::try_new(filter.unwrap_or("info"))?;
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_timer(Now).with_writer(io::stderr);
     // Set up twice means that a test or an embedding program was first: its choice stands.
     let _ = match style {
-        Style::Text => lines.fmt_fields(Fields).with_ansi(io::stderr().is_terminal()).try_init(),
+        Style::Text => lines.fmt_fields(Fields).with_ansi(coloured).try_init(),
         Style::Json => lines.json().flatten_event(true).map_event_format(Objects).try_init(),
     };
     Ok(())
@@ -64,133 +55,34 @@ impl FormatTime for Now {
     }
 }
 
-/// The fields of a line of text, as [`DefaultFields`] writes them: coloured by it, plain without its way over styles.
-#[derive(Debug)]
-struct Fields;
-
-impl<'w> FormatFields<'w> for Fields {
-    fn format_fields<R: RecordFields>(&self, mut writer: Writer<'w>, fields: R) -> fmt::Result {
-        if writer.has_ansi_escapes() {
-            return DefaultFields::new().format_fields(writer, fields);
-        }
-        let mut plain = Plain { text: String::with_capacity(USUAL), first: true, result: Ok(()) };
-        fields.record(&mut plain);
-        plain.result.and_then(|()| writer.write_str(&plain.text))
-    }
-}
-
 /// Bytes that a request's fields take at most, usually.
 const USUAL: usize = 512;
-
-/// Gathers `name=value` of each field, with spaces between.
-struct Plain {
-    text: String,
-    first: bool,
-    result: fmt::Result,
-}
-
-impl Plain {
-    /// Begins a field, and gives what its value is put behind.
-    fn begin(&mut self, field: &Field) -> &mut String {
-        if !std::mem::take(&mut self.first) {
-            self.text.push(' ');
-        }
-        let name = field.name();
-        self.text.push_str(name.strip_prefix("r#").unwrap_or(name));
-        self.text.push('=');
-        &mut self.text
-    }
-
-    /// What is not plain: a message, which stands without its name, and errors with their causes.
-    fn put_by_default(&mut self, record: impl FnOnce(&mut DefaultVisitor<'_>)) {
-        let first = std::mem::take(&mut self.first);
-        let mut default = DefaultVisitor::new(Writer::new(&mut self.text), first);
-        record(&mut default);
-        self.result = self.result.and(default.finish());
-    }
-}
-
-impl Visit for Plain {
-    fn record_str(&mut self, field: &Field, text: &str) {
-        let plain = |byte: u8| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\';
-        if field.name() == MESSAGE || !text.bytes().all(plain) {
-            return self.put_by_default(|default| default.record_str(field, text));
-        }
-        let line = self.begin(field);
-        line.push('"');
-        line.push_str(text);
-        line.push('"');
-    }
-
-    fn record_bool(&mut self, field: &Field, value: bool) {
-        self.begin(field).push_str(if value { "true" } else { "false" });
-    }
-
-    fn record_error(&mut self, field: &Field, error: &(dyn Error + 'static)) {
-        self.put_by_default(|default| default.record_error(field, error));
-    }
-
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        if field.name() == MESSAGE {
-            return self.put_by_default(|default| default.record_debug(field, value));
-        }
-        let written = write!(self.begin(field), "{value:?}");
-        self.result = self.result.and(written);
-    }
-}
 
 /// The field that is what an event says.
 const MESSAGE: &str = "message";
 
-/// A line of JSON, as the library writes it, but all at once.
+/// A list, which is a list in JSON too. tracing has no such value; recorded as an error (`value as &dyn Error`), it is
+/// one that the formatters recognize.
 #[derive(Debug)]
-struct Objects<L>(L);
+pub struct List(pub Vec<String>);
 
-impl<L> Objects<L> {
-    fn line(time: &str, event: &Event<'_>) -> Result<Vec<u8>, serde_json::Error> {
-        let mut line = Vec::with_capacity(USUAL);
-        let mut serializer = serde_json::Serializer::new(&mut line);
-        let mut object = serializer.serialize_map(None)?;
-        object.serialize_entry("timestamp", time)?;
-        object.serialize_entry("level", event.metadata().level().as_str())?;
-        let mut fields = SerdeMapVisitor::new(object);
-        event.record(&mut fields);
-        let mut object = fields.take_serializer()?;
-        object.serialize_entry("target", event.metadata().target())?;
-        object.end()?;
-        line.push(b'\n');
-        Ok(line)
+impl fmt::Display for List {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{}]", self.0.join(", "))
     }
 }
 
-impl<S, N, L> FormatEvent<S, N> for Objects<L>
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-    N: for<'a> FormatFields<'a> + 'static,
-    L: FormatEvent<S, N>,
-{
-    fn format_event(
-        &self,
-        context: &FmtContext<'_, S, N>,
-        mut writer: Writer<'_>,
-        event: &Event<'_>,
-    ) -> fmt::Result {
-        // Libraries have spans, at levels that are seldom asked for.
-        if event.parent().is_some() || context.lookup_current().is_some() {
-            return self.0.format_event(context, writer, event);
-        }
-        let mut time = String::with_capacity("2026-01-01T00:00:00.000000Z".len());
-        Now.format_time(&mut Writer::new(&mut time))?;
-        let line = Self::line(&time, event).map_err(|_| fmt::Error)?;
-        writer.write_str(std::str::from_utf8(&line).map_err(|_| fmt::Error)?)
-    }
-}
+impl Error for List {}
 
 #[cfg(test)]
 mod tests {
     use std::sync::{Arc, Mutex};
 
+    use tracing::Subscriber;
+    use tracing_subscriber::fmt::{FormatFields, format::DefaultFields};
+
     use super::*;
+    use crate::observe::untrusted::is_unprintable;
 
     #[derive(Clone, Default)]
     struct Lines(Arc<Mutex<Vec<u8>>>);
@@ -206,10 +98,20 @@ mod tests {
         }
     }
 
-    /// What the log that is made of these lines writes of all kinds of values.
-    fn written<L: Subscriber + Send + Sync + 'static>(log: impl FnOnce(Lines) -> L) -> String {
+    /// What the log that is made of these lines writes of what `events` says.
+    fn logged<L: Subscriber + Send + Sync + 'static>(
+        log: impl FnOnce(Lines) -> L,
+        events: impl FnOnce(),
+    ) -> String {
         let lines = Lines::default();
-        tracing::subscriber::with_default(log(lines.clone()), || {
+        tracing::subscriber::with_default(log(lines.clone()), events);
+        let lines = lines.0.lock().unwrap().clone();
+        String::from_utf8(lines).unwrap()
+    }
+
+    /// The same of all kinds of values.
+    fn written<L: Subscriber + Send + Sync + 'static>(log: impl FnOnce(Lines) -> L) -> String {
+        logged(log, || {
             let missing: Option<&str> = None;
             let error = io::Error::other(fmt::Error);
             let error: &(dyn Error + 'static) = &error;
@@ -219,41 +121,96 @@ mod tests {
             tracing::info!(target: "a", whole = u64::MAX, less = -1, part = 1.25, round = 2.0, tiny = 1e-9, big = 1e300);
             tracing::info!(target: "a", not = f64::NAN, wide = u128::MAX);
             tracing::warn!(error, behind = 1);
-            tracing::error!("said \u{1b}[1m{}", 1);
+            tracing::error!("said {}", 1);
             tracing::error!(before = 1, "said");
-            tracing::info_span!("span", name = "x", number = 1).in_scope(|| tracing::info!(within = true));
+            tracing::info_span!("span", kind = "x", number = 1).in_scope(|| tracing::info!(within = true));
             tracing::info!("");
-        });
-        let lines = lines.0.lock().unwrap().clone();
-        String::from_utf8(lines).unwrap()
+        })
     }
 
-    fn text<F: for<'w> FormatFields<'w> + Send + Sync + 'static>(fields: F, coloured: bool) -> String {
-        written(|lines| {
+    fn text<F: for<'w> FormatFields<'w> + Send + Sync + 'static>(
+        fields: F,
+        coloured: bool,
+    ) -> impl FnOnce(Lines) -> Box<dyn Subscriber + Send + Sync> {
+        move |lines| {
             let log = tracing_subscriber::fmt().fmt_fields(fields).with_ansi(coloured).without_time();
-            log.with_writer(move || lines.clone()).finish()
-        })
+            Box::new(log.with_writer(move || lines.clone()).finish())
+        }
+    }
+
+    fn objects(lines: Lines) -> impl Subscriber + Send + Sync {
+        let json = tracing_subscriber::fmt().json().flatten_event(true).with_timer(Now);
+        json.map_event_format(Objects).with_writer(move || lines.clone()).finish()
     }
 
     #[test]
     fn fields_look_as_the_library_writes_them() {
-        let plain = text(Fields, false);
-        assert_eq!(plain, text(DefaultFields::new(), false));
+        let plain = written(text(Fields, false));
+        assert_eq!(plain, written(text(DefaultFields::new(), false)));
         assert!(plain.starts_with(" INFO a: text=\"plain, and 'so'\" some=\"x\" empty=\"\"\n"), "{plain}");
-        assert_eq!(text(Fields, true), text(DefaultFields::new(), true));
+        assert_eq!(written(text(Fields, true)), written(text(DefaultFields::new(), true)));
     }
 
     #[test]
     fn objects_look_as_the_library_writes_them() {
-        let json = || tracing_subscriber::fmt().json().flatten_event(true).with_timer(Now);
-        let ours =
-            written(|lines| json().map_event_format(Objects).with_writer(move || lines.clone()).finish());
-        let library = written(|lines| json().with_writer(move || lines.clone()).finish());
+        let ours = written(objects);
+        let library = written(|lines| {
+            let json = tracing_subscriber::fmt().json().flatten_event(true).with_timer(Now);
+            json.with_writer(move || lines.clone()).finish()
+        });
         let begin = "{\"timestamp\":\"2026-01-01T00:00:00.000000Z".len();
         let but_times =
             |lines: &str| lines.lines().map(|line| line.split_at(begin).1.to_owned()).collect::<Vec<_>>();
         assert_eq!(but_times(&ours), but_times(&library));
         assert_eq!(ours.find("\",\"level\":\"INFO\",\"text\":\"plain, and 'so'\","), Some(begin), "{ours}");
+    }
+
+    /// Logs `hostile` in every way in which a value can get into a line; gives the number of lines that this makes.
+    fn log_everywhere(hostile: &str) -> usize {
+        #[derive(Debug)]
+        struct Wrapped<'h>(#[expect(dead_code, reason = "shown by Debug")] &'h str);
+        let error = io::Error::other(hostile.to_owned());
+        let error: &(dyn Error + 'static) = &error;
+        let list = List(vec![hostile.to_owned(), "b".to_owned()]);
+        let list: &(dyn Error + 'static) = &list;
+        tracing::info!(text = hostile, display = %hostile, debug = ?Wrapped(hostile), error, list);
+        tracing::info!("{hostile}");
+        tracing::info_span!("s", text = hostile, display = %hostile).in_scope(|| tracing::info!(hostile));
+        3
+    }
+
+    #[test]
+    fn values_from_outside_stay_in_their_line() {
+        let hostile = "x\r\nFAKE line\u{1b}[31m\u{9b}2J\u{2028}\u{202e}\u{7f}";
+        for log in [text(Fields, false), text(Fields, true)] {
+            let told = logged(log, || _ = log_everywhere(hostile)).replace(['\u{1b}'], "");
+            assert_eq!(told.lines().count(), 3, "{told}");
+            assert!(told.lines().all(|line| !line.contains(is_unprintable)), "{told:?}");
+            assert_eq!(told.matches("FAKE").count(), told.matches(r"x\r\nFAKE").count(), "{told}");
+        }
+        let coloured = logged(text(Fields, true), || _ = log_everywhere(hostile));
+        assert!(!coloured.contains("\u{1b}[31m"), "{coloured:?}");
+        let told = logged(objects, || _ = log_everywhere(hostile));
+        assert_eq!(told.lines().count(), 3, "{told}");
+        assert!(told.lines().all(|line| !line.contains(is_unprintable)), "{told:?}");
+        let first: serde_json::Value = serde_json::from_str(told.lines().next().unwrap()).unwrap();
+        assert_eq!((&first["text"], &first["display"]), (&hostile.into(), &hostile.into()));
+        assert_eq!(first["list"], serde_json::json!([hostile, "b"]));
+    }
+
+    #[test]
+    fn long_values_are_clipped() {
+        let long = "\u{1b}é\"".repeat(20_000);
+        for told in [
+            logged(text(Fields, false), || _ = log_everywhere(&long)),
+            logged(text(Fields, true), || _ = log_everywhere(&long)),
+            logged(objects, || _ = log_everywhere(&long)),
+        ] {
+            assert!(told.lines().all(|line| line.len() < 8_000), "{}", told.len());
+            assert!(told.contains(" bytes more]"), "{told}");
+        }
+        let quoted = logged(text(Fields, false), || tracing::info!(text = "a".repeat(300)));
+        assert!(quoted.ends_with("a… [44 bytes more]\"\n"), "{quoted}");
     }
 
     #[test]

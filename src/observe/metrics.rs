@@ -1,12 +1,13 @@
 //! [`Metrics`]: what is counted, for `/metrics`.
 //!
-//! The number of series is bounded by the configuration: labels hold configured names, kinds and formats. The one
-//! label that clients could fill, a called tool's name, takes [`MAX_NAMES`] names and calls the rest `other`.
+//! No key is asked for `/metrics`, so labels hold configured names, kinds, formats and names of the API's own, nothing
+//! that clients choose. That also bounds the number of series. The names of called tools are a label only where the
+//! configuration says so, up to [`MAX_NAMES`] of them; the rest are `other`.
 
 use std::{collections::HashSet, fmt, sync::Mutex, time::Duration};
 
 use prometheus_client::{
-    encoding::{EncodeLabelSet, text::encode},
+    encoding::{EncodeLabel, EncodeLabelSet, LabelSetEncoder, text::encode},
     metrics::{
         counter::Counter,
         family::Family,
@@ -42,7 +43,8 @@ pub struct Metrics {
     disconnects: Counter,
     waiting: Family<UpstreamLabel, Gauge>,
     dropped_fields: Family<FieldLabels, Counter>,
-    names: Names,
+    /// `None`: tools' names are no label.
+    names: Option<Names>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -68,21 +70,31 @@ struct ErrorLabels {
     kind: &'static str,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct CallLabels {
     format: &'static str,
-    name: String,
+    name: Option<String>,
+}
+
+impl EncodeLabelSet for CallLabels {
+    fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> fmt::Result {
+        ("format", self.format).encode(encoder.encode_label())?;
+        match &self.name {
+            Some(name) => ("name", name.as_str()).encode(encoder.encode_label()),
+            None => Ok(()),
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct FieldLabels {
     upstream: String,
-    field: String,
+    field: &'static str,
 }
 
 impl Metrics {
-    /// Everything at zero.
-    pub fn new() -> Self {
+    /// Everything at zero. `tool_names`: the names of called tools are a label.
+    pub fn new(tool_names: bool) -> Self {
         let mut new = Self {
             registry: Registry::with_prefix("toolwire"),
             requests: Family::default(),
@@ -96,7 +108,7 @@ impl Metrics {
             disconnects: Counter::default(),
             waiting: Family::default(),
             dropped_fields: Family::default(),
-            names: Names::default(),
+            names: tool_names.then(Names::default),
         };
         new.register();
         new
@@ -170,7 +182,7 @@ impl Metrics {
     /// What an answer was made of.
     pub(super) fn tally(&self, tally: &Tally) {
         for call in &tally.calls {
-            let name = call.name.as_deref().map_or_else(|| OTHER.to_owned(), |name| self.names.label(name));
+            let name = self.names.as_ref().map(|names| names.label(call.name.as_deref()));
             self.calls.get_or_create(&CallLabels { format: call.format, name }).inc();
         }
         self.dropped_calls.inc_by(tally.dropped_calls);
@@ -180,10 +192,11 @@ impl Metrics {
         self.held_peak.observe(tally.held_peak as f64);
     }
 
-    /// `upstream`'s dialect could not say these fields of a request. Their names come from the encoders' own lists.
+    /// `upstream`'s dialect could not say these fields of a request. Those that are not the API's are counted as `other`.
     pub fn dropped_fields(&self, upstream: &str, fields: &[String]) {
         for field in fields {
-            let labels = FieldLabels { upstream: upstream.to_owned(), field: self.names.label(field) };
+            let field = FIELDS.into_iter().find(|known| known == field).unwrap_or(OTHER);
+            let labels = FieldLabels { upstream: upstream.to_owned(), field };
             self.dropped_fields.get_or_create(&labels).inc();
         }
     }
@@ -196,12 +209,6 @@ impl Metrics {
     /// Answers under way.
     pub(super) fn streams(&self) -> &Gauge {
         &self.streams
-    }
-}
-
-impl Default for Metrics {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -233,12 +240,57 @@ pub(super) fn kind_name(kind: Kind) -> &'static str {
     }
 }
 
-/// Names that came from clients and have become labels.
+/// Fields of a chat request that an upstream's dialect may not have.
+const FIELDS: [&str; 40] = [
+    "audio",
+    "cache_control",
+    "chat_template_kwargs",
+    "custom",
+    "frequency_penalty",
+    "function_call",
+    "functions",
+    "image_url",
+    "input_audio",
+    "logit_bias",
+    "logprobs",
+    "max_completion_tokens",
+    "max_tokens",
+    "metadata",
+    "min_p",
+    "modalities",
+    "n",
+    "name",
+    "parallel_tool_calls",
+    "prediction",
+    "presence_penalty",
+    "prompt_cache_key",
+    "reasoning_effort",
+    "repetition_penalty",
+    "response_format",
+    "safety_identifier",
+    "seed",
+    "service_tier",
+    "stop",
+    "store",
+    "stream_options",
+    "temperature",
+    "tool_choice",
+    "tools",
+    "top_k",
+    "top_logprobs",
+    "top_p",
+    "user",
+    "verbosity",
+    "web_search_options",
+];
+
+/// Names of tools that have become labels.
 #[derive(Default)]
 struct Names(Mutex<HashSet<String>>);
 
 impl Names {
-    fn label(&self, name: &str) -> String {
+    fn label(&self, name: Option<&str>) -> String {
+        let Some(name) = name else { return OTHER.to_owned() };
         let Ok(mut known) = self.0.lock() else { return OTHER.to_owned() };
         let new = !known.contains(name);
         if new && (known.len() >= MAX_NAMES || name.len() > MAX_NAME) {
@@ -264,7 +316,7 @@ mod tests {
 
     #[test]
     fn tool_names_are_bounded() {
-        let metrics = Metrics::new();
+        let metrics = Metrics::new(true);
         let calls = (0..MAX_NAMES + 10)
             .map(|number| CallTally { format: "native", name: Some(format!("tool_{number}")) })
             .collect();
@@ -275,8 +327,29 @@ mod tests {
     }
 
     #[test]
+    fn names_of_clients_are_shown_only_where_configured() {
+        let call = |name: &str| CallTally { format: "native", name: Some(name.to_owned()) };
+        let tally = Tally { calls: vec![call("secret_tool"), call("other_tool")], ..Tally::default() };
+        let metrics = Metrics::new(false);
+        metrics.tally(&tally);
+        metrics.dropped_fields("up", &["seed".to_owned(), "secret_field".to_owned()]);
+        let text = metrics.text();
+        assert!(text.contains("toolwire_calls_total{format=\"native\"} 2\n"), "{text}");
+        assert!(text.contains("toolwire_dropped_fields_total{upstream=\"up\",field=\"seed\"} 1\n"), "{text}");
+        assert!(
+            text.contains("toolwire_dropped_fields_total{upstream=\"up\",field=\"other\"} 1\n"),
+            "{text}"
+        );
+        assert!(!text.contains("secret") && !text.contains("other_tool"), "{text}");
+        let named = Metrics::new(true);
+        named.tally(&tally);
+        let text = named.text();
+        assert!(text.contains("toolwire_calls_total{format=\"native\",name=\"secret_tool\"} 1\n"), "{text}");
+    }
+
+    #[test]
     fn a_request_is_counted_by_route_model_and_status() {
-        let metrics = Metrics::new();
+        let metrics = Metrics::new(false);
         metrics.request("chat", Some("lumo"), 200);
         metrics.request("chat", None, 404);
         let text = metrics.text();

@@ -6,6 +6,7 @@
 mod access;
 pub mod log;
 mod metrics;
+pub mod untrusted;
 
 pub use access::{Access, Outcome};
 pub use metrics::Metrics;

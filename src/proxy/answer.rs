@@ -38,6 +38,7 @@ use crate::{
 
 use super::{
     clock::{Alarm, Clock},
+    cors::Grant,
     drain::Given,
 };
 
@@ -60,6 +61,7 @@ pub(super) struct Answer {
     #[pin]
     cut: Given,
     timeouts: Timeouts,
+    grant: Grant,
     flow: Flow,
 }
 
@@ -73,6 +75,7 @@ impl Answer {
             clock: Clock::new(keep_alive, timeouts.idle, timeouts.total),
             cut,
             timeouts,
+            grant: Grant::default(),
             flow: Flow::new(parts),
         }
     }
@@ -105,6 +108,16 @@ impl Answer {
     pub(super) fn is_streaming(&self) -> bool {
         let refused = self.flow.failure_told && !self.flow.is_open();
         self.flow.stream && !refused
+    }
+
+    /// Lets web pages read it.
+    pub(super) fn grant(self: Pin<&mut Self>, grant: Grant) {
+        *self.project().grant = grant;
+    }
+
+    /// Which web pages may read it.
+    pub(super) fn granted(&self) -> &Grant {
+        &self.grant
     }
 
     /// The record of this request.

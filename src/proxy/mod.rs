@@ -12,12 +12,15 @@
 
 mod answer;
 mod auth;
+mod catalogue;
 mod clock;
+mod cors;
 mod drain;
 mod exchange;
 mod heads;
 mod intake;
 mod listen;
+mod models;
 mod permits;
 mod reply;
 mod routes;

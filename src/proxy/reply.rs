@@ -92,6 +92,7 @@ pub(super) fn answer(
         Ok(()) if answer.is_streaming() => put_stream_headers(&mut head.headers),
         Ok(()) => _ = head.headers.insert(header::CONTENT_TYPE, JSON),
     }
+    answer.granted().put(&mut head.headers);
     let access = answer.as_mut().access();
     access.status(head.status.as_u16());
     put_request_id(&mut head.headers, access.id());

@@ -4,6 +4,11 @@ use std::borrow::Cow;
 
 use http::Method;
 
+use crate::observe::untrusted::clipped;
+
+/// The methods that some path takes, as an `Allow` header lists them.
+pub(super) const ANY_METHOD: &str = "GET, HEAD, POST, OPTIONS";
+
 /// A path that toolwire knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Route {
@@ -67,6 +72,35 @@ impl Route {
     }
 }
 
+/// What the paths of the API have in common, and clients' base URLs end in.
+const BASE: &str = "/v1";
+
+/// What a client is told that asked for a path that is no route: most often its base URL is not quite right, or it speaks
+/// another API.
+pub(super) fn unknown(path: &str) -> String {
+    let shown = clipped(path, MAX_SHOWN);
+    let path = path.trim_end_matches('/');
+    let base = format!("a client's base URL ends in `{BASE}`, such as `http://127.0.0.1:8787{BASE}`");
+    let known = ["/chat/completions", "/models"];
+    let meant =
+        known.into_iter().find(|known| path.ends_with(known) || path.starts_with(&format!("{known}/")));
+    match meant {
+        Some(meant) => format!("there is no {shown} here; did you mean {BASE}{meant}? {base}"),
+        None if path.is_empty() || path == BASE => {
+            format!(
+                "there is nothing at {shown} itself; {base}, and has POST {BASE}/chat/completions and GET {BASE}/models"
+            )
+        }
+        None => format!(
+            "there is no {shown} here; toolwire speaks OpenAI Chat Completions: POST {BASE}/chat/completions, \
+             GET {BASE}/models; {base}"
+        ),
+    }
+}
+
+/// Bytes of a path that are shown to the client.
+const MAX_SHOWN: usize = 128;
+
 /// `%2F` is `/`. `None` if it is not UTF-8 then.
 fn percent_decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
@@ -107,6 +141,26 @@ mod tests {
         assert_eq!(Route::find("/v1/chat/completions/x"), None);
         assert_eq!(Route::find("/"), None);
         assert_eq!(Route::find(""), None);
+    }
+
+    #[test]
+    fn an_unknown_path_is_told_the_base_url() {
+        for (path, meant) in [
+            ("/chat/completions", "did you mean /v1/chat/completions?"),
+            ("/models", "did you mean /v1/models?"),
+            ("/models/qwen3", "did you mean /v1/models?"),
+            ("/v1/v1/chat/completions", "did you mean /v1/chat/completions?"),
+            ("/api/v1/models/", "did you mean /v1/models?"),
+            ("/", "POST /v1/chat/completions"),
+            ("/v1/", "POST /v1/chat/completions"),
+            ("/api/chat", "POST /v1/chat/completions"),
+            ("/v1/responses", "POST /v1/chat/completions"),
+        ] {
+            assert_eq!(Route::find(path), None, "{path}");
+            let told = unknown(path);
+            assert!(told.contains(meant) && told.contains("http://127.0.0.1:8787/v1"), "{told}");
+        }
+        assert!(unknown(&format!("/{}", "x".repeat(9_000))).len() < 500);
     }
 
     #[test]

@@ -12,10 +12,9 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
-use serde_json::{Value, json};
 
 use crate::{
-    config::{Config, Model},
+    config::Config,
     dialect::{Ids, Stamp},
     failure::{Failure, Kind},
     observe::{Access, Metrics},
@@ -25,12 +24,14 @@ use super::{
     ServeError,
     answer::{self, Answer},
     auth,
+    cors::{self, Grant},
     drain::Drain,
     exchange::{self, Exchange},
     intake,
+    models::Models,
     permits::Line,
     reply::{self, Body},
-    routes::Route,
+    routes::{self, Route},
     tap::{Opening, Tap},
     upstream::Client,
 };
@@ -44,10 +45,10 @@ pub(super) struct Service {
     config: Arc<Config>,
     /// By the upstreams' names.
     clients: HashMap<String, Arc<Client>>,
+    models: Arc<Models>,
     metrics: Arc<Metrics>,
     tap: Option<Arc<dyn Tap>>,
     drain: Arc<Drain>,
-    started: u64,
 }
 
 impl Service {
@@ -56,7 +57,7 @@ impl Service {
     /// # Errors
     /// If no request to an upstream can be written.
     pub(super) fn new(config: Arc<Config>, tap: Option<Arc<dyn Tap>>) -> Result<Self, ServeError> {
-        let metrics = Arc::new(Metrics::new());
+        let metrics = Arc::new(Metrics::new(config.metrics.tool_names));
         let clients = config.upstreams.iter().map(|upstream| {
             let name = upstream.name.clone();
             let line = Line::new(upstream.queue.clone(), metrics.waiting(&name));
@@ -65,7 +66,8 @@ impl Service {
             Ok((name, Arc::new(client)))
         });
         let clients = clients.collect::<Result<_, ServeError>>()?;
-        Ok(Self { config, clients, metrics, tap, drain: Arc::default(), started: unix_time() })
+        let models = Arc::new(Models::new(Arc::clone(&config), unix_time())?);
+        Ok(Self { config, clients, models, metrics, tap, drain: Arc::default() })
     }
 
     /// The same for another thread: with its own connections to the upstreams, and all else in common.
@@ -77,7 +79,7 @@ impl Service {
             metrics: Arc::clone(&self.metrics),
             tap: self.tap.clone(),
             drain: Arc::clone(&self.drain),
-            started: self.started,
+            models: Arc::clone(&self.models),
         }
     }
 
@@ -121,22 +123,36 @@ impl Service {
         let name = route.as_ref().map_or("unknown", Route::name);
         let access = Access::new(Arc::clone(&self.metrics), id.clone(), request.method().clone(), path, name);
         let head = request.method() == Method::HEAD;
-        let responded = self.respond(route, request, access).await;
-        responded.map_err(|response| {
-            let mut response = if head { reply::without_body(response) } else { response };
-            reply::put_request_id(response.headers_mut(), &id);
-            response
-        })
+        let grant = Grant::new(&self.config.cors_origins, request.headers());
+        match self.respond(route, request, &grant, access).await {
+            Ok(mut answer) => {
+                answer.as_mut().grant(grant);
+                Ok(answer)
+            }
+            Err(response) => {
+                let mut response = if head { reply::without_body(response) } else { response };
+                reply::put_request_id(response.headers_mut(), &id);
+                grant.put(response.headers_mut());
+                Err(response)
+            }
+        }
     }
 
     async fn respond(
         &self,
         route: Option<Route>,
         request: Request<Incoming>,
+        grant: &Grant,
         access: Access,
     ) -> Result<Pin<Box<Answer>>, Response<Body>> {
+        if grant.is_preflight(request.method(), request.headers()) {
+            let methods = route.as_ref().map_or(routes::ANY_METHOD, Route::methods);
+            let mut response = reply::options(methods, access);
+            cors::put_preflight(response.headers_mut(), methods, request.headers());
+            return Err(response);
+        }
         let Some(route) = route else {
-            let message = format!("there is no {} here", request.uri().path());
+            let message = routes::unknown(request.uri().path());
             return Err(reply::error(Failure::new(Kind::NotFound, message), access));
         };
         if request.method() == Method::OPTIONS {
@@ -152,9 +168,9 @@ impl Service {
         }
         Err(match route {
             Route::ChatCompletions => return self.complete(request, access).await,
-            Route::Models => reply::json(&self.models(), access),
-            Route::Model(id) => match self.config.model(&id) {
-                Some(model) => reply::json(&self.model_object(&id, model), access),
+            Route::Models => reply::json(&self.models.list().await, access),
+            Route::Model(id) => match self.models.find(&id).await {
+                Some(model) => reply::json(&model, access),
                 None => reply::error(exchange::unknown_model(&id), access),
             },
             Route::Health => text(StatusCode::OK, "ok\n", access),
@@ -235,16 +251,6 @@ impl Service {
             access,
         };
         Box::pin(Answer::new(parts, self.config.limits.keep_alive, self.drain.when_cut()))
-    }
-
-    fn models(&self) -> Value {
-        let named = self.config.models.iter().filter(|model| !model.is_wildcard());
-        let data: Vec<_> = named.map(|model| self.model_object(&model.name, model)).collect();
-        json!({ "object": "list", "data": data })
-    }
-
-    fn model_object(&self, id: &str, model: &Model) -> Value {
-        json!({ "id": id, "object": "model", "created": self.started, "owned_by": model.upstream.name })
     }
 }
 

@@ -11,12 +11,14 @@ mod support;
 
 mod cancel;
 mod connections;
+mod cors;
 mod drain;
 mod exchanges;
 mod failures;
 mod limits;
 mod log;
 mod lumo;
+mod models;
 mod requests;
 mod streams;
 mod threads;

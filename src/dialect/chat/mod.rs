@@ -23,3 +23,6 @@ pub use writer::Writer;
 
 /// What is put behind an upstream's base URL.
 pub const PATH: &str = "chat/completions";
+
+/// The path of the list of models, below the base URL.
+pub const MODELS_PATH: &str = "models";

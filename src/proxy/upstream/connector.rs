@@ -41,6 +41,11 @@ impl Connector {
         Self { https: tls.https_or_http().enable_all_versions().wrap_connector(tcp), limit }
     }
 
+    /// What connects, without the time limit.
+    pub(super) fn https(self) -> HttpsConnector<HttpConnector> {
+        self.https
+    }
+
     /// A connection to `address`.
     ///
     /// # Errors

@@ -11,6 +11,7 @@ mod body;
 mod connection;
 mod connector;
 mod head;
+mod listing;
 mod pool;
 mod stream;
 
@@ -29,7 +30,10 @@ use http_body_util::Full;
 use secrecy::ExposeSecret;
 use tokio::time::timeout;
 
-pub(super) use self::body::{Body, Broken};
+pub(super) use self::{
+    body::{Body, Broken},
+    listing::Listing,
+};
 use self::{
     connection::Unanswered,
     connector::ConnectError,

@@ -10,7 +10,10 @@ use http::HeaderMap;
 use secrecy::SecretString;
 use tokio::{sync::oneshot, task::JoinSet};
 use toolwire::{
-    config::{ChatOptions, Config, Limits, Model, Options, Queue, SystemPosition, Timeouts, Tools, Upstream},
+    config::{
+        ChatOptions, Config, Limits, Metrics, Model, Options, Origins, Queue, SystemPosition, Timeouts,
+        Tools, Upstream, WILDCARD,
+    },
     pipeline::Settings,
     proxy::{Server, tap::Tap},
 };
@@ -18,9 +21,13 @@ use toolwire::{
 /// A configuration of one upstream and the model `m`, to be changed before [`Setup::start`].
 pub(crate) struct Setup {
     pub(crate) upstream: Upstream,
+    /// Another model takes every other name.
+    pub(crate) wildcard: bool,
     pub(crate) keys: Vec<&'static str>,
     pub(crate) settings: Settings,
     pub(crate) limits: Limits,
+    pub(crate) cors_origins: Origins,
+    pub(crate) metrics: Metrics,
     pub(crate) drain_timeout: Duration,
     pub(crate) threads: usize,
     pub(crate) listen: Vec<SocketAddr>,
@@ -46,9 +53,12 @@ impl Setup {
                 queue: Queue { max_concurrent: 8, max_waiting: 8, wait_timeout: NEVER },
                 tolerate_truncation: false,
             },
+            wildcard: false,
             keys: Vec::new(),
             settings: Settings::default(),
             limits: Limits { keep_alive: NEVER, ..Limits::default() },
+            cors_origins: Origins::None,
+            metrics: Metrics::default(),
             drain_timeout: NEVER,
             threads: 1,
             listen: vec![ANY, ANY],
@@ -69,12 +79,16 @@ impl Setup {
             starts_in_reasoning: Some(self.settings.starts_in_reasoning),
             settings: self.settings.clone(),
         };
+        let mut models = vec![model("m", None), model("org/other", Some("theirs"))];
+        models.extend(self.wildcard.then(|| model(WILDCARD, None)));
         let config = Config {
             listen: self.listen,
             api_keys: self.keys.into_iter().map(SecretString::from).collect(),
             upstreams: vec![Arc::clone(&upstream)],
-            models: vec![model("m", None), model("org/other", Some("theirs"))],
+            models,
             limits: self.limits,
+            cors_origins: self.cors_origins,
+            metrics: self.metrics,
             drain_timeout: self.drain_timeout,
             threads: self.threads,
         };

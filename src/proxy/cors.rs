@@ -1,0 +1,149 @@
+//! What browsers are told of web pages that may read answers: cross-origin resource sharing, as the Fetch standard
+//! (<https://fetch.spec.whatwg.org/#http-cors-protocol>) defines it.
+//!
+//! Only configured origins are ever named; the request's own header is compared with them and not copied. Keys travel in
+//! headers that a page must set itself, so cookies and other credentials of the browser are not allowed.
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+
+use super::heads::words;
+use crate::config::Origins;
+
+/// How long a browser may keep the answer to a preflight request, in seconds; Chromium keeps it for two hours at most.
+const MAX_AGE: HeaderValue = HeaderValue::from_static("7200");
+
+/// Headers of a response that a page may read beside the usual ones.
+const EXPOSED: HeaderValue = HeaderValue::from_static("x-request-id, retry-after");
+
+/// Headers that a page may send in any case; further ones if it asks for them.
+const ALLOWED: [&str; 3] = ["authorization", "content-type", "x-api-key"];
+
+/// Headers that a page asks for and that are looked at. More are left out of the answer.
+const MAX_ASKED: usize = 64;
+
+/// Chromium asks so before a public page reaches a private address.
+const ASKS_PRIVATE_NETWORK: HeaderName = HeaderName::from_static("access-control-request-private-network");
+const ALLOWS_PRIVATE_NETWORK: HeaderName = HeaderName::from_static("access-control-allow-private-network");
+
+/// What one request's origin is granted.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Grant {
+    /// The origin that may read the response.
+    origin: Option<HeaderValue>,
+    /// The response is different for other origins.
+    varies: bool,
+}
+
+impl Grant {
+    /// What a request with `headers` is granted.
+    pub(super) fn new(origins: &Origins, headers: &HeaderMap) -> Self {
+        let asks = || {
+            let mut asking = headers.get_all(header::ORIGIN).into_iter();
+            asking.next().filter(|_| asking.next().is_none())
+        };
+        match origins {
+            Origins::None => Self::default(),
+            Origins::Any => Self { origin: asks().map(|_| HeaderValue::from_static("*")), varies: false },
+            Origins::Listed(listed) => {
+                let origin = asks().and_then(|origin| listed.iter().find(|listed| *listed == origin));
+                Self { origin: origin.cloned(), varies: true }
+            }
+        }
+    }
+
+    /// Whether a request with `method` and `headers` is a preflight request of an allowed origin.
+    pub(super) fn is_preflight(&self, method: &Method, headers: &HeaderMap) -> bool {
+        self.origin.is_some()
+            && method == Method::OPTIONS
+            && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
+    }
+
+    /// Tells the browser with a response.
+    pub(super) fn put(&self, headers: &mut HeaderMap) {
+        if self.varies {
+            headers.append(header::VARY, HeaderValue::from_static("origin"));
+        }
+        if let Some(origin) = &self.origin {
+            headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+            headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
+        }
+    }
+}
+
+/// Tells the browser, with the response to a preflight request that had the headers `asked`, what may be sent to a path
+/// that takes `methods`.
+pub(super) fn put_preflight(headers: &mut HeaderMap, methods: &'static str, asked: &HeaderMap) {
+    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(methods));
+    headers.insert(header::ACCESS_CONTROL_MAX_AGE, MAX_AGE);
+    let mut allowed: Vec<HeaderName> = ALLOWED.iter().map(|name| HeaderName::from_static(name)).collect();
+    for name in words(asked, &header::ACCESS_CONTROL_REQUEST_HEADERS).take(MAX_ASKED) {
+        allowed.extend(HeaderName::from_bytes(name).ok().filter(|name| !allowed.contains(name)));
+    }
+    let allowed = allowed.iter().map(HeaderName::as_str).collect::<Vec<_>>().join(", ");
+    // Names of headers, with commas between, are a header's value.
+    if let Ok(allowed) = HeaderValue::try_from(allowed) {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed);
+    }
+    if asked.get(ASKS_PRIVATE_NETWORK).is_some_and(|asks| asks == "true") {
+        headers.insert(ALLOWS_PRIVATE_NETWORK, HeaderValue::from_static("true"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn granted(origins: &[&str], sent: &[&'static str]) -> Option<String> {
+        let origins = Origins::parse(origins).unwrap();
+        let asked = sent.iter().map(|origin| (header::ORIGIN, HeaderValue::from_static(origin))).fold(
+            HeaderMap::new(),
+            |mut headers, (name, value)| {
+                headers.append(name, value);
+                headers
+            },
+        );
+        let mut headers = HeaderMap::new();
+        Grant::new(&origins, &asked).put(&mut headers);
+        let origin = headers.get(header::ACCESS_CONTROL_ALLOW_ORIGIN);
+        origin.map(|origin| origin.to_str().unwrap().to_owned())
+    }
+
+    #[test]
+    fn only_listed_origins_are_named() {
+        let listed = ["https://ui.example", "http://localhost:3000"];
+        assert_eq!(granted(&listed, &["https://ui.example"]).as_deref(), Some("https://ui.example"));
+        assert_eq!(granted(&listed, &["http://localhost:3000"]).as_deref(), Some("http://localhost:3000"));
+        for other in [
+            "http://ui.example",
+            "https://ui.example:444",
+            "https://ui.example/",
+            "https://ui.example.evil",
+            "https://evil-ui.example",
+            "https://sub.ui.example",
+            "http://localhost",
+            "null",
+            "*",
+            "",
+        ] {
+            assert_eq!(granted(&listed, &[other]), None, "{other}");
+        }
+        assert_eq!(granted(&listed, &[]), None);
+        assert_eq!(granted(&listed, &["https://ui.example", "https://evil.example"]), None);
+        assert_eq!(granted(&["*"], &["null"]).as_deref(), Some("*"));
+        assert_eq!(granted(&[], &["https://ui.example"]), None);
+    }
+
+    #[test]
+    fn asked_headers_are_reflected_as_names_only() {
+        let mut asked = HeaderMap::new();
+        let names = "X-Stainless-OS, content-type,, bad name, x:y, \u{e9}";
+        asked.insert(
+            header::ACCESS_CONTROL_REQUEST_HEADERS,
+            HeaderValue::from_bytes(names.as_bytes()).unwrap(),
+        );
+        let mut headers = HeaderMap::new();
+        put_preflight(&mut headers, "POST", &asked);
+        let allowed = headers.get(header::ACCESS_CONTROL_ALLOW_HEADERS).unwrap();
+        assert_eq!(allowed, "authorization, content-type, x-api-key, x-stainless-os");
+    }
+}

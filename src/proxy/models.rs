@@ -1,0 +1,98 @@
+//! [`Models`]: what `/v1/models` lists: the configured names, and where every name is taken, those of the upstream.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{
+    ServeError,
+    catalogue::{Catalogue, Entry, id},
+};
+use crate::config::{Config, Model};
+
+/// See the module. Shared by all threads.
+#[derive(Debug)]
+pub(super) struct Models {
+    config: Arc<Config>,
+    /// Of the upstream that gets every other name.
+    catalogue: Option<Catalogue>,
+    /// When the server started, in seconds since 1970: the age of models that have none of their own.
+    started: u64,
+}
+
+impl Models {
+    /// The models of `config`; nothing is asked yet.
+    ///
+    /// # Errors
+    /// If no request to an upstream can be written.
+    pub(super) fn new(config: Arc<Config>, started: u64) -> Result<Self, ServeError> {
+        let wildcard = config.models.iter().find(|model| model.is_wildcard());
+        // With a name of its own, the upstream is never asked for another.
+        let upstream = wildcard.filter(|model| model.upstream_name.is_none()).map(|model| &model.upstream);
+        let catalogue = upstream.map_or(Ok(None), |upstream| {
+            Catalogue::new(upstream)
+                .map_err(|error| ServeError::Upstream { name: upstream.name.clone(), error })
+        })?;
+        Ok(Self { config, catalogue, started })
+    }
+
+    /// The list, configured names first.
+    pub(super) async fn list(&self) -> Value {
+        let entries = self.entries().await;
+        let mut data = Vec::new();
+        for model in &self.config.models {
+            let name = if model.is_wildcard() { model.upstream_name.as_deref() } else { Some(&*model.name) };
+            data.extend(name.map(|name| self.describe(name, model, self.listed(model, name, &entries))));
+        }
+        if let Some(wildcard) = self.config.models.iter().find(|model| model.is_wildcard()) {
+            let others = entries.iter().filter_map(|entry| Some((id(entry)?, entry)));
+            let others = others.filter(|(id, _)| !self.is_named(id));
+            data.extend(others.map(|(id, entry)| self.describe(id, wildcard, Some(entry))));
+        }
+        json!({ "object": "list", "data": data })
+    }
+
+    /// The model `name`, if it is one that can be asked for.
+    pub(super) async fn find(&self, name: &str) -> Option<Value> {
+        let model = self.config.model(name)?;
+        let entries = self.entries().await;
+        Some(self.describe(name, model, self.listed(model, name, &entries)))
+    }
+
+    async fn entries(&self) -> Arc<Vec<Entry>> {
+        match &self.catalogue {
+            Some(catalogue) => catalogue.entries().await,
+            None => Arc::default(),
+        }
+    }
+
+    fn is_named(&self, name: &str) -> bool {
+        self.config.models.iter().any(|model| model.name == name && !model.is_wildcard())
+    }
+
+    /// The model's object: what its upstream says of it, and over that what the configuration says.
+    fn describe(&self, name: &str, model: &Model, theirs: Option<&Entry>) -> Value {
+        let mut object = theirs.cloned().unwrap_or_default();
+        // A configured name is a model of toolwire's own.
+        let is_theirs = model.is_wildcard();
+        let created = object.get("created").filter(|created| is_theirs && created.is_u64()).cloned();
+        let owner = object.get("owned_by").filter(|owner| is_theirs && owner.is_string()).cloned();
+        let own = [
+            ("id", name.into()),
+            ("object", "model".into()),
+            ("created", created.unwrap_or_else(|| self.started.into())),
+            ("owned_by", owner.unwrap_or_else(|| model.upstream.name.as_str().into())),
+        ];
+        object.extend(own.map(|(key, value)| (key.to_owned(), value)));
+        Value::Object(object)
+    }
+
+    /// What the upstream of `model` says of it, when it is asked for as `name`.
+    fn listed<'e>(&self, model: &Model, name: &str, entries: &'e [Entry]) -> Option<&'e Entry> {
+        let catalogue = self.catalogue.as_ref()?;
+        let theirs = model.upstream_name(name);
+        Arc::ptr_eq(catalogue.upstream(), &model.upstream)
+            .then(|| entries.iter().find(|entry| id(entry) == Some(theirs)))
+            .flatten()
+    }
+}

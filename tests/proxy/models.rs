@@ -1,0 +1,185 @@
+//! `/v1/models`: the configured names, and those of an upstream that gets every other name.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::{Value, json};
+use toolwire::config::Options;
+
+use crate::support::{
+    client::Client,
+    proxy::Setup,
+    raw::{Raw, get},
+    upstream::{Exchange, Upstream},
+};
+
+const LIST: &str = r#"{"object":"list","data":[
+    {"id":"theirs","object":"model","created":17,"owned_by":"acme","context_length":8192},
+    {"id":"org/two","max_model_len":4096,"meta":{"n_params":135}},
+    {"id":"theirs","created":18},
+    {"id":"m","created":19,"owned_by":"acme","context_length":2048}]}"#;
+
+/// Lists its models.
+async fn listing(mut exchange: Exchange) -> Exchange {
+    exchange.whole("200 OK", "content-type: application/json\r\n", LIST).await;
+    exchange
+}
+
+fn wildcard(upstream: &Upstream) -> Setup {
+    let mut setup = Setup::new(upstream.address);
+    setup.wildcard = true;
+    setup
+}
+
+fn ids(list: &Value) -> Vec<&str> {
+    list["data"].as_array().unwrap().iter().map(|model| model["id"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn models_of_the_wildcards_upstream_are_merged_with_configured_ones() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let keep = seen.clone();
+    let upstream = Upstream::start(move |exchange: Exchange| {
+        keep.lock().unwrap().push(exchange.head.to_ascii_lowercase());
+        listing(exchange)
+    })
+    .await;
+    let mut setup = wildcard(&upstream);
+    setup.upstream.headers =
+        HeaderMap::from_iter([(HeaderName::from_static("x-extra"), HeaderValue::from_static("yes"))]);
+    let proxy = setup.start().await;
+    let client = Client::new();
+    let list = client.get(&proxy, "/v1/models").await.json().await;
+    assert_eq!(ids(&list), ["m", "org/other", "theirs", "org/two"]);
+    let data = &list["data"];
+    assert_eq!((&data[0]["owned_by"], &data[0]["context_length"]), (&json!("up"), &json!(2048)));
+    assert_ne!(data[0]["created"], 19, "a configured name is toolwire's own");
+    assert_eq!(
+        data[2],
+        json!({"id":"theirs","object":"model","created":17,"owned_by":"acme","context_length":8192})
+    );
+    assert_eq!((&data[3]["object"], &data[3]["owned_by"]), (&json!("model"), &json!("up")));
+    assert_eq!((&data[3]["max_model_len"], &data[3]["meta"]["n_params"]), (&json!(4096), &json!(135)));
+    assert_eq!(data[3]["created"], data[1]["created"]);
+
+    for path in ["/v1/models/org/two", "/v1/models/org%2Ftwo"] {
+        assert_eq!(client.get(&proxy, path).await.json().await, data[3]);
+    }
+    let unlisted = client.get(&proxy, "/v1/models/alias").await;
+    assert_eq!((unlisted.status().as_u16(), &unlisted.json().await["id"]), (200, &json!("alias")));
+
+    assert_eq!(upstream.requests(), 1, "the list is kept");
+    let head = seen.lock().unwrap().remove(0);
+    for line in ["get /base/models http/1.1", "authorization: bearer upstream-key", "x-extra: yes"] {
+        assert!(head.lines().any(|said| said == line), "{line} in {head}");
+    }
+}
+
+#[tokio::test]
+async fn a_burst_of_clients_asks_once_on_all_threads() {
+    let upstream = Upstream::start(|exchange| async move {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        listing(exchange).await
+    })
+    .await;
+    let mut setup = wildcard(&upstream);
+    setup.threads = 3;
+    let proxy = Arc::new(setup.start().await);
+    let mut clients = tokio::task::JoinSet::new();
+    for _ in 0..32 {
+        let proxy = Arc::clone(&proxy);
+        clients.spawn(async move { Client::new().get(&proxy, "/v1/models").await.json().await });
+    }
+    while let Some(list) = clients.join_next().await {
+        assert_eq!(ids(&list.unwrap()).len(), 4);
+    }
+    assert_eq!(upstream.requests(), 1);
+}
+
+#[tokio::test]
+async fn an_upstream_without_a_list_leaves_the_configured_names() {
+    for (status, body) in [
+        ("404 Not Found", "{}"),
+        ("500 Internal Server Error", "oops"),
+        ("200 OK", "<html>"),
+        ("200 OK", "{\"data\":7}"),
+        ("302 Found", "{}"),
+    ] {
+        let upstream = Upstream::start(move |mut exchange: Exchange| async move {
+            exchange.whole(status, "", body).await;
+            exchange
+        })
+        .await;
+        let proxy = wildcard(&upstream).start().await;
+        let client = Client::new();
+        for _ in 0..3 {
+            let reply = client.get(&proxy, "/v1/models").await;
+            assert_eq!(reply.status(), 200, "{status}");
+            assert_eq!(ids(&reply.json().await), ["m", "org/other"]);
+        }
+        let model = client.get(&proxy, "/v1/models/any").await;
+        assert_eq!((model.status().as_u16(), &model.json().await["id"]), (200, &json!("any")));
+        assert_eq!(upstream.requests(), 1, "it is left alone for a while");
+    }
+}
+
+#[tokio::test]
+async fn a_list_that_is_too_long_is_none() {
+    let upstream = Upstream::start(|mut exchange: Exchange| async move {
+        let long = format!("{{\"data\":[{{\"id\":\"{}\"}}]}}", "x".repeat(5 << 20));
+        exchange.whole("200 OK", "", &long).await;
+        exchange
+    })
+    .await;
+    let proxy = wildcard(&upstream).start().await;
+    assert_eq!(ids(&Client::new().get(&proxy, "/v1/models").await.json().await), ["m", "org/other"]);
+}
+
+#[tokio::test]
+async fn an_unreachable_upstream_leaves_the_configured_names() {
+    let gone = Upstream::start(listing).await.address;
+    let mut setup = Setup::new(gone);
+    setup.wildcard = true;
+    let proxy = setup.start().await;
+    assert_eq!(ids(&Client::new().get(&proxy, "/v1/models").await.json().await), ["m", "org/other"]);
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_ends_the_question_and_the_next_one_asks() {
+    let (leave, left) = tokio::sync::mpsc::unbounded_channel();
+    let upstream = Upstream::start(move |mut exchange: Exchange| {
+        let leave = leave.clone();
+        async move {
+            if exchange.earlier == 0 && leave.send(()).is_ok() {
+                exchange.gone().await;
+            }
+            exchange
+        }
+    })
+    .await;
+    let mut left = left;
+    let proxy = wildcard(&upstream).start().await;
+    for _ in 0..2 {
+        let mut raw = Raw::connect(&proxy).await;
+        raw.send(get("/v1/models")).await;
+        // The question has arrived; it ends with the client.
+        left.recv().await.unwrap();
+        drop(raw);
+    }
+}
+
+#[tokio::test]
+async fn lumo_has_no_list_and_nothing_is_asked_without_a_wildcard() {
+    let upstream = Upstream::start(listing).await;
+    let mut lumo = wildcard(&upstream);
+    lumo.upstream.options = Options::Lumo(Default::default());
+    for setup in [lumo, Setup::new(upstream.address)] {
+        let proxy = setup.start().await;
+        let list = Client::new().get(&proxy, "/v1/models").await.json().await;
+        assert_eq!(ids(&list), ["m", "org/other"]);
+    }
+    assert_eq!(upstream.requests(), 0);
+}
