@@ -4,9 +4,15 @@
 //! dialect's `request` module encodes from it. What a dialect does not model stays in the `rest` maps, for an
 //! upstream that speaks the same dialect.
 
+mod arrange;
+
 use serde_json::{Map, Value};
 
+pub use self::arrange::{joined_user_turns, media_behind_results, take_media};
 use crate::wire::json::Raw;
+
+/// The argument of a custom tool that is told of as a function.
+pub const CUSTOM_INPUT: &str = "input";
 
 /// What a client asks for.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -17,6 +23,9 @@ pub struct Conversation {
     pub turns: Vec<Turn>,
     /// The tools that the client declared.
     pub tools: Vec<Tool>,
+    /// Names of those that are declared as custom tools: their input is plain text. Everywhere but at the two ends,
+    /// which speak of custom tools, they are functions with one argument, [`CUSTOM_INPUT`].
+    pub custom_tools: Vec<String>,
     /// Whether and which tools may be called.
     pub tool_choice: ToolChoice,
     /// Several calls in one answer are welcome. The default of all dialects is yes.
@@ -176,12 +185,22 @@ impl Conversation {
             ToolChoice::Allowed { names, .. } => names.contains(&tool.name),
         })
     }
+
+    /// Whether `name` is declared as a custom tool.
+    pub fn is_custom(&self, name: &str) -> bool {
+        self.custom_tools.iter().any(|custom| custom == name)
+    }
 }
 
 impl Turn {
+    /// A message of `parts` and nothing else.
+    pub fn of(role: Role, parts: Vec<Part>) -> Self {
+        Self { role, parts, rest: Map::new() }
+    }
+
     /// A message of one text.
     pub fn text(role: Role, text: impl Into<String>) -> Self {
-        Self { role, parts: vec![Part::Text(text.into())], rest: Map::new() }
+        Self::of(role, vec![Part::Text(text.into())])
     }
 
     /// All text parts, joined by newlines.
@@ -191,5 +210,52 @@ impl Turn {
             _ => None,
         });
         texts.collect::<Vec<_>>().join("\n")
+    }
+
+    /// Makes several plain texts one, for servers that take only a string; `false` if what is said is more than plain
+    /// text: media, or texts with fields of their own.
+    pub fn collapse_text(&mut self) -> bool {
+        let says_more = |part: &Part| matches!(part, Part::Image { .. } | Part::Other(_));
+        if self.rest.contains_key("content") || self.parts.iter().any(says_more) {
+            return false;
+        }
+        let is_text = |part: &Part| matches!(part, Part::Text(_));
+        if self.parts.iter().filter(|part| is_text(part)).count() > 1 {
+            let text = self.joined_text();
+            self.parts.retain(|part| !is_text(part));
+            self.parts.push(Part::Text(text));
+        }
+        true
+    }
+
+    /// Adds `text` behind what is said, with `separator` between: to the same text, so that what was a string stays
+    /// one, or as a part of its own where there is more than plain text.
+    pub fn add_text(&mut self, separator: &str, text: &str) {
+        let is_plain = self.collapse_text();
+        let last = self.parts.iter_mut().rev().find_map(|part| match part {
+            Part::Text(text) if is_plain => Some(text),
+            _ => None,
+        });
+        match last {
+            Some(said) if !said.is_empty() => {
+                said.push_str(separator);
+                said.push_str(text);
+            }
+            Some(said) => text.clone_into(said),
+            None => self.parts.push(Part::Text(text.to_owned())),
+        }
+    }
+
+    /// Puts `text` before what is said, as [`Turn::add_text`] does.
+    pub fn put_text_before(&mut self, separator: &str, text: &str) {
+        let is_plain = self.collapse_text();
+        let first = self.parts.iter_mut().find_map(|part| match part {
+            Part::Text(text) if is_plain => Some(text),
+            _ => None,
+        });
+        match first {
+            Some(said) => *said = format!("{text}{separator}{said}"),
+            None => self.parts.insert(0, Part::Text(text.to_owned())),
+        }
     }
 }

@@ -118,6 +118,8 @@ pub enum Runner {
 pub enum Source {
     /// As structure of the upstream's own dialect.
     Native,
+    /// As a custom tool's call of the upstream's own dialect: its arguments are plain text, the tool's input.
+    NativeCustom,
     /// As text; the format's name (`hermes`, `fenced`, …).
     Format(&'static str),
 }

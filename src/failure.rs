@@ -5,6 +5,8 @@
 
 use std::{fmt, time::Duration};
 
+use crate::redact::Redactor;
+
 /// What kind of thing went wrong. The kind decides status, `type` and `code` that a client sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
@@ -96,6 +98,17 @@ impl Failure {
     #[must_use]
     pub fn with_retry_after(mut self, value: impl Into<String>) -> Self {
         self.0.retry_after = Some(value.into());
+        self
+    }
+
+    /// The same with secrets covered in all words that may be an upstream's: servers put the key that they refuse
+    /// into their errors.
+    #[must_use]
+    pub fn redacted(mut self, redactor: &Redactor) -> Self {
+        let cover = |text: &mut String| *text = redactor.text(text).into_owned();
+        let Inner { kind: _, message, code, param, status: _, retry_after } = &mut *self.0;
+        cover(message);
+        [code, param, retry_after].into_iter().flatten().for_each(cover);
         self
     }
 

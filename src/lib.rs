@@ -13,7 +13,7 @@
 //! The rooms: [`wire`] frames bytes, [`dialect`] knows the HTTP APIs, [`event`] and [`conversation`] are what they
 //! share, [`mod@format`] and [`detect`] know calls written as text, [`pipeline`] joins the stages for one answer. These
 //! are plain synchronous code: bytes in, bytes out, no sockets, clocks or randomness. [`proxy`] is the asynchronous
-//! shell around them; [`fixture`], [`config`], [`observe`] and [`cli`] are what makes a program of it. [`mod@bench`]
+//! shell around them; [`redact`] covers secrets in what leaves by another way than the answer; [`fixture`], [`config`], [`observe`] and [`cli`] are what makes a program of it. [`mod@bench`]
 //! measures streams, ours and others'.
 
 pub mod bench;
@@ -29,4 +29,5 @@ pub mod format;
 pub mod observe;
 pub mod pipeline;
 pub mod proxy;
+pub mod redact;
 pub mod wire;

@@ -131,7 +131,7 @@ fn an_emulated_request_says_nothing_of_tools() {
     let body = encoded(&conversation);
     let keys: Vec<_> = body.as_object().unwrap().keys().collect();
     assert_eq!(keys, ["messages", "stream", "stream_options"]);
-    let quiet = Options { include_usage: false };
+    let quiet = Options { include_usage: false, ..Options::default() };
     let body: Value = serde_json::from_slice(&encode(&conversation, "x", &quiet).body).unwrap();
     assert_eq!(body["model"], "x");
     assert!(body.get("stream_options").is_none());

@@ -26,6 +26,7 @@ fn answering() -> Answering {
         stream: true,
         include_usage: true,
         legacy_functions: false,
+        custom_tools: Vec::new(),
         model: "m".to_owned(),
         stamp: Stamp { seed: 7, created: 17 },
     }

@@ -105,6 +105,56 @@ fn rewrite_checks_every_split() {
 }
 
 #[test]
+fn rewrite_looks_for_the_format_that_is_taught() {
+    // Pythonic calls have no marker, so they are looked for only where the model is known to write them.
+    let chunk = |delta: &str, finish: &str| {
+        format!(
+            "data: {{\"id\":\"i\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[{{\"index\":0,\"delta\":{delta},\"finish_reason\":{finish}}}]}}\n\n"
+        )
+    };
+    let stream = chunk(r#"{"role":"assistant","content":"[get_weather(city=\"Paris\")]"}"#, "null")
+        + &chunk("{}", "\"stop\"")
+        + "data: [DONE]\n\n";
+    let desk = TempDir::new().unwrap();
+    let (input, request) = (desk.path().join("upstream.sse"), desk.path().join("request.json"));
+    fs::write(&input, stream).unwrap();
+    let asked = json!({"model": "Llama-4-Scout", "stream": true, "messages": [{"role": "user", "content": "?"}],
+        "tools": [{"type": "function", "function": {"name": "get_weather"}}]});
+    fs::write(&request, asked.to_string()).unwrap();
+    let (input, request) = (input.display().to_string(), request.display().to_string());
+    let calls = |flags: &[&str]| {
+        let (status, stdout, stderr) = run(&[&["rewrite", "--from", "chat"], flags, &[&input]].concat());
+        assert_eq!(status, 0, "{stderr}");
+        answer(&stdout).calls.len()
+    };
+    assert_eq!(calls(&["--declare", "get_weather"]), 0);
+    assert_eq!(calls(&["--declare", "get_weather", "--tools", "pythonic"]), 1);
+    assert_eq!(calls(&["--declare", "get_weather", "--tools", "pythonic", "--detect", "auto"]), 1);
+    assert_eq!(calls(&["--declare", "get_weather", "--tools", "pythonic", "--detect", "off"]), 0);
+    assert_eq!(calls(&["--request", &request]), 1, "the model's name tells");
+}
+
+#[test]
+fn rewrite_says_how_many_splits_it_made() {
+    let desk = TempDir::new().unwrap();
+    let said = |bytes: usize| {
+        let input = desk.path().join("upstream.sse");
+        let comment = format!(":{}\n", "x".repeat(998)).repeat(bytes / 1000);
+        fs::write(&input, comment + &String::from_utf8(upstream("lumo/v2-text")).unwrap()).unwrap();
+        let input = input.display().to_string();
+        let (status, stdout, stderr) = run(&["rewrite", "--from", "lumo", "--split", "every", &input]);
+        assert_eq!((status, stdout.as_str()), (0, ""), "{stderr}");
+        stderr
+    };
+    let small = said(1000);
+    let length: usize = small.split(' ').next().unwrap().parse().unwrap();
+    assert!(small.contains(&format!("at each of its {} places", length - 1)), "{small}");
+    let large = said(40_000);
+    let length: usize = large.split(' ').next().unwrap().parse().unwrap();
+    assert!(large.contains(&format!("of its {} places (too large for all of them)", length - 1)), "{large}");
+}
+
+#[test]
 fn rewrite_tells_a_failure_in_the_stream_and_by_its_status() {
     let (status, stdout, stderr) =
         run(&["rewrite", "--from", "chat", &path("broken/cut-in-event/upstream.sse")]);
@@ -306,6 +356,82 @@ fn what_is_recorded_can_be_replayed() {
     let expect: Answer = serde_json::from_slice(&fs::read(dir.join("expect.json")).unwrap()).unwrap();
     assert_eq!(expect.calls[0].id.as_deref(), Some("n1"));
     assert_eq!(run(&["replay", &out_text, "--splits", "every"]).0, 0);
+}
+
+/// A fixture whose upstream repeats secrets, in pieces of five bytes, and stops for a minute before its end.
+fn echo(desk: &Path) -> String {
+    let dir = desk.join("echo");
+    fs::create_dir(&dir).unwrap();
+    fs::copy(fixture("lumo/v2-text").join("request.json"), dir.join("request.json")).unwrap();
+    fs::write(dir.join("fixture.toml"), "title = \"echo\"\nfrom = \"chat\"\n").unwrap();
+    let chunk = |text: &str, finish: &str| {
+        format!(
+            "data: {{\"id\":\"i\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}},\"finish_reason\":{finish}}}]}}\n\n"
+        )
+    };
+    let body = chunk("the key is up/stream\\u002dsecret,", "null")
+        + &chunk("\\nsk-live-abcdef123456 or up\\/stream-secret", "null");
+    let rest = chunk("up/stream-secret", "null") + &chunk("", "\"stop\"") + "data: [DONE]\n\n";
+    let mut times: String = body.as_bytes().chunks(5).map(|piece| format!("1 {}\n", piece.len())).collect();
+    times += &format!("60000 {}\n", rest.len());
+    fs::write(dir.join("upstream.sse"), body + &rest).unwrap();
+    fs::write(dir.join("upstream.times"), times).unwrap();
+    dir.display().to_string()
+}
+
+#[test]
+fn a_recording_holds_no_secret_even_if_the_recorder_is_killed() {
+    let desk = TempDir::new().unwrap();
+    let mock = Running::start(&["mock", &echo(desk.path()), "--listen", "127.0.0.1:0", "--pace", "recorded"]);
+    let out = desk.path().join("recorded");
+    let (out_text, url) = (out.display().to_string(), format!("http://{}/v1", mock.address));
+    let mut arguments = vec!["record", "--out", &out_text, "--listen", "127.0.0.1:0"];
+    arguments.extend(["--upstream", &url, "--dialect", "chat", "--api-key", "up/stream-secret"]);
+    let recorder = Running::start(&arguments);
+    let request = json!({
+        "model": "m-sk-live-abcdef123456", "stream": true,
+        "messages": [{ "role": "user", "content": "up/stream-secret" }],
+    });
+    let body = request.to_string();
+    let mut socket = TcpStream::connect(&recorder.address).unwrap();
+    write!(
+        socket,
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    // What the client has seen, the recorder has written or holds back; then it is killed.
+    let mut seen = Vec::new();
+    while !seen.ends_with(b"up\\/stream-secret\"},\"finish_reason\":null}]}\n\n\r\n") {
+        let mut piece = [0; 1024];
+        let len = socket.read(&mut piece).unwrap();
+        assert!(len > 0, "{}", seen.escape_ascii());
+        seen.extend_from_slice(&piece[..len]);
+    }
+    drop(recorder);
+
+    let dirs: Vec<_> = fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let [dir] = dirs.as_slice() else { panic!("{dirs:?}") };
+    let mut all = dir.display().to_string();
+    for file in ["request.json", "fixture.toml", "upstream.sse", "upstream.times"] {
+        all += &fs::read_to_string(dir.join(file)).unwrap();
+    }
+    for secret in ["secret", "sk-live", "abcdef"] {
+        assert!(!all.contains(secret), "{secret} in {all}");
+    }
+    let upstream = fs::read_to_string(dir.join("upstream.sse")).unwrap();
+    assert!(upstream.contains(&format!("the key is {},", "x".repeat(21))), "{upstream}");
+    assert!(upstream.contains(&format!("\\n{} or {}\"", "x".repeat(20), "x".repeat(17))), "{upstream}");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&out), mode(dir)), (0o700, 0o700));
+        for file in fs::read_dir(dir).unwrap() {
+            assert_eq!(mode(&file.unwrap().path()), 0o600);
+        }
+    }
+    assert_eq!(run(&["replay", &out_text, "--splits", "recorded"]).0, 0, "times and bytes agree");
 }
 
 #[test]

@@ -308,6 +308,10 @@ tolerate_truncation = true
 [upstreams.chat]
 include_usage = false
 cumulative = true
+developer_role = "keep"
+custom_tools = "keep"
+result_images = "keep"
+join_user_turns = true
 [[models]]
 name = "m"
 upstream = "c"
@@ -645,6 +649,44 @@ name = "*"
     assert!(starts("set", "set"));
     assert!(starts("*", "deepseek-r1:14b"));
     assert!(!starts("*", "other"));
+}
+
+#[test]
+fn openais_hosts_keep_what_others_do_not_know() {
+    let options = |url: &str, more: &str| {
+        let text = format!(
+            "[[upstreams]]\nname = \"u\"\ndialect = \"chat\"\nbase_url = \"{url}\"\n{more}\n[[models]]\nname = \"*\"\n"
+        );
+        match &Desk::with(&text).load().unwrap().config.upstreams[0].options {
+            Options::Chat(chat) => (chat.keep_developer, chat.keep_custom_tools),
+            Options::Lumo(_) => panic!("the dialect is chat"),
+        }
+    };
+    for url in
+        ["https://api.openai.com/v1", "https://EU.api.openai.com/v1", "https://x.openai.azure.com/openai/v1"]
+    {
+        assert_eq!(options(url, ""), (true, true), "{url}");
+        assert_eq!(options(url, "[upstreams.chat]\ncumulative = true"), (true, true), "{url}");
+        assert_eq!(options(url, "[upstreams.chat]\ndeveloper_role = \"system\""), (false, true), "{url}");
+    }
+    for url in
+        ["http://127.0.0.1:8000/v1", "https://notapi.openai.com.example/v1", "https://xapi.openai.com/v1"]
+    {
+        assert_eq!(options(url, ""), (false, false), "{url}");
+        assert_eq!(options(url, "[upstreams.chat]\ncustom_tools = \"keep\""), (false, true), "{url}");
+    }
+}
+
+#[test]
+fn configured_secrets_are_known_to_those_who_cover_them() {
+    let text = format!(
+        "api_keys = [\"client-secret\"]\n[[upstreams]]\nname = \"u\"\ndialect = \"chat\"\nbase_url = \"http://127.0.0.1:1/v1\"\n\
+         api_key = \"{SECRET}\"\nheaders = {{ x-team-key = \"Bearer header-secret\", user-agent = \"public-words\" }}\n\
+         [[models]]\nname = \"*\"\n"
+    );
+    let config = Desk::with(&text).load().unwrap().config;
+    let secrets: Vec<_> = config.secrets().collect();
+    assert_eq!(secrets, ["client-secret", SECRET, "header-secret"]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
 use super::{LogFormat, UpstreamFlags, serve};
-use crate::fixture::record::Recorder;
+use crate::{fixture::record::Recorder, redact::Redactor};
 
 /// Options of `record`.
 #[derive(Debug, clap::Args)]
@@ -22,7 +22,7 @@ pub fn run(args: Args, log_format: LogFormat) -> ExitCode {
         Ok(config) => config,
         Err(status) => return status,
     };
-    match Recorder::new(args.out.clone()) {
+    match Recorder::new(args.out.clone(), Redactor::new(config.secrets())) {
         Ok(recorder) => {
             eprintln!("each exchange is written below {}", args.out.display());
             serve::until_terminated(config, Some(Arc::new(recorder)), log_format)

@@ -10,7 +10,7 @@ use std::{
 use serde_json::json;
 
 use crate::fixture::{
-    Cutting, Fixture, Splits,
+    BUDGET, Cutting, Fixture, Splits, cuts_in_two,
     load::{EXPECT, EXPECT_STREAM},
     replay::{Finding, check_all},
 };
@@ -71,6 +71,14 @@ fn report(args: &Args, fixtures: &[(PathBuf, Fixture)]) -> io::Result<usize> {
             update(dir, fixture)?;
             writeln!(io::stderr(), "{}: rewritten", dir.display())?;
         }
+    }
+    let is_large = |fixture: &&&Fixture| {
+        let (made, all) = cuts_in_two(fixture.upstream.len(), BUDGET);
+        made < all
+    };
+    let large = played.iter().filter(is_large).count();
+    if args.splits == Splits::Every && large > 0 {
+        writeln!(io::stderr(), "too large for every cut in two, cut at evenly spread places: {large}")?;
     }
     if !args.json {
         writeln!(out, "{} fixtures, {differing} differ", fixtures.len())?;

@@ -12,15 +12,15 @@ use serde_json::{Value, json};
 
 use super::WRONG_INPUT;
 use crate::{
-    config::LUMO_TOOL_PREFIX,
+    config::{self, LUMO_TOOL_PREFIX, Tools},
     conversation::Conversation,
     dialect::{Dialect, Reader, chat, lumo},
     fixture::{
-        Fixture, Head, Splits,
+        Fixture, Head, Splits, cuts_in_two,
         manifest::{Rules, Words},
         replay,
     },
-    format,
+    format::{self, Known},
     pipeline::{Pipeline, Settings, State},
 };
 
@@ -115,7 +115,7 @@ pub fn run(args: Args) -> ExitCode {
 /// Rewrites the input as it comes.
 fn filter(args: &Args) -> Result<(), Stop> {
     let conversation = args.conversation()?;
-    let settings = args.settings().map_err(Stop::Usage)?;
+    let settings = args.settings(&conversation.model).map_err(Stop::Usage)?;
     let mut pipeline = replay::pipeline(args.reader(&settings), args.to, &settings, &conversation)
         .map_err(|failure| Stop::Usage(failure.to_string()))?;
     let mut input = args.open()?;
@@ -162,8 +162,12 @@ fn end(pipeline: &mut Pipeline, stream: bool, out: &mut BytesMut) -> Option<Stri
     })
 }
 
+/// Bytes that all cuts in two together may play: up to 16 KiB of input every one is made.
+const SPLIT_BUDGET: usize = 256 << 20;
+
 /// Reads all of the input and cuts it in every way.
 fn check(args: &Args) -> Result<(), Stop> {
+    let conversation = args.conversation()?;
     let mut upstream = Vec::new();
     args.open()?.read_to_end(&mut upstream)?;
     let fixture = Fixture {
@@ -171,9 +175,9 @@ fn check(args: &Args) -> Result<(), Stop> {
         title: String::new(),
         from: args.from,
         to: args.to,
-        settings: args.settings().map_err(Stop::Usage)?,
+        settings: args.settings(&conversation.model).map_err(Stop::Usage)?,
         request: Vec::new(),
-        conversation: args.conversation()?,
+        conversation,
         head: Head { status: 200, headers: Vec::new() },
         pieces: Vec::new(),
         upstream,
@@ -182,11 +186,16 @@ fn check(args: &Args) -> Result<(), Stop> {
         expect: None,
         expect_stream: None,
     };
-    if let Some(finding) = fixture.check(Splits::Every) {
+    if let Some(finding) = fixture.check_within(Splits::Every, SPLIT_BUDGET) {
         return Err(Stop::Work(format!("not the same as in one piece: {finding}")));
     }
-    let ways = Splits::Every.cuttings(fixture.upstream.len()).len();
-    eprintln!("{} bytes, cut in {ways} ways: always the same", fixture.upstream.len());
+    let len = fixture.upstream.len();
+    let (made, all) = cuts_in_two(len, SPLIT_BUDGET);
+    let places = match made == all {
+        true => format!("each of its {all} places"),
+        false => format!("{made} of its {all} places (too large for all of them)"),
+    };
+    eprintln!("{len} bytes, in equal pieces of several sizes, and cut in two at {places}: always the same");
     Ok(())
 }
 
@@ -208,10 +217,15 @@ impl Args {
         }
     }
 
-    fn settings(&self) -> Result<Settings, String> {
-        if self.tools != "native" && format::by_name(&self.tools).is_none() {
-            return Err(format!("--tools cannot be `{}`; it is native or a text format", self.tools));
-        }
+    /// The settings under which `serve` would read an answer of `model`.
+    fn settings(&self, model: &str) -> Result<Settings, String> {
+        let tools = match self.tools.as_str() {
+            "native" => Tools::Native,
+            name => Tools::Format(
+                format::by_name(name)
+                    .ok_or_else(|| format!("--tools cannot be `{name}`; it is native or a text format"))?,
+            ),
+        };
         let is_lumo = self.from == Dialect::Lumo;
         let taught_prefix = (is_lumo && self.tools != "native").then(|| LUMO_TOOL_PREFIX.to_owned());
         let rules = Rules {
@@ -225,7 +239,8 @@ impl Args {
             tolerate_truncation: self.tolerate_truncation.then_some(true),
             ..Rules::default()
         };
-        rules.settings(&[])
+        let settings = rules.settings(&[])?;
+        Ok(config::settings_for(&settings, (tools, None), &Known::default(), model).into_owned())
     }
 
     /// The client's request, with the tools of `--declare` put behind its own.

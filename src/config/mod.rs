@@ -20,7 +20,7 @@ mod table;
 mod upstream;
 mod value;
 
-pub(crate) use model::{ARGUMENTS, LUMO_TOOL_PREFIX, MISROUTE, SERVER_CALLS, UNKNOWN_CALLS};
+pub(crate) use model::{ARGUMENTS, LUMO_TOOL_PREFIX, MISROUTE, SERVER_CALLS, UNKNOWN_CALLS, settings_for};
 pub use model::{Model, SystemPosition, Tools, WILDCARD};
 pub use origins::Origins;
 pub use overrides::Overrides;
@@ -29,7 +29,7 @@ pub use upstream::{ChatOptions, Options, Queue, Timeouts, Upstream};
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use toml::de::DeTable;
 
 use self::{source::Source, table::Context};
@@ -95,6 +95,14 @@ impl Config {
     pub fn model(&self, name: &str) -> Option<&Model> {
         let named = self.models.iter().find(|model| model.name == name && !model.is_wildcard());
         named.or_else(|| self.models.iter().find(|model| model.is_wildcard()))
+    }
+
+    /// All secrets that are configured: clients' keys, upstreams' keys, and the values of upstreams' headers but for
+    /// those that are no secrets anywhere.
+    pub fn secrets(&self) -> impl Iterator<Item = &str> {
+        let keys = self.api_keys.iter().chain(self.upstreams.iter().filter_map(|up| up.api_key.as_ref()));
+        let headers = self.upstreams.iter().flat_map(|up| upstream::secret_headers(&up.headers));
+        keys.map(|key| key.expose_secret()).chain(headers)
     }
 }
 

@@ -56,25 +56,8 @@ impl Model {
     /// model is taught, or known by its name to write, come first; and the name may tell that answers start inside
     /// reasoning.
     pub fn settings_for(&self, asked: &str) -> Cow<'_, Settings> {
-        let mut settings = Cow::Borrowed(&self.settings);
         let name = self.upstream_name(asked);
-        let starts_in_reasoning =
-            self.starts_in_reasoning.unwrap_or_else(|| self.formats.prompt_opens_reasoning(name));
-        if starts_in_reasoning != settings.starts_in_reasoning {
-            settings.to_mut().starts_in_reasoning = starts_in_reasoning;
-        }
-        if settings.detect != Detect::Auto {
-            return settings;
-        }
-        let mut first = self.formats.of_model(name);
-        if let Tools::Format(taught) = self.tools {
-            first.retain(|format| *format != taught);
-            first.insert(0, taught);
-        }
-        if !first.is_empty() {
-            settings.to_mut().detect = Detect::AutoAnd(first);
-        }
-        settings
+        settings_for(&self.settings, (self.tools, self.starts_in_reasoning), &self.formats, name)
     }
 
     /// How the model is taught the format of [`Model::tools`], if that is one.
@@ -85,6 +68,33 @@ impl Model {
             in_user_turn: self.system_position == SystemPosition::User,
         }
     }
+}
+
+/// `settings` for the model that its upstream calls `name`, which is told of tools in this way, and of which it may be
+/// configured whether its answers start inside reasoning.
+pub(crate) fn settings_for<'s>(
+    settings: &'s Settings,
+    (tools, starts_in_reasoning): (Tools, Option<bool>),
+    formats: &Known,
+    name: &str,
+) -> Cow<'s, Settings> {
+    let mut settings = Cow::Borrowed(settings);
+    let starts_in_reasoning = starts_in_reasoning.unwrap_or_else(|| formats.prompt_opens_reasoning(name));
+    if starts_in_reasoning != settings.starts_in_reasoning {
+        settings.to_mut().starts_in_reasoning = starts_in_reasoning;
+    }
+    if settings.detect != Detect::Auto {
+        return settings;
+    }
+    let mut first = formats.of_model(name);
+    if let Tools::Format(taught) = tools {
+        first.retain(|format| *format != taught);
+        first.insert(0, taught);
+    }
+    if !first.is_empty() {
+        settings.to_mut().detect = Detect::AutoAnd(first);
+    }
+    settings
 }
 
 /// `tools`: how the model is told of tools.

@@ -7,6 +7,7 @@ use toml::{Table, Value};
 use super::{
     Config, Model, Options, Origins, SystemPosition, Upstream,
     model::{ARGUMENTS, MISROUTE, SERVER_CALLS, UNKNOWN_CALLS},
+    upstream::{CUSTOM_TOOLS, DEVELOPER_ROLE, RESULT_IMAGES},
 };
 use crate::pipeline::Detect;
 
@@ -92,6 +93,10 @@ fn upstream(upstream: &Upstream) -> Table {
         Options::Chat(chat) => table([
             ("include_usage", Value::Boolean(chat.include_usage)),
             ("cumulative", Value::Boolean(chat.cumulative)),
+            ("developer_role", word(&DEVELOPER_ROLE, chat.keep_developer)),
+            ("custom_tools", word(&CUSTOM_TOOLS, chat.keep_custom_tools)),
+            ("result_images", word(&RESULT_IMAGES, chat.keep_result_images)),
+            ("join_user_turns", Value::Boolean(chat.join_user_turns)),
         ]),
     };
     shown.insert(upstream.dialect().name().to_owned(), Value::Table(options));

@@ -89,13 +89,52 @@ pub struct ChatOptions {
     pub include_usage: bool,
     /// Its deltas repeat all that came before.
     pub cumulative: bool,
+    /// It knows the role `developer`; else such messages are `system` ones.
+    pub keep_developer: bool,
+    /// It knows custom tools; else they are functions with one argument.
+    pub keep_custom_tools: bool,
+    /// Images may stand in tools' results; else they follow in a user's turn.
+    pub keep_result_images: bool,
+    /// Neighbouring turns of the user are joined.
+    pub join_user_turns: bool,
 }
 
 impl Default for ChatOptions {
     fn default() -> Self {
-        Self { include_usage: true, cumulative: false }
+        Self {
+            include_usage: true,
+            cumulative: false,
+            keep_developer: false,
+            keep_custom_tools: false,
+            keep_result_images: false,
+            join_user_turns: false,
+        }
     }
 }
+
+impl ChatOptions {
+    /// What is known of the server at `base_url`: OpenAI's own knows what others with its API mostly do not.
+    fn of(base_url: Option<&Uri>) -> Self {
+        let host = base_url.and_then(Uri::host).unwrap_or_default().to_ascii_lowercase();
+        let is_openai = OPENAI_HOSTS.iter().any(|known| {
+            host.strip_suffix(known).is_some_and(|before| before.is_empty() || before.ends_with('.'))
+        });
+        Self { keep_developer: is_openai, keep_custom_tools: is_openai, ..Self::default() }
+    }
+}
+
+/// Hosts of OpenAI's own models, and those whose names end so.
+const OPENAI_HOSTS: [&str; 4] =
+    ["api.openai.com", "openai.azure.com", "cognitiveservices.azure.com", "services.ai.azure.com"];
+
+/// The words of `developer_role`.
+pub(super) const DEVELOPER_ROLE: [(&str, bool); 2] = [("keep", true), ("system", false)];
+
+/// The words of `custom_tools`.
+pub(super) const CUSTOM_TOOLS: [(&str, bool); 2] = [("keep", true), ("function", false)];
+
+/// The words of `result_images`.
+pub(super) const RESULT_IMAGES: [(&str, bool); 2] = [("keep", true), ("user", false)];
 
 /// The four time limits of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -164,7 +203,7 @@ pub(super) fn read<'a>(table: &mut Table<'a>) -> Entry<'a> {
     let timeouts = timeouts(table);
     let queue = queue(table);
     let tolerate_truncation = table.get_or("tolerate_truncation", false, switch);
-    let options = options(table, dialect);
+    let options = options(table, dialect, base_url.as_ref());
     let upstream = (|| {
         Some(Upstream {
             name: name.as_ref()?.0.clone(),
@@ -234,6 +273,31 @@ fn headers(cell: Cell<'_>) -> Option<HeaderMap> {
     Some(headers)
 }
 
+/// Headers whose values say nothing that is secret, and may be words of any text.
+const PUBLIC_HEADERS: [&str; 10] = [
+    "accept",
+    "accept-language",
+    "anthropic-beta",
+    "anthropic-version",
+    "cache-control",
+    "http-referer",
+    "openai-beta",
+    "referer",
+    "user-agent",
+    "x-title",
+];
+
+/// The values of `headers` that are or may be secrets; of `Bearer KEY` and the like the key.
+pub(super) fn secret_headers(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let secret = headers.iter().filter(|(name, _)| !PUBLIC_HEADERS.contains(&name.as_str()));
+    let values = secret.filter_map(|(_, value)| value.to_str().ok());
+    values.map(|value| {
+        let is_scheme = |word: &str| word.bytes().all(|byte| byte.is_ascii_alphabetic());
+        let key = value.split_once(' ').filter(|(scheme, _)| is_scheme(scheme));
+        key.map_or(value, |(_, key)| key.trim())
+    })
+}
+
 fn timeouts(table: &mut Table<'_>) -> Timeouts {
     let Timeouts { connect, header, idle, total } = Timeouts::default();
     Timeouts {
@@ -254,29 +318,29 @@ fn queue(table: &mut Table<'_>) -> Queue {
 }
 
 /// The tables of all dialects are read, for the sake of their own mistakes; only the upstream's own may stand there.
-fn options(table: &mut Table<'_>, dialect: Option<Dialect>) -> Option<Options> {
-    let lumo = own_table(table, (dialect, Dialect::Lumo), lumo_options);
-    let chat = own_table(table, (dialect, Dialect::Chat), chat_options);
+fn options(table: &mut Table<'_>, dialect: Option<Dialect>, base_url: Option<&Uri>) -> Option<Options> {
+    let lumo = own_table(table, (dialect, Dialect::Lumo), lumo::Options::default(), lumo_options);
+    let chat = own_table(table, (dialect, Dialect::Chat), ChatOptions::of(base_url), chat_options);
     Some(match dialect? {
         Dialect::Lumo => Options::Lumo(lumo),
         Dialect::Chat => Options::Chat(chat),
     })
 }
 
-fn own_table<'a, T: Default>(
+fn own_table<'a, T: Clone>(
     table: &mut Table<'a>,
     (spoken, dialect): (Option<Dialect>, Dialect),
-    read: fn(&mut Table<'a>) -> T,
+    defaults: T,
+    read: fn(&mut Table<'a>, T) -> T,
 ) -> T {
-    let Some(cell) = table.cell(dialect.name()) else { return T::default() };
+    let Some(cell) = table.cell(dialect.name()) else { return defaults };
     if spoken.is_some_and(|spoken| spoken != dialect) {
         cell.wrong::<()>(format!("settings of the dialect `{dialect}`, which this upstream does not speak"));
     }
-    cell.table(|table| Some(read(table))).unwrap_or_default()
+    cell.table(|table| Some(read(table, defaults.clone()))).unwrap_or(defaults)
 }
 
-fn lumo_options(table: &mut Table<'_>) -> lumo::Options {
-    let defaults = lumo::Options::default();
+fn lumo_options(table: &mut Table<'_>, defaults: lumo::Options) -> lumo::Options {
     let versions = [("v1", lumo::Version::V1), ("v2", lumo::Version::V2)];
     lumo::Options {
         version: table.get_or("version", defaults.version, choice(&versions)),
@@ -285,10 +349,17 @@ fn lumo_options(table: &mut Table<'_>) -> lumo::Options {
     }
 }
 
-fn chat_options(table: &mut Table<'_>) -> ChatOptions {
-    let ChatOptions { include_usage, cumulative } = ChatOptions::default();
+fn chat_options(table: &mut Table<'_>, defaults: ChatOptions) -> ChatOptions {
     ChatOptions {
-        include_usage: table.get_or("include_usage", include_usage, switch),
-        cumulative: table.get_or("cumulative", cumulative, switch),
+        include_usage: table.get_or("include_usage", defaults.include_usage, switch),
+        cumulative: table.get_or("cumulative", defaults.cumulative, switch),
+        keep_developer: table.get_or("developer_role", defaults.keep_developer, choice(&DEVELOPER_ROLE)),
+        keep_custom_tools: table.get_or("custom_tools", defaults.keep_custom_tools, choice(&CUSTOM_TOOLS)),
+        keep_result_images: table.get_or(
+            "result_images",
+            defaults.keep_result_images,
+            choice(&RESULT_IMAGES),
+        ),
+        join_user_turns: table.get_or("join_user_turns", defaults.join_user_turns, switch),
     }
 }

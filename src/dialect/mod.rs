@@ -221,6 +221,8 @@ pub struct Answering {
     pub include_usage: bool,
     /// In the `function_call` form of before 2023-11.
     pub legacy_functions: bool,
+    /// Names of the tools whose calls are told as custom tools' calls.
+    pub custom_tools: Vec<String>,
     /// The model's name for an answer whose upstream does not tell one.
     pub model: String,
     /// Time and ids.
@@ -234,6 +236,7 @@ impl Answering {
             stream: conversation.stream,
             include_usage: conversation.include_usage,
             legacy_functions: conversation.legacy_functions,
+            custom_tools: conversation.custom_tools.clone(),
             model: conversation.model.clone(),
             stamp,
         }

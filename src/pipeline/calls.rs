@@ -216,7 +216,7 @@ impl Calls {
         start.index = index;
         self.sent_ids.push(start.id.clone().into_owned());
         let format = match start.source {
-            Source::Native => "native",
+            Source::Native | Source::NativeCustom => "native",
             Source::Format(name) => name,
         };
         let name = self.tools.resolve(&start.name).map(str::to_owned);

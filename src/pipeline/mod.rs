@@ -12,6 +12,8 @@ mod settings;
 
 pub use settings::{Arguments, Detect, Limits, Misroute, ServerCalls, Settings, UnknownCalls};
 
+use std::sync::Arc;
+
 use bytes::BytesMut;
 
 use self::calls::{Bounce, Calls};
@@ -21,6 +23,7 @@ use crate::{
     dialect::{Answering, Reader, Writer},
     event::{Event, Sink},
     failure::{Failure, Kind},
+    redact::Redactor,
 };
 
 /// Where an answer stands.
@@ -48,6 +51,7 @@ pub struct Pipeline {
     stages: Stages,
     state: State,
     failure: Option<Failure>,
+    redactor: Option<Arc<Redactor>>,
 }
 
 /// What comes after the reader.
@@ -80,7 +84,14 @@ impl Pipeline {
             max_answer: settings.limits.max_answer,
             has_content: false,
         };
-        Self { reader, stages, state: State::Open, failure: None }
+        Self { reader, stages, state: State::Open, failure: None, redactor: None }
+    }
+
+    /// Covers secrets in a failure before anybody sees it: the client, the log or a recording.
+    #[must_use]
+    pub fn redacting(mut self, redactor: Arc<Redactor>) -> Self {
+        self.redactor = Some(redactor);
+        self
     }
 
     /// Takes the next bytes of the upstream's body.
@@ -123,7 +134,10 @@ impl Pipeline {
         }
         self.stages.release(out);
         self.state = State::Failed;
-        self.failure = Some(failure);
+        self.failure = Some(match &self.redactor {
+            Some(redactor) => failure.redacted(redactor),
+            None => failure,
+        });
     }
 
     /// Where the answer stands.

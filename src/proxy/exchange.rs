@@ -150,7 +150,13 @@ fn encode(model: &Model, sent: &Conversation) -> UpstreamRequest {
     let name = model.upstream_name(&sent.model);
     match &model.upstream.options {
         Options::Chat(options) => {
-            let options = chat::Options { include_usage: options.include_usage };
+            let options = chat::Options {
+                include_usage: options.include_usage,
+                keep_developer: options.keep_developer,
+                keep_custom_tools: options.keep_custom_tools,
+                keep_result_images: options.keep_result_images,
+                join_user_turns: options.join_user_turns,
+            };
             chat::request::encode(sent, name, &options)
         }
         Options::Lumo(options) => lumo::encode(sent, name, options),

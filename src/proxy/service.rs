@@ -18,6 +18,7 @@ use crate::{
     dialect::{Ids, Stamp},
     failure::{Failure, Kind},
     observe::{Access, Metrics},
+    redact::Redactor,
 };
 
 use super::{
@@ -48,6 +49,7 @@ pub(super) struct Service {
     models: Arc<Models>,
     metrics: Arc<Metrics>,
     tap: Option<Arc<dyn Tap>>,
+    redactor: Arc<Redactor>,
     drain: Arc<Drain>,
 }
 
@@ -66,8 +68,9 @@ impl Service {
             Ok((name, Arc::new(client)))
         });
         let clients = clients.collect::<Result<_, ServeError>>()?;
+        let redactor = Arc::new(Redactor::new(config.secrets()));
         let models = Arc::new(Models::new(Arc::clone(&config), unix_time())?);
-        Ok(Self { config, clients, models, metrics, tap, drain: Arc::default() })
+        Ok(Self { config, clients, models, metrics, tap, redactor, drain: Arc::default() })
     }
 
     /// The same for another thread: with its own connections to the upstreams, and all else in common.
@@ -78,6 +81,7 @@ impl Service {
             clients: clients.collect(),
             metrics: Arc::clone(&self.metrics),
             tap: self.tap.clone(),
+            redactor: Arc::clone(&self.redactor),
             drain: Arc::clone(&self.drain),
             models: Arc::clone(&self.models),
         }
@@ -239,7 +243,8 @@ impl Service {
         });
         let begun = Instant::now();
         let opening = Arc::clone(&client).begin(request).await;
-        let pipeline = exchange::pipeline(model, &conversation, &answering);
+        let pipeline =
+            exchange::pipeline(model, &conversation, &answering).redacting(Arc::clone(&self.redactor));
         let parts = answer::Parts {
             begun,
             client,

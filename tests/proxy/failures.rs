@@ -54,6 +54,37 @@ where
 
 fn as_it_is(_: &mut Setup) {}
 
+#[tokio::test]
+async fn secrets_in_an_upstreams_errors_are_covered() {
+    const WORDS: &str = r#"{"error":{"message":"no: upstream-key, client-key, Bearer header-token and sk-live-0123456789",
+        "code":"sk-live-0123456789","param":"upstream-key","type":"x"}}"#;
+    fn secrets(setup: &mut Setup) {
+        let mut headers = http::HeaderMap::new();
+        headers.insert("x-auth", http::HeaderValue::from_static("Bearer header-token"));
+        setup.upstream.headers = headers;
+    }
+    let is_covered = |error: &Value| {
+        let told = error.to_string();
+        let secrets = ["upstream-key", "header-token", "sk-live"];
+        assert!(!secrets.iter().any(|secret| told.contains(secret)), "{told}");
+        assert!(told.contains("no: xxxxxxxxxxxx, client-key, Bearer xxxxxxxxxxxx and xxxx"), "{told}");
+    };
+    let (status, _, error) = refused(secrets, |mut exchange| async {
+        exchange.whole("400 Bad Request", "content-type: application/json\r\n", WORDS).await;
+        exchange
+    })
+    .await;
+    assert_eq!(status, 400);
+    is_covered(&error);
+    let error = broken(secrets, |exchange| async {
+        let mut exchange = first(exchange).await;
+        exchange.piece(format!("data: {}\n\n", WORDS.replace('\n', ""))).await;
+        exchange
+    })
+    .await;
+    is_covered(&error);
+}
+
 async fn first(mut exchange: Exchange) -> Exchange {
     exchange.begin().await;
     exchange.piece(text("first")).await;

@@ -6,7 +6,11 @@ use super::{
     tools,
     turns::{self, Content, Role, Turn},
 };
-use crate::{conversation::Conversation, dialect::UpstreamRequest, wire::json::Encoder};
+use crate::{
+    conversation::{Conversation, media_behind_results},
+    dialect::UpstreamRequest,
+    wire::json::Encoder,
+};
 
 /// Which of Lumo's two protocols an upstream speaks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -53,7 +57,8 @@ impl Default for Options {
 /// `request_key` and `request_id`: Lumo 2.1.)
 pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> UpstreamRequest {
     let mut dropped = Vec::new();
-    let turns = turns::turns(conversation, &mut dropped);
+    let arranged = media_behind_results(&conversation.turns);
+    let turns = turns::turns(&arranged, &mut dropped);
     let mut body = Encoder::with_capacity(ROOM);
     body.object(|body| match options.version {
         Version::V1 => v1(body, conversation, options, &turns, &mut dropped),

@@ -8,7 +8,7 @@ use std::{borrow::Cow, mem};
 use serde_json::Value;
 
 use crate::{
-    conversation::{self, Call, CallOutput, Conversation, Part},
+    conversation::{self, Call, CallOutput, Part},
     wire::json::{Encoder, Json, Kind},
 };
 
@@ -81,11 +81,11 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// The turns of `conversation`. Parts and fields that Lumo has no word for are named in `dropped`.
-pub(super) fn turns<'a>(conversation: &'a Conversation, dropped: &mut Vec<String>) -> Vec<Turn<'a>> {
+/// The turns of a conversation. Parts and fields that Lumo has no word for are named in `dropped`.
+pub(super) fn turns<'a>(conversation: &'a [conversation::Turn], dropped: &mut Vec<String>) -> Vec<Turn<'a>> {
     let mut history = History { turns: Vec::new(), unanswered: Vec::new(), dropped };
     let mut system = Vec::new();
-    for turn in &conversation.turns {
+    for turn in conversation {
         history.name_fields(turn);
         match turn.role {
             conversation::Role::System | conversation::Role::Developer => system.push(history.system(turn)),

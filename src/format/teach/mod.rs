@@ -4,15 +4,16 @@
 //! very form that it is asked to write, names with the same prefix. What the client wrote is never changed: text goes
 //! around it, not into it.
 
+mod answer;
 mod form;
 
-use serde_json::Map;
+use std::mem;
 
 pub(super) use self::form::OBJECT;
 pub use self::form::{Arguments, Form, Values};
 use super::Format;
 use crate::{
-    conversation::{Call, CallOutput, Conversation, Part, Role, Tool, ToolChoice, Turn},
+    conversation::{Call, CallOutput, Conversation, Part, Role, Tool, ToolChoice, Turn, take_media},
     wire::json::Encoder,
 };
 
@@ -62,13 +63,23 @@ The tools, one JSON object a line, with the JSON Schema of their arguments under
 
 /// The conversation with its tools in words: no tools are declared in it any more, and no part of it is a call or a
 /// result. A format that cannot be taught leaves it as it is.
+///
+/// While tools may be called, `response_format` and its kin become words as well: a server that constrains its output
+/// to a schema could not write a call.
 #[must_use]
 pub fn instruct(mut conversation: Conversation, format: &Format, teaching: &Teaching) -> Conversation {
     let Some(teach) = &format.teach else { return conversation };
-    let instructions = instructions(&conversation, teach, teaching);
-    conversation.turns = history(std::mem::take(&mut conversation.turns), teach, &teaching.prefix);
+    let mut instructions = instructions(&conversation, teach, teaching);
+    if let Some(instructions) = &mut instructions
+        && let Some(answer) = answer::take_form(&mut conversation)
+    {
+        instructions.push_str("\n\n");
+        instructions.push_str(&answer);
+    }
+    conversation.turns = history(mem::take(&mut conversation.turns), teach, &teaching.prefix);
     place(&mut conversation.turns, instructions, teaching.in_user_turn);
     conversation.tools.clear();
+    conversation.custom_tools.clear();
     conversation.tool_choice = ToolChoice::Auto;
     conversation.parallel_calls = true;
     conversation.legacy_functions = false;
@@ -189,24 +200,34 @@ fn declaration(tool: &Tool, prefix: &str) -> String {
     json.finish_text()
 }
 
-/// Calls and results of the history as text.
+/// Calls and results of the history as text. Media of results stand behind the results that they came with.
 fn history(turns: Vec<Turn>, teach: &Teach, prefix: &str) -> Vec<Turn> {
     let mut names: Vec<(String, String)> = Vec::new();
     let mut told: Vec<Turn> = Vec::with_capacity(turns.len());
     let mut after_results = false;
+    let mut media = Vec::new();
     for turn in turns {
         let results = turn.parts.iter().any(|part| matches!(part, Part::Result(_)));
+        if !results && let Some(last) = told.last_mut() {
+            last.parts.append(&mut media);
+        }
         let turn = match turn.role {
             Role::Assistant => assistant(turn, teach, prefix, &mut names),
-            _ if results => results_turn(turn, teach, prefix, &names),
+            _ if results => results_turn(turn, teach, prefix, &names, &mut media),
             _ => turn,
         };
         match told.last_mut() {
             // Results of parallel calls are one turn: not every model takes two of the same role in a row.
-            Some(last) if results && after_results => join_text(last, &turn.joined_text()),
+            Some(last) if results && after_results => {
+                last.add_text("\n", &turn.joined_text());
+                last.parts.extend(turn.parts.into_iter().filter(|part| !matches!(part, Part::Text(_))));
+            }
             _ => told.push(turn),
         }
         after_results = results;
+    }
+    if let Some(last) = told.last_mut() {
+        last.parts.append(&mut media);
     }
     told
 }
@@ -223,41 +244,38 @@ fn assistant(mut turn: Turn, teach: &Teach, prefix: &str, names: &mut Vec<(Strin
         _ => true,
     });
     if !calls.is_empty() {
-        join_text(&mut turn, &teach.form.calls(&calls));
+        turn.add_text("\n", &teach.form.calls(&calls));
     }
     turn
 }
 
-fn results_turn(turn: Turn, teach: &Teach, prefix: &str, names: &[(String, String)]) -> Turn {
+fn results_turn(
+    mut turn: Turn,
+    teach: &Teach,
+    prefix: &str,
+    names: &[(String, String)],
+    media: &mut Vec<Part>,
+) -> Turn {
+    let name_of = |result: &CallOutput| {
+        let known = names.iter().rev().find(|(id, _)| *id == result.id).map(|(_, name)| name);
+        let name = known.unwrap_or(&result.name);
+        if name.is_empty() { String::new() } else { format!("{prefix}{name}") }
+    };
+    let name = turn.parts.iter().find_map(|part| match part {
+        Part::Result(result) => Some(name_of(result)),
+        _ => None,
+    });
+    media.append(&mut take_media(&mut turn, &name.unwrap_or_default()));
     let texts = turn.parts.iter().filter_map(|part| match part {
         Part::Result(result) => {
-            let known = names.iter().rev().find(|(id, _)| *id == result.id).map(|(_, name)| name);
-            let name = known.unwrap_or(&result.name);
-            let name = if name.is_empty() { String::new() } else { format!("{prefix}{name}") };
-            Some(teach.form.result(&CallOutput { name, ..result.clone() }))
+            Some(teach.form.result(&CallOutput { name: name_of(result), ..result.clone() }))
         }
         Part::Text(text) => Some(text.clone()),
         _ => None,
     });
     let text = texts.collect::<Vec<_>>().join("\n");
     let kept = turn.parts.into_iter().filter(|part| !matches!(part, Part::Result(_) | Part::Text(_)));
-    let parts = std::iter::once(Part::Text(text)).chain(kept).collect();
-    Turn { role: Role::User, parts, rest: Map::new() }
-}
-
-/// Adds a line to the turn's last text, or makes it one.
-fn join_text(turn: &mut Turn, line: &str) {
-    match turn.parts.iter_mut().rev().find_map(|part| match part {
-        Part::Text(text) => Some(text),
-        _ => None,
-    }) {
-        Some(text) if !text.is_empty() => {
-            text.push('\n');
-            text.push_str(line);
-        }
-        Some(text) => line.clone_into(text),
-        None => turn.parts.push(Part::Text(line.to_owned())),
-    }
+    Turn::of(Role::User, std::iter::once(Part::Text(text)).chain(kept).collect())
 }
 
 /// Puts the instructions where the model heeds them.
@@ -266,7 +284,7 @@ fn place(turns: &mut Vec<Turn>, instructions: Option<String>, in_user_turn: bool
     if !in_user_turn {
         let Some(instructions) = instructions else { return };
         match turns.iter_mut().find(|turn| is_system(turn)) {
-            Some(system) => system.parts.push(Part::Text(instructions)),
+            Some(system) => system.add_text("\n\n", &instructions),
             None => turns.insert(0, Turn::text(Role::System, instructions)),
         }
         return;
@@ -279,16 +297,15 @@ fn place(turns: &mut Vec<Turn>, instructions: Option<String>, in_user_turn: bool
     }
     let bracketed = format!("[Instructions:\n{}]", texts.join("\n\n"));
     match turns.iter_mut().find(|turn| turn.role == Role::User) {
-        Some(user) => match user.parts.first_mut() {
-            Some(Part::Text(text)) => *text = format!("{bracketed}\n\n{text}"),
-            _ => user.parts.insert(0, Part::Text(bracketed)),
-        },
+        Some(user) => user.put_text_before("\n\n", &bracketed),
         None => turns.insert(0, Turn::text(Role::User, bracketed)),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Map;
+
     use super::*;
     use crate::format::{FENCED, HERMES, THINK};
 

@@ -91,7 +91,7 @@ impl Calls {
             self.customs.push(Custom { key, index, input: Channel::default() });
             let alone = frame.filter(|_| input.is_empty() && u64::from(index) == key);
             let (id, name) = (text(element.get("id")).into(), text(custom.get("name")).into());
-            let (runner, source) = (Runner::Client, Source::Native);
+            let (runner, source) = (Runner::Client, Source::NativeCustom);
             emit(out, alone, Event::CallStart(CallStart { index, id, name, runner, source }));
             frame = None;
         }

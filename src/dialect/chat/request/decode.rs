@@ -37,6 +37,7 @@ pub fn decode(body: &[u8]) -> Result<Conversation, Failure> {
         model: fields.string("model")?.unwrap_or_default().into_owned(),
         turns,
         tools: toolbox.tools,
+        custom_tools: toolbox.custom,
         tool_choice: toolbox.choice,
         parallel_calls: toolbox.parallel,
         stream,

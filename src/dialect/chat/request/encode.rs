@@ -3,21 +3,41 @@
 mod messages;
 mod tools;
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::{conversation::Conversation, dialect::UpstreamRequest, wire::json::Encoder};
+use crate::{
+    conversation::{Conversation, Turn, joined_user_turns, media_behind_results},
+    dialect::UpstreamRequest,
+    wire::json::Encoder,
+};
 
 /// What one upstream wants otherwise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// Ask for token counts at the end of the stream. Off for upstreams that refuse the option.
     pub include_usage: bool,
+    /// The role `developer` is known. Else such a message is a `system` one.
+    pub keep_developer: bool,
+    /// Custom tools are known. Else they are functions with one argument for the input.
+    pub keep_custom_tools: bool,
+    /// Images may stand in a tool's result. Else they follow in a user's turn.
+    pub keep_result_images: bool,
+    /// Neighbouring turns of the user are joined, for chat templates in which user and assistant alternate.
+    pub join_user_turns: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { include_usage: true }
+        Self {
+            include_usage: true,
+            keep_developer: true,
+            keep_custom_tools: true,
+            keep_result_images: false,
+            join_user_turns: false,
+        }
     }
 }
 
@@ -25,14 +45,15 @@ impl Default for Options {
 /// asked for as a stream, whatever the client wants.
 pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> UpstreamRequest {
     let mut dropped = Vec::new();
+    let turns = arranged(&conversation.turns, options);
     let mut body = Encoder::with_capacity(ROOM);
     body.object(|body| {
         if !model.is_empty() {
             body.key("model").string(model);
         }
         body.key("messages")
-            .array(|body| conversation.turns.iter().for_each(|turn| messages::put(body, turn, &mut dropped)));
-        tools::put(body, conversation);
+            .array(|body| turns.iter().for_each(|turn| messages::put(body, turn, options, &mut dropped)));
+        tools::put(body, conversation, options);
         put_sampling(body, conversation);
         for (key, value) in conversation.rest.iter().filter(|(key, _)| !is_put(key)) {
             body.key(key).value(value);
@@ -42,6 +63,19 @@ pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> Up
     dropped.sort_unstable();
     dropped.dedup();
     UpstreamRequest { body: body.finish(), dropped }
+}
+
+/// The turns in the forms that the upstream takes.
+fn arranged<'t>(turns: &'t [Turn], options: &Options) -> Cow<'t, [Turn]> {
+    let turns = match options.keep_result_images {
+        true => Cow::Borrowed(turns),
+        false => media_behind_results(turns),
+    };
+    match turns {
+        turns if !options.join_user_turns => turns,
+        Cow::Borrowed(turns) => joined_user_turns(turns),
+        Cow::Owned(turns) => Cow::Owned(joined_user_turns(&turns).into_owned()),
+    }
 }
 
 /// Bytes that a small request takes.

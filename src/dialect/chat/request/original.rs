@@ -8,8 +8,8 @@
 use serde_json::{Map, Value};
 
 use crate::{
-    conversation::{Call, Part},
-    wire::json::Json,
+    conversation::{CUSTOM_INPUT, Call, Part},
+    wire::json::{Encoder, Json},
 };
 
 /// What one element of `content` means; `None` if it is not of a form that has a meaning here.
@@ -48,16 +48,31 @@ pub(super) fn plain_part(element: Json<'_>) -> Option<Part> {
 /// What one element of `tool_calls` means.
 pub(super) fn call(element: &Value) -> Option<Call> {
     let id = element.get("id")?.as_str()?.to_owned();
-    let (body, key) = match element.get("custom") {
-        Some(custom) => (custom, "input"),
-        None => (element.get("function")?, "arguments"),
-    };
-    let arguments = match body.get(key) {
+    let text = |value: Option<&Value>| match value {
         None | Some(Value::Null) => String::new(),
         Some(Value::String(text)) => text.clone(),
         Some(value) => value.to_string(),
     };
+    let (body, arguments) = match element.get("custom") {
+        Some(custom) => (custom, custom_arguments(&text(custom.get("input")))),
+        None => {
+            let function = element.get("function")?;
+            (function, text(function.get("arguments")))
+        }
+    };
     Some(Call { id, name: body.get("name")?.as_str()?.to_owned(), arguments })
+}
+
+/// The arguments of a custom tool's call, where it is told of as a function.
+fn custom_arguments(input: &str) -> String {
+    let mut json = Encoder::default();
+    json.object(|json| json.key(CUSTOM_INPUT).string(input));
+    json.finish_text()
+}
+
+/// Whether an element of `tool_calls` is a custom tool's call.
+pub(super) fn is_custom_call(element: &Value) -> bool {
+    element.get("custom").is_some()
 }
 
 /// What one element of `tool_calls` means, if that is all that it says.
@@ -69,17 +84,34 @@ pub(super) fn plain_call(element: Json<'_>) -> Option<Call> {
     Some(Call { id: text(id)?, name: text(name)?, arguments: text(arguments)? })
 }
 
-/// The text of a tool message's `content`: itself, or its text parts joined by newlines.
+/// The text of a tool message's `content`: itself, or its text parts joined by newlines. What has a type but no text
+/// is among its [`result_media`].
 pub(super) fn result_text(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
         Value::Array(elements) => {
-            let texts = elements.iter().filter_map(|element| element.get("text")?.as_str());
+            let text = |element: &Value| match (element, element.get("text")) {
+                (Value::String(text), _) | (_, Some(Value::String(text))) => text.clone(),
+                _ => element.to_string(),
+            };
+            let texts = elements.iter().filter(|element| !is_media(element)).map(text);
             texts.collect::<Vec<_>>().join("\n")
         }
         Value::Null => String::new(),
         other => other.to_string(),
     }
+}
+
+/// The parts of a tool message's `content` that are not text: images, files, audio.
+pub(super) fn result_media(content: &Value) -> Vec<Part> {
+    let elements = content.as_array().map(Vec::as_slice).unwrap_or_default();
+    let media = elements.iter().filter(|element| is_media(element));
+    media.map(|element| part(element).unwrap_or_else(|| Part::Other(element.clone()))).collect()
+}
+
+fn is_media(element: &Value) -> bool {
+    let is_text = |key: &str| element.get(key).is_some_and(Value::is_string);
+    is_text("type") && !is_text("text")
 }
 
 /// The original among `rest[key]` that `means` the wanted thing.

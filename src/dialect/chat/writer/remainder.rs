@@ -6,10 +6,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::{
-    event::Event,
-    wire::json::{Json, Kind},
-};
+use crate::{event::Event, wire::json::Json};
 
 /// The pieces put together.
 #[derive(Debug, Default)]
@@ -158,13 +155,4 @@ fn join_element(list: &mut Vec<Value>, element: Value) {
         Some(old) => join_value(old, element, true),
         None => list.push(element),
     }
-}
-
-/// Whether a frame of a call is of a custom tool, whose input is not JSON.
-pub(super) fn is_custom_call(frame: &str) -> bool {
-    let call = || {
-        let choice = Json::parse(frame).ok()?.get("choices")?.elements().next()?;
-        choice.get("delta")?.get("tool_calls")?.elements().next()?.get("custom")
-    };
-    call().is_some_and(|custom| custom.kind() == Kind::Object)
 }

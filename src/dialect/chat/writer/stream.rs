@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use bytes::{BufMut, BytesMut};
 use serde_json::{Value, json};
 
-use super::{Head, delta, usage};
+use super::{Head, custom::Customs, delta, usage};
 use crate::{
     dialect::{Answering, chat::error_body},
     event::{CallEnd, CallStart, Event, Usage},
@@ -31,6 +31,7 @@ pub(super) struct Stream {
     role_written: bool,
     /// Calls that have begun and have no arguments yet, by index.
     bare_calls: Vec<u32>,
+    customs: Customs,
     usage: Counts,
 }
 
@@ -54,6 +55,7 @@ impl Stream {
             text_prefix: Vec::new(),
             role_written: false,
             bare_calls: Vec::new(),
+            customs: Customs::new(answering),
             usage: Counts::None,
         }
     }
@@ -141,6 +143,8 @@ impl Stream {
             {
                 return self.event(event, out);
             }
+            // The upstream calls a function where the client has a custom tool.
+            Some(event) if self.customs.are_told_otherwise(event) => return self.event(event, out),
             Some(event) => {
                 self.begin("\"\"", out);
                 self.note(event);
@@ -152,6 +156,7 @@ impl Stream {
     /// Remembers what a forwarded frame said of calls.
     fn note(&mut self, event: &Event<'_>) {
         match event {
+            Event::CallStart(start) if self.customs.begin(start) => {}
             Event::CallStart(start) => self.bare_calls.push(start.index),
             Event::CallArguments { index, .. } => self.has_arguments(*index),
             _ => {}
@@ -210,8 +215,11 @@ impl Stream {
         if self.is_untold(start.index) {
             return;
         }
-        self.bare_calls.push(start.index);
         self.begin("null", out);
+        if self.customs.begin(start) {
+            return self.custom_start(start, out);
+        }
+        self.bare_calls.push(start.index);
         out.put_slice(&self.prefix);
         if self.legacy_functions {
             out.put_slice(b"{\"function_call\":{\"name\":\"");
@@ -228,9 +236,37 @@ impl Stream {
         out.put_slice(END);
     }
 
+    fn custom_start(&self, start: &CallStart<'_>, out: &mut BytesMut) {
+        out.put_slice(&self.prefix);
+        put_index(out, start.index);
+        out.put_slice(b",\"id\":\"");
+        escape_into(out, &start.id);
+        out.put_slice(b"\",\"type\":\"custom\",\"custom\":{\"name\":\"");
+        escape_into(out, &start.name);
+        out.put_slice(b"\",\"input\":\"\"}}]}");
+        out.put_slice(END);
+    }
+
+    /// A piece of a custom tool's input.
+    fn input(&self, index: u32, piece: &str, out: &mut BytesMut) {
+        if piece.is_empty() {
+            return;
+        }
+        out.put_slice(&self.prefix);
+        put_index(out, index);
+        out.put_slice(b",\"custom\":{\"input\":\"");
+        escape_into(out, piece);
+        out.put_slice(b"\"}}]}");
+        out.put_slice(END);
+    }
+
     fn arguments(&mut self, index: u32, piece: &str, out: &mut BytesMut) {
         if piece.is_empty() || self.is_untold(index) {
             return;
+        }
+        if let Some(input) = self.customs.get(index) {
+            let piece = input.piece(piece);
+            return self.input(index, &piece, out);
         }
         self.has_arguments(index);
         out.put_slice(&self.prefix);
@@ -249,6 +285,9 @@ impl Stream {
 
     /// Joined arguments must be JSON: a whole call that brought none has an empty object.
     fn call_end(&mut self, index: u32, end: CallEnd, out: &mut BytesMut) {
+        if let Some(rest) = self.customs.get(index).map(|input| input.end(end)) {
+            return self.input(index, &rest, out);
+        }
         if end == CallEnd::Complete && self.bare_calls.contains(&index) {
             self.arguments(index, "{}", out);
         }

@@ -3,11 +3,7 @@
 use bytes::BytesMut;
 use serde_json::{Map, Value, json};
 
-use super::{
-    Head, delta,
-    remainder::{Remainder, is_custom_call},
-    usage,
-};
+use super::{Head, custom::Customs, delta, remainder::Remainder, usage};
 use crate::{
     dialect::Answering,
     event::{CallEnd, Event, Finish, Usage},
@@ -22,6 +18,7 @@ pub(super) struct Whole {
     reasoning: Option<String>,
     refusal: Option<String>,
     calls: Vec<Call>,
+    customs: Customs,
     results: Vec<Value>,
     annotations: Vec<Value>,
     images: Vec<Value>,
@@ -51,6 +48,7 @@ impl Whole {
             reasoning: None,
             refusal: None,
             calls: Vec::new(),
+            customs: Customs::new(answering),
             results: Vec::new(),
             annotations: Vec::new(),
             images: Vec::new(),
@@ -73,21 +71,25 @@ impl Whole {
             Event::Text(text) => join(&mut self.content, text),
             Event::Reasoning(reasoning) => join(&mut self.reasoning, &reasoning.text),
             Event::Refusal(text) => join(&mut self.refusal, text),
-            Event::CallStart(start) => self.calls.push(Call {
-                index: start.index,
-                id: start.id.to_string(),
-                name: start.name.to_string(),
-                arguments: String::new(),
-                is_custom: false,
-            }),
-            Event::CallArguments { index, piece } => self.arguments(*index, piece),
-            Event::CallEnd { index, end: CallEnd::Complete } => {
-                let is_bare = |call: &Call| call.arguments.is_empty() && !call.is_custom;
-                if self.calls.iter().any(|call| call.index == *index && is_bare(call)) {
-                    self.arguments(*index, "{}");
-                }
+            Event::CallStart(start) => {
+                let is_custom = self.customs.begin(start);
+                self.calls.push(Call {
+                    index: start.index,
+                    id: start.id.to_string(),
+                    name: start.name.to_string(),
+                    arguments: String::new(),
+                    is_custom,
+                });
             }
-            Event::CallEnd { end: CallEnd::Cut, .. } | Event::Ping(_) => {}
+            Event::CallArguments { index, piece } => match self.customs.get(*index) {
+                Some(input) => {
+                    let piece = input.piece(piece);
+                    self.arguments(*index, &piece);
+                }
+                None => self.arguments(*index, piece),
+            },
+            Event::CallEnd { index, end } => self.call_end(*index, *end),
+            Event::Ping(_) => {}
             Event::CallResult(result) => self.results.push(delta::result(result)),
             Event::Annotation(annotation) => self.annotations.push(delta::annotation(annotation)),
             Event::Media(media) => self.images.extend(delta::image(media)),
@@ -96,9 +98,6 @@ impl Whole {
             Event::Verbatim { frame, means } => {
                 self.remainder.take(frame, *means);
                 means.iter().for_each(|event| self.event(event));
-                if let (Some(Event::CallStart(_)), Some(call)) = (means, self.calls.last_mut()) {
-                    call.is_custom = is_custom_call(frame);
-                }
             }
         }
     }
@@ -159,6 +158,16 @@ impl Whole {
             }
         }
         message
+    }
+
+    fn call_end(&mut self, index: u32, end: CallEnd) {
+        if let Some(rest) = self.customs.get(index).map(|input| input.end(end)) {
+            return self.arguments(index, &rest);
+        }
+        let is_bare = |call: &Call| call.index == index && call.arguments.is_empty();
+        if end == CallEnd::Complete && self.calls.iter().any(is_bare) {
+            self.arguments(index, "{}");
+        }
     }
 
     fn arguments(&mut self, index: u32, piece: &str) {

@@ -34,8 +34,8 @@ fn turn(mut message: Fields<'_, '_>) -> Result<Turn, Failure> {
         "developer" => (Role::Developer, spoken(&mut message)?),
         "user" => (Role::User, spoken(&mut message)?),
         "assistant" => (Role::Assistant, answered(&mut message)?),
-        "tool" => (Role::Tool, vec![result(&mut message)?]),
-        "function" => (Role::Tool, vec![function_result(&mut message)?]),
+        "tool" => (Role::Tool, result(&mut message)?),
+        "function" => (Role::Tool, function_result(&mut message)?),
         other => {
             let known = "`system`, `developer`, `user`, `assistant`, `tool` and `function`";
             return Err(wrong_value(message.at("role"), format_args!("is `{other}`; known are {known}")));
@@ -129,32 +129,33 @@ fn call(path: Path<'_>, element: Json<'_>) -> Result<Call, Failure> {
     Ok(Call { id, name, arguments: String::new() })
 }
 
-/// A `tool` message.
-fn result(message: &mut Fields<'_, '_>) -> Result<Part, Failure> {
+/// A `tool` message: the result, and what there is in it besides text.
+fn result(message: &mut Fields<'_, '_>) -> Result<Vec<Part>, Failure> {
     let Some(id) = message.string("tool_call_id")?.filter(|id| !id.is_empty()) else {
         return Err(missing(message.at("tool_call_id"), "the id of the call that this message answers"));
     };
     let name = message.string("name")?.unwrap_or_default().into_owned();
-    let id = id.into_owned();
-    Ok(Part::Result(CallOutput { id, name, content: output(message)?, is_error: false }))
+    output(message, id.into_owned(), name)
 }
 
 /// A `function` message, the form of before 2023-11: it names the function and knows no ids.
-fn function_result(message: &mut Fields<'_, '_>) -> Result<Part, Failure> {
+fn function_result(message: &mut Fields<'_, '_>) -> Result<Vec<Part>, Failure> {
     let name = message.needed_string("name")?.into_owned();
-    Ok(Part::Result(CallOutput { id: String::new(), name, content: output(message)?, is_error: false }))
+    output(message, String::new(), name)
 }
 
-fn output(message: &mut Fields<'_, '_>) -> Result<String, Failure> {
-    let Some(content) = message.any("content") else { return Ok(String::new()) };
+fn output(message: &mut Fields<'_, '_>, id: String, name: String) -> Result<Vec<Part>, Failure> {
+    let result = |content: String| Part::Result(CallOutput { id, name, content, is_error: false });
+    let Some(content) = message.any("content") else { return Ok(vec![result(String::new())]) };
     match (content.as_str(), content.kind()) {
-        (Some(text), _) => Ok(text.into_owned()),
+        (Some(text), _) => Ok(vec![result(text.into_owned())]),
         (None, JsonKind::Array) => {
             let content = content.to_value();
-            let text = original::result_text(&content);
+            let mut parts = vec![result(original::result_text(&content))];
+            parts.extend(original::result_media(&content));
             message.keep("content", content);
-            Ok(text)
+            Ok(parts)
         }
-        (None, _) => Err(wrong_type(message.at("content"), "a string or an array of text parts", content)),
+        (None, _) => Err(wrong_type(message.at("content"), "a string or an array of content parts", content)),
     }
 }

@@ -8,14 +8,15 @@ use super::{
     fields::{Fields, Path, wrong_type, wrong_value},
 };
 use crate::{
-    conversation::{Tool, ToolChoice},
+    conversation::{CUSTOM_INPUT, Tool, ToolChoice},
     failure::Failure,
-    wire::json::{Json, Kind as JsonKind},
+    wire::json::{Encoder, Json, Kind as JsonKind, Raw},
 };
 
 /// What a request says of tools.
 pub(super) struct Toolbox {
     pub(super) tools: Vec<Tool>,
+    pub(super) custom: Vec<String>,
     pub(super) choice: ToolChoice,
     pub(super) parallel: bool,
     pub(super) legacy: bool,
@@ -26,12 +27,15 @@ pub(super) struct Toolbox {
 /// Tools of a type that is not known here (an upstream's own search, say) have no name to be called by. They stay
 /// in the rest under `tools`, and so do choices that only repeat the default, each for an upstream of this dialect.
 pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
-    let mut tools = Vec::new();
-    let mut unknown = Vec::new();
+    let (mut tools, mut custom, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
     for (place, declaration) in request.list("tools")?.enumerate() {
         match declared(Path::Element(&request.at("tools"), place), declaration)? {
-            Some(tool) => tools.push(tool),
-            None => unknown.push(declaration.to_value()),
+            Declared::Function(tool) => tools.push(tool),
+            Declared::Custom(tool) => {
+                custom.push(tool.name.clone());
+                tools.push(tool);
+            }
+            Declared::Unknown => unknown.push(declaration.to_value()),
         }
     }
     let functions = functions(request)?;
@@ -50,18 +54,55 @@ pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
     if !unknown.is_empty() {
         request.keep("tools", unknown);
     }
-    Ok(Toolbox { tools, choice, parallel: parallel.unwrap_or(true), legacy })
+    Ok(Toolbox { tools, custom, choice, parallel: parallel.unwrap_or(true), legacy })
 }
 
-/// A tool; `None` if its type is not known.
-fn declared(path: Path<'_>, declaration: Json<'_>) -> Result<Option<Tool>, Failure> {
+/// One element of `tools`.
+enum Declared {
+    Function(Tool),
+    Custom(Tool),
+    /// Of a type that is not known.
+    Unknown,
+}
+
+fn declared(path: Path<'_>, declaration: Json<'_>) -> Result<Declared, Failure> {
     let mut fields = Fields::new(path, declaration)?;
-    let body = match fields.string("type")?.as_deref() {
-        None | Some("function") => fields.needed_object("function")?,
-        Some("custom") => fields.needed_object("custom")?,
-        Some(_) => return Ok(None),
+    match fields.string("type")?.as_deref() {
+        None | Some("function") => {
+            tool(fields.needed_object("function")?, declaration).map(Declared::Function)
+        }
+        Some("custom") => custom_tool(fields.needed_object("custom")?, declaration).map(Declared::Custom),
+        Some(_) => Ok(Declared::Unknown),
+    }
+}
+
+/// A tool whose input is plain text, as a function with one argument for it. A grammar that the input must follow is
+/// told in the argument's description.
+fn custom_tool(mut body: Fields<'_, '_>, declared: Json<'_>) -> Result<Tool, Failure> {
+    let format = body.any("format").filter(|format| format.kind() == JsonKind::Object);
+    let grammar = format.map(|format| format.get("grammar").unwrap_or(format));
+    let text = |key: &str| grammar.and_then(|grammar| grammar.get(key)?.as_str());
+    let description = match text("definition") {
+        Some(definition) => {
+            let syntax = text("syntax").unwrap_or_default();
+            format!("The whole input as plain text. It must follow this grammar ({syntax}):\n{definition}")
+        }
+        None => "The whole input as plain text.".to_owned(),
     };
-    tool(body, declaration).map(Some)
+    let mut schema = Encoder::default();
+    schema.object(|schema| {
+        schema.key("type").string("object");
+        schema.key("properties").object(|properties| {
+            properties.key(CUSTOM_INPUT).object(|input| {
+                input.key("type").string("string");
+                input.key("description").string(&description);
+            });
+        });
+        schema.key("required").array(|required| required.string(CUSTOM_INPUT));
+        schema.key("additionalProperties").value(&false);
+    });
+    let schema = schema.finish_text();
+    Ok(Tool { parameters: Json::parse(&schema).ok().map(Raw::from), ..tool(body, declared)? })
 }
 
 fn functions(request: &mut Fields<'_, '_>) -> Result<Vec<Tool>, Failure> {

@@ -2,30 +2,33 @@
 
 use serde_json::{Map, Value};
 
-use super::super::original;
+use super::{super::original, Options};
 use crate::{
     conversation::{Call, CallOutput, Part, Role, Turn},
     wire::json::Encoder,
 };
 
 /// The messages of a turn: one, or one for each result and one for what else it holds.
-pub(super) fn put(body: &mut Encoder, turn: &Turn, dropped: &mut Vec<String>) {
-    let alone = turn.parts.len() == 1;
+pub(super) fn put(body: &mut Encoder, turn: &Turn, options: &Options, dropped: &mut Vec<String>) {
+    if let (Role::Tool, [Part::Result(output), media @ ..]) = (turn.role, turn.parts.as_slice()) {
+        return result(body, output, media, &turn.rest);
+    }
     let no_rest = Map::new();
     let mut says_more = turn.parts.is_empty();
     for part in &turn.parts {
         match part {
-            Part::Result(output) => result(body, output, if alone { &turn.rest } else { &no_rest }),
+            Part::Result(output) if turn.parts.len() == 1 => result(body, output, &[], &turn.rest),
+            Part::Result(output) => result(body, output, &[], &no_rest),
             _ => says_more = true,
         }
     }
     if says_more {
-        message(body, turn, dropped);
+        message(body, turn, options, dropped);
     }
 }
 
-/// A result; the form of before 2023-11 if it has no id.
-fn result(body: &mut Encoder, output: &CallOutput, rest: &Map<String, Value>) {
+/// A result, and the media that may stand in it; the form of before 2023-11 if it has no id.
+fn result(body: &mut Encoder, output: &CallOutput, media: &[Part], rest: &Map<String, Value>) {
     body.object(|body| {
         if output.id.is_empty() {
             body.key("role").string("function");
@@ -38,16 +41,20 @@ fn result(body: &mut Encoder, output: &CallOutput, rest: &Map<String, Value>) {
         }
         match rest.get("content").filter(|content| original::result_text(content) == output.content) {
             Some(original) => body.key("content").value(original),
-            None => body.key("content").string(&output.content),
+            None if media.is_empty() => body.key("content").string(&output.content),
+            None => body.key("content").array(|body| {
+                element(body, &Part::Text(output.content.clone()), rest);
+                media.iter().for_each(|part| element(body, part, rest));
+            }),
         }
         extend(body, rest);
     });
 }
 
-fn message(body: &mut Encoder, turn: &Turn, dropped: &mut Vec<String>) {
+fn message(body: &mut Encoder, turn: &Turn, options: &Options, dropped: &mut Vec<String>) {
     let (role, may_be_null) = match turn.role {
-        Role::System => ("system", false),
-        Role::Developer => ("developer", false),
+        Role::Developer if options.keep_developer => ("developer", false),
+        Role::System | Role::Developer => ("system", false),
         // A result told in words is the user's word: a `tool` message without an id is refused everywhere.
         Role::User | Role::Tool => ("user", false),
         Role::Assistant => ("assistant", true),
@@ -56,7 +63,7 @@ fn message(body: &mut Encoder, turn: &Turn, dropped: &mut Vec<String>) {
         body.key("role").string(role);
         content(body.key("content"), turn, may_be_null);
         put_reasoning(body, &turn.parts, dropped);
-        put_calls(body, turn);
+        put_calls(body, turn, options);
         extend(body, &turn.rest);
     });
 }
@@ -112,7 +119,7 @@ fn put_reasoning(body: &mut Encoder, parts: &[Part], dropped: &mut Vec<String>) 
     }
 }
 
-fn put_calls(body: &mut Encoder, turn: &Turn) {
+fn put_calls(body: &mut Encoder, turn: &Turn, options: &Options) {
     let calls = turn.parts.iter().filter_map(|part| match part {
         Part::Call(call) => Some(call),
         _ => None,
@@ -120,15 +127,16 @@ fn put_calls(body: &mut Encoder, turn: &Turn) {
     let (legacy, calls): (Vec<_>, Vec<_>) = calls.partition(|call| call.id.is_empty());
     if !calls.is_empty() {
         body.key("tool_calls")
-            .array(|body| calls.into_iter().for_each(|call| call_element(body, call, &turn.rest)));
+            .array(|body| calls.into_iter().for_each(|call| call_element(body, call, &turn.rest, options)));
     }
     if let [call, ..] = legacy.as_slice() {
         function(body.key("function_call"), call);
     }
 }
 
-fn call_element(body: &mut Encoder, call: &Call, rest: &Map<String, Value>) {
-    let means_it = |element: &Value| original::call(element).as_ref() == Some(call);
+fn call_element(body: &mut Encoder, call: &Call, rest: &Map<String, Value>, options: &Options) {
+    let is_known = |element: &Value| options.keep_custom_tools || !original::is_custom_call(element);
+    let means_it = |element: &Value| is_known(element) && original::call(element).as_ref() == Some(call);
     match original::find(rest, "tool_calls", means_it) {
         Some(original) => body.value(original),
         None => body.object(|body| {

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::Options;
 use crate::{
     conversation::{Conversation, Tool, ToolChoice},
     wire::json::Encoder,
@@ -14,7 +15,7 @@ pub(super) fn owns(key: &str) -> bool {
 
 /// Puts tools and choice into the request. A conversation without tools, which is also one whose tools are taught in
 /// the prompt, says nothing of a choice. Tools of the upstream's own that the client asked for stay.
-pub(super) fn put(body: &mut Encoder, conversation: &Conversation) {
+pub(super) fn put(body: &mut Encoder, conversation: &Conversation, options: &Options) {
     let own = conversation.rest.get("tools").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     if conversation.tools.is_empty() && own.is_empty() {
         return;
@@ -24,10 +25,10 @@ pub(super) fn put(body: &mut Encoder, conversation: &Conversation) {
         false => ("tools", "tool_choice"),
     };
     body.key(tools_key).array(|body| {
-        conversation.tools.iter().for_each(|tool| declaration(body, tool, conversation.legacy_functions));
+        conversation.tools.iter().for_each(|tool| declaration(body, tool, conversation, options));
         own.iter().for_each(|tool| body.value(tool));
     });
-    choice(body, conversation, choice_key);
+    choice(body, conversation, choice_key, options);
     if !conversation.parallel_calls {
         body.key("parallel_tool_calls").value(&false);
     } else if let Some(asked) = conversation.rest.get("parallel_tool_calls") {
@@ -35,8 +36,10 @@ pub(super) fn put(body: &mut Encoder, conversation: &Conversation) {
     }
 }
 
-fn declaration(body: &mut Encoder, tool: &Tool, legacy: bool) {
-    if let Some(declared) = &tool.declared {
+fn declaration(body: &mut Encoder, tool: &Tool, conversation: &Conversation, options: &Options) {
+    if let Some(declared) = &tool.declared
+        && (options.keep_custom_tools || !conversation.is_custom(&tool.name))
+    {
         return body.raw(declared.view());
     }
     let function = |body: &mut Encoder| {
@@ -51,7 +54,7 @@ fn declaration(body: &mut Encoder, tool: &Tool, legacy: bool) {
             body.key("strict").value(strict);
         }
     };
-    if legacy {
+    if conversation.legacy_functions {
         body.object(function);
     } else {
         body.object(|body| {
@@ -61,7 +64,7 @@ fn declaration(body: &mut Encoder, tool: &Tool, legacy: bool) {
     }
 }
 
-fn choice(body: &mut Encoder, conversation: &Conversation, key: &str) {
+fn choice(body: &mut Encoder, conversation: &Conversation, key: &str, options: &Options) {
     match &conversation.tool_choice {
         ToolChoice::Auto => {
             if let Some(asked) = conversation.rest.get(key) {
@@ -71,26 +74,23 @@ fn choice(body: &mut Encoder, conversation: &Conversation, key: &str) {
         ToolChoice::None => body.key(key).string("none"),
         ToolChoice::Required => body.key(key).string("required"),
         ToolChoice::Named(name) if conversation.legacy_functions => named(body.key(key), name),
-        ToolChoice::Named(name) => reference(body.key(key), conversation, name),
+        ToolChoice::Named(name) => reference(body.key(key), conversation, name, options),
         ToolChoice::Allowed { names, required } => body.key(key).object(|body| {
             body.key("type").string("allowed_tools");
             body.key("allowed_tools").object(|body| {
                 body.key("mode").string(if *required { "required" } else { "auto" });
-                body.key("tools")
-                    .array(|body| names.iter().for_each(|name| reference(body, conversation, name)));
+                body.key("tools").array(|body| {
+                    names.iter().for_each(|name| reference(body, conversation, name, options));
+                });
             });
         }),
     }
 }
 
 /// A declared tool by its name, in the form of its type.
-fn reference(body: &mut Encoder, conversation: &Conversation, name: &str) {
-    let tool = conversation.tools.iter().find(|tool| tool.name == name);
-    let is_custom = |tool: &Tool| {
-        let kind = tool.declared.as_ref().and_then(|declared| declared.view().get("type")?.as_str());
-        kind.as_deref() == Some("custom")
-    };
-    let kind = if tool.is_some_and(is_custom) { "custom" } else { "function" };
+fn reference(body: &mut Encoder, conversation: &Conversation, name: &str, options: &Options) {
+    let is_custom = options.keep_custom_tools && conversation.is_custom(name);
+    let kind = if is_custom { "custom" } else { "function" };
     body.object(|body| {
         body.key("type").string(kind);
         named(body.key(kind), name);

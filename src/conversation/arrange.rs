@@ -1,0 +1,113 @@
+//! Turns rearranged for upstreams that take fewer forms of them.
+
+use std::{borrow::Cow, mem};
+
+use super::{Part, Role, Turn};
+
+/// The turns with images and other media of tool results in a user's turn behind them: most servers take only text
+/// in a result. All results of a run come first, since calls and results must stand together.
+pub fn media_behind_results(turns: &[Turn]) -> Cow<'_, [Turn]> {
+    if !turns.iter().any(has_media) {
+        return Cow::Borrowed(turns);
+    }
+    let mut arranged = Vec::with_capacity(turns.len() + 1);
+    let mut media = Vec::new();
+    for turn in turns {
+        if turn.role != Role::Tool && !media.is_empty() {
+            arranged.push(Turn::of(Role::User, mem::take(&mut media)));
+        }
+        let mut turn = turn.clone();
+        let name = called_name(turns, &turn).unwrap_or_default().to_owned();
+        media.extend(take_media(&mut turn, &name));
+        arranged.push(turn);
+    }
+    if !media.is_empty() {
+        arranged.push(Turn::of(Role::User, media));
+    }
+    Cow::Owned(arranged)
+}
+
+/// Takes images and other media out of a turn with a tool's result, and gives them behind words that say whose they
+/// are. `name` is the tool's, if it is known.
+pub fn take_media(turn: &mut Turn, name: &str) -> Vec<Part> {
+    if !has_media(turn) {
+        return Vec::new();
+    }
+    let (media, kept): (Vec<_>, Vec<_>) = mem::take(&mut turn.parts).into_iter().partition(is_media);
+    turn.parts = kept;
+    // The original form of the content holds the media too.
+    turn.rest.shift_remove("content");
+    let id = turn.parts.iter().find_map(|part| match part {
+        Part::Result(output) => Some(output.id.as_str()),
+        _ => None,
+    });
+    let whose = match (name, id.unwrap_or_default()) {
+        ("", "") => "a tool call".to_owned(),
+        (name, "") => format!("a call of {name}"),
+        ("", id) => format!("the tool call {id}"),
+        (name, id) => format!("the call {id} of {name}"),
+    };
+    std::iter::once(Part::Text(format!("Attached to the result of {whose}:"))).chain(media).collect()
+}
+
+/// The turns with neighbouring turns of the user joined, for chat templates in which user and assistant alternate.
+pub fn joined_user_turns(turns: &[Turn]) -> Cow<'_, [Turn]> {
+    let are_joined = |pair: &[Turn]| pair.iter().all(is_users);
+    if !turns.windows(2).any(are_joined) {
+        return Cow::Borrowed(turns);
+    }
+    let mut joined: Vec<Turn> = Vec::with_capacity(turns.len());
+    for turn in turns {
+        match joined.last_mut() {
+            Some(last) if is_users(last) && is_users(turn) => append(last, turn),
+            _ => joined.push(turn.clone()),
+        }
+    }
+    Cow::Owned(joined)
+}
+
+/// Puts all that `next` says behind what `turn` says. Two texts become one.
+fn append(turn: &mut Turn, next: &Turn) {
+    let mut next = next.clone();
+    match (turn.collapse_text(), next.collapse_text(), next.parts.as_slice()) {
+        (true, true, [Part::Text(text)]) => turn.add_text("\n\n", text),
+        _ => turn.parts.append(&mut next.parts),
+    }
+    for (key, value) in next.rest {
+        match (turn.rest.get_mut(&key), value) {
+            (Some(serde_json::Value::Array(list)), serde_json::Value::Array(mut more)) => {
+                list.append(&mut more);
+            }
+            (Some(_), _) => {}
+            (None, value) => _ = turn.rest.insert(key, value),
+        }
+    }
+}
+
+fn is_users(turn: &Turn) -> bool {
+    turn.role == Role::User && !turn.parts.iter().any(|part| matches!(part, Part::Result(_)))
+}
+
+fn is_media(part: &Part) -> bool {
+    matches!(part, Part::Image { .. } | Part::Other(_))
+}
+
+fn has_media(turn: &Turn) -> bool {
+    turn.role == Role::Tool && turn.parts.iter().any(is_media)
+}
+
+/// The name of the tool whose result `turn` is: its own, or that of the call before it.
+fn called_name<'t>(turns: &'t [Turn], turn: &'t Turn) -> Option<&'t str> {
+    if !has_media(turn) {
+        return None;
+    }
+    let output = turn.parts.iter().find_map(|part| match part {
+        Part::Result(output) => Some(output),
+        _ => None,
+    })?;
+    let mut calls = turns.iter().flat_map(|turn| &turn.parts).filter_map(|part| match part {
+        Part::Call(call) if call.id == output.id => Some(call.name.as_str()),
+        _ => None,
+    });
+    Some(output.name.as_str()).filter(|name| !name.is_empty()).or_else(|| calls.next_back())
+}

@@ -1,0 +1,237 @@
+//! Calls of custom tools, whose input is plain text.
+//!
+//! Upstreams that do not know custom tools are told of functions with one argument, and so are models that are taught
+//! tools in words. Their calls bring `{"input":"…"}`; the client gets the text of that string, as it arrives.
+
+use crate::{
+    conversation::CUSTOM_INPUT,
+    dialect::Answering,
+    event::{CallEnd, CallStart, Event, Source},
+    wire::json::{Json, Kind, Unescaper},
+};
+
+/// Bytes before the input's text in which its key is looked for. Beyond, the arguments are read at their end.
+const LONGEST_OPENING: usize = 256;
+
+/// The calls of custom tools in one answer. Nearly all answers have none, and then it is one word.
+#[derive(Debug)]
+pub(super) struct Customs(Option<Box<Known>>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// Names of the client's custom tools.
+    names: Vec<String>,
+    calls: Vec<(u32, Input)>,
+}
+
+impl Customs {
+    pub(super) fn new(answering: &Answering) -> Self {
+        let names = &answering.custom_tools;
+        Self((!names.is_empty()).then(|| Box::new(Known { names: names.clone(), calls: Vec::new() })))
+    }
+
+    /// Takes note of a call that begins; `true` if it is a custom tool's.
+    pub(super) fn begin(&mut self, start: &CallStart<'_>) -> bool {
+        let input = match start.source {
+            Source::NativeCustom => Input::Plain,
+            _ if self.is_custom(&start.name) => Input::Before(String::new()),
+            _ => return false,
+        };
+        self.0.get_or_insert_default().calls.push((start.index, input));
+        true
+    }
+
+    /// The input of the call `index`, if that is a custom tool's.
+    pub(super) fn get(&mut self, index: u32) -> Option<&mut Input> {
+        let calls = &mut self.0.as_mut()?.calls;
+        calls.iter_mut().find(|(known, _)| *known == index).map(|(_, input)| input)
+    }
+
+    /// Whether the client is told otherwise what `event` says: as a custom tool's call, not as a function's.
+    pub(super) fn are_told_otherwise(&self, event: &Event<'_>) -> bool {
+        let Some(known) = &self.0 else { return false };
+        match event {
+            Event::CallStart(start) => start.source != Source::NativeCustom && self.is_custom(&start.name),
+            Event::CallArguments { index, .. } | Event::CallEnd { index, .. } => {
+                let is_read = |(call, input): &(u32, Input)| call == index && !matches!(input, Input::Plain);
+                known.calls.iter().any(is_read)
+            }
+            _ => false,
+        }
+    }
+
+    fn is_custom(&self, name: &str) -> bool {
+        self.0.as_ref().is_some_and(|known| known.names.iter().any(|custom| custom == name))
+    }
+}
+
+/// The input of one call, read from its arguments as they arrive.
+#[derive(Debug)]
+pub(super) enum Input {
+    /// The arguments are the input: the upstream knows custom tools.
+    Plain,
+    /// The input's text has not begun; what has come so far.
+    Before(String),
+    /// The arguments are not those of the declared function, or begin with another member: they are read at their
+    /// end.
+    Held(String),
+    /// Inside the text. `escaped`: behind a backslash.
+    Inside { text: Unescaper, escaped: bool },
+    /// The text has ended; what follows closes the object.
+    Behind,
+}
+
+impl Input {
+    /// Takes the next piece of the arguments, and gives the next piece of the input.
+    pub(super) fn piece(&mut self, piece: &str) -> String {
+        match self {
+            Self::Plain => piece.to_owned(),
+            Self::Behind => String::new(),
+            Self::Held(held) => {
+                held.push_str(piece);
+                String::new()
+            }
+            Self::Inside { .. } => self.inside(piece),
+            Self::Before(held) => {
+                held.push_str(piece);
+                let held = std::mem::take(held);
+                match opening(&held) {
+                    Opening::Text(text) => {
+                        *self = Self::Inside { text: Unescaper::new(), escaped: false };
+                        self.inside(text)
+                    }
+                    Opening::Short if held.len() <= LONGEST_OPENING => {
+                        *self = Self::Before(held);
+                        String::new()
+                    }
+                    Opening::Short | Opening::Other => {
+                        *self = Self::Held(held);
+                        String::new()
+                    }
+                }
+            }
+        }
+    }
+
+    /// The call has ended: gives the rest of the input. Arguments that have no input are the input as they are.
+    pub(super) fn end(&mut self, end: CallEnd) -> String {
+        match std::mem::replace(self, Self::Behind) {
+            Self::Held(held) => whole(&held),
+            Self::Before(held) if end == CallEnd::Complete => whole(&held),
+            // Of a call that was cut off nothing but markup has come.
+            Self::Before(_) | Self::Plain | Self::Inside { .. } | Self::Behind => String::new(),
+        }
+    }
+
+    /// A piece of the string's body, and perhaps its end.
+    fn inside(&mut self, piece: &str) -> String {
+        let Self::Inside { text, escaped } = self else { return String::new() };
+        let is_end = |byte: u8| match (std::mem::take(escaped), byte) {
+            (true, _) => false,
+            (false, b'\\') => {
+                *escaped = true;
+                false
+            }
+            (false, byte) => byte == b'"',
+        };
+        let end = piece.bytes().position(is_end);
+        let body = end.and_then(|end| piece.get(..end)).unwrap_or(piece);
+        let mut scratch = String::new();
+        let mut decoded = text.decode(body, &mut scratch).to_owned();
+        if end.is_some() {
+            decoded.extend(text.finish());
+            *self = Self::Behind;
+        }
+        decoded
+    }
+}
+
+/// What the beginning of arguments is.
+enum Opening<'a> {
+    /// `{"input":"`, and this behind it.
+    Text(&'a str),
+    /// More may make it one.
+    Short,
+    /// Something else.
+    Other,
+}
+
+fn opening(arguments: &str) -> Opening<'_> {
+    /// Behind all but the last there may be white space.
+    const TOKENS: [&str; 4] = ["{", "\"input\"", ":", "\""];
+    let mut rest = arguments;
+    for token in TOKENS {
+        rest = rest.trim_start();
+        match rest.strip_prefix(token) {
+            Some(behind) => rest = behind,
+            None if token.starts_with(rest) => return Opening::Short,
+            None => return Opening::Other,
+        }
+    }
+    Opening::Text(rest)
+}
+
+/// The input in whole arguments.
+fn whole(arguments: &str) -> String {
+    let Ok(json) = Json::parse(arguments) else { return arguments.to_owned() };
+    let text = |json: Json<'_>| json.as_str().map_or_else(|| json.raw().to_owned(), Into::into);
+    match (json.get(CUSTOM_INPUT), json.kind()) {
+        (Some(input), _) => text(input),
+        (None, Kind::String) => text(json),
+        (None, Kind::Object) if json.members().next().is_none() => String::new(),
+        (None, _) => arguments.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read<'p>(pieces: impl IntoIterator<Item = &'p str>, end: CallEnd) -> String {
+        let mut input = Input::Before(String::new());
+        let mut text: String = pieces.into_iter().map(|piece| input.piece(piece)).collect();
+        text.push_str(&input.end(end));
+        text
+    }
+
+    #[test]
+    fn the_input_is_read_however_the_arguments_are_cut() {
+        assert_eq!(CUSTOM_INPUT, "input");
+        let spaces = format!("{{{}\"input\": \"x\"}}", " ".repeat(LONGEST_OPENING));
+        for (arguments, input) in [
+            (r#"{"input":"SELECT 1"}"#, "SELECT 1"),
+            (" { \"input\" : \"a\\n\\\"b\\\\\\ud83d\\ude00é\" } ", "a\n\"b\\😀é"),
+            (r#"{"input":""}"#, ""),
+            (r#"{"input":"x","why":"y"}"#, "x"),
+            (r#"{"why":"y","input":"x"}"#, "x"),
+            (r#"{"input":{"a":1}}"#, r#"{"a":1}"#),
+            (r#"{"code":"x"}"#, r#"{"code":"x"}"#),
+            (r#""x""#, "x"),
+            ("{}", ""),
+            ("", ""),
+            ("SELECT 1", "SELECT 1"),
+            (spaces.as_str(), "x"),
+        ] {
+            for (at, _) in arguments.char_indices() {
+                let (head, tail) = arguments.split_at(at);
+                assert_eq!(read([head, tail], CallEnd::Complete), input, "{arguments} cut at {at}");
+            }
+            let mut characters: Vec<_> = arguments.split("").collect();
+            assert_eq!(read(characters.drain(..), CallEnd::Complete), input, "{arguments} by characters");
+        }
+    }
+
+    #[test]
+    fn the_input_goes_out_as_it_arrives() {
+        let mut input = Input::Before(String::new());
+        let pieces = ["{\"in", "put\": \"SEL", "ECT\\", "n1\"", "}"];
+        assert_eq!(pieces.map(|piece| input.piece(piece)), ["", "SEL", "ECT", "\n1", ""]);
+    }
+
+    #[test]
+    fn the_input_of_a_call_that_was_cut_off_ends_where_it_was_cut() {
+        assert_eq!(read([r#"{"input":"SEL"#], CallEnd::Cut), "SEL");
+        assert_eq!(read([r#"{"inp"#], CallEnd::Cut), "");
+        assert_eq!(read([r#"{"code":"SEL"#], CallEnd::Cut), r#"{"code":"SEL"#);
+    }
+}

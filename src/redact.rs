@@ -1,0 +1,219 @@
+//! [`Redactor`]: covers secrets in what is recorded, logged or passed on from an error.
+//!
+//! Two kinds are known: the secrets of the configuration, by their value, and anything that has the shape of a key.
+//! A secret is covered by as many `x` as it has bytes, so that lengths, and with them the times of recorded pieces,
+//! stay true.
+
+use std::{borrow::Cow, fmt, ops::Range};
+
+use regex::bytes::Regex;
+
+/// What a secret looks like; the first group is what is covered. A key may stand behind an escape of a JSON string
+/// (`\nsk-…`), which looks like a letter before it. Members may stand inside a string, so that their quotes have
+/// backslashes before them.
+const PATTERNS: [&str; 5] = [
+    r"(?i-u)\bbearer[ \t]+((?:[a-z0-9._~+/=-]|\\/){8,})",
+    concat!(
+        r"(?-u)(?:\A|\W|\\[bfnrt]|\\u[0-9A-Fa-f]{4})",
+        r"((?:sk-|(?:sk|pk|rk|gsk|hf|ghp|gho|ghs|xox[abp]|github_pat|glpat|nvapi|xai|pplx|r8)[-_][A-Za-z0-9_-]{4})",
+        r"[A-Za-z0-9_-]{8,})",
+    ),
+    r"(?-u)(?:\A|\W|\\[bfnrt]|\\u[0-9A-Fa-f]{4})((?:AIza|AKIA|eyJ)[A-Za-z0-9_.-]{16,})",
+    concat!(
+        r#"(?i-u)"[a-z0-9_-]*(?:api[_-]?key|authorization|access[_-]?token|refresh[_-]?token|password|passwd|"#,
+        r#"secret|cookie)"\s*:\s*"((?:[^"\\]|\\.)+)"#
+    ),
+    concat!(
+        r#"(?i-u)"[a-z0-9_-]*(?:api[_-]?key|authorization|access[_-]?token|refresh[_-]?token|password|passwd|"#,
+        r#"secret|cookie)\\+"\s*:\s*\\+"([^"\\]+)"#
+    ),
+];
+
+/// Bytes of the shortest configured secret that is covered. Shorter ones (`none`, `EMPTY`, `key`) are placeholders and
+/// words of every text.
+const SHORTEST: usize = 6;
+
+/// Bytes of a line that are held until it ends. Beyond: all but the last [`WINDOW`] bytes are settled.
+const LONGEST_LINE: usize = 256 << 10;
+
+/// Bytes at the end of a long line that may be the beginning of a secret.
+const WINDOW: usize = 16 << 10;
+
+/// Finds and covers secrets. Its `Debug` form shows none of them.
+#[derive(Clone)]
+pub struct Redactor {
+    patterns: Vec<Regex>,
+}
+
+impl Redactor {
+    /// One that knows keys of well-known shapes, members whose name says that they are secret, and `secrets`, however
+    /// they are escaped.
+    pub fn new<'s>(secrets: impl IntoIterator<Item = &'s str>) -> Self {
+        let patterns = PATTERNS.iter().filter_map(|pattern| Regex::new(pattern).ok());
+        // One pattern each: together they could be larger than a pattern may be.
+        let secrets = secrets.into_iter().filter(|secret| secret.len() >= SHORTEST);
+        let secrets = secrets.filter_map(|secret| Regex::new(&pattern_of(secret)).ok());
+        Self { patterns: secrets.chain(patterns).collect() }
+    }
+
+    /// `text` with its secrets covered; borrowed if there are none.
+    pub fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let found = self.find(text.as_bytes());
+        if found.is_empty() {
+            return Cow::Borrowed(text);
+        }
+        let mut covered = text.as_bytes().to_vec();
+        found.into_iter().for_each(|range| cover_range(&mut covered, range));
+        // Whole characters are covered, by as many bytes as they have.
+        String::from_utf8(covered).unwrap_or_else(|_| "x".repeat(text.len())).into()
+    }
+
+    /// Covers the secrets in `bytes`.
+    pub fn cover(&self, bytes: &mut [u8]) {
+        self.find(bytes).into_iter().for_each(|range| cover_range(bytes, range));
+    }
+
+    /// How many of `bytes`, the beginning of more, can be covered now: no secret that begins in them goes on behind
+    /// them. That is all up to the end of a line, since no secret holds one; of a very long line all but its end.
+    pub fn settled(&self, bytes: &[u8]) -> usize {
+        let lines = memchr::memrchr2(b'\n', b'\r', bytes).map_or(0, |at| at + 1);
+        if bytes.len() - lines <= LONGEST_LINE {
+            return lines;
+        }
+        let end = bytes.len() - WINDOW;
+        let across = self.find(bytes).into_iter().filter(|range| range.start < end && range.end > end);
+        // A secret of that length is none: some of it has to go.
+        across.map(|range| range.start).min().filter(|start| *start > lines).unwrap_or(end)
+    }
+
+    /// Where secrets are.
+    fn find(&self, bytes: &[u8]) -> Vec<Range<usize>> {
+        let matches = |pattern: &Regex| -> Vec<Range<usize>> {
+            let groups = pattern.captures_iter(bytes).filter_map(|found| Some(found.get(1)?.range()));
+            groups.map(|range| behind_escape(bytes, range)).collect()
+        };
+        self.patterns.iter().flat_map(matches).collect()
+    }
+}
+
+impl fmt::Debug for Redactor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redactor").finish_non_exhaustive()
+    }
+}
+
+/// A pattern for a secret in every form that it has in JSON, in JSON inside a JSON string, and in a URL.
+fn pattern_of(secret: &str) -> String {
+    let byte = |byte: u8| {
+        let plain = regex::escape(char::from(byte).encode_utf8(&mut [0; 4]));
+        let written = match byte {
+            b'"' | b'/' => format!(r"\\*{plain}"),
+            b'\\' => r"\\+".to_owned(),
+            0x80.. => format!(r"\x{byte:02x}"),
+            _ => plain,
+        };
+        format!(r"(?:{written}|\\+u00(?i:{byte:02x})|%(?i:{byte:02x}))")
+    };
+    format!("(?-u)({})", secret.bytes().map(byte).collect::<String>())
+}
+
+/// A match whose first byte is the letter of a JSON escape (`\n` before the rest of a secret that begins with `n`)
+/// begins behind it: a covered escape would not be JSON any more.
+fn behind_escape(bytes: &[u8], range: Range<usize>) -> Range<usize> {
+    let before = bytes.get(..range.start).unwrap_or_default();
+    let backslashes = before.iter().rev().take_while(|byte| **byte == b'\\').count();
+    let begins_with_escape = bytes.get(range.start).is_some_and(|byte| b"\\\"/".contains(byte));
+    match backslashes % 2 {
+        1 if !begins_with_escape => range.start + 1..range.end,
+        _ => range,
+    }
+}
+
+fn cover_range(bytes: &mut [u8], range: Range<usize>) {
+    if let Some(secret) = bytes.get_mut(range) {
+        secret.fill(b'x');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cover(text: &str) -> String {
+        Redactor::new([]).text(text).into_owned()
+    }
+
+    #[test]
+    fn all_patterns_compile() {
+        assert_eq!(Redactor::new([]).patterns.len(), PATTERNS.len());
+        assert_eq!(Redactor::new(["secret", "none", r#"a"\/.*[é"#]).patterns.len(), PATTERNS.len() + 2);
+    }
+
+    #[test]
+    fn secrets_are_covered_and_lengths_kept() {
+        for (text, covered) in [
+            ("authorization: Bearer abcdef123456", "authorization: Bearer xxxxxxxxxxxx"),
+            ("key sk-proj-abcdefghijkl, sorry", "key xxxxxxxxxxxxxxxxxxxx, sorry"),
+            (r"key:\nsk-proj-abcdefghijkl", r"key:\nxxxxxxxxxxxxxxxxxxxx"),
+            (r"sk-abcdef12\nsk-abcdef34", r"xxxxxxxxxxx\nxxxxxxxxxxx"),
+            (r#"{"api_key": "hunter2", "a": 1}"#, r#"{"api_key": "xxxxxxx", "a": 1}"#),
+            (r#"{"password":"a\"bc\\","b":"c"}"#, r#"{"password":"xxxxxxx","b":"c"}"#),
+            (
+                r#"{"arguments":"{\"password\":\"hunter2\"}"}"#,
+                r#"{"arguments":"{\"password\":\"xxxxxxx\"}"}"#,
+            ),
+        ] {
+            assert_eq!(cover(text), covered);
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_secret_stays() {
+        for text in [
+            r#"{"max_tokens": 100, "model": "lumo-max"}"#,
+            r#"{"properties": {"password": {"type": "string"}}}"#,
+            "the bearer of this letter",
+            "naïve 日本 task-oriented risk-averse-person",
+        ] {
+            assert_eq!(cover(text), text);
+        }
+    }
+
+    #[test]
+    fn configured_secrets_are_covered_in_every_escaped_form() {
+        let secret = r#"p/a"s\s-w0rd"#;
+        let redactor = Redactor::new([secret]);
+        let json = serde_json::to_string(secret).unwrap();
+        let nested = serde_json::to_string(&json).unwrap();
+        for written in [
+            secret.to_owned(),
+            json.trim_matches('"').to_owned(),
+            nested.trim_matches('"').trim_matches('\\').trim_matches('"').trim_end_matches('\\').to_owned(),
+            json.trim_matches('"').replace('/', r"\/"),
+            secret.bytes().map(|byte| format!("\\u00{byte:02X}")).collect(),
+            secret.replace('/', "%2F").replace('"', "%22"),
+        ] {
+            let covered = redactor.text(&format!("<{written}>")).into_owned();
+            assert_eq!(covered, format!("<{}>", "x".repeat(written.len())), "{written}");
+        }
+    }
+
+    #[test]
+    fn an_escape_before_a_covered_match_stays_valid_json() {
+        let covered = Redactor::new(["n0-secret-here"]).text(r#""line\n0-secret-here""#).into_owned();
+        assert!(serde_json::from_str::<String>(&covered).unwrap().starts_with("line\n"), "{covered}");
+        assert!(!covered.contains("secret"), "{covered}");
+    }
+
+    #[test]
+    fn bytes_are_settled_at_the_end_of_a_line_and_never_inside_a_secret() {
+        let redactor = Redactor::new(["configured-secret"]);
+        assert_eq!(redactor.settled(b"data: sk-abc"), 0);
+        assert_eq!(redactor.settled(b"data: 1\n\nda"), 9);
+        let mut line = vec![b'.'; LONGEST_LINE + WINDOW];
+        assert_eq!(redactor.settled(&line), LONGEST_LINE);
+        let secret = b"configured-secret";
+        line[LONGEST_LINE - 5..LONGEST_LINE - 5 + secret.len()].copy_from_slice(secret);
+        assert_eq!(redactor.settled(&line), LONGEST_LINE - 5);
+    }
+}
