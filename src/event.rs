@@ -63,6 +63,8 @@ pub enum Event<'a> {
     },
     /// What running a call gave: only for calls that the upstream or toolwire ran.
     CallResult(CallResult<'a>),
+    /// A call that the upstream ran, told beside the answer's own calls: it has none of the events of a call.
+    ServerCall(ServerCall<'a>),
     /// A citation on the text so far.
     Annotation(Annotation<'a>),
     /// An image or file made by the upstream.
@@ -144,8 +146,11 @@ pub struct CallStart<'a> {
 pub enum CallEnd {
     /// The arguments are whole.
     Complete,
-    /// The answer was cut off, or the model broke off, inside the arguments. What came before stays as it is.
+    /// The answer was cut off inside the arguments. What came before stays as it is.
     Cut,
+    /// The arguments became something that no arguments can be, and the model went on behind them. What came before
+    /// stays as it is.
+    Broken,
 }
 
 /// A call's result.
@@ -157,6 +162,21 @@ pub struct CallResult<'a> {
     pub id: Cow<'a, str>,
     /// The result as the tool gave it: JSON text or plain words.
     pub content: Cow<'a, str>,
+    /// The tool failed.
+    pub is_error: bool,
+}
+
+/// A call that the upstream ran by itself, with its result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerCall<'a> {
+    /// The call's id; empty when the upstream gave none.
+    pub id: Cow<'a, str>,
+    /// The tool's name.
+    pub name: Cow<'a, str>,
+    /// The arguments as the model wrote them; `None` if they were told before.
+    pub arguments: Option<Cow<'a, str>>,
+    /// The result; `None` if none has come.
+    pub content: Option<Cow<'a, str>>,
     /// The tool failed.
     pub is_error: bool,
 }
@@ -240,6 +260,10 @@ impl Event<'_> {
             Event::CallEnd { index, end } => Event::CallEnd { index, end },
             Event::CallResult(CallResult { index, id, content, is_error }) => {
                 Event::CallResult(CallResult { index, id: own(id), content: own(content), is_error })
+            }
+            Event::ServerCall(ServerCall { id, name, arguments, content, is_error }) => {
+                let (arguments, content) = (arguments.map(own), content.map(own));
+                Event::ServerCall(ServerCall { id: own(id), name: own(name), arguments, content, is_error })
             }
             Event::Annotation(Annotation { url, title, span }) => {
                 Event::Annotation(Annotation { url: own(url), title: own(title), span })

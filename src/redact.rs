@@ -43,6 +43,8 @@ const WINDOW: usize = 16 << 10;
 #[derive(Clone)]
 pub struct Redactor {
     patterns: Vec<Regex>,
+    /// Bytes of the longest configured secret.
+    longest: usize,
 }
 
 impl Redactor {
@@ -51,9 +53,15 @@ impl Redactor {
     pub fn new<'s>(secrets: impl IntoIterator<Item = &'s str>) -> Self {
         let patterns = PATTERNS.iter().filter_map(|pattern| Regex::new(pattern).ok());
         // One pattern each: together they could be larger than a pattern may be.
-        let secrets = secrets.into_iter().filter(|secret| secret.len() >= SHORTEST);
-        let secrets = secrets.filter_map(|secret| Regex::new(&pattern_of(secret)).ok());
-        Self { patterns: secrets.chain(patterns).collect() }
+        let secrets: Vec<_> = secrets.into_iter().filter(|secret| secret.len() >= SHORTEST).collect();
+        let longest = secrets.iter().map(|secret| secret.len()).max().unwrap_or(0);
+        let secrets = secrets.into_iter().filter_map(|secret| Regex::new(&pattern_of(secret)).ok());
+        Self { patterns: secrets.chain(patterns).collect(), longest }
+    }
+
+    /// Bytes of the longest configured secret.
+    pub fn longest(&self) -> usize {
+        self.longest
     }
 
     /// `text` with its secrets covered; borrowed if there are none.
@@ -86,8 +94,8 @@ impl Redactor {
         across.map(|range| range.start).min().filter(|start| *start > lines).unwrap_or(end)
     }
 
-    /// Where secrets are.
-    fn find(&self, bytes: &[u8]) -> Vec<Range<usize>> {
+    /// Where secrets are. Some places may overlap.
+    pub fn find(&self, bytes: &[u8]) -> Vec<Range<usize>> {
         let matches = |pattern: &Regex| -> Vec<Range<usize>> {
             let groups = pattern.captures_iter(bytes).filter_map(|found| Some(found.get(1)?.range()));
             groups.map(|range| behind_escape(bytes, range)).collect()

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use toolwire::{
     conversation::{Call, CallOutput, Conversation, Part, Role, Tool, ToolChoice, Turn},
     dialect::chat::{
-        Options, error_body, refusal,
+        Options, Streaming, error_body, refusal,
         request::{decode, encode},
     },
     failure::{Failure, Kind},
@@ -34,8 +34,10 @@ fn encoded(conversation: &Conversation) -> Value {
 fn is_kept(request: &str) {
     let mut expected: Value = serde_json::from_str(request).unwrap();
     let object = expected.as_object_mut().unwrap();
-    object.insert("stream".to_owned(), true.into());
-    object.entry("stream_options").or_insert(json!({}))["include_usage"] = true.into();
+    object.entry("stream").or_insert(false.into());
+    if object["stream"] == true {
+        object.entry("stream_options").or_insert(json!({}))["include_usage"] = true.into();
+    }
     assert_eq!(encoded(&decode(request.as_bytes()).unwrap()), expected);
 }
 
@@ -130,11 +132,29 @@ fn an_emulated_request_says_nothing_of_tools() {
     conversation.tools.clear();
     let body = encoded(&conversation);
     let keys: Vec<_> = body.as_object().unwrap().keys().collect();
-    assert_eq!(keys, ["messages", "stream", "stream_options"]);
+    assert_eq!(keys, ["messages", "stream"]);
     let quiet = Options { include_usage: false, ..Options::default() };
     let body: Value = serde_json::from_slice(&encode(&conversation, "x", &quiet).body).unwrap();
     assert_eq!(body["model"], "x");
     assert!(body.get("stream_options").is_none());
+}
+
+#[test]
+fn a_stream_is_asked_for_as_the_client_asks_or_always() {
+    let of = |stream: bool, always: bool| {
+        let conversation =
+            decoded(&json!({"messages": [{"role": "user", "content": "u"}], "stream": stream}));
+        let mode = if always { Streaming::Always } else { Streaming::AsAsked };
+        let request = encode(&conversation, "m", &Options { stream: mode, ..Options::default() });
+        let body: Value = serde_json::from_slice(&request.body).unwrap();
+        assert_eq!(body["stream"], request.stream);
+        assert_eq!(body["stream_options"]["include_usage"] == true, request.stream);
+        request.stream
+    };
+    assert_eq!(
+        [of(false, false), of(true, false), of(false, true), of(true, true)],
+        [false, true, true, true]
+    );
 }
 
 #[test]
@@ -172,6 +192,7 @@ fn turns_of_other_dialects_become_messages() {
         turns: vec![turn, thought],
         tools: vec![tool],
         tool_choice: ToolChoice::Named("a".into()),
+        stream: true,
         ..Conversation::default()
     };
     let request = encode(&conversation, &conversation.model, &Options::default());

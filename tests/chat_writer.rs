@@ -155,11 +155,11 @@ fn what_the_upstream_made_beside_text() {
         chunk(r#"{"role":"assistant","content":null}"#, "null"),
         chunk(r#"{"tool_results":[{"index":0,"id":"call_1","content":"42\n"}]}"#, "null"),
         chunk(
-            r#"{"annotations":[{"type":"url_citation","url_citation":{"start_index":1,"end_index":2,"title":"t","url":"u"}}]}"#,
+            r#"{"annotations":[{"index":0,"type":"url_citation","url_citation":{"start_index":1,"end_index":2,"title":"t","url":"u"}}]}"#,
             "null",
         ),
         chunk(
-            r#"{"images":[{"type":"image_url","image_url":{"url":"data:image/webp;base64,AAAA"},"id":"i"}]}"#,
+            r#"{"images":[{"index":0,"type":"image_url","image_url":{"url":"data:image/webp;base64,AAAA"},"id":"i"}]}"#,
             "null",
         ),
         chunk("{}", "\"length\""),
@@ -244,10 +244,7 @@ fn a_whole_answer() {
     assert_eq!(written(&whole, &events), expected);
     let bare = written(&whole, &[start(), call(0, "c", "f"), Event::Finish(Finish::Calls)]);
     assert!(bare.contains(r#""content":null"#), "{bare}");
-    assert!(
-        bare.ends_with(r#""usage":{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}}"#),
-        "{bare}"
-    );
+    assert!(!bare.contains("usage"), "what the upstream did not count is left out: {bare}");
     let mut out = BytesMut::new();
     Writer::new(&whole).keep_alive(&mut out);
     assert!(out.is_empty());
@@ -387,7 +384,6 @@ fn a_whole_answer_keeps_what_frames_say_besides() {
             }},
             {"index": 1, "finish_reason": "length", "logprobs": null, "message": {"role": "assistant", "content": "xy"}},
         ],
-        "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
         "system_fingerprint": "fp", "service_tier": "default",
     });
     assert_eq!(serde_json::from_str::<serde_json::Value>(&whole).unwrap(), expected);
@@ -539,7 +535,7 @@ fn frames() -> impl Strategy<Value = Vec<String>> {
         1 => Just(chunk(r#"{"content":"\ud83d\ude00\n"}"#, "null")),
         1 => Just(chunk(r#"{"role":"assistant","content":"r"}"#, "null")),
         1 => Just(chunk(r#"{"content":"b"}"#, "\"\"")),
-        1 => Just("data: {oh\n\n".to_owned()),
+        1 => Just("data: ping\n\n".to_owned()),
     ];
     prop::collection::vec(frame, 0..12)
 }

@@ -106,9 +106,11 @@ fn check_says_all_that_is_wrong_and_gives_status_2() {
     assert_eq!((status, stdout.as_str()), (2, ""));
     let lines: Vec<_> = stderr.lines().collect();
     let at = |place: &str, what: &str| format!("{}:{place}: error: {what}", file.display());
-    assert_eq!(lines[0], at("2:1", "unknown key `lisen`; did you mean `listen`?"));
+    let nearest = "did you mean `listen`? also known: `limits`, `models`; `toolwire check --keys` lists all";
+    assert_eq!(lines[0], at("2:1", &format!("unknown key `lisen`; {nearest}")));
     assert_eq!(lines[1], at("3:1", "missing key `base_url`"));
-    assert_eq!(lines[2], at("6:1", "unknown key `bas_url`; did you mean `base_url`?"));
+    assert!(lines[2].starts_with(&at("6:1", "unknown key `bas_url`; did you mean `base_url`?")), "{stderr}");
+    assert!(lines.last().unwrap().starts_with("  tip: "), "{stderr}");
 
     let (status, stdout, _) = run(toolwire(&["check", "--json", "--config"]).arg(&file));
     let told: serde_json::Value = serde_json::from_str(&stdout).unwrap();
@@ -177,6 +179,92 @@ fn one_upstream_from_flags_needs_no_file() {
     assert_eq!(config["models"][0]["tools"], "pre");
     assert_eq!(config["upstreams"][0]["base_url"], "https://u.example/v1");
     assert_eq!(config["upstreams"][0]["api_key"], "********");
+}
+
+#[test]
+fn a_failure_is_one_line_with_what_to_do_next() {
+    let format = ["rewrite", "--from", "lumo", "--detect", "hermess", "x"];
+    let tools = ["rewrite", "--from", "lumo", "--tools", "hermess", "x"];
+    let mock = ["mock", "--generate", "--format", "hermess"];
+    for (arguments, status, told) in [
+        (&format[..], 2, "`hermess`; did you mean `hermes`?"),
+        (&tools, 2, "`toolwire formats` lists all"),
+        (&mock, 2, "`toolwire formats` lists all"),
+        (&["serf"], 2, "'serve', "),
+        (&["rewrite", "--from", "lumo", "no/such\u{1b}file"], 2, r"no/such\u{1b}file"),
+        (&["replay", "no/such/fixture"], 2, "no/such/fixture"),
+        (&["mock", "no/such/fixture"], 2, "no/such/fixture"),
+        (&["formats", "--import", "no/such/file"], 2, "no/such/file"),
+        (&["check", "--config", "no/such/file"], 2, "no/such/file"),
+        (&["serve"], 2, "nothing to serve"),
+        (&["bench", "--dialect", "messages"], 2, "--target"),
+        (&["--log-level", "=,=", "formats"], 2, "--log-level"),
+        (&["demo", "--once", "--listen", "192.0.2.1:0"], 1, "loopback"),
+        (&["mock", "--generate", "--listen", "192.0.2.1:0"], 1, "192.0.2.1:0"),
+    ] {
+        let (code, stdout, stderr) = run(&mut toolwire(arguments));
+        assert_eq!((code, stdout.as_str()), (status, ""), "{arguments:?}: {stderr}");
+        assert!(stderr.starts_with("error: ") && !stderr.starts_with("error: error"), "{stderr}");
+        assert!(stderr.contains(told), "{arguments:?}: {stderr}");
+        assert!(stderr.contains("\n  tip: ") || stderr.contains("try '--help'"), "{arguments:?}: {stderr}");
+    }
+}
+
+#[test]
+fn global_options_stand_last_in_every_help() {
+    for command in ["serve", "demo", "rewrite", "replay", "record", "mock", "bench", "check", "formats"] {
+        let (status, stdout, _) = run(&mut toolwire(&[command, "-h"]));
+        let (own, global) = stdout.split_once("\nGlobal options:\n").unwrap();
+        assert_eq!(status, 0);
+        for option in ["--log-format", "--log-level", "--help", "--version"] {
+            assert!(global.contains(option) && !own.contains(option), "{command} {option}: {stdout}");
+        }
+        let is_heading = |line: &str| !line.starts_with(' ') && line.ends_with(':');
+        assert!(!global.lines().any(is_heading), "{command}: another heading follows: {stdout}");
+        assert_eq!(run(&mut toolwire(&[command, "--version"])).0, 0);
+    }
+    let (_, stdout, _) = run(&mut toolwire(&["-h"]));
+    let places = ["\nServe:\n", "\nTry:\n", "\nRecord and replay:\n", "\nMeasure:\n", "\nGlobal options:\n"];
+    let places: Vec<_> = places.iter().map(|heading| stdout.find(heading).unwrap()).collect();
+    assert!(places.is_sorted(), "{stdout}");
+}
+
+#[test]
+fn check_lists_every_key() {
+    let (status, stdout, stderr) = run(&mut toolwire(&["check", "--keys"]));
+    assert_eq!((status, stderr.as_str()), (0, ""));
+    for part in ["\n  cors_origins\n", "\n[[upstreams]]\n", "\n[limits]\n", "\n  max_body\n"] {
+        assert!(stdout.contains(part), "{part} in {stdout}");
+    }
+}
+
+#[test]
+fn a_key_on_the_command_line_warns() {
+    let flags = ["check", "--upstream", "https://u.example/v1", "--dialect", "chat"];
+    let told = |command: &mut Command| {
+        let (status, _, stderr) = run(command);
+        assert_eq!(status, 0, "{stderr}");
+        stderr
+    };
+    for flag in ["--api-key", "--client-key"] {
+        let stderr = told(toolwire(&flags).args([flag, SECRET]));
+        assert!(stderr.starts_with(&format!("warning: {flag} (")) && stderr.contains("(`ps`)"), "{stderr}");
+        assert!(!stderr.contains(SECRET), "{stderr}");
+        let stderr = told(toolwire(&flags).args([flag, "env:THE_KEY"]).env("THE_KEY", SECRET));
+        assert_eq!(stderr, "");
+    }
+    let by_environment = [("TOOLWIRE_UPSTREAM_KEY", SECRET), ("TOOLWIRE_CLIENT_KEY", SECRET)];
+    assert_eq!(told(toolwire(&flags).envs(by_environment)), "");
+}
+
+#[test]
+fn stopping_is_one_line_whatever_the_threads() {
+    let (_desk, file) = desk(&format!("threads = 4\n{}", good().replace("7001", "0")));
+    let mut serving = Serving::new(toolwire(&["serve", "--config"]).arg(&file));
+    serving.line();
+    while !serving.line().contains("curl") {}
+    let (status, rest) = serving.stop();
+    assert_eq!((status, rest.matches("stopping").count()), (Some(0), 1), "{rest}");
 }
 
 #[test]
@@ -301,6 +389,8 @@ fn with_json_logs_every_line_of_serve_is_json() {
     let lines: Vec<serde_json::Value> =
         first.lines().chain(rest.lines()).map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines[0]["message"], "listening");
+    assert_eq!(lines[0]["models"], serde_json::json!(["*"]));
+    assert!(lines[0]["addresses"][0].as_str().unwrap().starts_with("127.0.0.1:"), "{first}");
     assert!(lines[0]["base_url"].as_str().unwrap().starts_with("http://127.0.0.1:"), "{first}");
 }
 

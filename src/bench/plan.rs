@@ -3,6 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use super::{Dialect, prompts::Prompts, ramp, slo::Slo, target::Target};
+use crate::observe::terminal::plural;
 
 /// A whole run.
 #[derive(Debug)]
@@ -112,11 +113,11 @@ impl fmt::Display for Load {
 impl fmt::Display for Length {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.requests, self.duration) {
-            (Some(1), None) => f.write_str("1 stream a turn"),
-            (Some(requests), None) => write!(f, "{requests} streams a turn"),
+            (Some(requests), None) => write!(f, "{requests} {} a turn", plural(requests, "stream")),
             (None, Some(duration)) => write!(f, "{} a turn", humantime::format_duration(duration)),
             (Some(requests), Some(duration)) => {
-                write!(f, "{requests} streams or {} a turn", humantime::format_duration(duration))
+                let streams = plural(requests, "stream");
+                write!(f, "{requests} {streams} or {} a turn", humantime::format_duration(duration))
             }
             (None, None) => f.write_str("no end"),
         }

@@ -17,6 +17,7 @@ use super::{
     slo::Slo,
     tally::{Tally, Times},
 };
+use crate::observe::terminal::plural;
 
 /// The first streams of a ramp's step are spread over this part of it.
 const RAMP_SPREAD: u32 = 4;
@@ -186,7 +187,7 @@ impl<'p> Bench<'p> {
                 let length = Length { requests: None, duration: Some(range.step) };
                 let spread = range.step / RAMP_SPREAD;
                 let turn = Turn { length, spread, ..self.turn_of(Load::Closed { concurrency }, 0) };
-                let label = format!("{streams} streams");
+                let label = format!("{streams} {}", plural(streams, "stream"));
                 let (tally, process) = self.measure(lane, &turn, &label, span.clone()).await?;
                 let verdict = slo.judge(&tally.summary(false, None));
                 if let Some(lane) = self.lanes.get_mut(lane).filter(|_| verdict.held && streams >= most) {
@@ -280,8 +281,8 @@ fn order(round: usize, lanes: usize) -> Vec<usize> {
 fn load_in_words(plan: &Plan) -> String {
     match &plan.ramp {
         Some((slo, ramp::Range { from, to, step })) => {
-            let step = humantime::format_duration(*step);
-            format!("ramp from {from} to {to} streams at once, {step} a step, until {slo} does not hold")
+            let (step, streams) = (humantime::format_duration(*step), plural(*to, "stream"));
+            format!("ramp from {from} to {to} {streams} at once, {step} a step, until {slo} does not hold")
         }
         None => format!("{}; {}", plan.load, plan.length),
     }

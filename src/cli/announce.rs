@@ -1,12 +1,16 @@
 //! What a server says on stderr when it is ready: where it listens, what it serves, how to point a client at it.
 
 use std::{
+    error::Error,
     fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
 use super::LogFormat;
-use crate::config::{Config, Model, WILDCARD};
+use crate::{
+    config::{Config, Model, WILDCARD},
+    observe::log::List,
+};
 
 /// The announcement of a server that runs on `config` and is bound to `addresses`, which say the port where the
 /// configuration left it open.
@@ -24,8 +28,11 @@ impl Announcement<'_> {
         match log_format {
             LogFormat::Text => eprintln!("{self}"),
             LogFormat::Json => {
-                let models: Vec<_> = self.config.models.iter().map(|model| model.name.as_str()).collect();
-                tracing::info!(addresses = ?self.addresses, base_url = self.base_url(), ?models, "listening");
+                let addresses = List(self.addresses.iter().map(ToString::to_string).collect());
+                let models = List(self.config.models.iter().map(|model| model.name.clone()).collect());
+                let (addresses, models): (&(dyn Error + 'static), &(dyn Error + 'static)) =
+                    (&addresses, &models);
+                tracing::info!(addresses, base_url = self.base_url(), models, "listening");
             }
         }
     }

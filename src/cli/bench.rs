@@ -6,7 +6,7 @@ mod children;
 mod flags;
 mod own;
 
-use std::{collections::BTreeSet, env, error::Error, fs, path::Path, process::ExitCode, sync::Arc};
+use std::{collections::BTreeSet, env, error::Error, fs, io, path::Path, process::ExitCode, sync::Arc};
 
 use http::{HeaderName, HeaderValue, header::AUTHORIZATION};
 use secrecy::ExposeSecret;
@@ -14,6 +14,7 @@ use tokio::runtime::{Builder, Runtime};
 
 pub use self::flags::Args;
 use self::{children::Child, own::Own};
+use super::output::{failed, refused, warn};
 use crate::{
     bench::{
         self, Dialect, RunError,
@@ -23,6 +24,7 @@ use crate::{
         target::Target,
     },
     fixture::Fixture,
+    observe::terminal,
     proxy::terminated,
 };
 
@@ -31,24 +33,49 @@ type Failed = Box<dyn Error + Send + Sync>;
 /// Runs the command.
 pub fn run(args: &Args) -> ExitCode {
     super::open_files::allow_all();
+    warn_of_keys(args);
     let (plan, _children) = match plan(args) {
         Ok(plan) => plan,
-        Err(error) => {
-            eprintln!("{error}");
-            return super::WRONG_INPUT.into();
-        }
+        Err(error) => return refused(error, Some(DESCRIBED)),
     };
     let measured = runtime(args.load.threads.get())
         .and_then(|runtime| runtime.block_on(async { Ok(bench::run(&plan, terminated(1)?).await?) }));
     match measured.and_then(|report| show(args, &report)) {
         Ok(status) => status,
-        Err(error) => {
-            eprintln!("{error}");
-            match error.downcast_ref() {
-                Some(RunError::Process(_)) => super::WRONG_INPUT.into(),
-                _ => ExitCode::FAILURE,
-            }
-        }
+        Err(error) => match error.downcast_ref() {
+            Some(RunError::Process(_)) => refused(error, Some(DESCRIBED)),
+            _ => failed(error, None),
+        },
+    }
+}
+
+/// Where a user finds what is wrong with a command line.
+const DESCRIBED: &str = "`toolwire bench --help` describes the options, docs/bench.md the figures";
+
+/// How a key is kept out of the command line.
+const IN_ENVIRONMENT: &str = "the environment variable TOOLWIRE_BENCH_KEY keeps it out";
+
+/// Headers that carry keys.
+const KEY_HEADERS: [&str; 3] = ["authorization", "x-api-key", "api-key"];
+
+/// Warns of keys in the command line, where everybody on the machine can read them.
+fn warn_of_keys(args: &Args) {
+    let is_typed = args
+        .api_key
+        .as_ref()
+        .is_some_and(|key| env::var("TOOLWIRE_BENCH_KEY").map_or(true, |value| value != key.expose_secret()));
+    let is_key = |name: &HeaderName| KEY_HEADERS.iter().any(|key| name == key);
+    if args.headers.iter().any(|(name, _)| is_key(name)) {
+        warn(
+            "--header: a key in the command line shows in the list of processes (`ps`)",
+            Some(IN_ENVIRONMENT),
+        );
+    }
+    if is_typed {
+        warn(
+            "--api-key: a key in the command line shows in the list of processes (`ps`)",
+            Some(IN_ENVIRONMENT),
+        );
     }
 }
 
@@ -196,7 +223,7 @@ fn show(args: &Args, report: &Report) -> Result<ExitCode, Failed> {
     if let Some(file) = &output.html {
         put(file, report::page(report).into_bytes())?;
     }
-    let text = printed.unwrap_or_else(|| report::table(report).into_bytes());
+    let text = printed.unwrap_or_else(|| report::table(report, terminal::width(&io::stdout())).into_bytes());
     Ok(super::results(status(args, report), |out| out.write_all(&text)))
 }
 

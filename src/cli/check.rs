@@ -1,11 +1,14 @@
 //! `toolwire check`: reads a configuration, says all that is wrong, else what it resolved to.
 
-use std::process::ExitCode;
+use std::{io, process::ExitCode};
 
 use serde_json::{Value, json};
 
-use super::{UpstreamFlags, WRONG_INPUT, results};
-use crate::config::{Loaded, Place, Problem, Problems};
+use super::{UpstreamFlags, WRONG_INPUT, keys::keys, output::failed, results, upstream_flags};
+use crate::{
+    config::{Loaded, Place, Problem, Problems},
+    observe::terminal,
+};
 
 /// Options of `check`.
 #[derive(Debug, clap::Args)]
@@ -16,10 +19,17 @@ pub struct Args {
     /// Write JSON: `ok`, `problems`, and `config` if it can be used
     #[arg(long)]
     pub json: bool,
+    /// Describe every key of a configuration file, with its default
+    #[arg(long, exclusive = true)]
+    pub keys: bool,
 }
 
 /// Runs the command.
 pub fn run(args: Args) -> ExitCode {
+    if args.keys {
+        let width = terminal::width(&io::stdout()).unwrap_or(terminal::WITHOUT_TERMINAL);
+        return results(ExitCode::SUCCESS, |out| out.write_all(keys(width).as_bytes()));
+    }
     let loaded = args.upstream.load();
     if args.json { say_json(&loaded) } else { say(&loaded) }
 }
@@ -27,17 +37,14 @@ pub fn run(args: Args) -> ExitCode {
 fn say(loaded: &Result<Loaded, Problems>) -> ExitCode {
     match loaded {
         Ok(Loaded { config, warnings }) => {
-            warnings.iter().for_each(|warning| eprintln!("{warning}"));
+            upstream_flags::say(warnings);
             match toml::to_string(&config.to_toml()) {
                 Ok(text) => results(ExitCode::SUCCESS, |out| out.write_all(text.as_bytes())),
-                Err(error) => {
-                    eprintln!("cannot write the configuration as TOML: {error}");
-                    ExitCode::FAILURE
-                }
+                Err(error) => failed(format_args!("cannot write the configuration as TOML: {error}"), None),
             }
         }
-        Err(problems) => {
-            eprintln!("{problems}");
+        Err(Problems(problems)) => {
+            upstream_flags::say(problems);
             WRONG_INPUT.into()
         }
     }

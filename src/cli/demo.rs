@@ -13,7 +13,7 @@ mod screen;
 use std::{
     error::Error,
     future::pending,
-    io::{self, IsTerminal},
+    io,
     net::{Ipv4Addr, SocketAddr},
     path::Path,
     process::ExitCode,
@@ -35,6 +35,7 @@ use tokio::{
 };
 
 use self::screen::{Moment, Screen, Side};
+use super::output::failed;
 use crate::{
     config::{self, Config, Overrides},
     fixture::{
@@ -74,10 +75,7 @@ pub fn run(args: Args) -> ExitCode {
     match shown {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_unread(error.as_ref()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
+        Err(error) => failed(error, Some("`--listen 127.0.0.1:0` takes a free port")),
     }
 }
 
@@ -109,7 +107,7 @@ async fn show(args: &Args) -> Result<(), Failed> {
     let server = Server::bind(Arc::new(config), Some(tap))?;
     let proxy = server.addresses().first().copied().unwrap_or(args.listen);
     let story = async {
-        let mut screen = Screen::new(io::stdout().is_terminal());
+        let mut screen = Screen::new();
         screen.open(&fixture.title)?;
         let talk = converse(proxy, fixture.request.clone(), moments, started);
         tokio::try_join!(talk, draw(&mut screen, seen))?;
@@ -147,7 +145,9 @@ fn configure(upstream: SocketAddr, listen: SocketAddr) -> Result<Config, Failed>
         dialect: Some("lumo".to_owned()),
         ..Overrides::default()
     };
-    let loaded = config::load(&overrides, &|_| None).map_err(|problems| problems.to_string())?;
+    let loaded = config::load(&overrides, &|_| None).map_err(|problems| {
+        problems.0.into_iter().map(|problem| problem.message).collect::<Vec<_>>().join("; ")
+    })?;
     Ok(loaded.config)
 }
 

@@ -9,8 +9,11 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::{WRONG_INPUT, results};
-use crate::format::{self, Definition, Format};
+use super::{output::refused, results};
+use crate::{
+    format::{self, Definition, Format},
+    observe::terminal::{self, wrapped},
+};
 
 /// Options of `formats`.
 #[derive(Debug, clap::Args)]
@@ -43,7 +46,10 @@ pub fn run(args: Args) -> ExitCode {
             writeln!(out, "{:#}", Value::from_iter(format::ALL.iter().map(|format| told(format))))
         }
         Args { markdown: true, .. } => write!(out, "{}", format::page()),
-        _ => format::ALL.iter().try_for_each(|format| say(format, out)),
+        _ => {
+            let width = terminal::width(&io::stdout()).unwrap_or(usize::MAX);
+            format::ALL.iter().try_for_each(|format| say(format, width, out))
+        }
     })
 }
 
@@ -51,10 +57,10 @@ pub fn run(args: Args) -> ExitCode {
 fn import(file: &Path, name: &str) -> ExitCode {
     match imported(file, name) {
         Ok(text) => results(ExitCode::SUCCESS, |out| out.write_all(text.as_bytes())),
-        Err(why) => {
-            eprintln!("{}: {why}", file.display());
-            WRONG_INPUT.into()
-        }
+        Err(why) => refused(
+            format_args!("{}: {why}", file.display()),
+            Some("docs/configuration.md tells which templates can be imported"),
+        ),
     }
 }
 
@@ -83,9 +89,10 @@ fn told(format: &Format) -> Value {
     })
 }
 
-fn say(format: &Format, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "{:20} {}", format.name, format.summary)?;
-    writeln!(out, "{:20} models: {}", "", format.models.join(", "))?;
+fn say(format: &Format, width: usize, out: &mut dyn Write) -> io::Result<()> {
+    let models = format!("models: {}", format.models.join(", "));
+    writeln!(out, "{}", wrapped(format.summary, &format!("{:20} ", format.name), width))?;
+    writeln!(out, "{}", wrapped(&models, &" ".repeat(21), width))?;
     format.example.lines().try_for_each(|line| writeln!(out, "{:24} {line}", ""))?;
     writeln!(out)
 }

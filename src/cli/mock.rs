@@ -7,6 +7,10 @@ use tokio::{
     runtime::{Builder, Runtime},
 };
 
+use super::{
+    NO_FIXTURE, OTHER_ADDRESS,
+    output::{failed, refused},
+};
 use crate::{
     fixture::{
         Fixture,
@@ -15,6 +19,7 @@ use crate::{
         postmark::Postmark,
     },
     format::{self, Format},
+    observe::terminal::counted,
     proxy::terminated,
 };
 
@@ -40,6 +45,7 @@ pub struct Args {
 
 /// Options of answers that are made up.
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Answers that are made up")]
 struct Generate {
     /// Make answers up, in place of fixtures. Each token tells when it left, for `toolwire bench`; a request may ask for
     /// others by the headers x-mock-tokens and x-mock-pace
@@ -69,10 +75,11 @@ struct Generate {
 }
 
 fn format_named(name: &str) -> Result<&'static Format, String> {
-    let mut taught = format::all_and(&[]).filter(|format| format.teach.is_some());
-    taught
-        .find(|format| format.name == name)
-        .ok_or_else(|| format!("there is no format `{name}`, or it is none that can be written"))
+    let taught = || format::all_and(&[]).filter(|format| format.teach.is_some());
+    taught().find(|format| format.name == name).ok_or_else(|| match format::by_name(name) {
+        Some(_) => format!("the format `{name}` is read, but never written"),
+        None => format::unknown(name, taught()),
+    })
 }
 
 fn token_bytes(text: &str) -> Result<usize, String> {
@@ -110,31 +117,26 @@ pub fn run(args: Args) -> ExitCode {
         let pace = script
             .pace
             .map_or("at once".to_owned(), |pace| format!("every {}", humantime::format_duration(pace)));
-        let about = vec![format!("answers of {} tokens, {pace}", script.tokens)];
+        let about = vec![format!("answers of {}, {pace}", counted(script.tokens, "token"))];
         (Mock::generated(script), about)
     } else {
         let fixtures: Vec<_> = match Fixture::load_all(&args.paths) {
             Ok(fixtures) => fixtures.into_iter().map(|(_, fixture)| fixture).collect(),
-            Err(error) => {
-                eprintln!("{error}");
-                return super::WRONG_INPUT.into();
-            }
+            Err(error) => return refused(error, Some(NO_FIXTURE)),
         };
         let about = about(&fixtures);
         (Mock::new(fixtures, args.pace.unwrap_or(Pace::Recorded)), about)
     };
     match serve(args.listen, args.threads, &mock, &about) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{}: {error}", args.listen);
-            ExitCode::FAILURE
-        }
+        Err(error) => failed(format_args!("cannot listen on {}: {error}", args.listen), Some(OTHER_ADDRESS)),
     }
 }
 
 /// What is served, a line each.
 fn about(fixtures: &[Fixture]) -> Vec<String> {
-    let count = format!("{} fixtures; a request chooses one by its model or by x-fixture", fixtures.len());
+    let count = counted(fixtures.len(), "fixture");
+    let count = format!("{count}; a request chooses one by its model or by x-fixture");
     let line = |fixture: &Fixture| format!("  {:<32} {:<5} {}", fixture.name, fixture.from, fixture.title);
     std::iter::once(count).chain(fixtures.iter().map(line)).collect()
 }

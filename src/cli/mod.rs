@@ -8,6 +8,7 @@ pub mod bench;
 pub mod check;
 pub mod demo;
 pub mod formats;
+mod keys;
 pub mod mock;
 mod open_files;
 mod output;
@@ -15,7 +16,6 @@ pub mod record;
 pub mod replay;
 pub mod rewrite;
 pub mod serve;
-mod terminal;
 mod upstream_flags;
 
 pub use output::results;
@@ -23,28 +23,64 @@ pub use upstream_flags::UpstreamFlags;
 
 use std::{env, ffi::OsStr, io, process::ExitCode};
 
-use clap::{CommandFactory, FromArgMatches, Parser, builder::Resettable};
+use clap::{
+    ArgAction, CommandFactory, FromArgMatches, Parser,
+    builder::Resettable,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
 
-use crate::observe::log;
+use crate::{
+    observe::{log, terminal},
+    suggest::nearest_names,
+};
 
 /// Exit status: the command line or the configuration is wrong. clap gives the same.
 pub const WRONG_INPUT: u8 = 2;
 
+/// What to do about a fixture that cannot be loaded.
+const NO_FIXTURE: &str = "a fixture is a folder with a fixture.toml; `toolwire record` writes one";
+
+/// What to do about an address that cannot be listened on.
+const OTHER_ADDRESS: &str = "`--listen ADDR` chooses another address; port 0 takes a free one";
+
 /// Makes any model speak standard streaming tool calls.
 #[derive(Debug, Parser)]
 #[command(name = "toolwire", version, propagate_version = true)]
+#[command(disable_help_flag = true, disable_version_flag = true)]
 pub struct Cli {
     /// How log lines look on stderr
     #[arg(long, global = true, value_name = "FORMAT", env = "TOOLWIRE_LOG_FORMAT", default_value = "text")]
+    #[arg(help_heading = GLOBAL, display_order = LAST)]
     pub log_format: LogFormat,
     /// Which log lines there are: error, warn, info, debug, trace, or a filter such as info,toolwire=debug
     /// [default: info; for demo: error]
     #[arg(long, global = true, value_name = "LEVEL", env = "TOOLWIRE_LOG")]
+    #[arg(help_heading = GLOBAL, display_order = LAST + 1)]
     pub log_level: Option<String>,
+    /// Print help (a summary with -h)
+    #[arg(long, short, global = true, action = ArgAction::Help, help_heading = GLOBAL, display_order = LAST + 2)]
+    help: Option<bool>,
+    /// Print the version
+    #[arg(long, short = 'V', global = true, action = ArgAction::Version, help_heading = GLOBAL, display_order = LAST + 3)]
+    version: Option<bool>,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
 }
+
+/// The heading of the options that every command has, which stand last.
+const GLOBAL: &str = "Global options";
+
+/// The place of a global option among all.
+const LAST: usize = 1000;
+
+/// The commands as the help lists them.
+const GROUPS: [(&str, &[&str]); 4] = [
+    ("Serve", &["serve", "check", "formats"]),
+    ("Try", &["demo", "rewrite"]),
+    ("Record and replay", &["record", "replay", "mock"]),
+    ("Measure", &["bench"]),
+];
 
 /// How a log line is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -72,7 +108,7 @@ pub enum Command {
     Mock(mock::Args),
     /// Measure streams: one endpoint, or several side by side
     Bench(Box<bench::Args>),
-    /// Read a configuration and say all that is wrong with it, else what it resolved to
+    /// Check a configuration, and show what it resolved to
     Check(check::Args),
     /// List the text formats
     Formats(formats::Args),
@@ -89,7 +125,29 @@ impl Cli {
                 )
                 .mut_subcommands(heed_no_empty_variable)
         }
-        Self::from_arg_matches(&heed_no_empty_variable(Self::command()).try_get_matches()?)
+        let command = heed_no_empty_variable(Self::grouped());
+        let matches = command.try_get_matches().map_err(suggest_commands)?;
+        Self::from_arg_matches(&matches)
+    }
+
+    /// The command line's definition, with a help that lists the commands in groups.
+    fn grouped() -> clap::Command {
+        let command = Self::command();
+        let about = |name: &str| {
+            let found = command.find_subcommand(name).and_then(clap::Command::get_about);
+            found.map_or_else(String::new, |about| about.ansi().to_string())
+        };
+        let (bold, plain) = (command.get_styles().get_header(), command.get_styles().get_literal());
+        let groups = GROUPS.map(|(heading, names)| {
+            let lines = names.iter().map(|name| format!("  {plain}{name:8}{plain:#} {}\n", about(name)));
+            format!("{bold}{heading}:{bold:#}\n{}", lines.collect::<String>())
+        });
+        let template = format!(
+            "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{}\n{bold}{GLOBAL}:{bold:#}\n{{options}}\n\n\
+             `toolwire COMMAND --help` describes a command",
+            groups.join("\n")
+        );
+        command.help_template(template)
     }
 
     /// The log lines that are asked for, or those that the command has by itself: the demo draws on the same screen.
@@ -97,6 +155,18 @@ impl Cli {
         let own = if matches!(self.command, Command::Demo(_)) { "error" } else { "info" };
         self.log_level.as_deref().unwrap_or(own)
     }
+}
+
+/// Names the commands that are nearest to one that is unknown.
+fn suggest_commands(mut error: clap::Error) -> clap::Error {
+    if error.kind() == ErrorKind::InvalidSubcommand
+        && let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand)
+    {
+        let known: Vec<_> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        let nearest = nearest_names(word, &known).into_iter().map(str::to_owned).collect();
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(nearest));
+    }
+    error
 }
 
 /// Reads the command line and runs its command.
@@ -109,8 +179,8 @@ pub fn run() -> ExitCode {
         LogFormat::Json => log::Style::Json,
     };
     if let Err(error) = log::init(style, terminal::is_coloured(&io::stderr()), Some(&log_filter)) {
-        eprintln!("--log-level (TOOLWIRE_LOG): {error}");
-        return WRONG_INPUT.into();
+        let next = "a level is error, warn, info, debug or trace; a filter is such as info,toolwire=debug";
+        return output::refused(format_args!("--log-level (TOOLWIRE_LOG): {error}"), Some(next));
     }
     match command {
         Command::Serve(args) => serve::run(args, log_format),

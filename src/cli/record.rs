@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
-use super::{LogFormat, UpstreamFlags, serve};
+use super::{LogFormat, UpstreamFlags, output::failed, serve};
 use crate::{fixture::record::Recorder, redact::Redactor};
 
 /// Options of `record`.
@@ -18,18 +18,20 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: Args, log_format: LogFormat) -> ExitCode {
-    let config = match args.upstream.load_or_say() {
+    let config = match args.upstream.load_or_say(log_format) {
         Ok(config) => config,
         Err(status) => return status,
     };
     match Recorder::new(args.out.clone(), Redactor::new(config.secrets())) {
         Ok(recorder) => {
-            eprintln!("each exchange is written below {}", args.out.display());
+            if log_format == LogFormat::Text {
+                eprintln!("each exchange is written below {}", args.out.display());
+            }
             serve::until_terminated(config, Some(Arc::new(recorder)), log_format)
         }
-        Err(error) => {
-            eprintln!("{}: {error}", args.out.display());
-            ExitCode::FAILURE
-        }
+        Err(error) => failed(
+            format_args!("cannot write below {}: {error}", args.out.display()),
+            Some("`--out DIR` names a folder that can be made or written to"),
+        ),
     }
 }

@@ -9,10 +9,17 @@ use std::{
 
 use serde_json::json;
 
-use crate::fixture::{
-    BUDGET, Cutting, Fixture, Splits, cuts_in_two,
-    load::{EXPECT, EXPECT_STREAM},
-    replay::{Finding, check_all},
+use super::{
+    NO_FIXTURE,
+    output::{failed, refused},
+};
+use crate::{
+    fixture::{
+        BUDGET, Cutting, Fixture, Splits, cuts_in_two,
+        load::{EXPECT, EXPECT_STREAM},
+        replay::{Finding, check_all},
+    },
+    observe::{terminal::counted, untrusted::escaped},
 };
 
 /// Options of `replay`.
@@ -37,20 +44,14 @@ pub struct Args {
 pub fn run(args: Args) -> ExitCode {
     let fixtures = match Fixture::load_all(&args.paths) {
         Ok(fixtures) => fixtures,
-        Err(error) => {
-            eprintln!("{error}");
-            return super::WRONG_INPUT.into();
-        }
+        Err(error) => return refused(error, Some(NO_FIXTURE)),
     };
     match report(&args, &fixtures) {
         Ok(0) => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         // Whoever reads us has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
+        Err(error) => failed(error, None),
     }
 }
 
@@ -65,7 +66,9 @@ fn report(args: &Args, fixtures: &[(PathBuf, Fixture)]) -> io::Result<usize> {
         if args.json {
             writeln!(out, "{}", as_json(dir, finding.as_ref()))?;
         } else if let Some(finding) = finding {
-            writeln!(out, "{}  {}\n  {finding}", dir.display(), fixture.title)?;
+            let (title, finding) = (escaped(&fixture.title), finding.to_string());
+            writeln!(out, "{}  {title}", dir.display())?;
+            finding.lines().try_for_each(|line| writeln!(out, "  {}", escaped(line)))?;
         }
         if args.update && (finding.is_some() || fixture.expect.is_none()) {
             update(dir, fixture)?;
@@ -78,10 +81,14 @@ fn report(args: &Args, fixtures: &[(PathBuf, Fixture)]) -> io::Result<usize> {
     };
     let large = played.iter().filter(is_large).count();
     if args.splits == Splits::Every && large > 0 {
-        writeln!(io::stderr(), "too large for every cut in two, cut at evenly spread places: {large}")?;
+        writeln!(
+            io::stderr(),
+            "fixtures too large for every cut in two, which are cut at evenly spread places: {large}"
+        )?;
     }
     if !args.json {
-        writeln!(out, "{} fixtures, {differing} differ", fixtures.len())?;
+        let differ = if differing == 1 { "differs" } else { "differ" };
+        writeln!(out, "{}, {differing} {differ}", counted(fixtures.len(), "fixture"))?;
     }
     Ok(differing)
 }

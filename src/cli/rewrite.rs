@@ -5,12 +5,13 @@ use std::{
     io::{self, Read, Write},
     path::PathBuf,
     process::ExitCode,
+    sync::Arc,
 };
 
 use bytes::BytesMut;
 use serde_json::{Value, json};
 
-use super::WRONG_INPUT;
+use super::output::{failed, refused};
 use crate::{
     config::{self, LUMO_TOOL_PREFIX, Tools},
     conversation::Conversation,
@@ -21,53 +22,59 @@ use crate::{
         replay,
     },
     format::{self, Known},
+    observe::{terminal::counted, untrusted::escaped},
     pipeline::{Pipeline, Settings, State},
+    redact::Redactor,
 };
+
+/// Headings of the help.
+const STREAMS: &str = "Streams";
+const CALLS: &str = "Tools and their calls";
 
 /// Options of `rewrite`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// What the stream is written in
-    #[arg(long, value_name = "DIALECT")]
+    #[arg(long, value_name = "DIALECT", help_heading = STREAMS)]
     from: Dialect,
     /// What it is rewritten to
-    #[arg(long, value_name = "DIALECT", default_value = "chat")]
+    #[arg(long, value_name = "DIALECT", default_value = "chat", help_heading = STREAMS)]
     to: Dialect,
     /// How the model was told of tools: native, or a text format
-    #[arg(long, value_name = "TOOLS", default_value = "native")]
+    #[arg(long, value_name = "TOOLS", default_value = "native", help_heading = CALLS)]
     tools: String,
     /// Text formats that are looked for: auto, off, or names with commas
-    #[arg(long, value_name = "FORMATS")]
+    #[arg(long, value_name = "FORMATS", help_heading = CALLS)]
     detect: Option<String>,
     /// The client's request: its tools and options decide what is a call. Without one, a stream is asked for
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = CALLS)]
     request: Option<PathBuf>,
     /// Tools that the client declared, by name; may be given in place of a request or beside it
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = CALLS)]
     declare: Vec<String>,
     /// Cut the input into pieces of N bytes; or check that every way to cut it gives the same
-    #[arg(long, value_name = "N|every")]
+    #[arg(long, value_name = "N|every", help_heading = STREAMS)]
     split: Option<Splits>,
     /// stream: arguments as they come; whole: a call when it is complete
-    #[arg(long, value_name = "HOW")]
+    #[arg(long, value_name = "HOW", help_heading = CALLS)]
     arguments: Option<String>,
-    /// Calls that the upstream ran itself: forward, annotate or hide
-    #[arg(long, value_name = "HOW")]
+    /// Calls that the upstream ran itself: auto, forward, annotate or hide
+    #[arg(long, value_name = "HOW", env = "TOOLWIRE_SERVER_CALLS", help_heading = CALLS)]
     server_calls: Option<String>,
     /// Calls in marked formats to undeclared names: forward, or text
-    #[arg(long, value_name = "HOW")]
+    #[arg(long, value_name = "HOW", help_heading = CALLS)]
     unknown_calls: Option<String>,
     /// The prefix under which the model was told of tools
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", help_heading = CALLS)]
     tool_prefix: Option<String>,
     /// Leave arguments that are not JSON as they are
-    #[arg(long)]
+    #[arg(long, help_heading = CALLS)]
     no_repair: bool,
     /// Each delta of the upstream repeats all that came before
-    #[arg(long)]
+    #[arg(long, help_heading = STREAMS)]
     cumulative: bool,
     /// A stream without its end mark has ended well
-    #[arg(long)]
+    #[arg(long, help_heading = STREAMS)]
     tolerate_truncation: bool,
     /// The upstream's stream; standard input if not given
     #[arg(value_name = "FILE")]
@@ -102,13 +109,9 @@ pub fn run(args: Args) -> ExitCode {
     match done {
         Ok(()) | Err(Stop::Unread) => ExitCode::SUCCESS,
         Err(Stop::Usage(message)) => {
-            eprintln!("{message}");
-            WRONG_INPUT.into()
+            refused(message, Some("`toolwire rewrite --help` describes the options"))
         }
-        Err(Stop::Work(message)) => {
-            eprintln!("{message}");
-            ExitCode::FAILURE
-        }
+        Err(Stop::Work(message)) => failed(message, None),
     }
 }
 
@@ -117,7 +120,8 @@ fn filter(args: &Args) -> Result<(), Stop> {
     let conversation = args.conversation()?;
     let settings = args.settings(&conversation.model).map_err(Stop::Usage)?;
     let mut pipeline = replay::pipeline(args.reader(&settings), args.to, &settings, &conversation)
-        .map_err(|failure| Stop::Usage(failure.to_string()))?;
+        .map_err(|failure| Stop::Usage(failure.to_string()))?
+        .redacting(Arc::new(Redactor::new([])));
     let mut input = args.open()?;
     let mut stdout = io::stdout().lock();
     let mut out = BytesMut::new();
@@ -187,7 +191,9 @@ fn check(args: &Args) -> Result<(), Stop> {
         expect_stream: None,
     };
     if let Some(finding) = fixture.check_within(Splits::Every, SPLIT_BUDGET) {
-        return Err(Stop::Work(format!("not the same as in one piece: {finding}")));
+        // It takes several lines.
+        finding.to_string().lines().for_each(|line| eprintln!("{}", escaped(line)));
+        return Err(Stop::Work("cut this way, the stream gives something else than in one piece".to_owned()));
     }
     let len = fixture.upstream.len();
     let (made, all) = cuts_in_two(len, SPLIT_BUDGET);
@@ -195,7 +201,10 @@ fn check(args: &Args) -> Result<(), Stop> {
         true => format!("each of its {all} places"),
         false => format!("{made} of its {all} places (too large for all of them)"),
     };
-    eprintln!("{len} bytes, in equal pieces of several sizes, and cut in two at {places}: always the same");
+    eprintln!(
+        "{}, in equal pieces of several sizes, and cut in two at {places}: always the same",
+        counted(len, "byte")
+    );
     Ok(())
 }
 
@@ -223,7 +232,8 @@ impl Args {
             "native" => Tools::Native,
             name => Tools::Format(
                 format::by_name(name)
-                    .ok_or_else(|| format!("--tools cannot be `{name}`; it is native or a text format"))?,
+                    .ok_or_else(|| format::unknown(name, format::ALL.iter().copied()))
+                    .map_err(|unknown| format!("--tools is native or a text format: {unknown}"))?,
             ),
         };
         let is_lumo = self.from == Dialect::Lumo;

@@ -4,10 +4,10 @@ use std::{error::Error, process::ExitCode, sync::Arc};
 
 use tokio::runtime;
 
-use super::{LogFormat, UpstreamFlags, announce::Announcement, open_files};
+use super::{LogFormat, OTHER_ADDRESS, UpstreamFlags, announce::Announcement, open_files, output};
 use crate::{
     config::Config,
-    proxy::{Server, tap::Tap, terminated},
+    proxy::{ServeError, Server, tap::Tap, terminated},
 };
 
 /// Options of `serve`.
@@ -20,7 +20,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: Args, log_format: LogFormat) -> ExitCode {
-    match args.upstream.load_or_say() {
+    match args.upstream.load_or_say(log_format) {
         Ok(config) => until_terminated(config, None, log_format),
         Err(status) => status,
     }
@@ -33,11 +33,14 @@ pub fn until_terminated(config: Config, tap: Option<Arc<dyn Tap>>, log_format: L
     // One thread of the server's; it starts the others.
     let runtime = match runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return failed(&error),
+        Err(error) => return failed(&error, log_format),
     };
-    match runtime.block_on(serve(Arc::new(config), tap, log_format)) {
+    let served = runtime.block_on(serve(Arc::new(config), tap, log_format));
+    // A name that is still being looked up is not waited for.
+    runtime.shutdown_background();
+    match served {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => failed(error.as_ref()),
+        Err(error) => failed(error.as_ref(), log_format),
     }
 }
 
@@ -57,7 +60,16 @@ async fn serve(
     Ok(())
 }
 
-fn failed(error: &dyn Error) -> ExitCode {
-    eprintln!("{error}");
-    ExitCode::FAILURE
+fn failed(error: &(dyn Error + 'static), log_format: LogFormat) -> ExitCode {
+    let next = match error.downcast_ref() {
+        Some(ServeError::Bind { .. }) => Some(OTHER_ADDRESS),
+        _ => None,
+    };
+    match log_format {
+        LogFormat::Text => output::failed(error, next),
+        LogFormat::Json => {
+            tracing::error!("{error}");
+            ExitCode::FAILURE
+        }
+    }
 }

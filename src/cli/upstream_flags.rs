@@ -1,29 +1,38 @@
 //! [`UpstreamFlags`]: the options by which `serve`, `record` and `check` are told what to serve.
 
-use std::{convert::Infallible, env, path::PathBuf, process::ExitCode};
+use std::{convert::Infallible, env, ops::Not, path::PathBuf, process::ExitCode};
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 
-use super::WRONG_INPUT;
-use crate::config::{self, Config, Loaded, Overrides, Problems};
+use super::{LogFormat, WRONG_INPUT, output::tip};
+use crate::{
+    config::{self, Config, Loaded, Overrides, Problem, Problems, Severity},
+    observe::untrusted::escaped,
+};
+
+/// Headings of the help.
+const SERVED: &str = "What is served";
+const CLIENTS: &str = "For whom";
+const CALLS: &str = "Tools and their calls";
 
 /// A configuration file, or one upstream in its place.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct UpstreamFlags {
     /// The configuration file
-    #[arg(long, value_name = "FILE", env = "TOOLWIRE_CONFIG")]
+    #[arg(long, value_name = "FILE", env = "TOOLWIRE_CONFIG", help_heading = SERVED)]
     pub config: Option<PathBuf>,
     /// Address to listen on, in place of the file's; may be given several times [default: 127.0.0.1:8787]
-    #[arg(long, value_name = "ADDR", env = "TOOLWIRE_LISTEN", value_delimiter = ',')]
+    #[arg(long, value_name = "ADDR", env = "TOOLWIRE_LISTEN", value_delimiter = ',', help_heading = CLIENTS)]
     pub listen: Vec<String>,
     /// Key of which clients must show one, in place of the file's: env:NAME or file:PATH; may be given several times
     #[arg(long, value_name = "SECRET", env = "TOOLWIRE_CLIENT_KEY", hide_env_values = true, value_parser = secret)]
+    #[arg(help_heading = CLIENTS)]
     pub client_key: Vec<SecretString>,
     /// Base URL of one upstream that serves every model name, in place of the file's upstreams and models
-    #[arg(long, value_name = "URL", env = "TOOLWIRE_UPSTREAM", requires = "dialect")]
+    #[arg(long, value_name = "URL", env = "TOOLWIRE_UPSTREAM", requires = "dialect", help_heading = SERVED)]
     pub upstream: Option<String>,
     /// That upstream's dialect: lumo or chat
-    #[arg(long, value_name = "DIALECT", env = "TOOLWIRE_DIALECT", requires = "upstream")]
+    #[arg(long, value_name = "DIALECT", env = "TOOLWIRE_DIALECT", requires = "upstream", help_heading = SERVED)]
     pub dialect: Option<String>,
     /// That upstream's key: env:NAME or file:PATH
     #[arg(
@@ -32,15 +41,19 @@ pub struct UpstreamFlags {
         env = "TOOLWIRE_UPSTREAM_KEY",
         hide_env_values = true,
         value_parser = secret,
-        requires = "upstream"
+        requires = "upstream",
+        help_heading = SERVED
     )]
     pub api_key: Option<SecretString>,
     /// How models are told of tools, in place of the file's: native, or a text format
-    #[arg(long, value_name = "TOOLS", env = "TOOLWIRE_TOOLS")]
+    #[arg(long, value_name = "TOOLS", env = "TOOLWIRE_TOOLS", help_heading = CALLS)]
     pub tools: Option<String>,
     /// Text formats that are looked for, in place of the file's: auto, off, or names with commas
-    #[arg(long, value_name = "FORMATS", env = "TOOLWIRE_DETECT")]
+    #[arg(long, value_name = "FORMATS", env = "TOOLWIRE_DETECT", help_heading = CALLS)]
     pub detect: Option<String>,
+    /// What becomes of calls that an upstream ran itself, in place of the file's: auto, forward, annotate or hide
+    #[arg(long, value_name = "HOW", env = "TOOLWIRE_SERVER_CALLS", help_heading = CALLS)]
+    pub server_calls: Option<String>,
 }
 
 impl UpstreamFlags {
@@ -52,21 +65,20 @@ impl UpstreamFlags {
         config::load(&self.overrides(), &|name| env::var(name).ok())
     }
 
-    /// Reads the configuration and says on stderr what is wrong with it.
+    /// Reads the configuration and says on stderr what is wrong with it, in lines as `log_format` has them.
     ///
     /// # Errors
     /// The exit status for a configuration that is wrong.
-    pub fn load_or_say(&self) -> Result<Config, ExitCode> {
-        match self.load() {
-            Ok(Loaded { config, warnings }) => {
-                warnings.iter().for_each(|warning| eprintln!("{warning}"));
-                Ok(config)
-            }
-            Err(problems) => {
-                eprintln!("{problems}");
-                Err(WRONG_INPUT.into())
-            }
+    pub fn load_or_say(&self, log_format: LogFormat) -> Result<Config, ExitCode> {
+        let (problems, config) = match self.load() {
+            Ok(Loaded { config, warnings }) => (warnings, Ok(config)),
+            Err(Problems(problems)) => (problems, Err(WRONG_INPUT.into())),
+        };
+        match log_format {
+            LogFormat::Text => say(&problems),
+            LogFormat::Json => problems.iter().for_each(log),
         }
+        config
     }
 
     fn overrides(&self) -> Overrides {
@@ -74,13 +86,42 @@ impl UpstreamFlags {
             file: self.config.clone(),
             listen: self.listen.clone(),
             client_keys: self.client_key.clone(),
+            typed_client_keys: self.client_key.iter().any(|key| is_typed(key, "TOOLWIRE_CLIENT_KEY")),
             upstream: self.upstream.clone(),
             dialect: self.dialect.clone(),
             api_key: self.api_key.clone(),
+            typed_api_key: self.api_key.iter().any(|key| is_typed(key, "TOOLWIRE_UPSTREAM_KEY")),
             tools: self.tools.clone(),
             detect: self.detect.clone(),
+            server_calls: self.server_calls.clone(),
         }
     }
+}
+
+/// Says to people what is wrong with a configuration.
+pub(super) fn say(problems: &[Problem]) {
+    problems.iter().for_each(|problem| eprintln!("{}", escaped(&problem.to_string())));
+    if problems.iter().any(|problem| problem.severity == Severity::Error) {
+        tip(Some(
+            "`toolwire check --keys` describes every key of a configuration, `toolwire serve --help` every flag",
+        ));
+    }
+}
+
+fn log(problem: &Problem) {
+    let place = problem.place.to_string();
+    match problem.severity {
+        Severity::Warning => tracing::warn!(place, "{}", problem.message),
+        Severity::Error => tracing::error!(place, "{}", problem.message),
+    }
+}
+
+/// Whether a key stands in the command line itself, where everybody on the machine can read it: it is no reference, and
+/// not what the environment variable `name` holds.
+fn is_typed(key: &SecretString, name: &str) -> bool {
+    let key = key.expose_secret();
+    let is_reference = key.starts_with("env:") || key.starts_with("file:");
+    !is_reference && env::var(name).is_ok_and(|value| value == key).not()
 }
 
 /// Keeps the value out of every later print of the flags.

@@ -20,7 +20,9 @@ mod table;
 mod upstream;
 mod value;
 
-pub(crate) use model::{ARGUMENTS, LUMO_TOOL_PREFIX, MISROUTE, SERVER_CALLS, UNKNOWN_CALLS, settings_for};
+pub(crate) use model::{
+    ARGUMENTS, LUMO_TOOL_PREFIX, MISROUTE, REASONING, SERVER_CALLS, UNKNOWN_CALLS, settings_for,
+};
 pub use model::{Model, SystemPosition, Tools, WILDCARD};
 pub use origins::Origins;
 pub use overrides::Overrides;
@@ -56,6 +58,7 @@ pub fn load(overrides: &Overrides, environment: Environment<'_>) -> Result<Loade
     let (mut root, syntax) = DeTable::parse_recoverable(source.text());
     overrides.lay_over(root.get_mut(), &source);
     let context = Context { source: &source, findings: Default::default(), environment };
+    overrides.warn(&context.findings, &source);
     for error in syntax {
         context.findings.syntax(error.span(), error.message());
     }
@@ -118,6 +121,12 @@ pub struct Metrics {
 pub struct Limits {
     /// Bytes of a client's request body. Beyond: 413.
     pub max_body: usize,
+    /// Bytes of all request bodies together that no upstream has answered yet. Beyond: 503. At least `max_body`.
+    pub max_pending_bodies: usize,
+    /// How long a client's request body may take. Beyond: 408.
+    pub body_timeout: Duration,
+    /// How long a client may take nothing while something waits for it. Then it is given up.
+    pub write_timeout: Duration,
     /// A stream that is silent for so long gets a sign of life. Never zero.
     pub keep_alive: Duration,
     /// Limits of one answer; every [`Model::settings`] carries the same.
@@ -126,6 +135,13 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { max_body: 10 << 20, keep_alive: Duration::from_secs(15), answer: pipeline::Limits::default() }
+        Self {
+            max_body: 10 << 20,
+            max_pending_bodies: 256 << 20,
+            body_timeout: Duration::from_secs(60),
+            write_timeout: Duration::from_secs(60),
+            keep_alive: Duration::from_secs(15),
+            answer: pipeline::Limits::default(),
+        }
     }
 }

@@ -7,12 +7,13 @@ use toml::de::DeValue;
 use super::{
     Options, Upstream,
     read::Declared,
-    table::{Cell, Table, nearest},
-    value::{choice, list, referred, switch, text},
+    table::{Cell, Table},
+    value::{choice, list, listed_choice, referred, switch, text},
 };
 use crate::{
-    format::{Format, Known, Teaching},
-    pipeline::{Arguments, Detect, Limits, Misroute, ServerCalls, Settings, UnknownCalls},
+    format::{self, Format, Known, Teaching},
+    pipeline::{Arguments, Detect, Limits, Misroute, Reasoning, ServerCalls, Settings, UnknownCalls},
+    suggest::suggest,
 };
 
 /// The model name that takes every name that no other entry has.
@@ -192,6 +193,7 @@ fn settings(
     let taught = lumo.filter(|_| matches!(tools, Tools::Format(_)));
     Settings {
         detect: table.get_or("detect", default.detect, |cell| detect(cell, formats)),
+        reasoning: table.get_or("reasoning", default.reasoning, choice(&REASONING)),
         server_calls: table.get_or("server_calls", default.server_calls, choice(&SERVER_CALLS)),
         misroute: table.get_or("misroute", default.misroute, choice(&MISROUTE)),
         arguments: table.get_or("arguments", default.arguments, choice(&ARGUMENTS)),
@@ -205,9 +207,16 @@ fn settings(
     }
 }
 
+/// The words of `reasoning`.
+pub(crate) const REASONING: [(&str, Reasoning); 2] = [("auto", Reasoning::Auto), ("off", Reasoning::Off)];
+
 /// The words of `server_calls`.
-pub(crate) const SERVER_CALLS: [(&str, ServerCalls); 3] =
-    [("forward", ServerCalls::Forward), ("annotate", ServerCalls::Annotate), ("hide", ServerCalls::Hide)];
+pub(crate) const SERVER_CALLS: [(&str, ServerCalls); 4] = [
+    ("auto", ServerCalls::Auto),
+    ("forward", ServerCalls::Forward),
+    ("annotate", ServerCalls::Annotate),
+    ("hide", ServerCalls::Hide),
+];
 
 /// The words of `misroute`.
 pub(crate) const MISROUTE: [(&str, Misroute); 2] =
@@ -264,7 +273,7 @@ fn declared(cell: Cell<'_>, upstreams: &[Declared<'_>]) -> Option<Arc<Upstream>>
         Some(declared) => declared.upstream.clone(),
         None => {
             let names: Vec<_> = upstreams.iter().filter_map(|declared| declared.name.as_deref()).collect();
-            cell.wrong(format!("no upstream `{name}`; {}", nearest(&name, &names)))
+            cell.wrong(format!("no upstream `{name}`; {}", suggest(&name, &names, None)))
         }
     }
 }
@@ -273,7 +282,7 @@ fn taught_by(cell: Cell<'_>, known: &Known) -> Option<Tools> {
     let mut choices = vec![("native", Tools::Native)];
     let taught = known.all().filter(|format| format.teach.is_some());
     choices.extend(taught.map(|format| (format.name, Tools::Format(format))));
-    choice(&choices)(cell)
+    listed_choice(&choices, Some(format::LISTED_BY))(cell)
 }
 
 fn detect(cell: Cell<'_>, known: &Known) -> Option<Detect> {
@@ -283,7 +292,7 @@ fn detect(cell: Cell<'_>, known: &Known) -> Option<Detect> {
             let mut choices: Vec<_> =
                 formats.into_iter().map(|(name, format)| (name, Some(format))).collect();
             choices.push(("auto", None));
-            let chosen = list(choice(&choices))(cell)?;
+            let chosen = list(listed_choice(&choices, Some(format::LISTED_BY)))(cell)?;
             let auto = chosen.contains(&None);
             let formats = chosen.into_iter().flatten().collect();
             Some(if auto { Detect::AutoAnd(formats) } else { Detect::Formats(formats) })
@@ -291,7 +300,7 @@ fn detect(cell: Cell<'_>, known: &Known) -> Option<Detect> {
         _ => {
             let mut choices = vec![("auto", Detect::Auto), ("off", Detect::Off)];
             choices.extend(formats.into_iter().map(|(name, format)| (name, Detect::Formats(vec![format]))));
-            choice(&choices)(cell)
+            listed_choice(&choices, Some(format::LISTED_BY))(cell)
         }
     }
 }

@@ -11,7 +11,7 @@ use toml::{
     de::{DeArray, DeTable, DeValue},
 };
 
-use super::{WILDCARD, source::Source};
+use super::{WILDCARD, problem::Findings, source::Source};
 
 /// What the command line and the environment say. Empty and `None`: not said, so the file or the default decides.
 #[derive(Debug, Clone, Default)]
@@ -22,16 +22,22 @@ pub struct Overrides {
     pub listen: Vec<String>,
     /// Replaces `api_keys`: `env:NAME`, `file:PATH` or the key itself.
     pub client_keys: Vec<SecretString>,
+    /// One of them stands in the command line, where everybody on the machine can read it.
+    pub typed_client_keys: bool,
     /// Replaces all upstreams and models by one upstream at this URL, which serves every model name.
     pub upstream: Option<String>,
     /// That upstream's dialect.
     pub dialect: Option<String>,
     /// That upstream's key: `env:NAME`, `file:PATH` or the key itself.
     pub api_key: Option<SecretString>,
+    /// It stands in the command line.
+    pub typed_api_key: bool,
     /// Replaces `tools` of every model.
     pub tools: Option<String>,
     /// Replaces `detect` of every model; names with commas between them.
     pub detect: Option<String>,
+    /// Replaces `server_calls` of every model.
+    pub server_calls: Option<String>,
 }
 
 /// A flag that overrides something.
@@ -44,11 +50,12 @@ pub(super) enum Flag {
     ApiKey,
     Tools,
     Detect,
+    ServerCalls,
 }
 
 impl Flag {
     /// All of them, in the order of their numbers.
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::Listen,
         Self::ClientKey,
         Self::Upstream,
@@ -56,6 +63,7 @@ impl Flag {
         Self::ApiKey,
         Self::Tools,
         Self::Detect,
+        Self::ServerCalls,
     ];
 
     /// The flag as it is typed, and the environment variable of the same meaning.
@@ -68,6 +76,7 @@ impl Flag {
             Self::ApiKey => "--api-key (TOOLWIRE_UPSTREAM_KEY)",
             Self::Tools => "--tools (TOOLWIRE_TOOLS)",
             Self::Detect => "--detect (TOOLWIRE_DETECT)",
+            Self::ServerCalls => "--server-calls (TOOLWIRE_SERVER_CALLS)",
         }
     }
 }
@@ -102,6 +111,19 @@ impl Overrides {
                 };
                 put(model, "detect", value);
             }
+            if let Some(word) = &self.server_calls {
+                put(model, "server_calls", string(word, at(Flag::ServerCalls)));
+            }
+        }
+    }
+
+    /// Warns of keys in the command line.
+    pub(super) fn warn(&self, findings: &Findings, source: &Source) {
+        let typed = [(self.typed_client_keys, Flag::ClientKey), (self.typed_api_key, Flag::ApiKey)];
+        for (_, flag) in typed.into_iter().filter(|(is_typed, _)| *is_typed) {
+            let message = "a key in the command line shows in the list of processes (`ps`); `env:NAME` or `file:PATH` \
+                 keeps it out";
+            findings.warning(source.flag(flag), message);
         }
     }
 

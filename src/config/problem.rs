@@ -19,7 +19,8 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
             Place::Nowhere => write!(f, "{}: {}", self.severity, self.message),
-            place => write!(f, "{place}: {}: {}", self.severity, self.message),
+            Place::Flag(name) => write!(f, "{}: {name}: {}", self.severity, self.message),
+            place @ Place::File { .. } => write!(f, "{place}: {}: {}", self.severity, self.message),
         }
     }
 }

@@ -89,10 +89,19 @@ fn metrics(table: &mut Table<'_>) -> Metrics {
 }
 
 fn limits(table: &mut Table<'_>) -> Limits {
-    let Limits { max_body, keep_alive, answer } = Limits::default();
+    let defaults = Limits::default();
+    let answer = defaults.answer;
+    let max_body = table.get_or("max_body", defaults.max_body, size);
     Limits {
-        max_body: table.get_or("max_body", max_body, size),
-        keep_alive: table.get_or("keep_alive", keep_alive, duration),
+        max_body,
+        max_pending_bodies: table.get_or(
+            "max_pending_bodies",
+            defaults.max_pending_bodies.max(max_body),
+            at_least(max_body),
+        ),
+        body_timeout: table.get_or("body_timeout", defaults.body_timeout, duration),
+        write_timeout: table.get_or("write_timeout", defaults.write_timeout, duration),
+        keep_alive: table.get_or("keep_alive", defaults.keep_alive, duration),
         answer: pipeline::Limits {
             max_frame: table.get_or("max_frame", answer.max_frame, size),
             max_arguments: table.get_or("max_arguments", answer.max_arguments, size),
@@ -103,6 +112,17 @@ fn limits(table: &mut Table<'_>) -> Limits {
             max_markup: table.get_or("max_markup", answer.max_markup, size),
             max_answer: table.get_or("max_answer", answer.max_answer, size),
         },
+    }
+}
+
+/// A size that one body does not exceed.
+fn at_least(max_body: usize) -> impl Fn(Cell<'_>) -> Option<usize> {
+    move |cell| {
+        let size = size(cell.clone())?;
+        if size < max_body {
+            return cell.wrong("smaller than `max_body`: the largest bodies could never be read");
+        }
+        Some(size)
     }
 }
 

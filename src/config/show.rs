@@ -6,8 +6,8 @@ use toml::{Table, Value};
 
 use super::{
     Config, Model, Options, Origins, SystemPosition, Upstream,
-    model::{ARGUMENTS, MISROUTE, SERVER_CALLS, UNKNOWN_CALLS},
-    upstream::{CUSTOM_TOOLS, DEVELOPER_ROLE, RESULT_IMAGES},
+    model::{ARGUMENTS, MISROUTE, REASONING, SERVER_CALLS, UNKNOWN_CALLS},
+    upstream::{CUSTOM_TOOLS, DEVELOPER_ROLE, RESULT_IMAGES, STREAM},
 };
 use crate::pipeline::Detect;
 
@@ -30,6 +30,9 @@ impl Config {
                 "limits",
                 Value::Table(table([
                     ("max_body", size(limits.max_body)),
+                    ("max_pending_bodies", size(limits.max_pending_bodies)),
+                    ("body_timeout", duration(limits.body_timeout)),
+                    ("write_timeout", duration(limits.write_timeout)),
                     ("max_frame", size(answer.max_frame)),
                     ("max_arguments", size(answer.max_arguments)),
                     ("max_calls", count(answer.max_calls)),
@@ -77,6 +80,7 @@ fn upstream(upstream: &Upstream) -> Table {
         ("max_waiting", count(queue.max_waiting)),
         ("wait_timeout", duration(queue.wait_timeout)),
         ("tolerate_truncation", Value::Boolean(upstream.tolerate_truncation)),
+        ("retry_unanswered", Value::Boolean(upstream.retry_unanswered)),
     ]);
     if upstream.api_key.is_some() {
         shown.insert("api_key".to_owned(), string(MASK));
@@ -93,6 +97,7 @@ fn upstream(upstream: &Upstream) -> Table {
         Options::Chat(chat) => table([
             ("include_usage", Value::Boolean(chat.include_usage)),
             ("cumulative", Value::Boolean(chat.cumulative)),
+            ("stream", word(&STREAM, chat.stream)),
             ("developer_role", word(&DEVELOPER_ROLE, chat.keep_developer)),
             ("custom_tools", word(&CUSTOM_TOOLS, chat.keep_custom_tools)),
             ("result_images", word(&RESULT_IMAGES, chat.keep_result_images)),
@@ -121,6 +126,7 @@ fn model(model: &Model) -> Table {
                 Detect::Formats(formats) => strings(formats.iter().map(|format| format.name.to_owned())),
             },
         ),
+        ("reasoning", word(&REASONING, settings.reasoning)),
         ("server_calls", word(&SERVER_CALLS, settings.server_calls)),
         ("arguments", word(&ARGUMENTS, settings.arguments)),
         ("unknown_calls", word(&UNKNOWN_CALLS, settings.unknown_calls)),

@@ -12,6 +12,10 @@ use toml::{
 };
 
 use super::{problem::Findings, source::Source};
+use crate::suggest::suggest;
+
+/// Lists all keys.
+const LIST_KEYS: &str = "toolwire check --keys";
 
 /// What reading needs besides the text.
 pub(super) struct Context<'a> {
@@ -142,33 +146,10 @@ impl<'a> Table<'a> {
         for (key, _) in self.entries.iter() {
             let name = key.get_ref().as_ref();
             if !self.known.contains(&name) {
-                let message = format!("unknown key `{name}`; {}", nearest(name, &self.known));
+                let message =
+                    format!("unknown key `{name}`; {}", suggest(name, &self.known, Some(LIST_KEYS)));
                 self.context.findings.wrong(key.span(), message);
             }
-        }
-    }
-}
-
-/// Known words that an error names at most: there are some sixty formats.
-const MAX_NAMED: usize = 8;
-
-/// What was meant by `word`: the one of `known` that is near enough, else the nearest of them.
-pub(super) fn nearest(word: &str, known: &[&str]) -> String {
-    let mut known: Vec<_> =
-        known.iter().map(|name| (strsim::damerau_levenshtein(word, name), *name)).collect();
-    known.sort_unstable();
-    known.dedup();
-    match known.as_slice() {
-        [(distance, name), rest @ ..]
-            if *distance <= name.len() / 2 && rest.first().is_none_or(|(next, _)| next > distance) =>
-        {
-            format!("did you mean `{name}`?")
-        }
-        _ => {
-            let names: Vec<_> = known.iter().take(MAX_NAMED).map(|(_, name)| format!("`{name}`")).collect();
-            let more = known.len().saturating_sub(MAX_NAMED);
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            format!("known here: {}{more}", names.join(", "))
         }
     }
 }

@@ -30,6 +30,9 @@ pub struct Upstream {
     pub queue: Queue,
     /// A stream that closes without its end mark has ended well.
     pub tolerate_truncation: bool,
+    /// A request is sent once more where a kept connection closes without a byte of an answer. The upstream may then
+    /// act on it twice.
+    pub retry_unanswered: bool,
 }
 
 impl Upstream {
@@ -89,6 +92,8 @@ pub struct ChatOptions {
     pub include_usage: bool,
     /// Its deltas repeat all that came before.
     pub cumulative: bool,
+    /// When it is asked for a stream.
+    pub stream: chat::Streaming,
     /// It knows the role `developer`; else such messages are `system` ones.
     pub keep_developer: bool,
     /// It knows custom tools; else they are functions with one argument.
@@ -104,6 +109,7 @@ impl Default for ChatOptions {
         Self {
             include_usage: true,
             cumulative: false,
+            stream: chat::Streaming::default(),
             keep_developer: false,
             keep_custom_tools: false,
             keep_result_images: false,
@@ -136,17 +142,34 @@ pub(super) const CUSTOM_TOOLS: [(&str, bool); 2] = [("keep", true), ("function",
 /// The words of `result_images`.
 pub(super) const RESULT_IMAGES: [(&str, bool); 2] = [("keep", true), ("user", false)];
 
+/// The words of `stream`.
+pub(super) const STREAM: [(&str, chat::Streaming); 2] =
+    [("as_asked", chat::Streaming::AsAsked), ("always", chat::Streaming::Always)];
+
 /// The four time limits of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timeouts {
     /// To a connection, TLS included.
     pub connect: Duration,
-    /// From the request sent to the response's headers.
+    /// From the request sent to the response's headers. Of an answer that is not streamed, see
+    /// [`Timeouts::first_headers`].
     pub header: Duration,
     /// Between two pieces of a stream.
     pub idle: Duration,
     /// The whole stream, from the request on. `None`: no limit.
     pub total: Option<Duration>,
+}
+
+/// How long the headers of an answer that is not streamed may take, unless `header_timeout` or `total_timeout` are longer: what
+/// clients wait by default.
+const WHOLE_ANSWER: Duration = Duration::from_secs(600);
+
+impl Timeouts {
+    /// How long the upstream may take to send its headers. It sends those of an answer that is not streamed when the
+    /// answer is complete, so for them the limit of the whole answer holds.
+    pub fn first_headers(&self, stream: bool) -> Duration {
+        if stream { self.header } else { self.total.unwrap_or(WHOLE_ANSWER).max(self.header) }
+    }
 }
 
 impl Default for Timeouts {
@@ -203,6 +226,7 @@ pub(super) fn read<'a>(table: &mut Table<'a>) -> Entry<'a> {
     let timeouts = timeouts(table);
     let queue = queue(table);
     let tolerate_truncation = table.get_or("tolerate_truncation", false, switch);
+    let retry_unanswered = table.get_or("retry_unanswered", false, switch);
     let options = options(table, dialect, base_url.as_ref());
     let upstream = (|| {
         Some(Upstream {
@@ -214,6 +238,7 @@ pub(super) fn read<'a>(table: &mut Table<'a>) -> Entry<'a> {
             timeouts,
             queue,
             tolerate_truncation,
+            retry_unanswered,
         })
     })();
     if let Some(upstream) = &upstream {
@@ -287,9 +312,20 @@ const PUBLIC_HEADERS: [&str; 10] = [
     "x-title",
 ];
 
+/// What the name of a header with a secret has in it.
+const SECRET_NAMES: [&str; 8] =
+    ["auth", "cookie", "credential", "key", "password", "secret", "session", "token"];
+
+/// Bytes from which on any value may be a secret. Shorter ones are words, such as a provider's name.
+const SECRET_LENGTH: usize = 16;
+
 /// The values of `headers` that are or may be secrets; of `Bearer KEY` and the like the key.
 pub(super) fn secret_headers(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let secret = headers.iter().filter(|(name, _)| !PUBLIC_HEADERS.contains(&name.as_str()));
+    let secret = headers.iter().filter(|(name, value)| {
+        let name = name.as_str();
+        let is_named_so = SECRET_NAMES.iter().any(|secret| name.contains(secret));
+        !PUBLIC_HEADERS.contains(&name) && (is_named_so || value.len() >= SECRET_LENGTH)
+    });
     let values = secret.filter_map(|(_, value)| value.to_str().ok());
     values.map(|value| {
         let is_scheme = |word: &str| word.bytes().all(|byte| byte.is_ascii_alphabetic());
@@ -353,6 +389,7 @@ fn chat_options(table: &mut Table<'_>, defaults: ChatOptions) -> ChatOptions {
     ChatOptions {
         include_usage: table.get_or("include_usage", defaults.include_usage, switch),
         cumulative: table.get_or("cumulative", defaults.cumulative, switch),
+        stream: table.get_or("stream", defaults.stream, choice(&STREAM)),
         keep_developer: table.get_or("developer_role", defaults.keep_developer, choice(&DEVELOPER_ROLE)),
         keep_custom_tools: table.get_or("custom_tools", defaults.keep_custom_tools, choice(&CUSTOM_TOOLS)),
         keep_result_images: table.get_or(

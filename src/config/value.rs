@@ -7,7 +7,8 @@ use http::{HeaderValue, Uri};
 use secrecy::SecretString;
 use toml::de::DeValue;
 
-use super::table::{Cell, nearest};
+use super::table::Cell;
+use crate::suggest::suggest;
 
 /// A string that is not empty.
 pub(super) fn text(cell: Cell<'_>) -> Option<String> {
@@ -73,6 +74,14 @@ pub(super) fn duration_or_off(cell: Cell<'_>) -> Option<Option<Duration>> {
 
 /// One of several words.
 pub(super) fn choice<T: Clone>(choices: &[(&str, T)]) -> impl Fn(Cell<'_>) -> Option<T> {
+    listed_choice(choices, None)
+}
+
+/// One of many words, which a command lists.
+pub(super) fn listed_choice<T: Clone>(
+    choices: &[(&str, T)],
+    listed_by: Option<&str>,
+) -> impl Fn(Cell<'_>) -> Option<T> {
     move |cell| {
         let names: Vec<_> = choices.iter().map(|(name, _)| *name).collect();
         let DeValue::String(word) = cell.value else {
@@ -80,7 +89,7 @@ pub(super) fn choice<T: Clone>(choices: &[(&str, T)]) -> impl Fn(Cell<'_>) -> Op
         };
         match choices.iter().find(|(name, _)| name == word) {
             Some((_, value)) => Some(value.clone()),
-            None => cell.wrong(format!("unknown value `{word}`; {}", nearest(word, &names))),
+            None => cell.wrong(format!("unknown value `{word}`; {}", suggest(word, &names, listed_by))),
         }
     }
 }

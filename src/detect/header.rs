@@ -4,9 +4,11 @@
 //! a format may have literals (a fence, a constrain mark), which are framing where they stand, and a closer.
 
 use super::{
+    bare_text::{BareText, Reached},
     body::{Fed, JsonBody},
     envelope::{Parsed, Piece, Rules},
     flow::Flow,
+    pattern::fit_any,
     text::{head, tail},
 };
 use crate::{
@@ -21,6 +23,8 @@ enum At {
     /// Before the arguments: blanks and the format's literals.
     Before,
     Arguments,
+    /// In a text in place of the arguments; what may close it is [`HeaderWalk::markup`].
+    Text(BareText),
     /// Behind the arguments: blanks, literals, the closer.
     After,
     Done,
@@ -68,7 +72,7 @@ impl HeaderWalk {
         let mut at = 0;
         while let Some(character) = tail(text, at).chars().next() {
             match self.at {
-                At::Name => match self.name(character, rules, out) {
+                At::Name => match self.name(character, rules) {
                     Some(taken) => at += if taken { character.len_utf8() } else { 0 },
                     None => return Parsed::Stop(at),
                 },
@@ -80,11 +84,22 @@ impl HeaderWalk {
                         continue;
                     }
                     match self.literal(character, before) {
-                        Some(true) => return Parsed::End(at + character.len_utf8()),
+                        Some(true) => {
+                            if before {
+                                self.empty(rules, out);
+                            }
+                            return Parsed::End(at + character.len_utf8());
+                        }
                         Some(false) => at += character.len_utf8(),
+                        None if before && self.markup.is_empty() && self.begin_text(rules) => {}
                         None => return self.left(at),
                     }
                 }
+                At::Text(_) => match self.text(tail(text, at), rules, out) {
+                    Reached::More(_) => return Parsed::More,
+                    Reached::End(len) => return Parsed::CallEnded(at + len),
+                    Reached::Foreign => return Parsed::Stop(at),
+                },
                 At::Arguments => {
                     match self.body.feed(tail(text, at), &mut |text: &str| out(Piece::Arguments(text))) {
                         Fed::More => return Parsed::More,
@@ -103,6 +118,56 @@ impl HeaderWalk {
         Parsed::More
     }
 
+    /// The call is closed without any arguments.
+    fn empty(&mut self, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) {
+        self.start(rules, out);
+        self.ended = true;
+        out(Piece::Arguments("{}"));
+        out(Piece::End(CallEnd::Complete));
+    }
+
+    /// What stands in place of the arguments may be a text.
+    fn begin_text(&mut self, rules: &Rules<'_>) -> bool {
+        let name = (self.header.read)(self.captured.trim()).and_then(|(_, name)| rules.dotted_name(name));
+        let certain = !matches!(self.header.end, HeaderEnd::MarkersThenBrace(_));
+        let text = name.and_then(|name| BareText::new(name, certain, rules));
+        let Some(text) = text.filter(|_| !self.header.close.is_empty()) else { return false };
+        self.at = At::Text(text);
+        true
+    }
+
+    /// Reads on in a text; `End` behind what was taken of this piece.
+    fn text(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Reached {
+        let header = self.header;
+        let At::Text(bare) = &mut self.at else { return Reached::Foreign };
+        let before = self.markup.len();
+        self.markup.push_str(text);
+        let closers = || header.after.iter().chain(header.close).copied();
+        match bare.read(&self.markup, |text| fit_any(closers(), text)) {
+            Reached::More(taken) => {
+                self.markup.drain(..taken);
+                Reached::More(text.len())
+            }
+            Reached::End(len) => {
+                let read = (header.read)(self.captured.trim());
+                if let Some((id, name)) = read.and_then(|(id, name)| Some((id, rules.dotted_name(name)?))) {
+                    bare.call(name, id, out);
+                }
+                (self.started, self.ended, self.at) = (true, true, At::After);
+                // What of the closer had come before is read on behind it.
+                self.markup.drain(..len);
+                let held = before.saturating_sub(len);
+                self.markup.truncate(held);
+                Reached::End((len + held).saturating_sub(before))
+            }
+            Reached::Foreign => {
+                self.markup.truncate(before);
+                bare.give_back(&std::mem::take(&mut self.markup));
+                Reached::Foreign
+            }
+        }
+    }
+
     /// Something stands here that is no part of the call.
     fn left(&mut self, at: usize) -> Parsed {
         if self.ended {
@@ -114,7 +179,13 @@ impl HeaderWalk {
 
     /// What may be framing; after the call's end or failure, what looked like framing and is none.
     pub(super) fn rest(&self) -> &str {
-        &self.markup
+        if let At::Text(bare) = &self.at { bare.source() } else { &self.markup }
+    }
+
+    /// How many of the last bytes of what was fed may be no part of the call.
+    pub(super) fn unsure(&self) -> usize {
+        let text = if let At::Text(bare) = &self.at { bare.source().len() } else { 0 };
+        text + self.markup.len()
     }
 
     pub(super) fn finish(&mut self, stopped: bool, out: &mut impl FnMut(Piece<'_>)) -> Option<CallEnd> {
@@ -129,7 +200,7 @@ impl HeaderWalk {
     }
 
     /// One character of the header: whether it was taken; `None` if this is no header.
-    fn name(&mut self, character: char, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<bool> {
+    fn name(&mut self, character: char, rules: &Rules<'_>) -> Option<bool> {
         let (ends, brace) = match self.header.end {
             HeaderEnd::Markers(ends) | HeaderEnd::MarkersThenBrace(ends) => (ends, false),
             HeaderEnd::MarkersOrBrace(ends) => (ends, character == '{'),
@@ -145,9 +216,6 @@ impl HeaderWalk {
         let (_, name) = (self.header.read)(self.captured.trim())?;
         rules.dotted_name(name)?;
         self.at = At::Before;
-        if !matches!(self.header.end, HeaderEnd::MarkersThenBrace(_)) {
-            self.start(rules, out);
-        }
         Some(!brace)
     }
 
@@ -183,17 +251,18 @@ impl HeaderWalk {
         }
         self.markup.push(character);
         let markup = self.markup.trim_start();
-        let literals = if before { self.header.before } else { self.header.after };
-        if !before && self.header.close.contains(&markup) {
+        let header = self.header;
+        if header.close.contains(&markup) {
             self.markup.clear();
             return Some(true);
         }
-        if literals.contains(&markup) {
+        let (opening, behind) = if before { (header.before, &[][..]) } else { (&[][..], header.after) };
+        if opening.contains(&markup) || behind.contains(&markup) {
             self.markup.clear();
             return Some(false);
         }
-        let closers = if before { &[] } else { self.header.close };
-        let begins = literals.iter().chain(closers).any(|literal| literal.starts_with(markup));
+        let mut literals = opening.iter().chain(behind).chain(header.close);
+        let begins = literals.any(|literal| literal.starts_with(markup));
         if begins {
             return Some(false);
         }

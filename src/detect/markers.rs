@@ -8,7 +8,10 @@
 
 use std::iter;
 
-use super::pattern::{Case, Fit, fit_cased};
+use super::{
+    pattern::{Case, Fit, fit_cased},
+    search::Reads,
+};
 use crate::format::{Calls, Channels, Format, Grammar, Place, Tag, TagKind, Thought};
 
 /// What begins at an opener.
@@ -126,9 +129,9 @@ struct Openers {
 
 impl Openers {
     /// Those of `formats`; `chosen` by name or by the model's, not as all there are.
-    fn new(formats: &[&'static Format], chosen: bool) -> Self {
+    fn new(formats: &[&'static Format], reads: Reads, chosen: bool) -> Self {
         let mut all: Vec<Opener> = Vec::new();
-        for opener in formats.iter().flat_map(|format| openers(format)) {
+        for opener in formats.iter().flat_map(|format| openers(format, reads)) {
             let passed_over = !chosen
                 && match opener.entry {
                     Entry::Frame => opener.place == Place::Anywhere,
@@ -177,9 +180,14 @@ pub(super) struct Markers {
 impl Markers {
     /// The openers of `formats`, and behind them those of the formats of `behind`. `chosen`: `formats` are chosen by
     /// name or by the model's, not as all there are.
-    pub(super) fn new(formats: &[&'static Format], chosen: bool, behind: Option<&'static Self>) -> Self {
+    pub(super) fn new(
+        formats: &[&'static Format],
+        reads: Reads,
+        chosen: bool,
+        behind: Option<&'static Self>,
+    ) -> Self {
         Self {
-            first: Openers::new(formats, chosen),
+            first: Openers::new(formats, reads, chosen),
             behind: behind.map(|behind| &behind.first),
             named: if chosen { formats.to_vec() } else { Vec::new() },
         }
@@ -277,9 +285,10 @@ impl Markers {
     }
 }
 
-/// A format's openers.
-fn openers(format: &'static Format) -> Vec<Opener> {
-    format.grammars.iter().flat_map(|grammar| grammar_openers(format, grammar)).collect()
+/// A format's openers of what is read of it.
+fn openers(format: &'static Format, reads: Reads) -> Vec<Opener> {
+    let grammars = format.grammars.iter().filter(|grammar| reads.grammar(grammar));
+    grammars.flat_map(|grammar| grammar_openers(format, grammar)).collect()
 }
 
 fn grammar_openers(format: &'static Format, grammar: &'static Grammar) -> Vec<Opener> {
@@ -325,7 +334,7 @@ mod tests {
 
     #[test]
     fn no_opener_is_the_beginning_of_another() {
-        let openers: Vec<_> = ALL.iter().flat_map(|format| openers(format)).collect();
+        let openers: Vec<_> = ALL.iter().flat_map(|format| openers(format, Reads::ALL)).collect();
         for one in &openers {
             assert!(!one.text.is_empty());
             for other in &openers {
@@ -335,13 +344,13 @@ mod tests {
         }
     }
 
-    static AUTO: LazyLock<Markers> = LazyLock::new(|| Markers::new(&format::auto(), false, None));
+    static AUTO: LazyLock<Markers> = LazyLock::new(|| Markers::new(&format::auto(), Reads::ALL, false, None));
 
     /// The openers of `first` and, behind them, of all formats that are safe to look for, told one by one.
     fn listed(first: &[&'static Format]) -> Vec<Opener> {
         let mut all: Vec<Opener> = Vec::new();
         let others = format::auto().into_iter().filter(|format| !first.contains(format));
-        for opener in first.iter().copied().chain(others).flat_map(openers) {
+        for opener in first.iter().copied().chain(others).flat_map(|format| openers(format, Reads::ALL)) {
             let only_chosen = match opener.entry {
                 Entry::Frame => opener.place == Place::Anywhere,
                 Entry::Thought(thought) => thought.chosen,
@@ -364,7 +373,7 @@ mod tests {
         fn formats_stand_before_those_looked_for_of_themselves_as_in_one_list(
             first in subsequence(ALL.to_vec(), 0..6).prop_shuffle(),
         ) {
-            let (markers, listed) = (Markers::new(&first, true, Some(&AUTO)), listed(&first));
+            let (markers, listed) = (Markers::new(&first, Reads::ALL, true, Some(&AUTO)), listed(&first));
             for byte in 0..=u8::MAX {
                 let group = listed.iter().filter(|opener| opener.first_bytes().any(|first| first == byte));
                 prop_assert_eq!(markers.first(byte), group.map(|opener| opener.place).min());

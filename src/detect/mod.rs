@@ -13,6 +13,8 @@
 //! byte is looked at once, but for the few of a failed marker (law 4). How it gets from prose into something else is in
 //! `enter`, how out again in `settle`.
 
+mod bare_text;
+mod behind;
 mod body;
 mod channels;
 mod dsl;
@@ -58,7 +60,7 @@ use self::{
     markers::Markers,
     prose::Prose,
     reading::{As, Reading, Rivals},
-    search::Search,
+    search::{Reads, Search},
     text::{head, tail},
     thinking::{Thinking, Thinks},
 };
@@ -93,6 +95,10 @@ enum State {
     Json(Scanner),
     Calls(Box<Reading>),
     Reasoning(Thinking),
+    /// Right behind a call; `held` begins what may be framing there.
+    Behind,
+    /// In a result that the model made up, which ends so; `held` begins that end.
+    Invented(&'static str),
     /// The rest of the text is no part of the message: the model made it up.
     Dropped,
 }
@@ -118,11 +124,12 @@ pub struct Detector {
 }
 
 impl Detector {
-    /// A detector for the calls that `tools` allow; `None` if there is nothing to look for, and text passes unheld.
+    /// A detector of reasoning and of the calls that `tools` allow; `None` if there is nothing to look for, and text
+    /// passes unheld.
     pub fn new(tools: Tools, settings: &Settings) -> Option<Self> {
         let search = Search::new(tools, settings)?;
         Some(Self {
-            prose: Prose::new(search.max_hold),
+            prose: Prose::new(search.max_hold, search.calls),
             state: Self::first_state(&search, settings.starts_in_reasoning),
             search,
             held: String::new(),
@@ -140,7 +147,8 @@ impl Detector {
         if in_reasoning {
             let mut thoughts = search.sought.markers.thoughts();
             if thoughts.is_empty() {
-                thoughts = Markers::new(&[&THINK], false, None).thoughts();
+                let reads = Reads { calls: false, reasoning: true };
+                thoughts = Markers::new(&[&THINK], reads, false, None).thoughts();
             }
             return State::Reasoning(Thinking::from_start(
                 &thoughts,
@@ -285,6 +293,8 @@ impl Detector {
                 State::Json(_) => self.foreign_json(rest, out),
                 State::Calls(_) => self.calls(rest, out),
                 State::Reasoning(_) => self.reasoning(rest, out),
+                State::Behind => self.behind(rest, out),
+                State::Invented(_) => self.invented(rest),
                 State::Dropped => rest.len(),
             };
             rest = tail(rest, taken);

@@ -31,22 +31,28 @@ pub(super) struct Prose {
     last: u8,
     seen_text: bool,
     seen_call: bool,
+    /// A call was the last thing, blanks aside.
+    behind_call: bool,
     /// From here on `blank` is the rest of a line that a container has begun: gone if a line end follows.
     line_rest: Option<usize>,
     /// Blanks held beyond this go out.
     max_hold: usize,
+    /// Calls may stand beside blanks, which are held for that. Without, only those before the first text are.
+    calls: bool,
 }
 
 impl Prose {
-    pub(super) fn new(max_hold: usize) -> Self {
+    pub(super) fn new(max_hold: usize, calls: bool) -> Self {
         Self {
             blank: String::new(),
             line_blank: true,
             last: 0,
             seen_text: false,
             seen_call: false,
+            behind_call: false,
             line_rest: None,
             max_hold,
+            calls,
         }
     }
 
@@ -80,7 +86,10 @@ impl Prose {
     /// Nothing is held, and `text` would leave nothing held: it can go out as it came.
     pub(super) fn passes(&self, text: &str) -> bool {
         let leads = self.seen_call && !self.seen_text && text.bytes().next().is_some_and(is_blank);
-        let trails = text.bytes().next_back().is_none_or(is_blank);
+        let trails = match self.calls {
+            true => text.bytes().next_back().is_none_or(is_blank),
+            false => !self.seen_text && text.bytes().all(is_blank),
+        };
         self.blank.is_empty() && self.line_rest.is_none() && !leads && !trails
     }
 
@@ -88,6 +97,17 @@ impl Prose {
     pub(super) fn passed(&mut self, text: &str) {
         self.note(text);
         self.seen_text = true;
+        self.behind_call = false;
+    }
+
+    /// A call was the last thing, blanks aside.
+    pub(super) fn is_behind_call(&self) -> bool {
+        self.behind_call
+    }
+
+    /// What follows the last call is no framing.
+    pub(super) fn leave_call(&mut self) {
+        self.behind_call = false;
     }
 
     /// Puts text out, its trailing white space held.
@@ -95,6 +115,9 @@ impl Prose {
         let text = if self.line_rest.is_some() { self.take_line_rest(text, out) } else { text };
         if text.is_empty() {
             return;
+        }
+        if !self.calls && (self.seen_text || !trim_end(text).is_empty()) {
+            return self.put_whole(text, out);
         }
         self.note(text);
         let visible = trim_end(text);
@@ -161,6 +184,7 @@ impl Prose {
     /// A call is certain; its container began a line or not.
     pub(super) fn call(&mut self, starts_line: bool) {
         self.seen_call = true;
+        self.behind_call = true;
         if starts_line {
             let line = self.blank.rfind('\n').map_or(0, |at| at + 1);
             self.blank.truncate(line);
@@ -235,6 +259,7 @@ impl Prose {
         }
         self.blank.clear();
         self.seen_text = true;
+        self.behind_call = false;
     }
 
     fn release_blank(&mut self, out: &mut impl Sink) {

@@ -1,8 +1,7 @@
 //! [`PythonWalk`]: calls written as Python writes them: `[f(a=1), g()]`, or one call that stands alone.
 //!
-//! A call begins at its `(`, where its name is complete. Without a marker for calls, or with a name that is not
-//! declared, that is not enough: there the first argument decides, and in a list a call without any must go on as a
-//! list does. Values are read by
+//! A call begins with its first argument, or with its end if it has none; in a list without a marker for calls, or with
+//! a name that is not declared, the list must then go on as a list does. Values are read by
 //! [`Literal`]; positional arguments get the names that the tool's declaration has in their places.
 
 use super::{
@@ -142,7 +141,7 @@ impl PythonWalk {
     fn step(&mut self, character: char, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
         let blank = character.is_ascii_whitespace();
         match (self.at, character) {
-            (At::Name, _) => self.name(character, rules, out),
+            (At::Name, _) => self.name(character, rules),
             (At::Keyword, _) => self.keyword(character, rules),
             _ if blank => Step::Taken,
             (At::Begin, '[') => {
@@ -195,9 +194,9 @@ impl PythonWalk {
     }
 
     /// One character of a name, or the bracket behind it.
-    fn name(&mut self, character: char, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
+    fn name(&mut self, character: char, rules: &Rules<'_>) -> Step {
         if character == '(' {
-            return self.name_ended(rules, out);
+            return self.name_ended(rules);
         }
         let blank = matches!(character, ' ' | '\t');
         let behind = self.name.ends_with([' ', '\t']);
@@ -211,7 +210,7 @@ impl PythonWalk {
         if refused { Step::Stop } else { Step::Taken }
     }
 
-    fn name_ended(&mut self, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
+    fn name_ended(&mut self, rules: &Rules<'_>) -> Step {
         let written = self.name.trim_end();
         if self.python.prints
             && !self.in_print
@@ -225,9 +224,6 @@ impl PythonWalk {
         let Some(name) = tool(written, self.python.method, rules) else { return Step::Stop };
         self.name = name.to_owned();
         self.at = At::Argument;
-        if rules.marked && rules.tools.resolve(&self.name).is_some() {
-            self.start(out);
-        }
         Step::Taken
     }
 
@@ -244,7 +240,8 @@ impl PythonWalk {
     /// The first character of an argument, or the call's end.
     fn argument(&mut self, character: char, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
         if character == ')' {
-            if self.in_list && !self.open {
+            let certain = rules.marked && rules.tools.resolve(&self.name).is_some();
+            if self.in_list && !self.open && !certain {
                 self.at = At::Doubtful;
                 return Step::Taken;
             }

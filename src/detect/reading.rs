@@ -189,6 +189,8 @@ pub(super) struct Outlet<'d, S> {
     pub(super) prose: &'d mut Prose,
     /// The next call's number.
     pub(super) next: &'d mut u32,
+    /// The text has ended: a call that is not complete was cut off by that. Before it, the call is broken.
+    pub(super) at_end: bool,
     pub(super) out: &'d mut S,
 }
 
@@ -214,6 +216,9 @@ impl<S: Sink> Outlet<'_, S> {
             }
             Piece::Arguments(text) => {
                 self.out.event(Event::CallArguments { index, piece: Cow::Borrowed(text) });
+            }
+            Piece::End(CallEnd::Cut) if !self.at_end => {
+                self.out.event(Event::CallEnd { index, end: CallEnd::Broken });
             }
             Piece::End(end) => self.out.event(Event::CallEnd { index, end }),
         }

@@ -3,7 +3,8 @@
 //! Models quote definitions: `{"name":"get_weather","parameters":{"type":"object","properties":{…}}}` has the shape
 //! of a call. The guard looks at the first keys of the would-be arguments. As long as they are words of JSON Schema
 //! that the tool does not declare as arguments, the call is in doubt; `properties` with an object decides against it,
-//! any other key for it. Most calls are decided by the first letter of their first key.
+//! as does an end behind the type `object`; any other key decides for it. Most calls are decided by the first letter of
+//! their first key.
 
 use super::body::JsonBody;
 
@@ -22,13 +23,15 @@ const WORDS: [&str; 12] = [
     "items",
 ];
 
+const OBJECT: &str = "object";
+
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 enum Verdict {
     #[default]
     Doubtful,
     Arguments,
-    /// There is a `properties` object.
-    Schema,
+    /// This key has what a schema has; only a tool that declares it can mean it.
+    Schema(&'static str),
 }
 
 /// The doubt about one call's arguments.
@@ -37,6 +40,8 @@ pub(super) struct SchemaGuard {
     verdict: Verdict,
     /// The outermost key being read, or read last.
     key: String,
+    /// The beginning of the value of `type`.
+    kind: String,
 }
 
 impl SchemaGuard {
@@ -63,25 +68,29 @@ impl SchemaGuard {
             }
         } else if outermost && self.key == "properties" && before.expects_value() {
             match character {
-                "{" => self.verdict = Verdict::Schema,
+                "{" => self.verdict = Verdict::Schema("properties"),
                 _ if character.trim().is_empty() => {}
                 _ => self.verdict = Verdict::Arguments,
             }
         } else if after.is_done() {
-            self.verdict = Verdict::Arguments;
+            let schema = self.kind == OBJECT;
+            self.verdict = if schema { Verdict::Schema("type") } else { Verdict::Arguments };
+        } else if outermost && self.key == "type" && self.kind.len() <= OBJECT.len() {
+            self.kind.push_str(character.trim_matches([' ', ':', ',', '"', '\'', '\t', '\n', '\r']));
         }
     }
 
     /// These are a schema, unless the tool has such an argument.
     pub(super) fn refuses(&self, declared: impl Fn(&str) -> bool) -> bool {
-        self.verdict == Verdict::Schema && !declared("properties")
+        matches!(self.verdict, Verdict::Schema(key) if !declared(key))
     }
 
     /// These are arguments.
     pub(super) fn is_passed(&self, declared: impl Fn(&str) -> bool) -> bool {
         match self.verdict {
             Verdict::Arguments => true,
-            Verdict::Schema => declared("properties"),
+            Verdict::Schema(key) => declared(key),
+            Verdict::Doubtful if self.key == "type" && OBJECT.starts_with(&self.kind) => false,
             Verdict::Doubtful => !self.key.is_empty() && declared(&self.key),
         }
     }

@@ -3,10 +3,10 @@
 
 use std::sync::{Arc, LazyLock};
 
-use super::{envelope::Rules, markers::Markers, reading::Reading, tools::Tools};
+use super::{behind::Framing, envelope::Rules, markers::Markers, reading::Reading, tools::Tools};
 use crate::{
     format::{self, Calls, Channels, Format, Grammar, Place, Python},
-    pipeline::{Arguments, Detect, Settings, UnknownCalls},
+    pipeline::{Arguments, Detect, Reasoning, Settings, UnknownCalls},
 };
 
 /// A format whose calls stand in fences.
@@ -65,43 +65,93 @@ pub(super) struct Sought {
     /// The info strings of fences with calls.
     pub(super) infos: Vec<&'static str>,
     pub(super) unmarked: Vec<Unmarked>,
+    /// What is framing right behind a call.
+    pub(super) framing: Framing,
     /// By byte: it may begin something behind the first visible text, and before it.
     opens: [(bool, bool); 256],
     /// The format whose messages begin inside a header.
     pub(super) begun: Option<(&'static Format, &'static Channels)>,
 }
 
+/// What is read of formats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Reads {
+    /// Calls.
+    pub(super) calls: bool,
+    /// Marks of reasoning and, where no calls are read, channels and frames.
+    pub(super) reasoning: bool,
+}
+
+impl Reads {
+    #[cfg(test)]
+    pub(super) const ALL: Self = Self { calls: true, reasoning: true };
+
+    /// Whether this is read.
+    pub(super) fn grammar(self, grammar: &Grammar) -> bool {
+        match grammar {
+            Grammar::Reasoning(_) => self.reasoning,
+            // A format without an opener has no messages but calls.
+            Grammar::Channels(channels) => self.calls || (self.reasoning && !channels.open.is_empty()),
+            Grammar::Frame(_) => self.calls || self.reasoning,
+            _ => self.calls,
+        }
+    }
+}
+
 impl Sought {
     /// `None` if nothing is looked for. What is looked for of itself is made ready once for all requests, and what a
     /// model's name adds is put before it.
-    fn of(detect: &Detect) -> Option<Arc<Self>> {
-        static AUTO: LazyLock<Arc<Sought>> =
-            LazyLock::new(|| Arc::new(Sought::new(&format::auto(), false, None)));
+    fn of(detect: &Detect, reads: Reads) -> Option<Arc<Self>> {
+        static ALL: LazyLock<Arc<Sought>> = LazyLock::new(|| auto(true, true));
+        static CALLS: LazyLock<Arc<Sought>> = LazyLock::new(|| auto(true, false));
+        static SAID: LazyLock<Arc<Sought>> = LazyLock::new(|| auto(false, true));
+        static REASONING: LazyLock<Arc<Sought>> = LazyLock::new(|| {
+            let reads = Reads { calls: false, reasoning: true };
+            Arc::new(Sought::new(&[&format::THINK], reads, false, None))
+        });
+        fn auto(calls: bool, reasoning: bool) -> Arc<Sought> {
+            Arc::new(Sought::new(&format::auto(), Reads { calls, reasoning }, false, None))
+        }
+        let auto: &'static Arc<Self> = match (reads.calls, reads.reasoning) {
+            (true, true) => &ALL,
+            (true, false) => &CALLS,
+            (false, true) => &SAID,
+            (false, false) => return None,
+        };
         match detect {
-            Detect::Off => None,
-            Detect::Auto => Some(Arc::clone(&AUTO)),
-            Detect::AutoAnd(first) => Some(Arc::new(Self::new(first, true, Some(&AUTO)))),
-            Detect::Formats(formats) if formats.is_empty() => None,
-            Detect::Formats(formats) => Some(Arc::new(Self::new(formats, true, None))),
+            Detect::Auto | Detect::Off => Some(Arc::clone(auto)),
+            Detect::AutoAnd(first) => Some(Arc::new(Self::new(first, reads, true, Some(auto)))),
+            Detect::Formats(formats) if formats.is_empty() && !reads.reasoning => None,
+            Detect::Formats(formats) => {
+                let behind = reads.reasoning.then(|| &**REASONING);
+                Some(Arc::new(Self::new(formats, reads, true, behind)))
+            }
         }
     }
 
-    /// `formats`, and behind them those of `behind`. `chosen`: by name or by the model's, not as all there are.
-    fn new(formats: &[&'static Format], chosen: bool, behind: Option<&'static Self>) -> Self {
-        let grammars = || formats.iter().flat_map(|format| format.grammars.iter().map(|g| (*format, g)));
+    /// What is read of `formats`, and behind them those of `behind`. `chosen`: by name or by the model's, not as all
+    /// there are.
+    fn new(formats: &[&'static Format], reads: Reads, chosen: bool, behind: Option<&'static Self>) -> Self {
+        let read = |format: &&'static Format| {
+            let format = *format;
+            format.grammars.iter().filter(move |grammar| reads.grammar(grammar)).map(move |g| (format, g))
+        };
+        let grammars = || formats.iter().flat_map(read);
         let mut sought = Self {
-            markers: Markers::new(formats, chosen, behind.map(|behind| &behind.markers)),
+            markers: Markers::new(formats, reads, chosen, behind.map(|behind| &behind.markers)),
             fences: grammars().filter_map(|(format, grammar)| fenced(format, grammar)).collect(),
             infos: Vec::new(),
             unmarked: grammars().filter_map(|(format, grammar)| unmarked(format, grammar)).collect(),
+            framing: if reads.calls { Framing::new(formats) } else { Framing::default() },
             opens: [(false, false); 256],
-            begun: if chosen { begun(formats) } else { None },
+            begun: if chosen { begun(grammars()) } else { None },
         };
         if let Some(behind) = behind {
             let other = |format| !formats.contains(format);
             sought.fences.extend(behind.fences.iter().filter(|fenced| other(&fenced.format)));
             sought.unmarked.extend(behind.unmarked.iter().filter(|unmarked| other(&unmarked.format)));
             sought.opens = behind.opens;
+            sought.framing.add(&behind.framing);
         }
         sought.fences.sort_by_key(|fenced| fenced.code.is_none());
         sought.infos.extend(sought.fences.iter().flat_map(|fenced| fenced.infos));
@@ -149,6 +199,8 @@ impl Sought {
 pub(super) struct Search {
     pub(super) tools: Tools,
     pub(super) sought: Arc<Sought>,
+    /// Calls are looked for.
+    pub(super) calls: bool,
     pub(super) whole: bool,
     any_name: bool,
     repair: bool,
@@ -160,16 +212,17 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// The search for calls that `tools` allow; `None` if there is nothing to look for.
+    /// The search for reasoning, and for calls that `tools` allow; `None` if there is nothing to look for.
     pub(super) fn new(tools: Tools, settings: &Settings) -> Option<Self> {
-        if tools.is_empty() {
-            return None;
-        }
+        let calls = !tools.is_empty() && settings.detect != Detect::Off;
+        let reads = Reads { calls, reasoning: settings.reasoning == Reasoning::Auto };
         Some(Self {
-            tools,
-            sought: Sought::of(&settings.detect)?,
+            sought: Sought::of(&settings.detect, reads)?,
+            calls,
+            // Without calls no name is a tool's: what would be a call is text.
+            tools: if calls { tools } else { Tools::default() },
             whole: settings.arguments == Arguments::Whole,
-            any_name: settings.unknown_calls == UnknownCalls::Forward,
+            any_name: calls && settings.unknown_calls == UnknownCalls::Forward,
             repair: settings.repair,
             max_depth: settings.limits.max_depth,
             max_name: settings.limits.max_name,
@@ -204,8 +257,9 @@ impl Search {
 }
 
 /// The format whose messages begin inside a header, if one is chosen.
-fn begun(named: &[&'static Format]) -> Option<(&'static Format, &'static Channels)> {
-    let grammars = named.iter().flat_map(|format| format.grammars.iter().map(|g| (*format, g)));
+fn begun(
+    grammars: impl Iterator<Item = (&'static Format, &'static Grammar)>,
+) -> Option<(&'static Format, &'static Channels)> {
     let mut channels = grammars.filter_map(|(format, grammar)| match grammar {
         Grammar::Channels(channels) if channels.begins_in_header => Some((format, channels)),
         _ => None,
@@ -222,7 +276,7 @@ mod tests {
     use super::*;
     use crate::format::ALL;
 
-    static AUTO: LazyLock<Sought> = LazyLock::new(|| Sought::new(&format::auto(), false, None));
+    static AUTO: LazyLock<Sought> = LazyLock::new(|| Sought::new(&format::auto(), Reads::ALL, false, None));
 
     proptest! {
         #[test]
@@ -231,7 +285,7 @@ mod tests {
         ) {
             let behind = format::auto().into_iter().filter(|format| !first.contains(format));
             let all: Vec<_> = first.iter().copied().chain(behind).collect();
-            let (layered, flat) = (Sought::new(&first, true, Some(&AUTO)), Sought::new(&all, true, None));
+            let (layered, flat) = (Sought::new(&first, Reads::ALL, true, Some(&AUTO)), Sought::new(&all, Reads::ALL, true, None));
             let names = |sought: &Sought| {
                 let fences = sought.fences.iter().map(|fenced| fenced.format.name);
                 let unmarked = sought.unmarked.iter().map(|unmarked| unmarked.format.name);

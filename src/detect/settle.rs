@@ -30,6 +30,8 @@ impl Detector {
                     }
                 }
                 State::Reasoning(mut thinking) => thinking.finish(out),
+                State::Behind => self.leave_call(out),
+                State::Invented(_) => self.held.clear(),
                 State::Prose | State::Foreign(_) | State::Json(_) | State::Dropped => break,
             }
         }
@@ -39,7 +41,7 @@ impl Detector {
         let (format, starts_line) = (reading.format, reading.takes_line());
         let rules = self.search.rules(reading.marked);
         let (prose, next) = (&mut self.prose, &mut self.next);
-        let mut outlet = Outlet { format, starts_line, prose, next, out };
+        let mut outlet = Outlet { format, starts_line, prose, next, at_end: true, out };
         let ended = reading.finish(stopped, &rules, &mut |piece| outlet.piece(piece));
         if ended {
             outlet.pieces(reading.take_waiting());
@@ -60,8 +62,8 @@ impl Detector {
             let room = self.search.limit(&reading).saturating_sub(self.held.len());
             head(text, boundary_from(text, room.saturating_add(1)))
         };
-        let mut outlet =
-            Outlet { format, starts_line, prose: &mut self.prose, next: &mut self.next, out: &mut *out };
+        let (prose, next) = (&mut self.prose, &mut self.next);
+        let mut outlet = Outlet { format, starts_line, prose, next, at_end: false, out: &mut *out };
         match reading.feed(text, &rules, &mut |piece| outlet.piece(piece)) {
             Passed::More => {
                 self.held.push_str(text);
@@ -94,6 +96,7 @@ impl Detector {
                 outlet.pieces(reading.take_waiting());
                 self.held.clear();
                 self.prose.container_ended(starts_line);
+                self.go_on();
                 if reading.drops_rest() {
                     self.state = State::Dropped;
                 }
@@ -119,6 +122,7 @@ impl Detector {
                 let again = self.held.len().saturating_sub(rescan);
                 self.held.drain(..again);
                 let again = std::mem::take(&mut self.held);
+                self.go_on();
                 self.text(&again, out);
                 taken
             }
@@ -139,7 +143,8 @@ impl Detector {
             return self.fail(*reading, 0, out);
         }
         let (format, starts_line) = (reading.format, reading.takes_line());
-        let mut outlet = Outlet { format, starts_line, prose: &mut self.prose, next: &mut self.next, out };
+        let (prose, next) = (&mut self.prose, &mut self.next);
+        let mut outlet = Outlet { format, starts_line, prose, next, at_end: true, out };
         outlet.pieces(reading.abandon());
         self.doubted = None;
         self.held.clear();
@@ -219,6 +224,9 @@ impl Detector {
         }
         let again = held.len().saturating_sub(rescan);
         self.prose.put(head(&held, again), out);
+        if matches!(self.state, State::Prose) {
+            self.go_on();
+        }
         if rescan > 0 {
             self.text(tail(&held, again), out);
         }

@@ -171,10 +171,11 @@ pub(super) fn reasoning(text: &str, out: &mut impl Sink) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::detect::search::Reads;
 
     fn think(text: &str, pieces: usize) -> (String, Vec<Thinks>) {
-        let thoughts = Markers::new(&[&crate::format::THINK], false, None).thoughts();
-        let markers = Markers::new(&[], false, None);
+        let thoughts = Markers::new(&[&crate::format::THINK], Reads::ALL, false, None).thoughts();
+        let markers = Markers::new(&[], Reads::ALL, false, None);
         let mut thinking = Thinking::from_start(&thoughts, false);
         let (mut said, mut ends) = (String::new(), Vec::new());
         for piece in text.as_bytes().chunks(pieces) {

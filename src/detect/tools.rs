@@ -7,6 +7,9 @@ use serde_json::Value;
 use super::types::{Schema, Shape, Types};
 use crate::conversation::{Conversation, Tool};
 
+/// What models put before a tool's name: the namespaces in which OpenAI's prompts declare tools.
+const NAMESPACES: [&str; 2] = ["functions.", "tools."];
+
 /// The tools that may be called in one request, by name. All stages of an answer share them, for as long as it takes:
 /// they hold no more than they need.
 #[derive(Debug, Clone, Default)]
@@ -60,8 +63,16 @@ impl Tools {
         self.declared.tools.is_empty()
     }
 
-    /// The declared name that `written` stands for: itself, or without the prefix (taken off once).
+    /// The declared name that `written` stands for: itself, or without the prefix (taken off once), or without one of
+    /// [`NAMESPACES`] before that.
     pub fn resolve<'a>(&self, written: &'a str) -> Option<&'a str> {
+        self.resolve_plain(written).or_else(|| {
+            let inner = NAMESPACES.iter().find_map(|namespace| written.strip_prefix(namespace))?;
+            self.resolve_plain(inner)
+        })
+    }
+
+    fn resolve_plain<'a>(&self, written: &'a str) -> Option<&'a str> {
         let stripped = self.unprefixed(written);
         stripped
             .filter(|name| self.tool(name).is_some())
@@ -87,7 +98,15 @@ impl Tools {
     }
 
     /// Whether more characters can make a declared name of `start`.
-    pub(super) fn may_become(&self, start: &str) -> bool {
+    pub(crate) fn may_become(&self, start: &str) -> bool {
+        self.may_become_plain(start)
+            || NAMESPACES.iter().any(|namespace| match start.strip_prefix(namespace) {
+                Some(inner) => self.may_become_plain(inner),
+                None => namespace.starts_with(start),
+            })
+    }
+
+    fn may_become_plain(&self, start: &str) -> bool {
         let begins = |start: &str| self.declared.tools.iter().any(|(name, _)| name.starts_with(start));
         begins(start) || self.declared.prefix.starts_with(start) || self.unprefixed(start).is_some_and(begins)
     }
@@ -109,6 +128,13 @@ impl Tools {
         let is_text = |key: &&str| self.types(name, key).is_some_and(|types| types.is_string());
         let mut keys = tool.required.iter().map(Box::as_ref).chain(tool.shape.keys());
         keys.find(is_text).or(tool.shape.keys().next())
+    }
+
+    /// The argument of the tool `name`, if it has one alone and that is a string.
+    pub(super) fn only_string(&self, name: &str) -> Option<&str> {
+        let mut keys = self.tool(name)?.shape.keys();
+        let key = keys.next().filter(|_| keys.next().is_none())?;
+        self.types(name, key).is_some_and(|types| types.is_string()).then_some(key)
     }
 
     /// What the argument `key` of the tool `name` may be; `None` if nothing is declared of it.

@@ -102,6 +102,11 @@ impl Walker {
         if let Self::Json(walk) = self { walk.is_in_call() } else { self.found() }
     }
 
+    /// As above where the text stops.
+    pub(super) fn stops_in_call(&self) -> bool {
+        self.is_in_call() || matches!(self, Self::Json(walk) if walk.is_doubted())
+    }
+
     /// In a string of arguments that goes out as it comes.
     pub(super) fn flow(&self) -> Option<Flow> {
         match self {
@@ -134,7 +139,12 @@ impl Walker {
 
     /// How many of the last bytes of what was fed may still be no part of the call.
     pub(super) fn unsure(&self) -> usize {
-        self.rest().len()
+        match self {
+            Self::Header(walk) => walk.unsure(),
+            Self::Params(walk) => walk.unsure(),
+            Self::Elements(walk) => walk.unsure(),
+            _ => self.rest().len(),
+        }
     }
 
     /// The last bytes of what was fed: after `End` and `Stop` those before its place that are no part of the call.

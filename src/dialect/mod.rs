@@ -5,18 +5,24 @@
 //! them; the rest of the crate does not ask which.
 
 pub mod chat;
+pub(crate) mod finish;
 pub mod lumo;
+mod skipped;
 pub(crate) mod tool_calls;
 
 use std::{fmt, str::FromStr};
 
 use bytes::{Bytes, BytesMut};
 
+pub use self::skipped::{Skip, Skipped};
+
 use crate::{
     conversation::Conversation,
     detect::Tools,
     event::{Event, Sink},
     failure::Failure,
+    pipeline::Limits,
+    suggest::suggest,
 };
 
 /// An HTTP API, by the name that configuration and command line use.
@@ -53,7 +59,7 @@ impl FromStr for Dialect {
     fn from_str(name: &str) -> Result<Self, String> {
         Self::ALL.into_iter().find(|dialect| dialect.name() == name).ok_or_else(|| {
             let known: Vec<_> = Self::ALL.iter().map(|dialect| dialect.name()).collect();
-            format!("there is no dialect `{name}`; known are {}", known.join(", "))
+            format!("there is no dialect `{name}`; {}", suggest(name, &known, None))
         })
     }
 }
@@ -101,6 +107,17 @@ impl Ids {
     }
 }
 
+/// What a reader has to know of the client's request.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// The declared tools: a call's name is complete as soon as it is declared and no longer one can follow.
+    pub tools: Tools,
+    /// The limits of one answer.
+    pub limits: Limits,
+    /// The client is answered with a stream.
+    pub stream: bool,
+}
+
 /// Reads one upstream answer.
 #[derive(Debug)]
 pub enum Reader {
@@ -111,13 +128,17 @@ pub enum Reader {
 }
 
 impl Reader {
-    /// Tells the reader which tools the request declares, where that lets it know sooner what is certain. Lumo's does
-    /// without: whose call a call is, is decided behind it.
-    pub fn expect(&mut self, tools: Tools) {
+    /// Tells the reader what was asked. Lumo's does without the tools, since it is decided later whose call a call is.
+    pub fn expect(&mut self, asked: Asked) {
         match self {
-            Self::Lumo(_) => {}
-            Self::Chat(reader) => reader.expect(tools),
+            Self::Lumo(reader) => reader.expect(asked.limits),
+            Self::Chat(reader) => reader.expect(asked),
         }
+    }
+
+    /// The upstream may run tools by itself, and tell of that in the answer.
+    pub fn runs_tools(&self) -> bool {
+        matches!(self, Self::Lumo(_))
     }
 
     /// Reads the next bytes of the body, cut anywhere.
@@ -142,11 +163,19 @@ impl Reader {
         }
     }
 
-    /// Frames that were no JSON, or JSON of no use, and were passed over.
-    pub fn malformed(&self) -> u64 {
+    /// What was received and left out, by reason.
+    pub fn skipped(&self) -> Skipped {
         match self {
-            Self::Lumo(reader) => reader.malformed(),
-            Self::Chat(reader) => reader.malformed(),
+            Self::Lumo(reader) => reader.skipped(),
+            Self::Chat(reader) => reader.skipped(),
+        }
+    }
+
+    /// The end mark came without a finish reason, so only an end of the body in good order makes the answer complete.
+    pub fn awaits_end(&self) -> bool {
+        match self {
+            Self::Lumo(_) => false,
+            Self::Chat(reader) => reader.awaits_end(),
         }
     }
 
@@ -210,6 +239,8 @@ pub struct UpstreamRequest {
     pub body: Bytes,
     /// What the dialect could not say and left out, for the log and a counter: names of fields.
     pub dropped: Vec<String>,
+    /// The answer is asked for as a stream: its head comes before it is written.
+    pub stream: bool,
 }
 
 /// How a client is answered, beside its dialect.

@@ -28,6 +28,8 @@ pub enum Outcome {
     /// The client went away before the end.
     #[default]
     Cancelled,
+    /// The client took nothing for `limits.write_timeout` and was given up.
+    Stalled,
     /// All of the answer was handed to the client's connection.
     Done,
     /// It failed, and the client was told so.
@@ -38,6 +40,7 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cancelled => f.write_str("cancelled"),
+            Self::Stalled => f.write_str("stalled"),
             Self::Done => f.write_str("done"),
             Self::Failed(failure) => {
                 write!(f, "failed:{}", failure.code().unwrap_or_else(|| kind_name(failure.kind())))
@@ -160,6 +163,9 @@ impl Access {
         }
         if let Some(tally) = &self.tally {
             self.metrics.tally(tally);
+            if let Some(target) = &self.target {
+                self.metrics.skipped(&target.upstream, &tally.skipped);
+            }
         }
         if self.outcome == Outcome::Cancelled {
             self.metrics.disconnect();
@@ -186,12 +192,22 @@ impl Access {
             end = %self.outcome,
         );
     }
+
+    /// What was left out of the answer is told once, whatever there was of it.
+    fn write_skipped(&self) {
+        let skipped = self.tally.as_ref().map(|tally| &tally.skipped).filter(|skipped| !skipped.is_empty());
+        if let (Some(skipped), Some(target)) = (skipped, &self.target) {
+            let (id, upstream) = (self.id.as_str(), target.upstream.as_str());
+            tracing::warn!(id, upstream, %skipped, "parts of the upstream's answer were left out");
+        }
+    }
 }
 
 impl Drop for Access {
     fn drop(&mut self) {
         self.count();
         self.write_line();
+        self.write_skipped();
     }
 }
 

@@ -17,7 +17,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::{failure::Kind, pipeline::Tally};
+use crate::{dialect::Skipped, failure::Kind, pipeline::Tally};
 
 /// Different tool names that become labels, a process. Beyond: `other`.
 const MAX_NAMES: usize = 256;
@@ -39,10 +39,13 @@ pub struct Metrics {
     calls: Family<CallLabels, Counter>,
     dropped_calls: Counter,
     malformed_frames: Counter,
+    skipped: Family<SkipLabels, Counter>,
     held_peak: Histogram,
     disconnects: Counter,
+    stalls: Counter,
     waiting: Family<UpstreamLabel, Gauge>,
     dropped_fields: Family<FieldLabels, Counter>,
+    unsolicited: Family<UpstreamLabel, Counter>,
     /// `None`: tools' names are no label.
     names: Option<Names>,
 }
@@ -92,6 +95,12 @@ struct FieldLabels {
     field: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SkipLabels {
+    upstream: String,
+    reason: &'static str,
+}
+
 impl Metrics {
     /// Everything at zero. `tool_names`: the names of called tools are a label.
     pub fn new(tool_names: bool) -> Self {
@@ -104,10 +113,13 @@ impl Metrics {
             calls: Family::default(),
             dropped_calls: Counter::default(),
             malformed_frames: Counter::default(),
+            skipped: Family::default(),
             held_peak: Histogram::new(exponential_buckets(1.0, 8.0, 8)),
             disconnects: Counter::default(),
+            stalls: Counter::default(),
             waiting: Family::default(),
             dropped_fields: Family::default(),
+            unsolicited: Family::default(),
             names: tool_names.then(Names::default),
         };
         new.register();
@@ -132,16 +144,31 @@ impl Metrics {
             self.malformed_frames.clone(),
         );
         registry.register(
+            "skipped",
+            "Parts of upstreams' answers that were left out, by reason",
+            self.skipped.clone(),
+        );
+        registry.register(
             "held_bytes",
             "The most bytes that an answer held back at once",
             self.held_peak.clone(),
         );
         registry.register("client_disconnects", "Clients gone before the end", self.disconnects.clone());
+        registry.register(
+            "client_stalls",
+            "Connections and HTTP/2 streams closed because the client took nothing for limits.write_timeout",
+            self.stalls.clone(),
+        );
         registry.register("waiting_requests", "Requests in an upstream's line", self.waiting.clone());
         registry.register(
             "dropped_fields",
             "Request fields that an upstream's dialect cannot say",
             self.dropped_fields.clone(),
+        );
+        registry.register(
+            "upstream_unsolicited",
+            "Upstream connections closed for bytes that no request had asked for",
+            self.unsolicited.clone(),
         );
     }
 
@@ -179,6 +206,11 @@ impl Metrics {
         self.disconnects.inc();
     }
 
+    /// A client's connection or HTTP/2 stream was closed because it took nothing for too long.
+    pub fn client_stalled(&self) {
+        self.stalls.inc();
+    }
+
     /// What an answer was made of.
     pub(super) fn tally(&self, tally: &Tally) {
         for call in &tally.calls {
@@ -201,9 +233,22 @@ impl Metrics {
         }
     }
 
+    /// What was left out of an answer of `upstream`.
+    pub(super) fn skipped(&self, upstream: &str, skipped: &Skipped) {
+        for (why, count) in skipped.iter() {
+            let labels = SkipLabels { upstream: upstream.to_owned(), reason: why.name() };
+            self.skipped.get_or_create(&labels).inc_by(count);
+        }
+    }
+
     /// Requests that wait for a place at `upstream`, to be kept up to date by its line.
     pub fn waiting(&self, upstream: &str) -> Gauge {
         self.waiting.get_or_create_owned(&UpstreamLabel { upstream: upstream.to_owned() })
+    }
+
+    /// Connections on which `upstream` sent what no request had asked for.
+    pub fn unsolicited(&self, upstream: &str) -> Counter {
+        self.unsolicited.get_or_create_owned(&UpstreamLabel { upstream: upstream.to_owned() })
     }
 
     /// Answers under way.

@@ -6,6 +6,7 @@
 mod access;
 pub mod log;
 mod metrics;
+pub mod terminal;
 pub mod untrusted;
 
 pub use access::{Access, Outcome};

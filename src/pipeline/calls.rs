@@ -2,9 +2,11 @@
 //!
 //! Between detection and the writer every call passes here. It gets its final index (dense, from 0) and a unique id,
 //! is counted and limited, and the request's and the model's rules are applied: calls that the upstream ran itself
-//! are forwarded, cited or hidden; a declared tool called over the upstream's own channel is rescued; one call only,
-//! where the client asked for that; whole arguments, where the configuration does. The finish reason is made to agree
-//! with what was sent. Text passes untouched, but for an apology after a rescued call.
+//! are forwarded, told beside the answer or hidden; a declared tool called over the upstream's own channel is rescued;
+//! one call only, where the client asked for that; whole arguments, where the configuration does. The finish reason is
+//! made to agree with what was sent. Text passes untouched, but for an apology after a rescued call.
+//!
+//! Limits hold for every call, whatever becomes of it. Of a call that is left out nothing is kept.
 
 use std::borrow::Cow;
 
@@ -15,9 +17,10 @@ use crate::{
         Tools,
         text::{boundary_upto, head},
     },
-    dialect::{Ids, Stamp},
-    event::{Annotation, CallEnd, CallResult, CallStart, Event, Finish, Runner, Sink, Source},
-    failure::{Failure, Kind},
+    dialect::{Ids, Skip, Skipped, Stamp},
+    digest::Digest,
+    event::{Annotation, CallEnd, CallResult, CallStart, Event, Finish, Runner, ServerCall, Sink, Source},
+    failure::Failure,
     wire::json::Json,
 };
 
@@ -25,21 +28,45 @@ use crate::{
 #[derive(Debug)]
 enum Fate {
     /// It goes out under this index.
-    Sent { index: u32, bytes: usize, runner: Runner },
+    Sent { index: u32, runner: Runner },
     /// It waits for its end.
     Waits { start: CallStart<'static>, arguments: String, rescue: bool },
-    /// It is left out; its result may still be cited.
+    /// It is told beside the answer, with its result. The arguments are `None` once they have been told.
+    Annotated { id: String, name: String, arguments: Option<String> },
+    /// It is left out.
     Hidden,
     /// It was the client's, and is out: its result is the upstream's refusal to run it.
     Rescued,
 }
 
-/// A call that lacks required arguments, and for which the model is to be asked once more.
+/// A call of the reader's or detector's.
+#[derive(Debug)]
+struct Entry {
+    /// Its index there.
+    source: u32,
+    /// Bytes of its arguments so far.
+    bytes: usize,
+    fate: Fate,
+}
+
+/// Calls that lack required arguments, and for which the model is to be asked once more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Bounce {
-    pub(super) name: String,
+    pub(super) calls: Vec<Incomplete>,
+}
+
+/// A call that lacks required arguments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Incomplete {
+    start: CallStart<'static>,
     pub(super) arguments: String,
     pub(super) missing: Vec<String>,
+}
+
+impl Incomplete {
+    pub(super) fn name(&self) -> &str {
+        &self.start.name
+    }
 }
 
 /// The stage that applies the rules.
@@ -49,43 +76,76 @@ pub(super) struct Calls {
     settings: Settings,
     parallel: bool,
     ids: Ids,
-    /// Calls by the reader's or detector's index, in order of appearance.
-    fates: Vec<(u32, Fate)>,
+    /// Calls in order of appearance.
+    entries: Vec<Entry>,
     /// Calls that were begun, also those that are left out: each is remembered.
     begun: usize,
     sent_ids: Vec<String>,
-    rescued: Vec<(String, String)>,
+    /// Names and arguments of calls that were rescued.
+    rescued: Vec<(String, Digest)>,
+    /// Rescued calls that lack arguments. The end of the answer decides what becomes of them.
+    incomplete: Vec<Incomplete>,
+    /// What the model says now is its apology for a call that the upstream refused to run.
+    apologises: bool,
     client_calls: usize,
+    /// Of these, calls whose arguments are not JSON, behind which the model went on.
+    broken_calls: usize,
+    /// The answer was cut off inside a call.
     cut: bool,
-    /// Characters of text sent: where citations belong.
-    characters: u64,
+    /// The client declared tools.
+    has_tools: bool,
+    /// Characters of text sent: where citations belong. `None`: not counted, since there will be none.
+    characters: Option<u64>,
+    /// Bytes of arguments kept for calls that are told beside the answer.
+    kept: usize,
     /// Text sent so far, where a bounce would have to repeat it.
     said: String,
     bounced: bool,
     pub(super) bounce: Option<Bounce>,
     pub(super) failure: Option<Failure>,
     pub(super) tally: Tally,
+    /// What was left out here.
+    pub(super) skipped: Skipped,
 }
 
 impl Calls {
-    pub(super) fn new(conversation: &Conversation, tools: Tools, settings: &Settings, stamp: &Stamp) -> Self {
+    /// `cites`: the upstream may run tools by itself, so that text may have citations.
+    pub(super) fn new(
+        conversation: &Conversation,
+        tools: Tools,
+        settings: &Settings,
+        cites: bool,
+        stamp: &Stamp,
+    ) -> Self {
+        let has_tools = !conversation.tools.is_empty();
+        let may_cite = match settings.server_calls {
+            ServerCalls::Auto => has_tools,
+            ServerCalls::Annotate => true,
+            ServerCalls::Forward | ServerCalls::Hide => false,
+        };
         Self {
             tools,
             settings: settings.clone(),
             parallel: conversation.parallel_calls,
             ids: Ids::new(stamp.seed, 1),
-            fates: Vec::new(),
+            entries: Vec::new(),
             begun: 0,
             sent_ids: Vec::new(),
             rescued: Vec::new(),
+            incomplete: Vec::new(),
+            apologises: false,
             client_calls: 0,
+            broken_calls: 0,
             cut: false,
-            characters: 0,
+            has_tools,
+            characters: (cites && may_cite).then_some(0),
+            kept: 0,
             said: String::new(),
             bounced: false,
             bounce: None,
             failure: None,
             tally: Tally::default(),
+            skipped: Skipped::default(),
         }
     }
 
@@ -96,7 +156,8 @@ impl Calls {
 
     /// Another upstream answer follows: its calls are numbered from 0 again.
     pub(super) fn next_hop(&mut self) {
-        self.fates.clear();
+        self.entries.clear();
+        self.apologises = false;
         self.bounce = None;
         self.bounced = true;
     }
@@ -119,11 +180,8 @@ impl Calls {
             Event::CallArguments { index, piece } => self.arguments(index, piece, frame, out),
             Event::CallEnd { index, end } => self.end(index, end, frame, out),
             Event::CallResult(result) => self.result(result, out),
-            Event::Finish(finish) => {
-                let agreed = self.finish(finish);
-                self.tally.finish = Some(agreed);
-                send(Event::Finish(agreed), frame.filter(|_| agreed == finish), out);
-            }
+            Event::ServerCall(_) if self.settings.server_calls == ServerCalls::Hide => {}
+            Event::Finish(finish) => self.finish(finish, frame, out),
             Event::Usage(usage) => {
                 self.tally.input_tokens = usage.input.or(self.tally.input_tokens);
                 self.tally.output_tokens = usage.output.or(self.tally.output_tokens);
@@ -134,11 +192,14 @@ impl Calls {
     }
 
     fn text(&mut self, text: Cow<'_, str>, frame: Option<&str>, out: &mut impl Sink) {
-        if !self.rescued.is_empty() {
+        if self.apologises {
+            if self.skipped.count(Skip::Apology) == 0 {
+                self.skipped.add(Skip::Apology);
+            }
             return;
         }
-        if self.settings.server_calls == ServerCalls::Annotate {
-            self.characters += u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
+        if let Some(characters) = &mut self.characters {
+            *characters += u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
         }
         // What does not fit is left out of the repeat: the model then sees the beginning of what it said.
         let fits = self.said.len() + text.len() <= self.settings.limits.max_hold;
@@ -149,38 +210,56 @@ impl Calls {
     }
 
     fn start(&mut self, mut start: CallStart<'_>, frame: Option<&str>, out: &mut impl Sink) {
-        let limit = self.settings.limits.max_calls;
-        if self.begun >= limit {
-            let message = format!("the answer has more than {limit} tool calls (limits.max_calls)");
-            self.failure = Some(Failure::new(Kind::Limit, message));
+        if self.begun >= self.settings.limits.max_calls {
+            self.failure = Some(self.settings.limits.too_many_calls());
+            return;
+        }
+        let is_long = start.name.len() > self.settings.limits.max_name;
+        if is_long && self.tools.resolve(&start.name).is_none() {
+            self.failure = Some(self.settings.limits.name_too_long());
             return;
         }
         self.begun += 1;
-        let source = start.index;
         let written = start.name.clone();
         let rescue = start.runner == Runner::Upstream && self.is_misrouted(&written);
         if rescue {
             start.runner = Runner::Client;
-        }
-        if start.runner == Runner::Upstream && self.settings.server_calls != ServerCalls::Forward {
-            self.fates.push((source, Fate::Hidden));
-            return;
         }
         if start.runner == Runner::Client
             && let Some(declared) = self.tools.resolve(&written)
         {
             start.name = Cow::Owned(declared.to_owned());
         }
+        let source = start.index;
         let whole = self.settings.arguments == Arguments::Whole;
-        if rescue || (whole && start.runner == Runner::Client) {
+        let fate = if start.runner == Runner::Upstream && !self.forwards(&written) {
+            self.left_out(&start)
+        } else if rescue || (whole && start.runner == Runner::Client) {
             let Event::CallStart(start) = Event::CallStart(start).into_owned() else { return };
-            self.fates.push((source, Fate::Waits { start, arguments: String::new(), rescue }));
-            return;
+            Fate::Waits { start, arguments: String::new(), rescue }
+        } else {
+            self.send_start(start, frame, out).unwrap_or(Fate::Hidden)
+        };
+        self.entries.push(Entry { source, bytes: 0, fate });
+    }
+
+    /// Whether a call that the upstream ran itself goes to the client as one of the answer's calls. Many clients try to
+    /// run whatever is one, and fail on a name that they did not declare.
+    fn forwards(&self, written: &str) -> bool {
+        match self.settings.server_calls {
+            ServerCalls::Forward => true,
+            ServerCalls::Auto => !self.has_tools || self.tools.resolve(written).is_some(),
+            ServerCalls::Annotate | ServerCalls::Hide => false,
         }
-        self.fates.push((source, Fate::Hidden));
-        if let Some(fate) = self.send_start(start, frame, out) {
-            self.settle(source, fate);
+    }
+
+    /// What becomes of a server call that is not forwarded.
+    fn left_out(&self, start: &CallStart<'_>) -> Fate {
+        if self.settings.server_calls == ServerCalls::Hide {
+            return Fate::Hidden;
         }
+        let (id, name) = (start.id.clone().into_owned(), start.name.clone().into_owned());
+        Fate::Annotated { id, name, arguments: Some(String::new()) }
     }
 
     /// A call on the upstream's own channel is the client's if the client declared the name; where tools are taught
@@ -223,61 +302,63 @@ impl Calls {
         let renamed = name.as_deref().is_some_and(|name| name != start.name);
         self.tally.calls.push(CallTally { format, name });
         send(Event::CallStart(start), frame.filter(|_| same && !renamed), out);
-        Some(Fate::Sent { index, bytes: 0, runner })
+        Some(Fate::Sent { index, runner })
     }
 
-    fn fate(&mut self, source: u32) -> Option<&mut Fate> {
-        self.fates.iter_mut().rev().find(|(index, _)| *index == source).map(|(_, fate)| fate)
-    }
-
-    fn settle(&mut self, source: u32, new: Fate) {
-        if let Some(fate) = self.fate(source) {
-            *fate = new;
-        }
+    fn entry(&mut self, source: u32) -> Option<&mut Entry> {
+        self.entries.iter_mut().rev().find(|entry| entry.source == source)
     }
 
     fn arguments(&mut self, source: u32, piece: Cow<'_, str>, frame: Option<&str>, out: &mut impl Sink) {
         let limit = self.settings.limits.max_arguments;
-        let (index, room) = match self.fate(source) {
-            Some(Fate::Sent { index, bytes, .. }) => {
-                let room = limit.saturating_sub(*bytes);
-                *bytes += piece.len();
-                (Some(*index), room)
-            }
-            Some(Fate::Waits { arguments, .. }) => {
-                let room = limit.saturating_sub(arguments.len());
-                arguments.push_str(&piece);
-                (None, room)
-            }
-            _ => return,
-        };
+        let Some(entry) = self.entry(source) else { return };
+        let room = limit.saturating_sub(entry.bytes);
         let fits = piece.len() <= room;
-        if let Some(index) = index {
-            // What fits goes out, so that it does not depend on where the arguments were cut into pieces.
-            let piece =
-                if fits { piece } else { head(&piece, boundary_upto(&piece, room)).to_owned().into() };
-            send(Event::CallArguments { index, piece }, frame.filter(|_| index == source && fits), out);
+        entry.bytes += piece.len();
+        match &mut entry.fate {
+            Fate::Sent { index, .. } => {
+                let index = *index;
+                // What fits goes out, so that it does not depend on where the arguments were cut into pieces.
+                let piece =
+                    if fits { piece } else { head(&piece, boundary_upto(&piece, room)).to_owned().into() };
+                send(Event::CallArguments { index, piece }, frame.filter(|_| index == source && fits), out);
+            }
+            Fate::Waits { arguments, .. } if fits => arguments.push_str(&piece),
+            Fate::Annotated { arguments: Some(arguments), .. } if fits => {
+                arguments.push_str(&piece);
+                self.kept += piece.len();
+            }
+            _ => {}
         }
         if !fits {
-            self.failure = Some(Failure::new(
-                Kind::Limit,
-                format!("a tool call's arguments are longer than {limit} bytes (limits.max_arguments)"),
-            ));
+            self.failure = Some(self.settings.limits.arguments_too_long());
         }
     }
 
     fn end(&mut self, source: u32, end: CallEnd, frame: Option<&str>, out: &mut impl Sink) {
-        match self.fate(source) {
-            Some(Fate::Sent { index, runner, .. }) => {
+        let is_too_much = self.kept > self.settings.limits.max_hold;
+        let Some(entry) = self.entry(source) else { return };
+        match &mut entry.fate {
+            Fate::Sent { index, runner } => {
                 let (index, runner) = (*index, *runner);
-                self.cut |= end == CallEnd::Cut && runner == Runner::Client;
+                if runner == Runner::Client {
+                    self.cut |= end == CallEnd::Cut;
+                    self.broken_calls += usize::from(end == CallEnd::Broken);
+                    if end == CallEnd::Complete {
+                        self.supersede(index);
+                    }
+                }
                 send(Event::CallEnd { index, end }, frame.filter(|_| index == source), out);
             }
-            Some(fate @ Fate::Waits { .. }) => {
+            fate @ Fate::Waits { .. } => {
                 let Fate::Waits { start, arguments, rescue } = std::mem::replace(fate, Fate::Hidden) else {
                     return;
                 };
-                self.end_waiting(source, start, &arguments, rescue, end, out);
+                self.end_waiting(source, start, arguments, rescue, end, out);
+            }
+            Fate::Annotated { .. } if is_too_much => {
+                // More than may be kept for results to come: it is told without one.
+                self.annotate(source, None, out);
             }
             _ => {}
         }
@@ -288,51 +369,127 @@ impl Calls {
         &mut self,
         source: u32,
         start: CallStart<'static>,
-        arguments: &str,
+        arguments: String,
         rescue: bool,
         end: CallEnd,
         out: &mut impl Sink,
     ) {
-        if end == CallEnd::Cut {
-            self.cut = true;
+        if end != CallEnd::Complete {
+            self.cut |= end == CallEnd::Cut;
             self.tally.dropped_calls += 1;
             return;
         }
-        if rescue {
+        let index = if rescue {
             self.settle(source, Fate::Rescued);
-            let call = (start.name.clone().into_owned(), arguments.to_owned());
-            // The model repeats a call that the upstream refuses to run; the client must not run it twice.
-            if self.rescued.contains(&call) {
-                return;
-            }
-            let missing: Vec<String> =
-                self.tools.missing(&call.0, arguments).into_iter().map(str::to_owned).collect();
-            if !missing.is_empty() && self.settings.misroute == Misroute::Bounce && !self.bounced {
-                let (name, arguments) = call;
-                self.bounce = Some(Bounce { name, arguments, missing });
-                return;
-            }
-            self.rescued.push(call);
-        }
-        let Some(Fate::Sent { index, .. }) = self.send_start(start, None, out) else { return };
-        out.event(Event::CallArguments { index, piece: Cow::Borrowed(arguments) });
+            self.rescue(start, &arguments, out)
+        } else {
+            let sent = self.send_start(start, None, out);
+            sent.and_then(|fate| if let Fate::Sent { index, .. } = fate { Some(index) } else { None })
+        };
+        let Some(index) = index else { return };
+        self.supersede(index);
+        out.event(Event::CallArguments { index, piece: Cow::Owned(arguments) });
         out.event(Event::CallEnd { index, end });
     }
 
+    /// Sends the beginning of a call that the upstream cannot run, unless the model is to be asked for it once more.
+    fn rescue(&mut self, start: CallStart<'static>, arguments: &str, out: &mut impl Sink) -> Option<u32> {
+        self.apologises = true;
+        // The model repeats a call that the upstream refuses to run; the client must not run it twice.
+        let call = (start.name.clone().into_owned(), Digest::of(arguments));
+        let waits =
+            self.incomplete.iter().any(|other| other.name() == call.0 && other.arguments == arguments);
+        if waits || self.rescued.contains(&call) {
+            return None;
+        }
+        if self.settings.misroute == Misroute::Bounce && !self.bounced {
+            let missing: Vec<String> =
+                self.tools.missing(&call.0, arguments).into_iter().map(str::to_owned).collect();
+            if !missing.is_empty() {
+                self.incomplete.push(Incomplete { start, arguments: arguments.to_owned(), missing });
+                return None;
+            }
+        }
+        self.rescued.push(call);
+        match self.send_start(start, None, out)? {
+            Fate::Sent { index, .. } => Some(index),
+            _ => None,
+        }
+    }
+
+    /// The call sent under `index` is complete. It takes the place of one to the same tool that lacks arguments.
+    fn supersede(&mut self, index: u32) {
+        if self.incomplete.is_empty() {
+            return;
+        }
+        let call = usize::try_from(index).ok().and_then(|index| self.tally.calls.get(index));
+        let Some(name) = call.and_then(|call| call.name.as_deref()) else { return };
+        let before = self.incomplete.len();
+        self.incomplete.retain(|call| call.name() != name);
+        let superseded = before - self.incomplete.len();
+        self.tally.dropped_calls += u64::try_from(superseded).unwrap_or(u64::MAX);
+    }
+
+    fn settle(&mut self, source: u32, new: Fate) {
+        if let Some(entry) = self.entry(source) {
+            entry.fate = new;
+        }
+    }
+
     fn result(&mut self, result: CallResult<'_>, out: &mut impl Sink) {
-        let cites = self.settings.server_calls == ServerCalls::Annotate;
-        match self.fate(result.index) {
-            Some(Fate::Sent { index, .. }) => {
+        let Some(entry) = self.entry(result.index) else { return };
+        match &entry.fate {
+            Fate::Sent { index, .. } => {
                 let index = *index;
                 let id = usize::try_from(index).ok().and_then(|index| self.sent_ids.get(index)).cloned();
                 let id = id.map_or(Cow::Borrowed(""), Cow::Owned);
                 out.event(Event::CallResult(CallResult { index, id, ..result }));
             }
-            Some(Fate::Hidden) if cites => {
-                cite(&result.content, self.characters, out);
+            Fate::Annotated { .. } => {
+                cite(&result.content, self.characters.unwrap_or(0), out);
+                self.annotate(result.index, Some(&result), out);
+                self.settle(result.index, Fate::Hidden);
             }
             _ => {}
         }
+    }
+
+    /// Tells of a call that the upstream ran, beside the answer.
+    fn annotate(&mut self, source: u32, result: Option<&CallResult<'_>>, out: &mut impl Sink) {
+        let Some(Entry { fate: Fate::Annotated { id, name, arguments }, .. }) = self.entry(source) else {
+            return;
+        };
+        let told = arguments.take();
+        let call = ServerCall {
+            id: Cow::Borrowed(id),
+            name: Cow::Borrowed(name),
+            arguments: told.as_deref().map(Cow::Borrowed),
+            content: result.map(|result| Cow::Borrowed(&*result.content)),
+            is_error: result.is_some_and(|result| result.is_error),
+        };
+        out.event(Event::ServerCall(call));
+        self.kept -= told.map_or(0, |told| told.len());
+    }
+
+    /// The answer has ended: what waits for that is decided, and the finish reason with it.
+    fn finish(&mut self, said: Finish, frame: Option<&str>, out: &mut impl Sink) {
+        let calls = std::mem::take(&mut self.incomplete);
+        if !calls.is_empty() && matches!(said, Finish::Stop | Finish::Calls) {
+            self.bounce = Some(Bounce { calls });
+            return;
+        }
+        // An answer that was cut off is not asked for again: the calls go out as they are.
+        for Incomplete { start, arguments, .. } in calls {
+            let Some(Fate::Sent { index, .. }) = self.send_start(start, None, out) else { continue };
+            out.event(Event::CallArguments { index, piece: Cow::Owned(arguments) });
+            out.event(Event::CallEnd { index, end: CallEnd::Complete });
+        }
+        let untold = |entry: &Entry| matches!(entry.fate, Fate::Annotated { arguments: Some(_), .. });
+        let untold: Vec<u32> = self.entries.iter().filter(|it| untold(it)).map(|it| it.source).collect();
+        untold.into_iter().for_each(|source| self.annotate(source, None, out));
+        let agreed = self.agreed(said);
+        self.tally.finish = Some(agreed);
+        send(Event::Finish(agreed), frame.filter(|_| agreed == said), out);
     }
 
     /// The tools that may be called.
@@ -340,13 +497,13 @@ impl Calls {
         &self.tools
     }
 
-    /// The reason that agrees with what was sent: calls promote a plain stop and nothing else, a call that was cut
-    /// off makes the answer a cut one, and calls that the upstream ran itself change nothing.
-    fn finish(&self, said: Finish) -> Finish {
+    /// The reason that agrees with what was sent: complete calls promote a plain stop and nothing else, an answer that
+    /// ends inside a call was cut off, and neither broken calls nor calls that the upstream ran itself change it.
+    fn agreed(&self, said: Finish) -> Finish {
         match said {
             Finish::Length | Finish::Filter => said,
             Finish::Stop | Finish::Calls if self.cut => Finish::Length,
-            Finish::Stop | Finish::Calls if self.client_calls > 0 => Finish::Calls,
+            Finish::Stop | Finish::Calls if self.client_calls > self.broken_calls => Finish::Calls,
             Finish::Stop | Finish::Calls => Finish::Stop,
         }
     }

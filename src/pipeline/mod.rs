@@ -10,19 +10,19 @@
 mod calls;
 mod settings;
 
-pub use settings::{Arguments, Detect, Limits, Misroute, ServerCalls, Settings, UnknownCalls};
+pub use settings::{Arguments, Detect, Limits, Misroute, Reasoning, ServerCalls, Settings, UnknownCalls};
 
 use std::sync::Arc;
 
 use bytes::BytesMut;
 
-use self::calls::{Bounce, Calls};
+use self::calls::Calls;
 use crate::{
     conversation::{Conversation, Role, Turn},
     detect::{Detector, Tools},
-    dialect::{Answering, Reader, Writer},
+    dialect::{Answering, Asked, Reader, Skipped, Writer},
     event::{Event, Sink},
-    failure::{Failure, Kind},
+    failure::Failure,
     redact::Redactor,
 };
 
@@ -48,6 +48,8 @@ pub enum State {
 #[derive(Debug)]
 pub struct Pipeline {
     reader: Reader,
+    /// What the readers of earlier hops left out.
+    skipped: Skipped,
     stages: Stages,
     state: State,
     failure: Option<Failure>,
@@ -60,8 +62,8 @@ struct Stages {
     detector: Option<Detector>,
     calls: Calls,
     writer: Writer,
-    /// Bytes that the writer may keep.
-    max_answer: usize,
+    limits: Limits,
+    stream: bool,
     has_content: bool,
 }
 
@@ -76,15 +78,23 @@ impl Pipeline {
         answering: &Answering,
     ) -> Self {
         let tools = Tools::new(conversation, &settings.tool_prefix);
-        reader.expect(tools.clone());
+        reader.expect(Asked { tools: tools.clone(), limits: settings.limits, stream: answering.stream });
         let stages = Stages {
             detector: Detector::new(tools.clone(), settings),
-            calls: Calls::new(conversation, tools, settings, &answering.stamp),
+            calls: Calls::new(conversation, tools, settings, reader.runs_tools(), &answering.stamp),
             writer,
-            max_answer: settings.limits.max_answer,
+            limits: settings.limits,
+            stream: answering.stream,
             has_content: false,
         };
-        Self { reader, stages, state: State::Open, failure: None, redactor: None }
+        Self {
+            reader,
+            skipped: Skipped::default(),
+            stages,
+            state: State::Open,
+            failure: None,
+            redactor: None,
+        }
     }
 
     /// Covers secrets in a failure before anybody sees it: the client, the log or a recording.
@@ -140,6 +150,12 @@ impl Pipeline {
         });
     }
 
+    /// The upstream's end mark came without a finish reason. Further input is ignored; [`Pipeline::finish`] makes the
+    /// answer complete, and a body that never ends leaves it truncated.
+    pub fn awaits_end(&self) -> bool {
+        self.state == State::Open && self.reader.awaits_end()
+    }
+
     /// Where the answer stands.
     pub fn state(&self) -> State {
         self.state
@@ -173,25 +189,27 @@ impl Pipeline {
     /// In [`State::Asks`]: what the upstream is to be asked, `sent` being what it was asked before.
     pub fn follow_up(&self, sent: &Conversation) -> Conversation {
         let mut next = sent.clone();
-        let Some(Bounce { name, arguments, missing }) = &self.stages.calls.bounce else { return next };
+        let Some(bounce) = &self.stages.calls.bounce else { return next };
         let said = self.stages.calls.said();
         if !said.is_empty() {
             next.turns.push(Turn::text(Role::Assistant, said));
         }
-        let missing = missing.join("`, `");
-        next.turns.push(Turn::text(
-            Role::User,
+        let told = bounce.calls.iter().map(|call| {
+            let (name, arguments, missing) = (call.name(), &call.arguments, call.missing.join("`, `"));
             format!(
                 "Your call to the tool `{name}` with the arguments {arguments} was not run: the required arguments \
                  `{missing}` are missing. Make the call again with all of them. Do not apologise or explain."
-            ),
-        ));
+            )
+        });
+        next.turns.push(Turn::text(Role::User, told.collect::<Vec<_>>().join("\n\n")));
         next
     }
 
     /// In [`State::Asks`]: goes on with the upstream's next answer.
     pub fn resume(&mut self, mut reader: Reader) {
-        reader.expect(self.stages.calls.tools().clone());
+        let Stages { calls, limits, stream, .. } = &self.stages;
+        reader.expect(Asked { tools: calls.tools().clone(), limits: *limits, stream: *stream });
+        self.skipped.add_all(&self.reader.skipped());
         self.reader = reader;
         self.stages.calls.next_hop();
         self.state = State::Open;
@@ -200,8 +218,12 @@ impl Pipeline {
     /// What was counted so far.
     pub fn tally(&self) -> Tally {
         let detector = self.stages.detector.as_ref();
+        let mut skipped = self.reader.skipped();
+        skipped.add_all(&self.skipped);
+        skipped.add_all(&self.stages.calls.skipped);
         Tally {
-            malformed_frames: self.reader.malformed(),
+            malformed_frames: skipped.malformed(),
+            skipped,
             held: detector.map_or(0, Detector::held),
             held_peak: detector.map_or(0, Detector::held_peak),
             ..self.stages.calls.tally.clone()
@@ -212,14 +234,8 @@ impl Pipeline {
 impl Stages {
     /// A limit that was reached behind the reader.
     fn failure(&mut self) -> Option<Failure> {
-        let limit = self.max_answer;
-        let too_long = || {
-            let message =
-                format!("the answer is longer than {limit} bytes (limits.max_answer); ask for a stream");
-            Failure::new(Kind::Limit, message)
-        };
-        let is_too_long = self.writer.kept() > limit;
-        self.calls.failure.take().or_else(|| is_too_long.then(too_long))
+        let is_too_long = self.writer.kept() > self.limits.max_answer;
+        self.calls.failure.take().or_else(|| is_too_long.then(|| self.limits.answer_too_long()))
     }
 
     fn sink<'s>(&'s mut self, out: &'s mut BytesMut) -> impl Sink + 's {
@@ -302,8 +318,10 @@ pub struct Tally {
     pub calls: Vec<CallTally>,
     /// Calls that were refused or dropped.
     pub dropped_calls: u64,
-    /// Malformed upstream frames that were passed over.
+    /// Parts of the upstream's answer that were left out because they were malformed.
     pub malformed_frames: u64,
+    /// Everything that was left out of the upstream's answer, by reason.
+    pub skipped: Skipped,
     /// The most bytes ever held back at once.
     pub held_peak: usize,
     /// Bytes held back now.

@@ -1,10 +1,14 @@
 //! The rules of one model: what its configuration entry resolves to.
 
+use crate::failure::{Failure, Kind};
+
 /// How the answers of one model are treated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// Which text formats are looked for.
     pub detect: Detect,
+    /// Whether marks of reasoning are read, whatever `detect` lists.
+    pub reasoning: Reasoning,
     /// What becomes of calls that the upstream ran itself.
     pub server_calls: ServerCalls,
     /// What becomes of a client's tool called over the upstream's server-tool channel.
@@ -33,7 +37,8 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             detect: Detect::Auto,
-            server_calls: ServerCalls::Forward,
+            reasoning: Reasoning::Auto,
+            server_calls: ServerCalls::Auto,
             misroute: Misroute::Rescue,
             arguments: Arguments::Stream,
             unknown_calls: UnknownCalls::Forward,
@@ -54,18 +59,30 @@ pub enum Detect {
     Auto,
     /// As `Auto`, and these before them, safe or not.
     AutoAnd(Vec<&'static crate::format::Format>),
-    /// None: text is text.
+    /// None: no calls are looked for.
     Off,
     /// These, by name.
     Formats(Vec<&'static crate::format::Format>),
 }
 
+/// `reasoning`: whether marks of reasoning are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reasoning {
+    /// Those that are read wherever all formats are looked for, and those of the formats that are. Where no calls are
+    /// looked for, channels are read, too.
+    Auto,
+    /// None: reasoning in text is text.
+    Off,
+}
+
 /// `server_calls`: calls that the upstream ran itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerCalls {
+    /// As `Forward` if the client declared the tool or declared none at all; else as `Annotate`.
+    Auto,
     /// As `tool_calls` deltas, their results in an extension field; the finish reason stays.
     Forward,
-    /// Web results become citations; the calls themselves are dropped.
+    /// Web results become citations; the calls are told in the extension field only, with their results.
     Annotate,
     /// Dropped.
     Hide,
@@ -131,5 +148,45 @@ impl Default for Limits {
             max_markup: 1024,
             max_answer: 64 << 20,
         }
+    }
+}
+
+/// The failures of answers that reach a limit.
+impl Limits {
+    /// More calls than `max_calls`.
+    pub(crate) fn too_many_calls(&self) -> Failure {
+        let limit = self.max_calls;
+        Failure::new(Kind::Limit, format!("the answer has more than {limit} tool calls (limits.max_calls)"))
+    }
+
+    /// A call with arguments of more than `max_arguments` bytes.
+    pub(crate) fn arguments_too_long(&self) -> Failure {
+        let limit = self.max_arguments;
+        let message = format!("a tool call's arguments are longer than {limit} bytes (limits.max_arguments)");
+        Failure::new(Kind::Limit, message)
+    }
+
+    /// A call with a name of more than `max_name` bytes that is not declared.
+    pub(crate) fn name_too_long(&self) -> Failure {
+        let limit = self.max_name;
+        let message = format!("a tool call's name is longer than {limit} bytes (limits.max_name)");
+        Failure::new(Kind::Limit, message)
+    }
+
+    /// An answer of more than `max_answer` bytes that is not streamed.
+    pub(crate) fn answer_too_long(&self) -> Failure {
+        let limit = self.max_answer;
+        let message =
+            format!("the answer is longer than {limit} bytes (limits.max_answer); ask for a stream");
+        Failure::new(Kind::Limit, message)
+    }
+
+    /// A call with an id of more than `max_arguments` bytes.
+    pub(crate) fn id_too_long(&self) -> Failure {
+        let limit = self.max_arguments;
+        Failure::new(
+            Kind::Limit,
+            format!("a tool call's id is longer than {limit} bytes (limits.max_arguments)"),
+        )
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Opening ─headers─▶ Streaming ─end mark─▶ Ebbing ─end of body─▶ Over
-//!    │ ▲────once more────┤                                          ▲
+//!    │ ▲────once more────┤ └─end mark, no finish reason─▶ Ending ────▲
 //!    └───────────────────┴──── failure, deadline, cut ──────────────┘
 //! ```
 //!
@@ -125,12 +125,18 @@ impl Answer {
         &mut self.project().flow.access
     }
 
+    /// The client has taken nothing for too long, and is given up.
+    pub(super) fn stalled(self: Pin<&mut Self>) {
+        self.project().flow.is_stalled = true;
+    }
+
     fn poll_upstream(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.project();
         ready!(this.flow.poll_upstream(cx));
         match this.flow.stage {
             Stage::Opening(_) => this.clock.asked(),
             Stage::Streaming(_) => this.clock.heard(),
+            Stage::Ending(_) => this.clock.await_end(),
             Stage::Ebbing(_) => this.clock.linger(),
             Stage::Over => {}
         }
@@ -151,11 +157,15 @@ impl Answer {
                 this.flow.pipeline.keep_alive(&mut this.flow.out);
                 this.clock.spoke();
             }
-            Alarm::Idle => this.flow.fail(failure::timed_out("next piece", this.timeouts.idle)),
+            Alarm::Idle => this.flow.fail_silent(this.timeouts.idle),
             Alarm::Total => {
                 this.flow.fail(failure::timed_out("whole answer", this.timeouts.total.unwrap_or_default()));
             }
             Alarm::Linger => this.flow.stage = Stage::Over,
+            Alarm::Unended => this.flow.fail(Failure::new(
+                Kind::Truncated,
+                "the upstream sent its end mark without a finish reason and did not end its answer",
+            )),
         }
         Poll::Ready(Some(alarm))
     }

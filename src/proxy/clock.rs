@@ -17,6 +17,10 @@ use tokio::time::{Instant, Sleep, sleep_until};
 /// chunk to arrive, so that the connection can be used again.
 const LINGER: Duration = Duration::from_millis(100);
 
+/// How long an upstream may take to end its answer after an end mark without a finish reason. Until then nobody knows
+/// whether the answer is complete; a server that means it ends the body at once.
+const END: Duration = Duration::from_secs(5);
+
 /// What a [`Clock`] rings for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Alarm {
@@ -28,6 +32,8 @@ pub(super) enum Alarm {
     Total,
     /// The upstream does not close after its end mark.
     Linger,
+    /// The upstream does not end an answer that is complete only by its end.
+    Unended,
 }
 
 /// When an answer's alarms ring.
@@ -42,6 +48,7 @@ pub(super) struct Clock {
     heard: Option<Instant>,
     total: Option<Instant>,
     linger: Option<Instant>,
+    end: Option<Instant>,
 }
 
 impl Clock {
@@ -49,8 +56,16 @@ impl Clock {
     pub(super) fn new(keep_alive: Option<Duration>, idle: Duration, total: Option<Duration>) -> Self {
         let now = Instant::now();
         let total = total.and_then(|total| now.checked_add(total));
-        let mut clock =
-            Self { sleep: sleep_until(now), keep_alive, spoken: now, idle, heard: None, total, linger: None };
+        let mut clock = Self {
+            sleep: sleep_until(now),
+            keep_alive,
+            spoken: now,
+            idle,
+            heard: None,
+            total,
+            linger: None,
+            end: None,
+        };
         if let Some((at, _)) = clock.next() {
             clock.sleep = sleep_until(at);
         }
@@ -81,6 +96,12 @@ impl Clock {
     /// The answer is whole: nothing rings any more but [`Alarm::Linger`].
     pub(super) fn linger(self: Pin<&mut Self>) {
         *self.project().linger = Some(Instant::now() + LINGER);
+    }
+
+    /// The answer is complete if it ends soon.
+    pub(super) fn await_end(self: Pin<&mut Self>) {
+        let end = self.project().end;
+        *end = end.or_else(|| Instant::now().checked_add(END));
     }
 
     /// The next alarm that rings.
@@ -115,7 +136,12 @@ impl Clock {
         }
         let keep_alive = self.keep_alive.and_then(|limit| self.spoken.checked_add(limit));
         let idle = self.heard.and_then(|heard| heard.checked_add(self.idle));
-        let alarms = [(self.total, Alarm::Total), (idle, Alarm::Idle), (keep_alive, Alarm::KeepAlive)];
+        let alarms = [
+            (self.total, Alarm::Total),
+            (self.end, Alarm::Unended),
+            (idle, Alarm::Idle),
+            (keep_alive, Alarm::KeepAlive),
+        ];
         alarms.into_iter().filter_map(|(at, alarm)| Some((at?, alarm))).min_by_key(|(at, _)| *at)
     }
 }

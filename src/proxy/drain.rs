@@ -1,7 +1,7 @@
 //! [`Drain`]: how a server stops.
 //!
-//! Three steps: no new requests; open answers go on until the deadline; what is still open is *cut*, which means
-//! that it ends with an error that says so. Signals are the usual reason: [`terminated`].
+//! Three steps: no new requests, and connections without an open answer are closed; open answers go on until the
+//! deadline; what is still open shortly before it is *cut*, which means that it ends with an error that says so. Signals are the usual reason: [`terminated`].
 
 use std::{
     io,
@@ -19,11 +19,18 @@ use tokio::{
     sync::{Notify, futures::OwnedNotified},
 };
 
+use crate::failure::{Failure, Kind};
+
 /// How far a server has stopped. Shared by its threads and their requests.
 #[derive(Debug, Default)]
 pub(super) struct Drain {
     begun: Signal,
     cut: Signal,
+}
+
+/// What a request is told that comes, or is not whole, when the server stops.
+pub(super) fn refusal() -> Failure {
+    Failure::new(Kind::Draining, "toolwire is being stopped").with_retry_after("1")
 }
 
 /// Something that happens once.
@@ -36,12 +43,15 @@ struct Signal {
 impl Drain {
     /// No new requests.
     pub(super) fn begin(&self) {
-        self.begun.give();
+        let _ = self.begun.give();
     }
 
     /// Open answers end now.
     pub(super) fn cut(&self) {
-        self.cut.give();
+        // Each thread cuts its own; one of them says it for all.
+        if self.cut.give() {
+            tracing::warn!("open answers are cut off");
+        }
     }
 
     /// Whether new requests are still taken.
@@ -61,9 +71,11 @@ impl Drain {
 }
 
 impl Signal {
-    fn give(&self) {
-        self.given.store(true, Ordering::Release);
+    /// Gives the signal; `true` for the first time.
+    fn give(&self) -> bool {
+        let is_first = !self.given.swap(true, Ordering::AcqRel);
         self.waiting.notify_waiters();
+        is_first
     }
 
     fn is_given(&self) -> bool {

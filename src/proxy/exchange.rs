@@ -152,6 +152,7 @@ fn encode(model: &Model, sent: &Conversation) -> UpstreamRequest {
         Options::Chat(options) => {
             let options = chat::Options {
                 include_usage: options.include_usage,
+                stream: options.stream,
                 keep_developer: options.keep_developer,
                 keep_custom_tools: options.keep_custom_tools,
                 keep_result_images: options.keep_result_images,

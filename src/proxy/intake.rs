@@ -1,17 +1,21 @@
-//! Reads a client's request body, bounded in size and time.
+//! Reads a client's request body, bounded in size, time and memory.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, header};
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
-use crate::failure::{Failure, Kind};
-
-/// The longest pause between two pieces of a request body.
-const PAUSE: Duration = Duration::from_secs(30);
+use super::{
+    budget::{Budget, Reservation},
+    drain::{self, Drain},
+};
+use crate::{
+    config::Limits,
+    failure::{Failure, Kind},
+};
 
 /// A body that is too large is read on and thrown away for so long, since a client that is still sending does not
 /// read our answer.
@@ -20,60 +24,112 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes of a body that are made room for because they are announced. Beyond: when they come.
 const ROOM: usize = 256 << 10;
 
-/// The whole body.
+/// What bounds the reading of a body.
+#[derive(Debug)]
+pub(super) struct Bounds<'a> {
+    pub(super) limits: &'a Limits,
+    pub(super) budget: &'a Arc<Budget>,
+    pub(super) drain: &'a Drain,
+}
+
+/// The whole body, and the memory that it takes.
 ///
 /// # Errors
-/// [`Kind::TooLarge`] beyond `max` bytes, [`Kind::Request`] if it is compressed, stalls or breaks off.
-pub(super) async fn read(headers: &HeaderMap, mut body: Incoming, max: usize) -> Result<Bytes, Failure> {
+/// [`Kind::TooLarge`] beyond `limits.max_body` bytes, [`Kind::Request`] if it is compressed, breaks off or takes longer
+/// than `limits.body_timeout`, [`Kind::Overloaded`] if there is no memory for it, [`Kind::Draining`] if the server stops
+/// meanwhile.
+pub(super) async fn read(
+    headers: &HeaderMap,
+    body: Incoming,
+    bounds: Bounds<'_>,
+) -> Result<(Bytes, Reservation), Failure> {
     if headers.get(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
         let failure = Failure::new(Kind::Request, "compressed request bodies are not understood");
         return Err(failure.with_status(415).with_param("content-encoding"));
     }
+    let Bounds { limits, budget, drain } = bounds;
+    let max = limits.max_body;
     // A client that waits for `100 Continue` is refused before it sends anything.
     if body.size_hint().lower() > max as u64 {
         if !headers.contains_key(header::EXPECT) {
-            throw_away(body).await;
+            throw_away(body, drain).await;
         }
         return Err(too_large(max));
     }
+    let mut body = Pieces { body, deadline: Instant::now().checked_add(limits.body_timeout), limits, drain };
+    let mut reservation = Reservation::new(budget);
     let mut read = BytesMut::new();
-    while let Some(data) = next(&mut body).await? {
-        if read.len() + data.len() > max {
-            throw_away(body).await;
+    while let Some(data) = body.next().await? {
+        let length = read.len() + data.len();
+        if length > max {
+            throw_away(body.body, drain).await;
             return Err(too_large(max));
         }
-        if read.is_empty() {
-            if body.is_end_stream() {
-                return Ok(data);
-            }
-            let rest = usize::try_from(body.size_hint().lower()).unwrap_or(ROOM).min(ROOM);
-            read.reserve(data.len() + rest);
+        if read.is_empty() && body.body.is_end_stream() {
+            reservation.grow(length)?;
+            return Ok((data, reservation));
+        }
+        if length > read.capacity() {
+            let announced = usize::try_from(body.body.size_hint().lower()).unwrap_or(ROOM).min(ROOM);
+            let room = if read.is_empty() { length + announced } else { length.max(2 * read.capacity()) };
+            reservation.grow(room)?;
+            read.reserve(room - read.len());
         }
         read.extend_from_slice(&data);
     }
-    Ok(read.freeze())
+    Ok((read.freeze(), reservation))
 }
 
-async fn next(body: &mut Incoming) -> Result<Option<Bytes>, Failure> {
-    loop {
-        let frame = timeout(PAUSE, body.frame()).await.map_err(|_elapsed| {
-            Failure::new(Kind::Request, "the request's body did not come in time").with_status(408)
-        })?;
-        let Some(frame) = frame else { return Ok(None) };
-        let frame = frame
-            .map_err(|error| Failure::new(Kind::Request, format!("the request's body broke off: {error}")))?;
-        if let Ok(data) = frame.into_data() {
-            return Ok(Some(data));
+/// A body as it comes, until its time is over or the server stops.
+struct Pieces<'a> {
+    body: Incoming,
+    /// `None`: later than any clock.
+    deadline: Option<Instant>,
+    limits: &'a Limits,
+    drain: &'a Drain,
+}
+
+impl Pieces<'_> {
+    async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
+        loop {
+            let frame = tokio::select! {
+                biased;
+                frame = self.body.frame() => frame,
+                () = until(self.deadline) => return Err(too_slow(self.limits.body_timeout)),
+                () = self.drain.when_begun() => return Err(drain::refusal()),
+            };
+            let Some(frame) = frame else { return Ok(None) };
+            let frame = frame.map_err(|error| {
+                Failure::new(Kind::Request, format!("the request's body broke off: {error}"))
+            })?;
+            if let Ok(data) = frame.into_data() {
+                return Ok(Some(data));
+            }
         }
     }
 }
 
-async fn throw_away(mut body: Incoming) {
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn throw_away(mut body: Incoming, drain: &Drain) {
     let deadline = Instant::now() + PATIENCE;
-    while let Ok(Some(Ok(_))) = timeout_at(deadline, body.frame()).await {}
+    tokio::select! {
+        () = async { while let Ok(Some(Ok(_))) = timeout_at(deadline, body.frame()).await {} } => {}
+        () = drain.when_begun() => {}
+    }
 }
 
 fn too_large(max: usize) -> Failure {
     let message = format!("the request's body is larger than {max} bytes (limits.max_body)");
     Failure::new(Kind::TooLarge, message).with_param("body")
+}
+
+fn too_slow(limit: Duration) -> Failure {
+    let message = format!("the request's body took longer than {limit:?} (limits.body_timeout)");
+    Failure::new(Kind::Request, message).with_status(408).with_code("request_timeout")
 }

@@ -12,6 +12,7 @@
 
 mod answer;
 mod auth;
+mod budget;
 mod catalogue;
 mod clock;
 mod cors;
@@ -23,6 +24,7 @@ mod listen;
 mod models;
 mod permits;
 mod reply;
+mod request;
 mod routes;
 mod server;
 mod service;

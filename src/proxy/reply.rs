@@ -31,6 +31,8 @@ pub(super) enum Body {
     Plain(Box<Plain>),
     /// An upstream's answer, as it comes.
     Answer(Pin<Box<Answer>>),
+    /// An upstream's answer that is sent without hyper: this never comes.
+    Elsewhere,
 }
 
 /// Bytes that are there.
@@ -106,6 +108,11 @@ pub(super) fn put_request_id(headers: &mut HeaderMap, id: &str) {
     }
 }
 
+/// Closes the connection after the response. For HTTP/1 only.
+pub(super) fn close(headers: &mut HeaderMap) {
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+}
+
 /// For a HEAD request: the same without the body.
 pub(super) fn without_body(mut response: Response<Body>) -> Response<Body> {
     if let Body::Plain(plain) = response.body_mut() {
@@ -156,6 +163,15 @@ impl Plain {
     }
 }
 
+impl Body {
+    /// The client has taken nothing for too long, and is given up.
+    pub(super) fn stalled(&mut self) {
+        if let Self::Answer(answer) = self {
+            answer.as_mut().stalled();
+        }
+    }
+}
+
 impl http_body::Body for Body {
     type Data = Bytes;
     type Error = Infallible;
@@ -166,6 +182,7 @@ impl http_body::Body for Body {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match self.get_mut() {
             Self::Answer(answer) => answer.as_mut().poll_frame(cx),
+            Self::Elsewhere => Poll::Pending,
             Self::Plain(plain) if plain.bytes.is_empty() => Poll::Ready(None),
             Self::Plain(plain) => {
                 let bytes = plain.take();
@@ -179,6 +196,7 @@ impl http_body::Body for Body {
         match self {
             Self::Plain(plain) => plain.bytes.is_empty(),
             Self::Answer(answer) => answer.is_end_stream(),
+            Self::Elsewhere => false,
         }
     }
 
@@ -186,6 +204,7 @@ impl http_body::Body for Body {
         match self {
             Self::Plain(plain) => SizeHint::with_exact(plain.bytes.len() as u64),
             Self::Answer(answer) => answer.size_hint(),
+            Self::Elsewhere => SizeHint::default(),
         }
     }
 }

@@ -97,8 +97,10 @@ impl Server {
         let drain = Arc::clone(self.first.drain());
         let threads = self.others.into_iter().zip(2..).map(|(worker, number)| Thread::start(number, worker));
         let threads = threads.collect::<io::Result<Vec<_>>>().map_err(ServeError::Thread)?;
+        let limit = self.first.drain_timeout;
         let stop = async {
             shutdown.await;
+            tracing::info!(?limit, "stopping: open answers may finish");
             drain.begin();
             Ok(())
         };

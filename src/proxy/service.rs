@@ -10,11 +10,11 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
-use hyper::body::Incoming;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use hyper::body::{Body as _, Incoming};
 
 use crate::{
-    config::Config,
+    config::{Config, Limits},
     dialect::{Ids, Stamp},
     failure::{Failure, Kind},
     observe::{Access, Metrics},
@@ -25,13 +25,15 @@ use super::{
     ServeError,
     answer::{self, Answer},
     auth,
+    budget::{Budget, Reservation},
     cors::{self, Grant},
-    drain::Drain,
+    drain::{self, Drain},
     exchange::{self, Exchange},
     intake,
     models::Models,
     permits::Line,
     reply::{self, Body},
+    request,
     routes::{self, Route},
     tap::{Opening, Tap},
     upstream::Client,
@@ -39,6 +41,13 @@ use super::{
 
 /// Bytes of a client's request id that is kept. Beyond: ours instead.
 const MAX_REQUEST_ID: usize = 128;
+
+/// Whether there may be bytes of a request that were not read. They must not be read as the next request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    None,
+    Unread,
+}
 
 /// What all requests of a thread share; but for the connections, all threads share it too.
 #[derive(Debug)]
@@ -51,6 +60,8 @@ pub(super) struct Service {
     tap: Option<Arc<dyn Tap>>,
     redactor: Arc<Redactor>,
     drain: Arc<Drain>,
+    /// For the bodies of requests.
+    budget: Arc<Budget>,
 }
 
 impl Service {
@@ -63,14 +74,15 @@ impl Service {
         let clients = config.upstreams.iter().map(|upstream| {
             let name = upstream.name.clone();
             let line = Line::new(upstream.queue.clone(), metrics.waiting(&name));
-            let client = Client::new(Arc::clone(upstream), Arc::new(line))
+            let client = Client::new(Arc::clone(upstream), Arc::new(line), metrics.unsolicited(&name))
                 .map_err(|error| ServeError::Upstream { name: name.clone(), error })?;
             Ok((name, Arc::new(client)))
         });
         let clients = clients.collect::<Result<_, ServeError>>()?;
         let redactor = Arc::new(Redactor::new(config.secrets()));
         let models = Arc::new(Models::new(Arc::clone(&config), unix_time())?);
-        Ok(Self { config, clients, models, metrics, tap, redactor, drain: Arc::default() })
+        let budget = Arc::new(Budget::new(config.limits.max_pending_bodies));
+        Ok(Self { config, clients, models, metrics, tap, redactor, drain: Arc::default(), budget })
     }
 
     /// The same for another thread: with its own connections to the upstreams, and all else in common.
@@ -84,12 +96,23 @@ impl Service {
             redactor: Arc::clone(&self.redactor),
             drain: Arc::clone(&self.drain),
             models: Arc::clone(&self.models),
+            budget: Arc::clone(&self.budget),
         }
     }
 
     /// How far the server has stopped.
     pub(super) fn drain(&self) -> &Arc<Drain> {
         &self.drain
+    }
+
+    /// What bounds a client.
+    pub(super) fn limits(&self) -> &Limits {
+        &self.config.limits
+    }
+
+    /// A client's connection or HTTP/2 stream is closed because the client took nothing for too long.
+    pub(super) fn client_stalled(&self) {
+        self.metrics.client_stalled();
     }
 
     /// Lets go of connections to upstreams that have been idle for long.
@@ -128,7 +151,9 @@ impl Service {
         let access = Access::new(Arc::clone(&self.metrics), id.clone(), request.method().clone(), path, name);
         let head = request.method() == Method::HEAD;
         let grant = Grant::new(&self.config.cors_origins, request.headers());
-        match self.respond(route, request, &grant, access).await {
+        let version = request.version();
+        let mut rest = if request.body().is_end_stream() { Rest::None } else { Rest::Unread };
+        match self.respond(route, request, &grant, &mut rest, access).await {
             Ok(mut answer) => {
                 answer.as_mut().grant(grant);
                 Ok(answer)
@@ -137,6 +162,9 @@ impl Service {
                 let mut response = if head { reply::without_body(response) } else { response };
                 reply::put_request_id(response.headers_mut(), &id);
                 grant.put(response.headers_mut());
+                if rest == Rest::Unread && version < Version::HTTP_2 {
+                    reply::close(response.headers_mut());
+                }
                 Err(response)
             }
         }
@@ -147,31 +175,37 @@ impl Service {
         route: Option<Route>,
         request: Request<Incoming>,
         grant: &Grant,
+        rest: &mut Rest,
         access: Access,
     ) -> Result<Pin<Box<Answer>>, Response<Body>> {
-        if grant.is_preflight(request.method(), request.headers()) {
+        let (head, body) = request.into_parts();
+        if let Err(failure) = request::check(&head) {
+            *rest = Rest::Unread;
+            return Err(reply::error(failure, access));
+        }
+        if grant.is_preflight(&head.method, &head.headers) {
             let methods = route.as_ref().map_or(routes::ANY_METHOD, Route::methods);
             let mut response = reply::options(methods, access);
-            cors::put_preflight(response.headers_mut(), methods, request.headers());
+            cors::put_preflight(response.headers_mut(), methods, &head.headers);
             return Err(response);
         }
         let Some(route) = route else {
-            let message = routes::unknown(request.uri().path());
+            let message = routes::unknown(head.uri.path());
             return Err(reply::error(Failure::new(Kind::NotFound, message), access));
         };
-        if request.method() == Method::OPTIONS {
+        if head.method == Method::OPTIONS {
             return Err(reply::options(route.methods(), access));
         }
-        if !route.allows(request.method()) {
-            return Err(method_not_allowed(&route, request.method(), access));
+        if !route.allows(&head.method) {
+            return Err(method_not_allowed(&route, &head.method, access));
         }
         if route.needs_key()
-            && let Err(failure) = auth::authorize(&self.config.api_keys, request.headers())
+            && let Err(failure) = auth::authorize(&self.config.api_keys, &head.headers)
         {
             return Err(reply::error(failure, access));
         }
         Err(match route {
-            Route::ChatCompletions => return self.complete(request, access).await,
+            Route::ChatCompletions => return self.complete(&head.headers, body, rest, access).await,
             Route::Models => reply::json(&self.models.list().await, access),
             Route::Model(id) => match self.models.find(&id).await {
                 Some(model) => reply::json(&model, access),
@@ -190,20 +224,22 @@ impl Service {
     /// A chat completion, up to the point where its upstream is asked.
     async fn complete(
         &self,
-        request: Request<Incoming>,
+        headers: &HeaderMap,
+        body: Incoming,
+        rest: &mut Rest,
         mut access: Access,
     ) -> Result<Pin<Box<Answer>>, Response<Body>> {
-        let (head, body) = request.into_parts();
         if !self.drain.is_serving() {
-            let failure = Failure::new(Kind::Draining, "toolwire is being stopped").with_retry_after("1");
-            return Err(reply::error(failure, access));
+            return Err(reply::error(drain::refusal(), access));
         }
-        let body = match intake::read(&head.headers, body, self.config.limits.max_body).await {
-            Ok(body) => body,
+        let bounds = intake::Bounds { limits: &self.config.limits, budget: &self.budget, drain: &self.drain };
+        let (body, memory) = match intake::read(headers, body, bounds).await {
+            Ok(read) => read,
             Err(failure) => return Err(reply::error(failure, access)),
         };
+        *rest = Rest::None;
         match self.exchange(&body, &mut access) {
-            Ok((exchange, client)) => Ok(self.answer(exchange, client, &body, access).await),
+            Ok((exchange, client)) => Ok(self.answer(exchange, client, &body, memory, access).await),
             Err(failure) => Err(reply::error(failure, access)),
         }
     }
@@ -227,6 +263,7 @@ impl Service {
         exchange: Exchange<'_>,
         client: Arc<Client>,
         body: &Bytes,
+        memory: Reservation,
         access: Access,
     ) -> Pin<Box<Answer>> {
         let Exchange { model, conversation, request, answering, again } = exchange;
@@ -254,6 +291,7 @@ impl Service {
             stream: answering.stream,
             watch,
             access,
+            memory,
         };
         Box::pin(Answer::new(parts, self.config.limits.keep_alive, self.drain.when_cut()))
     }

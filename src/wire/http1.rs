@@ -9,6 +9,9 @@ use std::fmt;
 /// Bytes of extensions that a chunk may have, and of trailers; they say nothing of an answer.
 const MAX_ASIDE: usize = 16 << 10;
 
+/// Digits that a chunk's size may have, zeros before it included: what it takes to write the largest.
+const MAX_DIGITS: u8 = 16;
+
 /// A body whose bytes come in any split.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Body {
@@ -24,8 +27,8 @@ enum At {
     Rest,
     /// So many bytes of data, and the body is over.
     Length(u64),
-    /// A chunk's size, so far; `None` before its first digit.
-    Size(Option<u64>),
+    /// A chunk's size, and how many digits of it there were.
+    Size(u64, u8),
     /// What else is in the line of a chunk's size.
     Extension(u64),
     /// The line end behind a chunk's size.
@@ -46,7 +49,7 @@ enum At {
 /// Why bytes are no body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BadBody {
-    /// A chunk's size is no hexadecimal number, or none that fits.
+    /// A chunk's size is no hexadecimal number, or has more than 16 digits.
     Size,
     /// A line does not end as it must.
     LineEnd,
@@ -72,7 +75,7 @@ impl std::error::Error for BadBody {}
 impl Body {
     /// A body in chunks.
     pub fn chunked() -> Self {
-        Self::new(At::Size(None))
+        Self::new(At::Size(0, 0))
     }
 
     /// A body of `length` bytes.
@@ -144,10 +147,12 @@ impl Body {
 
     fn framing(&mut self, byte: u8) -> Result<At, BadBody> {
         Ok(match (self.at, byte) {
-            (At::Size(size), byte) if byte.is_ascii_hexdigit() => At::Size(Some(with_digit(size, byte)?)),
-            (At::Size(Some(size)) | At::Extension(size), b'\r') => At::SizeEnd(size),
-            (At::Size(Some(size)), b';' | b' ' | b'\t') => At::Extension(size),
-            (At::Size(_), _) => return Err(BadBody::Size),
+            (At::Size(size, digits), byte) if byte.is_ascii_hexdigit() && digits < MAX_DIGITS => {
+                At::Size(with_digit(size, byte)?, digits + 1)
+            }
+            (At::Size(size, 1..) | At::Extension(size), b'\r') => At::SizeEnd(size),
+            (At::Size(size, 1..), b';' | b' ' | b'\t') => At::Extension(size),
+            (At::Size(..), _) => return Err(BadBody::Size),
             (At::Extension(_), b'\n') => return Err(BadBody::LineEnd),
             (At::Extension(_), _) => self.aside()?,
             (At::SizeEnd(0), b'\n') => At::Trailer(false),
@@ -157,7 +162,7 @@ impl Body {
                 At::Chunk(size)
             }
             (At::ChunkEnd, b'\r') => At::ChunkEndLf,
-            (At::ChunkEndLf, b'\n') => At::Size(None),
+            (At::ChunkEndLf, b'\n') => At::Size(0, 0),
             (At::Trailer(something), b'\r') => At::TrailerEnd(something),
             (At::Trailer(_), b'\n') => return Err(BadBody::LineEnd),
             (At::Trailer(_), _) => {
@@ -176,9 +181,9 @@ impl Body {
     }
 }
 
-fn with_digit(size: Option<u64>, digit: u8) -> Result<u64, BadBody> {
+fn with_digit(size: u64, digit: u8) -> Result<u64, BadBody> {
     let digit = char::from(digit).to_digit(16).ok_or(BadBody::Size)?;
-    let size = size.unwrap_or(0).checked_mul(16).ok_or(BadBody::Size)?;
+    let size = size.checked_mul(16).ok_or(BadBody::Size)?;
     Ok(size + u64::from(digit))
 }
 
@@ -238,6 +243,8 @@ mod tests {
             (b"g\r\n", BadBody::Size),
             (b"-1\r\n", BadBody::Size),
             (b"11111111111111111\r\n", BadBody::Size),
+            (b"00000000000000001\r\nx\r\n", BadBody::Size),
+            (b"00000000000000000", BadBody::Size),
             (b"1\nx\r\n", BadBody::Size),
             (b"1\r\nxy", BadBody::LineEnd),
             (b"1;a\nx\r\n", BadBody::LineEnd),
@@ -249,6 +256,15 @@ mod tests {
             let long = [begun.as_bytes(), &[b'x'; MAX_ASIDE + 1]].concat();
             assert_eq!(read(Body::chunked(), [long.as_slice()]), Err(BadBody::Aside), "{begun}");
         }
+    }
+
+    #[test]
+    fn a_chunk_size_may_have_sixteen_digits() {
+        let bytes = b"0000000000000001\r\nx\r\n0000000000000000\r\n\r\n";
+        assert_eq!(read(Body::chunked(), [&bytes[..]]), Ok((b"x".to_vec(), 0, true)));
+        let mut largest = Body::chunked();
+        assert_eq!(largest.next(&mut &b"FFFFFFFFFFFFFFFF\r\n"[..]), Ok(None));
+        assert_eq!(largest.next(&mut &b"x"[..]), Ok(Some(&b"x"[..])));
     }
 
     #[test]

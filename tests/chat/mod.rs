@@ -3,7 +3,10 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use toolwire::{
-    dialect::chat::{Reader, ReaderSettings},
+    dialect::{
+        Skip, Skipped,
+        chat::{Reader, ReaderSettings},
+    },
     event::{CallEnd, Event, Finish, Sink},
     failure::Failure,
 };
@@ -19,8 +22,7 @@ pub(crate) struct Read {
     pub(crate) pings: Vec<String>,
     /// The failure's sentence.
     pub(crate) message: String,
-    pub(crate) malformed: u64,
-    pub(crate) unknown_finishes: u64,
+    pub(crate) skipped: Skipped,
     /// Frames that came as they are.
     pub(crate) verbatim: usize,
 }
@@ -62,6 +64,10 @@ impl Read {
 
     fn call(&mut self, index: u32) -> &mut Call {
         self.calls.iter_mut().find(|call| call.index == index).expect("a call that has begun")
+    }
+
+    pub(crate) fn unknown_finishes(&self) -> u64 {
+        self.skipped.count(Skip::UnknownFinish)
     }
 
     pub(crate) fn fail(&mut self, failure: &Failure) {
@@ -128,6 +134,10 @@ impl Sink for Read {
                 let words = if result.is_error { "failed" } else { "gave" };
                 self.run(words, &format!("{} {} {}", result.index, result.id, result.content));
             }
+            Event::ServerCall(call) => {
+                let [arguments, content] = [call.arguments, call.content].map(Option::unwrap_or_default);
+                self.run("ran", &format!("{} {} {arguments} {content}", call.id, call.name));
+            }
             Event::Annotation(note) => {
                 let (from, to) = note.span;
                 self.run("cites", &format!("{} {} {from}-{to}", note.url, note.title));
@@ -166,8 +176,7 @@ pub(crate) fn read_in<'a>(
         assert!(reader.is_done());
         read.fail(&failure);
     }
-    read.malformed = reader.malformed();
-    read.unknown_finishes = reader.unknown_finishes();
+    read.skipped = reader.skipped();
     read
 }
 

@@ -214,7 +214,7 @@ fn deep_nesting_is_safe() {
     let found = find(&whole, &[&deep], Finish::Stop);
     assert_eq!((found.text.as_str(), found.calls.len()), (deep.as_str(), 0));
     let found = find(&Settings::default(), &[&deep], Finish::Stop);
-    assert_eq!(found.calls[0].end, Some(CallEnd::Cut));
+    assert_eq!(found.calls[0].end, Some(CallEnd::Broken));
 }
 
 /// Lumo's case L05, without a clock: nothing piles up behind a fence that never closes.

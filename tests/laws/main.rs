@@ -22,6 +22,7 @@ mod calls;
 mod detector;
 mod limits;
 mod markup;
+mod server_calls;
 mod soup;
 mod streams;
 #[path = "../support/mod.rs"]

@@ -22,6 +22,8 @@ pub(crate) struct Assembled {
     pub(crate) pings: usize,
     pub(crate) malformed: u64,
     pub(crate) orphans: u64,
+    /// What was left out, by reason.
+    pub(crate) skipped: String,
 }
 
 impl Assembled {
@@ -77,7 +79,9 @@ impl Assembled {
                 self.finish = Some(finish);
             }
             Event::Ping(_) => self.pings += 1,
-            Event::Refusal(_) | Event::Annotation(_) | Event::Verbatim { .. } => panic!("{event:?}"),
+            Event::Refusal(_) | Event::ServerCall(_) | Event::Annotation(_) | Event::Verbatim { .. } => {
+                panic!("{event:?}")
+            }
         }
     }
 
@@ -114,6 +118,7 @@ pub(crate) fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, settings: &Re
     });
     assembled.malformed = reader.malformed();
     assembled.orphans = reader.orphan_results();
+    assembled.skipped = reader.skipped().to_string();
     assembled
 }
 

@@ -7,6 +7,10 @@ mod cases;
 #[cfg(test)]
 mod laws;
 #[cfg(test)]
+mod lost;
+#[cfg(test)]
 mod requests;
+#[cfg(test)]
+mod server_calls;
 #[cfg(test)]
 mod streams;

@@ -176,7 +176,7 @@ fn v2_an_ordinary_answer() {
         "data: [DONE]\n\n",
     ));
     assert_eq!((got.text.as_str(), got.finish, got.pings), ("A😀", Some(Finish::Length), 2));
-    assert_eq!(got.model.as_deref(), Some("3b6be88a"));
+    assert_eq!(got.model.as_deref(), Some(""), "a hash is not a model's name");
     assert_eq!(got.usage, Some(json!({"completion_tokens": 2, "applied_limit_category": "max"})));
     assert_eq!(got.malformed, 0);
 }
@@ -184,14 +184,28 @@ fn v2_an_ordinary_answer() {
 #[test]
 fn v2_one_object_over_several_lines() {
     let got = read_text(concat!(
-        "data: {\"choices\":[{\"index\":0,\ndata: \"delta\":{\"content\":\"A\"}}\ndata: ]}\n\n",
         // What was cut off does not take with it what follows, in the same event or in the next.
-        "data: {\"choices\":[{\"index\"\ndata: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"B\"}}]}\n\n",
-        "data: {\"choices\":[{\"index\"\n\ndata: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"C\"}}]}\n\n",
+        "data: {\"choices\":[{\"index\"\ndata: {\"choices\":[\n\n",
+        "data: {\"choices\":[{\"index\":0,\ndata: \"delta\":{\"content\":\"A\"}}\ndata: ]}\n\n",
         "data: {\"choices\":[{\"delta\":{\"content\":\"D\"}}]}{\"choices\":[{\"delta\":{\"content\":\"E\"}}]}\n\n",
         "data: [DONE]"
     ));
-    assert_eq!((got.text.as_str(), got.malformed), ("ABCDE", 2));
+    assert_eq!((got.text.as_str(), got.malformed), ("ADE", 2));
+}
+
+#[test]
+fn a_frame_that_cannot_be_read_fails_an_answer_that_has_begun() {
+    let text = |text: &str| {
+        format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}}}}]}}\n\n")
+    };
+    for broken in ["data: {\"choices\":[{\"index\"\n\n", "data: {bad\n\n", "{bad\n"] {
+        let before = read_text(&format!("{broken}{}data: [DONE]\n\n", text("A")));
+        assert_eq!((before.text.as_str(), before.failure, before.malformed), ("A", None, 1), "{broken}");
+        let inside = read_text(&format!("{}{broken}{}data: [DONE]\n\n", text("A"), text("B")));
+        assert_eq!((failure(&inside).0, inside.text.as_str()), ("upstream_protocol", "A"), "{broken}");
+    }
+    let alive = read_text(&format!("{}data: ping\n\n{}data: [DONE]\n\n", text("A"), text("B")));
+    assert_eq!((alive.text.as_str(), alive.failure), ("AB", None));
 }
 
 #[test]
@@ -385,15 +399,113 @@ fn an_answer_may_end_without_a_mark_if_that_is_allowed() {
 }
 
 #[test]
-fn encrypted_pieces_fail_wherever_they_come() {
-    for event in [
-        json!(["d", {"content": "AAEC", "encrypted": true}]),
-        json!(["d", {"reasoning": "AAEC", "encrypted": true}]),
-        json!(["stc", {"id": "n", "name": "a", "arguments": "AAEC", "encrypted": true}]),
-        json!(["str", {"call_id": "n", "content": "AAEC", "encrypted": true}]),
-        json!(["img", {"id": "n", "data": "AAEC", "encrypted": true}]),
-    ] {
-        let got = v2(json!([["m", "A"], event, ["done"]]));
-        assert_eq!((failure(&got).0, got.text.as_str()), ("upstream_decrypt_failed", "A"), "{event}");
+fn encrypted_pieces_fail_wherever_they_come_and_wherever_that_is_said() {
+    let delta = |delta: Value| json!({"choices": [{"index": 0, "delta": delta}]});
+    let call = json!({"index": 0, "id": "p", "function": {"name": "a", "arguments": "AAEC"}});
+    let typed =
+        |target: &str, content: Value| json!({"type": "token_data", "target": target, "content": content});
+    let frames = [
+        ("/choices/0/delta", delta(json!({"content": "AAEC"}))),
+        ("/choices/0", delta(json!({"content": "AAEC"}))),
+        ("", delta(json!({"content": "AAEC"}))),
+        ("/choices/0/delta", delta(json!({"reasoning": "AAEC"}))),
+        ("", delta(json!({"reasoning_content": "AAEC"}))),
+        ("", delta(json!({"content": [{"type": "text", "text": "AAEC"}]}))),
+        ("/choices/0/delta/content/0", delta(json!({"content": [{"type": "text", "text": "AAEC"}]}))),
+        ("", delta(json!({"tool_calls": [call]}))),
+        ("/choices/0/delta", delta(json!({"tool_calls": [call]}))),
+        ("/choices/0/delta/tool_calls/0", delta(json!({"tool_calls": [call]}))),
+        ("/choices/0/delta/tool_calls/0/function", delta(json!({"tool_calls": [call]}))),
+        ("", delta(json!({"function_call": {"name": "a", "arguments": "AAEC"}}))),
+        ("", json!({"object": "chat.tool_call", "tool_call": {"id": "n", "name": "a", "arguments": "AAEC"}})),
+        (
+            "/tool_call",
+            json!({"object": "chat.tool_call", "tool_call": {"id": "n", "name": "a", "arguments": "AAEC"}}),
+        ),
+        ("", json!({"object": "chat.tool_result", "tool_result": {"call_id": "n", "content": "AAEC"}})),
+        (
+            "/tool_result",
+            json!({"object": "chat.tool_result", "tool_result": {"call_id": "n", "content": "AAEC"}}),
+        ),
+        ("", json!({"object": "lumo.image_data", "image": {"id": "n", "data": "AAEC"}})),
+        ("/image", json!({"object": "lumo.image_data", "image": {"id": "n", "data": "AAEC"}})),
+        ("", typed("message", json!("AAEC"))),
+        ("", typed("reasoning", json!(["AAEC"]))),
+        ("", typed("tool_call", json!("AAEC"))),
+        ("", typed("tool_result", json!({"results": []}))),
+        ("", json!({"type": "image_data", "data": "AAEC", "is_final": false})),
+    ];
+    for (holder, frame) in frames {
+        for (flag, sealed) in [
+            (json!(true), true),
+            (json!(1), true),
+            (json!("true"), true),
+            (json!("yes"), true),
+            (json!(false), false),
+            (json!(0), false),
+            (json!(""), false),
+            (json!("false"), false),
+            (Value::Null, false),
+        ] {
+            let mut frame = frame.clone();
+            frame.pointer_mut(holder).unwrap()["encrypted"] = flag;
+            let got = read_text(&format!(
+                "data: {{\"choices\":[{{\"delta\":{{\"content\":\"A\"}}}}]}}\n\ndata: {frame}\n\ndata: [DONE]\n\n"
+            ));
+            let code = got.failure.as_ref().map(|failure| failure.0.as_str());
+            assert_eq!(code, sealed.then_some("upstream_decrypt_failed"), "{frame}");
+            assert!(got.text.starts_with('A') && (!sealed || got.calls.is_empty()), "{frame}");
+        }
     }
+    // A parameter of that name is not a flag, and nothing is not a piece.
+    for event in [
+        json!(["stc", {"id": "n", "name": "a", "arguments": {"encrypted": true}}]),
+        json!(["stc", {"id": "n", "name": "a", "arguments": "", "encrypted": true}]),
+        json!(["d", {"role": "assistant", "content": "", "encrypted": true}]),
+    ] {
+        assert_eq!(v2(json!([["m", "A"], event, ["fin", "stop"], ["done"]])).failure, None, "{event}");
+    }
+}
+
+#[test]
+fn the_models_word_for_a_failure_is_not_an_end() {
+    for (word, code) in [
+        ("timeout", "timeout"),
+        ("rejected", "rejected"),
+        ("network_error", "error"),
+        ("error", "error"),
+        ("abort", "error"),
+    ] {
+        let got = v2(json!([["m", "par"], ["fin", word], ["done"]]));
+        assert_eq!((failure(&got).0, got.text.as_str()), (code, "par"), "{word}");
+        let typed = read_text(&format!(
+            "data: {{\"type\":\"token_data\",\"target\":\"message\",\"content\":\"par\"}}\n\n\
+             data: {{\"type\":\"{word}\"}}\n\ndata: {{\"type\":\"done\"}}\n\n"
+        ));
+        assert_eq!((failure(&typed).0, typed.text.as_str()), (code, "par"), "{word}");
+    }
+    let unknown = v2(json!([["m", "A"], ["fin", "whatever"], ["done"]]));
+    assert_eq!((unknown.finish, unknown.skipped.as_str()), (Some(Finish::Stop), "unknown_finish=1"));
+}
+
+#[test]
+fn half_a_surrogate_pair_is_no_text_where_the_answer_breaks_off() {
+    let half =
+        "data: {\"choices\":[{\"delta\":{\"content\":\"A\\ud83d\",\"reasoning_content\":\"B\\ud83d\"}}]}\n\n";
+    let length = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"length\"}]}\n\n";
+    for end in ["", length, "data: {\"error\":{}}\n\n"] {
+        let got = read_text(&format!("{half}{end}"));
+        assert_eq!((got.text.as_str(), got.reasoning.as_str()), ("A", "B"), "{end}");
+    }
+    let got = read_text(&format!("{half}data: [DONE]\n\n"));
+    assert_eq!((got.text.as_str(), got.reasoning.as_str()), ("A\u{fffd}", "B\u{fffd}"));
+}
+
+#[test]
+fn an_end_mark_alone_is_no_answer() {
+    for body in ["data: [DONE]\n\n", "data: {\"model\":\"m\"}\n\ndata: [DONE]\n\n"] {
+        assert_eq!(failure(&read_text(body)).0, "upstream_truncated", "{body}");
+    }
+    assert_eq!(v2(json!([["fin", "stop"], ["done"]])).finish, Some(Finish::Stop));
+    assert_eq!(v1(json!([["m", ""], ["done"]])).finish, Some(Finish::Stop));
 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::Notify;
 
 use crate::support::{
-    client::{STREAM, WHOLE, stream_error},
+    client::{Client, STREAM, WHOLE, stream_error},
     proxy::{Proxy, Setup},
     raw::{Raw, Said, get, post},
     soon,
@@ -463,6 +463,30 @@ async fn a_request_that_does_not_come_is_not_waited_for() {
     }
 }
 
+/// Nor is an HTTP/2 client without a request.
+#[tokio::test]
+async fn an_http2_connection_without_a_request_is_closed() {
+    let upstream = Upstream::start(at_once).await;
+    let proxy = Setup::new(upstream.address).start().await;
+    for begun in ["PRI * HTTP/2.0\r\n\r\nSM", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"] {
+        let mut client = Raw::connect(&proxy).await;
+        client.send(begun).await;
+        tokio::time::pause();
+        client.rest_sometime().await;
+        tokio::time::resume();
+    }
+    // One that has had a request, and answers pings.
+    let client = Client::http2();
+    let reply = client.chat(&proxy, STREAM).await;
+    assert!(reply.rest().await.ends_with("data: [DONE]\n\n"));
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    tokio::time::pause();
+    tokio::time::sleep(Duration::from_secs(200)).await;
+    tokio::time::resume();
+    let reply = client.chat(&proxy, STREAM).await;
+    assert!(reply.rest().await.ends_with("data: [DONE]\n\n"));
+}
+
 /// Requests of which two readers could think differently are refused, and their connection is closed.
 #[tokio::test]
 async fn requests_with_two_meanings_are_refused() {
@@ -476,6 +500,11 @@ async fn requests_with_two_meanings_are_refused() {
         "content-length: 0x5\r\n\r\n",
         "transfer-encoding: chunked, identity\r\n\r\n",
         "transfer-encoding: chunkedd\r\n\r\n",
+        "transfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        "transfer-encoding: identity\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        "transfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        "transfer-encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
+        "transfer-encoding: chunked;x=y\r\n\r\n0\r\n\r\n",
         "transfer-encoding : chunked\r\n\r\n",
         " transfer-encoding: chunked\r\n\r\n",
         "transfer-encoding:\r\n chunked\r\n\r\n",

@@ -6,9 +6,11 @@ use tokio::sync::Notify;
 
 use crate::support::{
     client::{Client, STREAM, chat_request, stream_error},
+    http2::Http2,
     proxy::Setup,
+    raw::{Raw, get, post},
     soon,
-    upstream::{Upstream, text},
+    upstream::{Upstream, at_once, text},
 };
 
 async fn held(go_on: Arc<Notify>) -> Upstream {
@@ -104,4 +106,128 @@ async fn an_idle_server_ends_at_once() {
     let _silent = tokio::net::TcpStream::connect(proxy.addresses[0]).await.unwrap();
     proxy.stop();
     soon("the server to end", proxy.ended()).await;
+}
+
+/// The server does not wait for requests that have begun but are not whole, nor for clients that say nothing.
+#[tokio::test]
+async fn connections_without_an_open_answer_are_closed_at_once() {
+    let upstream = Upstream::start(at_once).await;
+    for kept in [false, true] {
+        for begun in ["G", "GET /v1/models HTTP/1.1\r\n", "GET /v1/models HTTP/1.1\r\nhost: x\r\n"] {
+            let mut proxy = Setup::new(upstream.address).start().await;
+            let mut client = Raw::connect(&proxy).await;
+            if kept {
+                client.send(post(STREAM, "") + &get("/v1/models")).await;
+                assert!(client.said().await.is_stream());
+                assert_eq!(client.said().await.status, 200);
+            }
+            client.send(begun).await;
+            // Answered after what was sent before has been read.
+            Client::new().get(&proxy, "/healthz").await.rest().await;
+            proxy.stop();
+            soon("the server to end", proxy.ended()).await;
+            client.closed().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_request_whose_body_is_not_whole_is_refused_at_once() {
+    let upstream = Upstream::start(at_once).await;
+    for headers in ["", "expect: 100-continue\r\n"] {
+        let mut proxy = Setup::new(upstream.address).start().await;
+        let mut client = Raw::connect(&proxy).await;
+        let request = post(STREAM, headers);
+        let (begun, _) = request.split_at(request.len() - STREAM.len());
+        client.send(begun).await;
+        if headers.is_empty() {
+            client.send("{\"model\":").await;
+            Client::new().get(&proxy, "/healthz").await.rest().await;
+        } else {
+            client.until("100 Continue\r\n\r\n").await;
+        }
+        proxy.stop();
+        let said = client.said().await;
+        assert_eq!((said.status, said.header("connection")), (503, Some("close")));
+        assert!(said.body.contains("shutting_down"), "{}", said.body);
+        client.closed().await;
+        soon("the server to end", proxy.ended()).await;
+    }
+    assert_eq!(upstream.requests(), 0);
+}
+
+#[tokio::test]
+async fn http2_connections_without_an_open_stream_are_closed_at_once() {
+    let upstream = Upstream::start(at_once).await;
+    let mut proxy = Setup::new(upstream.address).start().await;
+    let kept = Client::http2();
+    kept.chat(&proxy, STREAM).await.rest().await;
+    // Clients that answer no ping: one without a request, one with half a head, one with half a body, one whose answer
+    // has ended.
+    let _idle = Http2::connect(&proxy).await;
+    let mut half_head = Http2::connect(&proxy).await;
+    half_head.request(1, "GET", "/v1/models", &[(":authority", "x")], 1).await;
+    let mut half_body = Http2::connect(&proxy).await;
+    half_body.request(1, "POST", "/v1/chat/completions", &[(":authority", "x")], 4).await;
+    half_body.data(1, b"{", 0).await;
+    let mut ended = Http2::connect(&proxy).await;
+    ended.request(1, "GET", "/healthz", &[(":authority", "x")], 5).await;
+    ended.status().await;
+    Client::new().get(&proxy, "/healthz").await.rest().await;
+    proxy.stop();
+    soon("the server to end", proxy.ended()).await;
+}
+
+/// An HTTP/2 client that does not acknowledge the end is sent its answer, and not waited for afterwards.
+#[tokio::test]
+async fn an_http2_stream_that_ends_during_the_drain_is_whole() {
+    let go_on = Arc::new(Notify::new());
+    let upstream = held(go_on.clone()).await;
+    let mut proxy = Setup::new(upstream.address).start().await;
+    let mut client = Http2::connect(&proxy).await;
+    client.request(1, "POST", "/v1/chat/completions", &[(":authority", "x")], 4).await;
+    client.data(1, STREAM.as_bytes(), 1).await;
+    client.status().await;
+    proxy.stop();
+    go_on.notify_one();
+    let rest = client.rest().await;
+    assert!(rest.windows(6).any(|window| window == b"[DONE]"));
+    soon("the server to end", proxy.ended()).await;
+}
+
+/// Whatever clients and upstreams do. The clock stands still but for those who wait for it.
+#[tokio::test]
+async fn the_drain_never_takes_longer_than_its_limit() {
+    const LIMIT: Duration = Duration::from_secs(8);
+    let flood = Upstream::start(|mut exchange| async move {
+        exchange.begin().await;
+        while exchange.piece(text(&"x".repeat(30_000))).await {}
+        exchange
+    })
+    .await;
+    for reads in [true, false] {
+        let silent = held(Arc::new(Notify::new())).await;
+        let upstream = if reads { &silent } else { &flood };
+        let mut setup = Setup::new(upstream.address);
+        setup.drain_timeout = LIMIT;
+        let mut proxy = setup.start().await;
+        let mut http1 = Raw::connect_narrow(&proxy).await;
+        http1.send(post(STREAM, "")).await;
+        http1.until("data: ").await;
+        let http2 = Client::http2();
+        let mut open = http2.chat(&proxy, STREAM).await;
+        open.until("data: ").await;
+        let mut unread = Http2::connect(&proxy).await;
+        unread.request(1, "POST", "/v1/chat/completions", &[(":authority", "x")], 4).await;
+        unread.data(1, STREAM.as_bytes(), 1).await;
+        unread.status().await;
+        tokio::time::pause();
+        let begun = tokio::time::Instant::now();
+        proxy.stop();
+        proxy.ended().await;
+        let took = begun.elapsed();
+        tokio::time::resume();
+        // Timers count whole milliseconds.
+        assert!(took <= LIMIT + Duration::from_millis(10), "{took:?}");
+    }
 }

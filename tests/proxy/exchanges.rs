@@ -187,6 +187,39 @@ async fn heads_that_are_none_are_refused() {
 }
 
 #[tokio::test]
+async fn bodies_in_a_coding_that_was_not_offered_are_refused() {
+    for coding in ["gzip", "gzip, chunked", "chunked, chunked", "chunked, x"] {
+        let upstream = Upstream::start(move |mut exchange| async move {
+            exchange.raw(format!("HTTP/1.1 200 OK\r\ntransfer-encoding: {coding}\r\n\r\n")).await;
+            exchange.piece(text("first")).await;
+            exchange.finished().await
+        })
+        .await;
+        let proxy = Setup::new(upstream.address).start().await;
+        let error = Client::new().chat(&proxy, STREAM).await.json().await["error"].clone();
+        assert_eq!(error["code"], "upstream_protocol", "{coding}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn interim_heads_without_end_are_refused() {
+    let upstream = Upstream::start(|mut exchange| async {
+        for _ in 0..10_000 {
+            if !exchange.raw("HTTP/1.1 102 Wait\r\n\r\n").await {
+                break;
+            }
+        }
+        exchange.whole("200 OK", "", &answer()).await;
+        exchange
+    })
+    .await;
+    let proxy = Setup::new(upstream.address).start().await;
+    let error = Client::new().chat(&proxy, STREAM).await.json().await["error"].clone();
+    assert_eq!(error["code"], "upstream_protocol");
+    assert!(error["message"].as_str().unwrap().contains("65536"), "{error}");
+}
+
+#[tokio::test]
 async fn a_head_without_end_is_refused() {
     let upstream = Upstream::start(|mut exchange| async {
         exchange.raw("HTTP/1.1 200 OK\r\nx: ").await;
@@ -200,14 +233,16 @@ async fn a_head_without_end_is_refused() {
     assert!(error["message"].as_str().unwrap().contains("65536"), "{error}");
 }
 
-/// A kept connection that closes without a word is replaced, once; a new one is not.
+/// A kept connection that closes without a word is replaced where the configuration says so, once; a new one is not.
 #[tokio::test]
-async fn a_request_is_sent_once_more_and_only_on_a_connection_that_was_used() {
+async fn a_request_is_sent_once_more_only_if_configured_and_on_a_connection_that_was_used() {
     // Which requests are answered, in the order in which they come.
-    for (plan, requests, connections, statuses) in [
-        (vec![true, false, true], 3, 2, [200, 200]),
-        (vec![true, false, false, true], 3, 2, [200, 502]),
-        (vec![false, true], 2, 2, [502, 200]),
+    for (retry_unanswered, plan, requests, connections, statuses) in [
+        (true, vec![true, false, true], 3, 2, [200, 200]),
+        (true, vec![true, false, false, true], 3, 2, [200, 502]),
+        (true, vec![false, true], 2, 2, [502, 200]),
+        (false, vec![true, false], 2, 1, [200, 502]),
+        (false, vec![false, true], 2, 2, [502, 200]),
     ] {
         let plan = Arc::new(Mutex::new(plan.into_iter()));
         let upstream = Upstream::start(move |exchange| {
@@ -218,7 +253,9 @@ async fn a_request_is_sent_once_more_and_only_on_a_connection_that_was_used() {
             }
         })
         .await;
-        let proxy = Setup::new(upstream.address).start().await;
+        let mut setup = Setup::new(upstream.address);
+        setup.upstream.retry_unanswered = retry_unanswered;
+        let proxy = setup.start().await;
         for status in statuses {
             let reply = Client::new().chat(&proxy, STREAM).await;
             assert_eq!(reply.status(), status);
@@ -239,7 +276,9 @@ async fn a_request_whose_answer_has_begun_is_not_sent_once_more() {
         exchange
     })
     .await;
-    let proxy = Setup::new(upstream.address).start().await;
+    let mut setup = Setup::new(upstream.address);
+    setup.upstream.retry_unanswered = true;
+    let proxy = setup.start().await;
     asked(&proxy, 1).await;
     assert_eq!(Client::new().chat(&proxy, STREAM).await.status(), 502);
     assert_eq!(upstream.requests(), 2);

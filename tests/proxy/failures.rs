@@ -318,6 +318,70 @@ async fn each_time_limit_says_which_it_was() {
     timed_out(&total.await, "whole answer");
 }
 
+/// An upstream that sends a head, or what frames a body, a byte at a time is silent all the same.
+#[tokio::test]
+async fn framing_in_drips_does_not_put_off_a_time_limit() {
+    const DRIPS: usize = 200;
+    const PAUSE: Duration = Duration::from_millis(20);
+
+    async fn drip(exchange: &mut Exchange, byte: &str) {
+        for _ in 0..DRIPS {
+            tokio::time::sleep(PAUSE).await;
+            exchange.raw(byte).await;
+        }
+    }
+
+    let (status, _, error) = refused(
+        |setup| setup.upstream.timeouts.header = SHORT,
+        |mut exchange| async {
+            exchange.raw("HTTP/1.1 200 OK\r\nx: ").await;
+            drip(&mut exchange, "y").await;
+            exchange
+        },
+    )
+    .await;
+    assert_eq!((status, &error["code"]), (504, &"upstream_timeout".into()), "{error}");
+
+    let (status, ..) = refused(
+        |setup| setup.upstream.timeouts.header = SHORT,
+        |mut exchange| async {
+            drip(&mut exchange, "HTTP/1.1 102 Wait\r\n\r\n").await;
+            exchange
+        },
+    )
+    .await;
+    assert_eq!(status, 504);
+
+    let extension = broken(
+        |setup| setup.upstream.timeouts.idle = SHORT,
+        |exchange| async {
+            let mut exchange = first(exchange).await;
+            exchange.raw("5;").await;
+            drip(&mut exchange, "x").await;
+            exchange
+        },
+    );
+    let trailer = broken(
+        |setup| setup.upstream.timeouts.idle = SHORT,
+        |exchange| async {
+            let mut exchange = first(exchange).await;
+            exchange.raw("0\r\n").await;
+            drip(&mut exchange, "x").await;
+            exchange
+        },
+    );
+    for error in [extension.await, trailer.await] {
+        assert_eq!(error["code"], "upstream_timeout", "{error}");
+    }
+
+    let digits = broken(as_it_is, |exchange| async {
+        let mut exchange = first(exchange).await;
+        drip(&mut exchange, "0").await;
+        exchange
+    });
+    assert_eq!(digits.await["code"], "upstream_truncated");
+}
+
 /// TLS is part of connecting: a server that accepts and then says nothing is one that cannot be connected to.
 #[tokio::test]
 async fn connecting_has_a_time_limit_with_tls_in_it() {

@@ -14,13 +14,14 @@ const REQUEST: &str = r#"{"model":"m","stream":true,"messages":[{"role":"user","
         {"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}}}]}"#;
 
 const WITHOUT_ARGUMENTS: &str = "data: {\"object\":\"chat.tool_call\",\"tool_call\":{\"id\":\"n1\",\"name\":\"weather\",\"arguments\":\"{}\"}}\n\n\
-     data: {\"object\":\"chat.tool_result\",\"tool_result\":{\"call_id\":\"n1\",\"content\":\"{\\\"error\\\":true}\"}}\n\n";
+     data: {\"object\":\"chat.tool_result\",\"tool_result\":{\"call_id\":\"n1\",\"content\":\"{\\\"error\\\":true}\"}}\n\n\
+     data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
 
 const WITH_ARGUMENTS: &str = "data: {\"object\":\"chat.tool_call\",\"tool_call\":{\"id\":\"n2\",\"name\":\"weather\",\
      \"arguments\":\"{\\\"city\\\":\\\"Paris\\\"}\"}}\n\ndata: [DONE]\n\n";
 
-/// A call without its arguments is asked for once more: the first answer is let go of, the second has its place at
-/// the upstream, and the client sees one answer.
+/// A call without its arguments is asked for once more when the first answer has ended well: that one is let go of,
+/// the second has its place at the upstream, and the client sees one answer.
 #[tokio::test]
 async fn a_bounced_call_is_one_answer_of_two_hops() {
     let hops = Arc::new(AtomicUsize::new(0));

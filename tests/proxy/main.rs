@@ -9,16 +9,21 @@
 
 mod support;
 
+mod bodies;
 mod cancel;
 mod connections;
 mod cors;
 mod drain;
 mod exchanges;
 mod failures;
+mod hosts;
 mod limits;
 mod log;
 mod lumo;
 mod models;
+mod persistence;
 mod requests;
+mod reuse;
+mod stalls;
 mod streams;
 mod threads;

@@ -178,7 +178,7 @@ async fn the_upstream_is_asked_as_configured() {
         asked.lock().unwrap().take().unwrap();
     assert_eq!(line, "post /base/chat/completions http/1.1");
     assert_eq!(authorization.as_deref(), Some("bearer upstream-key"));
-    assert_eq!(accept.as_deref(), Some("text/event-stream"));
+    assert_eq!(accept.as_deref(), Some("text/event-stream, application/json"));
     assert_eq!(encoding.as_deref(), Some("identity"));
     assert_eq!(content.as_deref(), Some("application/json"));
     assert_eq!((extra.as_deref(), cookie), (Some("yes"), None));

@@ -110,7 +110,7 @@ async fn connections_to_the_upstream_are_used_again() {
     }
 }
 
-/// A kept connection that the upstream closes just when it is used again costs a client nothing.
+/// A kept connection that the upstream closes just when it is used again costs a client nothing, if so configured.
 #[tokio::test]
 async fn a_connection_that_went_stale_is_replaced() {
     let upstream = Upstream::start(|mut exchange| async move {
@@ -123,7 +123,9 @@ async fn a_connection_that_went_stale_is_replaced() {
         exchange
     })
     .await;
-    let proxy = Setup::new(upstream.address).start().await;
+    let mut setup = Setup::new(upstream.address);
+    setup.upstream.retry_unanswered = true;
+    let proxy = setup.start().await;
     let client = Client::new();
     for body in [STREAM, WHOLE, STREAM, WHOLE] {
         let reply = client.chat(&proxy, body).await;

@@ -12,9 +12,11 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod begins;
 mod deltas;
 mod ends;
 mod markers;
+mod said;
 mod shapes;
 #[path = "../support/mod.rs"]
 mod support;

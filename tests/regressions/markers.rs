@@ -139,9 +139,11 @@ fn a_section_is_left_open_and_has_prose_in_it() {
     is("kimi_k2", &format!("<|tool_calls_section_begin|>{one}"), "", std::slice::from_ref(&now));
     is("kimi_k2", &format!("<|tool_calls_section_begin|>{one}{two}"), "", &[now.clone(), now.clone()]);
     let (begin, end) = ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>");
-    // Its own closer is then as any closer without an opener.
+    // Its own closer is then as any closer without an opener: right behind a call it is framing.
     let text = format!("{begin}{one} and then {two}{end}");
-    is("kimi_k2", &text, &format!("and then {end}"), &[now.clone(), now]);
+    is("kimi_k2", &text, "and then", &[now.clone(), now.clone()]);
+    let text = format!("{begin}{one} and then {two} at last {end}");
+    is("kimi_k2", &text, &format!("and then  at last {end}"), &[now.clone(), now]);
 }
 
 /// sglang PR 27337: closers such as `</parameter/>` were part of the value. ollama PR 17914: without a closer, all

@@ -87,13 +87,18 @@ fn chunk(delta: &Value, finish: Option<&str>) -> String {
 
 /// What the client gets of an upstream's deltas, the body cut behind so many bytes.
 fn answer(deltas: &[Value], stream: bool, detect: &str, cut: usize) -> String {
+    let mut body: String = deltas.iter().map(|delta| chunk(delta, None)).collect();
+    body += &chunk(&json!({}), Some("tool_calls"));
+    body += "data: [DONE]\n\n";
+    answer_to(&body, stream, detect, cut)
+}
+
+/// The same of an upstream's whole body.
+fn answer_to(body: &str, stream: bool, detect: &str, cut: usize) -> String {
     let mut request = request();
     request["stream"] = stream.into();
     request["tool_choice"] = "auto".into();
     let conversation = decoded(&request);
-    let mut body: String = deltas.iter().map(|delta| chunk(delta, None)).collect();
-    body += &chunk(&json!({}), Some("tool_calls"));
-    body += "data: [DONE]\n\n";
     let answering = Answering::new(&conversation, Stamp { seed: 1, created: 1 });
     let settings = match format::by_name(detect) {
         Some(format) => Settings { detect: Detect::Formats(vec![format]), ..Settings::default() },
@@ -173,6 +178,28 @@ fn a_whole_answer_has_custom_calls() {
             {"id": "c2", "type": "function", "function": {"name": "now", "arguments": "{}"}},
         ])
     );
+}
+
+#[test]
+fn a_whole_answer_of_the_upstream_has_custom_calls_too() {
+    let body = |call: Value| {
+        let message = json!({"role": "assistant", "content": null, "tool_calls": [call]});
+        json!({"id": "i", "object": "chat.completion", "created": 1, "model": "up", "choices": [
+            {"index": 0, "message": message, "finish_reason": "tool_calls"},
+        ]})
+        .to_string()
+    };
+    let custom = json!({"id": "c1", "type": "custom", "custom": {"name": "sql", "input": "SELECT {"}});
+    let arguments = json!({"input": "SELECT {"}).to_string();
+    let function =
+        json!({"id": "c1", "type": "function", "function": {"name": "sql", "arguments": arguments}});
+    for call in [custom.clone(), function] {
+        let whole: Value = serde_json::from_str(&answer_to(&body(call.clone()), false, "", 0)).unwrap();
+        assert_eq!(whole["choices"][0]["message"]["tool_calls"], json!([custom]), "{call}");
+        let streamed = answer_to(&body(call), true, "", 0);
+        assert!(streamed.contains(r#""type":"custom""#), "{streamed}");
+        assert_eq!(assembled(&streamed, true).calls[0].arguments, "SELECT {");
+    }
 }
 
 #[test]

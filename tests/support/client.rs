@@ -12,6 +12,8 @@ pub(crate) struct Answer {
     pub(crate) calls: Vec<Call>,
     /// Results of calls that did not need the client: index, content, is an error.
     pub(crate) results: Vec<(u64, String, bool)>,
+    /// Calls that the upstream ran and that are not among the calls: name, arguments and content.
+    pub(crate) server_calls: Vec<(String, String, String)>,
     pub(crate) annotations: Vec<Value>,
     pub(crate) images: Vec<Value>,
     /// What came, in which order, repetitions taken out.
@@ -158,13 +160,25 @@ impl Answer {
         for result in holder["tool_results"].as_array().into_iter().flatten() {
             self.saw("result");
             let index = result["index"].as_u64().expect("an index");
+            if let Some(name) = result["name"].as_str() {
+                let text = |key: &str| result[key].as_str().unwrap_or_default().to_owned();
+                self.server_calls.push((name.to_owned(), text("arguments"), text("content")));
+                continue;
+            }
             let call = self.calls.get(usize::try_from(index).unwrap()).expect("a result has a call");
             assert_eq!(result["id"], call.id.as_str());
             let content = result["content"].as_str().unwrap().to_owned();
             self.results.push((index, content, result["is_error"] == true));
         }
         for (key, list) in [("annotations", &mut self.annotations), ("images", &mut self.images)] {
-            list.extend(holder[key].as_array().into_iter().flatten().cloned());
+            for element in holder[key].as_array().into_iter().flatten() {
+                let mut element = element.clone();
+                // Client libraries join the lists of deltas by their elements' indices.
+                if let Some(index) = element.as_object_mut().and_then(|object| object.remove("index")) {
+                    assert_eq!(index, list.len(), "{holder}");
+                }
+                list.push(element);
+            }
         }
     }
 

@@ -64,7 +64,7 @@ impl Exchange {
         Pipeline::new(&self.conversation, &self.settings, self.reader(), writer, &answering)
     }
 
-    fn reader(&self) -> Reader {
+    pub(crate) fn reader(&self) -> Reader {
         let limits = self.settings.limits;
         let tolerate_truncation = self.settings.tolerate_truncation;
         match self.speech {

@@ -1,6 +1,7 @@
 //! What a reader has to know before the figures: a line each, none where all is well.
 
 use super::{Metric, Report, Summary, Target, figure};
+use crate::observe::terminal::{counted, plural};
 
 /// The mock's slip and the tool's own lag, at the 99th percentile, from which on they are told: 1 ms, a scheduler's tick.
 const LATE: f64 = 1_000.0;
@@ -52,9 +53,10 @@ fn losses(target: &Target) -> Option<String> {
     (good < streams).then(|| {
         let bad = figure::count(streams - good);
         format!(
-            "{}: {bad} of {} streams did not come whole and by the rules",
+            "{}: {bad} of {} {} did not come whole and by the rules",
             target.name,
-            figure::count(streams)
+            figure::count(streams),
+            plural(streams, "stream")
         )
     })
 }
@@ -87,8 +89,9 @@ fn busy(report: &Report) -> Option<String> {
     let cores = report.machine.cores.max(1);
     (before > cores as f64 / 2.0).then(|| {
         format!(
-            "the machine was busy before the run began: load {before:.2} on {cores} cores ({after:.2} at the end). \
-             Trust the ratios more than the times"
+            "the machine was busy before the run began: load {before:.2} on {} ({after:.2} at the end). \
+             Trust the ratios more than the times",
+            counted(cores, "core")
         )
     })
 }
@@ -121,7 +124,8 @@ fn thin(report: &Report) -> Vec<String> {
     let fewest = report.targets.iter().map(|target| target.all.streams).min().unwrap_or(0);
     if fewest < FEW {
         lines.push(format!(
-            "only {fewest} streams a target: p99 of what a stream has once (TTFB, TTFT, calls, E2E) is about its greatest value"
+            "only {fewest} {} a target: p99 of what a stream has once (TTFB, TTFT, calls, E2E) is about its greatest value",
+            plural(fewest, "stream")
         ));
     }
     if report.rounds == 0 && report.ramps.is_empty() {
@@ -135,7 +139,10 @@ fn thin(report: &Report) -> Vec<String> {
             );
         }
     } else if !report.ratios.is_empty() && report.rounds < ROUNDS {
-        lines.push(format!("only {} rounds: five or more make a spread worth reading", report.rounds));
+        lines.push(format!(
+            "only {}: five or more make a spread worth reading",
+            counted(report.rounds, "round")
+        ));
     }
     lines
 }
@@ -146,7 +153,8 @@ fn lonely(report: &Report) -> Option<String> {
     let most = processes.map(|process| process.open_streams).max()?;
     (most < MANY).then(|| {
         format!(
-            "at most {most} streams were open at once: memory a stream is mostly what the process grows by anyway"
+            "at most {most} {} open at once: memory a stream is mostly what the process grows by anyway",
+            if most == 1 { "stream was" } else { "streams were" }
         )
     })
 }

@@ -17,7 +17,7 @@ pub fn page(report: &Report) -> String {
         ("@@title@@", escaped(&title)),
         ("@@style@@", STYLE.to_owned()),
         ("@@caveats@@", caveats),
-        ("@@table@@", escaped(&table(report))),
+        ("@@table@@", escaped(&table(report, None))),
         ("@@report@@", embedded(&json(report))),
         ("@@script@@", SCRIPT.to_owned()),
     ];

@@ -1,8 +1,16 @@
-//! The report for a terminal: at most 120 columns, plain text, numbers under numbers.
+//! The report for a terminal: plain text, numbers under numbers, as wide as the terminal is.
 //!
-//! Targets stand below one another under each measure, since that is what a reader compares.
+//! Targets stand below one another under each measure, since that is what a reader compares. A table that is too wide goes
+//! on below itself, with the targets' names again.
+
+use std::ops::Range;
 
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
+
+use crate::observe::{
+    terminal::{WITHOUT_TERMINAL, plural, wrapped},
+    untrusted::{escaped, is_unprintable},
+};
 
 use super::{
     Distribution, Metric, Ramp, RampStep, Ratio, Report, Summary, Target,
@@ -10,26 +18,30 @@ use super::{
     figure::{self, NONE},
 };
 
-/// Columns of a line.
-const WIDTH: usize = 110;
+/// Columns of a line of words at most.
+const WORDS: usize = 110;
 /// Characters of a target's name that are shown.
 const NAME: usize = 18;
 /// Under what name the baseline stands.
 pub(super) const BASELINE: &str = "(baseline)";
 
-/// The report's table.
-pub fn table(report: &Report) -> String {
-    let mut parts = vec![head(report), streams(report), costs(report), latencies(report)];
-    parts.extend(legend(report));
-    parts.extend(ramps(report));
-    parts.extend(complaints(report));
-    parts.push(tool(report));
-    parts.extend(warnings(report));
+/// The report's table, in lines of `width` columns: those of the terminal, if it goes to one.
+pub fn table(report: &Report, width: Option<usize>) -> String {
+    let width = width.unwrap_or(WITHOUT_TERMINAL);
+    let words = width.min(WORDS);
+    let grids = [streams(report), costs(report), latencies(report)];
+    let mut parts = vec![head(report, words)];
+    parts.extend(grids.map(|grid| grid.fitted(width)));
+    parts.extend(legend(report, words));
+    parts.extend(ramps(report, width));
+    parts.extend(complaints(report, words));
+    parts.push(tool(report, words));
+    parts.extend(warnings(report, words));
     parts.join("\n\n") + "\n"
 }
 
 /// What was measured, and where.
-fn head(report: &Report) -> String {
+fn head(report: &Report, width: usize) -> String {
     let machine = &report.machine;
     let load =
         machine.load.map_or_else(String::new, |(before, after)| format!(", load {before:.2} → {after:.2}"));
@@ -40,8 +52,9 @@ fn head(report: &Report) -> String {
     };
     let took = figure::span(report.seconds);
     let first = format!("toolwire {} bench · {} · {rounds}{took}", report.version, report.dialect);
-    let machine = format!("{}, {} cores{load}", machine.system, machine.cores);
-    format!("{first}\n{}\n{machine}", wrapped(&report.load, ""))
+    let cores = plural(machine.cores as u64, "core");
+    let machine = format!("{}, {} {cores}{load}", machine.system, machine.cores);
+    [first, report.load.clone(), machine].map(|line| wrapped(&line, "", width)).join("\n")
 }
 
 /// The targets with what they are called, the baseline first.
@@ -52,29 +65,29 @@ fn sides(report: &Report) -> impl Iterator<Item = (String, &Target)> {
 
 /// A name as it fits: without control characters, and not too long.
 fn name(name: &str) -> String {
-    let clean = || name.chars().map(|char| if char.is_control() { '?' } else { char });
+    let clean = || name.chars().map(|char| if is_unprintable(char) { '?' } else { char });
     if clean().count() <= NAME { clean().collect() } else { clean().take(NAME - 1).chain(['…']).collect() }
 }
 
 /// How the streams came.
-fn streams(report: &Report) -> String {
+fn streams(report: &Report) -> Grid {
     let heads =
         ["streams", "all", "good", "refused", "failed", "broken", "malformed", "unsent", "gaps", "tokens"];
-    let mut table = grid(heads.into_iter().chain(["streams/s"]), &[0]);
+    let mut table = Grid::new(heads.into_iter().chain(["streams/s"]), 1);
     for (name, Target { all, .. }) in sides(report) {
         let how = [all.streams, all.good, all.refused, all.failed, all.broken, all.malformed, all.unsent];
         let counts = how.into_iter().chain([all.gaps, all.tokens]).map(figure::count);
         table.add_row([name].into_iter().chain(counts).chain([figure::number(all.streams_per_second)]));
     }
-    table.trim_fmt()
+    table
 }
 
 /// What a second brings, and what a token and a stream cost the process under test.
-fn costs(report: &Report) -> String {
+fn costs(report: &Report) -> Grid {
     let process = report.targets.iter().any(|target| target.all.process.is_some());
     let measures: &[Cost] = if process { &COSTS } else { COSTS.split_at(1).0 };
     let heads = measures.iter().flat_map(|cost| [cost.title.to_owned(), against(report, cost.measure)]);
-    let mut table = grid(["rate and cost".to_owned()].into_iter().chain(heads), &[0]);
+    let mut table = Grid::new(["rate and cost".to_owned()].into_iter().chain(heads), 1);
     for (name, target) in sides(report) {
         let cells = measures.iter().flat_map(|cost| {
             let value = (cost.value)(&target.all).map_or_else(|| NONE.to_owned(), cost.told);
@@ -82,7 +95,7 @@ fn costs(report: &Report) -> String {
         });
         table.add_row([name].into_iter().chain(cells));
     }
-    table.trim_fmt()
+    table
 }
 
 /// A column of the costs.
@@ -116,11 +129,11 @@ const COSTS: [Cost; 3] = [
 ];
 
 /// The distributions, a group a measure.
-fn latencies(report: &Report) -> String {
+fn latencies(report: &Report) -> Grid {
     let (p50, p99) = (against(report, "ttft_p50"), against(report, "ttft_p99"));
     let heads = ["latency", "", "p50", "p90", "p99", "max"].map(str::to_owned);
     let heads = heads.into_iter().chain([("p50 ", p50), ("p99 ", p99)].map(|(of, to)| titled(of, &to)));
-    let mut table = grid(heads, &[0, 1]);
+    let mut table = Grid::new(heads, 2);
     let mut first = true;
     for metric in Metric::ALL {
         let rows =
@@ -133,7 +146,7 @@ fn latencies(report: &Report) -> String {
             table.add_row(latency(report, (title, name, &target.name), metric, distribution));
         }
     }
-    table.trim_fmt()
+    table
 }
 
 /// One line of the latencies: of the target `called` so, which is shown under the name `shown`.
@@ -176,32 +189,35 @@ fn ratio(report: &Report, target: &str, measure: &str) -> String {
 }
 
 /// How to read the ratios.
-fn legend(report: &Report) -> Option<String> {
+fn legend(report: &Report, width: usize) -> Option<String> {
     (!ratios(report).is_empty()).then(|| {
-        "Ratios: median over the rounds (least–greatest of a round); ≈ where rounds lie on both sides of 1.".to_owned()
+        const LEGEND: &str =
+            "Ratios: median over the rounds (least–greatest of a round); ≈ where rounds lie on both sides of 1.";
+        wrapped(LEGEND, "", width)
     })
 }
 
 /// What the ramp found.
-fn ramps(report: &Report) -> Option<String> {
+fn ramps(report: &Report, width: usize) -> Option<String> {
+    let words = width.min(WORDS);
     let slo = &report.ramps.first()?.slo;
-    let mut table = grid(["ramp", "most streams", "least that did not hold"], &[0]);
+    let mut table = Grid::new(["ramp", "most streams", "least that did not hold"], 1);
     for ramp in &report.ramps {
         let told = |streams: Option<u64>| streams.map_or_else(|| NONE.to_owned(), figure::count);
         let failed = limit(ramp).map(|step| step.streams);
         table.add_row([name(&ramp.target), told(ramp.streams), told(failed)]);
     }
-    let slo = wrapped(&format!("Service level: {}", slo.replace(',', ", ")), "");
-    let steps = report.ramps.iter().map(steps).collect::<Vec<_>>();
-    Some(format!("{slo}\n\n{}\n\n{}", table.trim_fmt(), steps.join("\n")))
+    let slo = wrapped(&format!("Service level: {}", slo.replace(',', ", ")), "", words);
+    let steps = report.ramps.iter().map(|ramp| steps(ramp, words)).collect::<Vec<_>>();
+    Some(format!("{slo}\n\n{}\n\n{}", table.fitted(width), steps.join("\n")))
 }
 
 /// The steps of a ramp, those that did not hold marked, and what was measured at the least of these.
-fn steps(ramp: &Ramp) -> String {
+fn steps(ramp: &Ramp, width: usize) -> String {
     let steps = ends(ramp).map(|step| format!("{}{}", step.streams, if step.held { "" } else { "✗" }));
     let steps = steps.collect::<Vec<_>>().join(" ");
     let limit = limit(ramp).map(|step| format!("; at {}: {}", step.streams, step.measured.join(", ")));
-    wrapped(&format!("{}: {steps}{}", name(&ramp.target), limit.unwrap_or_default()), "  ")
+    wrapped(&format!("{}: {steps}{}", name(&ramp.target), limit.unwrap_or_default()), "  ", width)
 }
 
 /// The least step that did not hold.
@@ -215,75 +231,114 @@ fn ends(ramp: &Ramp) -> impl Iterator<Item = &RampStep> {
 }
 
 /// What streams did wrong, target by target.
-fn complaints(report: &Report) -> Option<String> {
+fn complaints(report: &Report, width: usize) -> Option<String> {
     let mut lines = Vec::new();
     for (name, target) in sides(report) {
         for (complaint, times) in &target.complaints {
-            let complaint = complaint.chars().map(|char| if char.is_control() { ' ' } else { char });
-            lines.push(format!("  {name}: {} × {}", figure::count(*times), complaint.collect::<String>()));
+            let complaint = format!("{name}: {} × {}", figure::count(*times), escaped(complaint));
+            lines.push(wrapped(&complaint, "  ", width));
         }
     }
     (!lines.is_empty()).then(|| format!("Complaints\n{}", lines.join("\n")))
 }
 
 /// What the tool itself costs.
-fn tool(report: &Report) -> String {
+fn tool(report: &Report, width: usize) -> String {
     let overhead = &report.overhead;
-    let lag = overhead.start_lag.as_ref().map_or_else(String::new, |lag| {
+    let cost = format!(
+        "The tool itself: {} CPU a token, {:.0} ns to read a delta, {:.0} ns to read the clock",
+        figure::time(overhead.cpu_per_token),
+        overhead.parse_ns,
+        overhead.clock_ns
+    );
+    let lag = overhead.start_lag.as_ref().map(|lag| {
         format!(
-            "\nRequests left {} (p50), {} (p99) after their intended start",
+            "Requests left {} (p50), {} (p99) after their intended start",
             figure::time(lag.p50),
             figure::time(lag.p99)
         )
     });
-    format!(
-        "The tool itself: {} CPU a token, {:.0} ns to read a delta, {:.0} ns to read the clock{lag}",
-        figure::time(overhead.cpu_per_token),
-        overhead.parse_ns,
-        overhead.clock_ns
-    )
+    let lines = [cost].into_iter().chain(lag).map(|line| wrapped(&line, "", width));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// What speaks against the figures.
-fn warnings(report: &Report) -> Option<String> {
-    let lines = caveats(report).into_iter().map(|line| wrapped(&line, "! "));
+fn warnings(report: &Report, width: usize) -> Option<String> {
+    let lines = caveats(report).into_iter().map(|line| wrapped(&line, "! ", width));
     let lines = lines.collect::<Vec<_>>();
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-/// A sentence in lines of [`WIDTH`], the first behind `mark` and the others as far in.
-fn wrapped(sentence: &str, mark: &str) -> String {
-    let mut lines = vec![mark.to_owned()];
-    for word in sentence.split_whitespace() {
-        let width = lines.last().map_or(0, |line| line.chars().count());
-        if width + word.chars().count() > WIDTH {
-            lines.push(" ".repeat(mark.len()));
-        }
-        if let Some(line) = lines.last_mut() {
-            line.push_str(word);
-            line.push(' ');
-        }
-    }
-    lines.iter().map(|line| line.trim_end()).collect::<Vec<_>>().join("\n")
+/// A table before it is known how wide it may be.
+struct Grid {
+    /// The head, and the rows.
+    rows: Vec<Vec<String>>,
+    /// The first columns, which hold names; the others hold numbers.
+    names: usize,
 }
 
-/// An empty table with a head; the columns that are not in `texts` hold numbers.
-fn grid<T: Into<String>>(heads: impl IntoIterator<Item = T>, texts: &[usize]) -> Table {
-    let rule = LineStyle::none().fill('─').junction('─');
-    let mut table = Table::new();
-    table
-        .load_style(TableStyle::new().header_separator(rule))
-        .set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(heads.into_iter().map(Into::into));
-    for (index, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 2));
-        column.set_cell_alignment(if texts.contains(&index) {
-            CellAlignment::Left
-        } else {
-            CellAlignment::Right
-        });
+/// Columns between two of the table's: what pads each, and the line between them.
+const GAP: usize = 3;
+
+impl Grid {
+    fn new<T: Into<String>>(heads: impl IntoIterator<Item = T>, names: usize) -> Self {
+        Self { rows: vec![heads.into_iter().map(Into::into).collect()], names }
     }
-    table
+
+    fn add_row<T: Into<String>>(&mut self, cells: impl IntoIterator<Item = T>) {
+        self.rows.push(cells.into_iter().map(Into::into).collect());
+    }
+
+    /// The table in lines of at most `width` columns, as far as one number beside the names fits: numbers that do not fit
+    /// beside the others stand in a further table below, behind the names again.
+    fn fitted(&self, width: usize) -> String {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or_default();
+        let widths: Vec<_> = (0..columns).map(|column| self.width(column)).collect();
+        let (names, numbers) = widths.split_at_checked(self.names).unwrap_or((&widths, &[]));
+        let room = width.saturating_sub(names.iter().map(|width| width + GAP).sum());
+        let mut tables = Vec::new();
+        let mut first = 0;
+        while let Some(rest) = numbers.get(first..).filter(|rest| !rest.is_empty()) {
+            let mut taken = 0;
+            let fitting = rest.iter().take_while(|&&width| {
+                taken += width + GAP;
+                // Nothing follows the last.
+                taken <= room + 1
+            });
+            let end = first + fitting.count().max(1);
+            tables.push(self.part(self.names + first..self.names + end));
+            first = end;
+        }
+        tables.join("\n\n")
+    }
+
+    fn width(&self, column: usize) -> usize {
+        let cells = self.rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
+    }
+
+    /// The names, and the columns `numbers`.
+    fn part(&self, numbers: Range<usize>) -> String {
+        let cells = |row: &Vec<String>| {
+            let cells = row.iter().enumerate();
+            let cells = cells.filter(|(column, _)| *column < self.names || numbers.contains(column));
+            cells.map(|(_, cell)| cell.clone()).collect::<Vec<_>>()
+        };
+        let rule = LineStyle::none().fill('─').junction('─');
+        let mut table = Table::new();
+        table
+            .load_style(TableStyle::new().header_separator(rule))
+            .set_content_arrangement(ContentArrangement::Disabled);
+        let mut rows = self.rows.iter().map(cells);
+        table.set_header(rows.next().unwrap_or_default());
+        table.add_rows(rows);
+        for (column, shape) in table.column_iter_mut().enumerate() {
+            shape.set_padding((0, 2));
+            let is_name = column < self.names;
+            shape.set_cell_alignment(if is_name { CellAlignment::Left } else { CellAlignment::Right });
+        }
+        table.trim_fmt()
+    }
 }
 
 #[cfg(test)]
@@ -293,7 +348,7 @@ mod tests {
     /// Writes what is expected anew where it is asked for, and says so by failing.
     #[test]
     fn the_table_is_as_it_was_approved() {
-        let told = table(&example::report());
+        let told = table(&example::report(), None);
         if std::env::var_os("TOOLWIRE_APPROVE").is_some() {
             std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/src/bench/report/example/table.txt"), &told)
                 .unwrap();
@@ -310,9 +365,29 @@ mod tests {
         report.ramps[0]
             .steps
             .extend((0..30).map(|step| RampStep { streams: 9_000 + step, ..RampStep::default() }));
-        for line in table(&report).lines() {
-            assert!(line.chars().count() <= 120, "{} columns: {line}", line.chars().count());
+        for width in [None, Some(120), Some(100), Some(80), Some(60)] {
+            for line in table(&report, width).lines() {
+                let columns = line.chars().count();
+                assert!(columns <= width.unwrap_or(120), "{columns} of {width:?} columns: {line}");
+            }
         }
+    }
+
+    #[test]
+    fn a_narrow_table_holds_the_same_figures() {
+        let report = example::report();
+        let words = |width| {
+            let told = table(&report, Some(width));
+            told.split_whitespace().map(str::to_owned).collect::<std::collections::BTreeSet<_>>()
+        };
+        let rules = |word: &String| !word.starts_with('─');
+        let (wide, narrow) = (words(200), words(60));
+        assert_eq!(
+            wide.iter().filter(|word| rules(word)).collect::<Vec<_>>(),
+            narrow.iter().filter(|word| rules(word)).collect::<Vec<_>>()
+        );
+        // A narrow one is still a table when nothing fits.
+        assert!(table(&report, Some(1)).contains("toolwire"));
     }
 
     #[test]
@@ -321,7 +396,7 @@ mod tests {
         report.targets[0].name = "\u{1b}[31mred".to_owned();
         report.targets[0].complaints.insert("bad\u{1b}[2J".to_owned(), 1);
         report.command = "\u{7}".to_owned();
-        let told = table(&report);
+        let told = table(&report, None);
         assert!(told.contains("?[31mred"));
         assert!(!told.contains(['\u{1b}', '\u{7}']), "{told}");
     }
@@ -331,7 +406,7 @@ mod tests {
         let step = |streams, held| RampStep { streams, held, measured: vec![format!("{streams} {held}")] };
         let steps = vec![step(8, false), step(8, true), step(16, false), step(16, false)];
         let ramp = Ramp { steps, ..Ramp::default() };
-        assert_eq!(super::steps(&ramp), "  : 8 16✗; at 16: 16 false");
+        assert_eq!(super::steps(&ramp, WORDS), "  : 8 16✗; at 16: 16 false");
     }
 
     #[test]
@@ -343,6 +418,6 @@ mod tests {
             ramps: Vec::new(),
             ..example::report()
         };
-        assert!(table(&report).contains("latency"));
+        assert!(table(&report, None).contains("latency"));
     }
 }

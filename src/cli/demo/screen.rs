@@ -8,12 +8,48 @@ use std::{
 
 use serde_json::Value;
 
-use crate::fixture::{Answer, assemble};
+use crate::{
+    fixture::{Answer, assemble},
+    observe::{
+        terminal::{self, wrapped},
+        untrusted::escaped,
+    },
+};
 
-/// Columns of the left side; the right side takes what it needs.
-const LEFT: usize = 54;
-/// Most columns of the right side.
-const RIGHT: usize = 70;
+/// What a client's line begins with where it stands below the upstream's.
+const CLIENT: &str = "▶";
+
+/// Columns of the time.
+const TIME: usize = 8;
+/// Columns between two others.
+const GAP: usize = 2;
+/// Most columns of the left and of the right side.
+const MOST: [usize; 2] = [54, 70];
+/// Columns of each side below which the two do not stand beside each other.
+const LEAST: usize = 24;
+
+/// How what comes is arranged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Arrangement {
+    /// The upstream's on the left, the client's on the right, in so many columns.
+    Beside { left: usize, right: usize },
+    /// Each on a line of its own, in so many columns.
+    Below { columns: usize },
+}
+
+impl Arrangement {
+    /// What fits into `width` columns.
+    fn of(width: usize) -> Self {
+        let [most_left, most_right] = MOST;
+        let sides = width.saturating_sub(TIME + 2 * GAP);
+        let left = (sides / 2).min(most_left);
+        let right = sides.saturating_sub(left).min(most_right);
+        match left >= LEAST {
+            true => Self::Beside { left, right },
+            false => Self::Below { columns: width.saturating_sub(TIME + 2 * GAP).max(1) },
+        }
+    }
+}
 
 /// Whose side something is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +76,8 @@ pub(super) struct Moment {
 pub(super) struct Screen {
     out: Stdout,
     is_coloured: bool,
+    width: usize,
+    arrangement: Arrangement,
     /// The upstream's piece that stands on the left of the open line.
     left: Option<Duration>,
     delays: Vec<Duration>,
@@ -47,8 +85,13 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    pub(super) fn new(is_coloured: bool) -> Self {
-        Self { out: io::stdout(), is_coloured, left: None, delays: Vec::new(), received: String::new() }
+    /// For stdout, as wide as its terminal.
+    pub(super) fn new() -> Self {
+        let out = io::stdout();
+        let is_coloured = terminal::is_coloured(&out);
+        let width = terminal::width(&out).unwrap_or(terminal::WITHOUT_TERMINAL);
+        let arrangement = Arrangement::of(width);
+        Self { out, is_coloured, width, arrangement, left: None, delays: Vec::new(), received: String::new() }
     }
 
     fn paint(&self, colour: &str, text: &str) -> String {
@@ -59,8 +102,13 @@ impl Screen {
     }
 
     pub(super) fn open(&mut self, title: &str) -> io::Result<()> {
-        writeln!(self.out, "{title}\n")?;
-        let head = format!("{:>8}  {:<LEFT$}  {}", "ms", "the upstream sends", "the client gets");
+        writeln!(self.out, "{}\n", wrapped(title, "", self.width))?;
+        const HEADS: [&str; 2] = ["the upstream sends", "the client gets"];
+        let [sends, gets] = HEADS;
+        let head = match self.arrangement {
+            Arrangement::Beside { left, .. } => format!("{:>TIME$}  {sends:<left$}  {gets}", "ms"),
+            Arrangement::Below { .. } => format!("{:>TIME$}  {sends}\n{:>TIME$}  {CLIENT} {gets}", "ms", ""),
+        };
         let head = self.paint("1", &head);
         writeln!(self.out, "{head}")
     }
@@ -72,21 +120,32 @@ impl Screen {
                 for gist in moment.data.split("\n\n").filter(|frame| !frame.is_empty()).map(gist) {
                     self.end_line()?;
                     let time = self.paint("2", &time(moment.at));
-                    let gist = self.paint("36", &format!("{:<LEFT$}", shortened(&gist, LEFT)));
+                    let gist = match self.arrangement {
+                        Arrangement::Beside { left, .. } => format!("{:<left$}", shortened(&gist, left)),
+                        Arrangement::Below { columns } => shortened(&gist, columns),
+                    };
+                    let gist = self.paint("36", &gist);
                     write!(self.out, "{time}  {gist}")?;
                     self.left = Some(moment.at);
                 }
             }
             Side::Client => {
                 self.received.push_str(&format!("data: {}\n\n", moment.data));
-                let margin = match self.left.take() {
-                    Some(cause) => {
-                        self.delays.push(moment.at.saturating_sub(cause));
-                        String::new()
+                let cause = self.left.take();
+                self.delays.extend(cause.map(|cause| moment.at.saturating_sub(cause)));
+                let gist = gist(&moment.data);
+                let (margin, gist) = match self.arrangement {
+                    Arrangement::Beside { left, right } => {
+                        let margin = if cause.is_some() { 0 } else { TIME + GAP + left };
+                        (" ".repeat(margin), shortened(&gist, right))
                     }
-                    None => " ".repeat(8 + 2 + LEFT),
+                    Arrangement::Below { columns } => {
+                        let line = if cause.is_some() { "\n" } else { "" };
+                        let gist = gist.replacen("tool_calls[", "[", 1).replacen(" arguments ", " ", 1);
+                        (format!("{line}{:>TIME$}", ""), format!("{CLIENT} {}", shortened(&gist, columns)))
+                    }
                 };
-                let gist = self.paint("32", &shortened(&gist(&moment.data), RIGHT));
+                let gist = self.paint("32", &gist);
                 writeln!(self.out, "{margin}  {gist}")?;
             }
         }
@@ -107,23 +166,30 @@ impl Screen {
             assemble(self.received.as_bytes(), true, 200).answer;
         let head = self.paint("1", "What the client has at the end");
         writeln!(self.out, "\n{head}")?;
-        writeln!(self.out, "  text      {}", text.trim_end())?;
-        for (index, call) in calls.iter().enumerate() {
-            writeln!(self.out, "  call      {}({})", call.name, call.arguments)?;
-            for result in results.iter().filter(|result| usize::try_from(result.call) == Ok(index)) {
-                writeln!(self.out, "  result    {}", result.content)?;
+        self.tell("text", text.trim_end())?;
+        for result in results.iter().filter(|result| result.call.is_none()) {
+            self.tell("Lumo ran", &format!("{}({})", result.name, result.arguments))?;
+            self.tell("result", &result.content)?;
+        }
+        for (index, call) in (0..).zip(&calls) {
+            self.tell("call", &format!("{}({})", call.name, call.arguments))?;
+            for result in results.iter().filter(|result| result.call == Some(index)) {
+                self.tell("result", &result.content)?;
             }
         }
-        writeln!(self.out, "  finish    {}", finish.unwrap_or_default())?;
+        self.tell("finish", &finish.unwrap_or_default())?;
         self.delays.sort();
         if let Some(median) = self.delays.get(self.delays.len() / 2) {
-            writeln!(
-                self.out,
-                "  delay     {:.2} ms from an upstream piece to its delta in the client (median)",
-                median.as_secs_f64() * 1e3
-            )?;
+            let median = median.as_secs_f64() * 1e3;
+            let about = "ms from an upstream piece to its delta in the client (median)";
+            self.tell("delay", &format!("{median:.2} {about}"))?;
         }
         Ok(())
+    }
+
+    /// Writes a line of the summary, or several.
+    fn tell(&mut self, name: &str, text: &str) -> io::Result<()> {
+        writeln!(self.out, "{}", wrapped(&escaped(text), &format!("  {name:<8}  "), self.width))
     }
 
     /// How to try it oneself.
@@ -132,7 +198,7 @@ impl Screen {
         let head = self.paint("1", "It stays up; Ctrl-C ends it. Try");
         writeln!(
             self.out,
-            "\n{head}\n  curl -N http://{proxy}/v1/chat/completions -H 'content-type: application/json' -d '{}'",
+            "\n{head}\n  curl -N http://{proxy}/v1/chat/completions \\\n    -H 'content-type: application/json' \\\n    -d '{}'",
             compact.replace('\'', r"'\''")
         )
     }
@@ -172,9 +238,10 @@ fn call_gist(delta: &Value) -> Option<String> {
 
 fn shortened(text: &str, columns: usize) -> String {
     let text = text.replace('\n', "⏎");
+    let text = escaped(&text);
     match text.chars().count() > columns {
-        true => text.chars().take(columns - 1).chain(['…']).collect(),
-        false => text,
+        true => text.chars().take(columns.saturating_sub(1)).chain(['…']).collect(),
+        false => text.into_owned(),
     }
 }
 
@@ -194,6 +261,24 @@ mod tests {
         assert_eq!(gist(":queued"), ":queued");
         assert_eq!(gist("data: [DONE]"), "[DONE]");
         assert_eq!(gist(r#"{"tool_call":{"id":"n"}}"#), r#"tool_call: {"id":"n"}"#);
+    }
+
+    #[test]
+    fn both_sides_fit_the_width() {
+        for width in 20..300 {
+            match Arrangement::of(width) {
+                Arrangement::Beside { left, right } => {
+                    assert!(TIME + 2 * GAP + left + right <= width && left.min(right) >= LEAST, "{width}");
+                }
+                Arrangement::Below { columns } => {
+                    assert!(
+                        TIME + GAP + CLIENT.chars().count() + 1 + columns <= width && width < 80,
+                        "{width}"
+                    );
+                }
+            }
+        }
+        assert_eq!(Arrangement::of(136), Arrangement::Beside { left: 54, right: 70 });
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::{
         envelope::{Parsed, Piece, Rules},
         region::Passed,
         tag::Scan,
-        text::{head, tail},
+        text::{boundary_from, head, tail},
         typed::escape,
     },
     event::CallEnd,
@@ -153,67 +153,120 @@ impl Channel {
         }
     }
 
-    /// A JSON object with name and arguments.
+    /// A JSON object with name and arguments. Until its call begins, it is source with the header before it.
     pub(super) fn envelope(
         &mut self,
         text: &str,
         rules: &Rules<'_>,
         out: &mut impl FnMut(Piece<'_>),
     ) -> (usize, Option<Passed>) {
-        let Phase::Envelope(envelope) = &mut self.phase else { return (0, None) };
-        let (waits, waiting) = (self.waits, &mut self.waiting);
-        let parsed = envelope.feed(text, rules, &mut |piece| gate(waits, waiting, piece, out));
-        match parsed {
-            Parsed::More => (text.len(), None),
-            Parsed::CallEnded(len) => (len, self.certain()),
+        let Phase::Envelope(mut envelope) = std::mem::replace(&mut self.phase, Phase::Between) else {
+            return (0, None);
+        };
+        let begun = envelope.found();
+        let text = self.bounded(text, begun, rules);
+        let parsed = envelope.feed(text, rules, &mut |piece| self.piece(piece, begun, out));
+        let found = envelope.found();
+        let (len, passed) = match parsed {
+            Parsed::More if !found && self.source.len() + text.len() > rules.max_hold => {
+                return self.no_call(text, out);
+            }
+            Parsed::More => {
+                self.phase = Phase::Envelope(envelope);
+                (text.len(), None)
+            }
+            Parsed::CallEnded(len) => {
+                self.phase = Phase::Envelope(envelope);
+                (len, self.certain())
+            }
             Parsed::End(len) => {
                 self.settled(Some(CallEnd::Complete), out);
-                self.phase = Phase::Between;
                 (len, Some(Passed::Certain(0)))
             }
+            Parsed::Stop(len) if !found => return self.no_call(head(text, len), out),
             Parsed::Stop(len) => {
+                let (waits, waiting) = (self.waits, &mut self.waiting);
                 let end = envelope.finish(false, &mut |piece| gate(waits, waiting, piece, out));
-                let found = envelope.found();
-                self.phase = Phase::Between;
-                let certain = self.settled(end, out) && found;
+                let certain = self.settled(end, out);
                 if !certain {
                     self.phase = Phase::Failed;
                 }
                 (len, Some(if certain { Passed::Certain(0) } else { Passed::Failed { taken: 0, rescan: 0 } }))
             }
+        };
+        if !found {
+            self.source.push_str(head(text, len));
         }
+        (len, passed)
     }
 
-    /// A call with tagged arguments.
+    /// A call with tagged arguments, as above.
     pub(super) fn params(
         &mut self,
         text: &str,
         rules: &Rules<'_>,
         out: &mut impl FnMut(Piece<'_>),
     ) -> (usize, Option<Passed>) {
-        let Phase::Params(walk) = &mut self.phase else { return (0, None) };
-        let (waits, waiting) = (self.waits, &mut self.waiting);
-        let parsed = walk.feed(text, rules, &mut |piece| gate(waits, waiting, piece, out));
-        let rescan = walk.rest().len();
+        let Phase::Params(mut walk) = std::mem::replace(&mut self.phase, Phase::Between) else {
+            return (0, None);
+        };
+        let begun = walk.found();
+        let text = self.bounded(text, begun, rules);
+        let parsed = walk.feed(text, rules, &mut |piece| self.piece(piece, begun, out));
+        let rest = walk.rest().len();
         let (found, open) = (walk.found(), walk.is_open());
-        match parsed {
-            Parsed::More => (text.len(), None),
-            Parsed::CallEnded(len) => (len, self.certain()),
+        let (len, passed) = match parsed {
+            Parsed::More if !found && self.source.len() + text.len() > rules.max_hold => {
+                return self.no_call(text, out);
+            }
+            Parsed::More => {
+                self.phase = Phase::Params(walk);
+                (text.len(), None)
+            }
+            Parsed::CallEnded(len) => {
+                self.phase = Phase::Params(walk);
+                (len, self.certain())
+            }
             Parsed::End(len) => {
-                let rest = walk.rest().len();
                 self.settled(Some(CallEnd::Complete), out);
-                self.phase = Phase::Between;
                 (len, Some(Passed::Again { taken: 0, rest, certain: true }))
             }
+            Parsed::Stop(len) if !found => return self.no_call(head(text, len), out),
             Parsed::Stop(len) => {
                 if open {
+                    let (waits, waiting) = (self.waits, &mut self.waiting);
                     walk.finish(false, &mut |piece| gate(waits, waiting, piece, out));
                 }
-                let certain = found && self.settled(open.then_some(CallEnd::Cut), out);
+                let certain = self.settled(open.then_some(CallEnd::Cut), out);
                 self.phase = Phase::Failed;
-                let left = Passed::Left { taken: 0, rescan };
-                (len, Some(if certain { left } else { Passed::Failed { taken: 0, rescan } }))
+                let left = Passed::Left { taken: 0, rescan: rest };
+                (len, Some(if certain { left } else { Passed::Failed { taken: 0, rescan: rest } }))
             }
+        };
+        if !found {
+            self.source.push_str(head(text, len));
         }
+        (len, passed)
+    }
+
+    /// A piece of a call that a message holds; `begun`: not its first.
+    fn piece(&mut self, piece: Piece<'_>, begun: bool, out: &mut impl FnMut(Piece<'_>)) {
+        if !begun && matches!(piece, Piece::Start { .. }) {
+            self.begin(out);
+        }
+        gate(self.waits, &mut self.waiting, piece, out);
+    }
+
+    /// No call follows the header: all of it, and `text` behind it, is what it is without one.
+    fn no_call(&mut self, text: &str, out: &mut impl FnMut(Piece<'_>)) -> (usize, Option<Passed>) {
+        let mut source = std::mem::take(&mut self.source);
+        source.push_str(text);
+        (text.len(), self.no_message(source, out))
+    }
+
+    /// As much of `text` as may be held and a character more, while the call has not begun.
+    fn bounded<'t>(&self, text: &'t str, begun: bool, rules: &Rules<'_>) -> &'t str {
+        let room = rules.max_hold.saturating_sub(self.source.len()).saturating_add(1);
+        if begun || text.len() <= room { text } else { head(text, boundary_from(text, room)) }
     }
 }

@@ -80,28 +80,20 @@ impl Channel {
             },
             Some(Route::Raw(written)) => {
                 let Some(name) = rules.name(written) else { return self.no_message(source, out) };
-                let certain = if self.inside.is_some() { Some(Passed::Certain(0)) } else { self.certain() };
-                self.start(name, rules, out);
-                let mut opening = String::from("{\"");
-                escape(rules.tools.text_parameter(name).unwrap_or("code"), &mut opening);
-                opening.push_str("\": \"");
-                gate(self.waits, &mut self.waiting, Piece::Arguments(&opening), out);
-                (self.raw, self.phase) = (true, Phase::Said(Voice::Text));
-                return certain;
+                return self.begin_raw(name, rules.tools.text_parameter(name).unwrap_or("code"), rules, out);
             }
             Some(Route::Params(written, calls)) => {
                 let (Some(name), CallBody::Params(params)) = (rules.name(written), &calls.body) else {
                     return self.no_message(source, out);
                 };
-                let walk = ParamsWalk::named(calls, params, name, rules);
-                self.begin(out);
-                self.phase = Phase::Params(Box::new(walk));
-                return Some(Passed::Certain(0));
+                self.phase = Phase::Params(Box::new(ParamsWalk::named(calls, params, name, rules)));
+                self.source = source;
+                return None;
             }
             Some(Route::Envelope) => {
-                self.begin(out);
                 self.phase = Phase::Envelope(Box::new(Envelope::new(rules, false)));
-                return Some(Passed::Certain(0));
+                self.source = source;
+                return None;
             }
             Some(Route::Said(voice)) => {
                 self.begin(out);
@@ -120,8 +112,26 @@ impl Channel {
         None
     }
 
+    /// A call begins whose argument `key` is the body as it stands.
+    fn begin_raw(
+        &mut self,
+        name: &str,
+        key: &str,
+        rules: &Rules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> Option<Passed> {
+        let certain = if self.inside.is_some() { Some(Passed::Certain(0)) } else { self.certain() };
+        self.start(name, rules, out);
+        let mut opening = String::from("{\"");
+        escape(key, &mut opening);
+        opening.push_str("\": \"");
+        gate(self.waits, &mut self.waiting, Piece::Arguments(&opening), out);
+        (self.raw, self.phase) = (true, Phase::Said(Voice::Text));
+        certain
+    }
+
     /// `source` looked like a header and is none.
-    fn no_message(&mut self, source: String, out: &mut impl FnMut(Piece<'_>)) -> Option<Passed> {
+    pub(super) fn no_message(&mut self, source: String, out: &mut impl FnMut(Piece<'_>)) -> Option<Passed> {
         if let Some(voice) = self.inside.take() {
             self.phase = Phase::Said(voice);
             self.say(voice, &source, out);
@@ -145,6 +155,13 @@ impl Channel {
             let certain = if self.inside.is_some() { Some(Passed::Certain(0)) } else { self.certain() };
             self.phase = Phase::Arguments(self.start(&name, rules, out));
             return (0, certain);
+        }
+        let is_text = self.markup.is_empty() && !character.is_whitespace() && !self.begins_mark(character);
+        if is_text
+            && !self.channels.common
+            && let Some(key) = rules.tools.only_string(&name)
+        {
+            return (0, self.begin_raw(&name, key, rules, out));
         }
         self.source.push(character);
         if self.markup.is_empty() && character.is_whitespace() {

@@ -101,8 +101,9 @@ impl Channel {
             Phase::Said(_) => !(self.raw && self.waits),
             Phase::Header | Phase::Opened { .. } => self.inside.is_some(),
             Phase::Arguments(_) => !self.waits,
-            Phase::Envelope(envelope) => !self.waits && envelope.is_open(),
-            Phase::Params(walk) => !self.waits && walk.is_open(),
+            Phase::Envelope(envelope) if envelope.found() => !self.waits && envelope.is_open(),
+            Phase::Params(walk) if walk.found() => !self.waits && walk.is_open(),
+            Phase::Envelope(_) | Phase::Params(_) => self.inside.is_some(),
             Phase::Broken(_) | Phase::Between | Phase::Failed => false,
         }
     }
@@ -180,10 +181,9 @@ impl Channel {
                 self.unsaid(out);
                 self.found
             }
-            Phase::Opened { name, .. } => {
-                self.start(&name, rules, out);
-                self.end(CallEnd::Cut, out)
-            }
+            Phase::Envelope(envelope) if !envelope.found() && !envelope.is_doubted() => self.unsaid(out),
+            Phase::Params(walk) if !walk.found() => self.unsaid(out),
+            Phase::Opened { .. } => self.unsaid(out),
             Phase::Said(voice) => {
                 let markup = std::mem::take(&mut self.markup);
                 self.say(voice, &markup, out);
@@ -194,6 +194,9 @@ impl Channel {
                 self.end(if whole { CallEnd::Complete } else { CallEnd::Cut }, out)
             }
             Phase::Envelope(mut envelope) => {
+                if !envelope.found() {
+                    self.begin(out);
+                }
                 let (waits, waiting) = (self.waits, &mut self.waiting);
                 let end = envelope.finish(stopped, &mut |piece| gate(waits, waiting, piece, out));
                 self.settled(end, out) && envelope.found()
@@ -201,8 +204,6 @@ impl Channel {
             Phase::Params(mut walk) => {
                 let (waits, waiting) = (self.waits, &mut self.waiting);
                 let stopped = stopped && (rules.repair || !waits);
-                // The header was certain, so what follows is its call, if only the beginning of one.
-                walk.start(&mut |piece| gate(waits, waiting, piece, out));
                 let end = walk.finish(stopped, &mut |piece| gate(waits, waiting, piece, out));
                 self.settled(end, out) && walk.found()
             }
@@ -216,12 +217,12 @@ impl Channel {
         if let Phase::Params(walk) = &self.phase { walk.rest().len() } else { 0 }
     }
 
-    /// The header was none: if it stands in a spoken body, it is part of that.
-    fn unsaid(&mut self, out: &mut impl FnMut(Piece<'_>)) {
-        if let Some(voice) = self.inside.take() {
-            let source = std::mem::take(&mut self.source);
-            self.say(voice, &source, out);
-        }
+    /// The header was none: if it stands in a spoken body, it is part of that, and nothing is left.
+    fn unsaid(&mut self, out: &mut impl FnMut(Piece<'_>)) -> bool {
+        let Some(voice) = self.inside.take() else { return false };
+        let source = std::mem::take(&mut self.source);
+        self.say(voice, &source, out);
+        true
     }
 
     /// What is held is no message: all but its first character is read again.
@@ -282,6 +283,12 @@ impl Channel {
     fn close(&mut self, body: &mut JsonBody, out: &mut impl FnMut(Piece<'_>)) -> bool {
         let (waits, waiting) = (self.waits, &mut self.waiting);
         body.close(&mut |text: &str| gate(waits, waiting, Piece::Arguments(text), out))
+    }
+
+    /// A marker may begin with this.
+    fn begins_mark(&self, character: char) -> bool {
+        let openers = self.channels.open.iter().map(|(open, _)| open);
+        openers.chain(self.channels.end).any(|marker| marker.starts_with(character))
     }
 
     /// What the held markup is.

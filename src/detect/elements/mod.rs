@@ -7,6 +7,7 @@
 mod leaf;
 
 use super::{
+    bare_text::{BareText, Reached},
     body::JsonBody,
     envelope::{Piece, Rules},
     flow::Flow,
@@ -22,7 +23,7 @@ use crate::{
     format::{Calls, Elements, ElementsName},
 };
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 enum At {
     /// The attributes of the opening tag.
     Tag,
@@ -38,6 +39,8 @@ enum At {
     BeforeJson,
     Json,
     AfterJson,
+    /// In a text that stands for the only argument.
+    Text(BareText),
 }
 
 /// An open element with children, or the arguments as a whole.
@@ -58,6 +61,8 @@ pub(super) struct ElementsWalk {
     at: At,
     held: String,
     name: String,
+    /// The name as the tags have it.
+    written: String,
     id: String,
     any_name: bool,
     levels: Vec<Level>,
@@ -81,7 +86,7 @@ pub(super) struct ElementsWalk {
 impl Scan for ElementsWalk {
     fn step(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
         match self.at {
-            At::Tag => self.tag(text, rules, out),
+            At::Tag => self.tag(text, rules),
             At::Between => self.between(text, rules, out),
             At::Leaf { fresh } => self.leaf(text, fresh, rules, out),
             At::Data => {
@@ -93,7 +98,8 @@ impl Scan for ElementsWalk {
                 }
                 step
             }
-            At::BeforeJson | At::AfterJson => self.around_json(text),
+            At::BeforeJson | At::AfterJson => self.around_json(text, out),
+            At::Text(_) => self.text(text, out),
             At::Json => {
                 let (step, ended) = json(&mut self.body, text, out);
                 if ended {
@@ -113,6 +119,9 @@ impl Scan for ElementsWalk {
     }
 
     fn end(&mut self, out: &mut impl FnMut(Piece<'_>)) {
+        if self.ended {
+            return;
+        }
         self.start(out);
         if !self.json {
             let empty = self.levels.first().is_none_or(|root| root.empty);
@@ -137,6 +146,7 @@ impl ElementsWalk {
             at: At::Between,
             held: String::new(),
             name: String::new(),
+            written: String::new(),
             id: String::new(),
             any_name: rules.any_name,
             levels: vec![Level { key: String::new(), array: false, empty: true, repeats: false }],
@@ -157,6 +167,7 @@ impl ElementsWalk {
             ElementsName::Opener => {
                 let name = open.trim_start_matches('<').trim_end_matches('>');
                 rules.name(name).unwrap_or_default().clone_into(&mut walk.name);
+                name.clone_into(&mut walk.written);
             }
             ElementsName::Attribute(..) => walk.at = At::Tag,
             ElementsName::Element(_) => {}
@@ -194,6 +205,12 @@ impl ElementsWalk {
         &self.held
     }
 
+    /// How many of the last bytes of what was fed may be no part of the call.
+    pub(super) fn unsure(&self) -> usize {
+        let text = if let At::Text(bare) = &self.at { bare.source().len() } else { 0 };
+        text + self.held.len()
+    }
+
     pub(super) fn finish(&mut self, stopped: bool, out: &mut impl FnMut(Piece<'_>)) -> Option<CallEnd> {
         if !self.is_open() {
             return None;
@@ -217,7 +234,7 @@ impl ElementsWalk {
             At::Between => self.json || self.levels.len() == 1 && self.levels.iter().all(|root| !root.empty),
             At::Json => stopped && self.body.close(&mut |text: &str| out(Piece::Arguments(text))),
             At::AfterJson => true,
-            At::Tag | At::Data | At::BeforeJson => false,
+            At::Tag | At::Data | At::BeforeJson | At::Text(_) => false,
         };
         // Whole JSON is all there is; an element more may have been on its way.
         if ended && (stopped || self.json) {
@@ -237,14 +254,13 @@ impl ElementsWalk {
     }
 
     /// The opening tag's attributes.
-    fn tag(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
+    fn tag(&mut self, text: &str, rules: &Rules<'_>) -> Step {
         let ElementsName::Attribute(key, end) = self.elements.name else { return Step::Stop };
         match tag_text(text, end) {
             Some(Some(tag)) => {
                 let name = attribute(tag, key).and_then(|name| rules.name(name));
                 let Some(name) = name else { return Step::Stop };
                 name.clone_into(&mut self.name);
-                self.start(out);
                 self.at = At::Between;
                 Step::Took(tag.len() + end.len())
             }
@@ -254,7 +270,7 @@ impl ElementsWalk {
     }
 
     /// The element with the name, or one with the id before it.
-    fn named(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
+    fn named(&mut self, text: &str, rules: &Rules<'_>) -> Step {
         let ElementsName::Element(names) = self.elements.name else { return Step::Stop };
         let id = Some(&self.elements.id).filter(|(open, _)| !open.is_empty() && self.id.is_empty());
         for (open, close) in names.iter().chain(id) {
@@ -278,7 +294,6 @@ impl ElementsWalk {
                     let rules = Rules { any_name: self.any_name, ..*rules };
                     let Some(name) = rules.name(content) else { return Step::Stop };
                     name.clone_into(&mut self.name);
-                    self.start(out);
                     return Step::Took(before + len + after);
                 }
             }
@@ -293,7 +308,7 @@ impl ElementsWalk {
             return Step::Took(blank);
         }
         if self.name.is_empty() {
-            return self.named(text, rules, out);
+            return self.named(text, rules);
         }
         if self.is_repeating() {
             return self.repeated(text, rules.tools, out);
@@ -304,7 +319,6 @@ impl ElementsWalk {
                 match fit(opener, text) {
                     Fit::Whole(len) => {
                         (self.at, self.json_close) = (At::BeforeJson, close);
-                        self.start(out);
                         return Step::Took(len);
                     }
                     fit => open |= fit == Fit::Begins,
@@ -321,7 +335,7 @@ impl ElementsWalk {
                 fit => open |= fit == Fit::Begins,
             }
             match fit_any(self.outer(), text) {
-                Fit::Whole(_) if self.started => return Step::End(0),
+                Fit::Whole(_) if self.started || self.is_certain() => return Step::End(0),
                 fit => open |= fit == Fit::Begins,
             }
         } else {
@@ -342,8 +356,47 @@ impl ElementsWalk {
             _ if self.levels.first().is_some_and(|root| !root.empty) && self.levels.len() == 1 => {
                 Step::End(0)
             }
-            _ => Step::Stop,
+            _ if self.started || text.starts_with('<') => Step::Stop,
+            _ => match BareText::new(&self.name, self.is_certain(), rules) {
+                Some(bare) => {
+                    self.at = At::Text(bare);
+                    Step::Took(0)
+                }
+                None => Step::Stop,
+            },
         }
+    }
+
+    /// The opener and a name show that a call is meant, where text of other kinds does not have them.
+    fn is_certain(&self) -> bool {
+        self.elements.name != ElementsName::Opener
+    }
+
+    /// A text in place of the elements.
+    fn text(&mut self, text: &str, out: &mut impl FnMut(Piece<'_>)) -> Step {
+        let At::Text(mut bare) = std::mem::replace(&mut self.at, At::Between) else { return Step::Stop };
+        let closes = |text: &str| match self.ends(text) {
+            Fit::No => {
+                let around = self.elements.around.iter().map(|&(_, close)| close);
+                fit_any(around.chain(self.outer()), text)
+            }
+            fit => fit,
+        };
+        let step = match bare.read(text, closes) {
+            Reached::More(0) => Step::Hold,
+            Reached::More(taken) => Step::Took(taken),
+            Reached::End(len) => {
+                (self.started, self.ended) = (true, true);
+                bare.call(&self.name, &self.id, out);
+                return Step::Took(len);
+            }
+            Reached::Foreign => {
+                bare.source().clone_into(&mut self.held);
+                return Step::Stop;
+            }
+        };
+        self.at = At::Text(bare);
+        step
     }
 
     /// What stands behind a call.
@@ -356,7 +409,7 @@ impl ElementsWalk {
     fn ends(&self, text: &str) -> Fit {
         let mut best = Fit::No;
         for end in self.elements.end {
-            let end = if end.contains('%') { end.replace('%', &self.name) } else { (*end).to_owned() };
+            let end = if end.contains('%') { end.replace('%', &self.written) } else { (*end).to_owned() };
             match fit(&end, text) {
                 whole @ Fit::Whole(_) => return whole,
                 Fit::Begins => best = Fit::Begins,
@@ -391,7 +444,7 @@ impl ElementsWalk {
 
     /// Opens the element `tag`.
     fn open(&mut self, tag: &str, len: usize, tools: &Tools, out: &mut impl FnMut(Piece<'_>)) -> Step {
-        if !self.started && !self.any_name && !self.may_follow(tag, tools) {
+        if !self.started && !self.any_name && !self.is_certain() && !self.may_follow(tag, tools) {
             return Step::Stop;
         }
         self.start(out);
@@ -466,13 +519,14 @@ impl ElementsWalk {
     }
 
     /// Around the JSON of all arguments: blanks, CDATA, the closer.
-    fn around_json(&mut self, text: &str) -> Step {
+    fn around_json(&mut self, text: &str, out: &mut impl FnMut(Piece<'_>)) -> Step {
         let blank = text.len() - text.trim_start().len();
         if blank > 0 {
             return Step::Took(blank);
         }
-        let before = self.at == At::BeforeJson;
+        let before = matches!(self.at, At::BeforeJson);
         if before && text.starts_with('{') {
+            self.start(out);
             (self.at, self.json) = (At::Json, true);
             return Step::Took(0);
         }

@@ -1,6 +1,6 @@
 //! The arguments of a call in JSON: as they stand, or packed into a string.
 
-use super::{Arguments, At, Envelope, Piece, Rules};
+use super::{Arguments, At, Envelope, Flat, Piece, Rules};
 use crate::detect::{
     body::{Fed, JsonBody},
     escape::{Escape, Read},
@@ -9,14 +9,16 @@ use crate::detect::{
 
 impl Envelope {
     /// The first byte of the arguments: an object, a string that holds one, `null`; anything else only where a marker
-    /// says that it is a call all the same.
+    /// says that it is a call all the same. A marked call begins with them, unless they may be a declaration's schema.
     pub(super) fn begin_arguments(
         &mut self,
         at: usize,
         byte: u8,
         quote: bool,
         rules: &Rules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
     ) -> Option<usize> {
+        self.call.flat = Flat::default();
         self.call.arguments = Arguments::Doubtful;
         let strict = !rules.marked && !self.call.started;
         self.body = JsonBody::new(rules.repair && !strict, rules.max_depth);
@@ -27,17 +29,14 @@ impl Envelope {
                 self.at = At::Packed { quote: byte, escape, literal: false, brace: String::new() };
                 return Some(at + 1);
             }
-            b'{' => {
-                // Marked formats know no schema guard: their markers are not put around definitions.
-                if rules.marked {
-                    self.call.arguments = Arguments::Open;
-                }
-            }
+            // Declarations call their schema so; other keys are a marked call's for certain.
+            b'{' if !rules.marked || self.call.is_declared() => {}
             b'n' | b'N' => {}
             _ if strict => return None,
             _ => self.call.arguments = Arguments::Open,
         }
         self.at = At::Arguments;
+        self.start(out);
         Some(at)
     }
 
@@ -92,7 +91,7 @@ impl Envelope {
         if call.guard.is_passed(declared) && self.body.depth() > 0 {
             call.arguments = Arguments::Open;
             self.body.mend(rules.repair);
-            self.start(rules, out);
+            self.start(out);
             if self.call.started && !self.call.kept.is_empty() {
                 out(Piece::Arguments(&std::mem::take(&mut self.call.kept)));
             }
@@ -104,6 +103,11 @@ impl Envelope {
     fn arguments_ended(&mut self, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<()> {
         let call = &mut self.call;
         if call.arguments == Arguments::Doubtful {
+            // So is a tool without arguments declared.
+            let is_empty = call.kept.strip_prefix('{').is_some_and(|rest| rest.trim() == "}");
+            if is_empty && call.is_described && call.is_declared() {
+                return None;
+            }
             match call.kept.trim() {
                 "" | "null" => call.kept = "{}".to_owned(),
                 kept if kept.starts_with('{') => {}
@@ -118,7 +122,7 @@ impl Envelope {
         if call.started {
             self.end(out);
         } else {
-            self.start(rules, out);
+            self.start(out);
         }
         Some(())
     }

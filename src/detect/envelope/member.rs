@@ -9,6 +9,14 @@ use crate::{
     wire::json::Json,
 };
 
+impl Call {
+    /// The arguments stand under the word that declarations have for their schema.
+    pub(super) fn is_declared(&self) -> bool {
+        let parameters = KEYS.iter().position(|(key, _)| *key == "parameters");
+        parameters.is_some_and(|place| self.seen & (1 << place) != 0)
+    }
+}
+
 impl Envelope {
     pub(super) fn begin_capture(&mut self, quote: u8, key: bool) {
         self.captured.clear();
@@ -32,13 +40,13 @@ impl Envelope {
         if *quote == BARE && !(byte.is_ascii_alphanumeric() || byte == b'_') {
             let ends = byte == b':' || byte.is_ascii_whitespace();
             ends.then_some(())?;
-            self.key_ended(BARE, rules, out)?;
+            self.key_ended(BARE, rules)?;
             return Some(at);
         }
         if !*escaped && byte == *quote {
             let quote = *quote;
             if is_key {
-                self.key_ended(quote, rules, out)?;
+                self.key_ended(quote, rules)?;
             } else {
                 self.text_ended(quote, rules, out)?;
             }
@@ -63,9 +71,9 @@ impl Envelope {
         may_go_on.then_some(at + len)
     }
 
-    fn key_ended(&mut self, quote: u8, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<()> {
+    fn key_ended(&mut self, quote: u8, rules: &Rules<'_>) -> Option<()> {
         let text = decode(&self.captured, quote)?;
-        if self.keyed && self.keyed_name(&text, rules, out) {
+        if self.keyed && self.keyed_name(&text, rules) {
             return Some(());
         }
         let known = KEYS.iter().enumerate().find(|(_, (key, _))| *key == text);
@@ -83,11 +91,16 @@ impl Envelope {
         }
         self.first_key = false;
         self.at = At::Colon;
+        self.call.is_described |= text == "description";
+        if rules.marked && self.call.arguments == Arguments::None {
+            let is_envelope = self.key != Key::Other || text == "index";
+            self.call.flat.key(text, is_envelope);
+        }
         Some(())
     }
 
     /// Whether a key is a call's name: a declared one always is, others unless they are words of an envelope.
-    fn keyed_name(&mut self, key: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> bool {
+    fn keyed_name(&mut self, key: &str, rules: &Rules<'_>) -> bool {
         let call = &mut self.call;
         let fresh = call.seen == 0 && matches!(call.arguments, Arguments::None | Arguments::Done);
         let word = KEYS.iter().any(|(word, _)| *word == key) && rules.tools.resolve(key).is_none();
@@ -96,7 +109,6 @@ impl Envelope {
         self.key = Key::Arguments;
         self.first_key = false;
         self.at = At::Colon;
-        self.start(rules, out);
         true
     }
 
@@ -105,25 +117,35 @@ impl Envelope {
         let text = decode(&self.captured, quote)?;
         match self.key {
             Key::Name | Key::Function if self.call.name.is_none() => {
+                self.call.flat.take_back();
                 let name = rules.name(&text)?.to_owned();
                 if self.call.guard.refuses(|key| rules.tools.declares(&name, key)) {
                     return None;
                 }
                 self.call.name = Some(name);
-                self.start(rules, out);
+                self.start(out);
             }
-            Key::Id => self.call.id = text,
+            Key::Id => {
+                self.call.flat.text(&text);
+                self.call.id = text;
+            }
             Key::Type if !rules.marked && !self.call.started && !TYPES.contains(&text.as_str()) => {
                 return None;
             }
-            _ => {}
+            _ => self.call.flat.text(&text),
         }
         self.at = At::MemberEnd;
         Some(())
     }
 
     /// The first byte of a member's value.
-    pub(super) fn value(&mut self, at: usize, byte: u8, rules: &Rules<'_>) -> Option<usize> {
+    pub(super) fn value(
+        &mut self,
+        at: usize,
+        byte: u8,
+        rules: &Rules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> Option<usize> {
         let quote = byte == b'"' || (byte == b'\'' && rules.marked && rules.repair);
         match self.key {
             Key::Name | Key::Function | Key::Id | Key::Type if quote => {
@@ -131,6 +153,7 @@ impl Envelope {
                 return Some(at + 1);
             }
             Key::Function if byte == b'{' => {
+                self.call.flat.take_back();
                 self.levels.push(Level::Inner);
                 self.call.seen = 0;
                 self.at = At::Key { or_end: false };
@@ -144,9 +167,10 @@ impl Envelope {
                 }
                 return Some(at);
             }
-            Key::Name | Key::Function => return None,
+            Key::Name if self.call.name.is_none() => return None,
+            Key::Function => return None,
             Key::Arguments if self.call.arguments == Arguments::None => {
-                return self.begin_arguments(at, byte, quote, rules);
+                return self.begin_arguments(at, byte, quote, rules, out);
             }
             _ => {}
         }

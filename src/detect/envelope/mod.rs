@@ -5,13 +5,18 @@
 //! `tool_calls`) goes one level down, any other value is skipped. What models write under these keys is told in the
 //! formats' notes (R1, R2 of the Lumo rules; section 2.2 of the formats).
 //!
-//! A call *starts* when it is certain. In a format with a marker of its own that is when the name is complete. In
-//! the others everything that can be refused before the arguments begin is refused first: an undeclared name, a key
-//! twice, arguments that are no object, a schema in place of arguments. Until then arguments are kept back.
+//! A call *starts* when it is certain: its name is complete and its arguments have begun. Everything that can be refused
+//! before is refused first: a schema in place of arguments, and in formats without a marker of their own an undeclared
+//! name, a key twice, arguments that are no object. Until then arguments are kept back.
+//!
+//! In a marked format an object without an arguments member is a call if nothing else stands in it, or if all else are
+//! parameters that the tool declares, which then are the arguments.
 
 mod arguments;
+mod flat;
 mod member;
 
+use self::flat::Flat;
 use super::{
     body::{Fed, JsonBody},
     escape::Escape,
@@ -204,6 +209,10 @@ struct Call {
     arguments: Arguments,
     /// Arguments that came before the call was certain.
     kept: String,
+    /// The object's other members, as long as they may be the arguments.
+    flat: Flat,
+    /// It has a description, as declarations have.
+    is_described: bool,
     guard: SchemaGuard,
     /// Bits of [`KEYS`] seen on the call's own level.
     seen: u32,
@@ -214,6 +223,7 @@ struct Call {
 pub(super) struct Envelope {
     /// A call's only key is its name, its value the arguments.
     keyed: bool,
+    marked: bool,
     at: At,
     levels: Vec<Level>,
     key: Key,
@@ -231,6 +241,7 @@ impl Envelope {
     pub(super) fn new(rules: &Rules<'_>, keyed: bool) -> Self {
         Self {
             keyed,
+            marked: rules.marked,
             at: At::Item { or_end: false },
             levels: Vec::new(),
             key: Key::Other,
@@ -269,12 +280,18 @@ impl Envelope {
 
     /// What was read last belongs to a call that was found, not to an object that may become one.
     pub(super) fn is_in_call(&self) -> bool {
-        self.found && self.call.started
+        self.call.started
+    }
+
+    /// A marked call's arguments have begun and may still be a schema. Where the text stops, they are none.
+    pub(super) fn is_doubted(&self) -> bool {
+        let doubted = self.call.arguments == Arguments::Doubtful && self.call.name.is_some();
+        self.marked && !self.call.started && doubted && self.call.kept.starts_with('{')
     }
 
     /// Bytes of arguments that are kept back.
     pub(super) fn kept(&self) -> usize {
-        self.call.kept.len()
+        self.call.kept.len() + self.call.flat.kept()
     }
 
     /// Reads on.
@@ -297,6 +314,10 @@ impl Envelope {
     /// The text stops here. `stopped`: the model was done, so that only closing brackets may be missing. Says whether
     /// a call that had started is whole; `None` if none was open.
     pub(super) fn finish(&mut self, stopped: bool, out: &mut impl FnMut(Piece<'_>)) -> Option<CallEnd> {
+        if self.is_doubted() {
+            self.call.arguments = Arguments::Open;
+            self.start(out);
+        }
         if !self.is_open() {
             return None;
         }
@@ -321,7 +342,8 @@ impl Envelope {
         match &mut self.at {
             At::KeyText { .. } | At::Text { .. } => return self.capture(text, at, byte, rules, out),
             At::Skip(body) => {
-                return match body.feed(tail(text, at), &mut |_: &str| {}) {
+                let flat = &mut self.call.flat;
+                return match body.feed(tail(text, at), &mut |text: &str| flat.value(text)) {
                     Fed::More => Some(text.len()),
                     Fed::Done(len) => {
                         self.at = At::MemberEnd;
@@ -359,7 +381,7 @@ impl Envelope {
                 }
                 self.at = At::Value;
             }
-            At::Value => return self.value(at, byte, rules),
+            At::Value => return self.value(at, byte, rules, out),
             At::MemberEnd => match byte {
                 b',' => self.at = At::Key { or_end: self.lenient(rules) },
                 b'}' => self.level_ended(rules, out)?,
@@ -414,27 +436,23 @@ impl Envelope {
 
     /// A call's object has ended: everything that could make a call of it is known.
     fn call_object_ended(&mut self, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<()> {
-        if self.call.arguments == Arguments::None && self.call.name.is_some() && rules.marked {
-            self.call.kept.push_str("{}");
+        if let (Arguments::None, Some(name), true) = (&self.call.arguments, &self.call.name, rules.marked) {
+            self.call.kept = self.call.flat.arguments(|key| rules.tools.declares(name, key))?;
             self.call.arguments = Arguments::Done;
-            if self.call.started {
-                out(Piece::Arguments("{}"));
-                self.end(out);
-            }
         }
-        self.start(rules, out);
+        self.start(out);
         (self.call.started || (self.found && self.call.name.is_none())).then_some(())
     }
 
     /// Starts the call, if it is certain by now.
-    fn start(&mut self, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) {
+    fn start(&mut self, out: &mut impl FnMut(Piece<'_>)) {
         let call = &mut self.call;
-        let certain = rules.marked || matches!(call.arguments, Arguments::Open | Arguments::Done);
+        let certain = matches!(call.arguments, Arguments::Open | Arguments::Done);
         let Some(name) = call.name.as_deref().filter(|_| certain && !call.started) else { return };
         call.started = true;
         self.found = true;
         out(Piece::Start { name, id: &call.id });
-        if !call.kept.is_empty() && call.arguments != Arguments::Doubtful {
+        if !call.kept.is_empty() {
             out(Piece::Arguments(&call.kept));
             call.kept.clear();
         }

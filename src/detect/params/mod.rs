@@ -9,6 +9,7 @@
 mod value;
 
 use super::{
+    bare_text::{BareText, Reached},
     body::JsonBody,
     envelope::{Piece, Rules},
     flow::Flow,
@@ -38,6 +39,8 @@ enum At {
     Data,
     /// In a JSON object that stands for the parameters.
     Json,
+    /// In a text that stands for the only parameter.
+    Text(BareText),
 }
 
 /// One call with tagged parameters.
@@ -66,8 +69,9 @@ pub(super) struct ParamsWalk {
 impl Scan for ParamsWalk {
     fn step(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
         match self.at {
-            At::Name => self.name(text, rules, out),
-            At::Between => self.between(text, rules.tools, out),
+            At::Name => self.name(text, rules),
+            At::Between => self.between(text, rules, out),
+            At::Text(_) => self.text(text, out),
             At::Tag => self.tag(text, rules.tools, out),
             At::Value { fresh } => self.value(text, fresh, rules.tools, out),
             At::Data => self.data(text, out),
@@ -91,6 +95,9 @@ impl Scan for ParamsWalk {
     }
 
     fn end(&mut self, out: &mut impl FnMut(Piece<'_>)) {
+        if self.ended {
+            return;
+        }
         self.start(out);
         if !self.json {
             out(Piece::Arguments(if self.keys.is_empty() { "{}" } else { "}" }));
@@ -159,6 +166,12 @@ impl ParamsWalk {
         &self.held
     }
 
+    /// How many of the last bytes of what was fed may be no part of the call.
+    pub(super) fn unsure(&self) -> usize {
+        let text = if let At::Text(bare) = &self.at { bare.source().len() } else { 0 };
+        text + self.held.len()
+    }
+
     pub(super) fn finish(&mut self, stopped: bool, out: &mut impl FnMut(Piece<'_>)) -> Option<CallEnd> {
         if !self.is_open() {
             return None;
@@ -177,7 +190,7 @@ impl ParamsWalk {
             }
             At::Between => !self.keys.is_empty() || self.json,
             At::Json => stopped && self.body.close(&mut |text: &str| out(Piece::Arguments(text))),
-            At::Name | At::Tag | At::Data => false,
+            At::Name | At::Tag | At::Data | At::Text(_) => false,
         };
         // Whole JSON is all there is; a parameter more may have been on its way.
         if ended && (stopped || self.json) {
@@ -198,7 +211,7 @@ impl ParamsWalk {
     }
 
     /// The call's name, to the end of its tag.
-    fn name(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
+    fn name(&mut self, text: &str, rules: &Rules<'_>) -> Step {
         let rules = Rules { any_name: self.any_name, ..*rules };
         let (name, len) = match self.params.name {
             ParamsName::Text => match bare_name(text) {
@@ -244,10 +257,12 @@ impl ParamsWalk {
         let Some(name) = rules.name(name) else { return Step::Stop };
         name.clone_into(&mut self.name);
         self.at = At::Between;
-        if self.any_name || !self.params.common {
-            self.start(out);
-        }
         Step::Took(len)
+    }
+
+    /// The opener and a name show that a call is meant, where text of other kinds does not have them.
+    fn is_certain(&self) -> bool {
+        self.any_name || !self.params.common
     }
 
     /// What may follow the name or a parameter.
@@ -271,7 +286,7 @@ impl ParamsWalk {
     }
 
     /// Between parameters.
-    fn between(&mut self, text: &str, tools: &Tools, out: &mut impl FnMut(Piece<'_>)) -> Step {
+    fn between(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
         let blank = text.len() - text.trim_start().len();
         if blank > 0 {
             return Step::Took(blank);
@@ -285,7 +300,7 @@ impl ParamsWalk {
         let open = if self.json { Fit::No } else { fit(self.params.key.open(), text) };
         if let Fit::Whole(len) = open {
             if let Key::Pair { .. } = self.params.key {
-                return self.pair(text, tools, out);
+                return self.pair(text, rules.tools, out);
             }
             self.start(out);
             self.at = At::Tag;
@@ -296,11 +311,38 @@ impl ParamsWalk {
             return Step::End(len);
         }
         match fit_any(self.outer(), text) {
-            Fit::Whole(_) if self.started => Step::End(0),
+            Fit::Whole(_) if self.started || self.is_certain() => Step::End(0),
             outer if outer == Fit::Begins || end == Fit::Begins || open == Fit::Begins => Step::Hold,
-            _ if fresh => Step::Stop,
-            _ => Step::End(0),
+            _ if self.started => Step::End(0),
+            _ if text.starts_with('<') => Step::Stop,
+            _ => match BareText::new(&self.name, self.is_certain(), rules) {
+                Some(bare) => {
+                    self.at = At::Text(bare);
+                    Step::Took(0)
+                }
+                None => Step::Stop,
+            },
         }
+    }
+
+    /// A text in place of the parameters.
+    fn text(&mut self, text: &str, out: &mut impl FnMut(Piece<'_>)) -> Step {
+        let At::Text(mut bare) = std::mem::replace(&mut self.at, At::Between) else { return Step::Stop };
+        let step = match bare.read(text, |text| fit_any(self.closers(), text)) {
+            Reached::More(0) => Step::Hold,
+            Reached::More(taken) => Step::Took(taken),
+            Reached::End(len) => {
+                (self.started, self.ended) = (true, true);
+                bare.call(&self.name, "", out);
+                return Step::Took(len);
+            }
+            Reached::Foreign => {
+                bare.source().clone_into(&mut self.held);
+                return Step::Stop;
+            }
+        };
+        self.at = At::Text(bare);
+        step
     }
 
     /// A parameter's opening tag, behind its marker.

@@ -13,6 +13,9 @@ use crate::{
     format::Key,
 };
 
+/// Longest word of a tag that is taken for a parameter's, in bytes.
+const MAX_WORD: usize = 32;
+
 impl ParamsWalk {
     /// Inside a value: what cannot end it goes on, up to what may.
     pub(super) fn value(
@@ -114,7 +117,28 @@ impl ParamsWalk {
     /// What stands behind a value's closer, `rest`, may stand there.
     fn followed(&self, rest: &str) -> Sure {
         let blank = rest.len() - rest.trim_start().len();
-        if blank > MAX_BLANK { Sure::Yes } else { self.expected(rest) }
+        if blank > MAX_BLANK {
+            return Sure::Yes;
+        }
+        match self.expected(rest) {
+            Sure::No => self.opens_another(tail(rest, blank)),
+            sure => sure,
+        }
+    }
+
+    /// What stands behind a value's closer is a parameter's opener but for its word: `<argument=` for `<parameter=`.
+    /// No other markup looks so, and no text has the closer before it.
+    fn opens_another(&self, rest: &str) -> Sure {
+        let (Key::Tag(open, _), Some(inner)) = (self.params.key, rest.strip_prefix('<')) else {
+            return Sure::No;
+        };
+        let word = inner.find(|c: char| !(c.is_ascii_alphabetic() || c == '_')).unwrap_or(inner.len());
+        match tail(inner, word).chars().next() {
+            _ if !open.ends_with('=') || word > MAX_WORD => Sure::No,
+            None => Sure::Maybe,
+            Some('=') if word > 0 => Sure::Yes,
+            Some(_) => Sure::No,
+        }
     }
 
     /// What stands behind a call's closer, `rest`, may stand there. For a string only its end may: all else is data.

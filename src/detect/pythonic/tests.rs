@@ -26,7 +26,7 @@ impl Sink for Seen {
             Event::CallStart(start) => self.calls.push(format!("{} ", start.name)),
             Event::CallArguments { piece, .. } => self.calls.last_mut().unwrap().push_str(&piece),
             Event::CallEnd { end, .. } => {
-                self.calls.last_mut().unwrap().push_str(if end == CallEnd::Cut { "!" } else { "." });
+                self.calls.last_mut().unwrap().push_str(if end == CallEnd::Complete { "." } else { "!" });
             }
             other => panic!("{other:?}"),
         }

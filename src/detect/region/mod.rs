@@ -256,7 +256,7 @@ impl Region {
             // Whole JSON in a container that was not closed is a call. JSON that stops short is one only where its
             // call has begun to stream, or where a marker says that a call was meant.
             Phase::Value if self.gate.wait == Wait::RegionEnd => false,
-            Phase::Value if !self.walker.as_deref().is_some_and(Walker::is_in_call) => false,
+            Phase::Value if !self.walker.as_deref().is_some_and(Walker::stops_in_call) => false,
             Phase::Value => self.finish_call(stopped, rules.repair, rules, out),
             Phase::After if self.begins_opener(&self.markup) => false,
             Phase::After => self.settle_broken(stopped, rules, out) && !self.ended,
@@ -404,7 +404,7 @@ impl Region {
             return streams.then_some(CERTAIN);
         }
         // The arguments were whole: a brace too few or too many around them does not undo the call.
-        if walker.found() && forgiven && !matches!(self.container, Container::Bare) {
+        if walker.is_in_call() && forgiven && !matches!(self.container, Container::Bare) {
             self.phase = Phase::After;
             return None;
         }

@@ -18,7 +18,7 @@ mod writer;
 pub use error::error_body;
 pub use reader::{Reader, ReaderSettings};
 pub use refusal::refusal;
-pub use request::Options;
+pub use request::{Options, Streaming};
 pub use writer::Writer;
 
 /// What is put behind an upstream's base URL.

@@ -18,9 +18,10 @@ use std::ops::ControlFlow;
 
 use super::refusal;
 use crate::{
-    detect::Tools,
-    event::Sink,
+    dialect::{Asked, Skipped},
+    event::{Event, Sink},
     failure::{Failure, Kind},
+    pipeline::Limits,
     wire::sse::{Frames, Oversized},
 };
 use answer::Answer;
@@ -51,6 +52,8 @@ pub struct Reader {
     settings: ReaderSettings,
     body: Body,
     answer: Box<Answer>,
+    /// The limits of an answer that is wanted whole.
+    whole: Option<Limits>,
     /// The answer is over, well or not: what follows is ignored.
     over: bool,
 }
@@ -62,7 +65,7 @@ enum Body {
     Blank(usize),
     /// An event stream; its first bytes, until a frame is known.
     Stream { frames: Box<Frames>, opening: Vec<u8> },
-    /// JSON though a stream was asked for: a whole completion, or an error.
+    /// JSON: a whole completion, or an error.
     Json(Vec<u8>),
     /// Markup: the page of some server in between.
     Page(Vec<u8>),
@@ -76,12 +79,15 @@ const BOM: [u8; 3] = [0xef, 0xbb, 0xbf];
 impl Reader {
     /// A reader for one answer.
     pub fn new(settings: ReaderSettings) -> Self {
-        Self { settings, body: Body::Blank(0), answer: Box::new(Answer::new(settings)), over: false }
+        let answer = Box::new(Answer::new(settings));
+        Self { settings, body: Body::Blank(0), answer, whole: None, over: false }
     }
 
-    /// Tells the reader which tools the request declares: it need not wait for more of a name that is one of theirs.
-    pub fn expect(&mut self, tools: Tools) {
-        self.answer.expect(tools);
+    /// Tells the reader what was asked: which names need not be waited for, what an answer may hold, and whether the
+    /// client wants it whole. Then it may come whole, as large as `max_answer`.
+    pub fn expect(&mut self, asked: Asked) {
+        self.whole = (!asked.stream).then_some(asked.limits);
+        self.answer.expect(asked.tools, asked.limits);
     }
 
     /// Reads the next bytes of the body, cut anywhere.
@@ -104,9 +110,14 @@ impl Reader {
                 result.and(fits.map_err(oversized))
             }
             Body::Json(body) => {
-                keep(body, bytes, self.settings.max_frame.saturating_add(1));
-                let limit = self.settings.max_frame;
-                if body.len() > limit { Err(oversized(Oversized { limit })) } else { Ok(()) }
+                let limit = self.whole.map_or(self.settings.max_frame, |limits| limits.max_answer);
+                if bytes.len() <= limit.saturating_sub(body.len()) {
+                    body.extend_from_slice(bytes);
+                    Ok(())
+                } else {
+                    let too_long = |limits: Limits| limits.answer_too_long();
+                    Err(self.whole.map_or_else(|| oversized(Oversized { limit }), too_long))
+                }
             }
             Body::Page(body) => {
                 keep(body, bytes, QUOTED);
@@ -139,14 +150,24 @@ impl Reader {
                 if self.answer.is_done() {
                     return Ok(());
                 }
-                if !self.answer.is_begun() && self.answer.malformed() == 0 {
+                if !self.answer.is_begun() && self.answer.skipped().is_empty() {
                     return Err(not_a_stream(opening));
                 }
                 self.answer.end(out)
             }
             Body::Json(body) => {
-                self.answer.whole(body, out)?;
-                if self.answer.has_choice() { self.answer.close(out) } else { Err(not_a_completion(body)) }
+                let body = std::mem::take(body);
+                if self.settings.verbatim && self.whole.is_some() {
+                    // For what it says besides its events.
+                    let frame = std::str::from_utf8(&body).unwrap_or_default();
+                    out.event(Event::Verbatim { frame, means: None });
+                }
+                self.answer.whole(&body, out)?;
+                match (self.answer.has_choice(), self.answer.is_whole()) {
+                    (false, _) => Err(not_a_completion(&body)),
+                    (true, true) => self.answer.close(out),
+                    (true, false) => self.answer.end(out),
+                }
             }
             Body::Page(body) => Err(not_a_stream(body)),
         }
@@ -157,14 +178,15 @@ impl Reader {
         self.over
     }
 
-    /// Frames that were no chunk and have been passed over.
-    pub fn malformed(&self) -> u64 {
-        self.answer.malformed()
+    /// The end mark came without a finish reason: what follows is ignored, and the answer is good if the body ends in
+    /// good order.
+    pub fn awaits_end(&self) -> bool {
+        !self.over && self.answer.awaits_end()
     }
 
-    /// Finish reasons of a word that nobody knows; they count as `stop`.
-    pub fn unknown_finishes(&self) -> u64 {
-        self.answer.unknown_finishes()
+    /// What was received and left out, by reason.
+    pub fn skipped(&self) -> Skipped {
+        self.answer.skipped()
     }
 
     /// Skips what may come before the first byte that tells, and chooses by that byte. Gives what is to be read.

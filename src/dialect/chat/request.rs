@@ -13,4 +13,4 @@ mod encode;
 mod original;
 
 pub use decode::decode;
-pub use encode::{Options, encode};
+pub use encode::{Options, Streaming, encode};

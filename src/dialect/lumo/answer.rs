@@ -1,23 +1,30 @@
 //! [`Answer`]: what becomes of what the frames say, whichever version said it.
 //!
 //! Each channel of the stream has a state of its own here: text and reasoning (a surrogate pair may be cut between two
-//! pieces), tool payloads of v1, calls of the upstream's and of the client's tools. Everything goes out as soon as it
-//! is certain; [`Answer::finish`] lets go of the rest.
+//! pieces), tool payloads of v1, calls of the upstream's and of the client's tools, images that are still changing.
+//! Everything goes out as soon as it is certain; [`Answer::finish`] lets go of the rest.
 
 use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
 use super::{
-    server_calls::ServerCalls,
+    images::Images,
+    sealed,
+    server_calls::{Ending, ServerCalls},
     values::{Outside, Values},
 };
 use crate::{
-    dialect::tool_calls::CallDeltas,
+    detect::Tools,
+    dialect::{Skip, Skipped, tool_calls::CallDeltas},
     event::{Event, Finish, Media, Reasoning, Sink, Start, Usage},
-    failure::Failure,
-    wire::json::{Json, MAX_DEPTH, Unescaper},
+    failure::{Failure, Kind},
+    pipeline::Limits,
+    wire::json::{Json, Kind as JsonKind, MAX_DEPTH, Unescaper},
 };
+
+/// Containers in which the texts of content that is not a string may lie: a list, its parts, and what is in them.
+pub(super) const MAX_PARTS: usize = 5;
 
 /// What a piece of content is for (Lumo 1.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +75,8 @@ enum Stage {
 #[derive(Debug)]
 pub(super) struct Answer {
     stage: Stage,
+    /// Something has come that a client would miss.
+    has_content: bool,
     requested: Target,
     text: Unescaper,
     reasoning: Unescaper,
@@ -76,7 +85,8 @@ pub(super) struct Answer {
     result_texts: Values,
     calls: CallDeltas,
     server_calls: ServerCalls,
-    malformed: u64,
+    images: Images,
+    skipped: Skipped,
 }
 
 impl Answer {
@@ -85,6 +95,7 @@ impl Answer {
     pub(super) fn new(requested: Target, max_frame: usize) -> Self {
         Self {
             stage: Stage::Waiting,
+            has_content: false,
             requested,
             text: Unescaper::new(),
             reasoning: Unescaper::new(),
@@ -92,8 +103,9 @@ impl Answer {
             call_texts: Values::new(Outside::Noise, max_frame),
             result_texts: Values::new(Outside::Prose, max_frame),
             calls: CallDeltas::new(MAX_DEPTH),
-            server_calls: ServerCalls::default(),
-            malformed: 0,
+            server_calls: ServerCalls::new(Limits::default()),
+            images: Images::new(max_frame),
+            skipped: Skipped::default(),
         }
     }
 
@@ -117,14 +129,25 @@ impl Answer {
         self.requested
     }
 
-    /// Counts a frame, or something in one, that was passed over.
-    pub(super) fn skip(&mut self) {
-        self.malformed += 1;
+    /// Counts something that is left out.
+    pub(super) fn skip(&mut self, why: Skip) {
+        self.skipped.add(why);
     }
 
-    /// What was passed over so far.
-    pub(super) fn malformed(&self) -> u64 {
-        self.malformed + self.call_texts.broken() + self.calls.dropped()
+    /// What was left out so far.
+    pub(super) fn skipped(&self) -> Skipped {
+        let mut skipped = self.skipped.clone();
+        skipped.add_all(self.calls.skipped());
+        skipped.add_many(Skip::NotJson, self.call_texts.broken());
+        skipped.add_many(Skip::UndispatchedCall, self.server_calls.undispatched());
+        skipped.add_many(Skip::OrphanResult, self.orphan_results());
+        skipped
+    }
+
+    /// Sets the limits of the answer.
+    pub(super) fn expect(&mut self, limits: Limits) {
+        self.calls.expect(Tools::default(), limits);
+        self.server_calls.expect(limits);
     }
 
     /// Results whose call nobody has seen.
@@ -140,25 +163,132 @@ impl Answer {
         }
     }
 
+    /// Whether content may still come. What comes behind the finish reason is too late, and is counted.
+    fn opens(&mut self, out: &mut impl Sink) -> bool {
+        if self.is_finished() {
+            self.skip(Skip::LateContent);
+            return false;
+        }
+        self.start(Start::default(), out);
+        self.has_content = true;
+        true
+    }
+
     /// A piece of content for `target`: the body of a JSON string.
     ///
     /// # Errors
     /// A tool payload is larger than allowed.
     pub(super) fn content(&mut self, target: Target, body: &str, out: &mut impl Sink) -> Result<(), Failure> {
-        if body.is_empty() || self.is_finished() {
+        if target == Target::Unknown && !body.is_empty() {
+            self.start(Start::default(), out);
+            self.skip(Skip::UnknownTarget);
             return Ok(());
         }
-        self.start(Start::default(), out);
+        if body.is_empty() || !self.opens(out) {
+            return Ok(());
+        }
         match target {
             Target::Message => self.text(body, out),
             Target::Reasoning => self.reason(body, out),
             Target::ToolCall => self.call_text(body, out)?,
             Target::ToolResult => self.result_text(body, out)?,
-            Target::Arguments(index) => self.calls.arguments_delta(index, body, out),
-            Target::Aside => {}
-            Target::Unknown => self.skip(),
+            Target::Arguments(index) => self.calls.arguments_delta(index, body, out)?,
+            Target::Aside | Target::Unknown => {}
         }
         Ok(())
+    }
+
+    /// Content for `target` that is not a string: JSON of the tool channels as it is, else the texts in it, which may lie
+    /// in `depth` containers.
+    ///
+    /// # Errors
+    /// It is encrypted, or a tool payload is larger than allowed.
+    pub(super) fn parts(
+        &mut self,
+        target: Target,
+        content: Json<'_>,
+        is_sealed: bool,
+        depth: usize,
+        out: &mut impl Sink,
+    ) -> Result<(), Failure> {
+        let is_container = matches!(content.kind(), JsonKind::Array | JsonKind::Object);
+        match target {
+            _ if content.is_null() => return Ok(()),
+            _ if !is_container => {
+                let body = content.string_body().unwrap_or(content.raw());
+                return self.content(target, sealed::opened(is_sealed, body)?, out);
+            }
+            Target::ToolCall => return self.call_values(content, is_sealed, out),
+            Target::ToolResult => {
+                self.end_segments(out);
+                self.server_result("", sealed::opened(is_sealed, content.raw())?, out);
+                return Ok(());
+            }
+            _ => {}
+        }
+        if depth == 0 {
+            self.skip(Skip::UnknownPart);
+            return Ok(());
+        }
+        match content.kind() {
+            JsonKind::Array => {
+                content.elements().try_for_each(|part| self.parts(target, part, is_sealed, depth - 1, out))
+            }
+            _ => self.part(target, content, is_sealed, depth - 1, out),
+        }
+    }
+
+    /// An object where a text belongs: `{"type":"text","text":…}` and its kin.
+    fn part(
+        &mut self,
+        target: Target,
+        part: Json<'_>,
+        mut is_sealed: bool,
+        depth: usize,
+        out: &mut impl Sink,
+    ) -> Result<(), Failure> {
+        const TEXTS: [&str; 6] = ["thinking", "reasoning", "text", "content", "value", "refusal"];
+        let (mut url, mut text) = (None, None);
+        for (key, value) in part.members().filter(|(_, value)| !value.is_null()) {
+            match key.as_ref() {
+                "encrypted" => is_sealed |= sealed::is_set(value),
+                "image_url" => url = value.get("url").unwrap_or(value).as_str(),
+                key => {
+                    let rank = TEXTS.iter().position(|text| *text == key);
+                    let better = rank.filter(|rank| text.is_none_or(|(best, _)| *rank < best));
+                    text = better.map(|rank| (rank, value)).or(text);
+                }
+            }
+        }
+        match (url, text) {
+            (Some(url), _) => self.linked_image(sealed::opened(is_sealed, &url)?, out),
+            (None, Some((rank, text))) => {
+                let target = if rank < 2 { Target::Reasoning } else { target };
+                return self.parts(target, text, is_sealed, depth, out);
+            }
+            (None, None) => self.skip(Skip::UnknownPart),
+        }
+        Ok(())
+    }
+
+    /// An image that lies in its own address; of any other only the address is known.
+    fn linked_image(&mut self, url: &str, out: &mut impl Sink) {
+        let found = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
+        match found {
+            Some((mime, data)) => {
+                self.media(Media { id: "".into(), mime: mime.into(), data: data.into() }, out);
+            }
+            None => self.skip(Skip::UnknownPart),
+        }
+    }
+
+    /// Calls of server tools as JSON: one, or a list.
+    fn call_values(&mut self, calls: Json<'_>, is_sealed: bool, out: &mut impl Sink) -> Result<(), Failure> {
+        self.end_segments(out);
+        if calls.kind() == JsonKind::Array {
+            return calls.elements().try_for_each(|call| self.server_call(call, is_sealed, out));
+        }
+        self.server_call(calls, is_sealed, out)
     }
 
     /// A new segment begins: the one before is over, unless its JSON is still open.
@@ -169,45 +299,61 @@ impl Answer {
     }
 
     /// A delta of calls of the client's tools, in today's form.
-    pub(super) fn call_deltas(&mut self, tool_calls: Json<'_>, out: &mut impl Sink) {
-        if !self.is_finished() {
-            self.start(Start::default(), out);
-            self.calls.delta(tool_calls, out);
-        }
+    ///
+    /// # Errors
+    /// A call is larger than allowed, or there are too many.
+    pub(super) fn call_deltas(&mut self, tool_calls: Json<'_>, out: &mut impl Sink) -> Result<(), Failure> {
+        if self.opens(out) { self.calls.delta(tool_calls, out) } else { Ok(()) }
     }
 
     /// The same in the form of before 2023-11.
-    pub(super) fn legacy_call(&mut self, function_call: Json<'_>, out: &mut impl Sink) {
-        if !self.is_finished() {
-            self.start(Start::default(), out);
-            self.calls.legacy(function_call, out);
-        }
+    ///
+    /// # Errors
+    /// As [`Answer::call_deltas`].
+    pub(super) fn legacy_call(
+        &mut self,
+        function_call: Json<'_>,
+        out: &mut impl Sink,
+    ) -> Result<(), Failure> {
+        if self.opens(out) { self.calls.legacy(function_call, out) } else { Ok(()) }
     }
 
     /// One telling of a server tool's call.
-    pub(super) fn server_call(&mut self, call: Json<'_>, out: &mut impl Sink) {
-        if self.is_finished() {
-            return;
+    ///
+    /// # Errors
+    /// Its arguments are encrypted, or a limit is passed.
+    pub(super) fn server_call(
+        &mut self,
+        call: Json<'_>,
+        is_sealed: bool,
+        out: &mut impl Sink,
+    ) -> Result<(), Failure> {
+        sealed::check_call(call, is_sealed)?;
+        if self.opens(out) && !self.server_calls.call(call, &mut self.calls, out)? {
+            self.skip(Skip::NamelessCall);
         }
-        self.start(Start::default(), out);
-        if !self.server_calls.call(call, &mut self.calls, out) {
-            self.skip();
-        }
+        Ok(())
     }
 
     /// A server tool's result.
     pub(super) fn server_result(&mut self, id: &str, content: &str, out: &mut impl Sink) {
-        if !self.is_finished() {
-            self.start(Start::default(), out);
+        if self.opens(out) {
             self.server_calls.result(id, content, &mut self.calls, out);
         }
     }
 
-    /// An image.
+    /// An image, or the last state of one.
     pub(super) fn media(&mut self, media: Media<'_>, out: &mut impl Sink) {
-        if !self.is_finished() {
-            self.start(Start::default(), out);
+        if self.opens(out) {
+            self.images.forget(&media.id);
             out.event(Event::Media(media));
+        }
+    }
+
+    /// A state of an image that may change.
+    pub(super) fn unfinished_image(&mut self, media: &Media<'_>, out: &mut impl Sink) {
+        if self.opens(out) {
+            self.images.keep(media, out);
         }
     }
 
@@ -225,25 +371,51 @@ impl Answer {
 
     /// Why the answer ended; only the first reason counts.
     pub(super) fn finish(&mut self, finish: Finish, out: &mut impl Sink) {
+        let ending = if matches!(finish, Finish::Stop | Finish::Calls) { Ending::Well } else { Ending::Cut };
+        self.finish_by(finish, ending, out);
+    }
+
+    fn finish_by(&mut self, finish: Finish, ending: Ending, out: &mut impl Sink) {
         if self.is_finished() {
             return;
         }
         self.start(Start::default(), out);
-        self.release(finish == Finish::Length, out);
+        self.end_segments(out);
+        self.release(ending, out);
+        self.images.flush(out);
         self.stage = Stage::Finished;
         out.event(Event::Finish(finish));
     }
 
-    /// The end mark. Without a finish reason before, the answer was simply done.
-    pub(super) fn end(&mut self, out: &mut impl Sink) {
+    /// The end mark. Without a finish reason before, an answer with content was simply done.
+    ///
+    /// # Errors
+    /// [`Kind::Truncated`]: there was neither a finish reason nor content.
+    pub(super) fn end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+        if !self.is_finished() && !self.has_content {
+            let message = "the upstream ended its answer without content, tool calls or a finish reason";
+            return Err(Failure::new(Kind::Truncated, message));
+        }
         self.finish(Finish::Stop, out);
         self.stage = Stage::Done;
+        Ok(())
     }
 
-    /// The answer has failed: nothing more will come, and what was certain goes out.
+    /// The body has ended without an end mark, and that is to be taken for a good end. What it broke off is still cut.
+    ///
+    /// # Errors
+    /// As [`Answer::end`].
+    pub(super) fn end_tolerated(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+        if self.has_content {
+            self.finish_by(Finish::Stop, Ending::Cut, out);
+        }
+        self.end(out)
+    }
+
+    /// The answer has failed: nothing more will come. What is not complete by now does not go out.
     pub(super) fn abort(&mut self, out: &mut impl Sink) {
         if !self.is_finished() {
-            self.release(true, out);
+            self.release(Ending::Cut, out);
         }
         self.stage = Stage::Done;
     }
@@ -260,7 +432,6 @@ impl Answer {
             &mut self.calls,
             out,
         );
-        self.server_calls.flush(&mut self.calls, out);
         out.event(Event::Text(Cow::Borrowed(text)));
     }
 
@@ -273,13 +444,25 @@ impl Answer {
 
     fn call_text(&mut self, body: &str, out: &mut impl Sink) -> Result<(), Failure> {
         self.segment(out);
-        let Self { call_texts, server_calls, calls, malformed, .. } = self;
+        let Self { call_texts, server_calls, calls, skipped, .. } = self;
+        let mut outcome = Ok(());
         call_texts.push(body, |text| {
-            let call = Json::parse(text).ok();
-            if !call.is_some_and(|call| server_calls.call(call.get("function").unwrap_or(call), calls, out)) {
-                *malformed += 1;
+            if outcome.is_err() {
+                return;
             }
-        })
+            let told = match Json::parse(text) {
+                Ok(call) => {
+                    sealed::check_call(call, false).and_then(|()| server_calls.call(call, calls, out))
+                }
+                Err(_) => Ok(false),
+            };
+            match told {
+                Ok(true) => {}
+                Ok(false) => skipped.add(Skip::NamelessCall),
+                Err(failure) => outcome = Err(failure),
+            }
+        })?;
+        outcome
     }
 
     fn result_text(&mut self, body: &str, out: &mut impl Sink) -> Result<(), Failure> {
@@ -298,19 +481,22 @@ impl Answer {
         );
     }
 
-    /// Lets go of everything that waits. `cut`: the model was interrupted. A second time there is nothing left.
-    pub(super) fn release(&mut self, cut: bool, out: &mut impl Sink) {
+    /// Lets go of what waits: halves of characters and calls. A second time there is nothing left.
+    ///
+    /// Half of a surrogate pair is a character that the model wrote wrong only if the model was done; where it was
+    /// interrupted, it is a character that is not there yet.
+    fn release(&mut self, ending: Ending, out: &mut impl Sink) {
         let mut half = [0; 4];
-        if let Some(char) = self.reasoning.finish() {
+        let (thought, said) = (self.reasoning.finish(), self.text.finish());
+        if let Some(char) = thought.filter(|_| ending == Ending::Well) {
             let text = Cow::Borrowed(&*char.encode_utf8(&mut half));
             out.event(Event::Reasoning(Reasoning { text, signature: None }));
         }
-        if let Some(char) = self.text.finish() {
+        if let Some(char) = said.filter(|_| ending == Ending::Well) {
             out.event(Event::Text(Cow::Borrowed(char.encode_utf8(&mut half))));
         }
-        self.end_segments(out);
-        self.server_calls.flush(&mut self.calls, out);
-        self.calls.finish(cut, out);
+        self.server_calls.finish(ending, &mut self.calls, out);
+        self.calls.finish(ending == Ending::Cut, out);
     }
 }
 

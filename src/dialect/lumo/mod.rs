@@ -4,6 +4,7 @@
 //! bytes ─▶ Reader (lines, frames) ─JSON─▶ v1 | v2 (what a frame means) ─▶ Answer (what becomes of it) ─▶ Events
 //!                                                                          ├─ Values: tool payloads cut over frames
 //!                                                                          ├─ ServerCalls: calls that Lumo runs itself
+//!                                                                          ├─ Images: images that come progressively
 //!                                                                          └─ CallDeltas: calls of the client's tools
 //! ```
 //!
@@ -11,6 +12,9 @@
 //! built; `sealed` is its door for answers, [`encode`] for requests.
 
 mod answer;
+mod images;
+mod lenient;
+mod partial;
 mod reader;
 mod refusal;
 mod request;

@@ -2,24 +2,26 @@
 //!
 //! Lumo bends the standard of event streams, so frames are found here and not by the decoder of `wire` (Lumo 1.8):
 //! every `data` line is tried alone, and only one that is no complete JSON is joined with those that follow; JSON
-//! without `data:` in front is taken too. What is not understood is counted and passed over, unless nothing before it
-//! was understood: then it is no event stream.
+//! without `data:` in front is taken too. JSON that is not understood is counted and left out. So is a frame that is not
+//! JSON before and behind an answer; inside of one, a part of the answer is lost with it, and the answer fails.
 
 use std::{ops::ControlFlow, str};
 
 use super::{
     answer::{Answer, Target},
-    refusal,
+    lenient, refusal,
     shapes::{Shapes, Token},
     unfinished::{Joined, Unfinished},
     v1::{self, Read},
     v2::{self, Frame},
 };
 use crate::{
+    dialect::{Skip, Skipped},
     event::{Event, Sink},
     failure::{Failure, Kind},
+    pipeline::Limits,
     wire::{
-        json::{Json, Kind as JsonKind},
+        json::{Json, Kind as JsonKind, MAX_DEPTH},
         sse::{Line, Lines, Oversized, parse_line},
     },
 };
@@ -61,7 +63,7 @@ impl Reader {
                 answer: Answer::new(target, settings.max_frame),
                 unfinished: Unfinished::new(),
                 shapes: Shapes::default(),
-                malformed: 0,
+                is_last: false,
                 max_frame: settings.max_frame,
                 tolerate_truncation: settings.tolerate_truncation,
             }),
@@ -96,6 +98,7 @@ impl Reader {
         }
         let Self { lines, body, .. } = self;
         let mut outcome = Ok(());
+        body.is_last = true;
         lines.finish(|line| match last_line(line) {
             [] => ControlFlow::Break(()),
             line => body.take(line, &mut outcome, out),
@@ -109,9 +112,19 @@ impl Reader {
         self.failed || self.body.answer.is_done()
     }
 
-    /// Frames, or things in them, that were not understood and passed over.
+    /// Sets the limits of the answer.
+    pub fn expect(&mut self, limits: Limits) {
+        self.body.answer.expect(limits);
+    }
+
+    /// What was received and left out, by reason.
+    pub fn skipped(&self) -> Skipped {
+        self.body.answer.skipped()
+    }
+
+    /// What was left out because it was malformed.
     pub fn malformed(&self) -> u64 {
-        self.body.malformed + self.body.answer.malformed()
+        self.skipped().malformed()
     }
 
     /// Results of server tools whose call was never told; they are left out.
@@ -134,7 +147,8 @@ struct Body {
     answer: Answer,
     unfinished: Unfinished,
     shapes: Shapes,
-    malformed: u64,
+    /// The line that is read has no end: if it is not JSON, the body was cut there.
+    is_last: bool,
     max_frame: usize,
     tolerate_truncation: bool,
 }
@@ -158,10 +172,7 @@ impl Body {
     fn line(&mut self, line: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
         let begins_object = || line.trim_ascii_start().first() == Some(&b'{');
         match parse_line(line) {
-            Line::Blank => {
-                self.drop_unfinished();
-                Ok(())
-            }
+            Line::Blank => self.drop_unfinished(),
             Line::Comment(text) => {
                 let text = str::from_utf8(text).unwrap_or_default();
                 out.event(Event::Ping(text.trim_ascii().into()));
@@ -169,9 +180,12 @@ impl Body {
             }
             Line::Field { name: b"data", value } => self.data(value, out),
             Line::Field { name: b"event" | b"id" | b"retry", .. } => Ok(()),
+            Line::Field { .. } if lenient::begun(line).len() < line.len() => {
+                self.line(lenient::begun(line), out)
+            }
             Line::Field { .. } if begins_object() || !self.unfinished.is_empty() => self.data(line, out),
             Line::Field { .. } if self.answer.has_begun() => {
-                self.malformed += 1;
+                self.answer.skip(Skip::NotJson);
                 Ok(())
             }
             Line::Field { .. } => Err(no_stream(line)),
@@ -187,11 +201,6 @@ impl Body {
         {
             return self.answer.content(target, body, out);
         }
-        if text.trim_ascii() == "[DONE]" {
-            self.drop_unfinished();
-            self.answer.end(out);
-            return Ok(());
-        }
         if self.unfinished.is_empty()
             && let Ok((json, frame)) = Frame::parse(text)
         {
@@ -199,6 +208,16 @@ impl Body {
                 self.shapes.learn(text, token);
             }
             return Ok(());
+        }
+        let text = &*lenient::mended(text);
+        if text.trim_ascii() == "[DONE]" {
+            self.drop_unfinished()?;
+            return self.answer.end(out);
+        }
+        if self.unfinished.is_empty()
+            && let Ok((json, frame)) = Frame::parse(text)
+        {
+            return self.value(json, &frame, out).map(|_| ());
         }
         self.join(text, out)
     }
@@ -220,7 +239,7 @@ impl Body {
                     rest = tail;
                 }
                 Joined::Broken => {
-                    self.malformed += 1;
+                    self.unreadable(if alone { rest } else { "" })?;
                     // What was broken were the lines before, not necessarily this one.
                     rest = if alone { "" } else { line };
                 }
@@ -237,7 +256,7 @@ impl Body {
         out: &mut impl Sink,
     ) -> Result<Option<Token<'a>>, Failure> {
         if json.kind() != JsonKind::Object {
-            self.malformed += 1;
+            self.answer.skip(Skip::NotAChunk);
             return Ok(None);
         }
         let mut read = match &frame.v1 {
@@ -250,29 +269,54 @@ impl Body {
         match read {
             Read::Token(token) => return Ok(Some(token)),
             Read::Taken => {}
-            Read::Foreign => match refusal::described(json, 200) {
-                Some(failure) => return Err(failure),
-                None => self.malformed += 1,
-            },
+            Read::Foreign => {
+                let by_type = || frame.v1.as_deref().and_then(|kind| v1::failure(kind, json));
+                if let Some(failure) = refusal::described(json, 200).or_else(by_type) {
+                    return Err(failure);
+                }
+                self.answer.skip(Skip::NotAChunk);
+            }
         }
         Ok(None)
     }
 
-    fn drop_unfinished(&mut self) {
-        if !self.unfinished.is_empty() {
-            self.unfinished.clear();
-            self.malformed += 1;
+    /// The lines so far will not become a frame.
+    fn drop_unfinished(&mut self) -> Result<(), Failure> {
+        if self.unfinished.is_empty() {
+            return Ok(());
         }
+        self.unfinished.clear();
+        self.unreadable("")
+    }
+
+    /// A frame is not JSON. Inside an answer, a part of the answer is lost with it; a frame that is only nested too deep
+    /// is lost anywhere.
+    fn unreadable(&mut self, frame: &str) -> Result<(), Failure> {
+        let is_sign_of_life = SIGNS_OF_LIFE.contains(&frame.trim_ascii());
+        let is_inside = self.answer.has_begun() && !self.answer.is_finished();
+        if is_inside && !is_sign_of_life && !self.is_last {
+            return Err(Failure::new(Kind::Protocol, "the upstream sent a frame that cannot be read"));
+        }
+        if nests_too_deep(frame) {
+            let message = format!("the upstream sent a frame that is nested more than {MAX_DEPTH} deep");
+            return Err(Failure::new(Kind::Protocol, message));
+        }
+        self.answer.skip(Skip::NotJson);
+        Ok(())
     }
 
     /// Decides what the end of the body means.
     fn finish(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
-        let understood = self.malformed == 0;
-        self.drop_unfinished();
-        if self.answer.is_finished() || (self.tolerate_truncation && self.answer.has_begun()) {
-            self.answer.release(true, out);
-            self.answer.end(out);
-            return Ok(());
+        let understood = self.answer.skipped().malformed() == 0;
+        if !self.unfinished.is_empty() {
+            self.unfinished.clear();
+            self.answer.skip(Skip::NotJson);
+        }
+        if self.answer.is_finished() {
+            return self.answer.end(out);
+        }
+        if self.tolerate_truncation && self.answer.has_begun() {
+            return self.answer.end_tolerated(out);
         }
         Err(match (self.answer.has_begun(), understood) {
             (true, _) => Failure::new(Kind::Truncated, "the upstream's answer ended in the middle"),
@@ -282,6 +326,27 @@ impl Body {
             }
         })
     }
+}
+
+/// What some servers send as data to show that they are alive.
+const SIGNS_OF_LIFE: [&str; 5] = ["ping", "pong", "heartbeat", "keep-alive", "keepalive"];
+
+/// Whether more containers are open at once in `text` than a frame may have.
+fn nests_too_deep(text: &str) -> bool {
+    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    for byte in text.bytes() {
+        match byte {
+            b'{' | b'[' if !in_string => depth += 1,
+            b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > MAX_DEPTH {
+            return true;
+        }
+        in_string ^= byte == b'"' && !escaped;
+        escaped = in_string && byte == b'\\' && !escaped;
+    }
+    false
 }
 
 /// What can be read of a body's last line, which no line end closes: nothing if it is the beginning of a field's name,
@@ -355,7 +420,8 @@ mod tests {
             known += usize::from(reader.body.shapes.token(frame.strip_prefix("data: ").unwrap()).is_some());
             reader.push(format!("{frame}\n\n").as_bytes(), &mut out).unwrap();
         }
-        reader.push(b"data: [DONE]", &mut out).unwrap();
+        let end = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]";
+        reader.push(end.as_bytes(), &mut out).unwrap();
         reader.finish(&mut out).unwrap();
         (out, known)
     }

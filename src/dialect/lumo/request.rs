@@ -67,7 +67,7 @@ pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> Up
     dropped.extend(unspoken(conversation));
     let mut named = HashSet::new();
     dropped.retain(|name| named.insert(name.clone()));
-    UpstreamRequest { body: body.finish(), dropped }
+    UpstreamRequest { body: body.finish(), dropped, stream: true }
 }
 
 /// Bytes that a small request takes.

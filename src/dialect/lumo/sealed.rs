@@ -5,21 +5,16 @@
 
 use crate::{
     failure::{Failure, Kind},
-    wire::json::Json,
+    wire::json::{Json, Kind as JsonKind},
 };
 
-/// The readable form of `payload`, which `holder` carries: as it is, unless `holder` says `encrypted`.
+/// The readable form of `payload`, which may be sealed.
 ///
 /// An empty payload is readable either way.
 ///
 /// # Errors
 /// It is sealed, and there is no key. To pass ciphertext on as text would be a false success, to leave it out a silent
 /// loss.
-pub(super) fn open<'a>(holder: Json<'_>, payload: &'a str) -> Result<&'a str, Failure> {
-    opened(!payload.is_empty() && is_sealed(holder), payload)
-}
-
-/// The same, where it is known whether the payload is sealed.
 pub(super) fn opened(is_sealed: bool, payload: &str) -> Result<&str, Failure> {
     if payload.is_empty() || !is_sealed {
         return Ok(payload);
@@ -28,7 +23,69 @@ pub(super) fn opened(is_sealed: bool, payload: &str) -> Result<&str, Failure> {
     Err(Failure::new(Kind::Upstream, message).with_code("upstream_decrypt_failed"))
 }
 
+/// Checks that the arguments of a call are readable: an element of `tool_calls`, a `function_call`, or one telling of a
+/// server call. `is_sealed`: what the call lies in is.
+///
+/// # Errors
+/// As [`opened`].
+pub(super) fn check_call(call: Json<'_>, is_sealed: bool) -> Result<(), Failure> {
+    let function = call.get("function").unwrap_or_default();
+    if !is_sealed && !self::is_sealed(call) && !self::is_sealed(function) {
+        return Ok(());
+    }
+    for holder in [call, function] {
+        for arguments in [holder.get("arguments"), holder.get("parameters")].into_iter().flatten() {
+            let is_empty = arguments.is_null() || arguments.string_body() == Some("");
+            opened(!is_empty, arguments.raw())?;
+        }
+    }
+    Ok(())
+}
+
 /// Whether `holder` says that its payload is sealed.
-fn is_sealed(holder: Json<'_>) -> bool {
-    holder.get("encrypted").and_then(|flag| flag.as_bool()).unwrap_or(false)
+pub(super) fn is_sealed(holder: Json<'_>) -> bool {
+    holder.members().any(|(key, flag)| key == "encrypted" && is_set(flag))
+}
+
+/// Whether a flag is set. Its type is boolean, but servers are written in many languages: anything but `false`, `null`,
+/// zero, `""` and `"false"` sets it.
+pub(super) fn is_set(flag: Json<'_>) -> bool {
+    match flag.kind() {
+        JsonKind::Null => false,
+        JsonKind::Bool => flag.as_bool() == Some(true),
+        JsonKind::Number => flag.raw().parse::<f64>() != Ok(0.0),
+        JsonKind::String => {
+            let word = flag.as_str().unwrap_or_default();
+            !word.trim_ascii().is_empty() && !word.trim_ascii().eq_ignore_ascii_case("false")
+        }
+        JsonKind::Array | JsonKind::Object => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn anything_but_a_false_value_seals() {
+        for (flag, expected) in [
+            ("true", true),
+            ("1", true),
+            ("-0.5", true),
+            ("\"true\"", true),
+            ("\"yes\"", true),
+            ("\"0\"", true),
+            ("{}", true),
+            ("[]", true),
+            ("false", false),
+            ("null", false),
+            ("0", false),
+            ("0.0", false),
+            ("-0e3", false),
+            ("\"\"", false),
+            ("\"False\"", false),
+        ] {
+            assert_eq!(is_set(Json::parse(flag).unwrap()), expected, "{flag}");
+        }
+    }
 }

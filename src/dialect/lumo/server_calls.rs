@@ -1,106 +1,142 @@
 //! [`ServerCalls`]: tools that Lumo runs itself, or believes to.
 //!
 //! One call may be told several times: v2 announces it without arguments and then dispatches it with them; v1 repeats
-//! it, some copies without arguments (Lumo 1.2, 1.4). All of them are one call with the best arguments. A call that has
-//! got none waits for a better copy until text, its result or the end of the answer shows that none will come.
+//! it, some copies without arguments (Lumo 1.2, 1.4). A dispatch may come in several pieces. All of them are one call.
+//!
+//! A call goes out when it is dispatched: when its arguments are whole, when its result comes, when another call takes
+//! its id, or when the answer has ended well. Until then it waits, and nothing else does. What an answer that fails or
+//! is cut off leaves waiting was never dispatched and does not go out.
 
 use std::borrow::Cow;
 
+use super::partial::{Extent, Partial};
 use crate::{
     dialect::tool_calls::CallDeltas,
+    digest::Digest,
     event::{CallEnd, CallResult, CallStart, Event, Runner, Sink, Source},
-    wire::json::{Json, Kind},
+    failure::Failure,
+    pipeline::Limits,
+    wire::json::{Json, Kind as JsonKind},
 };
 
-/// Announced calls that may wait at once. One more, and none waits any longer.
-const MAX_ANNOUNCED: usize = 128;
-
 /// The server-tool calls of one answer.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ServerCalls {
-    announced: Vec<Announced>,
-    made: Vec<Made>,
+    limits: Limits,
+    /// Calls that wait or have no result yet, in the order in which they were first told.
+    calls: Vec<Call>,
+    /// Calls told so far, also those that are over.
+    told: usize,
+    undispatched: u64,
     orphans: u64,
 }
 
-/// A call that waits for its arguments.
 #[derive(Debug)]
-struct Announced {
+struct Call {
     id: String,
+    /// Empty until it is told.
     name: String,
+    state: State,
 }
 
-/// A call that has gone out.
 #[derive(Debug)]
-struct Made {
-    id: String,
-    name: String,
-    /// Of a call without an id: by them a repeated telling is known.
-    arguments: String,
-    index: u32,
-    answered: bool,
+enum State {
+    /// Not dispatched yet; what has come of its arguments.
+    Waiting(Partial),
+    /// It has gone out under this index. Its arguments are not kept, only what a repetition is known by.
+    Sent { index: u32, arguments: Digest },
+}
+
+/// What one telling gives as arguments.
+#[derive(Debug, Clone, Copy)]
+enum Given<'a> {
+    Nothing,
+    /// A string: the arguments' JSON text, or a piece of it.
+    Text(Json<'a>),
+    /// JSON where a string belongs: it is the arguments.
+    Value(Json<'a>),
+}
+
+/// How an answer ended, as far as its calls are concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// The model was done.
+    Well,
+    /// It was interrupted, or the stream broke off.
+    Cut,
 }
 
 impl ServerCalls {
-    /// Takes one telling of a call, an object with `name`, `arguments` or `parameters`, and maybe `id`. `false`: it is
-    /// no call.
-    pub(super) fn call(&mut self, call: Json<'_>, numbers: &mut CallDeltas, out: &mut impl Sink) -> bool {
-        let text = |key| call.get(key).and_then(|value| value.as_str()).unwrap_or_default();
-        let (id, name) = (text("id"), text("name"));
-        if !id.is_empty() && self.made.iter().any(|made| made.id == id) {
-            return true;
-        }
-        let waiting = self.announced.iter().position(|call| call.is(&id, &name));
-        let given = arguments(call).filter(|arguments| !(id.is_empty() && arguments.is_empty()));
-        let Some(given) = given else {
-            self.announce(waiting, &id, &name, numbers, out);
-            return waiting.is_some() || !name.is_empty();
-        };
-        let same = |made: &Made| {
-            id.is_empty() && !made.answered && made.name == name && made.arguments == given.text
-        };
-        if self.made.iter().any(same) {
-            return true;
-        }
-        let Announced { id, name } = match waiting {
-            Some(at) => self.announced.remove(at),
-            None => Announced { id: id.into_owned(), name: name.into_owned() },
-        };
-        if !name.is_empty() {
-            self.make(Announced { id, name }, &given, numbers, out);
-            return true;
-        }
-        false
+    pub(super) fn new(limits: Limits) -> Self {
+        Self { limits, calls: Vec::new(), told: 0, undispatched: 0, orphans: 0 }
     }
 
-    /// Takes a result. Without an `id` it belongs to the oldest call that has none. `is_error`s are told by content.
-    pub(super) fn result(&mut self, id: &str, content: &str, numbers: &mut CallDeltas, out: &mut impl Sink) {
-        if id.is_empty() {
-            self.flush(numbers, out);
-        } else if let Some(at) = self.announced.iter().position(|call| call.id == id) {
-            let call = self.announced.remove(at);
-            self.make(call, &Arguments::none(), numbers, out);
+    /// Sets the limits of the answer.
+    pub(super) fn expect(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
+    /// Takes one telling of a call: an object with `name`, `arguments` or `parameters`, and maybe `id`, or with these in
+    /// a `function`. `false`: it is not a call.
+    ///
+    /// # Errors
+    /// A limit is passed.
+    pub(super) fn call(
+        &mut self,
+        telling: Json<'_>,
+        numbers: &mut CallDeltas,
+        out: &mut impl Sink,
+    ) -> Result<bool, Failure> {
+        let function = telling.get("function").filter(|it| it.kind() == JsonKind::Object).unwrap_or(telling);
+        let text = |key| function.get(key).and_then(|value| value.as_str()).unwrap_or_default();
+        let id = telling.get("id").and_then(|id| id.as_str()).unwrap_or_else(|| text("id"));
+        let name = text("name");
+        if id.is_empty() && name.is_empty() {
+            return Ok(false);
         }
-        let call = self.made.iter_mut().find(|made| !made.answered && (id.is_empty() || made.id == id));
-        let Some(call) = call else {
+        let given = given(function, id.is_empty());
+        if let Some(at) = self.calls.iter().rposition(|call| call.is(&id, &name) && call.is_waiting()) {
+            self.go_on(at, &name, given, numbers, out)?;
+        } else if !self.calls.iter().any(|call| call.repeats(&id, &name, given)) {
+            self.displace(&id, numbers, out);
+            let at = self.begin(&id)?;
+            self.go_on(at, &name, given, numbers, out)?;
+        }
+        Ok(true)
+    }
+
+    /// Takes a result. Without an `id` it belongs to the oldest call that has none.
+    pub(super) fn result(&mut self, id: &str, content: &str, numbers: &mut CallDeltas, out: &mut impl Sink) {
+        let is_meant = |call: &Call| !call.name.is_empty() && (id.is_empty() || call.id == id);
+        let Some(at) = self.calls.iter().position(is_meant) else {
             self.orphans += 1;
             return;
         };
-        call.answered = true;
-        call.arguments = String::new();
+        self.dispatch(at, None, numbers, out);
+        let call = self.calls.remove(at);
+        let State::Sent { index, .. } = call.state else { return };
         out.event(Event::CallResult(CallResult {
-            index: call.index,
+            index,
             id: Cow::Borrowed(&call.id),
             content: Cow::Borrowed(content),
             is_error: is_error(content),
         }));
     }
 
-    /// No better copy will come: calls that wait go out without arguments.
-    pub(super) fn flush(&mut self, numbers: &mut CallDeltas, out: &mut impl Sink) {
-        for call in std::mem::take(&mut self.announced) {
-            self.make(call, &Arguments::none(), numbers, out);
+    /// Nothing more will come.
+    pub(super) fn finish(&mut self, ending: Ending, numbers: &mut CallDeltas, out: &mut impl Sink) {
+        for at in 0..self.calls.len() {
+            let Some(call) = self.calls.get(at) else { break };
+            if !call.is_waiting() {
+                continue;
+            }
+            if ending == Ending::Well && !call.name.is_empty() {
+                self.dispatch(at, None, numbers, out);
+            } else {
+                self.undispatched += 1;
+            }
         }
+        self.calls.clear();
     }
 
     /// Results without a call.
@@ -108,32 +144,93 @@ impl ServerCalls {
         self.orphans
     }
 
-    fn announce(
-        &mut self,
-        waiting: Option<usize>,
-        id: &str,
-        name: &str,
-        numbers: &mut CallDeltas,
-        out: &mut impl Sink,
-    ) {
-        // A copy that adds nothing: the call waits already, or is under way with arguments.
-        let made = |made: &Made| id.is_empty() && made.name == name && !made.answered;
-        if waiting.is_some() || name.is_empty() || self.made.iter().any(made) {
-            return;
-        }
-        if self.announced.len() >= MAX_ANNOUNCED {
-            self.flush(numbers, out);
-        }
-        self.announced.push(Announced { id: id.to_owned(), name: name.to_owned() });
+    /// Calls that were announced and never dispatched, or never named: they are left out.
+    pub(super) fn undispatched(&self) -> u64 {
+        self.undispatched
     }
 
-    fn make(
+    /// A call that waits for its arguments under `id` gets none any more: another call has that id now.
+    fn displace(&mut self, id: &str, numbers: &mut CallDeltas, out: &mut impl Sink) {
+        let same = |call: &Call| !id.is_empty() && call.id == id && call.is_waiting();
+        if let Some(at) = self.calls.iter().position(same) {
+            self.dispatch(at, None, numbers, out);
+        }
+    }
+
+    fn begin(&mut self, id: &str) -> Result<usize, Failure> {
+        if self.told >= self.limits.max_calls {
+            return Err(self.limits.too_many_calls());
+        }
+        self.told += 1;
+        let state = State::Waiting(Partial::default());
+        self.calls.push(Call { id: id.to_owned(), name: String::new(), state });
+        Ok(self.calls.len() - 1)
+    }
+
+    /// Adds what a telling says to the call at `at`, which waits, and sends it if that dispatches it.
+    fn go_on(
         &mut self,
-        call: Announced,
-        arguments: &Arguments<'_>,
+        at: usize,
+        name: &str,
+        given: Given<'_>,
+        numbers: &mut CallDeltas,
+        out: &mut impl Sink,
+    ) -> Result<(), Failure> {
+        let Some(call) = self.calls.get_mut(at) else { return Ok(()) };
+        if call.name.is_empty() {
+            name.clone_into(&mut call.name);
+        }
+        let State::Waiting(partial) = &mut call.state else { return Ok(()) };
+        let is_named = !call.name.is_empty();
+        match given {
+            Given::Nothing => {}
+            Given::Value(value) if is_named => {
+                self.dispatch(at, Some(unwrapped(value).raw()), numbers, out);
+                return Ok(());
+            }
+            Given::Value(value) => partial.replace(value.raw()),
+            Given::Text(text) => {
+                let body = text.as_str().unwrap_or_default();
+                if is_named && partial.is_blank() {
+                    // The usual case: all of it at once, and nothing to keep.
+                    match Extent::of(&body) {
+                        Extent::Whole => {
+                            let object = Json::parse(&body).map(|object| unwrapped(object).raw());
+                            self.dispatch(at, Some(object.unwrap_or(&body)), numbers, out);
+                            return Ok(());
+                        }
+                        Extent::Foreign => {
+                            self.dispatch(at, Some(text.raw()), numbers, out);
+                            return Ok(());
+                        }
+                        Extent::Open => {}
+                    }
+                }
+                partial.push(&body, text.raw());
+            }
+        }
+        // What waits is kept, so it is limited here; what goes out at once, by the stage behind the reader.
+        if partial.len() + call.id.len() + call.name.len() > self.limits.max_arguments {
+            return Err(self.limits.arguments_too_long());
+        }
+        if is_named && partial.is_complete() {
+            self.dispatch(at, None, numbers, out);
+        }
+        Ok(())
+    }
+
+    /// Sends the call at `at`, if it has not gone out: with `arguments`, or with what has come of them; `{}` if nothing
+    /// has.
+    fn dispatch(
+        &mut self,
+        at: usize,
+        arguments: Option<&str>,
         numbers: &mut CallDeltas,
         out: &mut impl Sink,
     ) {
+        let Some(call) = self.calls.get_mut(at) else { return };
+        let State::Waiting(partial) = &call.state else { return };
+        let arguments = arguments.unwrap_or_else(|| partial.text());
         let index = numbers.next_index();
         out.event(Event::CallStart(CallStart {
             index,
@@ -142,60 +239,55 @@ impl ServerCalls {
             runner: Runner::Upstream,
             source: Source::Native,
         }));
-        out.event(Event::CallArguments { index, piece: Cow::Borrowed(&arguments.text) });
-        let end = if arguments.is_object() { CallEnd::Complete } else { CallEnd::Cut };
-        out.event(Event::CallEnd { index, end });
-        let arguments = if call.id.is_empty() { arguments.text.to_string() } else { String::new() };
-        self.made.push(Made { id: call.id, name: call.name, arguments, index, answered: false });
+        out.event(Event::CallArguments { index, piece: Cow::Borrowed(arguments) });
+        let is_whole = Extent::of(arguments) == Extent::Whole;
+        out.event(Event::CallEnd { index, end: if is_whole { CallEnd::Complete } else { CallEnd::Cut } });
+        call.state = State::Sent { index, arguments: Digest::of(arguments) };
     }
 }
 
-impl Announced {
-    /// Whether a telling of `id` and `name` is of this call: by id, and by name where one of both has no id.
+impl Call {
+    fn is_waiting(&self) -> bool {
+        matches!(self.state, State::Waiting(_))
+    }
+
+    /// Whether a telling of `id` and `name` is of this call. Where both have an id that decides, unless the names
+    /// differ; else the name does.
     fn is(&self, id: &str, name: &str) -> bool {
-        if id.is_empty() || self.id.is_empty() { self.name == name } else { self.id == id }
+        if id.is_empty() || self.id.is_empty() {
+            return self.name == name && !name.is_empty();
+        }
+        self.id == id && (name.is_empty() || self.name.is_empty() || self.name == name)
+    }
+
+    /// Whether a telling says nothing that this call, which has gone out, did not say.
+    fn repeats(&self, id: &str, name: &str, given: Given<'_>) -> bool {
+        let State::Sent { arguments, .. } = self.state else { return false };
+        self.is(id, name)
+            && match given {
+                Given::Nothing => true,
+                Given::Value(value) => Digest::of(unwrapped(value).raw()) == arguments,
+                Given::Text(text) => {
+                    let body = text.as_str().unwrap_or_default();
+                    let object = Json::parse(&body).map(|object| Digest::of(unwrapped(object).raw()));
+                    object == Ok(arguments) || Digest::of(text.raw()) == arguments
+                }
+            }
     }
 }
 
-/// The arguments of a call: JSON, as the model wrote it.
-#[derive(Debug)]
-struct Arguments<'a> {
-    text: Cow<'a, str>,
-}
-
-impl Arguments<'static> {
-    fn none() -> Self {
-        Self { text: Cow::Borrowed("{}") }
-    }
-}
-
-impl Arguments<'_> {
-    fn is_object(&self) -> bool {
-        self.text.starts_with('{')
-    }
-
-    fn is_empty(&self) -> bool {
-        Json::parse(&self.text).is_ok_and(|json| self.is_object() && json.members().next().is_none())
-    }
-}
-
-/// What a telling gives as arguments; `None`: nothing.
-fn arguments(call: Json<'_>) -> Option<Arguments<'_>> {
-    let given = |key| call.get(key).filter(|value| !value.is_null());
-    let value = given("arguments").or_else(|| given("parameters"))?;
+/// What a telling gives as arguments. One without an id may be a copy that lacks them: an empty object says nothing.
+fn given(function: Json<'_>, without_id: bool) -> Given<'_> {
+    let member = |key| function.get(key).filter(|value| !value.is_null());
+    let Some(value) = member("arguments").or_else(|| member("parameters")) else { return Given::Nothing };
+    let is_empty = |json: Json<'_>| {
+        json.is_null() || (without_id && json.kind() == JsonKind::Object && json.members().next().is_none())
+    };
     let Some(text) = value.as_str() else {
-        return Some(Arguments { text: Cow::Borrowed(unwrapped(value).raw()) });
+        return if is_empty(value) { Given::Nothing } else { Given::Value(value) };
     };
-    if text.trim_ascii().is_empty() {
-        return None;
-    }
-    // A string that holds an object is that object; any other is a value of its own, and stays one.
-    let text = match Json::parse(&text) {
-        Ok(object) if object.kind() == Kind::Object => Cow::Owned(unwrapped(object).raw().to_owned()),
-        Ok(nothing) if nothing.is_null() => return None,
-        _ => Cow::Borrowed(value.raw()),
-    };
-    Some(Arguments { text })
+    let says_nothing = text.trim_ascii().is_empty() || Json::parse(&text).is_ok_and(is_empty);
+    if says_nothing { Given::Nothing } else { Given::Text(value) }
 }
 
 /// Lumo sometimes wraps the arguments in a call that says nothing else:
@@ -206,7 +298,7 @@ fn unwrapped(object: Json<'_>) -> Json<'_> {
     for (key, value) in object.members() {
         match key.as_ref() {
             "arguments" | "name" if value.is_null() => empty += 1,
-            "parameters" if value.kind() == Kind::Object => inner = Some(value),
+            "parameters" if value.kind() == JsonKind::Object => inner = Some(value),
             _ => return object,
         }
     }

@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 
 use super::{
-    answer::{Answer, Target},
+    answer::{Answer, MAX_PARTS, Target},
     refusal, sealed,
     shapes::Token,
 };
 use crate::{
+    dialect::{Skip, finish},
     event::{Event, Finish, Media, Sink},
     failure::{Failure, Kind},
     wire::json::{Json, Kind as JsonKind},
@@ -43,10 +44,14 @@ pub(super) fn read<'a>(
             out.event(Event::Ping(Cow::Borrowed("ingesting")));
         }
         "image_data" => image(object, answer, out)?,
-        "done" => answer.end(out),
+        // This version has no finish reasons: its end mark is one.
+        "done" => {
+            answer.finish(Finish::Stop, out);
+            answer.end(out)?;
+        }
         "harmful" => {
             answer.finish(Finish::Filter, out);
-            answer.end(out);
+            answer.end(out)?;
         }
         // An answer that has ended well can no longer fail.
         "timeout" | "rejected" | "error" | "tool-error" if answer.is_finished() => {}
@@ -63,20 +68,42 @@ pub(super) fn read<'a>(
     Ok(Read::Taken)
 }
 
-/// A piece of text for one of the channels. `count` says nothing that anyone needs, and is often missing.
+/// The failure that an object of an unknown type tells of by that type, as `{"type":"network_error"}` does.
+pub(super) fn failure(kind: &str, object: Json<'_>) -> Option<Failure> {
+    let failure = finish::failure_of(kind)?;
+    let message = object.get("message").and_then(|message| message.as_str());
+    Some(message.filter(|message| !message.is_empty()).map_or_else(
+        || failure.clone(),
+        |message| Failure::new(failure.kind(), message).with_code(failure.code().unwrap_or_default()),
+    ))
+}
+
+/// A piece of text for one of the channels: the one that was asked for, if it names none. `count` says nothing that
+/// anyone needs, and is often missing.
 fn token<'a>(object: Json<'a>, answer: &mut Answer, out: &mut impl Sink) -> Result<Read<'a>, Failure> {
-    let (mut target, mut content, mut count, mut is_sealed) = (Target::Unknown, None, None, false);
+    if answer.is_finished() {
+        answer.skip(Skip::LateContent);
+        return Ok(Read::Taken);
+    }
+    let (mut target, mut content, mut count, mut is_sealed) = (answer.requested(), None, None, false);
     for (key, value) in object.members() {
         match key.as_ref() {
-            "target" => target = value.as_str().map_or(Target::Unknown, |name| Target::named(&name)),
-            "content" => content = value.string_body(),
-            "encrypted" => is_sealed = value.as_bool().unwrap_or(false),
+            "target" => {
+                let name = value.as_str().filter(|name| !name.is_empty());
+                target = name.map_or(answer.requested(), |name| Target::named(&name));
+            }
+            "content" => content = Some(value),
+            "encrypted" => is_sealed |= sealed::is_set(value),
             "count" if value.kind() == JsonKind::Number => count = Some(value),
             _ => {}
         }
     }
     let Some(content) = content else { return Ok(Read::Taken) };
-    let body = sealed::opened(is_sealed, content)?;
+    let Some(body) = content.string_body() else {
+        answer.parts(target, content, is_sealed, MAX_PARTS, out)?;
+        return Ok(Read::Taken);
+    };
+    let body = sealed::opened(is_sealed, body)?;
     answer.content(target, body, out)?;
     let plain = matches!(target, Target::Message | Target::Reasoning) && !is_sealed;
     Ok(if plain { Read::Token(Token { target, body, number: count }) } else { Read::Taken })
@@ -84,11 +111,17 @@ fn token<'a>(object: Json<'a>, answer: &mut Answer, out: &mut impl Sink) -> Resu
 
 /// An image. Of one that comes progressively only the last state counts.
 fn image(object: Json<'_>, answer: &mut Answer, out: &mut impl Sink) -> Result<(), Failure> {
+    if answer.is_finished() {
+        answer.skip(Skip::LateContent);
+        return Ok(());
+    }
     let text = |key| object.get(key).and_then(|value| value.as_str()).unwrap_or_default();
     let data = text("data");
-    sealed::open(object, &data)?;
-    if object.get("is_final").and_then(|flag| flag.as_bool()) != Some(false) {
-        answer.media(Media { id: text("image_id"), mime: Cow::Borrowed(""), data }, out);
+    sealed::opened(sealed::is_sealed(object), &data)?;
+    let media = Media { id: text("image_id"), mime: Cow::Borrowed(""), data };
+    match object.get("is_final").filter(|flag| !flag.is_null()) {
+        Some(flag) if !sealed::is_set(flag) => answer.unfinished_image(&media, out),
+        _ => answer.media(media, out),
     }
     Ok(())
 }

@@ -3,13 +3,17 @@
 use std::borrow::Cow;
 
 use super::{
-    answer::{Answer, Target},
+    answer::{Answer, MAX_PARTS, Target},
     refusal, sealed,
     shapes::Token,
     v1::Read,
 };
 use crate::{
-    dialect::tool_calls::arguments_only,
+    dialect::{
+        Skip,
+        finish::{failure_of, finish_of},
+        tool_calls::arguments_only,
+    },
     event::{Finish, Media, Sink, Start},
     failure::{Failure, Kind},
     wire::json::{Invalid, Json, Kind as JsonKind},
@@ -24,26 +28,35 @@ pub(super) fn read<'a>(
     answer: &mut Answer,
     out: &mut impl Sink,
 ) -> Result<Read<'a>, Failure> {
-    if answer.is_finished() && frame.usage.is_none() {
+    if answer.is_finished() {
+        late(frame, answer, out);
         return Ok(Read::Taken);
     }
     if let Some(error) = frame.error {
         return Err(refusal::error_object(error));
     }
-    if frame.start != Start::default() {
+    if frame.is_head() {
         answer.start(frame.start.clone(), out);
     }
     match (frame.kind.as_ref(), frame.payload) {
-        ("chat.tool_call", Some(call)) => {
-            let arguments = call.get("arguments").filter(|arguments| !arguments.is_null());
-            sealed::open(call, arguments.map_or("", |arguments| arguments.raw()))?;
-            answer.server_call(call, out);
-        }
-        ("chat.tool_result", Some(result)) => tool_result(result, answer, out)?,
-        ("lumo.image_data", Some(image)) => self::image(image, answer, out)?,
+        ("chat.tool_call", Some(call)) => answer.server_call(call, frame.is_sealed, out)?,
+        ("chat.tool_result", Some(result)) => tool_result(result, frame.is_sealed, answer, out)?,
+        ("lumo.image_data", Some(image)) => self::image(image, frame.is_sealed, answer, out)?,
         _ => return chunk(frame, answer, out),
     }
     Ok(Read::Taken)
+}
+
+/// What comes behind the finish reason: usage counts; content is too late, and an answer that has ended well can no
+/// longer fail.
+fn late(frame: &Frame<'_>, answer: &mut Answer, out: &mut impl Sink) {
+    if let Some(usage) = frame.usage {
+        answer.usage(usage, out);
+    }
+    let delta = frame.choice().and_then(|choice| choice.get("delta"));
+    if frame.payload.is_some() || delta.is_some_and(|delta| Delta::read(delta).has_content()) {
+        answer.skip(Skip::LateContent);
+    }
 }
 
 /// The members of an object that mean something.
@@ -54,11 +67,15 @@ pub(super) struct Frame<'a> {
     /// `object`
     kind: Cow<'a, str>,
     start: Start<'a>,
+    /// It names a model: a hash or a tier, which means nothing to clients. They are told the name that they asked for.
+    has_model: bool,
     created: Option<Json<'a>>,
     target: Option<Target>,
     choices: Option<Json<'a>>,
     usage: Option<Json<'a>>,
     error: Option<Json<'a>>,
+    /// It says that what it carries is encrypted.
+    is_sealed: bool,
     /// `tool_call`, `tool_result` or `image`.
     payload: Option<Json<'a>>,
 }
@@ -76,7 +93,7 @@ impl<'a> Frame<'a> {
             "type" => self.v1 = value.as_str(),
             "object" => self.kind = value.as_str().unwrap_or_default(),
             "id" => self.start.id = value.as_str().unwrap_or_default(),
-            "model" => self.start.model = value.as_str().unwrap_or_default(),
+            "model" => self.has_model = true,
             "created" => {
                 self.start.created = value.as_u64();
                 self.created = self.start.created.map(|_| value);
@@ -90,9 +107,15 @@ impl<'a> Frame<'a> {
             {
                 self.error = Some(value);
             }
+            "encrypted" => self.is_sealed |= sealed::is_set(value),
             "tool_call" | "tool_result" | "image" => self.payload = Some(value),
             _ => {}
         }
+    }
+
+    /// It says something of the answer as a whole.
+    fn is_head(&self) -> bool {
+        self.has_model || self.start != Start::default()
     }
 
     /// The first choice: no other is ever asked for.
@@ -112,15 +135,22 @@ fn chunk<'a>(frame: &Frame<'a>, answer: &mut Answer, out: &mut impl Sink) -> Res
         answer.usage(usage, out);
     }
     let Some(choice) = choice else {
-        let known = frame.usage.is_some() || frame.start != Start::default();
+        let known = frame.usage.is_some() || frame.is_head();
         return Ok(if known { Read::Taken } else { Read::Foreign });
     };
-    let (mut delta, mut message, mut finish) = (None, None, None);
-    for (key, value) in choice.members() {
+    let has_others = frame.choices.is_some_and(|choices| choices.elements().nth(1).is_some());
+    if has_others {
+        answer.skip(Skip::OtherChoice);
+    }
+    let (mut delta, mut message, mut finish, mut is_sealed) = (None, None, None, frame.is_sealed);
+    for (key, value) in choice.members().filter(|(_, value)| !value.is_null()) {
         match key.as_ref() {
-            "delta" if value.kind() == JsonKind::Object => delta = Some(value),
+            "delta" => delta = Some(value),
+            // The text of an answer in a chunk of the older completions API.
+            "text" => delta = delta.or(Some(value)),
             "message" if value.kind() == JsonKind::Object => message = Some(value),
             "finish_reason" => finish = value.as_str(),
+            "encrypted" => is_sealed |= sealed::is_set(value),
             _ => {}
         }
     }
@@ -131,20 +161,31 @@ fn chunk<'a>(frame: &Frame<'a>, answer: &mut Answer, out: &mut impl Sink) -> Res
     let delta = delta.map(Delta::read);
     let target = delta.as_ref().and_then(|delta| delta.target).or(frame.target).unwrap_or(answer.requested());
     let mut token = match &delta {
-        Some(delta) => delta.apply(target, frame.created, answer, out)?,
+        Some(delta) => delta.apply(target, is_sealed, frame.created, answer, out)?,
         None => None,
     };
     if let Some(reason) = finish.filter(|reason| !reason.is_empty()) {
         token = None;
-        if reason == "error" {
-            return Err(refusal::reported("error", None));
-        }
         // A title in the same stream ends before the message does.
         if target != Target::Aside {
-            answer.finish(finish_reason(&reason), out);
+            finish_by(&reason, answer, out)?;
         }
     }
-    Ok(token.filter(|_| frame.usage.is_none()).map_or(Read::Taken, Read::Token))
+    let says_more = frame.usage.is_some() || has_others;
+    Ok(token.filter(|_| !says_more).map_or(Read::Taken, Read::Token))
+}
+
+/// Ends the answer by the upstream's word for it. A word that is not known counts as `stop`.
+fn finish_by(reason: &str, answer: &mut Answer, out: &mut impl Sink) -> Result<(), Failure> {
+    let finish = finish_of(reason);
+    if let (None, Some(failure)) = (finish, failure_of(reason)) {
+        return Err(failure);
+    }
+    if finish.is_none() {
+        answer.skip(Skip::UnknownFinish);
+    }
+    answer.finish(finish.unwrap_or(Finish::Stop), out);
+    Ok(())
 }
 
 /// The members of a delta that mean something; `null` and empty ones are as good as missing.
@@ -156,20 +197,30 @@ struct Delta<'a> {
     reasoning: &'a str,
     /// Both reasoning fields have text: copies of one another.
     reasoning_twice: bool,
+    /// Content and reasoning that are not strings.
+    content_parts: Option<Json<'a>>,
+    reasoning_parts: Option<Json<'a>>,
     tool_calls: Option<Json<'a>>,
     function_call: Option<Json<'a>>,
 }
 
 impl<'a> Delta<'a> {
-    fn read(object: Json<'a>) -> Self {
+    /// Reads a delta: an object, or content that stands in the place of one.
+    fn read(json: Json<'a>) -> Self {
         let (mut delta, mut reasoning) = (Self::default(), "");
-        for (key, value) in object.members() {
+        if json.kind() != JsonKind::Object {
+            delta.put_content(json);
+            return delta;
+        }
+        for (key, value) in json.members().filter(|(_, value)| !value.is_null()) {
             let body = value.string_body().unwrap_or_default();
+            let is_text = value.kind() == JsonKind::String;
             match key.as_ref() {
-                "content" => delta.content = body,
-                "reasoning_content" => delta.reasoning = body,
-                "reasoning" => reasoning = body,
-                "encrypted" => delta.is_sealed = value.as_bool().unwrap_or(false),
+                "content" => delta.put_content(value),
+                "reasoning_content" if is_text => delta.reasoning = body,
+                "reasoning" if is_text => reasoning = body,
+                "reasoning_content" | "reasoning" => delta.reasoning_parts = Some(value),
+                "encrypted" => delta.is_sealed |= sealed::is_set(value),
                 "target" => delta.target = target(value),
                 "tool_calls" if value.elements().next().is_some() => delta.tool_calls = Some(value),
                 "function_call" if value.kind() == JsonKind::Object => delta.function_call = Some(value),
@@ -183,25 +234,50 @@ impl<'a> Delta<'a> {
         delta
     }
 
+    fn put_content(&mut self, content: Json<'a>) {
+        match content.string_body() {
+            Some(body) => self.content = body,
+            None => self.content_parts = Some(content),
+        }
+    }
+
+    fn has_content(&self) -> bool {
+        !self.content.is_empty()
+            || !self.reasoning.is_empty()
+            || self.content_parts.is_some()
+            || self.tool_calls.is_some()
+            || self.function_call.is_some()
+    }
+
     /// Gives all of it to the answer. `Some`: it was nothing but a token.
     fn apply(
         &self,
         target: Target,
+        is_sealed: bool,
         number: Option<Json<'a>>,
         answer: &mut Answer,
         out: &mut impl Sink,
     ) -> Result<Option<Token<'a>>, Failure> {
-        let content = sealed::opened(self.is_sealed, self.content)?;
-        let reasoning = sealed::opened(self.is_sealed, self.reasoning)?;
+        let is_sealed = is_sealed || self.is_sealed;
+        let content = sealed::opened(is_sealed, self.content)?;
+        let reasoning = sealed::opened(is_sealed, self.reasoning)?;
         if target != Target::Aside {
             answer.content(Target::Reasoning, reasoning, out)?;
+            if let (Some(parts), "") = (self.reasoning_parts, reasoning) {
+                answer.parts(Target::Reasoning, parts, is_sealed, MAX_PARTS, out)?;
+            }
         }
         answer.content(target, content, out)?;
+        if let Some(parts) = self.content_parts {
+            answer.parts(target, parts, is_sealed, MAX_PARTS, out)?;
+        }
         if let Some(tool_calls) = self.tool_calls {
-            answer.call_deltas(tool_calls, out);
+            tool_calls.elements().try_for_each(|call| sealed::check_call(call, is_sealed))?;
+            answer.call_deltas(tool_calls, out)?;
         }
         if let Some(function_call) = self.function_call {
-            answer.legacy_call(function_call, out);
+            sealed::check_call(function_call, is_sealed)?;
+            answer.legacy_call(function_call, out)?;
         }
         let token = match (self.tool_calls, target, content, reasoning) {
             (Some(calls), _, "", "") => {
@@ -211,23 +287,19 @@ impl<'a> Delta<'a> {
             (None, Target::Message | Target::Reasoning, "", body) => Some((Target::Reasoning, body)),
             _ => None,
         };
-        let more = self.function_call.is_some() || self.reasoning_twice || self.is_sealed;
+        let has_parts = self.content_parts.is_some() || self.reasoning_parts.is_some();
+        let more = self.function_call.is_some() || self.reasoning_twice || is_sealed || has_parts;
         let token = token.filter(|(_, body)| !more && !body.is_empty());
         Ok(token.map(|(target, body)| Token { target, body, number }))
     }
 }
 
-/// What a finish reason means: OpenAI's own words and those that other servers behind the same API use.
-fn finish_reason(reason: &str) -> Finish {
-    match reason {
-        "length" | "max_tokens" | "MAX_TOKENS" => Finish::Length,
-        "tool_calls" | "function_call" | "tool_use" => Finish::Calls,
-        "content_filter" | "harmful" | "SAFETY" => Finish::Filter,
-        _ => Finish::Stop,
-    }
-}
-
-fn tool_result(result: Json<'_>, answer: &mut Answer, out: &mut impl Sink) -> Result<(), Failure> {
+fn tool_result(
+    result: Json<'_>,
+    is_sealed: bool,
+    answer: &mut Answer,
+    out: &mut impl Sink,
+) -> Result<(), Failure> {
     let id = result.get("call_id").and_then(|id| id.as_str()).unwrap_or_default();
     let content = match result.get("content") {
         None => Cow::Borrowed(""),
@@ -235,14 +307,15 @@ fn tool_result(result: Json<'_>, answer: &mut Answer, out: &mut impl Sink) -> Re
         // Declared as a string, seen as an object: its text is the result.
         Some(content) => content.as_str().unwrap_or(Cow::Borrowed(content.raw())),
     };
-    answer.server_result(&id, sealed::open(result, &content)?, out);
+    let content = sealed::opened(is_sealed || sealed::is_sealed(result), &content)?;
+    answer.server_result(&id, content, out);
     Ok(())
 }
 
-fn image(image: Json<'_>, answer: &mut Answer, out: &mut impl Sink) -> Result<(), Failure> {
+fn image(image: Json<'_>, is_sealed: bool, answer: &mut Answer, out: &mut impl Sink) -> Result<(), Failure> {
     let text = |key| image.get(key).and_then(|value| value.as_str()).unwrap_or_default();
     let data = text("data");
-    sealed::open(image, &data)?;
+    sealed::opened(is_sealed || sealed::is_sealed(image), &data)?;
     answer.media(Media { id: text("id"), mime: Cow::Borrowed(""), data }, out);
     Ok(())
 }

@@ -36,6 +36,37 @@ enum State {
     Between,
     Json(Scanner),
     Prose,
+    /// In a call that is not JSON, up to where its brackets close: what lies in it is not a call of its own.
+    Broken(Nesting),
+}
+
+/// How many brackets are open, as far as that can be told of text that is not JSON.
+#[derive(Debug, Default)]
+struct Nesting {
+    depth: usize,
+    in_string: bool,
+    escaped: bool,
+}
+
+impl Nesting {
+    /// Reads on to where the last bracket closes; gives the text behind it.
+    fn skip<'r>(&mut self, text: &'r str) -> Option<&'r str> {
+        for (at, byte) in text.bytes().enumerate() {
+            match byte {
+                b'{' | b'[' if !self.in_string => self.depth += 1,
+                b'}' | b']' if !self.in_string => {
+                    self.depth = self.depth.saturating_sub(1);
+                    if self.depth == 0 {
+                        return text.get(at + 1..);
+                    }
+                }
+                _ => {}
+            }
+            self.in_string ^= byte == b'"' && !self.escaped;
+            self.escaped = self.in_string && byte == b'\\' && !self.escaped;
+        }
+        None
+    }
 }
 
 impl Values {
@@ -77,7 +108,7 @@ impl Values {
             self.text.push(half);
         }
         match (&self.state, self.outside) {
-            (State::Between, _) => {}
+            (State::Between | State::Broken(_), _) => {}
             (State::Json(_), Outside::Noise) => self.broken += 1,
             (State::Json(_) | State::Prose, _) => on(&self.text),
         }
@@ -103,14 +134,25 @@ impl Values {
                 self.text.push_str(rest);
                 ""
             }
+            State::Broken(nesting) => {
+                let Some(rest) = nesting.skip(rest) else { return "" };
+                self.state = State::Between;
+                rest
+            }
             State::Json(scanner) => {
-                let (taken, progress) = scanner.push(rest.as_bytes());
-                let (taken, rest) = rest.split_at_checked(taken).unwrap_or((rest, ""));
-                self.text.push_str(taken);
+                let (taken, progress) = scan(scanner, rest, self.outside, &mut self.text);
+                let rest = rest.get(taken..).unwrap_or_default();
                 match (progress, self.outside) {
                     (Progress::More, _) => return "",
                     (Progress::End, _) => on(&self.text),
-                    (_, Outside::Noise) => self.broken += 1,
+                    (_, Outside::Noise) => {
+                        self.broken += 1;
+                        let mut nesting = Nesting::default();
+                        nesting.skip(&self.text);
+                        self.text.clear();
+                        self.state = State::Broken(nesting);
+                        return rest;
+                    }
                     (_, Outside::Prose) => {
                         self.state = State::Prose;
                         return rest;
@@ -138,6 +180,35 @@ impl Values {
     }
 }
 
+/// Scans `rest` and appends what was taken of it to `text`; gives how many bytes that were. Control characters in the
+/// strings of calls are escaped: models write line ends there.
+fn scan(scanner: &mut Scanner, rest: &str, outside: Outside, text: &mut String) -> (usize, Progress) {
+    let mut at = 0;
+    loop {
+        let ahead = rest.get(at..).unwrap_or_default();
+        let run = ahead.bytes().position(|byte| byte < b' ').filter(|_| outside == Outside::Noise);
+        let (plain, control) = ahead.split_at_checked(run.unwrap_or(ahead.len())).unwrap_or((ahead, ""));
+        let (taken, progress) = scanner.push(plain.as_bytes());
+        text.push_str(plain.get(..taken).unwrap_or_default());
+        at += taken;
+        let Some(byte) = control.bytes().next().filter(|_| progress == Progress::More) else {
+            return (at, progress);
+        };
+        let mut as_it_is = scanner.clone();
+        if as_it_is.push(&[byte]).1 == Progress::Invalid {
+            let escaped = format!("\\u{byte:04x}");
+            if scanner.push(escaped.as_bytes()).1 == Progress::Invalid {
+                return (at, Progress::Invalid);
+            }
+            text.push_str(&escaped);
+        } else {
+            *scanner = as_it_is;
+            text.push(char::from(byte));
+        }
+        at += 1;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,6 +230,18 @@ mod tests {
         let (found, broken) = split(Outside::Noise, &[text]);
         assert_eq!(found, [r#"{"a":1}"#, r#"{"b":"}{\""}"#, r#"{"c":{}}"#]);
         assert_eq!(broken, 1);
+    }
+
+    #[test]
+    fn an_object_in_a_broken_payload_is_not_a_payload() {
+        let (found, broken) = split(Outside::Noise, &[r#"{\"a\":bad,\"b\":{\"c\":\"}\"}} {\"d\":1}"#]);
+        assert_eq!((found, broken), (vec![r#"{"d":1}"#.to_owned()], 1));
+    }
+
+    #[test]
+    fn control_characters_in_strings_are_escaped() {
+        let (found, broken) = split(Outside::Noise, &[r#"{\n\"a\":\"b\nc\u0000\"}"#]);
+        assert_eq!((found, broken), (vec!["{\n\"a\":\"b\\u000ac\\u0000\"}".to_owned()], 0));
     }
 
     #[test]

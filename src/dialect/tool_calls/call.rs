@@ -2,9 +2,12 @@
 
 use std::borrow::Cow;
 
-use super::piece::{Arguments, Key, Piece};
+use super::piece::{Key, Piece};
 use crate::{
+    detect::Tools,
     event::{CallEnd, Event, Sink},
+    failure::Failure,
+    pipeline::Limits,
     wire::json::{Progress, Scanner, Unescaper},
 };
 
@@ -17,6 +20,8 @@ pub(super) struct Call {
     pub(super) state: State,
     /// Arguments that came before the name.
     pub(super) early: String,
+    /// The call was complete in the older form: what comes of it in `tool_calls` says it once more.
+    pub(super) is_repeat: bool,
     pub(super) extent: Extent,
     pub(super) unescaper: Unescaper,
     /// The last delta that brought a piece of it.
@@ -40,6 +45,7 @@ impl Call {
             name: String::new(),
             state: State::Unnamed,
             early: String::new(),
+            is_repeat: false,
             extent: Extent::new(max_depth),
             unescaper: Unescaper::default(),
             delta: 0,
@@ -50,6 +56,9 @@ impl Call {
     /// same. `same_delta`: this call has got a piece of the same delta before.
     pub(super) fn is_over_by(&self, piece: &Piece<'_>, same_delta: bool) -> bool {
         let other_id = !piece.id.is_empty() && !self.id.is_empty() && piece.id != self.id;
+        if self.is_repeat {
+            return other_id || (piece.is_named() && piece.name != self.name);
+        }
         if !piece.is_named() {
             // Some servers invent an id for every delta: only with nothing to add, or nothing left to add to, does a
             // new id without a name begin a call.
@@ -67,26 +76,37 @@ impl Call {
         !self.name.is_empty()
     }
 
-    /// Notes id and name of a piece; says how many bytes it keeps, or `None` if those are more than `budget`.
-    pub(super) fn note(&mut self, piece: &Piece<'_>, budget: usize) -> Option<usize> {
-        let unnamed = matches!(self.state, State::Unnamed);
-        let id = if unnamed && self.id.is_empty() { piece.id.as_ref() } else { "" };
+    /// Notes id and name of a piece.
+    pub(super) fn note(&mut self, piece: &Piece<'_>) {
+        let is_unnamed = matches!(self.state, State::Unnamed);
+        if self.id.is_empty() && (is_unnamed || self.is_repeat) {
+            self.id.push_str(&piece.id);
+        }
         // Joined until the first byte of arguments; servers that repeat the name send it whole each time.
-        let name = if unnamed && piece.name != self.name { piece.name.as_ref() } else { "" };
-        let mut cost = id.len() + name.len();
-        if let (true, Arguments::Text(text) | Arguments::Raw(text)) = (unnamed, piece.arguments) {
-            cost += text.len();
+        if is_unnamed && piece.name != self.name {
+            self.name.push_str(&piece.name);
         }
-        if cost > budget {
-            return None;
+    }
+
+    /// Checks what is kept of a call that is not announced.
+    ///
+    /// # Errors
+    /// Its name is too long and not the beginning of a declared one, or its id or early arguments are too long.
+    pub(super) fn check(&self, tools: &Tools, limits: &Limits) -> Result<(), Failure> {
+        if self.name.len() > limits.max_name && !tools.may_become(&self.name) {
+            return Err(limits.name_too_long());
         }
-        self.id.push_str(id);
-        self.name.push_str(name);
-        Some(cost)
+        if self.id.len() > limits.max_arguments {
+            return Err(limits.id_too_long());
+        }
+        if self.early.len() > limits.max_arguments {
+            return Err(limits.arguments_too_long());
+        }
+        Ok(())
     }
 
     pub(super) fn end(&mut self, index: u32, cut: bool, out: &mut impl Sink) {
-        if let Some(half) = self.unescaper.finish() {
+        if let Some(half) = self.unescaper.finish().filter(|_| !cut) {
             let mut text = [0; 4];
             let text: &str = half.encode_utf8(&mut text);
             self.extent.push(text);

@@ -8,6 +8,13 @@
 //! pieces, with the first byte of its arguments, with the beginning of another call, or at the end. From then on its
 //! arguments stream.
 //!
+//! Arguments that stream are passed on and not kept. What is kept is limited for each call: its name by `max_name`, its
+//! id and the arguments that came before its name by `max_arguments`; and there are at most `max_calls` calls. An answer
+//! that needs more fails, and the call that was too large is not begun.
+//!
+//! The form of before 2023-11, `function_call`, is one call. Some servers send both forms. Then `tool_calls` counts, and
+//! a call that the older form has begun is the first of `tool_calls` ([`CallDeltas::adopt`]).
+//!
 //! The deviations that are allowed for are those of Lumo 1.8 and of the survey of dialects, B.1.
 
 mod call;
@@ -23,16 +30,12 @@ use piece::{Address, Arguments, Key, Piece};
 
 use crate::{
     detect::Tools,
+    dialect::{Skip, Skipped},
     event::{CallStart, Event, Runner, Sink, Source},
+    failure::Failure,
+    pipeline::Limits,
     wire::json::Json,
 };
-
-/// Bytes of ids, names and unannounced arguments that one answer's calls may occupy. A well-formed answer needs a
-/// few hundred; what comes beyond the limit is left out and counted in [`CallDeltas::dropped`].
-const MAX_HELD: usize = 1 << 20;
-
-/// What a call costs of [`MAX_HELD`] beside its texts.
-const CALL_COST: usize = 64;
 
 /// The native calls of one answer.
 #[derive(Debug)]
@@ -45,9 +48,19 @@ pub(crate) struct CallDeltas {
     /// The number of the delta that is being read: tells pieces of one delta from those of the next.
     delta: u64,
     max_depth: usize,
-    held: usize,
-    dropped: u64,
+    limits: Limits,
+    form: Option<Form>,
+    skipped: Skipped,
     scratch: String,
+}
+
+/// The two ways in which OpenAI's API carries calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// `function_call`
+    Legacy,
+    /// `tool_calls`
+    Listed,
 }
 
 impl CallDeltas {
@@ -59,40 +72,61 @@ impl CallDeltas {
             next: 0,
             delta: 0,
             max_depth,
-            held: 0,
-            dropped: 0,
+            limits: Limits::default(),
+            form: None,
+            skipped: Skipped::default(),
             scratch: String::new(),
         }
     }
 
-    /// Calls of `tools` are to be expected.
-    pub(crate) fn expect(&mut self, tools: Tools) {
+    /// Sets the tools whose names are known, and the limits of the answer.
+    pub(crate) fn expect(&mut self, tools: Tools, limits: Limits) {
         self.tools = tools;
+        self.limits = limits;
     }
 
-    /// Takes the `tool_calls` of one delta; whatever is no list has nothing to say.
-    pub(crate) fn delta(&mut self, tool_calls: Json<'_>, out: &mut impl Sink) {
+    /// Takes the `tool_calls` of one delta; a value that is not a list says nothing.
+    ///
+    /// # Errors
+    /// [`Kind::Limit`](crate::failure::Kind::Limit): a call, or their number, is larger than allowed.
+    pub(crate) fn delta(&mut self, tool_calls: Json<'_>, out: &mut impl Sink) -> Result<(), Failure> {
         self.delta += 1;
         let several = tool_calls.elements().nth(1).is_some();
         for (position, element) in tool_calls.elements().enumerate() {
             let index = element.get("index").and_then(|index| index.as_u64());
             let piece = Piece::read(element.get("function").unwrap_or(element), element.get("id"));
-            self.take(Address { index, position, several }, &piece, out);
+            self.take(Form::Listed, Address { index, position, several }, &piece, out)?;
         }
+        Ok(())
     }
 
     /// Takes a delta that [`arguments_only`] has read: `body` for the call of the number `index`.
-    pub(crate) fn arguments_delta(&mut self, index: u64, body: &str, out: &mut impl Sink) {
+    ///
+    /// # Errors
+    /// As [`CallDeltas::delta`].
+    pub(crate) fn arguments_delta(
+        &mut self,
+        index: u64,
+        body: &str,
+        out: &mut impl Sink,
+    ) -> Result<(), Failure> {
         self.delta += 1;
         let address = Address { index: Some(index), position: 0, several: false };
-        self.take(address, &Piece::arguments(body), out);
+        self.take(Form::Listed, address, &Piece::arguments(body), out)
     }
 
-    /// Takes the `function_call` of one delta, OpenAI's form of before 2023-11: one call an answer.
-    pub(crate) fn legacy(&mut self, function_call: Json<'_>, out: &mut impl Sink) {
+    /// Takes the `function_call` of one delta, OpenAI's form of before 2023-11: one call an answer. Behind `tool_calls`
+    /// it says the same once more and is left out.
+    ///
+    /// # Errors
+    /// As [`CallDeltas::delta`].
+    pub(crate) fn legacy(&mut self, function_call: Json<'_>, out: &mut impl Sink) -> Result<(), Failure> {
+        if self.form == Some(Form::Listed) {
+            return Ok(());
+        }
         self.delta += 1;
         let address = Address { index: None, position: 0, several: false };
-        self.take(address, &Piece::read(function_call, None), out);
+        self.take(Form::Legacy, address, &Piece::read(function_call, None), out)
     }
 
     /// Nothing more will come. A call that is no whole object by now is cut; one that never got arguments has `{}`,
@@ -101,7 +135,7 @@ impl CallDeltas {
         self.announce(out);
         for mut call in self.calls.drain(..) {
             match call.state {
-                State::Unnamed => self.dropped += 1,
+                State::Unnamed => self.skipped.add(Skip::NamelessCall),
                 State::Open(index) => call.end(index, cut, out),
                 State::Ended => {}
             }
@@ -115,14 +149,24 @@ impl CallDeltas {
         index
     }
 
-    /// Calls that never got a name, and pieces beyond what may be held.
-    pub(crate) fn dropped(&self) -> u64 {
-        self.dropped
+    /// What was left out.
+    pub(crate) fn skipped(&self) -> &Skipped {
+        &self.skipped
     }
 
-    fn take(&mut self, address: Address, piece: &Piece<'_>, out: &mut impl Sink) {
+    fn take(
+        &mut self,
+        form: Form,
+        address: Address,
+        piece: &Piece<'_>,
+        out: &mut impl Sink,
+    ) -> Result<(), Failure> {
         if piece.is_empty() {
-            return;
+            return Ok(());
+        }
+        if self.form != Some(form) {
+            self.adopt(address.key());
+            self.form = Some(form);
         }
         let found = self.address(address, piece);
         let known = found.filter(|&at| {
@@ -130,17 +174,26 @@ impl CallDeltas {
         });
         let at = match known {
             Some(at) => at,
-            None => self.open(address.key(), out),
+            None => self.open(address.key(), out)?,
         };
-        let Some(call) = self.calls.get_mut(at) else { return };
+        let Some(call) = self.calls.get_mut(at) else { return Ok(()) };
         call.delta = self.delta;
-        let cost = call.note(piece, MAX_HELD.saturating_sub(self.held));
-        let Some(cost) = cost else {
-            self.dropped += 1;
-            return;
-        };
-        self.held += cost;
-        self.arguments(at, piece, out);
+        call.note(piece);
+        let result = if call.is_repeat { Ok(()) } else { self.grow(at, piece, out) };
+        if result.is_err() {
+            // It never goes out, not even as a call that was cut off.
+            self.calls.remove(at);
+        }
+        result
+    }
+
+    /// `tool_calls` follow a `function_call`: its call is the one that their first piece, of the call `key`, is about.
+    /// If its arguments were complete by then, all that comes of it is a repetition.
+    fn adopt(&mut self, key: Key) {
+        if let Some(call) = self.calls.last_mut() {
+            call.key = key;
+            call.is_repeat = call.extent.is_whole();
+        }
     }
 
     /// The call that a piece seems to belong to: by index; else by an id seen before; else by its place in a list of
@@ -157,16 +210,18 @@ impl CallDeltas {
     }
 
     /// Begins a call. With it the names of those before are certain, and those whose arguments are whole are over.
-    fn open(&mut self, key: Key, out: &mut impl Sink) -> usize {
+    fn open(&mut self, key: Key, out: &mut impl Sink) -> Result<usize, Failure> {
         self.announce(out);
         for call in &mut self.calls {
             if let (State::Open(index), true) = (call.state, call.extent.is_whole()) {
                 call.end(index, false, out);
             }
         }
-        self.held += CALL_COST;
+        if self.calls.len() >= self.limits.max_calls {
+            return Err(self.limits.too_many_calls());
+        }
         self.calls.push(Call::new(key, self.max_depth));
-        self.calls.len() - 1
+        Ok(self.calls.len() - 1)
     }
 
     /// Announces every call that has a name and is not announced yet.
@@ -201,30 +256,51 @@ impl CallDeltas {
         }
     }
 
-    /// Gives a piece's arguments to the call at `at`.
-    fn arguments(&mut self, at: usize, piece: &Piece<'_>, out: &mut impl Sink) {
-        let Some(call) = self.calls.get_mut(at) else { return };
+    /// Gives the rest of a piece to the call at `at`, whose id and name have been noted: checks what is kept of it, and
+    /// passes its arguments on.
+    fn grow(&mut self, at: usize, piece: &Piece<'_>, out: &mut impl Sink) -> Result<(), Failure> {
+        let Self { calls, tools, limits, scratch, skipped, .. } = self;
+        let Some(call) = calls.get_mut(at) else { return Ok(()) };
+        let mut scratch = std::mem::take(scratch);
         let text = match piece.arguments {
             Arguments::None => "",
-            Arguments::Text(body) => call.unescaper.decode(body, &mut self.scratch),
+            Arguments::Text(body) => call.unescaper.decode(body, &mut scratch),
             Arguments::Raw(json) => json,
         };
-        call.extent.push(text);
+        let mut result = Ok(());
         match call.state {
+            State::Ended if !text.trim_ascii().is_empty() => skipped.add(Skip::LateArguments),
             State::Ended => {}
             State::Open(index) => {
+                call.extent.push(text);
                 if !text.is_empty() {
                     out.event(Event::CallArguments { index, piece: Cow::Borrowed(text) });
                 }
             }
             State::Unnamed => {
-                // Text that waits for a name is paid for in `Call::note`.
-                call.early.push_str(text);
-                let is_certain = !call.id.is_empty() && self.tools.is_whole(&call.name);
-                if is_certain || call.extent.is_begun() {
+                call.extent.push(text);
+                let is_certain = !call.id.is_empty() && tools.is_whole(&call.name);
+                let starts = is_certain || (call.extent.is_begun() && !call.name.is_empty());
+                result = call.check(tools, limits);
+                if result.is_ok() && starts {
                     self.start(at, out);
+                    self.pass(at, text, out);
+                } else if result.is_ok() {
+                    call.early.push_str(text);
+                    result = call.check(tools, limits);
                 }
             }
+        }
+        self.scratch = scratch;
+        result
+    }
+
+    /// Passes on the first arguments of a call that has just been announced.
+    fn pass(&self, at: usize, text: &str, out: &mut impl Sink) {
+        if let (Some(State::Open(index)), false) =
+            (self.calls.get(at).map(|call| call.state), text.is_empty())
+        {
+            out.event(Event::CallArguments { index, piece: Cow::Borrowed(text) });
         }
     }
 }

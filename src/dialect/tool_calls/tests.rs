@@ -33,7 +33,7 @@ fn read(deltas: &[&str], cut: bool) -> Vec<(String, String, String, CallEnd)> {
     let mut events = Vec::new();
     let mut calls = CallDeltas::new(128);
     for delta in deltas {
-        calls.delta(Json::parse(delta).unwrap(), &mut events);
+        calls.delta(Json::parse(delta).unwrap(), &mut events).unwrap();
     }
     calls.finish(cut, &mut events);
     calls_of(&events)
@@ -212,7 +212,7 @@ fn a_call_is_announced_no_later_than_its_first_argument() {
     let mut events = Vec::new();
     let mut calls = CallDeltas::new(128);
     let mut count = |delta: &str| {
-        calls.delta(Json::parse(delta).unwrap(), &mut events);
+        calls.delta(Json::parse(delta).unwrap(), &mut events).unwrap();
         events.len()
     };
     assert_eq!(count(r#"[{"index":0,"id":"p","function":{"name":"a","arguments":""}}]"#), 0);
@@ -239,10 +239,10 @@ fn a_declared_name_is_announced_at_once() {
     let started = |deltas: &[&str]| {
         let mut events = Vec::new();
         let mut calls = CallDeltas::new(128);
-        calls.expect(Tools::new(&asked, ""));
+        calls.expect(Tools::new(&asked, ""), Limits::default());
         let mut seen = Vec::new();
         for delta in deltas {
-            calls.delta(Json::parse(delta).unwrap(), &mut events);
+            calls.delta(Json::parse(delta).unwrap(), &mut events).unwrap();
             seen.push(events.len());
         }
         calls.finish(false, &mut events);
@@ -281,21 +281,117 @@ fn what_is_no_whole_object_is_cut() {
 fn a_call_without_a_name_is_counted() {
     let mut events = Vec::new();
     let mut calls = CallDeltas::new(128);
-    calls.delta(Json::parse(r#"[{"index":0,"function":{"arguments":"{}"}}]"#).unwrap(), &mut events);
+    calls.delta(Json::parse(r#"[{"index":0,"function":{"arguments":"{}"}}]"#).unwrap(), &mut events).unwrap();
     calls.finish(false, &mut events);
-    assert_eq!((events.len(), calls.dropped()), (0, 1));
+    assert_eq!((events.len(), calls.skipped().count(Skip::NamelessCall)), (0, 1));
 }
 
 #[test]
-fn what_waits_for_a_name_is_bounded() {
+fn arguments_behind_a_complete_call_are_counted() {
     let mut events = Vec::new();
     let mut calls = CallDeltas::new(128);
-    let delta = format!(r#"[{{"index":0,"function":{{"arguments":"{}"}}}}]"#, "x".repeat(1000));
-    for _ in 0..2000 {
-        calls.delta(Json::parse(&delta).unwrap(), &mut events);
+    for delta in [
+        r#"[{"index":0,"id":"p","function":{"name":"a","arguments":"{}"}}]"#,
+        r#"[{"index":1,"id":"q","function":{"name":"b","arguments":"{}"}}]"#,
+        r#"[{"index":0,"function":{"arguments":" \n"}}]"#,
+        r#"[{"index":0,"function":{"arguments":"x"}}]"#,
+    ] {
+        calls.delta(Json::parse(delta).unwrap(), &mut events).unwrap();
     }
-    assert!(calls.calls[0].early.len() <= MAX_HELD);
-    assert!(calls.dropped() > 0);
+    assert_eq!(calls.skipped().count(Skip::LateArguments), 1);
+}
+
+/// What a call of these deltas comes to under small limits: its arguments, or the failure.
+fn limited(deltas: &[&str]) -> Result<Vec<String>, String> {
+    let mut events = Vec::new();
+    let mut calls = CallDeltas::new(128);
+    let limits = Limits { max_arguments: 20, max_name: 8, max_calls: 3, ..Limits::default() };
+    calls.expect(Tools::default(), limits);
+    for delta in deltas {
+        if let Err(failure) = calls.delta(Json::parse(delta).unwrap(), &mut events) {
+            assert_eq!(failure.code(), Some("limit_exceeded"));
+            calls.finish(true, &mut events);
+            assert!(
+                calls_of(&events).iter().all(|call| call.1.len() <= 8 && call.2.len() <= 20),
+                "{events:?}"
+            );
+            return Err(failure.message().to_owned());
+        }
+    }
+    calls.finish(false, &mut events);
+    Ok(calls_of(&events).into_iter().map(|call| call.2).collect())
+}
+
+#[test]
+fn arguments_before_the_name_are_limited_for_each_call() {
+    let arguments = |len: usize| format!(r#"{{\"x\":\"{}\"}}"#, "y".repeat(len - 8));
+    for (len, fits) in [(19, true), (20, true), (21, false), (900, false)] {
+        let text = arguments(len);
+        let (left, right) = text.split_at(text.len() / 2 / 4 * 4 + 2);
+        let early = |piece: &str| format!(r#"[{{"index":0,"function":{{"arguments":"{piece}"}}}}]"#);
+        let name = r#"[{"index":0,"id":"p","function":{"name":"a"}}]"#;
+        for deltas in [vec![early(&text)], vec![early(left), early(right)]] {
+            let deltas: Vec<&str> = deltas.iter().map(String::as_str).chain([name]).collect();
+            let read = limited(&deltas);
+            assert_eq!(read.is_ok(), fits, "{len}: {read:?}");
+            assert!(read.is_err_and(|message| message.contains("max_arguments")) != fits);
+        }
+    }
+    // One call's arguments do not count against another's.
+    let named = |n: usize| {
+        format!(
+            r#"[{{"index":{n},"function":{{"arguments":"{}"}}}},{{"index":{n},"id":"c{n}","function":{{"name":"a"}}}}]"#,
+            arguments(20)
+        )
+    };
+    let deltas: Vec<String> = (0..3).map(named).collect();
+    let deltas: Vec<&str> = deltas.iter().map(String::as_str).collect();
+    assert_eq!(limited(&deltas).unwrap().len(), 3);
+}
+
+#[test]
+fn a_name_is_limited_however_it_comes() {
+    for (name, fits) in [("abcdefgh", true), ("abcdefghi", false)] {
+        let head = |name: &str| {
+            format!(r#"[{{"index":0,"id":"p","function":{{"name":"{name}","arguments":"{{}}"}}}}]"#)
+        };
+        assert_eq!(limited(&[&head(name)]).is_ok(), fits);
+        let (left, right) = name.split_at(3);
+        let left = format!(r#"[{{"index":0,"id":"p","function":{{"name":"{left}"}}}}]"#);
+        assert_eq!(limited(&[&left, &head(right)]).is_ok(), fits);
+    }
+}
+
+#[test]
+fn a_declared_name_may_be_longer_than_the_limit() {
+    let name = "n".repeat(300);
+    let tool = Tool {
+        name: name.clone(),
+        description: String::new(),
+        parameters: None,
+        strict: None,
+        declared: None,
+    };
+    let asked = Conversation { tools: vec![tool], ..Conversation::default() };
+    let mut events = Vec::new();
+    let mut calls = CallDeltas::new(128);
+    calls.expect(Tools::new(&asked, ""), Limits::default());
+    for piece in ["n".repeat(299), "n".to_owned()] {
+        let delta = format!(r#"[{{"index":0,"id":"p","function":{{"name":"{piece}"}}}}]"#);
+        calls.delta(Json::parse(&delta).unwrap(), &mut events).unwrap();
+    }
+    calls.finish(false, &mut events);
+    assert_eq!(calls_of(&events)[0].1, name);
+}
+
+#[test]
+fn one_call_too_many_fails_and_those_before_are_complete() {
+    let delta =
+        |n: usize| format!(r#"[{{"index":{n},"id":"c{n}","function":{{"name":"a","arguments":"{{}}"}}}}]"#);
+    let deltas: Vec<String> = (0..4).map(delta).collect();
+    let deltas: Vec<&str> = deltas.iter().map(String::as_str).collect();
+    assert_eq!(limited(&deltas[..3]).unwrap().len(), 3);
+    assert!(limited(&deltas).unwrap_err().contains("max_calls"));
 }
 
 #[test]
@@ -303,8 +399,49 @@ fn the_legacy_form_is_one_call() {
     let mut events = Vec::new();
     let mut calls = CallDeltas::new(128);
     for delta in [r#"{"name":"a","arguments":"{\"x\":"}"#, r#"{"arguments":"1}"}"#] {
-        calls.legacy(Json::parse(delta).unwrap(), &mut events);
+        calls.legacy(Json::parse(delta).unwrap(), &mut events).unwrap();
     }
     calls.finish(false, &mut events);
     assert_eq!(calls_of(&events), [(String::new(), "a".into(), r#"{"x":1}"#.into(), CallEnd::Complete)]);
+}
+
+/// What comes of deltas of both forms: `f` before a `function_call`, `t` before `tool_calls`.
+fn both_forms(deltas: &[&str]) -> Vec<(String, String)> {
+    let mut events = Vec::new();
+    let mut calls = CallDeltas::new(128);
+    for delta in deltas {
+        let (form, json) = delta.split_at(1);
+        let json = Json::parse(json).unwrap();
+        let read = if form == "f" { calls.legacy(json, &mut events) } else { calls.delta(json, &mut events) };
+        read.unwrap();
+    }
+    calls.finish(false, &mut events);
+    assert!(calls_of(&events).iter().all(|call| call.3 == CallEnd::Complete), "{events:?}");
+    calls_of(&events).into_iter().map(|call| (call.1, call.2)).collect()
+}
+
+#[test]
+fn a_call_in_both_forms_is_one_call() {
+    let x = ("a".to_owned(), r#"{"x":1}"#.to_owned());
+    let y = ("b".to_owned(), r#"{"y":2}"#.to_owned());
+    let head = |form: &str, arguments: &str| match form {
+        "f" => format!(r#"f{{"name":"a","arguments":"{arguments}"}}"#),
+        _ => format!(r#"t[{{"index":0,"id":"p","function":{{"name":"a","arguments":"{arguments}"}}}}]"#),
+    };
+    let (left, right, all) = (r#"{\"x\":"#, "1}", r#"{\"x\":1}"#);
+    let next = r#"t[{"index":1,"id":"q","function":{"name":"b","arguments":"{\"y\":2}"}}]"#;
+    for (deltas, expected) in [
+        // Both in each delta, `tool_calls` first: the reader takes them in this order.
+        (vec![head("t", left), head("f", left), head("t", right), head("f", right)], vec![&x]),
+        // The older form first, and each piece once.
+        (vec![head("f", left), head("t", right)], vec![&x]),
+        // A head in the older form, and the call in the newer.
+        (vec![head("f", ""), head("t", all), head("f", all)], vec![&x]),
+        // Complete in the older form, and all of it again.
+        (vec![head("f", all), head("t", all)], vec![&x]),
+        (vec![head("f", all), head("t", left), head("t", right), next.to_owned()], vec![&x, &y]),
+    ] {
+        let deltas: Vec<&str> = deltas.iter().map(String::as_str).collect();
+        assert_eq!(both_forms(&deltas).iter().collect::<Vec<_>>(), expected, "{deltas:?}");
+    }
 }

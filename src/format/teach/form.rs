@@ -86,6 +86,19 @@ impl Form {
         Self { result, ..self }
     }
 
+    /// What a result begins and ends with, where that is markup of its own and not a call's.
+    pub(crate) fn result_markers(&self) -> Option<(&'static str, &'static str)> {
+        let (before, _) = self.result.split_once("{{")?;
+        let (_, behind) = self.result.rsplit_once("}}")?;
+        if let Some(line) = before.strip_prefix("```").and_then(|before| before.strip_suffix('\n')) {
+            let own = line.ends_with("output");
+            return own.then(|| (before.trim_end(), behind));
+        }
+        let open = before.find(['>', ']']).and_then(|end| before.get(..=end))?;
+        let close = behind.rfind(['<', '[']).and_then(|start| behind.get(start..))?;
+        (open.starts_with(['<', '[']) && close.len() > 1).then_some((open, close.trim_end()))
+    }
+
     /// Calls of one turn, as the model is asked to write them. Arguments that stay JSON keep their bytes.
     pub fn calls(&self, calls: &[Call]) -> String {
         let (before, between, after) = self.around;

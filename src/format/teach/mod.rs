@@ -412,7 +412,7 @@ mod tests {
         let told = instruct(conversation(), &HERMES, &teaching);
         let system = told.turns[0].joined_text();
         assert!(
-            system.starts_with("S1\nTools: {\"name\":\"a\"") && system.ends_with("; {{what}}"),
+            system.starts_with("S1\n\nTools: {\"name\":\"a\"") && system.ends_with("; {{what}}"),
             "{system}"
         );
     }

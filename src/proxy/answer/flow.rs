@@ -4,19 +4,20 @@ use std::{
     fmt, mem,
     sync::Arc,
     task::{Context, Poll, ready},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use bytes::BytesMut;
 
 use crate::{
-    failure::{Failure, Kind},
+    failure::{self, Failure, Kind},
     observe::{Access, Outcome},
     pipeline::{Pipeline, State},
 };
 
 use super::{
     super::{
+        budget::Reservation,
         exchange::Again,
         permits::Permit,
         tap::{Ending, Watch},
@@ -37,6 +38,8 @@ pub(in crate::proxy) struct Parts {
     pub(in crate::proxy) stream: bool,
     pub(in crate::proxy) watch: Option<Box<dyn Watch>>,
     pub(in crate::proxy) access: Access,
+    /// The memory that the request takes until the upstream has it.
+    pub(in crate::proxy) memory: Reservation,
 }
 
 /// The parts of an answer that need no pinning. Its drop is the answer's end.
@@ -55,6 +58,10 @@ pub(super) struct Flow {
     pub(super) failure_told: bool,
     /// The place at the upstream, held as long as the client reads.
     permit: Option<Permit>,
+    /// The memory that the request takes, until the upstream answers: it has the request then.
+    memory: Option<Reservation>,
+    /// The client was given up because it took nothing.
+    pub(super) is_stalled: bool,
     watch: Option<Box<dyn Watch>>,
     pub(super) access: Access,
 }
@@ -65,6 +72,8 @@ pub(super) enum Stage {
     Opening(Opening),
     /// The body is read.
     Streaming(Body),
+    /// The end mark came without a finish reason. Only an end of the body in good order makes the answer complete.
+    Ending(Body),
     /// The answer is whole. The end of the body is waited for, so that the connection can be used again.
     Ebbing(Body),
     /// Nothing more is wanted of the upstream.
@@ -85,6 +94,8 @@ impl Flow {
             reads: 0,
             failure_told: false,
             permit: None,
+            memory: Some(parts.memory),
+            is_stalled: false,
             watch: parts.watch,
             access: parts.access,
         }
@@ -92,7 +103,7 @@ impl Flow {
 
     /// The upstream is still needed.
     pub(super) fn is_open(&self) -> bool {
-        matches!(self.stage, Stage::Opening(_) | Stage::Streaming(_))
+        matches!(self.stage, Stage::Opening(_) | Stage::Streaming(_) | Stage::Ending(_))
     }
 
     /// What has been read of the upstream's body is all that has come so far.
@@ -134,6 +145,15 @@ impl Flow {
                 }));
                 self.read(read);
             }
+            Stage::Ending(body) => {
+                let read = loop {
+                    match ready!(body.poll_data(cx, |_| ())) {
+                        Ok(true) => {}
+                        read => break read,
+                    }
+                };
+                self.read(read);
+            }
             Stage::Ebbing(body) => {
                 while let Ok(true) = ready!(body.poll_data(cx, |_| ())) {}
                 self.stage = Stage::Over;
@@ -145,6 +165,7 @@ impl Flow {
 
     fn opened(&mut self, opened: Result<Opened, Unopened>) {
         let after = self.begun.elapsed();
+        self.memory = None;
         match opened {
             Ok(Opened { head, body, permit }) => {
                 if let Some(watch) = &mut self.watch {
@@ -177,6 +198,7 @@ impl Flow {
             Err(_) => self.pipeline.state(),
         };
         match state {
+            State::Open if self.pipeline.awaits_end() => self.await_end(),
             State::Open => {}
             State::Failed => self.stage = Stage::Over,
             State::Done => self.ebb(),
@@ -188,6 +210,14 @@ impl Flow {
         self.stage = match mem::replace(&mut self.stage, Stage::Over) {
             Stage::Streaming(body) if !body.is_over() => Stage::Ebbing(body),
             _ => Stage::Over,
+        };
+    }
+
+    /// All of the answer has come, if its body ends in good order.
+    fn await_end(&mut self) {
+        self.stage = match mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Streaming(body) => Stage::Ending(body),
+            stage => stage,
         };
     }
 
@@ -210,6 +240,14 @@ impl Flow {
         self.stage = Stage::Over;
     }
 
+    /// The upstream has been silent for `limit`. If its connection is shared, no other request is sent on it.
+    pub(super) fn fail_silent(&mut self, limit: Duration) {
+        if let Stage::Streaming(body) = &self.stage {
+            body.retire();
+        }
+        self.fail(failure::timed_out("next piece", limit));
+    }
+
     /// Writes the error into a stream that has begun, once, behind all that was certain before it.
     pub(super) fn tell_failure(&mut self) {
         if !self.failure_told && self.pipeline.failure().is_some() {
@@ -224,6 +262,7 @@ impl Drop for Flow {
         let whole = !self.is_open() && self.is_told();
         let (ending, outcome) = match self.pipeline.failure() {
             Some(failure) => (Ending::Failed(failure), Outcome::Failed(failure.clone())),
+            None if self.is_stalled => (Ending::Cancelled, Outcome::Stalled),
             None if whole => (Ending::Done, Outcome::Done),
             None => (Ending::Cancelled, Outcome::Cancelled),
         };
@@ -246,6 +285,7 @@ impl fmt::Debug for Stage {
         f.write_str(match self {
             Self::Opening(_) => "Opening",
             Self::Streaming(_) => "Streaming",
+            Self::Ending(_) => "Ending",
             Self::Ebbing(_) => "Ebbing",
             Self::Over => "Over",
         })

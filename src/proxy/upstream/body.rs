@@ -9,20 +9,28 @@ use std::{
 
 use hyper::body::{Body as _, Incoming as Http2Incoming};
 
-use super::{connection::Incoming, innermost, pool::Pool};
+use super::{
+    connection::{Ended, Incoming},
+    http2::Slot,
+    innermost,
+    pool::Pool,
+};
 use crate::wire::http1::BadBody;
 
 /// An answer's body. Dropped before its end, it ends the exchange; read to its end, its connection is used again.
 #[derive(Debug)]
 pub(in crate::proxy) struct Body {
     over: Over,
-    pool: Option<Arc<Pool>>,
+    pool: Arc<Pool>,
 }
 
 #[derive(Debug)]
 enum Over {
     Http1(Incoming),
-    Http2(Http2Incoming),
+    Http2 {
+        incoming: Http2Incoming,
+        slot: Slot,
+    },
     /// It is over.
     Nothing,
 }
@@ -47,20 +55,27 @@ impl fmt::Display for Broken {
 
 impl Body {
     pub(super) fn http1(incoming: Incoming, pool: Arc<Pool>) -> Self {
-        let mut body = Self { over: Over::Http1(incoming), pool: Some(pool) };
+        let mut body = Self { over: Over::Http1(incoming), pool };
         body.settle();
         body
     }
 
-    pub(super) fn http2(incoming: Http2Incoming) -> Self {
-        Self { over: Over::Http2(incoming), pool: None }
+    pub(super) fn http2(incoming: Http2Incoming, slot: Slot, pool: Arc<Pool>) -> Self {
+        Self { over: Over::Http2 { incoming, slot }, pool }
+    }
+
+    /// The upstream has been silent for too long. If others share its connection, no more requests join them.
+    pub(in crate::proxy) fn retire(&self) {
+        if let Over::Http2 { slot, .. } = &self.over {
+            slot.retire();
+        }
     }
 
     /// Nothing more comes.
     pub(in crate::proxy) fn is_over(&self) -> bool {
         match &self.over {
             Over::Http1(_) => false,
-            Over::Http2(incoming) => incoming.is_end_stream(),
+            Over::Http2 { incoming, .. } => incoming.is_end_stream(),
             Over::Nothing => true,
         }
     }
@@ -83,19 +98,18 @@ impl Body {
                 self.settle();
                 Poll::Ready(goes_on)
             }
-            Over::Http2(incoming) => {
-                Poll::Ready(match ready!(Pin::new(incoming).poll_frame(cx)) {
-                    None => Ok(false),
-                    Some(Err(error)) => Err(Broken::Http2(error)),
-                    Some(Ok(frame)) => {
-                        // Trailers say nothing of an answer.
-                        if let Ok(data) = frame.into_data() {
-                            take(&data);
-                        }
-                        Ok(true)
-                    }
-                })
-            }
+            Over::Http2 { incoming, .. } => loop {
+                let frame = match ready!(Pin::new(&mut *incoming).poll_frame(cx)) {
+                    None => return Poll::Ready(Ok(false)),
+                    Some(Err(error)) => return Poll::Ready(Err(Broken::Http2(error))),
+                    Some(Ok(frame)) => frame,
+                };
+                // Trailers say nothing of an answer, and empty data says nothing at all.
+                if let Some(data) = frame.into_data().ok().filter(|data| !data.is_empty()) {
+                    take(&data);
+                    return Poll::Ready(Ok(true));
+                }
+            },
         }
     }
 
@@ -104,10 +118,12 @@ impl Body {
         if !matches!(&self.over, Over::Http1(incoming) if incoming.is_over()) {
             return;
         }
-        if let Over::Http1(incoming) = std::mem::replace(&mut self.over, Over::Nothing)
-            && let (Some(pool), Some(connection)) = (&self.pool, incoming.into_connection())
-        {
-            pool.keep(connection);
+        if let Over::Http1(incoming) = std::mem::replace(&mut self.over, Over::Nothing) {
+            match incoming.end() {
+                Ended::Kept(connection) => self.pool.keep(connection),
+                Ended::Unsolicited => self.pool.distrust(),
+                Ended::Closed => {}
+            }
         }
     }
 }

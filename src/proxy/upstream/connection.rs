@@ -7,7 +7,6 @@
 
 use std::{
     cell::RefCell,
-    fmt,
     future::poll_fn,
     io::{self, ErrorKind, IoSlice},
     pin::Pin,
@@ -20,17 +19,14 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{
     body::Broken,
-    head::{self, Head, NoHttp},
-    innermost,
-    stream::Stream,
+    head::{self, Head, HeadReader},
+    stream::{Idle, Stream},
+    unanswered::Unanswered,
 };
 use crate::wire::http1::Body;
 
 /// Bytes that one read takes at most.
 const READ: usize = 32 << 10;
-
-/// Bytes of a response's head. Beyond: no HTTP.
-const MAX_HEAD: usize = 64 << 10;
 
 thread_local! {
     /// What a read fills and the pipeline empties at once; nothing stays in it.
@@ -43,38 +39,8 @@ pub(super) struct Connection {
     stream: Stream,
     /// The last read has taken all that there was.
     is_drained: bool,
-}
-
-/// Why a request has no answer.
-#[derive(Debug)]
-pub(super) enum Unanswered {
-    /// The connection closed, or failed; `silent` if not a byte of an answer had come.
-    Closed { error: io::Error, silent: bool },
-    /// What came is no HTTP.
-    NoHttp(NoHttp),
-    /// The same over HTTP/2.
-    Http2(hyper::Error),
-}
-
-impl Unanswered {
-    /// The connection closed before anything of an answer came.
-    pub(super) fn is_silent(&self) -> bool {
-        match self {
-            Self::Closed { silent, .. } => *silent,
-            Self::NoHttp(_) => false,
-            Self::Http2(error) => error.is_closed() || error.is_canceled(),
-        }
-    }
-}
-
-impl fmt::Display for Unanswered {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Closed { error, .. } => error.fmt(f),
-            Self::NoHttp(bad) => bad.fmt(f),
-            Self::Http2(error) => write!(f, "{}", innermost(error)),
-        }
-    }
+    /// An exchange went before.
+    used: bool,
 }
 
 /// An answer's body, as it comes.
@@ -87,67 +53,102 @@ pub(super) struct Incoming {
     /// The rest of the request, if the answer began before all of it was sent.
     unsent: Option<Box<Outgoing>>,
     keeps: bool,
+    /// More came than the answer.
+    unsolicited: bool,
+}
+
+/// What becomes of a connection when its answer is over.
+#[derive(Debug)]
+pub(super) enum Ended {
+    /// Another request may follow on it.
+    Kept(Connection),
+    /// It is not used again.
+    Closed,
+    /// Nor is this one: it would have been, but more came than the answer.
+    Unsolicited,
 }
 
 /// A request on its way: its head, and its body.
 type Outgoing = Chain<BytesMut, Bytes>;
 
+/// A request whose answer has not begun.
+#[derive(Debug)]
+struct Asking {
+    out: Outgoing,
+    /// Bytes of the request.
+    length: usize,
+    heads: HeadReader,
+    /// Bytes of the answer came before the request was sent.
+    early: bool,
+}
+
 impl Connection {
     /// A connection on which nothing has been said.
     pub(super) fn new(stream: Stream) -> Self {
-        Self { stream, is_drained: false }
+        Self { stream, is_drained: false, used: false }
     }
 
-    /// Whether it can still be used, as far as is known: an upstream that has closed it, or said something unasked,
-    /// is noticed.
-    pub(super) async fn is_open(&mut self) -> bool {
-        poll_fn(|cx| Poll::Ready(self.poll_read(cx, |_| ()).is_pending())).await
+    /// Whether another exchange went before.
+    pub(super) fn is_used(&self) -> bool {
+        self.used
+    }
+
+    /// Whether it can be used again: an upstream that has closed it, or said something unasked, is noticed.
+    pub(super) async fn look(&mut self) -> Idle {
+        poll_fn(|cx| Poll::Ready(self.stream.look(cx))).await
     }
 
     /// Sends a request that begins with `head` ([`head::write`]) and waits for the head of its answer.
     pub(super) async fn ask(mut self, head: &[u8], body: Bytes) -> Result<(Parts, Incoming), Unanswered> {
-        let mut out = head::with_length(head, body.len()).chain(body);
-        let mut read = BytesMut::new();
-        let head = poll_fn(|cx| self.poll_head(cx, &mut out, &mut read)).await?;
-        let Head { parts, body, keeps, length } = head;
-        read.advance(length);
+        let out = head::with_length(head, body.len()).chain(body);
+        let length = out.remaining();
+        let mut asking = Asking { out, length, heads: HeadReader::default(), early: false };
+        let Head { parts, body, keeps } = poll_fn(|cx| self.poll_head(cx, &mut asking)).await?;
+        let Asking { mut out, heads, early, .. } = asking;
+        if early && self.used && parts.status.is_success() {
+            return Err(Unanswered::Unsolicited);
+        }
         let is_sent = poll_fn(|cx| Poll::Ready(self.poll_write(cx, &mut out))).await;
         let is_sent = matches!(is_sent, Poll::Ready(Ok(())));
         // Who refuses wants no more of it.
         let unsent = (!is_sent && parts.status.is_success()).then(|| Box::new(out));
         let keeps = keeps && (is_sent || unsent.is_some());
-        Ok((parts, Incoming { connection: self, body, early: read.freeze(), unsent, keeps }))
+        self.used = true;
+        let early = heads.into_rest();
+        Ok((parts, Incoming { connection: self, body, early, unsent, keeps, unsolicited: false }))
     }
 
     /// Writes what is left of the request and reads the answer, which may come before all is written.
-    fn poll_head(
-        &mut self,
-        cx: &mut Context<'_>,
-        out: &mut impl Buf,
-        read: &mut BytesMut,
-    ) -> Poll<Result<Head, Unanswered>> {
-        let written = self.poll_write(cx, out);
+    fn poll_head(&mut self, cx: &mut Context<'_>, asking: &mut Asking) -> Poll<Result<Head, Unanswered>> {
+        let mut failed = match self.poll_write(cx, &mut asking.out) {
+            Poll::Ready(Err(error)) => Some(error),
+            _ => None,
+        };
+        // TLS takes bytes before it writes them, so that there nothing can be told from what it has taken.
+        if let Some(error) = failed
+            .take_if(|_| asking.out.remaining() == asking.length && matches!(self.stream, Stream::Tcp(_)))
+        {
+            return Poll::Ready(Err(Unanswered::Unsent(error)));
+        }
         loop {
-            let before = read.len();
-            let error = match ready!(self.poll_read(cx, |bytes| read.extend_from_slice(bytes))) {
-                Ok(()) if read.len() > before => None,
-                Ok(()) => Some(closed()),
-                Err(error) => Some(error),
+            let heads = &mut asking.heads;
+            let read = ready!(self.poll_read(cx, |bytes| {
+                heads.push(bytes);
+                bytes.len()
+            }));
+            let error = match read {
+                Ok(0) => closed(),
+                Ok(_) => {
+                    asking.early |= asking.out.has_remaining();
+                    match asking.heads.next().map_err(Unanswered::NoHttp)? {
+                        Some(head) => return Poll::Ready(Ok(head)),
+                        None => continue,
+                    }
+                }
+                Err(error) => error,
             };
-            if let Some(error) = error {
-                let error = if let Poll::Ready(Err(earlier)) = written { earlier } else { error };
-                return Poll::Ready(Err(Unanswered::Closed { error, silent: read.is_empty() }));
-            }
-            // Only a line end can make a head whole.
-            if read.get(before..).is_some_and(|new| new.contains(&b'\n'))
-                && let Some(head) = head::read(read).map_err(Unanswered::NoHttp)?
-            {
-                return Poll::Ready(Ok(head));
-            }
-            if read.len() > MAX_HEAD {
-                let error = NoHttp::too_long(MAX_HEAD);
-                return Poll::Ready(Err(Unanswered::NoHttp(error)));
-            }
+            let (error, silent) = (failed.unwrap_or(error), asking.heads.is_empty());
+            return Poll::Ready(Err(Unanswered::Closed { error, silent }));
         }
     }
 
@@ -181,15 +182,29 @@ impl Connection {
 
 impl Incoming {
     /// Gives the next data to `take`, piece by piece as it is framed. `false`: the body is over.
+    ///
+    /// It is not ready for framing without data, of which an upstream could send some for ever.
     pub(super) fn poll_data(
         &mut self,
         cx: &mut Context<'_>,
         mut take: impl FnMut(&[u8]),
     ) -> Poll<Result<bool, Broken>> {
-        if self.body.is_over() {
-            return Poll::Ready(Ok(false));
-        }
         self.poll_send(cx);
+        while !self.body.is_over() {
+            let mut is_data = false;
+            ready!(self.poll_framed(cx, |data| {
+                is_data = true;
+                take(data);
+            }))?;
+            if is_data {
+                return Poll::Ready(Ok(true));
+            }
+        }
+        Poll::Ready(Ok(false))
+    }
+
+    /// One read; `take` is given the data in it.
+    fn poll_framed(&mut self, cx: &mut Context<'_>, mut take: impl FnMut(&[u8])) -> Poll<Result<(), Broken>> {
         let body = &mut self.body;
         let mut framed = |mut bytes: &[u8]| {
             while let Some(data) = body.next(&mut bytes)? {
@@ -212,9 +227,8 @@ impl Incoming {
         } else {
             framed(&std::mem::take(&mut self.early))
         };
-        // More than the answer: whatever that is, it is none to the next request.
-        self.keeps &= unframed.map_err(Broken::Framing)? == 0;
-        Poll::Ready(Ok(true))
+        self.unsolicited |= unframed.map_err(Broken::Framing)? > 0;
+        Poll::Ready(Ok(()))
     }
 
     /// Sends what is left of the request. An upstream that takes no more of it may still answer.
@@ -237,9 +251,13 @@ impl Incoming {
     }
 
     /// The connection, if the body is over and another request may follow.
-    pub(super) fn into_connection(self) -> Option<Connection> {
-        let is_usable = self.keeps && self.unsent.is_none() && self.body.is_over() && self.early.is_empty();
-        is_usable.then_some(self.connection)
+    pub(super) fn end(self) -> Ended {
+        let may_follow = self.keeps && self.unsent.is_none() && self.body.is_over();
+        match self.unsolicited || !self.early.is_empty() {
+            _ if !may_follow => Ended::Closed,
+            true => Ended::Unsolicited,
+            false => Ended::Kept(self.connection),
+        }
     }
 }
 

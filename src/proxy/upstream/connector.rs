@@ -1,6 +1,6 @@
 //! [`Connector`]: connections to an upstream, TLS where its address says so, all within one time limit.
 
-use std::{error::Error, time::Duration};
+use std::{error::Error, fmt, pin::Pin, time::Duration};
 
 use http::{Uri, uri::Scheme};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
@@ -14,10 +14,24 @@ use crate::config::Upstream;
 /// Idle connections are probed so often, that dead ones are noticed.
 const TCP_KEEP_ALIVE: Duration = Duration::from_secs(60);
 
+/// Opens connections to an upstream.
+pub(super) trait Connect: fmt::Debug + Send + Sync {
+    /// A new connection.
+    ///
+    /// # Errors
+    /// If it cannot be had in time.
+    fn connect(&self) -> Connecting<'_>;
+}
+
+/// A connection that is being opened.
+pub(super) type Connecting<'a> = Pin<Box<dyn Future<Output = Result<Stream, ConnectError>> + Send + 'a>>;
+
 /// Connects within `connect_timeout`: name, TCP and TLS together.
 #[derive(Debug, Clone)]
 pub(super) struct Connector {
     https: HttpsConnector<HttpConnector>,
+    /// The upstream's own address.
+    address: Uri,
     limit: Duration,
 }
 
@@ -38,22 +52,23 @@ impl Connector {
         } else {
             builder.with_webpki_roots()
         };
-        Self { https: tls.https_or_http().enable_all_versions().wrap_connector(tcp), limit }
+        let https = tls.https_or_http().enable_all_versions().wrap_connector(tcp);
+        Self { https, address: upstream.base_url.clone(), limit }
     }
 
     /// What connects, without the time limit.
     pub(super) fn https(self) -> HttpsConnector<HttpConnector> {
         self.https
     }
+}
 
-    /// A connection to `address`.
-    ///
-    /// # Errors
-    /// If it cannot be had in time.
-    pub(super) async fn connect(&self, address: &Uri) -> Result<Stream, ConnectError> {
-        let connecting = self.https.clone().call(address.clone());
-        let connected = timeout(self.limit, connecting).await;
-        Ok(connected.map_err(|_elapsed| ConnectError::Late)?.map_err(ConnectError::Failed)?.into())
+impl Connect for Connector {
+    fn connect(&self) -> Connecting<'_> {
+        let connecting = timeout(self.limit, self.https.clone().call(self.address.clone()));
+        Box::pin(async {
+            let connected = connecting.await.map_err(|_elapsed| ConnectError::Late)?;
+            Ok(connected.map_err(ConnectError::Failed)?.into())
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{fmt, mem::MaybeUninit};
 
-use bytes::{BufMut, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Version, header, response::Parts};
 use httparse::ParserConfig;
 
@@ -10,6 +10,12 @@ use crate::{
     proxy::heads::{put_line, put_lines, says, words},
     wire::http1::Body,
 };
+
+/// Bytes of a response's heads together: interim ones (1xx) and the final one.
+pub(super) const MAX_HEAD: usize = 64 << 10;
+
+/// How every response begins.
+const PROTOCOL: &[u8] = b"HTTP/1.";
 
 /// Header lines that a response may have.
 const MAX_HEADERS: usize = 100;
@@ -25,8 +31,6 @@ pub(super) struct Head {
     pub(super) body: Body,
     /// The connection may be used again once the body is over.
     pub(super) keeps: bool,
-    /// Bytes of the head.
-    pub(super) length: usize,
 }
 
 /// What came is no response's head.
@@ -34,9 +38,9 @@ pub(super) struct Head {
 pub(super) struct NoHttp(String);
 
 impl NoHttp {
-    /// The head has more than `limit` bytes.
-    pub(super) fn too_long(limit: usize) -> Self {
-        Self(format!("its headers are longer than {limit} bytes"))
+    /// The heads have more than [`MAX_HEAD`] bytes.
+    fn too_long() -> Self {
+        Self(format!("its headers are longer than {MAX_HEAD} bytes"))
     }
 }
 
@@ -73,35 +77,124 @@ pub(super) fn with_length(written: &[u8], length: usize) -> BytesMut {
     head
 }
 
-/// The head at the beginning of `bytes`, if all of it is there. Interim heads (1xx) are passed over.
-///
-/// # Errors
-/// If the bytes begin no response.
-pub(super) fn read(bytes: &[u8]) -> Result<Option<Head>, NoHttp> {
-    let mut at = 0;
-    loop {
-        let Some(mut head) = read_one(bytes.get(at..).unwrap_or_default())? else { return Ok(None) };
-        at += head.length;
-        head.length = at;
-        match head.parts.status {
-            StatusCode::SWITCHING_PROTOCOLS => {
-                return Err(NoHttp("it switched protocols, which was not asked for".to_owned()));
+/// Reads a response's head off the bytes of a connection, however they are cut. Each byte is looked at once.
+#[derive(Debug, Default)]
+pub(super) struct HeadReader {
+    unread: BytesMut,
+    /// Bytes of interim heads, which are gone.
+    passed: usize,
+    /// Bytes of `unread` that hold no end of a head.
+    searched: usize,
+}
+
+impl HeadReader {
+    /// Takes what came next.
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.unread.extend_from_slice(bytes);
+    }
+
+    /// Whether nothing at all has come.
+    pub(super) fn is_empty(&self) -> bool {
+        self.passed == 0 && self.unread.is_empty()
+    }
+
+    /// The final head, once all of it is there. Interim heads (1xx) are passed over.
+    ///
+    /// # Errors
+    /// If the bytes are not the beginning of a response, or its heads are too long.
+    pub(super) fn next(&mut self) -> Result<Option<Head>, NoHttp> {
+        loop {
+            self.skip_line_ends();
+            // Some other protocol may never send an empty line.
+            let begun = self.unread.get(..PROTOCOL.len()).unwrap_or(&self.unread);
+            if !PROTOCOL.starts_with(begun) {
+                return Err(NoHttp("it does not begin as HTTP/1 does".to_owned()));
             }
-            status if status.is_informational() => {}
-            _ => return Ok(Some(head)),
+            let Some(length) = self.find_end() else {
+                let is_full = self.passed + self.unread.len() >= MAX_HEAD;
+                return if is_full { Err(NoHttp::too_long()) } else { Ok(None) };
+            };
+            let bytes = self.unread.split_to(length);
+            self.pass(length);
+            if self.passed > MAX_HEAD {
+                return Err(NoHttp::too_long());
+            }
+            let head = read(&bytes)?;
+            match head.parts.status {
+                StatusCode::SWITCHING_PROTOCOLS => {
+                    return Err(NoHttp("it switched protocols, which was not asked for".to_owned()));
+                }
+                status if status.is_informational() => {}
+                _ => return Ok(Some(head)),
+            }
         }
+    }
+
+    /// What came behind the head.
+    pub(super) fn into_rest(self) -> Bytes {
+        self.unread.freeze()
+    }
+
+    /// The parser would pass over these, too, but each time from the first.
+    fn skip_line_ends(&mut self) {
+        let is_line_end = |byte: &u8| matches!(byte, b'\r' | b'\n');
+        let length = self.unread.iter().take_while(|&byte| is_line_end(byte)).count();
+        if length > 0 {
+            self.unread.advance(length);
+            self.pass(length);
+        }
+    }
+
+    fn pass(&mut self, length: usize) {
+        self.passed += length;
+        self.searched = 0;
+    }
+
+    /// Bytes up to and with the first empty line. A line ends with LF, and a CR before it belongs to it.
+    fn find_end(&mut self) -> Option<usize> {
+        while let Some(line) = self.unread.get(self.searched..) {
+            let Some(at) = memchr::memchr(b'\n', line) else {
+                self.searched = self.unread.len();
+                return None;
+            };
+            let length = match line.get(at + 1..).unwrap_or_default() {
+                [b'\n', ..] => 2,
+                [b'\r', b'\n', ..] => 3,
+                // Whether the next line is empty is not known yet.
+                [] | [b'\r'] => {
+                    self.searched += at;
+                    return None;
+                }
+                _ => {
+                    self.searched += at + 1;
+                    continue;
+                }
+            };
+            return Some(self.searched + at + length);
+        }
+        None
     }
 }
 
-fn read_one(bytes: &[u8]) -> Result<Option<Head>, NoHttp> {
+/// Whether the head of a response that did not come over HTTP/1.1 is longer than one may be there.
+///
+/// # Errors
+/// If it is.
+pub(super) fn check_length(parts: &Parts) -> Result<(), NoHttp> {
+    let lines = parts.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len());
+    let length = "HTTP/1.1 200 OK\r\n\r\n".len() + lines.sum::<usize>();
+    if length > MAX_HEAD { Err(NoHttp::too_long()) } else { Ok(()) }
+}
+
+/// Reads one head, which ends with its empty line.
+fn read(bytes: &[u8]) -> Result<Head, NoHttp> {
     let no_http = |error: &dyn fmt::Display| NoHttp(error.to_string());
     let mut lines = [const { MaybeUninit::uninit() }; MAX_HEADERS];
     let mut raw = httparse::Response::new(&mut []);
     let parsed = ParserConfig::default().parse_response_with_uninit_headers(&mut raw, bytes, &mut lines);
-    let length = match parsed.map_err(|error| no_http(&error))? {
-        httparse::Status::Complete(length) => length,
-        httparse::Status::Partial => return Ok(None),
-    };
+    if parsed.map_err(|error| no_http(&error))?.is_partial() {
+        return Err(NoHttp("its headers are cut off".to_owned()));
+    }
     let mut response = Response::new(());
     *response.status_mut() =
         StatusCode::from_u16(raw.code.unwrap_or_default()).map_err(|error| no_http(&error))?;
@@ -114,7 +207,7 @@ fn read_one(bytes: &[u8]) -> Result<Option<Head>, NoHttp> {
     let (parts, ()) = response.into_parts();
     let body = framing(&parts)?;
     let keeps = keeps(&parts) && body != Body::until_close();
-    Ok(Some(Head { parts, body, keeps, length }))
+    Ok(Head { parts, body, keeps })
 }
 
 /// RFC 9112, section 6.3, for the answer to a POST.
@@ -124,9 +217,15 @@ fn framing(head: &Parts) -> Result<Body, NoHttp> {
     {
         return Ok(Body::of_length(0));
     }
-    if let Some(coding) = words(&head.headers, &header::TRANSFER_ENCODING).last() {
-        let is_chunked = coding.eq_ignore_ascii_case(b"chunked");
-        return Ok(if is_chunked { Body::chunked() } else { Body::until_close() });
+    let mut codings = words(&head.headers, &header::TRANSFER_ENCODING);
+    if let Some(coding) = codings.next() {
+        let is = |name: &[u8]| coding.eq_ignore_ascii_case(name);
+        return match codings.next() {
+            None if is(b"chunked") => Ok(Body::chunked()),
+            None if is(b"identity") => Ok(Body::until_close()),
+            // No other coding was offered (`te`), and what cannot be undone cannot be read.
+            _ => Err(NoHttp("its transfer-encoding is not `chunked`".to_owned())),
+        };
     }
     let mut lengths = words(&head.headers, &header::CONTENT_LENGTH);
     let Some(first) = lengths.next() else { return Ok(Body::until_close()) };
@@ -151,8 +250,22 @@ fn keeps(head: &Parts) -> bool {
 mod tests {
     use super::*;
 
-    fn head(text: &str) -> Option<Head> {
-        read(text.as_bytes()).unwrap()
+    /// The head that `pieces` begin with, and what is left behind it.
+    fn read_pieces<'p>(pieces: impl IntoIterator<Item = &'p [u8]>) -> Result<(Option<Head>, Bytes), NoHttp> {
+        let mut reader = HeadReader::default();
+        let mut head = None;
+        for piece in pieces {
+            reader.push(piece);
+            if head.is_none() {
+                head = reader.next()?;
+            }
+        }
+        Ok((head, reader.into_rest()))
+    }
+
+    fn head(text: &str) -> Result<Option<Head>, NoHttp> {
+        let (head, _) = read_pieces([text.as_bytes()])?;
+        Ok(head)
     }
 
     #[test]
@@ -169,41 +282,87 @@ mod tests {
     fn framings_are_told_apart() {
         for (lines, body, keeps) in [
             ("transfer-encoding: chunked\r\n", Body::chunked(), true),
-            ("transfer-encoding: gzip, Chunked\r\ncontent-length: 3\r\n", Body::chunked(), false),
-            ("transfer-encoding: gzip\r\n", Body::until_close(), false),
-            ("transfer-encoding: chunked, identity\r\n", Body::until_close(), false),
-            ("transfer-encoding: chunked\r\ntransfer-encoding: x\r\n", Body::until_close(), false),
-            ("transfer-encoding: chunked\u{e9}\r\n", Body::until_close(), false),
+            ("transfer-encoding: Chunked\r\ncontent-length: 3\r\n", Body::chunked(), false),
+            ("transfer-encoding: identity\r\n", Body::until_close(), false),
             ("transfer-encoding: , chunked ,\r\n", Body::chunked(), true),
             ("content-length: 3,3,\r\n", Body::of_length(3), true),
             ("content-length: 3\r\ncontent-length: 3\r\n", Body::of_length(3), true),
             ("content-length: 3\r\nconnection: x, Close\r\n", Body::of_length(3), false),
             ("", Body::until_close(), false),
         ] {
-            let head = head(&format!("HTTP/1.1 200 OK\r\n{lines}\r\nrest")).unwrap();
+            let head = head(&format!("HTTP/1.1 200 OK\r\n{lines}\r\nrest")).unwrap().unwrap();
             assert_eq!((head.body, head.keeps), (body, keeps), "{lines}");
         }
-        for lengths in [
+        for lines in [
+            "transfer-encoding: gzip, chunked\r\n",
+            "transfer-encoding: gzip\r\n",
+            "transfer-encoding: chunked, identity\r\n",
+            "transfer-encoding: chunked, chunked\r\n",
+            "transfer-encoding: chunked\r\ntransfer-encoding: x\r\n",
+            "transfer-encoding: chunked\u{e9}\r\n",
             "content-length: 3\r\ncontent-length: 4\r\n",
             "content-length: +3\r\n",
             "content-length: 3\u{e9}\r\n",
             "content-length: 99999999999999999999\r\n",
         ] {
-            assert!(read(format!("HTTP/1.1 200 OK\r\n{lengths}\r\n").as_bytes()).is_err(), "{lengths}");
+            assert!(head(&format!("HTTP/1.1 200 OK\r\n{lines}\r\n")).is_err(), "{lines}");
         }
-        assert_eq!(head("HTTP/1.1 204 No\r\n\r\n").unwrap().body, Body::of_length(0));
-        assert!(!head("HTTP/1.0 200 OK\r\ncontent-length: 1\r\n\r\n").unwrap().keeps);
+        let head = |text: &str| head(text).unwrap().unwrap();
+        assert_eq!(head("HTTP/1.1 204 No\r\n\r\n").body, Body::of_length(0));
+        assert_eq!(head("HTTP/1.1 304 Not\r\ncontent-length: 5\r\n\r\n").body, Body::of_length(0));
+        assert!(!head("HTTP/1.0 200 OK\r\ncontent-length: 1\r\n\r\n").keeps);
         let old = "HTTP/1.0 200 OK\r\nconnection: keep-alive\r\n";
-        assert!(head(&format!("{old}content-length: 1\r\n\r\n")).unwrap().keeps);
-        assert!(!head(&format!("{old}transfer-encoding: chunked\r\n\r\n")).unwrap().keeps);
+        assert!(head(&format!("{old}content-length: 1\r\n\r\n")).keeps);
+        assert!(!head(&format!("{old}transfer-encoding: chunked\r\n\r\n")).keeps);
     }
 
     #[test]
-    fn interim_heads_are_passed_over() {
-        let text = "HTTP/1.1 103 Early\r\nlink: x\r\n\r\nHTTP/1.1 200 OK\r\n\r\nrest";
-        assert_eq!(head(text).unwrap().length, text.len() - 4);
-        assert!(head(text.get(..40).unwrap()).is_none());
-        assert!(read(b"HTTP/1.1 101 Switching\r\n\r\n").is_err());
-        assert!(read(b"SSH-2.0-x\r\n").is_err());
+    fn interim_heads_are_passed_over_however_they_are_cut() {
+        let text = "\r\n\nHTTP/1.1 103 Early\r\nlink: x\r\n\r\nHTTP/1.1 200 OK\nx: y\r\n\nrest";
+        for cut in 0..text.len() {
+            let (before, after) = text.as_bytes().split_at(cut);
+            let (head, rest) = read_pieces([before, after]).unwrap();
+            assert_eq!((head.unwrap().parts.status, &rest[..]), (StatusCode::OK, &b"rest"[..]), "{cut}");
+        }
+        let (head, rest) = read_pieces(text.as_bytes().chunks(1)).unwrap();
+        assert_eq!((head.unwrap().parts.headers.len(), &rest[..]), (1, &b"rest"[..]));
+        let (head, _) = read_pieces([&b"HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 200 OK\r\n"[..]]).unwrap();
+        assert!(head.is_none());
+    }
+
+    #[test]
+    fn another_protocol_is_refused_at_its_first_bytes() {
+        for bytes in ["HTTP/1.1 101 Switching\r\n\r\n", "SSH-2.0-x\r\n", "HTTP/2", "\x15\x03", "HTTX"] {
+            assert!(head(bytes).is_err(), "{bytes:?}");
+        }
+        assert!(head("HTTP/1").unwrap().is_none());
+    }
+
+    #[test]
+    fn all_heads_together_are_limited_to_the_byte() {
+        let with_length = |length: usize| {
+            let empty = "HTTP/1.1 200 OK\r\nx: \r\n\r\n";
+            empty.replace("x: ", &format!("x: {}", "y".repeat(length - empty.len())))
+        };
+        let interim = "HTTP/1.1 102 Wait\r\n\r\n";
+        for before in ["", "\r\n\r\n", &interim.repeat(10)] {
+            for (length, is_taken) in [(MAX_HEAD - 1, true), (MAX_HEAD, true), (MAX_HEAD + 1, false)] {
+                let text = before.to_owned() + &with_length(length - before.len()) + "rest";
+                for size in [1, 1000, text.len()] {
+                    let read = read_pieces(text.as_bytes().chunks(size));
+                    assert_eq!(read.is_ok_and(|(head, _)| head.is_some()), is_taken, "{length} by {size}");
+                }
+            }
+        }
+        for (begun, endless) in [
+            ("", "\r\n"),
+            ("", "\n"),
+            ("", interim),
+            ("HTTP/1.1 200 ", "OK"),
+            ("HTTP/1.1 200 OK\r\n", "x: y\r\n"),
+        ] {
+            let error = head(&(begun.to_owned() + &endless.repeat(MAX_HEAD))).unwrap_err().to_string();
+            assert!(error.contains("65536"), "{endless:?}: {error}");
+        }
     }
 }

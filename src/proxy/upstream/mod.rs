@@ -11,9 +11,15 @@ mod body;
 mod connection;
 mod connector;
 mod head;
+mod http2;
 mod listing;
 mod pool;
 mod stream;
+mod trust;
+mod unanswered;
+
+#[cfg(test)]
+mod tests;
 
 use std::{
     error::Error,
@@ -21,23 +27,26 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::Poll,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Request, StatusCode, header, response::Parts};
 use http_body_util::Full;
+use prometheus_client::metrics::counter::Counter;
 use secrecy::ExposeSecret;
-use tokio::time::timeout;
+use tokio::time::{error::Elapsed, timeout};
 
 pub(super) use self::{
     body::{Body, Broken},
     listing::Listing,
 };
 use self::{
-    connection::Unanswered,
-    connector::ConnectError,
-    pool::{Http2, Lease, Pool},
+    connector::{Connect, ConnectError, Connector},
+    http2::Free,
+    pool::{Lease, Pool},
+    trust::Trust,
+    unanswered::Unanswered,
 };
 use super::{
     exchange,
@@ -51,9 +60,6 @@ use crate::{
 
 /// Bytes of a refusal's body that are read. Beyond: ignored; an error object is small.
 const MAX_REFUSAL: usize = 64 << 10;
-
-/// A connection that closes within this time is taken to have closed before the request reached the upstream's program.
-const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// An upstream, ready to be asked: its connections, its line, and what every request to it says.
 #[derive(Debug)]
@@ -93,12 +99,28 @@ impl From<Failure> for Unopened {
 }
 
 impl Client {
-    /// A client of `upstream` without open connections.
+    /// A client of `upstream` without open connections. `unsolicited` counts connections on which it sent what nobody
+    /// had asked for.
     ///
     /// # Errors
     /// If the configured key cannot stand in a header, or the address is too long.
-    pub(super) fn new(upstream: Arc<Upstream>, line: Arc<Line>) -> Result<Self, http::Error> {
-        let pool = Arc::new(Pool::new(&upstream));
+    pub(super) fn new(
+        upstream: Arc<Upstream>,
+        line: Arc<Line>,
+        unsolicited: Counter,
+    ) -> Result<Self, http::Error> {
+        let connector = Arc::new(Connector::new(&upstream));
+        Self::with_connector(upstream, line, unsolicited, connector)
+    }
+
+    fn with_connector(
+        upstream: Arc<Upstream>,
+        line: Arc<Line>,
+        unsolicited: Counter,
+        connector: Arc<dyn Connect>,
+    ) -> Result<Self, http::Error> {
+        let trust = Arc::new(Trust::new(upstream.name.clone(), unsolicited));
+        let pool = Arc::new(Pool::new(connector, trust));
         let mut request = Request::post(upstream.endpoint()?).body(())?;
         *request.headers_mut() = standing_headers(&upstream)?;
         let head = head::write(&request).freeze();
@@ -110,7 +132,7 @@ impl Client {
         Self {
             upstream: Arc::clone(&self.upstream),
             line: Arc::clone(&self.line),
-            pool: Arc::new(Pool::new(&self.upstream)),
+            pool: Arc::new(self.pool.sibling()),
             request: self.request.clone(),
             head: self.head.clone(),
         }
@@ -150,7 +172,8 @@ impl Client {
             Some(permit) => permit,
             None => self.line.enter().await?,
         };
-        let (head, body) = self.send(asked.body).await?;
+        let limit = self.upstream.timeouts.first_headers(asked.stream);
+        let (head, body) = self.send(asked.body, limit).await?;
         if head.status.is_client_error() || head.status.is_server_error() {
             return Err(self.refused(head, body).await);
         }
@@ -160,38 +183,66 @@ impl Client {
         }
     }
 
-    /// Sends `content`, and sends it once more if a connection that had been used before closed at once without a word.
-    ///
-    /// An upstream may close a kept connection just when it is used again, and nobody can tell that from a refusal to
-    /// answer. A client would have to send its request once more; so that is done here. Not later than at once,
-    /// though: then the upstream may have worked on it.
-    async fn send(&self, content: Bytes) -> Result<(Parts, Body), Failure> {
+    /// Sends `content`, and sends it once more if it has no answer and may be sent once more.
+    async fn send(&self, content: Bytes, limit: Duration) -> Result<(Parts, Body), Failure> {
         let lease = self.pool.lease().await.map_err(|error| self.unconnected(error))?;
-        let (begun, used) = (Instant::now(), lease.is_used());
-        match self.ask(lease, content.clone()).await? {
-            Err(unanswered) if used && unanswered.is_silent() && begun.elapsed() < AT_ONCE => {
-                tracing::debug!(upstream = self.upstream.name, "a kept connection closed: asked once more");
-                let lease = Box::pin(self.pool.connect()).await.map_err(|error| self.unconnected(error))?;
-                self.ask(lease, content).await?
-            }
-            answered => answered,
+        let used = lease.is_used();
+        let unanswered = match self.ask(lease, content.clone(), limit).await? {
+            Ok(answered) => return Ok(answered),
+            Err(unanswered) => unanswered,
+        };
+        if let Unanswered::Unsolicited = unanswered {
+            self.pool.distrust();
         }
-        .map_err(|unanswered| self.unanswered(&unanswered))
+        if !self.may_repeat(used, &unanswered) {
+            return Err(unanswered.failure(&self.upstream.name));
+        }
+        tracing::debug!(upstream = self.upstream.name, %unanswered, "asked once more");
+        let lease = Box::pin(self.pool.connect()).await.map_err(|error| self.unconnected(error))?;
+        self.ask(lease, content, limit).await?.map_err(|unanswered| unanswered.failure(&self.upstream.name))
     }
 
-    /// Asks on `lease`, and waits for the answer's head as long as it may take.
-    async fn ask(&self, lease: Lease, content: Bytes) -> Result<Result<(Parts, Body), Unanswered>, Failure> {
-        let limit = self.upstream.timeouts.header;
-        let asking = async {
-            match lease {
-                Lease::Http1 { connection, .. } => {
-                    let (head, incoming) = connection.ask(&self.head, content).await?;
-                    Ok((head, Body::http1(incoming, Arc::clone(&self.pool))))
-                }
-                Lease::Http2(http2) => Box::pin(ask_http2(http2, &self.request, content)).await,
+    /// Whether a request that has no answer may be sent once more, on a new connection.
+    ///
+    /// An upstream may close a kept connection just when it is used again, and nobody can tell that from an upstream
+    /// that has begun to work and then fell over. A model's answer is worth money and its calls have effects, so such a
+    /// request is repeated only where the configuration says so.
+    fn may_repeat(&self, used: bool, unanswered: &Unanswered) -> bool {
+        unanswered.is_unprocessed() || (self.upstream.retry_unanswered && used && unanswered.is_silent())
+    }
+
+    /// Asks on `lease`, and waits for the answer's head for at most `limit`.
+    async fn ask(
+        &self,
+        lease: Lease,
+        content: Bytes,
+        limit: Duration,
+    ) -> Result<Result<(Parts, Body), Unanswered>, Failure> {
+        let late = |_elapsed| failure::timed_out("response headers", limit);
+        match lease {
+            Lease::Http1(connection) => {
+                let asked = timeout(limit, connection.ask(&self.head, content)).await.map_err(late)?;
+                Ok(asked.map(|(head, incoming)| (head, Body::http1(incoming, Arc::clone(&self.pool)))))
             }
-        };
-        timeout(limit, asking).await.map_err(|_elapsed| failure::timed_out("response headers", limit))
+            Lease::Http2(free) => Box::pin(self.ask_http2(free, content, limit)).await.map_err(late),
+        }
+    }
+
+    async fn ask_http2(
+        &self,
+        mut free: Free,
+        content: Bytes,
+        limit: Duration,
+    ) -> Result<Result<(Parts, Body), Unanswered>, Elapsed> {
+        let request = self.request.clone().map(|()| Full::new(content));
+        let asked = timeout(limit, free.ask(request)).await;
+        if asked.is_err() {
+            free.retire();
+        }
+        Ok(asked?.map(|response| {
+            let (head, incoming) = response.into_parts();
+            (head, Body::http2(incoming, free.into_slot(), Arc::clone(&self.pool)))
+        }))
     }
 
     fn unconnected(&self, error: ConnectError) -> Failure {
@@ -202,16 +253,6 @@ impl Client {
                 Failure::new(Kind::Connect, format!("upstream `{name}` cannot be reached: {cause}"))
             }
         }
-    }
-
-    fn unanswered(&self, unanswered: &Unanswered) -> Failure {
-        let (kind, what) = match unanswered {
-            Unanswered::NoHttp(_) => (Kind::Protocol, "answered what is no HTTP"),
-            Unanswered::Closed { .. } | Unanswered::Http2(_) => {
-                (Kind::Connect, "closed the connection before it answered")
-            }
-        };
-        Failure::new(kind, format!("upstream `{}` {what}: {unanswered}", self.upstream.name))
     }
 
     async fn refused(&self, head: Parts, body: Body) -> Unopened {
@@ -237,27 +278,18 @@ impl Client {
             }
         };
         // Out of time: what came must do.
-        let _ = timeout(self.upstream.timeouts.idle, reading).await;
+        if timeout(self.upstream.timeouts.idle, reading).await.is_err() {
+            body.retire();
+        }
         read.freeze()
     }
-}
-
-async fn ask_http2(
-    mut http2: Http2,
-    request: &Request<()>,
-    content: Bytes,
-) -> Result<(Parts, Body), Unanswered> {
-    let asked = request.clone().map(|()| Full::new(content));
-    http2.ready().await.map_err(Unanswered::Http2)?;
-    let (head, incoming) = http2.send_request(asked).await.map_err(Unanswered::Http2)?.into_parts();
-    Ok((head, Body::http2(incoming)))
 }
 
 /// The headers of every request: fixed ones, the configured ones, the key.
 fn standing_headers(upstream: &Upstream) -> Result<HeaderMap, http::Error> {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
     // Compressed streams come in lumps.
     headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     headers.insert(

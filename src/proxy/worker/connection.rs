@@ -1,7 +1,7 @@
 //! A client's connection, from its first byte to its last.
 //!
 //! ```text
-//! first bytes ─┬─ HTTP/2 ─▶ hyper, to the end
+//! first bytes ─┬─ HTTP/2 ─▶ http2: hyper, to the end
 //!              └─ HTTP/1 ─▶ hyper: requests, and answers that are said at once
 //!                             │ ▲
 //!         an upstream is asked │ │ the answer has ended, and the connection is kept
@@ -11,40 +11,53 @@
 //!
 //! hyper reads every request. An upstream's answer it does not write: its buffers would stay with the connection as long
 //! as the answer takes, and are more than all else that a stream needs (docs/performance.md).
+//!
+//! # Who decides that a connection is used again
+//!
+//! - hyper, by the request: version, `Connection` in any form, `Content-Length` beside `Transfer-Encoding`, a body that was
+//!   not read to its end, a request that could not be read. For answers that it does not write, it is asked ([`handover`]).
+//! - `Service::begin` asks hyper to close where the body was not read, or the host is wrong: so the response says so.
+//! - `Streaming`: an answer that breaks off, or whose end the client can see only by the end of the connection.
+//! - The drain: nothing is used again.
+//!
+//! Each can only close: none keeps a connection that another one closes.
+//!
+//! [`handover`]: super::handover
 
 use std::{
     convert::Infallible,
-    future::{pending, poll_fn},
+    future::poll_fn,
     io,
     pin::{Pin, pin},
-    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
     task::Poll,
     time::Duration,
 };
 
 use http::{Request, Response};
-use hyper::{
-    body::Incoming,
-    server::conn::{http1, http2},
-    service::service_fn,
-};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{io::AsyncReadExt, net::TcpStream, time::timeout};
 
 use super::{
     super::{answer::Answer, drain::Given, reply::Body, service::Service},
+    handover::{Handover, Lent, Next},
+    http2,
     rewound::Rewound,
     streaming::{self, Framing},
 };
 
 /// A connection on which no request comes for so long is closed, also between two requests.
-const IDLE: Duration = Duration::from_secs(75);
+pub(super) const IDLE: Duration = Duration::from_secs(75);
 
 /// Bytes that hyper buffers a connection, each way; a request's headers must fit.
-const BUFFER: usize = 64 << 10;
+pub(super) const BUFFER: usize = 64 << 10;
 
-/// Requests at once on one HTTP/2 connection.
-const MAX_STREAMS: u32 = 256;
+/// How long a client may go on sending after the last answer of a connection.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// The same when the server stops.
+pub(super) const GOODBYE: Duration = Duration::from_millis(100);
 
 /// How an HTTP/2 connection begins, as far as it takes to tell it from a request of HTTP/1.
 const HTTP2: &[u8] = b"PRI ";
@@ -53,12 +66,6 @@ const HTTP2: &[u8] = b"PRI ";
 const FIRST: usize = 4 << 10;
 
 type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
-
-/// An answer that has yet to come, and how it is framed.
-type Begun = (Pin<Box<Answer>>, Framing);
-
-/// Where a handler puts an answer that is to be taken from hyper.
-type Handover = Arc<Mutex<Option<Begun>>>;
 
 /// Serves `stream` to its end. When the server stops, that is after the answers that are open.
 pub(super) async fn serve(mut stream: TcpStream, service: Arc<Service>) {
@@ -69,13 +76,21 @@ pub(super) async fn serve(mut stream: TcpStream, service: Arc<Service>) {
     };
     let Ok(Ok(first)) = begun else { return };
     let is_http2 = first.starts_with(HTTP2);
-    let stream = Rewound::new(stream).put_back(&first);
+    let stream = Rewound::new(stream, service.limits().write_timeout).put_back(&first);
     drop(first);
-    let served = if is_http2 {
-        serve_http2(stream, service, stopped).await
+    let stalled = stream.stalled();
+    if is_http2 {
+        let served = http2::serve(stream, Arc::clone(&service), stopped).await;
+        told(served);
     } else {
-        serve_http1(stream, service, stopped).await
-    };
+        serve_http1(stream, &service, stopped).await;
+    }
+    if stalled.load(Ordering::Relaxed) {
+        service.client_stalled();
+    }
+}
+
+fn told(served: hyper::Result<()>) {
     if let Err(error) = served {
         tracing::debug!(%error, "a connection ended early");
     }
@@ -92,96 +107,114 @@ async fn begun(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     }
 }
 
-async fn serve_http2(
-    stream: Rewound,
-    service: Arc<Service>,
-    mut stopped: Pin<&mut Given>,
-) -> hyper::Result<()> {
-    let handler = service_fn(move |request| Arc::clone(&service).handle(request));
-    let serving = http2::Builder::new(TokioExecutor::new())
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(MAX_STREAMS)
-        .max_send_buf_size(BUFFER)
-        .keep_alive_interval(IDLE)
-        .serve_connection(TokioIo::new(stream), handler);
-    let mut serving = Box::pin(serving);
-    tokio::select! {
-        served = &mut serving => return served,
-        () = &mut stopped => serving.as_mut().graceful_shutdown(),
-    }
-    serving.await
-}
-
-async fn serve_http1(
-    mut client: Rewound,
-    service: Arc<Service>,
-    mut stopped: Pin<&mut Given>,
-) -> hyper::Result<()> {
-    while let Some((back, (answer, framing))) = until_answer(client, &service, stopped.as_mut()).await? {
-        match streaming::run(back, answer, framing).await {
-            Ok(Some(kept)) if service.drain().is_serving() => client = kept,
-            // Over, or gone.
-            Ok(_) | Err(_) => break,
+async fn serve_http1(mut client: Rewound, service: &Arc<Service>, mut stopped: Pin<&mut Given>) {
+    loop {
+        let (back, served) = until_answer(client, service, stopped.as_mut()).await;
+        client = back;
+        let (answer, framing) = match served {
+            Served::Begun(answer, framing) => (answer, framing),
+            Served::Over => break,
+            Served::Idle => return,
+        };
+        match streaming::run(client, answer, framing, service.drain()).await {
+            Ok((back, keeps)) => {
+                client = back;
+                if !keeps || !service.drain().is_serving() {
+                    break;
+                }
+            }
+            Err(_) => return,
         }
     }
-    Ok(())
+    close(client, service, stopped).await;
 }
 
-/// Serves requests with hyper until an answer has an upstream; it is given back with the connection. `None`: the
-/// connection is over.
+/// Closes a connection on which the client may still be sending.
+async fn close(mut client: Rewound, service: &Service, stopped: Pin<&mut Given>) {
+    let closed = poll_fn(|cx| client.poll_closed(cx));
+    if service.drain().is_serving() {
+        tokio::select! {
+            _ = timeout(LINGER, closed) => {}
+            () = stopped => {}
+        }
+    } else {
+        let _ = timeout(GOODBYE, closed).await;
+    }
+}
+
+/// Why hyper serves a connection no longer.
+enum Served {
+    /// An answer has an upstream, and is to be sent.
+    Begun(Pin<Box<Answer>>, Framing),
+    /// The last answer has been written, or the client has gone.
+    Over,
+    /// The server stops, and no answer is open.
+    Idle,
+}
+
+/// Serves requests with hyper until an answer has an upstream, or the connection is over. Gives it back.
 async fn until_answer(
     client: Rewound,
     service: &Arc<Service>,
     mut stopped: Pin<&mut Given>,
-) -> hyper::Result<Option<(Rewound, Begun)>> {
+) -> (Rewound, Served) {
     let handover = Handover::default();
-    let flushed = client.flushed();
-    let handler = handler(Arc::clone(service), Arc::clone(&handover));
+    let handler = handler(Arc::clone(service), handover.clone());
     let mut serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(IDLE)
         .max_buf_size(BUFFER)
-        .serve_connection(TokioIo::new(client), service_fn(handler));
+        .serve_connection(TokioIo::new(Lent::new(client, handover.clone())), service_fn(handler));
     let mut is_stopping = false;
-    let begun = poll_fn(|cx| {
+    let served = poll_fn(|cx| {
         if !is_stopping && stopped.as_mut().poll(cx).is_ready() {
             is_stopping = true;
+            if handover.is_idle() {
+                return Poll::Ready(Served::Idle);
+            }
             Pin::new(&mut serving).graceful_shutdown();
         }
-        if let Poll::Ready(served) = Pin::new(&mut serving).poll(cx) {
-            return Poll::Ready(served.map(|()| None));
-        }
-        // An answer before it, which the client is slow to take, goes first.
-        if !flushed.load(Ordering::Relaxed) {
-            return Poll::Pending;
-        }
-        match handover.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            Some(begun) => Poll::Ready(Ok(Some(begun))),
-            None => Poll::Pending,
+        loop {
+            // With its shutdown, which is when everything has been written.
+            if let Poll::Ready(served) = Pin::new(&mut serving).poll(cx) {
+                told(served);
+                return Poll::Ready(Served::Over);
+            }
+            match handover.next() {
+                Next::Poll => {}
+                Next::Take(answer, framing) => return Poll::Ready(Served::Begun(answer, framing)),
+                Next::Wait => return Poll::Pending,
+            }
         }
     });
-    let begun = begun.await?;
-    Ok(begun.map(|begun| {
-        let parts = serving.into_parts();
-        (parts.io.into_inner().put_back(&parts.read_buf), begun)
-    }))
+    let served = served.await;
+    let parts = serving.into_parts();
+    let client = parts.io.into_inner().into_inner();
+    match served {
+        Served::Begun(..) => (client.put_back(&parts.read_buf), served),
+        // What the client sent behind its last request is not read any more.
+        Served::Over | Served::Idle => (client, served),
+    }
 }
 
-/// Begins what `service` answers; answers that have an upstream go into `handover`.
+/// Answers requests; answers that have an upstream go into `handover`.
 fn handler(service: Arc<Service>, handover: Handover) -> impl Fn(Request<Incoming>) -> Answering {
     move |request| {
-        let (service, handover) = (Arc::clone(&service), Arc::clone(&handover));
-        let framing = Framing::of(&request);
+        let (service, handover) = (Arc::clone(&service), handover.clone());
+        handover.asked();
         // In a box of its own, which is gone when the answer begins.
         Box::pin(async move {
-            match service.begin(request).await {
-                Err(response) => Ok(response),
+            let response = match service.begin(request).await {
+                Err(response) => response,
                 Ok(answer) => {
-                    *handover.lock().unwrap_or_else(PoisonError::into_inner) = Some((answer, framing));
-                    // hyper is left here, and this with it.
-                    pending().await
+                    handover.begun(answer);
+                    // The connection's task polls again when it wants the head.
+                    poll_fn(|_| if handover.wants_head() { Poll::Ready(()) } else { Poll::Pending }).await;
+                    Response::new(Body::Elsewhere)
                 }
-            }
+            };
+            handover.answered();
+            Ok(response)
         })
     }
 }

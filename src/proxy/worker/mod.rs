@@ -1,8 +1,11 @@
 //! [`Worker`]: one thread's part of a server: it accepts connections, serves them, and stops in order.
 
 mod connection;
+mod handover;
 mod haste;
+mod http2;
 mod rewound;
+mod stall;
 mod streaming;
 
 use std::{
@@ -25,7 +28,8 @@ use super::{drain::Drain, service::Service};
 /// After a failed `accept` (no more file descriptors): time for some to come free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Streams that were cut have so long to tell their clients.
+/// Grace period in which answers that were cut may still send their error, and answers that ended reach the client. A
+/// part of the drain's time.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// How often idle connections to upstreams are looked through.
@@ -36,7 +40,7 @@ const SWEEP: Duration = Duration::from_secs(10);
 pub(super) struct Worker {
     pub(super) listeners: Vec<std::net::TcpListener>,
     service: Arc<Service>,
-    drain_timeout: Duration,
+    pub(super) drain_timeout: Duration,
 }
 
 impl Worker {
@@ -89,15 +93,14 @@ impl Worker {
 }
 
 async fn drain(service: &Service, mut connections: JoinSet<()>, limit: Duration) {
-    tracing::info!(connections = connections.len(), ?limit, "stopping: open answers may finish");
     let mut closed = pin!(async { while connections.join_next().await.is_some() {} });
-    if timeout(limit, &mut closed).await.is_ok() {
+    let farewell = FAREWELL.min(limit / 4);
+    if timeout(limit - farewell, &mut closed).await.is_ok() {
         return;
     }
-    tracing::warn!("open answers are cut off");
     service.drain().cut();
-    // Whoever does not read its farewell in time does not get it.
-    let _ = timeout(FAREWELL, closed).await;
+    // A client that does not read its error in time does not get it.
+    let _ = timeout(farewell, closed).await;
 }
 
 /// The next connection on any of the listeners.

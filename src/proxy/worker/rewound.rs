@@ -8,13 +8,17 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use bytes::{Buf, Bytes, BytesMut};
+use rustix::io::Errno;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
 };
+
+use super::stall::Stall;
 
 /// Bytes that a client may send ahead, behind a request whose answer is a stream: further requests. Beyond: they wait
 /// in its socket, and that it has gone shows only when something is written to it.
@@ -25,20 +29,20 @@ const AHEAD: usize = 16 << 10;
 pub(super) struct Rewound {
     stream: TcpStream,
     early: Bytes,
-    /// The socket has taken all that was to be written.
-    flushed: Arc<AtomicBool>,
+    stall: Stall,
+    is_stalled: Arc<AtomicBool>,
 }
 
 impl Rewound {
-    /// `stream`, from which nothing was read.
-    pub(super) fn new(stream: TcpStream) -> Self {
-        Self { stream, early: Bytes::new(), flushed: Arc::new(AtomicBool::new(true)) }
+    /// `stream`, from which nothing was read. Writing to it fails when it has taken nothing for `write_timeout`.
+    pub(super) fn new(stream: TcpStream, write_timeout: Duration) -> Self {
+        let stall = Stall::new(write_timeout);
+        Self { stream, early: Bytes::new(), stall, is_stalled: Arc::default() }
     }
 
-    /// True; becomes false with a write, and true again with a flush.
-    pub(super) fn flushed(&self) -> Arc<AtomicBool> {
-        self.flushed.store(true, Ordering::Relaxed);
-        Arc::clone(&self.flushed)
+    /// Becomes true when writing has failed because the client took nothing.
+    pub(super) fn stalled(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_stalled)
     }
 
     /// Puts back what was `read` last. It is copied, so that the large buffer that it may stand in can go.
@@ -66,6 +70,50 @@ impl Rewound {
         }
         Poll::Pending
     }
+
+    /// Says that nothing more is written. Then reads and throws away what the client still sends, and is ready when the
+    /// client has closed its side: a socket that is closed with unread bytes in it is reset, and a reset may destroy the
+    /// end of an answer that the client has not read yet (RFC 9112, section 9.6).
+    pub(super) fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if ready!(Pin::new(&mut self.stream).poll_shutdown(cx)).is_err() {
+            return Poll::Ready(());
+        }
+        let mut piece = [0; 4 << 10];
+        loop {
+            let mut read = ReadBuf::new(&mut piece);
+            match ready!(Pin::new(&mut self.stream).poll_read(cx, &mut read)) {
+                Ok(()) if !read.filled().is_empty() => {}
+                Ok(()) | Err(_) => return Poll::Ready(()),
+            }
+        }
+    }
+
+    /// A write of `bytes` is pending. Ready with an error when the client has taken nothing for too long.
+    ///
+    /// The kernel calls a socket writable only when a third of its buffer is free, which a slow client may not achieve in
+    /// time. So the socket is asked to take what it can, whatever the kernel called it, before the client's time begins
+    /// and when it is over. It counts whole packets, so a client that reads less than some 64 KiB in
+    /// `limits.write_timeout` may still look like one that reads nothing.
+    fn poll_pending(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if !self.stall.is_running()
+            && let Some(written) = self.write_now(bytes)
+        {
+            return Poll::Ready(written);
+        }
+        ready!(self.stall.poll_expired(cx));
+        Poll::Ready(self.write_now(bytes).unwrap_or_else(|| {
+            self.is_stalled.store(true, Ordering::Relaxed);
+            Err(ErrorKind::TimedOut.into())
+        }))
+    }
+
+    /// `None`: the socket takes nothing.
+    fn write_now(&self, bytes: &[u8]) -> Option<io::Result<usize>> {
+        match rustix::io::write(&self.stream, bytes) {
+            Err(Errno::AGAIN) => None,
+            written => Some(written.map_err(io::Error::from)),
+        }
+    }
 }
 
 impl AsyncRead for Rewound {
@@ -89,18 +137,33 @@ impl AsyncRead for Rewound {
 }
 
 impl AsyncWrite for Rewound {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.flushed.store(false, Ordering::Relaxed);
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        match Pin::new(&mut this.stream).poll_write(cx, bytes) {
+            Poll::Pending => this.poll_pending(cx, bytes),
+            written => {
+                this.stall.end();
+                written
+            }
+        }
     }
 
     fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.flushed.store(false, Ordering::Relaxed);
-        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+        let this = self.get_mut();
+        match Pin::new(&mut this.stream).poll_write_vectored(cx, slices) {
+            Poll::Pending => {
+                let first = slices.iter().find(|slice| !slice.is_empty());
+                this.poll_pending(cx, first.map_or(&[], |slice| slice))
+            }
+            written => {
+                this.stall.end();
+                written
+            }
+        }
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -108,9 +171,7 @@ impl AsyncWrite for Rewound {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
-        self.flushed.store(true, Ordering::Relaxed);
-        Poll::Ready(Ok(()))
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -7,19 +7,21 @@ use std::{
     future::poll_fn,
     io::{self, ErrorKind},
     pin::Pin,
+    sync::atomic::Ordering,
     task::{Context, Poll},
     time::SystemTime,
 };
 
 use bytes::{Buf, Bytes, BytesMut};
-use http::{Request, Version, header, response::Parts};
+use http::{header, response::Parts};
 use http_body::Body as _;
 use tokio::io::AsyncWrite;
 
 use super::{haste::Haste, rewound::Rewound};
 use crate::proxy::{
     answer::Answer,
-    heads::{put_line, put_lines, says},
+    drain::Drain,
+    heads::{put_line, put_lines},
     reply, turn,
 };
 
@@ -40,6 +42,9 @@ const TURN: usize = 8;
 
 /// Bytes that a thread keeps for putting writes together.
 const KEPT: usize = 128 << 10;
+
+/// Header fields that hyper writes of itself, and more.
+const FIELDS: usize = 8;
 
 /// Bytes that a response's head is expected to have at most.
 const HEAD: usize = 512;
@@ -65,23 +70,31 @@ thread_local! {
 }
 
 impl Framing {
-    /// The framing of what answers `request`.
-    pub(super) fn of<B>(request: &Request<B>) -> Self {
-        // HTTP/1.0 knows no chunks.
-        let chunked = request.version() == Version::HTTP_11;
-        Self { chunked, keeps: chunked && !says(request.headers(), &header::CONNECTION, b"close") }
+    /// The framing that hyper chose in this head of a response of unknown length.
+    pub(super) fn of(head: &[u8]) -> Self {
+        let mut fields = [httparse::EMPTY_HEADER; FIELDS];
+        let mut response = httparse::Response::new(&mut fields);
+        let is_read = response.parse(head).is_ok_and(|parsed| parsed.is_complete());
+        let says = |name: &str, word: &[u8]| {
+            let mut fields = response.headers.iter().filter(|field| field.name.eq_ignore_ascii_case(name));
+            fields.any(|field| field.value.eq_ignore_ascii_case(word))
+        };
+        let chunked = is_read && says("transfer-encoding", b"chunked");
+        // A body that is not in chunks may end with the connection only.
+        Self { chunked, keeps: chunked && !says("connection", b"close") }
     }
 }
 
-/// Waits for `answer` and sends it. Gives the connection back if another request may follow on it.
+/// Waits for `answer` and sends it. Gives the connection back, and whether another request may follow on it.
 ///
 /// # Errors
-/// If the client goes away before the end.
+/// If the client goes away before the end, or takes nothing for too long.
 pub(super) async fn run(
     mut client: Rewound,
     mut answer: Pin<Box<Answer>>,
     mut framing: Framing,
-) -> io::Result<Option<Rewound>> {
+    drain: &Drain,
+) -> io::Result<(Rewound, bool)> {
     let committed = poll_fn(|cx| match answer.as_mut().poll_commit(cx) {
         Poll::Ready(committed) => Poll::Ready(Ok(committed)),
         Poll::Pending => client.poll_gone(cx).map(Err),
@@ -92,6 +105,7 @@ pub(super) async fn run(
         framing.chunked = false;
         head.headers.insert(header::CONTENT_LENGTH, length.into());
     }
+    framing.keeps &= drain.is_serving();
     let head = written(&head, framing);
     let mut streaming = Streaming {
         client,
@@ -102,12 +116,11 @@ pub(super) async fn run(
         is_over: false,
         haste: Haste::default(),
     };
-    poll_fn(|cx| streaming.poll_sent(cx)).await?;
-    if framing.keeps {
-        return Ok(Some(streaming.client));
+    let sent = poll_fn(|cx| streaming.poll_sent(cx)).await;
+    if sent.is_err() && streaming.client.stalled().load(Ordering::Relaxed) {
+        streaming.answer.as_mut().stalled();
     }
-    poll_fn(|cx| Pin::new(&mut streaming.client).poll_shutdown(cx)).await?;
-    Ok(None)
+    sent.map(|()| (streaming.client, framing.keeps))
 }
 
 impl Streaming {
@@ -213,6 +226,19 @@ fn written(head: &Parts, framing: Framing) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn framing_follows_the_head_that_hyper_writes() {
+        let framing = |lines: &str| {
+            let Framing { chunked, keeps } =
+                Framing::of(format!("HTTP/1.1 200 OK\r\n{lines}\r\n").as_bytes());
+            (chunked, keeps)
+        };
+        assert_eq!(framing("transfer-encoding: chunked\r\ndate: x\r\n"), (true, true));
+        assert_eq!(framing("connection: close\r\ntransfer-encoding: chunked\r\n"), (true, false));
+        assert_eq!(framing("date: x\r\n"), (false, false));
+        assert_eq!(framing("content-length"), (false, false));
+    }
 
     #[test]
     fn sizes_are_written_as_hexadecimals() {

@@ -92,6 +92,25 @@ impl Reply {
         self.unread()
     }
 
+    /// Reads to the end without a limit of time: for a clock that stands still.
+    pub(crate) async fn rest_sometime(mut self) -> String {
+        while let Some(frame) = self.response.body_mut().frame().await {
+            self.unread.extend_from_slice(frame.unwrap().data_ref().unwrap());
+        }
+        self.unread()
+    }
+
+    /// Whether the body ends with an error.
+    pub(crate) async fn breaks_off(mut self) -> bool {
+        loop {
+            match soon("the end of the body", self.response.body_mut().frame()).await {
+                Some(Ok(_)) => {}
+                Some(Err(_)) => return true,
+                None => return false,
+            }
+        }
+    }
+
     /// The whole body as JSON.
     pub(crate) async fn json(self) -> Value {
         let text = self.rest().await;

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 pub(crate) mod client;
+pub(crate) mod http2;
 pub(crate) mod proxy;
 pub(crate) mod raw;
 pub(crate) mod upstream;

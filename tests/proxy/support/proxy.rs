@@ -52,6 +52,7 @@ impl Setup {
                 timeouts: Timeouts { connect: NEVER, header: NEVER, idle: NEVER, total: None },
                 queue: Queue { max_concurrent: 8, max_waiting: 8, wait_timeout: NEVER },
                 tolerate_truncation: false,
+                retry_unanswered: false,
             },
             wildcard: false,
             keys: Vec::new(),

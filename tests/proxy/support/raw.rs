@@ -1,5 +1,7 @@
 //! A client that writes its bytes by hand, and reads what comes back by the letter.
 
+use std::time::Duration;
+
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpSocket, TcpStream},
@@ -63,6 +65,11 @@ impl Raw {
         soon("to be read", self.stream.write_all(bytes.as_ref())).await.unwrap();
     }
 
+    /// Sends `bytes` as far as the other side takes them. `false`: the connection is closed.
+    pub(crate) async fn send_lossy(&mut self, bytes: impl AsRef<[u8]>) -> bool {
+        soon("to be read", self.stream.write_all(bytes.as_ref())).await.is_ok()
+    }
+
     /// Sends `bytes` in pieces that arrive one by one.
     pub(crate) async fn send_pieces<'b>(&mut self, pieces: impl IntoIterator<Item = &'b [u8]>) {
         for piece in pieces {
@@ -99,6 +106,24 @@ impl Raw {
     fn take(&mut self, length: usize) -> String {
         let rest = self.unread.split_off(length);
         String::from_utf8(std::mem::replace(&mut self.unread, rest)).unwrap()
+    }
+
+    /// Whether there is something to read.
+    pub(crate) fn has_said(&mut self) -> bool {
+        self.stream.try_read_buf(&mut self.unread).is_ok_and(|read| read > 0)
+    }
+
+    /// Reads `length` bytes, `piece` bytes at a time with pauses in between.
+    pub(crate) async fn read_slowly(&mut self, length: usize, piece: usize, pause: Duration) {
+        let mut read = 0;
+        while read < length {
+            let until = (read + piece).min(length);
+            while self.unread.len() < until {
+                assert!(self.more().await, "closed after {} bytes", self.unread.len());
+            }
+            read = until;
+            tokio::time::sleep(pause).await;
+        }
     }
 
     async fn exactly(&mut self, length: usize) -> String {
@@ -155,7 +180,12 @@ impl Raw {
         assert_eq!(self.rest().await, "");
     }
 
-    /// The same without an end to the waiting: for a clock that stands still.
+    /// Reads until the connection is closed, without an end to the waiting: for a clock that stands still.
+    pub(crate) async fn rest_sometime(&mut self) {
+        while self.stream.read_buf(&mut self.unread).await.unwrap_or(0) > 0 {}
+    }
+
+    /// The connection is closed, without an end to the waiting: for a clock that stands still.
     pub(crate) async fn closed_sometime(&mut self) {
         assert_eq!(self.stream.read_buf(&mut self.unread).await.unwrap_or(0), 0, "{:?}", self.unread);
     }

@@ -18,11 +18,13 @@ use super::{
 use crate::{
     detect::Tools,
     dialect::{
+        Skip, Skipped,
         chat::refusal,
         tool_calls::{CallDeltas, arguments_only},
     },
     event::{Event, Sink, Start},
     failure::{Failure, Kind},
+    pipeline::Limits,
     wire::{
         json::{self, Json, MAX_DEPTH, Shape},
         sse::{Frame, Message},
@@ -46,11 +48,19 @@ pub(super) struct Answer {
     /// The last chunk's finish reason was the empty word.
     blank_finish: bool,
     has_choice: bool,
+    /// The answer has come as a message, not as deltas.
+    is_whole: bool,
+    /// Something of the answer has come that a client would miss: text, a call, an image; reasoning alone is none.
+    has_content: bool,
     finished: bool,
+    /// The end mark has been read.
+    marked: bool,
+    /// The body has ended: the frame that is read may be the half of one.
+    is_cut: bool,
+    /// Nothing more is read.
     done: bool,
     begun: bool,
-    malformed: u64,
-    unknown_finishes: u64,
+    skipped: Skipped,
 }
 
 /// What must stay the same over a stream, as the upstream wrote it.
@@ -94,22 +104,30 @@ impl Answer {
             usage: String::new(),
             blank_finish: false,
             has_choice: false,
+            is_whole: false,
+            has_content: false,
             finished: false,
+            marked: false,
+            is_cut: false,
             done: false,
             begun: false,
-            malformed: 0,
-            unknown_finishes: 0,
+            skipped: Skipped::default(),
         }
     }
 
-    /// Calls of `tools` are to be expected.
-    pub(super) fn expect(&mut self, tools: Tools) {
-        self.deltas.expect(tools);
+    /// Sets the tools whose names are known, and the limits of the answer.
+    pub(super) fn expect(&mut self, tools: Tools, limits: Limits) {
+        self.deltas.expect(tools, limits);
     }
 
-    /// The end mark has been read.
+    /// The answer is over: nothing more is read.
     pub(super) fn is_done(&self) -> bool {
         self.done
+    }
+
+    /// The end mark came without a finish reason: the answer is good if the body ends in good order.
+    pub(super) fn awaits_end(&self) -> bool {
+        self.marked && !self.done
     }
 
     /// The body has had a frame, if only a comment.
@@ -121,12 +139,16 @@ impl Answer {
         self.has_choice
     }
 
-    pub(super) fn malformed(&self) -> u64 {
-        self.malformed
+    /// The answer has come as a message, not as deltas.
+    pub(super) fn is_whole(&self) -> bool {
+        self.is_whole
     }
 
-    pub(super) fn unknown_finishes(&self) -> u64 {
-        self.unknown_finishes
+    /// What was left out.
+    pub(super) fn skipped(&self) -> Skipped {
+        let mut skipped = self.skipped.clone();
+        skipped.add_all(self.deltas.skipped());
+        skipped
     }
 
     /// Takes the next frame of the stream.
@@ -136,7 +158,7 @@ impl Answer {
             Frame::Event(Message { event: b"error", data, .. }) => Err(error_event(data)),
             Frame::Event(Message { data, .. }) => {
                 let text = utf8(data)?;
-                if self.known(text, out) { Ok(()) } else { self.data(text, out) }
+                if self.known(text, out)? { Ok(()) } else { self.data(text, out) }
             }
             Frame::Comment(text) => {
                 out.event(Event::Ping(std::str::from_utf8(text).unwrap_or_default().into()));
@@ -156,6 +178,7 @@ impl Answer {
             }
             Frame::Comment(_) | Frame::Retry(_) => false,
         };
+        self.is_cut = true;
         if is_cut { Ok(()) } else { self.frame(frame, out) }
     }
 
@@ -165,23 +188,25 @@ impl Answer {
     }
 
     /// The short way. Says whether the frame was known.
-    fn known(&mut self, frame: &str, out: &mut impl Sink) -> bool {
-        let Some(plain) = &self.plain else { return false };
-        let Some(body) = plain.shape.body(frame) else { return false };
+    fn known(&mut self, frame: &str, out: &mut impl Sink) -> Result<bool, Failure> {
+        let Some(plain) = &self.plain else { return Ok(false) };
+        let Some(body) = plain.shape.body(frame) else { return Ok(false) };
         self.learnt = 0;
         self.blank_finish = false;
         let (channel, is_canonical) = (plain.channel, plain.is_canonical);
-        self.say_piece(channel, body, Some(frame).filter(|_| is_canonical), out);
-        true
+        self.say_piece(channel, body, Some(frame).filter(|_| is_canonical), out)?;
+        Ok(true)
     }
 
     fn data(&mut self, text: &str, out: &mut impl Sink) -> Result<(), Failure> {
+        // A byte order mark may stand before any frame of a server that puts files together.
+        let text = text.trim_start_matches('\u{feff}');
         let trimmed = text.trim();
-        if trimmed.is_empty() {
+        if trimmed.is_empty() || self.marked {
             return Ok(());
         }
         if trimmed.starts_with("[DONE]") {
-            return self.close(out);
+            return self.mark_end(out);
         }
         match Chunk::parse(text) {
             Ok((json, chunk)) if json.kind() == json::Kind::Object => self.chunk(&chunk, text, out),
@@ -191,11 +216,23 @@ impl Answer {
                 let mut lines = trimmed.split(['\n', '\r']);
                 lines.try_for_each(|line| if self.done { Ok(()) } else { self.data(line, out) })
             }
-            Err(_) => {
-                self.malformed += 1;
-                Ok(())
-            }
+            Err(_) => self.unreadable(trimmed),
         }
+    }
+
+    /// A frame that is not JSON. Inside an answer, a part of the answer is lost with it. Before and behind the answer
+    /// nothing is, nor with words that servers send to show that they are alive; and a frame that the body's end has cut
+    /// off shows in the missing end of the answer.
+    fn unreadable(&mut self, frame: &str) -> Result<(), Failure> {
+        const SIGNS_OF_LIFE: [&str; 5] = ["ping", "pong", "heartbeat", "keep-alive", "keepalive"];
+        let is_harmless = frame.starts_with(':') || SIGNS_OF_LIFE.contains(&frame);
+        if self.has_choice && !self.finished && !self.is_cut && !is_harmless {
+            let words = refusal::first_words(frame.as_bytes()).unwrap_or_default();
+            let message = format!("the upstream sent a frame that is not JSON: \"{words}\"");
+            return Err(Failure::new(Kind::Protocol, message));
+        }
+        self.skipped.add(Skip::NotJson);
+        Ok(())
     }
 
     fn json(&mut self, json: Json<'_>, frame: &str, out: &mut impl Sink) -> Result<(), Failure> {
@@ -206,7 +243,7 @@ impl Answer {
             }
             json::Kind::Null => Ok(()),
             _ => {
-                self.malformed += 1;
+                self.skipped.add(Skip::NotAChunk);
                 Ok(())
             }
         }
@@ -244,7 +281,12 @@ impl Answer {
     fn beside(&mut self, chunk: &Chunk<'_>, canonical: Option<&str>, out: &mut impl Sink) {
         if chunk.has_other_choices() {
             self.has_choice = true;
+            self.has_content = true;
+            self.is_whole |= chunk.has_messages();
             self.start(chunk, None, out);
+            if canonical.is_none() {
+                self.skipped.add(Skip::OtherChoice);
+            }
         }
         let says_something = chunk.has_other_choices() || (chunk.is_bare() && chunk.says_more);
         if let Some(frame) = canonical.filter(|_| says_something && chunk.usage.is_none()) {
@@ -261,6 +303,7 @@ impl Answer {
         out: &mut impl Sink,
     ) -> Result<(), Failure> {
         self.has_choice = true;
+        self.is_whole |= choice.has_message;
         let canonical = canonical.filter(|_| choice.is_canonical() && chunk.usage.is_none());
         let begins = choice.delta.is_role_only() && choice.finish_word().is_none();
         self.start(chunk, canonical.filter(|_| begins), out);
@@ -268,12 +311,15 @@ impl Answer {
             return Err(reported(error));
         }
         self.blank_finish = choice.has_blank_finish();
+        if self.finished && choice.delta.things() > 0 {
+            self.skipped.add(Skip::LateContent);
+        }
         if self.finished || begins {
             return Ok(());
         }
         // A role is told once, by the writer.
         let canonical = canonical.filter(|_| choice.delta.role.is_none());
-        self.say(&choice.delta, canonical, out);
+        self.say(&choice.delta, canonical, out)?;
         match choice.finish_word() {
             Some(word) => self.finish_by(&word, choice, canonical, out)?,
             None => self.say_rest(choice, canonical, out),

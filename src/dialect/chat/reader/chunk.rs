@@ -98,6 +98,11 @@ impl<'a> Chunk<'a> {
         self.elements().any(|choice| number_of(choice.get("index")) != 0)
     }
 
+    /// It has choices that came as messages, not as deltas.
+    pub(super) fn has_messages(&self) -> bool {
+        self.elements().any(|choice| choice.get("message").is_some())
+    }
+
     /// Its list of choices is there, and empty.
     pub(super) fn is_bare(&self) -> bool {
         self.choices.is_some_and(|choices| choices.kind() == Kind::Array) && !self.has_choices()
@@ -143,6 +148,8 @@ pub(super) struct Choice<'a> {
     has_index: bool,
     has_finish: bool,
     has_delta: bool,
+    /// It came as a message, not as a delta.
+    pub(super) has_message: bool,
 }
 
 impl<'a> Choice<'a> {
@@ -160,7 +167,12 @@ impl<'a> Choice<'a> {
                 }
                 "delta" | "message" if value.kind() == Kind::Object => {
                     choice.has_delta = key == "delta";
+                    choice.has_message = key == "message";
                     choice.delta = Delta::read(value);
+                }
+                // The text of an answer in a chunk of the older completions API, and in place of a delta.
+                "delta" | "message" | "text" if value.string_body().is_some_and(|text| !text.is_empty()) => {
+                    choice.delta.content = choice.delta.content.or(Some(value));
                 }
                 "usage" if value.kind() == Kind::Object => choice.usage = Some(value),
                 "error" if !value.is_null() && is_error(value) => choice.error = Some(value),
@@ -252,27 +264,16 @@ impl<'a> Delta<'a> {
         single.into_iter().flatten().count() + usize::from(reasons) + listed
     }
 
+    /// It says something that a client would miss.
+    pub(super) fn has_content(&self) -> bool {
+        let parts = [self.content, self.refusal, self.calls, self.legacy_call, self.images];
+        parts.iter().any(Option::is_some)
+    }
+
     /// It begins the answer as A.1.1 has it, and says nothing else.
     pub(super) fn is_role_only(&self) -> bool {
         self.role.and_then(|role| role.string_body()) == Some("assistant") && self.things() == 0
     }
-}
-
-/// What the words of upstreams for an end mean, in any case of letters; `None` for a word that nobody knows.
-pub(super) fn finish_of(word: &str) -> Option<Finish> {
-    Some(match word.to_ascii_lowercase().as_str() {
-        "stop" | "eos" | "eos_token" | "end_turn" | "stop_sequence" | "end" | "complete" | "completed" => {
-            Finish::Stop
-        }
-        "tool_calls" | "tool_call" | "tool_use" | "function_call" => Finish::Calls,
-        "length" | "max_tokens" | "model_length" | "max_output_tokens" | "insufficient_system_resource" => {
-            Finish::Length
-        }
-        "content_filter" | "safety" | "recitation" | "prohibited_content" | "blocklist" | "sensitive" => {
-            Finish::Filter
-        }
-        _ => return None,
-    })
 }
 
 /// The API's own word for `finish`.

@@ -19,6 +19,8 @@ use crate::{
 pub struct Options {
     /// Ask for token counts at the end of the stream. Off for upstreams that refuse the option.
     pub include_usage: bool,
+    /// When a stream is asked for.
+    pub stream: Streaming,
     /// The role `developer` is known. Else such a message is a `system` one.
     pub keep_developer: bool,
     /// Custom tools are known. Else they are functions with one argument for the input.
@@ -29,10 +31,22 @@ pub struct Options {
     pub join_user_turns: bool,
 }
 
+/// When an upstream is asked for a stream.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Streaming {
+    /// As the client asks. What the upstream then says of an answer that is not streamed (its status, its token counts)
+    /// reaches the client.
+    #[default]
+    AsAsked,
+    /// Always: for upstreams that answer in streams only. Answers for clients that do not stream are put together.
+    Always,
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
             include_usage: true,
+            stream: Streaming::default(),
             keep_developer: true,
             keep_custom_tools: true,
             keep_result_images: false,
@@ -41,10 +55,10 @@ impl Default for Options {
     }
 }
 
-/// Encodes `conversation` for an upstream, which knows the model as `model`; empty: it is not named. The answer is always
-/// asked for as a stream, whatever the client wants.
+/// Encodes `conversation` for an upstream, which knows the model as `model`; empty: it is not named.
 pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> UpstreamRequest {
     let mut dropped = Vec::new();
+    let stream = conversation.stream || options.stream == Streaming::Always;
     let turns = arranged(&conversation.turns, options);
     let mut body = Encoder::with_capacity(ROOM);
     body.object(|body| {
@@ -58,11 +72,14 @@ pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> Up
         for (key, value) in conversation.rest.iter().filter(|(key, _)| !is_put(key)) {
             body.key(key).value(value);
         }
-        put_stream(body, conversation, options);
+        body.key("stream").value(&stream);
+        if stream {
+            put_stream_options(body, conversation, options);
+        }
     });
     dropped.sort_unstable();
     dropped.dedup();
-    UpstreamRequest { body: body.finish(), dropped }
+    UpstreamRequest { body: body.finish(), dropped, stream }
 }
 
 /// The turns in the forms that the upstream takes.
@@ -117,8 +134,7 @@ impl Optional<'_> {
 
 /// The client's other stream options are kept. Token counts are asked for even if the client does not want them:
 /// they are for the log, and the writer leaves them out.
-fn put_stream(body: &mut Encoder, conversation: &Conversation, options: &Options) {
-    body.key("stream").value(&true);
+fn put_stream_options(body: &mut Encoder, conversation: &Conversation, options: &Options) {
     let others = conversation.rest.get("stream_options").and_then(Value::as_object);
     if others.is_none_or(Map::is_empty) && !options.include_usage {
         return;

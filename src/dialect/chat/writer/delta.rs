@@ -2,7 +2,16 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::event::{Annotation, CallResult, Finish, Media};
+use crate::event::{Annotation, CallResult, Finish, Media, ServerCall};
+
+/// An element of a list with its place in it. Client libraries join the lists of deltas by `index`, and some fail where
+/// an element has none.
+pub(super) fn numbered(mut element: Value, place: usize) -> Value {
+    if let Some(object) = element.as_object_mut() {
+        object.shift_insert(0, "index".to_owned(), place.into());
+    }
+    element
+}
 
 /// A citation, in the form of OpenAI's web search.
 pub(super) fn annotation(annotation: &Annotation<'_>) -> Value {
@@ -38,6 +47,22 @@ pub(super) fn result(result: &CallResult<'_>) -> Value {
     object.insert("id".to_owned(), result.id.as_ref().into());
     object.insert("content".to_owned(), result.content.as_ref().into());
     if result.is_error {
+        object.insert("is_error".to_owned(), true.into());
+    }
+    object.into()
+}
+
+/// A call that the upstream ran and that is not one of the answer's calls, in the same list as results.
+pub(super) fn server_call(call: &ServerCall<'_>) -> Value {
+    let mut object = Map::new();
+    object.insert("id".to_owned(), call.id.as_ref().into());
+    object.insert("name".to_owned(), call.name.as_ref().into());
+    for (key, text) in [("arguments", &call.arguments), ("content", &call.content)] {
+        if let Some(text) = text {
+            object.insert(key.to_owned(), text.as_ref().into());
+        }
+    }
+    if call.is_error {
         object.insert("is_error".to_owned(), true.into());
     }
     object.into()

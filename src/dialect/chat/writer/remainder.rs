@@ -1,4 +1,5 @@
-//! What forwarded frames say besides their events, for a client that wants the answer whole.
+//! What an upstream says besides its events, for a client that wants the answer whole: in frames that would be
+//! forwarded, or in an answer that came whole.
 //!
 //! A stream passes such frames on as they are: log probabilities, fingerprints, further choices, reasoning details.
 //! A whole answer has to put their pieces together, and does it as client libraries do: strings are joined, lists go
@@ -66,6 +67,15 @@ impl Remainder {
                         join(message, &key, value, true);
                     });
                 }
+                "message" => {
+                    value.members().filter(|(_, value)| !value.is_null()).for_each(|(key, value)| {
+                        let value = if index == 0 { untold(&key, value) } else { read(value) };
+                        if let Some(value) = value {
+                            kept += key.len() + value.to_string().len();
+                            message.insert(key.into_owned(), value);
+                        }
+                    })
+                }
                 "finish_reason" if index == 0 => {}
                 _ if value.is_null() => {}
                 key => {
@@ -115,6 +125,30 @@ fn is_told(key: &str, means: Option<&Event<'_>>) -> bool {
         "annotations" | "tool_results" | "images" => means.is_some(),
         _ => false,
     }
+}
+
+/// What events do not say of a member of a whole message.
+fn untold(key: &str, member: Json<'_>) -> Option<Value> {
+    let is_event = |element: Json<'_>| match key {
+        "annotations" => element.get("url_citation").is_some(),
+        _ => {
+            let url = element.get("image_url").and_then(|image| image.get("url")?.string_body());
+            url.is_some_and(|url| url.starts_with("data:"))
+        }
+    };
+    match key {
+        "annotations" | "images" => {
+            let rest: Vec<_> =
+                member.elements().filter(|element| !is_event(*element)).filter_map(read).collect();
+            (!rest.is_empty()).then(|| rest.into())
+        }
+        "tool_results" => None,
+        key => read(member).filter(|_| !is_told(key, None)),
+    }
+}
+
+fn read(json: Json<'_>) -> Option<Value> {
+    serde_json::from_str(json.raw()).ok()
 }
 
 /// Joins a member to what has come of it; `text`: strings go on.

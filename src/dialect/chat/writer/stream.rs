@@ -8,7 +8,12 @@ use std::fmt::Write as _;
 use bytes::{BufMut, BytesMut};
 use serde_json::{Value, json};
 
-use super::{Head, custom::Customs, delta, usage};
+use super::{
+    Head,
+    custom::Customs,
+    delta::{self, numbered},
+    usage,
+};
 use crate::{
     dialect::{Answering, chat::error_body},
     event::{CallEnd, CallStart, Event, Usage},
@@ -31,6 +36,10 @@ pub(super) struct Stream {
     role_written: bool,
     /// Calls that have begun and have no arguments yet, by index.
     bare_calls: Vec<u32>,
+    /// Elements of `tool_results`, `annotations` and `images` so far.
+    results: usize,
+    annotations: usize,
+    images: usize,
     customs: Customs,
     usage: Counts,
 }
@@ -40,7 +49,7 @@ pub(super) struct Stream {
 enum Counts {
     None,
     /// To be written.
-    Told(Usage),
+    Told(Box<Usage>),
     /// The upstream's own chunk of them.
     Frame(Vec<u8>),
 }
@@ -55,6 +64,9 @@ impl Stream {
             text_prefix: Vec::new(),
             role_written: false,
             bare_calls: Vec::new(),
+            results: 0,
+            annotations: 0,
+            images: 0,
             customs: Customs::new(answering),
             usage: Counts::None,
         }
@@ -75,11 +87,25 @@ impl Stream {
             Event::CallStart(start) => self.call_start(start, out),
             Event::CallArguments { index, piece } => self.arguments(*index, piece, out),
             Event::CallEnd { index, end } => self.call_end(*index, *end, out),
-            Event::CallResult(result) => self.list("tool_results", delta::result(result), out),
-            Event::Annotation(annotation) => self.list("annotations", delta::annotation(annotation), out),
+            Event::CallResult(result) => {
+                self.results += 1;
+                self.list("tool_results", delta::result(result), out);
+            }
+            Event::ServerCall(call) => {
+                let element = numbered(delta::server_call(call), self.results);
+                self.results += 1;
+                self.list("tool_results", element, out);
+            }
+            Event::Annotation(annotation) => {
+                let element = numbered(delta::annotation(annotation), self.annotations);
+                self.annotations += 1;
+                self.list("annotations", element, out);
+            }
             Event::Media(media) => {
                 if let Some(image) = delta::image(media) {
-                    self.list("images", image, out);
+                    let element = numbered(image, self.images);
+                    self.images += 1;
+                    self.list("images", element, out);
                 }
             }
             Event::Start(start) => {
@@ -87,7 +113,7 @@ impl Stream {
                     self.head.take(start);
                 }
             }
-            Event::Usage(usage) => self.usage = Counts::Told(usage.clone()),
+            Event::Usage(usage) => self.usage = Counts::Told(Box::new(usage.clone())),
             Event::Finish(finish) => {
                 self.begin("\"\"", out);
                 out.put_slice(&self.prefix);

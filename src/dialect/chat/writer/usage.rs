@@ -4,17 +4,17 @@ use serde_json::{Map, Value};
 
 use crate::event::Usage;
 
-/// The usage object: the three counts that every client reads, then what else the upstream told. What nobody told
-/// is 0.
+/// The usage object: the three counts that clients read, as far as the upstream gave them, then what else it gave.
+/// Counts that it did not give are left out: a zero would say that nothing was used.
 pub(super) fn object(usage: &Usage) -> Map<String, Value> {
-    let (input, output) = (usage.input.unwrap_or(0), usage.output.unwrap_or(0));
-    let mut object = Map::new();
-    object.insert("prompt_tokens".to_owned(), input.into());
-    object.insert("completion_tokens".to_owned(), output.into());
-    object.insert(
-        "total_tokens".to_owned(),
-        usage.total.unwrap_or_else(|| input.saturating_add(output)).into(),
-    );
+    let sum = || usage.input?.checked_add(usage.output?);
+    let counts = [
+        ("prompt_tokens", usage.input),
+        ("completion_tokens", usage.output),
+        ("total_tokens", usage.total.or_else(sum)),
+    ];
+    let given = counts.into_iter().filter_map(|(key, count)| Some((key.to_owned(), count?.into())));
+    let mut object: Map<_, _> = given.collect();
     let raw = usage.raw.as_ref().and_then(|raw| serde_json::from_str::<Map<String, Value>>(raw.get()).ok());
     for (key, value) in raw.into_iter().flatten() {
         object.entry(key).or_insert(value);

@@ -1,9 +1,17 @@
 //! An answer as one object, `chat.completion`, put together from its events.
 
+use std::borrow::Cow;
+
 use bytes::BytesMut;
 use serde_json::{Map, Value, json};
 
-use super::{Head, custom::Customs, delta, remainder::Remainder, usage};
+use super::{
+    Head,
+    custom::Customs,
+    delta::{self, numbered},
+    remainder::Remainder,
+    usage,
+};
 use crate::{
     dialect::Answering,
     event::{CallEnd, Event, Finish, Usage},
@@ -22,7 +30,7 @@ pub(super) struct Whole {
     results: Vec<Value>,
     annotations: Vec<Value>,
     images: Vec<Value>,
-    usage: Usage,
+    usage: Option<Usage>,
     finish: Option<Finish>,
     remainder: Remainder,
     /// Bytes of the events that are kept, about.
@@ -52,7 +60,7 @@ impl Whole {
             results: Vec::new(),
             annotations: Vec::new(),
             images: Vec::new(),
-            usage: Usage::default(),
+            usage: None,
             finish: None,
             remainder: Remainder::default(),
             kept: 0,
@@ -91,9 +99,12 @@ impl Whole {
             Event::CallEnd { index, end } => self.call_end(*index, *end),
             Event::Ping(_) => {}
             Event::CallResult(result) => self.results.push(delta::result(result)),
+            Event::ServerCall(call) => {
+                self.results.push(numbered(delta::server_call(call), self.results.len()))
+            }
             Event::Annotation(annotation) => self.annotations.push(delta::annotation(annotation)),
             Event::Media(media) => self.images.extend(delta::image(media)),
-            Event::Usage(usage) => self.usage = usage.clone(),
+            Event::Usage(usage) => self.usage = Some(usage.clone()),
             Event::Finish(finish) => self.finish = Some(*finish),
             Event::Verbatim { frame, means } => {
                 self.remainder.take(frame, *means);
@@ -119,8 +130,10 @@ impl Whole {
             "created": self.head.created,
             "model": self.head.model,
             "choices": choices,
-            "usage": usage::object(&self.usage),
         }));
+        if let Some(usage) = self.usage.as_ref().map(usage::object).filter(|usage| !usage.is_empty()) {
+            completion.insert("usage".to_owned(), usage.into());
+        }
         completion.append(&mut self.remainder.outer);
         out.extend_from_slice(Value::Object(completion).to_string().as_bytes());
     }
@@ -185,6 +198,10 @@ fn weight(event: &Event<'_>) -> usize {
         Event::CallStart(start) => start.id.len() + start.name.len(),
         Event::CallArguments { piece, .. } => piece.len(),
         Event::CallResult(result) => result.id.len() + result.content.len(),
+        Event::ServerCall(call) => {
+            let text = |text: &Option<Cow<'_, str>>| text.as_ref().map_or(0, |text| text.len());
+            call.id.len() + call.name.len() + text(&call.arguments) + text(&call.content)
+        }
         Event::Annotation(annotation) => annotation.url.len() + annotation.title.len(),
         Event::Media(media) => media.id.len() + media.data.len(),
         _ => 0,

@@ -4,18 +4,30 @@ use serde_json::value::RawValue;
 
 use super::{Answer, emit, said};
 use crate::{
-    dialect::chat::reader::chunk::{Choice, finish_of, word_of},
+    dialect::{
+        Skip,
+        chat::reader::chunk::{Choice, word_of},
+        finish::{failure_of, finish_of},
+    },
     event::{Event, Finish, Sink, Usage},
     failure::{Failure, Kind},
     wire::json::Json,
 };
 
 impl Answer {
-    /// The end mark: an answer that has not told its finish has ended all the same, by what has come of it.
+    /// The end mark. Behind a finish reason it ends the answer; without one, an end of the body in good order must
+    /// follow.
+    pub(super) fn mark_end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+        self.marked = true;
+        self.plain = None;
+        if self.finished || !self.has_content { self.close(out) } else { Ok(()) }
+    }
+
+    /// The answer is over. One without a finish reason has ended all the same, by what has come of it.
     pub(in crate::dialect::chat::reader) fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         self.done = true;
-        if !self.has_choice {
-            let message = "the upstream ended the stream without a word of an answer";
+        if !self.finished && !self.has_content {
+            let message = "the upstream ended its answer without content, tool calls or a finish reason";
             return Err(Failure::new(Kind::Truncated, message));
         }
         if !self.finished {
@@ -29,12 +41,14 @@ impl Answer {
 
     /// The body has ended without an end mark.
     pub(in crate::dialect::chat::reader) fn end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
-        if self.finished || self.blank_finish || (self.settings.tolerate_truncation && self.has_choice) {
+        let may_end = self.marked || self.blank_finish || self.settings.tolerate_truncation;
+        if self.finished || (may_end && self.has_choice) {
             return self.close(out);
         }
         self.tell_usage(out);
-        if !self.has_choice && self.malformed > 0 {
-            let message = format!("none of the upstream's {} frames is a completion chunk", self.malformed);
+        let malformed = self.skipped.malformed();
+        if !self.has_choice && malformed > 0 {
+            let message = format!("none of the upstream's {malformed} frames is a completion chunk");
             return Err(Failure::new(Kind::Protocol, message));
         }
         Err(Failure::new(Kind::Truncated, "the upstream closed the stream before the answer's end"))
@@ -47,14 +61,14 @@ impl Answer {
         canonical: Option<&str>,
         out: &mut impl Sink,
     ) -> Result<(), Failure> {
-        if word.eq_ignore_ascii_case("error") {
-            let message = "the upstream ended the answer with finish reason `error`";
-            return Err(Failure::new(Kind::Upstream, message));
+        let known = finish_of(word);
+        if let (None, Some(failure)) = (known, failure_of(word)) {
+            return Err(failure);
         }
-        let finish = finish_of(word).unwrap_or_else(|| {
-            self.unknown_finishes += 1;
-            Finish::Stop
-        });
+        if known.is_none() {
+            self.skipped.add(Skip::UnknownFinish);
+        }
+        let finish = known.unwrap_or(Finish::Stop);
         self.end_calls(matches!(finish, Finish::Length | Finish::Filter), out);
         let says_finish_only = choice.delta.things() == 0;
         let canonical = canonical.filter(|_| says_finish_only && word == word_of(self.promoted(finish)));
@@ -73,7 +87,8 @@ impl Answer {
 
     fn end_calls(&mut self, cut: bool, out: &mut impl Sink) {
         for (channel, is_text) in [(&mut self.reasoning, false), (&mut self.text, true)] {
-            if let Some(half) = channel.finish() {
+            // Where the model was interrupted, half of a surrogate pair is a character that is not there yet.
+            if let Some(half) = channel.finish().filter(|_| !cut) {
                 let half = half.to_string().into();
                 out.event(if is_text { Event::Text(half) } else { said::reasoning(half) });
             }

@@ -5,41 +5,64 @@ use std::borrow::Cow;
 use super::{Answer, ChannelName, emit};
 use crate::{
     dialect::{
+        Skip,
         chat::reader::{channel::cuts_pair, chunk::Delta},
         tool_calls::arguments_only,
     },
-    event::{Annotation, CallResult, Event, Media, Reasoning, Sink},
-    wire::json::Json,
+    event::{Annotation, CallResult, Event, Media, Reasoning, ServerCall, Sink},
+    failure::Failure,
+    wire::json::{Json, Kind},
 };
 
 impl Answer {
     /// Says all of a delta; `frame` goes with it, which is only given if there is one piece at most.
-    pub(super) fn say(&mut self, delta: &Delta<'_>, frame: Option<&str>, out: &mut impl Sink) {
-        match (delta.reasoning.and_then(|text| text.string_body()), delta.details) {
-            (Some(body), None) => self.say_piece(ChannelName::Reasoning, body, frame, out),
-            (body, Some(details)) => self.say_details(body, details, frame, out),
+    pub(super) fn say(
+        &mut self,
+        delta: &Delta<'_>,
+        frame: Option<&str>,
+        out: &mut impl Sink,
+    ) -> Result<(), Failure> {
+        self.has_content |= delta.has_content();
+        self.say_reasoning(delta, frame, out)?;
+        match (delta.refusal, delta.refusal.and_then(|refusal| refusal.as_str())) {
+            (_, Some(text)) => emit(out, frame, Event::Refusal(text)),
+            (Some(_), None) => self.skipped.add(Skip::UnknownPart),
             (None, None) => {}
         }
-        if let Some(text) = delta.refusal.and_then(|refusal| refusal.as_str()) {
-            emit(out, frame, Event::Refusal(text));
-        }
         if let Some(content) = delta.content {
-            self.say_content(content, frame, out);
+            self.say_content(content, frame, out)?;
         }
-        say_each(delta.annotations, annotation, frame, out);
-        say_each(delta.images, image, frame, out);
+        self.say_each(delta.annotations, annotation, frame, out);
+        self.say_each(delta.images, image, frame, out);
         if let Some(calls) = delta.calls {
             self.say_custom(calls, frame, out);
             let piece = frame.zip(arguments_only(calls)).filter(|(_, (_, body))| !cuts_pair(body));
             let piece = piece.map(|(frame, (index, _))| (frame, index));
             let mut listening = self.calls.listen_for_head(frame, calls, piece, out);
-            self.deltas.delta(calls, &mut listening);
+            let read = self.deltas.delta(calls, &mut listening);
             listening.keep_head();
+            read?;
         }
         if let Some(call) = delta.legacy_call {
-            self.deltas.legacy(call, &mut self.calls.listen(None, out));
+            self.deltas.legacy(call, &mut self.calls.listen(None, out))?;
         }
-        say_each(delta.results, result, frame, out);
+        self.say_each(delta.results, result, frame, out);
+        Ok(())
+    }
+
+    fn say_reasoning(
+        &mut self,
+        delta: &Delta<'_>,
+        frame: Option<&str>,
+        out: &mut impl Sink,
+    ) -> Result<(), Failure> {
+        match (delta.reasoning.and_then(|text| text.string_body()), delta.details) {
+            (Some(body), None) => return self.say_piece(ChannelName::Reasoning, body, frame, out),
+            (body, Some(details)) => self.say_details(body, details, frame, out),
+            (None, None) if delta.reasoning.is_some() => self.skipped.add(Skip::UnknownPart),
+            (None, None) => {}
+        }
+        Ok(())
     }
 
     /// Calls of custom tools: one element a frame, as OpenAI sends them.
@@ -53,22 +76,46 @@ impl Answer {
         }
     }
 
-    /// Content is a string; some servers send a list of parts, as in a message.
-    fn say_content(&mut self, content: Json<'_>, frame: Option<&str>, out: &mut impl Sink) {
-        if let Some(body) = content.string_body() {
-            return self.say_piece(ChannelName::Text, body, frame, out);
-        }
-        for part in content.elements() {
-            if let Some(body) = part.get("text").and_then(|text| text.string_body()) {
-                self.say_piece(ChannelName::Text, body, None, out);
+    /// Content is a string; some servers send a list of parts, as in a message, or one part, or a bare number.
+    fn say_content(
+        &mut self,
+        content: Json<'_>,
+        frame: Option<&str>,
+        out: &mut impl Sink,
+    ) -> Result<(), Failure> {
+        match content.kind() {
+            Kind::Array => content.elements().try_for_each(|part| self.say_part(part, out)),
+            Kind::Object => self.say_part(content, out),
+            _ => {
+                // What is not a string has no escapes: its JSON is its text.
+                let body = content.string_body().unwrap_or(content.raw());
+                self.say_piece(ChannelName::Text, body, frame, out)
             }
-            // Mistral's form of reasoning: `{"type":"thinking","thinking":[{"type":"text","text":"…"}]}`.
-            for thought in elements(part.get("thinking")) {
-                if let Some(body) = thought.get("text").and_then(|text| text.string_body()) {
-                    self.say_piece(ChannelName::Reasoning, body, None, out);
-                }
-            }
         }
+    }
+
+    /// A part of a message: text, a thought, or an image.
+    fn say_part(&mut self, part: Json<'_>, out: &mut impl Sink) -> Result<(), Failure> {
+        let text = part.string_body().or_else(|| part.get("text")?.string_body());
+        if let Some(body) = text {
+            return self.say_piece(ChannelName::Text, body, None, out);
+        }
+        if let Some(image) = image(part) {
+            out.event(image);
+            return Ok(());
+        }
+        // Mistral's form of reasoning: `{"type":"thinking","thinking":[{"type":"text","text":"…"}]}`.
+        let mut is_known = part.is_null();
+        let thinking = part.get("thinking");
+        let thoughts = elements(thinking).filter_map(|thought| thought.get("text")?.string_body());
+        for body in thinking.and_then(|thinking| thinking.string_body()).into_iter().chain(thoughts) {
+            is_known = true;
+            self.say_piece(ChannelName::Reasoning, body, None, out)?;
+        }
+        if !is_known {
+            self.skipped.add(Skip::UnknownPart);
+        }
+        Ok(())
     }
 
     /// A piece of text or reasoning. Both ways that a frame can take end here.
@@ -78,7 +125,7 @@ impl Answer {
         body: &str,
         frame: Option<&str>,
         out: &mut impl Sink,
-    ) {
+    ) -> Result<(), Failure> {
         let channel = match name {
             ChannelName::Text => &mut self.text,
             ChannelName::Reasoning => &mut self.reasoning,
@@ -87,7 +134,7 @@ impl Answer {
         let frame = frame.filter(|_| channel.may_forward(body));
         let text = if self.settings.cumulative { channel.news(body) } else { channel.piece(body) };
         if text.is_empty() {
-            return;
+            return Ok(());
         }
         let text = Cow::Borrowed(text);
         emit(
@@ -98,13 +145,37 @@ impl Answer {
                 _ => reasoning(text),
             },
         );
+        Ok(())
     }
 
     /// A piece of the arguments of the call of the number `index`, the short way.
-    pub(super) fn say_arguments(&mut self, index: u64, body: &str, frame: Option<&str>, out: &mut impl Sink) {
+    fn say_arguments(
+        &mut self,
+        index: u64,
+        body: &str,
+        frame: Option<&str>,
+        out: &mut impl Sink,
+    ) -> Result<(), Failure> {
         let frame = frame.filter(|_| !cuts_pair(body));
         let mut out = self.calls.listen(frame.map(|frame| (frame, index)), out);
-        self.deltas.arguments_delta(index, body, &mut out);
+        self.deltas.arguments_delta(index, body, &mut out)
+    }
+
+    /// Says each element of a list; one that has no event is forwarded as it is, if its frame may be.
+    fn say_each<'a>(
+        &mut self,
+        list: Option<Json<'a>>,
+        event: impl Fn(Json<'a>) -> Option<Event<'a>>,
+        frame: Option<&str>,
+        out: &mut impl Sink,
+    ) {
+        for element in elements(list) {
+            match (event(element), frame) {
+                (Some(event), _) => emit(out, frame, event),
+                (None, Some(frame)) => out.event(Event::Verbatim { frame, means: None }),
+                (None, None) => self.skipped.add(Skip::UnknownPart),
+            }
+        }
     }
 
     /// OpenRouter's list of reasoning parts, often beside the same text as a string.
@@ -136,22 +207,6 @@ pub(super) fn reasoning(text: Cow<'_, str>) -> Event<'_> {
     Event::Reasoning(Reasoning { text, signature: None })
 }
 
-/// Says each element of a list; one that has no event is forwarded as it is, if its frame may be.
-fn say_each<'a>(
-    list: Option<Json<'a>>,
-    event: impl Fn(Json<'a>) -> Option<Event<'a>>,
-    frame: Option<&str>,
-    out: &mut impl Sink,
-) {
-    for element in elements(list) {
-        match (event(element), frame) {
-            (Some(event), _) => emit(out, frame, event),
-            (None, Some(frame)) => out.event(Event::Verbatim { frame, means: None }),
-            (None, None) => {}
-        }
-    }
-}
-
 fn elements<'a>(list: Option<Json<'a>>) -> impl Iterator<Item = Json<'a>> {
     list.into_iter().flat_map(|list| list.elements())
 }
@@ -177,10 +232,21 @@ fn image(json: Json<'_>) -> Option<Event<'_>> {
 
 /// What another toolwire says of a call's result.
 fn result(json: Json<'_>) -> Option<Event<'_>> {
+    let given = |key| json.get(key).and_then(|value| value.as_str());
+    let is_error = json.get("is_error").and_then(|flag| flag.as_bool()).unwrap_or(false);
+    if let Some(name) = given("name") {
+        return Some(Event::ServerCall(ServerCall {
+            id: text(json, "id"),
+            name,
+            arguments: given("arguments"),
+            content: given("content"),
+            is_error,
+        }));
+    }
     Some(Event::CallResult(CallResult {
         index: u32::try_from(json.get("index")?.as_u64()?).ok()?,
         id: text(json, "id"),
         content: text(json, "content"),
-        is_error: json.get("is_error").and_then(|flag| flag.as_bool()).unwrap_or(false),
+        is_error,
     }))
 }

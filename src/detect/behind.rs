@@ -1,0 +1,182 @@
+//! Right behind a call: closers that close nothing, and results that the model made up.
+//!
+//! Small models close a call twice, or close what they never opened, and go on with the result that they expect. Both
+//! are framing where nothing but blanks stands between them and a call; anywhere else they are text. What is looked for
+//! is what the formats that are read have: their calls' closers, and the markers of their results.
+
+use super::{
+    Detector, State,
+    pattern::{Fit, fit, fit_any},
+    text::{head, is_blank, tail},
+};
+use crate::{
+    event::Sink,
+    format::{CallBody, Calls, Format, Grammar, Special},
+};
+
+/// What is framing right behind a call.
+#[derive(Debug, Default)]
+pub(super) struct Framing {
+    closers: Vec<&'static str>,
+    /// Openers and closers of results.
+    results: Vec<(&'static str, &'static str)>,
+}
+
+/// What stands right behind a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stands {
+    Text,
+    Begins,
+    Closer,
+    /// A result begins, which ends so.
+    Result(&'static str),
+}
+
+impl Framing {
+    /// What the calls and results of `formats` have.
+    pub(super) fn new(formats: &[&'static Format]) -> Self {
+        let mut framing = Self::default();
+        for format in formats {
+            let closers = format.grammars.iter().flat_map(closers);
+            framing.closers.extend(closers.filter(|closer| is_markup(closer)));
+            framing.results.extend(format.teach.and_then(|teach| teach.form.result_markers()));
+        }
+        framing
+            .closers
+            .extend(framing.results.iter().map(|(_, close)| *close).filter(|close| is_markup(close)));
+        // What opens something is no stray closer.
+        let openers: Vec<_> = formats.iter().flat_map(|format| format.openers()).collect();
+        framing.closers.retain(|closer| !openers.contains(closer));
+        framing.results.retain(|(open, _)| !openers.iter().any(|opener| open.starts_with(opener)));
+        framing.closers.sort_unstable();
+        framing.closers.dedup();
+        framing.results.sort_unstable();
+        framing.results.dedup();
+        framing
+    }
+
+    /// And what others have.
+    pub(super) fn add(&mut self, others: &Self) {
+        self.closers.extend(&others.closers);
+        self.results.extend(&others.results);
+    }
+
+    fn stands(&self, text: &str) -> Stands {
+        for &(open, close) in &self.results {
+            if open == text {
+                return Stands::Result(close);
+            }
+        }
+        match fit_any(self.closers.iter().copied(), text) {
+            Fit::Whole(_) => Stands::Closer,
+            Fit::Begins => Stands::Begins,
+            Fit::No if self.results.iter().any(|(open, _)| open.starts_with(text)) => Stands::Begins,
+            Fit::No => Stands::Text,
+        }
+    }
+}
+
+/// Long enough and special enough to be nothing else.
+fn is_markup(closer: &str) -> bool {
+    let special = closer.starts_with("</") || closer.starts_with(['<', '[', ']']) && closer.len() > 6;
+    special && !closer.contains('%')
+}
+
+fn closers(grammar: &'static Grammar) -> Vec<&'static str> {
+    match grammar {
+        Grammar::Tagged(tags) => {
+            let inner =
+                |special: Special| special.inner.iter().copied().filter(|inner| inner.starts_with("</"));
+            tags.iter().flat_map(|tag| std::iter::once(tag.close).chain(inner(tag.special()))).collect()
+        }
+        Grammar::Calls(Calls { sections, body, .. }) => {
+            let mut closers: Vec<_> = sections.iter().map(|&(_, close)| close).collect();
+            match body {
+                CallBody::Header(header) => closers.extend(header.after.iter().chain(header.close)),
+                CallBody::Params(params) => {
+                    closers.push(params.close);
+                    closers.extend(params.end);
+                }
+                CallBody::Elements(elements) => {
+                    closers.extend(elements.end);
+                    closers.extend(elements.around.iter().map(|&(_, close)| close));
+                }
+                CallBody::Python(_) | CallBody::Dsl { .. } | CallBody::React => {}
+            }
+            closers
+        }
+        _ => Vec::new(),
+    }
+}
+
+impl Detector {
+    /// Goes on in prose; right behind a call if nothing visible has come since.
+    pub(super) fn go_on(&mut self) {
+        self.state = if self.prose.is_behind_call() { State::Behind } else { State::Prose };
+    }
+
+    /// Right behind a call: a run of blanks, or one character of what may be framing.
+    pub(super) fn behind(&mut self, text: &str, out: &mut impl Sink) -> usize {
+        let blank = text.bytes().position(|byte| !is_blank(byte)).unwrap_or(text.len());
+        if self.held.is_empty() && blank > 0 {
+            self.prose.put(head(text, blank), out);
+            return blank;
+        }
+        let Some(character) = text.chars().next() else { return 0 };
+        self.held.push(character);
+        match self.search.sought.framing.stands(&self.held) {
+            Stands::Begins => {}
+            Stands::Closer => self.held.clear(),
+            Stands::Result(close) => {
+                self.held.clear();
+                self.state = State::Invented(close);
+            }
+            Stands::Text => {
+                self.held.pop();
+                self.leave_call(out);
+                return 0;
+            }
+        }
+        character.len_utf8()
+    }
+
+    /// What is held right behind a call is no framing.
+    pub(super) fn leave_call(&mut self, out: &mut impl Sink) {
+        self.prose.leave_call();
+        self.state = State::Prose;
+        self.release(self.held.len(), out);
+    }
+
+    /// In a result that the model made up, up to its closer.
+    pub(super) fn invented(&mut self, text: &str) -> usize {
+        let State::Invented(close) = self.state else { return 0 };
+        let first = close.as_bytes().first().copied().unwrap_or_default();
+        if self.held.is_empty() {
+            let run = memchr::memchr(first, text.as_bytes()).unwrap_or(text.len());
+            if run > 0 {
+                return run;
+            }
+        }
+        let Some(character) = text.chars().next() else { return 0 };
+        self.held.push(character);
+        loop {
+            match fit(close, &self.held) {
+                Fit::Begins => break,
+                Fit::Whole(_) => {
+                    self.held.clear();
+                    self.state = State::Behind;
+                    break;
+                }
+                Fit::No => {
+                    // The closer may begin further on.
+                    let next = memchr::memchr(first, tail(&self.held, 1).as_bytes());
+                    self.held.drain(..next.map_or(self.held.len(), |at| at + 1));
+                    if self.held.is_empty() {
+                        break;
+                    }
+                }
+            }
+        }
+        character.len_utf8()
+    }
+}

@@ -1,0 +1,75 @@
+//! What an upstream's word for the end of an answer means: OpenAI's own words, and those that other servers of its API
+//! use.
+
+use crate::{
+    event::Finish,
+    failure::{Failure, Kind},
+};
+
+/// Bytes of an upstream's word in a message.
+const MAX_WORD: usize = 40;
+
+/// The finish that `word` means, in any case of letters; `None` for a word that is not known.
+pub(crate) fn finish_of(word: &str) -> Option<Finish> {
+    Some(match word.to_ascii_lowercase().as_str() {
+        "stop" | "eos" | "eos_token" | "end_turn" | "stop_sequence" | "end" | "complete" | "completed" => {
+            Finish::Stop
+        }
+        "tool_calls" | "tool_call" | "tool_use" | "function_call" => Finish::Calls,
+        "length"
+        | "max_tokens"
+        | "model_length"
+        | "max_output_tokens"
+        | "insufficient_system_resource"
+        | "context_length_exceeded"
+        | "model_context_window_exceeded" => Finish::Length,
+        "content_filter" | "safety" | "recitation" | "prohibited_content" | "blocklist" | "sensitive"
+        | "harmful" | "spii" => Finish::Filter,
+        _ => return None,
+    })
+}
+
+/// The failure that `word` tells of: an answer that ended with it is not complete. `None` for any other word.
+pub(crate) fn failure_of(word: &str) -> Option<Failure> {
+    let lower = word.to_ascii_lowercase();
+    let has = |parts: &[&str]| parts.iter().any(|part| lower.contains(part));
+    let (kind, code) = if has(&["timeout", "timed_out", "timed out"]) {
+        (Kind::Timeout, "timeout")
+    } else if has(&["reject", "overload", "unavailable", "capacity"]) {
+        (Kind::Overloaded, "rejected")
+    } else if has(&["error", "fail", "abort", "cancel", "interrupt", "malformed"]) {
+        (Kind::Upstream, "error")
+    } else {
+        return None;
+    };
+    let word: String = word.chars().filter(|char| char.is_ascii_graphic()).take(MAX_WORD).collect();
+    Some(
+        Failure::new(kind, format!("the upstream ended the answer with finish reason `{word}`"))
+            .with_code(code),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_failure_are_not_taken_for_an_end() {
+        for (word, code) in [
+            ("timeout", "timeout"),
+            ("network_error", "error"),
+            ("REJECTED", "rejected"),
+            ("server_overloaded", "rejected"),
+            ("abort", "error"),
+            ("MALFORMED_FUNCTION_CALL", "error"),
+        ] {
+            assert_eq!(finish_of(word), None);
+            assert_eq!(failure_of(word).unwrap().code(), Some(code), "{word}");
+        }
+        for word in ["stop", "length", "tool_calls", "content_filter", "SAFETY", "eos"] {
+            assert!(finish_of(word).is_some() && failure_of(word).is_none(), "{word}");
+        }
+        let long = failure_of(&"error\r\n".repeat(10_000)).unwrap();
+        assert!(long.message().len() < 100 && !long.message().contains('\n'));
+    }
+}

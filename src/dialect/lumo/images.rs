@@ -1,0 +1,43 @@
+//! [`Images`]: images that come progressively (Lumo 1.2). Only the last state of one counts.
+
+use crate::event::{Event, Media, Sink};
+
+/// Images whose final state has not come.
+#[derive(Debug)]
+pub(super) struct Images {
+    /// The last state of each.
+    unfinished: Vec<Media<'static>>,
+    /// Bytes that may be kept.
+    max_kept: usize,
+}
+
+impl Images {
+    /// Keeps at most `max_kept` bytes.
+    pub(super) fn new(max_kept: usize) -> Self {
+        Self { unfinished: Vec::new(), max_kept }
+    }
+
+    /// Keeps a state in the place of the one before it. If that is too much to keep, the oldest image goes out as it is.
+    pub(super) fn keep(&mut self, media: &Media<'_>, out: &mut impl Sink) {
+        self.forget(&media.id);
+        let Event::Media(owned) = Event::Media(media.clone()).into_owned() else { return };
+        self.unfinished.push(owned);
+        while self.kept() > self.max_kept && !self.unfinished.is_empty() {
+            out.event(Event::Media(self.unfinished.remove(0)));
+        }
+    }
+
+    /// The image of that id has come in its final state.
+    pub(super) fn forget(&mut self, id: &str) {
+        self.unfinished.retain(|media| media.id != id);
+    }
+
+    /// No final state will come: the last ones are what there is.
+    pub(super) fn flush(&mut self, out: &mut impl Sink) {
+        self.unfinished.drain(..).for_each(|media| out.event(Event::Media(media)));
+    }
+
+    fn kept(&self) -> usize {
+        self.unfinished.iter().map(|media| media.id.len() + media.data.len()).sum()
+    }
+}

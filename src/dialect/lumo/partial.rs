@@ -1,0 +1,143 @@
+//! [`Partial`]: arguments of a server call that come in several tellings.
+
+use crate::wire::json::{Json, Kind, MAX_DEPTH, Progress, Scanner};
+
+/// How far a text is one JSON object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// It is one.
+    Whole,
+    /// It may become one.
+    Open,
+    /// It is something else.
+    Foreign,
+}
+
+impl Extent {
+    /// The extent of `text`, with white space around it or not.
+    pub(super) fn of(text: &str) -> Self {
+        match Json::parse(text) {
+            Ok(json) if json.kind() == Kind::Object => Self::Whole,
+            Ok(_) => Self::Foreign,
+            Err(_) => Progressing::default().push(text),
+        }
+    }
+}
+
+/// What has come of some arguments.
+#[derive(Debug, Default)]
+pub(super) struct Partial {
+    text: String,
+    progress: Progressing,
+}
+
+impl Partial {
+    /// Takes the next piece, the contents of a JSON string. `quoted` is that string: it stands for contents that are no
+    /// part of an object.
+    ///
+    /// A piece that repeats all that came and goes on is taken in its place: some servers tell the whole each time.
+    pub(super) fn push(&mut self, piece: &str, quoted: &str) {
+        if !self.is_blank() && Extent::of(piece) == Extent::Whole {
+            let mut joined = self.progress.clone();
+            if piece.starts_with(&self.text) || joined.push(piece) == Extent::Foreign {
+                return self.replace(piece);
+            }
+        }
+        if self.progress.push(piece) == Extent::Foreign && self.is_blank() {
+            return self.replace(quoted);
+        }
+        self.text.push_str(piece);
+    }
+
+    /// Takes `text` in the place of all that came.
+    pub(super) fn replace(&mut self, text: &str) {
+        text.clone_into(&mut self.text);
+        self.progress = Progressing::default();
+        self.progress.push(text);
+    }
+
+    /// Nothing has come.
+    pub(super) fn is_blank(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// Nothing more can come: it is an object, or cannot become one.
+    pub(super) fn is_complete(&self) -> bool {
+        !self.is_blank() && self.progress.extent != Extent::Open
+    }
+
+    /// Bytes kept.
+    pub(super) fn len(&self) -> usize {
+        self.text.len()
+    }
+
+    /// What has come; `{}` if nothing has.
+    pub(super) fn text(&self) -> &str {
+        if self.is_blank() { "{}" } else { &self.text }
+    }
+}
+
+/// Reads an object as it comes, each byte once.
+#[derive(Debug, Clone)]
+struct Progressing {
+    scanner: Scanner,
+    begun: bool,
+    extent: Extent,
+}
+
+impl Default for Progressing {
+    fn default() -> Self {
+        Self { scanner: Scanner::new(MAX_DEPTH), begun: false, extent: Extent::Open }
+    }
+}
+
+impl Progressing {
+    fn push(&mut self, text: &str) -> Extent {
+        let text = if self.begun { text } else { text.trim_ascii_start() };
+        self.extent = match self.extent {
+            Extent::Open if text.is_empty() => Extent::Open,
+            Extent::Open if !self.begun && !text.starts_with('{') => Extent::Foreign,
+            Extent::Open => self.scan(text),
+            Extent::Whole if text.trim_ascii().is_empty() => Extent::Whole,
+            Extent::Whole | Extent::Foreign => Extent::Foreign,
+        };
+        self.extent
+    }
+
+    fn scan(&mut self, text: &str) -> Extent {
+        self.begun = true;
+        let (taken, progress) = self.scanner.push(text.as_bytes());
+        match progress {
+            Progress::More => Extent::Open,
+            Progress::End if text.get(taken..).unwrap_or_default().trim_ascii().is_empty() => Extent::Whole,
+            _ => Extent::Foreign,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn joined(pieces: &[&str]) -> (String, bool) {
+        let mut partial = Partial::default();
+        pieces.iter().for_each(|piece| partial.push(piece, &format!("{piece:?}")));
+        (partial.text().to_owned(), partial.is_complete())
+    }
+
+    #[test]
+    fn pieces_are_joined_until_the_object_ends() {
+        assert_eq!(joined(&[]), ("{}".to_owned(), false));
+        assert_eq!(joined(&[r#"{"x":"#]), (r#"{"x":"#.to_owned(), false));
+        assert_eq!(joined(&[r#"{"x":"#, "1", "}"]), (r#"{"x":1}"#.to_owned(), true));
+        assert_eq!(joined(&[r#"{"x":"#, r#"{"y":1}"#]), (r#"{"x":{"y":1}"#.to_owned(), false));
+        assert_eq!(joined(&[r#"{"x":"#, "]"]), (r#"{"x":]"#.to_owned(), true));
+        assert_eq!(joined(&["words"]), (r#""words""#.to_owned(), true));
+    }
+
+    #[test]
+    fn a_whole_copy_takes_the_place_of_its_beginning() {
+        assert_eq!(joined(&[r#"{"x":"#, r#"{"x":1}"#]), (r#"{"x":1}"#.to_owned(), true));
+        assert_eq!(joined(&["{", r#"{"x":1}"#]), (r#"{"x":1}"#.to_owned(), true));
+    }
+}

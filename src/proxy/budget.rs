@@ -1,0 +1,91 @@
+//! [`Budget`]: the memory that requests take which no upstream has answered yet, all threads together.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use crate::failure::{Failure, Kind};
+
+/// Seconds after which a refused client may come again.
+const RETRY_AFTER: &str = "1";
+
+/// How much memory there is, and how much of it is taken.
+#[derive(Debug)]
+pub(super) struct Budget {
+    limit: usize,
+    taken: AtomicUsize,
+}
+
+impl Budget {
+    /// A budget of `limit` bytes, of which none are taken.
+    pub(super) fn new(limit: usize) -> Self {
+        Self { limit, taken: AtomicUsize::new(0) }
+    }
+}
+
+/// A part of a [`Budget`]; given back when dropped.
+pub(super) struct Reservation {
+    budget: Arc<Budget>,
+    bytes: usize,
+}
+
+impl Reservation {
+    /// Nothing yet.
+    pub(super) fn new(budget: &Arc<Budget>) -> Self {
+        Self { budget: Arc::clone(budget), bytes: 0 }
+    }
+
+    /// Makes it `bytes`, if it was less.
+    ///
+    /// # Errors
+    /// [`Kind::Overloaded`] if the budget does not have that much. What was reserved stays so.
+    pub(super) fn grow(&mut self, bytes: usize) -> Result<(), Failure> {
+        let more = bytes.saturating_sub(self.bytes);
+        let Budget { limit, taken } = &*self.budget;
+        let add = |taken: usize| taken.checked_add(more).filter(|sum| sum <= limit);
+        if taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_err() {
+            let message =
+                "requests that wait take all the memory there is for them (limits.max_pending_bodies)";
+            return Err(Failure::new(Kind::Overloaded, message).with_retry_after(RETRY_AFTER));
+        }
+        self.bytes += more;
+        Ok(())
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.budget.taken.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for Reservation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Reservation({})", self.bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_is_shared_and_given_back() {
+        let budget = Arc::new(Budget::new(100));
+        let (mut one, mut other) = (Reservation::new(&budget), Reservation::new(&budget));
+        one.grow(60).unwrap();
+        one.grow(10).unwrap();
+        assert_eq!(other.grow(41).unwrap_err().status(), 503);
+        other.grow(40).unwrap();
+        assert!(other.grow(usize::MAX).is_err());
+        assert!(one.grow(61).is_err());
+        drop(one);
+        other.grow(100).unwrap();
+        drop(other);
+        assert_eq!(budget.taken.load(Ordering::Relaxed), 0);
+    }
+}

@@ -1,0 +1,123 @@
+//! What every request must say about itself: whom it is for, and how its body is encoded.
+//!
+//! Both have to be said once and plainly. Otherwise two servers on the way could read one request differently, and what
+//! is a body to one of them is a request to the other.
+
+use std::net::Ipv6Addr;
+
+use http::{HeaderMap, Version, header, request::Parts};
+
+use crate::failure::{Failure, Kind};
+
+/// Checks the head of a request.
+///
+/// # Errors
+/// [`Kind::Request`]. The connection cannot be used again.
+pub(super) fn check(head: &Parts) -> Result<(), Failure> {
+    check_host(head)?;
+    check_encoding(&head.headers)
+}
+
+/// RFC 9112, section 3.2; RFC 9113, section 8.3.1.
+fn check_host(head: &Parts) -> Result<(), Failure> {
+    let mut hosts = head.headers.get_all(header::HOST).iter();
+    let authority = head.uri.authority().filter(|_| head.version >= Version::HTTP_2);
+    match (authority, hosts.next(), hosts.next()) {
+        (_, _, Some(_)) => Err(refused("the request has more than one `Host` header", "host")),
+        (_, Some(host), None) if !is_host(host.as_bytes()) => {
+            Err(refused("the request's `Host` header is not a host name or address", "host"))
+        }
+        (None, None, None) if head.version >= Version::HTTP_11 => {
+            Err(refused("the request has no `Host` header", "host"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// RFC 9112, section 6.1: `chunked` is the one encoding that is understood, and it is applied once.
+fn check_encoding(headers: &HeaderMap) -> Result<(), Failure> {
+    let mut encodings = headers.get_all(header::TRANSFER_ENCODING).iter();
+    match (encodings.next(), encodings.next()) {
+        (None, _) => Ok(()),
+        (Some(only), None) if only.as_bytes().eq_ignore_ascii_case(b"chunked") => Ok(()),
+        _ => Err(refused("the request's `Transfer-Encoding` is not `chunked` alone", "transfer-encoding")),
+    }
+}
+
+fn refused(message: &str, header: &str) -> Failure {
+    Failure::new(Kind::Request, message).with_param(header)
+}
+
+/// Whether this is `uri-host [ ":" port ]` (RFC 9110, section 7.2). An empty host, which the grammar allows, is not one
+/// that an `http` URL may have (section 4.2.1).
+fn is_host(value: &[u8]) -> bool {
+    let Ok(value) = str::from_utf8(value) else { return false };
+    let (is_host, port) = match value.strip_prefix('[') {
+        Some(rest) => {
+            let Some((address, port)) = rest.split_once(']') else { return false };
+            (address.parse::<Ipv6Addr>().is_ok(), port)
+        }
+        None => {
+            let (name, port) = value.split_at(value.find(':').unwrap_or(value.len()));
+            (is_name(name.as_bytes()), port)
+        }
+    };
+    is_host && is_port(port)
+}
+
+/// A registered name or an IPv4 address (RFC 3986, section 3.2.2).
+fn is_name(name: &[u8]) -> bool {
+    let mut rest = name;
+    while let [first, tail @ ..] = rest {
+        rest = match (first, tail) {
+            (b'%', [high, low, tail @ ..]) if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => tail,
+            (byte, tail) if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(byte) => tail,
+            _ => return false,
+        };
+    }
+    !name.is_empty()
+}
+
+/// Nothing, or a colon and a port. The port may be empty.
+fn is_port(port: &str) -> bool {
+    match port.strip_prefix(':') {
+        None => port.is_empty(),
+        Some(digits) => {
+            digits.bytes().all(|byte| byte.is_ascii_digit())
+                && (digits.is_empty() || digits.parse::<u16>().is_ok())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_names_and_addresses_with_or_without_a_port() {
+        for host in [
+            "x",
+            "localhost:8787",
+            "127.0.0.1",
+            "a-b.example.",
+            "my_service:80",
+            "[::1]",
+            "[::1]:8787",
+            "x:",
+            "a%2Db",
+        ] {
+            assert!(is_host(host.as_bytes()), "{host}");
+        }
+    }
+
+    #[test]
+    fn other_values_are_not_hosts() {
+        for value in [
+            "", ":80", "a b", "a/b", "http://a", "user@a", "a:b", "a:80:80", "a:65536", "a:+80", "[::1",
+            "[x]", "[]", "[::1]x", "[::1%lo]", "a%2", "a%zz", "a?b", "a#b", "a\\b", "a\tb", "\u{e9}",
+        ] {
+            assert!(!is_host(value.as_bytes()), "{value}");
+        }
+        assert!(!is_host(b"\xff"));
+    }
+}

@@ -1,0 +1,270 @@
+//! HTTP/2 connections. hyper serves them to the end; what is added here is when it has to give up.
+//!
+//! hyper runs each stream as a task of its own. Such a task waits for the handler, for the next bytes of the answer, or
+//! for the client to take the last ones. The first two go through code of ours, which notes them ([`Waits`]); a task that
+//! waits and has noted nothing waits for the client. If that takes `limits.write_timeout`, the stream is reset. A client
+//! that takes nothing at all, of no stream, is noticed at the socket ([`Rewound`]).
+
+use std::{
+    cell::Cell,
+    convert::Infallible,
+    future::poll_fn,
+    pin::{Pin, pin},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use hyper::{rt::Executor, server::conn::http2, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{task::JoinSet, time::sleep};
+
+use super::{
+    super::{drain::Given, reply, service::Service},
+    FAREWELL,
+    connection::{BUFFER, GOODBYE, IDLE},
+    rewound::Rewound,
+    stall::Stall,
+};
+
+/// Requests at once on one HTTP/2 connection.
+const MAX_STREAMS: u32 = 256;
+
+/// Serves a client that speaks HTTP/2, until there has been no request for [`IDLE`]. When the server stops, streams that
+/// are open go on; a connection without any is closed.
+pub(super) async fn serve(
+    stream: Rewound,
+    service: Arc<Service>,
+    mut stopped: Pin<&mut Given>,
+) -> hyper::Result<()> {
+    let streams = Arc::new(Streams::new(&stream, Arc::clone(&service)));
+    let handler = service_fn(move |request| {
+        let mut handled = Box::pin(Arc::clone(&service).handle(request));
+        async move {
+            let response = poll_fn(|cx| Waits::noted(handled.as_mut().poll(cx))).await?;
+            Ok::<_, Infallible>(response.map(Body))
+        }
+    });
+    let serving = http2::Builder::new(Spawner(Arc::downgrade(&streams)))
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_send_buf_size(BUFFER)
+        .keep_alive_interval(IDLE)
+        .serve_connection(TokioIo::new(stream), handler);
+    let mut serving = pin!(serving);
+    // The connection is polled first: it starts the tasks that are then waited for.
+    tokio::select! {
+        biased;
+        served = &mut serving => return served,
+        () = &mut stopped => serving.as_mut().graceful_shutdown(),
+        () = streams.unused_for(IDLE) => serving.as_mut().graceful_shutdown(),
+        () = streams.ended(Until::Forever) => {}
+    }
+    // Ends by itself when the client has acknowledged that. One that does not is not waited for.
+    let patience = if streams.are_over() { GOODBYE } else { FAREWELL };
+    tokio::select! {
+        biased;
+        served = &mut serving => return served,
+        () = streams.ended(Until::Over) => {}
+    }
+    tokio::select! {
+        served = serving => served,
+        () = sleep(patience) => Ok(()),
+    }
+}
+
+/// What the task of a stream waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waits {
+    /// The client, as far as is known.
+    Client,
+    /// The handler or the answer.
+    Service,
+    /// Nothing: the client was given up.
+    Nothing,
+}
+
+thread_local! {
+    /// What the task that is polled waits for.
+    static WAITS: Cell<Waits> = const { Cell::new(Waits::Client) };
+}
+
+impl Waits {
+    /// Notes that the task waits for the service, if it does.
+    fn noted<T>(polled: Poll<T>) -> Poll<T> {
+        if polled.is_pending() {
+            WAITS.set(Self::Service);
+        }
+        polled
+    }
+}
+
+/// The body of a response, which notes when it is waited for.
+#[derive(Debug)]
+struct Body(reply::Body);
+
+impl HttpBody for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Waits::noted(Pin::new(&mut self.0).poll_frame(cx))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.size_hint()
+    }
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        if WAITS.get() == Waits::Nothing {
+            self.0.stalled();
+        }
+    }
+}
+
+/// How long the tasks of streams are waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Until {
+    /// None is left.
+    Over,
+    Forever,
+}
+
+/// The streams of a connection, each with its task. They end with it.
+#[derive(Debug)]
+struct Streams {
+    service: Arc<Service>,
+    /// The whole connection takes nothing.
+    is_stalled: Arc<AtomicBool>,
+    tasks: Mutex<JoinSet<()>>,
+    /// How many there have been.
+    begun: AtomicUsize,
+}
+
+impl Streams {
+    fn new(connection: &Rewound, service: Arc<Service>) -> Self {
+        let is_stalled = connection.stalled();
+        Self { service, is_stalled, tasks: Mutex::default(), begun: AtomicUsize::new(0) }
+    }
+
+    fn tasks(&self) -> MutexGuard<'_, JoinSet<()>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// No stream is open.
+    fn are_over(&self) -> bool {
+        let mut tasks = self.tasks();
+        while tasks.try_join_next().is_some() {}
+        tasks.is_empty()
+    }
+
+    /// Waits until no stream has been open for `limit`, and at most twice as long. hyper does not, not even for a client
+    /// that does not finish its preface.
+    async fn unused_for(&self, limit: Duration) {
+        let mut seen = None;
+        loop {
+            let begun = self.begun.load(Ordering::Relaxed);
+            let is_unused = self.are_over() && seen == Some(begun);
+            if is_unused {
+                return;
+            }
+            seen = self.are_over().then_some(begun);
+            sleep(limit).await;
+        }
+    }
+
+    /// Lets go of the tasks that have ended, as they do.
+    async fn ended(&self, until: Until) {
+        poll_fn(|cx| {
+            let mut tasks = self.tasks();
+            loop {
+                match tasks.poll_join_next(cx) {
+                    Poll::Ready(Some(_)) => {}
+                    Poll::Ready(None) if until == Until::Over => return Poll::Ready(()),
+                    Poll::Ready(None) | Poll::Pending => return Poll::Pending,
+                }
+            }
+        })
+        .await;
+    }
+}
+
+/// Starts the tasks. hyper gives each of them one of these, so it does not keep them alive.
+#[derive(Debug, Clone)]
+struct Spawner(Weak<Streams>);
+
+impl<F> Executor<F> for Spawner
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    fn execute(&self, future: F) {
+        let Some(streams) = self.0.upgrade() else { return };
+        streams.begun.fetch_add(1, Ordering::Relaxed);
+        let stall = Stall::new(streams.service.limits().write_timeout);
+        let (service, is_stalled) = (Arc::clone(&streams.service), Arc::clone(&streams.is_stalled));
+        streams.tasks().spawn(Stream { future: Some(Box::pin(future)), stall, service, is_stalled });
+    }
+}
+
+/// The task of a stream.
+struct Stream<F> {
+    /// `None` when it is over.
+    future: Option<Pin<Box<F>>>,
+    stall: Stall,
+    service: Arc<Service>,
+    /// The whole connection takes nothing.
+    is_stalled: Arc<AtomicBool>,
+}
+
+impl<F: Future<Output = ()>> Future for Stream<F> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        let Some(future) = &mut this.future else { return Poll::Ready(()) };
+        WAITS.set(Waits::Client);
+        if future.as_mut().poll(cx).is_ready() {
+            this.end(this.is_stalled.load(Ordering::Relaxed));
+            return Poll::Ready(());
+        }
+        if WAITS.get() == Waits::Service {
+            this.stall.end();
+            return Poll::Pending;
+        }
+        if this.stall.poll_expired(cx).is_ready() {
+            this.service.client_stalled();
+            this.end(true);
+            return Poll::Ready(());
+        }
+        Poll::Pending
+    }
+}
+
+impl<F> Stream<F> {
+    /// Drops what is left of the stream, which resets it unless it is over.
+    fn end(&mut self, is_stalled: bool) {
+        WAITS.set(if is_stalled { Waits::Nothing } else { Waits::Client });
+        self.future = None;
+        WAITS.set(Waits::Client);
+    }
+}
+
+impl<F> Drop for Stream<F> {
+    fn drop(&mut self) {
+        self.end(self.is_stalled.load(Ordering::Relaxed));
+    }
+}

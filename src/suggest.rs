@@ -1,0 +1,66 @@
+//! What is said of a word that is not known: the words that are nearest to it, and where all of them are listed.
+
+/// Known words that are named.
+const NAMED: usize = 3;
+
+/// What may have been meant by `word`, which none of `known` is. `listed_by` is the command that lists all of them.
+pub(crate) fn suggest(word: &str, known: &[&str], listed_by: Option<&str>) -> String {
+    let nearest = nearest(word, known);
+    let quoted = |names: &[(usize, &str)]| {
+        names.iter().map(|(_, name)| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+    };
+    let named = nearest.get(..NAMED).unwrap_or(&nearest);
+    let mut told = match named {
+        [(distance, name), others @ ..]
+            if *distance <= name.len() / 2 && others.first().is_none_or(|(next, _)| next > distance) =>
+        {
+            match others {
+                [] => format!("did you mean `{name}`?"),
+                _ => format!("did you mean `{name}`? also known: {}", quoted(others)),
+            }
+        }
+        named if named.len() == nearest.len() => format!("known here: {}", quoted(named)),
+        named => format!("nearest: {}", quoted(named)),
+    };
+    if let Some(command) = listed_by.filter(|_| nearest.len() > named.len()) {
+        told.push_str(&format!("; `{command}` lists all"));
+    }
+    told
+}
+
+/// The names of `known` that are nearest to `word`.
+pub(crate) fn nearest_names<'k>(word: &str, known: &[&'k str]) -> Vec<&'k str> {
+    nearest(word, known).into_iter().take(NAMED).map(|(_, name)| name).collect()
+}
+
+/// `known` with each word's distance from `word`, the nearest first.
+fn nearest<'k>(word: &str, known: &[&'k str]) -> Vec<(usize, &'k str)> {
+    let mut known: Vec<_> =
+        known.iter().map(|name| (strsim::damerau_levenshtein(word, name), *name)).collect();
+    known.sort_unstable();
+    known.dedup();
+    known
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_three_nearest_are_named_and_the_command_that_lists_all() {
+        let known = ["hermes", "pre", "fenced", "bare"];
+        let list = Some("toolwire formats");
+        assert_eq!(
+            suggest("hermess", &known, list),
+            "did you mean `hermes`? also known: `bare`, `fenced`; `toolwire formats` lists all"
+        );
+        assert_eq!(
+            suggest("zzzzzz", &known, list),
+            "nearest: `bare`, `fenced`, `hermes`; `toolwire formats` lists all"
+        );
+        assert_eq!(suggest("zzzzzz", &["lumo", "chat"], list), "known here: `chat`, `lumo`");
+        assert_eq!(suggest("luma", &["lumo", "chat"], list), "did you mean `lumo`? also known: `chat`");
+        assert_eq!(suggest("lum", &["lumo"], None), "did you mean `lumo`?");
+        assert_eq!(suggest("x", &[], None), "known here: ");
+    }
+}

@@ -1,0 +1,190 @@
+//! Request bodies that come slowly, or are more than there is memory for.
+
+use std::time::Duration;
+
+use crate::support::{
+    client::WHOLE,
+    http2::Http2,
+    proxy::{Proxy, Setup},
+    raw::{Raw, Said, post},
+    soon,
+    upstream::{Exchange, Upstream, at_once},
+};
+
+async fn start(upstream: &Upstream, change: impl FnOnce(&mut Setup)) -> Proxy {
+    let mut setup = Setup::new(upstream.address);
+    change(&mut setup);
+    setup.start().await
+}
+
+fn is_late(said: &Said) {
+    assert_eq!((said.status, said.header("connection")), (408, Some("close")));
+    assert!(said.body.contains("\"code\":\"request_timeout\""), "{}", said.body);
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_come_in_time_is_refused() {
+    let upstream = Upstream::start(at_once).await;
+    let proxy = start(&upstream, |setup| setup.limits.body_timeout = Duration::from_millis(200)).await;
+    for begun in ["", "{", WHOLE.strip_suffix('}').unwrap()] {
+        let mut client = Raw::connect(&proxy).await;
+        let request = post(WHOLE, "");
+        client.send(request.strip_suffix(WHOLE).unwrap().to_owned() + begun).await;
+        is_late(&client.said().await);
+        client.closed().await;
+    }
+    let mut client = Raw::connect(&proxy).await;
+    let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n";
+    client
+        .send(format!("{head}transfer-encoding: chunked\r\n\r\n{:x}\r\n{WHOLE}\r\n0\r\n", WHOLE.len()))
+        .await;
+    is_late(&client.said().await);
+    client.closed().await;
+    // A client that is told to go on and does not.
+    let mut client = Raw::connect(&proxy).await;
+    client.send(format!("{head}expect: 100-continue\r\ncontent-length: 100\r\n\r\n")).await;
+    client.until("HTTP/1.1 100 Continue\r\n\r\n").await;
+    is_late(&client.said().await);
+    client.closed().await;
+    assert_eq!(upstream.requests(), 0);
+}
+
+/// Each byte comes soon after the one before; it is the whole body that takes too long.
+#[tokio::test]
+async fn a_body_that_drips_is_refused() {
+    let upstream = Upstream::start(at_once).await;
+    let proxy = start(&upstream, |setup| setup.limits.body_timeout = Duration::from_millis(300)).await;
+    let mut client = Raw::connect(&proxy).await;
+    client.send(post(&" ".repeat(100_000), "").trim_end_matches(' ')).await;
+    let dripping = async {
+        while client.send_lossy(" ").await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            if client.has_said() {
+                break;
+            }
+        }
+    };
+    soon("an answer", dripping).await;
+    is_late(&client.said().await);
+}
+
+#[tokio::test]
+async fn an_http2_body_that_does_not_come_in_time_is_refused() {
+    let upstream = Upstream::start(at_once).await;
+    let proxy = start(&upstream, |setup| setup.limits.body_timeout = Duration::from_millis(200)).await;
+    let mut client = Http2::connect(&proxy).await;
+    client.request(1, "POST", "/v1/chat/completions", &[(":authority", "x")], 4).await;
+    client.data(1, b"{", 0).await;
+    assert_eq!(client.status().await, 408);
+}
+
+/// A whole request of about `size` bytes.
+fn large(size: usize) -> String {
+    WHOLE.replace("hi", &"x".repeat(size))
+}
+
+/// Half of a large body, which the proxy has read.
+async fn half_sent(proxy: &Proxy) -> (Raw, String) {
+    let request = post(&large(100_000), "");
+    let (begun, rest) = request.split_at(60_000);
+    let mut client = Raw::connect(proxy).await;
+    client.send(begun).await;
+    (client, rest.to_owned())
+}
+
+#[tokio::test]
+async fn bodies_that_are_not_whole_take_memory_that_has_a_limit() {
+    let upstream = Upstream::start(at_once).await;
+    let proxy = start(&upstream, |setup| {
+        setup.limits.max_body = 200_000;
+        setup.limits.max_pending_bodies = 1_000_000;
+        setup.threads = 2;
+    })
+    .await;
+    let mut pending = Vec::new();
+    // More than there is memory for, in connections of both threads. None of them can tell which one is refused.
+    for _ in 0..40 {
+        pending.push(half_sent(&proxy).await);
+    }
+    let mut refused = 0;
+    let mut served = 0;
+    for (mut client, rest) in pending {
+        client.send_lossy(rest).await;
+        let said = client.said().await;
+        match said.status {
+            200 => served += 1,
+            503 => {
+                assert_eq!(
+                    (said.header("retry-after"), said.header("connection")),
+                    (Some("1"), Some("close"))
+                );
+                assert!(said.body.contains("\"code\":\"overloaded\""), "{}", said.body);
+                refused += 1;
+            }
+            other => panic!("{other}"),
+        }
+    }
+    assert!(refused > 0 && served > 0, "{refused} refused, {served} served");
+    // All of it is free again.
+    for _ in 0..20 {
+        let mut client = Raw::connect(&proxy).await;
+        client.send(post(&large(150_000), "")).await;
+        assert_eq!(client.said().await.status, 200);
+    }
+}
+
+/// A request keeps its memory until the upstream has it, which is when the upstream answers.
+#[tokio::test]
+async fn requests_that_wait_for_the_upstream_take_memory_too() {
+    let (asked, mut seen) = tokio::sync::mpsc::unbounded_channel();
+    let upstream = Upstream::start(move |mut exchange: Exchange| {
+        let asked = asked.clone();
+        async move {
+            asked.send(()).unwrap();
+            exchange.gone().await;
+            exchange
+        }
+    })
+    .await;
+    let proxy = start(&upstream, |setup| {
+        setup.limits.max_body = 200_000;
+        setup.limits.max_pending_bodies = 300_000;
+    })
+    .await;
+    let mut first = Raw::connect(&proxy).await;
+    first.send(post(&large(190_000), "")).await;
+    soon("the upstream to be asked", seen.recv()).await;
+    let mut second = Raw::connect(&proxy).await;
+    second.send(post(&large(190_000), "")).await;
+    assert_eq!(second.said().await.status, 503);
+    drop(first);
+    let asked_again = async {
+        loop {
+            let mut client = Raw::connect(&proxy).await;
+            client.send(post(&large(190_000), "")).await;
+            tokio::select! {
+                said = client.said() => assert_eq!(said.status, 503),
+                _ = seen.recv() => return,
+            }
+        }
+    };
+    soon("memory to be free", asked_again).await;
+}
+
+/// Bodies of many streams of one connection count as those of many connections do.
+#[tokio::test]
+async fn http2_streams_share_the_memory() {
+    let upstream = Upstream::start(at_once).await;
+    let proxy = start(&upstream, |setup| {
+        setup.limits.max_body = 20_000;
+        setup.limits.max_pending_bodies = 40_000;
+    })
+    .await;
+    let mut client = Http2::connect(&proxy).await;
+    // No more than the window that a connection begins with.
+    for stream in [1, 3, 5, 7, 9] {
+        client.request(stream, "POST", "/v1/chat/completions", &[(":authority", "x")], 4).await;
+        client.data(stream, &[b' '; 12_000], 0).await;
+    }
+    assert_eq!(client.status().await, 503);
+}

@@ -1,0 +1,184 @@
+//! Clients that do not take their answers.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::Notify;
+
+use crate::support::{
+    client::{Client, STREAM, WHOLE},
+    http2::Http2,
+    proxy::{Proxy, Setup},
+    raw::{Raw, get, post},
+    soon,
+    upstream::{Exchange, Upstream, at_once, text},
+};
+
+/// Far shorter than the time until [`soon`] gives up.
+const WRITE_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// An upstream that never ends the first answer on a connection, and tells when its connection is closed.
+async fn flooding() -> (Upstream, Arc<Notify>) {
+    let gone = Arc::new(Notify::new());
+    let tell = gone.clone();
+    let upstream = Upstream::start(move |mut exchange: Exchange| {
+        let tell = tell.clone();
+        async move {
+            exchange.begin().await;
+            while exchange.piece(text(&"x".repeat(30_000))).await {}
+            tell.notify_one();
+            exchange
+        }
+    })
+    .await;
+    (upstream, gone)
+}
+
+async fn metrics(proxy: &Proxy) -> String {
+    Client::new().get(proxy, "/metrics").await.rest().await
+}
+
+/// Waits until so many stalls are counted, and no answer is open.
+async fn counted(proxy: &Proxy, stalls: usize) {
+    let line = format!("toolwire_client_stalls_total {stalls}\n");
+    let counted = async {
+        loop {
+            let metrics = metrics(proxy).await;
+            if metrics.contains(&line) && metrics.contains("toolwire_streams_in_flight 0\n") {
+                return metrics;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let metrics = soon("the stall to be counted", counted).await;
+    assert!(metrics.contains("toolwire_client_disconnects_total 0\n"), "{metrics}");
+}
+
+#[tokio::test]
+async fn a_client_that_takes_nothing_of_a_stream_loses_its_place() {
+    let (upstream, gone) = flooding().await;
+    let mut setup = Setup::new(upstream.address);
+    setup.limits.write_timeout = WRITE_TIMEOUT;
+    setup.upstream.queue.max_concurrent = 1;
+    let proxy = setup.start().await;
+    let mut clients = Vec::new();
+    for stalls in 1..=3 {
+        let mut client = Raw::connect_narrow(&proxy).await;
+        client.send(post(STREAM, "")).await;
+        clients.push(client);
+        soon("the upstream to be left alone", gone.notified()).await;
+        counted(&proxy, stalls).await;
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_takes_nothing_of_a_whole_answer_loses_its_place() {
+    let upstream = Upstream::start(|mut exchange: Exchange| async move {
+        exchange.begin().await;
+        for _ in 0..300 {
+            exchange.piece(text(&"x".repeat(30_000))).await;
+        }
+        exchange.finished().await
+    })
+    .await;
+    let mut setup = Setup::new(upstream.address);
+    setup.limits.write_timeout = WRITE_TIMEOUT;
+    let proxy = setup.start().await;
+    let mut client = Raw::connect_narrow(&proxy).await;
+    client.send(post(WHOLE, "")).await;
+    counted(&proxy, 1).await;
+}
+
+/// Answers that have no upstream, which hyper writes.
+#[tokio::test]
+async fn a_client_that_takes_no_answers_at_all_is_let_go_of() {
+    let upstream = Upstream::start(at_once).await;
+    let mut setup = Setup::new(upstream.address);
+    setup.limits.write_timeout = WRITE_TIMEOUT;
+    let proxy = setup.start().await;
+    let mut client = Raw::connect_narrow(&proxy).await;
+    while client.send_lossy(get("/metrics").repeat(100)).await {}
+    counted(&proxy, 1).await;
+}
+
+#[tokio::test]
+async fn an_http2_stream_whose_window_stays_closed_is_reset_and_no_other() {
+    let (upstream, gone) = flooding().await;
+    let mut setup = Setup::new(upstream.address);
+    setup.limits.write_timeout = WRITE_TIMEOUT;
+    setup.upstream.queue.max_concurrent = 1;
+    let proxy = setup.start().await;
+    let client = Client::http2();
+    for stalls in 1..=2 {
+        let mut stalled = client.chat(&proxy, STREAM).await;
+        stalled.until("xxx").await;
+        soon("the upstream to be left alone", gone.notified()).await;
+        counted(&proxy, stalls).await;
+        assert_eq!(client.get(&proxy, "/healthz").await.rest().await, "ok\n");
+        assert!(stalled.breaks_off().await, "a stream that was reset does not look complete");
+    }
+}
+
+#[tokio::test]
+async fn an_http2_connection_that_takes_nothing_is_closed() {
+    let (upstream, gone) = flooding().await;
+    let mut setup = Setup::new(upstream.address);
+    setup.limits.write_timeout = WRITE_TIMEOUT;
+    let proxy = setup.start().await;
+    let mut client = Http2::connect(&proxy).await;
+    client.request(1, "POST", "/v1/chat/completions", &[(":authority", "x")], 4).await;
+    client.data(1, STREAM.as_bytes(), 1).await;
+    soon("the upstream to be left alone", gone.notified()).await;
+    client.rest().await;
+    soon("the end of the answer", async {
+        while !metrics(&proxy).await.contains("toolwire_streams_in_flight 0\n") {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    let metrics = metrics(&proxy).await;
+    assert!(!metrics.contains("toolwire_client_stalls_total 0\n"), "{metrics}");
+    assert!(metrics.contains("toolwire_client_disconnects_total 0\n"), "{metrics}");
+}
+
+/// A client that reads slowly takes longer than the limit, but never takes nothing for so long.
+#[tokio::test]
+async fn a_client_that_reads_slowly_is_not_let_go_of() {
+    const PIECES: usize = 200;
+    let upstream = Upstream::start(|mut exchange: Exchange| async move {
+        exchange.begin().await;
+        for _ in 0..PIECES {
+            exchange.piece(text(&"x".repeat(30_000))).await;
+        }
+        exchange.finished().await
+    })
+    .await;
+    let mut setup = Setup::new(upstream.address);
+    setup.limits.write_timeout = Duration::from_secs(1);
+    let proxy = setup.start().await;
+    let mut client = Raw::connect_narrow(&proxy).await;
+    client.send(post(STREAM, "")).await;
+    client.read_slowly(PIECES * 15_000, 150_000, Duration::from_millis(150)).await;
+    let said = client.said().await;
+    assert!(said.is_stream() && said.body.matches('x').count() >= PIECES * 30_000);
+}
+
+/// A stream that is silent is not one that is not read. The clock stands still but for those who wait for it.
+#[tokio::test]
+async fn a_client_is_not_blamed_for_the_silence_of_the_upstream() {
+    let silent = Upstream::start(|mut exchange: Exchange| async move {
+        exchange.begin().await;
+        exchange.piece(text("first")).await;
+        tokio::time::sleep(Duration::from_secs(70)).await;
+        exchange.finished().await
+    })
+    .await;
+    for client in [Client::new(), Client::http2()] {
+        let proxy = Setup::new(silent.address).start().await;
+        let mut reply = client.chat(&proxy, STREAM).await;
+        reply.until("first").await;
+        tokio::time::pause();
+        let rest = reply.rest_sometime().await;
+        tokio::time::resume();
+        assert!(rest.ends_with("data: [DONE]\n\n"), "{rest}");
+    }
+}
