@@ -412,3 +412,94 @@ fn counts_that_cannot_be_added_have_no_sum() {
     let stream = [loose(r#"{"content":"A"}"#), end("stop"), format!("{counts}\n\n"), DONE.into()];
     means(&stream.concat(), "A | stop | usage 18446744073709551615 1 -");
 }
+
+/// What a frame held of the answer is lost if it cannot be read; so the answer has failed.
+#[test]
+fn a_frame_that_is_not_json_fails_an_answer_that_has_begun() {
+    let text = loose(r#"{"content":"A"}"#);
+    for frame in ["{bad", "{\"choices\":[{\"delta\":{\"content\":\"B", "some words", "{\"a\":\"\0\"}"] {
+        let stream = format!("{text}data: {frame}\n\n{}{DONE}", end("stop"));
+        let read = means(&stream, "A | error Protocol upstream_protocol");
+        assert!(read.message.contains("not JSON"), "{}", read.message);
+        let stream = format!("{text}{}data: {frame}\n\n{DONE}", end("stop"));
+        assert_eq!(means(&stream, "A | stop").skipped.to_string(), "not_json=1", "behind the end");
+    }
+    for frame in ["ping", ": keep-alive", "[]", "null", "{}", "{\"type\":\"ping\"}", ""] {
+        means(&format!("{text}data: {frame}\n\n{}{DONE}", end("stop")), "A | stop");
+    }
+}
+
+#[test]
+fn text_in_odd_places_is_text() {
+    for choice in [
+        r#"{"delta":{"content":["A"]}}"#,
+        r#"{"delta":{"content":{"type":"text","text":"A"}}}"#,
+        r#"{"delta":"A"}"#,
+        r#"{"text":"A"}"#,
+        r#"{"index":0,"text":"A","logprobs":null}"#,
+    ] {
+        means(&format!("data: {{\"choices\":[{choice}]}}\n\n{}", end("stop")), "A | stop");
+    }
+    means(&[loose(r#"{"content":5}"#), loose(r#"{"content":true}"#), end("stop")].concat(), "5true | stop");
+    means(&format!("data: \u{feff}{}{}", &loose(r#"{"content":"A"}"#)[6..], end("stop")), "A | stop");
+    let unknown = loose(r#"{"content":[{"type":"video"},{"type":"text","text":"A"}]}"#);
+    assert_eq!(means(&[unknown, end("stop")].concat(), "A | stop").skipped.to_string(), "unknown_part=1");
+}
+
+#[test]
+fn a_finish_reason_that_is_a_failure_is_one() {
+    for word in ["error", "network_error", "timeout", "rejected", "abort", "MALFORMED_FUNCTION_CALL"] {
+        let read = means(&[loose(r#"{"content":"A"}"#), end(word)].concat(), "A | error Upstream error");
+        assert!(read.message.contains(word), "{}", read.message);
+    }
+}
+
+/// As llama-cpp-python streams calls.
+#[test]
+fn calls_in_both_forms_are_told_once() {
+    let both = |arguments: &str| {
+        let function = format!(r#"{{"name":"a","arguments":"{arguments}"}}"#);
+        loose(&format!(
+            r#"{{"function_call":{function},"tool_calls":[{{"index":0,"id":"p","type":"function","function":{function}}}]}}"#
+        ))
+    };
+    let stream = [both(r#"{ "#), both(r#"\"query\":"#), both("1}"), end("tool_calls")].concat();
+    means(&stream, r#"p a { "query":1} | calls"#);
+    let whole = r#"{"choices":[{"message":{"function_call":{"name":"a","arguments":"{}"},"tool_calls":[{"id":"p","function":{"name":"a","arguments":"{}"}}]},"finish_reason":"stop"}]}"#;
+    means(whole, "p a {} | calls");
+}
+
+#[test]
+fn an_answer_without_content_call_or_finish_is_an_error() {
+    let role = loose(r#"{"role":"assistant","content":""}"#);
+    means(&[&role, DONE].concat(), "error Truncated upstream_truncated");
+    means(
+        &[&role, &loose(r#"{"reasoning":"hm"}"#), DONE].concat(),
+        "(hm) | error Truncated upstream_truncated",
+    );
+    for choices in [
+        r#"[{"message":{"role":"assistant","content":""}}]"#,
+        r#"[{"message":{"role":"assistant","content":null},"finish_reason":null}]"#,
+        r#"[{"index":0}]"#,
+    ] {
+        means(&format!(r#"{{"choices":{choices}}}"#), "error Truncated upstream_truncated");
+    }
+    means(r#"{"choices":[]}"#, "error Protocol upstream_protocol");
+    means(r#"{"choices":[{"message":{"content":""},"finish_reason":"stop"}]}"#, "stop");
+    means(r#"{"choices":[{"message":{"content":"A"}}]}"#, "A | stop");
+}
+
+/// Chunks one a line, without the form of an event stream, are a stream: it must have an end.
+#[test]
+fn lines_of_json_without_an_end_are_a_truncated_answer() {
+    let chunk = r#"{"choices":[{"delta":{"content":"A"}}]}"#;
+    means(&format!("{chunk}\n{chunk}\n"), "AA | error Truncated upstream_truncated");
+}
+
+#[test]
+fn an_end_mark_without_a_finish_waits_for_the_end_of_the_body() {
+    let stream = [&loose(r#"{"content":"A"}"#), DONE, &loose(r#"{"content":"B"}"#)].concat();
+    let open = read_in(ReaderSettings::default(), [stream.as_bytes()], false);
+    assert_eq!(open.told(), "A");
+    means(&stream, "A | stop");
+}

@@ -19,7 +19,7 @@ const LINGER: Duration = Duration::from_millis(100);
 
 /// How long an upstream may take to end its answer after an end mark without a finish reason. Until then nobody knows
 /// whether the answer is complete; a server that means it ends the body at once.
-const END: Duration = Duration::from_secs(5);
+const END: Duration = Duration::from_secs(2);
 
 /// What a [`Clock`] rings for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

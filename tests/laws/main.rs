@@ -22,6 +22,7 @@ mod calls;
 mod detector;
 mod limits;
 mod markup;
+mod native;
 mod server_calls;
 mod soup;
 mod streams;

@@ -270,16 +270,17 @@ async fn each_time_limit_says_which_it_was() {
         assert_eq!(error["code"], "upstream_timeout");
         assert!(error["message"].as_str().unwrap().contains(what), "{error}");
     };
-    let (status, _, error) = refused(
-        |setup| setup.upstream.timeouts.header = SHORT,
-        |mut exchange| async {
-            exchange.gone().await;
-            exchange
-        },
-    )
+    let upstream = Upstream::start(|mut exchange| async {
+        exchange.gone().await;
+        exchange
+    })
     .await;
-    assert_eq!(status, 504);
-    timed_out(&error, "headers");
+    let mut setup = Setup::new(upstream.address);
+    setup.upstream.timeouts.header = SHORT;
+    let proxy = setup.start().await;
+    let reply = Client::new().chat(&proxy, STREAM).await;
+    assert_eq!(reply.status(), 504);
+    timed_out(&reply.json().await["error"], "headers");
 
     let (status, _, error) = refused(
         |setup| setup.upstream.timeouts.idle = SHORT,
@@ -331,26 +332,20 @@ async fn framing_in_drips_does_not_put_off_a_time_limit() {
         }
     }
 
-    let (status, _, error) = refused(
-        |setup| setup.upstream.timeouts.header = SHORT,
-        |mut exchange| async {
-            exchange.raw("HTTP/1.1 200 OK\r\nx: ").await;
-            drip(&mut exchange, "y").await;
+    for (begun, drips) in [("HTTP/1.1 200 OK\r\nx: ", "y"), ("", "HTTP/1.1 102 Wait\r\n\r\n")] {
+        let upstream = Upstream::start(move |mut exchange| async move {
+            exchange.raw(begun).await;
+            drip(&mut exchange, drips).await;
             exchange
-        },
-    )
-    .await;
-    assert_eq!((status, &error["code"]), (504, &"upstream_timeout".into()), "{error}");
-
-    let (status, ..) = refused(
-        |setup| setup.upstream.timeouts.header = SHORT,
-        |mut exchange| async {
-            drip(&mut exchange, "HTTP/1.1 102 Wait\r\n\r\n").await;
-            exchange
-        },
-    )
-    .await;
-    assert_eq!(status, 504);
+        })
+        .await;
+        let mut setup = Setup::new(upstream.address);
+        setup.upstream.timeouts.header = SHORT;
+        let proxy = setup.start().await;
+        let reply = Client::new().chat(&proxy, STREAM).await;
+        assert_eq!(reply.status(), 504, "{drips}");
+        assert_eq!(reply.json().await["error"]["code"], "upstream_timeout", "{drips}");
+    }
 
     let extension = broken(
         |setup| setup.upstream.timeouts.idle = SHORT,
@@ -436,6 +431,7 @@ async fn keep_alives_commit_a_silent_stream_and_its_errors_follow_in_it() {
     let mut setup = Setup::new(upstream.address);
     setup.limits.keep_alive = SHORT;
     setup.upstream.timeouts.header = 5 * SHORT;
+    setup.upstream.timeouts.total = Some(5 * SHORT);
     let proxy = setup.start().await;
     let reply = Client::new().chat(&proxy, WHOLE).await;
     assert_eq!(reply.status(), 504, "a whole answer has its real status, however long it takes");

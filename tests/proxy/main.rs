@@ -27,3 +27,4 @@ mod reuse;
 mod stalls;
 mod streams;
 mod threads;
+mod whole;

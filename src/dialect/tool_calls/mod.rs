@@ -92,7 +92,9 @@ impl CallDeltas {
     pub(crate) fn delta(&mut self, tool_calls: Json<'_>, out: &mut impl Sink) -> Result<(), Failure> {
         self.delta += 1;
         let several = tool_calls.elements().nth(1).is_some();
-        for (position, element) in tool_calls.elements().enumerate() {
+        // Calls of custom tools have a form of their own, and readers of their own.
+        let functions = |(_, element): &(usize, Json<'_>)| element.get("custom").is_none();
+        for (position, element) in tool_calls.elements().enumerate().filter(functions) {
             let index = element.get("index").and_then(|index| index.as_u64());
             let piece = Piece::read(element.get("function").unwrap_or(element), element.get("id"));
             self.take(Form::Listed, Address { index, position, several }, &piece, out)?;

@@ -71,16 +71,16 @@ impl Calls {
         Listening { calls: self, head, piece, out }
     }
 
-    /// Takes an element of a delta that is of a custom tool's call.
+    /// Takes an element of a delta, with its position in the list, that is of a custom tool's call.
     pub(super) fn custom(
         &mut self,
-        element: Json<'_>,
+        (position, element): (u64, Json<'_>),
         custom: Json<'_>,
         frame: Option<&str>,
         next_index: impl FnOnce() -> u32,
         out: &mut impl Sink,
     ) {
-        let key = element.get("index").and_then(|index| index.as_u64()).unwrap_or(0);
+        let key = element.get("index").and_then(|index| index.as_u64()).unwrap_or(position);
         let text =
             |json: Option<Json<'_>>| json.and_then(|json| json.as_str()).unwrap_or_default().into_owned();
         let input = custom.get("input").and_then(|input| input.string_body()).unwrap_or_default();

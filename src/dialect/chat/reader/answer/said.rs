@@ -68,10 +68,10 @@ impl Answer {
     /// Calls of custom tools: one element a frame, as OpenAI sends them.
     fn say_custom(&mut self, calls: Json<'_>, frame: Option<&str>, out: &mut impl Sink) {
         let frame = frame.filter(|_| calls.elements().nth(1).is_none());
-        for element in calls.elements() {
+        for (position, element) in (0..).zip(calls.elements()) {
             if let Some(custom) = element.get("custom") {
                 let deltas = &mut self.deltas;
-                self.calls.custom(element, custom, frame, || deltas.next_index(), out);
+                self.calls.custom((position, element), custom, frame, || deltas.next_index(), out);
             }
         }
     }
