@@ -441,15 +441,23 @@ fn text_in_odd_places_is_text() {
         means(&format!("data: {{\"choices\":[{choice}]}}\n\n{}", end("stop")), "A | stop");
     }
     means(&[loose(r#"{"content":5}"#), loose(r#"{"content":true}"#), end("stop")].concat(), "5true | stop");
-    means(&format!("data: \u{feff}{}{}", &loose(r#"{"content":"A"}"#)[6..], end("stop")), "A | stop");
+    means(
+        &format!("data: \u{feff}{}{}", loose(r#"{"content":"A"}"#).trim_start_matches("data: "), end("stop")),
+        "A | stop",
+    );
     let unknown = loose(r#"{"content":[{"type":"video"},{"type":"text","text":"A"}]}"#);
     assert_eq!(means(&[unknown, end("stop")].concat(), "A | stop").skipped.to_string(), "unknown_part=1");
 }
 
 #[test]
 fn a_finish_reason_that_is_a_failure_is_one() {
-    for word in ["error", "network_error", "timeout", "rejected", "abort", "MALFORMED_FUNCTION_CALL"] {
-        let read = means(&[loose(r#"{"content":"A"}"#), end(word)].concat(), "A | error Upstream error");
+    for (word, kind) in [
+        ("error", "Upstream error"),
+        ("network_error", "Upstream error"),
+        ("timeout", "Timeout timeout"),
+        ("abort", "Upstream error"),
+    ] {
+        let read = means(&[loose(r#"{"content":"A"}"#), end(word)].concat(), &format!("A | error {kind}"));
         assert!(read.message.contains(word), "{}", read.message);
     }
 }

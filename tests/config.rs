@@ -145,7 +145,7 @@ min, hours, days, weeks, months, years (and few variations)
 29:12: error: no upstream `lummo`; did you mean `lumo`?
 30:9: error: unknown value `nativ`; did you mean `native`? also known: `bare`, `dots`; `toolwire formats` lists all
 31:18: error: unknown value `hermess`; did you mean `hermes`? also known: `harmony`, `apertus`; `toolwire formats` lists all
-32:16: error: unknown value `anotate`; did you mean `annotate`? also known: `forward`, `hide`
+32:16: error: unknown value `anotate`; did you mean `annotate`? also known: `auto`, `forward`
 33:13: error: expected one of \"stream\", \"whole\", found a boolean
 35:1: error: missing key `upstream`
 36:8: error: a second model `ä`

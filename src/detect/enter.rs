@@ -183,7 +183,7 @@ impl Detector {
             Entry::Thought(thought) => {
                 self.held.clear();
                 let ended_by_calls = self.search.sought.markers.calls_end_reasoning();
-                self.state = State::Reasoning(Thinking::new(thought, ended_by_calls));
+                self.state = State::Reasoning(Thinking::new(thought, ended_by_calls, self.search.max_hold));
                 return;
             }
             Entry::Frame => {
@@ -193,7 +193,7 @@ impl Detector {
             }
             Entry::Channel(channels, open) => {
                 marked = !channels.common;
-                As::Channel(Box::new(Channel::new(channels, open, whole, quoted)))
+                As::Channel(Box::new(Channel::new(channels, open, (whole, quoted), self.search.max_hold)))
             }
             Entry::Section(calls, close) => {
                 As::Section(Box::new(Section::new(calls, close, Wait::new(quoted, true, whole))))

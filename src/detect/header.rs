@@ -9,7 +9,7 @@ use super::{
     envelope::{Parsed, Piece, Rules},
     flow::Flow,
     pattern::fit_any,
-    text::{head, tail},
+    text::tail,
 };
 use crate::{
     event::CallEnd,
@@ -36,7 +36,12 @@ pub(super) struct HeaderWalk {
     header: &'static Header,
     at: At,
     captured: String,
+    /// The bytes of [`HeaderWalk::captured`] that are certain to be name: no end begins among them.
+    legal: usize,
+    /// What may be framing behind the header.
     markup: String,
+    /// How many bytes of [`HeaderWalk::markup`] are blanks before the first visible character.
+    blank: usize,
     body: JsonBody,
     started: bool,
     ended: bool,
@@ -48,7 +53,9 @@ impl HeaderWalk {
             header,
             at: At::Name,
             captured: String::new(),
+            legal: 0,
             markup: String::new(),
+            blank: 0,
             body: JsonBody::new(rules.repair, rules.max_depth),
             started: false,
             ended: false,
@@ -158,6 +165,7 @@ impl HeaderWalk {
                 self.markup.drain(..len);
                 let held = before.saturating_sub(len);
                 self.markup.truncate(held);
+                self.blank = self.markup.len() - self.markup.trim_start().len();
                 Reached::End((len + held).saturating_sub(before))
             }
             Reached::Foreign => {
@@ -229,37 +237,48 @@ impl HeaderWalk {
         }
     }
 
-    /// What is captured may be a header, or one and the beginning of its end.
-    fn may_go_on(&self, ends: &[&str], most: usize) -> bool {
-        let captured = self.captured.as_str();
-        let legal =
-            |c: char| c.is_alphanumeric() || "_-.:/ \t\r\n".contains(c) || self.header.legal.contains(c);
-        let begins_end = |at: usize| ends.iter().any(|end| end.starts_with(tail(captured, at)));
-        let name = captured.char_indices().map(|(at, _)| at).find(|&at| begins_end(at));
-        let name = head(captured, name.unwrap_or(captured.len()));
-        captured.len() <= most && name.chars().all(legal)
+    /// What is captured may be a header, or one and the beginning of its end. Where an end may begin only moves on
+    /// as the header grows, so each character is checked once.
+    fn may_go_on(&mut self, ends: &[&str], most: usize) -> bool {
+        if self.captured.len() > most {
+            return false;
+        }
+        let rest = tail(&self.captured, self.legal);
+        for (at, character) in rest.char_indices() {
+            if ends.iter().any(|end| end.starts_with(tail(rest, at))) {
+                self.legal += at;
+                return true;
+            }
+            let legal = character.is_alphanumeric()
+                || "_-.:/ \t\r\n".contains(character)
+                || self.header.legal.contains(character);
+            if !legal {
+                return false;
+            }
+        }
+        self.legal = self.captured.len();
+        true
     }
 
     /// One character of framing: `Some(true)` for the last of the closer, `None` if it is none. Blanks behind the
     /// arguments are framing if a literal or the closer follows.
     fn literal(&mut self, character: char, before: bool) -> Option<bool> {
-        if self.markup.trim_start().is_empty() && character.is_ascii_whitespace() {
+        if self.markup.len() == self.blank && character.is_ascii_whitespace() {
             if !before {
                 self.markup.push(character);
+                self.blank += 1;
             }
             return Some(false);
         }
         self.markup.push(character);
-        let markup = self.markup.trim_start();
+        let markup = tail(&self.markup, self.blank);
         let header = self.header;
-        if header.close.contains(&markup) {
-            self.markup.clear();
-            return Some(true);
-        }
+        let closes = header.close.contains(&markup);
         let (opening, behind) = if before { (header.before, &[][..]) } else { (&[][..], header.after) };
-        if opening.contains(&markup) || behind.contains(&markup) {
+        if closes || opening.contains(&markup) || behind.contains(&markup) {
             self.markup.clear();
-            return Some(false);
+            self.blank = 0;
+            return Some(closes);
         }
         let mut literals = opening.iter().chain(behind).chain(header.close);
         let begins = literals.any(|literal| literal.starts_with(markup));

@@ -72,13 +72,20 @@ impl Opener {
         first.into_iter().chain(other)
     }
 
-    /// What its second byte may be, in both cases; `None`: anything.
+    /// What its second byte may be, in both cases; `None`: whatever a name or a namespace begins with.
     fn second_bytes(&self) -> Option<[u8; 2]> {
         match (self.text.as_bytes().get(1)?, self.case) {
             (b'*' | b'~' | b'%', _) => None,
             (byte, Case::Any) => Some([byte.to_ascii_lowercase(), byte.to_ascii_uppercase()]),
             (byte, _) => Some([*byte; 2]),
         }
+    }
+
+    /// With a wildcard in the second place, it may have this byte there.
+    fn may_have_wild(&self, byte: u8) -> bool {
+        let first = self.text.as_bytes().first().copied().unwrap_or_default();
+        let text = [first, byte];
+        std::str::from_utf8(&text).is_ok_and(|text| fit_cased(self.text, text, self.case) != Fit::No)
     }
 }
 
@@ -101,7 +108,12 @@ impl Group {
         group.place = group.place.min(opener.place);
         group.places.push(at);
         match opener.second_bytes() {
-            None => group.second.fill(true),
+            // A run of the first byte is refuted at once, as all that is no name.
+            None => {
+                for (byte, second) in (0..=u8::MAX).zip(&mut group.second) {
+                    *second |= opener.may_have_wild(byte);
+                }
+            }
             Some(bytes) => {
                 for byte in bytes {
                     if let Some(second) = group.second.get_mut(usize::from(byte)) {

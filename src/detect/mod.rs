@@ -26,6 +26,7 @@ mod fence;
 mod flow;
 mod gate;
 mod header;
+mod joined;
 mod literal;
 mod markers;
 mod params;
@@ -57,6 +58,7 @@ use self::{
     channels::Channel,
     fence::{Foreign, Opener, Reach},
     flow::Flow,
+    joined::Joined,
     markers::Markers,
     prose::Prose,
     reading::{As, Reading, Rivals},
@@ -116,7 +118,7 @@ pub struct Detector {
     /// A piece of it, as JSON has to write it.
     escaped: String,
     held_peak: usize,
-    /// Empty: the space in which pieces of text are joined.
+    /// Empty: the space in which pieces are joined.
     joined: String,
     /// Reasoning in which a call may have begun: it goes on if none has.
     doubted: Option<Thinking>,
@@ -153,6 +155,7 @@ impl Detector {
             return State::Reasoning(Thinking::from_start(
                 &thoughts,
                 search.sought.markers.calls_end_reasoning(),
+                search.max_hold,
             ));
         }
         let Some((format, channels)) = search.sought.begun else { return State::Prose };
@@ -161,7 +164,12 @@ impl Detector {
             starts_line: false,
             quoted: false,
             marked: !channels.common,
-            read_as: As::Channel(Box::new(Channel::new(channels, "", search.whole, false))),
+            read_as: As::Channel(Box::new(Channel::new(
+                channels,
+                "",
+                (search.whole, false),
+                search.max_hold,
+            ))),
             rivals: Rivals::None,
             behind: false,
         }))
@@ -222,45 +230,49 @@ impl Detector {
     /// out in one piece where nothing comes between, and as the frame where it is all of it (law 6).
     fn piece(&mut self, text: &str, frame: Option<&str>, out: &mut impl Sink) {
         let frame = frame.filter(|_| self.held() == 0);
-        let mut joined = Joined { text: std::mem::take(&mut self.joined), pure: true, out };
+        let mut joined = Joined::new(std::mem::take(&mut self.joined), out);
         self.text(text, &mut joined);
-        let whole = joined.pure && joined.text == text && self.held() == 0;
-        match frame.filter(|_| whole) {
-            Some(frame) => {
-                let means = Some(&Event::Text(Cow::Borrowed(text)));
-                joined.out.event(Event::Verbatim { frame, means });
-            }
-            None => joined.flush(),
+        let whole = joined.pure && joined.joined == text && self.held() == 0;
+        if let Some(frame) = frame.filter(|_| whole) {
+            let means = Some(&Event::Text(Cow::Borrowed(text)));
+            joined.out.event(Event::Verbatim { frame, means });
+            joined.joined.clear();
         }
-        joined.text.clear();
-        self.joined = joined.text;
+        self.joined = joined.finish();
     }
 
     /// The text has ended; `stopped`: because the model was done. What is held is decided.
     pub fn finish(&mut self, stopped: bool, out: &mut impl Sink) {
-        self.decide(stopped, out);
-        self.prose.finish(out);
+        let mut joined = Joined::new(std::mem::take(&mut self.joined), out);
+        self.decide(stopped, &mut joined);
+        self.prose.finish(&mut joined);
+        self.joined = joined.finish();
     }
 
     /// The upstream's answer breaks off here, and the text of another one goes on with the message.
     pub fn next_answer(&mut self, out: &mut impl Sink) {
-        self.decide(false, out);
+        let mut joined = Joined::new(std::mem::take(&mut self.joined), out);
+        self.decide(false, &mut joined);
+        self.joined = joined.finish();
         self.prose.next_answer();
     }
 
-    /// Whether `text` leaves as it came, with nothing held before or after it; if so, it has been taken.
-    fn passes(&mut self, text: &str) -> bool {
+    /// Whether `text` would leave as it came, with nothing held before or after it.
+    pub(crate) fn passes_on(&self, text: &str) -> bool {
         match &self.state {
-            State::Prose if self.prose.passes(text) && self.opener(text).is_none() => {
-                self.prose.passed(text);
-                true
-            }
-            State::Foreign(foreign) if foreign.passes(text) && self.prose.passes(text) => {
-                self.prose.passed(text);
-                true
-            }
+            State::Prose => self.prose.passes(text) && self.opener(text).is_none(),
+            State::Foreign(foreign) => foreign.passes(text) && self.prose.passes(text),
             _ => false,
         }
+    }
+
+    /// Whether `text` leaves as it came; if so, it has been taken.
+    fn passes(&mut self, text: &str) -> bool {
+        let passes = self.passes_on(text);
+        if passes {
+            self.prose.passed(text);
+        }
+        passes
     }
 
     /// What most pieces are: the inside of a string of arguments, or prose in which nothing begins. If so, it has been
@@ -345,35 +357,6 @@ impl Detector {
                 self.enter_at(place, false, false);
                 taken
             }
-        }
-    }
-}
-
-/// Events on their way out, with neighbouring texts joined to one.
-struct Joined<'s, S> {
-    text: String,
-    /// Nothing but text has come, and it has not gone out yet.
-    pure: bool,
-    out: &'s mut S,
-}
-
-impl<S: Sink> Joined<'_, S> {
-    fn flush(&mut self) {
-        if !self.text.is_empty() {
-            self.out.event(Event::Text(Cow::Borrowed(&self.text)));
-            self.text.clear();
-        }
-    }
-}
-
-impl<S: Sink> Sink for Joined<'_, S> {
-    fn event(&mut self, event: Event<'_>) {
-        if let Event::Text(text) = event {
-            self.text.push_str(&text);
-        } else {
-            self.flush();
-            self.pure = false;
-            self.out.event(event);
         }
     }
 }

@@ -43,6 +43,10 @@ pub(super) struct ReactWalk {
     name: String,
     /// What may be a label; behind the input with the blanks before it.
     held: String,
+    /// Where in [`ReactWalk::held`] the observation's label may begin: behind the indentation of its last line, or,
+    /// behind JSON, behind all blanks.
+    label_at: Option<usize>,
+    max_markup: usize,
     json: JsonBody,
     /// The input is a text in quotes, which are no part of it.
     quoted: bool,
@@ -59,6 +63,8 @@ impl ReactWalk {
             at: At::Name,
             name: String::new(),
             held: String::new(),
+            label_at: None,
+            max_markup: rules.max_markup,
             json: JsonBody::new(rules.repair, rules.max_depth),
             quoted: false,
             begun: false,
@@ -86,6 +92,11 @@ impl ReactWalk {
         if self.found && !self.open { &self.held } else { "" }
     }
 
+    /// Bytes of a text that are kept back.
+    pub(super) fn kept(&self) -> usize {
+        if self.open { self.held.len() } else { 0 }
+    }
+
     /// An observation follows.
     pub(super) fn drops_rest(&self) -> bool {
         self.drops_rest
@@ -107,6 +118,7 @@ impl ReactWalk {
                         Fed::Fault(len) => return Parsed::Stop(at + len),
                         Fed::Done(len) => {
                             self.end(CallEnd::Complete, out);
+                            self.label_at = Some(0);
                             self.at = At::After;
                             return Parsed::CallEnded(at + len);
                         }
@@ -157,6 +169,9 @@ impl ReactWalk {
             return Some(true);
         }
         self.name.push(character);
+        if self.name.len() > self.max_markup {
+            return None;
+        }
         let name = self.name.trim_start_matches([' ', '\t']);
         let may_be = rules.tools.may_become(name)
             || (character.is_ascii_whitespace() && rules.tools.resolve(name.trim()).is_some());
@@ -180,7 +195,7 @@ impl ReactWalk {
 
     fn before(&mut self, character: char) -> Option<bool> {
         if character.is_ascii_whitespace() {
-            self.held.push(character);
+            self.hold_blank(character);
             return Some(true);
         }
         self.at = if character == '{' { At::Json } else { At::Text };
@@ -193,7 +208,7 @@ impl ReactWalk {
 
     /// One character of a text: blanks, a quote that may be the last, and what may be the label are held.
     fn text(&mut self, character: char, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<bool> {
-        let line = self.held.rsplit_once('\n').map(|(_, line)| line.trim_start());
+        let line = self.label_at.map(|at| tail(&self.held, at));
         if let Some(rest) = line.and_then(|line| RESULT.strip_prefix(line))
             && rest.starts_with(character)
         {
@@ -208,17 +223,37 @@ impl ReactWalk {
             return Some(true);
         }
         let in_label = line.is_some_and(|line| !line.is_empty());
-        let waits = character.is_ascii_whitespace() || (self.quoted && character == '"');
-        if in_label || !waits {
+        let blank = character.is_ascii_whitespace();
+        let waits = blank || (self.quoted && character == '"');
+        let full = self.held.len() >= self.max_markup;
+        if in_label || !waits || full {
+            // On a line of nothing but blanks the label may still come.
+            self.label_at =
+                self.label_at.filter(|&at| !in_label && at == self.held.len() && blank).map(|_| 0);
             let held = std::mem::take(&mut self.held);
             self.content(if self.begun { &held } else { held.trim_start() }, rules, out);
         }
-        if waits {
+        if blank {
+            self.hold_blank(character);
+        } else if waits {
             self.held.push(character);
         } else {
             self.content(character.encode_utf8(&mut [0; 4]), rules, out);
         }
         Some(true)
+    }
+
+    /// Holds a blank of or before a text.
+    fn hold_blank(&mut self, blank: char) {
+        let indents = self.label_at == Some(self.held.len());
+        if !self.begun && self.held.len() >= self.max_markup {
+            // It would be taken off the text's beginning.
+            self.held.clear();
+        }
+        self.held.push(blank);
+        if indents || blank == '\n' {
+            self.label_at = Some(self.held.len());
+        }
     }
 
     fn content(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) {
@@ -243,8 +278,14 @@ impl ReactWalk {
 
     /// One character behind JSON.
     fn after(&mut self, character: char) -> Option<bool> {
+        let indents = character.is_ascii_whitespace() && self.label_at == Some(self.held.len());
+        if indents && self.held.len() < self.max_markup {
+            self.held.push(character);
+            self.label_at = Some(self.held.len());
+            return Some(true);
+        }
         self.held.push(character);
-        let label = self.held.trim_start();
+        let label = tail(&self.held, self.label_at.unwrap_or_default());
         if label == RESULT {
             self.held.clear();
             self.drops_rest = true;

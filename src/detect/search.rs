@@ -248,11 +248,11 @@ impl Search {
         }
     }
 
-    /// How much source may be held. A call that waits for its end may be as long as any call; only beyond that is
+    /// How much source may be held, where it is `max_hold` before a call has begun. A call that waits for its end may be as long as any call; only beyond that is
     /// there no telling.
-    pub(super) fn limit(&self, reading: &Reading) -> usize {
+    pub(super) fn limit(&self, reading: &Reading, max_hold: usize) -> usize {
         let waits = if reading.has_begun() { self.max_arguments } else { 0 };
-        self.max_hold.saturating_add(waits)
+        max_hold.saturating_add(waits)
     }
 }
 

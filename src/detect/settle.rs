@@ -6,8 +6,13 @@ use super::{
     reading::{As, Outlet, Reading, Rivals},
     region::{Container, Passed},
     text::{boundary_from, head, tail},
+    thinking::Thinking,
 };
 use crate::event::Sink;
+
+/// Most bytes of reasoning that are held because a call may begin in it, before one has. What is held for nothing is
+/// read again as reasoning, which may hold it again from the next opener on.
+const MAX_DOUBT: usize = 512;
 
 impl Detector {
     /// The text breaks off; `stopped`: because the model was done. What is held is decided.
@@ -22,6 +27,8 @@ impl Detector {
                     if self.finish_calls(&mut reading, stopped, out) {
                         self.held.clear();
                         self.doubted = None;
+                    } else if let Some(thinking) = self.doubted.take() {
+                        self.think_on(thinking, out);
                     } else {
                         // What may have been the tag of a call may hold others.
                         let tag =
@@ -56,10 +63,11 @@ impl Detector {
         let (format, starts_line) = (reading.format, reading.takes_line());
         let rules = self.search.rules(reading.marked);
         // As much as may be held and a character more, so that the limit is reached at the same one for every cut.
-        let text = if self.held.len() + text.len() <= self.search.max_hold {
+        let max_hold = self.max_hold();
+        let text = if self.held.len() + text.len() <= max_hold {
             text
         } else {
-            let room = self.search.limit(&reading).saturating_sub(self.held.len());
+            let room = self.search.limit(&reading, max_hold).saturating_sub(self.held.len());
             head(text, boundary_from(text, room.saturating_add(1)))
         };
         let (prose, next) = (&mut self.prose, &mut self.next);
@@ -74,7 +82,7 @@ impl Detector {
                     reading.rivals = Rivals::None;
                 }
                 let overflows =
-                    self.held.len() > self.search.max_hold && self.held.len() > self.search.limit(&reading);
+                    self.held.len() > max_hold && self.held.len() > self.search.limit(&reading, max_hold);
                 self.flow = reading.flow().filter(|_| self.held.is_empty());
                 self.state = State::Calls(reading);
                 if overflows {
@@ -134,6 +142,12 @@ impl Detector {
         }
     }
 
+    /// Bytes of source that may be held before a call has begun.
+    fn max_hold(&self) -> usize {
+        let most = self.search.max_hold;
+        if self.doubted.is_some() { most.min(MAX_DOUBT) } else { most }
+    }
+
     /// More is held than may be. What has not begun to be a call is text; a waiting call goes out cut, since its
     /// arguments are over their limit, too.
     fn overflow(&mut self, out: &mut impl Sink) {
@@ -153,7 +167,7 @@ impl Detector {
     /// These are no calls of this format. Another with the same opener may fit; else the source since the last
     /// certain point is text, and the text goes on as what it then is.
     fn fail(&mut self, reading: Reading, rescan: usize, out: &mut impl Sink) {
-        let quotation = reading.is_quotation();
+        let (quotation, begun) = (reading.is_quotation(), reading.has_begun());
         let Reading { starts_line, quoted, mut read_as, rivals, .. } = reading;
         match if quotation { Rivals::None } else { rivals } {
             Rivals::Marked { opener, next } => {
@@ -175,6 +189,9 @@ impl Detector {
             }
             Rivals::None => {}
         }
+        if let Some(thinking) = self.doubted.take_if(|_| begun) {
+            return self.think_on(thinking, out);
+        }
         self.state = State::Prose;
         if let As::Region(region) = &mut read_as {
             if region.has_ended() {
@@ -191,6 +208,13 @@ impl Detector {
             }
         }
         self.release(rescan, out);
+    }
+
+    /// No call has begun in the reasoning, or none that goes out: all that is held is reasoning. It is not looked at
+    /// again, since it may be as long as a call and may have as many openers as fit.
+    fn think_on(&mut self, mut thinking: Thinking, out: &mut impl Sink) {
+        thinking.say(&std::mem::take(&mut self.held), out);
+        self.state = State::Reasoning(thinking);
     }
 
     /// The place of another opener that the first `opener` held bytes are, from `next` on.

@@ -37,25 +37,27 @@ pub(super) struct Thinking {
     markup: String,
     /// White space since the last visible character.
     blank: String,
+    /// White space held beyond this goes out.
+    max_blank: usize,
     begun: bool,
     last: u8,
 }
 
 impl Thinking {
     /// Begins behind the opener of `thought`.
-    pub(super) fn new(thought: &'static Thought, ended_by_calls: bool) -> Self {
-        Self::of(thought.close.to_vec(), Vec::new(), ended_by_calls)
+    pub(super) fn new(thought: &'static Thought, ended_by_calls: bool, max_blank: usize) -> Self {
+        Self::of(thought.close.to_vec(), Vec::new(), ended_by_calls, max_blank)
     }
 
     /// Begins with the message: its opener was in the prompt, and any closer ends it.
-    pub(super) fn from_start(thoughts: &[&'static Thought], ended_by_calls: bool) -> Self {
+    pub(super) fn from_start(thoughts: &[&'static Thought], ended_by_calls: bool, max_blank: usize) -> Self {
         let close = thoughts.iter().flat_map(|thought| thought.close).copied().collect();
-        Self::of(close, thoughts.iter().map(|thought| thought.open).collect(), ended_by_calls)
+        Self::of(close, thoughts.iter().map(|thought| thought.open).collect(), ended_by_calls, max_blank)
     }
 
-    fn of(close: Vec<&'static str>, open: Vec<&'static str>, ended_by_calls: bool) -> Self {
+    fn of(close: Vec<&'static str>, open: Vec<&'static str>, ended_by_calls: bool, max_blank: usize) -> Self {
         let (markup, blank) = (String::new(), String::new());
-        Self { close, open, ended_by_calls, markup, blank, begun: false, last: 0 }
+        Self { close, open, ended_by_calls, markup, blank, max_blank, begun: false, last: 0 }
     }
 
     /// The message has begun inside it, and nothing of it has come.
@@ -159,8 +161,24 @@ impl Thinking {
             }
             self.begun = true;
         }
-        self.blank.push_str(tail(text, visible.len()));
+        hold_blank(&mut self.blank, tail(text, visible.len()), self.max_blank, |blank| reasoning(blank, out));
         self.last = text.bytes().next_back().unwrap_or(self.last);
+    }
+}
+
+/// Holds white space behind reasoning. Each time there is more than `most` bytes of it, it goes out, which depends on
+/// the text alone.
+pub(super) fn hold_blank(held: &mut String, blank: &str, most: usize, mut out: impl FnMut(&str)) {
+    if held.len() + blank.len() <= most {
+        held.push_str(blank);
+        return;
+    }
+    for character in blank.chars() {
+        held.push(character);
+        if held.len() > most {
+            out(held);
+            held.clear();
+        }
     }
 }
 
@@ -176,7 +194,7 @@ mod tests {
     fn think(text: &str, pieces: usize) -> (String, Vec<Thinks>) {
         let thoughts = Markers::new(&[&crate::format::THINK], Reads::ALL, false, None).thoughts();
         let markers = Markers::new(&[], Reads::ALL, false, None);
-        let mut thinking = Thinking::from_start(&thoughts, false);
+        let mut thinking = Thinking::from_start(&thoughts, false, 100);
         let (mut said, mut ends) = (String::new(), Vec::new());
         for piece in text.as_bytes().chunks(pieces) {
             let mut out: Vec<Event<'static>> = Vec::new();

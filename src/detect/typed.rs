@@ -99,6 +99,8 @@ pub(super) struct TypedValue {
     streams: bool,
     /// Its text so far, while it may be something else.
     text: String,
+    /// How many bytes of it are white space before its first visible character.
+    blank: usize,
     quotes: Quotes,
     escaped: String,
 }
@@ -150,8 +152,12 @@ impl TypedValue {
         if self.streams {
             return self.string(text, out);
         }
+        if self.blank == self.text.len() {
+            self.blank += text.len() - text.trim_start().len();
+        }
         self.text.push_str(text);
-        let is_string = self.types == Types::STRING | Types::NULL && !may_be_null(&self.text);
+        let is_string =
+            self.types == Types::STRING | Types::NULL && !may_be_null(tail(&self.text, self.blank));
         self.quotes.read(text);
         if is_string || self.text.len() > self.mend.max_hold {
             self.streams = true;
@@ -190,12 +196,15 @@ impl TypedValue {
     }
 }
 
+/// `text`, which begins with its first visible character, may be `null` with blanks behind it.
 fn may_be_null(text: &str) -> bool {
-    let text = text.trim_start();
+    if text.len() > 64 {
+        return false;
+    }
     let word = text.trim_end();
     let begins =
         "null".as_bytes().get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word.as_bytes()));
-    begins && (word.len() == 4 || word.len() == text.len()) && text.len() <= 64
+    begins && (word.len() == 4 || word.len() == text.len())
 }
 
 /// Appends `text` as the inside of a JSON string.

@@ -124,7 +124,8 @@ impl Walker {
     pub(super) fn kept(&self) -> usize {
         match self {
             Self::Json(walk) => walk.kept(),
-            Self::Header(_) | Self::React(_) => 0,
+            Self::Header(_) => 0,
+            Self::React(walk) => walk.kept(),
             Self::Python(walk) => walk.kept(),
             Self::Dsl(walk) => walk.kept(),
             Self::Params(walk) => walk.kept(),

@@ -7,16 +7,21 @@
 //! Each stage is a [`Sink`] for the one before it, so an event runs through all of them before the next is read, and
 //! nothing is collected in between.
 
+mod backlog;
 mod calls;
 mod settings;
 
+pub(crate) use backlog::SLICE;
 pub use settings::{Arguments, Detect, Limits, Misroute, Reasoning, ServerCalls, Settings, UnknownCalls};
 
 use std::sync::Arc;
 
 use bytes::BytesMut;
 
-use self::calls::Calls;
+use self::{
+    backlog::{Backlog, Read},
+    calls::Calls,
+};
 use crate::{
     conversation::{Conversation, Role, Turn},
     detect::{Detector, Tools},
@@ -59,6 +64,7 @@ pub struct Pipeline {
 /// What comes after the reader.
 #[derive(Debug)]
 struct Stages {
+    backlog: Backlog,
     detector: Option<Detector>,
     calls: Calls,
     writer: Writer,
@@ -80,6 +86,7 @@ impl Pipeline {
         let tools = Tools::new(conversation, &settings.tool_prefix);
         reader.expect(Asked { tools: tools.clone(), limits: settings.limits, stream: answering.stream });
         let stages = Stages {
+            backlog: Backlog::default(),
             detector: Detector::new(tools.clone(), settings),
             calls: Calls::new(conversation, tools, settings, reader.runs_tools(), &answering.stamp),
             writer,
@@ -106,25 +113,68 @@ impl Pipeline {
 
     /// Takes the next bytes of the upstream's body.
     pub fn push(&mut self, bytes: &[u8], out: &mut BytesMut) -> State {
-        if self.state == State::Open {
-            let read = self.reader.push(bytes, &mut self.stages.sink(out));
-            let ended = self.reader.is_done();
-            self.settle(read, ended, out);
-        }
-        self.state
+        self.begin_push(bytes, out);
+        self.catch_up(out)
     }
 
     /// The upstream's body has ended.
     pub fn finish(&mut self, out: &mut BytesMut) -> State {
-        if self.state == State::Open {
+        self.catch_up(out);
+        self.begin_finish(out);
+        self.catch_up(out)
+    }
+
+    /// As [`Pipeline::push`], but a large text is only begun: while [`Pipeline::is_behind`], go on with
+    /// [`Pipeline::work`].
+    pub fn begin_push(&mut self, bytes: &[u8], out: &mut BytesMut) {
+        let ended = self.stages.backlog.read.as_ref().is_some_and(|read| read.ended || read.result.is_err());
+        if self.state == State::Open && !ended {
+            let read = self.reader.push(bytes, &mut self.stages.sink(out));
+            let ended = self.reader.is_done();
+            self.settle(read, ended, out);
+        }
+    }
+
+    /// As [`Pipeline::finish`], with the work left as by [`Pipeline::begin_push`].
+    pub fn begin_finish(&mut self, out: &mut BytesMut) {
+        if self.state == State::Open && self.stages.backlog.read.as_ref().is_none_or(|read| !read.ended) {
             let read = self.reader.finish(&mut self.stages.sink(out));
             self.settle(read, true, out);
+        }
+    }
+
+    /// Some of what was read waits for [`Pipeline::work`].
+    pub fn is_behind(&self) -> bool {
+        !self.stages.backlog.is_empty()
+    }
+
+    /// Works on the next slice of what waits: some kilobytes of text at most.
+    pub fn work(&mut self, out: &mut BytesMut) {
+        let mut backlog = std::mem::take(&mut self.stages.backlog);
+        backlog.next(&mut self.stages.sink(out));
+        if self.stages.calls.bounce.is_some() || self.stages.is_full() {
+            backlog.clear();
+        }
+        let read = if backlog.is_empty() { backlog.read.take() } else { None };
+        self.stages.backlog = backlog;
+        if let Some(Read { result, ended }) = read {
+            self.settle(result, ended, out);
+        }
+    }
+
+    fn catch_up(&mut self, out: &mut BytesMut) -> State {
+        while self.is_behind() {
+            self.work(out);
         }
         self.state
     }
 
-    /// What has been read decides how the answer goes on.
+    /// What has been read decides how the answer goes on, when the stages have worked on all of it.
     fn settle(&mut self, read: Result<(), Failure>, ended: bool, out: &mut BytesMut) {
+        if self.is_behind() {
+            self.stages.backlog.read = Some(Read { result: read, ended });
+            return;
+        }
         let read = self.stages.failure().map_or(read, Err);
         if self.stages.calls.bounce.is_some() {
             self.stages.break_off(out);
@@ -142,6 +192,7 @@ impl Pipeline {
         if matches!(self.state, State::Done | State::Failed) {
             return;
         }
+        self.stages.backlog.clear();
         self.stages.release(out);
         self.state = State::Failed;
         self.failure = Some(match &self.redactor {
@@ -238,9 +289,14 @@ impl Stages {
         self.calls.failure.take().or_else(|| is_too_long.then(|| self.limits.answer_too_long()))
     }
 
+    /// A limit was reached: nothing more is taken.
+    fn is_full(&self) -> bool {
+        self.calls.failure.is_some() || self.writer.kept() > self.limits.max_answer
+    }
+
     fn sink<'s>(&'s mut self, out: &'s mut BytesMut) -> impl Sink + 's {
-        let Self { detector, calls, writer, has_content, .. } = self;
-        ToDetector { detector, next: ToCalls { calls, next: ToWriter { writer, has_content, out } } }
+        let Self { backlog, detector, calls, writer, has_content, .. } = self;
+        ToDetector { backlog, detector, next: ToCalls { calls, next: ToWriter { writer, has_content, out } } }
     }
 
     /// The answer is left off for another: what was held before that point is let go.
@@ -263,6 +319,7 @@ impl Stages {
 }
 
 struct ToDetector<'s> {
+    backlog: &'s mut Backlog,
     detector: &'s mut Option<Detector>,
     next: ToCalls<'s>,
 }
@@ -273,6 +330,7 @@ impl Sink for ToDetector<'_> {
             return;
         }
         match self.detector {
+            Some(detector) if self.backlog.takes(&event, detector) => self.backlog.put(event),
             Some(detector) => detector.event(event, &mut self.next),
             None => self.next.event(event),
         }

@@ -40,6 +40,7 @@ use super::{
     clock::{Alarm, Clock},
     cors::Grant,
     drain::Given,
+    turn,
 };
 
 pub(super) use flow::Parts;
@@ -51,6 +52,9 @@ const MAX_READS: usize = 64;
 
 /// Bytes after which a frame leaves although more is there. One read may go beyond it.
 const MAX_BYTES: usize = 32 << 10;
+
+/// Bytes of an upstream's answer that are worked on before others get the thread.
+const MAX_WORK: usize = 32 << 10;
 
 /// See the module.
 #[derive(Debug)]
@@ -87,6 +91,7 @@ impl Answer {
             if let Some(failure) = self.flow.pipeline.failure() {
                 return Poll::Ready(Err(failure.clone()));
             }
+            ready!(self.as_mut().poll_turn(cx));
             if self.as_mut().poll_upstream(cx).is_pending() {
                 let alarm = ready!(self.as_mut().poll_interrupt(cx));
                 if alarm == Some(Alarm::KeepAlive) {
@@ -125,6 +130,17 @@ impl Answer {
         &mut self.project().flow.access
     }
 
+    /// Whether it is this answer's turn on the thread; if not, it is when all others have had theirs.
+    fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let worked = &mut self.project().flow.worked;
+        if *worked < MAX_WORK {
+            return Poll::Ready(());
+        }
+        *worked = 0;
+        turn::after_others(cx);
+        Poll::Pending
+    }
+
     /// The client has taken nothing for too long, and is given up.
     pub(super) fn stalled(self: Pin<&mut Self>) {
         self.project().flow.is_stalled = true;
@@ -132,7 +148,11 @@ impl Answer {
 
     fn poll_upstream(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.project();
-        ready!(this.flow.poll_upstream(cx));
+        let polled = this.flow.poll_upstream(cx);
+        if polled.is_pending() {
+            this.flow.worked = 0;
+        }
+        ready!(polled);
         match this.flow.stage {
             Stage::Opening(_) => this.clock.asked(),
             Stage::Streaming(_) => this.clock.heard(),
@@ -198,6 +218,10 @@ impl Answer {
                     return Poll::Ready(true);
                 }
             }
+            if waiting && self.flow.worked >= MAX_WORK {
+                return Poll::Ready(true);
+            }
+            ready!(self.as_mut().poll_turn(cx));
             match self.as_mut().poll_upstream(cx) {
                 Poll::Ready(()) => {}
                 Poll::Pending if waiting => return Poll::Ready(true),

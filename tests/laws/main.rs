@@ -29,6 +29,7 @@ mod streams;
 #[path = "../support/mod.rs"]
 mod support;
 mod text;
+mod work;
 
 use proptest::test_runner::Config;
 

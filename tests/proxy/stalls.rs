@@ -128,7 +128,13 @@ async fn an_http2_connection_that_takes_nothing_is_closed() {
     client.request(1, "POST", "/v1/chat/completions", &[(":authority", "x")], 4).await;
     client.data(1, STREAM.as_bytes(), 1).await;
     soon("the upstream to be left alone", gone.notified()).await;
-    client.rest().await;
+    // Without reading: that would be taking something.
+    let closed = async {
+        while client.ping().await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    soon("the connection to be closed", closed).await;
     soon("the end of the answer", async {
         while !metrics(&proxy).await.contains("toolwire_streams_in_flight 0\n") {
             tokio::time::sleep(Duration::from_millis(20)).await;

@@ -8,6 +8,7 @@ use crate::{
         region::Passed,
         tag::Scan,
         text::{boundary_from, head, tail},
+        thinking::hold_blank,
         typed::escape,
     },
     event::CallEnd,
@@ -89,7 +90,8 @@ impl Channel {
             self.blank.clear();
             self.begun = true;
         }
-        self.blank.push_str(tail(text, visible.len()));
+        let blank = tail(text, visible.len());
+        hold_blank(&mut self.blank, blank, self.max_blank, |blank| out(Piece::Said(voice, blank)));
     }
 
     /// A call's arguments.

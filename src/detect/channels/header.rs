@@ -13,6 +13,10 @@ use crate::{
     format::{CallBody, Route, Voice},
 };
 
+/// Most markers in a header. Openers are among them, so that the text behind a header that fails is read again as
+/// often as it has markers.
+const MAX_INNER: usize = 4;
+
 impl Channel {
     /// One character of a header.
     pub(super) fn header(
@@ -40,6 +44,10 @@ impl Channel {
             return (character.len_utf8(), self.routed(body, rules, out));
         }
         if channels.inner.contains(&markup) {
+            let inner = channels.inner.iter().map(|inner| self.source.matches(inner).count());
+            if inner.sum::<usize>() > MAX_INNER {
+                return self.refuse(out);
+            }
             self.markup.clear();
             return (character.len_utf8(), None);
         }

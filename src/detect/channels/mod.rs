@@ -59,6 +59,8 @@ pub(super) struct Channel {
     inside: Option<Voice>,
     /// White space of reasoning since its last visible character; its first goes out with nothing before it.
     blank: String,
+    /// White space held beyond this goes out.
+    max_blank: usize,
     begun: bool,
     /// The spoken body is the argument of a call.
     raw: bool,
@@ -79,7 +81,12 @@ enum Mark {
 
 impl Channel {
     /// Begins behind a header's opener; in the header if that is empty.
-    pub(super) fn new(channels: &'static Channels, open: &'static str, waits: bool, quoted: bool) -> Self {
+    pub(super) fn new(
+        channels: &'static Channels,
+        open: &'static str,
+        (waits, quoted): (bool, bool),
+        max_blank: usize,
+    ) -> Self {
         Self {
             channels,
             phase: if quoted { Phase::Failed } else { Phase::Header },
@@ -87,6 +94,7 @@ impl Channel {
             markup: String::new(),
             inside: None,
             blank: String::new(),
+            max_blank,
             begun: false,
             raw: false,
             waits,

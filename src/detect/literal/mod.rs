@@ -180,6 +180,9 @@ impl Literal {
 
     /// The beginning of `text` that is plainly part of a string, and so much only as may be kept.
     fn run(&mut self, text: &str, out: &mut impl FnMut(&str)) -> usize {
+        // What is kept is looked at a character at a time, since there is a limit to it.
+        let first = text.chars().next().map_or(0, char::len_utf8);
+        let text = if self.unsettled > 0 { head(text, first) } else { text };
         let bytes = text.as_bytes();
         let end = match self.state {
             State::Text(quote) => {
@@ -189,9 +192,7 @@ impl Literal {
             State::Delimited if self.held.is_empty() => memchr::memchr(b'<', bytes),
             _ => return 0,
         };
-        let end = end.unwrap_or(text.len());
-        let first = text.chars().next().map_or(0, char::len_utf8);
-        let run = if self.unsettled > 0 { end.min(first) } else { end };
+        let run = end.unwrap_or(text.len());
         self.content(head(text, run), out);
         run
     }

@@ -6,8 +6,11 @@
 use crate::detect::{
     pattern::{Fit, fit},
     tag::ENTITIES,
-    text::head,
+    text::{boundary_from, head},
 };
+
+/// How far the first quotation mark is looked for at a time, in bytes.
+const AHEAD: usize = 64;
 
 /// A quotation mark by its number.
 const QUOTE: (&str, char) = ("&#34;", '"');
@@ -42,8 +45,13 @@ impl Entities {
     /// What `text` begins with, which is not empty.
     pub(super) fn next<'t>(&mut self, text: &'t str) -> Part<'t> {
         if self.escaped.is_none() {
-            let first = text.bytes().position(|byte| matches!(byte, b'"' | b'&'));
-            self.escaped = first.and_then(|at| text.as_bytes().get(at)).map(|byte| *byte == b'&');
+            // Looked for a stretch at a time: the value may stop long before its first quotation mark.
+            let text = head(text, boundary_from(text, AHEAD));
+            let first = text.bytes().find(|byte| matches!(byte, b'"' | b'&'));
+            self.escaped = first.map(|byte| byte == b'&');
+            if first.is_none() {
+                return Part::Plain(text);
+            }
         }
         if self.escaped != Some(true) {
             return Part::Plain(text);

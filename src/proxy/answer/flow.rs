@@ -12,7 +12,7 @@ use bytes::BytesMut;
 use crate::{
     failure::{self, Failure, Kind},
     observe::{Access, Outcome},
-    pipeline::{Pipeline, State},
+    pipeline::{Pipeline, SLICE, State},
 };
 
 use super::{
@@ -52,8 +52,10 @@ pub(super) struct Flow {
     /// Written, not yet given to the client's connection.
     pub(super) out: BytesMut,
     pub(super) stream: bool,
-    /// Reads since the alarms were looked at.
+    /// Reads, and slices of what was read, since the alarms were looked at.
     pub(super) reads: usize,
+    /// Bytes worked on since others had the thread.
+    pub(super) worked: usize,
     /// The error is in `out`, or was.
     pub(super) failure_told: bool,
     /// The place at the upstream, held as long as the client reads.
@@ -92,6 +94,7 @@ impl Flow {
             out: BytesMut::new(),
             stream: parts.stream,
             reads: 0,
+            worked: 0,
             failure_told: false,
             permit: None,
             memory: Some(parts.memory),
@@ -108,7 +111,7 @@ impl Flow {
 
     /// What has been read of the upstream's body is all that has come so far.
     pub(super) fn is_drained(&self) -> bool {
-        matches!(&self.stage, Stage::Streaming(body) if body.is_drained())
+        !self.pipeline.is_behind() && matches!(&self.stage, Stage::Streaming(body) if body.is_drained())
     }
 
     /// Status 200 is certain.
@@ -132,15 +135,22 @@ impl Flow {
                 let opened = ready!(opening.as_mut().poll(cx));
                 self.opened(opened);
             }
+            Stage::Streaming(_) | Stage::Ending(_) if self.pipeline.is_behind() => {
+                self.pipeline.work(&mut self.out);
+                self.reads += 1;
+                self.worked += SLICE;
+                self.went_on(self.pipeline.state());
+            }
             Stage::Streaming(body) => {
                 let (pipeline, out, watch) = (&mut self.pipeline, &mut self.out, &mut self.watch);
-                let begun = self.begun;
+                let (begun, worked) = (self.begun, &mut self.worked);
                 let read = ready!(body.poll_data(cx, |data| {
                     if pipeline.state() == State::Open {
                         if let Some(watch) = watch {
                             watch.piece(data, begun.elapsed());
                         }
-                        pipeline.push(data, out);
+                        pipeline.begin_push(data, out);
+                        *worked += data.len();
                     }
                 }));
                 self.read(read);
@@ -189,7 +199,10 @@ impl Flow {
         self.reads += 1;
         let state = match read {
             Ok(true) => self.pipeline.state(),
-            Ok(false) => self.pipeline.finish(&mut self.out),
+            Ok(false) => {
+                self.pipeline.begin_finish(&mut self.out);
+                self.pipeline.state()
+            }
             Err(broken) if self.pipeline.state() == State::Open => {
                 let message = format!("the upstream broke off inside its answer: {broken}");
                 return self.fail(Failure::new(Kind::Truncated, message));
@@ -197,7 +210,13 @@ impl Flow {
             // The answer was whole before.
             Err(_) => self.pipeline.state(),
         };
+        self.went_on(state);
+    }
+
+    /// The pipeline has come to `state`.
+    fn went_on(&mut self, state: State) {
         match state {
+            State::Open if self.pipeline.is_behind() => {}
             State::Open if self.pipeline.awaits_end() => self.await_end(),
             State::Open => {}
             State::Failed => self.stage = Stage::Over,

@@ -69,6 +69,12 @@ impl Http2 {
         self.frame(0, flags, stream, data).await;
     }
 
+    /// Sends a ping. `false`: the connection is closed.
+    pub(crate) async fn ping(&mut self) -> bool {
+        let ping = [0, 0, 8, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        soon("a ping to be read", self.stream.write_all(&ping)).await.is_ok()
+    }
+
     /// The status of the next response.
     pub(crate) async fn status(&mut self) -> u16 {
         loop {

@@ -1,0 +1,102 @@
+//! [`Backlog`]: what has been read of an answer and waits for the stages behind the reader.
+//!
+//! One frame may hold megabytes of text, and detection may have to work on each byte of it. Such a text is cut into
+//! slices, so that the shell can send what a slice gave, and let others have the thread, before it asks for the next.
+//! What the reader said behind it waits in order. Nearly all events are small and never come here.
+
+use std::{borrow::Cow, collections::VecDeque};
+
+use crate::{
+    detect::{
+        Detector,
+        text::{boundary_from, slice},
+    },
+    event::{Event, Sink},
+    failure::Failure,
+};
+
+/// Bytes of text that are worked on at once.
+pub(crate) const SLICE: usize = 4 << 10;
+
+/// An event that waits, with the frame that it may leave as.
+#[derive(Debug)]
+struct Waiting {
+    frame: Option<String>,
+    means: Option<Event<'static>>,
+}
+
+/// What the reader came to with the last of what waits.
+#[derive(Debug)]
+pub(super) struct Read {
+    pub(super) result: Result<(), Failure>,
+    pub(super) ended: bool,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Backlog {
+    events: VecDeque<Waiting>,
+    /// Bytes of the first event's text that are done.
+    done: usize,
+    /// Set while events wait.
+    pub(super) read: Option<Read>,
+}
+
+impl Backlog {
+    pub(super) fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// What waits is not wanted any more.
+    pub(super) fn clear(&mut self) {
+        self.events.clear();
+        self.done = 0;
+    }
+
+    /// `event` has to wait: others do, or it is more than should be worked on at once. What leaves as it came is no
+    /// work.
+    pub(super) fn takes(&self, event: &Event<'_>, detector: &Detector) -> bool {
+        let is_large = |text: &str| text.len() > SLICE && !detector.passes_on(text);
+        !self.events.is_empty() || text_of(event).is_some_and(is_large)
+    }
+
+    /// Puts an event behind those that wait.
+    pub(super) fn put(&mut self, event: Event<'_>) {
+        self.events.push_back(match event {
+            Event::Verbatim { frame, means } => Waiting {
+                frame: Some(frame.to_owned()),
+                means: means.map(|means| means.clone().into_owned()),
+            },
+            event => Waiting { frame: None, means: Some(event.into_owned()) },
+        });
+    }
+
+    /// Gives `out` the next slice of what waits.
+    pub(super) fn next(&mut self, out: &mut impl Sink) {
+        let Some(Waiting { frame, means }) = self.events.front() else { return };
+        if let Some(text) = means.as_ref().and_then(text_of).filter(|text| text.len() > SLICE) {
+            let end = boundary_from(text, self.done + SLICE);
+            out.event(Event::Text(Cow::Borrowed(slice(text, self.done, end))));
+            self.done = end;
+            if end < text.len() {
+                return;
+            }
+        } else if let Some(frame) = frame {
+            out.event(Event::Verbatim { frame, means: means.as_ref() });
+        } else if let Some(means) = means {
+            out.event(means.clone());
+        }
+        self.done = 0;
+        self.events.pop_front();
+        if self.events.is_empty() {
+            self.events = VecDeque::new();
+        }
+    }
+}
+
+fn text_of<'e>(event: &'e Event<'_>) -> Option<&'e str> {
+    match event {
+        Event::Text(text) | Event::Verbatim { means: Some(Event::Text(text)), .. } => Some(text),
+        _ => None,
+    }
+}
