@@ -86,4 +86,9 @@ function parsed(text) {
   }
 }
 
-const plain = ({ index, content, is_error }) => ({ call: index, content, ...(is_error ? { is_error } : {}) });
+/** A result with its call's index; or, of a call that the client gets with it, that call's name and arguments. */
+const plain = ({ index, name, arguments: args, content, is_error }) => ({
+  ...(name === undefined ? { call: index } : { name, arguments: args }),
+  content,
+  ...(is_error ? { is_error } : {}),
+});

@@ -104,4 +104,6 @@ def parsed(arguments):
 
 
 def plain(result):
-    return {"call": result["index"]} | {key: result[key] for key in ("content", "is_error") if result.get(key)}
+    """A result with its call's index; or, of a call that the client gets with it, that call's name and arguments."""
+    call = {"name": result["name"], "arguments": result["arguments"]} if "name" in result else {"call": result["index"]}
+    return call | {key: result[key] for key in ("content", "is_error") if result.get(key)}

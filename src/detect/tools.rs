@@ -63,8 +63,8 @@ impl Tools {
         self.declared.tools.is_empty()
     }
 
-    /// The declared name that `written` stands for: itself, or without the prefix (taken off once), or without one of
-    /// [`NAMESPACES`] before that.
+    /// The declared name that `written` stands for: itself, or without the prefix (taken off once), or without a
+    /// namespace of OpenAI's prompts before that.
     pub fn resolve<'a>(&self, written: &'a str) -> Option<&'a str> {
         self.resolve_plain(written).or_else(|| {
             let inner = NAMESPACES.iter().find_map(|namespace| written.strip_prefix(namespace))?;
