@@ -108,9 +108,10 @@ def of_scenarios(scripted, formats):
         # Told natively, but written all the same.
         *(model(f"loop-{name}-untaught", f"loop/{name}", detect=[name]) for name in formats),
         model("bounce", "bounce", "lumo", misroute="bounce"),
+        model("searches", "searches", "lumo"),
         *(
             model(name, name)
             for name in upstream.SCENARIOS
-            if name not in ("loop", "bounce")
+            if name not in ("loop", "bounce", "searches")
         ),
     ]

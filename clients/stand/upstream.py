@@ -124,6 +124,21 @@ def bounce(_request, answer):
         answer.finish("tool_calls")
 
 
+def searches(request, answer):
+    """Lumo looks something up by itself before it calls the client's tool, and again before it answers."""
+    answer.begin()
+    result = json.dumps({"results": [{"title": "Paris", "url": "https://weather.example/paris", "description": "mild"}]})
+    search = {"id": f"s{answer.number}", "name": "web_search", "arguments": json.dumps({"query": "weather Paris"})}
+    answer.object({"object": "chat.tool_call", "tool_call": search})
+    answer.object({"object": "chat.tool_result", "tool_result": {"call_id": search["id"], "content": result}})
+    if "18 °C" in text_of(request["messages"][-1]):
+        answer.text("It is ", "18 °C", ".")
+        answer.finish("stop")
+    else:
+        answer.call("get_weather", json.dumps(CITY))
+        answer.finish("tool_calls")
+
+
 def flaky(_request, answer):
     """No capacity two times of three."""
     if answer.number % 3 < 2:
@@ -141,6 +156,7 @@ ACTS = [
     slow,
     flaky,
     bounce,
+    searches,
     halves,
     written_halves,
     dies_in_text,

@@ -6,7 +6,7 @@ use toolwire::{
     pipeline::{Arguments, Detect, Settings},
 };
 
-use super::checks::find;
+use super::checks::{engine, find};
 
 /// What must be so, the formats that are looked for (`auto`: the default), the text.
 const FOUND: &[(&str, &[&str], &str)] = &[
@@ -76,6 +76,20 @@ fn what_was_found_stays_mended() {
                 });
             }
         }
+    }
+}
+
+/// What must be so, the check that failed, by its function, and the bytes it failed for.
+const FAILED: &[Failed] =
+    &[("a header that the answer begins in is no text", engine, b"\x00\x02\x1c\xfe\x07\xe4\x07all\n")];
+
+type Failed = (&'static str, fn(&[u8]), &'static [u8]);
+
+#[test]
+fn inputs_that_failed_a_check_pass_it() {
+    for (what, check, bytes) in FAILED {
+        println!("{what}");
+        check(bytes);
     }
 }
 

@@ -49,9 +49,11 @@ fn cut_off(name: &str, page: &Page, at: Index, stopped: bool) -> Result<(), Test
 /// value that cannot go on.
 fn is_closed(arguments: &str, meant: &str, cut: &str) -> Result<(), TestCaseError> {
     let value = arguments.trim_end_matches([']', '}', ' ', '\n']);
-    // What ends as the call does is taken for its end: only a model that was cut off has more to say.
+    // What ends as the call does, blanks behind it included, is taken for its end: only a model that was cut off has
+    // more to say.
     let quoted = value.strip_suffix('"').and_then(|text| meant.strip_prefix(text));
-    let closed = cut.rsplit_once('>').is_some_and(|(_, next)| next.is_empty() || next.starts_with('<'));
+    let next = cut.rsplit_once('>').map(|(_, next)| next.trim_start());
+    let closed = next.is_some_and(|next| next.is_empty() || next.starts_with('<'));
     if closed && quoted.is_some_and(|rest| rest.starts_with('<')) {
         return Ok(());
     }

@@ -1,0 +1,91 @@
+"""Agents, which run their tools by themselves: a whole loop each, streamed and not, without an error on the way."""
+
+import asyncio
+
+import agents
+import pytest
+from langchain_core.messages import AIMessage
+from langgraph.prebuilt import create_react_agent
+from openai import AsyncOpenAI
+from pydantic_ai import Agent
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai import OpenAIProvider
+from sdk import SETTINGS, STAND, model
+
+agents.set_tracing_disabled(True)
+
+QUESTION = "What is the weather in Paris?"
+RESULT = "18 °C"
+ANSWER = "It is 18 °C."
+
+# Native, taught in the prompt, Lumo's own channel, and an upstream that runs tools of its own between the client's.
+MODELS = ["loop-native", "loop-hermes", "loop-bare", "loop-lumo", "loop-lumo-pre", "searches"]
+
+
+def get_weather(city: str) -> str:
+    """Current weather of a city."""
+    assert city == "Paris"
+    return RESULT
+
+
+async def openai_agents(name, stream):
+    """The OpenAI Agents SDK, which refuses a call to a tool that it was not given."""
+    calls = []
+
+    def counted(city: str) -> str:
+        calls.append(city)
+        return get_weather(city)
+
+    tool = agents.function_tool(counted, name_override="get_weather", description_override=get_weather.__doc__)
+    chat = agents.OpenAIChatCompletionsModel(model=name, openai_client=AsyncOpenAI(**SETTINGS))
+    agent = agents.Agent(name="weather", instructions="Use tools.", model=chat, tools=[tool])
+    if stream:
+        run = agents.Runner.run_streamed(agent, QUESTION, max_turns=4)
+        async for _ in run.stream_events():
+            pass
+    else:
+        run = await agents.Runner.run(agent, QUESTION, max_turns=4)
+    return run.final_output, len(calls)
+
+
+async def langgraph(name, stream):
+    """LangGraph's ready agent."""
+    agent = create_react_agent(model({"model": name}), [get_weather], prompt="Use tools.")
+    question = {"messages": [("user", QUESTION)]}
+    if stream:
+        messages = []
+        # Not its asynchronous way: LangChain keeps connections across event loops, and each test has one of its own.
+        for step in agent.stream(question, stream_mode="updates"):
+            messages += [message for update in step.values() for message in update["messages"]]
+    else:
+        messages = agent.invoke(question)["messages"]
+    calls = [call for message in messages if isinstance(message, AIMessage) for call in message.tool_calls]
+    return messages[-1].text, len(calls)
+
+
+async def pydantic_ai(name, stream):
+    """Pydantic AI, which asks again where a call is not one of its tools."""
+    calls = []
+
+    def counted(city: str) -> str:
+        calls.append(city)
+        return get_weather(city)
+
+    chat = OpenAIChatModel(name, provider=OpenAIProvider(openai_client=AsyncOpenAI(**SETTINGS)))
+    agent = Agent(chat, instructions="Use tools.")
+    agent.tool_plain(counted, name="get_weather", retries=0)
+    if stream:
+        async with agent.run_stream(QUESTION) as run:
+            return await run.get_output(), len(calls)
+    return (await agent.run(QUESTION)).output, len(calls)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("agent", [openai_agents, langgraph, pydantic_ai])
+def test_a_loop_is_finished(agent, name, stream):
+    assert asyncio.run(agent(name, stream)) == (ANSWER, 1)
+
+
+def test_every_model_is_served():
+    assert set(MODELS) - {"searches"} <= set(STAND["loops"])
