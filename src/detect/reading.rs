@@ -171,6 +171,12 @@ impl Reading {
         }
     }
 
+    /// The calls that waited up to a certain point. A channel lets its calls go by itself: what still waits there is in
+    /// a call that has not ended.
+    pub(super) fn take_ended(&mut self) -> Vec<Waiting> {
+        if matches!(self.read_as, As::Channel(_)) { Vec::new() } else { self.take_waiting() }
+    }
+
     /// The waiting calls, the last one cut if it has not ended.
     pub(super) fn abandon(&mut self) -> Vec<Waiting> {
         let mut waiting = self.take_waiting();

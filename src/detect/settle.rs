@@ -100,7 +100,7 @@ impl Detector {
                 let certain = self.held.len().saturating_sub(reading.unsure());
                 self.held.drain(..certain);
                 self.held.shrink_to(MAX_SPACE);
-                outlet.pieces(reading.take_waiting());
+                outlet.pieces(reading.take_ended());
                 reading.rivals = Rivals::None;
                 self.state = State::Calls(reading);
                 taken
@@ -123,7 +123,7 @@ impl Detector {
                 if certain {
                     self.doubted = None;
                     self.held.clear();
-                    outlet.pieces(reading.take_waiting());
+                    outlet.pieces(reading.take_ended());
                     reading.rivals = Rivals::None;
                 }
                 self.state = State::Calls(reading);
