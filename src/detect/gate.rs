@@ -1,6 +1,9 @@
 //! [`Gate`]: where the pieces of calls pass on their way out, at once or when what they wait for has come.
 
-use super::envelope::{Piece, Rules};
+use super::{
+    envelope::{Piece, Rules},
+    text::append,
+};
 use crate::{event::CallEnd, format::Voice};
 
 /// A [`Piece`] that waits.
@@ -35,6 +38,37 @@ impl Waiting {
     }
 }
 
+/// Pieces that wait, in order. Arguments that follow each other become one text: the room for each by itself, a token
+/// each, would be many times their size.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    pieces: Vec<Waiting>,
+}
+
+impl Queue {
+    pub(super) fn push(&mut self, piece: Piece<'_>) {
+        match (piece, self.pieces.last_mut()) {
+            (Piece::Arguments(text), Some(Waiting::Arguments(kept))) => append(kept, text),
+            (piece, _) => self.pieces.push(Waiting::of(piece)),
+        }
+    }
+
+    /// Nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// What waits.
+    pub(super) fn take(&mut self) -> Vec<Waiting> {
+        std::mem::take(&mut self.pieces)
+    }
+
+    /// What waits goes out.
+    pub(super) fn open(&mut self, out: &mut impl FnMut(Piece<'_>)) {
+        self.pieces.drain(..).for_each(|waiting| out(waiting.as_piece()));
+    }
+}
+
 /// What calls wait for before they go out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wait {
@@ -62,14 +96,14 @@ impl Wait {
 #[derive(Debug)]
 pub(super) struct Gate {
     pub(super) wait: Wait,
-    waiting: Vec<Waiting>,
+    waiting: Queue,
     /// In a call to one of the format's names for calling nothing.
     drops: bool,
 }
 
 impl Gate {
     pub(super) fn new(wait: Wait) -> Self {
-        Self { wait, waiting: Vec::new(), drops: false }
+        Self { wait, waiting: Queue::default(), drops: false }
     }
 
     /// Sends a piece on, keeps it, or drops it.
@@ -80,7 +114,7 @@ impl Gate {
         match self.wait {
             _ if self.drops => {}
             Wait::Nothing => out(piece),
-            Wait::CallEnd | Wait::RegionEnd => self.waiting.push(Waiting::of(piece)),
+            Wait::CallEnd | Wait::RegionEnd => self.waiting.push(piece),
         }
     }
 
@@ -91,7 +125,7 @@ impl Gate {
 
     /// What waits goes out.
     pub(super) fn open(&mut self, out: &mut impl FnMut(Piece<'_>)) {
-        self.waiting.drain(..).for_each(|waiting| out(waiting.as_piece()));
+        self.waiting.open(out);
     }
 
     /// Nothing waits.
@@ -101,6 +135,6 @@ impl Gate {
 
     /// What waits.
     pub(super) fn take(&mut self) -> Vec<Waiting> {
-        std::mem::take(&mut self.waiting)
+        self.waiting.take()
     }
 }

@@ -74,7 +74,9 @@ impl<S: Sink> Sink for Joined<'_, S> {
         self.pure = false;
         match event {
             Event::Reasoning(Reasoning { text, signature: None }) => self.add(Kind::Reasoning, &text),
-            Event::CallArguments { index, piece } => self.add(Kind::Arguments(index), &piece),
+            Event::CallArguments { index, piece } if piece.len() <= MAX_JOINED => {
+                self.add(Kind::Arguments(index), &piece)
+            }
             event => {
                 self.flush();
                 self.out.event(event);

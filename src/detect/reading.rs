@@ -171,6 +171,12 @@ impl Reading {
         }
     }
 
+    /// The calls that waited up to a certain point. A channel lets its calls go by itself: what still waits there is in
+    /// a call that has not ended.
+    pub(super) fn take_ended(&mut self) -> Vec<Waiting> {
+        if matches!(self.read_as, As::Channel(_)) { Vec::new() } else { self.take_waiting() }
+    }
+
     /// The waiting calls, the last one cut if it has not ended.
     pub(super) fn abandon(&mut self) -> Vec<Waiting> {
         let mut waiting = self.take_waiting();
@@ -214,9 +220,7 @@ impl<S: Sink> Outlet<'_, S> {
                     source: Source::Format(self.format.name),
                 }));
             }
-            Piece::Arguments(text) => {
-                self.out.event(Event::CallArguments { index, piece: Cow::Borrowed(text) });
-            }
+            Piece::Arguments(text) => self.arguments(Cow::Borrowed(text)),
             Piece::End(CallEnd::Cut) if !self.at_end => {
                 self.out.event(Event::CallEnd { index, end: CallEnd::Broken });
             }
@@ -224,10 +228,19 @@ impl<S: Sink> Outlet<'_, S> {
         }
     }
 
+    fn arguments(&mut self, piece: Cow<'_, str>) {
+        let index = super::DETECTED | self.next.saturating_sub(1);
+        self.out.event(Event::CallArguments { index, piece });
+    }
+
     /// Sends the pieces of calls that have waited.
     pub(super) fn pieces(&mut self, waiting: Vec<Waiting>) {
         for waiting in waiting {
-            self.piece(waiting.as_piece());
+            match waiting {
+                // They may be long: they are handed on, not copied.
+                Waiting::Arguments(text) => self.arguments(Cow::Owned(text)),
+                waiting => self.piece(waiting.as_piece()),
+            }
         }
     }
 }

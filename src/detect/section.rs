@@ -7,7 +7,7 @@
 use super::{
     envelope::{Parsed, Piece, Rules},
     flow::Flow,
-    gate::{Wait, Waiting},
+    gate::{Queue, Wait, Waiting},
     pattern::{Fit, fit},
     pythonic::PythonWalk,
     region::Passed,
@@ -33,7 +33,7 @@ pub(super) struct Section {
     phase: Phase,
     markup: String,
     wait: Wait,
-    waiting: Vec<Waiting>,
+    waiting: Queue,
     found: bool,
     drops_rest: bool,
 }
@@ -48,7 +48,7 @@ impl Section {
             phase: Phase::Between,
             markup: String::new(),
             wait,
-            waiting: Vec::new(),
+            waiting: Queue::default(),
             found: false,
             drops_rest: false,
         }
@@ -91,7 +91,7 @@ impl Section {
 
     /// The calls that waited.
     pub(super) fn take_waiting(&mut self) -> Vec<Waiting> {
-        std::mem::take(&mut self.waiting)
+        self.waiting.take()
     }
 
     /// Reads on. Pieces of calls go to `out`, unless they must wait.
@@ -152,19 +152,15 @@ impl Section {
             return true;
         }
         let waiting = &mut self.waiting;
-        let end = walker.finish(stopped && rules.repair, &mut |piece| waiting.push(Waiting::of(piece)));
+        let end = walker.finish(stopped && rules.repair, &mut |piece| waiting.push(piece));
         if end == Some(CallEnd::Cut) {
             return false;
         }
-        self.certain(out);
         true
     }
 
     /// A call has ended: it goes out, unless it must wait for the section's end.
-    fn certain(&mut self, out: &mut impl FnMut(Piece<'_>)) -> Option<Passed> {
-        if self.wait == Wait::CallEnd {
-            self.waiting.drain(..).for_each(|waiting| out(waiting.as_piece()));
-        }
+    fn certain(&self) -> Option<Passed> {
         (self.wait != Wait::RegionEnd).then_some(Passed::Certain(0))
     }
 
@@ -179,16 +175,16 @@ impl Section {
         let waiting = &mut self.waiting;
         let parsed = match self.wait {
             Wait::Nothing => walker.feed(text, rules, out),
-            _ => walker.feed(text, rules, &mut |piece| waiting.push(Waiting::of(piece))),
+            _ => walker.feed(text, rules, &mut |piece| waiting.push(piece)),
         };
         self.found |= walker.found();
         match parsed {
             Parsed::More => (text.len(), None),
-            Parsed::CallEnded(len) => (len, self.certain(out)),
+            Parsed::CallEnded(len) => (len, self.certain()),
             Parsed::End(len) if !walker.rest().is_empty() => {
                 let rest = walker.rest().len();
                 self.phase = Phase::Between;
-                let certain = self.certain(out).is_some();
+                let certain = self.certain().is_some();
                 let passed = if self.in_section {
                     Passed::Again { taken: 0, rest, certain }
                 } else {
@@ -199,7 +195,7 @@ impl Section {
             Parsed::End(len) => {
                 self.drops_rest = walker.drops_rest();
                 self.phase = Phase::Between;
-                let certain = self.certain(out);
+                let certain = self.certain();
                 (len, if self.in_section { certain } else { Some(Passed::Ended(0)) })
             }
             Parsed::Stop(len) if walker.is_open() && self.wait == Wait::Nothing => {

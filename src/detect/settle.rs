@@ -5,7 +5,7 @@ use super::{
     fence::{Fence, Foreign},
     reading::{As, Outlet, Reading, Rivals},
     region::{Container, Passed},
-    text::{boundary_from, head, tail},
+    text::{append, boundary_from, head, tail},
     thinking::Thinking,
 };
 use crate::event::Sink;
@@ -13,6 +13,9 @@ use crate::event::Sink;
 /// Most bytes of reasoning that are held because a call may begin in it, before one has. What is held for nothing is
 /// read again as reasoning, which may hold it again from the next opener on.
 const MAX_DOUBT: usize = 512;
+
+/// Room for source that is kept when a call has ended: the next one may be as short as most are.
+const MAX_SPACE: usize = 4 << 10;
 
 impl Detector {
     /// The text breaks off; `stopped`: because the model was done. What is held is decided.
@@ -74,7 +77,8 @@ impl Detector {
         let mut outlet = Outlet { format, starts_line, prose, next, at_end: false, out: &mut *out };
         match reading.feed(text, &rules, &mut |piece| outlet.piece(piece)) {
             Passed::More => {
-                self.held.push_str(text);
+                // The source of a call that waits is kept besides its arguments: until it has ended it may be text.
+                append(&mut self.held, text);
                 if reading.is_streaming() {
                     self.doubted = None;
                     let certain = self.held.len().saturating_sub(reading.unsure());
@@ -95,14 +99,17 @@ impl Detector {
                 self.held.push_str(head(text, taken));
                 let certain = self.held.len().saturating_sub(reading.unsure());
                 self.held.drain(..certain);
+                self.held.shrink_to(MAX_SPACE);
+                outlet.pieces(reading.take_ended());
                 reading.rivals = Rivals::None;
                 self.state = State::Calls(reading);
                 taken
             }
             Passed::Ended(taken) => {
                 self.doubted = None;
-                outlet.pieces(reading.take_waiting());
                 self.held.clear();
+                self.held.shrink_to(MAX_SPACE);
+                outlet.pieces(reading.take_waiting());
                 self.prose.container_ended(starts_line);
                 self.go_on();
                 if reading.drops_rest() {
@@ -116,6 +123,7 @@ impl Detector {
                 if certain {
                     self.doubted = None;
                     self.held.clear();
+                    outlet.pieces(reading.take_ended());
                     reading.rivals = Rivals::None;
                 }
                 self.state = State::Calls(reading);

@@ -15,7 +15,7 @@ use crate::{
     conversation::Conversation,
     detect::{
         Tools,
-        text::{boundary_upto, head},
+        text::{append, boundary_upto, head},
     },
     dialect::{Ids, Skip, Skipped, Stamp},
     digest::Digest,
@@ -323,9 +323,13 @@ impl Calls {
                     if fits { piece } else { head(&piece, boundary_upto(&piece, room)).to_owned().into() };
                 send(Event::CallArguments { index, piece }, frame.filter(|_| index == source && fits), out);
             }
-            Fate::Waits { arguments, .. } if fits => arguments.push_str(&piece),
+            Fate::Waits { arguments, .. } if fits => match piece {
+                // What waited before it came here is all there is, and is not copied.
+                Cow::Owned(all) if arguments.is_empty() => *arguments = all,
+                piece => append(arguments, &piece),
+            },
             Fate::Annotated { arguments: Some(arguments), .. } if fits => {
-                arguments.push_str(&piece);
+                append(arguments, &piece);
                 self.kept += piece.len();
             }
             _ => {}

@@ -16,7 +16,7 @@ use super::{
     body::JsonBody,
     envelope::{Envelope, Piece, Rules},
     flow::Flow,
-    gate::Waiting,
+    gate::{Queue, Waiting},
     params::ParamsWalk,
     region::Passed,
     text::tail,
@@ -65,7 +65,7 @@ pub(super) struct Channel {
     /// The spoken body is the argument of a call.
     raw: bool,
     waits: bool,
-    waiting: Vec<Waiting>,
+    waiting: Queue,
     /// A message has been read.
     found: bool,
 }
@@ -98,7 +98,7 @@ impl Channel {
             begun: false,
             raw: false,
             waits,
-            waiting: Vec::new(),
+            waiting: Queue::default(),
             found: false,
         }
     }
@@ -143,7 +143,7 @@ impl Channel {
 
     /// The call that waited.
     pub(super) fn take_waiting(&mut self) -> Vec<Waiting> {
-        std::mem::take(&mut self.waiting)
+        self.waiting.take()
     }
 
     /// Reads on.
@@ -279,11 +279,11 @@ impl Channel {
     }
 
     fn settled(&mut self, end: Option<CallEnd>, out: &mut impl FnMut(Piece<'_>)) -> bool {
-        let waiting = self.take_waiting();
+        let mut waiting = std::mem::take(&mut self.waiting);
         if self.waits && end == Some(CallEnd::Cut) {
             return false;
         }
-        waiting.iter().for_each(|waiting| out(waiting.as_piece()));
+        waiting.open(out);
         true
     }
 
@@ -351,6 +351,6 @@ impl Channel {
 }
 
 /// Sends a piece on, or keeps it where calls wait.
-fn gate(waits: bool, waiting: &mut Vec<Waiting>, piece: Piece<'_>, out: &mut impl FnMut(Piece<'_>)) {
-    if waits { waiting.push(Waiting::of(piece)) } else { out(piece) }
+fn gate(waits: bool, waiting: &mut Queue, piece: Piece<'_>, out: &mut impl FnMut(Piece<'_>)) {
+    if waits { waiting.push(piece) } else { out(piece) }
 }

@@ -338,10 +338,10 @@ impl Region {
         let parsed = walker.feed(text, rules, &mut |piece| gate.pass(piece, rules, out));
         let (len, passed) = match parsed {
             Parsed::More => (text.len(), None),
-            Parsed::CallEnded(len) => (len, self.certain(out)),
+            Parsed::CallEnded(len) => (len, self.certain()),
             Parsed::End(len) => {
                 // The last call's own end was told before; what closes its envelope is no text either.
-                (len, self.value_ended(out))
+                (len, self.value_ended())
             }
             Parsed::Stop(len) => {
                 let foreign = tail(text, len).chars().next().unwrap_or_default();
@@ -358,25 +358,21 @@ impl Region {
     }
 
     /// A call has ended: it goes out, unless it must wait for the region's end.
-    fn certain(&mut self, out: &mut impl FnMut(Piece<'_>)) -> Option<Passed> {
-        if self.gate.wait == Wait::CallEnd {
-            self.gate.open(out);
-        }
+    fn certain(&self) -> Option<Passed> {
         (self.gate.wait != Wait::RegionEnd).then_some(CERTAIN)
     }
 
     /// A value of calls has ended. Without a container that is all, unless a backtick behind it may quote it.
-    fn value_ended(&mut self, out: &mut impl FnMut(Piece<'_>)) -> Option<Passed> {
+    fn value_ended(&mut self) -> Option<Passed> {
         self.phase = Phase::After;
         if self.container != Container::Bare {
-            return self.certain(out);
+            return self.certain();
         }
         if self.quoted {
             self.phase = Phase::Quoted;
             return None;
         }
         (self.ended, self.joined) = (true, false);
-        self.gate.open(out);
         Some(CERTAIN)
     }
 
