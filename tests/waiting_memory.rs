@@ -1,7 +1,15 @@
 //! What the heap holds while a long call waits for its end: its arguments, and where a model wrote it as text, the
 //! source too, which is text again if the call fails.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "a test that cannot go on has failed"
+)]
+#![allow(dead_code, unreachable_pub, reason = "other tests share what this one does not need")]
 
 #[path = "support/mod.rs"]
 mod support;
@@ -56,7 +64,6 @@ fn exchange(detect: Detect, arguments: Arguments) -> Exchange {
 /// The heap is at most `texts` times the call's size while it waits, and `peak` times until it is out.
 fn holds(what: &str, (waiting, most): (i64, u64), texts: f64, peak: f64) {
     let size = SIZE as f64;
-    println!("{what}: {:.2} times its size, {:.2} at most", waiting as f64 / size, most as f64 / size);
     assert!(waiting < (texts * (1.0 + GROWTH) * size) as i64 + FIXED, "{what}: {waiting} bytes wait");
     assert!(most < (peak * size) as u64 + FIXED as u64, "{what}: {most} bytes at most");
 }
