@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 pub use self::arrange::{joined_user_turns, media_behind_results, take_media};
 use crate::wire::json::Raw;
 
-/// The argument of a custom tool that is told of as a function.
+/// The argument of a custom tool that is declared to the upstream as a function.
 pub const CUSTOM_INPUT: &str = "input";
 
 /// What a client asks for.

@@ -71,8 +71,8 @@ impl Model {
     }
 }
 
-/// `settings` for the model that its upstream calls `name`, which is told of tools in this way, and of which it may be
-/// configured whether its answers start inside reasoning.
+/// `settings` completed for the model that its upstream calls `name`: with the formats that its `tools` setting and its
+/// name imply, and whether its answers start inside reasoning, unless that is configured.
 pub(crate) fn settings_for<'s>(
     settings: &'s Settings,
     (tools, starts_in_reasoning): (Tools, Option<bool>),

@@ -25,7 +25,7 @@ impl Origins {
     /// The origins that are written so; `*` is every one.
     ///
     /// # Errors
-    /// What is wrong with the first that is none.
+    /// What is wrong with the first entry that is not an origin.
     pub fn parse(written: &[&str]) -> Result<Self, String> {
         Ok(Self::of(written.iter().map(|origin| parse(origin)).collect::<Result<_, _>>()?))
     }

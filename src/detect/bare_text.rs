@@ -15,9 +15,9 @@ use crate::event::CallEnd;
 /// How far the text goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reached {
-    /// So many bytes are text; what follows may close the call.
+    /// This many bytes are text; what follows may close the call.
     More(usize),
-    /// The closer begins behind so many bytes.
+    /// The closer begins after this many bytes.
     End(usize),
     /// This is no such text.
     Foreign,

@@ -15,7 +15,7 @@ pub(super) enum Step {
     Took(usize),
     /// It is not certain what the text begins with.
     Hold,
-    /// The call has ended behind so many bytes.
+    /// The call has ended after this many bytes.
     End(usize),
     /// The text goes on no call.
     Stop,

@@ -117,3 +117,8 @@ impl fmt::Display for Skipped {
         Ok(())
     }
 }
+
+/// Whether a frame's data is a word that some servers send to show that they are alive.
+pub(super) fn is_sign_of_life(data: &str) -> bool {
+    ["ping", "pong", "heartbeat", "keep-alive", "keepalive"].contains(&data)
+}

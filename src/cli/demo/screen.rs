@@ -31,9 +31,9 @@ const LEAST: usize = 24;
 /// How what comes is arranged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Arrangement {
-    /// The upstream's on the left, the client's on the right, in so many columns.
+    /// The upstream's on the left, the client's on the right, each this many columns wide.
     Beside { left: usize, right: usize },
-    /// Each on a line of its own, in so many columns.
+    /// Each on a line of its own, this many columns wide.
     Below { columns: usize },
 }
 

@@ -50,7 +50,7 @@ impl Flat {
         self.members.pop();
     }
 
-    /// The arguments that the members are for a tool that declares these keys; `None` if some of them are none.
+    /// The arguments that the members are for a tool that declares these keys; `None` if a key is not declared.
     pub(super) fn arguments(&self, declares: impl Fn(&str) -> bool) -> Option<String> {
         let mut json = String::from("{");
         for Member { key, json: value, is_envelope } in &self.members {

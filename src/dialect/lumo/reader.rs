@@ -16,7 +16,7 @@ use super::{
     v2::{self, Frame},
 };
 use crate::{
-    dialect::{Skip, Skipped},
+    dialect::{Skip, Skipped, skipped::is_sign_of_life},
     event::{Event, Sink},
     failure::{Failure, Kind},
     pipeline::Limits,
@@ -292,7 +292,7 @@ impl Body {
     /// A frame is not JSON. Inside an answer, a part of the answer is lost with it; a frame that is only nested too deep
     /// is lost anywhere.
     fn unreadable(&mut self, frame: &str) -> Result<(), Failure> {
-        let is_sign_of_life = SIGNS_OF_LIFE.contains(&frame.trim_ascii());
+        let is_sign_of_life = is_sign_of_life(frame.trim_ascii());
         let is_inside = self.answer.has_begun() && !self.answer.is_finished();
         if is_inside && !is_sign_of_life && !self.is_last {
             return Err(Failure::new(Kind::Protocol, "the upstream sent a frame that cannot be read"));
@@ -327,9 +327,6 @@ impl Body {
         })
     }
 }
-
-/// What some servers send as data to show that they are alive.
-const SIGNS_OF_LIFE: [&str; 5] = ["ping", "pong", "heartbeat", "keep-alive", "keepalive"];
 
 /// Whether more containers are open at once in `text` than a frame may have.
 fn nests_too_deep(text: &str) -> bool {

@@ -224,8 +224,7 @@ impl Answer {
     /// nothing is, nor with words that servers send to show that they are alive; and a frame that the body's end has cut
     /// off shows in the missing end of the answer.
     fn unreadable(&mut self, frame: &str) -> Result<(), Failure> {
-        const SIGNS_OF_LIFE: [&str; 5] = ["ping", "pong", "heartbeat", "keep-alive", "keepalive"];
-        let is_harmless = frame.starts_with(':') || SIGNS_OF_LIFE.contains(&frame);
+        let is_harmless = frame.starts_with(':') || crate::dialect::skipped::is_sign_of_life(frame);
         if self.has_choice && !self.finished && !self.is_cut && !is_harmless {
             let words = refusal::first_words(frame.as_bytes()).unwrap_or_default();
             let message = format!("the upstream sent a frame that is not JSON: \"{words}\"");
