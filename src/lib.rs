@@ -31,5 +31,7 @@ pub mod observe;
 pub mod pipeline;
 pub mod proxy;
 pub mod redact;
+pub mod rules;
 mod suggest;
+pub mod tools;
 pub mod wire;

@@ -7,7 +7,8 @@ use serde_json::json;
 use toolwire::{
     conversation::{Conversation, Tool},
     dialect::{Answering, Reader, Stamp, Writer, chat, lumo},
-    pipeline::{Detect, Pipeline, Settings, State},
+    pipeline::{Pipeline, State},
+    rules::{Detect, Rules},
 };
 
 /// What a socket gives at a time when the upstream is fast.
@@ -175,8 +176,8 @@ pub fn conversation() -> Conversation {
 }
 
 /// Detection on or off, all else as it comes.
-pub fn settings(detect: bool) -> Settings {
-    Settings { detect: if detect { Detect::Auto } else { Detect::Off }, ..Settings::default() }
+pub fn settings(detect: bool) -> Rules {
+    Rules { detect: if detect { Detect::Auto } else { Detect::Off }, ..Rules::default() }
 }
 
 /// The whole way of one answer to `conversation`, for a client of Chat Completions.

@@ -9,7 +9,7 @@ use super::{
     model::{ARGUMENTS, MISROUTE, REASONING, SERVER_CALLS, UNKNOWN_CALLS},
     upstream::{CUSTOM_TOOLS, DEVELOPER_ROLE, RESULT_IMAGES, STREAM},
 };
-use crate::pipeline::Detect;
+use crate::rules::Detect;
 
 /// In the place of a secret.
 const MASK: &str = "********";

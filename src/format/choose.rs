@@ -2,12 +2,12 @@
 
 use std::cmp::Reverse;
 
-use super::{ALL, Format, Own, all_and};
+use super::{ALL, CustomFormat, Format, all_and};
 
 /// What models' names tell: the formats that a configuration knows, its own and the built-in ones, and more.
 #[derive(Debug)]
 pub struct Known {
-    own: Vec<Own>,
+    own: Vec<CustomFormat>,
     /// First those of the configuration's own formats, then those of the others; each the longest first.
     writers: Globs<&'static Format>,
     /// [`PROMPT_OPENS_REASONING`]
@@ -16,7 +16,7 @@ pub struct Known {
 
 impl Known {
     /// The built-in formats and `own`.
-    pub fn new(own: Vec<Own>) -> Self {
+    pub fn new(own: Vec<CustomFormat>) -> Self {
         let formats =
             own.iter().map(|own| (false, own.format)).chain(ALL.iter().map(|format| (true, *format)));
         let globs = formats.flat_map(|(built_in, format)| {
@@ -32,7 +32,7 @@ impl Known {
     }
 
     /// The configuration's own.
-    pub fn own(&self) -> &[Own] {
+    pub fn own(&self) -> &[CustomFormat] {
         &self.own
     }
 
@@ -159,7 +159,7 @@ mod tests {
     use crate::format::Definition;
 
     /// What [`Known::of_model`] finds, told without its index.
-    fn searched(name: &str, own: &[Own]) -> Vec<&'static str> {
+    fn searched(name: &str, own: &[CustomFormat]) -> Vec<&'static str> {
         let surest_first = |formats: &mut dyn Iterator<Item = &'static Format>| {
             let sure = |format: &Format| {
                 format.models.iter().filter(|glob| fits(glob, name)).map(|glob| glob.len()).max()

@@ -6,12 +6,12 @@
 mod calls;
 mod channels;
 mod choose;
+mod custom;
 mod dsml;
 mod elements;
 mod header;
 mod import;
 mod json;
-mod own;
 mod page;
 mod params;
 mod python;
@@ -24,6 +24,7 @@ pub use channels::{
     BEAM, Channels, FUNCTIONARY_V32, GLM4_9B, HARMONY, INKLING, KIMI_K3, MUSE_ATEM, Route, Voice,
 };
 pub use choose::{Known, auto};
+pub use custom::{CustomFormat, Definition, DefinitionError, all_and};
 pub use dsml::{DEEPSEEK_V4, DEEPSEEK_V32, DEEPSEEK_V41};
 pub use elements::{CLINE, Elements, ElementsName, MINIMAX_M3, MORPH_XML, TOOLBRIDGE, TOOLIFY};
 pub use header::{FUNCTION, FUNCTIONARY_V31, PLAMO3, SOLAR_OPEN};
@@ -33,7 +34,6 @@ pub use json::{
     GRANITE20B_FC, HERMES, HUNYUAN_A13B, INTERNLM2, JAMBA, K2_HORIZON, LLAMA3_JSON, LONGCAT, MINIMAX_M1,
     NEMOTRON_TOOLCALL, OPENAI_FUNCTION_CALL, PHI4_MINI, QWEN25, XLAM,
 };
-pub use own::{Definition, Own, Wrong, all_and};
 pub use page::page;
 pub use params::{
     ANTHROPIC_LEGACY, DOTS, GLM45, GLM47, HY_V3, MIMO, MINICPM5, MINIMAX_M2, QWEN3_CODER, SEED_OSS, STEP3,
@@ -47,7 +47,7 @@ pub use reasoning::{
     THOUGHT_COHERE, THOUGHT_K3, Thought,
 };
 pub use table::{DEEPSEEK_V3, DEEPSEEK_V31, KIMI_K2, MISTRAL};
-pub use teach::{Arguments, Form, Teach, Teaching, Values, instruct};
+pub use teach::{ArgumentForm, Form, Teach, Teaching, Values, instruct};
 use teach::{OBJECT, taught};
 
 use crate::suggest::suggest;

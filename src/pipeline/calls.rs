@@ -10,17 +10,16 @@
 
 use std::borrow::Cow;
 
-use super::{Arguments, CallTally, Misroute, ServerCalls, Settings, Tally};
+use super::{CallTally, Tally};
 use crate::{
     conversation::Conversation,
-    detect::{
-        Tools,
-        text::{append, boundary_upto, head},
-    },
+    detect::text::{append, boundary_upto, head},
     dialect::{Ids, Skip, Skipped, Stamp},
     digest::Digest,
     event::{Annotation, CallEnd, CallResult, CallStart, Event, Finish, Runner, ServerCall, Sink, Source},
     failure::Failure,
+    rules::{ArgumentDelivery, Misroute, Rules, ServerCalls},
+    tools::DeclaredTools,
     wire::json::Json,
 };
 
@@ -72,8 +71,8 @@ impl Incomplete {
 /// The stage that applies the rules.
 #[derive(Debug)]
 pub(super) struct Calls {
-    tools: Tools,
-    settings: Settings,
+    tools: DeclaredTools,
+    settings: Rules,
     parallel: bool,
     ids: Ids,
     /// Calls in order of appearance.
@@ -112,8 +111,8 @@ impl Calls {
     /// `cites`: the upstream may run tools by itself, so that text may have citations.
     pub(super) fn new(
         conversation: &Conversation,
-        tools: Tools,
-        settings: &Settings,
+        tools: DeclaredTools,
+        settings: &Rules,
         cites: bool,
         stamp: &Stamp,
     ) -> Self {
@@ -231,7 +230,7 @@ impl Calls {
             start.name = Cow::Owned(declared.to_owned());
         }
         let source = start.index;
-        let whole = self.settings.arguments == Arguments::Whole;
+        let whole = self.settings.arguments == ArgumentDelivery::Whole;
         let fate = if start.runner == Runner::Upstream && !self.forwards(&written) {
             self.left_out(&start)
         } else if rescue || (whole && start.runner == Runner::Client) {
@@ -497,7 +496,7 @@ impl Calls {
     }
 
     /// The tools that may be called.
-    pub(super) fn tools(&self) -> &Tools {
+    pub(super) fn tools(&self) -> &DeclaredTools {
         &self.tools
     }
 

@@ -9,10 +9,8 @@
 
 mod backlog;
 mod calls;
-mod settings;
 
 pub(crate) use backlog::SLICE;
-pub use settings::{Arguments, Detect, Limits, Misroute, Reasoning, ServerCalls, Settings, UnknownCalls};
 
 use std::sync::Arc;
 
@@ -24,11 +22,13 @@ use self::{
 };
 use crate::{
     conversation::{Conversation, Role, Turn},
-    detect::{Detector, Tools},
+    detect::Detector,
     dialect::{Answering, Asked, Reader, Skipped, Writer},
     event::{Event, Sink},
     failure::Failure,
     redact::Redactor,
+    rules::{Limits, Rules},
+    tools::DeclaredTools,
 };
 
 /// Where an answer stands.
@@ -78,12 +78,12 @@ impl Pipeline {
     /// is told of them in text).
     pub fn new(
         conversation: &Conversation,
-        settings: &Settings,
+        settings: &Rules,
         mut reader: Reader,
         writer: Writer,
         answering: &Answering,
     ) -> Self {
-        let tools = Tools::new(conversation, &settings.tool_prefix);
+        let tools = DeclaredTools::new(conversation, &settings.tool_prefix);
         reader.expect(Asked { tools: tools.clone(), limits: settings.limits, stream: answering.stream });
         let stages = Stages {
             backlog: Backlog::default(),

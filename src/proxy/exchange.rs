@@ -12,12 +12,13 @@ use std::{borrow::Cow, sync::Arc};
 use bytes::Bytes;
 
 use crate::{
-    config::{Config, Model, Options, Tools, Upstream},
+    config::{Config, Model, Options, ToolStyle, Upstream},
     conversation::Conversation,
     dialect::{Answering, Reader, Stamp, UpstreamRequest, Writer, chat, lumo},
     failure::{Failure, Kind},
     format,
-    pipeline::{Misroute, Pipeline},
+    pipeline::Pipeline,
+    rules::Misroute,
 };
 
 /// All that one exchange needs.
@@ -32,19 +33,19 @@ pub(super) struct Exchange<'a> {
     /// How the client is answered.
     pub(super) answering: Answering,
     /// What it takes to ask once more, where that may come.
-    pub(super) again: Option<Again>,
+    pub(super) again: Option<FollowUp>,
 }
 
 /// What it takes to ask an upstream once more within one answer ([`State::Asks`](crate::pipeline::State::Asks)), which
 /// is seldom and at most once. It is kept as long as the answer takes, so it is the request as it came, and not what
 /// was made of it.
 #[derive(Debug)]
-pub(super) struct Again {
+pub(super) struct FollowUp {
     config: Arc<Config>,
     body: Box<[u8]>,
 }
 
-impl Again {
+impl FollowUp {
     /// Makes `pipeline` ready for the next answer, and gives what the upstream is to be asked for it.
     ///
     /// # Errors
@@ -86,7 +87,7 @@ pub(super) fn prepare<'c>(
     let answering = Answering::new(&conversation, stamp);
     let request = encode(model, &sent(model, &conversation));
     let again = (model.settings.misroute == Misroute::Bounce)
-        .then(|| Again { config: Arc::clone(config), body: body.to_vec().into() });
+        .then(|| FollowUp { config: Arc::clone(config), body: body.to_vec().into() });
     Ok(Exchange { model, conversation, request, answering, again })
 }
 
@@ -129,7 +130,7 @@ fn refuse_choices(model: &Model, conversation: &Conversation) -> Result<(), Fail
             _ => return refused(format!("`n` must be a whole number from 1 on, but it is {n}")),
         },
     };
-    let emulated = model.tools != Tools::Native && !conversation.tools.is_empty();
+    let emulated = model.tools != ToolStyle::Native && !conversation.tools.is_empty();
     if choices > 1 && (emulated || matches!(model.upstream.options, Options::Lumo(_))) {
         return refused(format!("the model `{}` gives one choice; leave `n` out", conversation.model));
     }
@@ -139,8 +140,8 @@ fn refuse_choices(model: &Model, conversation: &Conversation) -> Result<(), Fail
 /// The conversation as the upstream is to see it, where the model is told of the tools as configured.
 fn sent<'a>(model: &Model, conversation: &'a Conversation) -> Cow<'a, Conversation> {
     match model.tools {
-        Tools::Native => Cow::Borrowed(conversation),
-        Tools::Format(format) => {
+        ToolStyle::Native => Cow::Borrowed(conversation),
+        ToolStyle::Format(format) => {
             Cow::Owned(format::instruct(conversation.clone(), format, &model.teaching()))
         }
     }

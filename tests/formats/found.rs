@@ -3,9 +3,10 @@
 use serde_json::{Value, json};
 use toolwire::{
     conversation::{Conversation, Tool},
-    detect::{Detector, Tools},
+    detect::Detector,
     event::{CallEnd, Event, Finish},
-    pipeline::{Detect, Settings},
+    rules::{Detect, Rules},
+    tools::DeclaredTools,
 };
 
 /// What came out of a text.
@@ -40,7 +41,7 @@ impl Found {
     }
 }
 
-fn tools() -> Tools {
+fn tools() -> DeclaredTools {
     let tool = |(name, properties): (&str, Value)| Tool {
         name: name.to_owned(),
         description: String::new(),
@@ -73,12 +74,12 @@ fn tools() -> Tools {
         parallel_calls: true,
         ..Conversation::default()
     };
-    Tools::new(&conversation, "")
+    DeclaredTools::new(&conversation, "")
 }
 
 /// Runs `pieces` through a detector.
 pub(crate) fn find<'t>(detect: Detect, pieces: impl IntoIterator<Item = &'t str>) -> Found {
-    let settings = Settings { detect, ..Settings::default() };
+    let settings = Rules { detect, ..Rules::default() };
     let mut detector = Detector::new(tools(), &settings).expect("tools are declared");
     let mut found = Found::default();
     let mut events: Vec<Event<'static>> = Vec::new();

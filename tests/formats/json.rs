@@ -1,7 +1,7 @@
-//! Slips around JSON in markers, the same for every format that has them.
+//! Lateness around JSON in markers, the same for every format that has them.
 
 use serde_json::json;
-use toolwire::{format, pipeline::Detect};
+use toolwire::{format, rules::Detect};
 
 use crate::found::{Found, find_at_every_cut};
 

@@ -3,7 +3,7 @@
 use serde_json::json;
 use toolwire::{
     format::{self, ALL},
-    pipeline::Detect,
+    rules::Detect,
 };
 
 use crate::found::find_at_every_cut;

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use toolwire::{
     conversation::{Call, CallOutput},
     format::{ALL, Format, Teach},
-    pipeline::Detect,
+    rules::Detect,
 };
 
 use crate::found::find_at_every_cut;

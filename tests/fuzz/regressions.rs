@@ -3,7 +3,7 @@
 use toolwire::{
     event::Finish,
     format,
-    pipeline::{Arguments, Detect, Settings},
+    rules::{ArgumentDelivery, Detect, Rules},
 };
 
 use super::checks::{engine, find};
@@ -67,9 +67,9 @@ fn what_was_found_stays_mended() {
             ["auto"] => Detect::Auto,
             names => Detect::Formats(names.iter().map(|name| format::by_name(name).expect(name)).collect()),
         };
-        for arguments in [Arguments::Stream, Arguments::Whole] {
+        for arguments in [ArgumentDelivery::Stream, ArgumentDelivery::Whole] {
             for (finish, repair) in [(Finish::Stop, true), (Finish::Length, true), (Finish::Stop, false)] {
-                let settings = Settings { detect: detect.clone(), arguments, repair, ..Settings::default() };
+                let settings = Rules { detect: detect.clone(), arguments, repair, ..Rules::default() };
                 println!("{what}, {arguments:?}, {finish:?}, {repair}");
                 (0..32).for_each(|seed| {
                     find(&settings, text, seed, finish, usize::MAX);
@@ -102,7 +102,7 @@ fn blanks_behind_what_may_be_a_closer_are_read_once() {
         ("cline", "<set>\n<s>x</s>"),
     ] {
         let detect = Detect::Formats(vec![format::by_name(name).expect(name)]);
-        let settings = Settings { detect, ..Settings::default() };
+        let settings = Rules { detect, ..Rules::default() };
         let text = open.to_owned() + &"\n".repeat(100_000);
         find(&settings, &text, 1, Finish::Stop, usize::MAX);
     }

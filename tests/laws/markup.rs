@@ -3,7 +3,7 @@
 use toolwire::{
     event::{CallEnd, Finish},
     format::ALL,
-    pipeline::{Detect, Limits, Settings},
+    rules::{Detect, Limits, Rules},
 };
 
 use crate::{detector::find, support::cuts::by_characters};
@@ -11,9 +11,9 @@ use crate::{detector::find, support::cuts::by_characters};
 /// What may be held besides what the limits say: markers and what waits behind them.
 const FIXED: usize = 1100;
 
-fn small(detect: Detect) -> Settings {
+fn small(detect: Detect) -> Rules {
     let limits = Limits { max_name: 100, max_markup: 200, max_hold: 300, ..Limits::default() };
-    Settings { detect, limits, ..Settings::default() }
+    Rules { detect, limits, ..Rules::default() }
 }
 
 #[test]

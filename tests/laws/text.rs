@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use toolwire::{
     event::{CallEnd, Finish},
     format::{ALL, Format, Grammar},
-    pipeline::{Detect, UnknownCalls},
+    rules::{Detect, UnknownCalls},
 };
 
 use crate::{

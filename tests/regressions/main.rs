@@ -25,7 +25,7 @@ mod values;
 use serde_json::{Value, json};
 use toolwire::{
     format::{self, Format},
-    pipeline::{Detect, Settings},
+    rules::{Detect, Rules},
 };
 
 use self::support::{
@@ -44,7 +44,7 @@ fn declared() -> Value {
 }
 
 fn exchange(formats: &[&'static Format], stream: bool) -> Exchange {
-    let settings = Settings { detect: Detect::Formats(formats.to_vec()), ..Settings::default() };
+    let settings = Rules { detect: Detect::Formats(formats.to_vec()), ..Rules::default() };
     Exchange::new(request(&json!({"tools": declared(), "stream": stream})), settings, Speech::Chat)
 }
 

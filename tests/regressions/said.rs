@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use toolwire::{
     format::{self, Format},
-    pipeline::{Detect, Reasoning, Settings},
+    rules::{Detect, Reasoning, Rules},
 };
 
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
 };
 
 fn answer(fields: &Value, detect: Detect, reasoning: Reasoning, text: &str) -> Answer {
-    let settings = Settings { detect, reasoning, ..Settings::default() };
+    let settings = Rules { detect, reasoning, ..Rules::default() };
     Exchange::new(request(fields), settings, Speech::Chat)
         .text(text, text, "stop", if text.len() < 40 { Cuts::Text } else { Cuts::Sizes })
         .0

@@ -3,7 +3,7 @@
 use serde_json::json;
 use toolwire::{
     format,
-    pipeline::{Arguments, Detect, Settings},
+    rules::{ArgumentDelivery, Detect, Rules},
 };
 
 use crate::{
@@ -135,9 +135,9 @@ fn code_for_a_tool_is_its_argument() {
         {"type": "function", "function": {"name": "python", "parameters": code}},
         {"type": "function", "function": {"name": "now"}},
     ]);
-    for arguments in [Arguments::Stream, Arguments::Whole] {
+    for arguments in [ArgumentDelivery::Stream, ArgumentDelivery::Whole] {
         let detect = Detect::Formats(vec![&format::FUNCTIONARY_V32]);
-        let settings = Settings { detect, arguments, ..Settings::default() };
+        let settings = Rules { detect, arguments, ..Rules::default() };
         let exchange = Exchange::new(request(&json!({"tools": tools})), settings, Speech::Chat);
         let answer = |text: &str, finish: &str| exchange.text(text, text, finish, Cuts::Text).0;
 
@@ -152,8 +152,8 @@ fn code_for_a_tool_is_its_argument() {
         let found = answer("python\nrm -r build", "length");
         assert_eq!(found.finish.as_deref(), Some("length"));
         match arguments {
-            Arguments::Stream => assert_eq!(found.calls[0].arguments, "{\"src\": \"rm -r build"),
-            Arguments::Whole => {
+            ArgumentDelivery::Stream => assert_eq!(found.calls[0].arguments, "{\"src\": \"rm -r build"),
+            ArgumentDelivery::Whole => {
                 assert_eq!((found.text.as_str(), found.calls.len()), ("python\nrm -r build", 0))
             }
         }

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use toolwire::{
     conversation::Conversation,
     dialect::{Answering, Reader, Stamp, Writer, chat, lumo},
-    pipeline::{Pipeline, Settings, State, Tally},
+    pipeline::{Pipeline, State, Tally},
+    rules::Rules,
 };
 
 use super::{
@@ -18,7 +19,7 @@ use super::{
 #[derive(Debug, Clone)]
 pub(crate) struct Exchange {
     pub(crate) conversation: Conversation,
-    pub(crate) settings: Settings,
+    pub(crate) settings: Rules,
     pub(crate) speech: Speech,
     /// What the upstream says when it is asked once more.
     pub(crate) second: Option<Vec<u8>>,
@@ -54,7 +55,7 @@ pub(crate) fn tools<'n>(names: impl IntoIterator<Item = &'n str>, parameters: &V
 }
 
 impl Exchange {
-    pub(crate) fn new(conversation: Conversation, settings: Settings, speech: Speech) -> Self {
+    pub(crate) fn new(conversation: Conversation, settings: Rules, speech: Speech) -> Self {
         Self { conversation, settings, speech, second: None }
     }
 

@@ -8,7 +8,7 @@
 use std::{ops::ControlFlow, str};
 
 use super::{
-    answer::{Answer, Target},
+    answer::{AnswerState, Target},
     lenient, refusal,
     shapes::{Shapes, Token},
     unfinished::{Joined, Unfinished},
@@ -19,7 +19,7 @@ use crate::{
     dialect::{Skip, Skipped, skipped::is_sign_of_life},
     event::{Event, Sink},
     failure::{Failure, Kind},
-    pipeline::Limits,
+    rules::Limits,
     wire::{
         json::{Json, Kind as JsonKind, MAX_DEPTH},
         sse::{Line, Lines, Oversized, parse_line},
@@ -60,7 +60,7 @@ impl Reader {
         Self {
             lines: Lines::new(settings.max_frame),
             body: Box::new(Body {
-                answer: Answer::new(target, settings.max_frame),
+                answer: AnswerState::new(target, settings.max_frame),
                 unfinished: Unfinished::new(),
                 shapes: Shapes::default(),
                 is_last: false,
@@ -144,7 +144,7 @@ impl Reader {
 /// The lines of a body and what they say.
 #[derive(Debug)]
 struct Body {
-    answer: Answer,
+    answer: AnswerState,
     unfinished: Unfinished,
     shapes: Shapes,
     /// The line that is read has no end: if it is not JSON, the body was cut there.

@@ -15,7 +15,7 @@ use crate::{
     digest::Digest,
     event::{CallEnd, CallResult, CallStart, Event, Runner, Sink, Source},
     failure::Failure,
-    pipeline::Limits,
+    rules::Limits,
     wire::json::{Json, Kind as JsonKind},
 };
 

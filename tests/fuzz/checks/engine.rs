@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use toolwire::{
     event::Finish,
     format::{self, Format, Grammar, Route},
-    pipeline::{Arguments, Detect, Limits, Settings, UnknownCalls},
+    rules::{ArgumentDelivery, Detect, Limits, Rules, UnknownCalls},
 };
 
 use super::{
@@ -36,7 +36,7 @@ pub(crate) fn engine(data: &[u8]) {
     declared(&found, &settings);
 }
 
-fn declared(found: &Found, settings: &Settings) {
+fn declared(found: &Found, settings: &Rules) {
     for call in &found.calls {
         let declared = ["a", "b", "get_weather", "set"].contains(&call.name.as_str());
         let marked = !UNMARKED.contains(&call.format);
@@ -44,7 +44,7 @@ fn declared(found: &Found, settings: &Settings) {
     }
 }
 
-fn settings(input: &mut Input<'_>) -> (Settings, Finish) {
+fn settings(input: &mut Input<'_>) -> (Rules, Finish) {
     let flags = input.byte();
     let on = |bit: u8| flags >> bit & 1 == 1;
     let detect = match input.byte() % 4 {
@@ -61,15 +61,15 @@ fn settings(input: &mut Input<'_>) -> (Settings, Finish) {
         max_markup: 100,
         ..Limits::default()
     };
-    let settings = Settings {
+    let settings = Rules {
         detect,
-        arguments: if on(0) { Arguments::Whole } else { Arguments::Stream },
+        arguments: if on(0) { ArgumentDelivery::Whole } else { ArgumentDelivery::Stream },
         unknown_calls: if on(1) { UnknownCalls::Text } else { UnknownCalls::Forward },
         starts_in_reasoning: on(6),
         repair: !on(2),
         tool_prefix: if on(3) { "user:".to_owned() } else { String::new() },
         limits: if on(5) { small } else { Limits::default() },
-        ..Settings::default()
+        ..Rules::default()
     };
     (settings, if on(4) { Finish::Length } else { Finish::Stop })
 }
@@ -113,7 +113,7 @@ static SIGNS: LazyLock<Vec<String>> = LazyLock::new(|| {
 
 /// Whether `text` begins with the rest of a header that has no opener, of a message that is no call: the prompt holds the
 /// opener, and the header is taken off.
-fn begins_in_header(settings: &Settings, text: &str) -> bool {
+fn begins_in_header(settings: &Rules, text: &str) -> bool {
     let (Detect::Formats(formats) | Detect::AutoAnd(formats)) = &settings.detect else { return false };
     formats.iter().flat_map(|format| format.grammars).any(|grammar| {
         let Grammar::Channels(channels) = grammar else { return false };

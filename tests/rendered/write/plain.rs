@@ -107,7 +107,7 @@ fn react(group: &Group, page: &mut Page) {
 pub(super) const FORMATS: &[Renderer] = &[
     Renderer { name: "pre", carries: DECLARED, write: Write::Group(pre) },
     Renderer { name: "fenced", carries: LINED, write: Write::Group(fenced) },
-    // Slips behind the JSON are framing, as without a closer.
+    // Lateness behind the JSON are framing, as without a closer.
     Renderer { name: "bare", carries: Carries { word_after: true, ..LINED }, write: Write::Group(bare) },
     Renderer {
         name: "openai_function_call",

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use toolwire::{
     format::{self, Definition},
-    pipeline::Detect,
+    rules::Detect,
 };
 
 use crate::found::{Found, find_at_every_cut};

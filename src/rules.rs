@@ -4,7 +4,7 @@ use crate::failure::{Failure, Kind};
 
 /// How the answers of one model are treated.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
+pub struct Rules {
     /// Which text formats are looked for.
     pub detect: Detect,
     /// Whether marks of reasoning are read, whatever `detect` lists.
@@ -14,7 +14,7 @@ pub struct Settings {
     /// What becomes of a client's tool called over the upstream's server-tool channel.
     pub misroute: Misroute,
     /// Whether a call's arguments stream or wait.
-    pub arguments: Arguments,
+    pub arguments: ArgumentDelivery,
     /// What becomes of a call in a marked format to an undeclared name.
     pub unknown_calls: UnknownCalls,
     /// The model's template opens its reasoning, so that the text starts inside it and only the closer is seen.
@@ -33,14 +33,14 @@ pub struct Settings {
     pub limits: Limits,
 }
 
-impl Default for Settings {
+impl Default for Rules {
     fn default() -> Self {
         Self {
             detect: Detect::Auto,
             reasoning: Reasoning::Auto,
             server_calls: ServerCalls::Auto,
             misroute: Misroute::Rescue,
-            arguments: Arguments::Stream,
+            arguments: ArgumentDelivery::Stream,
             unknown_calls: UnknownCalls::Forward,
             starts_in_reasoning: false,
             repair: true,
@@ -99,7 +99,7 @@ pub enum Misroute {
 
 /// `arguments`: whether they stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Arguments {
+pub enum ArgumentDelivery {
     /// As they come.
     Stream,
     /// A call is sent when it is complete and parsed.
