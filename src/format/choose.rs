@@ -110,8 +110,9 @@ impl Pairs {
     }
 }
 
-/// Models whose template opens their reasoning, so that an answer starts inside it (formats 1.4). Only those that
-/// always think: where it depends on the request, the configuration must say.
+/// Models whose template opens their reasoning, so that an answer starts inside it
+/// (docs/protocols/text-formats.md#reasoning). Only those that always think: where it depends on the request, the
+/// configuration must say.
 const PROMPT_OPENS_REASONING: &[&str] =
     &["deepseek-r1*", "qwq*", "qwen3*thinking*", "minimax-m2*", "olmo-3*think*", "ernie-4.5*thinking*"];
 
