@@ -1,5 +1,5 @@
 //! The sans-IO core through its public interface: readers, writers, formats, detection and the whole pipeline, without
-//! sockets.
+//! sockets. [`docs`] checks that what documents and comments refer to exists.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,6 +13,7 @@
 
 mod chat;
 mod conformance;
+mod docs;
 mod formats;
 mod fuzz;
 mod laws;

@@ -1,6 +1,6 @@
 //! Links between Markdown pages.
 
-use crate::{files, none, page};
+use super::{files, none, page};
 
 #[test]
 fn relative_links_and_their_anchors_resolve() {

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, fs};
 
-use crate::root;
+use super::root;
 
 /// Why a reference to `path#anchor` does not resolve. `path` is relative to the repository's root.
 pub(crate) fn fault(path: &str, anchor: Option<&str>) -> Option<String> {

@@ -1,14 +1,5 @@
 //! What the documents, comments and fixtures refer to exists: see CONTRIBUTING.md#citations.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    reason = "a test that cannot go on has failed"
-)]
-
 mod citations;
 mod links;
 mod page;
