@@ -527,7 +527,7 @@ name = "*"
 "#;
     let config = Desk::with(text).load().unwrap().config;
     let named = |model: &str, asked: &str| match &config.model(model).unwrap().settings_for(asked).detect {
-        Detect::AutoAnd(formats) => formats.iter().map(|format| format.name).collect(),
+        Detect::AutoAnd(formats) => formats.clone(),
         _ => Vec::new(),
     };
     assert_eq!(config.model("m").unwrap().tools.to_string(), "acme");

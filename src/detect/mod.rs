@@ -64,7 +64,7 @@ use self::{
 };
 use crate::{
     event::{Event, Finish, Sink},
-    format::THINK,
+    format::{Known, THINK},
     rules::Rules,
     tools::DeclaredTools,
     wire::json::{Progress, Scanner},
@@ -124,9 +124,9 @@ pub struct Detector {
 
 impl Detector {
     /// A detector of reasoning and of the calls that `tools` allow; `None` if there is nothing to look for, and text
-    /// passes unheld.
-    pub fn new(tools: DeclaredTools, settings: &Rules) -> Option<Self> {
-        let search = Search::new(tools, settings)?;
+    /// passes unheld. The formats that the rules name are looked up in `known`.
+    pub fn new(tools: DeclaredTools, settings: &Rules, known: &Known) -> Option<Self> {
+        let search = Search::new(tools, settings, known)?;
         Some(Self {
             prose: Prose::new(search.max_hold, search.calls),
             state: Self::first_state(&search, settings.starts_in_reasoning),

@@ -1,6 +1,6 @@
 //! Which formats are looked for: those of a model, told by its name, and those that are safe to look for in any text.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, sync::LazyLock};
 
 use super::{ALL, CustomFormat, Format, all_and};
 
@@ -29,6 +29,17 @@ impl Known {
             writers: Globs::new(globs.into_iter().map(|(_, glob, format)| (glob, format)).collect()),
             reasoners: Globs::new(PROMPT_OPENS_REASONING.iter().map(|glob| (*glob, ())).collect()),
         }
+    }
+
+    /// The built-in formats, and no others.
+    pub fn built_in() -> &'static Self {
+        static BUILT_IN: LazyLock<Known> = LazyLock::new(Known::default);
+        &BUILT_IN
+    }
+
+    /// The formats of these names, in their order. A name that no known format has is left out.
+    pub fn named(&self, names: &[&str]) -> Vec<&'static Format> {
+        names.iter().filter_map(|name| self.all().find(|format| format.name == *name)).collect()
     }
 
     /// The configuration's own.

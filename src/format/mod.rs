@@ -305,6 +305,11 @@ pub(crate) fn unknown<'f>(name: &str, known: impl Iterator<Item = &'f Format>) -
     format!("there is no format `{name}`; {}", suggest(name, &known, Some(LISTED_BY)))
 }
 
+/// The names of these formats.
+pub fn names(formats: &[&Format]) -> Vec<&'static str> {
+    formats.iter().map(|format| format.name).collect()
+}
+
 /// The format of this name.
 pub fn by_name(name: &str) -> Option<&'static Format> {
     ALL.iter().copied().find(|format| format.name == name)

@@ -26,6 +26,7 @@ use crate::{
     dialect::{Answering, Asked, Reader, Skipped, Writer},
     event::{Event, Sink},
     failure::Failure,
+    format::Known,
     redact::Redactor,
     rules::{Limits, Rules},
     tools::DeclaredTools,
@@ -75,10 +76,11 @@ struct Stages {
 
 impl Pipeline {
     /// A pipeline for the answer to `conversation`, as the client asked it (with its tools, even where the upstream
-    /// is told of them in text).
+    /// is told of them in text). The formats that the rules name are looked up in `known`.
     pub fn new(
         conversation: &Conversation,
         settings: &Rules,
+        known: &Known,
         mut reader: Reader,
         writer: Writer,
         answering: &Answering,
@@ -87,7 +89,7 @@ impl Pipeline {
         reader.expect(Asked { tools: tools.clone(), limits: settings.limits, stream: answering.stream });
         let stages = Stages {
             backlog: Backlog::default(),
-            detector: Detector::new(tools.clone(), settings),
+            detector: Detector::new(tools.clone(), settings, known),
             calls: Calls::new(conversation, tools, settings, reader.runs_tools(), &answering.stamp),
             writer,
             limits: settings.limits,
