@@ -43,7 +43,6 @@ mod string_fast_path;
 mod tag;
 #[cfg(test)]
 mod tagged_tests;
-pub(crate) mod text;
 mod thinking;
 mod typed;
 mod walker;
@@ -67,7 +66,10 @@ use crate::{
     format::{Known, THINK},
     rules::Rules,
     tools::DeclaredTools,
-    wire::json::{Progress, Scanner},
+    wire::{
+        json::{Progress, Scanner},
+        text,
+    },
 };
 
 /// Calls found here are numbered from this on; the numbers below are the upstream's own calls'.

@@ -25,9 +25,8 @@ use crate::{
     detect::Detector,
     dialect::{Answering, Asked, Reader, Skipped, Writer},
     event::{Event, Sink},
-    failure::Failure,
+    failure::{Failure, Redact},
     format::Known,
-    redact::Redactor,
     rules::{Limits, Rules},
     tools::DeclaredTools,
 };
@@ -59,7 +58,7 @@ pub struct Pipeline {
     stages: Stages,
     state: State,
     failure: Option<Failure>,
-    redactor: Option<Arc<Redactor>>,
+    redactor: Option<Arc<dyn Redact>>,
 }
 
 /// What comes after the reader.
@@ -108,7 +107,7 @@ impl Pipeline {
 
     /// Covers secrets in a failure before anybody sees it: the client, the log or a recording.
     #[must_use]
-    pub fn redacting(mut self, redactor: Arc<Redactor>) -> Self {
+    pub fn redacting(mut self, redactor: Arc<dyn Redact>) -> Self {
         self.redactor = Some(redactor);
         self
     }
@@ -198,7 +197,7 @@ impl Pipeline {
         self.stages.release(out);
         self.state = State::Failed;
         self.failure = Some(match &self.redactor {
-            Some(redactor) => failure.redacted(redactor),
+            Some(redactor) => failure.redacted(&**redactor),
             None => failure,
         });
     }
