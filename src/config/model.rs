@@ -126,7 +126,7 @@ pub enum SystemPosition {
 }
 
 /// Put before the names of tools that Lumo is taught in the prompt, so that the model does not take them for its own
-/// and call them where they are never answered (Lumo 4.2).
+/// and call them where they are never answered (docs/protocols/lumo.md#tool-names).
 pub(crate) const LUMO_TOOL_PREFIX: &str = "user:";
 
 /// An entry's name with its place, and the model as far as it could be read.

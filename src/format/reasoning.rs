@@ -24,7 +24,8 @@ pub struct ReasoningHabits {
     /// A call's opener inside reasoning ends the reasoning if a call follows it. This holds only where the format is
     /// chosen by name. Everywhere else reasoning is opaque: calls in it are quoted or planned.
     pub ended_by_calls: bool,
-    /// Globs over the names of models whose chat template opens the reasoning, so that an answer starts inside it.
+    /// Globs over the names of models whose chat template opens the reasoning, so that an answer starts inside it
+    /// (docs/protocols/text-formats.md#reasoning).
     /// Only models that always reason are listed: where it depends on the request, the configuration must say so.
     pub opened_by_prompt: &'static [&'static str],
 }
