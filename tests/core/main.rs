@@ -1,5 +1,6 @@
 //! The sans-IO core through its public interface: readers, writers, formats, detection and the whole pipeline, without
-//! sockets. [`docs`] checks that what documents and comments refer to exists.
+//! sockets. [`docs`] checks the references in documents
+//! and comments, [`layers`] the order of the modules.
 
 #![allow(
     clippy::unwrap_used,
@@ -17,6 +18,7 @@ mod docs;
 mod formats;
 mod fuzz;
 mod laws;
+mod layers;
 mod lumo;
 mod regressions;
 mod rendered;
