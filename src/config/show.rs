@@ -126,10 +126,10 @@ fn model(model: &Model) -> Table {
                 Detect::Auto => string("auto"),
                 Detect::Off => string("off"),
                 Detect::AutoAnd(formats) => {
-                    let names = formats.iter().map(|format| format.name);
+                    let names = formats.iter().copied();
                     strings(std::iter::once("auto").chain(names).map(str::to_owned))
                 }
-                Detect::Formats(formats) => strings(formats.iter().map(|format| format.name.to_owned())),
+                Detect::Formats(formats) => strings(formats.iter().copied().map(str::to_owned)),
             },
         ),
         ("reasoning", word(&REASONING, settings.reasoning)),

@@ -13,14 +13,16 @@ use std::borrow::Cow;
 use super::{CallTally, Tally};
 use crate::{
     conversation::Conversation,
-    detect::text::{append, boundary_upto, head},
     dialect::{Ids, Skip, Skipped, Stamp},
     digest::Digest,
     event::{Annotation, CallEnd, CallResult, CallStart, Event, Finish, Runner, ServerCall, Sink, Source},
     failure::Failure,
     rules::{ArgumentDelivery, Misroute, Rules, ServerCalls},
     tools::DeclaredTools,
-    wire::json::Json,
+    wire::{
+        json::Json,
+        text::{append, boundary_upto, head},
+    },
 };
 
 /// What becomes of a call.

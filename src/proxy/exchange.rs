@@ -97,6 +97,7 @@ pub(super) fn pipeline(model: &Model, conversation: &Conversation, answering: &A
     Pipeline::new(
         conversation,
         &model.settings_for(&conversation.model),
+        &model.formats,
         reader(model),
         Writer::Chat(chat::Writer::new(answering)),
         answering,

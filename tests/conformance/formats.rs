@@ -68,7 +68,7 @@ fn check(case: &Value) {
         if cut && arguments == ArgumentDelivery::Whole {
             continue;
         }
-        let detect = Detect::Formats(vec![format, &format::THINK]);
+        let detect = Detect::Formats(vec![format.name, format::THINK.name]);
         let starts_in_reasoning = case["opts"]["starts_in_reasoning"] == true;
         let settings = Rules { arguments, detect, starts_in_reasoning, ..Rules::default() };
         let exchange = Exchange::new(request(&json!({"tools": declared()})), settings, Speech::Chat);

@@ -44,7 +44,7 @@ fn declared() -> Value {
 }
 
 fn exchange(formats: &[&'static Format], stream: bool) -> Exchange {
-    let settings = Rules { detect: Detect::Formats(formats.to_vec()), ..Rules::default() };
+    let settings = Rules { detect: Detect::Formats(format::names(formats)), ..Rules::default() };
     Exchange::new(request(&json!({"tools": declared(), "stream": stream})), settings, Speech::Chat)
 }
 

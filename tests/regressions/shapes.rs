@@ -137,7 +137,7 @@ fn code_for_a_tool_is_its_argument() {
         {"type": "function", "function": {"name": "now"}},
     ]);
     for arguments in [ArgumentDelivery::Stream, ArgumentDelivery::Whole] {
-        let detect = Detect::Formats(vec![&format::FUNCTIONARY_V32]);
+        let detect = Detect::Formats(vec![format::FUNCTIONARY_V32.name]);
         let settings = Rules { detect, arguments, ..Rules::default() };
         let exchange = Exchange::new(request(&json!({"tools": tools})), settings, Speech::Chat);
         let answer = |text: &str, finish: &str| exchange.text(text, text, finish, Cuts::Text).0;
