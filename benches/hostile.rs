@@ -20,7 +20,7 @@ use answers::conversation;
 use toolwire::{
     detect::Detector,
     event::{Event, Finish, Sink},
-    format::{self, Format, Grammar},
+    format::{self, Format, Grammar, Known},
     rules::{ArgumentDelivery, Detect, Rules},
     tools::DeclaredTools,
 };
@@ -184,7 +184,7 @@ impl Selection {
         let mut all = BTreeSet::new();
         let mut everything = String::new();
         for &format in format::ALL {
-            let own = || Detect::Formats(vec![format]);
+            let own = || Detect::Formats(vec![format.name]);
             let (markers, beginnings) = (openers(format), self.beginnings(format.example));
             let mixture = mixture(&markers, &beginnings);
             if self == Self::Few {
@@ -214,7 +214,8 @@ impl Selection {
             cases.push(auto(&everything));
         }
         for (name, begins, unit) in BEHIND {
-            let detect = Detect::Formats(format::by_name(name).into_iter().collect());
+            let detect =
+                Detect::Formats(format::by_name(name).into_iter().map(|format| format.name).collect());
             cases.push(Case { begins, ..Case::new(name, (*unit).to_owned(), size, detect) });
         }
         cases
@@ -246,7 +247,10 @@ fn openers(format: &'static Format) -> BTreeSet<&'static str> {
 /// Gives the steps that were counted, 0 where nothing counts them.
 fn run(case: &Case, text: &str, mode: Mode) -> u64 {
     let rules = Rules { detect: case.detect.clone(), arguments: mode.arguments, ..Rules::default() };
-    let Some(detector) = Detector::new(DeclaredTools::new(&conversation(), ""), &rules) else { return 0 };
+    let Some(detector) = Detector::new(DeclaredTools::new(&conversation(), ""), &rules, Known::built_in())
+    else {
+        return 0;
+    };
     let mut pieces = Vec::new();
     let mut rest = text;
     while !rest.is_empty() {

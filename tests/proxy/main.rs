@@ -27,4 +27,5 @@ mod reuse;
 mod stalls;
 mod streams;
 mod threads;
+mod turns;
 mod whole;
