@@ -527,13 +527,95 @@ name = "*"
 "#;
     let config = Desk::with(text).load().unwrap().config;
     let named = |model: &str, asked: &str| match &config.model(model).unwrap().settings_for(asked).detect {
-        Detect::AutoAnd(formats) => formats.iter().map(|format| format.name).collect(),
+        Detect::AutoAnd(formats) => formats.clone(),
         _ => Vec::new(),
     };
     assert_eq!(config.model("m").unwrap().tools.to_string(), "acme");
     assert_eq!(named("m", "m"), ["acme-header", "acme"]);
     assert_eq!(named("*", "vendor/ACME-7b"), ["acme"]);
     assert_eq!(named("*", "other"), [""; 0]);
+}
+
+/// What `toolwire check` prints is a configuration that behaves the same, formats of its own included.
+#[test]
+fn shown_configuration_loads_and_resolves_to_the_same() {
+    let text = r#"
+[[formats]]
+name = "acme"
+summary = "what Acme's models write"
+models = ["acme-*"]
+open = "<<call>>"
+close = "<</call>>"
+inner = ["<json>", "</json>"]
+line_start = true
+name_is_key = true
+result = ["<<result>>", "<</result>>"]
+frame = ["<<end>>"]
+[[formats]]
+name = "acme-header"
+open = "@@call "
+name_end = "\n"
+name_first = true
+reasoning = ["<<think>>", "<</think>>", "@@call "]
+[[formats]]
+name = "acme-tags"
+open = "<acme="
+name_end = ">"
+close = "</acme>"
+section = ["<acmes>", "</acmes>"]
+parameter = ["<arg=", ">", "</arg>"]
+trim = true
+[[upstreams]]
+name = "u"
+dialect = "chat"
+base_url = "http://127.0.0.1:1/v1"
+[[upstreams]]
+name = "l"
+dialect = "lumo"
+base_url = "http://127.0.0.1:1"
+[[models]]
+name = "m"
+upstream = "u"
+tools = "acme"
+detect = ["auto", "acme-header", "acme-tags"]
+[[models]]
+name = "taught"
+upstream = "l"
+tools = "fenced"
+[[models]]
+name = "qwq-32b"
+upstream = "u"
+[[models]]
+name = "plain"
+upstream = "u"
+upstream_name = "deepseek-r1"
+starts_in_reasoning = false
+[[models]]
+name = "*"
+upstream = "u"
+"#;
+    let config = Desk::with(text).load().unwrap().config;
+    let shown = toml::to_string(&config.to_toml()).unwrap();
+    let again = Desk::with(&shown).load().unwrap().config;
+    assert_eq!(toml::to_string(&again.to_toml()).unwrap(), shown);
+
+    let definitions =
+        |config: &Config| config.formats.own().iter().map(|own| own.definition.clone()).collect::<Vec<_>>();
+    assert_eq!(definitions(&again).len(), 3);
+    assert_eq!(definitions(&again), definitions(&config));
+    for asked in ["m", "taught", "qwq-32b", "plain", "acme-7b", "deepseek-r1", "hermes-3", "other"] {
+        let rules = |config: &Config| {
+            let model = config.model(asked).unwrap();
+            let rules = model.settings_for(asked);
+            let formats = match &rules.detect {
+                Detect::AutoAnd(formats) => formats.clone(),
+                _ => Vec::new(),
+            };
+            (formats, rules.starts_in_reasoning, rules.server_tools.clone(), model.teaching().prefix)
+        };
+        assert_eq!(rules(&again), rules(&config), "{asked}");
+    }
+    assert!(again.model("deepseek-r1").unwrap().settings_for("deepseek-r1").starts_in_reasoning);
 }
 
 #[test]

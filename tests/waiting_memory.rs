@@ -121,7 +121,8 @@ fn a_waiting_call_that_was_written_as_text_holds_its_source_and_its_arguments() 
         ),
     ];
     for (name, arguments, open, close) in cases {
-        let exchange = exchange(Detect::Formats(vec![format::by_name(name).expect("a format")]), arguments);
+        let exchange =
+            exchange(Detect::Formats(vec![format::by_name(name).expect("a format").name]), arguments);
         for size in [1, 4 << 10] {
             let beginning = begun(&[&[open], &pieces(&value, size)[..]].concat());
             let rest = Speech::Chat.says(&[close], "stop");

@@ -125,8 +125,8 @@ fn filter(args: &Args) -> Result<(), Stop> {
         tolerate_truncation: settings.tolerate_truncation,
         client: args.to,
     });
-    let mut pipeline =
-        replay::pipeline(reader, args.to()?, &settings, &conversation).redacting(Arc::new(Redactor::new([])));
+    let mut pipeline = replay::pipeline(reader, args.to()?, (&settings, Known::built_in()), &conversation)
+        .redacting(Arc::new(Redactor::new([])));
     let mut input = args.open()?;
     let mut stdout = io::stdout().lock();
     let mut out = BytesMut::new();
@@ -185,6 +185,7 @@ fn check(args: &Args) -> Result<(), Stop> {
         from: args.from()?,
         to: args.to()?,
         settings: args.settings(&conversation.model).map_err(Stop::Usage)?,
+        formats: Arc::new(Known::default()),
         request: Vec::new(),
         conversation,
         head: Head { status: 200, headers: Vec::new() },
@@ -258,8 +259,8 @@ impl Args {
             tolerate_truncation: self.tolerate_truncation.then_some(true),
             ..RuleOverrides::default()
         };
-        let settings = rules.settings(&[])?;
-        Ok(config::settings_for(&settings, (tools, None), &Known::default(), model).into_owned())
+        let settings = rules.settings(Known::built_in())?;
+        Ok(config::settings_for(&settings, (tools, None), Known::built_in(), model).into_owned())
     }
 
     /// The client's request, with the tools of `--declare` put behind its own.

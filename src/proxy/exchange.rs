@@ -4,6 +4,9 @@
 //! body ─decode─▶ Conversation ─model entry─▶ (instruct) ─encode─▶ UpstreamRequest
 //!                     └──────────────▶ Pipeline (reader of the upstream's dialect, writer of the client's)
 //! ```
+//!
+//! This is where the proxy puts the stages together for a request; `fixture::replay` does the same for a recorded
+//! response.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -105,6 +108,7 @@ pub(super) fn pipeline(
     Pipeline::new(
         conversation,
         &model.settings_for(&conversation.model),
+        &model.formats,
         reader(model, dialect),
         dialect.side().writer(answering),
         answering,

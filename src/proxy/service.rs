@@ -287,8 +287,8 @@ impl Service {
         });
         let begun = Instant::now();
         let opening = Arc::clone(&client).begin(request).await;
-        let pipeline = exchange::pipeline(model, dialect, &conversation, &answering)
-            .redacting(Arc::clone(&self.redactor));
+        let pipeline =
+            exchange::pipeline(model, dialect, &conversation, &answering).redacting(self.redactor.clone());
         let parts = answer::Parts {
             begun,
             client,

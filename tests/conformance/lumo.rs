@@ -47,7 +47,7 @@ fn in_mode(case: &Value, arguments: ArgumentDelivery) -> Value {
 fn settings(case: &Value, arguments: ArgumentDelivery) -> Rules {
     let word = |key: &str| case[key].as_str();
     let detect = case["detect"].as_array().map(|names| {
-        names.iter().map(|name| format::by_name(name.as_str().unwrap()).expect("a format")).collect()
+        names.iter().map(|name| format::by_name(name.as_str().unwrap()).expect("a format").name).collect()
     });
     Rules {
         arguments,

@@ -31,7 +31,7 @@ const MARKED: &[(&str, &str, &str)] = &[
 ];
 
 fn found(format: &str, text: &str) -> Found {
-    find_at_every_cut(&Detect::Formats(vec![format::by_name(format).expect(format)]), text)
+    find_at_every_cut(&Detect::Formats(vec![format::by_name(format).expect(format).name]), text)
 }
 
 /// Each inside makes `calls` in every format.

@@ -65,7 +65,9 @@ fn what_was_found_stays_mended() {
     for (what, names, text) in FOUND {
         let detect = match names {
             ["auto"] => Detect::Auto,
-            names => Detect::Formats(names.iter().map(|name| format::by_name(name).expect(name)).collect()),
+            names => {
+                Detect::Formats(names.iter().map(|name| format::by_name(name).expect(name).name).collect())
+            }
         };
         for arguments in [ArgumentDelivery::Stream, ArgumentDelivery::Whole] {
             for (finish, repair) in [(Finish::Stop, true), (Finish::Length, true), (Finish::Stop, false)] {
@@ -101,7 +103,7 @@ fn blanks_behind_what_may_be_a_closer_are_read_once() {
         ("qwen3_coder", "<tool_call><function=set><parameter=s>1</function></tool_call>"),
         ("cline", "<set>\n<s>x</s>"),
     ] {
-        let detect = Detect::Formats(vec![format::by_name(name).expect(name)]);
+        let detect = Detect::Formats(vec![format::by_name(name).expect(name).name]);
         let settings = Rules { detect, ..Rules::default() };
         let text = open.to_owned() + &"\n".repeat(100_000);
         find(&settings, &text, 1, Finish::Stop, usize::MAX);

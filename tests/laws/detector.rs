@@ -6,7 +6,7 @@ use toolwire::{
     conversation::Conversation,
     detect::Detector,
     event::{CallEnd, Event, Finish, Source},
-    format::{self, Format},
+    format::{self, Format, Known},
     rules::{ArgumentDelivery, Detect, Rules, UnknownCalls},
     tools::DeclaredTools,
 };
@@ -65,7 +65,7 @@ impl Found {
 pub(crate) fn find(settings: &Rules, pieces: &[&str], finish: Finish) -> Found {
     let conversation: Conversation = request(&json!({"tools": declared()}));
     let tools = DeclaredTools::new(&conversation, &settings.tool_prefix);
-    let mut detector = Detector::new(tools, settings).expect("tools are declared");
+    let mut detector = Detector::new(tools, settings, Known::built_in()).expect("tools are declared");
     let mut found = Found::default();
     let mut events: Vec<Event<'static>> = Vec::new();
     for piece in pieces {
@@ -91,7 +91,8 @@ pub(crate) const KNOWN: [&Format; 5] =
 
 /// One or more of these formats.
 fn some(formats: &[&'static Format]) -> impl Strategy<Value = Detect> + use<> {
-    prop::sample::subsequence(formats.to_vec(), 1..=formats.len()).prop_map(Detect::Formats)
+    prop::sample::subsequence(formats.to_vec(), 1..=formats.len())
+        .prop_map(|formats| Detect::Formats(format::names(&formats)))
 }
 
 /// All formats, as the configuration's default looks for them, or some of all.
@@ -101,7 +102,7 @@ pub(crate) fn all() -> impl Strategy<Value = Detect> {
 
 /// Some of the known formats, or all of them.
 pub(crate) fn known() -> impl Strategy<Value = Detect> {
-    prop_oneof![Just(Detect::Formats(KNOWN.to_vec())), some(&KNOWN)]
+    prop_oneof![Just(Detect::Formats(format::names(&KNOWN))), some(&KNOWN)]
 }
 
 /// Rules of all kinds.

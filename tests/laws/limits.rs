@@ -218,7 +218,7 @@ fn deep_nesting_is_safe() {
     assert_eq!(found.calls[0].end, Some(CallEnd::Broken));
 }
 
-/// Lumo's case L05, without a clock: nothing piles up behind a fence that never closes.
+/// Conformance case L05, without a clock: nothing piles up behind a fence that never closes.
 #[test]
 fn an_unclosed_fence_holds_nothing() {
     for open in ["```python\n", "```json\n{\"k\":1}\n", "```json\nwords\n"] {

@@ -5,6 +5,7 @@ use bytes::BytesMut;
 use serde_json::{Value, json};
 use toolwire::{
     dialect::{Answering, Stamp, Writer, chat},
+    format::Known,
     pipeline::{Pipeline, State},
     rules::{ArgumentDelivery, Limits, Misroute, Rules, ServerCalls},
 };
@@ -238,8 +239,14 @@ fn elements_of_lists_have_their_places() {
     let exchange = exchange(&["a"], Rules::default());
     let answering = Answering::new(&exchange.conversation, Stamp { seed: 1, created: 1 });
     let writer = Writer::Chat(chat::Writer::new(&answering));
-    let mut pipeline =
-        Pipeline::new(&exchange.conversation, &exchange.settings, exchange.reader(), writer, &answering);
+    let mut pipeline = Pipeline::new(
+        &exchange.conversation,
+        &exchange.settings,
+        Known::built_in(),
+        exchange.reader(),
+        writer,
+        &answering,
+    );
     let mut out = BytesMut::new();
     pipeline.push(&exchange.speech.stream(search().as_array().unwrap()), &mut out);
     let text = std::str::from_utf8(&out).unwrap();

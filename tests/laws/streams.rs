@@ -23,7 +23,8 @@ fn speech() -> impl Strategy<Value = Speech> {
     prop::sample::select(&SPEECHES as &[_])
 }
 
-/// Events that an upstream may send: ordinary ones, and all that the surveys tell of.
+/// Events that an upstream may send: ordinary ones, and the deviations of docs/protocols/lumo.md#deviations and
+/// docs/protocols/chat.md#upstream-deviations.
 fn event(speech: Speech) -> BoxedStrategy<Value> {
     let said = prop_oneof![prose(), soup(4), Just(String::new())].prop_map(|text| json!(["m", text]));
     let thought = prose().prop_map(|text| json!(["r", text]));

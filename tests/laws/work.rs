@@ -60,7 +60,7 @@ const HOSTILE: &[(&str, &str)] = &[
 
 fn exchange(name: &str, arguments: ArgumentDelivery) -> Exchange {
     let tools = tools(["a", "b"], &json!(null));
-    let detect = Detect::Formats(vec![format::by_name(name).expect(name)]);
+    let detect = Detect::Formats(vec![format::by_name(name).expect(name).name]);
     let settings = Rules { detect, arguments, ..Rules::default() };
     Exchange::new(request(&json!({"tools": tools})), settings, Speech::Chat)
 }
@@ -196,7 +196,7 @@ fn white_space_that_is_held_is_bounded() {
         ("react", "Action: a\nAction Input: x", "y\nObservation: z"),
         ("react", "Action: a\nAction Input: ", "y"),
     ] {
-        let detect = Detect::Formats(vec![format::by_name(name).expect(name)]);
+        let detect = Detect::Formats(vec![format::by_name(name).expect(name).name]);
         let settings = Rules { detect, limits, ..Rules::default() };
         for blank in [" ", "\n", "\n ", "\u{a0}"] {
             let text = format!("{begins}{}{ends}", blank.repeat(5000 / blank.len()));

@@ -33,7 +33,7 @@ fn answer(format: &str, text: &str) -> Answer {
     let format = format::by_name(format).unwrap_or_else(|| panic!("no format {format}"));
     let mut whole = None;
     for arguments in [ArgumentDelivery::Stream, ArgumentDelivery::Whole] {
-        let settings = Rules { detect: Detect::Formats(vec![format]), arguments, ..Rules::default() };
+        let settings = Rules { detect: Detect::Formats(vec![format.name]), arguments, ..Rules::default() };
         let exchange = Exchange::new(request(&json!({"tools": tools})), settings, Speech::Chat);
         let (answer, _) =
             exchange.text(text, text, "stop", if text.len() < 120 { Cuts::Text } else { Cuts::Sizes });
@@ -251,7 +251,7 @@ fn a_parameter_named_as_a_word_of_schemas_is_an_argument() {
     {
         let text = format!(r#"{{"name":"find","parameters":{arguments}}}"#);
         for (format, text) in [("bare", text.clone()), ("hermes", format!("<tool_call>{text}</tool_call>"))] {
-            let detect = Detect::Formats(vec![format::by_name(format).unwrap()]);
+            let detect = Detect::Formats(vec![format::by_name(format).unwrap().name]);
             let settings = Rules { detect, ..Rules::default() };
             let exchange = Exchange::new(request(&json!({"tools": tools})), settings, Speech::Chat);
             let (answer, _) = exchange.text(&text, &text, "stop", Cuts::Text);

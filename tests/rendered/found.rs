@@ -4,6 +4,7 @@ use serde_json::json;
 use toolwire::{
     detect::Detector,
     event::{CallEnd, Event, Finish},
+    format::Known,
     rules::Rules,
     tools::DeclaredTools,
 };
@@ -53,7 +54,8 @@ impl Found {
 /// Runs `pieces` through a detector; the most bytes that it held behind a piece.
 pub(crate) fn find(settings: &Rules, pieces: &[&str], finish: Finish) -> (Found, usize) {
     thread_local!(static TOOLS: DeclaredTools = DeclaredTools::new(&request(&json!({"tools": declared()})), ""));
-    let mut detector = Detector::new(TOOLS.with(DeclaredTools::clone), settings).expect("tools are declared");
+    let mut detector = Detector::new(TOOLS.with(DeclaredTools::clone), settings, Known::built_in())
+        .expect("tools are declared");
     let mut found = Found::default();
     let mut events: Vec<Event<'static>> = Vec::new();
     let mut held = 0;

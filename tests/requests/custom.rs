@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use toolwire::{
     dialect::{Answering, Reader, Stamp, Writer, chat},
     fixture::{Answer, assemble},
-    format,
+    format::{self, Known},
     pipeline::Pipeline,
     rules::{Detect, Rules},
 };
@@ -102,7 +102,7 @@ fn answer_to(body: &str, stream: bool, detect: &str, cut: usize) -> String {
     let conversation = decoded(&request);
     let answering = Answering::new(&conversation, Stamp { seed: 1, created: 1 });
     let settings = match format::by_name(detect) {
-        Some(format) => Rules { detect: Detect::Formats(vec![format]), ..Rules::default() },
+        Some(format) => Rules { detect: Detect::Formats(vec![format.name]), ..Rules::default() },
         None => Rules::default(),
     };
     let reader = chat::ReaderSettings {
@@ -114,6 +114,7 @@ fn answer_to(body: &str, stream: bool, detect: &str, cut: usize) -> String {
     let mut pipeline = Pipeline::new(
         &conversation,
         &settings,
+        Known::built_in(),
         Reader::Chat(chat::Reader::new(reader)),
         Writer::Chat(chat::Writer::new(&answering)),
         &answering,

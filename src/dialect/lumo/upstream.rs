@@ -39,7 +39,7 @@ impl UpstreamSide for Options {
     }
 
     /// Without a prefix, the model takes taught tools for its own and calls them on a channel that is never answered
-    /// (Lumo 4.2).
+    /// (docs/protocols/lumo.md#tool-names).
     fn tool_prefix(&self) -> &'static str {
         "user:"
     }
@@ -57,7 +57,7 @@ impl UpstreamSide for Options {
         false
     }
 
-    /// Lumo's scheduler holds headers back while it looks for a model; Proton's own client waits 60 s (Lumo 1.5).
+    /// Lumo's scheduler holds headers back while it looks for a model; Proton's own client waits 60 s (docs/protocols/lumo.md#errors-before-the-stream).
     fn slow_headers(&self) -> Option<Duration> {
         Some(Duration::from_secs(60))
     }

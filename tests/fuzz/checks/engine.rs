@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use toolwire::{
     event::Finish,
-    format::{self, Format, Grammar, Route},
+    format::{self, Format, Grammar, Known, Route},
     rules::{ArgumentDelivery, Detect, Limits, Rules, UnknownCalls},
 };
 
@@ -74,11 +74,11 @@ fn settings(input: &mut Input<'_>) -> (Rules, Finish) {
     (settings, if on(4) { Finish::Length } else { Finish::Stop })
 }
 
-fn chosen(input: &mut Input<'_>, count: usize) -> Vec<&'static Format> {
+fn chosen(input: &mut Input<'_>, count: usize) -> Vec<&'static str> {
     let mut formats: Vec<&'static Format> =
         (0..count).filter_map(|_| input.of(format::ALL, |format: &Format| format.name)).collect();
     formats.dedup();
-    formats
+    format::names(&formats)
 }
 
 /// A hold, a call's arguments waiting for its end in the source and in JSON, and what is short and fixed.
@@ -115,6 +115,7 @@ static SIGNS: LazyLock<Vec<String>> = LazyLock::new(|| {
 /// opener, and the header is taken off.
 fn begins_in_header(settings: &Rules, text: &str) -> bool {
     let (Detect::Formats(formats) | Detect::AutoAnd(formats)) = &settings.detect else { return false };
+    let formats = Known::built_in().named(formats);
     formats.iter().flat_map(|format| format.grammars).any(|grammar| {
         let Grammar::Channels(channels) = grammar else { return false };
         let ends =

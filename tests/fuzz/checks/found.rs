@@ -8,6 +8,7 @@ use toolwire::{
     detect::Detector,
     dialect::chat,
     event::{CallEnd, Event, Finish, Source},
+    format::Known,
     rules::Rules,
     tools::DeclaredTools,
 };
@@ -73,7 +74,7 @@ impl Found {
 
     fn of(settings: &Rules, pieces: &[&str], finish: Finish, most: usize) -> Self {
         let tools = DeclaredTools::new(&CONVERSATION, &settings.tool_prefix);
-        let mut detector = Detector::new(tools, settings).expect("tools are declared");
+        let mut detector = Detector::new(tools, settings, Known::built_in()).expect("tools are declared");
         let mut found = Self::default();
         let mut events: Vec<Event<'static>> = Vec::new();
         for piece in pieces {

@@ -17,7 +17,7 @@ pub(crate) fn json(data: &[u8]) {
     let on = |bit: u8| flags >> bit & 1 == 1;
     let written = input.text();
     let settings = Rules {
-        detect: Detect::Formats(vec![&format::HERMES]),
+        detect: Detect::Formats(vec![format::HERMES.name]),
         arguments: if on(0) { ArgumentDelivery::Whole } else { ArgumentDelivery::Stream },
         repair: !on(1),
         ..Rules::default()

@@ -23,7 +23,7 @@ pub(crate) fn literal(data: &[u8]) {
         _ => (&format::GEMMA4, "<|tool_call>call:a{x:", "}<tool_call|>"),
     };
     let settings = Rules {
-        detect: Detect::Formats(vec![format]),
+        detect: Detect::Formats(vec![format.name]),
         arguments: if on(0) { ArgumentDelivery::Whole } else { ArgumentDelivery::Stream },
         ..Rules::default()
     };

@@ -45,7 +45,7 @@ pub(crate) fn params(data: &[u8]) {
     let key = ["s", "n", "i", "f", "l", "o", "t", "u"][usize::from(flags >> 4 & 7)];
     let written = input.text();
     let settings = Rules {
-        detect: Detect::Formats(vec![format]),
+        detect: Detect::Formats(vec![format.name]),
         arguments: if on(0) { ArgumentDelivery::Whole } else { ArgumentDelivery::Stream },
         repair: !on(1),
         ..Rules::default()

@@ -27,7 +27,7 @@ const CHOSEN: &[&str] = &["granite3", "apriel", "hunyuan_a13b"];
 
 /// By name, or together with all others; calls streaming or not.
 fn settings(format: &'static Format) -> impl Strategy<Value = Rules> {
-    let together = Detect::AutoAnd(vec![format]);
+    let together = Detect::AutoAnd(vec![format.name]);
     let auto = if format.auto && !CHOSEN.contains(&format.name) { Detect::Auto } else { together.clone() };
     let detect = prop_oneof![8 => Just(looking_for(format).detect), 1 => Just(together), 1 => Just(auto)];
     let arguments = prop_oneof![3 => Just(ArgumentDelivery::Stream), 1 => Just(ArgumentDelivery::Whole)];

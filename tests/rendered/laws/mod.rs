@@ -46,7 +46,7 @@ fn renderer(name: &str) -> (&'static Renderer, &'static Format) {
 
 /// The format by its name, and reasoning.
 fn looking_for(format: &'static Format) -> Rules {
-    Rules { detect: Detect::Formats(vec![format, &format::THINK]), ..Rules::default() }
+    Rules { detect: Detect::Formats(vec![format.name, format::THINK.name]), ..Rules::default() }
 }
 
 /// `text` cut between characters.

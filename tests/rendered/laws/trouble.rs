@@ -41,7 +41,8 @@ pub(crate) fn trouble(name: &str) {
     let (renderer, format) = renderer(name);
     let of = (soup(renderer), cuts(), any::<bool>(), prop::bool::weighted(0.2), prop::bool::weighted(0.2));
     tries(48, &of, |(text, cuts, stopped, auto, whole)| {
-        let detect = if auto { Detect::AutoAnd(vec![format]) } else { Detect::Formats(vec![format]) };
+        let detect =
+            if auto { Detect::AutoAnd(vec![format.name]) } else { Detect::Formats(vec![format.name]) };
         let arguments = if whole { ArgumentDelivery::Whole } else { ArgumentDelivery::Stream };
         let settings = Rules { detect, arguments, ..Rules::default() };
         let finish = if stopped { Finish::Stop } else { Finish::Length };

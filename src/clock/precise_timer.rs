@@ -6,7 +6,7 @@
 
 use std::io;
 
-use super::clock;
+use crate::clock;
 
 /// Rings at a moment of the machine's clock. One waits for it at a time.
 #[derive(Debug)]
@@ -100,7 +100,7 @@ mod kind {
 
     use tokio::{sync::watch, time::sleep};
 
-    use crate::bench::clock;
+    use crate::clock;
 
     /// See [`super::PreciseTimer`].
     #[derive(Debug)]
