@@ -27,6 +27,7 @@ pub mod event;
 pub mod failure;
 pub mod fixture;
 pub mod format;
+pub mod http1;
 pub mod observe;
 pub mod pipeline;
 pub mod proxy;

@@ -85,7 +85,7 @@ macro_rules! smoke {
     )*};
 }
 
-smoke!(engine, json, literal, params, reader, sse);
+smoke!(engine, http1, json, literal, params, reader, sse);
 
 /// The dictionary holds what the formats' tables hold today.
 #[test]

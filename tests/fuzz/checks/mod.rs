@@ -6,6 +6,7 @@
 
 mod engine;
 mod found;
+mod http1;
 mod input;
 mod json;
 mod literal;
@@ -15,8 +16,8 @@ mod sse;
 
 #[allow(unused_imports, reason = "a fuzz target runs one, and makes no seeds")]
 pub(crate) use self::{
-    engine::engine, found::find, input::code, json::json, literal::literal, params::params, reader::reader,
-    sse::sse,
+    engine::engine, found::find, http1::http1, input::code, json::json, literal::literal, params::params,
+    reader::reader, sse::sse,
 };
 
 /// A check by its name, which is that of its fuzz target and of its folder in `fuzz/corpus`.
@@ -24,8 +25,9 @@ pub(crate) type Check = (&'static str, fn(&[u8]));
 
 /// All checks.
 #[allow(dead_code, reason = "a fuzz target runs one")]
-pub(crate) const ALL: [Check; 6] = [
+pub(crate) const ALL: [Check; 7] = [
     ("engine", engine),
+    ("http1", http1),
     ("json", json),
     ("literal", literal),
     ("params", params),
