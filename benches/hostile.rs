@@ -14,7 +14,7 @@ use answers::conversation;
 use toolwire::{
     detect::Detector,
     event::{Event, Finish, Sink},
-    format::{self, Format, Grammar},
+    format::{self, Format, Grammar, Known},
     rules::{ArgumentDelivery, Detect, Rules},
     tools::DeclaredTools,
 };
@@ -121,7 +121,7 @@ fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     let mut all = BTreeSet::new();
     for &format in format::ALL {
-        let own = || Detect::Formats(vec![format]);
+        let own = || Detect::Formats(vec![format.name]);
         let markers = openers(format);
         for marker in &markers {
             cases.push(Case::new(format.name, (*marker).to_owned(), MARKERS, own()));
@@ -140,7 +140,7 @@ fn cases() -> Vec<Case> {
     cases.extend(all.iter().copied().chain(OTHERS.iter().copied()).map(auto));
     cases.push(auto(&all.iter().copied().collect::<String>()));
     for (name, begins, unit) in BEHIND {
-        let detect = Detect::Formats(format::by_name(name).into_iter().collect());
+        let detect = Detect::Formats(format::by_name(name).into_iter().map(|format| format.name).collect());
         cases.push(Case { begins, ..Case::new(name, (*unit).to_owned(), MARKERS, detect) });
     }
     cases
@@ -159,7 +159,10 @@ fn openers(format: &'static Format) -> BTreeSet<&'static str> {
 
 fn run(case: &Case, text: &str, arguments: ArgumentDelivery, step: usize) -> usize {
     let settings = Rules { detect: case.detect.clone(), arguments, ..Rules::default() };
-    let Some(detector) = Detector::new(DeclaredTools::new(&conversation(), ""), &settings) else { return 0 };
+    let Some(detector) = Detector::new(DeclaredTools::new(&conversation(), ""), &settings, Known::built_in())
+    else {
+        return 0;
+    };
     let mut pieces = Vec::new();
     let mut rest = text;
     while !rest.is_empty() {

@@ -52,17 +52,18 @@ impl Default for Rules {
     }
 }
 
-/// `detect`: which text formats are looked for.
+/// `detect`: which text formats are looked for. Formats are named; what a name stands for is looked up in the
+/// formats that are known when a detector is built.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Detect {
-    /// All that are safe to look for at once.
+    /// All formats that are safe to look for at once.
     Auto,
-    /// As `Auto`, and these before them, safe or not.
-    AutoAnd(Vec<&'static crate::format::Format>),
-    /// None: no calls are looked for.
+    /// As `Auto`, with the formats of these names first, whether or not `Auto` includes them.
+    AutoAnd(Vec<&'static str>),
+    /// No calls are looked for.
     Off,
-    /// These, by name.
-    Formats(Vec<&'static crate::format::Format>),
+    /// The formats of these names, and no others.
+    Formats(Vec<&'static str>),
 }
 
 /// `reasoning`: whether marks of reasoning are read.

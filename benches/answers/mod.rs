@@ -7,6 +7,7 @@ use serde_json::json;
 use toolwire::{
     conversation::{Conversation, Tool},
     dialect::{Answering, Reader, Stamp, Writer, chat, lumo},
+    format::Known,
     pipeline::{Pipeline, State},
     rules::{Detect, Rules},
 };
@@ -184,7 +185,14 @@ pub fn settings(detect: bool) -> Rules {
 pub fn pipeline(conversation: &Conversation, upstream: Upstream, detect: bool, verbatim: bool) -> Pipeline {
     let answering = Answering::new(conversation, Stamp { seed: 7, created: 1_718_000_000 });
     let writer = Writer::Chat(chat::Writer::new(&answering));
-    Pipeline::new(conversation, &settings(detect), upstream.reader(verbatim), writer, &answering)
+    Pipeline::new(
+        conversation,
+        &settings(detect),
+        Known::built_in(),
+        upstream.reader(verbatim),
+        writer,
+        &answering,
+    )
 }
 
 /// Runs an answer through; gives the bytes that the client gets. What is written leaves after each read, and `left` is

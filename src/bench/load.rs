@@ -10,11 +10,10 @@ use std::{io, time::Duration};
 use tokio::task::{JoinError, JoinSet};
 
 use super::{
-    clock,
     plan::{Arrivals, Length, Load},
-    precise_timer::PreciseTimer,
     sample::{Outcome, Sample},
 };
+use crate::clock::{self, PreciseTimer};
 
 /// The intended starts of an open loop, in nanoseconds from its beginning. Never ends.
 #[derive(Debug, Clone)]

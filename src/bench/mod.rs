@@ -12,12 +12,10 @@
 
 pub mod baseline;
 pub mod client;
-pub mod clock;
 pub mod follow;
 pub mod load;
 pub mod overhead;
 pub mod plan;
-pub mod precise_timer;
 pub mod process;
 pub mod progress;
 pub mod prompts;

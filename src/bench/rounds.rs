@@ -3,7 +3,6 @@
 use std::{io, sync::Arc, thread, time::Instant};
 
 use super::{
-    clock,
     load::{Trial, nanoseconds},
     overhead,
     plan::{Length, Load, Plan},
@@ -17,7 +16,7 @@ use super::{
     tally::{Tally, Times},
     target_run::{SampleBuffer, TargetRun},
 };
-use crate::observe::terminal::plural;
+use crate::{clock, observe::terminal::plural};
 
 /// The first streams of a ramp's step are spread over this part of it.
 const RAMP_SPREAD: u32 = 4;

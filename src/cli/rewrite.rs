@@ -120,9 +120,10 @@ pub fn run(args: Args) -> ExitCode {
 fn filter(args: &Args) -> Result<(), Stop> {
     let conversation = args.conversation()?;
     let settings = args.settings(&conversation.model).map_err(Stop::Usage)?;
-    let mut pipeline = replay::pipeline(args.reader(&settings), args.to, &settings, &conversation)
-        .map_err(|failure| Stop::Usage(failure.to_string()))?
-        .redacting(Arc::new(Redactor::new([])));
+    let mut pipeline =
+        replay::pipeline(args.reader(&settings), args.to, (&settings, Known::built_in()), &conversation)
+            .map_err(|failure| Stop::Usage(failure.to_string()))?
+            .redacting(Arc::new(Redactor::new([])));
     let mut input = args.open()?;
     let mut stdout = io::stdout().lock();
     let mut out = BytesMut::new();
@@ -181,6 +182,7 @@ fn check(args: &Args) -> Result<(), Stop> {
         from: args.from,
         to: args.to,
         settings: args.settings(&conversation.model).map_err(Stop::Usage)?,
+        formats: Arc::new(Known::default()),
         request: Vec::new(),
         conversation,
         head: Head { status: 200, headers: Vec::new() },
@@ -250,8 +252,8 @@ impl Args {
             tolerate_truncation: self.tolerate_truncation.then_some(true),
             ..RuleOverrides::default()
         };
-        let settings = rules.settings(&[])?;
-        Ok(config::settings_for(&settings, (tools, None), &Known::default(), model).into_owned())
+        let settings = rules.settings(Known::built_in())?;
+        Ok(config::settings_for(&settings, (tools, None), Known::built_in(), model).into_owned())
     }
 
     /// The client's request, with the tools of `--declare` put behind its own.

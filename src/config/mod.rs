@@ -35,7 +35,7 @@ use secrecy::{ExposeSecret, SecretString};
 use toml::de::DeTable;
 
 use self::{source::Source, table::Context};
-use crate::rules;
+use crate::{format::Known, rules};
 
 /// Looks up an environment variable: handed in, so that tests need not change their own.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -81,6 +81,8 @@ pub struct Config {
     pub upstreams: Vec<Arc<Upstream>>,
     /// What clients may ask for; at least one.
     pub models: Vec<Model>,
+    /// The formats that models may name: the built-in ones, and those of `[[formats]]`.
+    pub formats: Arc<Known>,
     /// Web pages of which origins may read answers.
     pub cors_origins: Origins,
     /// What `/metrics` shows.

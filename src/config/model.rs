@@ -93,7 +93,7 @@ pub(crate) fn settings_for<'s>(
         first.insert(0, taught);
     }
     if !first.is_empty() {
-        settings.to_mut().detect = Detect::AutoAnd(first);
+        settings.to_mut().detect = Detect::AutoAnd(format::names(&first));
     }
     settings
 }
@@ -126,7 +126,7 @@ pub enum SystemPosition {
 }
 
 /// Put before the names of tools that Lumo is taught in the prompt, so that the model does not take them for its own
-/// and call them where they are never answered (Lumo 4.2).
+/// and call them where they are never answered (docs/protocols/lumo.md#tool-names).
 pub(crate) const LUMO_TOOL_PREFIX: &str = "user:";
 
 /// An entry's name with its place, and the model as far as it could be read.
@@ -260,9 +260,9 @@ fn check(model: &Model, table: &mut Table<'_>) {
 fn is_looked_for(format: &Format, detect: &Detect) -> bool {
     match detect {
         Detect::Auto => true,
-        Detect::AutoAnd(formats) => format.auto || formats.contains(&format),
+        Detect::AutoAnd(names) => format.auto || names.contains(&format.name),
         Detect::Off => false,
-        Detect::Formats(formats) => formats.contains(&format),
+        Detect::Formats(names) => names.contains(&format.name),
     }
 }
 
@@ -286,20 +286,19 @@ fn taught_by(cell: Cell<'_>, known: &Known) -> Option<ToolStyle> {
 }
 
 fn detect(cell: Cell<'_>, known: &Known) -> Option<Detect> {
-    let formats: Vec<_> = known.all().map(|format| (format.name, format)).collect();
+    let names = known.all().map(|format| format.name);
     match cell.value {
         DeValue::Array(_) => {
-            let mut choices: Vec<_> =
-                formats.into_iter().map(|(name, format)| (name, Some(format))).collect();
+            let mut choices: Vec<_> = names.map(|name| (name, Some(name))).collect();
             choices.push(("auto", None));
             let chosen = list(listed_choice(&choices, Some(format::LISTED_BY)))(cell)?;
             let auto = chosen.contains(&None);
-            let formats = chosen.into_iter().flatten().collect();
-            Some(if auto { Detect::AutoAnd(formats) } else { Detect::Formats(formats) })
+            let names = chosen.into_iter().flatten().collect();
+            Some(if auto { Detect::AutoAnd(names) } else { Detect::Formats(names) })
         }
         _ => {
             let mut choices = vec![("auto", Detect::Auto), ("off", Detect::Off)];
-            choices.extend(formats.into_iter().map(|(name, format)| (name, Detect::Formats(vec![format]))));
+            choices.extend(names.map(|name| (name, Detect::Formats(vec![name]))));
             listed_choice(&choices, Some(format::LISTED_BY))(cell)
         }
     }

@@ -41,6 +41,7 @@ pub(super) fn config<'a>(root: &'a DeTable<'a>, context: &'a Context<'a>) -> Opt
             api_keys,
             upstreams: upstreams.into_iter().map(|declared| declared.upstream).collect::<Option<_>>()?,
             models: models?,
+            formats,
             cors_origins,
             metrics,
             limits,

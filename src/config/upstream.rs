@@ -200,7 +200,8 @@ impl Default for QueueLimits {
     }
 }
 
-/// Lumo's scheduler holds headers back while it looks for a model; Proton's own client waits 60 s (Lumo 1.5).
+/// Lumo's scheduler holds headers back while it looks for a model; Proton's own client waits 60 s
+/// (docs/protocols/lumo.md#errors-before-the-stream).
 const LUMO_HEADER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Headers that belong to the connection or the body, so nobody else can say them rightly.

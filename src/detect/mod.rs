@@ -43,7 +43,6 @@ mod string_fast_path;
 mod tag;
 #[cfg(test)]
 mod tagged_tests;
-pub(crate) mod text;
 mod thinking;
 mod typed;
 mod walker;
@@ -64,10 +63,13 @@ use self::{
 };
 use crate::{
     event::{Event, Finish, Sink},
-    format::THINK,
+    format::{Known, THINK},
     rules::Rules,
     tools::DeclaredTools,
-    wire::json::{Progress, Scanner},
+    wire::{
+        json::{Progress, Scanner},
+        text,
+    },
 };
 
 /// Calls found here are numbered from this on; the numbers below are the upstream's own calls'.
@@ -124,9 +126,9 @@ pub struct Detector {
 
 impl Detector {
     /// A detector of reasoning and of the calls that `tools` allow; `None` if there is nothing to look for, and text
-    /// passes unheld.
-    pub fn new(tools: DeclaredTools, settings: &Rules) -> Option<Self> {
-        let search = Search::new(tools, settings)?;
+    /// passes unheld. The formats that the rules name are looked up in `known`.
+    pub fn new(tools: DeclaredTools, settings: &Rules, known: &Known) -> Option<Self> {
+        let search = Search::new(tools, settings, known)?;
         Some(Self {
             prose: Prose::new(search.max_hold, search.calls),
             state: Self::first_state(&search, settings.starts_in_reasoning),

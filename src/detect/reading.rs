@@ -57,8 +57,8 @@ pub(super) enum Rivals {
 }
 
 impl Reading {
-    /// The container takes its indentation and its line end with it (Lumo rule R7). Around a marker made for calls all
-    /// blanks stay (formats 2.1), as if it stood within a line.
+    /// The container takes its indentation and its line end with it. Around a marker made for calls all blanks stay, as
+    /// if it stood within a line (docs/protocols/text-formats.md#white-space).
     pub(super) fn takes_line(&self) -> bool {
         self.starts_line && !self.marked && !matches!(self.read_as, Container::Channel(_))
     }

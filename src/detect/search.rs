@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 
 use super::{behind::Framing, envelope::CallRules, markers::Markers, reading::Reading};
 use crate::{
-    format::{self, Calls, Channels, Format, Grammar, Place, Python},
+    format::{self, Calls, Channels, Format, Grammar, Known, Place, Python},
     rules::{ArgumentDelivery, Detect, Reasoning, Rules, UnknownCalls},
 };
 
@@ -102,7 +102,7 @@ impl Reads {
 impl SearchPlan {
     /// `None` if nothing is looked for. What is looked for of itself is made ready once for all requests, and what a
     /// model's name adds is put before it.
-    fn of(detect: &Detect, reads: Reads) -> Option<Arc<Self>> {
+    fn of(detect: &Detect, known: &Known, reads: Reads) -> Option<Arc<Self>> {
         static ALL: LazyLock<Arc<SearchPlan>> = LazyLock::new(|| auto(true, true));
         static CALLS: LazyLock<Arc<SearchPlan>> = LazyLock::new(|| auto(true, false));
         static SAID: LazyLock<Arc<SearchPlan>> = LazyLock::new(|| auto(false, true));
@@ -121,11 +121,11 @@ impl SearchPlan {
         };
         match detect {
             Detect::Auto | Detect::Off => Some(Arc::clone(auto)),
-            Detect::AutoAnd(first) => Some(Arc::new(Self::new(first, reads, true, Some(auto)))),
+            Detect::AutoAnd(first) => Some(Arc::new(Self::new(&known.named(first), reads, true, Some(auto)))),
             Detect::Formats(formats) if formats.is_empty() && !reads.reasoning => None,
             Detect::Formats(formats) => {
                 let behind = reads.reasoning.then(|| &**REASONING);
-                Some(Arc::new(Self::new(formats, reads, true, behind)))
+                Some(Arc::new(Self::new(&known.named(formats), reads, true, behind)))
             }
         }
     }
@@ -214,11 +214,11 @@ pub(super) struct Search {
 
 impl Search {
     /// The search for reasoning, and for calls that `tools` allow; `None` if there is nothing to look for.
-    pub(super) fn new(tools: DeclaredTools, settings: &Rules) -> Option<Self> {
+    pub(super) fn new(tools: DeclaredTools, settings: &Rules, known: &Known) -> Option<Self> {
         let calls = !tools.is_empty() && settings.detect != Detect::Off;
         let reads = Reads { calls, reasoning: settings.reasoning == Reasoning::Auto };
         Some(Self {
-            sought: SearchPlan::of(&settings.detect, reads)?,
+            sought: SearchPlan::of(&settings.detect, known, reads)?,
             calls,
             // Without calls no name is a tool's: what would be a call is text.
             tools: if calls { tools } else { DeclaredTools::default() },

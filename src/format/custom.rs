@@ -8,8 +8,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ALL, CallBody, Calls, Form, Format, Grammar, Header, HeaderEnd, Key, Params, ParamsName, Place, Special,
-    Tag, TagKind, Teach, Thought,
+    ALL, CallBody, Calls, Form, Format, Grammar, Header, HeaderEnd, Key, Params, ParamsName, Place,
+    ReasoningHabits, Special, Tag, TagKind, Teach, Thought,
 };
 
 /// A call, and a result, as a JSON object.
@@ -130,6 +130,7 @@ impl Definition {
             summary: leaked(summary),
             models: leaked_list(&self.models),
             auto: false,
+            reasoning: ReasoningHabits::DEFAULT,
             example: leaked(&self.example()),
             grammars: Box::leak(grammars.into_boxed_slice()),
             teach: self.teach(),

@@ -24,7 +24,7 @@
 //! # How it is proven
 //!
 //! `docs/protocols/http1.md` lists the requirements of RFC 9110 and RFC 9112, each with the test that holds it.
-//! `tests/fuzz/checks/http1.rs` reads any bytes in any split, with this module and with hyper's client, and allows only
+//! `tests/core/fuzz/checks/http1.rs` reads any bytes in any split, with this module and with hyper's client, and allows only
 //! the differences that the document lists.
 
 mod body;

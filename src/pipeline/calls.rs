@@ -13,14 +13,16 @@ use std::borrow::Cow;
 use super::{CallTally, Tally};
 use crate::{
     conversation::Conversation,
-    detect::text::{append, boundary_upto, head},
     dialect::{Ids, Skip, Skipped, Stamp},
     digest::Digest,
     event::{Annotation, CallEnd, CallResult, CallStart, Event, Finish, Runner, ServerCall, Sink, Source},
     failure::Failure,
     rules::{ArgumentDelivery, Misroute, Rules, ServerCalls},
     tools::DeclaredTools,
-    wire::json::Json,
+    wire::{
+        json::Json,
+        text::{append, boundary_upto, head},
+    },
 };
 
 /// What becomes of a call.
@@ -520,7 +522,7 @@ fn send(event: Event<'_>, frame: Option<&str>, out: &mut impl Sink) {
     }
 }
 
-/// A web search's results (Lumo 1.6) as citations on the text up to `at` characters.
+/// A web search's results (docs/protocols/lumo.md#server-tools) as citations on the text up to `at` characters.
 fn cite(content: &str, at: u64, out: &mut impl Sink) {
     let Ok(content) = Json::parse(content) else { return };
     for page in content.get("results").into_iter().flat_map(|results| results.elements()) {

@@ -5,7 +5,8 @@
 //!                     └──────────────▶ Pipeline (reader of the upstream's dialect, writer of the client's)
 //! ```
 //!
-//! The one place of the shell that knows how the stages are put together.
+//! This is where the proxy puts the stages together for a request; `fixture::replay` does the same for a recorded
+//! response.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -96,6 +97,7 @@ pub(super) fn pipeline(model: &Model, conversation: &Conversation, answering: &A
     Pipeline::new(
         conversation,
         &model.settings_for(&conversation.model),
+        &model.formats,
         reader(model),
         Writer::Chat(chat::Writer::new(answering)),
         answering,

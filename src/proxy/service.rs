@@ -280,8 +280,7 @@ impl Service {
         });
         let begun = Instant::now();
         let opening = Arc::clone(&client).begin(request).await;
-        let pipeline =
-            exchange::pipeline(model, &conversation, &answering).redacting(Arc::clone(&self.redactor));
+        let pipeline = exchange::pipeline(model, &conversation, &answering).redacting(self.redactor.clone());
         let parts = answer::Parts {
             begun,
             client,

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use toolwire::{
     conversation::Conversation,
     dialect::{Answering, Reader, Stamp, Writer, chat, lumo},
+    format::Known,
     pipeline::{Pipeline, State, Tally},
     rules::Rules,
 };
@@ -62,7 +63,14 @@ impl Exchange {
     pub(crate) fn pipeline(&self) -> Pipeline {
         let answering = Answering::new(&self.conversation, Stamp { seed: 11, created: 1_700_000_000 });
         let writer = Writer::Chat(chat::Writer::new(&answering));
-        Pipeline::new(&self.conversation, &self.settings, self.reader(), writer, &answering)
+        Pipeline::new(
+            &self.conversation,
+            &self.settings,
+            Known::built_in(),
+            self.reader(),
+            writer,
+            &answering,
+        )
     }
 
     pub(crate) fn reader(&self) -> Reader {

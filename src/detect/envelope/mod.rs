@@ -2,8 +2,8 @@
 //!
 //! One value is read: an object that is a call, or an array of them. At an object's own level the walker reads keys:
 //! a name key gives the name, an argument key hands the value to [`JsonBody`], a wrapper key (`function`,
-//! `tool_calls`) goes one level down, any other value is skipped. What models write under these keys is told in the
-//! formats' notes (R1, R2 of the Lumo rules; section 2.2 of the formats).
+//! `tool_calls`) goes one level down, any other value is skipped. What models write under these keys:
+//! docs/protocols/text-formats.md#call-objects and docs/protocols/text-formats.md#arguments.
 //!
 //! A call *starts* when it is certain: its name is complete and its arguments have begun. Everything that can be refused
 //! before is refused first: a schema in place of arguments, and in formats without a marker of their own an undeclared

@@ -6,7 +6,7 @@ use crate::{
     detect::Detector,
     dialect::chat,
     event::{CallEnd, Event, Sink},
-    format,
+    format::{self, Known},
     rules::{Detect, Rules},
     tools::DeclaredTools,
 };
@@ -48,9 +48,9 @@ fn detector(formats: &[&str]) -> Detector {
         ],
     });
     let conversation = chat::request::decode(body.to_string().as_bytes()).unwrap();
-    let formats = formats.iter().map(|name| format::by_name(name).unwrap()).collect();
+    let formats = formats.iter().map(|name| format::by_name(name).unwrap().name).collect();
     let settings = Rules { detect: Detect::Formats(formats), ..Rules::default() };
-    Detector::new(DeclaredTools::new(&conversation, ""), &settings).unwrap()
+    Detector::new(DeclaredTools::new(&conversation, ""), &settings, Known::built_in()).unwrap()
 }
 
 fn run(formats: &[&str], pieces: &[&str], stopped: bool) -> Seen {

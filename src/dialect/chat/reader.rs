@@ -6,8 +6,9 @@
 //!                      └─a page─▶ Failure
 //! ```
 //!
-//! Servers of this API differ in all that a client library forgives and in much that it does not (survey of dialects,
-//! B.1). What the body is shows its first byte; [`answer`] reads the frames; [`chunk`] is the view of one of them.
+//! Servers of this API differ in all that a client library forgives and in much that it does not
+//! (docs/protocols/chat.md#upstream-deviations). The first byte shows what kind of body it is; [`answer`] reads the
+//! frames; [`chunk`] is the view of one of them.
 
 mod answer;
 mod calls;

@@ -26,7 +26,7 @@ use crate::{
 /// Containers in which the texts of content that is not a string may lie: a list, its parts, and what is in them.
 pub(super) const MAX_PARTS: usize = 5;
 
-/// What a piece of content is for (Lumo 1.2).
+/// What a piece of content is for (docs/protocols/lumo.md#v1-stream).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Target {
     /// The answer's text.

@@ -1,9 +1,10 @@
 //! [`Reader`]: Lumo's stream, v1 and v2 mixed, bytes in any cut.
 //!
-//! Lumo bends the standard of event streams, so frames are found here and not by the decoder of `wire` (Lumo 1.8):
-//! every `data` line is tried alone, and only one that is no complete JSON is joined with those that follow; JSON
-//! without `data:` in front is taken too. JSON that is not understood is counted and left out. So is a frame that is not
-//! JSON before and behind an answer; inside of one, a part of the answer is lost with it, and the answer fails.
+//! Lumo bends the standard of event streams, so frames are found here and not by the decoder of `wire`
+//! (docs/protocols/lumo.md#deviations): every `data` line is tried alone, and only one that is not complete JSON is
+//! joined with the lines after it. JSON without `data:` in front is accepted too. JSON that is not understood is counted
+//! and left out. So is a frame that is not JSON before and after an answer; inside an answer a part of it would be lost,
+//! so the answer fails.
 
 use std::{ops::ControlFlow, str};
 

@@ -1,4 +1,4 @@
-//! What the typed objects of v1 mean (Lumo 1.2). They are understood in a v2 stream too.
+//! What the typed objects of v1 mean (docs/protocols/lumo.md#v1-stream). They are understood in a v2 stream too.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,5 @@
-//! What the objects of v2 mean (Lumo 1.4): completion chunks as OpenAI has them, and Lumo's own beside them.
+//! What the objects of v2 mean (docs/protocols/lumo.md#v2-stream): completion chunks as OpenAI has them, and Lumo's own
+//! beside them.
 
 use std::borrow::Cow;
 

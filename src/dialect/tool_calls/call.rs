@@ -18,7 +18,7 @@ pub(super) struct StreamedCall {
     pub(super) id: String,
     pub(super) name: String,
     pub(super) state: State,
-    /// ArgumentsPiece that came before the name.
+    /// Arguments that came before the name.
     pub(super) early: String,
     /// The call was complete in the older form: what comes of it in `tool_calls` says it once more.
     pub(super) is_repeat: bool,

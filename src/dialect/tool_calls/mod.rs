@@ -8,14 +8,15 @@
 //! pieces, with the first byte of its arguments, with the beginning of another call, or at the end. From then on its
 //! arguments stream.
 //!
-//! ArgumentsPiece that stream are passed on and not kept. What is kept is limited for each call: its name by `max_name`, its
+//! Arguments that stream are passed on and not kept. What is kept is limited for each call: its name by `max_name`, its
 //! id and the arguments that came before its name by `max_arguments`; and there are at most `max_calls` calls. An answer
 //! that needs more fails, and the call that was too large is not begun.
 //!
 //! The form of before 2023-11, `function_call`, is one call. Some servers send both forms. Then `tool_calls` counts, and
 //! a call that the older form has begun is the first of `tool_calls` ([`CallDeltas::adopt`]).
 //!
-//! The deviations that are allowed for are those of Lumo 1.8 and of the survey of dialects, B.1.
+//! The deviations that are allowed for are those of docs/protocols/lumo.md#deviations and
+//! docs/protocols/chat.md#upstream-deviations.
 
 mod call;
 mod piece;

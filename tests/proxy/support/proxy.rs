@@ -87,6 +87,7 @@ impl Setup {
             api_keys: self.keys.into_iter().map(SecretString::from).collect(),
             upstreams: vec![Arc::clone(&upstream)],
             models,
+            formats: Arc::default(),
             limits: self.limits,
             cors_origins: self.cors_origins,
             metrics: self.metrics,

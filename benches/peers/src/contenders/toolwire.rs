@@ -6,7 +6,7 @@ use toolwire::{
     conversation::{Conversation, Tool},
     detect::{DETECTED, Detector}, tools::DeclaredTools,
     event::{Event, Finish, Sink},
-    format,
+    format::{self, Known},
     rules::{Detect, Rules},
 };
 
@@ -62,9 +62,9 @@ impl Contender for Toolwire {
 
     fn read(&self, answer: Answer<'_>, client: &mut dyn Client, clock: &mut Clock) {
         let Some(format) = format::by_name(answer.format) else { return };
-        let detect = if self.auto { Detect::Auto } else { Detect::Formats(vec![format]) };
+        let detect = if self.auto { Detect::Auto } else { Detect::Formats(vec![format.name]) };
         let settings = Rules { detect, ..Rules::default() };
-        let Some(mut detector) = Detector::new(self.tools.clone(), &settings) else { return };
+        let Some(mut detector) = Detector::new(self.tools.clone(), &settings, Known::built_in()) else { return };
         let mut out = Out(client);
         clock.start();
         for piece in answer.pieces {

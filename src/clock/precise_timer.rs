@@ -1,0 +1,161 @@
+//! [`PreciseTimer`]: rings at a moment of [`clock::now`], to some tens of microseconds.
+//!
+//! The runtime's own timers tick in milliseconds. A request or a token that leaves a millisecond late has that
+//! millisecond in its times, which is more than many a proxy adds. On Linux a timer of the system's wakes us, waited for
+//! as sockets are.
+
+use std::io;
+
+use crate::clock;
+
+/// Rings at a moment of the machine's clock. One waits for it at a time.
+#[derive(Debug)]
+pub struct PreciseTimer(kind::Timer);
+
+impl PreciseTimer {
+    /// One of the runtime that this is called in.
+    ///
+    /// # Errors
+    /// The system gives no timer.
+    pub fn new() -> io::Result<Self> {
+        kind::Timer::new().map(Self)
+    }
+
+    /// Rings at this moment, and not when it was to ring before. A moment that is over rings at once.
+    pub fn set(&self, moment: u64) {
+        self.0.set(moment);
+    }
+
+    /// Waits until it rings.
+    ///
+    /// # Errors
+    /// The timer's own.
+    pub async fn rung(&self) -> io::Result<()> {
+        self.0.rung().await
+    }
+
+    /// Sets it, and waits until that moment is over.
+    ///
+    /// # Errors
+    /// The timer's own.
+    pub async fn until(&self, moment: u64) -> io::Result<()> {
+        // It may have rung for an earlier moment, for which nobody waited.
+        while clock::now() < moment {
+            self.set(moment);
+            self.rung().await?;
+        }
+        Ok(())
+    }
+}
+
+/// A timer that is a file.
+#[cfg(target_os = "linux")]
+mod kind {
+    use std::{io, os::fd::OwnedFd};
+
+    use rustix::time::{
+        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+        timerfd_settime,
+    };
+    use tokio::io::unix::AsyncFd;
+
+    /// See [`super::PreciseTimer`].
+    #[derive(Debug)]
+    pub(super) struct Timer(AsyncFd<OwnedFd>);
+
+    impl Timer {
+        #[allow(
+            deprecated,
+            reason = "its successor is an unsafe function, for files that change under it: this one is owned and stays"
+        )]
+        pub(super) fn new() -> io::Result<Self> {
+            let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+            Ok(Self(AsyncFd::new(timerfd_create(TimerfdClockId::Monotonic, flags)?)?))
+        }
+
+        /// Rings at this time. A time that is over rings at once.
+        pub(super) fn set(&self, due: u64) {
+            let part = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+            // Zero would mean never.
+            let due = due.max(1);
+            let it_value = Timespec { tv_sec: part(due / 1_000_000_000), tv_nsec: part(due % 1_000_000_000) };
+            let it_interval = Timespec { tv_sec: 0, tv_nsec: 0 };
+            // It fails for times that are none and files that are no timers; these are neither.
+            let _ =
+                timerfd_settime(&self.0, TimerfdTimerFlags::ABSTIME, &Itimerspec { it_interval, it_value });
+        }
+
+        /// Waits until it rings. It need not be read: setting it makes it silent, and each ring is an edge.
+        pub(super) async fn rung(&self) -> io::Result<()> {
+            self.0.readable().await?.clear_ready();
+            Ok(())
+        }
+    }
+}
+
+/// The runtime's timer, on systems whose timers are no files.
+#[cfg(not(target_os = "linux"))]
+mod kind {
+    use std::{io, time::Duration};
+
+    use tokio::{sync::watch, time::sleep};
+
+    use crate::clock;
+
+    /// See [`super::PreciseTimer`].
+    #[derive(Debug)]
+    pub(super) struct Timer(watch::Sender<Option<u64>>);
+
+    impl Timer {
+        pub(super) fn new() -> io::Result<Self> {
+            Ok(Self(watch::Sender::new(None)))
+        }
+
+        pub(super) fn set(&self, due: u64) {
+            self.0.send_replace(Some(due));
+        }
+
+        pub(super) async fn rung(&self) -> io::Result<()> {
+            let mut set = self.0.subscribe();
+            loop {
+                let due = *set.borrow_and_update();
+                let left = due.map(|due| Duration::from_nanos(due.saturating_sub(clock::now())));
+                tokio::select! {
+                    () = sleep(left.unwrap_or(Duration::MAX)), if left.is_some() => {
+                        self.0.send_replace(None);
+                        return Ok(());
+                    }
+                    _ = set.changed() => {}
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn it_never_rings_early() {
+        let alarm = PreciseTimer::new().unwrap();
+        for wait in [0, 1, 300_000, 3_000_000] {
+            let moment = clock::now() + wait;
+            alarm.until(moment).await.unwrap();
+            assert!(clock::now() >= moment);
+        }
+        alarm.until(0).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn waiting_may_be_given_up() {
+        let alarm = PreciseTimer::new().unwrap();
+        let far = clock::now() + 3_600_000_000_000;
+        assert!(tokio::time::timeout(Duration::from_millis(2), alarm.until(far)).await.is_err());
+        let near = clock::now() + 1_000_000;
+        alarm.until(near).await.unwrap();
+        assert!(clock::now() >= near);
+    }
+}

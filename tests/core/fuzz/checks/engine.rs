@@ -1,0 +1,133 @@
+//! The engine in any text: cuts make no difference, what is no call comes out as it was, whole calls are JSON, no more
+//! is held than may be.
+
+use std::sync::LazyLock;
+
+use toolwire::{
+    event::Finish,
+    format::{self, Format, Grammar, Known, Route},
+    rules::{ArgumentDelivery, Detect, Limits, Rules, UnknownCalls},
+};
+
+use super::{
+    found::{Found, find},
+    input::Input,
+};
+
+/// Formats without a marker made for calls: only declared names are calls.
+const UNMARKED: [&str; 3] = ["pre", "fenced", "bare"];
+
+/// What may be held besides what the limits say, in bytes: markers, words, blanks.
+const FIXED: usize = 1500;
+
+/// Seven bytes of choices, then the text.
+pub(crate) fn engine(data: &[u8]) {
+    let mut input = Input::new(data);
+    let (settings, finish) = settings(&mut input);
+    let seed = input.byte();
+    let text = input.text();
+    let found = find(&settings, &text, seed, finish, most(&settings.limits));
+    assert!(is_left_of(&found.text, &text), "invented: {:?} of {text:?}", found.text);
+    let begins_as_text = !settings.starts_in_reasoning && !begins_in_header(&settings, &text);
+    if found.calls.is_empty() && begins_as_text && !takes_away(&text) {
+        assert_eq!(found.text, text, "without calls, text is text");
+        assert_eq!(found.reasoning, "");
+    }
+    declared(&found, &settings);
+}
+
+fn declared(found: &Found, settings: &Rules) {
+    for call in &found.calls {
+        let declared = ["a", "b", "get_weather", "set"].contains(&call.name.as_str());
+        let marked = !UNMARKED.contains(&call.format);
+        assert!(declared || (marked && settings.unknown_calls == UnknownCalls::Forward), "{call:?}");
+    }
+}
+
+fn settings(input: &mut Input<'_>) -> (Rules, Finish) {
+    let flags = input.byte();
+    let on = |bit: u8| flags >> bit & 1 == 1;
+    let detect = match input.byte() % 4 {
+        0 => Detect::Auto,
+        1 => Detect::Formats(chosen(input, 1)),
+        2 => Detect::Formats(chosen(input, 2)),
+        _ => Detect::AutoAnd(chosen(input, 1)),
+    };
+    let small = Limits {
+        max_hold: 300,
+        max_arguments: 300,
+        max_depth: 5,
+        max_name: 20,
+        max_markup: 100,
+        ..Limits::default()
+    };
+    let settings = Rules {
+        detect,
+        arguments: if on(0) { ArgumentDelivery::Whole } else { ArgumentDelivery::Stream },
+        unknown_calls: if on(1) { UnknownCalls::Text } else { UnknownCalls::Forward },
+        starts_in_reasoning: on(6),
+        repair: !on(2),
+        tool_prefix: if on(3) { "user:".to_owned() } else { String::new() },
+        limits: if on(5) { small } else { Limits::default() },
+        ..Rules::default()
+    };
+    (settings, if on(4) { Finish::Length } else { Finish::Stop })
+}
+
+fn chosen(input: &mut Input<'_>, count: usize) -> Vec<&'static str> {
+    let mut formats: Vec<&'static Format> =
+        (0..count).filter_map(|_| input.of(format::ALL, |format: &Format| format.name)).collect();
+    formats.dedup();
+    format::names(&formats)
+}
+
+/// A hold, a call's arguments waiting for its end in the source and in JSON, and what is short and fixed.
+fn most(limits: &Limits) -> usize {
+    2 * limits.max_hold + 2 * limits.max_arguments + FIXED
+}
+
+/// Whether `part` is what is left of `whole` when some of it is taken away.
+fn is_left_of(part: &str, whole: &str) -> bool {
+    let mut rest = whole.chars();
+    part.chars().all(|character| rest.any(|other| other == character))
+}
+
+/// Signs, in lower case, of what a format takes off a text that is no call: reasoning, frames, headers of messages, and
+/// calls that call nothing.
+static SIGNS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let grammars = format::ALL.iter().flat_map(|format| format.grammars);
+    let signs = grammars.flat_map(|grammar| -> Vec<&str> {
+        match grammar {
+            Grammar::Reasoning(thoughts) => {
+                thoughts.iter().flat_map(|it| it.close.iter().copied().chain([it.open])).collect()
+            }
+            Grammar::Frame(marks) => marks.to_vec(),
+            Grammar::Channels(channels) => channels.open.iter().map(|(open, _)| *open).collect(),
+            Grammar::Tagged(tags) => tags.iter().flat_map(|tag| tag.special().no_tool).copied().collect(),
+            _ => Vec::new(),
+        }
+    });
+    // What stands before a wildcard.
+    signs.filter_map(|sign| sign.split('*').next()).map(str::to_ascii_lowercase).collect()
+});
+
+/// Whether `text` begins with the rest of a header that has no opener, of a message that is no call: the prompt holds the
+/// opener, and the header is taken off.
+fn begins_in_header(settings: &Rules, text: &str) -> bool {
+    let (Detect::Formats(formats) | Detect::AutoAnd(formats)) = &settings.detect else { return false };
+    let formats = Known::built_in().named(formats);
+    formats.iter().flat_map(|format| format.grammars).any(|grammar| {
+        let Grammar::Channels(channels) = grammar else { return false };
+        let ends =
+            channels.body.iter().filter_map(|body| text.split_once(body).map(|(header, _)| (header, *body)));
+        let first = ends.min_by_key(|(header, _)| header.len());
+        let route = first.and_then(|(header, body)| (channels.route)(header, body));
+        let spoken = matches!(route, Some(Route::Said(_) | Route::Nothing | Route::Call(_, Some(_))));
+        channels.begins_in_header && spoken
+    })
+}
+
+fn takes_away(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    SIGNS.iter().any(|sign| text.contains(sign))
+}

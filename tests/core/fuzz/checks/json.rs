@@ -1,0 +1,54 @@
+//! Arguments in JSON: valid ones come out byte for byte; what comes out whole is JSON; all else is reported cut.
+
+use serde_json::value::RawValue;
+use toolwire::{
+    event::{CallEnd, Finish},
+    format,
+    rules::{ArgumentDelivery, Detect, Rules},
+};
+
+use super::{found::find, input::Input};
+
+/// Two bytes of choices, then the arguments.
+pub(crate) fn json(data: &[u8]) {
+    let mut input = Input::new(data);
+    let flags = input.byte();
+    let seed = input.byte();
+    let on = |bit: u8| flags >> bit & 1 == 1;
+    let written = input.text();
+    let settings = Rules {
+        detect: Detect::Formats(vec![format::HERMES.name]),
+        arguments: if on(0) { ArgumentDelivery::Whole } else { ArgumentDelivery::Stream },
+        repair: !on(1),
+        ..Rules::default()
+    };
+    let finish = if on(2) { Finish::Length } else { Finish::Stop };
+    let closing = if on(3) { "" } else { "}</tool_call>" };
+    let text = format!("<tool_call>{{\"name\":\"a\",\"arguments\":{written}{closing}");
+    let found = find(&settings, &text, seed, finish, usize::MAX);
+    let Ok(value) = serde_json::from_str::<&RawValue>(&written) else { return };
+    // A string may hold arguments and `null` stands for none. A number needs what ends it, as the closing does.
+    if value.get().starts_with(['"', 'n'])
+        || closing.is_empty()
+        || depth(value.get()) > settings.limits.max_depth - 2
+    {
+        return;
+    }
+    let [call] = found.calls.as_slice() else { panic!("one call in {text:?}: {found:?}") };
+    assert_eq!((call.arguments.as_str(), call.end), (value.get(), Some(CallEnd::Complete)), "{text:?}");
+    assert_eq!(found.text, "", "{text:?}");
+}
+
+/// How deep brackets are nested in JSON text, at most: those in strings count, too.
+fn depth(json: &str) -> usize {
+    let (mut depth, mut most) = (0_usize, 0);
+    for byte in json.bytes() {
+        match byte {
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        most = most.max(depth);
+    }
+    most
+}

@@ -1,0 +1,257 @@
+//! Calls that the upstream ran, or tried to, behind the reader: what becomes of them, their limits, and the question
+//! that is asked once more.
+
+use bytes::BytesMut;
+use serde_json::{Value, json};
+use toolwire::{
+    dialect::{Answering, Stamp, Writer, chat},
+    format::Known,
+    pipeline::{Pipeline, State},
+    rules::{ArgumentDelivery, Limits, Misroute, Rules, ServerCalls},
+};
+
+use crate::support::{
+    client::Answer,
+    exchange::{Exchange, request, tools},
+    upstream::Speech,
+};
+
+/// An exchange whose client declared `names`; a call to one of them needs `x`.
+fn exchange(names: &[&str], settings: Rules) -> Exchange {
+    let schema = json!({"type": "object", "properties": {"x": {}}, "required": ["x"]});
+    let mut fields = json!({});
+    if !names.is_empty() {
+        fields["tools"] = tools(names.iter().copied(), &schema);
+    }
+    Exchange::new(request(&fields), settings, Speech::LumoV2)
+}
+
+fn run(exchange: &Exchange, events: &Value) -> Answer {
+    exchange.at_every_cut("server calls", &exchange.speech.stream(events.as_array().unwrap())).0
+}
+
+fn search() -> Value {
+    json!([
+        ["m", "See"],
+        ["stc", {"id": "n1", "name": "web_search", "arguments": "{\"query\":\"q\"}"}],
+        ["str", {"call_id": "n1", "content": {"results": [{"url": "https://a.x", "title": "A"}, {"url": "https://b.x"}]}}],
+        ["m", " this."],
+        ["fin", "stop"],
+        ["done"]
+    ])
+}
+
+const RESULT: &str = r#"{"results":[{"title":"A","url":"https://a.x"},{"url":"https://b.x"}]}"#;
+
+#[test]
+fn a_server_call_is_forwarded_only_to_clients_that_expect_it() {
+    for (server_calls, declared, forwarded, annotated) in [
+        (ServerCalls::Auto, [].as_slice(), true, false),
+        (ServerCalls::Auto, &["a"], false, true),
+        (ServerCalls::Forward, &["a"], true, false),
+        (ServerCalls::Annotate, &[], false, true),
+        (ServerCalls::Annotate, &["a"], false, true),
+        (ServerCalls::Hide, &[], false, false),
+    ] {
+        for arguments in [ArgumentDelivery::Stream, ArgumentDelivery::Whole] {
+            let mut exchange = exchange(declared, Rules { server_calls, arguments, ..Rules::default() });
+            for stream in [true, false] {
+                exchange.conversation.stream = stream;
+                let got = run(&exchange, &search());
+                let what = format!("{server_calls:?} {declared:?} {arguments:?} {stream}");
+                assert_eq!((got.text.as_str(), got.finish.as_deref()), ("See this.", Some("stop")), "{what}");
+                assert_eq!(
+                    (got.calls.len(), got.results.len()),
+                    if forwarded { (1, 1) } else { (0, 0) },
+                    "{what}"
+                );
+                let told = ("web_search".to_owned(), "{\"query\":\"q\"}".to_owned());
+                let seen: Vec<_> =
+                    got.server_calls.iter().map(|call| (call.0.clone(), call.1.clone())).collect();
+                assert_eq!(seen, if annotated { vec![told] } else { vec![] }, "{what}");
+                if annotated {
+                    let content: Value = serde_json::from_str(&got.server_calls[0].2).unwrap();
+                    assert_eq!(content, serde_json::from_str::<Value>(RESULT).unwrap());
+                    let places =
+                        got.annotations.iter().map(|it| it["url_citation"]["start_index"].as_u64().unwrap());
+                    assert_eq!(places.collect::<Vec<_>>(), [3, 3], "{what}");
+                } else {
+                    assert_eq!(got.annotations.len(), 0, "{what}");
+                }
+            }
+        }
+    }
+}
+
+/// A name that the client declared too, where its tools are taught with a prefix: the plain name is the upstream's, and
+/// the client knows it.
+#[test]
+fn a_declared_name_is_forwarded() {
+    let settings = Rules {
+        tool_prefix: "user:".to_owned(),
+        server_tools: vec!["web_search".to_owned()],
+        ..Rules::default()
+    };
+    let got = run(&exchange(&["web_search"], settings), &search());
+    assert_eq!((got.calls.len(), got.results.len(), got.finish.as_deref()), (1, 1, Some("stop")));
+}
+
+#[test]
+fn an_annotated_call_without_a_result_is_told_at_the_end() {
+    let events = json!([
+        ["stc", {"id": "n1", "name": "generate_image", "arguments": "{\"prompt\":\"p\"}"}],
+        ["m", "Here."],
+        ["fin", "stop"],
+        ["done"]
+    ]);
+    let got = run(&exchange(&["a"], Rules::default()), &events);
+    let told = ("generate_image".to_owned(), "{\"prompt\":\"p\"}".to_owned(), String::new());
+    assert_eq!((got.text.as_str(), got.server_calls), ("Here.", vec![told]));
+}
+
+/// What is kept for results to come is bounded; nothing of it is lost.
+#[test]
+fn arguments_of_annotated_calls_are_told_before_their_result_where_they_are_too_many() {
+    let call = |id: &str| json!(["stc", {"id": id, "name": "s", "arguments": format!("{{\"q\":\"{id}\"}}")}]);
+    let result = |id: &str| json!(["str", {"call_id": id, "content": id}]);
+    let events = json!([call("n1"), call("n2"), result("n1"), result("n2"), ["fin", "stop"], ["done"]]);
+    let limits = Limits { max_hold: 12, ..Limits::default() };
+    let got = run(&exchange(&["a"], Rules { limits, ..Rules::default() }), &events);
+    let told: Vec<_> = got
+        .server_calls
+        .iter()
+        .map(|(_, arguments, content)| (arguments.as_str(), content.as_str()))
+        .collect();
+    assert_eq!(told, [("{\"q\":\"n2\"}", ""), ("{\"q\":\"n1\"}", "n1"), ("", "n2")]);
+}
+
+/// Limits hold whatever becomes of a call.
+#[test]
+fn limits_hold_for_calls_that_the_client_does_not_see() {
+    let limits = Limits { max_arguments: 100, max_calls: 3, ..Limits::default() };
+    let call = |number: usize, bytes: usize| {
+        let arguments = json!({ "x": "y".repeat(bytes - r#"{"x":""}"#.len()) });
+        json!(["stc", {"id": format!("n{number}"), "name": "web_search", "arguments": arguments.to_string()}])
+    };
+    for server_calls in [ServerCalls::Auto, ServerCalls::Forward, ServerCalls::Annotate, ServerCalls::Hide] {
+        for names in [[].as_slice(), &["a"], &["web_search"]] {
+            let exchange = exchange(names, Rules { server_calls, limits, ..Rules::default() });
+            let end = [json!(["fin", "stop"]), json!(["done"])];
+            for (bytes, count, fails) in [(99, 3, false), (100, 3, false), (101, 1, true), (20, 4, true)] {
+                let calls = (0..count).map(|number| call(number, bytes + usize::from(bytes < 99) * number));
+                let got = run(&exchange, &calls.chain(end.clone()).collect());
+                let code = got.error.as_ref().map(|error| error["code"].as_str().unwrap());
+                let what = format!("{server_calls:?} {names:?} {count} of {bytes}");
+                assert_eq!(code, fails.then_some("limit_exceeded"), "{what}");
+                assert_eq!(got.finish.is_some(), !fails, "{what}");
+            }
+        }
+    }
+}
+
+fn bouncing() -> Exchange {
+    let mut exchange = exchange(&["a", "b"], Rules { misroute: Misroute::Bounce, ..Rules::default() });
+    let second =
+        json!([["stc", {"id": "n9", "name": "a", "arguments": "{\"x\":9}"}], ["fin", "stop"], ["done"]]);
+    exchange.second = Some(exchange.speech.stream(second.as_array().unwrap()));
+    exchange
+}
+
+#[test]
+fn a_failure_is_told_and_not_asked_away() {
+    let told = [
+        json!(["stc", {"id": "n1", "name": "a"}]),
+        json!(["stc", {"id": "n1", "name": "a", "arguments": "{\"y\":1}"}]),
+        json!(["m", "Sorry."]),
+    ];
+    for (end, code) in [
+        (json!([]), "upstream_truncated"),
+        (json!([["err", {"code": "error"}]]), "error"),
+        (json!([["err", {"code": "rejected"}]]), "rejected"),
+        (json!([["err", {"code": "timeout"}]]), "timeout"),
+        (json!([["fin", "timeout"], ["done"]]), "timeout"),
+        (json!([["d", {"content": "AAEC", "encrypted": 1}], ["fin", "stop"]]), "upstream_decrypt_failed"),
+    ] {
+        let events: Value = told.iter().chain(end.as_array().unwrap()).cloned().collect();
+        let got = run(&bouncing(), &events);
+        assert_eq!(got.error.as_ref().map(|error| error["code"].as_str().unwrap()), Some(code), "{end}");
+        assert_eq!((got.calls.len(), got.finish), (0, None), "{end}");
+    }
+    for (word, finish) in [("content_filter", "content_filter"), ("length", "length")] {
+        let events: Value = told.iter().cloned().chain([json!(["fin", word]), json!(["done"])]).collect();
+        let got = run(&bouncing(), &events);
+        assert_eq!((got.error, got.finish.as_deref()), (None, Some(finish)));
+        assert_eq!(got.calls.len(), 1, "{word}: what was dispatched goes out as it is");
+    }
+    let mut oversized = bouncing();
+    oversized.settings.limits.max_frame = 300;
+    let events: Value =
+        told.iter().cloned().chain([json!(["m", "x".repeat(400)]), json!(["fin", "stop"])]).collect();
+    assert_eq!(run(&oversized, &events).error.unwrap()["code"], "upstream_protocol");
+}
+
+#[test]
+fn a_good_end_asks_once_more() {
+    for events in [
+        json!([["m", "Let me see."], ["stc", {"id": "n1", "name": "a"}], ["m", " Hm."], ["fin", "stop"], ["done"]]),
+        json!([["m", "Let me see. Hm."], ["stc", {"id": "n1", "name": "a", "arguments": "{\"y\":1}"}], ["m", "Sorry."], ["done"]]),
+    ] {
+        let got = run(&bouncing(), &events);
+        assert_eq!((got.text.as_str(), got.named_calls()), ("Let me see. Hm.", vec![("a", "{\"x\":9}")]));
+        assert_eq!(got.finish.as_deref(), Some("tool_calls"));
+    }
+}
+
+#[test]
+fn a_call_that_the_model_mends_itself_is_not_asked_for() {
+    let got = run(
+        &bouncing(),
+        &json!([
+            ["stc", {"id": "n1", "name": "a", "arguments": "{\"y\":1}"}],
+            ["str", {"call_id": "n1", "content": "{\"error\":true}"}],
+            ["stc", {"id": "n2", "name": "a", "arguments": "{\"x\":1}"}],
+            ["m", "Sorry."],
+            ["fin", "stop"],
+            ["done"]
+        ]),
+    );
+    assert_eq!((got.text.as_str(), got.named_calls()), ("", vec![("a", "{\"x\":1}")]));
+}
+
+#[test]
+fn several_calls_are_asked_for_at_once() {
+    let exchange = bouncing();
+    let events = json!([
+        ["stc", {"id": "n1", "name": "a", "arguments": "{\"y\":1}"}],
+        ["stc", {"id": "n2", "name": "b", "arguments": "{\"z\":1}"}],
+        ["fin", "stop"]
+    ]);
+    let mut pipeline = exchange.pipeline();
+    let mut out = BytesMut::new();
+    assert_eq!(pipeline.push(&exchange.speech.stream(events.as_array().unwrap()), &mut out), State::Asks);
+    let asked = format!("{:?}", pipeline.follow_up(&exchange.conversation).turns);
+    assert!(asked.contains("the tool `a`") && asked.contains("the tool `b`"), "{asked}");
+}
+
+/// The lists of a stream's deltas can be joined as client libraries do it: by the index of their elements.
+#[test]
+fn elements_of_lists_have_their_places() {
+    let exchange = exchange(&["a"], Rules::default());
+    let answering = Answering::new(&exchange.conversation, Stamp { seed: 1, created: 1 });
+    let writer = Writer::Chat(chat::Writer::new(&answering));
+    let mut pipeline = Pipeline::new(
+        &exchange.conversation,
+        &exchange.settings,
+        Known::built_in(),
+        exchange.reader(),
+        writer,
+        &answering,
+    );
+    let mut out = BytesMut::new();
+    pipeline.push(&exchange.speech.stream(search().as_array().unwrap()), &mut out);
+    let text = std::str::from_utf8(&out).unwrap();
+    for (list, count) in [("annotations", 2), ("tool_results", 1)] {
+        let places: Vec<_> = (0..count).map(|place| format!("\"{list}\":[{{\"index\":{place},")).collect();
+        assert!(places.iter().all(|place| text.contains(place)), "{text}");
+    }
+}
