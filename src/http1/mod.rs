@@ -23,9 +23,9 @@
 //!
 //! # How it is proven
 //!
-//! `docs/protocols/http1.md` lists the requirements of RFC 9110 and RFC 9112, each with the test that holds it.
-//! `tests/core/fuzz/checks/http1.rs` reads any bytes in any split, with this module and with hyper's client, and allows only
-//! the differences that the document lists.
+//! docs/protocols/http1.md#requirements lists what the standard demands, each with the tests that hold it. The fuzz check
+//! `http1` (`tests/core/fuzz/checks`) reads any bytes in any split with this module and with hyper's client, and allows
+//! only docs/protocols/http1.md#differences-from-hyper.
 
 mod body;
 mod encode;
