@@ -47,10 +47,7 @@ use self::{
     trust::Trust,
     unanswered::Unanswered,
 };
-use super::{
-    exchange,
-    permits::{Permit, Queue},
-};
+use super::permits::{Permit, Queue};
 use crate::{
     config::Upstream,
     dialect::UpstreamRequest,
@@ -257,7 +254,7 @@ impl Client {
     async fn refused(&self, head: Parts, body: UpstreamBody) -> OpenError {
         let body = self.refusal_body(body).await;
         let retry_after = retry_after(&head.headers);
-        let failure = exchange::refusal(&self.upstream, head.status.as_u16(), retry_after, &body);
+        let failure = self.upstream.options.side().refusal(head.status.as_u16(), retry_after, &body);
         OpenError { failure, said: Some((head, body)) }
     }
 

@@ -31,7 +31,8 @@ use super::{
     *,
 };
 use crate::{
-    config::{ChatOptions, Options, QueueLimits, Timeouts},
+    config::{QueueLimits, Timeouts},
+    dialect::{UpstreamDialect, chat},
     http1,
 };
 
@@ -141,7 +142,7 @@ impl Asked {
 fn upstream() -> Upstream {
     Upstream {
         name: "up".to_owned(),
-        options: Options::Chat(ChatOptions::default()),
+        options: UpstreamDialect::Chat(chat::Options::of_host("")),
         base_url: "https://up.example".parse().unwrap(),
         api_key: None,
         headers: HeaderMap::new(),
