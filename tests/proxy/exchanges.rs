@@ -172,6 +172,13 @@ async fn malformed_response_heads_are_rejected() {
         "HTTP/1.1 101 Switching\r\n\r\n",
         "HTTP/2 200\r\n\r\n",
         "ICY 200 OK\r\n\r\n",
+        "HTTP/1.1 600 Odd\r\ncontent-length: 0\r\n\r\n",
+        "HTTP/1.1 302 Found\r\nlocation: /\r\ncontent-length: 0\r\n\r\n",
+        "HTTP/1.1 204 No\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length:\r\n\r\nxx",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding:\r\ncontent-length: 2\r\n\r\nxx",
+        "\rHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nxx",
+        "HTTP/1.1 200 OK\r\n x: y\r\n\r\n",
     ] {
         let upstream = Upstream::start(move |mut exchange| async move {
             exchange.raw(head).await;
