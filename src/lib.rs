@@ -16,9 +16,15 @@
 //! shell around them; [`redact`] covers secrets in what leaves by another way than the answer; [`fixture`], [`config`], [`observe`] and [`cli`] are what makes a program of it. [`mod@bench`]
 //! measures streams, ours and others'.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+#[cfg(feature = "bench")]
 pub mod bench;
+#[cfg(feature = "cli")]
 pub mod cli;
-pub mod clock;
+#[cfg(feature = "bench")]
+mod clock;
+#[cfg(feature = "proxy")]
 pub mod config;
 pub mod conversation;
 pub mod detect;
@@ -26,11 +32,15 @@ pub mod dialect;
 mod digest;
 pub mod event;
 pub mod failure;
+#[cfg(feature = "bench")]
 pub mod fixture;
 pub mod format;
+#[cfg(feature = "proxy")]
 pub mod observe;
 pub mod pipeline;
+#[cfg(feature = "proxy")]
 pub mod proxy;
+#[cfg(feature = "proxy")]
 pub mod redact;
 pub mod rules;
 mod suggest;
