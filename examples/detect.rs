@@ -31,6 +31,6 @@ fn main() {
             _ => {}
         }
     }
-    assert_eq!(text, "Let me look.\n");
+    assert_eq!(text, "Let me look.");
     assert_eq!(calls, [("get_weather".into(), "{}".to_owned())]);
 }

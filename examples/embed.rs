@@ -11,8 +11,8 @@ use toolwire::{
 };
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let request = br#"{"model": "m", "messages": [], "stream": true,
-        "tools": [{"type": "function", "function": {"name": "get_weather"}}]}"#;
+    let request = br#"{"model": "m", "messages": [{"role": "user", "content": "Rain?"}],
+        "stream": true, "tools": [{"type": "function", "function": {"name": "get_weather"}}]}"#;
     let conversation = chat::request::decode(request)?;
     let answering = Answering::new(&conversation, Stamp { seed: 7, created: 1_700_000_000 });
     let reader = Reader::Chat(chat::Reader::new(chat::ReaderSettings::default()));

@@ -12,6 +12,7 @@ use super::{
     output::{failed, refused},
 };
 use crate::{
+    config,
     fixture::{
         Fixture,
         generate::{Kind, MockDialect, Script},
