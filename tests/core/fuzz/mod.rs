@@ -75,7 +75,9 @@ macro_rules! smoke {
     )*};
 }
 
-smoke!(engine, http1, json, literal, params, reader, sse);
+#[cfg(feature = "proxy")]
+smoke!(http1);
+smoke!(engine, json, literal, params, reader, sse);
 
 /// The committed dictionary lists the markers of the formats as they are now.
 #[test]

@@ -6,6 +6,7 @@
 
 mod engine;
 mod found;
+#[cfg(feature = "proxy")]
 mod http1;
 mod input;
 mod json;
@@ -14,10 +15,13 @@ mod params;
 mod reader;
 mod sse;
 
+#[cfg(feature = "proxy")]
+#[allow(unused_imports, reason = "a fuzz target runs one")]
+pub(crate) use self::http1::http1;
 #[allow(unused_imports, reason = "a fuzz target runs one, and makes no seeds")]
 pub(crate) use self::{
-    engine::engine, found::find, http1::http1, input::code, json::json, literal::literal, params::params,
-    reader::reader, sse::sse,
+    engine::engine, found::find, input::code, json::json, literal::literal, params::params, reader::reader,
+    sse::sse,
 };
 
 /// A check by its name, which is that of its fuzz target and of its folder in `fuzz/corpus`.
@@ -25,8 +29,9 @@ pub(crate) type Check = (&'static str, fn(&[u8]));
 
 /// All checks.
 #[allow(dead_code, reason = "a fuzz target runs one")]
-pub(crate) const ALL: [Check; 7] = [
+pub(crate) const ALL: &[Check] = &[
     ("engine", engine),
+    #[cfg(feature = "proxy")]
     ("http1", http1),
     ("json", json),
     ("literal", literal),
