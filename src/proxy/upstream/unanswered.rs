@@ -27,8 +27,8 @@ pub(super) enum Unanswered {
 }
 
 impl Unanswered {
-    /// Whether the upstream cannot have acted on the request: it was not sent whole, or the upstream says so (RFC 9113,
-    /// section 8.7). Such a request may always be sent again.
+    /// Whether the upstream cannot have acted on the request: it was not sent whole, or the upstream says so
+    /// (RFC 9113, section 8.7). Such a request may always be sent again.
     pub(super) fn is_unprocessed(&self) -> bool {
         match self {
             Self::Unsent(_) | Self::Unsolicited => true,
