@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use http::Method;
 
-use crate::observe::untrusted::clipped;
+use crate::observe::untrusted::clip;
 
 /// The methods that some path takes, as an `Allow` header lists them.
 pub(super) const ANY_METHOD: &str = "GET, HEAD, POST, OPTIONS";
@@ -78,7 +78,7 @@ const BASE: &str = "/v1";
 /// What a client is told that asked for a path that is no route: most often its base URL is not quite right, or it speaks
 /// another API.
 pub(super) fn unknown(path: &str) -> String {
-    let shown = clipped(path, MAX_SHOWN);
+    let shown = clip(path, MAX_SHOWN);
     let path = path.trim_end_matches('/');
     let base = format!("a client's base URL ends in `{BASE}`, such as `http://127.0.0.1:8787{BASE}`");
     let known = ["/chat/completions", "/models"];
