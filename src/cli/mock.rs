@@ -137,7 +137,8 @@ pub fn run(args: Args) -> ExitCode {
 fn about(fixtures: &[Fixture]) -> Vec<String> {
     let count = counted(fixtures.len(), "fixture");
     let count = format!("{count}; a request chooses one by its model or by x-fixture");
-    let line = |fixture: &Fixture| format!("  {:<32} {:<5} {}", fixture.name, fixture.from, fixture.title);
+    let line =
+        |fixture: &Fixture| format!("  {:<32} {:<5} {}", fixture.name, fixture.from.dialect(), fixture.title);
     std::iter::once(count).chain(fixtures.iter().map(line)).collect()
 }
 

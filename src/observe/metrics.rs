@@ -137,7 +137,11 @@ impl Metrics {
         );
         registry.register("upstream_errors", "Failed responses, by kind", self.upstream_errors.clone());
         registry.register("calls", "Tool calls that reached a client", self.calls.clone());
-        registry.register("dropped_calls", "Tool calls that were refused or dropped", self.dropped_calls.clone());
+        registry.register(
+            "dropped_calls",
+            "Tool calls that were refused or dropped",
+            self.dropped_calls.clone(),
+        );
         registry.register(
             "malformed_frames",
             "Malformed upstream frames that were skipped",
@@ -153,7 +157,11 @@ impl Metrics {
             "The most bytes that a response held back at once",
             self.held_peak.clone(),
         );
-        registry.register("client_disconnects", "Clients that disconnected before the end", self.disconnects.clone());
+        registry.register(
+            "client_disconnects",
+            "Clients that disconnected before the end",
+            self.disconnects.clone(),
+        );
         registry.register(
             "client_stalls",
             "Connections and HTTP/2 streams closed because the client read nothing for limits.write_timeout",

@@ -14,12 +14,12 @@ mod header;
 
 use super::{
     body::JsonBody,
-    envelope::{CallRules, Envelope, Piece},
+    envelope::{CallRules, Piece},
     gate::{Queue, Waiting},
-    params::ParamsWalk,
     region::Passed,
     string_fast_path::StringFastPath,
     text::tail,
+    walker::{Out, Walker},
 };
 use crate::{
     event::CallEnd,
@@ -39,8 +39,8 @@ enum Phase {
     Arguments(JsonBody),
     /// The arguments stopped short; whole all the same if only brackets are missing before an end.
     Broken(JsonBody),
-    Envelope(Box<Envelope>),
-    Params(Box<ParamsWalk>),
+    /// In the body of a call that has its name or its arguments' grammar to itself.
+    Call(Box<Walker>),
     /// Behind a message.
     Between,
     Failed,
@@ -109,9 +109,8 @@ impl Channel {
             Phase::Said(_) => !(self.raw && self.waits),
             Phase::Header | Phase::Opened { .. } => self.inside.is_some(),
             Phase::Arguments(_) => !self.waits,
-            Phase::Envelope(envelope) if envelope.found() => !self.waits && envelope.is_open(),
-            Phase::Params(walk) if walk.found() => !self.waits && walk.is_open(),
-            Phase::Envelope(_) | Phase::Params(_) => self.inside.is_some(),
+            Phase::Call(walker) if walker.found() => !self.waits && walker.is_open(),
+            Phase::Call(_) => self.inside.is_some(),
             Phase::Broken(_) | Phase::Between | Phase::Failed => false,
         }
     }
@@ -121,8 +120,7 @@ impl Channel {
         match &self.phase {
             _ if self.waits => None,
             Phase::Arguments(body) => body.flow(),
-            Phase::Envelope(envelope) => envelope.flow(),
-            Phase::Params(walk) => walk.flow(),
+            Phase::Call(walker) => walker.string(),
             _ => None,
         }
     }
@@ -136,9 +134,8 @@ impl Channel {
     pub(super) fn kept(&self) -> usize {
         let own = if self.inside.is_some() { self.source.len() } else { 0 };
         let said = if matches!(self.phase, Phase::Said(_)) { self.markup.len() } else { 0 };
-        let envelope = if let Phase::Envelope(envelope) = &self.phase { envelope.kept() } else { 0 };
-        let params = if let Phase::Params(walk) = &self.phase { walk.kept() } else { 0 };
-        own + said + envelope + params + self.blank.len()
+        let call = if let Phase::Call(walker) = &self.phase { walker.kept() } else { 0 };
+        own + said + call + self.blank.len()
     }
 
     /// The call that waited.
@@ -147,12 +144,7 @@ impl Channel {
     }
 
     /// Reads on.
-    pub(super) fn feed(
-        &mut self,
-        text: &str,
-        rules: &CallRules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
-    ) -> Passed {
+    pub(super) fn feed(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Passed {
         let mut at = 0;
         while at < text.len() {
             let rest = tail(text, at);
@@ -161,8 +153,7 @@ impl Channel {
                 Phase::Opened { .. } => self.opened(rest, rules, out),
                 Phase::Said(voice) => self.said(rest, *voice, out),
                 Phase::Arguments(_) => self.arguments(rest, rules, out),
-                Phase::Envelope(_) => self.envelope(rest, rules, out),
-                Phase::Params(_) => self.params(rest, rules, out),
+                Phase::Call(_) => self.call(rest, rules, out),
                 Phase::Broken(_) => self.broken(rest, out),
                 Phase::Between => self.between(rest),
                 Phase::Failed => (0, Some(self.failed())),
@@ -182,20 +173,14 @@ impl Channel {
     }
 
     /// The text stops here: whether all of it was messages. `stopped`: the model was done.
-    pub(super) fn finish(
-        &mut self,
-        stopped: bool,
-        rules: &CallRules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
-    ) -> bool {
+    pub(super) fn finish(&mut self, stopped: bool, rules: &CallRules<'_>, out: &mut Out<'_>) -> bool {
         let ended = match std::mem::replace(&mut self.phase, Phase::Between) {
             Phase::Failed => false,
             Phase::Header => {
                 self.unsaid(out);
                 self.found
             }
-            Phase::Envelope(envelope) if !envelope.found() && !envelope.is_doubted() => self.unsaid(out),
-            Phase::Params(walk) if !walk.found() => self.unsaid(out),
+            Phase::Call(walker) if !walker.found() && !walker.stops_in_call() => self.unsaid(out),
             Phase::Opened { .. } => self.unsaid(out),
             Phase::Said(voice) => {
                 let markup = std::mem::take(&mut self.markup);
@@ -206,19 +191,14 @@ impl Channel {
                 let whole = stopped && (rules.repair || !self.waits) && self.close(&mut body, out);
                 self.end(if whole { CallEnd::Complete } else { CallEnd::Cut }, out)
             }
-            Phase::Envelope(mut envelope) => {
-                if !envelope.found() {
+            Phase::Call(mut walker) => {
+                if !walker.found() {
                     self.begin(out);
                 }
                 let (waits, waiting) = (self.waits, &mut self.waiting);
-                let end = envelope.finish(stopped, &mut |piece| gate(waits, waiting, piece, out));
-                self.settled(end, out) && envelope.found()
-            }
-            Phase::Params(mut walk) => {
-                let (waits, waiting) = (self.waits, &mut self.waiting);
                 let stopped = stopped && (rules.repair || !waits);
-                let end = walk.finish(stopped, &mut |piece| gate(waits, waiting, piece, out));
-                self.settled(end, out) && walk.found()
+                let end = walker.finish(stopped, &mut |piece| gate(waits, waiting, piece, out));
+                self.settled(end, out)
             }
             Phase::Between => true,
         };
@@ -227,11 +207,11 @@ impl Channel {
 
     /// How many of the last bytes of what was fed may still be no part of the call that streams.
     pub(super) fn unsure(&self) -> usize {
-        if let Phase::Params(walk) = &self.phase { walk.rest().len() } else { 0 }
+        if let Phase::Call(walker) = &self.phase { walker.undecided() } else { 0 }
     }
 
     /// The header was none: if it stands in a spoken body, it is part of that, and nothing is left.
-    fn unsaid(&mut self, out: &mut impl FnMut(Piece<'_>)) -> bool {
+    fn unsaid(&mut self, out: &mut Out<'_>) -> bool {
         let Some(voice) = self.inside.take() else { return false };
         let source = std::mem::take(&mut self.source);
         self.say(voice, &source, out);
@@ -246,7 +226,7 @@ impl Channel {
     }
 
     /// A message is certain.
-    fn begin(&mut self, out: &mut impl FnMut(Piece<'_>)) {
+    fn begin(&mut self, out: &mut Out<'_>) {
         self.end_raw(true, out);
         if !self.found {
             out(Piece::Framed);
@@ -259,14 +239,14 @@ impl Channel {
         self.begun = false;
     }
 
-    fn start(&mut self, name: &str, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) -> JsonBody {
+    fn start(&mut self, name: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> JsonBody {
         self.begin(out);
         gate(self.waits, &mut self.waiting, Piece::Start { name, id: "" }, out);
         JsonBody::new(rules.repair, rules.max_depth)
     }
 
     /// The body is all there is of the call's argument: whether it goes out.
-    fn end_raw(&mut self, whole: bool, out: &mut impl FnMut(Piece<'_>)) -> bool {
+    fn end_raw(&mut self, whole: bool, out: &mut Out<'_>) -> bool {
         if !std::mem::take(&mut self.raw) {
             return true;
         }
@@ -278,12 +258,12 @@ impl Channel {
     }
 
     /// The call has ended: whether it goes out. One that waits does if it is whole.
-    fn end(&mut self, end: CallEnd, out: &mut impl FnMut(Piece<'_>)) -> bool {
+    fn end(&mut self, end: CallEnd, out: &mut Out<'_>) -> bool {
         gate(self.waits, &mut self.waiting, Piece::End(end), out);
         self.settled(Some(end), out)
     }
 
-    fn settled(&mut self, end: Option<CallEnd>, out: &mut impl FnMut(Piece<'_>)) -> bool {
+    fn settled(&mut self, end: Option<CallEnd>, out: &mut Out<'_>) -> bool {
         let mut waiting = std::mem::take(&mut self.waiting);
         if self.waits && end == Some(CallEnd::Cut) {
             return false;
@@ -293,7 +273,7 @@ impl Channel {
     }
 
     /// Writes the brackets that are missing, if nothing else is.
-    fn close(&mut self, body: &mut JsonBody, out: &mut impl FnMut(Piece<'_>)) -> bool {
+    fn close(&mut self, body: &mut JsonBody, out: &mut Out<'_>) -> bool {
         let (waits, waiting) = (self.waits, &mut self.waiting);
         body.close(&mut |text: &str| gate(waits, waiting, Piece::Arguments(text), out))
     }
@@ -356,6 +336,6 @@ impl Channel {
 }
 
 /// Sends a piece on, or keeps it where calls wait.
-fn gate(waits: bool, waiting: &mut Queue, piece: Piece<'_>, out: &mut impl FnMut(Piece<'_>)) {
+fn gate(waits: bool, waiting: &mut Queue, piece: Piece<'_>, out: &mut Out<'_>) {
     if waits { waiting.push(piece) } else { out(piece) }
 }
