@@ -104,7 +104,7 @@ impl Walker {
 
     /// As above where the text stops.
     pub(super) fn stops_in_call(&self) -> bool {
-        self.is_in_call() || matches!(self, Self::Json(walk) if walk.is_doubted())
+        if let Self::Json(walk) = self { walk.stops_in_call() } else { self.found() }
     }
 
     /// In a string of arguments that goes out as it comes.

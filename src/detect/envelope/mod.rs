@@ -283,6 +283,11 @@ impl Envelope {
         self.call.started
     }
 
+    /// As above where the text stops.
+    pub(super) fn stops_in_call(&self) -> bool {
+        self.is_in_call() || self.is_doubted()
+    }
+
     /// A marked call's arguments have begun and may still be a schema. Where the text stops, they are none.
     pub(super) fn is_doubted(&self) -> bool {
         let doubted = self.call.arguments == Arguments::Doubtful && self.call.name.is_some();
