@@ -11,7 +11,7 @@ use criterion::{Criterion, Throughput};
 use eventsource_stream::EventStream;
 use futures_util::{FutureExt, StreamExt, future, stream};
 use toolwire::wire::{
-    json::{Json, Shape},
+    json::{FrameTemplate, Json},
     sse::{Frame, Frames},
 };
 
@@ -116,7 +116,7 @@ fn measure(criterion: &mut Criterion) {
         bencher.iter(|| token(black_box(&frame)).map(str::len));
     });
     group.bench_function("parse", |bencher| bencher.iter(|| Json::parse(black_box(&frame)).is_ok()));
-    let shape = token(&frame).and_then(|body| Shape::learn(&frame, body, None));
+    let shape = token(&frame).and_then(|body| FrameTemplate::learn(&frame, body, None));
     group.bench_function("known shape", |bencher| {
         bencher.iter(|| shape.as_ref()?.body(black_box(&frame)).map(str::len));
     });

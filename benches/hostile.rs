@@ -12,10 +12,11 @@ use std::{collections::BTreeSet, env, hint::black_box};
 
 use answers::conversation;
 use toolwire::{
-    detect::{Detector, Tools},
+    detect::Detector,
     event::{Event, Finish, Sink},
-    format::{self, Format, Grammar},
-    pipeline::{Arguments, Detect, Settings},
+    format::{self, Format, Grammar, Known},
+    rules::{ArgumentDelivery, Detect, Rules},
+    tools::DeclaredTools,
 };
 
 /// Bytes of a marker that is repeated: the shorter text; the longer one has four times as many.
@@ -97,7 +98,7 @@ fn main() {
     let counts = env::args().any(|argument| argument == "count");
     let cases = cases();
     for case in &cases {
-        for (arguments, step) in [(Arguments::Stream, 4096), (Arguments::Whole, 1)] {
+        for (arguments, step) in [(ArgumentDelivery::Stream, 4096), (ArgumentDelivery::Whole, 1)] {
             for times in [1, if counts { 4 } else { 1 }] {
                 let text = if counts { case.text(times) } else { case.unit.clone() };
                 let events = run(case, &text, arguments, step);
@@ -120,7 +121,7 @@ fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     let mut all = BTreeSet::new();
     for &format in format::ALL {
-        let own = || Detect::Formats(vec![format]);
+        let own = || Detect::Formats(vec![format.name]);
         let markers = openers(format);
         for marker in &markers {
             cases.push(Case::new(format.name, (*marker).to_owned(), MARKERS, own()));
@@ -139,7 +140,7 @@ fn cases() -> Vec<Case> {
     cases.extend(all.iter().copied().chain(OTHERS.iter().copied()).map(auto));
     cases.push(auto(&all.iter().copied().collect::<String>()));
     for (name, begins, unit) in BEHIND {
-        let detect = Detect::Formats(format::by_name(name).into_iter().collect());
+        let detect = Detect::Formats(format::by_name(name).into_iter().map(|format| format.name).collect());
         cases.push(Case { begins, ..Case::new(name, (*unit).to_owned(), MARKERS, detect) });
     }
     cases
@@ -156,9 +157,12 @@ fn openers(format: &'static Format) -> BTreeSet<&'static str> {
     format.openers().into_iter().chain(others).filter(|marker| !marker.is_empty()).collect()
 }
 
-fn run(case: &Case, text: &str, arguments: Arguments, step: usize) -> usize {
-    let settings = Settings { detect: case.detect.clone(), arguments, ..Settings::default() };
-    let Some(detector) = Detector::new(Tools::new(&conversation(), ""), &settings) else { return 0 };
+fn run(case: &Case, text: &str, arguments: ArgumentDelivery, step: usize) -> usize {
+    let settings = Rules { detect: case.detect.clone(), arguments, ..Rules::default() };
+    let Some(detector) = Detector::new(DeclaredTools::new(&conversation(), ""), &settings, Known::built_in())
+    else {
+        return 0;
+    };
     let mut pieces = Vec::new();
     let mut rest = text;
     while !rest.is_empty() {

@@ -18,8 +18,10 @@ use memchr::memchr;
 use serde::Deserialize;
 use toolwire::{
     conversation::Conversation,
-    detect::{Detector, Tools},
+    detect::Detector,
     event::{Event, Sink},
+    format::Known,
+    tools::DeclaredTools,
     wire::json::escape_into,
 };
 use turns::{Bound, Laps, Work, best, each, tell};
@@ -272,7 +274,7 @@ fn written(open: &str, close: &str, size: usize) -> String {
 /// One long answer and many short ones of the same bytes in all, a lap a read. What it takes to begin an answer, call
 /// or not, is left out.
 fn compare_lengths() {
-    let tools = Tools::new(&answers::conversation(), "");
+    let tools = DeclaredTools::new(&answers::conversation(), "");
     for (format, open, close) in FORMATS {
         let (long, short) = (written(open, close, SHORT * CALLS), written(open, close, SHORT));
         let (long, short) = (answers::pieces(&long, 4), answers::pieces(&short, 4));
@@ -347,8 +349,10 @@ impl Sink for Count {
 }
 
 /// Gives a text to a new detector, a lap every 2 KB.
-fn detect(tools: &Tools, pieces: &[&str], laps: &mut Laps) {
-    let Some(mut detector) = Detector::new(tools.clone(), &answers::settings(true)) else { return };
+fn detect(tools: &DeclaredTools, pieces: &[&str], laps: &mut Laps) {
+    let Some(mut detector) = Detector::new(tools.clone(), &answers::settings(true), Known::built_in()) else {
+        return;
+    };
     let mut count = Count::default();
     laps.ready();
     for part in pieces.chunks(SHORT / 4) {

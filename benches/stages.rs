@@ -8,9 +8,11 @@ use answers::{READ, Upstream};
 use bytes::{Bytes, BytesMut};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use toolwire::{
-    detect::{Detector, Tools},
+    detect::Detector,
     dialect::{Answering, Stamp, chat},
     event::{Event, Sink},
+    format::Known,
+    tools::DeclaredTools,
     wire::sse::{Frame, Frames},
 };
 
@@ -86,8 +88,8 @@ fn readers(criterion: &mut Criterion) {
 }
 
 fn detector() -> impl Fn() -> Option<Detector> {
-    let (tools, settings) = (Tools::new(&answers::conversation(), ""), answers::settings(true));
-    move || Detector::new(tools.clone(), &settings)
+    let (tools, settings) = (DeclaredTools::new(&answers::conversation(), ""), answers::settings(true));
+    move || Detector::new(tools.clone(), &settings, Known::built_in())
 }
 
 fn detected(detector: Option<Detector>, pieces: &[&str]) -> usize {

@@ -3,9 +3,13 @@
 //! One value for all stages and for the shell. A dialect's writer turns it into the dialect's error object, before
 //! the stream (with [`Failure::status`]) or inside it; nothing else decides how errors look.
 
-use std::{fmt, time::Duration};
+use std::{borrow::Cow, fmt, time::Duration};
 
-use crate::redact::Redactor;
+/// Covers the secrets in a text that may leave toolwire by another way than the answer.
+pub trait Redact: fmt::Debug + Send + Sync {
+    /// `text` with its secrets covered.
+    fn redact<'t>(&self, text: &'t str) -> Cow<'t, str>;
+}
 
 /// What kind of thing went wrong. The kind decides status, `type` and `code` that a client sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -104,8 +108,8 @@ impl Failure {
     /// The same with secrets covered in all words that may be an upstream's: servers put the key that they refuse
     /// into their errors.
     #[must_use]
-    pub fn redacted(mut self, redactor: &Redactor) -> Self {
-        let cover = |text: &mut String| *text = redactor.text(text).into_owned();
+    pub fn redacted(mut self, redactor: &dyn Redact) -> Self {
+        let cover = |text: &mut String| *text = redactor.redact(text).into_owned();
         let Inner { kind: _, message, code, param, status: _, retry_after } = &mut *self.0;
         cover(message);
         [code, param, retry_after].into_iter().flatten().for_each(cover);

@@ -18,6 +18,7 @@
 
 pub mod bench;
 pub mod cli;
+pub mod clock;
 pub mod config;
 pub mod conversation;
 pub mod detect;
@@ -31,5 +32,7 @@ pub mod observe;
 pub mod pipeline;
 pub mod proxy;
 pub mod redact;
+pub mod rules;
 mod suggest;
+pub mod tools;
 pub mod wire;

@@ -8,6 +8,8 @@ use std::{borrow::Cow, fmt, ops::Range};
 
 use regex::bytes::Regex;
 
+use crate::failure::Redact;
+
 /// What a secret looks like; the first group is what is covered. A key may stand behind an escape of a JSON string
 /// (`\nsk-…`), which looks like a letter before it. Members may stand inside a string, so that their quotes have
 /// backslashes before them.
@@ -140,6 +142,12 @@ fn behind_escape(bytes: &[u8], range: Range<usize>) -> Range<usize> {
 fn cover_range(bytes: &mut [u8], range: Range<usize>) {
     if let Some(secret) = bytes.get_mut(range) {
         secret.fill(b'x');
+    }
+}
+
+impl Redact for Redactor {
+    fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        self.text(text)
     }
 }
 

@@ -8,9 +8,9 @@ use proptest::prelude::*;
 use secrecy::{ExposeSecret, SecretString};
 use tempfile::TempDir;
 use toolwire::{
-    config::{Config, Loaded, Options, Overrides, Place, Problems, Severity, Tools, load},
+    config::{Config, Loaded, Options, Overrides, Place, Problems, Severity, ToolStyle, load},
     dialect::Dialect,
-    pipeline::{Arguments, Detect, ServerCalls},
+    rules::{ArgumentDelivery, Detect, ServerCalls},
 };
 
 const SECRET: &str = "sk-5f1c-very-secret";
@@ -275,7 +275,7 @@ fn a_good_file_resolves_with_its_defaults() {
     assert!(warnings.is_empty(), "{warnings:?}");
     assert_eq!(config.listen, ["127.0.0.1:8787".parse().unwrap()]);
     assert_eq!(config.limits.max_body, 10 << 20);
-    assert_eq!(config.limits.answer, toolwire::pipeline::Limits::default());
+    assert_eq!(config.limits.answer, toolwire::rules::Limits::default());
 
     let upstream = &config.upstreams[0];
     assert_eq!(upstream.dialect(), Dialect::Lumo);
@@ -284,7 +284,7 @@ fn a_good_file_resolves_with_its_defaults() {
     assert_eq!(upstream.timeouts.total, None);
 
     let lumo = config.model("lumo").unwrap();
-    assert_eq!((lumo.upstream_name("lumo"), lumo.tools), ("lumo-max", Tools::Native));
+    assert_eq!((lumo.upstream_name("lumo"), lumo.tools), ("lumo-max", ToolStyle::Native));
     assert_eq!(lumo.settings.tool_prefix, "user:");
     assert!(lumo.settings.server_tools.is_empty(), "a native tool of the same name is the client's");
     let any = config.model("anything").unwrap();
@@ -351,7 +351,7 @@ keep_alive = "7ms"
 "#,
     );
     fs::write(desk.0.path().join("key"), "from a file\r\n").unwrap();
-    fs::write(desk.0.path().join("words"), "Tools:\n{tools}\n").unwrap();
+    fs::write(desk.0.path().join("words"), "ToolStyle:\n{tools}\n").unwrap();
     let config = desk.load().unwrap().config;
     let keys: Vec<_> = config.api_keys.iter().map(ExposeSecret::expose_secret).collect();
     assert_eq!(keys, [SECRET, "from a file"]);
@@ -360,7 +360,7 @@ keep_alive = "7ms"
         matches!(&config.upstreams[0].options, Options::Chat(chat) if chat.cumulative && !chat.include_usage)
     );
     let model = &config.models[0];
-    assert_eq!(model.instructions.as_deref(), Some("Tools:\n{tools}"));
+    assert_eq!(model.instructions.as_deref(), Some("ToolStyle:\n{tools}"));
     assert!(model.settings.tolerate_truncation && !model.settings.repair && model.teaching().in_user_turn);
     assert_eq!(model.settings.limits, config.limits.answer);
 
@@ -448,7 +448,7 @@ fn one_upstream_from_flags_replaces_those_of_the_file_and_keeps_the_rest() {
         assert_eq!(model.upstream.dialect(), Dialect::Chat);
         assert_eq!(model.upstream.api_key.as_ref().unwrap().expose_secret(), SECRET);
         assert_eq!(model.settings.detect, Detect::Off);
-        assert_eq!(model.settings.arguments, Arguments::Stream);
+        assert_eq!(model.settings.arguments, ArgumentDelivery::Stream);
         assert_eq!(model.settings.server_calls, ServerCalls::Annotate);
     };
     let alone = load(&flags, &environment).unwrap();
@@ -527,13 +527,95 @@ name = "*"
 "#;
     let config = Desk::with(text).load().unwrap().config;
     let named = |model: &str, asked: &str| match &config.model(model).unwrap().settings_for(asked).detect {
-        Detect::AutoAnd(formats) => formats.iter().map(|format| format.name).collect(),
+        Detect::AutoAnd(formats) => formats.clone(),
         _ => Vec::new(),
     };
     assert_eq!(config.model("m").unwrap().tools.to_string(), "acme");
     assert_eq!(named("m", "m"), ["acme-header", "acme"]);
     assert_eq!(named("*", "vendor/ACME-7b"), ["acme"]);
     assert_eq!(named("*", "other"), [""; 0]);
+}
+
+/// What `toolwire check` prints is a configuration that behaves the same, formats of its own included.
+#[test]
+fn shown_configuration_loads_and_resolves_to_the_same() {
+    let text = r#"
+[[formats]]
+name = "acme"
+summary = "what Acme's models write"
+models = ["acme-*"]
+open = "<<call>>"
+close = "<</call>>"
+inner = ["<json>", "</json>"]
+line_start = true
+name_is_key = true
+result = ["<<result>>", "<</result>>"]
+frame = ["<<end>>"]
+[[formats]]
+name = "acme-header"
+open = "@@call "
+name_end = "\n"
+name_first = true
+reasoning = ["<<think>>", "<</think>>", "@@call "]
+[[formats]]
+name = "acme-tags"
+open = "<acme="
+name_end = ">"
+close = "</acme>"
+section = ["<acmes>", "</acmes>"]
+parameter = ["<arg=", ">", "</arg>"]
+trim = true
+[[upstreams]]
+name = "u"
+dialect = "chat"
+base_url = "http://127.0.0.1:1/v1"
+[[upstreams]]
+name = "l"
+dialect = "lumo"
+base_url = "http://127.0.0.1:1"
+[[models]]
+name = "m"
+upstream = "u"
+tools = "acme"
+detect = ["auto", "acme-header", "acme-tags"]
+[[models]]
+name = "taught"
+upstream = "l"
+tools = "fenced"
+[[models]]
+name = "qwq-32b"
+upstream = "u"
+[[models]]
+name = "plain"
+upstream = "u"
+upstream_name = "deepseek-r1"
+starts_in_reasoning = false
+[[models]]
+name = "*"
+upstream = "u"
+"#;
+    let config = Desk::with(text).load().unwrap().config;
+    let shown = toml::to_string(&config.to_toml()).unwrap();
+    let again = Desk::with(&shown).load().unwrap().config;
+    assert_eq!(toml::to_string(&again.to_toml()).unwrap(), shown);
+
+    let definitions =
+        |config: &Config| config.formats.own().iter().map(|own| own.definition.clone()).collect::<Vec<_>>();
+    assert_eq!(definitions(&again).len(), 3);
+    assert_eq!(definitions(&again), definitions(&config));
+    for asked in ["m", "taught", "qwq-32b", "plain", "acme-7b", "deepseek-r1", "hermes-3", "other"] {
+        let rules = |config: &Config| {
+            let model = config.model(asked).unwrap();
+            let rules = model.settings_for(asked);
+            let formats = match &rules.detect {
+                Detect::AutoAnd(formats) => formats.clone(),
+                _ => Vec::new(),
+            };
+            (formats, rules.starts_in_reasoning, rules.server_tools.clone(), model.teaching().prefix)
+        };
+        assert_eq!(rules(&again), rules(&config), "{asked}");
+    }
+    assert!(again.model("deepseek-r1").unwrap().settings_for("deepseek-r1").starts_in_reasoning);
 }
 
 #[test]

@@ -23,7 +23,8 @@ use support::{
 };
 use toolwire::{
     format,
-    pipeline::{Arguments, Detect, Settings, State},
+    pipeline::State,
+    rules::{ArgumentDelivery, Detect, Rules},
 };
 
 /// Bytes of the call's longest argument.
@@ -55,9 +56,9 @@ fn heap(exchange: &Exchange, beginning: &[u8], rest: &[u8]) -> (i64, u64) {
     (waiting, all.bytes_max)
 }
 
-fn exchange(detect: Detect, arguments: Arguments) -> Exchange {
+fn exchange(detect: Detect, arguments: ArgumentDelivery) -> Exchange {
     let tools = tools(["write_file"], &serde_json::Value::Null);
-    let settings = Settings { detect, arguments, ..Settings::default() };
+    let settings = Rules { detect, arguments, ..Rules::default() };
     Exchange::new(request(&json!({"tools": tools})), settings, Speech::Chat)
 }
 
@@ -84,43 +85,44 @@ fn a_waiting_call_that_was_written_as_text_holds_its_source_and_its_arguments() 
     let cases = [
         (
             "hermes",
-            Arguments::Whole,
+            ArgumentDelivery::Whole,
             r#"<tool_call>{"name":"write_file","arguments":{"text":""#,
             "\"}}</tool_call>",
         ),
         (
             "hermes",
-            Arguments::Stream,
+            ArgumentDelivery::Stream,
             r#"`<tool_call>{"name":"write_file","arguments":{"text":""#,
             "\"}}</tool_call> ",
         ),
         (
             "fenced",
-            Arguments::Whole,
+            ArgumentDelivery::Whole,
             "```json\n{\"name\":\"write_file\",\"arguments\":{\"text\":\"",
             "\"}}\n```\n",
         ),
         (
             "harmony",
-            Arguments::Whole,
+            ArgumentDelivery::Whole,
             r#"<|channel|>commentary to=functions.write_file <|constrain|>json<|message|>{"text":""#,
             "\"}<|call|>",
         ),
         (
             "kimi_k2",
-            Arguments::Whole,
+            ArgumentDelivery::Whole,
             r#"<|tool_calls_section_begin|><|tool_call_begin|>functions.write_file:0<|tool_call_argument_begin|>{"text":""#,
             "\"}<|tool_call_end|><|tool_calls_section_end|>",
         ),
         (
             "qwen3_coder",
-            Arguments::Whole,
+            ArgumentDelivery::Whole,
             "<tool_call>\n<function=write_file>\n<parameter=text>\n",
             "\n</parameter>\n</function>\n</tool_call>",
         ),
     ];
     for (name, arguments, open, close) in cases {
-        let exchange = exchange(Detect::Formats(vec![format::by_name(name).expect("a format")]), arguments);
+        let exchange =
+            exchange(Detect::Formats(vec![format::by_name(name).expect("a format").name]), arguments);
         for size in [1, 4 << 10] {
             let beginning = begun(&[&[open], &pieces(&value, size)[..]].concat());
             let rest = Speech::Chat.says(&[close], "stop");
@@ -132,7 +134,7 @@ fn a_waiting_call_that_was_written_as_text_holds_its_source_and_its_arguments() 
 
 #[test]
 fn a_waiting_call_of_the_upstreams_own_holds_its_arguments() {
-    let exchange = exchange(Detect::Auto, Arguments::Whole);
+    let exchange = exchange(Detect::Auto, ArgumentDelivery::Whole);
     let value = "line of text. ".repeat(SIZE / 14 + 1);
     let frame = |delta: serde_json::Value, finish: Option<&str>| {
         format!("data: {}\n\n", json!({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}))

@@ -7,7 +7,9 @@ use serde_json::json;
 use toolwire::{
     conversation::{Conversation, Tool},
     dialect::{Answering, Reader, Stamp, Writer, chat, lumo},
-    pipeline::{Detect, Pipeline, Settings, State},
+    format::Known,
+    pipeline::{Pipeline, State},
+    rules::{Detect, Rules},
 };
 
 /// What a socket gives at a time when the upstream is fast.
@@ -175,15 +177,22 @@ pub fn conversation() -> Conversation {
 }
 
 /// Detection on or off, all else as it comes.
-pub fn settings(detect: bool) -> Settings {
-    Settings { detect: if detect { Detect::Auto } else { Detect::Off }, ..Settings::default() }
+pub fn settings(detect: bool) -> Rules {
+    Rules { detect: if detect { Detect::Auto } else { Detect::Off }, ..Rules::default() }
 }
 
 /// The whole way of one answer to `conversation`, for a client of Chat Completions.
 pub fn pipeline(conversation: &Conversation, upstream: Upstream, detect: bool, verbatim: bool) -> Pipeline {
     let answering = Answering::new(conversation, Stamp { seed: 7, created: 1_718_000_000 });
     let writer = Writer::Chat(chat::Writer::new(&answering));
-    Pipeline::new(conversation, &settings(detect), upstream.reader(verbatim), writer, &answering)
+    Pipeline::new(
+        conversation,
+        &settings(detect),
+        Known::built_in(),
+        upstream.reader(verbatim),
+        writer,
+        &answering,
+    )
 }
 
 /// Runs an answer through; gives the bytes that the client gets. What is written leaves after each read, and `left` is

@@ -39,11 +39,11 @@ use tokio::{
 use tower_service::Service;
 
 use super::{
-    clock::now,
     follow::{Dialect, Follower},
     sample::{Outcome, Sample},
     target::Target,
 };
+use crate::clock::now;
 
 /// How long a target may take to end a body whose stream has ended, before its connection is given up.
 const LINGER: Duration = Duration::from_secs(1);

@@ -10,11 +10,10 @@ use std::{io, time::Duration};
 use tokio::task::{JoinError, JoinSet};
 
 use super::{
-    alarm::Alarm,
-    clock,
     plan::{Arrivals, Length, Load},
     sample::{Outcome, Sample},
 };
+use crate::clock::{self, PreciseTimer};
 
 /// The intended starts of an open loop, in nanoseconds from its beginning. Never ends.
 #[derive(Debug, Clone)]
@@ -49,7 +48,7 @@ impl Iterator for Schedule {
 
 /// One turn of one target.
 #[derive(Debug, Clone, Copy)]
-pub struct Turn {
+pub struct Trial {
     /// When streams start.
     pub load: Load,
     /// When the turn ends.
@@ -62,14 +61,14 @@ pub struct Turn {
 
 /// What a turn was like, besides its samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Course {
+pub struct LoadStats {
     /// Starts on the schedule that were not made, as too many streams were open.
     pub unsent: u64,
     /// The most streams that were open at once.
     pub most_open: u64,
 }
 
-impl Turn {
+impl Trial {
     /// Runs the turn: `start` makes the stream of a number and an intended start, `keep` gets each sample when its
     /// stream has ended.
     ///
@@ -79,7 +78,7 @@ impl Turn {
         &self,
         start: impl Fn(u64, u64) -> F,
         mut keep: impl FnMut(Sample),
-    ) -> io::Result<Course>
+    ) -> io::Result<LoadStats>
     where
         F: Future<Output = Sample> + Send + 'static,
     {
@@ -96,12 +95,12 @@ impl Turn {
         schedule: Schedule,
         start: impl Fn(u64, u64) -> F,
         keep: &mut impl FnMut(Sample),
-    ) -> io::Result<Course>
+    ) -> io::Result<LoadStats>
     where
         F: Future<Output = Sample> + Send + 'static,
     {
-        let alarm = Alarm::new()?;
-        let mut course = Course::default();
+        let alarm = PreciseTimer::new()?;
+        let mut course = LoadStats::default();
         let mut streams = JoinSet::new();
         let began = clock::now();
         for (number, offset) in (0..).zip(schedule) {
@@ -138,16 +137,16 @@ impl Turn {
         concurrency: usize,
         start: impl Fn(u64, u64) -> F,
         keep: &mut impl FnMut(Sample),
-    ) -> io::Result<Course>
+    ) -> io::Result<LoadStats>
     where
         F: Future<Output = Sample> + Send + 'static,
     {
-        let alarm = Alarm::new()?;
+        let alarm = PreciseTimer::new()?;
         let mut streams = JoinSet::new();
         let began = clock::now();
         let spread = nanoseconds(self.spread);
         let width = (concurrency as u64).max(1);
-        let mut course = Course::default();
+        let mut course = LoadStats::default();
         let mut number = 0;
         let mut places = 0;
         loop {
@@ -201,9 +200,9 @@ mod tests {
         Schedule::new(1000.0, arrivals, seed)
     }
 
-    fn turn(load: Load, requests: u64) -> Turn {
+    fn turn(load: Load, requests: u64) -> Trial {
         let length = Length { requests: Some(requests), duration: None };
-        Turn { load, length, max_open: usize::MAX, spread: Duration::ZERO }
+        Trial { load, length, max_open: usize::MAX, spread: Duration::ZERO }
     }
 
     #[test]
@@ -232,7 +231,7 @@ mod tests {
         let open_until = clock::now() + STALL;
         // The target answers nobody until then, and everybody at once after that.
         let answer = |_, intended| async move {
-            Alarm::new().unwrap().until(open_until).await.unwrap();
+            PreciseTimer::new().unwrap().until(open_until).await.unwrap();
             Sample { intended, sent: clock::now(), end: clock::now(), ..Sample::default() }
         };
         let load = Load::Open { rate: 1000.0, arrivals: Arrivals::Constant, seed: 0 };
@@ -248,7 +247,7 @@ mod tests {
     #[tokio::test]
     async fn starts_that_too_many_open_streams_forbid_are_counted() {
         let load = Load::Open { rate: 10_000.0, arrivals: Arrivals::Constant, seed: 0 };
-        let turn = Turn { max_open: 3, ..turn(load, 10) };
+        let turn = Trial { max_open: 3, ..turn(load, 10) };
         let (release, released) = tokio::sync::watch::channel(false);
         let stream = move |number, _| {
             let mut released = released.clone();

@@ -10,12 +10,9 @@
 //! round. A stream's intended start is on the schedule of the load, not on the answers that came: a stall is in the
 //! figures, not beside them. docs/bench.md defines every measure.
 
-pub mod alarm;
 pub mod baseline;
 pub mod client;
-pub mod clock;
 pub mod follow;
-mod lane;
 pub mod load;
 pub mod overhead;
 pub mod plan;
@@ -30,6 +27,7 @@ pub mod sample;
 pub mod slo;
 pub mod tally;
 pub mod target;
+mod target_run;
 
 pub use follow::Dialect;
 pub use rounds::{RunError, run};

@@ -3,10 +3,11 @@
 use std::{hint::black_box, time::Instant};
 
 use super::{
-    Dialect, clock,
+    Dialect,
     follow::Follower,
     sample::{Outcome, Sample},
 };
+use crate::clock;
 
 /// Readings of the clock that are timed.
 const READINGS: u32 = 20_000;

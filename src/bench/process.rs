@@ -1,4 +1,4 @@
-//! [`Family`]: what a process under test and its children cost, as Linux tells it in `/proc`.
+//! [`ProcessTree`]: what a process under test and its children cost, as Linux tells it in `/proc`.
 //!
 //! CPU time is the scheduler's own count in nanoseconds (`schedstat`), not the tick-wise one of `stat`. Memory is the
 //! proportional set size: pages that several processes share count in parts. To read it the kernel walks the whole
@@ -17,7 +17,7 @@ const READING: Duration = Duration::from_millis(200);
 
 /// Processes and all that descend from them.
 #[derive(Debug, Clone)]
-pub struct Family {
+pub struct ProcessTree {
     roots: Vec<u32>,
 }
 
@@ -46,7 +46,7 @@ impl fmt::Display for Unseen {
 
 impl std::error::Error for Unseen {}
 
-impl Family {
+impl ProcessTree {
     /// The processes `roots` and their descendants.
     ///
     /// # Errors
@@ -88,7 +88,7 @@ impl Family {
     }
 }
 
-/// CPU time between two readings of [`Family::cpu`], in nanoseconds.
+/// CPU time between two readings of [`ProcessTree::cpu`], in nanoseconds.
 pub fn used(before: &BTreeMap<u32, u64>, after: &BTreeMap<u32, u64>) -> u64 {
     let threads = after.iter();
     threads.map(|(thread, time)| time.saturating_sub(before.get(thread).copied().unwrap_or(0))).sum()
@@ -126,13 +126,13 @@ fn pss(pid: u32) -> io::Result<f64> {
 pub struct Watch {
     stop: Sender<()>,
     thread: JoinHandle<f64>,
-    family: Family,
+    family: ProcessTree,
     cpu: BTreeMap<u32, u64>,
 }
 
 impl Watch {
     /// Begins.
-    pub fn begin(family: Family) -> Self {
+    pub fn begin(family: ProcessTree) -> Self {
         let (stop, stopped) = mpsc::channel();
         let watched = family.clone();
         let thread = thread::spawn(move || {
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn a_family_is_all_that_descend_from_its_roots() {
         let shell = Shell(Command::new("sh").args(["-c", "sleep 30 & wait"]).spawn().unwrap());
-        let family = Family::new(&[shell.0.id()]).unwrap();
+        let family = ProcessTree::new(&[shell.0.id()]).unwrap();
         while family.members().len() < 2 {
             thread::yield_now();
         }
@@ -192,12 +192,12 @@ mod tests {
 
     #[test]
     fn work_is_counted() {
-        let family = Family::new(&[std::process::id()]).unwrap();
+        let family = ProcessTree::new(&[std::process::id()]).unwrap();
         let watch = Watch::begin(family);
-        let own = Family::own_cpu().unwrap();
+        let own = ProcessTree::own_cpu().unwrap();
         let mut sum = 0_u64;
         // The scheduler's count moves with its ticks.
-        while Family::own_cpu().unwrap() < own + 5_000_000 {
+        while ProcessTree::own_cpu().unwrap() < own + 5_000_000 {
             sum = black_box(sum.wrapping_add(1));
         }
         let (cpu, kib) = watch.end();
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_process_that_is_not_there_is_told() {
-        let error = Family::new(&[u32::MAX]).unwrap_err();
+        let error = ProcessTree::new(&[u32::MAX]).unwrap_err();
         assert_eq!(error.to_string(), format!("there is no process {}", u32::MAX));
     }
 }

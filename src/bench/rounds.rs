@@ -3,12 +3,10 @@
 use std::{io, sync::Arc, thread, time::Instant};
 
 use super::{
-    clock,
-    lane::{Keeper, Lane},
-    load::{Turn, nanoseconds},
+    load::{Trial, nanoseconds},
     overhead,
     plan::{Length, Load, Plan},
-    process::{Family, Unseen, Watch},
+    process::{ProcessTree, Unseen, Watch},
     progress::Progress,
     ramp,
     ratios::ratios,
@@ -16,8 +14,9 @@ use super::{
     sample::Sample,
     slo::Slo,
     tally::{Tally, Times},
+    target_run::{SampleBuffer, TargetRun},
 };
-use crate::observe::terminal::plural;
+use crate::{clock, observe::terminal::plural};
 
 /// The first streams of a ramp's step are spread over this part of it.
 const RAMP_SPREAD: u32 = 4;
@@ -87,7 +86,7 @@ pub async fn run(plan: &Plan, stop: impl Future<Output = ()>) -> Result<Report, 
         () = stop => report.load.push_str("; stopped before its end"),
     }
     bench.progress.finish();
-    if bench.lanes.iter().all(|lane| lane.shown.rounds.is_empty()) && bench.ramps.is_empty() {
+    if bench.runs.iter().all(|run| run.shown.rounds.is_empty()) && bench.ramps.is_empty() {
         return Err(RunError::Stopped);
     }
     bench.fill(&mut report);
@@ -103,8 +102,8 @@ pub async fn run(plan: &Plan, stop: impl Future<Output = ()>) -> Result<Report, 
 /// A run on its way.
 struct Bench<'p> {
     plan: &'p Plan,
-    lanes: Vec<Lane>,
-    /// Whether the last lane is the mock in our own process.
+    runs: Vec<TargetRun>,
+    /// Whether the last run is the mock in our own process.
     has_baseline: bool,
     progress: Progress,
     /// Turns so far.
@@ -120,13 +119,13 @@ struct Bench<'p> {
 impl<'p> Bench<'p> {
     fn new(plan: &'p Plan, started: u64) -> Result<Self, RunError> {
         let baseline = plan.baseline.as_ref().filter(|_| plan.ramp.is_none());
-        let lanes = plan.targets.iter().chain(baseline).map(|contender| Lane::new(contender, plan));
-        let lanes: Vec<_> = lanes.collect::<Result<_, _>>().map_err(RunError::Process)?;
-        let turns = if plan.ramp.is_some() { lanes.len() } else { lanes.len().saturating_mul(plan.rounds) };
+        let runs = plan.targets.iter().chain(baseline).map(|contender| TargetRun::new(contender, plan));
+        let runs: Vec<_> = runs.collect::<Result<_, _>>().map_err(RunError::Process)?;
+        let turns = if plan.ramp.is_some() { runs.len() } else { runs.len().saturating_mul(plan.rounds) };
         let progress = Progress::new(turns, plan.quiet);
         progress.steady();
         let has_baseline = baseline.is_some();
-        Ok(Self { plan, lanes, has_baseline, progress, turns: 0, started, own: (0, 0), ramps: Vec::new() })
+        Ok(Self { plan, runs, has_baseline, progress, turns: 0, started, own: (0, 0), ramps: Vec::new() })
     }
 
     async fn carry_out(&mut self) -> io::Result<()> {
@@ -140,25 +139,25 @@ impl<'p> Bench<'p> {
     async fn warm_up(&mut self) -> io::Result<()> {
         let Some(requests) = Some(self.plan.warm_up).filter(|requests| *requests > 0) else { return Ok(()) };
         let length = Length { requests: Some(requests), duration: None };
-        let turn = Turn { length, ..self.turn_of(self.plan.load, 0) };
-        for lane in 0..self.lanes.len() {
-            self.measure(lane, &turn, "warm-up", 0.0..0.0).await?;
+        let turn = Trial { length, ..self.turn_of(self.plan.load, 0) };
+        for run in 0..self.runs.len() {
+            self.measure(run, &turn, "warm-up", 0.0..0.0).await?;
         }
         self.own = (0, 0);
         Ok(())
     }
 
     async fn rounds(&mut self) -> io::Result<()> {
-        let (rounds, lanes) = (self.plan.rounds, self.lanes.len());
-        let share = 1.0 / rounds.saturating_mul(lanes).max(1) as f64;
+        let (rounds, runs) = (self.plan.rounds, self.runs.len());
+        let share = 1.0 / rounds.saturating_mul(runs).max(1) as f64;
         for round in 0..rounds {
-            for (place, lane) in order(round, lanes).into_iter().enumerate() {
-                let done = share * (round * lanes + place) as f64;
+            for (place, run) in order(round, runs).into_iter().enumerate() {
+                let done = share * (round * runs + place) as f64;
                 let turn = self.turn_of(self.plan.load, round as u64);
                 let label = format!("round {} of {rounds}", round + 1);
-                let (tally, process) = self.measure(lane, &turn, &label, done..done + share).await?;
-                if let Some(lane) = self.lanes.get_mut(lane) {
-                    lane.take(&tally, process);
+                let (tally, process) = self.measure(run, &turn, &label, done..done + share).await?;
+                if let Some(run) = self.runs.get_mut(run) {
+                    run.take(&tally, process);
                 }
             }
         }
@@ -166,7 +165,7 @@ impl<'p> Bench<'p> {
     }
 
     /// One turn under this load. A Poisson schedule is another one each round, and the same for all in a round.
-    fn turn_of(&self, load: Load, round: u64) -> Turn {
+    fn turn_of(&self, load: Load, round: u64) -> Trial {
         let load = match load {
             Load::Open { rate, arrivals, seed } => {
                 Load::Open { rate, arrivals, seed: seed.wrapping_add(round) }
@@ -174,92 +173,92 @@ impl<'p> Bench<'p> {
             closed => closed,
         };
         let Plan { length, max_open, spread, .. } = *self.plan;
-        Turn { load, length, max_open, spread }
+        Trial { load, length, max_open, spread }
     }
 
     async fn ramp(&mut self, slo: &Slo, range: ramp::Range) -> io::Result<()> {
-        let lanes = self.lanes.len();
-        for lane in 0..lanes {
-            let span = lane as f64 / lanes as f64..(lane + 1) as f64 / lanes as f64;
+        let runs = self.runs.len();
+        for run in 0..runs {
+            let span = run as f64 / runs as f64..(run + 1) as f64 / runs as f64;
             let mut most = 0;
             let attempt = async |streams: u64| {
                 let concurrency = usize::try_from(streams).unwrap_or(usize::MAX);
                 let length = Length { requests: None, duration: Some(range.step) };
                 let spread = range.step / RAMP_SPREAD;
-                let turn = Turn { length, spread, ..self.turn_of(Load::Closed { concurrency }, 0) };
+                let turn = Trial { length, spread, ..self.turn_of(Load::Closed { concurrency }, 0) };
                 let label = format!("{streams} {}", plural(streams, "stream"));
-                let (tally, process) = self.measure(lane, &turn, &label, span.clone()).await?;
+                let (tally, process) = self.measure(run, &turn, &label, span.clone()).await?;
                 let verdict = slo.judge(&tally.summary(false, None));
-                if let Some(lane) = self.lanes.get_mut(lane).filter(|_| verdict.held && streams >= most) {
+                if let Some(run) = self.runs.get_mut(run).filter(|_| verdict.held && streams >= most) {
                     most = streams;
-                    lane.clear(self.plan);
-                    lane.take(&tally, process);
+                    run.clear(self.plan);
+                    run.take(&tally, process);
                 }
                 Ok::<_, io::Error>(verdict)
             };
             let (streams, steps) = ramp::search(range, attempt).await?;
-            let target = self.lanes.get(lane).map_or_else(String::new, |lane| lane.shown.name.clone());
+            let target = self.runs.get(run).map_or_else(String::new, |run| run.shown.name.clone());
             self.ramps.push(Ramp { target, slo: slo.to_string(), streams, steps });
         }
         Ok(())
     }
 
-    /// A turn of one lane. `span` is the part of the run that it is.
+    /// A turn of one run. `span` is the part of the run that it is.
     async fn measure(
         &mut self,
-        lane: usize,
-        turn: &Turn,
+        run: usize,
+        turn: &Trial,
         label: &str,
         span: std::ops::Range<f64>,
     ) -> io::Result<(Tally, Option<Process>)> {
         let gap = nanoseconds(self.plan.gap);
-        let is_baseline = self.has_baseline && lane + 1 == self.lanes.len();
-        let Some(lane) = self.lanes.get(lane) else { return Ok((Tally::new(gap), None)) };
+        let is_baseline = self.has_baseline && run + 1 == self.runs.len();
+        let Some(run) = self.runs.get(run) else { return Ok((Tally::new(gap), None)) };
         self.turns += 1;
         let number = self.started.wrapping_mul(1000).wrapping_add(self.turns);
-        let label = format!("{label}, {}", lane.contender.target.name);
+        let label = format!("{label}, {}", run.contender.target.name);
         let start = |stream, intended| {
-            let (client, body) = (Arc::clone(&lane.client), self.plan.prompts.body(number, stream));
+            let (client, body) = (Arc::clone(&run.client), self.plan.prompts.body(number, stream));
             async move { client.run(body, intended).await }
         };
-        let mut keeper = Keeper::new(Tally::new(gap));
+        let mut buffer = SampleBuffer::new(Tally::new(gap));
         self.progress.tick(&label, span.start);
         let (began, length) = (clock::now(), turn.length);
         let keep = |sample: Sample| {
-            keeper.keep(sample);
-            let part = length.part(keeper.streams, clock::now().saturating_sub(began));
+            buffer.keep(sample);
+            let part = length.part(buffer.streams, clock::now().saturating_sub(began));
             self.progress.tick(&label, span.start + part * (span.end - span.start));
         };
-        let watch = lane.family.clone().map(Watch::begin);
-        let own = Family::own_cpu();
+        let watch = run.family.clone().map(Watch::begin);
+        let own = ProcessTree::own_cpu();
         let course = turn.run(start, keep).await?;
-        let own = Family::own_cpu().zip(own).map(|(after, before)| after.saturating_sub(before));
+        let own = ProcessTree::own_cpu().zip(own).map(|(after, before)| after.saturating_sub(before));
         let cost = watch.map(Watch::end);
-        let mut tally = keeper.settled();
+        let mut tally = buffer.settled();
         tally.course(course);
         if !is_baseline {
             self.own.0 += own.unwrap_or(0);
             self.own.1 += tally.token_count();
         }
-        let process = cost.map(|cost| lane.cost(cost, tally.token_count(), course.most_open));
+        let process = cost.map(|cost| run.cost(cost, tally.token_count(), course.most_open));
         Ok((tally, process))
     }
 
     /// Writes all that was found into the report.
     fn fill(mut self, report: &mut Report) {
         let mut lag = Times::default();
-        self.lanes.iter().for_each(|lane| lag.absorb(&lane.all.start_lag));
+        self.runs.iter().for_each(|run| lag.absorb(&run.all.start_lag));
         report.overhead.start_lag = lag.distribution(true);
         let (cpu, tokens) = self.own;
         report.overhead.cpu_per_token = if tokens > 0 { cpu as f64 / 1e3 / tokens as f64 } else { 0.0 };
         if self.has_baseline {
-            report.baseline = self.lanes.pop().map(Lane::finish);
+            report.baseline = self.runs.pop().map(TargetRun::finish);
         }
         if self.plan.ramp.is_none() {
-            report.rounds = self.lanes.iter().map(|lane| lane.shown.rounds.len()).min().unwrap_or(0);
+            report.rounds = self.runs.iter().map(|run| run.shown.rounds.len()).min().unwrap_or(0);
         }
         report.ramps = self.ramps;
-        report.targets = self.lanes.into_iter().map(Lane::finish).collect();
+        report.targets = self.runs.into_iter().map(TargetRun::finish).collect();
         // After a ramp each target's figures are of another load: nothing to compare.
         if report.rounds > 0 {
             report.ratios = ratios(&report.targets);
@@ -269,9 +268,9 @@ impl<'p> Bench<'p> {
 
 /// Who has a turn when in a round: there and back, then from the next one on. So everybody is as often early as late,
 /// and behind each neighbour; what drifts steadily meets all alike.
-fn order(round: usize, lanes: usize) -> Vec<usize> {
-    let mut order: Vec<_> = (0..lanes).collect();
-    order.rotate_left((round / 2).checked_rem(lanes).unwrap_or(0));
+fn order(round: usize, runs: usize) -> Vec<usize> {
+    let mut order: Vec<_> = (0..runs).collect();
+    order.rotate_left((round / 2).checked_rem(runs).unwrap_or(0));
     if round % 2 == 1 {
         order.reverse();
     }
@@ -304,12 +303,12 @@ mod tests {
 
     #[test]
     fn everybody_is_as_often_at_each_place() {
-        for lanes in 1..6 {
-            let rounds: Vec<_> = (0..2 * lanes).map(|round| order(round, lanes)).collect();
-            for place in 0..lanes {
-                for lane in 0..lanes {
-                    let times = rounds.iter().filter(|round| round[place] == lane).count();
-                    assert_eq!(times, 2, "{lane} at {place}: {rounds:?}");
+        for runs in 1..6 {
+            let rounds: Vec<_> = (0..2 * runs).map(|round| order(round, runs)).collect();
+            for place in 0..runs {
+                for run in 0..runs {
+                    let times = rounds.iter().filter(|round| round[place] == run).count();
+                    assert_eq!(times, 2, "{run} at {place}: {rounds:?}");
                 }
             }
         }

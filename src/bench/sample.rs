@@ -2,7 +2,7 @@
 
 use crate::fixture::postmark::Postmark;
 
-/// One request and its stream. Times are nanoseconds of [`clock::now`](super::clock::now).
+/// One request and its stream. Times are nanoseconds of [`clock::now`](crate::clock::now).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sample {
     /// When the load's schedule wanted the request to leave.

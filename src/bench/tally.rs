@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 
 use super::{
     follow::rule,
-    load::Course,
+    load::LoadStats,
     report::{Distribution, Metric, Process, Summary, Timeline},
     sample::{Outcome, Sample, Token},
 };
@@ -189,7 +189,7 @@ impl Tally {
     }
 
     /// Takes in what the load itself counted.
-    pub fn course(&mut self, course: Course) {
+    pub fn course(&mut self, course: LoadStats) {
         self.counts.unsent += course.unsent;
         if course.unsent > 0 {
             let complaint = "not sent: as many streams were open as `--max-open` allows";
@@ -368,7 +368,7 @@ mod tests {
         ];
         let mut tally = Tally::new(MS);
         samples.iter().for_each(|sample| tally.record(sample));
-        tally.course(Course { unsent: 2, most_open: 9 });
+        tally.course(LoadStats { unsent: 2, most_open: 9 });
         let summary = tally.summary(false, None);
         let counts = [summary.streams, summary.good, summary.malformed, summary.refused, summary.failed];
         assert_eq!((counts, summary.broken, summary.unsent), ([7, 1, 2, 1, 1], 2, 2));

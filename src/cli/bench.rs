@@ -4,7 +4,7 @@
 
 mod children;
 mod flags;
-mod own;
+mod started;
 
 use std::{collections::BTreeSet, env, error::Error, fs, io, path::Path, process::ExitCode, sync::Arc};
 
@@ -13,7 +13,7 @@ use secrecy::ExposeSecret;
 use tokio::runtime::{Builder, Runtime};
 
 pub use self::flags::Args;
-use self::{children::Child, own::Own};
+use self::{children::Child, started::StartedServers};
 use super::output::{failed, refused, warn};
 use crate::{
     bench::{
@@ -91,11 +91,15 @@ fn runtime(threads: usize) -> Result<Runtime, Failed> {
 fn plan(args: &Args) -> Result<(Plan, Vec<Child>), Failed> {
     let fixtures = Fixture::load_all(&args.prompts.replay)?.into_iter().map(|(_, fixture)| fixture);
     let fixtures: Vec<_> = fixtures.collect();
-    let own = if args.targets.is_empty() { Own::start(args, &fixtures)? } else { Own::default() };
+    let own = if args.targets.is_empty() {
+        StartedServers::start(args, &fixtures)?
+    } else {
+        StartedServers::default()
+    };
     let targets = args.targets.iter().cloned().chain(own.targets).collect();
     let pids: Vec<_> = args.pids.iter().cloned().chain(own.pids).collect();
     let headers = headers(args)?;
-    let baseline = (!args.mock.no_baseline).then(|| own::baseline(&args.mock)).transpose()?;
+    let baseline = (!args.mock.no_baseline).then(|| started::baseline(&args.mock)).transpose()?;
     let plan = Plan {
         dialect: args.dialect,
         targets: contenders(targets, &pids, &headers)?,

@@ -14,8 +14,8 @@ use super::{
 use crate::{
     fixture::{
         Fixture,
-        generate::{Kind, Script, Speech},
-        mock::{Mock, Pace, score::BURST},
+        generate::{Kind, MockDialect, Script},
+        mock::{Mock, Pace, timeline::BURST},
         postmark::Postmark,
     },
     format::{self, Format},
@@ -53,7 +53,7 @@ struct Generate {
     generate: bool,
     /// What is spoken: lumo, lumo-v1, chat, responses or messages [default: what the request's path says]
     #[arg(long, value_name = "NAME", requires = "generate")]
-    dialect: Option<Speech>,
+    dialect: Option<MockDialect>,
     /// What an answer holds: text, call or text-call
     #[arg(long, value_name = "KIND", requires = "generate", default_value = "text")]
     answer: Kind,
@@ -92,7 +92,7 @@ fn token_bytes(text: &str) -> Result<usize, String> {
 impl Generate {
     fn script(self, pace: Option<Pace>) -> Script {
         let script = Script {
-            speech: self.dialect,
+            dialect: self.dialect,
             answer: self.answer,
             format: self.format,
             tool: self.tool,

@@ -13,18 +13,19 @@ use serde_json::{Value, json};
 
 use super::output::{failed, refused};
 use crate::{
-    config::{self, LUMO_TOOL_PREFIX, Tools},
+    config::{self, LUMO_TOOL_PREFIX, ToolStyle},
     conversation::Conversation,
     dialect::{Dialect, Reader, chat, lumo},
     fixture::{
         Fixture, Head, Splits, cuts_in_two,
-        manifest::{Rules, Words},
+        manifest::{RuleOverrides, Words},
         replay,
     },
     format::{self, Known},
     observe::{terminal::counted, untrusted::escaped},
-    pipeline::{Pipeline, Settings, State},
+    pipeline::{Pipeline, State},
     redact::Redactor,
+    rules::Rules,
 };
 
 /// Headings of the help.
@@ -119,9 +120,10 @@ pub fn run(args: Args) -> ExitCode {
 fn filter(args: &Args) -> Result<(), Stop> {
     let conversation = args.conversation()?;
     let settings = args.settings(&conversation.model).map_err(Stop::Usage)?;
-    let mut pipeline = replay::pipeline(args.reader(&settings), args.to, &settings, &conversation)
-        .map_err(|failure| Stop::Usage(failure.to_string()))?
-        .redacting(Arc::new(Redactor::new([])));
+    let mut pipeline =
+        replay::pipeline(args.reader(&settings), args.to, (&settings, Known::built_in()), &conversation)
+            .map_err(|failure| Stop::Usage(failure.to_string()))?
+            .redacting(Arc::new(Redactor::new([])));
     let mut input = args.open()?;
     let mut stdout = io::stdout().lock();
     let mut out = BytesMut::new();
@@ -180,6 +182,7 @@ fn check(args: &Args) -> Result<(), Stop> {
         from: args.from,
         to: args.to,
         settings: args.settings(&conversation.model).map_err(Stop::Usage)?,
+        formats: Arc::new(Known::default()),
         request: Vec::new(),
         conversation,
         head: Head { status: 200, headers: Vec::new() },
@@ -215,7 +218,7 @@ impl Args {
         Ok(Box::new(file))
     }
 
-    fn reader(&self, settings: &Settings) -> Reader {
+    fn reader(&self, settings: &Rules) -> Reader {
         replay::reader(self.from, self.to, settings, self.cumulative)
     }
 
@@ -227,10 +230,10 @@ impl Args {
     }
 
     /// The settings under which `serve` would read an answer of `model`.
-    fn settings(&self, model: &str) -> Result<Settings, String> {
+    fn settings(&self, model: &str) -> Result<Rules, String> {
         let tools = match self.tools.as_str() {
-            "native" => Tools::Native,
-            name => Tools::Format(
+            "native" => ToolStyle::Native,
+            name => ToolStyle::Format(
                 format::by_name(name)
                     .ok_or_else(|| format::unknown(name, format::ALL.iter().copied()))
                     .map_err(|unknown| format!("--tools is native or a text format: {unknown}"))?,
@@ -238,7 +241,7 @@ impl Args {
         };
         let is_lumo = self.from == Dialect::Lumo;
         let taught_prefix = (is_lumo && self.tools != "native").then(|| LUMO_TOOL_PREFIX.to_owned());
-        let rules = Rules {
+        let rules = RuleOverrides {
             detect: self.detect.clone().map(Words::One),
             arguments: self.arguments.clone(),
             server_calls: self.server_calls.clone(),
@@ -247,10 +250,10 @@ impl Args {
             server_tools: is_lumo.then(|| lumo::Options::default().native_tools),
             repair: self.no_repair.then_some(false),
             tolerate_truncation: self.tolerate_truncation.then_some(true),
-            ..Rules::default()
+            ..RuleOverrides::default()
         };
-        let settings = rules.settings(&[])?;
-        Ok(config::settings_for(&settings, (tools, None), &Known::default(), model).into_owned())
+        let settings = rules.settings(Known::built_in())?;
+        Ok(config::settings_for(&settings, (tools, None), Known::built_in(), model).into_owned())
     }
 
     /// The client's request, with the tools of `--declare` put behind its own.

@@ -4,10 +4,10 @@ use super::{
     table::{Cell, Table},
     value::{list, switch, text},
 };
-use crate::format::{Definition, Own};
+use crate::format::{CustomFormat, Definition};
 
 /// Reads an entry of `[[formats]]`; `earlier` are those before it. `None` if something in it is wrong.
-pub(super) fn read(table: &mut Table<'_>, earlier: &[Own]) -> Option<Own> {
+pub(super) fn read(table: &mut Table<'_>, earlier: &[CustomFormat]) -> Option<CustomFormat> {
     let name = table.require("name", text);
     let open = table.require("open", text);
     let definition = Definition {

@@ -23,11 +23,11 @@ mod value;
 pub(crate) use model::{
     ARGUMENTS, LUMO_TOOL_PREFIX, MISROUTE, REASONING, SERVER_CALLS, UNKNOWN_CALLS, settings_for,
 };
-pub use model::{Model, SystemPosition, Tools, WILDCARD};
+pub use model::{Model, SystemPosition, ToolStyle, WILDCARD};
 pub use origins::Origins;
 pub use overrides::Overrides;
 pub use problem::{Place, Problem, Problems, Severity};
-pub use upstream::{ChatOptions, Options, Queue, Timeouts, Upstream};
+pub use upstream::{ChatOptions, Options, QueueLimits, Timeouts, Upstream};
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -35,7 +35,7 @@ use secrecy::{ExposeSecret, SecretString};
 use toml::de::DeTable;
 
 use self::{source::Source, table::Context};
-use crate::pipeline;
+use crate::{format::Known, rules};
 
 /// Looks up an environment variable: handed in, so that tests need not change their own.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -81,6 +81,8 @@ pub struct Config {
     pub upstreams: Vec<Arc<Upstream>>,
     /// What clients may ask for; at least one.
     pub models: Vec<Model>,
+    /// The formats that models may name: the built-in ones, and those of `[[formats]]`.
+    pub formats: Arc<Known>,
     /// Web pages of which origins may read answers.
     pub cors_origins: Origins,
     /// What `/metrics` shows.
@@ -130,7 +132,7 @@ pub struct Limits {
     /// A stream that is silent for so long gets a sign of life. Never zero.
     pub keep_alive: Duration,
     /// Limits of one answer; every [`Model::settings`] carries the same.
-    pub answer: pipeline::Limits,
+    pub answer: rules::Limits,
 }
 
 impl Default for Limits {
@@ -141,7 +143,7 @@ impl Default for Limits {
             body_timeout: Duration::from_secs(60),
             write_timeout: Duration::from_secs(60),
             keep_alive: Duration::from_secs(15),
-            answer: pipeline::Limits::default(),
+            answer: rules::Limits::default(),
         }
     }
 }

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     format::{self, Format, Known, Teaching},
-    pipeline::{Arguments, Detect, Limits, Misroute, Reasoning, ServerCalls, Settings, UnknownCalls},
+    rules::{ArgumentDelivery, Detect, Limits, Misroute, Reasoning, Rules, ServerCalls, UnknownCalls},
     suggest::suggest,
 };
 
@@ -29,7 +29,7 @@ pub struct Model {
     /// What the upstream is asked for. `None`: the name that the client asked for.
     pub upstream_name: Option<String>,
     /// How the model is told of tools.
-    pub tools: Tools,
+    pub tools: ToolStyle,
     /// Replaces the format's own instruction template.
     pub instructions: Option<String>,
     /// Where a format's instructions go.
@@ -37,7 +37,7 @@ pub struct Model {
     /// Whether answers start inside reasoning. `None`: the model's name tells.
     pub starts_in_reasoning: Option<bool>,
     /// How answers are treated: all that the pipeline wants to know.
-    pub settings: Settings,
+    pub settings: Rules,
     /// What its name tells.
     pub formats: Arc<Known>,
 }
@@ -56,7 +56,7 @@ impl Model {
     /// [`Model::settings`] when a client asks for `asked`: where formats are found by themselves, those that the
     /// model is taught, or known by its name to write, come first; and the name may tell that answers start inside
     /// reasoning.
-    pub fn settings_for(&self, asked: &str) -> Cow<'_, Settings> {
+    pub fn settings_for(&self, asked: &str) -> Cow<'_, Rules> {
         let name = self.upstream_name(asked);
         settings_for(&self.settings, (self.tools, self.starts_in_reasoning), &self.formats, name)
     }
@@ -74,11 +74,11 @@ impl Model {
 /// `settings` completed for the model that its upstream calls `name`: with the formats that its `tools` setting and its
 /// name imply, and whether its answers start inside reasoning, unless that is configured.
 pub(crate) fn settings_for<'s>(
-    settings: &'s Settings,
-    (tools, starts_in_reasoning): (Tools, Option<bool>),
+    settings: &'s Rules,
+    (tools, starts_in_reasoning): (ToolStyle, Option<bool>),
     formats: &Known,
     name: &str,
-) -> Cow<'s, Settings> {
+) -> Cow<'s, Rules> {
     let mut settings = Cow::Borrowed(settings);
     let starts_in_reasoning = starts_in_reasoning.unwrap_or_else(|| formats.prompt_opens_reasoning(name));
     if starts_in_reasoning != settings.starts_in_reasoning {
@@ -88,26 +88,26 @@ pub(crate) fn settings_for<'s>(
         return settings;
     }
     let mut first = formats.of_model(name);
-    if let Tools::Format(taught) = tools {
+    if let ToolStyle::Format(taught) = tools {
         first.retain(|format| *format != taught);
         first.insert(0, taught);
     }
     if !first.is_empty() {
-        settings.to_mut().detect = Detect::AutoAnd(first);
+        settings.to_mut().detect = Detect::AutoAnd(format::names(&first));
     }
     settings
 }
 
 /// `tools`: how the model is told of tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tools {
+pub enum ToolStyle {
     /// By the upstream dialect's own structure.
     Native,
     /// In the prompt, in this text format.
     Format(&'static Format),
 }
 
-impl fmt::Display for Tools {
+impl fmt::Display for ToolStyle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Native => "native",
@@ -126,7 +126,7 @@ pub enum SystemPosition {
 }
 
 /// Put before the names of tools that Lumo is taught in the prompt, so that the model does not take them for its own
-/// and call them where they are never answered (Lumo 4.2).
+/// and call them where they are never answered (docs/protocols/lumo.md#tool-names).
 pub(crate) const LUMO_TOOL_PREFIX: &str = "user:";
 
 /// An entry's name with its place, and the model as far as it could be read.
@@ -145,12 +145,12 @@ pub(super) fn read<'a>(
         _ => table.require("upstream", |cell| declared(cell, upstreams)),
     };
     let upstream_name = table.get("upstream_name", text);
-    let tools = table.get_or("tools", Tools::Native, |cell| taught_by(cell, formats));
+    let tools = table.get_or("tools", ToolStyle::Native, |cell| taught_by(cell, formats));
     let instructions = table.get("instructions", |cell| referred(cell).map(|(text, _)| text));
     let positions = [("system", SystemPosition::System), ("user", SystemPosition::User)];
     let lumo = upstream.as_deref().is_some_and(|upstream| matches!(upstream.options, Options::Lumo(_)));
     let position = match tools {
-        Tools::Format(_) if lumo => SystemPosition::User,
+        ToolStyle::Format(_) if lumo => SystemPosition::User,
         _ => SystemPosition::System,
     };
     let system_position = table.get_or("system_position", position, choice(&positions));
@@ -177,12 +177,12 @@ pub(super) fn read<'a>(
 
 fn settings(
     table: &mut Table<'_>,
-    tools: Tools,
+    tools: ToolStyle,
     upstream: Option<&Upstream>,
     formats: &Known,
     limits: Limits,
-) -> Settings {
-    let default = Settings::default();
+) -> Rules {
+    let default = Rules::default();
     let lumo = upstream.and_then(|upstream| match &upstream.options {
         Options::Lumo(lumo) => Some(lumo),
         Options::Chat(_) => None,
@@ -190,8 +190,8 @@ fn settings(
     let tool_prefix = lumo.map_or_else(String::new, |_| LUMO_TOOL_PREFIX.to_owned());
     // Where a client's tools are declared natively, one named like a server tool takes its place: the name is the
     // client's. Taught with a prefix, the client's tool has another name, and the plain one stays the upstream's.
-    let taught = lumo.filter(|_| matches!(tools, Tools::Format(_)));
-    Settings {
+    let taught = lumo.filter(|_| matches!(tools, ToolStyle::Format(_)));
+    Rules {
         detect: table.get_or("detect", default.detect, |cell| detect(cell, formats)),
         reasoning: table.get_or("reasoning", default.reasoning, choice(&REASONING)),
         server_calls: table.get_or("server_calls", default.server_calls, choice(&SERVER_CALLS)),
@@ -223,8 +223,8 @@ pub(crate) const MISROUTE: [(&str, Misroute); 2] =
     [("rescue", Misroute::Rescue), ("bounce", Misroute::Bounce)];
 
 /// The words of `arguments`.
-pub(crate) const ARGUMENTS: [(&str, Arguments); 2] =
-    [("stream", Arguments::Stream), ("whole", Arguments::Whole)];
+pub(crate) const ARGUMENTS: [(&str, ArgumentDelivery); 2] =
+    [("stream", ArgumentDelivery::Stream), ("whole", ArgumentDelivery::Whole)];
 
 /// The words of `unknown_calls`.
 pub(crate) const UNKNOWN_CALLS: [(&str, UnknownCalls); 2] =
@@ -233,11 +233,11 @@ pub(crate) const UNKNOWN_CALLS: [(&str, UnknownCalls); 2] =
 /// What must hold between a model's keys.
 fn check(model: &Model, table: &mut Table<'_>) {
     if let Some(instructions) = table.cell("instructions")
-        && model.tools == Tools::Native
+        && model.tools == ToolStyle::Native
     {
         instructions.warn("`instructions` are used only where `tools` is a text format");
     }
-    if let Tools::Format(format) = model.tools
+    if let ToolStyle::Format(format) = model.tools
         && let Some(cell) = table.cell("detect")
         && !is_looked_for(format, &model.settings.detect)
     {
@@ -248,7 +248,7 @@ fn check(model: &Model, table: &mut Table<'_>) {
     }
     if let Options::Lumo(lumo) = &model.upstream.options
         && lumo.version == crate::dialect::lumo::Version::V1
-        && model.tools == Tools::Native
+        && model.tools == ToolStyle::Native
         && let Some(name) = table.cell("name")
     {
         name.warn(
@@ -260,9 +260,9 @@ fn check(model: &Model, table: &mut Table<'_>) {
 fn is_looked_for(format: &Format, detect: &Detect) -> bool {
     match detect {
         Detect::Auto => true,
-        Detect::AutoAnd(formats) => format.auto || formats.contains(&format),
+        Detect::AutoAnd(names) => format.auto || names.contains(&format.name),
         Detect::Off => false,
-        Detect::Formats(formats) => formats.contains(&format),
+        Detect::Formats(names) => names.contains(&format.name),
     }
 }
 
@@ -278,28 +278,27 @@ fn declared(cell: Cell<'_>, upstreams: &[Declared<'_>]) -> Option<Arc<Upstream>>
     }
 }
 
-fn taught_by(cell: Cell<'_>, known: &Known) -> Option<Tools> {
-    let mut choices = vec![("native", Tools::Native)];
+fn taught_by(cell: Cell<'_>, known: &Known) -> Option<ToolStyle> {
+    let mut choices = vec![("native", ToolStyle::Native)];
     let taught = known.all().filter(|format| format.teach.is_some());
-    choices.extend(taught.map(|format| (format.name, Tools::Format(format))));
+    choices.extend(taught.map(|format| (format.name, ToolStyle::Format(format))));
     listed_choice(&choices, Some(format::LISTED_BY))(cell)
 }
 
 fn detect(cell: Cell<'_>, known: &Known) -> Option<Detect> {
-    let formats: Vec<_> = known.all().map(|format| (format.name, format)).collect();
+    let names = known.all().map(|format| format.name);
     match cell.value {
         DeValue::Array(_) => {
-            let mut choices: Vec<_> =
-                formats.into_iter().map(|(name, format)| (name, Some(format))).collect();
+            let mut choices: Vec<_> = names.map(|name| (name, Some(name))).collect();
             choices.push(("auto", None));
             let chosen = list(listed_choice(&choices, Some(format::LISTED_BY)))(cell)?;
             let auto = chosen.contains(&None);
-            let formats = chosen.into_iter().flatten().collect();
-            Some(if auto { Detect::AutoAnd(formats) } else { Detect::Formats(formats) })
+            let names = chosen.into_iter().flatten().collect();
+            Some(if auto { Detect::AutoAnd(names) } else { Detect::Formats(names) })
         }
         _ => {
             let mut choices = vec![("auto", Detect::Auto), ("off", Detect::Off)];
-            choices.extend(formats.into_iter().map(|(name, format)| (name, Detect::Formats(vec![format]))));
+            choices.extend(names.map(|name| (name, Detect::Formats(vec![name]))));
             listed_choice(&choices, Some(format::LISTED_BY))(cell)
         }
     }

@@ -98,7 +98,7 @@ struct Finding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Syntax,
-    Wrong,
+    DefinitionError,
     Missing,
     Warning,
 }
@@ -111,7 +111,7 @@ impl Findings {
 
     /// What stands here is wrong.
     pub(super) fn wrong(&self, span: Range<usize>, message: impl Into<String>) {
-        self.add(Kind::Wrong, Some(span), message.into());
+        self.add(Kind::DefinitionError, Some(span), message.into());
     }
 
     /// Something is not there that must be; `span` is where it should be, as far as that can be told.
@@ -147,7 +147,7 @@ impl Findings {
             findings.retain(|found| match found.kind {
                 Kind::Syntax => true,
                 Kind::Missing => false,
-                Kind::Wrong | Kind::Warning => !broken.contains(&line(&place(found))),
+                Kind::DefinitionError | Kind::Warning => !broken.contains(&line(&place(found))),
             });
         }
         findings.sort_by_key(|found| found.span.as_ref().map_or(usize::MAX, |span| span.start));

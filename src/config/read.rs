@@ -10,7 +10,7 @@ use super::{
     upstream,
     value::{count, duration, list, one_or_more, secret, size, switch, text},
 };
-use crate::{format::Known, pipeline};
+use crate::{format::Known, rules};
 
 /// Where `serve` listens if nobody says otherwise.
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8787);
@@ -41,6 +41,7 @@ pub(super) fn config<'a>(root: &'a DeTable<'a>, context: &'a Context<'a>) -> Opt
             api_keys,
             upstreams: upstreams.into_iter().map(|declared| declared.upstream).collect::<Option<_>>()?,
             models: models?,
+            formats,
             cors_origins,
             metrics,
             limits,
@@ -102,7 +103,7 @@ fn limits(table: &mut Table<'_>) -> Limits {
         body_timeout: table.get_or("body_timeout", defaults.body_timeout, duration),
         write_timeout: table.get_or("write_timeout", defaults.write_timeout, duration),
         keep_alive: table.get_or("keep_alive", defaults.keep_alive, duration),
-        answer: pipeline::Limits {
+        answer: rules::Limits {
             max_frame: table.get_or("max_frame", answer.max_frame, size),
             max_arguments: table.get_or("max_arguments", answer.max_arguments, size),
             max_calls: table.get_or("max_calls", answer.max_calls, count(1)),
@@ -172,7 +173,7 @@ fn models<'a>(
     context: &Context<'_>,
     upstreams: &[Declared<'a>],
     formats: &Arc<Known>,
-    limits: pipeline::Limits,
+    limits: rules::Limits,
 ) -> Option<Vec<super::Model>> {
     let cells = entries(table, "models");
     if cells.is_empty() && context.source.has_file() {

@@ -9,17 +9,18 @@ use super::{
     model::{ARGUMENTS, MISROUTE, REASONING, SERVER_CALLS, UNKNOWN_CALLS},
     upstream::{CUSTOM_TOOLS, DEVELOPER_ROLE, RESULT_IMAGES, STREAM},
 };
-use crate::pipeline::Detect;
+use crate::{format::Definition, rules::Detect};
 
 /// In the place of a secret.
 const MASK: &str = "********";
 
 impl Config {
-    /// The whole configuration as TOML, defaults filled in and secrets masked; it has the form of the file.
+    /// The whole configuration as TOML, defaults filled in and secrets masked. Loaded again it resolves to the same
+    /// configuration, but for the secrets.
     pub fn to_toml(&self) -> Table {
         let limits = &self.limits;
         let answer = &limits.answer;
-        table([
+        let mut shown = table([
             ("listen", strings(self.listen.iter().map(ToString::to_string))),
             ("api_keys", strings(self.api_keys.iter().map(|_| MASK.to_owned()))),
             ("cors_origins", origins(&self.cors_origins)),
@@ -49,7 +50,12 @@ impl Config {
                 Value::Array(self.upstreams.iter().map(|entry| Value::Table(upstream(entry))).collect()),
             ),
             ("models", Value::Array(self.models.iter().map(|entry| Value::Table(model(entry))).collect())),
-        ])
+        ]);
+        let formats: Vec<_> = self.formats.own().iter().filter_map(|own| format(&own.definition)).collect();
+        if !formats.is_empty() {
+            shown.insert("formats".to_owned(), Value::Array(formats));
+        }
+        shown
     }
 }
 
@@ -120,10 +126,10 @@ fn model(model: &Model) -> Table {
                 Detect::Auto => string("auto"),
                 Detect::Off => string("off"),
                 Detect::AutoAnd(formats) => {
-                    let names = formats.iter().map(|format| format.name);
+                    let names = formats.iter().copied();
                     strings(std::iter::once("auto").chain(names).map(str::to_owned))
                 }
-                Detect::Formats(formats) => strings(formats.iter().map(|format| format.name.to_owned())),
+                Detect::Formats(formats) => strings(formats.iter().copied().map(str::to_owned)),
             },
         ),
         ("reasoning", word(&REASONING, settings.reasoning)),
@@ -131,7 +137,6 @@ fn model(model: &Model) -> Table {
         ("arguments", word(&ARGUMENTS, settings.arguments)),
         ("unknown_calls", word(&UNKNOWN_CALLS, settings.unknown_calls)),
         ("misroute", word(&MISROUTE, settings.misroute)),
-        ("starts_in_reasoning", Value::Boolean(model.settings_for(&model.name).starts_in_reasoning)),
         ("repair", Value::Boolean(settings.repair)),
         ("tool_prefix", string(&settings.tool_prefix)),
         (
@@ -142,6 +147,11 @@ fn model(model: &Model) -> Table {
             }),
         ),
     ]);
+    // A wildcard's depends on the name that a client asks for, unless it is configured.
+    if !model.is_wildcard() || model.starts_in_reasoning.is_some() {
+        let starts = model.settings_for(&model.name).starts_in_reasoning;
+        shown.insert("starts_in_reasoning".to_owned(), Value::Boolean(starts));
+    }
     let optional = [("upstream_name", &model.upstream_name), ("instructions", &model.instructions)];
     for (key, value) in optional {
         if let Some(value) = value {
@@ -149,6 +159,11 @@ fn model(model: &Model) -> Table {
         }
     }
     shown
+}
+
+/// What the definition leaves to its defaults is left out.
+fn format(definition: &Definition) -> Option<Value> {
+    Value::try_from(definition).ok()
 }
 
 fn table<const N: usize>(entries: [(&str, Value); N]) -> Table {

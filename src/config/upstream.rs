@@ -27,7 +27,7 @@ pub struct Upstream {
     /// How long its parts may take.
     pub timeouts: Timeouts,
     /// How many requests at once, and how many wait.
-    pub queue: Queue,
+    pub queue: QueueLimits,
     /// A stream that closes without its end mark has ended well.
     pub tolerate_truncation: bool,
     /// A request is sent once more where a kept connection closes without a byte of an answer. The upstream may then
@@ -76,7 +76,7 @@ impl Upstream {
     }
 }
 
-/// Settings that one dialect has.
+/// Rules that one dialect has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Options {
     /// `[upstreams.lumo]`
@@ -185,7 +185,7 @@ impl Default for Timeouts {
 
 /// How many requests an upstream gets at once, and how many wait for their turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Queue {
+pub struct QueueLimits {
     /// Requests whose answers are open. At least one.
     pub max_concurrent: usize,
     /// Requests that wait. Beyond: 429.
@@ -194,13 +194,14 @@ pub struct Queue {
     pub wait_timeout: Duration,
 }
 
-impl Default for Queue {
+impl Default for QueueLimits {
     fn default() -> Self {
         Self { max_concurrent: 64, max_waiting: 256, wait_timeout: Duration::from_secs(30) }
     }
 }
 
-/// Lumo's scheduler holds headers back while it looks for a model; Proton's own client waits 60 s (Lumo 1.5).
+/// Lumo's scheduler holds headers back while it looks for a model; Proton's own client waits 60 s
+/// (docs/protocols/lumo.md#errors-before-the-stream).
 const LUMO_HEADER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Headers that belong to the connection or the body, so nobody else can say them rightly.
@@ -344,9 +345,9 @@ fn timeouts(table: &mut Table<'_>) -> Timeouts {
     }
 }
 
-fn queue(table: &mut Table<'_>) -> Queue {
-    let Queue { max_concurrent, max_waiting, wait_timeout } = Queue::default();
-    Queue {
+fn queue(table: &mut Table<'_>) -> QueueLimits {
+    let QueueLimits { max_concurrent, max_waiting, wait_timeout } = QueueLimits::default();
+    QueueLimits {
         max_concurrent: table.get_or("max_concurrent", max_concurrent, count(1)),
         max_waiting: table.get_or("max_waiting", max_waiting, count(0)),
         wait_timeout: table.get_or("wait_timeout", wait_timeout, duration),

@@ -5,7 +5,7 @@
 //! all of it is held. Markup that does not close the call shows that it was none.
 
 use super::{
-    envelope::{Piece, Rules},
+    envelope::{CallRules, Piece},
     pattern::Fit,
     text::{head, tail},
     typed::escape,
@@ -34,7 +34,7 @@ pub(super) struct BareText {
 impl BareText {
     /// The text of a call to the tool `name`; `None` if it takes anything but one string. `certain`: only a call
     /// stands here; else prose may, and less of it is held.
-    pub(super) fn new(name: &str, certain: bool, rules: &Rules<'_>) -> Option<Self> {
+    pub(super) fn new(name: &str, certain: bool, rules: &CallRules<'_>) -> Option<Self> {
         let key = rules.tools.only_string(name)?.to_owned();
         let most = if certain { rules.max_hold } else { rules.max_markup };
         Some(Self { key, text: String::new(), most })

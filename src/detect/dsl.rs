@@ -2,9 +2,9 @@
 
 use super::{
     body::Fed,
-    envelope::{Parsed, Piece, Rules},
-    flow::Flow,
+    envelope::{CallRules, Parsed, Piece},
     literal::{Literal, Notation},
+    string_fast_path::StringFastPath,
     text::tail,
 };
 use crate::event::CallEnd;
@@ -20,7 +20,7 @@ pub(super) struct DslWalk {
 
 impl DslWalk {
     /// `quote`: what strings are put between.
-    pub(super) fn new(quote: &'static str, rules: &Rules<'_>) -> Self {
+    pub(super) fn new(quote: &'static str, rules: &CallRules<'_>) -> Self {
         let arguments = Literal::new(Notation::Delimited(quote), rules.max_depth, rules.max_hold);
         Self { name: String::new(), arguments, started: false, ended: false }
     }
@@ -30,7 +30,7 @@ impl DslWalk {
     }
 
     /// In a string of arguments.
-    pub(super) fn flow(&self) -> Option<Flow> {
+    pub(super) fn flow(&self) -> Option<StringFastPath> {
         if self.is_open() { self.arguments.flow() } else { None }
     }
 
@@ -42,7 +42,12 @@ impl DslWalk {
         self.arguments.kept()
     }
 
-    pub(super) fn feed(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Parsed {
+    pub(super) fn feed(
+        &mut self,
+        text: &str,
+        rules: &CallRules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> Parsed {
         let mut at = 0;
         while !self.started {
             let Some(character) = tail(text, at).chars().next() else { return Parsed::More };

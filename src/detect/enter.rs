@@ -6,8 +6,8 @@ use super::{
     fence::{Fence, Opener, Opening},
     gate::Wait,
     markers::Entry,
-    reading::{As, Reading, Rivals},
-    region::{Container, Region},
+    reading::{Container, Reading, Rivals},
+    region::{Region, RegionKind},
     search::{Begins, Fenced, Unmarked},
     section::Section,
     text::{head, slice, tail},
@@ -109,9 +109,9 @@ impl Detector {
         let read_as = match list {
             Some(calls) => {
                 let wait = Wait::new(quoted, false, whole);
-                As::Section(Box::new(Section::naked(calls, "", wait, &self.search.rules(false))))
+                Container::Section(Box::new(Section::naked(calls, "", wait, &self.search.rules(false))))
             }
-            None => As::Region(Box::new(Region::new(Container::Bare, quoted, false, whole))),
+            None => Container::Region(Box::new(Region::new(RegionKind::Bare, quoted, false, whole))),
         };
         let rivals = Rivals::Unmarked { next: place + 1 };
         let reading = Reading { format, starts_line, quoted, marked: false, read_as, rivals, behind: false };
@@ -119,8 +119,8 @@ impl Detector {
         true
     }
 
-    fn enter(&mut self, format: &'static Format, container: Container, starts_line: bool, quoted: bool) {
-        let read_as = As::Region(Box::new(Region::new(container, quoted, false, self.search.whole)));
+    fn enter(&mut self, format: &'static Format, container: RegionKind, starts_line: bool, quoted: bool) {
+        let read_as = Container::Region(Box::new(Region::new(container, quoted, false, self.search.whole)));
         let rivals = Rivals::None;
         let reading = Reading { format, starts_line, quoted, marked: false, read_as, rivals, behind: false };
         self.state = State::Calls(Box::new(reading));
@@ -177,7 +177,7 @@ impl Detector {
                     return;
                 }
                 TagKind::Marked | TagKind::Special(_) => {
-                    As::Region(Box::new(Region::new(Container::Tag(tag), quoted, true, whole)))
+                    Container::Region(Box::new(Region::new(RegionKind::Tag(tag), quoted, true, whole)))
                 }
             },
             Entry::Thought(thought) => {
@@ -193,14 +193,19 @@ impl Detector {
             }
             Entry::Channel(channels, open) => {
                 marked = !channels.common;
-                As::Channel(Box::new(Channel::new(channels, open, (whole, quoted), self.search.max_hold)))
+                Container::Channel(Box::new(Channel::new(
+                    channels,
+                    open,
+                    (whole, quoted),
+                    self.search.max_hold,
+                )))
             }
             Entry::Section(calls, close) => {
-                As::Section(Box::new(Section::new(calls, close, Wait::new(quoted, true, whole))))
+                Container::Section(Box::new(Section::new(calls, close, Wait::new(quoted, true, whole))))
             }
             Entry::Call(calls) => {
                 let rules = self.search.rules(true);
-                As::Section(Box::new(Section::naked(
+                Container::Section(Box::new(Section::naked(
                     calls,
                     &self.held,
                     Wait::new(quoted, true, whole),
@@ -234,7 +239,7 @@ impl Detector {
         }
         self.held.push(character);
         if character == '>' {
-            self.enter(format, Container::Tag(tag), starts_line, quoted);
+            self.enter(format, RegionKind::Tag(tag), starts_line, quoted);
         }
         character.len_utf8()
     }
@@ -255,7 +260,7 @@ impl Detector {
                 let named = fences.iter().find(|fenced| fenced.infos.contains(&info));
                 let Some(&Fenced { format, code, .. }) = named.or(fences.last()) else { return 0 };
                 let fence = Fence { code, ..opener.fence() };
-                self.enter(format, Container::Fence(fence), true, false);
+                self.enter(format, RegionKind::Fence(fence), true, false);
             }
             Opening::Foreign => self.leave_fence(None, out),
             Opening::None => {

@@ -1,7 +1,7 @@
 //! [`Gate`]: where the pieces of calls pass on their way out, at once or when what they wait for has come.
 
 use super::{
-    envelope::{Piece, Rules},
+    envelope::{CallRules, Piece},
     text::append,
 };
 use crate::{event::CallEnd, format::Voice};
@@ -107,7 +107,7 @@ impl Gate {
     }
 
     /// Sends a piece on, keeps it, or drops it.
-    pub(super) fn pass(&mut self, piece: Piece<'_>, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) {
+    pub(super) fn pass(&mut self, piece: Piece<'_>, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) {
         if let Piece::Start { name, .. } = piece {
             self.drops = rules.no_tool.contains(&name) && rules.tools.resolve(name).is_none();
         }

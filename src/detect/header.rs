@@ -6,9 +6,9 @@
 use super::{
     bare_text::{BareText, Reached},
     body::{Fed, JsonBody},
-    envelope::{Parsed, Piece, Rules},
-    flow::Flow,
+    envelope::{CallRules, Parsed, Piece},
     pattern::fit_any,
+    string_fast_path::StringFastPath,
     text::tail,
 };
 use crate::{
@@ -48,7 +48,7 @@ pub(super) struct HeaderWalk {
 }
 
 impl HeaderWalk {
-    pub(super) fn new(header: &'static Header, rules: &Rules<'_>) -> Self {
+    pub(super) fn new(header: &'static Header, rules: &CallRules<'_>) -> Self {
         Self {
             header,
             at: At::Name,
@@ -67,7 +67,7 @@ impl HeaderWalk {
     }
 
     /// In a string of arguments.
-    pub(super) fn flow(&self) -> Option<Flow> {
+    pub(super) fn flow(&self) -> Option<StringFastPath> {
         if matches!(self.at, At::Arguments) { self.body.flow() } else { None }
     }
 
@@ -75,7 +75,12 @@ impl HeaderWalk {
         self.started
     }
 
-    pub(super) fn feed(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Parsed {
+    pub(super) fn feed(
+        &mut self,
+        text: &str,
+        rules: &CallRules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> Parsed {
         let mut at = 0;
         while let Some(character) = tail(text, at).chars().next() {
             match self.at {
@@ -126,7 +131,7 @@ impl HeaderWalk {
     }
 
     /// The call is closed without any arguments.
-    fn empty(&mut self, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) {
+    fn empty(&mut self, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) {
         self.start(rules, out);
         self.ended = true;
         out(Piece::Arguments("{}"));
@@ -134,7 +139,7 @@ impl HeaderWalk {
     }
 
     /// What stands in place of the arguments may be a text.
-    fn begin_text(&mut self, rules: &Rules<'_>) -> bool {
+    fn begin_text(&mut self, rules: &CallRules<'_>) -> bool {
         let name = (self.header.read)(self.captured.trim()).and_then(|(_, name)| rules.dotted_name(name));
         let certain = !matches!(self.header.end, HeaderEnd::MarkersThenBrace(_));
         let text = name.and_then(|name| BareText::new(name, certain, rules));
@@ -144,7 +149,7 @@ impl HeaderWalk {
     }
 
     /// Reads on in a text; `End` behind what was taken of this piece.
-    fn text(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Reached {
+    fn text(&mut self, text: &str, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Reached {
         let header = self.header;
         let At::Text(bare) = &mut self.at else { return Reached::Foreign };
         let before = self.markup.len();
@@ -208,7 +213,7 @@ impl HeaderWalk {
     }
 
     /// One character of the header: whether it was taken; `None` if this is no header.
-    fn name(&mut self, character: char, rules: &Rules<'_>) -> Option<bool> {
+    fn name(&mut self, character: char, rules: &CallRules<'_>) -> Option<bool> {
         let (ends, brace) = match self.header.end {
             HeaderEnd::Markers(ends) | HeaderEnd::MarkersThenBrace(ends) => (ends, false),
             HeaderEnd::MarkersOrBrace(ends) => (ends, character == '{'),
@@ -228,7 +233,7 @@ impl HeaderWalk {
     }
 
     /// The header is certain.
-    fn start(&mut self, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) {
+    fn start(&mut self, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) {
         if let Some((id, name)) = (self.header.read)(self.captured.trim()).filter(|_| !self.started)
             && let Some(name) = rules.dotted_name(name)
         {

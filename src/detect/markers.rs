@@ -212,12 +212,12 @@ impl Markers {
 
     /// Some format's calls may end reasoning.
     pub(super) fn calls_end_reasoning(&self) -> bool {
-        self.named.iter().any(|format| format.ends_reasoning())
+        self.named.iter().any(|format| format.reasoning.ended_by_calls)
     }
 
     /// Calls of `format` may end reasoning.
     pub(super) fn ends_reasoning(&self, format: &'static Format) -> bool {
-        format.ends_reasoning() && self.named.contains(&format)
+        format.reasoning.ended_by_calls && self.named.contains(&format)
     }
 
     /// Where an opener that begins with this byte counts, if there is one: the least exacting place.

@@ -23,7 +23,6 @@ mod enter;
 mod envelope;
 mod escape;
 mod fence;
-mod flow;
 mod gate;
 mod header;
 mod joined;
@@ -40,37 +39,37 @@ mod schema;
 mod search;
 mod section;
 mod settle;
+mod string_fast_path;
 mod tag;
 #[cfg(test)]
 mod tagged_tests;
-pub(crate) mod text;
 mod thinking;
-mod tools;
 mod typed;
-mod types;
 mod walker;
-
-pub use tools::Tools;
 
 use std::borrow::Cow;
 
 use self::{
     channels::Channel,
     fence::{Foreign, Opener, Reach},
-    flow::Flow,
     joined::Joined,
     markers::Markers,
     prose::Prose,
-    reading::{As, Reading, Rivals},
+    reading::{Container, Reading, Rivals},
     search::{Reads, Search},
+    string_fast_path::StringFastPath,
     text::{head, tail},
-    thinking::{Thinking, Thinks},
+    thinking::{Thinking, ThinkingProgress},
 };
 use crate::{
     event::{Event, Finish, Sink},
-    format::THINK,
-    pipeline::Settings,
-    wire::json::{Progress, Scanner},
+    format::{Known, THINK},
+    rules::Rules,
+    tools::DeclaredTools,
+    wire::{
+        json::{Progress, Scanner},
+        text,
+    },
 };
 
 /// Calls found here are numbered from this on; the numbers below are the upstream's own calls'.
@@ -114,7 +113,7 @@ pub struct Detector {
     /// The source since the last point that is certain, while it may be part of something.
     held: String,
     /// In a string of arguments that goes out as it comes.
-    flow: Option<Flow>,
+    flow: Option<StringFastPath>,
     /// A piece of it, as JSON has to write it.
     escaped: String,
     held_peak: usize,
@@ -127,9 +126,9 @@ pub struct Detector {
 
 impl Detector {
     /// A detector of reasoning and of the calls that `tools` allow; `None` if there is nothing to look for, and text
-    /// passes unheld.
-    pub fn new(tools: Tools, settings: &Settings) -> Option<Self> {
-        let search = Search::new(tools, settings)?;
+    /// passes unheld. The formats that the rules name are looked up in `known`.
+    pub fn new(tools: DeclaredTools, settings: &Rules, known: &Known) -> Option<Self> {
+        let search = Search::new(tools, settings, known)?;
         Some(Self {
             prose: Prose::new(search.max_hold, search.calls),
             state: Self::first_state(&search, settings.starts_in_reasoning),
@@ -164,7 +163,7 @@ impl Detector {
             starts_line: false,
             quoted: false,
             marked: !channels.common,
-            read_as: As::Channel(Box::new(Channel::new(
+            read_as: Container::Channel(Box::new(Channel::new(
                 channels,
                 "",
                 (search.whole, false),
@@ -345,12 +344,12 @@ impl Detector {
     fn reasoning(&mut self, text: &str, out: &mut impl Sink) -> usize {
         let State::Reasoning(thinking) = &mut self.state else { return 0 };
         match thinking.feed(text, &self.search.sought.markers, out) {
-            Thinks::On => text.len(),
-            Thinks::Closed(taken) => {
+            ThinkingProgress::On => text.len(),
+            ThinkingProgress::Closed(taken) => {
                 self.state = State::Prose;
                 taken
             }
-            Thinks::Calls(taken, place) => {
+            ThinkingProgress::Calls(taken, place) => {
                 self.held = thinking.take_markup();
                 let state = std::mem::replace(&mut self.state, State::Prose);
                 self.doubted = if let State::Reasoning(thinking) = state { Some(thinking) } else { None };

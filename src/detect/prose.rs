@@ -2,8 +2,9 @@
 //!
 //! White space next to a call is framing: it is held until something visible follows. It is dropped at the very start
 //! and the very end of a message in which calls were found, kept between texts, and never touched in a message
-//! without calls. A container that starts its line takes its indentation and its line end with it (Lumo rule R7). All
-//! of it depends on the text alone, so it is the same for every cut, and it delays one run of blanks at most.
+//! without calls. A container that starts its line takes its indentation and its line end with it
+//! (docs/protocols/text-formats.md#white-space). All of it depends on the text alone, so it is the same for every cut,
+//! and it delays one run of blanks at most.
 
 use std::borrow::Cow;
 

@@ -6,9 +6,9 @@
 
 use super::{
     body::Fed,
-    envelope::{Parsed, Piece, Rules},
-    flow::Flow,
+    envelope::{CallRules, Parsed, Piece},
     literal::{Literal, Notation, quote_into},
+    string_fast_path::StringFastPath,
     text::tail,
 };
 use crate::{event::CallEnd, format::Python};
@@ -58,7 +58,7 @@ pub(super) struct PythonWalk {
 }
 
 impl PythonWalk {
-    pub(super) fn new(python: &'static Python, rules: &Rules<'_>) -> Self {
+    pub(super) fn new(python: &'static Python, rules: &CallRules<'_>) -> Self {
         Self {
             python,
             at: At::Begin,
@@ -84,7 +84,7 @@ impl PythonWalk {
     }
 
     /// In a string of arguments.
-    pub(super) fn flow(&self) -> Option<Flow> {
+    pub(super) fn flow(&self) -> Option<StringFastPath> {
         if self.open && self.at == At::Value { self.value.flow() } else { None }
     }
 
@@ -96,7 +96,12 @@ impl PythonWalk {
         self.value.kept()
     }
 
-    pub(super) fn feed(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Parsed {
+    pub(super) fn feed(
+        &mut self,
+        text: &str,
+        rules: &CallRules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> Parsed {
         let mut at = 0;
         while let Some(character) = tail(text, at).chars().next() {
             if self.at == At::Value {
@@ -138,7 +143,7 @@ impl PythonWalk {
         Some(if whole { CallEnd::Complete } else { CallEnd::Cut })
     }
 
-    fn step(&mut self, character: char, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
+    fn step(&mut self, character: char, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
         let blank = character.is_ascii_whitespace();
         match (self.at, character) {
             (At::Name, _) => self.name(character, rules),
@@ -194,7 +199,7 @@ impl PythonWalk {
     }
 
     /// One character of a name, or the bracket behind it.
-    fn name(&mut self, character: char, rules: &Rules<'_>) -> Step {
+    fn name(&mut self, character: char, rules: &CallRules<'_>) -> Step {
         if character == '(' {
             return self.name_ended(rules);
         }
@@ -210,7 +215,7 @@ impl PythonWalk {
         if refused { Step::Stop } else { Step::Taken }
     }
 
-    fn name_ended(&mut self, rules: &Rules<'_>) -> Step {
+    fn name_ended(&mut self, rules: &CallRules<'_>) -> Step {
         let written = self.name.trim_end();
         if self.python.prints
             && !self.in_print
@@ -238,7 +243,7 @@ impl PythonWalk {
     }
 
     /// The first character of an argument, or the call's end.
-    fn argument(&mut self, character: char, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
+    fn argument(&mut self, character: char, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
         if character == ')' {
             let certain = rules.marked && rules.tools.resolve(&self.name).is_some();
             if self.in_list && !self.open && !certain {
@@ -257,7 +262,7 @@ impl PythonWalk {
         if begins { self.word_is_value(rules, out) } else { Step::Stop }
     }
 
-    fn keyword(&mut self, character: char, rules: &Rules<'_>) -> Step {
+    fn keyword(&mut self, character: char, rules: &CallRules<'_>) -> Step {
         if !(character.is_alphanumeric() || character == '_' || character == '-') {
             self.at = At::KeywordEnd;
             return Step::Again;
@@ -267,7 +272,7 @@ impl PythonWalk {
     }
 
     /// What was read is no keyword: it begins a value that has its name by its place.
-    fn word_is_value(&mut self, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
+    fn word_is_value(&mut self, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
         if !self.open && !matches!(self.word.as_str(), "" | "True" | "False" | "None") {
             return Step::Stop;
         }
@@ -282,7 +287,7 @@ impl PythonWalk {
         }
     }
 
-    fn begin_value(&mut self, key: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) {
+    fn begin_value(&mut self, key: &str, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) {
         self.start(out);
         let mut opening = String::from(if self.arguments == 0 { "{" } else { ", " });
         quote_into(&mut opening, key);
@@ -333,7 +338,7 @@ enum Step {
 }
 
 /// The tool that `written` calls: by that name, by the last part of it, or by what is before `method`.
-fn tool<'n>(written: &'n str, method: &str, rules: &Rules<'_>) -> Option<&'n str> {
+fn tool<'n>(written: &'n str, method: &str, rules: &CallRules<'_>) -> Option<&'n str> {
     let called = written.strip_suffix(method)?;
     let last = || called.rsplit_once('.').and_then(|(_, last)| rules.tools.resolve(last));
     rules.tools.resolve(called).or_else(last).or_else(|| rules.name(called))

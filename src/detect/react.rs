@@ -11,9 +11,9 @@
 
 use super::{
     body::{Fed, JsonBody},
-    envelope::{Parsed, Piece, Rules},
-    flow::Flow,
+    envelope::{CallRules, Parsed, Piece},
     literal::quote_into,
+    string_fast_path::StringFastPath,
     text::tail,
     typed::escape,
 };
@@ -58,7 +58,7 @@ pub(super) struct ReactWalk {
 }
 
 impl ReactWalk {
-    pub(super) fn new(rules: &Rules<'_>) -> Self {
+    pub(super) fn new(rules: &CallRules<'_>) -> Self {
         Self {
             at: At::Name,
             name: String::new(),
@@ -79,7 +79,7 @@ impl ReactWalk {
     }
 
     /// In a string of arguments.
-    pub(super) fn flow(&self) -> Option<Flow> {
+    pub(super) fn flow(&self) -> Option<StringFastPath> {
         if self.at == At::Json { self.json.flow() } else { None }
     }
 
@@ -102,7 +102,12 @@ impl ReactWalk {
         self.drops_rest
     }
 
-    pub(super) fn feed(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Parsed {
+    pub(super) fn feed(
+        &mut self,
+        text: &str,
+        rules: &CallRules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> Parsed {
         let mut at = 0;
         while let Some(character) = tail(text, at).chars().next() {
             let next = at + character.len_utf8();
@@ -162,7 +167,7 @@ impl ReactWalk {
     }
 
     /// One character of the name or behind it.
-    fn name(&mut self, character: char, rules: &Rules<'_>) -> Option<bool> {
+    fn name(&mut self, character: char, rules: &CallRules<'_>) -> Option<bool> {
         if character == '\n' {
             self.name = rules.tools.resolve(self.name.trim())?.to_owned();
             self.at = At::Label;
@@ -207,7 +212,12 @@ impl ReactWalk {
     }
 
     /// One character of a text: blanks, a quote that may be the last, and what may be the label are held.
-    fn text(&mut self, character: char, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<bool> {
+    fn text(
+        &mut self,
+        character: char,
+        rules: &CallRules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> Option<bool> {
         let line = self.label_at.map(|at| tail(&self.held, at));
         if let Some(rest) = line.and_then(|line| RESULT.strip_prefix(line))
             && rest.starts_with(character)
@@ -256,7 +266,7 @@ impl ReactWalk {
         }
     }
 
-    fn content(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) {
+    fn content(&mut self, text: &str, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) {
         if text.is_empty() {
             return;
         }

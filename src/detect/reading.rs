@@ -2,12 +2,12 @@
 
 use super::{
     channels::Channel,
-    envelope::{Piece, Rules},
-    flow::Flow,
+    envelope::{CallRules, Piece},
     gate::Waiting,
     prose::Prose,
     region::{Passed, Region},
     section::Section,
+    string_fast_path::StringFastPath,
 };
 use crate::{
     event::{CallEnd, CallStart, Event, Runner, Sink, Source},
@@ -17,7 +17,7 @@ use std::borrow::Cow;
 
 /// What a stretch is read as.
 #[derive(Debug)]
-pub(super) enum As {
+pub(super) enum Container {
     /// JSON calls in a container.
     Region(Box<Region>),
     /// Calls told by markers.
@@ -34,7 +34,7 @@ pub(super) struct Reading {
     pub(super) quoted: bool,
     /// The marker is made for calls: calls to undeclared names are calls too.
     pub(super) marked: bool,
-    pub(super) read_as: As,
+    pub(super) read_as: Container,
     /// What else may begin here, should this fail.
     pub(super) rivals: Rivals,
     /// A section that may be quoted has ended, and the next byte tells.
@@ -57,34 +57,39 @@ pub(super) enum Rivals {
 }
 
 impl Reading {
-    /// The container takes its indentation and its line end with it (Lumo rule R7). Around a marker made for calls all
-    /// blanks stay (formats 2.1), as if it stood within a line.
+    /// The container takes its indentation and its line end with it. Around a marker made for calls all blanks stay, as
+    /// if it stood within a line (docs/protocols/text-formats.md#white-space).
     pub(super) fn takes_line(&self) -> bool {
-        self.starts_line && !self.marked && !matches!(self.read_as, As::Channel(_))
+        self.starts_line && !self.marked && !matches!(self.read_as, Container::Channel(_))
     }
 
     /// In a string of arguments that goes out as it comes.
-    pub(super) fn flow(&self) -> Option<Flow> {
+    pub(super) fn flow(&self) -> Option<StringFastPath> {
         match &self.read_as {
-            As::Region(region) => region.flow(),
-            As::Section(section) if !self.behind => section.flow(),
-            As::Section(_) => None,
-            As::Channel(channel) => channel.flow(),
+            Container::Region(region) => region.flow(),
+            Container::Section(section) if !self.behind => section.flow(),
+            Container::Section(_) => None,
+            Container::Channel(channel) => channel.flow(),
         }
     }
 
-    pub(super) fn feed(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Passed {
+    pub(super) fn feed(
+        &mut self,
+        text: &str,
+        rules: &CallRules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> Passed {
         match &mut self.read_as {
-            As::Region(region) => region.feed(text, rules, out),
-            As::Section(section) if !self.behind => match section.feed(text, rules, out) {
+            Container::Region(region) => region.feed(text, rules, out),
+            Container::Section(section) if !self.behind => match section.feed(text, rules, out) {
                 Passed::Ended(taken) if self.quoted => {
                     self.behind = true;
                     self.quote(text, taken)
                 }
                 passed => passed,
             },
-            As::Section(_) => self.quote(text, 0),
-            As::Channel(channel) => channel.feed(text, rules, out),
+            Container::Section(_) => self.quote(text, 0),
+            Container::Channel(channel) => channel.feed(text, rules, out),
         }
     }
 
@@ -100,9 +105,9 @@ impl Reading {
     /// These were calls of this format, but quoted: no other format has a say.
     pub(super) fn is_quotation(&self) -> bool {
         match &self.read_as {
-            As::Region(region) => region.is_behind(),
-            As::Section(_) => self.behind,
-            As::Channel(_) => false,
+            Container::Region(region) => region.is_behind(),
+            Container::Section(_) => self.behind,
+            Container::Channel(_) => false,
         }
     }
 
@@ -110,41 +115,41 @@ impl Reading {
     pub(super) fn finish(
         &mut self,
         stopped: bool,
-        rules: &Rules<'_>,
+        rules: &CallRules<'_>,
         out: &mut impl FnMut(Piece<'_>),
     ) -> bool {
         match &mut self.read_as {
-            As::Region(region) => region.finish(stopped, rules, out),
-            As::Section(_) if self.behind => true,
-            As::Section(section) => section.finish(stopped, rules, out),
-            As::Channel(channel) => channel.finish(stopped, rules, out),
+            Container::Region(region) => region.finish(stopped, rules, out),
+            Container::Section(_) if self.behind => true,
+            Container::Section(section) => section.finish(stopped, rules, out),
+            Container::Channel(channel) => channel.finish(stopped, rules, out),
         }
     }
 
     /// A call streams: what is fed is certain as it comes.
     pub(super) fn is_streaming(&self) -> bool {
         match &self.read_as {
-            As::Region(region) => region.is_streaming(),
-            As::Section(section) => section.is_streaming(),
-            As::Channel(channel) => channel.is_streaming(),
+            Container::Region(region) => region.is_streaming(),
+            Container::Section(section) => section.is_streaming(),
+            Container::Channel(channel) => channel.is_streaming(),
         }
     }
 
     /// Calls have begun that wait for the end.
     pub(super) fn has_begun(&self) -> bool {
         match &self.read_as {
-            As::Region(region) => region.has_begun(),
-            As::Section(section) => section.has_begun(),
-            As::Channel(channel) => channel.has_begun(),
+            Container::Region(region) => region.has_begun(),
+            Container::Section(section) => section.has_begun(),
+            Container::Channel(channel) => channel.has_begun(),
         }
     }
 
     /// How many of the last bytes of what was fed may still be no part of the call that streams.
     pub(super) fn unsure(&self) -> usize {
         match &self.read_as {
-            As::Region(region) => region.unsure(),
-            As::Section(section) => section.unsure(),
-            As::Channel(channel) => channel.unsure(),
+            Container::Region(region) => region.unsure(),
+            Container::Section(section) => section.unsure(),
+            Container::Channel(channel) => channel.unsure(),
         }
     }
 
@@ -160,30 +165,30 @@ impl Reading {
     /// Bytes kept back besides the source.
     pub(super) fn kept(&self) -> usize {
         match &self.read_as {
-            As::Region(region) => region.kept(),
-            As::Section(section) => section.kept(),
-            As::Channel(channel) => channel.kept(),
+            Container::Region(region) => region.kept(),
+            Container::Section(section) => section.kept(),
+            Container::Channel(channel) => channel.kept(),
         }
     }
 
     /// What follows is no part of the message.
     pub(super) fn drops_rest(&self) -> bool {
-        matches!(&self.read_as, As::Section(section) if section.drops_rest())
+        matches!(&self.read_as, Container::Section(section) if section.drops_rest())
     }
 
     /// The calls that waited for the end.
     pub(super) fn take_waiting(&mut self) -> Vec<Waiting> {
         match &mut self.read_as {
-            As::Region(region) => region.take_waiting(),
-            As::Section(section) => section.take_waiting(),
-            As::Channel(channel) => channel.take_waiting(),
+            Container::Region(region) => region.take_waiting(),
+            Container::Section(section) => section.take_waiting(),
+            Container::Channel(channel) => channel.take_waiting(),
         }
     }
 
     /// The calls that waited up to a certain point. A channel lets its calls go by itself: what still waits there is in
     /// a call that has not ended.
     pub(super) fn take_ended(&mut self) -> Vec<Waiting> {
-        if matches!(self.read_as, As::Channel(_)) { Vec::new() } else { self.take_waiting() }
+        if matches!(self.read_as, Container::Channel(_)) { Vec::new() } else { self.take_waiting() }
     }
 
     /// The waiting calls, the last one cut if it has not ended.

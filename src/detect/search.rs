@@ -1,12 +1,13 @@
-//! [`Search`]: what one request's text is searched for, made once from its tools and settings. Most of it, [`Sought`],
+//! [`Search`]: what one request's text is searched for, made once from its tools and settings. Most of it, [`SearchPlan`],
 //! comes of the formats alone, and is made once for all requests where no format is named.
 
+use crate::tools::DeclaredTools;
 use std::sync::{Arc, LazyLock};
 
-use super::{behind::Framing, envelope::Rules, markers::Markers, reading::Reading, tools::Tools};
+use super::{behind::Framing, envelope::CallRules, markers::Markers, reading::Reading};
 use crate::{
-    format::{self, Calls, Channels, Format, Grammar, Place, Python},
-    pipeline::{Arguments, Detect, Reasoning, Settings, UnknownCalls},
+    format::{self, Calls, Channels, Format, Grammar, Known, Place, Python},
+    rules::{ArgumentDelivery, Detect, Reasoning, Rules, UnknownCalls},
 };
 
 /// A format whose calls stand in fences.
@@ -59,7 +60,7 @@ pub(super) enum Begins {
 
 /// What is looked for: all that the formats alone tell.
 #[derive(Debug)]
-pub(super) struct Sought {
+pub(super) struct SearchPlan {
     pub(super) markers: Markers,
     pub(super) fences: Vec<Fenced>,
     /// The info strings of fences with calls.
@@ -98,19 +99,19 @@ impl Reads {
     }
 }
 
-impl Sought {
+impl SearchPlan {
     /// `None` if nothing is looked for. What is looked for of itself is made ready once for all requests, and what a
     /// model's name adds is put before it.
-    fn of(detect: &Detect, reads: Reads) -> Option<Arc<Self>> {
-        static ALL: LazyLock<Arc<Sought>> = LazyLock::new(|| auto(true, true));
-        static CALLS: LazyLock<Arc<Sought>> = LazyLock::new(|| auto(true, false));
-        static SAID: LazyLock<Arc<Sought>> = LazyLock::new(|| auto(false, true));
-        static REASONING: LazyLock<Arc<Sought>> = LazyLock::new(|| {
+    fn of(detect: &Detect, known: &Known, reads: Reads) -> Option<Arc<Self>> {
+        static ALL: LazyLock<Arc<SearchPlan>> = LazyLock::new(|| auto(true, true));
+        static CALLS: LazyLock<Arc<SearchPlan>> = LazyLock::new(|| auto(true, false));
+        static SAID: LazyLock<Arc<SearchPlan>> = LazyLock::new(|| auto(false, true));
+        static REASONING: LazyLock<Arc<SearchPlan>> = LazyLock::new(|| {
             let reads = Reads { calls: false, reasoning: true };
-            Arc::new(Sought::new(&[&format::THINK], reads, false, None))
+            Arc::new(SearchPlan::new(&[&format::THINK], reads, false, None))
         });
-        fn auto(calls: bool, reasoning: bool) -> Arc<Sought> {
-            Arc::new(Sought::new(&format::auto(), Reads { calls, reasoning }, false, None))
+        fn auto(calls: bool, reasoning: bool) -> Arc<SearchPlan> {
+            Arc::new(SearchPlan::new(&format::auto(), Reads { calls, reasoning }, false, None))
         }
         let auto: &'static Arc<Self> = match (reads.calls, reads.reasoning) {
             (true, true) => &ALL,
@@ -120,11 +121,11 @@ impl Sought {
         };
         match detect {
             Detect::Auto | Detect::Off => Some(Arc::clone(auto)),
-            Detect::AutoAnd(first) => Some(Arc::new(Self::new(first, reads, true, Some(auto)))),
+            Detect::AutoAnd(first) => Some(Arc::new(Self::new(&known.named(first), reads, true, Some(auto)))),
             Detect::Formats(formats) if formats.is_empty() && !reads.reasoning => None,
             Detect::Formats(formats) => {
                 let behind = reads.reasoning.then(|| &**REASONING);
-                Some(Arc::new(Self::new(formats, reads, true, behind)))
+                Some(Arc::new(Self::new(&known.named(formats), reads, true, behind)))
             }
         }
     }
@@ -197,8 +198,8 @@ impl Sought {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Search {
-    pub(super) tools: Tools,
-    pub(super) sought: Arc<Sought>,
+    pub(super) tools: DeclaredTools,
+    pub(super) sought: Arc<SearchPlan>,
     /// Calls are looked for.
     pub(super) calls: bool,
     pub(super) whole: bool,
@@ -213,15 +214,15 @@ pub(super) struct Search {
 
 impl Search {
     /// The search for reasoning, and for calls that `tools` allow; `None` if there is nothing to look for.
-    pub(super) fn new(tools: Tools, settings: &Settings) -> Option<Self> {
+    pub(super) fn new(tools: DeclaredTools, settings: &Rules, known: &Known) -> Option<Self> {
         let calls = !tools.is_empty() && settings.detect != Detect::Off;
         let reads = Reads { calls, reasoning: settings.reasoning == Reasoning::Auto };
         Some(Self {
-            sought: Sought::of(&settings.detect, reads)?,
+            sought: SearchPlan::of(&settings.detect, known, reads)?,
             calls,
             // Without calls no name is a tool's: what would be a call is text.
-            tools: if calls { tools } else { Tools::default() },
-            whole: settings.arguments == Arguments::Whole,
+            tools: if calls { tools } else { DeclaredTools::default() },
+            whole: settings.arguments == ArgumentDelivery::Whole,
             any_name: calls && settings.unknown_calls == UnknownCalls::Forward,
             repair: settings.repair,
             max_depth: settings.limits.max_depth,
@@ -233,8 +234,8 @@ impl Search {
     }
 
     /// `marked`: for a grammar with a marker made for calls.
-    pub(super) fn rules(&self, marked: bool) -> Rules<'_> {
-        Rules {
+    pub(super) fn rules(&self, marked: bool) -> CallRules<'_> {
+        CallRules {
             tools: &self.tools,
             marked,
             any_name: self.any_name,
@@ -276,7 +277,8 @@ mod tests {
     use super::*;
     use crate::format::ALL;
 
-    static AUTO: LazyLock<Sought> = LazyLock::new(|| Sought::new(&format::auto(), Reads::ALL, false, None));
+    static AUTO: LazyLock<SearchPlan> =
+        LazyLock::new(|| SearchPlan::new(&format::auto(), Reads::ALL, false, None));
 
     proptest! {
         #[test]
@@ -285,8 +287,8 @@ mod tests {
         ) {
             let behind = format::auto().into_iter().filter(|format| !first.contains(format));
             let all: Vec<_> = first.iter().copied().chain(behind).collect();
-            let (layered, flat) = (Sought::new(&first, Reads::ALL, true, Some(&AUTO)), Sought::new(&all, Reads::ALL, true, None));
-            let names = |sought: &Sought| {
+            let (layered, flat) = (SearchPlan::new(&first, Reads::ALL, true, Some(&AUTO)), SearchPlan::new(&all, Reads::ALL, true, None));
+            let names = |sought: &SearchPlan| {
                 let fences = sought.fences.iter().map(|fenced| fenced.format.name);
                 let unmarked = sought.unmarked.iter().map(|unmarked| unmarked.format.name);
                 (fences.collect::<Vec<_>>(), unmarked.collect::<Vec<_>>(), sought.infos.clone())

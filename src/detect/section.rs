@@ -5,12 +5,12 @@
 //! [`Walker`]. A section that fails before its first call is text; after a call only what follows it is.
 
 use super::{
-    envelope::{Parsed, Piece, Rules},
-    flow::Flow,
+    envelope::{CallRules, Parsed, Piece},
     gate::{Queue, Wait, Waiting},
     pattern::{Fit, fit},
     pythonic::PythonWalk,
     region::Passed,
+    string_fast_path::StringFastPath,
     text::tail,
     walker::Walker,
 };
@@ -55,8 +55,8 @@ impl Section {
     }
 
     /// Begins behind the opener of a call that stands alone.
-    pub(super) fn naked(calls: &'static Calls, open: &str, wait: Wait, rules: &Rules<'_>) -> Self {
-        let rules = Rules { any_name: rules.any_name && !calls.naked_must_be_declared(), ..*rules };
+    pub(super) fn naked(calls: &'static Calls, open: &str, wait: Wait, rules: &CallRules<'_>) -> Self {
+        let rules = CallRules { any_name: rules.any_name && !calls.naked_must_be_declared(), ..*rules };
         let call = Phase::Call(Box::new(Walker::new(calls, open, &rules)));
         Self { in_section: false, phase: call, ..Self::new(calls, "", wait) }
     }
@@ -82,7 +82,7 @@ impl Section {
     }
 
     /// In a string of arguments that goes out as it comes.
-    pub(super) fn flow(&self) -> Option<Flow> {
+    pub(super) fn flow(&self) -> Option<StringFastPath> {
         match &self.phase {
             Phase::Call(walker) if self.wait == Wait::Nothing => walker.flow(),
             _ => None,
@@ -95,7 +95,12 @@ impl Section {
     }
 
     /// Reads on. Pieces of calls go to `out`, unless they must wait.
-    pub(super) fn feed(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Passed {
+    pub(super) fn feed(
+        &mut self,
+        text: &str,
+        rules: &CallRules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> Passed {
         let mut at = 0;
         while at < text.len() {
             match &mut self.phase {
@@ -139,7 +144,7 @@ impl Section {
     pub(super) fn finish(
         &mut self,
         stopped: bool,
-        rules: &Rules<'_>,
+        rules: &CallRules<'_>,
         out: &mut impl FnMut(Piece<'_>),
     ) -> bool {
         let marked = self.is_marked();
@@ -167,7 +172,7 @@ impl Section {
     fn call(
         &mut self,
         text: &str,
-        rules: &Rules<'_>,
+        rules: &CallRules<'_>,
         out: &mut impl FnMut(Piece<'_>),
     ) -> (usize, Option<Passed>) {
         let marked = self.is_marked();
@@ -214,7 +219,7 @@ impl Section {
     }
 
     /// One character between calls.
-    fn between(&mut self, character: char, rules: &Rules<'_>) -> Between {
+    fn between(&mut self, character: char, rules: &CallRules<'_>) -> Between {
         if self.markup.is_empty() && character.is_ascii_whitespace() {
             return Between::Taken;
         }

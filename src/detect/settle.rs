@@ -3,8 +3,8 @@
 use super::{
     Detector, State,
     fence::{Fence, Foreign},
-    reading::{As, Outlet, Reading, Rivals},
-    region::{Container, Passed},
+    reading::{Container, Outlet, Reading, Rivals},
+    region::{Passed, RegionKind},
     text::{append, boundary_from, head, tail},
     thinking::Thinking,
 };
@@ -34,8 +34,11 @@ impl Detector {
                         self.think_on(thinking, out);
                     } else {
                         // What may have been the tag of a call may hold others.
-                        let tag =
-                            if let As::Section(section) = &reading.read_as { section.unsure() } else { 0 };
+                        let tag = if let Container::Section(section) = &reading.read_as {
+                            section.unsure()
+                        } else {
+                            0
+                        };
                         self.release(tag.min(self.held.len().saturating_sub(1)), out);
                     }
                 }
@@ -203,11 +206,11 @@ impl Detector {
             return self.think_on(thinking, out);
         }
         self.state = State::Prose;
-        if let As::Region(region) = &mut read_as {
+        if let Container::Region(region) = &mut read_as {
             if region.has_ended() {
                 self.prose.container_ended(starts_line);
             }
-            if let Container::Fence(fence) = region.container {
+            if let RegionKind::Fence(fence) = region.container {
                 self.leave_fence(Some(fence), out);
                 return;
             }

@@ -2,12 +2,12 @@
 
 use super::{
     body::{Fed, JsonBody},
-    envelope::{Parsed, Piece, Rules},
+    envelope::{CallRules, Parsed, Piece},
     pattern::{Fit, fit},
     text::{boundary_from, head, slice, tail},
-    types::Types,
 };
 use crate::format::Key;
+use crate::tools::Types;
 
 /// How a step went.
 pub(super) enum Step {
@@ -62,7 +62,7 @@ pub(super) const ENTITIES: [(&str, char); 6] =
 /// follows. So what comes out depends on the text alone.
 pub(super) trait Scan {
     /// Reads on at the beginning of `text`, which is not empty.
-    fn step(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step;
+    fn step(&mut self, text: &str, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step;
 
     /// How much text may go by before it is certain what it begins with.
     fn bound(&self) -> usize;
@@ -74,7 +74,7 @@ pub(super) trait Scan {
     fn end(&mut self, out: &mut impl FnMut(Piece<'_>));
 
     /// Reads on.
-    fn feed(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Parsed {
+    fn feed(&mut self, text: &str, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Parsed {
         if self.held().is_empty() {
             return self.scan(text, rules, out);
         }
@@ -95,7 +95,7 @@ pub(super) trait Scan {
     }
 
     /// Reads on where nothing is held.
-    fn scan(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Parsed {
+    fn scan(&mut self, text: &str, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Parsed {
         let mut at = 0;
         while at < text.len() {
             let most = self.bound();

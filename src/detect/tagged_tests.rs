@@ -4,12 +4,13 @@ use std::borrow::Cow;
 
 use serde_json::json;
 
-use super::{Detector, Tools};
+use super::Detector;
+use crate::tools::DeclaredTools;
 use crate::{
     conversation::{Conversation, Tool},
     event::{CallEnd, Event, Sink},
-    format::{self, Format},
-    pipeline::{Detect, Settings},
+    format::{self, Format, Known},
+    rules::{Detect, Rules},
 };
 
 fn tools() -> Conversation {
@@ -55,8 +56,8 @@ impl Sink for Line {
 }
 
 fn read(format: &'static Format, pieces: &[&str], stopped: bool) -> (String, usize) {
-    let settings = Settings { detect: Detect::Formats(vec![format]), ..Settings::default() };
-    let mut detector = Detector::new(Tools::new(&tools(), ""), &settings).unwrap();
+    let settings = Rules { detect: Detect::Formats(vec![format.name]), ..Rules::default() };
+    let mut detector = Detector::new(DeclaredTools::new(&tools(), ""), &settings, Known::built_in()).unwrap();
     let mut line = Line::default();
     for piece in pieces {
         detector.event(Event::Text(Cow::Borrowed(piece)), &mut line);

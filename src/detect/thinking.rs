@@ -17,7 +17,7 @@ use crate::{
 
 /// How far a feed came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Thinks {
+pub(super) enum ThinkingProgress {
     /// All was taken; it goes on.
     On,
     /// So much was taken, the last of it a closer.
@@ -81,7 +81,7 @@ impl Thinking {
     }
 
     /// Reads on.
-    pub(super) fn feed(&mut self, text: &str, markers: &Markers, out: &mut impl Sink) -> Thinks {
+    pub(super) fn feed(&mut self, text: &str, markers: &Markers, out: &mut impl Sink) -> ThinkingProgress {
         let mut at = 0;
         while at < text.len() {
             let rest = tail(text, at);
@@ -97,7 +97,7 @@ impl Thinking {
                 return ends;
             }
         }
-        Thinks::On
+        ThinkingProgress::On
     }
 
     /// The text has ended: what may have been a closer is reasoning.
@@ -114,14 +114,14 @@ impl Thinking {
     }
 
     /// Lets go of what is no marker: the first of what is held, and again what follows it.
-    fn settle(&mut self, at: usize, markers: &Markers, out: &mut impl Sink) -> Option<Thinks> {
+    fn settle(&mut self, at: usize, markers: &Markers, out: &mut impl Sink) -> Option<ThinkingProgress> {
         while !self.markup.is_empty() {
             let fits = |marker: &&str| fit_cased(marker, &self.markup, Case::Any);
             let whole = |markers: &[&str]| markers.iter().any(|marker| matches!(fits(marker), Fit::Whole(_)));
             if whole(&self.close) {
                 self.markup.clear();
                 self.blank.clear();
-                return Some(Thinks::Closed(at));
+                return Some(ThinkingProgress::Closed(at));
             }
             if !self.begun && whole(&self.open) {
                 self.markup.clear();
@@ -131,7 +131,7 @@ impl Thinking {
             let mut holds = begins(&self.close) || (!self.begun && begins(&self.open));
             if self.ended_by_calls && !self.quoted() {
                 match markers.call(&self.markup) {
-                    Some((place, true)) => return Some(Thinks::Calls(at, place)),
+                    Some((place, true)) => return Some(ThinkingProgress::Calls(at, place)),
                     Some((_, false)) => holds = true,
                     None => {}
                 }
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
     use crate::detect::search::Reads;
 
-    fn think(text: &str, pieces: usize) -> (String, Vec<Thinks>) {
+    fn think(text: &str, pieces: usize) -> (String, Vec<ThinkingProgress>) {
         let thoughts = Markers::new(&[&crate::format::THINK], Reads::ALL, false, None).thoughts();
         let markers = Markers::new(&[], Reads::ALL, false, None);
         let mut thinking = Thinking::from_start(&thoughts, false, 100);
@@ -213,7 +213,7 @@ mod tests {
         for pieces in [1, 3, 100] {
             let (said, ends) = think("<think>\na <b> </thin c \n</THINK>", pieces);
             assert_eq!(said, "a <b> </thin c");
-            assert!(matches!(ends.last(), Some(Thinks::Closed(_))), "{ends:?}");
+            assert!(matches!(ends.last(), Some(ThinkingProgress::Closed(_))), "{ends:?}");
         }
     }
 }

@@ -6,10 +6,10 @@
 
 use super::{
     body::{Fed, JsonBody, is_number},
-    envelope::{Piece, Rules},
+    envelope::{CallRules, Piece},
     text::{head, is_blank, tail},
-    types::Types,
 };
+use crate::tools::Types;
 
 impl Types {
     /// `text` as JSON; `None` if it is a string.
@@ -55,7 +55,7 @@ pub(super) struct Mend {
 }
 
 impl Mend {
-    pub(super) fn new(rules: &Rules<'_>) -> Self {
+    pub(super) fn new(rules: &CallRules<'_>) -> Self {
         Self { repair: rules.repair, max_depth: rules.max_depth, max_hold: rules.max_hold }
     }
 }
@@ -231,13 +231,13 @@ mod tests {
 
     use super::*;
     use crate::{
-        detect::{Tools, types::Schema},
+        tools::{DeclaredTools, Schema},
         wire::json::Raw,
     };
 
     fn written(schema: &Value, text: &str, step: usize) -> String {
-        let tools = Tools::default();
-        let rules = Rules {
+        let tools = DeclaredTools::default();
+        let rules = CallRules {
             tools: &tools,
             marked: true,
             any_name: true,

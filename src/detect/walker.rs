@@ -7,12 +7,12 @@
 use super::{
     dsl::DslWalk,
     elements::ElementsWalk,
-    envelope::{Envelope, Parsed, Piece, Rules},
-    flow::Flow,
+    envelope::{CallRules, Envelope, Parsed, Piece},
     header::HeaderWalk,
     params::ParamsWalk,
     pythonic::PythonWalk,
     react::ReactWalk,
+    string_fast_path::StringFastPath,
     tag::Scan,
 };
 use crate::{
@@ -34,7 +34,7 @@ pub(super) enum Walker {
 
 impl Walker {
     /// Begins behind `open`, as it was written.
-    pub(super) fn new(calls: &'static Calls, open: &str, rules: &Rules<'_>) -> Self {
+    pub(super) fn new(calls: &'static Calls, open: &str, rules: &CallRules<'_>) -> Self {
         match &calls.body {
             CallBody::Header(header) => Self::Header(HeaderWalk::new(header, rules)),
             CallBody::Python(python) => Self::Python(PythonWalk::new(python, rules)),
@@ -46,7 +46,12 @@ impl Walker {
     }
 
     /// Reads on.
-    pub(super) fn feed(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Parsed {
+    pub(super) fn feed(
+        &mut self,
+        text: &str,
+        rules: &CallRules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> Parsed {
         match self {
             Self::Json(walk) => walk.feed(text, rules, out),
             Self::Header(walk) => walk.feed(text, rules, out),
@@ -108,7 +113,7 @@ impl Walker {
     }
 
     /// In a string of arguments that goes out as it comes.
-    pub(super) fn flow(&self) -> Option<Flow> {
+    pub(super) fn flow(&self) -> Option<StringFastPath> {
         match self {
             Self::Json(walk) => walk.flow(),
             Self::Header(walk) => walk.flow(),

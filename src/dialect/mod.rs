@@ -18,11 +18,11 @@ pub use self::skipped::{Skip, Skipped};
 
 use crate::{
     conversation::Conversation,
-    detect::Tools,
     event::{Event, Sink},
     failure::Failure,
-    pipeline::Limits,
+    rules::Limits,
     suggest::suggest,
+    tools::DeclaredTools,
 };
 
 /// An HTTP API, by the name that configuration and command line use.
@@ -111,7 +111,7 @@ impl Ids {
 #[derive(Debug, Clone)]
 pub struct Asked {
     /// The declared tools: a call's name is complete as soon as it is declared and no longer one can follow.
-    pub tools: Tools,
+    pub tools: DeclaredTools,
     /// The limits of one answer.
     pub limits: Limits,
     /// The client is answered with a stream.

@@ -1,7 +1,7 @@
 //! The tables of channel formats: an answer is a row of messages, and a header says where each goes.
 
 use super::{
-    CallBody, Calls, Format, Grammar, Key, Params, ParamsName, Place, THOUGHT_K3,
+    CallBody, Calls, Format, Grammar, Key, Params, ParamsName, Place, ReasoningHabits, THOUGHT_K3,
     teach::{Form, Values, taught},
 };
 
@@ -128,6 +128,7 @@ pub static HARMONY: Format = Format {
     summary: "channels of gpt-oss: analysis is reasoning, final is text, a message to functions.NAME is a call",
     models: &["gpt-oss*", "*gpt-oss*"],
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     example: r#"<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Paris"}<|call|>"#,
     grammars: &[Grammar::Channels(HARMONY_CHANNELS)],
     teach: taught(
@@ -164,6 +165,7 @@ pub static BEAM: Format = Format {
     summary: "harmony's headers with xml as constrain, and a tag for every argument",
     models: &["*beam*"],
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     example: "<|start|>assistant to=get_weather<|channel|>analysis <|constrain|>xml<|message|><rfl:parameter name=\"city\">\nParis\n</rfl:parameter><|call|>",
     grammars: &[Grammar::Channels(Channels {
         route: |header, _| {
@@ -192,6 +194,7 @@ pub static MUSE_ATEM: Format = Format {
     summary: "messages to self (reasoning), to the user, or to a tool, with calls in <atem:function_calls>",
     models: &["*muse*"],
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     example: "<|start|>assistant to=get_weather<|message|><atem:function_calls>\n<atem:invoke name=\"get_weather\">\n<atem:parameter name=\"city\">Paris</atem:parameter>\n</atem:invoke>\n</atem:function_calls><|eom|>",
     grammars: &[
         Grammar::Channels(Channels {
@@ -244,6 +247,7 @@ pub static KIMI_K3: Format = Format {
     summary: "Kimi's XTML: elements of <|open|>, <|close|> and <|sep|>, a typed one for every argument",
     models: &["kimi-k3*"],
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     example: r#"<|open|>tools<|sep|><|open|>call tool="get_weather" index="1"<|sep|><|open|>argument key="city" type="string"<|sep|>Paris<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>"#,
     grammars: &[
         Grammar::Channels(Channels {
@@ -293,6 +297,7 @@ pub static FUNCTIONARY_V32: Format = Format {
     summary: ">>>, a recipient on a line of its own: all is text, python is code, any other tool's name is a call",
     models: &["*functionary*v3.2*"],
     auto: false,
+    reasoning: ReasoningHabits::DEFAULT,
     example: "get_weather\n{\"city\": \"Paris\"}",
     grammars: &[Grammar::Channels(Channels {
         open: &[(">>>", Place::Anywhere)],
@@ -316,6 +321,7 @@ pub static GLM4_9B: Format = Format {
     summary: "a declared tool's name on the message's first line, the arguments as JSON on the next",
     models: &["*glm-4-9b*", "*glm4-9b*"],
     auto: false,
+    reasoning: ReasoningHabits::DEFAULT,
     example: "get_weather\n{\"city\": \"Paris\"}",
     grammars: &[Grammar::Channels(Channels {
         open: &[],
@@ -335,6 +341,7 @@ pub static INKLING: Format = Format {
     summary: "messages by kind: text, thinking, or JSON that invokes a tool",
     models: &["*inkling*"],
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     example: r#"<|message_model|>get_weather<|content_invoke_tool_json|>{"name": "get_weather", "args": {"city": "Paris"}}<|end_message|>"#,
     grammars: &[Grammar::Channels(Channels {
         open: &[

@@ -1,22 +1,22 @@
 //! Which formats are looked for: those of a model, told by its name, and those that are safe to look for in any text.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, sync::LazyLock};
 
-use super::{ALL, Format, Own, all_and};
+use super::{ALL, CustomFormat, Format, all_and};
 
 /// What models' names tell: the formats that a configuration knows, its own and the built-in ones, and more.
 #[derive(Debug)]
 pub struct Known {
-    own: Vec<Own>,
+    own: Vec<CustomFormat>,
     /// First those of the configuration's own formats, then those of the others; each the longest first.
     writers: Globs<&'static Format>,
-    /// [`PROMPT_OPENS_REASONING`]
+    /// [`ReasoningHabits::opened_by_prompt`](super::ReasoningHabits::opened_by_prompt) of all formats.
     reasoners: Globs<()>,
 }
 
 impl Known {
     /// The built-in formats and `own`.
-    pub fn new(own: Vec<Own>) -> Self {
+    pub fn new(own: Vec<CustomFormat>) -> Self {
         let formats =
             own.iter().map(|own| (false, own.format)).chain(ALL.iter().map(|format| (true, *format)));
         let globs = formats.flat_map(|(built_in, format)| {
@@ -24,15 +24,27 @@ impl Known {
         });
         let mut globs: Vec<_> = globs.collect();
         globs.sort_by_key(|(sure, ..)| *sure);
+        let reasoners = ALL.iter().flat_map(|format| format.reasoning.opened_by_prompt);
         Self {
+            reasoners: Globs::new(reasoners.map(|glob| (*glob, ())).collect()),
             own,
             writers: Globs::new(globs.into_iter().map(|(_, glob, format)| (glob, format)).collect()),
-            reasoners: Globs::new(PROMPT_OPENS_REASONING.iter().map(|glob| (*glob, ())).collect()),
         }
     }
 
+    /// The built-in formats, and no others.
+    pub fn built_in() -> &'static Self {
+        static BUILT_IN: LazyLock<Known> = LazyLock::new(Known::default);
+        &BUILT_IN
+    }
+
+    /// The formats of these names, in their order. A name that no known format has is left out.
+    pub fn named(&self, names: &[&str]) -> Vec<&'static Format> {
+        names.iter().filter_map(|name| self.all().find(|format| format.name == *name)).collect()
+    }
+
     /// The configuration's own.
-    pub fn own(&self) -> &[Own] {
+    pub fn own(&self) -> &[CustomFormat] {
         &self.own
     }
 
@@ -110,11 +122,6 @@ impl Pairs {
     }
 }
 
-/// Models whose template opens their reasoning, so that an answer starts inside it (formats 1.4). Only those that
-/// always think: where it depends on the request, the configuration must say.
-const PROMPT_OPENS_REASONING: &[&str] =
-    &["deepseek-r1*", "qwq*", "qwen3*thinking*", "minimax-m2*", "olmo-3*think*", "ernie-4.5*thinking*"];
-
 /// All formats with [`Format::auto`].
 pub fn auto() -> Vec<&'static Format> {
     ALL.iter().copied().filter(|format| format.auto).collect()
@@ -159,7 +166,7 @@ mod tests {
     use crate::format::Definition;
 
     /// What [`Known::of_model`] finds, told without its index.
-    fn searched(name: &str, own: &[Own]) -> Vec<&'static str> {
+    fn searched(name: &str, own: &[CustomFormat]) -> Vec<&'static str> {
         let surest_first = |formats: &mut dyn Iterator<Item = &'static Format>| {
             let sure = |format: &Format| {
                 format.models.iter().filter(|glob| fits(glob, name)).map(|glob| glob.len()).max()

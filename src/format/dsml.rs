@@ -1,7 +1,7 @@
 //! DeepSeek's DSML: a tag for every argument, each with the mark, in three generations.
 
 use super::{
-    Format, Grammar, Key, Params,
+    Format, Grammar, Key, Params, ReasoningHabits,
     params::{INVOKE, calls},
     teach::{Form, Values, taught},
 };
@@ -83,6 +83,7 @@ pub static DEEPSEEK_V32: Format = Format {
     example: "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"get_weather\">\n<｜DSML｜parameter name=\"city\" string=\"true\">Paris</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
     grammars: DSML,
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     teach: taught(WORDS, FORM.within("<｜DSML｜function_calls>\n", "\n", "\n</｜DSML｜function_calls>")),
 };
 
@@ -95,6 +96,7 @@ pub static DEEPSEEK_V4: Format = Format {
     grammars: DSML,
     // Another format reads the same.
     auto: false,
+    reasoning: ReasoningHabits::DEFAULT,
     teach: taught(WORDS, FORM.within("<｜DSML｜tool_calls>\n", "\n", "\n</｜DSML｜tool_calls>")),
 };
 
@@ -112,6 +114,7 @@ pub static DEEPSEEK_V41: Format = Format {
         &["</｜DSML｜ invoke>"],
     )],
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     teach: taught(
         WORDS,
         Form::each(

@@ -1,7 +1,7 @@
 //! The formats whose arguments are elements: the tag is the key, and elements may nest.
 
 use super::{
-    CallBody, Calls, Format, Grammar, MINIMAX_THINK, Place, THINKING,
+    CallBody, Calls, Format, Grammar, MINIMAX_THINK, Place, ReasoningHabits, THINKING,
     teach::{Form, Values, taught},
 };
 
@@ -97,6 +97,7 @@ pub static MINIMAX_M3: Format = Format {
         MINIMAX_THINK,
     ],
     auto: true,
+    reasoning: ReasoningHabits { ended_by_calls: true, ..ReasoningHabits::DEFAULT },
     teach: taught(
         "a tag for the tool and one for every argument, each behind the mark",
         Form::each(
@@ -126,6 +127,7 @@ pub static TOOLBRIDGE: Format = Format {
         TAGS,
     )],
     auto: false,
+    reasoning: ReasoningHabits::DEFAULT,
     teach: taught(
         "a tag for the tool and one for every argument between <toolbridge_calls> tags",
         Form::each(
@@ -146,6 +148,7 @@ pub static CLINE: Format = Format {
     example: "<get_weather>\n<city>Paris</city>\n</get_weather>",
     grammars: &[THINKING, calls(&[], &["<%>"], true, TAGS)],
     auto: false,
+    reasoning: ReasoningHabits::DEFAULT,
     teach: taught(
         "a tag for the tool and one for every argument",
         Form::each(
@@ -165,6 +168,7 @@ pub static MORPH_XML: Format = Format {
     example: "<get_weather>\n<city>Paris</city>\n</get_weather>",
     grammars: &[calls(&[], &["<%>"], true, Elements { repeats: true, ..TAGS })],
     auto: false,
+    reasoning: ReasoningHabits::DEFAULT,
     teach: None,
 };
 
@@ -191,5 +195,6 @@ pub static TOOLIFY: Format = Format {
         },
     )],
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     teach: taught("the trigger line, then the tool and its arguments as JSON in tags", Form::json("<function_call>\n<tool>{{name}}</tool>\n<args_json><![CDATA[{{arguments}}]]></args_json>\n</function_call>").within("<Function_Ab1C_Start/>\n<function_calls>\n", "\n", "\n</function_calls>")),
 };

@@ -1,7 +1,7 @@
 //! Formats whose calls have the name in a header of markers, and JSON behind it: the rarer ones.
 
 use super::{
-    CallBody, Calls, Format, Grammar, Header, HeaderEnd, Place,
+    CallBody, Calls, Format, Grammar, Header, HeaderEnd, Place, ReasoningHabits,
     teach::{Form, taught},
 };
 
@@ -28,6 +28,7 @@ pub static FUNCTIONARY_V31: Format = Format {
     summary: "<function=NAME>, the arguments as a JSON object, </function>",
     models: &["*functionary*v3.1*"],
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     example: r#"<function=get_weather>{"city": "Paris"}</function>"#,
     grammars: &[Grammar::Calls(FUNCTION)],
     teach: taught(
@@ -42,6 +43,7 @@ pub static PLAMO3: Format = Format {
     summary: "PLaMo's nested markers, name and JSON in regions of their own",
     models: &["*plamo-3*"],
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     example: r#"<|plamo:begin_tool_requests:plamo|><|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>get_weather<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|><|plamo:constrain|>json<|plamo:msg|>{"city": "Paris"}<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|><|plamo:end_tool_requests:plamo|>"#,
     grammars: &[Grammar::Calls(Calls {
         sections: &[("<|plamo:begin_tool_requests:plamo|>", "<|plamo:end_tool_requests:plamo|>")],
@@ -67,6 +69,7 @@ pub static SOLAR_OPEN: Format = Format {
     summary: "Solar's markers: id, name and JSON, each behind its own",
     models: &["*solar-open*"],
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     example: r#"<|tool_calls|><|tool_call:begin|>c1<|tool_call:name|>get_weather<|tool_call:args|>{"city": "Paris"}<|tool_call:end|>"#,
     grammars: &[Grammar::Calls(Calls {
         sections: &[("<|tool_calls|>", "")],

@@ -1,8 +1,8 @@
 //! The formats whose calls are JSON in markers. Many models write the same markers: their formats are names for it.
 
 use super::{
-    APRIEL, APRIEL_FRAME, COHERE, FENCE_INFOS, FUNCTION, Format, GRANITE, Grammar, HUNYUAN, Special,
-    THOUGHT_COHERE, Tag, TagKind,
+    APRIEL, APRIEL_FRAME, COHERE, FENCE_INFOS, FUNCTION, Format, GRANITE, Grammar, HUNYUAN, ReasoningHabits,
+    Special, THOUGHT_COHERE, Tag, TagKind,
     params::IFM,
     python::PYTHON_TAG,
     teach::{Form, OBJECT, taught},
@@ -28,6 +28,7 @@ const IN_TOOL_CALL: Format = Format {
     summary: "a JSON object or array in <tool_call>, <tool_calls> or <function_call>",
     models: &["*hermes*", "qwen3*", "qwq*", "mimo-vl*", "reka-*", "bielik*", "smollm3*"],
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     example: "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n</tool_call>",
     grammars: &[Grammar::Tagged(&[TOOL_CALL, TOOL_CALLS, FUNCTION_CALL])],
     teach: taught(
@@ -41,6 +42,7 @@ const IN_TOOL_CALLS: Format = Format {
     summary: "a JSON array in <tool_calls>",
     models: &["*jamba*"],
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     example: r#"<tool_calls>[{"name": "get_weather", "arguments": {"city": "Paris"}}]</tool_calls>"#,
     grammars: &[Grammar::Tagged(&[TOOL_CALLS])],
     teach: taught(
@@ -61,8 +63,13 @@ pub static GRANITE4: Format =
     Format { name: "granite4", summary: "as hermes", models: &["*granite-4*", "*granite4*"], ..IN_TOOL_CALL };
 
 /// Ernie 4.5, as Hermes.
-pub static ERNIE45: Format =
-    Format { name: "ernie45", summary: "as hermes", models: &["*ernie-4.5*", "*ernie4.5*"], ..IN_TOOL_CALL };
+pub static ERNIE45: Format = Format {
+    name: "ernie45",
+    summary: "as hermes",
+    models: &["*ernie-4.5*", "*ernie4.5*"],
+    reasoning: ReasoningHabits { opened_by_prompt: &["ernie-4.5*thinking*"], ..ReasoningHabits::DEFAULT },
+    ..IN_TOOL_CALL
+};
 
 /// LongCat: Hermes with other markers.
 pub static LONGCAT: Format = Format {
@@ -70,6 +77,7 @@ pub static LONGCAT: Format = Format {
     summary: "a JSON object in <longcat_tool_call>",
     models: &["*longcat*"],
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     example: "<longcat_tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n</longcat_tool_call>",
     grammars: &[Grammar::Tagged(&[marked("<longcat_tool_call>", "</longcat_tool_call>")])],
     teach: taught("a JSON object between <longcat_tool_call> tags", Form::json("<longcat_tool_call>\n{\"name\":{{json_name}},\"arguments\":{{arguments}}}\n</longcat_tool_call>").answered("<longcat_tool_response>\n{\"name\":{{json_name}},\"content\":{{json_content}}}\n</longcat_tool_response>")),
@@ -81,6 +89,7 @@ pub static GRANITE3: Format = Format {
     summary: "a JSON array behind <|tool_call|> or <tool_call>, without a closer",
     models: &["*granite-3*", "*granite3*"],
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     example: r#"<|tool_call|>[{"name": "get_weather", "arguments": {"city": "Paris"}}]"#,
     grammars: &[Grammar::Tagged(&[TOOL_CALL_TOKEN, TOOL_CALL]), GRANITE],
     teach: taught(
@@ -95,6 +104,7 @@ pub static GRANITE20B_FC: Format = Format {
     summary: "JSON objects, <function_call> before each",
     models: &["*granite-20b-function*"],
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     example: r#"<function_call> {"name": "get_weather", "arguments": {"city": "Paris"}}"#,
     grammars: &[Grammar::Tagged(&[FUNCTION_CALL])],
     teach: taught(
@@ -130,6 +140,7 @@ pub static MINIMAX_M1: Format = Format {
     summary: "JSON objects in <tool_calls>, one a line",
     models: &["*minimax-m1*"],
     auto: true,
+    reasoning: ReasoningHabits { ended_by_calls: true, ..ReasoningHabits::DEFAULT },
     example: "<tool_calls>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n</tool_calls>",
     grammars: &[Grammar::Tagged(&[TOOL_CALLS])],
     teach: taught(
@@ -144,6 +155,7 @@ pub static NEMOTRON_TOOLCALL: Format = Format {
     summary: "a JSON array in <TOOLCALL>",
     models: &["*llama-*nemotron*", "*nemotron-nano*v2*", "*nemotron-nano-9b*", "*nemotron-ultra*"],
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     example: r#"<TOOLCALL>[{"name": "get_weather", "arguments": {"city": "Paris"}}]</TOOLCALL>"#,
     grammars: &[Grammar::Tagged(&[marked("<TOOLCALL>", "</TOOLCALL>")])],
     teach: taught(
@@ -160,6 +172,7 @@ pub static LLAMA3_JSON: Format = Format {
     summary: "bare JSON objects, perhaps behind <|python_tag|>, joined by `;`; or <function=NAME>",
     models: &["*llama-3*", "*llama3*", "*llama-4*", "*llama4*"],
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     example: r#"<|python_tag|>{"name": "get_weather", "parameters": {"city": "Paris"}}"#,
     grammars: &[
         Grammar::Bare,
@@ -183,6 +196,7 @@ pub static PHI4_MINI: Format = Format {
     summary: "a JSON array behind `functools`, or between <|tool_call|> and <|/tool_call|>",
     models: &["*phi-4-mini*", "*phi4-mini*", "*firefunction*"],
     auto: false,
+    reasoning: ReasoningHabits::DEFAULT,
     example: r#"functools[{"name": "get_weather", "arguments": {"city": "Paris"}}]"#,
     grammars: &[Grammar::Tagged(&[marked("functools", ""), TOOL_CALL_TOKEN])],
     teach: taught(
@@ -197,6 +211,7 @@ pub static INTERNLM2: Format = Format {
     summary: "a JSON object between <|action_start|><|plugin|> and <|action_end|>",
     models: &["*internlm2*", "*internlm3*", "*intern-s1*"],
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     example: "<|action_start|><|plugin|>\n{\"name\": \"get_weather\", \"parameters\": {\"city\": \"Paris\"}}<|action_end|>",
     grammars: &[Grammar::Tagged(&[special(
         "<|action_start|>",
@@ -217,6 +232,7 @@ pub static XLAM: Format = Format {
     summary: "a JSON array: bare, in a json fence, behind [TOOL_CALLS], or in <tool_call>",
     models: &["*xlam*"],
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     example: r#"[{"name": "get_weather", "arguments": {"city": "Paris"}}]"#,
     grammars: &[
         Grammar::Bare,
@@ -232,6 +248,7 @@ pub static APERTUS: Format = Format {
     summary: "a JSON array of {\"NAME\": {…}} between <|tools_prefix|> and <|tools_suffix|>",
     models: &["*apertus*"],
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     example: r#"<|tools_prefix|>[{"get_weather": {"city": "Paris"}}]<|tools_suffix|>"#,
     grammars: &[Grammar::Tagged(&[special(
         "<|tools_prefix|>",
@@ -250,6 +267,7 @@ pub static GIGACHAT3: Format = Format {
     summary: "a JSON object behind <|message_sep|> and `function call<|role_sep|>`",
     models: &["*gigachat3-*", "*gigachat-3-*"],
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     example: "<|message_sep|>\n\nfunction call<|role_sep|>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}",
     grammars: &[Grammar::Tagged(&[special(
         "<|message_sep|>",
@@ -270,6 +288,7 @@ pub static GIGACHAT31: Format = Format {
     summary: "a JSON object behind <|function_call|>",
     models: &["*gigachat3.1*", "*gigachat-3.1*"],
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     example: r#"<|function_call|>{"name": "get_weather", "arguments": {"city": "Paris"}}"#,
     grammars: &[Grammar::Tagged(&[marked("<|function_call|>", "")])],
     teach: taught(
@@ -284,6 +303,7 @@ pub static COMMAND_R_PLUS: Format = Format {
     summary: "a JSON array in a code fence behind `Action:`",
     models: &["*command-r", "*command-r-08*", "*command-r-v01*", "*command-r-plus*"],
     auto: false,
+    reasoning: ReasoningHabits::DEFAULT,
     example: "Action:\n```json\n[{\"tool_name\": \"get_weather\", \"parameters\": {\"city\": \"Paris\"}}]\n```",
     grammars: &[Grammar::Tagged(&[special(
         "Action:",
@@ -306,6 +326,7 @@ pub static COMMAND_R7B: Format = Format {
     summary: "a JSON array between <|START_ACTION|> and <|END_ACTION|>",
     models: &["*command-r7b*", "*command-a*", "*command3*", "*command4*"],
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     example: r#"<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "get_weather", "parameters": {"city": "Paris"}}]<|END_ACTION|>"#,
     grammars: &[Grammar::Tagged(&[marked("<|START_ACTION|>", "<|END_ACTION|>")]), THOUGHT_COHERE, COHERE],
     teach: taught(
@@ -321,6 +342,7 @@ pub static K2_HORIZON: Format = Format {
     summary: "JSON objects, or <ifm|arg_key> and <ifm|arg_value>, in <ifm|tool_call>, perhaps all in <ifm|tool_calls>",
     models: &["*k2-horizon*", "*ifm-*"],
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     example: r#"<ifm|tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}</ifm|tool_call>"#,
     grammars: &[
         Grammar::Tagged(&[
@@ -345,6 +367,7 @@ pub static OPENAI_FUNCTION_CALL: Format = Format {
     summary: "the function_call or tool_calls object of OpenAI's API, as text",
     models: &[],
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     example: r#"{"function_call": {"name": "get_weather", "arguments": "{\"city\": \"Paris\"}"}}"#,
     grammars: &[Grammar::Bare],
     teach: taught(

@@ -6,12 +6,12 @@
 mod calls;
 mod channels;
 mod choose;
+mod custom;
 mod dsml;
 mod elements;
 mod header;
 mod import;
 mod json;
-mod own;
 mod page;
 mod params;
 mod python;
@@ -24,6 +24,7 @@ pub use channels::{
     BEAM, Channels, FUNCTIONARY_V32, GLM4_9B, HARMONY, INKLING, KIMI_K3, MUSE_ATEM, Route, Voice,
 };
 pub use choose::{Known, auto};
+pub use custom::{CustomFormat, Definition, DefinitionError, all_and};
 pub use dsml::{DEEPSEEK_V4, DEEPSEEK_V32, DEEPSEEK_V41};
 pub use elements::{CLINE, Elements, ElementsName, MINIMAX_M3, MORPH_XML, TOOLBRIDGE, TOOLIFY};
 pub use header::{FUNCTION, FUNCTIONARY_V31, PLAMO3, SOLAR_OPEN};
@@ -33,7 +34,6 @@ pub use json::{
     GRANITE20B_FC, HERMES, HUNYUAN_A13B, INTERNLM2, JAMBA, K2_HORIZON, LLAMA3_JSON, LONGCAT, MINIMAX_M1,
     NEMOTRON_TOOLCALL, OPENAI_FUNCTION_CALL, PHI4_MINI, QWEN25, XLAM,
 };
-pub use own::{Definition, Own, Wrong, all_and};
 pub use page::page;
 pub use params::{
     ANTHROPIC_LEGACY, DOTS, GLM45, GLM47, HY_V3, MIMO, MINICPM5, MINIMAX_M2, QWEN3_CODER, SEED_OSS, STEP3,
@@ -43,11 +43,11 @@ pub use python::{
     FUNCTION_GEMMA, GEMMA3_TOOL_CODE, GEMMA4, LFM2, OLMO3, PYTHON_TAG, PYTHONIC, REACT, SARASHINA,
 };
 pub use reasoning::{
-    APRIEL, APRIEL_FRAME, COHERE, GEMMA_THOUGHT, GRANITE, HUNYUAN, MINIMAX_THINK, SEED, THINK, THINKING,
-    THOUGHT_COHERE, THOUGHT_K3, Thought,
+    APRIEL, APRIEL_FRAME, COHERE, GEMMA_THOUGHT, GRANITE, HUNYUAN, MINIMAX_THINK, ReasoningHabits, SEED,
+    THINK, THINKING, THOUGHT_COHERE, THOUGHT_K3, Thought,
 };
 pub use table::{DEEPSEEK_V3, DEEPSEEK_V31, KIMI_K2, MISTRAL};
-pub use teach::{Arguments, Form, Teach, Teaching, Values, instruct};
+pub use teach::{ArgumentForm, Form, Teach, Teaching, Values, instruct};
 use teach::{OBJECT, taught};
 
 use crate::suggest::suggest;
@@ -64,6 +64,8 @@ pub struct Format {
     /// `detect = "auto"` looks for it: its openers occur in no ordinary text, or its guards make it safe. Others are
     /// looked for when they are named, or when the model's name says so.
     pub auto: bool,
+    /// How its models reason.
+    pub reasoning: ReasoningHabits,
     /// A call as a model writes it.
     pub example: &'static str,
     /// How it is found: in one of these ways.
@@ -185,6 +187,7 @@ pub static PRE: Format = Format {
     summary: "a JSON object in an HTML <pre> element, perhaps with <code> inside",
     models: &["lumo*"],
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     example: r#"<pre>{"name": "get_weather", "arguments": {"city": "Paris"}}</pre>"#,
     grammars: &[Grammar::Tagged(&[Tag { open: "<pre", close: "</pre>", kind: TagKind::Html }])],
     teach: taught(
@@ -204,6 +207,7 @@ pub static FENCED: Format = Format {
     summary: "JSON in a Markdown code fence of backticks or tildes",
     models: &["lumo*"],
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     example: "```json\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n```",
     grammars: &[Grammar::Fenced { infos: FENCE_INFOS }],
     teach: taught(
@@ -219,6 +223,7 @@ pub static BARE: Format = Format {
     summary: "a JSON object, or an array of them, without a marker",
     models: &["qwen2.5-coder*", "llama-3*"],
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     example: r#"{"name": "get_weather", "arguments": {"city": "Paris"}}"#,
     grammars: &[Grammar::Bare],
     teach: taught("a JSON object on lines of its own", Form::json(OBJECT).answered("{{output}}")),
@@ -303,6 +308,11 @@ pub(crate) const LISTED_BY: &str = "toolwire formats";
 pub(crate) fn unknown<'f>(name: &str, known: impl Iterator<Item = &'f Format>) -> String {
     let known: Vec<_> = known.map(|format| format.name).collect();
     format!("there is no format `{name}`; {}", suggest(name, &known, Some(LISTED_BY)))
+}
+
+/// The names of these formats.
+pub fn names(formats: &[&Format]) -> Vec<&'static str> {
+    formats.iter().map(|format| format.name).collect()
 }
 
 /// The format of this name.

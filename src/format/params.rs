@@ -1,7 +1,7 @@
 //! The formats with a tag for every argument.
 
 use super::{
-    CallBody, Calls, Format, Grammar, Place, SEED,
+    CallBody, Calls, Format, Grammar, Place, ReasoningHabits, SEED,
     elements::ANTHROPIC_2023,
     teach::{Form, Values, taught},
 };
@@ -166,6 +166,7 @@ pub static QWEN3_CODER: Format = Format {
     example: "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n</function>\n</tool_call>",
     grammars: &[calls(&[("<tool_call>", "</tool_call>")], &["<function="], QWEN)],
     auto: true,
+    reasoning: ReasoningHabits { ended_by_calls: true, ..ReasoningHabits::DEFAULT },
     teach: taught(
         "a tag for the tool and one for every argument between <tool_call> tags",
         Form::each(
@@ -186,6 +187,7 @@ pub static MIMO: Format = Format {
     grammars: &[calls(&[("<tool_call>", "</tool_call>")], &["<function="], MIMO_BODY)],
     // Another format reads the same.
     auto: false,
+    reasoning: ReasoningHabits::DEFAULT,
     teach: taught(
         "a tag for the tool and one for every argument between <tool_call> tags",
         Form::each(
@@ -204,6 +206,7 @@ pub static SEED_OSS: Format = Format {
     models: &["*seed-oss*"],
     example: "<seed:tool_call>\n<function=get_weather>\n<parameter=city>Paris</parameter>\n</function>\n</seed:tool_call>",
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     grammars: &[calls(&[("<seed:tool_call>", "</seed:tool_call>")], &["<function="], MIMO_BODY), SEED],
     teach: taught(
         "a tag for the tool and one for every argument between <seed:tool_call> tags",
@@ -225,6 +228,7 @@ pub static GLM45: Format = Format {
     example: "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n</tool_call>",
     grammars: &[calls(&[], &["<tool_call>"], GLM)],
     auto: true,
+    reasoning: ReasoningHabits { ended_by_calls: true, ..ReasoningHabits::DEFAULT },
     teach: taught(
         "the tool's name and a pair of tags for every argument between <tool_call> tags",
         Form::each(
@@ -245,6 +249,7 @@ pub static GLM47: Format = Format {
     grammars: &[calls(&[], &["<tool_call>"], GLM)],
     // Another format reads the same.
     auto: false,
+    reasoning: ReasoningHabits { ended_by_calls: true, ..ReasoningHabits::DEFAULT },
     teach: taught(
         "the tool's name and a pair of tags for every argument between <tool_call> tags",
         Form::each(
@@ -280,6 +285,7 @@ pub static HY_V3: Format = Format {
         },
     )],
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     teach: taught(
         "the tool's name and a pair of tags for every argument between <tool_call> tags",
         Form::each(
@@ -300,6 +306,11 @@ pub static MINIMAX_M2: Format = Format {
     example: "<minimax:tool_call>\n<invoke name=\"get_weather\">\n<parameter name=\"city\">Paris</parameter>\n</invoke>\n</minimax:tool_call>",
     grammars: &[calls(&[("<minimax:tool_call>", "</minimax:tool_call>")], &["<invoke "], INVOKE)],
     auto: true,
+    reasoning: ReasoningHabits {
+        ended_by_calls: true,
+        opened_by_prompt: &["minimax-m2*"],
+        ..ReasoningHabits::DEFAULT
+    },
     teach: taught(
         "a tag for the tool and one for every argument between <minimax:tool_call> tags",
         Form::each(
@@ -334,6 +345,7 @@ pub static STEP3: Format = Format {
         },
     )],
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     teach: taught("the marks of a tool call, a tag for the tool and one for every argument", Form::each(r#"<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="{{name}}">{{arguments}}</steptml:invoke><｜tool_call_end｜>"#, r#"<steptml:parameter name="{{key}}">{{value}}</steptml:parameter>"#, "", Values::Text).within("<｜tool_calls_begin｜>", "", "<｜tool_calls_end｜>")),
 };
 
@@ -345,6 +357,7 @@ pub static DOTS: Format = Format {
     example: "<dots_function_call>\n<invoke name=get_weather>\n<parameter name=city>Paris</parameter>\n</invoke>\n</dots_function_call>",
     grammars: &[calls(&[("<dots_function_call>", "</dots_function_call>")], &["<invoke "], INVOKE)],
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     teach: taught(
         "a tag for the tool and one for every argument between <dots_function_call> tags",
         Form::each(
@@ -375,6 +388,7 @@ pub static MINICPM5: Format = Format {
         },
     )],
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     teach: taught(
         "a tag for the tool and one for every argument",
         Form::each(
@@ -413,6 +427,7 @@ pub static ANTHROPIC_LEGACY: Format = Format {
         }),
     ],
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     teach: taught(
         "a tag for the tool and one for every argument between <function_calls> tags",
         Form::each(

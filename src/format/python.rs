@@ -1,7 +1,7 @@
 //! The formats whose calls are written as Python, in Gemma's notation, or as lines of text.
 
 use super::{
-    CallBody, Calls, Format, GEMMA_THOUGHT, Grammar, Place, Python, Tag, TagKind,
+    CallBody, Calls, Format, GEMMA_THOUGHT, Grammar, Place, Python, ReasoningHabits, Tag, TagKind,
     teach::{Form, OBJECT, Values, taught},
 };
 
@@ -48,6 +48,7 @@ pub static PYTHONIC: Format = Format {
     summary: "a Python list of calls to declared tools, perhaps in <|python_start|>",
     models: &["llama-3.2*", "llama-4*", "*toolace*"],
     auto: false,
+    reasoning: ReasoningHabits::DEFAULT,
     example: "[get_weather(city='Paris')]",
     grammars: &[
         sections(&[("<|python_start|>", "<|python_end|>")]),
@@ -73,6 +74,7 @@ pub static LFM2: Format = Format {
     summary: "a Python list of calls, or a JSON one, in <|tool_call_start|>",
     models: &["lfm2*", "*liquid*"],
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     example: r#"<|tool_call_start|>[get_weather(city="Paris")]<|tool_call_end|>"#,
     grammars: &[
         sections(&[("<|tool_call_start|>", "<|tool_call_end|>")]),
@@ -98,6 +100,7 @@ pub static OLMO3: Format = Format {
     summary: "Python calls, one on each line, in <function_calls>",
     models: &["olmo-3*"],
     auto: true,
+    reasoning: ReasoningHabits { opened_by_prompt: &["olmo-3*think*"], ..ReasoningHabits::DEFAULT },
     example: "<function_calls>\nget_weather(city=\"Paris\")\n</function_calls>",
     grammars: &[sections(&[("<function_calls>", "</function_calls>")])],
     teach: taught(
@@ -116,6 +119,7 @@ pub static GEMMA3_TOOL_CODE: Format = Format {
     summary: "a Python call, perhaps in print(…), in a code fence called tool_code",
     models: &["gemma-2*", "gemma-3*", "gemma2*", "gemma3*"],
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     example: "```tool_code\nget_weather(city='Paris')\n```",
     grammars: &[Grammar::Code { info: "tool_code", python: Python { prints: true, method: "" } }],
     teach: taught(
@@ -132,6 +136,7 @@ pub static FUNCTION_GEMMA: Format = Format {
     summary: "call:NAME{…} with bare keys and <escape> around strings, in <start_function_call>",
     models: &["functiongemma*"],
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     example: "<start_function_call>call:get_weather{city:<escape>Paris<escape>}<end_function_call>",
     grammars: &[gemma(&[("<start_function_call>", "<end_function_call>")], "<escape>")],
     teach: taught(
@@ -152,6 +157,7 @@ pub static GEMMA4: Format = Format {
     summary: "call:NAME{…} with bare keys and <|\"|> around strings, in <|tool_call>",
     models: &["gemma-4*", "gemma4*"],
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     example: r#"<|tool_call>call:get_weather{city:<|"|>Paris<|"|>}<tool_call|>"#,
     grammars: &[gemma(&[("<|tool_call>", "<tool_call|>")], "<|\"|>"), GEMMA_THOUGHT],
     teach: taught(
@@ -172,6 +178,7 @@ pub static SARASHINA: Format = Format {
     summary: "a Python list of dictionaries behind <|tool_calls|>",
     models: &["*sarashina*"],
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     example: "<|tool_calls|>[{'name': 'get_weather', 'arguments': {'city': 'Paris'}}]",
     grammars: &[Grammar::Tagged(&[Tag { open: "<|tool_calls|>", close: "", kind: TagKind::Marked }])],
     teach: taught(
@@ -186,6 +193,7 @@ pub static REACT: Format = Format {
     summary: "Action: and Action Input: on lines of their own; what is behind Observation: is dropped",
     models: &[],
     auto: false,
+    reasoning: ReasoningHabits::DEFAULT,
     example: "Action: get_weather\nAction Input: {\"city\": \"Paris\"}",
     grammars: &[Grammar::Calls(Calls {
         sections: &[],

@@ -18,6 +18,23 @@ pub struct Thought {
     pub chosen: bool,
 }
 
+/// How the models that write a format reason, where that is not the default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReasoningHabits {
+    /// A call's opener inside reasoning ends the reasoning if a call follows it. This holds only where the format is
+    /// chosen by name. Everywhere else reasoning is opaque: calls in it are quoted or planned.
+    pub ended_by_calls: bool,
+    /// Globs over the names of models whose chat template opens the reasoning, so that an answer starts inside it
+    /// (docs/protocols/text-formats.md#reasoning).
+    /// Only models that always reason are listed: where it depends on the request, the configuration must say so.
+    pub opened_by_prompt: &'static [&'static str],
+}
+
+impl ReasoningHabits {
+    /// Reasoning begins and ends with its own markers.
+    pub const DEFAULT: Self = Self { ended_by_calls: false, opened_by_prompt: &[] };
+}
+
 /// A word in angle brackets: prose may speak of it, so it begins a line.
 const fn word(open: &'static str, close: &'static [&'static str]) -> Thought {
     Thought { open, close, place: Place::LineStart, bare: false, chosen: false }
@@ -44,6 +61,10 @@ pub static THINK: Format = Format {
     summary: "reasoning in <think> at the beginning of a line, or in its kin: to the reasoning channel, never searched for calls",
     models: &["deepseek-r1*", "qwen3*", "qwq*", "glm-4.5*", "kimi*"],
     auto: true,
+    reasoning: ReasoningHabits {
+        opened_by_prompt: &["deepseek-r1*", "qwq*", "qwen3*thinking*"],
+        ..ReasoningHabits::DEFAULT
+    },
     example: "<think>The user wants the weather.</think>",
     grammars: &[Grammar::Reasoning(&[
         Thought { bare: true, ..word("<think*>", &["</think*>"]) },
@@ -105,16 +126,3 @@ pub const HUNYUAN: Grammar = Grammar::Frame(&["<answer>", "</answer>"]);
 /// Cohere's marks around the answer.
 pub const COHERE: Grammar =
     Grammar::Frame(&["<|START_TEXT|>", "<|END_TEXT|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>"]);
-
-/// Formats whose models end their reasoning with a call. In all others reasoning is opaque: calls in it are quoted
-/// or planned ones.
-const ENDED_BY_CALLS: &[&str] =
-    &["qwen3_coder", "glm45", "glm47", "kimi_k2", "minimax_m1", "minimax_m2", "minimax_m3"];
-
-impl Format {
-    /// Whether a call's opener inside reasoning ends the reasoning, if a call follows it. Only where the format is
-    /// chosen by name: where all are looked for, reasoning is opaque.
-    pub fn ends_reasoning(&self) -> bool {
-        ENDED_BY_CALLS.contains(&self.name)
-    }
-}

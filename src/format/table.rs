@@ -1,7 +1,7 @@
 //! The formats whose calls are told by markers of their own.
 
 use super::{
-    CallBody, Calls, Format, Grammar, Header, HeaderEnd, Place, Tag, TagKind,
+    CallBody, Calls, Format, Grammar, Header, HeaderEnd, Place, ReasoningHabits, Tag, TagKind,
     teach::{Form, taught},
 };
 
@@ -16,6 +16,7 @@ pub static MISTRAL: Format = Format {
     summary: "[TOOL_CALLS], then a name and [ARGS]",
     models: &["*magistral*", "*devstral*", "mistral-small-3.2*", "ministral-3*"],
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     example: r#"[TOOL_CALLS]get_weather[ARGS]{"city": "Paris"}"#,
     grammars: &[
         Grammar::Tagged(&[Tag { open: "[TOOL_CALLS]", close: "", kind: TagKind::Marked }]),
@@ -62,6 +63,7 @@ pub static DEEPSEEK_V31: Format = Format {
     summary: "DeepSeek's markers, name and JSON without a fence",
     models: &["deepseek-v3.1*", "deepseek-v3.2-exp*"],
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     example: r#"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{"city": "Paris"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>"#,
     grammars: &[Grammar::Calls(Calls {
         sections: DEEPSEEK_SECTIONS,
@@ -93,6 +95,7 @@ pub static DEEPSEEK_V3: Format = Format {
     summary: "DeepSeek's markers, a type word, the name, JSON in a fence",
     models: &["deepseek-v3*", "deepseek-r1*"],
     auto: true,
+    reasoning: ReasoningHabits::DEFAULT,
     example: "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n```json\n{\"city\": \"Paris\"}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
     grammars: &[Grammar::Calls(Calls {
         sections: DEEPSEEK_SECTIONS,
@@ -121,6 +124,7 @@ pub static KIMI_K2: Format = Format {
     summary: "Kimi's section markers; the id tells the name",
     models: &["kimi-k2*", "*kimi*"],
     auto: true,
+    reasoning: ReasoningHabits { ended_by_calls: true, ..ReasoningHabits::DEFAULT },
     example: r#"<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{"city": "Paris"}<|tool_call_end|><|tool_calls_section_end|>"#,
     grammars: &[Grammar::Calls(Calls {
         sections: &[

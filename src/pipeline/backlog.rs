@@ -7,12 +7,10 @@
 use std::{borrow::Cow, collections::VecDeque};
 
 use crate::{
-    detect::{
-        Detector,
-        text::{boundary_from, slice},
-    },
+    detect::Detector,
     event::{Event, Sink},
     failure::Failure,
+    wire::text::{boundary_from, slice},
 };
 
 /// Bytes of text that are worked on at once.

@@ -10,18 +10,19 @@
 
 use std::borrow::Cow;
 
-use super::{Arguments, CallTally, Misroute, ServerCalls, Settings, Tally};
+use super::{CallTally, Tally};
 use crate::{
     conversation::Conversation,
-    detect::{
-        Tools,
-        text::{append, boundary_upto, head},
-    },
     dialect::{Ids, Skip, Skipped, Stamp},
     digest::Digest,
     event::{Annotation, CallEnd, CallResult, CallStart, Event, Finish, Runner, ServerCall, Sink, Source},
     failure::Failure,
-    wire::json::Json,
+    rules::{ArgumentDelivery, Misroute, Rules, ServerCalls},
+    tools::DeclaredTools,
+    wire::{
+        json::Json,
+        text::{append, boundary_upto, head},
+    },
 };
 
 /// What becomes of a call.
@@ -72,8 +73,8 @@ impl Incomplete {
 /// The stage that applies the rules.
 #[derive(Debug)]
 pub(super) struct Calls {
-    tools: Tools,
-    settings: Settings,
+    tools: DeclaredTools,
+    settings: Rules,
     parallel: bool,
     ids: Ids,
     /// Calls in order of appearance.
@@ -112,8 +113,8 @@ impl Calls {
     /// `cites`: the upstream may run tools by itself, so that text may have citations.
     pub(super) fn new(
         conversation: &Conversation,
-        tools: Tools,
-        settings: &Settings,
+        tools: DeclaredTools,
+        settings: &Rules,
         cites: bool,
         stamp: &Stamp,
     ) -> Self {
@@ -231,7 +232,7 @@ impl Calls {
             start.name = Cow::Owned(declared.to_owned());
         }
         let source = start.index;
-        let whole = self.settings.arguments == Arguments::Whole;
+        let whole = self.settings.arguments == ArgumentDelivery::Whole;
         let fate = if start.runner == Runner::Upstream && !self.forwards(&written) {
             self.left_out(&start)
         } else if rescue || (whole && start.runner == Runner::Client) {
@@ -497,7 +498,7 @@ impl Calls {
     }
 
     /// The tools that may be called.
-    pub(super) fn tools(&self) -> &Tools {
+    pub(super) fn tools(&self) -> &DeclaredTools {
         &self.tools
     }
 
@@ -521,7 +522,7 @@ fn send(event: Event<'_>, frame: Option<&str>, out: &mut impl Sink) {
     }
 }
 
-/// A web search's results (Lumo 1.6) as citations on the text up to `at` characters.
+/// A web search's results (docs/protocols/lumo.md#server-tools) as citations on the text up to `at` characters.
 fn cite(content: &str, at: u64, out: &mut impl Sink) {
     let Ok(content) = Json::parse(content) else { return };
     for page in content.get("results").into_iter().flat_map(|results| results.elements()) {

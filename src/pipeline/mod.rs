@@ -9,10 +9,8 @@
 
 mod backlog;
 mod calls;
-mod settings;
 
 pub(crate) use backlog::SLICE;
-pub use settings::{Arguments, Detect, Limits, Misroute, Reasoning, ServerCalls, Settings, UnknownCalls};
 
 use std::sync::Arc;
 
@@ -24,11 +22,13 @@ use self::{
 };
 use crate::{
     conversation::{Conversation, Role, Turn},
-    detect::{Detector, Tools},
+    detect::Detector,
     dialect::{Answering, Asked, Reader, Skipped, Writer},
     event::{Event, Sink},
-    failure::Failure,
-    redact::Redactor,
+    failure::{Failure, Redact},
+    format::Known,
+    rules::{Limits, Rules},
+    tools::DeclaredTools,
 };
 
 /// Where an answer stands.
@@ -58,7 +58,7 @@ pub struct Pipeline {
     stages: Stages,
     state: State,
     failure: Option<Failure>,
-    redactor: Option<Arc<Redactor>>,
+    redactor: Option<Arc<dyn Redact>>,
 }
 
 /// What comes after the reader.
@@ -75,19 +75,20 @@ struct Stages {
 
 impl Pipeline {
     /// A pipeline for the answer to `conversation`, as the client asked it (with its tools, even where the upstream
-    /// is told of them in text).
+    /// is told of them in text). The formats that the rules name are looked up in `known`.
     pub fn new(
         conversation: &Conversation,
-        settings: &Settings,
+        settings: &Rules,
+        known: &Known,
         mut reader: Reader,
         writer: Writer,
         answering: &Answering,
     ) -> Self {
-        let tools = Tools::new(conversation, &settings.tool_prefix);
+        let tools = DeclaredTools::new(conversation, &settings.tool_prefix);
         reader.expect(Asked { tools: tools.clone(), limits: settings.limits, stream: answering.stream });
         let stages = Stages {
             backlog: Backlog::default(),
-            detector: Detector::new(tools.clone(), settings),
+            detector: Detector::new(tools.clone(), settings, known),
             calls: Calls::new(conversation, tools, settings, reader.runs_tools(), &answering.stamp),
             writer,
             limits: settings.limits,
@@ -106,7 +107,7 @@ impl Pipeline {
 
     /// Covers secrets in a failure before anybody sees it: the client, the log or a recording.
     #[must_use]
-    pub fn redacting(mut self, redactor: Arc<Redactor>) -> Self {
+    pub fn redacting(mut self, redactor: Arc<dyn Redact>) -> Self {
         self.redactor = Some(redactor);
         self
     }
@@ -196,7 +197,7 @@ impl Pipeline {
         self.stages.release(out);
         self.state = State::Failed;
         self.failure = Some(match &self.redactor {
-            Some(redactor) => failure.redacted(redactor),
+            Some(redactor) => failure.redacted(&**redactor),
             None => failure,
         });
     }

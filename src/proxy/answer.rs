@@ -1,7 +1,7 @@
-//! [`Answer`]: one upstream request and what the client gets of it, as the response's body.
+//! [`AnswerBody`]: one upstream request and what the client gets of it, as the response's body.
 //!
 //! ```text
-//! Opening ─headers─▶ Streaming ─end mark─▶ Ebbing ─end of body─▶ Over
+//! Opening ─headers─▶ Streaming ─end mark─▶ AwaitingBodyEnd ─end of body─▶ Over
 //!    │ ▲────once more────┤ └─end mark, no finish reason─▶ Ending ────▲
 //!    └───────────────────┴──── failure, deadline, cut ──────────────┘
 //! ```
@@ -10,9 +10,9 @@
 //! the upstream's: what the client does not take, the upstream is not asked for; and when the client's connection
 //! goes away it drops the body, and with it the upstream's request, at whatever stage it is.
 //!
-//! Two callers poll an answer. The handler does so first, with [`Answer::poll_commit`], until it is known what status
+//! Two callers poll an answer. The handler does so first, with [`AnswerBody::poll_commit`], until it is known what status
 //! to send: up to the first content, to the end of a whole answer, or until the client has waited for
-//! `limits.keep_alive`. Then the client's connection does, with [`Answer::poll_some`] (hyper, over HTTP/2, with
+//! `limits.keep_alive`. Then the client's connection does, with [`AnswerBody::poll_some`] (hyper, over HTTP/2, with
 //! `poll_frame`). All go the same steps.
 
 mod flow;
@@ -37,14 +37,14 @@ use crate::{
 };
 
 use super::{
-    clock::{Alarm, Clock},
     cors::Grant,
-    drain::Given,
+    deadlines::{Deadline, Deadlines},
+    drain::SignalFuture,
     turn,
 };
 
 pub(super) use flow::Parts;
-use flow::{Flow, Stage};
+use flow::{ExchangeState, Stage};
 
 /// Reads that are taken without a look at the alarms, and that leave in one frame at most: then the client
 /// is given a turn.
@@ -59,33 +59,33 @@ const MAX_WORK: usize = 32 << 10;
 /// See the module.
 #[derive(Debug)]
 #[pin_project]
-pub(super) struct Answer {
+pub(super) struct AnswerBody {
     #[pin]
-    clock: Clock,
+    deadlines: Deadlines,
     #[pin]
-    cut: Given,
+    cut: SignalFuture,
     timeouts: Timeouts,
     grant: Grant,
-    flow: Flow,
+    flow: ExchangeState,
 }
 
-impl Answer {
+impl AnswerBody {
     /// An answer whose upstream has been asked. It gets signs of life as often as `keep_alive`, if it is a stream,
     /// and ends with `cut`.
-    pub(super) fn new(parts: Parts, keep_alive: Duration, cut: Given) -> Self {
+    pub(super) fn new(parts: Parts, keep_alive: Duration, cut: SignalFuture) -> Self {
         let keep_alive = parts.stream.then_some(keep_alive);
         let timeouts = parts.client.upstream().timeouts.clone();
         Self {
-            clock: Clock::new(keep_alive, timeouts.idle, timeouts.total),
+            deadlines: Deadlines::new(keep_alive, timeouts.idle, timeouts.total),
             cut,
             timeouts,
             grant: Grant::default(),
-            flow: Flow::new(parts),
+            flow: ExchangeState::new(parts),
         }
     }
 
     /// Reads until it is certain what status the response has: `Ok` is 200, and the body begins with what has been
-    /// read. After an error, see [`Answer::refuse`].
+    /// read. After an error, see [`AnswerBody::refuse`].
     pub(super) fn poll_commit(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         while !self.flow.is_certain() {
             if let Some(failure) = self.flow.pipeline.failure() {
@@ -94,7 +94,7 @@ impl Answer {
             ready!(self.as_mut().poll_turn(cx));
             if self.as_mut().poll_upstream(cx).is_pending() {
                 let alarm = ready!(self.as_mut().poll_interrupt(cx));
-                if alarm == Some(Alarm::KeepAlive) {
+                if alarm == Some(Deadline::KeepAlive) {
                     break;
                 }
             }
@@ -137,7 +137,7 @@ impl Answer {
             return Poll::Ready(());
         }
         *worked = 0;
-        turn::after_others(cx);
+        turn::yield_now(cx);
         Poll::Pending
     }
 
@@ -154,35 +154,35 @@ impl Answer {
         }
         ready!(polled);
         match this.flow.stage {
-            Stage::Opening(_) => this.clock.asked(),
-            Stage::Streaming(_) => this.clock.heard(),
-            Stage::Ending(_) => this.clock.await_end(),
-            Stage::Ebbing(_) => this.clock.linger(),
+            Stage::Opening(_) => this.deadlines.asked(),
+            Stage::Streaming(_) => this.deadlines.heard(),
+            Stage::Ending(_) => this.deadlines.await_end(),
+            Stage::AwaitingBodyEnd(_) => this.deadlines.linger(),
             Stage::Over => {}
         }
         Poll::Ready(())
     }
 
     /// What happens without the upstream: an alarm (given back), or the server's end.
-    fn poll_interrupt(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Alarm>> {
+    fn poll_interrupt(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Deadline>> {
         let mut this = self.project();
         this.flow.reads = 0;
         if this.cut.poll(cx).is_ready() && this.flow.is_open() {
             this.flow.fail(Failure::new(Kind::Draining, "toolwire was stopped before the answer was whole"));
             return Poll::Ready(None);
         }
-        let alarm = ready!(this.clock.as_mut().poll_alarm(cx));
+        let alarm = ready!(this.deadlines.as_mut().poll_alarm(cx));
         match alarm {
-            Alarm::KeepAlive => {
+            Deadline::KeepAlive => {
                 this.flow.pipeline.keep_alive(&mut this.flow.out);
-                this.clock.spoke();
+                this.deadlines.spoke();
             }
-            Alarm::Idle => this.flow.fail_silent(this.timeouts.idle),
-            Alarm::Total => {
+            Deadline::Idle => this.flow.fail_silent(this.timeouts.idle),
+            Deadline::Total => {
                 this.flow.fail(failure::timed_out("whole answer", this.timeouts.total.unwrap_or_default()));
             }
-            Alarm::Linger => this.flow.stage = Stage::Over,
-            Alarm::Unended => this.flow.fail(Failure::new(
+            Deadline::Linger => this.flow.stage = Stage::Over,
+            Deadline::Unended => this.flow.fail(Failure::new(
                 Kind::Truncated,
                 "the upstream sent its end mark without a finish reason and did not end its answer",
             )),
@@ -194,12 +194,12 @@ impl Answer {
     /// own then, but the whole answer's limit holds.
     pub(super) fn poll_overdue(self: Pin<&mut Self>, cx: &mut Context<'_>) {
         let this = self.project();
-        if this.flow.is_open() && this.clock.poll_total(cx).is_ready() {
+        if this.flow.is_open() && this.deadlines.poll_total(cx).is_ready() {
             this.flow.fail(failure::timed_out("whole answer", this.timeouts.total.unwrap_or_default()));
         }
     }
 
-    /// Waits until there is something for the client, to be had with [`Answer::take`]. `false`: nothing comes any more.
+    /// Waits until there is something for the client, to be had with [`AnswerBody::take`]. `false`: nothing comes any more.
     pub(super) fn poll_some(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
         loop {
             self.as_mut().project().flow.tell_failure();
@@ -212,7 +212,7 @@ impl Answer {
                 return Poll::Ready(false);
             }
             if self.flow.reads >= MAX_READS {
-                // An upstream that never pauses must not outrun the clock. What the alarm was shows in the flow.
+                // An upstream that never pauses must not outrun the deadlines. What the alarm was shows in the flow.
                 let _ = self.as_mut().poll_interrupt(cx);
                 if waiting {
                     return Poll::Ready(true);
@@ -230,10 +230,10 @@ impl Answer {
         }
     }
 
-    /// What has come together for the client. Its buffer is wanted back, see [`Answer::put_back`].
+    /// What has come together for the client. Its buffer is wanted back, see [`AnswerBody::put_back`].
     pub(super) fn take(self: Pin<&mut Self>) -> BytesMut {
         let this = self.project();
-        this.clock.passed_on();
+        this.deadlines.passed_on();
         this.flow.access.wrote(this.flow.out.len());
         mem::take(&mut this.flow.out)
     }
@@ -245,7 +245,7 @@ impl Answer {
     }
 }
 
-impl Body for Answer {
+impl Body for AnswerBody {
     type Data = Bytes;
     type Error = Infallible;
 

@@ -60,12 +60,12 @@ impl Drain {
     }
 
     /// Becomes ready with [`Drain::begin`].
-    pub(super) fn when_begun(&self) -> Given {
+    pub(super) fn when_begun(&self) -> SignalFuture {
         self.begun.when_given()
     }
 
     /// Becomes ready with [`Drain::cut`].
-    pub(super) fn when_cut(&self) -> Given {
+    pub(super) fn when_cut(&self) -> SignalFuture {
         self.cut.when_given()
     }
 }
@@ -82,23 +82,23 @@ impl Signal {
         self.given.load(Ordering::Acquire)
     }
 
-    fn when_given(&self) -> Given {
+    fn when_given(&self) -> SignalFuture {
         let notified = Arc::clone(&self.waiting).notified_owned();
         // Looked at after asking to be notified: a signal in between is seen one way or the other.
-        Given { notified, already: self.is_given() }
+        SignalFuture { notified, already: self.is_given() }
     }
 }
 
 /// A step of a [`Drain`] that is waited for.
 #[derive(Debug)]
 #[pin_project]
-pub(super) struct Given {
+pub(super) struct SignalFuture {
     #[pin]
     notified: OwnedNotified,
     already: bool,
 }
 
-impl Future for Given {
+impl Future for SignalFuture {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {

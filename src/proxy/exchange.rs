@@ -5,19 +5,21 @@
 //!                     └──────────────▶ Pipeline (reader of the upstream's dialect, writer of the client's)
 //! ```
 //!
-//! The one place of the shell that knows how the stages are put together.
+//! This is where the proxy puts the stages together for a request; `fixture::replay` does the same for a recorded
+//! response.
 
 use std::{borrow::Cow, sync::Arc};
 
 use bytes::Bytes;
 
 use crate::{
-    config::{Config, Model, Options, Tools, Upstream},
+    config::{Config, Model, Options, ToolStyle, Upstream},
     conversation::Conversation,
     dialect::{Answering, Reader, Stamp, UpstreamRequest, Writer, chat, lumo},
     failure::{Failure, Kind},
     format,
-    pipeline::{Misroute, Pipeline},
+    pipeline::Pipeline,
+    rules::Misroute,
 };
 
 /// All that one exchange needs.
@@ -32,19 +34,19 @@ pub(super) struct Exchange<'a> {
     /// How the client is answered.
     pub(super) answering: Answering,
     /// What it takes to ask once more, where that may come.
-    pub(super) again: Option<Again>,
+    pub(super) again: Option<FollowUp>,
 }
 
 /// What it takes to ask an upstream once more within one answer ([`State::Asks`](crate::pipeline::State::Asks)), which
 /// is seldom and at most once. It is kept as long as the answer takes, so it is the request as it came, and not what
 /// was made of it.
 #[derive(Debug)]
-pub(super) struct Again {
+pub(super) struct FollowUp {
     config: Arc<Config>,
     body: Box<[u8]>,
 }
 
-impl Again {
+impl FollowUp {
     /// Makes `pipeline` ready for the next answer, and gives what the upstream is to be asked for it.
     ///
     /// # Errors
@@ -86,7 +88,7 @@ pub(super) fn prepare<'c>(
     let answering = Answering::new(&conversation, stamp);
     let request = encode(model, &sent(model, &conversation));
     let again = (model.settings.misroute == Misroute::Bounce)
-        .then(|| Again { config: Arc::clone(config), body: body.to_vec().into() });
+        .then(|| FollowUp { config: Arc::clone(config), body: body.to_vec().into() });
     Ok(Exchange { model, conversation, request, answering, again })
 }
 
@@ -95,6 +97,7 @@ pub(super) fn pipeline(model: &Model, conversation: &Conversation, answering: &A
     Pipeline::new(
         conversation,
         &model.settings_for(&conversation.model),
+        &model.formats,
         reader(model),
         Writer::Chat(chat::Writer::new(answering)),
         answering,
@@ -129,7 +132,7 @@ fn refuse_choices(model: &Model, conversation: &Conversation) -> Result<(), Fail
             _ => return refused(format!("`n` must be a whole number from 1 on, but it is {n}")),
         },
     };
-    let emulated = model.tools != Tools::Native && !conversation.tools.is_empty();
+    let emulated = model.tools != ToolStyle::Native && !conversation.tools.is_empty();
     if choices > 1 && (emulated || matches!(model.upstream.options, Options::Lumo(_))) {
         return refused(format!("the model `{}` gives one choice; leave `n` out", conversation.model));
     }
@@ -139,8 +142,8 @@ fn refuse_choices(model: &Model, conversation: &Conversation) -> Result<(), Fail
 /// The conversation as the upstream is to see it, where the model is told of the tools as configured.
 fn sent<'a>(model: &Model, conversation: &'a Conversation) -> Cow<'a, Conversation> {
     match model.tools {
-        Tools::Native => Cow::Borrowed(conversation),
-        Tools::Format(format) => {
+        ToolStyle::Native => Cow::Borrowed(conversation),
+        ToolStyle::Format(format) => {
             Cow::Owned(format::instruct(conversation.clone(), format, &model.teaching()))
         }
     }

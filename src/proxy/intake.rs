@@ -83,7 +83,7 @@ pub(super) async fn read(
 /// A body as it comes, until its time is over or the server stops.
 struct Pieces<'a> {
     body: Incoming,
-    /// `None`: later than any clock.
+    /// `None`: later than any deadlines.
     deadline: Option<Instant>,
     limits: &'a Limits,
     drain: &'a Drain,

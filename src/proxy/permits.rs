@@ -1,4 +1,4 @@
-//! [`Line`]: how many requests an upstream has open, and how many wait for their turn.
+//! [`Queue`]: how many requests an upstream has open, and how many wait for their turn.
 //!
 //! A [`Permit`] lives as long as the answer's body, not as its handler: a stream counts until its last byte.
 
@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use crate::{
-    config::Queue,
+    config::QueueLimits,
     failure::{Failure, Kind},
 };
 
@@ -29,16 +29,16 @@ pub(super) struct Permit {
 
 /// The places of one upstream and the line before them. First come, first served.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct Queue {
     places: Arc<Semaphore>,
     waiting: AtomicUsize,
-    limits: Queue,
+    limits: QueueLimits,
     gauge: Gauge,
 }
 
-impl Line {
+impl Queue {
     /// An empty line; `gauge` shows how many wait.
-    pub(super) fn new(limits: Queue, gauge: Gauge) -> Self {
+    pub(super) fn new(limits: QueueLimits, gauge: Gauge) -> Self {
         let places = Arc::new(Semaphore::new(limits.max_concurrent.min(Semaphore::MAX_PERMITS)));
         Self { places, waiting: AtomicUsize::new(0), limits, gauge }
     }
@@ -80,12 +80,12 @@ fn busy(message: String) -> Failure {
 
 /// Counted as waiting until dropped.
 struct Waiting<'a> {
-    line: &'a Line,
+    line: &'a Queue,
     ahead: usize,
 }
 
 impl<'a> Waiting<'a> {
-    fn new(line: &'a Line) -> Self {
+    fn new(line: &'a Queue) -> Self {
         line.gauge.inc();
         Self { line, ahead: line.waiting.fetch_add(1, Ordering::Relaxed) }
     }
@@ -106,9 +106,9 @@ mod tests {
 
     use super::*;
 
-    fn line(max_concurrent: usize, max_waiting: usize) -> Line {
-        let limits = Queue { max_concurrent, max_waiting, wait_timeout: Duration::from_secs(1) };
-        Line::new(limits, Gauge::default())
+    fn line(max_concurrent: usize, max_waiting: usize) -> Queue {
+        let limits = QueueLimits { max_concurrent, max_waiting, wait_timeout: Duration::from_secs(1) };
+        Queue::new(limits, Gauge::default())
     }
 
     #[tokio::test(start_paused = true)]

@@ -16,7 +16,7 @@ use crate::{
     observe::{Access, Outcome},
 };
 
-use super::answer::Answer;
+use super::answer::AnswerBody;
 
 /// By what a request is found in the logs; a client may give its own.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -26,11 +26,11 @@ const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream; c
 
 /// What a response says, with the record of its request, which ends when this is dropped.
 #[derive(Debug)]
-pub(super) enum Body {
+pub(super) enum ReplyBody {
     /// Said at once.
     Plain(Box<Plain>),
     /// An upstream's answer, as it comes.
-    Answer(Pin<Box<Answer>>),
+    AnswerBody(Pin<Box<AnswerBody>>),
     /// An upstream's answer that is sent without hyper: this never comes.
     Elsewhere,
 }
@@ -49,26 +49,26 @@ pub(super) fn plain(
     content_type: HeaderValue,
     bytes: impl Into<Bytes>,
     access: Access,
-) -> Response<Body> {
+) -> Response<ReplyBody> {
     let mut response = said(status, bytes.into(), Outcome::Done, access);
     response.headers_mut().insert(header::CONTENT_TYPE, content_type);
     response
 }
 
 /// A response of JSON.
-pub(super) fn json(value: &serde_json::Value, access: Access) -> Response<Body> {
+pub(super) fn json(value: &serde_json::Value, access: Access) -> Response<ReplyBody> {
     plain(StatusCode::OK, JSON, value.to_string(), access)
 }
 
 /// A response that says only which methods there are.
-pub(super) fn options(allow: &'static str, access: Access) -> Response<Body> {
+pub(super) fn options(allow: &'static str, access: Access) -> Response<ReplyBody> {
     let mut response = said(StatusCode::NO_CONTENT, Bytes::new(), Outcome::Done, access);
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
     response
 }
 
 /// The error object of `failure`.
-pub(super) fn error(failure: Failure, access: Access) -> Response<Body> {
+pub(super) fn error(failure: Failure, access: Access) -> Response<ReplyBody> {
     let bytes = chat::error_body(&failure);
     let mut response = said(status_of(&failure), bytes.into(), Outcome::Failed(failure.clone()), access);
     put_error_headers(response.headers_mut(), &failure);
@@ -81,9 +81,9 @@ pub(super) fn error(failure: Failure, access: Access) -> Response<Body> {
 /// The head of the response that is `answer`: 200, or the status of the failure that came before content, whose error
 /// object the answer then is.
 pub(super) fn answer(
-    mut answer: Pin<Box<Answer>>,
+    mut answer: Pin<Box<AnswerBody>>,
     committed: Result<(), Failure>,
-) -> (Parts, Pin<Box<Answer>>) {
+) -> (Parts, Pin<Box<AnswerBody>>) {
     let (mut head, ()) = Response::new(()).into_parts();
     head.status = committed.as_ref().err().map_or(StatusCode::OK, status_of);
     match committed {
@@ -114,8 +114,8 @@ pub(super) fn close(headers: &mut HeaderMap) {
 }
 
 /// For a HEAD request: the same without the body.
-pub(super) fn without_body(mut response: Response<Body>) -> Response<Body> {
-    if let Body::Plain(plain) = response.body_mut() {
+pub(super) fn without_body(mut response: Response<ReplyBody>) -> Response<ReplyBody> {
+    if let ReplyBody::Plain(plain) = response.body_mut() {
         let length = HeaderValue::from(plain.bytes.len());
         plain.take();
         response.headers_mut().insert(header::CONTENT_LENGTH, length);
@@ -123,13 +123,13 @@ pub(super) fn without_body(mut response: Response<Body>) -> Response<Body> {
     response
 }
 
-fn said(status: StatusCode, bytes: Bytes, outcome: Outcome, mut access: Access) -> Response<Body> {
+fn said(status: StatusCode, bytes: Bytes, outcome: Outcome, mut access: Access) -> Response<ReplyBody> {
     access.status(status.as_u16());
     let mut plain = Plain { bytes, outcome: Some(outcome), access };
     if plain.bytes.is_empty() {
         plain.take();
     }
-    let mut response = Response::new(Body::Plain(Box::new(plain)));
+    let mut response = Response::new(ReplyBody::Plain(Box::new(plain)));
     *response.status_mut() = status;
     response
 }
@@ -163,16 +163,16 @@ impl Plain {
     }
 }
 
-impl Body {
+impl ReplyBody {
     /// The client has taken nothing for too long, and is given up.
     pub(super) fn stalled(&mut self) {
-        if let Self::Answer(answer) = self {
+        if let Self::AnswerBody(answer) = self {
             answer.as_mut().stalled();
         }
     }
 }
 
-impl http_body::Body for Body {
+impl http_body::Body for ReplyBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -181,7 +181,7 @@ impl http_body::Body for Body {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match self.get_mut() {
-            Self::Answer(answer) => answer.as_mut().poll_frame(cx),
+            Self::AnswerBody(answer) => answer.as_mut().poll_frame(cx),
             Self::Elsewhere => Poll::Pending,
             Self::Plain(plain) if plain.bytes.is_empty() => Poll::Ready(None),
             Self::Plain(plain) => {
@@ -195,7 +195,7 @@ impl http_body::Body for Body {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Plain(plain) => plain.bytes.is_empty(),
-            Self::Answer(answer) => answer.is_end_stream(),
+            Self::AnswerBody(answer) => answer.is_end_stream(),
             Self::Elsewhere => false,
         }
     }
@@ -203,7 +203,7 @@ impl http_body::Body for Body {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Plain(plain) => SizeHint::with_exact(plain.bytes.len() as u64),
-            Self::Answer(answer) => answer.size_hint(),
+            Self::AnswerBody(answer) => answer.size_hint(),
             Self::Elsewhere => SizeHint::default(),
         }
     }

@@ -23,7 +23,7 @@ use crate::{
 
 use super::{
     ServeError,
-    answer::{self, Answer},
+    answer::{self, AnswerBody},
     auth,
     budget::{Budget, Reservation},
     cors::{self, Grant},
@@ -31,8 +31,8 @@ use super::{
     exchange::{self, Exchange},
     intake,
     models::Models,
-    permits::Line,
-    reply::{self, Body},
+    permits::Queue,
+    reply::{self, ReplyBody},
     request,
     routes::{self, Route},
     tap::{Opening, Tap},
@@ -73,8 +73,8 @@ impl Service {
         let metrics = Arc::new(Metrics::new(config.metrics.tool_names));
         let clients = config.upstreams.iter().map(|upstream| {
             let name = upstream.name.clone();
-            let line = Line::new(upstream.queue.clone(), metrics.waiting(&name));
-            let client = Client::new(Arc::clone(upstream), Arc::new(line), metrics.unsolicited(&name))
+            let queue = Queue::new(upstream.queue.clone(), metrics.waiting(&name));
+            let client = Client::new(Arc::clone(upstream), Arc::new(queue), metrics.unsolicited(&name))
                 .map_err(|error| ServeError::Upstream { name: name.clone(), error })?;
             Ok((name, Arc::new(client)))
         });
@@ -124,12 +124,12 @@ impl Service {
     pub(super) async fn handle(
         self: Arc<Self>,
         request: Request<Incoming>,
-    ) -> Result<Response<Body>, Infallible> {
+    ) -> Result<Response<ReplyBody>, Infallible> {
         Ok(match self.begin(request).await {
             Ok(mut answer) => {
                 let committed = poll_fn(|cx| answer.as_mut().poll_commit(cx)).await;
                 let (head, answer) = reply::answer(answer, committed);
-                Response::from_parts(head, Body::Answer(answer))
+                Response::from_parts(head, ReplyBody::AnswerBody(answer))
             }
             Err(response) => response,
         })
@@ -143,7 +143,7 @@ impl Service {
     pub(super) async fn begin(
         self: &Arc<Self>,
         request: Request<Incoming>,
-    ) -> Result<Pin<Box<Answer>>, Response<Body>> {
+    ) -> Result<Pin<Box<AnswerBody>>, Response<ReplyBody>> {
         let id = request_id(request.headers());
         let path = request.uri().path();
         let route = Route::find(path);
@@ -177,7 +177,7 @@ impl Service {
         grant: &Grant,
         rest: &mut Rest,
         access: Access,
-    ) -> Result<Pin<Box<Answer>>, Response<Body>> {
+    ) -> Result<Pin<Box<AnswerBody>>, Response<ReplyBody>> {
         let (head, body) = request.into_parts();
         if let Err(failure) = request::check(&head) {
             *rest = Rest::Unread;
@@ -228,7 +228,7 @@ impl Service {
         body: Incoming,
         rest: &mut Rest,
         mut access: Access,
-    ) -> Result<Pin<Box<Answer>>, Response<Body>> {
+    ) -> Result<Pin<Box<AnswerBody>>, Response<ReplyBody>> {
         if !self.drain.is_serving() {
             return Err(reply::error(drain::refusal(), access));
         }
@@ -265,7 +265,7 @@ impl Service {
         body: &Bytes,
         memory: Reservation,
         access: Access,
-    ) -> Pin<Box<Answer>> {
+    ) -> Pin<Box<AnswerBody>> {
         let Exchange { model, conversation, request, answering, again } = exchange;
         let watch = self.tap.as_ref().and_then(|tap| {
             tap.begin(&Opening {
@@ -280,8 +280,7 @@ impl Service {
         });
         let begun = Instant::now();
         let opening = Arc::clone(&client).begin(request).await;
-        let pipeline =
-            exchange::pipeline(model, &conversation, &answering).redacting(Arc::clone(&self.redactor));
+        let pipeline = exchange::pipeline(model, &conversation, &answering).redacting(self.redactor.clone());
         let parts = answer::Parts {
             begun,
             client,
@@ -293,15 +292,15 @@ impl Service {
             access,
             memory,
         };
-        Box::pin(Answer::new(parts, self.config.limits.keep_alive, self.drain.when_cut()))
+        Box::pin(AnswerBody::new(parts, self.config.limits.keep_alive, self.drain.when_cut()))
     }
 }
 
-fn text(status: StatusCode, text: &'static str, access: Access) -> Response<Body> {
+fn text(status: StatusCode, text: &'static str, access: Access) -> Response<ReplyBody> {
     reply::plain(status, HeaderValue::from_static("text/plain; charset=utf-8"), text, access)
 }
 
-fn method_not_allowed(route: &Route, method: &Method, access: Access) -> Response<Body> {
+fn method_not_allowed(route: &Route, method: &Method, access: Access) -> Response<ReplyBody> {
     let allow = route.methods();
     let failure = Failure::new(Kind::Method, format!("{method} is not for this path; it takes {allow}"));
     let mut response = reply::error(failure, access);

@@ -1,7 +1,7 @@
 //! The framing of an HTTP/1.1 body (RFC 9112, sections 6 and 7): by chunks, by length, or to the end of the
 //! connection.
 //!
-//! [`Body::next`] gives the data as it lies in the bytes that were read; nothing is copied and nothing is kept but
+//! [`BodyDecoder::next`] gives the data as it lies in the bytes that were read; nothing is copied and nothing is kept but
 //! where in the framing the bytes ended.
 
 use std::fmt;
@@ -14,15 +14,15 @@ const MAX_DIGITS: u8 = 16;
 
 /// A body whose bytes come in any split.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Body {
-    at: At,
+pub struct BodyDecoder {
+    at: ChunkState,
     /// Bytes of extensions and trailers that may still come.
     aside: usize,
 }
 
 /// What comes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum At {
+enum ChunkState {
     /// Data to the end of the connection.
     Rest,
     /// So many bytes of data, and the body is over.
@@ -72,29 +72,29 @@ impl fmt::Display for BadBody {
 
 impl std::error::Error for BadBody {}
 
-impl Body {
+impl BodyDecoder {
     /// A body in chunks.
     pub fn chunked() -> Self {
-        Self::new(At::Size(0, 0))
+        Self::new(ChunkState::Size(0, 0))
     }
 
     /// A body of `length` bytes.
     pub fn of_length(length: u64) -> Self {
-        Self::new(if length == 0 { At::End } else { At::Length(length) })
+        Self::new(if length == 0 { ChunkState::End } else { ChunkState::Length(length) })
     }
 
     /// A body that ends with its connection.
     pub fn until_close() -> Self {
-        Self::new(At::Rest)
+        Self::new(ChunkState::Rest)
     }
 
-    fn new(at: At) -> Self {
+    fn new(at: ChunkState) -> Self {
         Self { at, aside: MAX_ASIDE }
     }
 
     /// The body is over. A connection may be used again if nothing came behind it.
     pub fn is_over(&self) -> bool {
-        self.at == At::End
+        self.at == ChunkState::End
     }
 
     /// The next data in `bytes`, which are moved on behind what has been looked at. `None`: all of it has been, or the
@@ -105,23 +105,23 @@ impl Body {
     pub fn next<'b>(&mut self, bytes: &mut &'b [u8]) -> Result<Option<&'b [u8]>, BadBody> {
         loop {
             match self.at {
-                At::Rest if bytes.is_empty() => return Ok(None),
-                At::Rest => return Ok(Some(take(bytes, u64::MAX))),
-                At::Length(left) | At::Chunk(left) => {
+                ChunkState::Rest if bytes.is_empty() => return Ok(None),
+                ChunkState::Rest => return Ok(Some(take(bytes, u64::MAX))),
+                ChunkState::Length(left) | ChunkState::Chunk(left) => {
                     if bytes.is_empty() {
                         return Ok(None);
                     }
                     let data = take(bytes, left);
                     let left = left - data.len() as u64;
                     self.at = match self.at {
-                        At::Chunk(_) if left == 0 => At::ChunkEnd,
-                        At::Chunk(_) => At::Chunk(left),
-                        _ if left == 0 => At::End,
-                        _ => At::Length(left),
+                        ChunkState::Chunk(_) if left == 0 => ChunkState::ChunkEnd,
+                        ChunkState::Chunk(_) => ChunkState::Chunk(left),
+                        _ if left == 0 => ChunkState::End,
+                        _ => ChunkState::Length(left),
                     };
                     return Ok(Some(data));
                 }
-                At::End => return Ok(None),
+                ChunkState::End => return Ok(None),
                 _ => {
                     let Some((&byte, rest)) = bytes.split_first() else { return Ok(None) };
                     *bytes = rest;
@@ -137,45 +137,45 @@ impl Body {
     /// [`BadBody::Cut`], unless that is how the body ends.
     pub fn close(&mut self) -> Result<(), BadBody> {
         match self.at {
-            At::Rest | At::End => {
-                self.at = At::End;
+            ChunkState::Rest | ChunkState::End => {
+                self.at = ChunkState::End;
                 Ok(())
             }
             _ => Err(BadBody::Cut),
         }
     }
 
-    fn framing(&mut self, byte: u8) -> Result<At, BadBody> {
+    fn framing(&mut self, byte: u8) -> Result<ChunkState, BadBody> {
         Ok(match (self.at, byte) {
-            (At::Size(size, digits), byte) if byte.is_ascii_hexdigit() && digits < MAX_DIGITS => {
-                At::Size(with_digit(size, byte)?, digits + 1)
+            (ChunkState::Size(size, digits), byte) if byte.is_ascii_hexdigit() && digits < MAX_DIGITS => {
+                ChunkState::Size(with_digit(size, byte)?, digits + 1)
             }
-            (At::Size(size, 1..) | At::Extension(size), b'\r') => At::SizeEnd(size),
-            (At::Size(size, 1..), b';' | b' ' | b'\t') => At::Extension(size),
-            (At::Size(..), _) => return Err(BadBody::Size),
-            (At::Extension(_), b'\n') => return Err(BadBody::LineEnd),
-            (At::Extension(_), _) => self.aside()?,
-            (At::SizeEnd(0), b'\n') => At::Trailer(false),
-            (At::SizeEnd(size), b'\n') => {
+            (ChunkState::Size(size, 1..) | ChunkState::Extension(size), b'\r') => ChunkState::SizeEnd(size),
+            (ChunkState::Size(size, 1..), b';' | b' ' | b'\t') => ChunkState::Extension(size),
+            (ChunkState::Size(..), _) => return Err(BadBody::Size),
+            (ChunkState::Extension(_), b'\n') => return Err(BadBody::LineEnd),
+            (ChunkState::Extension(_), _) => self.aside()?,
+            (ChunkState::SizeEnd(0), b'\n') => ChunkState::Trailer(false),
+            (ChunkState::SizeEnd(size), b'\n') => {
                 // A long answer may have something aside with every chunk.
                 self.aside = MAX_ASIDE;
-                At::Chunk(size)
+                ChunkState::Chunk(size)
             }
-            (At::ChunkEnd, b'\r') => At::ChunkEndLf,
-            (At::ChunkEndLf, b'\n') => At::Size(0, 0),
-            (At::Trailer(something), b'\r') => At::TrailerEnd(something),
-            (At::Trailer(_), b'\n') => return Err(BadBody::LineEnd),
-            (At::Trailer(_), _) => {
+            (ChunkState::ChunkEnd, b'\r') => ChunkState::ChunkEndLf,
+            (ChunkState::ChunkEndLf, b'\n') => ChunkState::Size(0, 0),
+            (ChunkState::Trailer(something), b'\r') => ChunkState::TrailerEnd(something),
+            (ChunkState::Trailer(_), b'\n') => return Err(BadBody::LineEnd),
+            (ChunkState::Trailer(_), _) => {
                 self.aside()?;
-                At::Trailer(true)
+                ChunkState::Trailer(true)
             }
-            (At::TrailerEnd(true), b'\n') => At::Trailer(false),
-            (At::TrailerEnd(false), b'\n') => At::End,
+            (ChunkState::TrailerEnd(true), b'\n') => ChunkState::Trailer(false),
+            (ChunkState::TrailerEnd(false), b'\n') => ChunkState::End,
             _ => return Err(BadBody::LineEnd),
         })
     }
 
-    fn aside(&mut self) -> Result<At, BadBody> {
+    fn aside(&mut self) -> Result<ChunkState, BadBody> {
         self.aside = self.aside.checked_sub(1).ok_or(BadBody::Aside)?;
         Ok(self.at)
     }
@@ -202,7 +202,7 @@ mod tests {
 
     /// The data of a body that comes in `pieces`, what is left behind it, and whether it is over.
     fn read<'p>(
-        mut body: Body,
+        mut body: BodyDecoder,
         pieces: impl IntoIterator<Item = &'p [u8]>,
     ) -> Result<(Vec<u8>, usize, bool), BadBody> {
         let (mut data, mut left) = (Vec::new(), 0);
@@ -218,22 +218,22 @@ mod tests {
     #[test]
     fn chunks_are_joined_and_the_end_is_known() {
         let bytes = b"5\r\nhello\r\n1;x=\"y\"\r\n,\r\n06 \r\n world\r\n0\r\nTrailer: 1\r\n\r\nHTTP/1.1";
-        assert_eq!(read(Body::chunked(), [&bytes[..]]), Ok((b"hello, world".to_vec(), 8, true)));
+        assert_eq!(read(BodyDecoder::chunked(), [&bytes[..]]), Ok((b"hello, world".to_vec(), 8, true)));
     }
 
     #[test]
     fn a_length_is_kept() {
-        assert_eq!(read(Body::of_length(3), [&b"ab"[..], b"cd"]), Ok((b"abc".to_vec(), 1, true)));
-        assert_eq!(read(Body::of_length(0), [&b"x"[..]]), Ok((Vec::new(), 1, true)));
+        assert_eq!(read(BodyDecoder::of_length(3), [&b"ab"[..], b"cd"]), Ok((b"abc".to_vec(), 1, true)));
+        assert_eq!(read(BodyDecoder::of_length(0), [&b"x"[..]]), Ok((Vec::new(), 1, true)));
     }
 
     #[test]
     fn a_close_is_an_end_only_where_it_is_the_framing() {
-        let mut body = Body::until_close();
+        let mut body = BodyDecoder::until_close();
         assert_eq!(body.next(&mut &b"all"[..]), Ok(Some(&b"all"[..])));
         assert_eq!((body.close(), body.is_over()), (Ok(()), true));
-        assert_eq!(Body::chunked().close(), Err(BadBody::Cut));
-        assert_eq!(Body::of_length(1).close(), Err(BadBody::Cut));
+        assert_eq!(BodyDecoder::chunked().close(), Err(BadBody::Cut));
+        assert_eq!(BodyDecoder::of_length(1).close(), Err(BadBody::Cut));
     }
 
     #[test]
@@ -250,19 +250,19 @@ mod tests {
             (b"1;a\nx\r\n", BadBody::LineEnd),
             (b"0\r\na\n\r\n", BadBody::LineEnd),
         ] {
-            assert_eq!(read(Body::chunked(), [bytes]), Err(error), "{bytes:?}");
+            assert_eq!(read(BodyDecoder::chunked(), [bytes]), Err(error), "{bytes:?}");
         }
         for begun in ["1;", "1;a\r\nx\r\n1;", "0\r\n"] {
             let long = [begun.as_bytes(), &[b'x'; MAX_ASIDE + 1]].concat();
-            assert_eq!(read(Body::chunked(), [long.as_slice()]), Err(BadBody::Aside), "{begun}");
+            assert_eq!(read(BodyDecoder::chunked(), [long.as_slice()]), Err(BadBody::Aside), "{begun}");
         }
     }
 
     #[test]
     fn a_chunk_size_may_have_sixteen_digits() {
         let bytes = b"0000000000000001\r\nx\r\n0000000000000000\r\n\r\n";
-        assert_eq!(read(Body::chunked(), [&bytes[..]]), Ok((b"x".to_vec(), 0, true)));
-        let mut largest = Body::chunked();
+        assert_eq!(read(BodyDecoder::chunked(), [&bytes[..]]), Ok((b"x".to_vec(), 0, true)));
+        let mut largest = BodyDecoder::chunked();
         assert_eq!(largest.next(&mut &b"FFFFFFFFFFFFFFFF\r\n"[..]), Ok(None));
         assert_eq!(largest.next(&mut &b"x"[..]), Ok(Some(&b"x"[..])));
     }
@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn every_chunk_may_have_an_extension() {
         let bytes = format!("{}0\r\n\r\n", format!("1;{}\r\nx\r\n", "y".repeat(100)).repeat(1000));
-        assert_eq!(read(Body::chunked(), [bytes.as_bytes()]), Ok((vec![b'x'; 1000], 0, true)));
+        assert_eq!(read(BodyDecoder::chunked(), [bytes.as_bytes()]), Ok((vec![b'x'; 1000], 0, true)));
     }
 
     proptest! {
@@ -290,8 +290,8 @@ mod tests {
             cuts.extend([0, bytes.len()]);
             cuts.sort_unstable();
             let pieces = cuts.windows(2).map(|cut| &bytes[cut[0]..cut[1]]);
-            prop_assert_eq!(read(Body::chunked(), pieces), Ok((chunks.concat(), 0, true)));
-            prop_assert_eq!(read(Body::chunked(), bytes.chunks(1)), Ok((chunks.concat(), 0, true)));
+            prop_assert_eq!(read(BodyDecoder::chunked(), pieces), Ok((chunks.concat(), 0, true)));
+            prop_assert_eq!(read(BodyDecoder::chunked(), bytes.chunks(1)), Ok((chunks.concat(), 0, true)));
         }
     }
 }

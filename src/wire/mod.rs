@@ -5,4 +5,5 @@ pub mod http1;
 pub mod json;
 pub mod ndjson;
 pub mod sse;
+pub(crate) mod text;
 pub mod utf8;

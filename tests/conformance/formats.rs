@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use toolwire::{
     format::{self, Format},
-    pipeline::{Arguments, Detect, Settings},
+    rules::{ArgumentDelivery, Detect, Rules},
 };
 
 use super::{
@@ -17,8 +17,8 @@ use super::{
 
 /// Where `formats.jsonl` and `lumo.jsonl` contradict each other.
 ///
-/// mdjson-01 keeps both line ends around a fence; T03 of the Lumo cases, "canonical", keeps one (rule R7), and R7 rules
-/// fences.
+/// mdjson-01 keeps both line ends around a fence; T03, "canonical", keeps one. The rule for fences is T03's
+/// (docs/protocols/text-formats.md#white-space).
 ///
 /// hermes-31 keeps a closer that closes nothing as text. Right behind a call it is framing: small models write it, and
 /// users saw it.
@@ -62,19 +62,19 @@ fn check(case: &Value) {
     let format = format_of(case).expect("a format that is built");
     let text = case["text"].as_str().unwrap();
     let upstream = case["upstream_finish"].as_str().unwrap_or("stop");
-    for arguments in [Arguments::Stream, Arguments::Whole] {
+    for arguments in [ArgumentDelivery::Stream, ArgumentDelivery::Whole] {
         let cut =
             case["expect"]["calls"].as_array().unwrap().iter().any(|c| !c["arguments_prefix"].is_null());
-        if cut && arguments == Arguments::Whole {
+        if cut && arguments == ArgumentDelivery::Whole {
             continue;
         }
-        let detect = Detect::Formats(vec![format, &format::THINK]);
+        let detect = Detect::Formats(vec![format.name, format::THINK.name]);
         let starts_in_reasoning = case["opts"]["starts_in_reasoning"] == true;
-        let settings = Settings { arguments, detect, starts_in_reasoning, ..Settings::default() };
+        let settings = Rules { arguments, detect, starts_in_reasoning, ..Rules::default() };
         let exchange = Exchange::new(request(&json!({"tools": declared()})), settings, Speech::Chat);
         let what = format!("{} {arguments:?}", id(case));
         // Cutting bytes is the reader's affair: the Lumo cases hold it to that.
-        let cuts = if arguments == Arguments::Stream { Cuts::Text } else { Cuts::Sizes };
+        let cuts = if arguments == ArgumentDelivery::Stream { Cuts::Text } else { Cuts::Sizes };
         let (answer, _) = exchange.text(&what, text, upstream, cuts);
         compare(&what, case, &answer);
     }

@@ -2,7 +2,7 @@
 
 use bytes::BytesMut;
 use serde_json::Value;
-use toolwire::pipeline::Arguments;
+use toolwire::rules::ArgumentDelivery;
 
 use super::{
     Kind, id, lumo, run, run_own,
@@ -14,7 +14,7 @@ use super::{
 fn check(case: &Value) {
     let pieces = case["pieces"].as_array().expect("pieces").iter().map(|piece| piece.as_str().unwrap());
     for speech in Speech::ALL {
-        let mut pipeline = lumo::exchange(case, Arguments::Stream, speech).pipeline();
+        let mut pipeline = lumo::exchange(case, ArgumentDelivery::Stream, speech).pipeline();
         let mut out = BytesMut::new();
         for (n, piece) in pieces.clone().enumerate() {
             pipeline.push(&speech.stream(&[serde_json::json!(["m", piece])]), &mut out);

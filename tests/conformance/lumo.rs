@@ -5,7 +5,8 @@
 use serde_json::{Value, json};
 use toolwire::{
     format,
-    pipeline::{Arguments, Detect, Misroute, ServerCalls, Settings, Tally, UnknownCalls},
+    pipeline::Tally,
+    rules::{ArgumentDelivery, Detect, Misroute, Rules, ServerCalls, UnknownCalls},
 };
 
 use super::{
@@ -31,11 +32,11 @@ fn put_over(case: &mut Value, over: &Value) {
 }
 
 /// The case as it reads in this mode.
-fn in_mode(case: &Value, arguments: Arguments) -> Value {
+fn in_mode(case: &Value, arguments: ArgumentDelivery) -> Value {
     let mut case = case.clone();
     let (key, published) = match arguments {
-        Arguments::Stream => ("streamed", STREAMED),
-        Arguments::Whole => ("whole", [].as_slice()),
+        ArgumentDelivery::Stream => ("streamed", STREAMED),
+        ArgumentDelivery::Whole => ("whole", [].as_slice()),
     };
     let published = published.iter().find(|(name, _)| *name == id(&case));
     let over = published.map_or(case[key].clone(), |(_, over)| serde_json::from_str(over).expect("JSON"));
@@ -43,14 +44,14 @@ fn in_mode(case: &Value, arguments: Arguments) -> Value {
     case
 }
 
-fn settings(case: &Value, arguments: Arguments) -> Settings {
+fn settings(case: &Value, arguments: ArgumentDelivery) -> Rules {
     let word = |key: &str| case[key].as_str();
     let detect = case["detect"].as_array().map(|names| {
-        names.iter().map(|name| format::by_name(name.as_str().unwrap()).expect("a format")).collect()
+        names.iter().map(|name| format::by_name(name.as_str().unwrap()).expect("a format").name).collect()
     });
-    Settings {
+    Rules {
         arguments,
-        repair: arguments == Arguments::Stream,
+        repair: arguments == ArgumentDelivery::Stream,
         detect: detect.map_or(Detect::Auto, Detect::Formats),
         tool_prefix: "user:".to_owned(),
         server_tools: ["proton_info", "web_search"].map(str::to_owned).to_vec(),
@@ -66,11 +67,11 @@ fn settings(case: &Value, arguments: Arguments) -> Settings {
             _ => UnknownCalls::Forward,
         },
         tolerate_truncation: case["tolerate_truncation"] == true,
-        ..Settings::default()
+        ..Rules::default()
     }
 }
 
-pub(super) fn exchange(case: &Value, arguments: Arguments, speech: Speech) -> Exchange {
+pub(super) fn exchange(case: &Value, arguments: ArgumentDelivery, speech: Speech) -> Exchange {
     let mut fields = if case["req"].is_object() { case["req"].clone() } else { json!({}) };
     let names = fields["tools"].as_array().map_or_else(
         || ["a", "b", "get_weather", "write_file"].map(str::to_owned).to_vec(),
@@ -155,7 +156,7 @@ fn ending(what: &str, case: &Value, got: &Answer) {
     }
 }
 
-const MODES: [Arguments; 2] = [Arguments::Stream, Arguments::Whole];
+const MODES: [ArgumentDelivery; 2] = [ArgumentDelivery::Stream, ArgumentDelivery::Whole];
 
 /// A text case: its text from every upstream, in both modes, at every cut.
 fn run_text(case: &Value) {
@@ -173,12 +174,12 @@ fn run_text(case: &Value) {
 }
 
 /// Where bytes are cut is a matter of the readers, alike in both modes; our own cases leave more of it out.
-fn cuts(case: &Value, arguments: Arguments, speech: Speech) -> Cuts {
+fn cuts(case: &Value, arguments: ArgumentDelivery, speech: Speech) -> Cuts {
     let published = id(case).starts_with(|letter: char| letter.is_ascii_uppercase());
     match (arguments, speech) {
-        (Arguments::Stream, _) if published => Cuts::Bytes,
-        (Arguments::Whole, _) if published => Cuts::Text,
-        (_, Speech::LumoV2) | (Arguments::Stream, Speech::Chat) => Cuts::Text,
+        (ArgumentDelivery::Stream, _) if published => Cuts::Bytes,
+        (ArgumentDelivery::Whole, _) if published => Cuts::Text,
+        (_, Speech::LumoV2) | (ArgumentDelivery::Stream, Speech::Chat) => Cuts::Text,
         _ => Cuts::Sizes,
     }
 }

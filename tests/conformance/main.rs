@@ -1,11 +1,6 @@
 //! The conformance cases through the whole pipeline: an upstream's bytes in, a client's bytes out, read back by the
-//! tests' own client. Rules and notation: Lumo 8.1 and 8.2, formats 6.
-//!
-//! `lumo.jsonl` and `formats.jsonl` are the published cases; `own.jsonl` has more in both notations, with
-//! expectations that follow from the same rules. What it adds to the notation: `speech` (`v1`, `chat`) names an event
-//! case's upstream; `streamed` and `whole` replace expectations in one mode; `schema` is that of all tools; `detect`,
-//! `unknown_calls` and `tolerate_truncation` are settings; a latency case may tell `released_arguments` and
-//! `released_calls`, too.
+//! tests' own client. Rules and notation: fixtures/conformance/README.md#rules and
+//! fixtures/conformance/README.md#notation.
 
 #![allow(
     clippy::unwrap_used,

@@ -3,9 +3,11 @@
 use serde_json::{Value, json};
 use toolwire::{
     conversation::{Conversation, Tool},
-    detect::{Detector, Tools},
+    detect::Detector,
     event::{CallEnd, Event, Finish},
-    pipeline::{Detect, Settings},
+    format::Known,
+    rules::{Detect, Rules},
+    tools::DeclaredTools,
 };
 
 /// What came out of a text.
@@ -40,7 +42,7 @@ impl Found {
     }
 }
 
-fn tools() -> Tools {
+fn tools() -> DeclaredTools {
     let tool = |(name, properties): (&str, Value)| Tool {
         name: name.to_owned(),
         description: String::new(),
@@ -73,13 +75,17 @@ fn tools() -> Tools {
         parallel_calls: true,
         ..Conversation::default()
     };
-    Tools::new(&conversation, "")
+    DeclaredTools::new(&conversation, "")
 }
 
-/// Runs `pieces` through a detector.
+/// Runs `pieces` through a detector of built-in formats.
 pub(crate) fn find<'t>(detect: Detect, pieces: impl IntoIterator<Item = &'t str>) -> Found {
-    let settings = Settings { detect, ..Settings::default() };
-    let mut detector = Detector::new(tools(), &settings).expect("tools are declared");
+    find_among(Known::built_in(), detect, pieces)
+}
+
+fn find_among<'t>(known: &Known, detect: Detect, pieces: impl IntoIterator<Item = &'t str>) -> Found {
+    let settings = Rules { detect, ..Rules::default() };
+    let mut detector = Detector::new(tools(), &settings, known).expect("tools are declared");
     let mut found = Found::default();
     let mut events: Vec<Event<'static>> = Vec::new();
     for piece in pieces {
@@ -93,10 +99,15 @@ pub(crate) fn find<'t>(detect: Detect, pieces: impl IntoIterator<Item = &'t str>
 
 /// The same from the text at once and from every cut in two.
 pub(crate) fn find_at_every_cut(detect: &Detect, text: &str) -> Found {
-    let whole = find(detect.clone(), [text]);
+    find_among_at_every_cut(Known::built_in(), detect, text)
+}
+
+/// The same where these formats are known.
+pub(crate) fn find_among_at_every_cut(known: &Known, detect: &Detect, text: &str) -> Found {
+    let whole = find_among(known, detect.clone(), [text]);
     for (at, _) in text.char_indices() {
         let (one, other) = text.split_at(at);
-        assert_eq!(find(detect.clone(), [one, other]), whole, "{one:?} | {other:?}");
+        assert_eq!(find_among(known, detect.clone(), [one, other]), whole, "{one:?} | {other:?}");
     }
     whole
 }

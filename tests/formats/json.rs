@@ -1,7 +1,7 @@
-//! Slips around JSON in markers, the same for every format that has them.
+//! Lateness around JSON in markers, the same for every format that has them.
 
 use serde_json::json;
-use toolwire::{format, pipeline::Detect};
+use toolwire::{format, rules::Detect};
 
 use crate::found::{Found, find_at_every_cut};
 
@@ -31,7 +31,7 @@ const MARKED: &[(&str, &str, &str)] = &[
 ];
 
 fn found(format: &str, text: &str) -> Found {
-    find_at_every_cut(&Detect::Formats(vec![format::by_name(format).expect(format)]), text)
+    find_at_every_cut(&Detect::Formats(vec![format::by_name(format).expect(format).name]), text)
 }
 
 /// Each inside makes `calls` in every format.

@@ -9,9 +9,9 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod custom;
 mod found;
 mod json;
-mod own;
 mod page;
 mod prose;
 mod taught;

@@ -3,7 +3,7 @@
 use serde_json::json;
 use toolwire::{
     format::{self, ALL},
-    pipeline::Detect,
+    rules::Detect,
 };
 
 use crate::found::find_at_every_cut;
@@ -17,7 +17,7 @@ fn the_page_is_what_the_tables_tell() {
 #[test]
 fn every_example_is_read_in_its_format_and_in_auto() {
     for format in ALL {
-        let mut detects = vec![Detect::Formats(vec![format])];
+        let mut detects = vec![Detect::Formats(vec![format.name])];
         if format.auto {
             detects.push(Detect::Auto);
         }

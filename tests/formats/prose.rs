@@ -1,6 +1,6 @@
 //! `auto` is safe: text that calls nothing goes through byte for byte, with tools declared.
 
-use toolwire::pipeline::Detect;
+use toolwire::rules::Detect;
 
 use crate::found::find;
 

@@ -3,7 +3,7 @@
 use toolwire::{
     event::Finish,
     format,
-    pipeline::{Arguments, Detect, Settings},
+    rules::{ArgumentDelivery, Detect, Rules},
 };
 
 use super::checks::{engine, find};
@@ -65,11 +65,13 @@ fn what_was_found_stays_mended() {
     for (what, names, text) in FOUND {
         let detect = match names {
             ["auto"] => Detect::Auto,
-            names => Detect::Formats(names.iter().map(|name| format::by_name(name).expect(name)).collect()),
+            names => {
+                Detect::Formats(names.iter().map(|name| format::by_name(name).expect(name).name).collect())
+            }
         };
-        for arguments in [Arguments::Stream, Arguments::Whole] {
+        for arguments in [ArgumentDelivery::Stream, ArgumentDelivery::Whole] {
             for (finish, repair) in [(Finish::Stop, true), (Finish::Length, true), (Finish::Stop, false)] {
-                let settings = Settings { detect: detect.clone(), arguments, repair, ..Settings::default() };
+                let settings = Rules { detect: detect.clone(), arguments, repair, ..Rules::default() };
                 println!("{what}, {arguments:?}, {finish:?}, {repair}");
                 (0..32).for_each(|seed| {
                     find(&settings, text, seed, finish, usize::MAX);
@@ -107,8 +109,8 @@ fn blanks_behind_what_may_be_a_closer_are_read_once() {
         ("qwen3_coder", "<tool_call><function=set><parameter=s>1</function></tool_call>"),
         ("cline", "<set>\n<s>x</s>"),
     ] {
-        let detect = Detect::Formats(vec![format::by_name(name).expect(name)]);
-        let settings = Settings { detect, ..Settings::default() };
+        let detect = Detect::Formats(vec![format::by_name(name).expect(name).name]);
+        let settings = Rules { detect, ..Rules::default() };
         let text = open.to_owned() + &"\n".repeat(100_000);
         find(&settings, &text, 1, Finish::Stop, usize::MAX);
     }

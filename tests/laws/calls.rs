@@ -4,7 +4,7 @@
 use proptest::{prelude::*, sample::Index};
 use toolwire::{
     event::{CallEnd, Finish},
-    pipeline::{Arguments, Settings},
+    rules::{ArgumentDelivery, Rules},
 };
 
 use crate::{
@@ -224,8 +224,8 @@ proptest! {
         whole: bool,
         repair: bool,
     ) {
-        let arguments = if whole { Arguments::Whole } else { Arguments::Stream };
-        let settings = Settings { arguments, repair, ..Settings::default() };
+        let arguments = if whole { ArgumentDelivery::Whole } else { ArgumentDelivery::Stream };
+        let settings = Rules { arguments, repair, ..Rules::default() };
         let pieces = cut_text(&message.text, &cuts);
         for pieces in [pieces, by_characters(&message.text, 1)] {
             let found = find(&settings, &pieces, Finish::Stop);
@@ -250,8 +250,8 @@ proptest! {
     ) {
         let call = Call { name: "c", arguments };
         let text = format!("Look:\n{}\nSo.", written(&[(call, layout)], form, array));
-        let arguments = if whole { Arguments::Whole } else { Arguments::Stream };
-        let settings = Settings { arguments, ..Settings::default() };
+        let arguments = if whole { ArgumentDelivery::Whole } else { ArgumentDelivery::Stream };
+        let settings = Rules { arguments, ..Rules::default() };
         let found = find(&settings, &cut_text(&text, &cuts), Finish::Stop);
         prop_assert_eq!((found.text.as_str(), found.calls.len()), (text.as_str(), 0));
     }
@@ -262,8 +262,8 @@ proptest! {
         let text = written(&[(call.clone(), Layout::NameFirst)], form, false);
         let ends: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
         let cut = &text[..ends[at.index(ends.len())]];
-        for arguments in [Arguments::Stream, Arguments::Whole] {
-            let settings = Settings { arguments, ..Settings::default() };
+        for arguments in [ArgumentDelivery::Stream, ArgumentDelivery::Whole] {
+            let settings = Rules { arguments, ..Rules::default() };
             let found = find(&settings, &[cut], Finish::Length);
             prop_assert!(found.calls.len() < 2);
             let Some(got) = found.calls.first() else {
@@ -272,7 +272,7 @@ proptest! {
             };
             prop_assert!(call.arguments.starts_with(&got.arguments), "{:?}", got);
             prop_assert_eq!(got.end == Some(CallEnd::Complete), got.arguments == call.arguments);
-            prop_assert!(arguments == Arguments::Stream || got.end == Some(CallEnd::Complete));
+            prop_assert!(arguments == ArgumentDelivery::Stream || got.end == Some(CallEnd::Complete));
         }
     }
 }
@@ -281,7 +281,7 @@ proptest! {
 /// the piece in which it began to stream.
 #[test]
 fn what_follows_a_call_that_broke_off_is_text() {
-    let settings = Settings { repair: false, ..Settings::default() };
+    let settings = Rules { repair: false, ..Rules::default() };
     let pieces = [
         "`<|python_tag|>{\"name\": \"get_weather\", \"parameters\": {\"city\": \"plain ",
         "text ",

@@ -4,10 +4,11 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use toolwire::{
     conversation::Conversation,
-    detect::{Detector, Tools},
+    detect::Detector,
     event::{CallEnd, Event, Finish, Source},
-    format::{self, Format},
-    pipeline::{Arguments, Detect, Settings, UnknownCalls},
+    format::{self, Format, Known},
+    rules::{ArgumentDelivery, Detect, Rules, UnknownCalls},
+    tools::DeclaredTools,
 };
 
 use crate::support::exchange::{request, tools};
@@ -61,10 +62,10 @@ impl Found {
 }
 
 /// Runs `pieces` through a detector.
-pub(crate) fn find(settings: &Settings, pieces: &[&str], finish: Finish) -> Found {
+pub(crate) fn find(settings: &Rules, pieces: &[&str], finish: Finish) -> Found {
     let conversation: Conversation = request(&json!({"tools": declared()}));
-    let tools = Tools::new(&conversation, &settings.tool_prefix);
-    let mut detector = Detector::new(tools, settings).expect("tools are declared");
+    let tools = DeclaredTools::new(&conversation, &settings.tool_prefix);
+    let mut detector = Detector::new(tools, settings, Known::built_in()).expect("tools are declared");
     let mut found = Found::default();
     let mut events: Vec<Event<'static>> = Vec::new();
     for piece in pieces {
@@ -90,7 +91,8 @@ pub(crate) const KNOWN: [&Format; 5] =
 
 /// One or more of these formats.
 fn some(formats: &[&'static Format]) -> impl Strategy<Value = Detect> + use<> {
-    prop::sample::subsequence(formats.to_vec(), 1..=formats.len()).prop_map(Detect::Formats)
+    prop::sample::subsequence(formats.to_vec(), 1..=formats.len())
+        .prop_map(|formats| Detect::Formats(format::names(&formats)))
 }
 
 /// All formats, as the configuration's default looks for them, or some of all.
@@ -100,21 +102,21 @@ pub(crate) fn all() -> impl Strategy<Value = Detect> {
 
 /// Some of the known formats, or all of them.
 pub(crate) fn known() -> impl Strategy<Value = Detect> {
-    prop_oneof![Just(Detect::Formats(KNOWN.to_vec())), some(&KNOWN)]
+    prop_oneof![Just(Detect::Formats(format::names(&KNOWN))), some(&KNOWN)]
 }
 
-/// Settings of all kinds.
-pub(crate) fn settings(detect: impl Strategy<Value = Detect>) -> impl Strategy<Value = Settings> {
+/// Rules of all kinds.
+pub(crate) fn settings(detect: impl Strategy<Value = Detect>) -> impl Strategy<Value = Rules> {
     let unknown_calls = prop_oneof![Just(UnknownCalls::Forward), Just(UnknownCalls::Text)];
-    let arguments = prop_oneof![Just(Arguments::Stream), Just(Arguments::Whole)];
+    let arguments = prop_oneof![Just(ArgumentDelivery::Stream), Just(ArgumentDelivery::Whole)];
     (detect, arguments, unknown_calls, any::<bool>(), any::<bool>()).prop_map(
-        |(detect, arguments, unknown_calls, repair, prefix)| Settings {
+        |(detect, arguments, unknown_calls, repair, prefix)| Rules {
             detect,
             arguments,
             unknown_calls,
             repair,
             tool_prefix: if prefix { "user:".to_owned() } else { String::new() },
-            ..Settings::default()
+            ..Rules::default()
         },
     )
 }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::json;
 use toolwire::{
     event::{CallEnd, Finish},
-    pipeline::{Arguments, Limits, Settings},
+    rules::{ArgumentDelivery, Limits, Rules},
 };
 
 use crate::{
@@ -88,7 +88,7 @@ proptest! {
     fn what_is_held_is_bounded(text in long_soup(), limits in small(), mut settings in settings(known())) {
         settings.limits = limits;
         let found = find(&settings, &by_characters(&text, 1), Finish::Stop);
-        let waits = if settings.arguments == Arguments::Whole { 2 * limits.max_arguments } else { 0 };
+        let waits = if settings.arguments == ArgumentDelivery::Whole { 2 * limits.max_arguments } else { 0 };
         // A backtick before a container makes its calls wait for the end, in any mode.
         let waits = if text.contains('`') { 2 * limits.max_arguments } else { waits };
         let most = 2 * limits.max_hold + waits + FIXED;
@@ -115,9 +115,9 @@ proptest! {
     }
 }
 
-fn exchange(limits: Limits, arguments: Arguments, speech: Speech) -> Exchange {
+fn exchange(limits: Limits, arguments: ArgumentDelivery, speech: Speech) -> Exchange {
     let tools = tools(["a", "b"], &serde_json::Value::Null);
-    let settings = Settings { limits, arguments, ..Settings::default() };
+    let settings = Rules { limits, arguments, ..Rules::default() };
     Exchange::new(request(&json!({"tools": tools})), settings, speech)
 }
 
@@ -129,7 +129,7 @@ fn code(answer: &Answer) -> Option<&str> {
 fn as_many_calls_as_are_allowed() {
     let call = r#"{"name":"a","arguments":{}}"#;
     let limits = Limits { max_calls: 3, ..Limits::default() };
-    for arguments in [Arguments::Stream, Arguments::Whole] {
+    for arguments in [ArgumentDelivery::Stream, ArgumentDelivery::Whole] {
         for speech in Speech::ALL {
             let exchange = exchange(limits, arguments, speech);
             let (answer, _) = exchange.in_pieces("three", &speech.says(&[&call.repeat(3)], "stop"));
@@ -161,11 +161,12 @@ fn arguments_as_long_as_is_allowed() {
             let call = format!(r#"{{"name":"a","arguments":{}}}"#, arguments_of(len));
             let text = form.replace("{}", &call);
             let stream = speech.says(&[&text], "stop");
-            let (answer, _) = exchange(limits, Arguments::Stream, speech).at_every_cut("streamed", &stream);
+            let (answer, _) =
+                exchange(limits, ArgumentDelivery::Stream, speech).at_every_cut("streamed", &stream);
             assert_eq!(code(&answer), (!fits).then_some("limit_exceeded"), "{text}");
             let sent = &answer.calls[0].arguments;
             assert!(arguments_of(len).starts_with(sent) && sent.len() <= 50, "{sent}");
-            let (answer, _) = exchange(limits, Arguments::Whole, speech).in_pieces("whole", &stream);
+            let (answer, _) = exchange(limits, ArgumentDelivery::Whole, speech).in_pieces("whole", &stream);
             assert_eq!(code(&answer), (!fits).then_some("limit_exceeded"), "{text}");
             assert_eq!(answer.calls.len(), usize::from(fits), "not sent if it is too long");
         }
@@ -177,7 +178,7 @@ fn arguments_as_long_as_is_allowed() {
     let ends = [json!(["fin", "tool_calls"]), json!(["done"])];
     let pieces: Vec<_> =
         [native("{\"x\":\""), native(&"y".repeat(60)), native("\"}")].into_iter().chain(ends).collect();
-    for arguments in [Arguments::Stream, Arguments::Whole] {
+    for arguments in [ArgumentDelivery::Stream, ArgumentDelivery::Whole] {
         let (answer, _) =
             exchange(limits, arguments, Speech::Chat).in_pieces("native", &Speech::Chat.stream(&pieces));
         assert_eq!(code(&answer), Some("limit_exceeded"));
@@ -188,7 +189,7 @@ fn arguments_as_long_as_is_allowed() {
 fn an_endless_frame_is_an_error() {
     let limits = Limits { max_frame: 1000, ..Limits::default() };
     for speech in Speech::ALL {
-        let exchange = exchange(limits, Arguments::Stream, speech);
+        let exchange = exchange(limits, ArgumentDelivery::Stream, speech);
         let stream = speech.says(&["Hi", &"x".repeat(2000)], "stop");
         let (answer, _) = exchange.in_pieces("endless", &stream);
         assert_eq!((code(&answer), answer.text.as_str()), (Some("upstream_protocol"), "Hi"));
@@ -201,8 +202,8 @@ fn deep_nesting_is_safe() {
         ["[", "{\"a\":", "{\"name\":\"a\",\"arguments\":", "<tool_call>[", "```json\n[", "{\"function\":"]
     {
         for repair in [false, true] {
-            for arguments in [Arguments::Stream, Arguments::Whole] {
-                let settings = Settings { repair, arguments, ..Settings::default() };
+            for arguments in [ArgumentDelivery::Stream, ArgumentDelivery::Whole] {
+                let settings = Rules { repair, arguments, ..Rules::default() };
                 let text = open.repeat(3000);
                 let found = find(&settings, &by_characters(&text, 64), Finish::Stop);
                 assert!(found.text == text || !found.calls.is_empty(), "{open}");
@@ -210,20 +211,20 @@ fn deep_nesting_is_safe() {
         }
     }
     let deep = format!(r#"{{"name":"a","arguments":{{"x":{}{}}}}} ok"#, "[".repeat(300), "]".repeat(300));
-    let whole = Settings { arguments: Arguments::Whole, ..Settings::default() };
+    let whole = Rules { arguments: ArgumentDelivery::Whole, ..Rules::default() };
     let found = find(&whole, &[&deep], Finish::Stop);
     assert_eq!((found.text.as_str(), found.calls.len()), (deep.as_str(), 0));
-    let found = find(&Settings::default(), &[&deep], Finish::Stop);
+    let found = find(&Rules::default(), &[&deep], Finish::Stop);
     assert_eq!(found.calls[0].end, Some(CallEnd::Broken));
 }
 
-/// Lumo's case L05, without a clock: nothing piles up behind a fence that never closes.
+/// Conformance case L05, without a clock: nothing piles up behind a fence that never closes.
 #[test]
 fn an_unclosed_fence_holds_nothing() {
     for open in ["```python\n", "```json\n{\"k\":1}\n", "```json\nwords\n"] {
         let mut pieces = vec![open];
         pieces.extend(std::iter::repeat_n("token ", 20_000));
-        let found = find(&Settings::default(), &pieces, Finish::Stop);
+        let found = find(&Rules::default(), &pieces, Finish::Stop);
         assert_eq!(found.text, pieces.concat());
         assert!(found.trace.iter().all(|(_, _, held)| *held < 32));
     }

@@ -3,7 +3,7 @@
 use toolwire::{
     event::{CallEnd, Finish},
     format::ALL,
-    pipeline::{Detect, Limits, Settings},
+    rules::{Detect, Limits, Rules},
 };
 
 use crate::{detector::find, support::cuts::by_characters};
@@ -11,9 +11,9 @@ use crate::{detector::find, support::cuts::by_characters};
 /// What may be held besides what the limits say: markers and what waits behind them.
 const FIXED: usize = 1100;
 
-fn small(detect: Detect) -> Settings {
+fn small(detect: Detect) -> Rules {
     let limits = Limits { max_name: 100, max_markup: 200, max_hold: 300, ..Limits::default() };
-    Settings { detect, limits, ..Settings::default() }
+    Rules { detect, limits, ..Rules::default() }
 }
 
 #[test]
@@ -21,7 +21,7 @@ fn a_name_without_end_is_text() {
     let name = "n".repeat(900);
     for format in ALL.iter().filter(|format| format.example.contains("get_weather")) {
         let text = format.example.replace("get_weather", &name);
-        let settings = small(Detect::Formats(vec![format]));
+        let settings = small(Detect::Formats(vec![format.name]));
         let whole = find(&settings, &[&text], Finish::Stop);
         assert!(whole.calls.is_empty(), "{}: {whole:?}", format.name);
         assert!(whole.text.contains(&name) || whole.reasoning.contains(&name), "{}: {whole:?}", format.name);
@@ -37,7 +37,7 @@ fn a_key_without_end_cuts_its_call_or_is_an_argument() {
     let key = "k".repeat(900);
     for format in ALL.iter().filter(|format| format.example.contains("city")) {
         let text = format.example.replace("city", &key);
-        let settings = small(Detect::Formats(vec![format]));
+        let settings = small(Detect::Formats(vec![format.name]));
         let whole = find(&settings, &[&text], Finish::Stop);
         for call in &whole.calls {
             let complete = call.end == Some(CallEnd::Complete);

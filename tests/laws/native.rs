@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use toolwire::pipeline::{Arguments, Limits, Settings};
+use toolwire::rules::{ArgumentDelivery, Limits, Rules};
 
 use crate::{
     support::{
@@ -147,12 +147,12 @@ proptest! {
     fn native_calls_come_out_whole_or_the_answer_fails(
         calls in prop::collection::vec(call(), 1..=LIMITS.max_calls + 1),
         speech in prop::sample::select(&[Some(Speech::Chat), Some(Speech::LumoV2), None] as &[Option<Speech>]),
-        arguments in prop::sample::select(&[Arguments::Stream, Arguments::Whole] as &[_]),
+        arguments in prop::sample::select(&[ArgumentDelivery::Stream, ArgumentDelivery::Whole] as &[_]),
         stream: bool,
         cut in 1..200_usize,
     ) {
         let fields = json!({"stream": stream, "tools": tools(["t"], &Value::Null)});
-        let settings = Settings { limits: LIMITS, arguments, ..Settings::default() };
+        let settings = Rules { limits: LIMITS, arguments, ..Rules::default() };
         let exchange = Exchange::new(request(&fields), settings, speech.unwrap_or(Speech::Chat));
         let bytes = upstream(speech, &calls);
         let (answer, tally) = exchange.run([bytes.as_slice()]);
@@ -183,8 +183,7 @@ fn large_native_calls_are_not_lost() {
     ] {
         for (speech, stream) in [(Some(Speech::Chat), true), (None, false)] {
             let fields = json!({"stream": stream, "tools": tools(["t"], &Value::Null)});
-            let exchange =
-                Exchange::new(request(&fields), Settings::default(), speech.unwrap_or(Speech::Chat));
+            let exchange = Exchange::new(request(&fields), Rules::default(), speech.unwrap_or(Speech::Chat));
             let (answer, _) = exchange.run([upstream(speech, &calls).as_slice()]);
             if fits {
                 let sent = calls.iter().map(|call| (call.name.as_str(), call.arguments.as_str()));

@@ -5,7 +5,9 @@ use bytes::BytesMut;
 use serde_json::{Value, json};
 use toolwire::{
     dialect::{Answering, Stamp, Writer, chat},
-    pipeline::{Arguments, Limits, Misroute, Pipeline, ServerCalls, Settings, State},
+    format::Known,
+    pipeline::{Pipeline, State},
+    rules::{ArgumentDelivery, Limits, Misroute, Rules, ServerCalls},
 };
 
 use crate::support::{
@@ -15,7 +17,7 @@ use crate::support::{
 };
 
 /// An exchange whose client declared `names`; a call to one of them needs `x`.
-fn exchange(names: &[&str], settings: Settings) -> Exchange {
+fn exchange(names: &[&str], settings: Rules) -> Exchange {
     let schema = json!({"type": "object", "properties": {"x": {}}, "required": ["x"]});
     let mut fields = json!({});
     if !names.is_empty() {
@@ -51,9 +53,8 @@ fn a_server_call_is_forwarded_only_to_clients_that_expect_it() {
         (ServerCalls::Annotate, &["a"], false, true),
         (ServerCalls::Hide, &[], false, false),
     ] {
-        for arguments in [Arguments::Stream, Arguments::Whole] {
-            let mut exchange =
-                exchange(declared, Settings { server_calls, arguments, ..Settings::default() });
+        for arguments in [ArgumentDelivery::Stream, ArgumentDelivery::Whole] {
+            let mut exchange = exchange(declared, Rules { server_calls, arguments, ..Rules::default() });
             for stream in [true, false] {
                 exchange.conversation.stream = stream;
                 let got = run(&exchange, &search());
@@ -86,10 +87,10 @@ fn a_server_call_is_forwarded_only_to_clients_that_expect_it() {
 /// the client knows it.
 #[test]
 fn a_declared_name_is_forwarded() {
-    let settings = Settings {
+    let settings = Rules {
         tool_prefix: "user:".to_owned(),
         server_tools: vec!["web_search".to_owned()],
-        ..Settings::default()
+        ..Rules::default()
     };
     let got = run(&exchange(&["web_search"], settings), &search());
     assert_eq!((got.calls.len(), got.results.len(), got.finish.as_deref()), (1, 1, Some("stop")));
@@ -103,7 +104,7 @@ fn an_annotated_call_without_a_result_is_told_at_the_end() {
         ["fin", "stop"],
         ["done"]
     ]);
-    let got = run(&exchange(&["a"], Settings::default()), &events);
+    let got = run(&exchange(&["a"], Rules::default()), &events);
     let told = ("generate_image".to_owned(), "{\"prompt\":\"p\"}".to_owned(), String::new());
     assert_eq!((got.text.as_str(), got.server_calls), ("Here.", vec![told]));
 }
@@ -115,7 +116,7 @@ fn arguments_of_annotated_calls_are_told_before_their_result_where_they_are_too_
     let result = |id: &str| json!(["str", {"call_id": id, "content": id}]);
     let events = json!([call("n1"), call("n2"), result("n1"), result("n2"), ["fin", "stop"], ["done"]]);
     let limits = Limits { max_hold: 12, ..Limits::default() };
-    let got = run(&exchange(&["a"], Settings { limits, ..Settings::default() }), &events);
+    let got = run(&exchange(&["a"], Rules { limits, ..Rules::default() }), &events);
     let told: Vec<_> = got
         .server_calls
         .iter()
@@ -134,7 +135,7 @@ fn limits_hold_for_calls_that_the_client_does_not_see() {
     };
     for server_calls in [ServerCalls::Auto, ServerCalls::Forward, ServerCalls::Annotate, ServerCalls::Hide] {
         for names in [[].as_slice(), &["a"], &["web_search"]] {
-            let exchange = exchange(names, Settings { server_calls, limits, ..Settings::default() });
+            let exchange = exchange(names, Rules { server_calls, limits, ..Rules::default() });
             let end = [json!(["fin", "stop"]), json!(["done"])];
             for (bytes, count, fails) in [(99, 3, false), (100, 3, false), (101, 1, true), (20, 4, true)] {
                 let calls = (0..count).map(|number| call(number, bytes + usize::from(bytes < 99) * number));
@@ -149,7 +150,7 @@ fn limits_hold_for_calls_that_the_client_does_not_see() {
 }
 
 fn bouncing() -> Exchange {
-    let mut exchange = exchange(&["a", "b"], Settings { misroute: Misroute::Bounce, ..Settings::default() });
+    let mut exchange = exchange(&["a", "b"], Rules { misroute: Misroute::Bounce, ..Rules::default() });
     let second =
         json!([["stc", {"id": "n9", "name": "a", "arguments": "{\"x\":9}"}], ["fin", "stop"], ["done"]]);
     exchange.second = Some(exchange.speech.stream(second.as_array().unwrap()));
@@ -235,11 +236,17 @@ fn several_calls_are_asked_for_at_once() {
 /// The lists of a stream's deltas can be joined as client libraries do it: by the index of their elements.
 #[test]
 fn elements_of_lists_have_their_places() {
-    let exchange = exchange(&["a"], Settings::default());
+    let exchange = exchange(&["a"], Rules::default());
     let answering = Answering::new(&exchange.conversation, Stamp { seed: 1, created: 1 });
     let writer = Writer::Chat(chat::Writer::new(&answering));
-    let mut pipeline =
-        Pipeline::new(&exchange.conversation, &exchange.settings, exchange.reader(), writer, &answering);
+    let mut pipeline = Pipeline::new(
+        &exchange.conversation,
+        &exchange.settings,
+        Known::built_in(),
+        exchange.reader(),
+        writer,
+        &answering,
+    );
     let mut out = BytesMut::new();
     pipeline.push(&exchange.speech.stream(search().as_array().unwrap()), &mut out);
     let text = std::str::from_utf8(&out).unwrap();

@@ -4,7 +4,8 @@
 use bytes::BytesMut;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use toolwire::pipeline::{Arguments, Misroute, Reasoning, ServerCalls, Settings, State};
+use toolwire::pipeline::State;
+use toolwire::rules::{ArgumentDelivery, Misroute, Reasoning, Rules, ServerCalls};
 
 use crate::{
     soup::{cut_bytes, cuts, prose, soup},
@@ -22,7 +23,8 @@ fn speech() -> impl Strategy<Value = Speech> {
     prop::sample::select(&SPEECHES as &[_])
 }
 
-/// Events that an upstream may send: ordinary ones, and all that the surveys tell of.
+/// Events that an upstream may send: ordinary ones, and the deviations of docs/protocols/lumo.md#deviations and
+/// docs/protocols/chat.md#upstream-deviations.
 fn event(speech: Speech) -> BoxedStrategy<Value> {
     let said = prop_oneof![prose(), soup(4), Just(String::new())].prop_map(|text| json!(["m", text]));
     let thought = prose().prop_map(|text| json!(["r", text]));
@@ -115,18 +117,18 @@ prop_compose! {
 const SERVER_CALLS: [ServerCalls; 4] =
     [ServerCalls::Auto, ServerCalls::Forward, ServerCalls::Annotate, ServerCalls::Hide];
 
-fn settings() -> impl Strategy<Value = Settings> {
+fn settings() -> impl Strategy<Value = Rules> {
     let server_calls = prop::sample::select(&SERVER_CALLS as &[_]);
-    let arguments = prop::sample::select(&[Arguments::Stream, Arguments::Whole] as &[_]);
+    let arguments = prop::sample::select(&[ArgumentDelivery::Stream, ArgumentDelivery::Whole] as &[_]);
     (server_calls, arguments, any::<bool>(), any::<bool>()).prop_map(
-        |(server_calls, arguments, prefix, tolerate_truncation)| Settings {
+        |(server_calls, arguments, prefix, tolerate_truncation)| Rules {
             server_calls,
             arguments,
             misroute: Misroute::Rescue,
             tool_prefix: if prefix { "user:".to_owned() } else { String::new() },
             server_tools: vec!["web_search".to_owned()],
             tolerate_truncation,
-            ..Settings::default()
+            ..Rules::default()
         },
     )
 }
@@ -176,7 +178,7 @@ proptest! {
         } else {
             json!({})
         };
-        let settings = Settings { reasoning: Reasoning::Off, ..Settings::default() };
+        let settings = Rules { reasoning: Reasoning::Off, ..Rules::default() };
         let exchange = Exchange::new(request(&fields), settings, speech);
         let mut pipeline = exchange.pipeline();
         let (mut out, mut said) = (BytesMut::new(), String::new());
@@ -213,7 +215,7 @@ proptest! {
         let bytes: String = frames.iter().map(|frame| format!("data: {frame}\n\n")).collect();
         let declared = tools(["a", "b"], &Value::Null);
         let fields = if with_tools { json!({"tools": declared}) } else { json!({}) };
-        let exchange = Exchange::new(request(&fields), Settings::default(), Speech::Chat);
+        let exchange = Exchange::new(request(&fields), Rules::default(), Speech::Chat);
         let mut pipeline = exchange.pipeline();
         let mut out = BytesMut::new();
         for piece in cut_bytes(bytes.as_bytes(), &cuts) {
@@ -245,15 +247,15 @@ fn a_stream_that_breaks_off_never_looks_whole() {
         [json!(["m", "A"]), json!(["tc", "{\"name\":\"web_search\"}"]), json!(["tr", "{}"]), json!(["done"])];
     streams.push((Speech::LumoV1, Speech::LumoV1.stream(&v1)));
     for (speech, bytes) in streams {
-        for arguments in [Arguments::Stream, Arguments::Whole] {
+        for arguments in [ArgumentDelivery::Stream, ArgumentDelivery::Whole] {
             breaks_off(speech, &bytes, arguments);
         }
     }
 }
 
-fn breaks_off(speech: Speech, bytes: &[u8], arguments: Arguments) {
+fn breaks_off(speech: Speech, bytes: &[u8], arguments: ArgumentDelivery) {
     let fields = json!({"tools": tools(["a", "b"], &Value::Null)});
-    let settings = Settings { arguments, ..Settings::default() };
+    let settings = Rules { arguments, ..Rules::default() };
     let exchange = Exchange::new(request(&fields), settings, speech);
     let (whole, _) = exchange.run([bytes]);
     assert_eq!(whole.error, None);

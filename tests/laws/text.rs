@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use serde_json::value::RawValue;
 use toolwire::{
     event::{CallEnd, Finish},
-    format::{ALL, Format, Grammar},
-    pipeline::{Detect, UnknownCalls},
+    format::{self, ALL, Format, Grammar},
+    rules::{Detect, UnknownCalls},
 };
 
 use crate::{
@@ -46,7 +46,8 @@ fn plain() -> impl Strategy<Value = Detect> {
     let split = |grammar: &Grammar| matches!(grammar, Grammar::Channels(_) | Grammar::Frame(_));
     let plain = |format: &&'static Format| !format.grammars.iter().any(split) && format.name != "react";
     let plain: Vec<_> = ALL.iter().copied().filter(plain).collect();
-    prop::sample::subsequence(plain.clone(), 1..=plain.len()).prop_map(Detect::Formats)
+    prop::sample::subsequence(plain.clone(), 1..=plain.len())
+        .prop_map(|formats| Detect::Formats(format::names(&formats)))
 }
 
 /// Whether `text` has reasoning in it, or a marker of it that is none of the text.

@@ -8,7 +8,8 @@ use serde_json::json;
 use toolwire::{
     event::Finish,
     format,
-    pipeline::{Arguments, Detect, Limits, Settings, State},
+    pipeline::State,
+    rules::{ArgumentDelivery, Detect, Limits, Rules},
 };
 
 use crate::{
@@ -57,10 +58,10 @@ const HOSTILE: &[(&str, &str)] = &[
     ("command_r7b", "<|START_RESPONSE|><|END_RESPONSE|>"),
 ];
 
-fn exchange(name: &str, arguments: Arguments) -> Exchange {
+fn exchange(name: &str, arguments: ArgumentDelivery) -> Exchange {
     let tools = tools(["a", "b"], &json!(null));
-    let detect = Detect::Formats(vec![format::by_name(name).expect(name)]);
-    let settings = Settings { detect, arguments, ..Settings::default() };
+    let detect = Detect::Formats(vec![format::by_name(name).expect(name).name]);
+    let settings = Rules { detect, arguments, ..Rules::default() };
     Exchange::new(request(&json!({"tools": tools})), settings, Speech::Chat)
 }
 
@@ -68,7 +69,7 @@ fn each_hostile_stream(size: usize, step: usize, check: impl Fn(&str, &Exchange,
     for (name, unit) in HOSTILE {
         let text = unit.repeat(size / unit.len());
         let pieces = if step == 0 { vec![text.as_str()] } else { by_characters(&text, step) };
-        for arguments in [Arguments::Stream, Arguments::Whole] {
+        for arguments in [ArgumentDelivery::Stream, ArgumentDelivery::Whole] {
             let stream = Speech::Chat.says(&pieces, "stop");
             check(&format!("{name}, {arguments:?}: {unit:?}"), &exchange(name, arguments), &stream);
         }
@@ -108,7 +109,7 @@ fn markers_with_nothing_between_them_give_no_deltas() {
         ("think", "<think>\n</think>"),
         ("command_r7b", "<|START_TEXT|><|END_TEXT|>"),
     ] {
-        let exchange = exchange(name, Arguments::Stream);
+        let exchange = exchange(name, ArgumentDelivery::Stream);
         let said = |text: &str| {
             let (mut pipeline, mut out) = (exchange.pipeline(), BytesMut::new());
             pipeline.push(&Speech::Chat.says(&[text], "stop"), &mut out);
@@ -126,7 +127,7 @@ fn pieces_of_one_text_are_joined() {
         ("react", "Action: a\nAction Input: x y\nz", 3),
         ("hermes", "<tool_call>{'name':'a','arguments':{'x':'y',z:True,}}</tool_call>", 2),
     ] {
-        let (mut pipeline, mut out) = (exchange(name, Arguments::Stream).pipeline(), BytesMut::new());
+        let (mut pipeline, mut out) = (exchange(name, ArgumentDelivery::Stream).pipeline(), BytesMut::new());
         pipeline.push(&Speech::Chat.says(&[text], "stop"), &mut out);
         let stream = String::from_utf8(out.to_vec()).unwrap();
         // Besides: the role, the finish, the end mark.
@@ -166,7 +167,7 @@ fn a_large_text_is_worked_on_in_slices() {
 /// What follows a large text waits behind it, in order, and so does its end.
 #[test]
 fn what_follows_a_large_text_stays_behind_it() {
-    let exchange = exchange("hermes", Arguments::Stream);
+    let exchange = exchange("hermes", ArgumentDelivery::Stream);
     let call = r#"<tool_call>{"name":"a","arguments":{"x":1}}</tool_call>"#;
     let large = format!("{}{call}", "<a.".repeat(10_000));
     let stream = Speech::Chat.says(&[&large, "b", &large], "stop");
@@ -195,8 +196,8 @@ fn white_space_that_is_held_is_bounded() {
         ("react", "Action: a\nAction Input: x", "y\nObservation: z"),
         ("react", "Action: a\nAction Input: ", "y"),
     ] {
-        let detect = Detect::Formats(vec![format::by_name(name).expect(name)]);
-        let settings = Settings { detect, limits, ..Settings::default() };
+        let detect = Detect::Formats(vec![format::by_name(name).expect(name).name]);
+        let settings = Rules { detect, limits, ..Rules::default() };
         for blank in [" ", "\n", "\n ", "\u{a0}"] {
             let text = format!("{begins}{}{ends}", blank.repeat(5000 / blank.len()));
             let whole = find(&settings, &[&text], Finish::Stop);

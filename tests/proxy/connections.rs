@@ -21,10 +21,10 @@ enum Asked {
     Head,
     Options,
     Nowhere,
-    Wrong,
+    Mismatch,
 }
 
-use Asked::{Head, Models, Nowhere, Options, Stream, Whole, Wrong};
+use Asked::{Head, Mismatch, Models, Nowhere, Options, Stream, Whole};
 
 impl Asked {
     fn bytes(self) -> String {
@@ -35,7 +35,7 @@ impl Asked {
             Head => "HEAD /v1/models HTTP/1.1\r\nhost: x\r\n\r\n".to_owned(),
             Options => "OPTIONS /v1/chat/completions HTTP/1.1\r\nhost: x\r\n\r\n".to_owned(),
             Nowhere => get("/nowhere"),
-            Wrong => post("{", ""),
+            Mismatch => post("{", ""),
         }
     }
 
@@ -56,7 +56,7 @@ impl Asked {
             Head => assert!(said.header("content-length").is_some_and(|length| length != "0")),
             Options => assert_eq!((said.status, said.header("allow")), (204, Some("post, options"))),
             Nowhere => assert_eq!(said.status, 404),
-            Wrong => assert_eq!(said.status, 400),
+            Mismatch => assert_eq!(said.status, 400),
         }
     }
 }
@@ -66,7 +66,7 @@ fn is_whole(said: &Said) -> bool {
 }
 
 const MIXED: [Asked; 11] =
-    [Stream, Stream, Models, Whole, Stream, Options, Whole, Wrong, Head, Nowhere, Stream];
+    [Stream, Stream, Models, Whole, Stream, Options, Whole, Mismatch, Head, Nowhere, Stream];
 
 #[tokio::test]
 async fn one_connection_serves_whatever_is_asked_in_any_order() {

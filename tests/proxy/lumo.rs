@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use toolwire::{config::Options, dialect::lumo, pipeline::Misroute};
+use toolwire::{config::Options, dialect::lumo, rules::Misroute};
 
 use crate::support::{client::Client, proxy::Setup, upstream::Upstream};
 

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use toolwire::{
     format::{self, Format},
-    pipeline::{Arguments, Detect, Settings},
+    rules::{ArgumentDelivery, Detect, Rules},
 };
 
 use crate::{
@@ -32,8 +32,8 @@ fn answer(format: &str, text: &str) -> Answer {
     ];
     let format = format::by_name(format).unwrap_or_else(|| panic!("no format {format}"));
     let mut whole = None;
-    for arguments in [Arguments::Stream, Arguments::Whole] {
-        let settings = Settings { detect: Detect::Formats(vec![format]), arguments, ..Settings::default() };
+    for arguments in [ArgumentDelivery::Stream, ArgumentDelivery::Whole] {
+        let settings = Rules { detect: Detect::Formats(vec![format.name]), arguments, ..Rules::default() };
         let exchange = Exchange::new(request(&json!({"tools": tools})), settings, Speech::Chat);
         let (answer, _) =
             exchange.text(text, text, "stop", if text.len() < 120 { Cuts::Text } else { Cuts::Sizes });
@@ -42,7 +42,7 @@ fn answer(format: &str, text: &str) -> Answer {
             assert!(same, "{text}: whole arguments give {answer:?}");
         }
         whole = Some((answer.calls.len(), answer.text.clone()));
-        if arguments == Arguments::Whole {
+        if arguments == ArgumentDelivery::Whole {
             return answer;
         }
     }
@@ -251,8 +251,8 @@ fn a_parameter_named_as_a_word_of_schemas_is_an_argument() {
     {
         let text = format!(r#"{{"name":"find","parameters":{arguments}}}"#);
         for (format, text) in [("bare", text.clone()), ("hermes", format!("<tool_call>{text}</tool_call>"))] {
-            let detect = Detect::Formats(vec![format::by_name(format).unwrap()]);
-            let settings = Settings { detect, ..Settings::default() };
+            let detect = Detect::Formats(vec![format::by_name(format).unwrap().name]);
+            let settings = Rules { detect, ..Rules::default() };
             let exchange = Exchange::new(request(&json!({"tools": tools})), settings, Speech::Chat);
             let (answer, _) = exchange.text(&text, &text, "stop", Cuts::Text);
             assert_eq!(answer.named_calls(), [("find", arguments)], "{text}");

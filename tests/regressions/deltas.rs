@@ -1,7 +1,7 @@
-//! The stream of deltas that clients depend on (formats 2.3 and 3). What holds of every stream, the tests' own client
-//! holds: the first delta of a call has id, type and a whole name, later ones have arguments and nothing else (vmlx PR
-//! 244, vercel/ai PR 16507, opencode#43328, sglang PR 35542), and indices count from 0 (sglang PR 35625, litellm PR
-//! 37792).
+//! The stream of deltas that clients depend on (docs/protocols/text-formats.md#deltas). What holds of every stream, the
+//! tests' own client checks: the first delta of a call has id, type and a whole name, later ones have arguments and
+//! nothing else (vmlx PR 244, vercel/ai PR 16507, opencode#43328, sglang PR 35542), and indices count from 0 (sglang PR
+//! 35625, litellm PR 37792).
 
 use bytes::BytesMut;
 use serde_json::Value;
@@ -57,7 +57,8 @@ fn a_delta_never_ends_inside_an_escape() {
     assert_eq!(sum, r#"{"cmd":"a\u00e9b\ud83d\ude00c\\d\n\"e"}"#);
 }
 
-/// A character that came as two halves of a pair, each escaped in a frame of its own (formats 2.3).
+/// A character that came as two halves of a pair, each escaped in a frame of its own
+/// (docs/protocols/text-formats.md#deltas).
 #[test]
 fn a_surrogate_pair_may_come_in_two_frames() {
     let frame = |content: &str| {

@@ -1,4 +1,5 @@
-//! How a message ends (formats 2.1.8 to 2.1.10): what is provably whole is whole, and nothing is made up.
+//! How a message ends (docs/protocols/text-formats.md#end-of-the-text): what is provably complete is complete, and
+//! nothing is invented.
 
 use serde_json::json;
 
@@ -38,8 +39,8 @@ const FORMS: &[(&str, &str)] = &[
     ("jamba", r#"<tool_calls>[{"name":"run","arguments":"#),
 ];
 
-/// formats 2.1.8: `stop` with an incomplete value completes it only if its last scalar provably is; a `rm -r build/old`
-/// that was cut must not become a `rm -r build`.
+/// `stop` with an incomplete value completes it only if its last scalar is provably complete; a `rm -r build/old` that
+/// was cut must not become a `rm -r build`.
 #[test]
 fn closers_are_never_made_up() {
     for (format, form) in FORMS {
@@ -59,7 +60,7 @@ fn closers_are_never_made_up() {
     }
 }
 
-/// formats 2.1.8 and 2.1.9: of a message that was cut for its length nothing is completed but what is whole.
+/// Of a message that was cut for its length nothing is completed but what is whole.
 #[test]
 fn a_message_cut_for_its_length_says_so() {
     for (format, form) in FORMS {
@@ -77,7 +78,7 @@ fn a_message_cut_for_its_length_says_so() {
     }
 }
 
-/// formats 2.1.8: a name that never became known is text.
+/// A name that never became known is text.
 #[test]
 fn a_call_without_its_name_is_text() {
     for (format, text) in [
@@ -103,7 +104,7 @@ fn a_call_without_its_name_is_text() {
     }
 }
 
-/// formats 2.1.8: a value that is whole needs no closers, and the beginning of one is no data.
+/// A value that is whole needs no closers, and the beginning of one is not data.
 #[test]
 fn closers_may_be_missing_or_cut() {
     let call = [("get_weather", json!({"city": "Paris"}))];
@@ -135,8 +136,7 @@ fn closers_may_be_missing_or_cut() {
     }
 }
 
-/// formats 2.1.8: a value that is cut in a tagged format ends where the text does; what may have been its closer is no
-/// part of it.
+/// A value that is cut in a tagged format ends where the text does; what may have been its closer is not part of it.
 #[test]
 fn a_cut_value_has_no_markup_in_it() {
     for (format, text) in [
@@ -154,7 +154,8 @@ fn a_cut_value_has_no_markup_in_it() {
     }
 }
 
-/// formats 2.1.10: a marker says that it is a call, whatever the name; without one the name must be declared.
+/// A marker states that something is a call, whatever its name; without one the name must be declared
+/// (docs/protocols/text-formats.md#declared-names).
 #[test]
 fn an_undeclared_name_is_a_call_only_behind_a_marker() {
     let call = [("no_such", json!({"a": "1"}))];

@@ -1,7 +1,7 @@
-//! Failures that users of other servers and parsers reported (formats 8), each as the rule that would have kept it
-//! from happening. Every text runs through the whole pipeline: as one frame cut in two at every byte and byte by byte,
-//! in two frames cut at every character, a character a frame, and as an answer that is not streamed. All must come to
-//! the same.
+//! Failures that users of other servers and parsers reported (docs/protocols/text-formats.md#reported-failures), each as
+//! the rule that would have prevented it. Every text runs through the whole pipeline: as one frame cut in two at every
+//! byte and byte by byte, in two frames cut at every character, a character a frame, and as a response that is not
+//! streamed. All must give the same result.
 
 #![allow(
     clippy::unwrap_used,
@@ -25,7 +25,7 @@ mod values;
 use serde_json::{Value, json};
 use toolwire::{
     format::{self, Format},
-    pipeline::{Detect, Settings},
+    rules::{Detect, Rules},
 };
 
 use self::support::{
@@ -44,7 +44,7 @@ fn declared() -> Value {
 }
 
 fn exchange(formats: &[&'static Format], stream: bool) -> Exchange {
-    let settings = Settings { detect: Detect::Formats(formats.to_vec()), ..Settings::default() };
+    let settings = Rules { detect: Detect::Formats(format::names(formats)), ..Rules::default() };
     Exchange::new(request(&json!({"tools": declared(), "stream": stream})), settings, Speech::Chat)
 }
 

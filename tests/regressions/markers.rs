@@ -174,8 +174,8 @@ fn reasoning_without_an_end_is_kept() {
     assert_eq!((answer.text.as_str(), answer.calls.len()), ("", 0));
 }
 
-/// formats 1.4: the opener is very often in the prompt. Where the server has told reasoning from text already, the text
-/// is no reasoning.
+/// The opener is very often in the prompt (docs/protocols/text-formats.md#reasoning). Where the server has separated
+/// reasoning from text already, the text is not reasoning.
 #[test]
 fn an_answer_may_start_inside_its_reasoning() {
     let mut exchange = exchange(&[&format::HERMES, &format::THINK], true);

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use toolwire::{
     format::{self, Format},
-    pipeline::{Detect, Reasoning, Settings},
+    rules::{Detect, Reasoning, Rules},
 };
 
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
 };
 
 fn answer(fields: &Value, detect: Detect, reasoning: Reasoning, text: &str) -> Answer {
-    let settings = Settings { detect, reasoning, ..Settings::default() };
+    let settings = Rules { detect, reasoning, ..Rules::default() };
     Exchange::new(request(fields), settings, Speech::Chat)
         .text(text, text, "stop", if text.len() < 40 { Cuts::Text } else { Cuts::Sizes })
         .0
@@ -45,7 +45,7 @@ fn pair(text: &str, reasoning: &str) -> (String, String) {
 
 #[test]
 fn reasoning_is_read_without_tools() {
-    for detect in [Detect::Auto, Detect::Formats(vec![&format::HERMES]), Detect::Off] {
+    for detect in [Detect::Auto, Detect::Formats(vec![format::HERMES.name]), Detect::Off] {
         for (text, seen, reasoning) in [
             ("<think>\na\n</think>\n\nHi", "\n\nHi", "a"),
             ("</think>Hi", "Hi", ""),
@@ -58,7 +58,7 @@ fn reasoning_is_read_without_tools() {
             assert_eq!(said(&detect, text), pair(seen, reasoning), "{detect:?} {text:?}");
         }
     }
-    let known = Detect::AutoAnd(vec![&format::GRANITE3]);
+    let known = Detect::AutoAnd(vec![format::GRANITE3.name]);
     let text = "Here is my thought process: a Here is my response: b";
     assert_eq!(said(&known, text), pair(" b", "a"));
     assert_eq!(said(&Detect::Auto, text), pair(text, ""));
@@ -67,12 +67,12 @@ fn reasoning_is_read_without_tools() {
 #[test]
 fn channels_are_read_without_tools() {
     let text = "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>Hi there";
-    for detect in [Detect::Auto, Detect::Formats(vec![&format::HARMONY]), Detect::Off] {
+    for detect in [Detect::Auto, Detect::Formats(vec![format::HARMONY.name]), Detect::Off] {
         assert_eq!(said(&detect, text), pair("Hi there", "a"), "{detect:?}");
     }
     let text = "<|content_thinking|>a<|end_message|><|content_text|>b<|end_message|>";
     assert_eq!(said(&Detect::Auto, text), pair("b", "a"));
-    let named = Detect::Formats(vec![&format::FUNCTIONARY_V32]);
+    let named = Detect::Formats(vec![format::FUNCTIONARY_V32.name]);
     assert_eq!(said(&named, "all\nHi"), pair("Hi", ""));
 }
 
@@ -81,7 +81,7 @@ fn a_call_is_text_where_none_may_be_made() {
     for format in crate::with_calls() {
         let text = format!("A\n{}\nB ", format.example);
         let formats: [&'static Format; 2] = [format, &format::THINK];
-        for detect in [Detect::Formats(formats.to_vec()), Detect::Auto] {
+        for detect in [Detect::Formats(format::names(&formats)), Detect::Auto] {
             // Headers of messages to nobody are framing.
             if format.name == "muse_atem" {
                 continue;
@@ -95,7 +95,7 @@ fn a_call_is_text_where_none_may_be_made() {
 #[test]
 fn reasoning_that_is_not_to_be_read_is_text() {
     let text = "<think>a</think> <|channel|>final<|message|>b";
-    for detect in [Detect::Auto, Detect::Off, Detect::Formats(vec![&format::HARMONY])] {
+    for detect in [Detect::Auto, Detect::Off, Detect::Formats(vec![format::HARMONY.name])] {
         for fields in without_calls() {
             let answer = answer(&fields, detect.clone(), Reasoning::Off, text);
             assert_eq!((answer.text.as_str(), answer.reasoning.as_str()), (text, ""), "{detect:?}");
@@ -117,7 +117,7 @@ fn reasoning_that_is_not_to_be_read_is_text() {
 fn reasoning_is_read_whatever_formats_are_looked_for() {
     let call = r#"<think>a</think><tool_call>{"name":"now","arguments":{}}</tool_call>"#;
     let fields = json!({"tools": declared()});
-    let answer = answer(&fields, Detect::Formats(vec![&format::HERMES]), Reasoning::Auto, call);
+    let answer = answer(&fields, Detect::Formats(vec![format::HERMES.name]), Reasoning::Auto, call);
     assert_eq!((answer.text.as_str(), answer.reasoning.as_str()), ("", "a"));
     assert_eq!(answer.named_calls(), [("now", "{}")]);
 }

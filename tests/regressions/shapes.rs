@@ -3,7 +3,7 @@
 use serde_json::json;
 use toolwire::{
     format,
-    pipeline::{Arguments, Detect, Settings},
+    rules::{ArgumentDelivery, Detect, Rules},
 };
 
 use crate::{
@@ -99,7 +99,7 @@ fn an_object_without_a_marker_is_a_call() {
     );
 }
 
-/// vllm-parser, as formats 2.2 tells of it: one call of another shape, and every later one was text.
+/// vllm-parser (docs/protocols/text-formats.md#call-objects): one call of another shape, and every later one was text.
 #[test]
 fn a_call_of_another_shape_is_a_call_and_so_are_those_behind_it() {
     let shapes = [
@@ -126,7 +126,8 @@ fn a_call_of_another_shape_is_a_call_and_so_are_those_behind_it() {
     }
 }
 
-/// formats 1.1: what Functionary sends to `python` is code as it stands, not JSON, and becomes the tool's argument.
+/// What Functionary sends to `python` is code, not JSON, and becomes the tool's argument
+/// (docs/protocols/text-formats.md#header-then-json).
 #[test]
 fn code_for_a_tool_is_its_argument() {
     let code =
@@ -135,9 +136,9 @@ fn code_for_a_tool_is_its_argument() {
         {"type": "function", "function": {"name": "python", "parameters": code}},
         {"type": "function", "function": {"name": "now"}},
     ]);
-    for arguments in [Arguments::Stream, Arguments::Whole] {
-        let detect = Detect::Formats(vec![&format::FUNCTIONARY_V32]);
-        let settings = Settings { detect, arguments, ..Settings::default() };
+    for arguments in [ArgumentDelivery::Stream, ArgumentDelivery::Whole] {
+        let detect = Detect::Formats(vec![format::FUNCTIONARY_V32.name]);
+        let settings = Rules { detect, arguments, ..Rules::default() };
         let exchange = Exchange::new(request(&json!({"tools": tools})), settings, Speech::Chat);
         let answer = |text: &str, finish: &str| exchange.text(text, text, finish, Cuts::Text).0;
 
@@ -152,8 +153,8 @@ fn code_for_a_tool_is_its_argument() {
         let found = answer("python\nrm -r build", "length");
         assert_eq!(found.finish.as_deref(), Some("length"));
         match arguments {
-            Arguments::Stream => assert_eq!(found.calls[0].arguments, "{\"src\": \"rm -r build"),
-            Arguments::Whole => {
+            ArgumentDelivery::Stream => assert_eq!(found.calls[0].arguments, "{\"src\": \"rm -r build"),
+            ArgumentDelivery::Whole => {
                 assert_eq!((found.text.as_str(), found.calls.len()), ("python\nrm -r build", 0))
             }
         }

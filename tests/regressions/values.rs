@@ -76,7 +76,8 @@ fn a_marker_inside_a_value_is_data() {
     ];
     for (format, form) in STRINGS {
         for marker in MARKERS {
-            // A value that holds its own closer cannot be told from two (formats 2.2).
+            // A value that holds its own closer cannot be told from two
+            // (docs/protocols/text-formats.md#values-that-contain-their-closer).
             if form.split('@').nth(1).is_some_and(|behind| behind.trim_start().starts_with(marker)) {
                 continue;
             }

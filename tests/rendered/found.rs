@@ -2,9 +2,11 @@
 
 use serde_json::json;
 use toolwire::{
-    detect::{Detector, Tools},
+    detect::Detector,
     event::{CallEnd, Event, Finish},
-    pipeline::Settings,
+    format::Known,
+    rules::Rules,
+    tools::DeclaredTools,
 };
 
 use crate::{support::exchange::request, tools::declared};
@@ -50,9 +52,10 @@ impl Found {
 }
 
 /// Runs `pieces` through a detector; the most bytes that it held behind a piece.
-pub(crate) fn find(settings: &Settings, pieces: &[&str], finish: Finish) -> (Found, usize) {
-    thread_local!(static TOOLS: Tools = Tools::new(&request(&json!({"tools": declared()})), ""));
-    let mut detector = Detector::new(TOOLS.with(Tools::clone), settings).expect("tools are declared");
+pub(crate) fn find(settings: &Rules, pieces: &[&str], finish: Finish) -> (Found, usize) {
+    thread_local!(static TOOLS: DeclaredTools = DeclaredTools::new(&request(&json!({"tools": declared()})), ""));
+    let mut detector = Detector::new(TOOLS.with(DeclaredTools::clone), settings, Known::built_in())
+        .expect("tools are declared");
     let mut found = Found::default();
     let mut events: Vec<Event<'static>> = Vec::new();
     let mut held = 0;

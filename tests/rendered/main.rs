@@ -1,5 +1,5 @@
 //! Calls in every format, made at random and written down here by code that the engine has no part in, must be found
-//! as they were meant: the proof obligations of the design (formats 7).
+//! as they were meant.
 //!
 //! A [`scene`] is what a model says; a renderer of [`write`] writes it as a [`page`] in one format; [`laws`] compare
 //! what is found with what was meant. `PROPTEST_CASES` says how many are tried of each, about.

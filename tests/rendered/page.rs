@@ -30,8 +30,8 @@ pub(crate) struct Page {
 pub(crate) struct How {
     /// The arguments are JSON, and must come out byte for byte.
     pub(crate) exact: bool,
-    /// It has no marker made for calls, and takes the blank rest of its line with it (Lumo R7). Around a marker all
-    /// white space stays (formats 2.1).
+    /// It has no marker made for calls, and takes the blank rest of its line with it. Around a marker all white space
+    /// stays (docs/protocols/text-formats.md#white-space).
     pub(crate) takes_line: bool,
     /// The arguments' JSON is in a string.
     pub(crate) packed: bool,
@@ -139,7 +139,7 @@ impl Page {
         self.opener.map(|len| source[len..].to_owned())
     }
 
-    /// The text that must come out, by the white-space rule (Lumo R7): markup that begins its line takes its
+    /// The text that must come out (docs/protocols/text-formats.md#white-space): markup that begins its line takes its
     /// indentation and its line end with it; where there are calls, no white space is left at the message's end, nor
     /// at its beginning if that is what stands before the calls.
     pub(crate) fn visible(&self) -> String {

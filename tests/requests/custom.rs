@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 use toolwire::{
     dialect::{Answering, Reader, Stamp, Writer, chat},
     fixture::{Answer, assemble},
-    format,
-    pipeline::{Detect, Pipeline, Settings},
+    format::{self, Known},
+    pipeline::Pipeline,
+    rules::{Detect, Rules},
 };
 
 use crate::{call, decoded, encoded, lumo, plain, taught};
@@ -101,8 +102,8 @@ fn answer_to(body: &str, stream: bool, detect: &str, cut: usize) -> String {
     let conversation = decoded(&request);
     let answering = Answering::new(&conversation, Stamp { seed: 1, created: 1 });
     let settings = match format::by_name(detect) {
-        Some(format) => Settings { detect: Detect::Formats(vec![format]), ..Settings::default() },
-        None => Settings::default(),
+        Some(format) => Rules { detect: Detect::Formats(vec![format.name]), ..Rules::default() },
+        None => Rules::default(),
     };
     let reader = chat::ReaderSettings {
         max_frame: 1 << 20,
@@ -113,6 +114,7 @@ fn answer_to(body: &str, stream: bool, detect: &str, cut: usize) -> String {
     let mut pipeline = Pipeline::new(
         &conversation,
         &settings,
+        Known::built_in(),
         Reader::Chat(chat::Reader::new(reader)),
         Writer::Chat(chat::Writer::new(&answering)),
         &answering,

@@ -1,4 +1,4 @@
-//! The ways in which something is cut into pieces (Lumo rule R9).
+//! The ways in which something is cut into pieces (docs/protocols/text-formats.md#split-independence).
 
 /// The sizes of equal pieces.
 pub(crate) const SIZES: [usize; 6] = [1, 2, 3, 5, 7, 13];

@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 use toolwire::{
     conversation::Conversation,
     dialect::{Answering, Reader, Stamp, Writer, chat, lumo},
-    pipeline::{Pipeline, Settings, State, Tally},
+    format::Known,
+    pipeline::{Pipeline, State, Tally},
+    rules::Rules,
 };
 
 use super::{
@@ -18,7 +20,7 @@ use super::{
 #[derive(Debug, Clone)]
 pub(crate) struct Exchange {
     pub(crate) conversation: Conversation,
-    pub(crate) settings: Settings,
+    pub(crate) settings: Rules,
     pub(crate) speech: Speech,
     /// What the upstream says when it is asked once more.
     pub(crate) second: Option<Vec<u8>>,
@@ -54,14 +56,21 @@ pub(crate) fn tools<'n>(names: impl IntoIterator<Item = &'n str>, parameters: &V
 }
 
 impl Exchange {
-    pub(crate) fn new(conversation: Conversation, settings: Settings, speech: Speech) -> Self {
+    pub(crate) fn new(conversation: Conversation, settings: Rules, speech: Speech) -> Self {
         Self { conversation, settings, speech, second: None }
     }
 
     pub(crate) fn pipeline(&self) -> Pipeline {
         let answering = Answering::new(&self.conversation, Stamp { seed: 11, created: 1_700_000_000 });
         let writer = Writer::Chat(chat::Writer::new(&answering));
-        Pipeline::new(&self.conversation, &self.settings, self.reader(), writer, &answering)
+        Pipeline::new(
+            &self.conversation,
+            &self.settings,
+            Known::built_in(),
+            self.reader(),
+            writer,
+            &answering,
+        )
     }
 
     pub(crate) fn reader(&self) -> Reader {

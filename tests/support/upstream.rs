@@ -1,4 +1,5 @@
-//! An upstream's bytes, from events in the notation of the Lumo cases (Lumo 8.2) or from pieces of text.
+//! An upstream's bytes, from events in the notation of the conformance cases
+//! (fixtures/conformance/README.md#notation) or from pieces of text.
 
 use std::collections::HashMap;
 

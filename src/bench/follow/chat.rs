@@ -1,4 +1,4 @@
-//! Chat Completions: the rules A.1.1 and A.1.5 of the survey of dialects.
+//! Chat Completions: docs/protocols/chat.md#stream and docs/protocols/chat.md#errors-and-keep-alives.
 
 use serde::Deserialize;
 

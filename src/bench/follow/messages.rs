@@ -1,4 +1,4 @@
-//! Anthropic's Messages: the rules A.3.1 and A.3.2 of the survey of dialects.
+//! Anthropic Messages: docs/protocols/messages.md#events and docs/protocols/messages.md#client-tolerance.
 
 use serde::Deserialize;
 

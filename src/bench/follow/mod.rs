@@ -4,9 +4,9 @@
 //! bytes ─wire::sse─▶ events ─chat │ responses │ messages─▶ Notes ─▶ Sample: tokens, call times, usage, end, violations
 //! ```
 //!
-//! The rules are those of the survey of dialects (A.1.1, A.1.3 and A.1.5; A.2.1 and A.2.2; A.3.1 and A.3.2), taken by
-//! the letter: each of them breaks some client when it is broken, though most clients live with most of them. Only the
-//! stream is looked at, not what was asked for. A violation is a sentence, then in brackets where it was seen first;
+//! The rules are those of docs/protocols/chat.md#stream and its counterparts for the other dialects, taken literally:
+//! each of them breaks some client when it is violated, although most clients tolerate most violations. Only the stream
+//! is checked, not what was asked for. A violation is a sentence, then in brackets where it was seen first;
 //! [`rule`] gives the sentence alone.
 //!
 //! This runs on the path that measures, so an event is read once, into values that lie where they were received, and

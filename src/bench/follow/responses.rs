@@ -1,4 +1,4 @@
-//! OpenAI's Responses: the rules A.2.1 and A.2.2 of the survey of dialects.
+//! OpenAI Responses: docs/protocols/responses.md#events and docs/protocols/responses.md#client-tolerance.
 
 mod item;
 

@@ -25,7 +25,7 @@ pub(super) struct Child {
 
 impl Child {
     /// Starts `toolwire` with these arguments, `--listen` on a free port and this standard input, and waits until it
-    /// listens. Settings in the environment are ours, not its.
+    /// listens. Rules in the environment are ours, not its.
     pub(super) fn start<A>(arguments: impl IntoIterator<Item = A>, input: &str) -> io::Result<Self>
     where
         A: AsRef<OsStr>,

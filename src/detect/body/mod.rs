@@ -14,7 +14,7 @@ mod scalar;
 
 use self::lexer::{Lexer, SKIPPED};
 pub(super) use self::scalar::{is_number, literal, mend_number};
-use super::flow::Flow;
+use super::string_fast_path::StringFastPath;
 
 /// What became of a piece that was fed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,10 +108,10 @@ impl JsonBody {
     }
 
     /// In a value that is a string.
-    pub(super) fn flow(&self) -> Option<Flow> {
+    pub(super) fn flow(&self) -> Option<StringFastPath> {
         match self.state {
-            State::String { quote: b'"', key: false } => Some(Flow::Json),
-            State::String { key: false, .. } => Some(Flow::Quotes),
+            State::String { quote: b'"', key: false } => Some(StringFastPath::Json),
+            State::String { key: false, .. } => Some(StringFastPath::Quotes),
             _ => None,
         }
     }

@@ -19,7 +19,7 @@ pub(in crate::detect) fn literal(word: &str, repair: bool) -> Option<&'static st
     }
 }
 
-/// Whether `text` is a number by RFC 8259 section 6.
+/// Whether `text` is a number by RFC 8259, section 6.
 pub(in crate::detect) fn is_number(text: &str) -> bool {
     let digits = |text: &str| text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let unsigned = text.strip_prefix('-').unwrap_or(text);

@@ -4,7 +4,7 @@ use super::{Channel, Mark, Phase, gate};
 use crate::{
     detect::{
         body::{Fed, JsonBody},
-        envelope::{Parsed, Piece, Rules},
+        envelope::{CallRules, Parsed, Piece},
         region::Passed,
         tag::Scan,
         text::{boundary_from, head, tail},
@@ -102,7 +102,7 @@ impl Channel {
     pub(super) fn arguments(
         &mut self,
         text: &str,
-        rules: &Rules<'_>,
+        rules: &CallRules<'_>,
         out: &mut impl FnMut(Piece<'_>),
     ) -> (usize, Option<Passed>) {
         let Phase::Arguments(body) = &mut self.phase else { return (0, None) };
@@ -168,7 +168,7 @@ impl Channel {
     pub(super) fn envelope(
         &mut self,
         text: &str,
-        rules: &Rules<'_>,
+        rules: &CallRules<'_>,
         out: &mut impl FnMut(Piece<'_>),
     ) -> (usize, Option<Passed>) {
         let Phase::Envelope(mut envelope) = std::mem::replace(&mut self.phase, Phase::Between) else {
@@ -218,7 +218,7 @@ impl Channel {
     pub(super) fn params(
         &mut self,
         text: &str,
-        rules: &Rules<'_>,
+        rules: &CallRules<'_>,
         out: &mut impl FnMut(Piece<'_>),
     ) -> (usize, Option<Passed>) {
         let Phase::Params(mut walk) = std::mem::replace(&mut self.phase, Phase::Between) else {
@@ -279,7 +279,7 @@ impl Channel {
     }
 
     /// As much of `text` as may be held and a character more, while the call has not begun.
-    fn bounded<'t>(&self, text: &'t str, begun: bool, rules: &Rules<'_>) -> &'t str {
+    fn bounded<'t>(&self, text: &'t str, begun: bool, rules: &CallRules<'_>) -> &'t str {
         let room = rules.max_hold.saturating_sub(self.source.len()).saturating_add(1);
         if begun || text.len() <= room { text } else { head(text, boundary_from(text, room)) }
     }

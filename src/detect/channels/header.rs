@@ -3,7 +3,7 @@
 use super::{Channel, Mark, Phase, gate};
 use crate::{
     detect::{
-        envelope::{Envelope, Piece, Rules},
+        envelope::{CallRules, Envelope, Piece},
         params::ParamsWalk,
         region::Passed,
         text::head,
@@ -22,7 +22,7 @@ impl Channel {
     pub(super) fn header(
         &mut self,
         text: &str,
-        rules: &Rules<'_>,
+        rules: &CallRules<'_>,
         out: &mut impl FnMut(Piece<'_>),
     ) -> (usize, Option<Passed>) {
         // An opener may be the body's marker, too.
@@ -76,7 +76,7 @@ impl Channel {
     fn routed(
         &mut self,
         body: &'static str,
-        rules: &Rules<'_>,
+        rules: &CallRules<'_>,
         out: &mut impl FnMut(Piece<'_>),
     ) -> Option<Passed> {
         let source = std::mem::take(&mut self.source);
@@ -125,7 +125,7 @@ impl Channel {
         &mut self,
         name: &str,
         key: &str,
-        rules: &Rules<'_>,
+        rules: &CallRules<'_>,
         out: &mut impl FnMut(Piece<'_>),
     ) -> Option<Passed> {
         self.start(name, rules, out);
@@ -152,7 +152,7 @@ impl Channel {
     pub(super) fn opened(
         &mut self,
         text: &str,
-        rules: &Rules<'_>,
+        rules: &CallRules<'_>,
         out: &mut impl FnMut(Piece<'_>),
     ) -> (usize, Option<Passed>) {
         let Some(character) = text.chars().next() else { return (0, None) };

@@ -14,11 +14,11 @@ mod header;
 
 use super::{
     body::JsonBody,
-    envelope::{Envelope, Piece, Rules},
-    flow::Flow,
+    envelope::{CallRules, Envelope, Piece},
     gate::{Queue, Waiting},
     params::ParamsWalk,
     region::Passed,
+    string_fast_path::StringFastPath,
     text::tail,
 };
 use crate::{
@@ -124,7 +124,7 @@ impl Channel {
     }
 
     /// In a string of arguments that goes out as it comes.
-    pub(super) fn flow(&self) -> Option<Flow> {
+    pub(super) fn flow(&self) -> Option<StringFastPath> {
         match &self.phase {
             _ if self.waits => None,
             Phase::Arguments(body) => body.flow(),
@@ -155,7 +155,12 @@ impl Channel {
     }
 
     /// Reads on.
-    pub(super) fn feed(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Passed {
+    pub(super) fn feed(
+        &mut self,
+        text: &str,
+        rules: &CallRules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> Passed {
         let mut at = 0;
         while at < text.len() {
             let rest = tail(text, at);
@@ -194,7 +199,7 @@ impl Channel {
     pub(super) fn finish(
         &mut self,
         stopped: bool,
-        rules: &Rules<'_>,
+        rules: &CallRules<'_>,
         out: &mut impl FnMut(Piece<'_>),
     ) -> bool {
         let ended = match std::mem::replace(&mut self.phase, Phase::Between) {
@@ -314,7 +319,7 @@ impl Channel {
         self.begun = false;
     }
 
-    fn start(&mut self, name: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> JsonBody {
+    fn start(&mut self, name: &str, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) -> JsonBody {
         self.begin(out);
         gate(self.waits, &mut self.waiting, Piece::Start { name, id: "" }, out);
         JsonBody::new(rules.repair, rules.max_depth)

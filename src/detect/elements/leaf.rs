@@ -2,14 +2,13 @@
 
 use super::{At, ElementsWalk, Level};
 use crate::detect::{
-    envelope::{Piece, Rules},
+    envelope::{CallRules, Piece},
     pattern::{Fit, fit, fit_any},
     tag::{MAX_BLANK, Step, Sure, Verdict, shield},
     text::{head, tail},
-    tools::Tools,
     typed::TypedValue,
-    types::Types,
 };
+use crate::tools::{DeclaredTools, Types};
 
 impl ElementsWalk {
     /// In an element that has no children so far.
@@ -17,7 +16,7 @@ impl ElementsWalk {
         &mut self,
         text: &str,
         fresh: bool,
-        rules: &Rules<'_>,
+        rules: &CallRules<'_>,
         out: &mut impl FnMut(Piece<'_>),
     ) -> Step {
         if self.may_nest {
@@ -58,7 +57,7 @@ impl ElementsWalk {
     }
 
     /// At the beginning of an element that may have children: the first visible character tells.
-    fn opening(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
+    fn opening(&mut self, text: &str, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
         let blank = text.len() - text.trim_start().len();
         if blank > 0 && self.blank.len() <= self.mend.max_hold {
             self.blank.push_str(head(text, blank));
@@ -96,7 +95,7 @@ impl ElementsWalk {
     }
 
     /// An element that should be an array, and is neither JSON nor has children, is the first of its items.
-    fn repeats(&mut self, text: &str, tools: &Tools, out: &mut impl FnMut(Piece<'_>)) {
+    fn repeats(&mut self, text: &str, tools: &DeclaredTools, out: &mut impl FnMut(Piece<'_>)) {
         let list = self.elements.repeats && self.types.is_container() && self.types.may_be_array();
         if !list || text.starts_with(['[', '<']) {
             return;
@@ -125,7 +124,7 @@ impl ElementsWalk {
     }
 
     /// What `text`, which begins with a candidate, is. `last`: nothing follows it.
-    pub(super) fn verdict(&self, text: &str, tools: &Tools, last: bool) -> Verdict {
+    pub(super) fn verdict(&self, text: &str, tools: &DeclaredTools, last: bool) -> Verdict {
         let newline = usize::from(text.starts_with('\n') && self.elements.trim);
         let marker = tail(text, newline);
         if marker.is_empty() {
@@ -152,7 +151,7 @@ impl ElementsWalk {
     }
 
     /// What stands behind an element's closer, `rest`, may stand there.
-    fn followed(&self, rest: &str, tools: &Tools) -> Sure {
+    fn followed(&self, rest: &str, tools: &DeclaredTools) -> Sure {
         if !self.elements.sign.is_empty() {
             return Sure::Yes;
         }
@@ -178,7 +177,7 @@ impl ElementsWalk {
     }
 
     /// The element `tag` may come next: it is declared where the tool says what it has.
-    pub(super) fn may_follow(&self, tag: &str, tools: &Tools) -> bool {
+    pub(super) fn may_follow(&self, tag: &str, tools: &DeclaredTools) -> bool {
         self.levels.len() > 1 || !tools.has_arguments(&self.name) || tools.declares(&self.name, tag)
     }
 }

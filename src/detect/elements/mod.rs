@@ -9,15 +9,14 @@ mod leaf;
 use super::{
     bare_text::{BareText, Reached},
     body::JsonBody,
-    envelope::{Piece, Rules},
-    flow::Flow,
+    envelope::{CallRules, Piece},
     pattern::{Fit, fit, fit_any},
+    string_fast_path::StringFastPath,
     tag::{Scan, Step, Verdict, attribute, cdata, json, tag_text},
     text::{head, tail},
-    tools::Tools,
     typed::{Mend, TypedValue, escape},
-    types::Types,
 };
+use crate::tools::{DeclaredTools, Types};
 use crate::{
     event::CallEnd,
     format::{Calls, Elements, ElementsName},
@@ -84,7 +83,7 @@ pub(super) struct ElementsWalk {
 }
 
 impl Scan for ElementsWalk {
-    fn step(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
+    fn step(&mut self, text: &str, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
         match self.at {
             At::Tag => self.tag(text, rules),
             At::Between => self.between(text, rules, out),
@@ -138,7 +137,7 @@ impl ElementsWalk {
         calls: &'static Calls,
         elements: &'static Elements,
         open: &str,
-        rules: &Rules<'_>,
+        rules: &CallRules<'_>,
     ) -> Self {
         let mut walk = Self {
             calls,
@@ -180,12 +179,12 @@ impl ElementsWalk {
     }
 
     /// In a string of arguments.
-    pub(super) fn flow(&self) -> Option<Flow> {
+    pub(super) fn flow(&self) -> Option<StringFastPath> {
         match self.at {
             At::Leaf { fresh: false } if self.may_nest => None,
             At::Leaf { fresh: false } | At::Data if self.value.streams() => {
                 let known = self.elements.sign.is_empty() || self.elements.sign.starts_with(']');
-                known.then_some(Flow::Tags { lines: self.elements.trim })
+                known.then_some(StringFastPath::Tags { lines: self.elements.trim })
             }
             At::Json => self.body.flow(),
             _ => None,
@@ -218,7 +217,7 @@ impl ElementsWalk {
         let held = std::mem::take(&mut self.held);
         let ended = match self.at {
             At::Leaf { .. } => {
-                let ends = matches!(self.verdict(&held, &Tools::default(), true), Verdict::Ends(_));
+                let ends = matches!(self.verdict(&held, &DeclaredTools::default(), true), Verdict::Ends(_));
                 if ends {
                     self.end_leaf(out);
                 }
@@ -254,7 +253,7 @@ impl ElementsWalk {
     }
 
     /// The opening tag's attributes.
-    fn tag(&mut self, text: &str, rules: &Rules<'_>) -> Step {
+    fn tag(&mut self, text: &str, rules: &CallRules<'_>) -> Step {
         let ElementsName::Attribute(key, end) = self.elements.name else { return Step::Stop };
         match tag_text(text, end) {
             Some(Some(tag)) => {
@@ -270,7 +269,7 @@ impl ElementsWalk {
     }
 
     /// The element with the name, or one with the id before it.
-    fn named(&mut self, text: &str, rules: &Rules<'_>) -> Step {
+    fn named(&mut self, text: &str, rules: &CallRules<'_>) -> Step {
         let ElementsName::Element(names) = self.elements.name else { return Step::Stop };
         let id = Some(&self.elements.id).filter(|(open, _)| !open.is_empty() && self.id.is_empty());
         for (open, close) in names.iter().chain(id) {
@@ -291,7 +290,7 @@ impl ElementsWalk {
                         content.clone_into(&mut self.id);
                         return Step::Took(before + len + after);
                     }
-                    let rules = Rules { any_name: self.any_name, ..*rules };
+                    let rules = CallRules { any_name: self.any_name, ..*rules };
                     let Some(name) = rules.name(content) else { return Step::Stop };
                     name.clone_into(&mut self.name);
                     return Step::Took(before + len + after);
@@ -302,7 +301,7 @@ impl ElementsWalk {
     }
 
     /// Between elements.
-    fn between(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
+    fn between(&mut self, text: &str, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
         let blank = text.len() - text.trim_start().len();
         if blank > 0 {
             return Step::Took(blank);
@@ -443,7 +442,13 @@ impl ElementsWalk {
     }
 
     /// Opens the element `tag`.
-    fn open(&mut self, tag: &str, len: usize, tools: &Tools, out: &mut impl FnMut(Piece<'_>)) -> Step {
+    fn open(
+        &mut self,
+        tag: &str,
+        len: usize,
+        tools: &DeclaredTools,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> Step {
         if !self.started && !self.any_name && !self.is_certain() && !self.may_follow(tag, tools) {
             return Step::Stop;
         }
@@ -477,7 +482,7 @@ impl ElementsWalk {
     }
 
     /// What the schema says of the element `tag` in the innermost container.
-    fn types_of(&self, tag: &str, tools: &Tools) -> Option<Types> {
+    fn types_of(&self, tag: &str, tools: &DeclaredTools) -> Option<Types> {
         let mut shape = tools.shape(&self.name)?;
         let (_, inner) = self.levels.split_first()?;
         let mut array = false;
@@ -494,7 +499,7 @@ impl ElementsWalk {
     }
 
     /// Behind an item of a list whose items have its own tag: one more, or its end.
-    fn repeated(&mut self, text: &str, tools: &Tools, out: &mut impl FnMut(Piece<'_>)) -> Step {
+    fn repeated(&mut self, text: &str, tools: &DeclaredTools, out: &mut impl FnMut(Piece<'_>)) -> Step {
         let key = self.levels.last().map(|level| level.key.clone()).unwrap_or_default();
         match fit(&format!("<{key}>"), text) {
             Fit::Begins => Step::Hold,

@@ -1,6 +1,6 @@
 //! The arguments of a call in JSON: as they stand, or packed into a string.
 
-use super::{Arguments, At, Envelope, Flat, Piece, Rules};
+use super::{Arguments, At, CallRules, Envelope, Flat, Piece};
 use crate::detect::{
     body::{Fed, JsonBody},
     escape::{Escape, Read},
@@ -15,7 +15,7 @@ impl Envelope {
         at: usize,
         byte: u8,
         quote: bool,
-        rules: &Rules<'_>,
+        rules: &CallRules<'_>,
         out: &mut impl FnMut(Piece<'_>),
     ) -> Option<usize> {
         self.call.flat = Flat::default();
@@ -45,7 +45,7 @@ impl Envelope {
         &mut self,
         text: &str,
         at: usize,
-        rules: &Rules<'_>,
+        rules: &CallRules<'_>,
         out: &mut impl FnMut(Piece<'_>),
     ) -> Option<usize> {
         let piece = if self.call.arguments == Arguments::Doubtful {
@@ -70,7 +70,12 @@ impl Envelope {
     }
 
     /// Feeds the body, its output kept or sent; `None` if these cannot be arguments.
-    fn feed_body(&mut self, piece: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<Fed> {
+    fn feed_body(
+        &mut self,
+        piece: &str,
+        rules: &CallRules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> Option<Fed> {
         let call = &mut self.call;
         if call.arguments != Arguments::Doubtful {
             let kept = &mut call.kept;
@@ -100,7 +105,7 @@ impl Envelope {
     }
 
     /// The arguments' value is complete: `null` stands for an empty object.
-    fn arguments_ended(&mut self, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<()> {
+    fn arguments_ended(&mut self, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<()> {
         let call = &mut self.call;
         if call.arguments == Arguments::Doubtful {
             // So is a tool without arguments declared.
@@ -133,7 +138,7 @@ impl Envelope {
         text: &str,
         at: usize,
         byte: u8,
-        rules: &Rules<'_>,
+        rules: &CallRules<'_>,
         out: &mut impl FnMut(Piece<'_>),
     ) -> Option<usize> {
         let At::Packed { quote, escape, .. } = &mut self.at else { return None };
@@ -176,7 +181,7 @@ impl Envelope {
         &mut self,
         text: &str,
         written: &str,
-        rules: &Rules<'_>,
+        rules: &CallRules<'_>,
         out: &mut impl FnMut(Piece<'_>),
     ) -> Option<usize> {
         if let At::Packed { literal: true, .. } = self.at {
@@ -220,7 +225,7 @@ impl Envelope {
     /// Before the first token of packed arguments: `Some(true)` while they may be an object, whose first token must be
     /// a key or its end; `Some(false)` if `first` begins that token; `None` if they are none. Blanks before an object
     /// are framing; before anything else they are part of the string.
-    fn may_be_object(&mut self, first: char, rules: &Rules<'_>) -> Option<bool> {
+    fn may_be_object(&mut self, first: char, rules: &CallRules<'_>) -> Option<bool> {
         let At::Packed { brace, .. } = &mut self.at else { return None };
         let opens = first == '{' && brace.is_empty();
         if opens || (first.is_ascii_whitespace() && brace.len() < rules.max_markup) {
@@ -234,7 +239,7 @@ impl Envelope {
     }
 
     /// The brace that was held begins an object.
-    fn object_begins(&mut self, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<()> {
+    fn object_begins(&mut self, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<()> {
         let At::Packed { brace, .. } = &mut self.at else { return None };
         let brace = std::mem::take(brace);
         for (at, character) in brace.char_indices() {
@@ -244,7 +249,12 @@ impl Envelope {
     }
 
     /// The string holds no object: in marked formats it is passed on as the string that it is.
-    fn begin_literal(&mut self, written: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> bool {
+    fn begin_literal(
+        &mut self,
+        written: &str,
+        rules: &CallRules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> bool {
         let At::Packed { quote, literal, .. } = &mut self.at else { return false };
         *literal = true;
         let string = format!("{}{}{written}", char::from(*quote), self.captured);
@@ -253,7 +263,7 @@ impl Envelope {
         rules.marked && self.feed_body(&string, rules, out) == Some(Fed::More)
     }
 
-    fn packed_ended(&mut self, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<()> {
+    fn packed_ended(&mut self, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<()> {
         if let At::Packed { literal: true, quote, .. } = self.at {
             let fed = self.feed_body(char::from(quote).encode_utf8(&mut [0; 4]), rules, out)?;
             return if matches!(fed, Fed::Done(_)) { self.arguments_ended(rules, out) } else { None };

@@ -1,6 +1,6 @@
 //! The keys of an object that may be a call, and the values that are no arguments: names, ids, types.
 
-use super::{Arguments, At, BARE, Call, Envelope, KEYS, Key, Level, Piece, Rules, TYPES};
+use super::{Arguments, At, BARE, Call, CallRules, Envelope, KEYS, Key, Level, Piece, TYPES};
 use crate::{
     detect::{
         body::JsonBody,
@@ -30,7 +30,7 @@ impl Envelope {
         text: &str,
         at: usize,
         byte: u8,
-        rules: &Rules<'_>,
+        rules: &CallRules<'_>,
         out: &mut impl FnMut(Piece<'_>),
     ) -> Option<usize> {
         let is_key = matches!(self.at, At::KeyText { .. });
@@ -71,7 +71,7 @@ impl Envelope {
         may_go_on.then_some(at + len)
     }
 
-    fn key_ended(&mut self, quote: u8, rules: &Rules<'_>) -> Option<()> {
+    fn key_ended(&mut self, quote: u8, rules: &CallRules<'_>) -> Option<()> {
         let text = decode(&self.captured, quote)?;
         if self.keyed && self.keyed_name(&text, rules) {
             return Some(());
@@ -100,7 +100,7 @@ impl Envelope {
     }
 
     /// Whether a key is a call's name: a declared one always is, others unless they are words of an envelope.
-    fn keyed_name(&mut self, key: &str, rules: &Rules<'_>) -> bool {
+    fn keyed_name(&mut self, key: &str, rules: &CallRules<'_>) -> bool {
         let call = &mut self.call;
         let fresh = call.seen == 0 && matches!(call.arguments, Arguments::None | Arguments::Done);
         let word = KEYS.iter().any(|(word, _)| *word == key) && rules.tools.resolve(key).is_none();
@@ -113,7 +113,12 @@ impl Envelope {
     }
 
     /// A captured value is complete.
-    fn text_ended(&mut self, quote: u8, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<()> {
+    fn text_ended(
+        &mut self,
+        quote: u8,
+        rules: &CallRules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> Option<()> {
         let text = decode(&self.captured, quote)?;
         match self.key {
             Key::Name | Key::Function if self.call.name.is_none() => {
@@ -143,7 +148,7 @@ impl Envelope {
         &mut self,
         at: usize,
         byte: u8,
-        rules: &Rules<'_>,
+        rules: &CallRules<'_>,
         out: &mut impl FnMut(Piece<'_>),
     ) -> Option<usize> {
         let quote = byte == b'"' || (byte == b'\'' && rules.marked && rules.repair);

@@ -2,8 +2,8 @@
 //!
 //! One value is read: an object that is a call, or an array of them. At an object's own level the walker reads keys:
 //! a name key gives the name, an argument key hands the value to [`JsonBody`], a wrapper key (`function`,
-//! `tool_calls`) goes one level down, any other value is skipped. What models write under these keys is told in the
-//! formats' notes (R1, R2 of the Lumo rules; section 2.2 of the formats).
+//! `tool_calls`) goes one level down, any other value is skipped. What models write under these keys:
+//! docs/protocols/text-formats.md#call-objects and docs/protocols/text-formats.md#arguments.
 //!
 //! A call *starts* when it is certain: its name is complete and its arguments have begun. Everything that can be refused
 //! before is refused first: a schema in place of arguments, and in formats without a marker of their own an undeclared
@@ -20,11 +20,11 @@ use self::flat::Flat;
 use super::{
     body::{Fed, JsonBody},
     escape::Escape,
-    flow::Flow,
     schema::SchemaGuard,
+    string_fast_path::StringFastPath,
     text::tail,
-    tools::Tools,
 };
+use crate::tools::DeclaredTools;
 use crate::{event::CallEnd, format::Voice};
 
 /// What the walker finds, in the order in which it is certain.
@@ -57,8 +57,8 @@ pub(super) enum Parsed {
 
 /// What holds for all calls of one request.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Rules<'a> {
-    pub(super) tools: &'a Tools,
+pub(super) struct CallRules<'a> {
+    pub(super) tools: &'a DeclaredTools,
     /// The format has a marker of its own: lenient, and a name is enough to begin.
     pub(super) marked: bool,
     /// In a marked format a name need not be declared.
@@ -74,7 +74,7 @@ pub(super) struct Rules<'a> {
     pub(super) max_hold: usize,
 }
 
-impl Rules<'_> {
+impl CallRules<'_> {
     /// The name of the tool that `written` calls, if it may.
     pub(super) fn name<'n>(&self, written: &'n str) -> Option<&'n str> {
         let undeclared = || (self.marked && self.any_name && self.is_legal_name(written)).then_some(written);
@@ -82,7 +82,7 @@ impl Rules<'_> {
         self.tools.resolve(written).or_else(nothing).or_else(undeclared)
     }
 
-    /// As [`Rules::name`], but a name with dots that is not declared may be a declared one behind some of them: the
+    /// As [`CallRules::name`], but a name with dots that is not declared may be a declared one behind some of them: the
     /// longest.
     pub(super) fn dotted_name<'n>(&self, written: &'n str) -> Option<&'n str> {
         let behind = written.match_indices('.').map(|(at, _)| tail(written, at + 1));
@@ -238,7 +238,7 @@ pub(super) struct Envelope {
 }
 
 impl Envelope {
-    pub(super) fn new(rules: &Rules<'_>, keyed: bool) -> Self {
+    pub(super) fn new(rules: &CallRules<'_>, keyed: bool) -> Self {
         Self {
             keyed,
             marked: rules.marked,
@@ -260,14 +260,14 @@ impl Envelope {
     }
 
     /// In a string of arguments.
-    pub(super) fn flow(&self) -> Option<Flow> {
+    pub(super) fn flow(&self) -> Option<StringFastPath> {
         if !self.call.started || self.call.arguments != Arguments::Open {
             return None;
         }
         match &self.at {
             At::Arguments => self.body.flow(),
             At::Packed { escape, literal: false, .. } if escape.is_empty() => {
-                self.body.flow().map(|_| Flow::Quotes)
+                self.body.flow().map(|_| StringFastPath::Quotes)
             }
             _ => None,
         }
@@ -300,7 +300,12 @@ impl Envelope {
     }
 
     /// Reads on.
-    pub(super) fn feed(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Parsed {
+    pub(super) fn feed(
+        &mut self,
+        text: &str,
+        rules: &CallRules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> Parsed {
         let mut at = 0;
         while at < text.len() {
             let settled = self.settled;
@@ -340,7 +345,7 @@ impl Envelope {
         &mut self,
         text: &str,
         at: usize,
-        rules: &Rules<'_>,
+        rules: &CallRules<'_>,
         out: &mut impl FnMut(Piece<'_>),
     ) -> Option<usize> {
         let byte = text.as_bytes().get(at).copied().unwrap_or_default();
@@ -398,7 +403,7 @@ impl Envelope {
     }
 
     /// Slips that are forgiven once a call has begun, and everywhere in marked formats: a trailing comma.
-    fn lenient(&self, rules: &Rules<'_>) -> bool {
+    fn lenient(&self, rules: &CallRules<'_>) -> bool {
         rules.repair && (rules.marked || self.call.started)
     }
 
@@ -425,7 +430,7 @@ impl Envelope {
     }
 
     /// An object or array of the envelope's own ends.
-    fn level_ended(&mut self, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<()> {
+    fn level_ended(&mut self, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<()> {
         let level = self.levels.pop()?;
         if level == Level::Call {
             self.call_object_ended(rules, out)?;
@@ -440,7 +445,7 @@ impl Envelope {
     }
 
     /// A call's object has ended: everything that could make a call of it is known.
-    fn call_object_ended(&mut self, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<()> {
+    fn call_object_ended(&mut self, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<()> {
         if let (Arguments::None, Some(name), true) = (&self.call.arguments, &self.call.name, rules.marked) {
             self.call.kept = self.call.flat.arguments(|key| rules.tools.declares(name, key))?;
             self.call.arguments = Arguments::Done;

@@ -10,7 +10,7 @@ mod word;
 
 use super::{
     body::{Fed, literal},
-    flow::Flow,
+    string_fast_path::StringFastPath,
     text::{head, tail},
     typed::escape,
 };
@@ -123,10 +123,10 @@ impl Literal {
     }
 
     /// In a string whose text goes out as it comes.
-    pub(super) fn flow(&self) -> Option<Flow> {
+    pub(super) fn flow(&self) -> Option<StringFastPath> {
         let flow = match self.state {
-            State::Text(_) => Flow::Quotes,
-            State::Delimited if self.held.is_empty() => Flow::Tags { lines: false },
+            State::Text(_) => StringFastPath::Quotes,
+            State::Delimited if self.held.is_empty() => StringFastPath::Tags { lines: false },
             _ => return None,
         };
         (self.unsettled == 0 && self.high.is_none()).then_some(flow)

@@ -11,14 +11,14 @@ mod value;
 use super::{
     bare_text::{BareText, Reached},
     body::JsonBody,
-    envelope::{Piece, Rules},
-    flow::Flow,
+    envelope::{CallRules, Piece},
     pattern::{Fit, fit, fit_any},
+    string_fast_path::StringFastPath,
     tag::{Scan, Step, Sure, Verdict, attribute, bare_name, blank_or_name, json, tag_text, types_of},
     text::{head, tail},
-    tools::Tools,
     typed::{Mend, TypedValue, escape},
 };
+use crate::tools::DeclaredTools;
 use crate::{
     event::CallEnd,
     format::{Calls, Key, Params, ParamsName},
@@ -67,7 +67,7 @@ pub(super) struct ParamsWalk {
 }
 
 impl Scan for ParamsWalk {
-    fn step(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
+    fn step(&mut self, text: &str, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
         match self.at {
             At::Name => self.name(text, rules),
             At::Between => self.between(text, rules, out),
@@ -108,7 +108,7 @@ impl Scan for ParamsWalk {
 }
 
 impl ParamsWalk {
-    pub(super) fn new(calls: &'static Calls, params: &'static Params, rules: &Rules<'_>) -> Self {
+    pub(super) fn new(calls: &'static Calls, params: &'static Params, rules: &CallRules<'_>) -> Self {
         Self {
             calls,
             params,
@@ -133,7 +133,7 @@ impl ParamsWalk {
         calls: &'static Calls,
         params: &'static Params,
         name: &str,
-        rules: &Rules<'_>,
+        rules: &CallRules<'_>,
     ) -> Self {
         Self { at: At::Between, name: name.to_owned(), ..Self::new(calls, params, rules) }
     }
@@ -143,10 +143,10 @@ impl ParamsWalk {
     }
 
     /// In a string of arguments.
-    pub(super) fn flow(&self) -> Option<Flow> {
+    pub(super) fn flow(&self) -> Option<StringFastPath> {
         match self.at {
             At::Value { fresh: false } | At::Data if self.value.streams() => {
-                Some(Flow::Tags { lines: self.params.trim })
+                Some(StringFastPath::Tags { lines: self.params.trim })
             }
             At::Json => self.body.flow(),
             _ => None,
@@ -181,7 +181,7 @@ impl ParamsWalk {
             At::Value { .. } => {
                 // Of a call that was cut, only the value's own closer ends it.
                 let least = if stopped { 0 } else { 2 };
-                let verdict = self.verdict(&held, &Tools::default(), self.value.quotes(), true);
+                let verdict = self.verdict(&held, &DeclaredTools::default(), self.value.quotes(), true);
                 let ends = matches!(verdict, Verdict::Ends(len) if len >= least);
                 if ends {
                     self.value.end(out);
@@ -211,8 +211,8 @@ impl ParamsWalk {
     }
 
     /// The call's name, to the end of its tag.
-    fn name(&mut self, text: &str, rules: &Rules<'_>) -> Step {
-        let rules = Rules { any_name: self.any_name, ..*rules };
+    fn name(&mut self, text: &str, rules: &CallRules<'_>) -> Step {
+        let rules = CallRules { any_name: self.any_name, ..*rules };
         let (name, len) = match self.params.name {
             ParamsName::Text => match bare_name(text) {
                 Some(name) => {
@@ -286,7 +286,7 @@ impl ParamsWalk {
     }
 
     /// Between parameters.
-    fn between(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
+    fn between(&mut self, text: &str, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
         let blank = text.len() - text.trim_start().len();
         if blank > 0 {
             return Step::Took(blank);
@@ -346,7 +346,7 @@ impl ParamsWalk {
     }
 
     /// A parameter's opening tag, behind its marker.
-    fn tag(&mut self, text: &str, tools: &Tools, out: &mut impl FnMut(Piece<'_>)) -> Step {
+    fn tag(&mut self, text: &str, tools: &DeclaredTools, out: &mut impl FnMut(Piece<'_>)) -> Step {
         match self.params.key.read(text) {
             Some(Some((key, kind, len))) => {
                 self.begin(key, kind, tools, out);
@@ -358,7 +358,7 @@ impl ParamsWalk {
     }
 
     /// `<arg_key>K</arg_key><arg_value>`; the key's closer may be missing.
-    fn pair(&mut self, text: &str, tools: &Tools, out: &mut impl FnMut(Piece<'_>)) -> Step {
+    fn pair(&mut self, text: &str, tools: &DeclaredTools, out: &mut impl FnMut(Piece<'_>)) -> Step {
         match self.params.key.read_pair(text) {
             Some(Some((key, kind, len))) => {
                 self.start(out);
@@ -372,7 +372,13 @@ impl ParamsWalk {
     }
 
     /// Begins the parameter `key`; `kind` is what its tag says of its type.
-    fn begin(&mut self, key: &str, kind: Option<&str>, tools: &Tools, out: &mut impl FnMut(Piece<'_>)) {
+    fn begin(
+        &mut self,
+        key: &str,
+        kind: Option<&str>,
+        tools: &DeclaredTools,
+        out: &mut impl FnMut(Piece<'_>),
+    ) {
         let declared = tools.types(&self.name, key);
         let types = kind.and_then(types_of).or(declared).unwrap_or_default();
         self.string = (kind.is_some() || declared.is_some()) && types.is_string();

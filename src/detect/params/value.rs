@@ -7,10 +7,10 @@ use crate::{
         pattern::{Fit, fit, fit_any},
         tag::{MAX_BLANK, Step, Sure, Verdict, bounded, cdata, shield},
         text::{head, slice, tail},
-        tools::Tools,
         typed::Quotes,
     },
     format::Key,
+    tools::DeclaredTools,
 };
 
 /// Longest word of a tag that is taken for a parameter's, in bytes.
@@ -22,7 +22,7 @@ impl ParamsWalk {
         &mut self,
         text: &str,
         fresh: bool,
-        tools: &Tools,
+        tools: &DeclaredTools,
         out: &mut impl FnMut(Piece<'_>),
     ) -> Step {
         if fresh {
@@ -78,7 +78,7 @@ impl ParamsWalk {
     }
 
     /// What `text`, which begins with a candidate, is. `last`: nothing follows it.
-    pub(super) fn verdict(&self, text: &str, tools: &Tools, quotes: Quotes, last: bool) -> Verdict {
+    pub(super) fn verdict(&self, text: &str, tools: &DeclaredTools, quotes: Quotes, last: bool) -> Verdict {
         let newline = usize::from(text.starts_with('\n'));
         let marker = tail(text, newline);
         if marker.is_empty() {
@@ -157,7 +157,7 @@ impl ParamsWalk {
 
     /// `marker` opens another parameter, so that the closer of this one is missing: one that has not been written,
     /// and that the tool has if it says what it has.
-    fn opens(&self, marker: &str, rest: &str, tools: &Tools) -> Sure {
+    fn opens(&self, marker: &str, rest: &str, tools: &DeclaredTools) -> Sure {
         let most = self.max_markup;
         let (marker, rest) = (bounded(marker, most), bounded(rest, most));
         let key = match self.params.key {

@@ -3,11 +3,12 @@
 use serde_json::json;
 
 use crate::{
-    detect::{Detector, Tools},
+    detect::Detector,
     dialect::chat,
     event::{CallEnd, Event, Sink},
-    format,
-    pipeline::{Detect, Settings},
+    format::{self, Known},
+    rules::{Detect, Rules},
+    tools::DeclaredTools,
 };
 
 /// What came out, one line for each thing: text joined, calls as `name arguments` with a `!` if cut.
@@ -47,9 +48,9 @@ fn detector(formats: &[&str]) -> Detector {
         ],
     });
     let conversation = chat::request::decode(body.to_string().as_bytes()).unwrap();
-    let formats = formats.iter().map(|name| format::by_name(name).unwrap()).collect();
-    let settings = Settings { detect: Detect::Formats(formats), ..Settings::default() };
-    Detector::new(Tools::new(&conversation, ""), &settings).unwrap()
+    let formats = formats.iter().map(|name| format::by_name(name).unwrap().name).collect();
+    let settings = Rules { detect: Detect::Formats(formats), ..Rules::default() };
+    Detector::new(DeclaredTools::new(&conversation, ""), &settings, Known::built_in()).unwrap()
 }
 
 fn run(formats: &[&str], pieces: &[&str], stopped: bool) -> Seen {

@@ -2,21 +2,21 @@
 
 use std::iter;
 
-use super::{Between, Container, Phase, Region};
+use super::{Between, Phase, Region, RegionKind};
 use crate::{
-    detect::{envelope::Rules, fence::Fence, pythonic::PythonWalk},
+    detect::{envelope::CallRules, fence::Fence, pythonic::PythonWalk},
     format::TagKind,
 };
 
 impl Region {
     /// In a fence for code a call in it begins with this.
     fn begins_code(&self, character: char) -> bool {
-        let code = matches!(self.container, Container::Fence(Fence { code: Some(_), .. }));
+        let code = matches!(self.container, RegionKind::Fence(Fence { code: Some(_), .. }));
         code && self.markup.is_empty() && PythonWalk::may_begin(character)
     }
 
     /// One character before the first value.
-    pub(super) fn before(&mut self, character: char, rules: &Rules<'_>) -> Between {
+    pub(super) fn before(&mut self, character: char, rules: &CallRules<'_>) -> Between {
         if self.begins_code(character) {
             return Between::Value;
         }
@@ -32,7 +32,7 @@ impl Region {
                 _ => {}
             }
         }
-        let Container::Tag(tag) = self.container else { return Between::Foreign };
+        let RegionKind::Tag(tag) = self.container else { return Between::Foreign };
         let fence = if self.markup.is_empty() {
             rules.marked && character == '`'
         } else {
@@ -58,7 +58,7 @@ impl Region {
     }
 
     /// One character after a value.
-    pub(super) fn after(&mut self, character: char, rules: &Rules<'_>) -> Between {
+    pub(super) fn after(&mut self, character: char, rules: &CallRules<'_>) -> Between {
         if self.begins_opener(&self.markup) {
             let goes_on = self.begins_opener(&format!("{}{character}", self.markup));
             return if goes_on { Between::Foreign } else { Between::Value };
@@ -71,12 +71,12 @@ impl Region {
         }
         match (self.container, character) {
             (_, ' ' | '\t' | '\r' | '\n') => Between::Taken,
-            (Container::Bare, ';') if !self.joined => {
+            (RegionKind::Bare, ';') if !self.joined => {
                 self.joined = true;
                 Between::Taken
             }
-            (Container::Bare, '{' | '[') if self.joined => Between::Value,
-            (Container::Bare, _) => Between::Foreign,
+            (RegionKind::Bare, '{' | '[') if self.joined => Between::Value,
+            (RegionKind::Bare, _) => Between::Foreign,
             (_, '{' | '[') if !self.broken => {
                 let first = character.to_string();
                 if !self.begins_opener(&first) {
@@ -85,11 +85,11 @@ impl Region {
                 self.markup = first;
                 Between::Taken
             }
-            (Container::Fence(fence), tick) if tick == char::from(fence.tick) => {
+            (RegionKind::Fence(fence), tick) if tick == char::from(fence.tick) => {
                 self.phase = Phase::Ticks(1);
                 Between::Taken
             }
-            (Container::Tag(_), _) => match (self.closer(character), character) {
+            (RegionKind::Tag(_), _) => match (self.closer(character), character) {
                 (Between::Foreign, '}' | ']' | ',' | ';') if rules.repair => Between::Taken,
                 (Between::Foreign, '`') if rules.marked => Between::Taken,
                 (between, _) => between,
@@ -101,13 +101,13 @@ impl Region {
     /// Calls that end without a closer may be followed by their opener again, which begins as a value does: the
     /// character behind it tells.
     pub(super) fn begins_opener(&self, markup: &str) -> bool {
-        let Container::Tag(tag) = self.container else { return false };
+        let RegionKind::Tag(tag) = self.container else { return false };
         tag.close.is_empty() && markup.starts_with(['{', '[']) && tag.open.starts_with(markup)
     }
 
     /// One character of what may be the closer, or markup that means nothing.
     pub(super) fn closer(&mut self, character: char) -> Between {
-        let Container::Tag(tag) = self.container else { return Between::Foreign };
+        let RegionKind::Tag(tag) = self.container else { return Between::Foreign };
         let html = tag.kind == TagKind::Html;
         let character = if html { character.to_ascii_lowercase() } else { character };
         let inner = if html { &["</code>"] } else { tag.special().inner };

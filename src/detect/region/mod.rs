@@ -11,11 +11,11 @@ mod entities;
 
 use self::entities::{Entities, Part};
 use super::{
-    envelope::{Envelope, Parsed, Piece, Rules},
+    envelope::{CallRules, Envelope, Parsed, Piece},
     fence::Fence,
-    flow::Flow,
     gate::{Gate, Wait, Waiting},
     pythonic::PythonWalk,
+    string_fast_path::StringFastPath,
     text::tail,
     walker::Walker,
 };
@@ -27,7 +27,7 @@ use crate::{
 
 /// What holds the calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Container {
+pub(super) enum RegionKind {
     Tag(&'static Tag),
     Fence(Fence),
     Bare,
@@ -82,7 +82,7 @@ enum Between {
 /// A container being read.
 #[derive(Debug)]
 pub(super) struct Region {
-    pub(super) container: Container,
+    pub(super) container: RegionKind,
     quoted: bool,
     gate: Gate,
     phase: Phase,
@@ -103,7 +103,7 @@ pub(super) struct Region {
 
 impl Region {
     /// `marked`: the container is made for calls; `whole`: arguments do not stream.
-    pub(super) fn new(container: Container, quoted: bool, marked: bool, whole: bool) -> Self {
+    pub(super) fn new(container: RegionKind, quoted: bool, marked: bool, whole: bool) -> Self {
         let wait = Wait::new(quoted, marked, whole);
         Self {
             container,
@@ -133,7 +133,7 @@ impl Region {
 
     /// In a string of arguments that goes out as it comes. The strict reading of the value beside the call's own
     /// is in that string, too, or has been given up.
-    pub(super) fn flow(&self) -> Option<Flow> {
+    pub(super) fn flow(&self) -> Option<StringFastPath> {
         let as_it_stands = self.entities.as_ref().is_none_or(Entities::are_none);
         if as_it_stands && self.is_streaming() && !self.gate.drops() {
             self.walker.as_deref()?.flow()
@@ -168,14 +168,19 @@ impl Region {
     }
 
     /// What holds in this container.
-    fn own_rules<'r>(&self, rules: &Rules<'r>) -> Rules<'r> {
-        let Container::Tag(tag) = self.container else { return *rules };
+    fn own_rules<'r>(&self, rules: &CallRules<'r>) -> CallRules<'r> {
+        let RegionKind::Tag(tag) = self.container else { return *rules };
         let special = tag.special();
-        Rules { any_name: rules.any_name && !special.common, no_tool: special.no_tool, ..*rules }
+        CallRules { any_name: rules.any_name && !special.common, no_tool: special.no_tool, ..*rules }
     }
 
     /// Reads on. Pieces of calls go to `out`, unless they must wait.
-    pub(super) fn feed(&mut self, text: &str, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Passed {
+    pub(super) fn feed(
+        &mut self,
+        text: &str,
+        rules: &CallRules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> Passed {
         let rules = &self.own_rules(rules);
         let mut at = 0;
         while let Some(&byte) = text.as_bytes().get(at) {
@@ -225,11 +230,11 @@ impl Region {
                     }
                 }
                 Phase::Ticks(count) => match self.container {
-                    Container::Fence(fence) if byte == fence.tick => {
+                    RegionKind::Fence(fence) if byte == fence.tick => {
                         self.phase = Phase::Ticks(count + 1);
                         at += 1;
                     }
-                    Container::Fence(fence) if count >= fence.count => {
+                    RegionKind::Fence(fence) if count >= fence.count => {
                         if self.closed() {
                             return Passed::Ended(at);
                         }
@@ -248,7 +253,7 @@ impl Region {
     pub(super) fn finish(
         &mut self,
         stopped: bool,
-        rules: &Rules<'_>,
+        rules: &CallRules<'_>,
         out: &mut impl FnMut(Piece<'_>),
     ) -> bool {
         match self.phase {
@@ -269,7 +274,7 @@ impl Region {
         &mut self,
         stopped: bool,
         repair: bool,
-        rules: &Rules<'_>,
+        rules: &CallRules<'_>,
         out: &mut impl FnMut(Piece<'_>),
     ) -> bool {
         let Some(walker) = &mut self.walker else { return false };
@@ -285,18 +290,18 @@ impl Region {
         true
     }
 
-    fn begin_value(&mut self, first: char, rules: &Rules<'_>) {
+    fn begin_value(&mut self, first: char, rules: &CallRules<'_>) {
         self.phase = Phase::Value;
         self.markup.clear();
-        let keyed = matches!(self.container, Container::Tag(tag) if tag.special().keyed);
+        let keyed = matches!(self.container, RegionKind::Tag(tag) if tag.special().keyed);
         self.walker = Some(Box::new(match self.container {
-            Container::Fence(Fence { code: Some(python), .. }) if !matches!(first, '{' | '[') => {
+            RegionKind::Fence(Fence { code: Some(python), .. }) if !matches!(first, '{' | '[') => {
                 Walker::Python(PythonWalk::new(python, rules))
             }
             _ => Walker::Json(Envelope::new(rules, keyed)),
         }));
         self.scanner = Some(Scanner::new(rules.max_depth));
-        let html = matches!(self.container, Container::Tag(tag) if tag.kind == TagKind::Html);
+        let html = matches!(self.container, RegionKind::Tag(tag) if tag.kind == TagKind::Html);
         self.entities = html.then(Entities::default);
     }
 
@@ -304,7 +309,7 @@ impl Region {
     fn unescaped(
         &mut self,
         text: &str,
-        rules: &Rules<'_>,
+        rules: &CallRules<'_>,
         out: &mut impl FnMut(Piece<'_>),
     ) -> (usize, Option<Passed>) {
         let Some(entities) = &mut self.entities else { return self.value(text, rules, out) };
@@ -330,7 +335,7 @@ impl Region {
     fn value(
         &mut self,
         text: &str,
-        rules: &Rules<'_>,
+        rules: &CallRules<'_>,
         out: &mut impl FnMut(Piece<'_>),
     ) -> (usize, Option<Passed>) {
         let Some(walker) = &mut self.walker else { return (0, Some(FAILED)) };
@@ -365,7 +370,7 @@ impl Region {
     /// A value of calls has ended. Without a container that is all, unless a backtick behind it may quote it.
     fn value_ended(&mut self) -> Option<Passed> {
         self.phase = Phase::After;
-        if self.container != Container::Bare {
+        if self.container != RegionKind::Bare {
             return self.certain();
         }
         if self.quoted {
@@ -380,11 +385,11 @@ impl Region {
     fn stopped(
         &mut self,
         foreign: char,
-        rules: &Rules<'_>,
+        rules: &CallRules<'_>,
         out: &mut impl FnMut(Piece<'_>),
     ) -> Option<Passed> {
         let Some(walker) = &mut self.walker else { return Some(FAILED) };
-        let may_close = matches!(self.container, Container::Tag(tag) if tag.close.starts_with(foreign));
+        let may_close = matches!(self.container, RegionKind::Tag(tag) if tag.close.starts_with(foreign));
         let streams = self.gate.wait == Wait::Nothing;
         let forgiven = streams || rules.repair;
         if walker.is_open() {
@@ -400,7 +405,7 @@ impl Region {
             return streams.then_some(CERTAIN);
         }
         // The arguments were whole: a brace too few or too many around them does not undo the call.
-        if walker.is_in_call() && forgiven && !matches!(self.container, Container::Bare) {
+        if walker.is_in_call() && forgiven && !matches!(self.container, RegionKind::Bare) {
             self.phase = Phase::After;
             return None;
         }
@@ -409,7 +414,12 @@ impl Region {
 
     /// A call that broke off where the closer may begin is whole if it did and only brackets are missing. `false`: it
     /// must not go out as it is.
-    fn settle_broken(&mut self, closer: bool, rules: &Rules<'_>, out: &mut impl FnMut(Piece<'_>)) -> bool {
+    fn settle_broken(
+        &mut self,
+        closer: bool,
+        rules: &CallRules<'_>,
+        out: &mut impl FnMut(Piece<'_>),
+    ) -> bool {
         !std::mem::take(&mut self.broken) || self.finish_call(closer, true, rules, out)
     }
 

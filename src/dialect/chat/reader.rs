@@ -1,13 +1,14 @@
 //! The reader: an upstream's bytes made events.
 //!
 //! ```text
-//! bytes ─▶ what is it? ─event stream─▶ Frames ─▶ Answer ─▶ Event
-//!                      ├─JSON─▶ kept whole ─────▶ Answer ─▶ Event
+//! bytes ─▶ what is it? ─event stream─▶ Frames ─▶ AnswerState ─▶ Event
+//!                      ├─JSON─▶ kept whole ─────▶ AnswerState ─▶ Event
 //!                      └─a page─▶ Failure
 //! ```
 //!
-//! Servers of this API differ in all that a client library forgives and in much that it does not (survey of dialects,
-//! B.1). What the body is shows its first byte; [`answer`] reads the frames; [`chunk`] is the view of one of them.
+//! Servers of this API differ in all that a client library forgives and in much that it does not
+//! (docs/protocols/chat.md#upstream-deviations). The first byte shows what kind of body it is; [`answer`] reads the
+//! frames; [`chunk`] is the view of one of them.
 
 mod answer;
 mod calls;
@@ -21,10 +22,10 @@ use crate::{
     dialect::{Asked, Skipped},
     event::{Event, Sink},
     failure::{Failure, Kind},
-    pipeline::Limits,
+    rules::Limits,
     wire::sse::{Frames, Oversized},
 };
-use answer::Answer;
+use answer::AnswerState;
 
 /// How one upstream is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +52,7 @@ impl Default for ReaderSettings {
 pub struct Reader {
     settings: ReaderSettings,
     body: Body,
-    answer: Box<Answer>,
+    answer: Box<AnswerState>,
     /// The limits of an answer that is wanted whole.
     whole: Option<Limits>,
     /// The answer is over, well or not: what follows is ignored.
@@ -79,7 +80,7 @@ const BOM: [u8; 3] = [0xef, 0xbb, 0xbf];
 impl Reader {
     /// A reader for one answer.
     pub fn new(settings: ReaderSettings) -> Self {
-        let answer = Box::new(Answer::new(settings));
+        let answer = Box::new(AnswerState::new(settings));
         Self { settings, body: Body::Blank(0), answer, whole: None, over: false }
     }
 
@@ -215,7 +216,7 @@ impl Reader {
 
 /// Lets the answer read a frame, and stops the stream at its end or failure.
 fn flow(
-    answer: &mut Answer,
+    answer: &mut AnswerState,
     frame: crate::wire::sse::Frame<'_>,
     result: &mut Result<(), Failure>,
     out: &mut impl Sink,

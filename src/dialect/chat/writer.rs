@@ -1,6 +1,6 @@
 //! The writer: events made the bytes that a client of Chat Completions reads, as a stream or as one object.
 //!
-//! The stream is the one form that every client library understands (survey of dialects, A.1.1): one role, whole
+//! The stream is the one form that every client library understands (docs/protocols/chat.md#stream): one role, whole
 //! call heads, clean argument deltas, one finish, usage last. The writer trusts the stage before it for what the form
 //! needs of the events: call indices from 0 without gaps, ids that differ, one finish.
 

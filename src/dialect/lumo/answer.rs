@@ -1,8 +1,8 @@
-//! [`Answer`]: what becomes of what the frames say, whichever version said it.
+//! [`AnswerState`]: what becomes of what the frames say, whichever version said it.
 //!
 //! Each channel of the stream has a state of its own here: text and reasoning (a surrogate pair may be cut between two
 //! pieces), tool payloads of v1, calls of the upstream's and of the client's tools, images that are still changing.
-//! Everything goes out as soon as it is certain; [`Answer::finish`] lets go of the rest.
+//! Everything goes out as soon as it is certain; [`AnswerState::finish`] lets go of the rest.
 
 use std::borrow::Cow;
 
@@ -15,18 +15,18 @@ use super::{
     values::{Outside, Values},
 };
 use crate::{
-    detect::Tools,
     dialect::{Skip, Skipped, tool_calls::CallDeltas},
     event::{Event, Finish, Media, Reasoning, Sink, Start, Usage},
     failure::{Failure, Kind},
-    pipeline::Limits,
+    rules::Limits,
+    tools::DeclaredTools,
     wire::json::{Json, Kind as JsonKind, MAX_DEPTH, Unescaper},
 };
 
 /// Containers in which the texts of content that is not a string may lie: a list, its parts, and what is in them.
 pub(super) const MAX_PARTS: usize = 5;
 
-/// What a piece of content is for (Lumo 1.2).
+/// What a piece of content is for (docs/protocols/lumo.md#v1-stream).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Target {
     /// The answer's text.
@@ -73,7 +73,7 @@ enum Stage {
 
 /// An answer as far as it has come.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct AnswerState {
     stage: Stage,
     /// Something has come that a client would miss.
     has_content: bool,
@@ -89,7 +89,7 @@ pub(super) struct Answer {
     skipped: Skipped,
 }
 
-impl Answer {
+impl AnswerState {
     /// An answer whose content is for `requested` unless a frame says something else; payloads of v1 tools have at most
     /// `max_frame` bytes.
     pub(super) fn new(requested: Target, max_frame: usize) -> Self {
@@ -146,7 +146,7 @@ impl Answer {
 
     /// Sets the limits of the answer.
     pub(super) fn expect(&mut self, limits: Limits) {
-        self.calls.expect(Tools::default(), limits);
+        self.calls.expect(DeclaredTools::default(), limits);
         self.server_calls.expect(limits);
     }
 
@@ -309,7 +309,7 @@ impl Answer {
     /// The same in the form of before 2023-11.
     ///
     /// # Errors
-    /// As [`Answer::call_deltas`].
+    /// As [`AnswerState::call_deltas`].
     pub(super) fn legacy_call(
         &mut self,
         function_call: Json<'_>,
@@ -404,7 +404,7 @@ impl Answer {
     /// The body has ended without an end mark, and that is to be taken for a good end. What it broke off is still cut.
     ///
     /// # Errors
-    /// As [`Answer::end`].
+    /// As [`AnswerState::end`].
     pub(super) fn end_tolerated(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         if self.has_content {
             self.finish_by(Finish::Stop, Ending::Cut, out);

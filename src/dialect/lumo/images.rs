@@ -1,4 +1,4 @@
-//! [`Images`]: images that come progressively (Lumo 1.2). Only the last state of one counts.
+//! [`Images`]: images that come progressively (docs/protocols/lumo.md#v1-stream). Only the last state of one counts.
 
 use crate::event::{Event, Media, Sink};
 

@@ -1,7 +1,7 @@
 //! Proton Lumo as an upstream: both versions of its protocol, also mixed in one stream.
 //!
 //! ```text
-//! bytes ─▶ Reader (lines, frames) ─JSON─▶ v1 | v2 (what a frame means) ─▶ Answer (what becomes of it) ─▶ Events
+//! bytes ─▶ Reader (lines, frames) ─JSON─▶ v1 | v2 (what a frame means) ─▶ AnswerState (what becomes of it) ─▶ Events
 //!                                                                          ├─ Values: tool payloads cut over frames
 //!                                                                          ├─ ServerCalls: calls that Lumo runs itself
 //!                                                                          ├─ Images: images that come progressively

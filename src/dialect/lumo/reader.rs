@@ -1,14 +1,15 @@
 //! [`Reader`]: Lumo's stream, v1 and v2 mixed, bytes in any cut.
 //!
-//! Lumo bends the standard of event streams, so frames are found here and not by the decoder of `wire` (Lumo 1.8):
-//! every `data` line is tried alone, and only one that is no complete JSON is joined with those that follow; JSON
-//! without `data:` in front is taken too. JSON that is not understood is counted and left out. So is a frame that is not
-//! JSON before and behind an answer; inside of one, a part of the answer is lost with it, and the answer fails.
+//! Lumo bends the standard of event streams, so frames are found here and not by the decoder of `wire`
+//! (docs/protocols/lumo.md#deviations): every `data` line is tried alone, and only one that is not complete JSON is
+//! joined with the lines after it. JSON without `data:` in front is accepted too. JSON that is not understood is counted
+//! and left out. So is a frame that is not JSON before and after an answer; inside an answer a part of it would be lost,
+//! so the answer fails.
 
 use std::{ops::ControlFlow, str};
 
 use super::{
-    answer::{Answer, Target},
+    answer::{AnswerState, Target},
     lenient, refusal,
     shapes::{Shapes, Token},
     unfinished::{Joined, Unfinished},
@@ -19,7 +20,7 @@ use crate::{
     dialect::{Skip, Skipped, skipped::is_sign_of_life},
     event::{Event, Sink},
     failure::{Failure, Kind},
-    pipeline::Limits,
+    rules::Limits,
     wire::{
         json::{Json, Kind as JsonKind, MAX_DEPTH},
         sse::{Line, Lines, Oversized, parse_line},
@@ -60,7 +61,7 @@ impl Reader {
         Self {
             lines: Lines::new(settings.max_frame),
             body: Box::new(Body {
-                answer: Answer::new(target, settings.max_frame),
+                answer: AnswerState::new(target, settings.max_frame),
                 unfinished: Unfinished::new(),
                 shapes: Shapes::default(),
                 is_last: false,
@@ -144,7 +145,7 @@ impl Reader {
 /// The lines of a body and what they say.
 #[derive(Debug)]
 struct Body {
-    answer: Answer,
+    answer: AnswerState,
     unfinished: Unfinished,
     shapes: Shapes,
     /// The line that is read has no end: if it is not JSON, the body was cut there.

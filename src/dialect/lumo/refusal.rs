@@ -1,4 +1,5 @@
-//! What the upstream's errors mean, before the stream ([`refusal`], Lumo 1.5) and in it.
+//! What the upstream's errors mean, before the stream ([`refusal`], docs/protocols/lumo.md#errors-before-the-stream) and
+//! in it.
 
 use std::borrow::Cow;
 
@@ -49,7 +50,8 @@ pub(super) fn error_object(error: Json<'_>) -> Failure {
             Failure::new(Kind::RateLimit, message.unwrap_or("the upstream's rate limit is reached"))
         }
         code if is_request_fault(error) => request_fault(message.unwrap_or("the request"), Some(code)),
-        // Any other code counts as `error` (Lumo 1.4); the reader of the message may still want to know it.
+        // Any other code counts as `error` (docs/protocols/lumo.md#v2-stream); the reader of the message may still
+        // want to know it.
         code => {
             let text = message.unwrap_or("the upstream reports an error");
             reported("error", Some(&format!("{text} ({code})")))

@@ -1,4 +1,5 @@
-//! [`encode`]: a conversation as Lumo wants it (Lumo 1.1, 1.3, 6).
+//! [`encode`]: a conversation as Lumo wants it (docs/protocols/lumo.md#v1-request, docs/protocols/lumo.md#v2-request,
+//! docs/protocols/lumo.md#turns).
 
 use std::collections::HashSet;
 
@@ -54,7 +55,7 @@ impl Default for Options {
 ///
 /// Answers always come as a stream and with token counts, whatever the client asked for. What Lumo has no word for is
 /// left out and named in [`UpstreamRequest::dropped`]; text never is. (U2L would seal the turns' content here, and add
-/// `request_key` and `request_id`: Lumo 2.1.)
+/// `request_key` and `request_id`: docs/protocols/lumo.md#encryption.)
 pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> UpstreamRequest {
     let mut dropped = Vec::new();
     let arranged = media_behind_results(&conversation.turns);
@@ -141,7 +142,7 @@ fn v2(
     body.key("stream").value(&true);
     body.key("stream_options").object(|body| body.key("include_usage").value(&true));
     if let Some(effort) = &conversation.sampling.reasoning_effort {
-        // Thinking is on or off (Lumo 1.3).
+        // Thinking is on or off (docs/protocols/lumo.md#v2-request).
         let effort = if matches!(effort.as_str(), "none" | "minimal") { "none" } else { "high" };
         body.key("reasoning_effort").string(effort);
     }

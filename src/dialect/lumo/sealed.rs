@@ -1,5 +1,5 @@
-//! The door for U2L, Lumo's end-to-end encryption (Lumo 2): the one place through which every payload of an answer
-//! goes that may be sealed.
+//! The one place through which every payload passes that may be encrypted by U2L, Lumo's end-to-end encryption
+//! (docs/protocols/lumo.md#encryption).
 //!
 //! U2L itself is not built. When it is, a request's key and id come here, and what comes out is the plain text.
 

@@ -1,7 +1,8 @@
 //! [`ServerCalls`]: tools that Lumo runs itself, or believes to.
 //!
 //! One call may be told several times: v2 announces it without arguments and then dispatches it with them; v1 repeats
-//! it, some copies without arguments (Lumo 1.2, 1.4). A dispatch may come in several pieces. All of them are one call.
+//! it, some copies without arguments (docs/protocols/lumo.md#v1-stream, docs/protocols/lumo.md#v2-stream). A dispatch may
+//! come in several pieces. All of them are one call.
 //!
 //! A call goes out when it is dispatched: when its arguments are whole, when its result comes, when another call takes
 //! its id, or when the answer has ended well. Until then it waits, and nothing else does. What an answer that fails or
@@ -15,7 +16,7 @@ use crate::{
     digest::Digest,
     event::{CallEnd, CallResult, CallStart, Event, Runner, Sink, Source},
     failure::Failure,
-    pipeline::Limits,
+    rules::Limits,
     wire::json::{Json, Kind as JsonKind},
 };
 
@@ -291,7 +292,8 @@ fn given(function: Json<'_>, without_id: bool) -> Given<'_> {
 }
 
 /// Lumo sometimes wraps the arguments in a call that says nothing else:
-/// `{"arguments":null,"name":null,"parameters":{..}}` (Lumo 1.6). Anything more in it, and it is no wrapper.
+/// `{"arguments":null,"name":null,"parameters":{..}}` (docs/protocols/lumo.md#server-tools). Anything more in it, and it
+/// is no wrapper.
 fn unwrapped(object: Json<'_>) -> Json<'_> {
     let mut inner = None;
     let mut empty = 0;
@@ -305,7 +307,7 @@ fn unwrapped(object: Json<'_>) -> Json<'_> {
     inner.filter(|_| empty == 2).unwrap_or(object)
 }
 
-/// A tool that failed gives `{"error":true}` (Lumo 1.6), or says there what went wrong.
+/// A tool that failed gives `{"error":true}` (docs/protocols/lumo.md#server-tools), or says there what went wrong.
 fn is_error(content: &str) -> bool {
     let error = Json::parse(content).ok().and_then(|result| result.get("error"));
     error.is_some_and(|error| !error.is_null() && error.as_bool() != Some(false))

@@ -1,7 +1,7 @@
 //! [`Shapes`]: the fast path of the reader.
 
 use super::answer::Target;
-use crate::wire::json::{Json, Shape};
+use crate::wire::json::{FrameTemplate, Json};
 
 /// Where a token lies that is all that a frame says.
 #[derive(Debug, Clone, Copy)]
@@ -19,7 +19,7 @@ pub(super) struct Token<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Shapes {
     /// Text and reasoning may take turns.
-    known: [Option<(Shape, Target)>; 2],
+    known: [Option<(FrameTemplate, Target)>; 2],
     next: usize,
     /// Shapes learnt since one last was of use.
     idle: u32,
@@ -45,7 +45,7 @@ impl Shapes {
             return;
         }
         self.idle += 1;
-        let Some(shape) = Shape::learn(frame, token.body, token.number) else { return };
+        let Some(shape) = FrameTemplate::learn(frame, token.body, token.number) else { return };
         if let Some(place) = self.known.get_mut(self.next) {
             *place = Some((shape, token.target));
         }

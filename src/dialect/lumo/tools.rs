@@ -1,4 +1,5 @@
-//! The `tools` of a v2 request: Lumo's own by name, the client's as functions, in one list (Lumo 1.3).
+//! The `tools` of a v2 request: Lumo's own by name, the client's as functions, in one list
+//! (docs/protocols/lumo.md#v2-request).
 
 use crate::{
     conversation::{Conversation, Tool, ToolChoice},

@@ -1,4 +1,4 @@
-//! [`turns`]: messages as Lumo's turns (Lumo 6), for both versions.
+//! [`turns`]: messages as Lumo's turns (docs/protocols/lumo.md#turns), for both versions.
 //!
 //! System texts become one turn; a call becomes a turn of its own, behind what the assistant said before it; every call
 //! has a result, since Lumo may refuse a call without one. No text is lost on the way.
@@ -218,7 +218,7 @@ impl<'a> History<'a, '_> {
 }
 
 /// Which result belongs to which call is told by their order, as long as each stands alone: where two follow each
-/// other, each names its call (Lumo 6).
+/// other, each names its call (docs/protocols/lumo.md#turns).
 fn name_adjacent_results(turns: &mut [Turn<'_>]) {
     let roles: Vec<_> = turns.iter().map(|turn| turn.role).collect();
     let is_result = |at: Option<usize>| at.and_then(|at| roles.get(at)) == Some(&Role::Result);

@@ -1,9 +1,9 @@
-//! What the typed objects of v1 mean (Lumo 1.2). They are understood in a v2 stream too.
+//! What the typed objects of v1 mean (docs/protocols/lumo.md#v1-stream). They are understood in a v2 stream too.
 
 use std::borrow::Cow;
 
 use super::{
-    answer::{Answer, MAX_PARTS, Target},
+    answer::{AnswerState, MAX_PARTS, Target},
     refusal, sealed,
     shapes::Token,
 };
@@ -32,7 +32,7 @@ pub(super) enum Read<'a> {
 pub(super) fn read<'a>(
     kind: &str,
     object: Json<'a>,
-    answer: &mut Answer,
+    answer: &mut AnswerState,
     out: &mut impl Sink,
 ) -> Result<Read<'a>, Failure> {
     let message = || object.get("message").and_then(|message| message.as_str());
@@ -80,7 +80,7 @@ pub(super) fn failure(kind: &str, object: Json<'_>) -> Option<Failure> {
 
 /// A piece of text for one of the channels: the one that was asked for, if it names none. `count` says nothing that
 /// anyone needs, and is often missing.
-fn token<'a>(object: Json<'a>, answer: &mut Answer, out: &mut impl Sink) -> Result<Read<'a>, Failure> {
+fn token<'a>(object: Json<'a>, answer: &mut AnswerState, out: &mut impl Sink) -> Result<Read<'a>, Failure> {
     if answer.is_finished() {
         answer.skip(Skip::LateContent);
         return Ok(Read::Taken);
@@ -110,7 +110,7 @@ fn token<'a>(object: Json<'a>, answer: &mut Answer, out: &mut impl Sink) -> Resu
 }
 
 /// An image. Of one that comes progressively only the last state counts.
-fn image(object: Json<'_>, answer: &mut Answer, out: &mut impl Sink) -> Result<(), Failure> {
+fn image(object: Json<'_>, answer: &mut AnswerState, out: &mut impl Sink) -> Result<(), Failure> {
     if answer.is_finished() {
         answer.skip(Skip::LateContent);
         return Ok(());

@@ -1,9 +1,10 @@
-//! What the objects of v2 mean (Lumo 1.4): completion chunks as OpenAI has them, and Lumo's own beside them.
+//! What the objects of v2 mean (docs/protocols/lumo.md#v2-stream): completion chunks as OpenAI has them, and Lumo's own
+//! beside them.
 
 use std::borrow::Cow;
 
 use super::{
-    answer::{Answer, MAX_PARTS, Target},
+    answer::{AnswerState, MAX_PARTS, Target},
     refusal, sealed,
     shapes::Token,
     v1::Read,
@@ -25,7 +26,7 @@ use crate::{
 /// The upstream reports one, or sent an encrypted piece, or a whole answer in place of a stream.
 pub(super) fn read<'a>(
     frame: &Frame<'a>,
-    answer: &mut Answer,
+    answer: &mut AnswerState,
     out: &mut impl Sink,
 ) -> Result<Read<'a>, Failure> {
     if answer.is_finished() {
@@ -49,7 +50,7 @@ pub(super) fn read<'a>(
 
 /// What comes behind the finish reason: usage counts; content is too late, and an answer that has ended well can no
 /// longer fail.
-fn late(frame: &Frame<'_>, answer: &mut Answer, out: &mut impl Sink) {
+fn late(frame: &Frame<'_>, answer: &mut AnswerState, out: &mut impl Sink) {
     if let Some(usage) = frame.usage {
         answer.usage(usage, out);
     }
@@ -129,7 +130,7 @@ fn target(value: Json<'_>) -> Option<Target> {
 }
 
 /// A completion chunk: a delta, a finish reason, usage, or only the head.
-fn chunk<'a>(frame: &Frame<'a>, answer: &mut Answer, out: &mut impl Sink) -> Result<Read<'a>, Failure> {
+fn chunk<'a>(frame: &Frame<'a>, answer: &mut AnswerState, out: &mut impl Sink) -> Result<Read<'a>, Failure> {
     let choice = frame.choice();
     if let Some(usage) = frame.usage {
         answer.usage(usage, out);
@@ -176,7 +177,7 @@ fn chunk<'a>(frame: &Frame<'a>, answer: &mut Answer, out: &mut impl Sink) -> Res
 }
 
 /// Ends the answer by the upstream's word for it. A word that is not known counts as `stop`.
-fn finish_by(reason: &str, answer: &mut Answer, out: &mut impl Sink) -> Result<(), Failure> {
+fn finish_by(reason: &str, answer: &mut AnswerState, out: &mut impl Sink) -> Result<(), Failure> {
     let finish = finish_of(reason);
     if let (None, Some(failure)) = (finish, failure_of(reason)) {
         return Err(failure);
@@ -255,7 +256,7 @@ impl<'a> Delta<'a> {
         target: Target,
         is_sealed: bool,
         number: Option<Json<'a>>,
-        answer: &mut Answer,
+        answer: &mut AnswerState,
         out: &mut impl Sink,
     ) -> Result<Option<Token<'a>>, Failure> {
         let is_sealed = is_sealed || self.is_sealed;
@@ -297,7 +298,7 @@ impl<'a> Delta<'a> {
 fn tool_result(
     result: Json<'_>,
     is_sealed: bool,
-    answer: &mut Answer,
+    answer: &mut AnswerState,
     out: &mut impl Sink,
 ) -> Result<(), Failure> {
     let id = result.get("call_id").and_then(|id| id.as_str()).unwrap_or_default();
@@ -312,7 +313,12 @@ fn tool_result(
     Ok(())
 }
 
-fn image(image: Json<'_>, is_sealed: bool, answer: &mut Answer, out: &mut impl Sink) -> Result<(), Failure> {
+fn image(
+    image: Json<'_>,
+    is_sealed: bool,
+    answer: &mut AnswerState,
+    out: &mut impl Sink,
+) -> Result<(), Failure> {
     let text = |key| image.get(key).and_then(|value| value.as_str()).unwrap_or_default();
     let data = text("data");
     sealed::opened(is_sealed || sealed::is_sealed(image), &data)?;

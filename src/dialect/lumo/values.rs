@@ -1,8 +1,8 @@
 //! [`Values`]: the payloads of the v1 tool channels.
 //!
 //! A v1 stream carries tool calls and results as text: one JSON object over several pieces, several objects in one
-//! piece, results that are no JSON at all (Lumo 1.2). What tells one payload from the next is the JSON itself, and the
-//! end of the segment.
+//! piece, results that are no JSON at all (docs/protocols/lumo.md#v1-stream). What tells one payload from the next is the
+//! JSON itself, and the end of the segment.
 
 use crate::{
     failure::{Failure, Kind},

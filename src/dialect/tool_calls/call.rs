@@ -4,16 +4,16 @@ use std::borrow::Cow;
 
 use super::piece::{Key, Piece};
 use crate::{
-    detect::Tools,
     event::{CallEnd, Event, Sink},
     failure::Failure,
-    pipeline::Limits,
+    rules::Limits,
+    tools::DeclaredTools,
     wire::json::{Progress, Scanner, Unescaper},
 };
 
 /// A call as far as it has come.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(super) struct StreamedCall {
     pub(super) key: Key,
     pub(super) id: String,
     pub(super) name: String,
@@ -37,7 +37,7 @@ pub(super) enum State {
     Ended,
 }
 
-impl Call {
+impl StreamedCall {
     pub(super) fn new(key: Key, max_depth: usize) -> Self {
         Self {
             key,
@@ -92,7 +92,7 @@ impl Call {
     ///
     /// # Errors
     /// Its name is too long and not the beginning of a declared one, or its id or early arguments are too long.
-    pub(super) fn check(&self, tools: &Tools, limits: &Limits) -> Result<(), Failure> {
+    pub(super) fn check(&self, tools: &DeclaredTools, limits: &Limits) -> Result<(), Failure> {
         if self.name.len() > limits.max_name && !tools.may_become(&self.name) {
             return Err(limits.name_too_long());
         }

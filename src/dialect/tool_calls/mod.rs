@@ -3,7 +3,7 @@
 //! A delta is a list of pieces; each says, more or less well, which call it belongs to (`index`, `id`, or neither)
 //! and brings a bit of it: an id, a name or a part of one, a part of the arguments. The way through is always the
 //! same: find the call that a piece addresses ([`CallDeltas::address`]), decide whether it is that call or the next
-//! one ([`Call::is_over_by`]), then let the call take the piece. A call is announced when its name is certain: at once,
+//! one ([`StreamedCall::is_over_by`]), then let the call take the piece. A call is announced when its name is certain: at once,
 //! if it came with an id and is that of a declared tool with which no other's begins; else, since names may come in
 //! pieces, with the first byte of its arguments, with the beginning of another call, or at the end. From then on its
 //! arguments stream.
@@ -15,7 +15,8 @@
 //! The form of before 2023-11, `function_call`, is one call. Some servers send both forms. Then `tool_calls` counts, and
 //! a call that the older form has begun is the first of `tool_calls` ([`CallDeltas::adopt`]).
 //!
-//! The deviations that are allowed for are those of Lumo 1.8 and of the survey of dialects, B.1.
+//! The deviations that are allowed for are those of docs/protocols/lumo.md#deviations and
+//! docs/protocols/chat.md#upstream-deviations.
 
 mod call;
 mod piece;
@@ -24,25 +25,25 @@ mod tests;
 
 use std::borrow::Cow;
 
-use call::{Call, State};
+use call::{State, StreamedCall};
 pub(crate) use piece::arguments_only;
-use piece::{Address, Arguments, Key, Piece};
+use piece::{Address, ArgumentsPiece, Key, Piece};
 
 use crate::{
-    detect::Tools,
     dialect::{Skip, Skipped},
     event::{CallStart, Event, Runner, Sink, Source},
     failure::Failure,
-    pipeline::Limits,
+    rules::Limits,
+    tools::DeclaredTools,
     wire::json::Json,
 };
 
 /// The native calls of one answer.
 #[derive(Debug)]
 pub(crate) struct CallDeltas {
-    calls: Vec<Call>,
+    calls: Vec<StreamedCall>,
     /// The tools whose names are known, if any are.
-    tools: Tools,
+    tools: DeclaredTools,
     /// The number of the next call, see [`CallStart::index`].
     next: u32,
     /// The number of the delta that is being read: tells pieces of one delta from those of the next.
@@ -68,7 +69,7 @@ impl CallDeltas {
     pub(crate) fn new(max_depth: usize) -> Self {
         Self {
             calls: Vec::new(),
-            tools: Tools::default(),
+            tools: DeclaredTools::default(),
             next: 0,
             delta: 0,
             max_depth,
@@ -80,7 +81,7 @@ impl CallDeltas {
     }
 
     /// Sets the tools whose names are known, and the limits of the answer.
-    pub(crate) fn expect(&mut self, tools: Tools, limits: Limits) {
+    pub(crate) fn expect(&mut self, tools: DeclaredTools, limits: Limits) {
         self.tools = tools;
         self.limits = limits;
     }
@@ -201,7 +202,7 @@ impl CallDeltas {
     /// The call that a piece seems to belong to: by index; else by an id seen before; else by its place in a list of
     /// several; else the last one.
     fn address(&self, address: Address, piece: &Piece<'_>) -> Option<usize> {
-        let last = |wanted: &dyn Fn(&Call) -> bool| self.calls.iter().rposition(wanted);
+        let last = |wanted: &dyn Fn(&StreamedCall) -> bool| self.calls.iter().rposition(wanted);
         if address.index.is_some() {
             return last(&|call| call.key == address.key());
         }
@@ -222,7 +223,7 @@ impl CallDeltas {
         if self.calls.len() >= self.limits.max_calls {
             return Err(self.limits.too_many_calls());
         }
-        self.calls.push(Call::new(key, self.max_depth));
+        self.calls.push(StreamedCall::new(key, self.max_depth));
         Ok(self.calls.len() - 1)
     }
 
@@ -241,7 +242,7 @@ impl CallDeltas {
             return;
         }
         // Some servers give all calls one id: whoever comes second gets none, and with it an id of our own later.
-        let taken = |other: &Call| !matches!(other.state, State::Unnamed) && other.id == call.id;
+        let taken = |other: &StreamedCall| !matches!(other.state, State::Unnamed) && other.id == call.id;
         let id = if before.iter().chain(after.iter()).any(taken) { "" } else { call.id.as_str() };
         let index = self.next;
         self.next += 1;
@@ -265,9 +266,9 @@ impl CallDeltas {
         let Some(call) = calls.get_mut(at) else { return Ok(()) };
         let mut scratch = std::mem::take(scratch);
         let text = match piece.arguments {
-            Arguments::None => "",
-            Arguments::Text(body) => call.unescaper.decode(body, &mut scratch),
-            Arguments::Raw(json) => json,
+            ArgumentsPiece::None => "",
+            ArgumentsPiece::Text(body) => call.unescaper.decode(body, &mut scratch),
+            ArgumentsPiece::Raw(json) => json,
         };
         let mut result = Ok(());
         match call.state {

@@ -30,11 +30,11 @@ pub(super) enum Key {
 pub(super) struct Piece<'a> {
     pub(super) id: Cow<'a, str>,
     pub(super) name: Cow<'a, str>,
-    pub(super) arguments: Arguments<'a>,
+    pub(super) arguments: ArgumentsPiece<'a>,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Arguments<'a> {
+pub(super) enum ArgumentsPiece<'a> {
     None,
     /// The inside of a JSON string: a piece of the arguments' text, escaped.
     Text(&'a str),
@@ -42,7 +42,7 @@ pub(super) enum Arguments<'a> {
     Raw(&'a str),
 }
 
-impl<'a> Arguments<'a> {
+impl<'a> ArgumentsPiece<'a> {
     fn text(body: &'a str) -> Self {
         if body.is_empty() { Self::None } else { Self::Text(body) }
     }
@@ -64,17 +64,17 @@ pub(crate) fn arguments_only(tool_calls: Json<'_>) -> Option<(u64, &str)> {
 impl<'a> Piece<'a> {
     /// A piece of arguments, and nothing else.
     pub(super) fn arguments(body: &'a str) -> Self {
-        Self { id: Cow::Borrowed(""), name: Cow::Borrowed(""), arguments: Arguments::text(body) }
+        Self { id: Cow::Borrowed(""), name: Cow::Borrowed(""), arguments: ArgumentsPiece::text(body) }
     }
 
     pub(super) fn read(function: Json<'a>, id: Option<Json<'a>>) -> Self {
         let text = |json: Option<Json<'a>>| json.and_then(|json| json.as_str()).unwrap_or_default();
         let arguments = match function.get("arguments") {
-            None => Arguments::None,
+            None => ArgumentsPiece::None,
             Some(json) => match json.string_body() {
-                Some(body) => Arguments::text(body),
-                None if json.is_null() => Arguments::None,
-                None => Arguments::Raw(json.raw()),
+                Some(body) => ArgumentsPiece::text(body),
+                None if json.is_null() => ArgumentsPiece::None,
+                None => ArgumentsPiece::Raw(json.raw()),
             },
         };
         Self { id: text(id), name: text(function.get("name")), arguments }
@@ -85,7 +85,7 @@ impl<'a> Piece<'a> {
     }
 
     pub(super) fn has_arguments(&self) -> bool {
-        !matches!(self.arguments, Arguments::None)
+        !matches!(self.arguments, ArgumentsPiece::None)
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -239,7 +239,7 @@ fn a_declared_name_is_announced_at_once() {
     let started = |deltas: &[&str]| {
         let mut events = Vec::new();
         let mut calls = CallDeltas::new(128);
-        calls.expect(Tools::new(&asked, ""), Limits::default());
+        calls.expect(DeclaredTools::new(&asked, ""), Limits::default());
         let mut seen = Vec::new();
         for delta in deltas {
             calls.delta(Json::parse(delta).unwrap(), &mut events).unwrap();
@@ -306,7 +306,7 @@ fn limited(deltas: &[&str]) -> Result<Vec<String>, String> {
     let mut events = Vec::new();
     let mut calls = CallDeltas::new(128);
     let limits = Limits { max_arguments: 20, max_name: 8, max_calls: 3, ..Limits::default() };
-    calls.expect(Tools::default(), limits);
+    calls.expect(DeclaredTools::default(), limits);
     for delta in deltas {
         if let Err(failure) = calls.delta(Json::parse(delta).unwrap(), &mut events) {
             assert_eq!(failure.code(), Some("limit_exceeded"));
@@ -375,7 +375,7 @@ fn a_declared_name_may_be_longer_than_the_limit() {
     let asked = Conversation { tools: vec![tool], ..Conversation::default() };
     let mut events = Vec::new();
     let mut calls = CallDeltas::new(128);
-    calls.expect(Tools::new(&asked, ""), Limits::default());
+    calls.expect(DeclaredTools::new(&asked, ""), Limits::default());
     for piece in ["n".repeat(299), "n".to_owned()] {
         let delta = format!(r#"[{{"index":0,"id":"p","function":{{"name":"{piece}"}}}}]"#);
         calls.delta(Json::parse(&delta).unwrap(), &mut events).unwrap();

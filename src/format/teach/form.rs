@@ -22,7 +22,7 @@ pub struct Form {
     /// and `{{number}}` for its place among the calls of the turn, from 0 and from 1.
     pub call: &'static str,
     /// How the arguments are written.
-    pub arguments: Arguments,
+    pub arguments: ArgumentForm,
     /// A result. `{{json_name}}`, `{{content}}` and `{{json_content}}` stand for the tool's name and what it gave,
     /// `{{output}}` for a JSON object with both and the call's id, in OpenAI's words.
     pub result: &'static str,
@@ -30,7 +30,7 @@ pub struct Form {
 
 /// How the arguments of a call are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Arguments {
+pub enum ArgumentForm {
     /// As a JSON object.
     Json,
     /// One after the other.
@@ -68,12 +68,12 @@ pub(in crate::format) const OBJECT: &str = r#"{"name":{{json_name}},"arguments":
 impl Form {
     /// Calls, one a line, with their arguments as JSON.
     pub const fn json(call: &'static str) -> Self {
-        Self { around: ("", "\n", ""), call, arguments: Arguments::Json, result: RESPONSE }
+        Self { around: ("", "\n", ""), call, arguments: ArgumentForm::Json, result: RESPONSE }
     }
 
     /// Calls, one a line, with an argument after the other.
     pub const fn each(call: &'static str, one: &'static str, between: &'static str, values: Values) -> Self {
-        Self { arguments: Arguments::Each { one, between, values }, ..Self::json(call) }
+        Self { arguments: ArgumentForm::Each { one, between, values }, ..Self::json(call) }
     }
 
     /// The same with this before, between and behind the calls.
@@ -108,8 +108,8 @@ impl Form {
 
     fn call(&self, at: usize, call: &Call) -> String {
         let written = || match self.arguments {
-            Arguments::Json => as_json(&call.arguments),
-            Arguments::Each { one, between, values } => each(&call.arguments, one, between, values),
+            ArgumentForm::Json => as_json(&call.arguments),
+            ArgumentForm::Each { one, between, values } => each(&call.arguments, one, between, values),
         };
         render(self.call, |hole| match hole {
             "name" => Some(call.name.clone()),

@@ -10,7 +10,7 @@ mod form;
 use std::mem;
 
 pub(super) use self::form::OBJECT;
-pub use self::form::{Arguments, Form, Values};
+pub use self::form::{ArgumentForm, Form, Values};
 use super::Format;
 use crate::{
     conversation::{Call, CallOutput, Conversation, Part, Role, Tool, ToolChoice, Turn, take_media},
@@ -156,10 +156,10 @@ fn rules(conversation: &Conversation, teach: &Teach, prefix: &str) -> String {
     let mut rules = vec![
         "- Use the names exactly as they are listed.".to_owned(),
         match teach.form.arguments {
-            Arguments::Json => {
+            ArgumentForm::Json => {
                 "- The arguments are one JSON object that fits the tool's schema; leave out what you do not need."
             }
-            Arguments::Each { .. } => {
+            ArgumentForm::Each { .. } => {
                 "- Give each argument by its name as the tool's schema has it; leave out what you do not need."
             }
         }

@@ -1,4 +1,4 @@
-//! [`Flow`]: the way of an answer's bytes, from the upstream's stages through the pipeline.
+//! [`ExchangeState`]: the way of an answer's bytes, from the upstream's stages through the pipeline.
 
 use std::{
     fmt, mem,
@@ -18,10 +18,10 @@ use crate::{
 use super::{
     super::{
         budget::Reservation,
-        exchange::Again,
+        exchange::FollowUp,
         permits::Permit,
         tap::{Ending, Watch},
-        upstream::{Body, Broken, Client, Opened, Opening, Unopened},
+        upstream::{Broken, Client, OpenError, Opened, Opening, UpstreamBody},
     },
     MAX_BYTES,
 };
@@ -32,7 +32,7 @@ pub(in crate::proxy) struct Parts {
     /// Who is asked, and how far that is.
     pub(in crate::proxy) client: Arc<Client>,
     pub(in crate::proxy) opening: Opening,
-    pub(in crate::proxy) again: Option<Again>,
+    pub(in crate::proxy) again: Option<FollowUp>,
     pub(in crate::proxy) pipeline: Pipeline,
     /// As a stream, not whole.
     pub(in crate::proxy) stream: bool,
@@ -43,11 +43,11 @@ pub(in crate::proxy) struct Parts {
 }
 
 /// The parts of an answer that need no pinning. Its drop is the answer's end.
-pub(super) struct Flow {
+pub(super) struct ExchangeState {
     begun: Instant,
     pub(super) stage: Stage,
     client: Arc<Client>,
-    again: Option<Again>,
+    again: Option<FollowUp>,
     pub(super) pipeline: Pipeline,
     /// Written, not yet given to the client's connection.
     pub(super) out: BytesMut,
@@ -73,16 +73,16 @@ pub(super) enum Stage {
     /// Waiting for a place, a connection, the headers.
     Opening(Opening),
     /// The body is read.
-    Streaming(Body),
+    Streaming(UpstreamBody),
     /// The end mark came without a finish reason. Only an end of the body in good order makes the answer complete.
-    Ending(Body),
+    Ending(UpstreamBody),
     /// The answer is whole. The end of the body is waited for, so that the connection can be used again.
-    Ebbing(Body),
+    AwaitingBodyEnd(UpstreamBody),
     /// Nothing more is wanted of the upstream.
     Over,
 }
 
-impl Flow {
+impl ExchangeState {
     /// Nothing has come of it yet.
     pub(super) fn new(parts: Parts) -> Self {
         Self {
@@ -164,7 +164,7 @@ impl Flow {
                 };
                 self.read(read);
             }
-            Stage::Ebbing(body) => {
+            Stage::AwaitingBodyEnd(body) => {
                 while let Ok(true) = ready!(body.poll_data(cx, |_| ())) {}
                 self.stage = Stage::Over;
             }
@@ -173,7 +173,7 @@ impl Flow {
         Poll::Ready(())
     }
 
-    fn opened(&mut self, opened: Result<Opened, Unopened>) {
+    fn opened(&mut self, opened: Result<Opened, OpenError>) {
         let after = self.begun.elapsed();
         self.memory = None;
         match opened {
@@ -184,7 +184,7 @@ impl Flow {
                 self.permit = Some(permit);
                 self.stage = Stage::Streaming(body);
             }
-            Err(Unopened { failure, said }) => {
+            Err(OpenError { failure, said }) => {
                 if let (Some(watch), Some((head, body))) = (&mut self.watch, said) {
                     watch.answered(head.status, &head.headers, after);
                     watch.piece(&body, after);
@@ -227,7 +227,7 @@ impl Flow {
 
     fn ebb(&mut self) {
         self.stage = match mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Streaming(body) if !body.is_over() => Stage::Ebbing(body),
+            Stage::Streaming(body) if !body.is_over() => Stage::AwaitingBodyEnd(body),
             _ => Stage::Over,
         };
     }
@@ -276,7 +276,7 @@ impl Flow {
     }
 }
 
-impl Drop for Flow {
+impl Drop for ExchangeState {
     fn drop(&mut self) {
         let whole = !self.is_open() && self.is_told();
         let (ending, outcome) = match self.pipeline.failure() {
@@ -293,9 +293,12 @@ impl Drop for Flow {
     }
 }
 
-impl fmt::Debug for Flow {
+impl fmt::Debug for ExchangeState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Flow").field("stage", &self.stage).field("held", &self.permit).finish_non_exhaustive()
+        f.debug_struct("ExchangeState")
+            .field("stage", &self.stage)
+            .field("held", &self.permit)
+            .finish_non_exhaustive()
     }
 }
 
@@ -305,7 +308,7 @@ impl fmt::Debug for Stage {
             Self::Opening(_) => "Opening",
             Self::Streaming(_) => "Streaming",
             Self::Ending(_) => "Ending",
-            Self::Ebbing(_) => "Ebbing",
+            Self::AwaitingBodyEnd(_) => "AwaitingBodyEnd",
             Self::Over => "Over",
         })
     }

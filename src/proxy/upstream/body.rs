@@ -1,4 +1,4 @@
-//! [`Body`]: an answer's body, whatever it comes over.
+//! [`UpstreamBody`]: an answer's body, whatever it comes over.
 
 use std::{
     fmt, io,
@@ -19,7 +19,7 @@ use crate::wire::http1::BadBody;
 
 /// An answer's body. Dropped before its end, it ends the exchange; read to its end, its connection is used again.
 #[derive(Debug)]
-pub(in crate::proxy) struct Body {
+pub(in crate::proxy) struct UpstreamBody {
     over: Over,
     pool: Arc<Pool>,
 }
@@ -53,7 +53,7 @@ impl fmt::Display for Broken {
     }
 }
 
-impl Body {
+impl UpstreamBody {
     pub(super) fn http1(incoming: Incoming, pool: Arc<Pool>) -> Self {
         let mut body = Self { over: Over::Http1(incoming), pool };
         body.settle();

@@ -23,7 +23,7 @@ use super::{
     stream::{Idle, Stream},
     unanswered::Unanswered,
 };
-use crate::wire::http1::Body;
+use crate::wire::http1::BodyDecoder;
 
 /// Bytes that one read takes at most.
 const READ: usize = 32 << 10;
@@ -47,7 +47,7 @@ pub(super) struct Connection {
 #[derive(Debug)]
 pub(super) struct Incoming {
     connection: Connection,
-    body: Body,
+    body: BodyDecoder,
     /// What was read together with the head.
     early: Bytes,
     /// The rest of the request, if the answer began before all of it was sent.

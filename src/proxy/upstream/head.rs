@@ -8,7 +8,7 @@ use httparse::ParserConfig;
 
 use crate::{
     proxy::heads::{put_line, put_lines, says, words},
-    wire::http1::Body,
+    wire::http1::BodyDecoder,
 };
 
 /// Bytes of a response's heads together: interim ones (1xx) and the final one.
@@ -28,7 +28,7 @@ const LENGTH: usize = 48;
 pub(super) struct Head {
     pub(super) parts: Parts,
     /// How the body is framed.
-    pub(super) body: Body,
+    pub(super) body: BodyDecoder,
     /// The connection may be used again once the body is over.
     pub(super) keeps: bool,
 }
@@ -206,33 +206,33 @@ fn read(bytes: &[u8]) -> Result<Head, NoHttp> {
     }
     let (parts, ()) = response.into_parts();
     let body = framing(&parts)?;
-    let keeps = keeps(&parts) && body != Body::until_close();
+    let keeps = keeps(&parts) && body != BodyDecoder::until_close();
     Ok(Head { parts, body, keeps })
 }
 
 /// RFC 9112, section 6.3, for the answer to a POST.
-fn framing(head: &Parts) -> Result<Body, NoHttp> {
+fn framing(head: &Parts) -> Result<BodyDecoder, NoHttp> {
     if head.status.is_informational()
         || matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
     {
-        return Ok(Body::of_length(0));
+        return Ok(BodyDecoder::of_length(0));
     }
     let mut codings = words(&head.headers, &header::TRANSFER_ENCODING);
     if let Some(coding) = codings.next() {
         let is = |name: &[u8]| coding.eq_ignore_ascii_case(name);
         return match codings.next() {
-            None if is(b"chunked") => Ok(Body::chunked()),
-            None if is(b"identity") => Ok(Body::until_close()),
+            None if is(b"chunked") => Ok(BodyDecoder::chunked()),
+            None if is(b"identity") => Ok(BodyDecoder::until_close()),
             // No other coding was offered (`te`), and what cannot be undone cannot be read.
             _ => Err(NoHttp("its transfer-encoding is not `chunked`".to_owned())),
         };
     }
     let mut lengths = words(&head.headers, &header::CONTENT_LENGTH);
-    let Some(first) = lengths.next() else { return Ok(Body::until_close()) };
+    let Some(first) = lengths.next() else { return Ok(BodyDecoder::until_close()) };
     let digits = std::str::from_utf8(first).ok().filter(|_| first.iter().all(u8::is_ascii_digit));
     let length = digits.and_then(|digits| digits.parse().ok());
     match length {
-        Some(length) if lengths.all(|other| other == first) => Ok(Body::of_length(length)),
+        Some(length) if lengths.all(|other| other == first) => Ok(BodyDecoder::of_length(length)),
         _ => Err(NoHttp("its content-length is no length".to_owned())),
     }
 }
@@ -281,14 +281,14 @@ mod tests {
     #[test]
     fn framings_are_told_apart() {
         for (lines, body, keeps) in [
-            ("transfer-encoding: chunked\r\n", Body::chunked(), true),
-            ("transfer-encoding: Chunked\r\ncontent-length: 3\r\n", Body::chunked(), false),
-            ("transfer-encoding: identity\r\n", Body::until_close(), false),
-            ("transfer-encoding: , chunked ,\r\n", Body::chunked(), true),
-            ("content-length: 3,3,\r\n", Body::of_length(3), true),
-            ("content-length: 3\r\ncontent-length: 3\r\n", Body::of_length(3), true),
-            ("content-length: 3\r\nconnection: x, Close\r\n", Body::of_length(3), false),
-            ("", Body::until_close(), false),
+            ("transfer-encoding: chunked\r\n", BodyDecoder::chunked(), true),
+            ("transfer-encoding: Chunked\r\ncontent-length: 3\r\n", BodyDecoder::chunked(), false),
+            ("transfer-encoding: identity\r\n", BodyDecoder::until_close(), false),
+            ("transfer-encoding: , chunked ,\r\n", BodyDecoder::chunked(), true),
+            ("content-length: 3,3,\r\n", BodyDecoder::of_length(3), true),
+            ("content-length: 3\r\ncontent-length: 3\r\n", BodyDecoder::of_length(3), true),
+            ("content-length: 3\r\nconnection: x, Close\r\n", BodyDecoder::of_length(3), false),
+            ("", BodyDecoder::until_close(), false),
         ] {
             let head = head(&format!("HTTP/1.1 200 OK\r\n{lines}\r\nrest")).unwrap().unwrap();
             assert_eq!((head.body, head.keeps), (body, keeps), "{lines}");
@@ -308,8 +308,8 @@ mod tests {
             assert!(head(&format!("HTTP/1.1 200 OK\r\n{lines}\r\n")).is_err(), "{lines}");
         }
         let head = |text: &str| head(text).unwrap().unwrap();
-        assert_eq!(head("HTTP/1.1 204 No\r\n\r\n").body, Body::of_length(0));
-        assert_eq!(head("HTTP/1.1 304 Not\r\ncontent-length: 5\r\n\r\n").body, Body::of_length(0));
+        assert_eq!(head("HTTP/1.1 204 No\r\n\r\n").body, BodyDecoder::of_length(0));
+        assert_eq!(head("HTTP/1.1 304 Not\r\ncontent-length: 5\r\n\r\n").body, BodyDecoder::of_length(0));
         assert!(!head("HTTP/1.0 200 OK\r\ncontent-length: 1\r\n\r\n").keeps);
         let old = "HTTP/1.0 200 OK\r\nconnection: keep-alive\r\n";
         assert!(head(&format!("{old}content-length: 1\r\n\r\n")).keeps);

@@ -1,11 +1,11 @@
 //! [`Client`]: asks one upstream.
 //!
 //! ```text
-//! line (a place) ─▶ connection (pooled or new) ─▶ request ─▶ headers ─▶ Opened: the body to be read
-//!                                                                └────▶ Unopened: refused, its error body read
+//! queue (a place) ─▶ connection (pooled or new) ─▶ request ─▶ headers ─▶ Opened: the body to be read
+//!                                                                └────▶ OpenError: refused, its error body read
 //! ```
 //!
-//! All of it is one future, [`Client::open`]. Whoever drops it leaves the line, or closes the connection.
+//! All of it is one future, [`Client::open`]. Whoever drops it leaves the queue, or closes the connection.
 
 mod body;
 mod connection;
@@ -38,7 +38,7 @@ use secrecy::ExposeSecret;
 use tokio::time::{error::Elapsed, timeout};
 
 pub(super) use self::{
-    body::{Body, Broken},
+    body::{Broken, UpstreamBody},
     listing::Listing,
 };
 use self::{
@@ -50,7 +50,7 @@ use self::{
 };
 use super::{
     exchange,
-    permits::{Line, Permit},
+    permits::{Permit, Queue},
 };
 use crate::{
     config::Upstream,
@@ -61,11 +61,11 @@ use crate::{
 /// Bytes of a refusal's body that are read. Beyond: ignored; an error object is small.
 const MAX_REFUSAL: usize = 64 << 10;
 
-/// An upstream, ready to be asked: its connections, its line, and what every request to it says.
+/// An upstream, ready to be asked: its connections, its queue, and what every request to it says.
 #[derive(Debug)]
 pub(super) struct Client {
     upstream: Arc<Upstream>,
-    line: Arc<Line>,
+    queue: Arc<Queue>,
     pool: Arc<Pool>,
     /// Address and headers.
     request: Request<()>,
@@ -74,25 +74,25 @@ pub(super) struct Client {
 }
 
 /// An upstream's request on its way.
-pub(super) type Opening = Pin<Box<dyn Future<Output = Result<Opened, Unopened>> + Send>>;
+pub(super) type Opening = Pin<Box<dyn Future<Output = Result<Opened, OpenError>> + Send>>;
 
 /// An answer has begun.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) head: Parts,
-    pub(super) body: Body,
+    pub(super) body: UpstreamBody,
     pub(super) permit: Permit,
 }
 
 /// An answer has not begun.
 #[derive(Debug)]
-pub(super) struct Unopened {
+pub(super) struct OpenError {
     pub(super) failure: Failure,
     /// What the upstream said, if it said anything.
     pub(super) said: Option<(Parts, Bytes)>,
 }
 
-impl From<Failure> for Unopened {
+impl From<Failure> for OpenError {
     fn from(failure: Failure) -> Self {
         Self { failure, said: None }
     }
@@ -106,16 +106,16 @@ impl Client {
     /// If the configured key cannot stand in a header, or the address is too long.
     pub(super) fn new(
         upstream: Arc<Upstream>,
-        line: Arc<Line>,
+        queue: Arc<Queue>,
         unsolicited: Counter,
     ) -> Result<Self, http::Error> {
         let connector = Arc::new(Connector::new(&upstream));
-        Self::with_connector(upstream, line, unsolicited, connector)
+        Self::with_connector(upstream, queue, unsolicited, connector)
     }
 
     fn with_connector(
         upstream: Arc<Upstream>,
-        line: Arc<Line>,
+        queue: Arc<Queue>,
         unsolicited: Counter,
         connector: Arc<dyn Connect>,
     ) -> Result<Self, http::Error> {
@@ -124,14 +124,14 @@ impl Client {
         let mut request = Request::post(upstream.endpoint()?).body(())?;
         *request.headers_mut() = standing_headers(&upstream)?;
         let head = head::write(&request).freeze();
-        Ok(Self { upstream, line, pool, request, head })
+        Ok(Self { upstream, queue, pool, request, head })
     }
 
-    /// A client of the same upstream, with the same line before it, that has connections of its own.
+    /// A client of the same upstream, with the same queue before it, that has connections of its own.
     pub(super) fn sibling(&self) -> Self {
         Self {
             upstream: Arc::clone(&self.upstream),
-            line: Arc::clone(&self.line),
+            queue: Arc::clone(&self.queue),
             pool: Arc::new(self.pool.sibling()),
             request: self.request.clone(),
             head: self.head.clone(),
@@ -167,10 +167,10 @@ impl Client {
         self: Arc<Self>,
         asked: UpstreamRequest,
         permit: Option<Permit>,
-    ) -> Result<Opened, Unopened> {
+    ) -> Result<Opened, OpenError> {
         let permit = match permit {
             Some(permit) => permit,
-            None => self.line.enter().await?,
+            None => self.queue.enter().await?,
         };
         let limit = self.upstream.timeouts.first_headers(asked.stream);
         let (head, body) = self.send(asked.body, limit).await?;
@@ -179,12 +179,12 @@ impl Client {
         }
         match unreadable(&head) {
             None => Ok(Opened { head, body, permit }),
-            Some(failure) => Err(Unopened { failure, said: Some((head, Bytes::new())) }),
+            Some(failure) => Err(OpenError { failure, said: Some((head, Bytes::new())) }),
         }
     }
 
     /// Sends `content`, and sends it once more if it has no answer and may be sent once more.
-    async fn send(&self, content: Bytes, limit: Duration) -> Result<(Parts, Body), Failure> {
+    async fn send(&self, content: Bytes, limit: Duration) -> Result<(Parts, UpstreamBody), Failure> {
         let lease = self.pool.lease().await.map_err(|error| self.unconnected(error))?;
         let used = lease.is_used();
         let unanswered = match self.ask(lease, content.clone(), limit).await? {
@@ -217,12 +217,13 @@ impl Client {
         lease: Lease,
         content: Bytes,
         limit: Duration,
-    ) -> Result<Result<(Parts, Body), Unanswered>, Failure> {
+    ) -> Result<Result<(Parts, UpstreamBody), Unanswered>, Failure> {
         let late = |_elapsed| failure::timed_out("response headers", limit);
         match lease {
             Lease::Http1(connection) => {
                 let asked = timeout(limit, connection.ask(&self.head, content)).await.map_err(late)?;
-                Ok(asked.map(|(head, incoming)| (head, Body::http1(incoming, Arc::clone(&self.pool)))))
+                Ok(asked
+                    .map(|(head, incoming)| (head, UpstreamBody::http1(incoming, Arc::clone(&self.pool)))))
             }
             Lease::Http2(free) => Box::pin(self.ask_http2(free, content, limit)).await.map_err(late),
         }
@@ -233,7 +234,7 @@ impl Client {
         mut free: Free,
         content: Bytes,
         limit: Duration,
-    ) -> Result<Result<(Parts, Body), Unanswered>, Elapsed> {
+    ) -> Result<Result<(Parts, UpstreamBody), Unanswered>, Elapsed> {
         let request = self.request.clone().map(|()| Full::new(content));
         let asked = timeout(limit, free.ask(request)).await;
         if asked.is_err() {
@@ -241,7 +242,7 @@ impl Client {
         }
         Ok(asked?.map(|response| {
             let (head, incoming) = response.into_parts();
-            (head, Body::http2(incoming, free.into_slot(), Arc::clone(&self.pool)))
+            (head, UpstreamBody::http2(incoming, free.into_slot(), Arc::clone(&self.pool)))
         }))
     }
 
@@ -255,15 +256,15 @@ impl Client {
         }
     }
 
-    async fn refused(&self, head: Parts, body: Body) -> Unopened {
+    async fn refused(&self, head: Parts, body: UpstreamBody) -> OpenError {
         let body = self.refusal_body(body).await;
         let retry_after = head.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
         let failure = exchange::refusal(&self.upstream, head.status.as_u16(), retry_after, &body);
-        Unopened { failure, said: Some((head, body)) }
+        OpenError { failure, said: Some((head, body)) }
     }
 
     /// What can be read of it in time: a refusal whose body breaks off is still a refusal.
-    async fn refusal_body(&self, mut body: Body) -> Bytes {
+    async fn refusal_body(&self, mut body: UpstreamBody) -> Bytes {
         let mut read = BytesMut::new();
         let reading = async {
             let mut goes_on = true;

@@ -1,5 +1,5 @@
 //! Upstreams over HTTP/2: which connection a request goes to, when it is sent once more, and what a client is told.
-//! Connections are pipes in memory, on a clock that stands still.
+//! Connections are pipes in memory, on a deadlines that stands still.
 
 use std::{
     collections::HashMap,
@@ -30,7 +30,7 @@ use super::{
     stream::{Duplex, Idle, Stream},
     *,
 };
-use crate::config::{ChatOptions, Options, Queue, Timeouts};
+use crate::config::{ChatOptions, Options, QueueLimits, Timeouts};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -143,14 +143,14 @@ fn upstream() -> Upstream {
         api_key: None,
         headers: HeaderMap::new(),
         timeouts: Timeouts { connect: NEVER, header: NEVER, idle: NEVER, total: None },
-        queue: Queue { max_concurrent: 100, max_waiting: 0, wait_timeout: NEVER },
+        queue: QueueLimits { max_concurrent: 100, max_waiting: 0, wait_timeout: NEVER },
         tolerate_truncation: false,
         retry_unanswered: false,
     }
 }
 
 fn client(server: &Arc<Server>, upstream: Upstream) -> Arc<Client> {
-    let line = Arc::new(Line::new(upstream.queue.clone(), Gauge::default()));
+    let line = Arc::new(Queue::new(upstream.queue.clone(), Gauge::default()));
     let connector: Arc<dyn Connect> = server.clone();
     Arc::new(Client::with_connector(Arc::new(upstream), line, Counter::default(), connector).unwrap())
 }

@@ -40,10 +40,10 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{io::AsyncReadExt, net::TcpStream, time::timeout};
 
 use super::{
-    super::{answer::Answer, drain::Given, reply::Body, service::Service},
+    super::{answer::AnswerBody, drain::SignalFuture, reply::ReplyBody, service::Service},
     handover::{Handover, Lent, Next},
     http2,
-    rewound::Rewound,
+    rewind::Rewind,
     streaming::{self, Framing},
 };
 
@@ -65,7 +65,7 @@ const HTTP2: &[u8] = b"PRI ";
 /// Bytes that are read before the protocol is known: most requests, with their body.
 const FIRST: usize = 4 << 10;
 
-type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+type Answering = Pin<Box<dyn Future<Output = Result<Response<ReplyBody>, Infallible>> + Send>>;
 
 /// Serves `stream` to its end. When the server stops, that is after the answers that are open.
 pub(super) async fn serve(mut stream: TcpStream, service: Arc<Service>) {
@@ -76,7 +76,7 @@ pub(super) async fn serve(mut stream: TcpStream, service: Arc<Service>) {
     };
     let Ok(Ok(first)) = begun else { return };
     let is_http2 = first.starts_with(HTTP2);
-    let stream = Rewound::new(stream, service.limits().write_timeout).put_back(&first);
+    let stream = Rewind::new(stream, service.limits().write_timeout).put_back(&first);
     drop(first);
     let stalled = stream.stalled();
     if is_http2 {
@@ -107,7 +107,7 @@ async fn begun(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     }
 }
 
-async fn serve_http1(mut client: Rewound, service: &Arc<Service>, mut stopped: Pin<&mut Given>) {
+async fn serve_http1(mut client: Rewind, service: &Arc<Service>, mut stopped: Pin<&mut SignalFuture>) {
     loop {
         let (back, served) = until_answer(client, service, stopped.as_mut()).await;
         client = back;
@@ -130,7 +130,7 @@ async fn serve_http1(mut client: Rewound, service: &Arc<Service>, mut stopped: P
 }
 
 /// Closes a connection on which the client may still be sending.
-async fn close(mut client: Rewound, service: &Service, stopped: Pin<&mut Given>) {
+async fn close(mut client: Rewind, service: &Service, stopped: Pin<&mut SignalFuture>) {
     let closed = poll_fn(|cx| client.poll_closed(cx));
     if service.drain().is_serving() {
         tokio::select! {
@@ -145,7 +145,7 @@ async fn close(mut client: Rewound, service: &Service, stopped: Pin<&mut Given>)
 /// Why hyper serves a connection no longer.
 enum Served {
     /// An answer has an upstream, and is to be sent.
-    Begun(Pin<Box<Answer>>, Framing),
+    Begun(Pin<Box<AnswerBody>>, Framing),
     /// The last answer has been written, or the client has gone.
     Over,
     /// The server stops, and no answer is open.
@@ -154,10 +154,10 @@ enum Served {
 
 /// Serves requests with hyper until an answer has an upstream, or the connection is over. Gives it back.
 async fn until_answer(
-    client: Rewound,
+    client: Rewind,
     service: &Arc<Service>,
-    mut stopped: Pin<&mut Given>,
-) -> (Rewound, Served) {
+    mut stopped: Pin<&mut SignalFuture>,
+) -> (Rewind, Served) {
     let handover = Handover::default();
     let handler = handler(Arc::clone(service), handover.clone());
     let mut serving = http1::Builder::new()
@@ -210,7 +210,7 @@ fn handler(service: Arc<Service>, handover: Handover) -> impl Fn(Request<Incomin
                     handover.begun(answer);
                     // The connection's task polls again when it wants the head.
                     poll_fn(|_| if handover.wants_head() { Poll::Ready(()) } else { Poll::Pending }).await;
-                    Response::new(Body::Elsewhere)
+                    Response::new(ReplyBody::Elsewhere)
                 }
             };
             handover.answered();

@@ -15,7 +15,7 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::{super::answer::Answer, rewound::Rewound, streaming::Framing};
+use super::{super::answer::AnswerBody, rewind::Rewind, streaming::Framing};
 
 /// Bytes that the head is expected to have at most.
 const HEAD: usize = 128;
@@ -39,9 +39,9 @@ enum Stage {
     #[default]
     Hyper,
     /// An answer has one.
-    Begun(Pin<Box<Answer>>),
+    Begun(Pin<Box<AnswerBody>>),
     /// hyper is asked for its head. What it writes goes here.
-    Head(Pin<Box<Answer>>, Vec<u8>),
+    Head(Pin<Box<AnswerBody>>, Vec<u8>),
 }
 
 /// What is to be done after hyper was polled.
@@ -51,7 +51,7 @@ pub(super) enum Next {
     /// Poll it again: it is asked for the head.
     Poll,
     /// Take the connection, to send this answer.
-    Take(Pin<Box<Answer>>, Framing),
+    Take(Pin<Box<AnswerBody>>, Framing),
 }
 
 impl Handover {
@@ -70,7 +70,7 @@ impl Handover {
     }
 
     /// The answer has an upstream.
-    pub(super) fn begun(&self, answer: Pin<Box<Answer>>) {
+    pub(super) fn begun(&self, answer: Pin<Box<AnswerBody>>) {
         self.state().stage = Stage::Begun(answer);
     }
 
@@ -110,16 +110,16 @@ impl Handover {
 /// A client's socket as hyper sees it.
 #[derive(Debug)]
 pub(super) struct Lent {
-    client: Rewound,
+    client: Rewind,
     handover: Handover,
 }
 
 impl Lent {
-    pub(super) fn new(client: Rewound, handover: Handover) -> Self {
+    pub(super) fn new(client: Rewind, handover: Handover) -> Self {
         Self { client, handover }
     }
 
-    pub(super) fn into_inner(self) -> Rewound {
+    pub(super) fn into_inner(self) -> Rewind {
         self.client
     }
 

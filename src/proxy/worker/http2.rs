@@ -3,7 +3,7 @@
 //! hyper runs each stream as a task of its own. Such a task waits for the handler, for the next bytes of the answer, or
 //! for the client to take the last ones. The first two go through code of ours, which notes them ([`Waits`]); a task that
 //! waits and has noted nothing waits for the client. If that takes `limits.write_timeout`, the stream is reset. A client
-//! that takes nothing at all, of no stream, is noticed at the socket ([`Rewound`]).
+//! that takes nothing at all, of no stream, is noticed at the socket ([`Rewind`]).
 
 use std::{
     cell::Cell,
@@ -25,10 +25,10 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{task::JoinSet, time::sleep};
 
 use super::{
-    super::{drain::Given, reply, service::Service},
+    super::{drain::SignalFuture, reply, service::Service},
     FAREWELL,
     connection::{BUFFER, GOODBYE, IDLE},
-    rewound::Rewound,
+    rewind::Rewind,
     stall::Stall,
 };
 
@@ -38,16 +38,16 @@ const MAX_STREAMS: u32 = 256;
 /// Serves a client that speaks HTTP/2, until there has been no request for [`IDLE`]. When the server stops, streams that
 /// are open go on; a connection without any is closed.
 pub(super) async fn serve(
-    stream: Rewound,
+    stream: Rewind,
     service: Arc<Service>,
-    mut stopped: Pin<&mut Given>,
+    mut stopped: Pin<&mut SignalFuture>,
 ) -> hyper::Result<()> {
     let streams = Arc::new(Streams::new(&stream, Arc::clone(&service)));
     let handler = service_fn(move |request| {
         let mut handled = Box::pin(Arc::clone(&service).handle(request));
         async move {
             let response = poll_fn(|cx| Waits::noted(handled.as_mut().poll(cx))).await?;
-            Ok::<_, Infallible>(response.map(Body))
+            Ok::<_, Infallible>(response.map(Http2Body))
         }
     });
     let serving = http2::Builder::new(Spawner(Arc::downgrade(&streams)))
@@ -106,9 +106,9 @@ impl Waits {
 
 /// The body of a response, which notes when it is waited for.
 #[derive(Debug)]
-struct Body(reply::Body);
+struct Http2Body(reply::ReplyBody);
 
-impl HttpBody for Body {
+impl HttpBody for Http2Body {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -128,7 +128,7 @@ impl HttpBody for Body {
     }
 }
 
-impl Drop for Body {
+impl Drop for Http2Body {
     fn drop(&mut self) {
         if WAITS.get() == Waits::Nothing {
             self.0.stalled();
@@ -156,7 +156,7 @@ struct Streams {
 }
 
 impl Streams {
-    fn new(connection: &Rewound, service: Arc<Service>) -> Self {
+    fn new(connection: &Rewind, service: Arc<Service>) -> Self {
         let is_stalled = connection.stalled();
         Self { service, is_stalled, tasks: Mutex::default(), begun: AtomicUsize::new(0) }
     }

@@ -1,10 +1,10 @@
 //! [`Worker`]: one thread's part of a server: it accepts connections, serves them, and stops in order.
 
 mod connection;
+mod flood_throttle;
 mod handover;
-mod haste;
 mod http2;
-mod rewound;
+mod rewind;
 mod stall;
 mod streaming;
 

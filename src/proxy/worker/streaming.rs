@@ -17,9 +17,9 @@ use http::{header, response::Parts};
 use http_body::Body as _;
 use tokio::io::AsyncWrite;
 
-use super::{haste::Haste, rewound::Rewound};
+use super::{flood_throttle::FloodThrottle, rewind::Rewind};
 use crate::proxy::{
-    answer::Answer,
+    answer::AnswerBody,
     drain::Drain,
     heads::{put_line, put_lines},
     reply, turn,
@@ -52,8 +52,8 @@ const HEAD: usize = 512;
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Streaming {
-    client: Rewound,
-    answer: Pin<Box<Answer>>,
+    client: Rewind,
+    answer: Pin<Box<AnswerBody>>,
     framing: Framing,
     /// The response's head, until it leaves with the first data.
     head: Vec<u8>,
@@ -61,7 +61,7 @@ pub(super) struct Streaming {
     unsent: Bytes,
     /// All of the answer is sent, or in `unsent`.
     is_over: bool,
-    haste: Haste,
+    flood_throttle: FloodThrottle,
 }
 
 thread_local! {
@@ -90,11 +90,11 @@ impl Framing {
 /// # Errors
 /// If the client goes away before the end, or takes nothing for too long.
 pub(super) async fn run(
-    mut client: Rewound,
-    mut answer: Pin<Box<Answer>>,
+    mut client: Rewind,
+    mut answer: Pin<Box<AnswerBody>>,
     mut framing: Framing,
     drain: &Drain,
-) -> io::Result<(Rewound, bool)> {
+) -> io::Result<(Rewind, bool)> {
     let committed = poll_fn(|cx| match answer.as_mut().poll_commit(cx) {
         Poll::Ready(committed) => Poll::Ready(Ok(committed)),
         Poll::Pending => client.poll_gone(cx).map(Err),
@@ -114,7 +114,7 @@ pub(super) async fn run(
         head,
         unsent: Bytes::new(),
         is_over: false,
-        haste: Haste::default(),
+        flood_throttle: FloodThrottle::default(),
     };
     let sent = poll_fn(|cx| streaming.poll_sent(cx)).await;
     if sent.is_err() && streaming.client.stalled().load(Ordering::Relaxed) {
@@ -138,7 +138,7 @@ impl Streaming {
             if self.is_over {
                 return Poll::Ready(Ok(()));
             }
-            if self.haste.poll_rest(cx).is_pending() {
+            if self.flood_throttle.poll_rest(cx).is_pending() {
                 return self.client.poll_gone(cx).map(Err);
             }
             let data = match self.answer.as_mut().poll_some(cx) {
@@ -153,10 +153,10 @@ impl Streaming {
             };
             self.is_over = data.is_empty() || self.answer.is_end_stream();
             self.send(cx, &data)?;
-            self.haste.sent();
+            self.flood_throttle.sent();
             self.answer.as_mut().put_back(data);
         }
-        turn::after_others(cx);
+        turn::yield_now(cx);
         Poll::Pending
     }
 

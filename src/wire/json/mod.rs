@@ -1,5 +1,5 @@
 //! JSON read where it lies: [`Json`] views a whole text, [`Scanner`] reads one as it comes, [`Unescaper`] and
-//! [`escape_into`] turn string bodies into text and back, [`Shape`] knows the frames of a stream again. An [`Index`]
+//! [`escape_into`] turn string bodies into text and back, [`FrameTemplate`] knows the frames of a stream again. An [`Index`]
 //! spares a view of a deep text the search for ends, [`Raw`] keeps a value as it was written, an [`Encoder`] writes one.
 //!
 //! No tree is built. A reader of a stream wants two or three members of each event, and the numbers and key order of
@@ -7,21 +7,21 @@
 
 mod encoder;
 mod escape;
+mod frame_template;
 mod index;
 mod raw;
 mod scanner;
-mod shape;
 mod surrogates;
 mod whole;
 
 pub use encoder::Encoder;
 pub use escape::{Unescaper, escape_into};
 use escape::{has_no_escapes, plain_run};
+pub use frame_template::FrameTemplate;
 use index::Extent;
 pub use index::Index;
 pub use raw::Raw;
 pub use scanner::{MAX_DEPTH, Progress, Scanner};
-pub use shape::Shape;
 pub use surrogates::mend_surrogates;
 
 use std::{borrow::Cow, error, fmt, ops::Range};

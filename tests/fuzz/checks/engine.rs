@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use toolwire::{
     event::Finish,
-    format::{self, Format, Grammar, Route},
-    pipeline::{Arguments, Detect, Limits, Settings, UnknownCalls},
+    format::{self, Format, Grammar, Known, Route},
+    rules::{ArgumentDelivery, Detect, Limits, Rules, UnknownCalls},
 };
 
 use super::{
@@ -36,7 +36,7 @@ pub(crate) fn engine(data: &[u8]) {
     declared(&found, &settings);
 }
 
-fn declared(found: &Found, settings: &Settings) {
+fn declared(found: &Found, settings: &Rules) {
     for call in &found.calls {
         let declared = ["a", "b", "python", "get_weather", "set"].contains(&call.name.as_str());
         let marked = !UNMARKED.contains(&call.format);
@@ -44,7 +44,7 @@ fn declared(found: &Found, settings: &Settings) {
     }
 }
 
-fn settings(input: &mut Input<'_>) -> (Settings, Finish) {
+fn settings(input: &mut Input<'_>) -> (Rules, Finish) {
     let flags = input.byte();
     let on = |bit: u8| flags >> bit & 1 == 1;
     let detect = match input.byte() % 4 {
@@ -61,24 +61,24 @@ fn settings(input: &mut Input<'_>) -> (Settings, Finish) {
         max_markup: 100,
         ..Limits::default()
     };
-    let settings = Settings {
+    let settings = Rules {
         detect,
-        arguments: if on(0) { Arguments::Whole } else { Arguments::Stream },
+        arguments: if on(0) { ArgumentDelivery::Whole } else { ArgumentDelivery::Stream },
         unknown_calls: if on(1) { UnknownCalls::Text } else { UnknownCalls::Forward },
         starts_in_reasoning: on(6),
         repair: !on(2),
         tool_prefix: if on(3) { "user:".to_owned() } else { String::new() },
         limits: if on(5) { small } else { Limits::default() },
-        ..Settings::default()
+        ..Rules::default()
     };
     (settings, if on(4) { Finish::Length } else { Finish::Stop })
 }
 
-fn chosen(input: &mut Input<'_>, count: usize) -> Vec<&'static Format> {
+fn chosen(input: &mut Input<'_>, count: usize) -> Vec<&'static str> {
     let mut formats: Vec<&'static Format> =
         (0..count).filter_map(|_| input.of(format::ALL, |format: &Format| format.name)).collect();
     formats.dedup();
-    formats
+    format::names(&formats)
 }
 
 /// A hold, a call's arguments waiting for its end in the source and in JSON, and what is short and fixed.
@@ -113,8 +113,9 @@ static SIGNS: LazyLock<Vec<String>> = LazyLock::new(|| {
 
 /// Whether `text` begins with the rest of a header that has no opener, of a message that is no call: the prompt holds the
 /// opener, and the header is taken off.
-fn begins_in_header(settings: &Settings, text: &str) -> bool {
+fn begins_in_header(settings: &Rules, text: &str) -> bool {
     let (Detect::Formats(formats) | Detect::AutoAnd(formats)) = &settings.detect else { return false };
+    let formats = Known::built_in().named(formats);
     formats.iter().flat_map(|format| format.grammars).any(|grammar| {
         let Grammar::Channels(channels) = grammar else { return false };
         let ends =

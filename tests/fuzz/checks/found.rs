@@ -5,10 +5,12 @@ use std::sync::LazyLock;
 use serde_json::value::RawValue;
 use toolwire::{
     conversation::Conversation,
-    detect::{Detector, Tools},
+    detect::Detector,
     dialect::chat,
     event::{CallEnd, Event, Finish, Source},
-    pipeline::Settings,
+    format::Known,
+    rules::Rules,
+    tools::DeclaredTools,
 };
 
 use super::input::{characters, cut_text};
@@ -72,9 +74,9 @@ impl Found {
         }
     }
 
-    fn of(settings: &Settings, pieces: &[&str], finish: Finish, most: usize) -> Self {
-        let tools = Tools::new(&CONVERSATION, &settings.tool_prefix);
-        let mut detector = Detector::new(tools, settings).expect("tools are declared");
+    fn of(settings: &Rules, pieces: &[&str], finish: Finish, most: usize) -> Self {
+        let tools = DeclaredTools::new(&CONVERSATION, &settings.tool_prefix);
+        let mut detector = Detector::new(tools, settings, Known::built_in()).expect("tools are declared");
         let mut found = Self::default();
         let mut events: Vec<Event<'static>> = Vec::new();
         for piece in pieces {
@@ -92,7 +94,7 @@ impl Found {
 
 /// What is found in `text`, the same for every cut, and never with more than `most` bytes held. What a whole call has
 /// for arguments is JSON.
-pub(crate) fn find(settings: &Settings, text: &str, seed: u8, finish: Finish, most: usize) -> Found {
+pub(crate) fn find(settings: &Rules, text: &str, seed: u8, finish: Finish, most: usize) -> Found {
     let whole = Found::of(settings, &[text], finish, most);
     for (how, pieces) in [("characters", characters(text)), ("pieces", cut_text(text, seed))] {
         let cut = Found::of(settings, &pieces, finish, most);

@@ -4,7 +4,7 @@ use serde_json::value::RawValue;
 use toolwire::{
     event::{CallEnd, Finish},
     format,
-    pipeline::{Arguments, Detect, Settings},
+    rules::{ArgumentDelivery, Detect, Rules},
 };
 
 use super::{found::find, input::Input};
@@ -16,11 +16,11 @@ pub(crate) fn json(data: &[u8]) {
     let seed = input.byte();
     let on = |bit: u8| flags >> bit & 1 == 1;
     let written = input.text();
-    let settings = Settings {
-        detect: Detect::Formats(vec![&format::HERMES]),
-        arguments: if on(0) { Arguments::Whole } else { Arguments::Stream },
+    let settings = Rules {
+        detect: Detect::Formats(vec![format::HERMES.name]),
+        arguments: if on(0) { ArgumentDelivery::Whole } else { ArgumentDelivery::Stream },
         repair: !on(1),
-        ..Settings::default()
+        ..Rules::default()
     };
     let finish = if on(2) { Finish::Length } else { Finish::Stop };
     let closing = if on(3) { "" } else { "}</tool_call>" };

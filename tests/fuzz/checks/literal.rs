@@ -4,7 +4,7 @@ use serde_json::Value;
 use toolwire::{
     event::{CallEnd, Finish},
     format,
-    pipeline::{Arguments, Detect, Settings},
+    rules::{ArgumentDelivery, Detect, Rules},
 };
 
 use super::{found::find, input::Input};
@@ -22,10 +22,10 @@ pub(crate) fn literal(data: &[u8]) {
         2 => (&format::FUNCTION_GEMMA, "<start_function_call>call:a{x:", "}<end_function_call>"),
         _ => (&format::GEMMA4, "<|tool_call>call:a{x:", "}<tool_call|>"),
     };
-    let settings = Settings {
-        detect: Detect::Formats(vec![format]),
-        arguments: if on(0) { Arguments::Whole } else { Arguments::Stream },
-        ..Settings::default()
+    let settings = Rules {
+        detect: Detect::Formats(vec![format.name]),
+        arguments: if on(0) { ArgumentDelivery::Whole } else { ArgumentDelivery::Stream },
+        ..Rules::default()
     };
     let finish = if on(2) { Finish::Length } else { Finish::Stop };
     let close = if on(3) { "" } else { close };

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use toolwire::{
     event::{CallEnd, Finish},
     format::{self, Format},
-    pipeline::{Arguments, Detect, Settings},
+    rules::{ArgumentDelivery, Detect, Rules},
 };
 
 use super::{found::find, input::Input};
@@ -44,11 +44,11 @@ pub(crate) fn params(data: &[u8]) {
     let seed = input.byte();
     let key = ["s", "n", "i", "f", "l", "o", "t", "u"][usize::from(flags >> 4 & 7)];
     let written = input.text();
-    let settings = Settings {
-        detect: Detect::Formats(vec![format]),
-        arguments: if on(0) { Arguments::Whole } else { Arguments::Stream },
+    let settings = Rules {
+        detect: Detect::Formats(vec![format.name]),
+        arguments: if on(0) { ArgumentDelivery::Whole } else { ArgumentDelivery::Stream },
         repair: !on(1),
-        ..Settings::default()
+        ..Rules::default()
     };
     let finish = if on(2) { Finish::Length } else { Finish::Stop };
     let close = if on(3) { "" } else { close };

@@ -96,7 +96,7 @@ impl Http2 {
     }
 }
 
-/// The status that a head begins with (RFC 7541): an entry of the static table, or a literal in Huffman's code.
+/// The status that a head begins with (RFC 7541, section 6): an entry of the static table, or a literal in Huffman's code.
 fn status(head: &[u8]) -> u16 {
     let table = [200, 204, 206, 304, 400, 404, 500];
     if (0x88..=0x8e).contains(&head[0]) {

@@ -11,11 +11,11 @@ use secrecy::SecretString;
 use tokio::{sync::oneshot, task::JoinSet};
 use toolwire::{
     config::{
-        ChatOptions, Config, Limits, Metrics, Model, Options, Origins, Queue, SystemPosition, Timeouts,
-        Tools, Upstream, WILDCARD,
+        ChatOptions, Config, Limits, Metrics, Model, Options, Origins, QueueLimits, SystemPosition, Timeouts,
+        ToolStyle, Upstream, WILDCARD,
     },
-    pipeline::Settings,
     proxy::{Server, tap::Tap},
+    rules::Rules,
 };
 
 /// A configuration of one upstream and the model `m`, to be changed before [`Setup::start`].
@@ -24,7 +24,7 @@ pub(crate) struct Setup {
     /// Another model takes every other name.
     pub(crate) wildcard: bool,
     pub(crate) keys: Vec<&'static str>,
-    pub(crate) settings: Settings,
+    pub(crate) settings: Rules,
     pub(crate) limits: Limits,
     pub(crate) cors_origins: Origins,
     pub(crate) metrics: Metrics,
@@ -50,13 +50,13 @@ impl Setup {
                 api_key: Some(SecretString::from("upstream-key")),
                 headers: HeaderMap::new(),
                 timeouts: Timeouts { connect: NEVER, header: NEVER, idle: NEVER, total: None },
-                queue: Queue { max_concurrent: 8, max_waiting: 8, wait_timeout: NEVER },
+                queue: QueueLimits { max_concurrent: 8, max_waiting: 8, wait_timeout: NEVER },
                 tolerate_truncation: false,
                 retry_unanswered: false,
             },
             wildcard: false,
             keys: Vec::new(),
-            settings: Settings::default(),
+            settings: Rules::default(),
             limits: Limits { keep_alive: NEVER, ..Limits::default() },
             cors_origins: Origins::None,
             metrics: Metrics::default(),
@@ -73,7 +73,7 @@ impl Setup {
             name: name.to_owned(),
             upstream: Arc::clone(&upstream),
             upstream_name: upstream_name.map(str::to_owned),
-            tools: Tools::Native,
+            tools: ToolStyle::Native,
             formats: Arc::default(),
             instructions: None,
             system_position: SystemPosition::System,
@@ -87,6 +87,7 @@ impl Setup {
             api_keys: self.keys.into_iter().map(SecretString::from).collect(),
             upstreams: vec![Arc::clone(&upstream)],
             models,
+            formats: Arc::default(),
             limits: self.limits,
             cors_origins: self.cors_origins,
             metrics: self.metrics,

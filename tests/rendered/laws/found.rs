@@ -5,7 +5,7 @@ use serde_json::json;
 use toolwire::{
     event::{CallEnd, Finish},
     format::Format,
-    pipeline::{Arguments, Detect, Settings},
+    rules::{ArgumentDelivery, Detect, Rules},
 };
 
 use super::{canonical, cut, cuts, looking_for, renderer, told, tries};
@@ -26,12 +26,12 @@ use crate::{
 const CHOSEN: &[&str] = &["granite3", "apriel", "hunyuan_a13b"];
 
 /// By name, or together with all others; calls streaming or not.
-fn settings(format: &'static Format) -> impl Strategy<Value = Settings> {
-    let together = Detect::AutoAnd(vec![format]);
+fn settings(format: &'static Format) -> impl Strategy<Value = Rules> {
+    let together = Detect::AutoAnd(vec![format.name]);
     let auto = if format.auto && !CHOSEN.contains(&format.name) { Detect::Auto } else { together.clone() };
     let detect = prop_oneof![8 => Just(looking_for(format).detect), 1 => Just(together), 1 => Just(auto)];
-    let arguments = prop_oneof![3 => Just(Arguments::Stream), 1 => Just(Arguments::Whole)];
-    (detect, arguments).prop_map(|(detect, arguments)| Settings { detect, arguments, ..Settings::default() })
+    let arguments = prop_oneof![3 => Just(ArgumentDelivery::Stream), 1 => Just(ArgumentDelivery::Whole)];
+    (detect, arguments).prop_map(|(detect, arguments)| Rules { detect, arguments, ..Rules::default() })
 }
 
 /// All that was written is found, and nothing else, at any cut.
@@ -42,14 +42,14 @@ pub(crate) fn found(name: &str) {
         let text = page.source();
         let (whole, _) = find(&settings, &[&text], Finish::Stop);
         is_found(&page, &whole).map_err(|error| told(error, &text, &whole))?;
-        let waits = settings.arguments == Arguments::Whole;
+        let waits = settings.arguments == ArgumentDelivery::Whole;
         for pieces in [cut(&text, &cuts), by_characters(&text, 1)] {
             let (parts, held) = find(&settings, &pieces, Finish::Stop);
             prop_assert_eq!(&parts, &whole, "{:?}", pieces);
             prop_assert!(waits || held <= cap(&scene), "{} bytes held of {:?}", held, text);
         }
         if let Some(rest) = page.behind_reasoning_opener() {
-            let settings = Settings { starts_in_reasoning: true, ..settings };
+            let settings = Rules { starts_in_reasoning: true, ..settings };
             let (rest_found, _) = find(&settings, &[&rest], Finish::Stop);
             prop_assert_eq!(&rest_found, &whole, "the prompt has opened the reasoning: {:?}", rest);
         }

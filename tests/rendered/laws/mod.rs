@@ -18,7 +18,7 @@ use proptest::{
 use serde_json::Value;
 use toolwire::{
     format::{self, Format},
-    pipeline::{Detect, Settings},
+    rules::{Detect, Rules},
 };
 
 use crate::{
@@ -45,8 +45,8 @@ fn renderer(name: &str) -> (&'static Renderer, &'static Format) {
 }
 
 /// The format by its name, and reasoning.
-fn looking_for(format: &'static Format) -> Settings {
-    Settings { detect: Detect::Formats(vec![format, &format::THINK]), ..Settings::default() }
+fn looking_for(format: &'static Format) -> Rules {
+    Rules { detect: Detect::Formats(vec![format.name, format::THINK.name]), ..Rules::default() }
 }
 
 /// `text` cut between characters.

@@ -4,7 +4,7 @@ use proptest::{prelude::*, sample::Index};
 use serde_json::value::RawValue;
 use toolwire::{
     event::{CallEnd, Finish},
-    pipeline::{Arguments, Detect, Settings},
+    rules::{ArgumentDelivery, Detect, Rules},
 };
 
 use super::{cut, cuts, renderer, tries};
@@ -41,9 +41,10 @@ pub(crate) fn trouble(name: &str) {
     let (renderer, format) = renderer(name);
     let of = (soup(renderer), cuts(), any::<bool>(), prop::bool::weighted(0.2), prop::bool::weighted(0.2));
     tries(48, &of, |(text, cuts, stopped, auto, whole)| {
-        let detect = if auto { Detect::AutoAnd(vec![format]) } else { Detect::Formats(vec![format]) };
-        let arguments = if whole { Arguments::Whole } else { Arguments::Stream };
-        let settings = Settings { detect, arguments, ..Settings::default() };
+        let detect =
+            if auto { Detect::AutoAnd(vec![format.name]) } else { Detect::Formats(vec![format.name]) };
+        let arguments = if whole { ArgumentDelivery::Whole } else { ArgumentDelivery::Stream };
+        let settings = Rules { detect, arguments, ..Rules::default() };
         let finish = if stopped { Finish::Stop } else { Finish::Length };
         let (whole, _) = find(&settings, &[&text], finish);
         let silent = whole.calls.is_empty() && whole.reasoning.is_empty() && !text.contains("think");

@@ -1,4 +1,5 @@
-//! Answers that are a row of messages with headers (formats 1.1 to 1.4): text and reasoning are messages as calls are.
+//! Responses that are a row of messages with headers (docs/protocols/text-formats.md#channels): text and reasoning are
+//! messages as calls are.
 
 use super::{
     Renderer, Write,

@@ -1,4 +1,4 @@
-//! Arguments whose tags are their keys (formats 1.2).
+//! Arguments whose tags are their keys (docs/protocols/text-formats.md#element-trees).
 
 use super::{
     Renderer, Write,

@@ -1,4 +1,4 @@
-//! A header with the name, then JSON (formats 1.1).
+//! A header with the name, then JSON (docs/protocols/text-formats.md#header-then-json).
 
 use super::{Renderer, Write, json};
 use crate::{

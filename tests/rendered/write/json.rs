@@ -1,4 +1,4 @@
-//! JSON calls between markers (formats 1.1).
+//! JSON calls between markers (docs/protocols/text-formats.md#json-between-markers).
 
 use super::{Renderer, Write};
 use crate::{

@@ -1,5 +1,5 @@
-//! The renderers: each writes calls down as a format's models do, after the catalogue of formats (formats 1), and knows
-//! nothing of the tables that they are found by.
+//! The renderers: each writes calls down as the models of a format do (docs/protocols/text-formats.md#shapes), and knows
+//! nothing of the tables by which they are found.
 
 mod channels;
 mod elements;

@@ -1,5 +1,5 @@
-//! A tag for every argument (formats 1.2). Values stand as they are; only the schema, or an attribute, tells a string
-//! that looks like a number from a number.
+//! A tag for every argument (docs/protocols/text-formats.md#tagged-parameters). Values stand as they are; only the
+//! schema, or an attribute, tells a string that looks like a number from a number.
 
 use super::{Renderer, Write};
 use crate::{

@@ -1,4 +1,4 @@
-//! JSON without markers of its own, and lines of text (formats 1.3).
+//! JSON without markers of its own, and lines of text (docs/protocols/text-formats.md#free-text).
 
 use super::{
     Renderer, Write,
@@ -53,7 +53,7 @@ fn bare(group: &Group, page: &mut Page) {
     }
 }
 
-/// The marks of reasoning (formats 1.4).
+/// The markers of reasoning (docs/protocols/text-formats.md#reasoning).
 const THOUGHTS: &[(&str, &str)] = &[
     ("<think>", "</think>"),
     ("<think>\n", "\n</think>\n"),
@@ -107,7 +107,7 @@ fn react(group: &Group, page: &mut Page) {
 pub(super) const FORMATS: &[Renderer] = &[
     Renderer { name: "pre", carries: DECLARED, write: Write::Group(pre) },
     Renderer { name: "fenced", carries: LINED, write: Write::Group(fenced) },
-    // Slips behind the JSON are framing, as without a closer.
+    // Lateness behind the JSON are framing, as without a closer.
     Renderer { name: "bare", carries: Carries { word_after: true, ..LINED }, write: Write::Group(bare) },
     Renderer {
         name: "openai_function_call",

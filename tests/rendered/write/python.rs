@@ -1,4 +1,4 @@
-//! Calls as Python writes them, and Gemma's notation (formats 1.3).
+//! Calls as Python writes them, and Gemma's notation (docs/protocols/text-formats.md#python-and-other-notations).
 
 use std::fmt::Write as _;
 

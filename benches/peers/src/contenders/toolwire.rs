@@ -4,17 +4,17 @@ use std::borrow::Cow;
 
 use toolwire::{
     conversation::{Conversation, Tool},
-    detect::{DETECTED, Detector, Tools},
+    detect::{DETECTED, Detector}, tools::DeclaredTools,
     event::{Event, Finish, Sink},
-    format,
-    pipeline::{Detect, Settings},
+    format::{self, Known},
+    rules::{Detect, Rules},
 };
 
 use super::{Answer, Clock, Contender};
 use crate::{client::Client, tools::Declared};
 
 pub struct Toolwire {
-    tools: Tools,
+    tools: DeclaredTools,
     auto: bool,
 }
 
@@ -30,7 +30,7 @@ impl Toolwire {
     }
 }
 
-fn declared(tools: &[Declared]) -> Tools {
+fn declared(tools: &[Declared]) -> DeclaredTools {
     let tool = |tool: &Declared| Tool {
         name: tool.name.clone(),
         description: String::new(),
@@ -44,7 +44,7 @@ fn declared(tools: &[Declared]) -> Tools {
         stream: true,
         ..Conversation::default()
     };
-    Tools::new(&conversation, "")
+    DeclaredTools::new(&conversation, "")
 }
 
 impl Contender for Toolwire {
@@ -62,9 +62,9 @@ impl Contender for Toolwire {
 
     fn read(&self, answer: Answer<'_>, client: &mut dyn Client, clock: &mut Clock) {
         let Some(format) = format::by_name(answer.format) else { return };
-        let detect = if self.auto { Detect::Auto } else { Detect::Formats(vec![format]) };
-        let settings = Settings { detect, ..Settings::default() };
-        let Some(mut detector) = Detector::new(self.tools.clone(), &settings) else { return };
+        let detect = if self.auto { Detect::Auto } else { Detect::Formats(vec![format.name]) };
+        let settings = Rules { detect, ..Rules::default() };
+        let Some(mut detector) = Detector::new(self.tools.clone(), &settings, Known::built_in()) else { return };
         let mut out = Out(client);
         clock.start();
         for piece in answer.pieces {

@@ -2,7 +2,7 @@
 //!
 //! A frame takes one of two ways. The long one parses it, views it as a [`Chunk`] and says what it says. The short
 //! one is for the hundreds of frames that differ from the one before only in a string: they are known by comparison
-//! ([`Shape`]) and mean what that one meant. Tests hold both ways equal.
+//! ([`FrameTemplate`]) and mean what that one meant. Tests hold both ways equal.
 
 mod ends;
 mod said;
@@ -16,7 +16,6 @@ use super::{
     chunk::{Choice, Chunk},
 };
 use crate::{
-    detect::Tools,
     dialect::{
         Skip, Skipped,
         chat::refusal,
@@ -24,16 +23,17 @@ use crate::{
     },
     event::{Event, Sink, Start},
     failure::{Failure, Kind},
-    pipeline::Limits,
+    rules::Limits,
+    tools::DeclaredTools,
     wire::{
-        json::{self, Json, MAX_DEPTH, Shape},
+        json::{self, FrameTemplate, Json, MAX_DEPTH},
         sse::{Frame, Message},
     },
 };
 
 /// The state of one answer.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct AnswerState {
     settings: ReaderSettings,
     head: Option<Head>,
     text: Channel,
@@ -73,7 +73,7 @@ struct Head {
 /// A frame that was a piece of text or arguments, and nothing else.
 #[derive(Debug)]
 struct Plain {
-    shape: Shape,
+    shape: FrameTemplate,
     channel: ChannelName,
     /// It was in the canonical form.
     is_canonical: bool,
@@ -90,7 +90,7 @@ enum ChannelName {
 /// Shapes that may be learnt in vain before an answer is taken to have none: each costs copies of a frame.
 const FUTILE: u32 = 4;
 
-impl Answer {
+impl AnswerState {
     pub(super) fn new(settings: ReaderSettings) -> Self {
         Self {
             settings,
@@ -116,7 +116,7 @@ impl Answer {
     }
 
     /// Sets the tools whose names are known, and the limits of the answer.
-    pub(super) fn expect(&mut self, tools: Tools, limits: Limits) {
+    pub(super) fn expect(&mut self, tools: DeclaredTools, limits: Limits) {
         self.deltas.expect(tools, limits);
     }
 
@@ -372,7 +372,7 @@ impl Answer {
             _ => return,
         };
         self.learnt += 1;
-        let shape = body.and_then(|body| Shape::learn(frame, body, chunk.padding));
+        let shape = body.and_then(|body| FrameTemplate::learn(frame, body, chunk.padding));
         self.plain = shape.map(|shape| Plain { shape, channel, is_canonical });
     }
 }

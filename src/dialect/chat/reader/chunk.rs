@@ -1,8 +1,8 @@
 //! One frame's JSON, viewed: the chunk, its choice, and the choice's delta.
 //!
 //! Each level is read in one pass over its members; what is missing, null or of another type than it should be is
-//! one case. Each also notes how far it is in the canonical form, the one that every client understands (survey of
-//! dialects, A.1.1): only such frames may be forwarded as they are.
+//! one case. Each also notes how far it is in the canonical form, the one that every client understands
+//! (docs/protocols/chat.md#stream): only such frames may be forwarded as they are.
 
 use std::borrow::Cow;
 
@@ -270,7 +270,7 @@ impl<'a> Delta<'a> {
         parts.iter().any(Option::is_some)
     }
 
-    /// It begins the answer as A.1.1 has it, and says nothing else.
+    /// It begins the answer in the canonical form, and says nothing else.
     pub(super) fn is_role_only(&self) -> bool {
         self.role.and_then(|role| role.string_body()) == Some("assistant") && self.things() == 0
     }

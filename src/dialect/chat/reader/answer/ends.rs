@@ -2,7 +2,7 @@
 
 use serde_json::value::RawValue;
 
-use super::{Answer, emit, said};
+use super::{AnswerState, emit, said};
 use crate::{
     dialect::{
         Skip,
@@ -14,7 +14,7 @@ use crate::{
     wire::json::Json,
 };
 
-impl Answer {
+impl AnswerState {
     /// The end mark. Behind a finish reason it ends the answer; without one, an end of the body in good order must
     /// follow.
     pub(super) fn mark_end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{Answer, ChannelName, emit};
+use super::{AnswerState, ChannelName, emit};
 use crate::{
     dialect::{
         Skip,
@@ -14,7 +14,7 @@ use crate::{
     wire::json::{Json, Kind},
 };
 
-impl Answer {
+impl AnswerState {
     /// Says all of a delta; `frame` goes with it, which is only given if there is one piece at most.
     pub(super) fn say(
         &mut self,

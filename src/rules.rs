@@ -4,7 +4,7 @@ use crate::failure::{Failure, Kind};
 
 /// How the answers of one model are treated.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
+pub struct Rules {
     /// Which text formats are looked for.
     pub detect: Detect,
     /// Whether marks of reasoning are read, whatever `detect` lists.
@@ -14,7 +14,7 @@ pub struct Settings {
     /// What becomes of a client's tool called over the upstream's server-tool channel.
     pub misroute: Misroute,
     /// Whether a call's arguments stream or wait.
-    pub arguments: Arguments,
+    pub arguments: ArgumentDelivery,
     /// What becomes of a call in a marked format to an undeclared name.
     pub unknown_calls: UnknownCalls,
     /// The model's template opens its reasoning, so that the text starts inside it and only the closer is seen.
@@ -33,14 +33,14 @@ pub struct Settings {
     pub limits: Limits,
 }
 
-impl Default for Settings {
+impl Default for Rules {
     fn default() -> Self {
         Self {
             detect: Detect::Auto,
             reasoning: Reasoning::Auto,
             server_calls: ServerCalls::Auto,
             misroute: Misroute::Rescue,
-            arguments: Arguments::Stream,
+            arguments: ArgumentDelivery::Stream,
             unknown_calls: UnknownCalls::Forward,
             starts_in_reasoning: false,
             repair: true,
@@ -52,17 +52,18 @@ impl Default for Settings {
     }
 }
 
-/// `detect`: which text formats are looked for.
+/// `detect`: which text formats are looked for. Formats are named; what a name stands for is looked up in the
+/// formats that are known when a detector is built.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Detect {
-    /// All that are safe to look for at once.
+    /// All formats that are safe to look for at once.
     Auto,
-    /// As `Auto`, and these before them, safe or not.
-    AutoAnd(Vec<&'static crate::format::Format>),
-    /// None: no calls are looked for.
+    /// As `Auto`, with the formats of these names first, whether or not `Auto` includes them.
+    AutoAnd(Vec<&'static str>),
+    /// No calls are looked for.
     Off,
-    /// These, by name.
-    Formats(Vec<&'static crate::format::Format>),
+    /// The formats of these names, and no others.
+    Formats(Vec<&'static str>),
 }
 
 /// `reasoning`: whether marks of reasoning are read.
@@ -99,7 +100,7 @@ pub enum Misroute {
 
 /// `arguments`: whether they stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Arguments {
+pub enum ArgumentDelivery {
     /// As they come.
     Stream,
     /// A call is sent when it is complete and parsed.

@@ -18,13 +18,13 @@ const NEEDS_TARGET: &str = "--dialect responses and messages need a --target NAM
 
 /// A mock and a toolwire that were started for the run.
 #[derive(Debug, Default)]
-pub(super) struct Own {
+pub(super) struct StartedServers {
     pub(super) targets: Vec<Target>,
     pub(super) pids: Vec<(String, u32)>,
     pub(super) children: Vec<Child>,
 }
 
-impl Own {
+impl StartedServers {
     /// Starts them: *direct* is the mock, *toolwire* the way through a toolwire. Fixtures of an upstream that does not
     /// speak the client's dialect have no direct way.
     pub(super) fn start(args: &Args, fixtures: &[Fixture]) -> Result<Self, Failed> {

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 use toolwire::{
-    format::{self, Definition},
-    pipeline::Detect,
+    format::{self, Definition, Known},
+    rules::Detect,
 };
 
-use crate::found::{Found, find_at_every_cut};
+use crate::found::{Found, find_among_at_every_cut};
 
 /// Call JSON between tags, beside reasoning: as many chat models have it.
 fn json_between_tags() -> Value {
@@ -84,11 +84,13 @@ fn imported(template: &Value) -> Definition {
 /// What is found in `text` in the imported format, alone and before all that are looked for anyway.
 fn find(template: &Value, text: &str) -> Found {
     let own = imported(template).build(&[]).unwrap();
-    let example = find_at_every_cut(&Detect::Formats(vec![own.format]), own.format.example);
+    let known = Known::new(vec![own.clone()]);
+    let example =
+        find_among_at_every_cut(&known, &Detect::Formats(vec![own.format.name]), own.format.example);
     assert_eq!(example.read(), [("get_weather", json!({"city": "Paris"}))], "{}", own.format.example);
     assert_eq!(example.text, "");
-    let alone = find_at_every_cut(&Detect::Formats(vec![own.format]), text);
-    assert_eq!(find_at_every_cut(&Detect::AutoAnd(vec![own.format]), text), alone);
+    let alone = find_among_at_every_cut(&known, &Detect::Formats(vec![own.format.name]), text);
+    assert_eq!(find_among_at_every_cut(&known, &Detect::AutoAnd(vec![own.format.name]), text), alone);
     alone
 }
 
@@ -141,8 +143,9 @@ fn markers_like_those_of_a_built_in_format_are_told_from_them() {
                 <|begin|>assistant<|chan|>tools to=functions.get_weather <|as|>json<|body|>{\"city\": \"Rome\"}<|call|>";
     let aloud = "<|channel|>commentary<|message|>I look.<|end|>";
     let own = imported(&template).build(&[]).unwrap();
-    let detect = Detect::AutoAnd(vec![own.format]);
-    assert!(find_at_every_cut(&detect, aloud).text.ends_with("I look."));
+    let known = Known::new(vec![own.clone()]);
+    let detect = Detect::AutoAnd(vec![own.format.name]);
+    assert!(find_among_at_every_cut(&known, &detect, aloud).text.ends_with("I look."));
     let found = find(&template, &like(text));
     assert_eq!(found.read(), [("get_weather", json!({"city": "Rome"}))]);
     assert_eq!((found.reasoning.as_str(), found.text.as_str()), ("Hm.", "I look."));

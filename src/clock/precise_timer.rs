@@ -1,4 +1,4 @@
-//! [`Alarm`]: rings at a moment of [`clock::now`], to some tens of microseconds.
+//! [`PreciseTimer`]: rings at a moment of [`clock::now`], to some tens of microseconds.
 //!
 //! The runtime's own timers tick in milliseconds. A request or a token that leaves a millisecond late has that
 //! millisecond in its times, which is more than many a proxy adds. On Linux a timer of the system's wakes us, waited for
@@ -6,13 +6,13 @@
 
 use std::io;
 
-use super::clock;
+use crate::clock;
 
 /// Rings at a moment of the machine's clock. One waits for it at a time.
 #[derive(Debug)]
-pub struct Alarm(kind::Timer);
+pub struct PreciseTimer(kind::Timer);
 
-impl Alarm {
+impl PreciseTimer {
     /// One of the runtime that this is called in.
     ///
     /// # Errors
@@ -59,7 +59,7 @@ mod kind {
     };
     use tokio::io::unix::AsyncFd;
 
-    /// See [`super::Alarm`].
+    /// See [`super::PreciseTimer`].
     #[derive(Debug)]
     pub(super) struct Timer(AsyncFd<OwnedFd>);
 
@@ -100,9 +100,9 @@ mod kind {
 
     use tokio::{sync::watch, time::sleep};
 
-    use crate::bench::clock;
+    use crate::clock;
 
-    /// See [`super::Alarm`].
+    /// See [`super::PreciseTimer`].
     #[derive(Debug)]
     pub(super) struct Timer(watch::Sender<Option<u64>>);
 
@@ -140,7 +140,7 @@ mod tests {
 
     #[tokio::test]
     async fn it_never_rings_early() {
-        let alarm = Alarm::new().unwrap();
+        let alarm = PreciseTimer::new().unwrap();
         for wait in [0, 1, 300_000, 3_000_000] {
             let moment = clock::now() + wait;
             alarm.until(moment).await.unwrap();
@@ -151,7 +151,7 @@ mod tests {
 
     #[tokio::test]
     async fn waiting_may_be_given_up() {
-        let alarm = Alarm::new().unwrap();
+        let alarm = PreciseTimer::new().unwrap();
         let far = clock::now() + 3_600_000_000_000;
         assert!(tokio::time::timeout(Duration::from_millis(2), alarm.until(far)).await.is_err());
         let near = clock::now() + 1_000_000;

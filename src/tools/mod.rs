@@ -1,11 +1,13 @@
-//! [`Tools`]: the declared tools as detection and the request's rules see them.
+//! [`DeclaredTools`]: the declared tools as detection and the request's rules see them.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::types::{Schema, Shape, Types};
+mod types;
+
 use crate::conversation::{Conversation, Tool};
+pub(crate) use types::{ArgumentTypes, Schema, Types};
 
 /// What models put before a tool's name: the namespaces in which OpenAI's prompts declare tools.
 const NAMESPACES: [&str; 2] = ["functions.", "tools."];
@@ -13,12 +15,12 @@ const NAMESPACES: [&str; 2] = ["functions.", "tools."];
 /// The tools that may be called in one request, by name. All stages of an answer share them, for as long as it takes:
 /// they hold no more than they need.
 #[derive(Debug, Clone, Default)]
-pub struct Tools {
-    declared: Arc<Declared>,
+pub struct DeclaredTools {
+    declared: Arc<Table>,
 }
 
 #[derive(Debug, Default)]
-struct Declared {
+struct Table {
     prefix: Box<str>,
     /// In the order of the names, each once.
     tools: Box<[(Box<str>, Signature)]>,
@@ -28,7 +30,7 @@ struct Declared {
 #[derive(Debug, Default)]
 struct Signature {
     required: Box<[Box<str>]>,
-    shape: Shape,
+    shape: ArgumentTypes,
 }
 
 impl Signature {
@@ -37,11 +39,11 @@ impl Signature {
         let schema = Schema::read(parameters.view());
         let required = schema.required.into_iter().flat_map(|required| required.elements());
         let required = required.filter_map(|key| Some(key.as_str()?.into())).collect();
-        Self { required, shape: Shape::of(&schema) }
+        Self { required, shape: ArgumentTypes::of(&schema) }
     }
 }
 
-impl Tools {
+impl DeclaredTools {
     /// The tools that `conversation` lets the model call. `prefix` is what their names carry where the model is told
     /// of them in text; it may be empty.
     pub fn new(conversation: &Conversation, prefix: &str) -> Self {
@@ -49,7 +51,7 @@ impl Tools {
         let mut tools: Vec<_> = tools.map(|tool| (tool.name.as_str().into(), Signature::of(tool))).collect();
         tools.sort_by(|(one, _): &(Box<str>, _), (other, _)| one.cmp(other));
         tools.dedup_by(|(later, _), (first, _)| first == later);
-        Self { declared: Arc::new(Declared { prefix: prefix.into(), tools: tools.into() }) }
+        Self { declared: Arc::new(Table { prefix: prefix.into(), tools: tools.into() }) }
     }
 
     fn tool(&self, name: &str) -> Option<&Signature> {
@@ -112,18 +114,18 @@ impl Tools {
     }
 
     /// Whether the tool `name` declares an argument `key`.
-    pub(super) fn declares(&self, name: &str, key: &str) -> bool {
+    pub(crate) fn declares(&self, name: &str, key: &str) -> bool {
         self.tool(name).is_some_and(|tool| tool.shape.keys().any(|property| property == key))
     }
 
     /// The declared argument of the tool `name` at `place`, in the order of its declaration.
-    pub(super) fn property(&self, name: &str, place: usize) -> Option<&str> {
+    pub(crate) fn property(&self, name: &str, place: usize) -> Option<&str> {
         self.tool(name)?.shape.keys().nth(place)
     }
 
     /// The argument of the tool `name` that a text without a key is for: a required string before any string, before
     /// any argument.
-    pub(super) fn text_parameter(&self, name: &str) -> Option<&str> {
+    pub(crate) fn text_parameter(&self, name: &str) -> Option<&str> {
         let tool = self.tool(name)?;
         let is_text = |key: &&str| self.types(name, key).is_some_and(|types| types.is_string());
         let mut keys = tool.required.iter().map(Box::as_ref).chain(tool.shape.keys());
@@ -131,25 +133,25 @@ impl Tools {
     }
 
     /// The argument of the tool `name`, if it has one alone and that is a string.
-    pub(super) fn only_string(&self, name: &str) -> Option<&str> {
+    pub(crate) fn only_string(&self, name: &str) -> Option<&str> {
         let mut keys = self.tool(name)?.shape.keys();
         let key = keys.next().filter(|_| keys.next().is_none())?;
         self.types(name, key).is_some_and(|types| types.is_string()).then_some(key)
     }
 
     /// What the argument `key` of the tool `name` may be; `None` if nothing is declared of it.
-    pub(super) fn types(&self, name: &str, key: &str) -> Option<Types> {
+    pub(crate) fn types(&self, name: &str, key: &str) -> Option<Types> {
         Some(self.shape(name)?.inner(Some(key))?.types)
     }
 
     /// What the arguments of the tool `name` are; `None` if it is not declared.
-    pub(super) fn shape(&self, name: &str) -> Option<&Shape> {
+    pub(crate) fn shape(&self, name: &str) -> Option<&ArgumentTypes> {
         self.tool(name).map(|tool| &tool.shape)
     }
 
     /// Whether the tool `name` is declared with arguments, so that a key can be told from something that looks like
     /// one.
-    pub(super) fn has_arguments(&self, name: &str) -> bool {
+    pub(crate) fn has_arguments(&self, name: &str) -> bool {
         self.tool(name).is_some_and(|tool| tool.shape.keys().next().is_some())
     }
 

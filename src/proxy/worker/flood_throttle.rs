@@ -1,4 +1,4 @@
-//! [`Haste`]: when a stream that is faster than any model is looked at less often.
+//! [`FloodThrottle`]: when a stream that is faster than any model is looked at less often.
 
 use std::{
     pin::Pin,
@@ -8,7 +8,7 @@ use std::{
 
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Writes between two looks at the clock.
+/// Writes between two looks at the deadlines.
 const WRITES: u8 = 8;
 
 /// So many writes in less time are more than anybody can follow: 20,000 a second.
@@ -23,14 +23,14 @@ const REST: Duration = Duration::from_millis(1);
 /// replay, or an answer out of a cache, brings ten times as many as a model could; what then gathers in the upstream's
 /// socket within a millisecond is read and written at once. Nothing that has been read waits.
 #[derive(Debug, Default)]
-pub(super) struct Haste {
+pub(super) struct FloodThrottle {
     /// Since when writes are counted.
     since: Option<Instant>,
     writes: u8,
     rest: Option<Pin<Box<Sleep>>>,
 }
 
-impl Haste {
+impl FloodThrottle {
     /// There has been a write.
     pub(super) fn sent(&mut self) {
         self.writes += 1;
@@ -65,12 +65,12 @@ mod tests {
 
     /// How many of so many writes, each so long after the one before, are followed by a rest.
     async fn rests(writes: usize, gap: Duration) -> usize {
-        let (mut haste, mut rests) = (Haste::default(), 0);
+        let (mut flood_throttle, mut rests) = (FloodThrottle::default(), 0);
         for _ in 0..writes {
             advance(gap).await;
-            haste.sent();
-            rests += usize::from(haste.rest.is_some());
-            poll_fn(|cx| haste.poll_rest(cx)).await;
+            flood_throttle.sent();
+            rests += usize::from(flood_throttle.rest.is_some());
+            poll_fn(|cx| flood_throttle.poll_rest(cx)).await;
         }
         rests
     }
@@ -88,10 +88,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_burst_is_not_yet_a_flood() {
-        let mut haste = Haste::default();
-        (1..WRITES).for_each(|_| haste.sent());
+        let mut flood_throttle = FloodThrottle::default();
+        (1..WRITES).for_each(|_| flood_throttle.sent());
         advance(HASTY).await;
-        haste.sent();
-        assert!(haste.rest.is_none());
+        flood_throttle.sent();
+        assert!(flood_throttle.rest.is_none());
     }
 }

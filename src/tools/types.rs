@@ -1,6 +1,6 @@
 //! What a tool's schema says of its arguments, as far as values that are written as plain text need it.
 //!
-//! [`Types`] is what one value may be; [`Shape`] keeps that of a whole schema; a [`Schema`] is read to make one.
+//! [`Types`] is what one value may be; [`ArgumentTypes`] keeps that of a whole schema; a [`Schema`] is read to make one.
 
 use std::ops::BitOr;
 
@@ -8,24 +8,24 @@ use crate::wire::json::{Json, Kind};
 
 /// The types that a value may have: a set.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Types(u8);
+pub(crate) struct Types(u8);
 
 impl Types {
-    pub(super) const STRING: Self = Self(1);
-    pub(super) const NULL: Self = Self(2);
-    pub(super) const NUMBER: Self = Self(4);
-    pub(super) const BOOLEAN: Self = Self(8);
-    pub(super) const OBJECT: Self = Self(16);
-    pub(super) const ARRAY: Self = Self(32);
+    pub(crate) const STRING: Self = Self(1);
+    pub(crate) const NULL: Self = Self(2);
+    pub(crate) const NUMBER: Self = Self(4);
+    pub(crate) const BOOLEAN: Self = Self(8);
+    pub(crate) const OBJECT: Self = Self(16);
+    pub(crate) const ARRAY: Self = Self(32);
     /// Whatever JSON value it is, and a string if it is none.
-    pub(super) const JSON: Self = Self(64);
+    pub(crate) const JSON: Self = Self(64);
 
     fn of_name(name: Json<'_>) -> Self {
         name.as_str().map(|name| Self::named(&name)).unwrap_or_default()
     }
 
     /// The type of this name; none if there is no such type.
-    pub(super) fn named(name: &str) -> Self {
+    pub(crate) fn named(name: &str) -> Self {
         const NAMES: [(&str, Types); 17] = [
             ("string", Types::STRING),
             ("str", Types::STRING),
@@ -61,44 +61,44 @@ impl Types {
     }
 
     /// All of `other` is allowed.
-    pub(super) fn has(self, other: Self) -> bool {
+    pub(crate) fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
     /// An array may stand here.
-    pub(super) fn may_be_array(self) -> bool {
+    pub(crate) fn may_be_array(self) -> bool {
         self.has(Self::ARRAY)
     }
 
     /// Nothing but a container may stand here.
-    pub(super) fn is_container(self) -> bool {
+    pub(crate) fn is_container(self) -> bool {
         self.may_nest() && self.0 & !(Self::ARRAY.0 | Self::OBJECT.0) == 0
     }
 
     /// A container may stand here.
-    pub(super) fn may_nest(self) -> bool {
+    pub(crate) fn may_nest(self) -> bool {
         self.0 & (Self::ARRAY.0 | Self::OBJECT.0) != 0
     }
 
     /// Nothing but a string may stand here.
-    pub(super) fn is_string(self) -> bool {
+    pub(crate) fn is_string(self) -> bool {
         self == Self::STRING
     }
 }
 
 /// What a JSON schema says at its outermost, read in one pass.
 #[derive(Debug, Default)]
-pub(super) struct Schema<'a> {
+pub(crate) struct Schema<'a> {
     /// What it allows; empty if it does not say. In this order: its `type` and branches, its `enum` and `const`, what
     /// only containers have.
-    pub(super) types: Types,
+    pub(crate) types: Types,
     properties: Option<Json<'a>>,
     items: Option<Json<'a>>,
-    pub(super) required: Option<Json<'a>>,
+    pub(crate) required: Option<Json<'a>>,
 }
 
 impl<'a> Schema<'a> {
-    pub(super) fn read(schema: Json<'a>) -> Self {
+    pub(crate) fn read(schema: Json<'a>) -> Self {
         Self::within(schema, 8)
     }
 
@@ -143,15 +143,15 @@ impl<'a> Schema<'a> {
 
 /// A schema as far as values that are written as text need it.
 #[derive(Debug, Default)]
-pub(super) struct Shape {
-    pub(super) types: Types,
-    members: Box<[(Box<str>, Shape)]>,
-    items: Option<Box<Shape>>,
+pub(crate) struct ArgumentTypes {
+    pub(crate) types: Types,
+    members: Box<[(Box<str>, ArgumentTypes)]>,
+    items: Option<Box<ArgumentTypes>>,
 }
 
-impl Shape {
+impl ArgumentTypes {
     /// What `schema` says, no deeper than values may nest.
-    pub(super) fn of(schema: &Schema<'_>) -> Self {
+    pub(crate) fn of(schema: &Schema<'_>) -> Self {
         Self::within(schema, 16)
     }
 
@@ -167,12 +167,12 @@ impl Shape {
     }
 
     /// The keys of the members that are told of, in their order.
-    pub(super) fn keys(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
         self.members.iter().map(|(key, _)| key.as_ref())
     }
 
     /// The shape of the member `key`; of an array's elements without one.
-    pub(super) fn inner(&self, key: Option<&str>) -> Option<&Self> {
+    pub(crate) fn inner(&self, key: Option<&str>) -> Option<&Self> {
         let Some(key) = key else { return self.items.as_deref() };
         let mut members = self.members.iter();
         members.find(|(name, _)| name.as_ref() == key).map(|(_, shape)| shape)

@@ -1,4 +1,4 @@
-//! [`Rewound`]: a client's socket, with bytes that were read from it and belong to what is read next.
+//! [`Rewind`]: a client's socket, with bytes that were read from it and belong to what is read next.
 
 use std::{
     io::{self, ErrorKind, IoSlice},
@@ -26,14 +26,14 @@ const AHEAD: usize = 16 << 10;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Rewound {
+pub(super) struct Rewind {
     stream: TcpStream,
     early: Bytes,
     stall: Stall,
     is_stalled: Arc<AtomicBool>,
 }
 
-impl Rewound {
+impl Rewind {
     /// `stream`, from which nothing was read. Writing to it fails when it has taken nothing for `write_timeout`.
     pub(super) fn new(stream: TcpStream, write_timeout: Duration) -> Self {
         let stall = Stall::new(write_timeout);
@@ -116,7 +116,7 @@ impl Rewound {
     }
 }
 
-impl AsyncRead for Rewound {
+impl AsyncRead for Rewind {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -136,7 +136,7 @@ impl AsyncRead for Rewound {
     }
 }
 
-impl AsyncWrite for Rewound {
+impl AsyncWrite for Rewind {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         match Pin::new(&mut this.stream).poll_write(cx, bytes) {

@@ -1,4 +1,4 @@
-//! [`Flow`]: the inside of a string of arguments, past which a call need not be looked at.
+//! [`StringFastPath`]: the inside of a string of arguments, past which a call need not be looked at.
 //!
 //! By far the most of a long call is the inside of one string, and most pieces of it have nothing that could end it or
 //! might have to be held. They go out at once and leave everything as it is, so the walk over the call need not see
@@ -8,7 +8,7 @@ use super::typed::escape;
 
 /// How the string is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Flow {
+pub(super) enum StringFastPath {
     /// As JSON writes it, in double quotes.
     Json,
     /// In quotes of either kind, with escapes of its own; or inside another string.
@@ -17,7 +17,7 @@ pub(super) enum Flow {
     Tags { lines: bool },
 }
 
-impl Flow {
+impl StringFastPath {
     /// What `text` is as JSON, if nothing in it stops the flow. `escaped` is for what has to be written otherwise.
     pub(super) fn take<'t>(self, text: &'t str, escaped: &'t mut String) -> Option<&'t str> {
         let plain = |byte: u8| byte >= 0x20 && byte != b'"' && byte != b'\\';
@@ -79,16 +79,16 @@ mod tests {
             for repair in [true, false] {
                 let mut body = JsonBody::new(repair, 8);
                 body.feed("\"", &mut |_: &str| {});
-                assert_eq!(body.flow(), Some(Flow::Json));
+                assert_eq!(body.flow(), Some(StringFastPath::Json));
                 let mut long = String::new();
                 let fed = body.feed(text, &mut |piece: &str| long.push_str(piece));
                 let mut escaped = String::new();
-                let flow = Flow::Json.take(text, &mut escaped);
+                let flow = StringFastPath::Json.take(text, &mut escaped);
                 assert_eq!(flow.is_some(), flows, "{text}");
                 if let Some(piece) = flow {
                     assert_eq!(
                         (piece, fed, body.flow()),
-                        (long.as_str(), Fed::More, Some(Flow::Json)),
+                        (long.as_str(), Fed::More, Some(StringFastPath::Json)),
                         "{text}"
                     );
                 }
@@ -98,7 +98,8 @@ mod tests {
 
     #[test]
     fn between_tags_all_but_what_may_be_markup_flows() {
-        let take = |lines, text| Flow::Tags { lines }.take(text, &mut String::new()).map(str::to_owned);
+        let take =
+            |lines, text| StringFastPath::Tags { lines }.take(text, &mut String::new()).map(str::to_owned);
         assert_eq!(take(true, "a > b's").as_deref(), Some("a > b's"));
         assert_eq!(take(true, "\"\\\t").as_deref(), Some(r#"\"\\\t"#));
         assert_eq!(take(false, "a\n").as_deref(), Some(r"a\n"));

@@ -1,8 +1,8 @@
-//! [`Clock`]: the times of one answer, on one timer.
+//! [`Deadlines`]: the times of one answer, on one timer.
 //!
 //! Each piece of a stream puts two alarms off (the upstream's silence, our own), and setting a timer anew costs more
 //! than a token's parsing. So the timer stays where it is: it may ring early, and then looks what has been put off
-//! since. A token costs one reading of the clock.
+//! since. A token costs one reading of the deadlines.
 
 use std::{
     pin::Pin,
@@ -21,9 +21,9 @@ const LINGER: Duration = Duration::from_millis(100);
 /// whether the answer is complete; a server that means it ends the body at once.
 const END: Duration = Duration::from_secs(2);
 
-/// What a [`Clock`] rings for.
+/// What a [`Deadlines`] rings for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Alarm {
+pub(super) enum Deadline {
     /// The client has heard nothing for so long.
     KeepAlive,
     /// The upstream has said nothing for so long.
@@ -39,7 +39,7 @@ pub(super) enum Alarm {
 /// When an answer's alarms ring.
 #[derive(Debug)]
 #[pin_project]
-pub(super) struct Clock {
+pub(super) struct Deadlines {
     #[pin]
     sleep: Sleep,
     keep_alive: Option<Duration>,
@@ -51,12 +51,12 @@ pub(super) struct Clock {
     end: Option<Instant>,
 }
 
-impl Clock {
-    /// A clock that starts now. Without `keep_alive` (whole answers) that alarm never rings.
+impl Deadlines {
+    /// A deadlines that starts now. Without `keep_alive` (whole answers) that alarm never rings.
     pub(super) fn new(keep_alive: Option<Duration>, idle: Duration, total: Option<Duration>) -> Self {
         let now = Instant::now();
         let total = total.and_then(|total| now.checked_add(total));
-        let mut clock = Self {
+        let mut deadlines = Self {
             sleep: sleep_until(now),
             keep_alive,
             spoken: now,
@@ -66,10 +66,10 @@ impl Clock {
             linger: None,
             end: None,
         };
-        if let Some((at, _)) = clock.next() {
-            clock.sleep = sleep_until(at);
+        if let Some((at, _)) = deadlines.next() {
+            deadlines.sleep = sleep_until(at);
         }
-        clock
+        deadlines
     }
 
     /// The upstream has said something: its silence begins anew.
@@ -93,7 +93,7 @@ impl Clock {
         *this.spoken = this.heard.map_or(*this.spoken, |heard| heard.max(*this.spoken));
     }
 
-    /// The answer is whole: nothing rings any more but [`Alarm::Linger`].
+    /// The answer is whole: nothing rings any more but [`Deadline::Linger`].
     pub(super) fn linger(self: Pin<&mut Self>) {
         *self.project().linger = Some(Instant::now() + LINGER);
     }
@@ -105,7 +105,7 @@ impl Clock {
     }
 
     /// The next alarm that rings.
-    pub(super) fn poll_alarm(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Alarm> {
+    pub(super) fn poll_alarm(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Deadline> {
         let Some((at, alarm)) = self.next() else { return Poll::Pending };
         loop {
             let mut sleep = self.as_mut().project().sleep;
@@ -130,17 +130,17 @@ impl Clock {
         sleep.poll(cx)
     }
 
-    fn next(&self) -> Option<(Instant, Alarm)> {
+    fn next(&self) -> Option<(Instant, Deadline)> {
         if let Some(at) = self.linger {
-            return Some((at, Alarm::Linger));
+            return Some((at, Deadline::Linger));
         }
         let keep_alive = self.keep_alive.and_then(|limit| self.spoken.checked_add(limit));
         let idle = self.heard.and_then(|heard| heard.checked_add(self.idle));
         let alarms = [
-            (self.total, Alarm::Total),
-            (self.end, Alarm::Unended),
-            (idle, Alarm::Idle),
-            (keep_alive, Alarm::KeepAlive),
+            (self.total, Deadline::Total),
+            (self.end, Deadline::Unended),
+            (idle, Deadline::Idle),
+            (keep_alive, Deadline::KeepAlive),
         ];
         alarms.into_iter().filter_map(|(at, alarm)| Some((at?, alarm))).min_by_key(|(at, _)| *at)
     }
@@ -159,35 +159,35 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_alarm_that_is_put_off_rings_later() {
         let start = Instant::now();
-        let mut clock = pin!(Clock::new(None, 10 * SECOND, None));
-        clock.as_mut().heard();
+        let mut deadlines = pin!(Deadlines::new(None, 10 * SECOND, None));
+        deadlines.as_mut().heard();
         for _ in 0..5 {
             advance(9 * SECOND).await;
-            assert!(poll_fn(|cx| Poll::Ready(clock.as_mut().poll_alarm(cx))).await.is_pending());
-            clock.as_mut().heard();
+            assert!(poll_fn(|cx| Poll::Ready(deadlines.as_mut().poll_alarm(cx))).await.is_pending());
+            deadlines.as_mut().heard();
         }
-        assert_eq!(poll_fn(|cx| clock.as_mut().poll_alarm(cx)).await, Alarm::Idle);
+        assert_eq!(poll_fn(|cx| deadlines.as_mut().poll_alarm(cx)).await, Deadline::Idle);
         assert_eq!(start.elapsed(), 55 * SECOND);
     }
 
     #[tokio::test(start_paused = true)]
     async fn keep_alives_come_in_silence_and_the_total_comes_last() {
-        let mut clock = pin!(Clock::new(Some(4 * SECOND), 60 * SECOND, Some(9 * SECOND)));
+        let mut deadlines = pin!(Deadlines::new(Some(4 * SECOND), 60 * SECOND, Some(9 * SECOND)));
         let mut rung = Vec::new();
-        while rung.last() != Some(&Alarm::Total) {
-            rung.push(poll_fn(|cx| clock.as_mut().poll_alarm(cx)).await);
-            clock.as_mut().spoke();
+        while rung.last() != Some(&Deadline::Total) {
+            rung.push(poll_fn(|cx| deadlines.as_mut().poll_alarm(cx)).await);
+            deadlines.as_mut().spoke();
         }
-        assert_eq!(rung, [Alarm::KeepAlive, Alarm::KeepAlive, Alarm::Total]);
+        assert_eq!(rung, [Deadline::KeepAlive, Deadline::KeepAlive, Deadline::Total]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_new_alarm_may_be_earlier_than_the_timer() {
         let start = Instant::now();
-        let mut clock = pin!(Clock::new(Some(60 * SECOND), 60 * SECOND, None));
-        assert!(poll_fn(|cx| Poll::Ready(clock.as_mut().poll_alarm(cx))).await.is_pending());
-        clock.as_mut().linger();
-        assert_eq!(poll_fn(|cx| clock.as_mut().poll_alarm(cx)).await, Alarm::Linger);
+        let mut deadlines = pin!(Deadlines::new(Some(60 * SECOND), 60 * SECOND, None));
+        assert!(poll_fn(|cx| Poll::Ready(deadlines.as_mut().poll_alarm(cx))).await.is_pending());
+        deadlines.as_mut().linger();
+        assert_eq!(poll_fn(|cx| deadlines.as_mut().poll_alarm(cx)).await, Deadline::Linger);
         assert_eq!(start.elapsed(), LINGER);
     }
 }

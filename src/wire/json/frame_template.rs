@@ -1,4 +1,4 @@
-//! [`Shape`]: the fast path for a stream whose events differ in one string, and one value beside it, only.
+//! [`FrameTemplate`]: the fast path for a stream whose events differ in one string, and one value beside it, only.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use super::{Json, Kind, escape::plain_run, span};
 /// the bytes once. Where the comparison fails the frame is parsed in full, so a shape never decides what is valid, it
 /// only says so sooner.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shape {
+pub struct FrameTemplate {
     /// The frame up to its first varying part.
     head: Box<[u8]>,
     beside: Beside,
@@ -58,7 +58,7 @@ impl Varying {
     }
 }
 
-impl Shape {
+impl FrameTemplate {
     /// The shape of `frame`, which has been parsed; `body` is the [`Json::string_body`] of a value in it, and `beside`
     /// another value in it. `None` if they are not, or `beside` is neither a string nor a number of digits only.
     pub fn learn(frame: &str, body: &str, beside: Option<Json<'_>>) -> Option<Self> {
@@ -196,7 +196,7 @@ mod tests {
             byte in prop_oneof!["[\"\\\\,:{}\u{0}u0-9 -]", "\\PC"],
         ) {
             for (string, beside) in holes(frame) {
-                let Some(shape) = Shape::learn(frame, string.string_body().unwrap(), beside) else { continue };
+                let Some(shape) = FrameTemplate::learn(frame, string.string_body().unwrap(), beside) else { continue };
                 let string = span(frame, string.string_body().unwrap()).unwrap();
                 let way = way(frame, &string).unwrap();
                 let gap = beside.map_or(string.end..string.end, |json| {
@@ -250,16 +250,16 @@ mod tests {
                     json.kind() == Kind::String || json.raw().bytes().all(|byte| byte.is_ascii_digit())
                 });
                 let body = string.string_body().unwrap();
-                let shape = Shape::learn(frame, body, beside);
+                let shape = FrameTemplate::learn(frame, body, beside);
                 assert_eq!(shape.is_some(), plain, "{frame} {string:?} {beside:?}");
                 assert!(shape.is_none_or(|shape| shape.body(frame) == Some(body)));
             }
         }
-        assert_eq!(Shape::learn(FRAMES[0], "elsewhere", None), None);
+        assert_eq!(FrameTemplate::learn(FRAMES[0], "elsewhere", None), None);
         let object = Json::parse(FRAMES[0]).unwrap();
         let content = object.get("content").unwrap().string_body().unwrap();
-        assert_eq!(Shape::learn(FRAMES[0], content, Json::parse("1").ok()), None);
-        assert_eq!(Shape::learn(FRAMES[0], content, Some(object)), None);
+        assert_eq!(FrameTemplate::learn(FRAMES[0], content, Json::parse("1").ok()), None);
+        assert_eq!(FrameTemplate::learn(FRAMES[0], content, Some(object)), None);
     }
 
     #[test]
@@ -268,7 +268,8 @@ mod tests {
         let frame = at("5");
         let json = Json::parse(&frame).unwrap();
         let shape =
-            Shape::learn(&frame, json.get("t").unwrap().string_body().unwrap(), json.get("n")).unwrap();
+            FrameTemplate::learn(&frame, json.get("t").unwrap().string_body().unwrap(), json.get("n"))
+                .unwrap();
         for (count, body) in [
             ("0", Some("x")),
             ("60", Some("x")),

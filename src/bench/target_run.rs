@@ -1,4 +1,4 @@
-//! [`Lane`]: a target under measurement, turn by turn.
+//! [`TargetRun`]: a target under measurement, turn by turn.
 
 use std::{mem, sync::Arc};
 
@@ -6,7 +6,7 @@ use super::{
     client::Client,
     load::nanoseconds,
     plan::{Contender, Plan},
-    process::{Family, Unseen},
+    process::{ProcessTree, Unseen},
     report::{Process, Target},
     sample::Sample,
     tally::Tally,
@@ -17,10 +17,10 @@ const MAX_KEPT: usize = 4 << 20;
 
 /// A target under measurement.
 #[derive(Debug)]
-pub(super) struct Lane {
+pub(super) struct TargetRun {
     pub(super) contender: Contender,
     pub(super) client: Arc<Client>,
-    pub(super) family: Option<Family>,
+    pub(super) family: Option<ProcessTree>,
     /// Memory before the first stream, in KiB.
     idle_kib: f64,
     /// All turns.
@@ -30,16 +30,16 @@ pub(super) struct Lane {
     pub(super) shown: Target,
 }
 
-impl Lane {
+impl TargetRun {
     pub(super) fn new(contender: &Contender, plan: &Plan) -> Result<Self, Unseen> {
         let target = &contender.target;
         let family = Some(&contender.pids).filter(|pids| !pids.is_empty());
-        let family = family.map(|pids| Family::new(pids)).transpose()?;
+        let family = family.map(|pids| ProcessTree::new(pids)).transpose()?;
         let shown = Target { name: target.name.clone(), url: target.url.to_string(), ..Target::default() };
         Ok(Self {
             client: Arc::new(Client::new(Arc::clone(target), plan.dialect, plan.timeout)),
             contender: contender.clone(),
-            idle_kib: family.as_ref().map_or(0.0, Family::kib),
+            idle_kib: family.as_ref().map_or(0.0, ProcessTree::kib),
             family,
             all: Tally::new(nanoseconds(plan.gap)),
             process: None,
@@ -99,14 +99,14 @@ impl Process {
 }
 
 /// Keeps samples until the turn has ended.
-pub(super) struct Keeper {
+pub(super) struct SampleBuffer {
     tally: Tally,
     samples: Vec<Sample>,
     tokens: usize,
     pub(super) streams: u64,
 }
 
-impl Keeper {
+impl SampleBuffer {
     pub(super) fn new(tally: Tally) -> Self {
         Self { tally, samples: Vec::new(), tokens: 0, streams: 0 }
     }

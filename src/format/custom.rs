@@ -8,8 +8,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ALL, CallBody, Calls, Form, Format, Grammar, Header, HeaderEnd, Key, Params, ParamsName, Place, Special,
-    Tag, TagKind, Teach, Thought,
+    ALL, CallBody, Calls, Form, Format, Grammar, Header, HeaderEnd, Key, Params, ParamsName, Place,
+    ReasoningHabits, Special, Tag, TagKind, Teach, Thought,
 };
 
 /// A call, and a result, as a JSON object.
@@ -70,7 +70,7 @@ pub struct Definition {
 
 /// A format made of a definition.
 #[derive(Debug, Clone)]
-pub struct Own {
+pub struct CustomFormat {
     /// Its words.
     pub definition: Definition,
     /// The format.
@@ -78,20 +78,20 @@ pub struct Own {
 }
 
 /// The built-in formats, then those of `own`.
-pub fn all_and(own: &[Own]) -> impl Iterator<Item = &'static Format> {
+pub fn all_and(own: &[CustomFormat]) -> impl Iterator<Item = &'static Format> {
     ALL.iter().copied().chain(own.iter().map(|own| own.format))
 }
 
 /// What is wrong with a definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wrong {
+pub struct DefinitionError {
     /// The word.
     pub key: &'static str,
     /// What about it.
     pub message: String,
 }
 
-impl Wrong {
+impl DefinitionError {
     fn new(key: &'static str, message: impl Into<String>) -> Self {
         Self { key, message: message.into() }
     }
@@ -102,7 +102,7 @@ impl Definition {
     ///
     /// # Errors
     /// All that is wrong.
-    pub fn build(self, earlier: &[Own]) -> Result<Own, Vec<Wrong>> {
+    pub fn build(self, earlier: &[CustomFormat]) -> Result<CustomFormat, Vec<DefinitionError>> {
         let known: Vec<&Format> = all_and(earlier).collect();
         let wrong = self.wrong(&known);
         if !wrong.is_empty() {
@@ -130,18 +130,19 @@ impl Definition {
             summary: leaked(summary),
             models: leaked_list(&self.models),
             auto: false,
+            reasoning: ReasoningHabits::DEFAULT,
             example: leaked(&self.example()),
             grammars: Box::leak(grammars.into_boxed_slice()),
             teach: self.teach(),
         }));
-        Ok(Own { definition: self, format })
+        Ok(CustomFormat { definition: self, format })
     }
 
-    fn wrong(&self, known: &[&Format]) -> Vec<Wrong> {
+    fn wrong(&self, known: &[&Format]) -> Vec<DefinitionError> {
         let mut wrong = Vec::new();
         let name = self.name.as_str();
         if known.iter().any(|format| format.name == name) || ["auto", "off", "native"].contains(&name) {
-            wrong.push(Wrong::new("name", format!("there is a format `{name}` already")));
+            wrong.push(DefinitionError::new("name", format!("there is a format `{name}` already")));
         }
         for (key, open) in
             [("open", Some(&self.open)), ("section", self.section.as_ref().map(|[open, _]| open))]
@@ -151,17 +152,23 @@ impl Definition {
         if self.parameter.is_some() {
             for (key, word) in [("name_end", &self.name_end), ("close", &self.close)] {
                 if word.is_empty() {
-                    wrong.push(Wrong::new("parameter", format!("calls with parameters need `{key}`, too")));
+                    wrong.push(DefinitionError::new(
+                        "parameter",
+                        format!("calls with parameters need `{key}`, too"),
+                    ));
                 }
             }
         }
         for (key, marker) in self.markers() {
             if let Some(wild) = marker.find(['*', '~', '%']).and_then(|at| marker.get(at..at + 1)) {
-                wrong.push(Wrong::new(key, format!("a marker cannot have `{wild}` in it")));
+                wrong.push(DefinitionError::new(key, format!("a marker cannot have `{wild}` in it")));
             }
         }
         if self.reasoning.len() == 1 {
-            wrong.push(Wrong::new("reasoning", "expected what it begins with, then what it may end with"));
+            wrong.push(DefinitionError::new(
+                "reasoning",
+                "expected what it begins with, then what it may end with",
+            ));
         }
         wrong
     }
@@ -261,10 +268,10 @@ impl Definition {
 }
 
 /// Why this opener cannot be told apart from every other, or from fences and white space.
-fn undistinct(key: &'static str, open: &str, known: &[&Format]) -> Option<Wrong> {
+fn undistinct(key: &'static str, open: &str, known: &[&Format]) -> Option<DefinitionError> {
     if open.starts_with(|first: char| first.is_whitespace() || matches!(first, '`' | '~')) {
         let message = "an opener cannot begin with white space, a backtick or a tilde";
-        return Some(Wrong::new(key, message));
+        return Some(DefinitionError::new(key, message));
     }
     let mut openers =
         known.iter().flat_map(|format| format.openers().into_iter().map(|open| (format.name, open)));
@@ -272,7 +279,7 @@ fn undistinct(key: &'static str, open: &str, known: &[&Format]) -> Option<Wrong>
     let (name, other) = openers.find(|(_, other)| begins(other))?;
     let message =
         format!("it cannot be told from `{other}` of the format `{name}`: one begins with the other");
-    Some(Wrong::new(key, message))
+    Some(DefinitionError::new(key, message))
 }
 
 fn leaked(text: &str) -> &'static str {
