@@ -1,6 +1,6 @@
 #![no_main]
 
-#[path = "../../tests/fuzz/checks/mod.rs"]
+#[path = "../../tests/core/fuzz/checks/mod.rs"]
 mod checks;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| checks::params(data));

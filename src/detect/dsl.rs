@@ -2,12 +2,11 @@
 
 use super::{
     body::Fed,
-    envelope::{CallRules, Parsed, Piece},
+    envelope::{CallRules, Piece},
     literal::{Literal, Notation},
     string_fast_path::StringFastPath,
-    text::tail,
+    walker::{Out, Step, Walk},
 };
-use crate::event::CallEnd;
 
 /// One call.
 #[derive(Debug)]
@@ -15,74 +14,53 @@ pub(super) struct DslWalk {
     name: String,
     arguments: Literal,
     started: bool,
-    ended: bool,
 }
 
 impl DslWalk {
-    /// `quote`: what strings are put between.
+    /// `quote`: the mark on both sides of a string.
     pub(super) fn new(quote: &'static str, rules: &CallRules<'_>) -> Self {
         let arguments = Literal::new(Notation::Delimited(quote), rules.max_depth, rules.max_hold);
-        Self { name: String::new(), arguments, started: false, ended: false }
+        Self { name: String::new(), arguments, started: false }
     }
 
-    pub(super) fn is_open(&self) -> bool {
-        self.started && !self.ended
+    /// One character of the name, or the brace behind it.
+    fn name(&mut self, character: char, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
+        if character == '{' {
+            let Some(name) = rules.name(self.name.trim()) else { return Step::Stop(0) };
+            out(Piece::Start { name, id: "" });
+            self.started = true;
+            return Step::Took(0);
+        }
+        let legal = character.is_alphanumeric() || "_-.:/ ".contains(character);
+        if !legal || self.name.len() >= rules.max_markup {
+            return Step::Stop(0);
+        }
+        self.name.push(character);
+        Step::Took(character.len_utf8())
+    }
+}
+
+impl Walk for DslWalk {
+    fn step(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
+        if !self.started {
+            return self.name(text.chars().next().unwrap_or_default(), rules, out);
+        }
+        match self.arguments.feed(text, &mut |text: &str| out(Piece::Arguments(text))) {
+            Fed::More => Step::Took(text.len()),
+            Fed::Done(len) => Step::End(len),
+            Fed::Fault(len) => Step::Stop(len),
+        }
     }
 
-    /// In a string of arguments.
-    pub(super) fn flow(&self) -> Option<StringFastPath> {
-        if self.is_open() { self.arguments.flow() } else { None }
+    fn close(&mut self, _held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
+        stopped && self.arguments.close(&mut |text: &str| out(Piece::Arguments(text)))
     }
 
-    pub(super) fn found(&self) -> bool {
-        self.started
+    fn string(&self) -> Option<StringFastPath> {
+        self.arguments.flow()
     }
 
-    pub(super) fn kept(&self) -> usize {
+    fn kept(&self) -> usize {
         self.arguments.kept()
-    }
-
-    pub(super) fn feed(
-        &mut self,
-        text: &str,
-        rules: &CallRules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
-    ) -> Parsed {
-        let mut at = 0;
-        while !self.started {
-            let Some(character) = tail(text, at).chars().next() else { return Parsed::More };
-            if character == '{' {
-                let Some(name) = rules.name(self.name.trim()) else { return Parsed::Stop(at) };
-                out(Piece::Start { name, id: "" });
-                self.started = true;
-                break;
-            }
-            let legal = character.is_alphanumeric() || "_-.:/ ".contains(character);
-            if !legal || self.name.len() >= rules.max_markup {
-                return Parsed::Stop(at);
-            }
-            self.name.push(character);
-            at += character.len_utf8();
-        }
-        match self.arguments.feed(tail(text, at), &mut |text: &str| out(Piece::Arguments(text))) {
-            Fed::More => Parsed::More,
-            Fed::Done(len) => {
-                self.ended = true;
-                out(Piece::End(CallEnd::Complete));
-                Parsed::End(at + len)
-            }
-            Fed::Fault(len) => Parsed::Stop(at + len),
-        }
-    }
-
-    pub(super) fn finish(&mut self, stopped: bool, out: &mut impl FnMut(Piece<'_>)) -> Option<CallEnd> {
-        if !self.is_open() {
-            return None;
-        }
-        let whole = stopped && self.arguments.close(&mut |text: &str| out(Piece::Arguments(text)));
-        let end = if whole { CallEnd::Complete } else { CallEnd::Cut };
-        self.ended = true;
-        out(Piece::End(end));
-        Some(end)
     }
 }

@@ -114,7 +114,7 @@ impl Detector {
             None => Container::Region(Box::new(Region::new(RegionKind::Bare, quoted, false, whole))),
         };
         let rivals = Rivals::Unmarked { next: place + 1 };
-        let reading = Reading { format, starts_line, quoted, marked: false, read_as, rivals, behind: false };
+        let reading = Reading { format, starts_line, quoted, marked: false, read_as, rivals, behind: None };
         self.state = State::Calls(Box::new(reading));
         true
     }
@@ -122,7 +122,7 @@ impl Detector {
     fn enter(&mut self, format: &'static Format, container: RegionKind, starts_line: bool, quoted: bool) {
         let read_as = Container::Region(Box::new(Region::new(container, quoted, false, self.search.whole)));
         let rivals = Rivals::None;
-        let reading = Reading { format, starts_line, quoted, marked: false, read_as, rivals, behind: false };
+        let reading = Reading { format, starts_line, quoted, marked: false, read_as, rivals, behind: None };
         self.state = State::Calls(Box::new(reading));
     }
 
@@ -215,7 +215,7 @@ impl Detector {
         };
         let rivals = Rivals::Marked { opener: self.held.len(), next: place + 1 };
         let format = opener.format;
-        let reading = Reading { format, starts_line, quoted, marked, read_as, rivals, behind: false };
+        let reading = Reading { format, starts_line, quoted, marked, read_as, rivals, behind: None };
         self.state = State::Calls(Box::new(reading));
     }
 

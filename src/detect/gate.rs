@@ -3,6 +3,7 @@
 use super::{
     envelope::{CallRules, Piece},
     text::append,
+    walker::Out,
 };
 use crate::{event::CallEnd, format::Voice};
 
@@ -64,7 +65,7 @@ impl Queue {
     }
 
     /// What waits goes out.
-    pub(super) fn open(&mut self, out: &mut impl FnMut(Piece<'_>)) {
+    pub(super) fn open(&mut self, out: &mut Out<'_>) {
         self.pieces.drain(..).for_each(|waiting| out(waiting.as_piece()));
     }
 }
@@ -107,7 +108,7 @@ impl Gate {
     }
 
     /// Sends a piece on, keeps it, or drops it.
-    pub(super) fn pass(&mut self, piece: Piece<'_>, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) {
+    pub(super) fn pass(&mut self, piece: Piece<'_>, rules: &CallRules<'_>, out: &mut Out<'_>) {
         if let Piece::Start { name, .. } = piece {
             self.drops = rules.no_tool.contains(&name) && rules.tools.resolve(name).is_none();
         }
@@ -124,7 +125,7 @@ impl Gate {
     }
 
     /// What waits goes out.
-    pub(super) fn open(&mut self, out: &mut impl FnMut(Piece<'_>)) {
+    pub(super) fn open(&mut self, out: &mut Out<'_>) {
         self.waiting.open(out);
     }
 

@@ -1,20 +1,19 @@
 //! [`HeaderWalk`]: a call whose name stands before its arguments: `NAME[ARGS]{…}`, `functions.NAME:0<|sep|>{…}`.
 //!
-//! The header is captured up to one of its ends, and tells name and id; the arguments are then JSON text. Around them
-//! a format may have literals (a fence, a constrain mark), which are framing where they stand, and a closer.
+//! The header is captured up to one of its ends, and gives name and id; the arguments are then JSON text. Around them
+//! a format may have literals (a fence, a constrain mark), which mean nothing where they stand, and a closer.
 
 use super::{
-    bare_text::{BareText, Reached},
-    body::{Fed, JsonBody},
-    envelope::{CallRules, Parsed, Piece},
+    bare_text::BareText,
+    body::JsonBody,
+    envelope::{CallRules, Piece},
     pattern::fit_any,
     string_fast_path::StringFastPath,
+    tag::json,
     text::tail,
+    walker::{Out, Step, Walk},
 };
-use crate::{
-    event::CallEnd,
-    format::{Header, HeaderEnd},
-};
+use crate::format::{Header, HeaderEnd};
 
 #[derive(Debug)]
 enum At {
@@ -23,11 +22,23 @@ enum At {
     /// Before the arguments: blanks and the format's literals.
     Before,
     Arguments,
-    /// In a text in place of the arguments; what may close it is [`HeaderWalk::markup`].
+    /// In a text in place of the arguments.
     Text(BareText),
     /// Behind the arguments: blanks, literals, the closer.
     After,
-    Done,
+}
+
+/// What stands before or behind the arguments.
+enum Literal {
+    /// A literal of this many bytes that means nothing.
+    Framing(usize),
+    /// The call's closer, of this many bytes.
+    Closer(usize),
+    /// One of them may begin.
+    Begins,
+    /// No literal, but what begins as one does.
+    Broken,
+    None,
 }
 
 /// One call with a header.
@@ -36,15 +47,53 @@ pub(super) struct HeaderWalk {
     header: &'static Header,
     at: At,
     captured: String,
-    /// The bytes of [`HeaderWalk::captured`] that are certain to be name: no end begins among them.
+    /// This many bytes of [`HeaderWalk::captured`] are certain to be name: no end begins among them.
     legal: usize,
-    /// What may be framing behind the header.
-    markup: String,
-    /// How many bytes of [`HeaderWalk::markup`] are blanks before the first visible character.
+    /// This many bytes behind the arguments are known to be blanks.
     blank: usize,
     body: JsonBody,
-    started: bool,
-    ended: bool,
+}
+
+impl Walk for HeaderWalk {
+    fn step(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
+        match &mut self.at {
+            At::Name => {
+                let character = text.chars().next().unwrap_or_default();
+                match self.name(character, rules) {
+                    Some(true) => Step::Took(character.len_utf8()),
+                    Some(false) => Step::Took(0),
+                    None => Step::Stop(0),
+                }
+            }
+            At::Before => self.before(text, rules, out),
+            At::Arguments => {
+                let step = json(&mut self.body, text, out);
+                if let Step::Certain(_) = step {
+                    self.at = At::After;
+                }
+                step
+            }
+            At::Text(bare) => {
+                let header = self.header;
+                let closers = || header.after.iter().chain(header.close).copied();
+                let Some(call) = called(header, &self.captured, rules) else { return Step::Stop(0) };
+                let step = bare.step(text, call, |text| fit_any(closers(), text), out);
+                if let Step::Certain(_) = step {
+                    self.at = At::After;
+                }
+                step
+            }
+            At::After => self.after(text),
+        }
+    }
+
+    fn close(&mut self, _held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
+        stopped && self.body.close(&mut |text: &str| out(Piece::Arguments(text)))
+    }
+
+    fn string(&self) -> Option<StringFastPath> {
+        if matches!(self.at, At::Arguments) { self.body.flow() } else { None }
+    }
 }
 
 impl HeaderWalk {
@@ -54,162 +103,9 @@ impl HeaderWalk {
             at: At::Name,
             captured: String::new(),
             legal: 0,
-            markup: String::new(),
             blank: 0,
             body: JsonBody::new(rules.repair, rules.max_depth),
-            started: false,
-            ended: false,
         }
-    }
-
-    pub(super) fn is_open(&self) -> bool {
-        self.started && !self.ended
-    }
-
-    /// In a string of arguments.
-    pub(super) fn flow(&self) -> Option<StringFastPath> {
-        if matches!(self.at, At::Arguments) { self.body.flow() } else { None }
-    }
-
-    pub(super) fn found(&self) -> bool {
-        self.started
-    }
-
-    pub(super) fn feed(
-        &mut self,
-        text: &str,
-        rules: &CallRules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
-    ) -> Parsed {
-        let mut at = 0;
-        while let Some(character) = tail(text, at).chars().next() {
-            match self.at {
-                At::Name => match self.name(character, rules) {
-                    Some(taken) => at += if taken { character.len_utf8() } else { 0 },
-                    None => return Parsed::Stop(at),
-                },
-                At::Before | At::After => {
-                    let before = matches!(self.at, At::Before);
-                    if before && self.markup.is_empty() && character == '{' {
-                        self.start(rules, out);
-                        self.at = At::Arguments;
-                        continue;
-                    }
-                    match self.literal(character, before) {
-                        Some(true) => {
-                            if before {
-                                self.empty(rules, out);
-                            }
-                            return Parsed::End(at + character.len_utf8());
-                        }
-                        Some(false) => at += character.len_utf8(),
-                        None if before && self.markup.is_empty() && self.begin_text(rules) => {}
-                        None => return self.left(at),
-                    }
-                }
-                At::Text(_) => match self.text(tail(text, at), rules, out) {
-                    Reached::More(_) => return Parsed::More,
-                    Reached::End(len) => return Parsed::CallEnded(at + len),
-                    Reached::Foreign => return Parsed::Stop(at),
-                },
-                At::Arguments => {
-                    match self.body.feed(tail(text, at), &mut |text: &str| out(Piece::Arguments(text))) {
-                        Fed::More => return Parsed::More,
-                        Fed::Done(len) => {
-                            self.at = At::After;
-                            self.ended = true;
-                            out(Piece::End(CallEnd::Complete));
-                            return Parsed::CallEnded(at + len);
-                        }
-                        Fed::Fault(len) => return Parsed::Stop(at + len),
-                    }
-                }
-                At::Done => return Parsed::End(at),
-            }
-        }
-        Parsed::More
-    }
-
-    /// The call is closed without any arguments.
-    fn empty(&mut self, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) {
-        self.start(rules, out);
-        self.ended = true;
-        out(Piece::Arguments("{}"));
-        out(Piece::End(CallEnd::Complete));
-    }
-
-    /// What stands in place of the arguments may be a text.
-    fn begin_text(&mut self, rules: &CallRules<'_>) -> bool {
-        let name = (self.header.read)(self.captured.trim()).and_then(|(_, name)| rules.dotted_name(name));
-        let certain = !matches!(self.header.end, HeaderEnd::MarkersThenBrace(_));
-        let text = name.and_then(|name| BareText::new(name, certain, rules));
-        let Some(text) = text.filter(|_| !self.header.close.is_empty()) else { return false };
-        self.at = At::Text(text);
-        true
-    }
-
-    /// Reads on in a text; `End` behind what was taken of this piece.
-    fn text(&mut self, text: &str, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Reached {
-        let header = self.header;
-        let At::Text(bare) = &mut self.at else { return Reached::Foreign };
-        let before = self.markup.len();
-        self.markup.push_str(text);
-        let closers = || header.after.iter().chain(header.close).copied();
-        match bare.read(&self.markup, |text| fit_any(closers(), text)) {
-            Reached::More(taken) => {
-                self.markup.drain(..taken);
-                Reached::More(text.len())
-            }
-            Reached::End(len) => {
-                let read = (header.read)(self.captured.trim());
-                if let Some((id, name)) = read.and_then(|(id, name)| Some((id, rules.dotted_name(name)?))) {
-                    bare.call(name, id, out);
-                }
-                (self.started, self.ended, self.at) = (true, true, At::After);
-                // What of the closer had come before is read on behind it.
-                self.markup.drain(..len);
-                let held = before.saturating_sub(len);
-                self.markup.truncate(held);
-                self.blank = self.markup.len() - self.markup.trim_start().len();
-                Reached::End((len + held).saturating_sub(before))
-            }
-            Reached::Foreign => {
-                self.markup.truncate(before);
-                bare.give_back(&std::mem::take(&mut self.markup));
-                Reached::Foreign
-            }
-        }
-    }
-
-    /// Something stands here that is no part of the call.
-    fn left(&mut self, at: usize) -> Parsed {
-        if self.ended {
-            self.at = At::Done;
-            return Parsed::End(at);
-        }
-        Parsed::Stop(at)
-    }
-
-    /// What may be framing; after the call's end or failure, what looked like framing and is none.
-    pub(super) fn rest(&self) -> &str {
-        if let At::Text(bare) = &self.at { bare.source() } else { &self.markup }
-    }
-
-    /// How many of the last bytes of what was fed may be no part of the call.
-    pub(super) fn unsure(&self) -> usize {
-        let text = if let At::Text(bare) = &self.at { bare.source().len() } else { 0 };
-        text + self.markup.len()
-    }
-
-    pub(super) fn finish(&mut self, stopped: bool, out: &mut impl FnMut(Piece<'_>)) -> Option<CallEnd> {
-        if !self.is_open() {
-            return None;
-        }
-        let whole = stopped && self.body.close(&mut |text: &str| out(Piece::Arguments(text)));
-        let end = if whole { CallEnd::Complete } else { CallEnd::Cut };
-        self.ended = true;
-        out(Piece::End(end));
-        Some(end)
     }
 
     /// One character of the header: whether it was taken; `None` if this is no header.
@@ -233,17 +129,14 @@ impl HeaderWalk {
     }
 
     /// The header is certain.
-    fn start(&mut self, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) {
-        if let Some((id, name)) = (self.header.read)(self.captured.trim()).filter(|_| !self.started)
-            && let Some(name) = rules.dotted_name(name)
-        {
+    fn start(&self, rules: &CallRules<'_>, out: &mut Out<'_>) {
+        if let Some((name, id)) = called(self.header, &self.captured, rules) {
             out(Piece::Start { name, id });
-            self.started = true;
         }
     }
 
-    /// What is captured may be a header, or one and the beginning of its end. Where an end may begin only moves on
-    /// as the header grows, so each character is checked once.
+    /// What is captured may be a header, or a header and the beginning of its end. The place where an end may begin only
+    /// moves forward as the header grows, so each character is checked once.
     fn may_go_on(&mut self, ends: &[&str], most: usize) -> bool {
         if self.captured.len() > most {
             return false;
@@ -265,32 +158,76 @@ impl HeaderWalk {
         true
     }
 
-    /// One character of framing: `Some(true)` for the last of the closer, `None` if it is none. Blanks behind the
-    /// arguments are framing if a literal or the closer follows.
-    fn literal(&mut self, character: char, before: bool) -> Option<bool> {
-        if self.markup.len() == self.blank && character.is_ascii_whitespace() {
-            if !before {
-                self.markup.push(character);
-                self.blank += 1;
+    /// Before the arguments: blanks and literals, and what ends or replaces the arguments.
+    fn before(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
+        let blank = text.len() - text.trim_ascii_start().len();
+        if blank > 0 {
+            return Step::Took(blank);
+        }
+        if text.starts_with('{') {
+            self.start(rules, out);
+            self.at = At::Arguments;
+            return Step::Took(0);
+        }
+        match self.literal(text, self.header.before) {
+            Literal::Framing(len) => Step::Took(len),
+            Literal::Closer(len) => {
+                self.start(rules, out);
+                out(Piece::Arguments("{}"));
+                Step::End(len)
             }
-            return Some(false);
+            Literal::Begins => Step::Hold,
+            Literal::None if self.begin_text(rules) => Step::Took(0),
+            Literal::None | Literal::Broken => Step::Stop(0),
         }
-        self.markup.push(character);
-        let markup = tail(&self.markup, self.blank);
-        let header = self.header;
-        let closes = header.close.contains(&markup);
-        let (opening, behind) = if before { (header.before, &[][..]) } else { (&[][..], header.after) };
-        if closes || opening.contains(&markup) || behind.contains(&markup) {
-            self.markup.clear();
-            self.blank = 0;
-            return Some(closes);
-        }
-        let mut literals = opening.iter().chain(behind).chain(header.close);
-        let begins = literals.any(|literal| literal.starts_with(markup));
-        if begins {
-            return Some(false);
-        }
-        self.markup.pop();
-        None
     }
+
+    /// What stands in place of the arguments may be a text.
+    fn begin_text(&mut self, rules: &CallRules<'_>) -> bool {
+        let call = called(self.header, &self.captured, rules).filter(|_| !self.header.close.is_empty());
+        let certain = !matches!(self.header.end, HeaderEnd::MarkersThenBrace(_));
+        let Some(bare) = call.and_then(|(name, _)| BareText::new(name, certain, rules)) else { return false };
+        self.at = At::Text(bare);
+        true
+    }
+
+    /// Behind the arguments. Blanks belong to the call if a literal or the closer follows them.
+    fn after(&mut self, text: &str) -> Step {
+        let rest = tail(text, self.blank);
+        self.blank = text.len() - rest.trim_ascii_start().len();
+        let marker = tail(text, self.blank);
+        if marker.is_empty() {
+            return Step::Hold;
+        }
+        match self.literal(marker, self.header.after) {
+            Literal::Framing(len) => Step::Took(std::mem::take(&mut self.blank) + len),
+            Literal::Closer(len) => Step::End(self.blank + len),
+            Literal::Begins => Step::Hold,
+            Literal::Broken | Literal::None => Step::End(0),
+        }
+    }
+
+    /// What `text` begins with: one of `framing`, the closer, or neither.
+    fn literal(&self, text: &str, framing: &[&str]) -> Literal {
+        let close = self.header.close;
+        let literals = || framing.iter().chain(close);
+        if let Some(literal) =
+            literals().filter(|literal| text.starts_with(**literal)).min_by_key(|l| l.len())
+        {
+            let len = literal.len();
+            return if close.contains(literal) { Literal::Closer(len) } else { Literal::Framing(len) };
+        }
+        let first = text.chars().next().unwrap_or_default();
+        match () {
+            () if literals().any(|literal| literal.starts_with(text)) => Literal::Begins,
+            () if literals().any(|literal| literal.starts_with(first)) => Literal::Broken,
+            () => Literal::None,
+        }
+    }
+}
+
+/// The name and the id that a header gives.
+fn called<'c>(header: &Header, captured: &'c str, rules: &CallRules<'_>) -> Option<(&'c str, &'c str)> {
+    let (id, name) = (header.read)(captured.trim())?;
+    Some((rules.dotted_name(name)?, id))
 }

@@ -170,7 +170,7 @@ impl Detector {
                 search.max_hold,
             ))),
             rivals: Rivals::None,
-            behind: false,
+            behind: None,
         }))
     }
 

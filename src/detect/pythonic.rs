@@ -6,12 +6,12 @@
 
 use super::{
     body::Fed,
-    envelope::{CallRules, Parsed, Piece},
+    envelope::{CallRules, Piece},
     literal::{Literal, Notation, quote_into},
     string_fast_path::StringFastPath,
-    text::tail,
+    walker::{Out, Step, Walk},
 };
-use crate::{event::CallEnd, format::Python};
+use crate::format::Python;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
@@ -54,7 +54,44 @@ pub(super) struct PythonWalk {
     arguments: usize,
     positional: usize,
     open: bool,
-    found: bool,
+}
+
+impl Walk for PythonWalk {
+    fn step(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
+        if self.at != At::Value {
+            return self.token(text.chars().next().unwrap_or_default(), rules, out);
+        }
+        match self.value.feed(text, &mut |text: &str| out(Piece::Arguments(text))) {
+            Fed::More => Step::Took(text.len()),
+            Fed::Done(len) => {
+                self.at = At::After;
+                Step::Took(len)
+            }
+            Fed::Fault(len) => Step::Stop(len),
+        }
+    }
+
+    /// A call whose last value is provably whole lacks only its brackets.
+    fn close(&mut self, _held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
+        let whole = stopped
+            && match self.at {
+                At::After => true,
+                At::Value => self.value.close(&mut |text: &str| out(Piece::Arguments(text))),
+                _ => false,
+            };
+        if whole {
+            self.end(out);
+        }
+        whole
+    }
+
+    fn string(&self) -> Option<StringFastPath> {
+        if self.at == At::Value { self.value.flow() } else { None }
+    }
+
+    fn kept(&self) -> usize {
+        self.value.kept()
+    }
 }
 
 impl PythonWalk {
@@ -70,7 +107,6 @@ impl PythonWalk {
             arguments: 0,
             positional: 0,
             open: false,
-            found: false,
         }
     }
 
@@ -79,115 +115,51 @@ impl PythonWalk {
         character.is_alphabetic() || matches!(character, '_' | '[')
     }
 
-    pub(super) fn is_open(&self) -> bool {
-        self.open
-    }
-
-    /// In a string of arguments.
-    pub(super) fn flow(&self) -> Option<StringFastPath> {
-        if self.open && self.at == At::Value { self.value.flow() } else { None }
-    }
-
-    pub(super) fn found(&self) -> bool {
-        self.found
-    }
-
-    pub(super) fn kept(&self) -> usize {
-        self.value.kept()
-    }
-
-    pub(super) fn feed(
-        &mut self,
-        text: &str,
-        rules: &CallRules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
-    ) -> Parsed {
-        let mut at = 0;
-        while let Some(character) = tail(text, at).chars().next() {
-            if self.at == At::Value {
-                match self.value.feed(tail(text, at), &mut |text: &str| out(Piece::Arguments(text))) {
-                    Fed::More => return Parsed::More,
-                    Fed::Done(len) => {
-                        at += len;
-                        self.at = At::After;
-                        continue;
-                    }
-                    Fed::Fault(len) => return Parsed::Stop(at + len),
-                }
-            }
-            let next = at + character.len_utf8();
-            match self.step(character, rules, out) {
-                Step::Taken => at = next,
-                Step::Again => {}
-                Step::CallEnded => return Parsed::CallEnded(next),
-                Step::Ended => return Parsed::End(next),
-                Step::EndedBefore => return Parsed::End(at),
-                Step::Stop => return Parsed::Stop(at),
-            }
-        }
-        Parsed::More
-    }
-
-    /// The text stops here. A call whose last value is provably whole lacks only its brackets.
-    pub(super) fn finish(&mut self, stopped: bool, out: &mut impl FnMut(Piece<'_>)) -> Option<CallEnd> {
-        if !self.open {
-            return None;
-        }
-        let whole = stopped
-            && match self.at {
-                At::After => true,
-                At::Value => self.value.close(&mut |text: &str| out(Piece::Arguments(text))),
-                _ => false,
-            };
-        self.end(whole, out);
-        Some(if whole { CallEnd::Complete } else { CallEnd::Cut })
-    }
-
-    fn step(&mut self, character: char, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
+    fn token(&mut self, character: char, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         let blank = character.is_ascii_whitespace();
         match (self.at, character) {
             (At::Name, _) => self.name(character, rules),
             (At::Keyword, _) => self.keyword(character, rules),
-            _ if blank => Step::Taken,
+            _ if blank => Step::Took(1),
             (At::Begin, '[') => {
                 self.in_list = true;
                 self.at = At::Item { or_end: false };
-                Step::Taken
+                Step::Took(1)
             }
             (At::Item { or_end: true }, ']') => self.finished(),
-            (At::Item { or_end: true }, ',' | ';') => Step::Taken,
+            (At::Item { or_end: true }, ',' | ';') => Step::Took(1),
             (At::Begin | At::Item { .. }, c) if c.is_alphabetic() || c == '_' => self.begin_call(),
             (At::Argument, _) => self.argument(character, rules, out),
             (At::KeywordEnd, '=' | ':') => {
                 let key = std::mem::take(&mut self.word);
                 self.begin_value(&key, rules, out);
-                Step::Taken
+                Step::Took(1)
             }
             (At::KeywordEnd, _) => self.word_is_value(rules, out),
             (At::After, ',') => {
                 self.at = At::Argument;
-                Step::Taken
+                Step::Took(1)
             }
             (At::After, ')') => self.call_ended(out),
             (At::Doubtful, ',' | ']') => {
                 self.start(out);
-                self.end(true, out);
+                self.end(out);
                 self.at = At::Item { or_end: true };
-                if character == ']' { self.finished() } else { Step::CallEnded }
+                if character == ']' { self.finished() } else { Step::Certain(1) }
             }
             (At::Printed, ')') => {
                 self.at = At::Done;
-                Step::Ended
+                Step::End(1)
             }
-            (At::Printed | At::Done, _) => Step::EndedBefore,
-            _ => Step::Stop,
+            (At::Printed | At::Done, _) => Step::End(0),
+            _ => Step::Stop(0),
         }
     }
 
     /// The list's bracket.
     fn finished(&mut self) -> Step {
         self.at = At::Done;
-        Step::Ended
+        Step::End(1)
     }
 
     fn begin_call(&mut self) -> Step {
@@ -195,7 +167,7 @@ impl PythonWalk {
         self.arguments = 0;
         self.positional = 0;
         self.at = At::Name;
-        Step::Again
+        Step::Took(0)
     }
 
     /// One character of a name, or the bracket behind it.
@@ -207,12 +179,12 @@ impl PythonWalk {
         let behind = self.name.ends_with([' ', '\t']);
         let legal = character.is_alphanumeric() || matches!(character, '_' | '.' | '-' | '/' | ':');
         if !(blank || (legal && !behind)) || self.name.len() >= rules.max_markup {
-            return Step::Stop;
+            return Step::Stop(0);
         }
         self.name.push(character);
         // Where nothing but the name tells a call, text must not wait longer than it has to.
         let refused = self.in_list && !rules.marked && !rules.may_become_name(self.name.trim_end());
-        if refused { Step::Stop } else { Step::Taken }
+        if refused { Step::Stop(0) } else { Step::Took(character.len_utf8()) }
     }
 
     fn name_ended(&mut self, rules: &CallRules<'_>) -> Step {
@@ -224,31 +196,30 @@ impl PythonWalk {
         {
             self.in_print = true;
             self.at = At::Begin;
-            return Step::Taken;
+            return Step::Took(1);
         }
-        let Some(name) = tool(written, self.python.method, rules) else { return Step::Stop };
+        let Some(name) = tool(written, self.python.method, rules) else { return Step::Stop(0) };
         self.name = name.to_owned();
         self.at = At::Argument;
-        Step::Taken
+        Step::Took(1)
     }
 
     /// The call is certain.
-    fn start(&mut self, out: &mut impl FnMut(Piece<'_>)) {
+    fn start(&mut self, out: &mut Out<'_>) {
         if self.open {
             return;
         }
         out(Piece::Start { name: &self.name, id: "" });
         self.open = true;
-        self.found = true;
     }
 
     /// The first character of an argument, or the call's end.
-    fn argument(&mut self, character: char, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
+    fn argument(&mut self, character: char, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         if character == ')' {
             let certain = rules.marked && rules.tools.resolve(&self.name).is_some();
             if self.in_list && !self.open && !certain {
                 self.at = At::Doubtful;
-                return Step::Taken;
+                return Step::Took(1);
             }
             self.start(out);
             return self.call_ended(out);
@@ -256,25 +227,25 @@ impl PythonWalk {
         self.word.clear();
         if character.is_alphabetic() || character == '_' {
             self.at = At::Keyword;
-            return Step::Again;
+            return Step::Took(0);
         }
         let begins = character.is_ascii_digit() || "\"'([{+-.".contains(character);
-        if begins { self.word_is_value(rules, out) } else { Step::Stop }
+        if begins { self.word_is_value(rules, out) } else { Step::Stop(0) }
     }
 
     fn keyword(&mut self, character: char, rules: &CallRules<'_>) -> Step {
         if !(character.is_alphanumeric() || character == '_' || character == '-') {
             self.at = At::KeywordEnd;
-            return Step::Again;
+            return Step::Took(0);
         }
         self.word.push(character);
-        if self.word.len() > rules.max_markup { Step::Stop } else { Step::Taken }
+        if self.word.len() > rules.max_markup { Step::Stop(0) } else { Step::Took(character.len_utf8()) }
     }
 
     /// What was read is no keyword: it begins a value that has its name by its place.
-    fn word_is_value(&mut self, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
+    fn word_is_value(&mut self, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         if !self.open && !matches!(self.word.as_str(), "" | "True" | "False" | "None") {
-            return Step::Stop;
+            return Step::Stop(0);
         }
         let declared = rules.tools.property(&self.name, self.positional).map(str::to_owned);
         let key = declared.unwrap_or_else(|| format!("arg{}", self.positional));
@@ -282,12 +253,12 @@ impl PythonWalk {
         self.begin_value(&key, rules, out);
         let word = std::mem::take(&mut self.word);
         match self.value.feed(&word, &mut |text: &str| out(Piece::Arguments(text))) {
-            Fed::More => Step::Again,
-            Fed::Done(_) | Fed::Fault(_) => Step::Stop,
+            Fed::More => Step::Took(0),
+            Fed::Done(_) | Fed::Fault(_) => Step::Stop(0),
         }
     }
 
-    fn begin_value(&mut self, key: &str, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) {
+    fn begin_value(&mut self, key: &str, rules: &CallRules<'_>, out: &mut Out<'_>) {
         self.start(out);
         let mut opening = String::from(if self.arguments == 0 { "{" } else { ", " });
         quote_into(&mut opening, key);
@@ -298,43 +269,25 @@ impl PythonWalk {
         self.at = At::Value;
     }
 
-    fn call_ended(&mut self, out: &mut impl FnMut(Piece<'_>)) -> Step {
-        self.end(true, out);
+    fn call_ended(&mut self, out: &mut Out<'_>) -> Step {
+        self.end(out);
         if self.in_list {
             self.at = At::Item { or_end: true };
-            return Step::CallEnded;
+            return Step::Certain(1);
         }
         if self.in_print {
             self.at = At::Printed;
-            return Step::CallEnded;
+            return Step::Certain(1);
         }
         self.at = At::Done;
-        Step::Ended
+        Step::End(1)
     }
 
-    fn end(&mut self, whole: bool, out: &mut impl FnMut(Piece<'_>)) {
-        if whole {
-            out(Piece::Arguments(if self.arguments == 0 { "{}" } else { "}" }));
-        }
-        out(Piece::End(if whole { CallEnd::Complete } else { CallEnd::Cut }));
+    /// Writes the end of the arguments.
+    fn end(&mut self, out: &mut Out<'_>) {
+        out(Piece::Arguments(if self.arguments == 0 { "{}" } else { "}" }));
         self.open = false;
     }
-}
-
-/// What became of a character.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
-    Taken,
-    /// It was not taken, and is read again.
-    Again,
-    /// It was taken, and a call has ended with it.
-    CallEnded,
-    /// It was taken, and was the last.
-    Ended,
-    /// It is behind the end.
-    EndedBefore,
-    /// It cannot go on a call.
-    Stop,
 }
 
 /// The tool that `written` calls: by that name, by the last part of it, or by what is before `method`.

@@ -10,14 +10,15 @@
 //! text up to the observation, which then is the tool's text parameter. The observation is the model's invention.
 
 use super::{
-    body::{Fed, JsonBody},
-    envelope::{CallRules, Parsed, Piece},
+    body::JsonBody,
+    envelope::{CallRules, Piece},
     literal::quote_into,
     string_fast_path::StringFastPath,
+    tag::json,
     text::tail,
     typed::escape,
+    walker::{Out, Step, Walk},
 };
-use crate::event::CallEnd;
 
 const INPUT: &str = "Action Input:";
 const RESULT: &str = "Observation:";
@@ -33,7 +34,6 @@ enum At {
     Text,
     /// Behind JSON: blanks and `Observation:`.
     After,
-    Done,
 }
 
 /// One call.
@@ -41,10 +41,9 @@ enum At {
 pub(super) struct ReactWalk {
     at: At,
     name: String,
-    /// What may be a label; behind the input with the blanks before it.
+    /// What may be a label, with the blanks before it.
     held: String,
-    /// Where in [`ReactWalk::held`] the observation's label may begin: behind the indentation of its last line, or,
-    /// behind JSON, behind all blanks.
+    /// Where in [`ReactWalk::held`] the observation's label may begin: behind the indentation of its last line.
     label_at: Option<usize>,
     max_markup: usize,
     json: JsonBody,
@@ -52,9 +51,51 @@ pub(super) struct ReactWalk {
     quoted: bool,
     /// Some of the text has gone out.
     begun: bool,
-    open: bool,
-    found: bool,
-    drops_rest: bool,
+}
+
+impl Walk for ReactWalk {
+    fn step(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
+        let character = text.chars().next().unwrap_or_default();
+        let taken = match self.at {
+            At::Name => self.name(character, rules),
+            At::Label => self.label(character, out),
+            At::Before => Some(self.before(character)),
+            At::Text => return self.text(character, rules, out),
+            At::After => return self.after(text),
+            At::Json => {
+                let step = json(&mut self.json, text, out);
+                if let Step::Certain(_) = step {
+                    self.at = At::After;
+                }
+                return step;
+            }
+        };
+        match taken {
+            Some(true) => Step::Took(character.len_utf8()),
+            Some(false) => Step::Took(0),
+            None => Step::Stop(0),
+        }
+    }
+
+    /// A text ends where the message does; JSON has to be whole but for its brackets.
+    fn close(&mut self, _held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
+        stopped
+            && match self.at {
+                At::Json => self.json.close(&mut |text: &str| out(Piece::Arguments(text))),
+                _ => {
+                    self.close_text(out);
+                    true
+                }
+            }
+    }
+
+    fn string(&self) -> Option<StringFastPath> {
+        if self.at == At::Json { self.json.flow() } else { None }
+    }
+
+    fn kept(&self) -> usize {
+        if matches!(self.at, At::Before | At::Text) { self.held.len() } else { 0 }
+    }
 }
 
 impl ReactWalk {
@@ -68,102 +109,7 @@ impl ReactWalk {
             json: JsonBody::new(rules.repair, rules.max_depth),
             quoted: false,
             begun: false,
-            open: false,
-            found: false,
-            drops_rest: false,
         }
-    }
-
-    pub(super) fn is_open(&self) -> bool {
-        self.open
-    }
-
-    /// In a string of arguments.
-    pub(super) fn flow(&self) -> Option<StringFastPath> {
-        if self.at == At::Json { self.json.flow() } else { None }
-    }
-
-    pub(super) fn found(&self) -> bool {
-        self.found
-    }
-
-    /// What was read behind JSON and is no observation.
-    pub(super) fn rest(&self) -> &str {
-        if self.found && !self.open { &self.held } else { "" }
-    }
-
-    /// Bytes of a text that are kept back.
-    pub(super) fn kept(&self) -> usize {
-        if self.open { self.held.len() } else { 0 }
-    }
-
-    /// An observation follows.
-    pub(super) fn drops_rest(&self) -> bool {
-        self.drops_rest
-    }
-
-    pub(super) fn feed(
-        &mut self,
-        text: &str,
-        rules: &CallRules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
-    ) -> Parsed {
-        let mut at = 0;
-        while let Some(character) = tail(text, at).chars().next() {
-            let next = at + character.len_utf8();
-            let taken = match self.at {
-                At::Name => self.name(character, rules),
-                At::Label => self.label(character, out),
-                At::Before => self.before(character),
-                At::Text => self.text(character, rules, out),
-                At::After => self.after(character),
-                At::Json => {
-                    match self.json.feed(tail(text, at), &mut |text: &str| out(Piece::Arguments(text))) {
-                        Fed::More => return Parsed::More,
-                        Fed::Fault(len) => return Parsed::Stop(at + len),
-                        Fed::Done(len) => {
-                            self.end(CallEnd::Complete, out);
-                            self.label_at = Some(0);
-                            self.at = At::After;
-                            return Parsed::CallEnded(at + len);
-                        }
-                    }
-                }
-                At::Done => None,
-            };
-            match taken {
-                Some(true) => at = next,
-                Some(false) => {}
-                None => return Parsed::Stop(at),
-            }
-            if self.at == At::Done {
-                return Parsed::End(at);
-            }
-        }
-        Parsed::More
-    }
-
-    /// The text stops here: a text ends with it, JSON has to be whole but for its brackets.
-    pub(super) fn finish(&mut self, stopped: bool, out: &mut impl FnMut(Piece<'_>)) -> Option<CallEnd> {
-        if !self.open {
-            return None;
-        }
-        let whole = stopped
-            && match self.at {
-                At::Json => self.json.close(&mut |text: &str| out(Piece::Arguments(text))),
-                _ => {
-                    self.close_text(out);
-                    true
-                }
-            };
-        let end = if whole { CallEnd::Complete } else { CallEnd::Cut };
-        self.end(end, out);
-        Some(end)
-    }
-
-    fn end(&mut self, end: CallEnd, out: &mut impl FnMut(Piece<'_>)) {
-        out(Piece::End(end));
-        self.open = false;
     }
 
     /// One character of the name or behind it.
@@ -183,7 +129,7 @@ impl ReactWalk {
         may_be.then_some(true)
     }
 
-    fn label(&mut self, character: char, out: &mut impl FnMut(Piece<'_>)) -> Option<bool> {
+    fn label(&mut self, character: char, out: &mut Out<'_>) -> Option<bool> {
         if self.held.is_empty() && character.is_ascii_whitespace() {
             return Some(true);
         }
@@ -191,46 +137,39 @@ impl ReactWalk {
         if self.held == INPUT {
             self.held.clear();
             out(Piece::Start { name: &self.name, id: "" });
-            self.open = true;
-            self.found = true;
             self.at = At::Before;
         }
         INPUT.starts_with(self.held.as_str()).then_some(true)
     }
 
-    fn before(&mut self, character: char) -> Option<bool> {
+    /// Before the input: whether the character was taken.
+    fn before(&mut self, character: char) -> bool {
         if character.is_ascii_whitespace() {
             self.hold_blank(character);
-            return Some(true);
+            return true;
         }
         self.at = if character == '{' { At::Json } else { At::Text };
         if character == '{' {
             self.held.clear();
         }
         self.quoted = character == '"';
-        Some(self.quoted)
+        self.quoted
     }
 
     /// One character of a text: blanks, a quote that may be the last, and what may be the label are held.
-    fn text(
-        &mut self,
-        character: char,
-        rules: &CallRules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
-    ) -> Option<bool> {
+    fn text(&mut self, character: char, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
+        let taken = character.len_utf8();
         let line = self.label_at.map(|at| tail(&self.held, at));
         if let Some(rest) = line.and_then(|line| RESULT.strip_prefix(line))
             && rest.starts_with(character)
         {
             self.held.push(character);
-            if rest.len() == character.len_utf8() {
+            if rest.len() == taken {
                 self.held.clear();
                 self.close_text(out);
-                self.end(CallEnd::Complete, out);
-                self.drops_rest = true;
-                self.at = At::Done;
+                return Step::EndMessage(taken);
             }
-            return Some(true);
+            return Step::Took(taken);
         }
         let in_label = line.is_some_and(|line| !line.is_empty());
         let blank = character.is_ascii_whitespace();
@@ -250,7 +189,7 @@ impl ReactWalk {
         } else {
             self.content(character.encode_utf8(&mut [0; 4]), rules, out);
         }
-        Some(true)
+        Step::Took(taken)
     }
 
     /// Holds a blank of or before a text.
@@ -266,7 +205,7 @@ impl ReactWalk {
         }
     }
 
-    fn content(&mut self, text: &str, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) {
+    fn content(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) {
         if text.is_empty() {
             return;
         }
@@ -282,29 +221,19 @@ impl ReactWalk {
     }
 
     /// The text has ended; there may have been none.
-    fn close_text(&mut self, out: &mut impl FnMut(Piece<'_>)) {
+    fn close_text(&mut self, out: &mut Out<'_>) {
         out(Piece::Arguments(if self.begun { "\"}" } else { "{}" }));
     }
 
-    /// One character behind JSON.
-    fn after(&mut self, character: char) -> Option<bool> {
-        let indents = character.is_ascii_whitespace() && self.label_at == Some(self.held.len());
-        if indents && self.held.len() < self.max_markup {
-            self.held.push(character);
-            self.label_at = Some(self.held.len());
-            return Some(true);
+    /// Behind JSON: blanks, then the observation's label, or else what is no part of the call.
+    fn after(&self, text: &str) -> Step {
+        let label = text.trim_ascii_start();
+        let blank = text.len() - label.len();
+        match label.get(..RESULT.len().min(label.len())) {
+            _ if blank > self.max_markup => Step::End(0),
+            Some(RESULT) => Step::EndMessage(blank + RESULT.len()),
+            Some(begun) if RESULT.starts_with(begun) => Step::Hold,
+            _ => Step::End(0),
         }
-        self.held.push(character);
-        let label = tail(&self.held, self.label_at.unwrap_or_default());
-        if label == RESULT {
-            self.held.clear();
-            self.drops_rest = true;
-            self.at = At::Done;
-        } else if !RESULT.starts_with(label) {
-            self.held.pop();
-            self.at = At::Done;
-            return Some(false);
-        }
-        Some(true)
     }
 }

@@ -8,6 +8,7 @@ use super::{
     region::{Passed, Region},
     section::Section,
     string_fast_path::StringFastPath,
+    walker::Out,
 };
 use crate::{
     event::{CallEnd, CallStart, Event, Runner, Sink, Source},
@@ -37,8 +38,26 @@ pub(super) struct Reading {
     pub(super) read_as: Container,
     /// What else may begin here, should this fail.
     pub(super) rivals: Rivals,
-    /// A section that may be quoted has ended, and the next byte tells.
-    pub(super) behind: bool,
+    /// A section that may be quoted has ended so, and the next byte decides.
+    pub(super) behind: Option<Ending>,
+}
+
+/// What a section has ended with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    Calls,
+    /// The whole message: the model made up what follows.
+    Message,
+}
+
+/// A section that may be quoted has ended at `taken`: a backtick there means that it is quoted.
+fn quote(ending: Ending, text: &str, taken: usize) -> Passed {
+    match (text.as_bytes().get(taken), ending) {
+        (None, _) => Passed::More,
+        (Some(b'`'), _) => Passed::Failed { taken, rescan: 0 },
+        (Some(_), Ending::Calls) => Passed::Ended(taken),
+        (Some(_), Ending::Message) => Passed::MessageEnded(taken),
+    }
 }
 
 /// What else may begin where a reading began.
@@ -67,38 +86,26 @@ impl Reading {
     pub(super) fn flow(&self) -> Option<StringFastPath> {
         match &self.read_as {
             Container::Region(region) => region.flow(),
-            Container::Section(section) if !self.behind => section.flow(),
+            Container::Section(section) if self.behind.is_none() => section.flow(),
             Container::Section(_) => None,
             Container::Channel(channel) => channel.flow(),
         }
     }
 
-    pub(super) fn feed(
-        &mut self,
-        text: &str,
-        rules: &CallRules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
-    ) -> Passed {
+    pub(super) fn feed(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Passed {
         match &mut self.read_as {
             Container::Region(region) => region.feed(text, rules, out),
-            Container::Section(section) if !self.behind => match section.feed(text, rules, out) {
-                Passed::Ended(taken) if self.quoted => {
-                    self.behind = true;
-                    self.quote(text, taken)
-                }
-                passed => passed,
-            },
-            Container::Section(_) => self.quote(text, 0),
+            Container::Section(_) if let Some(ending) = self.behind => quote(ending, text, 0),
+            Container::Section(section) => {
+                let (ending, taken) = match section.feed(text, rules, out) {
+                    Passed::Ended(taken) if self.quoted => (Ending::Calls, taken),
+                    Passed::MessageEnded(taken) if self.quoted => (Ending::Message, taken),
+                    passed => return passed,
+                };
+                self.behind = Some(ending);
+                quote(ending, text, taken)
+            }
             Container::Channel(channel) => channel.feed(text, rules, out),
-        }
-    }
-
-    /// A section that may be quoted has ended at `taken`: a backtick there says that it is.
-    fn quote(&self, text: &str, taken: usize) -> Passed {
-        match text.as_bytes().get(taken) {
-            None => Passed::More,
-            Some(b'`') => Passed::Failed { taken, rescan: 0 },
-            Some(_) => Passed::Ended(taken),
         }
     }
 
@@ -106,21 +113,16 @@ impl Reading {
     pub(super) fn is_quotation(&self) -> bool {
         match &self.read_as {
             Container::Region(region) => region.is_behind(),
-            Container::Section(_) => self.behind,
+            Container::Section(_) => self.behind.is_some(),
             Container::Channel(_) => false,
         }
     }
 
     /// The text stops here: whether this ends with calls. `stopped`: the model was done.
-    pub(super) fn finish(
-        &mut self,
-        stopped: bool,
-        rules: &CallRules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
-    ) -> bool {
+    pub(super) fn finish(&mut self, stopped: bool, rules: &CallRules<'_>, out: &mut Out<'_>) -> bool {
         match &mut self.read_as {
             Container::Region(region) => region.finish(stopped, rules, out),
-            Container::Section(_) if self.behind => true,
+            Container::Section(_) if self.behind.is_some() => true,
             Container::Section(section) => section.finish(stopped, rules, out),
             Container::Channel(channel) => channel.finish(stopped, rules, out),
         }
@@ -156,7 +158,7 @@ impl Reading {
     /// How many of the last bytes of what was fed may still be text, however it goes on.
     pub(super) fn uncertain(&self) -> usize {
         match &self.read_as {
-            As::Channel(channel) => channel.unsure(),
+            Container::Channel(channel) => channel.unsure(),
             _ if self.is_streaming() => self.unsure(),
             _ => usize::MAX,
         }
@@ -169,11 +171,6 @@ impl Reading {
             Container::Section(section) => section.kept(),
             Container::Channel(channel) => channel.kept(),
         }
-    }
-
-    /// What follows is no part of the message.
-    pub(super) fn drops_rest(&self) -> bool {
-        matches!(&self.read_as, Container::Section(section) if section.drops_rest())
     }
 
     /// The calls that waited for the end.

@@ -5,14 +5,14 @@
 //! [`Walker`]. A section that fails before its first call is text; after a call only what follows it is.
 
 use super::{
-    envelope::{CallRules, Parsed, Piece},
+    envelope::CallRules,
     gate::{Queue, Wait, Waiting},
     pattern::{Fit, fit},
     pythonic::PythonWalk,
     region::Passed,
     string_fast_path::StringFastPath,
     text::tail,
-    walker::Walker,
+    walker::{Out, Parsed, Walker},
 };
 use crate::{event::CallEnd, format::Calls};
 
@@ -35,7 +35,6 @@ pub(super) struct Section {
     wait: Wait,
     waiting: Queue,
     found: bool,
-    drops_rest: bool,
 }
 
 impl Section {
@@ -50,7 +49,6 @@ impl Section {
             wait,
             waiting: Queue::default(),
             found: false,
-            drops_rest: false,
         }
     }
 
@@ -73,7 +71,7 @@ impl Section {
 
     /// How many of the last bytes of what was fed may still be no part of calls.
     pub(super) fn unsure(&self) -> usize {
-        if let Phase::Call(walker) = &self.phase { walker.unsure() } else { self.markup.len() }
+        if let Phase::Call(walker) = &self.phase { walker.undecided() } else { self.markup.len() }
     }
 
     /// Bytes kept back besides the source.
@@ -84,7 +82,7 @@ impl Section {
     /// In a string of arguments that goes out as it comes.
     pub(super) fn flow(&self) -> Option<StringFastPath> {
         match &self.phase {
-            Phase::Call(walker) if self.wait == Wait::Nothing => walker.flow(),
+            Phase::Call(walker) if self.wait == Wait::Nothing => walker.string(),
             _ => None,
         }
     }
@@ -95,12 +93,7 @@ impl Section {
     }
 
     /// Reads on. Pieces of calls go to `out`, unless they must wait.
-    pub(super) fn feed(
-        &mut self,
-        text: &str,
-        rules: &CallRules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
-    ) -> Passed {
+    pub(super) fn feed(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Passed {
         let mut at = 0;
         while at < text.len() {
             match &mut self.phase {
@@ -110,6 +103,7 @@ impl Section {
                     match passed {
                         Some(Passed::Certain(_)) => return Passed::Certain(at),
                         Some(Passed::Ended(_)) => return Passed::Ended(at),
+                        Some(Passed::MessageEnded(_)) => return Passed::MessageEnded(at),
                         Some(Passed::Left { rescan, .. }) => return Passed::Left { taken: at, rescan },
                         Some(Passed::Again { rest, certain, .. }) => {
                             return Passed::Again { taken: at, rest, certain };
@@ -141,12 +135,7 @@ impl Section {
     }
 
     /// The text stops here: whether the section ends with calls. `stopped`: the model was done.
-    pub(super) fn finish(
-        &mut self,
-        stopped: bool,
-        rules: &CallRules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
-    ) -> bool {
+    pub(super) fn finish(&mut self, stopped: bool, rules: &CallRules<'_>, out: &mut Out<'_>) -> bool {
         let marked = self.is_marked();
         let Phase::Call(walker) = &mut self.phase else { return self.found };
         if !walker.found() {
@@ -169,53 +158,45 @@ impl Section {
         (self.wait != Wait::RegionEnd).then_some(Passed::Certain(0))
     }
 
-    fn call(
-        &mut self,
-        text: &str,
-        rules: &CallRules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
-    ) -> (usize, Option<Passed>) {
+    fn call(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> (usize, Option<Passed>) {
         let marked = self.is_marked();
         let Phase::Call(walker) = &mut self.phase else { return (0, None) };
         let waiting = &mut self.waiting;
-        let parsed = match self.wait {
+        let (len, parsed) = match self.wait {
             Wait::Nothing => walker.feed(text, rules, out),
             _ => walker.feed(text, rules, &mut |piece| waiting.push(piece)),
         };
         self.found |= walker.found();
-        match parsed {
-            Parsed::More => (text.len(), None),
-            Parsed::CallEnded(len) => (len, self.certain()),
-            Parsed::End(len) if !walker.rest().is_empty() => {
-                let rest = walker.rest().len();
+        let rest = walker.undecided();
+        let passed = match parsed {
+            Parsed::More => None,
+            Parsed::Certain => self.certain(),
+            Parsed::End if rest > 0 => {
                 self.phase = Phase::Between;
                 let certain = self.certain().is_some();
-                let passed = if self.in_section {
+                Some(if self.in_section {
                     Passed::Again { taken: 0, rest, certain }
                 } else {
                     Passed::Left { taken: 0, rescan: rest }
-                };
-                (len, Some(passed))
+                })
             }
-            Parsed::End(len) => {
-                self.drops_rest = walker.drops_rest();
+            Parsed::End => {
                 self.phase = Phase::Between;
-                let certain = self.certain();
-                (len, if self.in_section { certain } else { Some(Passed::Ended(0)) })
+                if self.in_section { self.certain() } else { Some(Passed::Ended(0)) }
             }
-            Parsed::Stop(len) if walker.is_open() && self.wait == Wait::Nothing => {
+            Parsed::EndMessage => Some(Passed::MessageEnded(0)),
+            Parsed::Stop if walker.is_open() && self.wait == Wait::Nothing => {
                 // What was fed and is no part of the call is text, as what follows is.
-                let rescan = walker.rest().len();
                 walker.finish(false, out);
-                (len, Some(Passed::Left { taken: 0, rescan }))
+                Some(Passed::Left { taken: 0, rescan: rest })
             }
-            Parsed::Stop(len) if self.found && !walker.is_open() && marked => {
-                let rest = walker.rest().len();
+            Parsed::Stop if self.found && !walker.is_open() && marked => {
                 self.phase = Phase::Between;
-                (len, Some(Passed::Again { taken: 0, rest, certain: false }))
+                Some(Passed::Again { taken: 0, rest, certain: false })
             }
-            Parsed::Stop(len) => (len, Some(Passed::Failed { taken: 0, rescan: walker.rest().len() })),
-        }
+            Parsed::Stop => Some(Passed::Failed { taken: 0, rescan: rest }),
+        };
+        (len, passed)
     }
 
     /// One character between calls.
@@ -265,11 +246,6 @@ impl Section {
     /// Each call of this section has a marker.
     fn is_marked(&self) -> bool {
         self.in_section && !self.calls.open.contains(&"")
-    }
-
-    /// What follows is no part of the message.
-    pub(super) fn drops_rest(&self) -> bool {
-        self.drops_rest
     }
 }
 

@@ -78,7 +78,8 @@ impl Detector {
         };
         let (prose, next) = (&mut self.prose, &mut self.next);
         let mut outlet = Outlet { format, starts_line, prose, next, at_end: false, out: &mut *out };
-        match reading.feed(text, &rules, &mut |piece| outlet.piece(piece)) {
+        let passed = reading.feed(text, &rules, &mut |piece| outlet.piece(piece));
+        match passed {
             Passed::More => {
                 // The source of a call that waits is kept besides its arguments: until it has ended it may be text.
                 append(&mut self.held, text);
@@ -108,14 +109,14 @@ impl Detector {
                 self.state = State::Calls(reading);
                 taken
             }
-            Passed::Ended(taken) => {
+            Passed::Ended(taken) | Passed::MessageEnded(taken) => {
                 self.doubted = None;
                 self.held.clear();
                 self.held.shrink_to(MAX_SPACE);
                 outlet.pieces(reading.take_waiting());
                 self.prose.container_ended(starts_line);
                 self.go_on();
-                if reading.drops_rest() {
+                if let Passed::MessageEnded(_) = passed {
                     self.state = State::Dropped;
                 }
                 taken

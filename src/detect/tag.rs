@@ -1,25 +1,14 @@
-//! Tags and what stands in them: [`Scan`], by which calls made of tags are read, and the tags themselves.
+//! Tags, and what stands in them and between them.
 
 use super::{
     body::{Fed, JsonBody},
-    envelope::{CallRules, Parsed, Piece},
+    envelope::Piece,
     pattern::{Fit, fit},
-    text::{boundary_from, head, slice, tail},
+    text::{head, slice, tail},
+    walker::{Out, Step},
 };
 use crate::format::Key;
 use crate::tools::Types;
-
-/// How a step went.
-pub(super) enum Step {
-    /// So many bytes are done with; 0 if only the state changed.
-    Took(usize),
-    /// It is not certain what the text begins with.
-    Hold,
-    /// The call has ended after this many bytes.
-    End(usize),
-    /// The text goes on no call.
-    Stop,
-}
 
 /// What a possible terminator in a value is.
 pub(super) enum Verdict {
@@ -57,67 +46,6 @@ pub(super) const MAX_BLANK: usize = 256;
 pub(super) const CDATA: (&str, &str) = ("<![CDATA[", "]]>");
 pub(super) const ENTITIES: [(&str, char); 6] =
     [("&lt;", '<'), ("&gt;", '>'), ("&amp;", '&'), ("&quot;", '"'), ("&apos;", '\''), ("&#39;", '\'')];
-
-/// A call read in steps, each of which takes as much as is certain; what is not is held and read again with what
-/// follows. So what comes out depends on the text alone.
-pub(super) trait Scan {
-    /// Reads on at the beginning of `text`, which is not empty.
-    fn step(&mut self, text: &str, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step;
-
-    /// How much text may go by before it is certain what it begins with.
-    fn bound(&self) -> usize;
-
-    /// The end of what was fed, as far as it may still be something else.
-    fn held(&mut self) -> &mut String;
-
-    /// The call ends.
-    fn end(&mut self, out: &mut impl FnMut(Piece<'_>));
-
-    /// Reads on.
-    fn feed(&mut self, text: &str, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Parsed {
-        if self.held().is_empty() {
-            return self.scan(text, rules, out);
-        }
-        let mut joined = std::mem::take(self.held());
-        let before = joined.len();
-        joined.push_str(text);
-        let (at, ended) = match self.scan(&joined, rules, out) {
-            Parsed::End(at) => (at, true),
-            Parsed::Stop(at) => (at, false),
-            other => return other,
-        };
-        // What ended before the new text leaves what was fed earlier.
-        if at < before {
-            self.held().push_str(slice(&joined, at, before));
-        }
-        let at = at.saturating_sub(before);
-        if ended { Parsed::End(at) } else { Parsed::Stop(at) }
-    }
-
-    /// Reads on where nothing is held.
-    fn scan(&mut self, text: &str, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Parsed {
-        let mut at = 0;
-        while at < text.len() {
-            let most = self.bound();
-            // No step sees more than it may wait for, so that it decides the same whether it waits or not.
-            let seen = bounded(tail(text, at), most);
-            match self.step(seen, rules, out) {
-                Step::Took(len) => at += len,
-                Step::Hold if seen.len() > most => return Parsed::Stop(at),
-                Step::Hold => {
-                    self.held().push_str(tail(text, at));
-                    return Parsed::More;
-                }
-                Step::End(len) => {
-                    self.end(out);
-                    return Parsed::End(at + len);
-                }
-                Step::Stop => return Parsed::Stop(at),
-            }
-        }
-        Parsed::More
-    }
-}
 
 /// Text of a CDATA section up to its end, and how it goes on: `End` behind the section's closer.
 pub(super) fn cdata(text: &str) -> (&str, Step) {
@@ -218,24 +146,17 @@ impl Key {
     }
 }
 
-/// So much of `text` that it is certain that there are more than `most` bytes.
-pub(super) fn bounded(text: &str, most: usize) -> &str {
-    head(text, boundary_from(text, most.saturating_add(1)))
-}
-
 /// How many blanks `text` begins with, in bytes.
 fn blanks(text: &str) -> usize {
     text.len() - text.trim_start().len()
 }
 
-/// Reads on in the JSON that stands for all arguments: the step, and whether it has ended.
-pub(super) fn json(body: &mut JsonBody, text: &str, out: &mut impl FnMut(Piece<'_>)) -> (Step, bool) {
+/// Reads on in the JSON that stands for all arguments.
+pub(super) fn json(body: &mut JsonBody, text: &str, out: &mut Out<'_>) -> Step {
     match body.feed(text, &mut |text: &str| out(Piece::Arguments(text))) {
-        Fed::More => (Step::Took(text.len()), false),
-        Fed::Done(len) => (Step::Took(len), true),
-        Fed::Fault(0) => (Step::Stop, false),
-        // What stands before the fault has gone out; the next step meets the fault alone.
-        Fed::Fault(len) => (Step::Took(len), false),
+        Fed::More => Step::Took(text.len()),
+        Fed::Done(len) => Step::Certain(len),
+        Fed::Fault(len) => Step::Stop(len),
     }
 }
 

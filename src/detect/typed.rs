@@ -8,6 +8,7 @@ use super::{
     body::{Fed, JsonBody, is_number},
     envelope::{CallRules, Piece},
     text::{head, is_blank, tail},
+    walker::Out,
 };
 use crate::tools::Types;
 
@@ -137,7 +138,7 @@ impl TypedValue {
     }
 
     /// Opens it: a string's quote is certain.
-    pub(super) fn begin(&mut self, out: &mut impl FnMut(Piece<'_>)) {
+    pub(super) fn begin(&mut self, out: &mut Out<'_>) {
         if self.types == Types::STRING {
             self.streams = true;
             out(Piece::Arguments("\""));
@@ -145,7 +146,7 @@ impl TypedValue {
     }
 
     /// A piece of its text.
-    pub(super) fn push(&mut self, text: &str, out: &mut impl FnMut(Piece<'_>)) {
+    pub(super) fn push(&mut self, text: &str, out: &mut Out<'_>) {
         if text.is_empty() {
             return;
         }
@@ -168,7 +169,7 @@ impl TypedValue {
     }
 
     /// Its end.
-    pub(super) fn end(&mut self, out: &mut impl FnMut(Piece<'_>)) {
+    pub(super) fn end(&mut self, out: &mut Out<'_>) {
         if self.streams {
             return out(Piece::Arguments("\""));
         }
@@ -182,7 +183,7 @@ impl TypedValue {
     }
 
     /// A piece of a string that streams.
-    fn string(&mut self, text: &str, out: &mut impl FnMut(Piece<'_>)) {
+    fn string(&mut self, text: &str, out: &mut Out<'_>) {
         let special = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
         if !text.bytes().any(special) {
             if !text.is_empty() {
@@ -237,18 +238,7 @@ mod tests {
 
     fn written(schema: &Value, text: &str, step: usize) -> String {
         let tools = DeclaredTools::default();
-        let rules = CallRules {
-            tools: &tools,
-            marked: true,
-            any_name: true,
-            repair: true,
-            whole: false,
-            no_tool: &[],
-            max_depth: 16,
-            max_name: 256,
-            max_markup: 1024,
-            max_hold: 100,
-        };
+        let rules = CallRules::lenient(&tools);
         let mut value =
             TypedValue::new(Schema::read(Raw::from(schema.clone()).view()).types, Mend::new(&rules));
         let mut json = String::new();

@@ -1,166 +1,329 @@
-//! [`Walker`]: one call, read from behind its opener to its end, whatever its body is made of.
+//! [`Walk`]: the contract of everything that reads a call; [`Walker`]: the one driver behind it.
 //!
-//! All bodies keep one contract. `feed` takes text cut anywhere and tells pieces in order: `Start` when the call is
-//! certain, `Arguments` as they come (JSON text), `End` when they are whole. It stops at the first byte that cannot go
-//! on the call. `finish` ends a call whose text stops: whole if only what is provably missing is missing, else cut.
+//! A walk decides on the text alone. Each step takes as much as is certain; what is not certain it leaves, and sees it
+//! again with what follows. The driver holds that text and joins it with the next piece, so a walk never knows where a
+//! piece ends. From this follows that what comes out does not depend on the cuts: a test below proves it for a toy walk,
+//! and the laws for all formats.
+//!
+//! The driver also knows whether a call is open, since it sees each start pass, and it alone ends calls: whole where a
+//! step says so, and where the text stops as the walk says.
+
+use std::fmt::Debug;
 
 use super::{
     dsl::DslWalk,
     elements::ElementsWalk,
-    envelope::{CallRules, Envelope, Parsed, Piece},
+    envelope::{CallRules, Piece},
     header::HeaderWalk,
     params::ParamsWalk,
     pythonic::PythonWalk,
     react::ReactWalk,
     string_fast_path::StringFastPath,
-    tag::Scan,
+    text::{append, boundary_from, head, tail},
 };
 use crate::{
     event::CallEnd,
     format::{CallBody, Calls},
 };
 
-/// A call being read.
+/// Where the pieces of calls go.
+pub(super) type Out<'o> = dyn FnMut(Piece<'_>) + 'o;
+
+/// What one step made of the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// This many bytes have been read; 0 if only the state changed.
+    Took(usize),
+    /// What the text begins with depends on what follows. The text is seen again, with more behind it.
+    Hold,
+    /// This many bytes have been read, and everything up to there is certain. If a call was open, it is whole.
+    Certain(usize),
+    /// The walk ends behind this many bytes. If a call was open, it is whole.
+    End(usize),
+    /// As `End`, and the rest of the message was made up by the model.
+    EndMessage(usize),
+    /// This many bytes have been read. What follows them cannot continue the walk.
+    Stop(usize),
+}
+
+/// Why [`Walker::feed`] returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Parsed {
+    /// All text was taken.
+    More,
+    /// Everything up to here is certain.
+    Certain,
+    /// The walk has ended.
+    End,
+    /// The walk has ended, and so has the message.
+    EndMessage,
+    /// What follows cannot continue the walk.
+    Stop,
+}
+
+/// Reads one call, or a value that holds several.
+pub(super) trait Walk: Debug + Send {
+    /// Reads on at the beginning of `text`, which is not empty. Pieces go to `out` in order: `Start` when the call is
+    /// certain, then `Arguments` as they come. The driver adds `End`.
+    fn step(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step;
+
+    /// The most bytes that may be held. A step sees no more than one byte beyond, so that it decides the same whether
+    /// it waits or not.
+    fn bound(&self) -> usize {
+        usize::MAX
+    }
+
+    /// The text stops inside an open call, behind `held`, which no step has taken. `stopped`: because the model was
+    /// done. Writes what is provably missing, and returns whether the call is whole with that.
+    fn close(&mut self, held: &str, stopped: bool, out: &mut Out<'_>) -> bool;
+
+    /// The string of arguments that the walk is in, if all of its text goes out as it comes.
+    fn string(&self) -> Option<StringFastPath> {
+        None
+    }
+
+    /// Bytes that the walk keeps besides the source.
+    fn kept(&self) -> usize {
+        0
+    }
+
+    /// What was read last belongs to a call, given that some call was `found`.
+    fn is_in_call(&self, found: bool) -> bool {
+        found
+    }
+
+    /// A call that has not started would start if the text stopped here.
+    fn starts_at_end(&self) -> bool {
+        false
+    }
+}
+
+/// A walk, and the text that it has not taken yet.
 #[derive(Debug)]
-pub(super) enum Walker {
-    Json(Envelope),
-    Header(HeaderWalk),
-    Python(PythonWalk),
-    Dsl(DslWalk),
-    React(ReactWalk),
-    Params(ParamsWalk),
-    Elements(ElementsWalk),
+pub(super) struct Walker {
+    walk: Box<dyn Walk>,
+    /// The end of what was fed, as far as no step has taken it.
+    held: String,
+    open: bool,
+    found: bool,
 }
 
 impl Walker {
+    pub(super) fn of(walk: impl Walk + 'static) -> Self {
+        Self { walk: Box::new(walk), held: String::new(), open: false, found: false }
+    }
+
     /// Begins behind `open`, as it was written.
     pub(super) fn new(calls: &'static Calls, open: &str, rules: &CallRules<'_>) -> Self {
         match &calls.body {
-            CallBody::Header(header) => Self::Header(HeaderWalk::new(header, rules)),
-            CallBody::Python(python) => Self::Python(PythonWalk::new(python, rules)),
-            CallBody::Dsl { quote } => Self::Dsl(DslWalk::new(quote, rules)),
-            CallBody::React => Self::React(ReactWalk::new(rules)),
-            CallBody::Params(params) => Self::Params(ParamsWalk::new(calls, params, rules)),
-            CallBody::Elements(elements) => Self::Elements(ElementsWalk::new(calls, elements, open, rules)),
+            CallBody::Header(header) => Self::of(HeaderWalk::new(header, rules)),
+            CallBody::Python(python) => Self::of(PythonWalk::new(python, rules)),
+            CallBody::Dsl { quote } => Self::of(DslWalk::new(quote, rules)),
+            CallBody::React => Self::of(ReactWalk::new(rules)),
+            CallBody::Params(params) => Self::of(ParamsWalk::new(calls, params, rules)),
+            CallBody::Elements(elements) => Self::of(ElementsWalk::new(calls, elements, open, rules)),
         }
     }
 
-    /// Reads on.
-    pub(super) fn feed(
-        &mut self,
-        text: &str,
-        rules: &CallRules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
-    ) -> Parsed {
-        match self {
-            Self::Json(walk) => walk.feed(text, rules, out),
-            Self::Header(walk) => walk.feed(text, rules, out),
-            Self::Python(walk) => walk.feed(text, rules, out),
-            Self::Dsl(walk) => walk.feed(text, rules, out),
-            Self::React(walk) => walk.feed(text, rules, out),
-            Self::Params(walk) => walk.feed(text, rules, out),
-            Self::Elements(walk) => walk.feed(text, rules, out),
+    /// Reads on: how much of `text` was taken, and why not more.
+    pub(super) fn feed(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> (usize, Parsed) {
+        let before = self.held.len();
+        if before == 0 {
+            let (at, parsed) = self.run(text, rules, out);
+            if parsed != Parsed::More {
+                return (at, parsed);
+            }
+            self.held.push_str(tail(text, at));
+            return (text.len(), parsed);
         }
+        append(&mut self.held, text);
+        let joined = std::mem::take(&mut self.held);
+        let (at, parsed) = self.run(&joined, rules, out);
+        self.held = joined;
+        if parsed != Parsed::More {
+            // The new text stays with the caller from here on; older text stays held.
+            self.held.truncate(before);
+        }
+        self.held.drain(..at.min(self.held.len()));
+        let taken = if parsed == Parsed::More { text.len() } else { at.saturating_sub(before) };
+        (taken, parsed)
     }
 
-    /// The text stops here; `None` if no call was open.
-    pub(super) fn finish(&mut self, stopped: bool, out: &mut impl FnMut(Piece<'_>)) -> Option<CallEnd> {
-        match self {
-            Self::Json(walk) => walk.finish(stopped, out),
-            Self::Header(walk) => walk.finish(stopped, out),
-            Self::Python(walk) => walk.finish(stopped, out),
-            Self::Dsl(walk) => walk.finish(stopped, out),
-            Self::React(walk) => walk.finish(stopped, out),
-            Self::Params(walk) => walk.finish(stopped, out),
-            Self::Elements(walk) => walk.finish(stopped, out),
+    /// Steps through `text` as far as it is decided.
+    fn run(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> (usize, Parsed) {
+        let Self { walk, open, found, .. } = self;
+        let mut at = 0;
+        while at < text.len() {
+            let bound = walk.bound();
+            let seen = bounded(tail(text, at), bound);
+            let step = walk.step(seen, rules, &mut |piece| {
+                if let Piece::Start { .. } = piece {
+                    (*open, *found) = (true, true);
+                }
+                out(piece);
+            });
+            let (len, parsed) = match step {
+                Step::Took(len) => {
+                    at += len;
+                    continue;
+                }
+                Step::Hold if seen.len() > bound => return (at, Parsed::Stop),
+                Step::Hold => return (at, Parsed::More),
+                Step::Stop(len) => return (at + len, Parsed::Stop),
+                Step::Certain(len) => (len, Parsed::Certain),
+                Step::End(len) => (len, Parsed::End),
+                Step::EndMessage(len) => (len, Parsed::EndMessage),
+            };
+            if std::mem::take(open) {
+                out(Piece::End(CallEnd::Complete));
+            }
+            return (at + len, parsed);
         }
+        (at, Parsed::More)
+    }
+
+    /// The text stops here; `None` if no call was open. `stopped`: because the model was done.
+    pub(super) fn finish(&mut self, stopped: bool, out: &mut Out<'_>) -> Option<CallEnd> {
+        if !self.open && !self.walk.starts_at_end() {
+            return None;
+        }
+        self.found = true;
+        self.open = false;
+        let whole = self.walk.close(&std::mem::take(&mut self.held), stopped, out);
+        let end = if whole { CallEnd::Complete } else { CallEnd::Cut };
+        out(Piece::End(end));
+        Some(end)
     }
 
     /// A call has started and has not ended.
     pub(super) fn is_open(&self) -> bool {
-        match self {
-            Self::Json(walk) => walk.is_open(),
-            Self::Header(walk) => walk.is_open(),
-            Self::Python(walk) => walk.is_open(),
-            Self::Dsl(walk) => walk.is_open(),
-            Self::React(walk) => walk.is_open(),
-            Self::Params(walk) => walk.is_open(),
-            Self::Elements(walk) => walk.is_open(),
-        }
+        self.open
     }
 
     /// A call has started.
     pub(super) fn found(&self) -> bool {
-        match self {
-            Self::Json(walk) => walk.found(),
-            Self::Header(walk) => walk.found(),
-            Self::Python(walk) => walk.found(),
-            Self::Dsl(walk) => walk.found(),
-            Self::React(walk) => walk.found(),
-            Self::Params(walk) => walk.found(),
-            Self::Elements(walk) => walk.found(),
-        }
+        self.found
     }
 
-    /// What was read last belongs to a call that was found, not to an object that may become one.
+    /// What was read last belongs to a call that was found, not to something that may become one.
     pub(super) fn is_in_call(&self) -> bool {
-        if let Self::Json(walk) = self { walk.is_in_call() } else { self.found() }
+        self.walk.is_in_call(self.found)
     }
 
-    /// As above where the text stops.
+    /// If the text stopped here, it would stop in a call.
     pub(super) fn stops_in_call(&self) -> bool {
-        if let Self::Json(walk) = self { walk.stops_in_call() } else { self.found() }
+        self.is_in_call() || self.walk.starts_at_end()
     }
 
-    /// In a string of arguments that goes out as it comes.
-    pub(super) fn flow(&self) -> Option<StringFastPath> {
-        match self {
-            Self::Json(walk) => walk.flow(),
-            Self::Header(walk) => walk.flow(),
-            Self::Python(walk) => walk.flow(),
-            Self::Dsl(walk) => walk.flow(),
-            Self::React(walk) => walk.flow(),
-            Self::Params(walk) => walk.flow(),
-            Self::Elements(walk) => walk.flow(),
-        }
+    /// The string of arguments that goes out as it comes.
+    pub(super) fn string(&self) -> Option<StringFastPath> {
+        if self.open && self.held.is_empty() { self.walk.string() } else { None }
     }
 
-    /// Bytes kept back besides the source.
+    /// Bytes kept besides the source.
     pub(super) fn kept(&self) -> usize {
-        match self {
-            Self::Json(walk) => walk.kept(),
-            Self::Header(_) => 0,
-            Self::React(walk) => walk.kept(),
-            Self::Python(walk) => walk.kept(),
-            Self::Dsl(walk) => walk.kept(),
-            Self::Params(walk) => walk.kept(),
-            Self::Elements(walk) => walk.kept(),
+        self.walk.kept()
+    }
+
+    /// How many of the last bytes that were taken are undecided, and no part of a call that has ended or failed.
+    pub(super) fn undecided(&self) -> usize {
+        self.held.len()
+    }
+}
+
+/// As much of `text` as shows that there are more than `most` bytes.
+pub(super) fn bounded(text: &str, most: usize) -> &str {
+    if text.len() <= most { text } else { head(text, boundary_from(text, most.saturating_add(1))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::tools::DeclaredTools;
+
+    /// Calls of the form `name((text)`, of which several may follow each other: `);` ends one, `).` the last, `))` is a
+    /// bracket in the text.
+    #[derive(Debug, Default)]
+    struct Toy {
+        inside: bool,
+    }
+
+    impl Walk for Toy {
+        fn step(&mut self, text: &str, _rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
+            if !self.inside {
+                let Some(at) = text.find("((") else { return Step::Hold };
+                out(Piece::Start { name: head(text, at), id: "" });
+                self.inside = true;
+                return Step::Took(at + 2);
+            }
+            let run = text.find(')').unwrap_or(text.len());
+            if run > 0 {
+                out(Piece::Arguments(head(text, run)));
+                return Step::Took(run);
+            }
+            match text.as_bytes().get(1) {
+                None => Step::Hold,
+                Some(b')') => {
+                    out(Piece::Arguments(")"));
+                    Step::Took(2)
+                }
+                Some(b';') => {
+                    self.inside = false;
+                    Step::Certain(2)
+                }
+                Some(b'.') => Step::End(2),
+                Some(_) => Step::Stop(1),
+            }
+        }
+
+        fn bound(&self) -> usize {
+            if self.inside { usize::MAX } else { 12 }
+        }
+
+        fn close(&mut self, held: &str, stopped: bool, _out: &mut Out<'_>) -> bool {
+            stopped && held == ")"
         }
     }
 
-    /// What follows the call is no part of the message.
-    pub(super) fn drops_rest(&self) -> bool {
-        matches!(self, Self::React(walk) if walk.drops_rest())
-    }
-
-    /// How many of the last bytes of what was fed may still be no part of the call.
-    pub(super) fn unsure(&self) -> usize {
-        match self {
-            Self::Header(walk) => walk.unsure(),
-            Self::Params(walk) => walk.unsure(),
-            Self::Elements(walk) => walk.unsure(),
-            _ => self.rest().len(),
+    /// What comes out of `pieces`, and the text that the walk has not taken.
+    fn walked(pieces: &[String]) -> (String, String) {
+        let tools = DeclaredTools::default();
+        let rules = CallRules::lenient(&tools);
+        let (mut walker, mut seen) = (Walker::of(Toy::default()), String::new());
+        let mut out = |piece: Piece<'_>| match piece {
+            Piece::Start { name, .. } => seen.push_str(&format!("{name}[")),
+            Piece::Arguments(text) => seen.push_str(text),
+            Piece::End(end) => seen.push_str(if end == CallEnd::Complete { "]" } else { "…" }),
+            Piece::Framed | Piece::Said(..) => {}
+        };
+        for (at, piece) in pieces.iter().enumerate() {
+            let mut rest = piece.as_str();
+            while !rest.is_empty() {
+                let (taken, parsed) = walker.feed(rest, &rules, &mut out);
+                rest = tail(rest, taken);
+                if matches!(parsed, Parsed::End | Parsed::EndMessage | Parsed::Stop) {
+                    let left = format!("{}{rest}{}", walker.held, pieces[at + 1..].concat());
+                    walker.finish(false, &mut out);
+                    return (seen, left);
+                }
+            }
         }
+        let left = walker.held.clone();
+        walker.finish(true, &mut out);
+        (seen, left)
     }
 
-    /// The last bytes of what was fed: after `End` and `Stop` those before its place that are no part of the call.
-    pub(super) fn rest(&self) -> &str {
-        match self {
-            Self::Header(walk) => walk.rest(),
-            Self::Params(walk) => walk.rest(),
-            Self::Elements(walk) => walk.rest(),
-            Self::React(walk) => walk.rest(),
-            _ => "",
+    proptest! {
+        #[test]
+        fn what_a_walk_sees_does_not_depend_on_cuts(
+            pieces in prop::collection::vec("[a(é]{0,3}(\\(\\()?[a);.]{0,3}", 0..8),
+        ) {
+            let whole = walked(&[pieces.concat()]);
+            prop_assert_eq!(walked(&pieces), whole.clone());
+            let characters: Vec<String> = pieces.concat().chars().map(String::from).collect();
+            prop_assert_eq!(walked(&characters), whole);
         }
     }
 }

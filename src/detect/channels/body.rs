@@ -4,12 +4,12 @@ use super::{Channel, Mark, Phase, gate};
 use crate::{
     detect::{
         body::{Fed, JsonBody},
-        envelope::{CallRules, Parsed, Piece},
+        envelope::{CallRules, Piece},
         region::Passed,
-        tag::Scan,
         text::{boundary_from, head, tail},
         thinking::hold_blank,
         typed::escape,
+        walker::{Out, Parsed},
     },
     event::CallEnd,
     format::Voice,
@@ -17,12 +17,7 @@ use crate::{
 
 impl Channel {
     /// A spoken body.
-    pub(super) fn said(
-        &mut self,
-        text: &str,
-        voice: Voice,
-        out: &mut impl FnMut(Piece<'_>),
-    ) -> (usize, Option<Passed>) {
+    pub(super) fn said(&mut self, text: &str, voice: Voice, out: &mut Out<'_>) -> (usize, Option<Passed>) {
         if self.markup.is_empty() {
             let begins = |byte: u8| {
                 let markers = self.channels.open.iter().map(|(open, _)| open).chain(self.channels.end);
@@ -40,13 +35,8 @@ impl Channel {
         (character.len_utf8(), self.settle(at, voice, out))
     }
 
-    /// Lets go of what is no marker in a spoken body. The held markup stands at `at` in the bytes that are uncertain.
-    pub(super) fn settle(
-        &mut self,
-        mut at: usize,
-        voice: Voice,
-        out: &mut impl FnMut(Piece<'_>),
-    ) -> Option<Passed> {
+    /// Lets go of what is no marker in a spoken body. `at`: where the held markup begins in the uncertain bytes.
+    pub(super) fn settle(&mut self, mut at: usize, voice: Voice, out: &mut Out<'_>) -> Option<Passed> {
         while !self.markup.is_empty() {
             match self.mark() {
                 Mark::Begins => return None,
@@ -74,7 +64,7 @@ impl Channel {
         None
     }
 
-    pub(super) fn say(&mut self, voice: Voice, text: &str, out: &mut impl FnMut(Piece<'_>)) {
+    pub(super) fn say(&mut self, voice: Voice, text: &str, out: &mut Out<'_>) {
         if text.is_empty() {
             return;
         }
@@ -103,7 +93,7 @@ impl Channel {
         &mut self,
         text: &str,
         rules: &CallRules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
+        out: &mut Out<'_>,
     ) -> (usize, Option<Passed>) {
         let Phase::Arguments(body) = &mut self.phase else { return (0, None) };
         let (waits, waiting) = (self.waits, &mut self.waiting);
@@ -126,8 +116,8 @@ impl Channel {
     pub(super) fn broken(
         &mut self,
         text: &str,
-        rules: &Rules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
+        rules: &CallRules<'_>,
+        out: &mut Out<'_>,
     ) -> (usize, Option<Passed>) {
         let Some(character) = text.chars().next() else { return (0, None) };
         let at = self.markup_at();
@@ -164,97 +154,54 @@ impl Channel {
         }
     }
 
-    /// A JSON object with name and arguments. Until its call begins, it is source with the header before it.
-    pub(super) fn envelope(
+    /// A call with its name or its arguments' grammar to itself. Until it begins, it is source with the header before it.
+    pub(super) fn call(
         &mut self,
         text: &str,
         rules: &CallRules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
+        out: &mut Out<'_>,
     ) -> (usize, Option<Passed>) {
-        let Phase::Envelope(mut envelope) = std::mem::replace(&mut self.phase, Phase::Between) else {
+        let Phase::Call(mut walker) = std::mem::replace(&mut self.phase, Phase::Between) else {
             return (0, None);
         };
-        let begun = envelope.found();
+        let begun = walker.found();
         let text = self.bounded(text, begun, rules);
-        let parsed = envelope.feed(text, rules, &mut |piece| self.piece(piece, begun, out));
-        let found = envelope.found();
-        let (len, passed) = match parsed {
-            Parsed::More if !found && self.source.len() + text.len() > rules.max_hold => {
+        let (len, parsed) = walker.feed(text, rules, &mut |piece| self.piece(piece, begun, out));
+        let (found, rest) = (walker.found(), walker.undecided());
+        let passed = match parsed {
+            Parsed::More if !found && self.source.len() + len > rules.max_hold => {
                 return self.no_call(text, out);
             }
             Parsed::More => {
-                self.phase = Phase::Envelope(envelope);
-                (text.len(), None)
+                self.phase = Phase::Call(walker);
+                None
             }
-            Parsed::CallEnded(len) => {
+            Parsed::Certain => {
                 // Each call counts by itself, whatever becomes of the next one.
                 self.settled(Some(CallEnd::Complete), out);
-                self.phase = Phase::Envelope(envelope);
-                (len, Some(Passed::Certain(0)))
+                self.phase = Phase::Call(walker);
+                Some(Passed::Certain(0))
             }
-            Parsed::End(len) => {
+            Parsed::End | Parsed::EndMessage => {
                 self.settled(Some(CallEnd::Complete), out);
-                (len, Some(Passed::Certain(0)))
+                Some(Passed::Again { taken: 0, rest, certain: true })
             }
-            Parsed::Stop(len) if !found => return self.no_call(head(text, len), out),
-            Parsed::Stop(len) => {
-                let call = envelope.is_open() || (envelope.is_in_call() && self.mends(rules));
+            Parsed::Stop if !found => return self.no_call(head(text, len), out),
+            Parsed::Stop => {
+                let open = walker.is_open();
+                let in_call = open || (walker.is_in_call() && self.mends(rules));
                 let (waits, waiting) = (self.waits, &mut self.waiting);
-                let end = envelope.finish(false, &mut |piece| gate(waits, waiting, piece, out));
-                let certain = call && self.settled(end, out);
+                let mut out_or_wait = |piece: Piece<'_>| gate(waits, waiting, piece, out);
+                let end = if open { walker.finish(false, &mut out_or_wait) } else { None };
+                let certain = in_call && self.settled(end, out);
                 if !certain {
                     self.phase = Phase::Failed;
                 }
-                (len, Some(if certain { Passed::Certain(0) } else { Passed::Failed { taken: 0, rescan: 0 } }))
-            }
-        };
-        if !found {
-            self.source.push_str(head(text, len));
-        }
-        (len, passed)
-    }
-
-    /// A call with tagged arguments, as above.
-    pub(super) fn params(
-        &mut self,
-        text: &str,
-        rules: &CallRules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
-    ) -> (usize, Option<Passed>) {
-        let Phase::Params(mut walk) = std::mem::replace(&mut self.phase, Phase::Between) else {
-            return (0, None);
-        };
-        let begun = walk.found();
-        let text = self.bounded(text, begun, rules);
-        let parsed = walk.feed(text, rules, &mut |piece| self.piece(piece, begun, out));
-        let rest = walk.rest().len();
-        let (found, open) = (walk.found(), walk.is_open());
-        let (len, passed) = match parsed {
-            Parsed::More if !found && self.source.len() + text.len() > rules.max_hold => {
-                return self.no_call(text, out);
-            }
-            Parsed::More => {
-                self.phase = Phase::Params(walk);
-                (text.len(), None)
-            }
-            Parsed::CallEnded(len) => {
-                self.phase = Phase::Params(walk);
-                (len, self.certain())
-            }
-            Parsed::End(len) => {
-                self.settled(Some(CallEnd::Complete), out);
-                (len, Some(Passed::Again { taken: 0, rest, certain: true }))
-            }
-            Parsed::Stop(len) if !found => return self.no_call(head(text, len), out),
-            Parsed::Stop(len) => {
-                if open {
-                    let (waits, waiting) = (self.waits, &mut self.waiting);
-                    walk.finish(false, &mut |piece| gate(waits, waiting, piece, out));
-                }
-                let certain = self.settled(open.then_some(CallEnd::Cut), out);
-                self.phase = Phase::Failed;
-                let left = Passed::Left { taken: 0, rescan: rest };
-                (len, Some(if certain { left } else { Passed::Failed { taken: 0, rescan: rest } }))
+                Some(if certain {
+                    Passed::Again { taken: 0, rest, certain }
+                } else {
+                    Passed::Failed { taken: 0, rescan: rest }
+                })
             }
         };
         if !found {
@@ -264,7 +211,7 @@ impl Channel {
     }
 
     /// A piece of a call that a message holds; `begun`: not its first.
-    fn piece(&mut self, piece: Piece<'_>, begun: bool, out: &mut impl FnMut(Piece<'_>)) {
+    fn piece(&mut self, piece: Piece<'_>, begun: bool, out: &mut Out<'_>) {
         if !begun && matches!(piece, Piece::Start { .. }) {
             self.begin(out);
         }
@@ -272,7 +219,7 @@ impl Channel {
     }
 
     /// No call follows the header: all of it, and `text` behind it, is what it is without one.
-    fn no_call(&mut self, text: &str, out: &mut impl FnMut(Piece<'_>)) -> (usize, Option<Passed>) {
+    fn no_call(&mut self, text: &str, out: &mut Out<'_>) -> (usize, Option<Passed>) {
         let mut source = std::mem::take(&mut self.source);
         source.push_str(text);
         (text.len(), self.no_message(source, out))

@@ -8,6 +8,7 @@ use crate::{
         region::Passed,
         text::head,
         typed::escape,
+        walker::{Out, Walker},
     },
     event::CallEnd,
     format::{CallBody, Route, Voice},
@@ -23,7 +24,7 @@ impl Channel {
         &mut self,
         text: &str,
         rules: &CallRules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
+        out: &mut Out<'_>,
     ) -> (usize, Option<Passed>) {
         // An opener may be the body's marker, too.
         if self.markup.is_empty()
@@ -59,7 +60,7 @@ impl Channel {
     }
 
     /// The header cannot go on with the last character of its source, which is read again.
-    fn refuse(&mut self, out: &mut impl FnMut(Piece<'_>)) -> (usize, Option<Passed>) {
+    fn refuse(&mut self, out: &mut Out<'_>) -> (usize, Option<Passed>) {
         self.markup.pop();
         self.source.pop();
         let Some(voice) = self.inside.take() else { return (0, Some(self.failed())) };
@@ -73,12 +74,7 @@ impl Channel {
     }
 
     /// The header is whole.
-    fn routed(
-        &mut self,
-        body: &'static str,
-        rules: &CallRules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
-    ) -> Option<Passed> {
+    fn routed(&mut self, body: &'static str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<Passed> {
         let source = std::mem::take(&mut self.source);
         let route = (self.channels.route)(source.strip_suffix(body).unwrap_or(&source), body);
         let (name, otherwise) = match route {
@@ -94,12 +90,12 @@ impl Channel {
                 let (Some(name), CallBody::Params(params)) = (rules.name(written), &calls.body) else {
                     return self.no_message(source, out);
                 };
-                self.phase = Phase::Params(Box::new(ParamsWalk::named(calls, params, name, rules)));
+                self.phase = Phase::Call(Box::new(Walker::of(ParamsWalk::named(calls, params, name, rules))));
                 self.source = source;
                 return None;
             }
             Some(Route::Envelope) => {
-                self.phase = Phase::Envelope(Box::new(Envelope::new(rules, false)));
+                self.phase = Phase::Call(Box::new(Walker::of(Envelope::new(rules, false))));
                 self.source = source;
                 return None;
             }
@@ -126,7 +122,7 @@ impl Channel {
         name: &str,
         key: &str,
         rules: &CallRules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
+        out: &mut Out<'_>,
     ) -> Option<Passed> {
         self.start(name, rules, out);
         let mut opening = String::from("{\"");
@@ -138,7 +134,7 @@ impl Channel {
     }
 
     /// `source` looked like a header and is none.
-    pub(super) fn no_message(&mut self, source: String, out: &mut impl FnMut(Piece<'_>)) -> Option<Passed> {
+    pub(super) fn no_message(&mut self, source: String, out: &mut Out<'_>) -> Option<Passed> {
         if let Some(voice) = self.inside.take() {
             self.phase = Phase::Said(voice);
             self.say(voice, &source, out);
@@ -153,7 +149,7 @@ impl Channel {
         &mut self,
         text: &str,
         rules: &CallRules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
+        out: &mut Out<'_>,
     ) -> (usize, Option<Passed>) {
         let Some(character) = text.chars().next() else { return (0, None) };
         let Phase::Opened { name, otherwise } = &self.phase else { return (0, None) };

@@ -14,12 +14,12 @@ mod header;
 
 use super::{
     body::JsonBody,
-    envelope::{CallRules, Envelope, Piece},
+    envelope::{CallRules, Piece},
     gate::{Queue, Waiting},
-    params::ParamsWalk,
     region::Passed,
     string_fast_path::StringFastPath,
     text::tail,
+    walker::{Out, Walker},
 };
 use crate::{
     event::CallEnd,
@@ -39,8 +39,8 @@ enum Phase {
     Arguments(JsonBody),
     /// The arguments stopped short; whole all the same if only brackets are missing before an end.
     Broken(JsonBody),
-    Envelope(Box<Envelope>),
-    Params(Box<ParamsWalk>),
+    /// In the body of a call that has its name or its arguments' grammar to itself.
+    Call(Box<Walker>),
     /// Behind a message.
     Between,
     Failed,
@@ -68,7 +68,7 @@ pub(super) struct Channel {
     waiting: Queue,
     /// A message has been read.
     found: bool,
-    /// Bytes fed since the last point up to which all is certain: what they are may still be text.
+    /// Bytes fed since the last point up to which everything is certain. They may still be text.
     uncertain: usize,
     /// Where in them the header begins.
     header_at: usize,
@@ -114,11 +114,8 @@ impl Channel {
         self.waiting.is_empty()
             && match &self.phase {
                 Phase::Said(_) | Phase::Arguments(_) => true,
-                Phase::Envelope(envelope) if envelope.found() => envelope.is_open(),
-                Phase::Params(walk) if walk.found() => walk.is_open(),
-                Phase::Header | Phase::Opened { .. } | Phase::Envelope(_) | Phase::Params(_) => {
-                    self.inside.is_some()
-                }
+                Phase::Call(walker) if walker.found() => walker.is_open(),
+                Phase::Header | Phase::Opened { .. } | Phase::Call(_) => self.inside.is_some(),
                 Phase::Broken(_) | Phase::Between | Phase::Failed => false,
             }
     }
@@ -128,8 +125,7 @@ impl Channel {
         match &self.phase {
             _ if self.waits => None,
             Phase::Arguments(body) => body.flow(),
-            Phase::Envelope(envelope) => envelope.flow(),
-            Phase::Params(walk) => walk.flow(),
+            Phase::Call(walker) => walker.string(),
             _ => None,
         }
     }
@@ -141,11 +137,7 @@ impl Channel {
 
     /// Bytes kept back besides the source.
     pub(super) fn kept(&self) -> usize {
-        let call = match &self.phase {
-            Phase::Envelope(envelope) => envelope.kept(),
-            Phase::Params(walk) => walk.kept(),
-            _ => 0,
-        };
+        let call = if let Phase::Call(walker) = &self.phase { walker.kept() } else { 0 };
         call + self.blank.len()
     }
 
@@ -155,12 +147,7 @@ impl Channel {
     }
 
     /// Reads on.
-    pub(super) fn feed(
-        &mut self,
-        text: &str,
-        rules: &CallRules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
-    ) -> Passed {
+    pub(super) fn feed(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Passed {
         let mut at = 0;
         while at < text.len() {
             let rest = tail(text, at);
@@ -169,8 +156,7 @@ impl Channel {
                 Phase::Opened { .. } => self.opened(rest, rules, out),
                 Phase::Said(voice) => self.said(rest, *voice, out),
                 Phase::Arguments(_) => self.arguments(rest, rules, out),
-                Phase::Envelope(_) => self.envelope(rest, rules, out),
-                Phase::Params(_) => self.params(rest, rules, out),
+                Phase::Call(_) => self.call(rest, rules, out),
                 Phase::Broken(_) => self.broken(rest, rules, out),
                 Phase::Between => self.between(rest),
                 Phase::Failed => (0, Some(self.failed())),
@@ -196,20 +182,14 @@ impl Channel {
     }
 
     /// The text stops here: whether all of it was messages. `stopped`: the model was done.
-    pub(super) fn finish(
-        &mut self,
-        stopped: bool,
-        rules: &CallRules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
-    ) -> bool {
+    pub(super) fn finish(&mut self, stopped: bool, rules: &CallRules<'_>, out: &mut Out<'_>) -> bool {
         let ended = match std::mem::replace(&mut self.phase, Phase::Between) {
             Phase::Failed => false,
             Phase::Header => {
                 self.unsaid(out);
                 self.found
             }
-            Phase::Envelope(envelope) if !envelope.found() && !envelope.is_doubted() => self.unsaid(out),
-            Phase::Params(walk) if !walk.found() => self.unsaid(out),
+            Phase::Call(walker) if !walker.stops_in_call() => self.unsaid(out),
             Phase::Opened { .. } => self.unsaid(out),
             Phase::Said(voice) => {
                 let markup = std::mem::take(&mut self.markup);
@@ -220,22 +200,14 @@ impl Channel {
                 let whole = stopped && self.mends(rules) && self.close(&mut body, out);
                 self.end(if whole { CallEnd::Complete } else { CallEnd::Cut }, out)
             }
-            // Behind a call, in another object that does not become one.
-            Phase::Envelope(envelope) if envelope.found() && !envelope.stops_in_call() => false,
-            Phase::Envelope(mut envelope) => {
-                if !envelope.found() {
+            Phase::Call(mut walker) => {
+                if !walker.found() {
                     self.begin(out);
                 }
                 let stopped = stopped && self.mends(rules);
                 let (waits, waiting) = (self.waits, &mut self.waiting);
-                let end = envelope.finish(stopped, &mut |piece| gate(waits, waiting, piece, out));
-                self.settled(end, out) && envelope.found()
-            }
-            Phase::Params(mut walk) => {
-                let stopped = stopped && self.mends(rules);
-                let (waits, waiting) = (self.waits, &mut self.waiting);
-                let end = walk.finish(stopped, &mut |piece| gate(waits, waiting, piece, out));
-                self.settled(end, out) && walk.found()
+                let end = walker.finish(stopped, &mut |piece| gate(waits, waiting, piece, out));
+                self.settled(end, out)
             }
             Phase::Between => true,
         };
@@ -247,31 +219,30 @@ impl Channel {
         self.uncertain
     }
 
-    /// How many of the last bytes of what was fed belong to no message yet, where all before them is certain.
+    /// How many of the last bytes of what was fed belong to no message yet, where everything before them is certain.
     fn pending(&self) -> usize {
         match &self.phase {
             Phase::Said(_) | Phase::Between | Phase::Broken(_) => self.markup.len(),
-            Phase::Params(walk) if walk.found() => walk.rest().len(),
-            Phase::Envelope(envelope) if envelope.found() => 0,
             Phase::Arguments(_) => 0,
-            Phase::Header | Phase::Opened { .. } | Phase::Envelope(_) | Phase::Params(_) | Phase::Failed => {
+            Phase::Call(walker) if walker.found() => walker.undecided(),
+            Phase::Header | Phase::Opened { .. } | Phase::Call(_) | Phase::Failed => {
                 self.uncertain.saturating_sub(self.header_at)
             }
         }
     }
 
-    /// All that was fed is certain but its last `pending` bytes.
+    /// Everything that was fed is certain except for its last `pending` bytes.
     fn certain_but(&mut self, pending: usize) {
         self.header_at = self.header_at.saturating_sub(self.uncertain.saturating_sub(pending));
         self.uncertain = pending;
     }
 
-    /// Where the held markup begins in the bytes that are uncertain, before a character more is taken.
+    /// Where the held markup begins in the uncertain bytes, before the next character is taken.
     fn markup_at(&self) -> usize {
         self.uncertain.saturating_sub(self.markup.len())
     }
 
-    /// A header begins with its opener, which stands at `at` in the bytes that are uncertain.
+    /// A header begins with its opener, which stands at `at` in the uncertain bytes.
     fn open(&mut self, open: &str, at: usize) {
         self.markup.clear();
         self.source.clear();
@@ -281,7 +252,7 @@ impl Channel {
     }
 
     /// The header was none: if it stands in a spoken body, it is part of that, and nothing is left.
-    fn unsaid(&mut self, out: &mut impl FnMut(Piece<'_>)) -> bool {
+    fn unsaid(&mut self, out: &mut Out<'_>) -> bool {
         let Some(voice) = self.inside.take() else { return false };
         let source = std::mem::take(&mut self.source);
         self.say(voice, &source, out);
@@ -295,14 +266,14 @@ impl Channel {
         Passed::Failed { taken: 0, rescan: self.source.len() - first }
     }
 
-    /// A message begins that is no call.
-    fn begin_said(&mut self, out: &mut impl FnMut(Piece<'_>)) {
+    /// A message begins that is not a call.
+    fn begin_said(&mut self, out: &mut Out<'_>) {
         self.begin(out);
         self.waiting.open(out);
     }
 
-    /// A message is certain; if it is a call, it may still have to wait.
-    fn begin(&mut self, out: &mut impl FnMut(Piece<'_>)) {
+    /// A message is certain. If it is a call, it may still have to wait.
+    fn begin(&mut self, out: &mut Out<'_>) {
         self.end_raw(true, out);
         if self.inside.is_some() {
             // The message in which the header stands has ended before it.
@@ -319,14 +290,14 @@ impl Channel {
         self.begun = false;
     }
 
-    fn start(&mut self, name: &str, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) -> JsonBody {
+    fn start(&mut self, name: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> JsonBody {
         self.begin(out);
         gate(self.waits, &mut self.waiting, Piece::Start { name, id: "" }, out);
         JsonBody::new(rules.repair, rules.max_depth)
     }
 
     /// The body is all there is of the call's argument: whether it goes out.
-    fn end_raw(&mut self, whole: bool, out: &mut impl FnMut(Piece<'_>)) -> bool {
+    fn end_raw(&mut self, whole: bool, out: &mut Out<'_>) -> bool {
         if !std::mem::take(&mut self.raw) {
             return true;
         }
@@ -338,12 +309,12 @@ impl Channel {
     }
 
     /// The call has ended: whether it goes out. One that waits does if it is whole.
-    fn end(&mut self, end: CallEnd, out: &mut impl FnMut(Piece<'_>)) -> bool {
+    fn end(&mut self, end: CallEnd, out: &mut Out<'_>) -> bool {
         gate(self.waits, &mut self.waiting, Piece::End(end), out);
         self.settled(Some(end), out)
     }
 
-    fn settled(&mut self, end: Option<CallEnd>, out: &mut impl FnMut(Piece<'_>)) -> bool {
+    fn settled(&mut self, end: Option<CallEnd>, out: &mut Out<'_>) -> bool {
         let mut waiting = std::mem::take(&mut self.waiting);
         if self.waits && end == Some(CallEnd::Cut) {
             return false;
@@ -352,13 +323,13 @@ impl Channel {
         true
     }
 
-    /// Whether the brackets that are missing may be written. A call that waits and is not whole can be text instead.
-    fn mends(&self, rules: &Rules<'_>) -> bool {
+    /// Whether the brackets that are missing may be written. A waiting call that is not whole can be text instead.
+    fn mends(&self, rules: &CallRules<'_>) -> bool {
         rules.repair || !self.waits
     }
 
     /// Writes the brackets that are missing, if nothing else is.
-    fn close(&mut self, body: &mut JsonBody, out: &mut impl FnMut(Piece<'_>)) -> bool {
+    fn close(&mut self, body: &mut JsonBody, out: &mut Out<'_>) -> bool {
         let (waits, waiting) = (self.waits, &mut self.waiting);
         body.close(&mut |text: &str| gate(waits, waiting, Piece::Arguments(text), out))
     }
@@ -419,6 +390,6 @@ impl Channel {
 }
 
 /// Sends a piece on, or keeps it where calls wait.
-fn gate(waits: bool, waiting: &mut Queue, piece: Piece<'_>, out: &mut impl FnMut(Piece<'_>)) {
+fn gate(waits: bool, waiting: &mut Queue, piece: Piece<'_>, out: &mut Out<'_>) {
     if waits { waiting.push(piece) } else { out(piece) }
 }

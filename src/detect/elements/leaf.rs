@@ -4,21 +4,16 @@ use super::{At, ElementsWalk, Level};
 use crate::detect::{
     envelope::{CallRules, Piece},
     pattern::{Fit, fit, fit_any},
-    tag::{MAX_BLANK, Step, Sure, Verdict, shield},
+    tag::{MAX_BLANK, Sure, Verdict, shield},
     text::{head, tail},
     typed::TypedValue,
+    walker::{Out, Step},
 };
 use crate::tools::{DeclaredTools, Types};
 
 impl ElementsWalk {
     /// In an element that has no children so far.
-    pub(super) fn leaf(
-        &mut self,
-        text: &str,
-        fresh: bool,
-        rules: &CallRules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
-    ) -> Step {
+    pub(super) fn leaf(&mut self, text: &str, fresh: bool, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         if self.may_nest {
             return self.opening(text, rules, out);
         }
@@ -57,7 +52,7 @@ impl ElementsWalk {
     }
 
     /// At the beginning of an element that may have children: the first visible character tells.
-    fn opening(&mut self, text: &str, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
+    fn opening(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         let blank = text.len() - text.trim_start().len();
         if blank > 0 && self.blank.len() <= self.mend.max_hold {
             self.blank.push_str(head(text, blank));
@@ -95,7 +90,7 @@ impl ElementsWalk {
     }
 
     /// An element that should be an array, and is neither JSON nor has children, is the first of its items.
-    fn repeats(&mut self, text: &str, tools: &DeclaredTools, out: &mut impl FnMut(Piece<'_>)) {
+    fn repeats(&mut self, text: &str, tools: &DeclaredTools, out: &mut Out<'_>) {
         let list = self.elements.repeats && self.types.is_container() && self.types.may_be_array();
         if !list || text.starts_with(['[', '<']) {
             return;
@@ -107,7 +102,7 @@ impl ElementsWalk {
         self.value = TypedValue::new(self.types, self.mend);
     }
 
-    pub(super) fn end_leaf(&mut self, out: &mut impl FnMut(Piece<'_>)) {
+    pub(super) fn end_leaf(&mut self, out: &mut Out<'_>) {
         match self.value.is_empty() && self.types.is_container() {
             true => out(Piece::Arguments(if self.types.may_be_array() { "[]" } else { "{}" })),
             false => self.value.end(out),

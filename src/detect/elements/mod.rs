@@ -7,20 +7,18 @@
 mod leaf;
 
 use super::{
-    bare_text::{BareText, Reached},
+    bare_text::BareText,
     body::JsonBody,
     envelope::{CallRules, Piece},
     pattern::{Fit, fit, fit_any},
     string_fast_path::StringFastPath,
-    tag::{Scan, Step, Verdict, attribute, cdata, json, tag_text},
+    tag::{Verdict, attribute, cdata, json, tag_text},
     text::{head, tail},
     typed::{Mend, TypedValue, escape},
+    walker::{Out, Step, Walk},
 };
+use crate::format::{Calls, Elements, ElementsName};
 use crate::tools::{DeclaredTools, Types};
-use crate::{
-    event::CallEnd,
-    format::{Calls, Elements, ElementsName},
-};
 
 #[derive(Debug)]
 enum At {
@@ -58,7 +56,6 @@ pub(super) struct ElementsWalk {
     calls: &'static Calls,
     elements: &'static Elements,
     at: At,
-    held: String,
     name: String,
     /// The name as the tags have it.
     written: String,
@@ -79,12 +76,13 @@ pub(super) struct ElementsWalk {
     mend: Mend,
     max_markup: usize,
     started: bool,
+    /// The arguments are written to their end.
     ended: bool,
 }
 
-impl Scan for ElementsWalk {
-    fn step(&mut self, text: &str, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
-        match self.at {
+impl Walk for ElementsWalk {
+    fn step(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
+        let step = match self.at {
             At::Tag => self.tag(text, rules),
             At::Between => self.between(text, rules, out),
             At::Leaf { fresh } => self.leaf(text, fresh, rules, out),
@@ -99,35 +97,67 @@ impl Scan for ElementsWalk {
             }
             At::BeforeJson | At::AfterJson => self.around_json(text, out),
             At::Text(_) => self.text(text, out),
-            At::Json => {
-                let (step, ended) = json(&mut self.body, text, out);
-                if ended {
+            At::Json => match json(&mut self.body, text, out) {
+                Step::Certain(len) => {
                     self.at = At::AfterJson;
+                    Step::Took(len)
                 }
-                step
-            }
+                step => step,
+            },
+        };
+        if let Step::End(_) = step {
+            self.end(out);
         }
+        step
     }
 
     fn bound(&self) -> usize {
         if matches!(self.at, At::Tag | At::Between) { self.max_markup } else { usize::MAX }
     }
 
-    fn held(&mut self) -> &mut String {
-        &mut self.held
+    fn string(&self) -> Option<StringFastPath> {
+        match self.at {
+            At::Leaf { fresh: false } if self.may_nest => None,
+            At::Leaf { fresh: false } | At::Data if self.value.streams() => {
+                let known = self.elements.sign.is_empty() || self.elements.sign.starts_with(']');
+                known.then_some(StringFastPath::Tags { lines: self.elements.trim })
+            }
+            At::Json => self.body.flow(),
+            _ => None,
+        }
     }
 
-    fn end(&mut self, out: &mut impl FnMut(Piece<'_>)) {
-        if self.ended {
-            return;
+    fn kept(&self) -> usize {
+        self.value.kept() + self.blank.len()
+    }
+
+    fn close(&mut self, held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
+        let ended = match self.at {
+            At::Leaf { .. } => {
+                let ends = matches!(self.verdict(held, &DeclaredTools::default(), true), Verdict::Ends(_));
+                if ends {
+                    self.end_leaf(out);
+                }
+                if ends && stopped && self.is_repeating() {
+                    self.close_container(out);
+                }
+                ends && self.levels.len() == 1
+            }
+            At::Between if stopped && self.is_repeating() => {
+                self.close_container(out);
+                self.levels.len() == 1
+            }
+            At::Between => self.json || self.levels.len() == 1 && self.levels.iter().all(|root| !root.empty),
+            At::Json => stopped && self.body.close(&mut |text: &str| out(Piece::Arguments(text))),
+            At::AfterJson => true,
+            At::Tag | At::Data | At::BeforeJson | At::Text(_) => false,
+        };
+        // Whole JSON is all there is; another element may have been on its way.
+        let whole = ended && (stopped || self.json);
+        if whole {
+            self.end(out);
         }
-        self.start(out);
-        if !self.json {
-            let empty = self.levels.first().is_none_or(|root| root.empty);
-            out(Piece::Arguments(if empty { "{}" } else { "}" }));
-        }
-        self.ended = true;
-        out(Piece::End(CallEnd::Complete));
+        whole
     }
 }
 
@@ -143,7 +173,6 @@ impl ElementsWalk {
             calls,
             elements,
             at: At::Between,
-            held: String::new(),
             name: String::new(),
             written: String::new(),
             id: String::new(),
@@ -174,78 +203,20 @@ impl ElementsWalk {
         walk
     }
 
-    pub(super) fn is_open(&self) -> bool {
-        self.started && !self.ended
-    }
-
-    /// In a string of arguments.
-    pub(super) fn flow(&self) -> Option<StringFastPath> {
-        match self.at {
-            At::Leaf { fresh: false } if self.may_nest => None,
-            At::Leaf { fresh: false } | At::Data if self.value.streams() => {
-                let known = self.elements.sign.is_empty() || self.elements.sign.starts_with(']');
-                known.then_some(StringFastPath::Tags { lines: self.elements.trim })
-            }
-            At::Json => self.body.flow(),
-            _ => None,
+    /// Writes the end of the arguments.
+    fn end(&mut self, out: &mut Out<'_>) {
+        if self.ended {
+            return;
         }
-    }
-
-    pub(super) fn found(&self) -> bool {
-        self.started
-    }
-
-    /// Bytes kept of a value that waits for its end.
-    pub(super) fn kept(&self) -> usize {
-        self.value.kept() + self.blank.len()
-    }
-
-    pub(super) fn rest(&self) -> &str {
-        &self.held
-    }
-
-    /// How many of the last bytes of what was fed may be no part of the call.
-    pub(super) fn unsure(&self) -> usize {
-        let text = if let At::Text(bare) = &self.at { bare.source().len() } else { 0 };
-        text + self.held.len()
-    }
-
-    pub(super) fn finish(&mut self, stopped: bool, out: &mut impl FnMut(Piece<'_>)) -> Option<CallEnd> {
-        if !self.is_open() {
-            return None;
-        }
-        let held = std::mem::take(&mut self.held);
-        let ended = match self.at {
-            At::Leaf { .. } => {
-                let ends = matches!(self.verdict(&held, &DeclaredTools::default(), true), Verdict::Ends(_));
-                if ends {
-                    self.end_leaf(out);
-                }
-                if ends && stopped && self.is_repeating() {
-                    self.close(out);
-                }
-                ends && self.levels.len() == 1
-            }
-            At::Between if stopped && self.is_repeating() => {
-                self.close(out);
-                self.levels.len() == 1
-            }
-            At::Between => self.json || self.levels.len() == 1 && self.levels.iter().all(|root| !root.empty),
-            At::Json => stopped && self.body.close(&mut |text: &str| out(Piece::Arguments(text))),
-            At::AfterJson => true,
-            At::Tag | At::Data | At::BeforeJson | At::Text(_) => false,
-        };
-        // Whole JSON is all there is; an element more may have been on its way.
-        if ended && (stopped || self.json) {
-            self.end(out);
-            return Some(CallEnd::Complete);
-        }
+        self.start(out);
         self.ended = true;
-        out(Piece::End(CallEnd::Cut));
-        Some(CallEnd::Cut)
+        if !self.json {
+            let empty = self.levels.first().is_none_or(|root| root.empty);
+            out(Piece::Arguments(if empty { "{}" } else { "}" }));
+        }
     }
 
-    fn start(&mut self, out: &mut impl FnMut(Piece<'_>)) {
+    fn start(&mut self, out: &mut Out<'_>) {
         if !self.started {
             self.started = true;
             out(Piece::Start { name: &self.name, id: &self.id });
@@ -254,23 +225,23 @@ impl ElementsWalk {
 
     /// The opening tag's attributes.
     fn tag(&mut self, text: &str, rules: &CallRules<'_>) -> Step {
-        let ElementsName::Attribute(key, end) = self.elements.name else { return Step::Stop };
+        let ElementsName::Attribute(key, end) = self.elements.name else { return Step::Stop(0) };
         match tag_text(text, end) {
             Some(Some(tag)) => {
                 let name = attribute(tag, key).and_then(|name| rules.name(name));
-                let Some(name) = name else { return Step::Stop };
+                let Some(name) = name else { return Step::Stop(0) };
                 name.clone_into(&mut self.name);
                 self.at = At::Between;
                 Step::Took(tag.len() + end.len())
             }
             Some(None) => Step::Hold,
-            None => Step::Stop,
+            None => Step::Stop(0),
         }
     }
 
     /// The element with the name, or one with the id before it.
     fn named(&mut self, text: &str, rules: &CallRules<'_>) -> Step {
-        let ElementsName::Element(names) = self.elements.name else { return Step::Stop };
+        let ElementsName::Element(names) = self.elements.name else { return Step::Stop(0) };
         let id = Some(&self.elements.id).filter(|(open, _)| !open.is_empty() && self.id.is_empty());
         for (open, close) in names.iter().chain(id) {
             match fit(open, text) {
@@ -284,24 +255,24 @@ impl ElementsWalk {
                     let after = match fit(close, tail(text, before + len)) {
                         Fit::Begins => return Step::Hold,
                         Fit::Whole(after) => after,
-                        Fit::No => return Step::Stop,
+                        Fit::No => return Step::Stop(0),
                     };
                     if *open == self.elements.id.0 {
                         content.clone_into(&mut self.id);
                         return Step::Took(before + len + after);
                     }
                     let rules = CallRules { any_name: self.any_name, ..*rules };
-                    let Some(name) = rules.name(content) else { return Step::Stop };
+                    let Some(name) = rules.name(content) else { return Step::Stop(0) };
                     name.clone_into(&mut self.name);
                     return Step::Took(before + len + after);
                 }
             }
         }
-        Step::Stop
+        Step::Stop(0)
     }
 
     /// Between elements.
-    fn between(&mut self, text: &str, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
+    fn between(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         let blank = text.len() - text.trim_start().len();
         if blank > 0 {
             return Step::Took(blank);
@@ -340,7 +311,7 @@ impl ElementsWalk {
         } else {
             match fit(&self.closer(), text) {
                 Fit::Whole(len) => {
-                    self.close(out);
+                    self.close_container(out);
                     return Step::Took(len);
                 }
                 fit => open |= fit == Fit::Begins,
@@ -355,13 +326,13 @@ impl ElementsWalk {
             _ if self.levels.first().is_some_and(|root| !root.empty) && self.levels.len() == 1 => {
                 Step::End(0)
             }
-            _ if self.started || text.starts_with('<') => Step::Stop,
+            _ if self.started || text.starts_with('<') => Step::Stop(0),
             _ => match BareText::new(&self.name, self.is_certain(), rules) {
                 Some(bare) => {
                     self.at = At::Text(bare);
                     Step::Took(0)
                 }
-                None => Step::Stop,
+                None => Step::Stop(0),
             },
         }
     }
@@ -372,8 +343,8 @@ impl ElementsWalk {
     }
 
     /// A text in place of the elements.
-    fn text(&mut self, text: &str, out: &mut impl FnMut(Piece<'_>)) -> Step {
-        let At::Text(mut bare) = std::mem::replace(&mut self.at, At::Between) else { return Step::Stop };
+    fn text(&mut self, text: &str, out: &mut Out<'_>) -> Step {
+        let At::Text(mut bare) = std::mem::replace(&mut self.at, At::Between) else { return Step::Stop(0) };
         let closes = |text: &str| match self.ends(text) {
             Fit::No => {
                 let around = self.elements.around.iter().map(|&(_, close)| close);
@@ -381,20 +352,12 @@ impl ElementsWalk {
             }
             fit => fit,
         };
-        let step = match bare.read(text, closes) {
-            Reached::More(0) => Step::Hold,
-            Reached::More(taken) => Step::Took(taken),
-            Reached::End(len) => {
-                (self.started, self.ended) = (true, true);
-                bare.call(&self.name, &self.id, out);
-                return Step::Took(len);
-            }
-            Reached::Foreign => {
-                bare.source().clone_into(&mut self.held);
-                return Step::Stop;
-            }
-        };
-        self.at = At::Text(bare);
+        let step = bare.step(text, (&self.name, &self.id), closes, out);
+        if let Step::Certain(_) = step {
+            (self.started, self.ended) = (true, true);
+        } else {
+            self.at = At::Text(bare);
+        }
         step
     }
 
@@ -442,18 +405,12 @@ impl ElementsWalk {
     }
 
     /// Opens the element `tag`.
-    fn open(
-        &mut self,
-        tag: &str,
-        len: usize,
-        tools: &DeclaredTools,
-        out: &mut impl FnMut(Piece<'_>),
-    ) -> Step {
+    fn open(&mut self, tag: &str, len: usize, tools: &DeclaredTools, out: &mut Out<'_>) -> Step {
         if !self.started && !self.any_name && !self.is_certain() && !self.may_follow(tag, tools) {
-            return Step::Stop;
+            return Step::Stop(0);
         }
         self.start(out);
-        let Some(level) = self.levels.last_mut() else { return Step::Stop };
+        let Some(level) = self.levels.last_mut() else { return Step::Stop(0) };
         let mut written = String::new();
         match (level.empty, level.array) {
             (true, true) => {}
@@ -499,20 +456,20 @@ impl ElementsWalk {
     }
 
     /// Behind an item of a list whose items have its own tag: one more, or its end.
-    fn repeated(&mut self, text: &str, tools: &DeclaredTools, out: &mut impl FnMut(Piece<'_>)) -> Step {
+    fn repeated(&mut self, text: &str, tools: &DeclaredTools, out: &mut Out<'_>) -> Step {
         let key = self.levels.last().map(|level| level.key.clone()).unwrap_or_default();
         match fit(&format!("<{key}>"), text) {
             Fit::Begins => Step::Hold,
             Fit::Whole(len) => self.open(&key, len, tools, out),
             Fit::No => {
-                self.close(out);
+                self.close_container(out);
                 Step::Took(0)
             }
         }
     }
 
     /// Closes the innermost container.
-    fn close(&mut self, out: &mut impl FnMut(Piece<'_>)) {
+    fn close_container(&mut self, out: &mut Out<'_>) {
         if let Some(level) = self.levels.pop() {
             out(Piece::Arguments(match (level.array, level.empty) {
                 (true, true) => "[]",
@@ -524,7 +481,7 @@ impl ElementsWalk {
     }
 
     /// Around the JSON of all arguments: blanks, CDATA, the closer.
-    fn around_json(&mut self, text: &str, out: &mut impl FnMut(Piece<'_>)) -> Step {
+    fn around_json(&mut self, text: &str, out: &mut Out<'_>) -> Step {
         let blank = text.len() - text.trim_start().len();
         if blank > 0 {
             return Step::Took(blank);
@@ -548,7 +505,7 @@ impl ElementsWalk {
                 self.at = At::Between;
                 Step::Took(0)
             }
-            _ => Step::Stop,
+            _ => Step::Stop(0),
         }
     }
 }

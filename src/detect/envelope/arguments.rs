@@ -5,6 +5,7 @@ use crate::detect::{
     body::{Fed, JsonBody},
     escape::{Escape, Read},
     text::{head, slice, tail},
+    walker::Out,
 };
 
 impl Envelope {
@@ -12,11 +13,10 @@ impl Envelope {
     /// says that it is a call all the same. A marked call begins with them, unless they may be a declaration's schema.
     pub(super) fn begin_arguments(
         &mut self,
-        at: usize,
         byte: u8,
         quote: bool,
         rules: &CallRules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
+        out: &mut Out<'_>,
     ) -> Option<usize> {
         self.call.flat = Flat::default();
         self.call.arguments = Arguments::Doubtful;
@@ -27,7 +27,7 @@ impl Envelope {
                 self.captured.clear();
                 let escape = Escape::default();
                 self.at = At::Packed { quote: byte, escape, literal: false, brace: String::new() };
-                return Some(at + 1);
+                return Some(1);
             }
             // Declarations call their schema so; other keys are a marked call's for certain.
             b'{' if !rules.marked || self.call.is_declared() => {}
@@ -37,45 +37,35 @@ impl Envelope {
         }
         self.at = At::Arguments;
         self.start(out);
-        Some(at)
+        Some(0)
     }
 
     /// Arguments written as JSON.
     pub(super) fn arguments(
         &mut self,
         text: &str,
-        at: usize,
         rules: &CallRules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
+        out: &mut Out<'_>,
     ) -> Option<usize> {
-        let piece = if self.call.arguments == Arguments::Doubtful {
+        let piece = match self.call.arguments {
             // One character at a time, until the first key tells whether these are arguments.
-            slice(text, at, at + tail(text, at).chars().next()?.len_utf8())
-        } else {
-            tail(text, at)
+            Arguments::Doubtful => head(text, text.chars().next()?.len_utf8()),
+            _ => text,
         };
-        let (next, ended) = match self.feed_body(piece, rules, out)? {
-            Fed::More => (at + piece.len(), false),
-            Fed::Done(len) => (at + len, true),
-            Fed::Fault(len) => {
-                // What was sound is out; the caller ends the call at this byte.
-                return (len > 0).then_some(at + len);
+        match self.feed_body(piece, rules, out)? {
+            Fed::More => Some(piece.len()),
+            Fed::Done(len) => {
+                self.arguments_ended(rules, out)?;
+                self.at = At::MemberEnd;
+                Some(len)
             }
-        };
-        if ended {
-            self.arguments_ended(rules, out)?;
-            self.at = At::MemberEnd;
+            // What was sound is out; the next byte is the fault.
+            Fed::Fault(len) => (len > 0).then_some(len),
         }
-        Some(next)
     }
 
     /// Feeds the body, its output kept or sent; `None` if these cannot be arguments.
-    fn feed_body(
-        &mut self,
-        piece: &str,
-        rules: &CallRules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
-    ) -> Option<Fed> {
+    fn feed_body(&mut self, piece: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<Fed> {
         let call = &mut self.call;
         if call.arguments != Arguments::Doubtful {
             let kept = &mut call.kept;
@@ -105,7 +95,7 @@ impl Envelope {
     }
 
     /// The arguments' value is complete: `null` stands for an empty object.
-    fn arguments_ended(&mut self, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<()> {
+    fn arguments_ended(&mut self, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<()> {
         let call = &mut self.call;
         if call.arguments == Arguments::Doubtful {
             // So is a tool without arguments declared.
@@ -124,11 +114,8 @@ impl Envelope {
             }
         }
         call.arguments = Arguments::Done;
-        if call.started {
-            self.end(out);
-        } else {
-            self.start(out);
-        }
+        self.settled |= call.started;
+        self.start(out);
         Some(())
     }
 
@@ -136,41 +123,40 @@ impl Envelope {
     pub(super) fn packed(
         &mut self,
         text: &str,
-        at: usize,
         byte: u8,
         rules: &CallRules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
+        out: &mut Out<'_>,
     ) -> Option<usize> {
         let At::Packed { quote, escape, .. } = &mut self.at else { return None };
         if escape.is_empty() && byte == *quote {
             self.packed_ended(rules, out)?;
             self.at = At::MemberEnd;
-            return Some(at + 1);
+            return Some(1);
         }
         let strict = !rules.repair || (!rules.marked && self.call.arguments == Arguments::Doubtful);
         if escape.is_empty() && byte != b'\\' {
             let quote = *quote;
-            let rest = tail(text, at);
             let plain = |byte: u8| byte != quote && byte != b'\\' && (!strict || byte >= 0x20);
-            let run = rest.bytes().position(|byte| !plain(byte)).unwrap_or(rest.len());
-            let run = slice(rest, 0, run);
+            let run = text.bytes().position(|byte| !plain(byte)).unwrap_or(text.len());
+            let run = head(text, run);
             let taken = self.feed_packed(run, run, rules, out)?;
             // What is sound before a fault is out; the next byte is the fault.
-            return (taken > 0).then_some(at + taken);
+            return (taken > 0).then_some(taken);
         }
-        let character = tail(text, at).chars().next()?;
+        let character = text.chars().next()?;
+        let len = character.len_utf8();
         let written = format!("{}{character}", escape.written());
         let (decoded, written, next) = match escape.read(character) {
-            Read::More => return Some(at + character.len_utf8()),
+            Read::More => return Some(len),
             Read::Whole(decoded) => {
                 // The second half of what was to be a pair may have stayed.
                 let written = head(&written, written.len() - escape.written().len()).to_owned();
-                (decoded, written, at + character.len_utf8())
+                (decoded, written, len)
             }
             Read::None(_) if strict => return None,
             // Python's and JavaScript's way to write a quote.
-            Read::None(text) if text == "\\" && character == '\'' => ("'".to_owned(), written, at + 1),
-            Read::Half(text) | Read::None(text) => (text.clone(), text, at),
+            Read::None(text) if text == "\\" && character == '\'' => ("'".to_owned(), written, len),
+            Read::Half(text) | Read::None(text) => (text.clone(), text, 0),
         };
         (self.feed_packed(&decoded, &written, rules, out)? == decoded.len()).then_some(next)
     }
@@ -182,7 +168,7 @@ impl Envelope {
         text: &str,
         written: &str,
         rules: &CallRules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
+        out: &mut Out<'_>,
     ) -> Option<usize> {
         if let At::Packed { literal: true, .. } = self.at {
             let fed = self.feed_body(written, rules, out)?;
@@ -239,7 +225,7 @@ impl Envelope {
     }
 
     /// The brace that was held begins an object.
-    fn object_begins(&mut self, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<()> {
+    fn object_begins(&mut self, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<()> {
         let At::Packed { brace, .. } = &mut self.at else { return None };
         let brace = std::mem::take(brace);
         for (at, character) in brace.char_indices() {
@@ -249,12 +235,7 @@ impl Envelope {
     }
 
     /// The string holds no object: in marked formats it is passed on as the string that it is.
-    fn begin_literal(
-        &mut self,
-        written: &str,
-        rules: &CallRules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
-    ) -> bool {
+    fn begin_literal(&mut self, written: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> bool {
         let At::Packed { quote, literal, .. } = &mut self.at else { return false };
         *literal = true;
         let string = format!("{}{}{written}", char::from(*quote), self.captured);
@@ -263,7 +244,7 @@ impl Envelope {
         rules.marked && self.feed_body(&string, rules, out) == Some(Fed::More)
     }
 
-    fn packed_ended(&mut self, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<()> {
+    fn packed_ended(&mut self, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<()> {
         if let At::Packed { literal: true, quote, .. } = self.at {
             let fed = self.feed_body(char::from(quote).encode_utf8(&mut [0; 4]), rules, out)?;
             return if matches!(fed, Fed::Done(_)) { self.arguments_ended(rules, out) } else { None };

@@ -1,11 +1,8 @@
 //! The keys of an object that may be a call, and the values that are no arguments: names, ids, types.
 
-use super::{Arguments, At, BARE, Call, CallRules, Envelope, KEYS, Key, Level, Piece, TYPES};
+use super::{Arguments, At, BARE, Call, CallRules, Envelope, KEYS, Key, Level, TYPES};
 use crate::{
-    detect::{
-        body::JsonBody,
-        text::{slice, tail},
-    },
+    detect::{body::JsonBody, text::head, walker::Out},
     wire::json::Json,
 };
 
@@ -28,10 +25,9 @@ impl Envelope {
     pub(super) fn capture(
         &mut self,
         text: &str,
-        at: usize,
         byte: u8,
         rules: &CallRules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
+        out: &mut Out<'_>,
     ) -> Option<usize> {
         let is_key = matches!(self.at, At::KeyText { .. });
         let (At::KeyText { quote, escaped } | At::Text { quote, escaped }) = &mut self.at else {
@@ -41,7 +37,7 @@ impl Envelope {
             let ends = byte == b':' || byte.is_ascii_whitespace();
             ends.then_some(())?;
             self.key_ended(BARE, rules)?;
-            return Some(at);
+            return Some(0);
         }
         if !*escaped && byte == *quote {
             let quote = *quote;
@@ -50,14 +46,14 @@ impl Envelope {
             } else {
                 self.text_ended(quote, rules, out)?;
             }
-            return Some(at + 1);
+            return Some(1);
         }
         *escaped = !*escaped && byte == b'\\';
-        let len = tail(text, at).chars().next()?.len_utf8();
+        let len = text.chars().next()?.len_utf8();
         if byte < 0x20 || self.captured.len() + len > rules.max_markup {
             return None;
         }
-        self.captured.push_str(slice(text, at, at + len));
+        self.captured.push_str(head(text, len));
         let may_go_on = match self.key {
             // What an escape makes of it is known at the end.
             _ if self.captured.contains('\\') => true,
@@ -68,7 +64,7 @@ impl Envelope {
             Key::Name | Key::Function => rules.may_become_name(&self.captured),
             _ => true,
         };
-        may_go_on.then_some(at + len)
+        may_go_on.then_some(len)
     }
 
     fn key_ended(&mut self, quote: u8, rules: &CallRules<'_>) -> Option<()> {
@@ -113,12 +109,7 @@ impl Envelope {
     }
 
     /// A captured value is complete.
-    fn text_ended(
-        &mut self,
-        quote: u8,
-        rules: &CallRules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
-    ) -> Option<()> {
+    fn text_ended(&mut self, quote: u8, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<()> {
         let text = decode(&self.captured, quote)?;
         match self.key {
             Key::Name | Key::Function if self.call.name.is_none() => {
@@ -144,44 +135,38 @@ impl Envelope {
     }
 
     /// The first byte of a member's value.
-    pub(super) fn value(
-        &mut self,
-        at: usize,
-        byte: u8,
-        rules: &CallRules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
-    ) -> Option<usize> {
+    pub(super) fn value(&mut self, byte: u8, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<usize> {
         let quote = byte == b'"' || (byte == b'\'' && rules.marked && rules.repair);
         match self.key {
             Key::Name | Key::Function | Key::Id | Key::Type if quote => {
                 self.begin_capture(byte, false);
-                return Some(at + 1);
+                return Some(1);
             }
             Key::Function if byte == b'{' => {
                 self.call.flat.take_back();
                 self.levels.push(Level::Inner);
                 self.call.seen = 0;
                 self.at = At::Key { or_end: false };
-                return Some(at + 1);
+                return Some(1);
             }
             Key::Calls if matches!(byte, b'{' | b'[') && self.call.name.is_none() => {
                 self.at = At::Item { or_end: false };
                 if byte == b'[' {
                     self.levels.push(Level::List);
-                    return Some(at + 1);
+                    return Some(1);
                 }
-                return Some(at);
+                return Some(0);
             }
             Key::Name if self.call.name.is_none() => return None,
             Key::Function => return None,
             Key::Arguments if self.call.arguments == Arguments::None => {
-                return self.begin_arguments(at, byte, quote, rules, out);
+                return self.begin_arguments(byte, quote, rules, out);
             }
             _ => {}
         }
         let repair = rules.repair && self.lenient(rules);
         self.at = At::Skip(JsonBody::new(repair, rules.max_depth));
-        Some(at)
+        Some(0)
     }
 }
 

@@ -22,7 +22,8 @@ use super::{
     escape::Escape,
     schema::SchemaGuard,
     string_fast_path::StringFastPath,
-    text::tail,
+    text::{is_blank, tail},
+    walker::{Out, Step, Walk},
 };
 use crate::tools::DeclaredTools;
 use crate::{event::CallEnd, format::Voice};
@@ -40,19 +41,6 @@ pub(super) enum Piece<'a> {
     Arguments(&'a str),
     /// Its arguments have ended.
     End(CallEnd),
-}
-
-/// How far a feed came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Parsed {
-    /// All was taken.
-    More,
-    /// So much was taken, and with it a call's arguments ended.
-    CallEnded(usize),
-    /// So much was taken, and with it the value ended.
-    End(usize),
-    /// So much was taken; what follows cannot go on to be a call.
-    Stop(usize),
 }
 
 /// What holds for all calls of one request.
@@ -75,6 +63,23 @@ pub(super) struct CallRules<'a> {
 }
 
 impl CallRules<'_> {
+    /// Rules of a format with a marker of its own, and narrow limits.
+    #[cfg(test)]
+    pub(super) fn lenient(tools: &DeclaredTools) -> CallRules<'_> {
+        CallRules {
+            tools,
+            marked: true,
+            any_name: true,
+            no_tool: &[],
+            repair: true,
+            whole: false,
+            max_depth: 16,
+            max_name: 256,
+            max_markup: 1024,
+            max_hold: 100,
+        }
+    }
+
     /// The name of the tool that `written` calls, if it may.
     pub(super) fn name<'n>(&self, written: &'n str) -> Option<&'n str> {
         let undeclared = || (self.marked && self.any_name && self.is_legal_name(written)).then_some(written);
@@ -233,8 +238,64 @@ pub(super) struct Envelope {
     /// A call has been found somewhere in this value.
     found: bool,
     first_key: bool,
-    /// Points up to which everything is certain: the ends of calls, and of the objects around them.
-    settled: usize,
+    /// Everything up to here is certain: a call has ended, or an object around calls.
+    settled: bool,
+}
+
+impl Walk for Envelope {
+    fn step(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
+        let mut at = 0;
+        while at < text.len() {
+            let Some(taken) = self.token(tail(text, at), rules, out) else { return Step::Stop(at) };
+            at += taken;
+            if matches!(self.at, At::Done) {
+                return Step::End(at);
+            }
+            if std::mem::take(&mut self.settled) {
+                return Step::Certain(at);
+            }
+        }
+        Step::Took(at)
+    }
+
+    /// If the model was done, only closing brackets may be missing.
+    fn close(&mut self, _held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
+        if self.starts_at_end() {
+            self.call.arguments = Arguments::Open;
+            self.start(out);
+        }
+        let open = self.call.arguments == Arguments::Open;
+        self.call.arguments = Arguments::Done;
+        stopped && open && self.body.close(&mut |text: &str| out(Piece::Arguments(text)))
+    }
+
+    fn string(&self) -> Option<StringFastPath> {
+        if self.call.arguments != Arguments::Open {
+            return None;
+        }
+        match &self.at {
+            At::Arguments => self.body.flow(),
+            At::Packed { escape, literal: false, .. } if escape.is_empty() => {
+                self.body.flow().map(|_| StringFastPath::Quotes)
+            }
+            _ => None,
+        }
+    }
+
+    /// Bytes of arguments that are kept back.
+    fn kept(&self) -> usize {
+        self.call.kept.len() + self.call.flat.kept()
+    }
+
+    fn is_in_call(&self, _found: bool) -> bool {
+        self.call.started
+    }
+
+    /// A marked call's arguments have begun and may still be a schema. If the text stops here, they are not one.
+    fn starts_at_end(&self) -> bool {
+        let doubted = self.call.arguments == Arguments::Doubtful && self.call.name.is_some();
+        self.marked && !self.call.started && doubted && self.call.kept.starts_with('{')
+    }
 }
 
 impl Envelope {
@@ -250,122 +311,30 @@ impl Envelope {
             body: JsonBody::new(rules.repair, rules.max_depth),
             found: false,
             first_key: true,
-            settled: 0,
+            settled: false,
         }
     }
 
-    /// A call has started and its arguments go out as they come.
-    pub(super) fn is_open(&self) -> bool {
-        self.call.started && self.call.arguments != Arguments::Done
-    }
-
-    /// In a string of arguments.
-    pub(super) fn flow(&self) -> Option<StringFastPath> {
-        if !self.call.started || self.call.arguments != Arguments::Open {
-            return None;
-        }
-        match &self.at {
-            At::Arguments => self.body.flow(),
-            At::Packed { escape, literal: false, .. } if escape.is_empty() => {
-                self.body.flow().map(|_| StringFastPath::Quotes)
-            }
-            _ => None,
-        }
-    }
-
-    /// A call was found in this value.
-    pub(super) fn found(&self) -> bool {
-        self.found
-    }
-
-    /// What was read last belongs to a call that was found, not to an object that may become one.
-    pub(super) fn is_in_call(&self) -> bool {
-        self.call.started
-    }
-
-    /// As above where the text stops.
-    pub(super) fn stops_in_call(&self) -> bool {
-        self.is_in_call() || self.is_doubted()
-    }
-
-    /// A marked call's arguments have begun and may still be a schema. Where the text stops, they are none.
-    pub(super) fn is_doubted(&self) -> bool {
-        let doubted = self.call.arguments == Arguments::Doubtful && self.call.name.is_some();
-        self.marked && !self.call.started && doubted && self.call.kept.starts_with('{')
-    }
-
-    /// Bytes of arguments that are kept back.
-    pub(super) fn kept(&self) -> usize {
-        self.call.kept.len() + self.call.flat.kept()
-    }
-
-    /// Reads on.
-    pub(super) fn feed(
-        &mut self,
-        text: &str,
-        rules: &CallRules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
-    ) -> Parsed {
-        let mut at = 0;
-        while at < text.len() {
-            let settled = self.settled;
-            let Some(next) = self.step(text, at, rules, out) else { return Parsed::Stop(at) };
-            at = next;
-            if matches!(self.at, At::Done) {
-                return Parsed::End(at);
-            }
-            if self.settled > settled {
-                return Parsed::CallEnded(at);
-            }
-        }
-        Parsed::More
-    }
-
-    /// The text stops here. `stopped`: the model was done, so that only closing brackets may be missing. Says whether
-    /// a call that had started is whole; `None` if none was open.
-    pub(super) fn finish(&mut self, stopped: bool, out: &mut impl FnMut(Piece<'_>)) -> Option<CallEnd> {
-        if self.is_doubted() {
-            self.call.arguments = Arguments::Open;
-            self.start(out);
-        }
-        if !self.is_open() {
-            return None;
-        }
-        let mut whole = false;
-        if stopped && self.call.arguments == Arguments::Open {
-            whole = self.body.close(&mut |text: &str| out(Piece::Arguments(text)));
-        }
-        let end = if whole { CallEnd::Complete } else { CallEnd::Cut };
-        self.call.arguments = Arguments::Done;
-        out(Piece::End(end));
-        Some(end)
-    }
-
-    fn step(
-        &mut self,
-        text: &str,
-        at: usize,
-        rules: &CallRules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
-    ) -> Option<usize> {
-        let byte = text.as_bytes().get(at).copied().unwrap_or_default();
+    /// One byte or more: how many were taken, or `None` if the first cannot be part of a call.
+    fn token(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<usize> {
+        let byte = text.bytes().next().unwrap_or_default();
         match &mut self.at {
-            At::KeyText { .. } | At::Text { .. } => return self.capture(text, at, byte, rules, out),
+            At::KeyText { .. } | At::Text { .. } => return self.capture(text, byte, rules, out),
             At::Skip(body) => {
                 let flat = &mut self.call.flat;
-                return match body.feed(tail(text, at), &mut |text: &str| flat.value(text)) {
+                return match body.feed(text, &mut |text: &str| flat.value(text)) {
                     Fed::More => Some(text.len()),
                     Fed::Done(len) => {
                         self.at = At::MemberEnd;
-                        Some(at + len)
+                        Some(len)
                     }
                     // What is sound before the fault is taken, however it is cut; the next byte is the fault.
-                    Fed::Fault(len) => (len > 0).then_some(at + len),
+                    Fed::Fault(len) => (len > 0).then_some(len),
                 };
             }
-            At::Arguments => return self.arguments(text, at, rules, out),
-            At::Packed { .. } => return self.packed(text, at, byte, rules, out),
-            _ if matches!(byte, b' ' | b'\t' | b'\n' | b'\r') => return Some(at + 1),
+            At::Arguments => return self.arguments(text, rules, out),
+            At::Packed { .. } => return self.packed(text, byte, rules, out),
+            _ if is_blank(byte) => return Some(1),
             At::Item { or_end } => {
                 let or_end = *or_end;
                 self.item(byte, or_end)?;
@@ -380,7 +349,7 @@ impl Envelope {
                 b'\'' if rules.marked && rules.repair => self.begin_capture(byte, true),
                 b'a'..=b'z' | b'A'..=b'Z' | b'_' if rules.marked && rules.repair => {
                     self.begin_capture(BARE, true);
-                    return Some(at);
+                    return Some(0);
                 }
                 b'}' if *or_end => self.level_ended(rules, out)?,
                 _ => return None,
@@ -391,7 +360,7 @@ impl Envelope {
                 }
                 self.at = At::Value;
             }
-            At::Value => return self.value(at, byte, rules, out),
+            At::Value => return self.value(byte, rules, out),
             At::MemberEnd => match byte {
                 b',' => self.at = At::Key { or_end: self.lenient(rules) },
                 b'}' => self.level_ended(rules, out)?,
@@ -399,7 +368,7 @@ impl Envelope {
             },
             At::Done => return None,
         }
-        Some(at + 1)
+        Some(1)
     }
 
     /// Slips that are forgiven once a call has begun, and everywhere in marked formats: a trailing comma.
@@ -430,11 +399,11 @@ impl Envelope {
     }
 
     /// An object or array of the envelope's own ends.
-    fn level_ended(&mut self, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<()> {
+    fn level_ended(&mut self, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<()> {
         let level = self.levels.pop()?;
         if level == Level::Call {
             self.call_object_ended(rules, out)?;
-            self.settled += usize::from(self.call.started);
+            self.settled |= self.call.started;
         }
         self.at = match self.levels.last() {
             None => At::Done,
@@ -445,7 +414,7 @@ impl Envelope {
     }
 
     /// A call's object has ended: everything that could make a call of it is known.
-    fn call_object_ended(&mut self, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Option<()> {
+    fn call_object_ended(&mut self, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<()> {
         if let (Arguments::None, Some(name), true) = (&self.call.arguments, &self.call.name, rules.marked) {
             self.call.kept = self.call.flat.arguments(|key| rules.tools.declares(name, key))?;
             self.call.arguments = Arguments::Done;
@@ -455,7 +424,7 @@ impl Envelope {
     }
 
     /// Starts the call, if it is certain by now.
-    fn start(&mut self, out: &mut impl FnMut(Piece<'_>)) {
+    fn start(&mut self, out: &mut Out<'_>) {
         let call = &mut self.call;
         let certain = matches!(call.arguments, Arguments::Open | Arguments::Done);
         let Some(name) = call.name.as_deref().filter(|_| certain && !call.started) else { return };
@@ -466,13 +435,6 @@ impl Envelope {
             out(Piece::Arguments(&call.kept));
             call.kept.clear();
         }
-        if call.arguments == Arguments::Done {
-            self.end(out);
-        }
-    }
-
-    fn end(&mut self, out: &mut impl FnMut(Piece<'_>)) {
-        self.settled += 1;
-        out(Piece::End(CallEnd::Complete));
+        self.settled |= call.arguments == Arguments::Done;
     }
 }

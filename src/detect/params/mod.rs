@@ -1,28 +1,25 @@
 //! [`ParamsWalk`]: a call with a tag for every argument: `<parameter=city>Paris</parameter>`.
 //!
-//! The walk reads a stretch of source as far as it is certain and holds the rest, which is then read again with what
-//! follows; what it does depends on the text alone. A value ends at its own closer if something stands behind it that
-//! the grammar expects there, so that a closer quoted in a value is data; where the closer is missing it ends before
-//! the next parameter that the tool declares. The call's own closers end a value only where that cannot be a string.
-//! Strings stream; what the schema makes something else is held and converted ([`TypedValue`]).
+//! A value ends at its own closer if something stands behind it that the grammar expects there, so that a closer quoted
+//! in a value is data. Where the closer is missing, the value ends before the next parameter that the tool declares. The
+//! call's own closers end a value only if that cannot be a string. Strings stream; what the schema makes something else
+//! is kept and converted ([`TypedValue`]).
 
 mod value;
 
 use super::{
-    bare_text::{BareText, Reached},
+    bare_text::BareText,
     body::JsonBody,
     envelope::{CallRules, Piece},
     pattern::{Fit, fit, fit_any},
     string_fast_path::StringFastPath,
-    tag::{Scan, Step, Sure, Verdict, attribute, bare_name, blank_or_name, json, tag_text, types_of},
+    tag::{Sure, Verdict, attribute, bare_name, blank_or_name, json, tag_text, types_of},
     text::{head, tail},
     typed::{Mend, TypedValue, escape},
+    walker::{Out, Step, Walk},
 };
+use crate::format::{Calls, Key, Params, ParamsName};
 use crate::tools::DeclaredTools;
-use crate::{
-    event::CallEnd,
-    format::{Calls, Key, Params, ParamsName},
-};
 
 #[derive(Debug)]
 enum At {
@@ -49,8 +46,6 @@ pub(super) struct ParamsWalk {
     calls: &'static Calls,
     params: &'static Params,
     at: At,
-    /// The end of what was fed, as far as it may still be something else.
-    held: String,
     name: String,
     any_name: bool,
     /// Keys written so far.
@@ -63,26 +58,31 @@ pub(super) struct ParamsWalk {
     mend: Mend,
     max_markup: usize,
     started: bool,
+    /// The arguments are written to their end.
     ended: bool,
 }
 
-impl Scan for ParamsWalk {
-    fn step(&mut self, text: &str, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
-        match self.at {
+impl Walk for ParamsWalk {
+    fn step(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
+        let step = match self.at {
             At::Name => self.name(text, rules),
             At::Between => self.between(text, rules, out),
             At::Text(_) => self.text(text, out),
             At::Tag => self.tag(text, rules.tools, out),
             At::Value { fresh } => self.value(text, fresh, rules.tools, out),
             At::Data => self.data(text, out),
-            At::Json => {
-                let (step, ended) = json(&mut self.body, text, out);
-                if ended {
+            At::Json => match json(&mut self.body, text, out) {
+                Step::Certain(len) => {
                     self.at = At::Between;
+                    Step::Took(len)
                 }
-                step
-            }
+                step => step,
+            },
+        };
+        if let Step::End(_) = step {
+            self.end(out);
         }
+        step
     }
 
     fn bound(&self) -> usize {
@@ -90,20 +90,42 @@ impl Scan for ParamsWalk {
         if markup { self.max_markup } else { usize::MAX }
     }
 
-    fn held(&mut self) -> &mut String {
-        &mut self.held
+    fn string(&self) -> Option<StringFastPath> {
+        match self.at {
+            At::Value { fresh: false } | At::Data if self.value.streams() => {
+                Some(StringFastPath::Tags { lines: self.params.trim })
+            }
+            At::Json => self.body.flow(),
+            _ => None,
+        }
     }
 
-    fn end(&mut self, out: &mut impl FnMut(Piece<'_>)) {
-        if self.ended {
-            return;
+    fn kept(&self) -> usize {
+        self.value.kept()
+    }
+
+    fn close(&mut self, held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
+        let ended = match self.at {
+            At::Value { .. } => {
+                // In a call that was cut, only the value's own closer ends it.
+                let least = if stopped { 0 } else { 2 };
+                let verdict = self.verdict(held, &DeclaredTools::default(), self.value.quotes(), true);
+                let ends = matches!(verdict, Verdict::Ends(len) if len >= least);
+                if ends {
+                    self.value.end(out);
+                }
+                ends
+            }
+            At::Between => !self.keys.is_empty() || self.json,
+            At::Json => stopped && self.body.close(&mut |text: &str| out(Piece::Arguments(text))),
+            At::Name | At::Tag | At::Data | At::Text(_) => false,
+        };
+        // Whole JSON is all there is; another parameter may have been on its way.
+        let whole = ended && (stopped || self.json);
+        if whole {
+            self.end(out);
         }
-        self.start(out);
-        if !self.json {
-            out(Piece::Arguments(if self.keys.is_empty() { "{}" } else { "}" }));
-        }
-        self.ended = true;
-        out(Piece::End(CallEnd::Complete));
+        whole
     }
 }
 
@@ -113,7 +135,6 @@ impl ParamsWalk {
             calls,
             params,
             at: At::Name,
-            held: String::new(),
             name: String::new(),
             any_name: rules.any_name,
             keys: Vec::new(),
@@ -138,75 +159,23 @@ impl ParamsWalk {
         Self { at: At::Between, name: name.to_owned(), ..Self::new(calls, params, rules) }
     }
 
-    pub(super) fn is_open(&self) -> bool {
-        self.started && !self.ended
-    }
-
-    /// In a string of arguments.
-    pub(super) fn flow(&self) -> Option<StringFastPath> {
-        match self.at {
-            At::Value { fresh: false } | At::Data if self.value.streams() => {
-                Some(StringFastPath::Tags { lines: self.params.trim })
-            }
-            At::Json => self.body.flow(),
-            _ => None,
-        }
-    }
-
-    pub(super) fn found(&self) -> bool {
-        self.started
-    }
-
-    /// Bytes kept of a value that waits for its end.
-    pub(super) fn kept(&self) -> usize {
-        self.value.kept()
-    }
-
-    pub(super) fn rest(&self) -> &str {
-        &self.held
-    }
-
-    /// How many of the last bytes of what was fed may be no part of the call.
-    pub(super) fn unsure(&self) -> usize {
-        let text = if let At::Text(bare) = &self.at { bare.source().len() } else { 0 };
-        text + self.held.len()
-    }
-
-    pub(super) fn finish(&mut self, stopped: bool, out: &mut impl FnMut(Piece<'_>)) -> Option<CallEnd> {
-        if !self.is_open() {
-            return None;
-        }
-        let held = std::mem::take(&mut self.held);
-        let ended = match self.at {
-            At::Value { .. } => {
-                // Of a call that was cut, only the value's own closer ends it.
-                let least = if stopped { 0 } else { 2 };
-                let verdict = self.verdict(&held, &DeclaredTools::default(), self.value.quotes(), true);
-                let ends = matches!(verdict, Verdict::Ends(len) if len >= least);
-                if ends {
-                    self.value.end(out);
-                }
-                ends
-            }
-            At::Between => !self.keys.is_empty() || self.json,
-            At::Json => stopped && self.body.close(&mut |text: &str| out(Piece::Arguments(text))),
-            At::Name | At::Tag | At::Data | At::Text(_) => false,
-        };
-        // Whole JSON is all there is; a parameter more may have been on its way.
-        if ended && (stopped || self.json) {
-            self.end(out);
-            return Some(CallEnd::Complete);
-        }
-        self.ended = true;
-        out(Piece::End(CallEnd::Cut));
-        Some(CallEnd::Cut)
-    }
-
     /// The call is certain.
-    pub(super) fn start(&mut self, out: &mut impl FnMut(Piece<'_>)) {
+    pub(super) fn start(&mut self, out: &mut Out<'_>) {
         if !self.started {
             self.started = true;
             out(Piece::Start { name: &self.name, id: "" });
+        }
+    }
+
+    /// Writes the end of the arguments.
+    fn end(&mut self, out: &mut Out<'_>) {
+        if self.ended {
+            return;
+        }
+        self.start(out);
+        self.ended = true;
+        if !self.json {
+            out(Piece::Arguments(if self.keys.is_empty() { "{}" } else { "}" }));
         }
     }
 
@@ -228,33 +197,33 @@ impl ParamsWalk {
                     match self.expected(tail(rest, blank)) {
                         _ if json => (name.0, name.1),
                         Sure::Maybe if !line => return Step::Hold,
-                        Sure::No if !line => return Step::Stop,
+                        Sure::No if !line => return Step::Stop(0),
                         _ => (name.0, name.1),
                     }
                 }
-                None => return if blank_or_name(text) { Step::Hold } else { Step::Stop },
+                None => return if blank_or_name(text) { Step::Hold } else { Step::Stop(0) },
             },
             ParamsName::Before(end) => {
                 let sign = end.chars().next().unwrap_or_default();
                 let Some(at) = text.find(sign) else {
-                    return if text.contains('<') { Step::Stop } else { Step::Hold };
+                    return if text.contains('<') { Step::Stop(0) } else { Step::Hold };
                 };
                 match fit(end, tail(text, at)) {
                     Fit::Whole(len) => (head(text, at).trim().trim_matches(['"', '\'']), at + len),
                     Fit::Begins => return Step::Hold,
-                    Fit::No => return Step::Stop,
+                    Fit::No => return Step::Stop(0),
                 }
             }
             ParamsName::Attribute(key, end) => match tag_text(text, end) {
                 Some(Some(tag)) => match attribute(tag, key) {
                     Some(name) => (name, tag.len() + end.len()),
-                    None => return Step::Stop,
+                    None => return Step::Stop(0),
                 },
                 Some(None) => return Step::Hold,
-                None => return Step::Stop,
+                None => return Step::Stop(0),
             },
         };
-        let Some(name) = rules.name(name) else { return Step::Stop };
+        let Some(name) = rules.name(name) else { return Step::Stop(0) };
         name.clone_into(&mut self.name);
         self.at = At::Between;
         Step::Took(len)
@@ -286,7 +255,7 @@ impl ParamsWalk {
     }
 
     /// Between parameters.
-    fn between(&mut self, text: &str, rules: &CallRules<'_>, out: &mut impl FnMut(Piece<'_>)) -> Step {
+    fn between(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         let blank = text.len() - text.trim_start().len();
         if blank > 0 {
             return Step::Took(blank);
@@ -314,51 +283,43 @@ impl ParamsWalk {
             Fit::Whole(_) if self.started || self.is_certain() => Step::End(0),
             outer if outer == Fit::Begins || end == Fit::Begins || open == Fit::Begins => Step::Hold,
             _ if self.started => Step::End(0),
-            _ if text.starts_with('<') => Step::Stop,
+            _ if text.starts_with('<') => Step::Stop(0),
             _ => match BareText::new(&self.name, self.is_certain(), rules) {
                 Some(bare) => {
                     self.at = At::Text(bare);
                     Step::Took(0)
                 }
-                None => Step::Stop,
+                None => Step::Stop(0),
             },
         }
     }
 
     /// A text in place of the parameters.
-    fn text(&mut self, text: &str, out: &mut impl FnMut(Piece<'_>)) -> Step {
-        let At::Text(mut bare) = std::mem::replace(&mut self.at, At::Between) else { return Step::Stop };
-        let step = match bare.read(text, |text| fit_any(self.closers(), text)) {
-            Reached::More(0) => Step::Hold,
-            Reached::More(taken) => Step::Took(taken),
-            Reached::End(len) => {
-                (self.started, self.ended) = (true, true);
-                bare.call(&self.name, "", out);
-                return Step::Took(len);
-            }
-            Reached::Foreign => {
-                bare.source().clone_into(&mut self.held);
-                return Step::Stop;
-            }
-        };
-        self.at = At::Text(bare);
+    fn text(&mut self, text: &str, out: &mut Out<'_>) -> Step {
+        let At::Text(mut bare) = std::mem::replace(&mut self.at, At::Between) else { return Step::Stop(0) };
+        let step = bare.step(text, (&self.name, ""), |text| fit_any(self.closers(), text), out);
+        if let Step::Certain(_) = step {
+            (self.started, self.ended) = (true, true);
+        } else {
+            self.at = At::Text(bare);
+        }
         step
     }
 
     /// A parameter's opening tag, behind its marker.
-    fn tag(&mut self, text: &str, tools: &DeclaredTools, out: &mut impl FnMut(Piece<'_>)) -> Step {
+    fn tag(&mut self, text: &str, tools: &DeclaredTools, out: &mut Out<'_>) -> Step {
         match self.params.key.read(text) {
             Some(Some((key, kind, len))) => {
                 self.begin(key, kind, tools, out);
                 Step::Took(len)
             }
             Some(None) => Step::Hold,
-            None => Step::Stop,
+            None => Step::Stop(0),
         }
     }
 
     /// `<arg_key>K</arg_key><arg_value>`; the key's closer may be missing.
-    fn pair(&mut self, text: &str, tools: &DeclaredTools, out: &mut impl FnMut(Piece<'_>)) -> Step {
+    fn pair(&mut self, text: &str, tools: &DeclaredTools, out: &mut Out<'_>) -> Step {
         match self.params.key.read_pair(text) {
             Some(Some((key, kind, len))) => {
                 self.start(out);
@@ -366,19 +327,13 @@ impl ParamsWalk {
                 Step::Took(len)
             }
             Some(None) => Step::Hold,
-            None if self.keys.is_empty() => Step::Stop,
+            None if self.keys.is_empty() => Step::Stop(0),
             None => Step::End(0),
         }
     }
 
     /// Begins the parameter `key`; `kind` is what its tag says of its type.
-    fn begin(
-        &mut self,
-        key: &str,
-        kind: Option<&str>,
-        tools: &DeclaredTools,
-        out: &mut impl FnMut(Piece<'_>),
-    ) {
+    fn begin(&mut self, key: &str, kind: Option<&str>, tools: &DeclaredTools, out: &mut Out<'_>) {
         let declared = tools.types(&self.name, key);
         let types = kind.and_then(types_of).or(declared).unwrap_or_default();
         self.string = (kind.is_some() || declared.is_some()) && types.is_string();

@@ -3,11 +3,11 @@
 use super::{At, ParamsWalk};
 use crate::{
     detect::{
-        envelope::Piece,
         pattern::{Fit, fit, fit_any},
-        tag::{MAX_BLANK, Step, Sure, Verdict, bounded, cdata, shield},
+        tag::{MAX_BLANK, Sure, Verdict, cdata, shield},
         text::{head, slice, tail},
         typed::Quotes,
+        walker::{Out, Step, bounded},
     },
     format::Key,
     tools::DeclaredTools,
@@ -23,7 +23,7 @@ impl ParamsWalk {
         text: &str,
         fresh: bool,
         tools: &DeclaredTools,
-        out: &mut impl FnMut(Piece<'_>),
+        out: &mut Out<'_>,
     ) -> Step {
         if fresh {
             let newline = if text.starts_with("\r\n") { 2 } else { usize::from(text.starts_with('\n')) };
@@ -177,7 +177,7 @@ impl ParamsWalk {
     }
 
     /// In CDATA.
-    pub(super) fn data(&mut self, text: &str, out: &mut impl FnMut(Piece<'_>)) -> Step {
+    pub(super) fn data(&mut self, text: &str, out: &mut Out<'_>) -> Step {
         let (data, step) = cdata(text);
         self.value.push(data, out);
         if let Step::End(len) = step {

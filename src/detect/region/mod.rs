@@ -11,13 +11,13 @@ mod entities;
 
 use self::entities::{Entities, Part};
 use super::{
-    envelope::{CallRules, Envelope, Parsed, Piece},
+    envelope::{CallRules, Envelope},
     fence::Fence,
     gate::{Gate, Wait, Waiting},
     pythonic::PythonWalk,
     string_fast_path::StringFastPath,
     text::tail,
-    walker::Walker,
+    walker::{Out, Parsed, Walker},
 };
 use crate::{
     event::CallEnd,
@@ -42,6 +42,8 @@ pub(super) enum Passed {
     Certain(usize),
     /// So much was taken, and the region has ended with its calls.
     Ended(usize),
+    /// As `Ended`, and the rest of the message was made up by the model.
+    MessageEnded(usize),
     /// So much was taken, and the region has ended with its calls, before the last `rescan` bytes.
     Left { taken: usize, rescan: usize },
     /// So much was taken; its last bytes, `rest` of them, are read again by what goes on. `certain`: what is before
@@ -136,7 +138,7 @@ impl Region {
     pub(super) fn flow(&self) -> Option<StringFastPath> {
         let as_it_stands = self.entities.as_ref().is_none_or(Entities::are_none);
         if as_it_stands && self.is_streaming() && !self.gate.drops() {
-            self.walker.as_deref()?.flow()
+            self.walker.as_deref()?.string()
         } else {
             None
         }
@@ -175,12 +177,7 @@ impl Region {
     }
 
     /// Reads on. Pieces of calls go to `out`, unless they must wait.
-    pub(super) fn feed(
-        &mut self,
-        text: &str,
-        rules: &CallRules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
-    ) -> Passed {
+    pub(super) fn feed(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Passed {
         let rules = &self.own_rules(rules);
         let mut at = 0;
         while let Some(&byte) = text.as_bytes().get(at) {
@@ -250,12 +247,7 @@ impl Region {
 
     /// The text stops here: whether what was read since the last certain point belongs to calls; else it is text.
     /// See [`Envelope::finish`] for `stopped`.
-    pub(super) fn finish(
-        &mut self,
-        stopped: bool,
-        rules: &CallRules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
-    ) -> bool {
+    pub(super) fn finish(&mut self, stopped: bool, rules: &CallRules<'_>, out: &mut Out<'_>) -> bool {
         match self.phase {
             Phase::Before | Phase::Failed => false,
             // Whole JSON in a container that was not closed is a call. JSON that stops short is one only where its
@@ -270,13 +262,7 @@ impl Region {
     }
 
     /// Ends the call that is being read, if it is still open; `false` if it must not go out as it is.
-    fn finish_call(
-        &mut self,
-        stopped: bool,
-        repair: bool,
-        rules: &CallRules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
-    ) -> bool {
+    fn finish_call(&mut self, stopped: bool, repair: bool, rules: &CallRules<'_>, out: &mut Out<'_>) -> bool {
         let Some(walker) = &mut self.walker else { return false };
         let gate = &mut self.gate;
         let streams = gate.wait == Wait::Nothing;
@@ -296,9 +282,9 @@ impl Region {
         let keyed = matches!(self.container, RegionKind::Tag(tag) if tag.special().keyed);
         self.walker = Some(Box::new(match self.container {
             RegionKind::Fence(Fence { code: Some(python), .. }) if !matches!(first, '{' | '[') => {
-                Walker::Python(PythonWalk::new(python, rules))
+                Walker::of(PythonWalk::new(python, rules))
             }
-            _ => Walker::Json(Envelope::new(rules, keyed)),
+            _ => Walker::of(Envelope::new(rules, keyed)),
         }));
         self.scanner = Some(Scanner::new(rules.max_depth));
         let html = matches!(self.container, RegionKind::Tag(tag) if tag.kind == TagKind::Html);
@@ -306,12 +292,7 @@ impl Region {
     }
 
     /// Walks the value, which may be written with entities.
-    fn unescaped(
-        &mut self,
-        text: &str,
-        rules: &CallRules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
-    ) -> (usize, Option<Passed>) {
+    fn unescaped(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> (usize, Option<Passed>) {
         let Some(entities) = &mut self.entities else { return self.value(text, rules, out) };
         let part = entities.next(text);
         let held = entities.held.clone();
@@ -332,25 +313,18 @@ impl Region {
     }
 
     /// Walks the value. `Some(Certain)`: a call ended, or broke off, with what was taken; `Some(Failed)`: it is none.
-    fn value(
-        &mut self,
-        text: &str,
-        rules: &CallRules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
-    ) -> (usize, Option<Passed>) {
+    fn value(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> (usize, Option<Passed>) {
         let Some(walker) = &mut self.walker else { return (0, Some(FAILED)) };
         let gate = &mut self.gate;
-        let parsed = walker.feed(text, rules, &mut |piece| gate.pass(piece, rules, out));
-        let (len, passed) = match parsed {
-            Parsed::More => (text.len(), None),
-            Parsed::CallEnded(len) => (len, self.certain()),
-            Parsed::End(len) => {
-                // The last call's own end was told before; what closes its envelope is no text either.
-                (len, self.value_ended())
-            }
-            Parsed::Stop(len) => {
+        let (len, parsed) = walker.feed(text, rules, &mut |piece| gate.pass(piece, rules, out));
+        let passed = match parsed {
+            Parsed::More => None,
+            Parsed::Certain => self.certain(),
+            // The last call has ended before; what closes its envelope is not text either.
+            Parsed::End | Parsed::EndMessage => self.value_ended(),
+            Parsed::Stop => {
                 let foreign = tail(text, len).chars().next().unwrap_or_default();
-                (len, self.stopped(foreign, rules, out))
+                self.stopped(foreign, rules, out)
             }
         };
         if let Some(scanner) = &mut self.scanner {
@@ -382,12 +356,7 @@ impl Region {
     }
 
     /// The value cannot go on with `foreign`.
-    fn stopped(
-        &mut self,
-        foreign: char,
-        rules: &CallRules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
-    ) -> Option<Passed> {
+    fn stopped(&mut self, foreign: char, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<Passed> {
         let Some(walker) = &mut self.walker else { return Some(FAILED) };
         let may_close = matches!(self.container, RegionKind::Tag(tag) if tag.close.starts_with(foreign));
         let streams = self.gate.wait == Wait::Nothing;
@@ -414,12 +383,7 @@ impl Region {
 
     /// A call that broke off where the closer may begin is whole if it did and only brackets are missing. `false`: it
     /// must not go out as it is.
-    fn settle_broken(
-        &mut self,
-        closer: bool,
-        rules: &CallRules<'_>,
-        out: &mut impl FnMut(Piece<'_>),
-    ) -> bool {
+    fn settle_broken(&mut self, closer: bool, rules: &CallRules<'_>, out: &mut Out<'_>) -> bool {
         !std::mem::take(&mut self.broken) || self.finish_call(closer, true, rules, out)
     }
 

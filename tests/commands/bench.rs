@@ -1,0 +1,153 @@
+//! `toolwire bench` from end to end: the built program measures the built program. What is checked is what it saw, never
+//! how long that took.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    thread,
+};
+
+use tempfile::TempDir;
+use toolwire::bench::report::{Metric, Report};
+
+use crate::support::{Server, run, toolwire};
+
+/// Exit status, stdout, stderr of a bench.
+fn bench(arguments: &[&str]) -> (i32, String, String) {
+    run(toolwire(&["bench"]).args(arguments))
+}
+
+fn report(arguments: &[&str]) -> Report {
+    let (status, stdout, stderr) = bench(arguments);
+    assert_eq!(status, 0, "{stderr}");
+    serde_json::from_str(&stdout).unwrap()
+}
+
+fn mock(arguments: &[&str]) -> Server {
+    Server::start(toolwire(&["mock", "--listen", "127.0.0.1:0"]).args(arguments))
+}
+
+#[test]
+fn without_a_target_it_measures_a_toolwire_of_its_own() {
+    let report = report(&[
+        "--json",
+        "--rounds=2",
+        "--requests=3",
+        "--answer-tokens=8",
+        "--concurrency=2",
+        "--tools=4",
+    ]);
+    let names: Vec<_> = report.targets.iter().map(|target| target.name.as_str()).collect();
+    assert_eq!(names, ["direct", "toolwire"]);
+    for target in report.targets.iter().chain(&report.baseline) {
+        let all = &target.all;
+        assert_eq!(
+            (all.streams, all.good, all.tokens),
+            (6, 6, 48),
+            "{}: {:?}",
+            target.name,
+            target.complaints
+        );
+        assert_eq!((target.rounds.len(), target.timelines.len()), (2, 2));
+        for metric in [Metric::Ttft, Metric::E2e] {
+            assert_eq!(all.metrics[&metric].count, 6);
+        }
+        assert_eq!((all.metrics[&Metric::Added].count, all.metrics[&Metric::Itl].count), (48, 42));
+    }
+    assert!(report.baseline.is_some());
+    let measures: Vec<_> = report.ratios.iter().map(|ratio| ratio.measure.as_str()).collect();
+    assert!(measures.contains(&"added_p50") && measures.contains(&"ttft_p99"), "{measures:?}");
+    if cfg!(target_os = "linux") {
+        let process = report.targets[1].all.process.as_ref().unwrap();
+        assert!(process.cpu_per_token > 0.0 && process.peak_kib > 0.0 && process.open_streams == 2);
+    }
+}
+
+#[test]
+fn every_dialect_and_both_loads_are_spoken_and_written_everywhere() {
+    let mock = mock(&["--generate", "--tokens=6", "--pace=none", "--answer=text-call"]);
+    let target = format!("mock=http://{}", mock.address);
+    let desk = TempDir::new().unwrap();
+    let file = |name: &str| desk.path().join(name).to_str().unwrap().to_owned();
+    for dialect in ["chat", "responses", "messages"] {
+        let (json, csv, page) = (file("r.json"), file("r.csv"), file("r.html"));
+        let load = ["--rate=200", "--requests=4", "--rounds=1", "--no-baseline", "--tools=2", "--strict"];
+        let output = ["--json", &json, "--csv", &csv, "--html", &page];
+        let target = ["--target", &target, "--dialect", dialect, "--pid", &format!("mock={}", mock.pid())];
+        let (status, stdout, stderr) = bench(&[&load[..], &output, &target].concat());
+        let report: Report = serde_json::from_slice(&fs::read(json).unwrap()).unwrap();
+        let shown = &report.targets[0];
+        assert_eq!((status, shown.all.good), (0, 4), "{dialect}: {stderr} {:?}", shown.complaints);
+        assert_eq!(shown.all.metrics[&Metric::FirstCall].count, 4, "{dialect}");
+        assert_eq!((report.dialect.as_str(), report.baseline), (dialect, None));
+        assert!(report.load.starts_with("open loop, 200 streams/s, Poisson"), "{}", report.load);
+        assert!(stdout.contains("TTFT"), "the table is shown, as all else goes to files: {stdout}");
+        assert!(fs::read_to_string(csv).unwrap().contains("ttft"));
+        assert!(fs::read_to_string(page).unwrap().starts_with("<!"));
+    }
+}
+
+#[test]
+fn fixtures_are_load() {
+    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/chat/canonical");
+    let report =
+        report(&["--json", "--replay", fixtures, "--copies=2", "--rounds=1", "--requests=4", "--pace=none"]);
+    for target in &report.targets {
+        assert_eq!((target.all.good, target.all.streams), (4, 4), "{}: {:?}", target.name, target.complaints);
+        assert_eq!(target.all.metrics[&Metric::FirstCall].count, 4);
+    }
+}
+
+#[test]
+fn a_ramp_finds_its_limit() {
+    let mock = mock(&["--generate", "--tokens=2", "--pace=none"]);
+    let target = format!("mock=http://{}", mock.address);
+    let ramp = ["--ramp-to=2", "--ramp-step=50ms", "--json", "--quiet", "--target", &target];
+    let of = |slo: &str| report(&[&ramp[..], &["--slo", slo]].concat()).ramps.remove(0);
+    let found = of("bad_share<1%,ttft_p99<1000s");
+    assert_eq!((found.streams, found.steps.len()), (Some(2), 2), "{found:?}");
+    let found = of("ttft_p50<0ns");
+    assert_eq!((found.streams, found.steps[0].held), (None, false), "{found:?}");
+}
+
+#[test]
+fn what_targets_do_wrong_is_told_and_decides_the_status() {
+    // A target that cuts every body.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = format!("cut=http://{}/v1", listener.local_addr().unwrap());
+    thread::spawn(move || listener.incoming().flatten().for_each(cut));
+    let run = ["--target", &target, "--no-baseline", "--rounds=1", "--requests=2", "--warm-up=0", "--json"];
+    let (status, stdout, _) = bench(&run);
+    let report: Report = serde_json::from_str(&stdout).unwrap();
+    assert_eq!((status, report.targets[0].all.broken), (1, 2), "{stdout}");
+    assert_eq!(report.targets[0].complaints.values().sum::<u64>(), 2);
+
+    let nobody = bench(&["--target=http://127.0.0.1:1/v1", "--no-baseline", "--rounds=1", "--requests=1"]);
+    assert_eq!(nobody.0, 1);
+}
+
+fn cut(mut socket: TcpStream) {
+    let mut read = [0; 4096];
+    let _ = socket.read(&mut read);
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 1000\r\n\r\ndata: ";
+    let _ = socket.write_all(head.as_bytes());
+}
+
+#[test]
+fn a_command_line_that_is_wrong_is_status_2() {
+    for (wrong, told) in [
+        (&["--slo", "ttft_p98<1s"][..], "p50"),
+        (&["--slo", "ttft_p99<1s", "--rate=3"], "cannot be used with"),
+        (&["--rate=0"], "above 0"),
+        (&["--target=a=http://h/v1", "--pid=b=1"], "no such target"),
+        (&["--target=a=http://h/v1", "--pid=a=0"], "process"),
+        (&["--dialect=messages"], "need a --target"),
+        (&["--target=http://h/v1", "--prompts=/nowhere.jsonl"], "/nowhere.jsonl"),
+    ] {
+        let (status, stdout, stderr) = bench(wrong);
+        assert!(stderr.contains(told), "{wrong:?}: {stderr}");
+        assert_eq!(stdout, "", "{wrong:?}");
+        assert_eq!(status, 2, "{wrong:?}");
+    }
+}

@@ -1,0 +1,84 @@
+//! Log lines of the built program when clients and upstreams choose what stands in them.
+
+use std::{
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    thread,
+};
+
+use crate::support::{Server, toolwire};
+
+/// What an upstream says in its error's code, as it stands in JSON.
+const HOSTILE: &str = r"x\r\nFAKE line\u001b[31m\u009b2J\u2028\u202e\u0000";
+
+/// Answers one request with a status of 400 and an error of this code.
+fn upstream(code: String) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        // The request is small; it comes in one piece, and no more of it is needed.
+        let _ = socket.read(&mut [0; 64 << 10]).unwrap();
+        let body = format!(r#"{{"error":{{"message":"no","code":"{code}"}}}}"#);
+        let length = body.len();
+        let head = format!("HTTP/1.1 400 Bad Request\r\ncontent-length: {length}\r\n\r\n");
+        socket.write_all((head + &body).as_bytes()).unwrap();
+        // Closed by the other side.
+        let _ = socket.read(&mut [0]);
+    });
+    address
+}
+
+/// Serves with `upstream` behind it, sends one request, and returns all of stderr.
+fn logged(upstream: &str, model: &str, log_format: &str) -> String {
+    let base = format!("http://{upstream}/v1");
+    let serve = ["serve", "--upstream", &base, "--dialect", "chat", "--listen", "127.0.0.1:0"];
+    let server = Server::start(toolwire(&serve).args(["--log-format", log_format]));
+
+    let body = format!(r#"{{"model":"{model}","messages":[{{"role":"user","content":"hi"}}]}}"#);
+    let mut client = TcpStream::connect(&server.address).unwrap();
+    let length = body.len();
+    let head = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
+    );
+    client.write_all((head + &body).as_bytes()).unwrap();
+    let mut response = String::new();
+    client.read_to_string(&mut response).unwrap();
+    assert!(response.starts_with("HTTP/1.1 400 "), "{response}");
+    server.stop().1
+}
+
+/// The one line of the request.
+fn access_line(log: &str) -> &str {
+    let lines: Vec<_> = log.lines().filter(|line| line.contains("toolwire::access")).collect();
+    assert_eq!(lines.len(), 1, "{log:?}");
+    lines.first().unwrap()
+}
+
+#[test]
+fn an_upstreams_error_code_stays_in_its_line_and_is_clipped() {
+    for log_format in ["text", "json"] {
+        let code = format!("{HOSTILE}{}", "A".repeat(60_000));
+        let log = logged(&upstream(code), "m", log_format);
+        let unprintable = |char: char| char.is_control() && char != '\n' || "\u{2028}\u{202e}".contains(char);
+        assert!(!log.contains(unprintable), "{log:?}");
+        assert!(!log.lines().any(|line| line.starts_with("FAKE")), "{log:?}");
+        let line = access_line(&log);
+        assert!(line.contains("FAKE line") && line.len() < 1_500, "{line:?}");
+        if log_format == "json" {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert!(line["end"].as_str().unwrap().starts_with("failed:x\r\nFAKE"), "{line}");
+        }
+    }
+}
+
+#[test]
+fn a_clients_model_name_stays_in_its_line_and_is_clipped() {
+    for log_format in ["text", "json"] {
+        let model = format!("{HOSTILE}{}", "A".repeat(60_000));
+        let log = logged(&upstream("c".to_owned()), &model, log_format);
+        let line = access_line(&log);
+        assert!(line.contains("FAKE line") && line.len() < 1_500, "{line:?}");
+        assert!(!log.lines().any(|line| line.starts_with("FAKE")), "{log:?}");
+    }
+}

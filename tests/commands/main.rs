@@ -1,0 +1,18 @@
+//! The built program as users run it: commands, configuration, recording and replay, exit statuses, what goes to stdout
+//! and what to stderr.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a failing test panics, wherever its helpers live"
+)]
+
+mod bench;
+mod cli;
+mod config;
+mod log;
+mod mock;
+mod record;
+mod replay;
+mod rewrite;
+mod support;

@@ -1,0 +1,51 @@
+//! `toolwire mock` and `toolwire demo`.
+
+use serde_json::Value;
+
+use crate::support::{Server, ask, fixture_path, run, toolwire, upstream_bytes};
+
+#[test]
+fn mock_serves_what_is_asked_for() {
+    let lumo = fixture_path("lumo");
+    let refusal = fixture_path("broken/lumo-limit");
+    let mock =
+        Server::start(&mut toolwire(&["mock", &lumo, &refusal, "--listen", "127.0.0.1:0", "--pace", "none"]));
+    let (head, body) = ask(&mock, "/ai/v1/chat/completions", "", r#"{"model":"v2-text"}"#);
+    assert!(head.contains("200 ok") && head.contains("content-type: text/event-stream"), "{head}");
+    assert_eq!(body, upstream_bytes("lumo/v2-text"));
+    let (_, body) = ask(&mock, "/v1/chat/completions", "x-fixture: v1-text\r\n", r#"{"model":"v2-text"}"#);
+    assert_eq!(body, upstream_bytes("lumo/v1-text"), "the header comes before the model");
+    let (head, _) = ask(&mock, "/ai/v1/chat", "x-fixture: lumo-limit\r\n", "{}");
+    assert!(head.contains(" 429 ") && head.contains("retry-after: 9"), "{head}");
+    let (head, _) = ask(&mock, "/v1/chat/completions", "x-fixture: none-such\r\n", "{}");
+    assert!(head.contains(" 404 "), "{head}");
+    let (head, _) = ask(&mock, "/nowhere", "", "{}");
+    assert!(head.contains(" 404 "), "{head}");
+    let (_, models) = ask(&mock, "/v1/models", "", "");
+    let models: Value = serde_json::from_slice(&models).unwrap();
+    assert!(models["data"].as_array().unwrap().iter().any(|model| model["id"] == "v1-text"));
+}
+
+#[test]
+fn mock_takes_turns_where_nothing_is_named() {
+    let (one, two) = (fixture_path("lumo/v1-text"), fixture_path("lumo/v2-text"));
+    let mock =
+        Server::start(&mut toolwire(&["mock", &one, &two, "--listen", "127.0.0.1:0", "--pace", "1ms"]));
+    for name in ["lumo/v1-text", "lumo/v2-text", "lumo/v1-text"] {
+        assert_eq!(ask(&mock, "/v1/chat/completions", "", r#"{"model":"any"}"#).1, upstream_bytes(name));
+    }
+}
+
+#[test]
+fn demo_shows_both_sides_and_ends() {
+    let (status, stdout, stderr) =
+        run(&mut toolwire(&["demo", "--once", "--pace", "1ms", "--listen", "127.0.0.1:0"]));
+    assert_eq!(status, 0, "{stderr}");
+    for seen in ["the upstream sends", "the client gets", ":queued", "write_file(", "finish    tool_calls"] {
+        assert!(stdout.contains(seen), "no {seen:?} in\n{stdout}");
+    }
+    assert!(!stdout.contains('\x1b'), "colours are for terminals");
+    assert_eq!(stderr, "", "log lines would stand between the columns");
+    let asked = ["demo", "--once", "--pace", "none", "--listen", "127.0.0.1:0", "--log-level", "info"];
+    assert!(run(&mut toolwire(&asked)).2.contains("toolwire::access"), "unless they are asked for");
+}

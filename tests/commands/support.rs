@@ -1,0 +1,120 @@
+//! Runs the built program, and reads the fixtures.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    path::{Path, PathBuf},
+    process::{Child, ChildStderr, Command, Output, Stdio},
+};
+
+use toolwire::fixture::{Answer, assemble};
+
+/// The program with these arguments, without settings from the environment of the tests.
+pub(crate) fn toolwire(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_toolwire"));
+    let inherited = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TOOLWIRE_"));
+    inherited.for_each(|(name, _)| _ = command.env_remove(name));
+    command.args(arguments);
+    command
+}
+
+/// Runs a command to its end: exit status, stdout, stderr.
+pub(crate) fn run(command: &mut Command) -> (i32, String, String) {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    (status.code().unwrap(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+}
+
+/// A command that serves (`serve`, `mock`, `record`); killed at the end of the test.
+pub(crate) struct Server {
+    child: Child,
+    /// Where it listens: the first address that it names on stderr.
+    pub(crate) address: String,
+    /// What it wrote to stderr up to the line with the address, which is included.
+    pub(crate) start: String,
+    stderr: BufReader<ChildStderr>,
+}
+
+impl Server {
+    /// Starts the command and waits until it says where it listens.
+    pub(crate) fn start(command: &mut Command) -> Self {
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut server = Self { child, address: String::new(), start: String::new(), stderr };
+        while server.address.is_empty() {
+            let line = server.line();
+            assert!(!line.is_empty(), "the server has ended: {}", server.start);
+            if let Some((_, address)) = line.split_once("http://127.0.0.1:") {
+                let port: String = address.chars().take_while(char::is_ascii_digit).collect();
+                server.address = format!("127.0.0.1:{port}");
+            }
+            server.start += &line;
+        }
+        server
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The next line on stderr; empty at the end.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stderr.read_line(&mut line).unwrap();
+        line
+    }
+
+    /// Asks it to stop; returns its exit status and the rest of stderr.
+    pub(crate) fn stop(mut self) -> (Option<i32>, String) {
+        let pid = self.pid().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        let mut rest = String::new();
+        self.stderr.read_to_string(&mut rest).unwrap();
+        (self.child.wait().unwrap().code(), rest)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Sends a request, a GET if the body is empty; returns status line and headers in lower case, and the body.
+pub(crate) fn ask(server: &Server, path: &str, headers: &str, body: &str) -> (String, Vec<u8>) {
+    let mut socket = TcpStream::connect(&server.address).unwrap();
+    let method = if body.is_empty() { "GET" } else { "POST" };
+    let length = body.len();
+    write!(
+        socket,
+        "{method} {path} HTTP/1.0\r\nhost: mock\r\ncontent-length: {length}\r\n{headers}\r\n{body}"
+    )
+    .unwrap();
+    let mut reply = Vec::new();
+    socket.read_to_end(&mut reply).unwrap();
+    let end = reply.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
+    (String::from_utf8(reply[..end].to_vec()).unwrap().to_lowercase(), reply[end + 4..].to_vec())
+}
+
+/// What a client assembles of a chat stream that breaks no rule.
+pub(crate) fn read_stream(stream: &str) -> Answer {
+    let assembled = assemble(stream.as_bytes(), true, 200);
+    assert_eq!(assembled.faults, Vec::<String>::new());
+    assembled.answer
+}
+
+/// The folder of a fixture.
+pub(crate) fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name)
+}
+
+/// The same as an argument of a command.
+pub(crate) fn fixture_path(name: &str) -> String {
+    fixture(name).display().to_string()
+}
+
+/// What the upstream of a fixture sent.
+pub(crate) fn upstream_bytes(name: &str) -> Vec<u8> {
+    fs::read(fixture(name).join("upstream.sse")).unwrap()
+}

@@ -1,0 +1,6 @@
+//! The Chat Completions dialect: requests decoded and encoded, upstream streams read, client streams written.
+
+mod read;
+mod reader;
+mod requests;
+mod writer;

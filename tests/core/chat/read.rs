@@ -1,0 +1,210 @@
+//! Reads a stream and tells in one line what it meant.
+
+use toolwire::{
+    dialect::{
+        Skip, Skipped,
+        chat::{Reader, ReaderSettings},
+    },
+    event::{CallEnd, Event, Finish, Sink},
+    failure::Failure,
+};
+
+/// What a client would have put together.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Read {
+    pub(crate) start: Option<String>,
+    /// Text, reasoning and the like, each run of one kind joined.
+    runs: Vec<(&'static str, String)>,
+    calls: Vec<Call>,
+    end: Vec<String>,
+    pub(crate) pings: Vec<String>,
+    /// The failure's sentence.
+    pub(crate) message: String,
+    pub(crate) skipped: Skipped,
+    /// Frames that came as they are.
+    pub(crate) verbatim: usize,
+}
+
+#[derive(Debug, PartialEq)]
+struct Call {
+    index: u32,
+    id: String,
+    name: String,
+    arguments: String,
+    end: &'static str,
+}
+
+impl Read {
+    /// All but pings, counters and the failure's sentence, as one line.
+    pub(crate) fn told(&self) -> String {
+        let mut told: Vec<String> = self.start.iter().map(|start| format!("start {start}")).collect();
+        told.extend(self.runs.iter().map(|(kind, text)| match *kind {
+            "text" => text.clone(),
+            "reasoning" => format!("({text})"),
+            kind => format!("{kind} {text}"),
+        }));
+        let calls = self.calls.iter();
+        told.extend(calls.map(|call| format!("{} {} {}{}", call.id, call.name, call.arguments, call.end)));
+        told.extend(self.end.iter().cloned());
+        told.join(" | ")
+    }
+
+    fn run(&mut self, kind: &'static str, text: &str) {
+        match self
+            .runs
+            .last_mut()
+            .filter(|run| run.0 == kind && matches!(kind, "text" | "reasoning" | "refused"))
+        {
+            Some((_, run)) => run.push_str(text),
+            None => self.runs.push((kind, text.to_owned())),
+        }
+    }
+
+    fn call(&mut self, index: u32) -> &mut Call {
+        self.calls.iter_mut().find(|call| call.index == index).expect("a call that has begun")
+    }
+
+    pub(crate) fn unknown_finishes(&self) -> u64 {
+        self.skipped.count(Skip::UnknownFinish)
+    }
+
+    pub(crate) fn fail(&mut self, failure: &Failure) {
+        self.end.push(format!("error {:?} {}", failure.kind(), failure.code().unwrap_or("-")));
+        self.message = failure.message().to_owned();
+    }
+}
+
+impl Sink for Read {
+    fn event(&mut self, event: Event<'_>) {
+        let has_finished = self.end.iter().any(|end| !end.starts_with("usage"));
+        match event {
+            Event::Usage(usage) => {
+                let count = |count: Option<u64>| count.map_or("-".to_owned(), |count| count.to_string());
+                let (input, output, total) = (count(usage.input), count(usage.output), count(usage.total));
+                return self.end.push(format!("usage {input} {output} {total}"));
+            }
+            Event::Ping(text) => return self.pings.push(text.into_owned()),
+            Event::Verbatim { means, .. } => {
+                self.verbatim += 1;
+                if let Some(event) = means {
+                    assert!(!matches!(event, Event::Verbatim { .. }));
+                    self.event(event.clone());
+                }
+                return;
+            }
+            _ => assert!(!has_finished, "{event:?} after the finish"),
+        }
+        match event {
+            Event::Start(start) => {
+                assert!(
+                    self.start.is_none() && self.runs.is_empty() && self.calls.is_empty(),
+                    "a late start"
+                );
+                if !start.id.is_empty() {
+                    self.start = Some(format!("{} {} {}", start.id, start.model, start.created.unwrap_or(0)));
+                }
+            }
+            Event::Text(text) => {
+                assert!(!text.is_empty());
+                self.run("text", &text);
+            }
+            Event::Reasoning(reasoning) => {
+                if !reasoning.text.is_empty() {
+                    self.run("reasoning", &reasoning.text);
+                }
+                if let Some(signature) = reasoning.signature {
+                    self.run("signed", &signature);
+                }
+            }
+            Event::Refusal(text) => self.run("refused", &text),
+            Event::CallStart(start) => self.calls.push(Call {
+                index: start.index,
+                id: start.id.into_owned(),
+                name: start.name.into_owned(),
+                arguments: String::new(),
+                end: " open",
+            }),
+            Event::CallArguments { index, piece } => self.call(index).arguments.push_str(&piece),
+            Event::CallEnd { index, end } => {
+                self.call(index).end = if end == CallEnd::Complete { "" } else { " cut" };
+            }
+            Event::CallResult(result) => {
+                let words = if result.is_error { "failed" } else { "gave" };
+                self.run(words, &format!("{} {} {}", result.index, result.id, result.content));
+            }
+            Event::ServerCall(call) => {
+                let [arguments, content] = [call.arguments, call.content].map(Option::unwrap_or_default);
+                self.run("ran", &format!("{} {} {arguments} {content}", call.id, call.name));
+            }
+            Event::Annotation(note) => {
+                let (from, to) = note.span;
+                self.run("cites", &format!("{} {} {from}-{to}", note.url, note.title));
+            }
+            Event::Media(media) => self.run("media", &format!("{} {}", media.mime, media.data)),
+            Event::Finish(finish) => self.end.push(
+                match finish {
+                    Finish::Stop => "stop",
+                    Finish::Calls => "calls",
+                    Finish::Length => "length",
+                    Finish::Filter => "filter",
+                }
+                .to_owned(),
+            ),
+            Event::Usage(_) | Event::Ping(_) | Event::Verbatim { .. } => {}
+        }
+    }
+}
+
+/// Reads a stream that comes in `pieces`; `ends`: the body ends after them.
+pub(crate) fn read_in<'a>(
+    settings: ReaderSettings,
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+    ends: bool,
+) -> Read {
+    let mut reader = Reader::new(settings);
+    let mut read = Read::default();
+    let mut result = Ok(());
+    for piece in pieces {
+        result = result.and_then(|()| reader.push(piece, &mut read));
+    }
+    if ends {
+        result = result.and_then(|()| reader.finish(&mut read));
+    }
+    if let Err(failure) = result {
+        assert!(reader.is_done());
+        read.fail(&failure);
+    }
+    read.skipped = reader.skipped();
+    read
+}
+
+/// Reads a stream whole and in every cut that matters: the same must come of all.
+#[track_caller]
+pub(crate) fn read_splits(settings: ReaderSettings, stream: &[u8]) -> Read {
+    let whole = read_in(settings, [stream], true);
+    for at in 0..=stream.len() {
+        let (left, right) = stream.split_at(at);
+        assert_eq!(read_in(settings, [left, right], true), whole, "cut at {at}");
+    }
+    for size in [1, 2, 3, 5, 7, 13] {
+        assert_eq!(read_in(settings, stream.chunks(size), true), whole, "pieces of {size}");
+    }
+    whole
+}
+
+/// A chunk in canonical form.
+pub(crate) fn chunk(delta: &str, finish: &str) -> String {
+    let choices = format!(r#"[{{"index":0,"delta":{delta},"finish_reason":{finish}}}]"#);
+    let head = r#""id":"c1","object":"chat.completion.chunk","created":17,"model":"m""#;
+    format!("data: {{{head},\"choices\":{choices}}}\n\n")
+}
+
+/// A chunk of a server that leaves out what it can.
+pub(crate) fn loose(delta: &str) -> String {
+    format!("data: {{\"choices\":[{{\"delta\":{delta}}}]}}\n\n")
+}
+
+/// The last chunk of such a server.
+pub(crate) fn end(word: &str) -> String {
+    format!("data: {{\"choices\":[{{\"delta\":{{}},\"finish_reason\":\"{word}\"}}]}}\n\n")
+}

@@ -1,0 +1,45 @@
+//! What the documents, comments and fixtures refer to exists: see CONTRIBUTING.md#citations.
+
+mod citations;
+mod links;
+mod page;
+
+use std::{
+    ffi::OsStr,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Folders that hold other people's files, build output, or streams.
+const SKIPPED: &[&str] = &["target", "node_modules", "corpus", "artifacts", "coverage", ".git", ".venv"];
+
+/// The repository.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// All files under `folder` whose extension is one of `extensions`, with their text; paths are relative to the root.
+fn files(folder: &str, extensions: &[&str]) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    collect(&root().join(folder), extensions, &mut found);
+    found.sort();
+    found
+}
+
+fn collect(folder: &Path, extensions: &[&str], found: &mut Vec<(PathBuf, String)>) {
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        let (path, kind) = (entry.path(), entry.file_type().unwrap());
+        let is_skipped = SKIPPED.iter().any(|name| entry.file_name() == *name);
+        if kind.is_dir() && !is_skipped {
+            collect(&path, extensions, found);
+        } else if kind.is_file() && extensions.iter().any(|it| path.extension() == Some(OsStr::new(it))) {
+            let text = fs::read_to_string(&path).unwrap();
+            found.push((path.strip_prefix(root()).unwrap().to_owned(), text));
+        }
+    }
+}
+
+/// Fails with all of `faults`, if there are any.
+fn none(faults: &[String]) {
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}

@@ -1,0 +1,175 @@
+//! Lateness around JSON in markers, the same for every format that has them.
+
+use serde_json::json;
+use toolwire::{format, rules::Detect};
+
+use crate::formats::found::{Found, find_at_every_cut};
+
+/// Format, opener, closer.
+const MARKED: &[(&str, &str, &str)] = &[
+    ("hermes", "<tool_call>", "</tool_call>"),
+    ("hermes", "<function_call>", "</function_call>"),
+    ("longcat", "<longcat_tool_call>\n", "\n</longcat_tool_call>"),
+    ("granite3", "<|tool_call|>", ""),
+    ("granite20b_fc", "<function_call> ", ""),
+    ("jamba", "<tool_calls>", "</tool_calls>"),
+    ("hunyuan_a13b", "<tool_calls>", "</tool_calls>"),
+    ("minimax_m1", "<tool_calls>\n", "\n</tool_calls>"),
+    ("nemotron_toolcall", "<TOOLCALL>", "</TOOLCALL>"),
+    ("llama3_json", "<|python_tag|>", ""),
+    ("llama3_json", "<|python_tag|>", "<|eom_id|>"),
+    ("phi4_mini", "functools", ""),
+    ("phi4_mini", "<|tool_call|>", "<|/tool_call|>"),
+    ("internlm2", "<|action_start|> <|plugin|>", "<|action_end|>"),
+    ("xlam", "[TOOL_CALLS]", ""),
+    ("apertus", "<|tools_prefix|>", "<|tools_suffix|>"),
+    ("gigachat3", "<|message_sep|>\n\nfunction call<|role_sep|>\n", ""),
+    ("gigachat31", "<|function_call|>", ""),
+    ("command_r7b", "<|START_ACTION|>", "<|END_ACTION|>"),
+    ("k2_horizon", "<ifm|tool_call>", "</ifm|tool_call>"),
+    ("k2_horizon", "<ifm|tool_calls><ifm|tool_call>", "</ifm|tool_call></ifm|tool_calls>"),
+];
+
+fn found(format: &str, text: &str) -> Found {
+    find_at_every_cut(&Detect::Formats(vec![format::by_name(format).expect(format).name]), text)
+}
+
+/// Each inside makes `calls` in every format.
+fn each(inside: &str, calls: &[(&str, serde_json::Value)]) {
+    for (format, open, close) in MARKED {
+        let text = format!("a {open}{inside}{close}");
+        let found = found(format, &text);
+        assert_eq!(found.read(), calls, "{text}");
+        assert_eq!(found.text, "a", "{text}");
+        assert!(found.calls.iter().all(|call| call.3), "{text}");
+    }
+}
+
+#[test]
+fn objects_arrays_and_lines() {
+    let (now, add) =
+        (r#"{"name": "now", "arguments": {}}"#, r#"{"name": "add", "parameters": {"x": 1, "y": 2}}"#);
+    let both = [("now", json!({})), ("add", json!({"x": 1, "y": 2}))];
+    each(now, &both[..1]);
+    each(&format!("[{now}, {add}]"), &both);
+    each(&format!("{now}\n{add}"), &both);
+    each(&format!("{now}; {add}"), &both);
+    each(&format!("\n  [{now},\n {add}]\n"), &both);
+}
+
+#[test]
+fn slips() {
+    let now = [("now", json!({}))];
+    let add = [("add", json!({"x": 1, "y": 2}))];
+    each(r#"{"name":"now","arguments":{}}}"#, &now);
+    each(r#"{"name":"now","arguments":{}}]"#, &now);
+    each("```json\n{\"name\":\"now\",\"arguments\":{}}\n```", &now);
+    each(r#"{"arguments": {"x": 1, "y": 2}, "name": "add"}"#, &add);
+    each(r#"{"name": "add", "arguments": "{\"x\": 1, \"y\": 2}"}"#, &add);
+    each(r#"{'name': 'add', 'arguments': {'x': 1, 'y': 2,}}"#, &add);
+    each(r#"{"name": "unknown", "arguments": {"a": null}}"#, &[("unknown", json!({"a": null}))]);
+    each(r#"{"name": "now"}"#, &now);
+    each(
+        r#"{"name":"search","arguments":{"query":"</tool_call> ]} <|eom_id|> 東京 \u00e9"}}"#,
+        &[("search", json!({"query": "</tool_call> ]} <|eom_id|> 東京 é"}))],
+    );
+}
+
+#[test]
+fn what_is_no_call_is_text() {
+    for (format, open, close) in MARKED {
+        for inside in ["", " and so on", "[]", "[] nothing", r#"{"city": "Paris"}"#, "[1, 2]", "{{", "\n\n"] {
+            let text = format!("a {open}{inside}{close} b");
+            // Where the name is the key, this is a call to `city`.
+            if *format == "apertus" && inside.contains("city") {
+                continue;
+            }
+            let found = found(format, &text);
+            assert_eq!((found.text.as_str(), found.calls.len()), (text.as_str(), 0), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_cut_call_stays_cut() {
+    for (format, open, _) in MARKED {
+        let text = format!(r#"{open}{{"name":"search","arguments":{{"query":"rm -r bu"#);
+        let found = found(format, &text);
+        let call = ("search".to_owned(), String::new(), r#"{"query":"rm -r bu"#.to_owned(), false);
+        assert_eq!(found.calls, [call], "{text}");
+        assert_eq!(found.text, "", "{text}");
+    }
+}
+
+#[test]
+fn text_behind_calls_stays() {
+    for (format, open, close) in MARKED.iter().filter(|(_, _, close)| !close.is_empty()) {
+        let text = format!(r#"{open}{{"name":"now","arguments":{{}}}}{close} ok"#);
+        assert_eq!(found(format, &text).text.trim(), "ok", "{text}");
+        let text = format!(r#"{open}{{"name":"now","arguments":{{}}}} ok"#);
+        assert_eq!(found(format, &text).text.trim(), "ok", "{text}");
+    }
+}
+
+#[test]
+fn names_as_keys() {
+    let read = |text: &str| {
+        let found = found("apertus", &format!("<|tools_prefix|>{text}<|tools_suffix|>"));
+        found.calls.into_iter().map(|call| format!("{}{}", call.0, call.2)).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(
+        read(r#"[{"get_weather": {"city": "Oslo"}}, {"now": {}}]"#),
+        r#"get_weather{"city": "Oslo"} now{}"#
+    );
+    assert_eq!(read(r#"[{"add": {"x": 1}, "now": null}]"#), r#"add{"x": 1} now{}"#);
+    assert_eq!(read(r#"[{"other": {"x": {"now": 1}}}]"#), r#"other{"x": {"now": 1}}"#);
+    assert_eq!(read(r#"[{"name": "now", "arguments": {"a": 1}}]"#), r#"now{"a": 1}"#);
+    assert_eq!(read("[{}]"), "");
+}
+
+#[test]
+fn the_direct_answer_calls_nothing() {
+    let action = |tool: &str| {
+        format!(
+            "Plan: none.\nAction:\n```json\n[\n  {{\n    \"tool_name\": \"{tool}\",\n    \"parameters\": {{}}\n  }}\n]\n```\nHi."
+        )
+    };
+    let silent = found("command_r_plus", &action("directly-answer"));
+    assert_eq!((silent.text.as_str(), silent.calls.len()), ("Plan: none.\n\nHi.", 0));
+    let calling = found("command_r_plus", &action("now"));
+    assert_eq!((calling.text.as_str(), calling.read()), ("Plan: none.\n\nHi.", vec![("now", json!({}))]));
+    for text in [action("unknown"), action("now").replace("Action:", "My Action:"), "Action: run".to_owned()]
+    {
+        assert_eq!(found("command_r_plus", &text).text, text);
+    }
+}
+
+#[test]
+fn calls_without_markers_may_be_joined() {
+    let call = r#"{"name": "now", "parameters": {}}"#;
+    for (text, calls, rest) in [
+        (format!("{call}; {call}"), 2, ""),
+        (format!("{call},\n{call}"), 2, ","),
+        (format!("{call}\n{call}"), 2, ""),
+        (format!("{call}; and then"), 1, "; and then"),
+        (format!("{call};"), 1, ";"),
+        (
+            format!(r#"{call}; {{"a": {{"name": "now", "parameters": {{}}}}}}"#),
+            1,
+            r#"; {"a": {"name": "now", "parameters": {}}}"#,
+        ),
+    ] {
+        let found = found("llama3_json", &text);
+        assert_eq!(found.calls.len(), calls, "{text}");
+        assert_eq!(found.text, rest, "{text}");
+    }
+}
+
+#[test]
+fn ids_in_band_are_kept() {
+    let text =
+        r#"<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "now", "parameters": {}}]<|END_ACTION|>"#;
+    assert_eq!(found("command_r7b", text).calls[0].1, "0");
+    let text = r#"{"tool_calls": [{"id": "call_9", "type": "function", "function": {"name": "now", "arguments": "{}"}}]}"#;
+    assert_eq!(found("openai_function_call", text).calls[0].1, "call_9");
+}

@@ -1,0 +1,80 @@
+//! What a model is taught is what the engine reads.
+
+use serde_json::{Value, json};
+use toolwire::{
+    conversation::{Call, CallOutput},
+    format::{ALL, Format, Teach},
+    rules::Detect,
+};
+
+use crate::formats::found::find_at_every_cut;
+
+fn taught() -> impl Iterator<Item = (&'static Format, Teach)> {
+    ALL.iter().filter_map(|format| Some((*format, format.teach?)))
+}
+
+fn call(name: &str, arguments: &Value) -> Call {
+    Call { id: "c1".to_owned(), name: name.to_owned(), arguments: arguments.to_string() }
+}
+
+#[test]
+fn the_example_of_a_format_is_what_is_taught() {
+    for (format, teach) in taught() {
+        let plain = |text: &str| text.replace([' ', '\''], "").replace('"', "");
+        let mut written = plain(&teach.form.calls(&[call("get_weather", &json!({"city": "Paris"}))]));
+        // The suffix of its tags is the checkpoint's.
+        let example = plain(format.example).replace(":opensource", "");
+        // A Python dictionary is JSON here.
+        written = written.replace("\\", "");
+        assert_eq!(written, example.replace("\\", ""), "{}", format.name);
+    }
+}
+
+#[test]
+fn calls_of_every_type_are_read_as_they_are_shown() {
+    let light = json!({
+        "room": "Küche \"Süd\"\n 2. Stock 🔆",
+        "level": 0.5,
+        "on": true,
+        "scene": null,
+        "hours": [7, 22],
+        "color": {"name": "warm", "mix": ["red", "white"]},
+    });
+    for (format, teach) in taught() {
+        let shown = call("set_light", &light);
+        let found = find_at_every_cut(&Detect::Formats(vec![format.name]), &teach.form.calls(&[shown]));
+        assert_eq!(found.read(), [("set_light", light.clone())], "{}: {found:?}", format.name);
+        assert!(found.calls[0].3 && found.text.is_empty(), "{}: {found:?}", format.name);
+    }
+}
+
+/// GigaChat 3 writes one call in a message.
+const SINGLE: &[&str] = &["gigachat3"];
+
+#[test]
+fn calls_of_one_turn_stay_apart() {
+    let two =
+        [call("search", &json!({"query": "a"})), call("now", &json!({})), call("add", &json!({"x": 1}))];
+    let wanted = [("search", json!({"query": "a"})), ("now", json!({})), ("add", json!({"x": 1}))];
+    for (format, teach) in taught().filter(|(format, _)| !SINGLE.contains(&format.name)) {
+        let found = find_at_every_cut(&Detect::Formats(vec![format.name]), &teach.form.calls(&two));
+        assert_eq!(found.read(), wanted, "{}: {found:?}", format.name);
+        assert_eq!(found.text, "", "{}", format.name);
+    }
+}
+
+#[test]
+fn a_result_tells_what_the_tool_gave() {
+    let result = CallOutput {
+        id: "c1".to_owned(),
+        name: "get_weather".to_owned(),
+        content: "12 °C and \"rain\"".to_owned(),
+        is_error: false,
+    };
+    for (format, teach) in taught() {
+        let shown = teach.form.result(&result);
+        let quoted = Value::from(result.content.as_str()).to_string();
+        assert!(shown.contains(&result.content) || shown.contains(&quoted), "{}: {shown}", format.name);
+        assert!(!shown.contains("{{"), "{}: {shown}", format.name);
+    }
+}

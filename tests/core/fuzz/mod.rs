@@ -1,0 +1,90 @@
+//! The fuzz targets' checks over the committed corpus and mutations of it, on stable Rust: what CI runs of `fuzz/`.
+
+mod checks;
+mod corpus;
+mod dictionary;
+mod regressions;
+mod seeds;
+
+use std::{fs, panic::catch_unwind, path::PathBuf};
+
+use proptest::test_runner::{Config, TestCaseError, TestError, TestRunner};
+
+use self::{
+    checks::Check,
+    corpus::{Shown, mutated},
+};
+
+/// Mutations tried of each target's corpus; the environment may ask for more.
+fn tries() -> u32 {
+    std::env::var("TOOLWIRE_TRIES").map_or(1500, |tries| tries.parse().unwrap())
+}
+
+/// A file or folder of the fuzz package.
+fn fuzz(path: &str) -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "fuzz", path].iter().collect()
+}
+
+fn run((name, check): Check) {
+    let corpus = corpus::read(name);
+    assert!(!corpus.is_empty(), "{name} has no corpus");
+    for (file, bytes) in &corpus {
+        println!("{name}/{file}");
+        check(bytes);
+    }
+    let seeds: Vec<_> = corpus.into_iter().map(|(_, bytes)| bytes).collect();
+    let config =
+        Config { cases: tries(), failure_persistence: None, max_shrink_iters: 0, ..Config::default() };
+    let tried = TestRunner::new(config).run(&mutated(seeds, dictionary::markers()), |Shown(input)| {
+        check(&input);
+        Ok::<(), TestCaseError>(())
+    });
+    match tried {
+        Ok(()) => {}
+        Err(TestError::Fail(_, Shown(input))) => {
+            let least = least(input, |input| catch_unwind(|| check(input)).is_err());
+            println!("{name} fails for {:?}", Shown(least.clone()));
+            check(&least);
+        }
+        Err(error) => panic!("{name}: {error}"),
+    }
+}
+
+/// What is left of `input` when everything is taken out without which it still fails.
+fn least(mut input: Vec<u8>, fails: impl Fn(&[u8]) -> bool) -> Vec<u8> {
+    let mut size = input.len() / 2;
+    while size > 0 {
+        let mut at = 0;
+        while at < input.len() {
+            let mut less = input.clone();
+            less.drain(at..(at + size).min(input.len()));
+            if fails(&less) { input = less } else { at += size }
+        }
+        size /= 2;
+    }
+    input
+}
+
+/// The check of this name, over its corpus and mutations.
+macro_rules! smoke {
+    ($($name:ident),*) => {$(
+        #[test]
+        fn $name() {
+            run(*checks::ALL.iter().find(|(name, _)| *name == stringify!($name)).expect("a check"));
+        }
+    )*};
+}
+
+smoke!(engine, json, literal, params, reader, sse);
+
+/// The committed dictionary lists the markers of the formats as they are now.
+#[test]
+fn dictionary_is_up_to_date() {
+    let (path, text) = (fuzz("markers.dict"), dictionary::text());
+    if std::env::var_os("TOOLWIRE_WRITE").is_some() {
+        fs::write(&path, &text).unwrap();
+        seeds::write();
+    }
+    let written = fs::read_to_string(&path).unwrap_or_default();
+    assert!(written == text, "write it again: TOOLWIRE_WRITE=1 cargo test --test core fuzz::dictionary");
+}

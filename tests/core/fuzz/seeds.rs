@@ -1,0 +1,149 @@
+//! The committed corpus, made of what the repository has: the formats' examples, conformance cases, recorded streams.
+
+use std::{collections::HashMap, fs, path::Path};
+
+use serde_json::Value;
+use toolwire::format;
+
+use super::{checks::code, fuzz};
+
+/// Bytes of a recorded stream that make a seed.
+const STREAM: usize = 2500;
+
+/// Streams of each kind of upstream.
+const MOST: usize = 17;
+
+/// Arguments as models write them, right and wrong.
+const JSON: &[(&str, &str)] = &[
+    ("plain", r#"{"city": "Paris", "days": 2.50, "list": [1, {"k": null}], "ok": true}"#),
+    ("escapes", r#"{"a": "\u00e9\ud83d\ude00\"\\\/\b", "é😀": "\ud83d"}"#),
+    ("numbers", "[0, -0, 1e3, -1.5E-7, 12345678901234567890, 0.1e+2]"),
+    ("packed", r#""{\"x\": \"a\\nb\"}""#),
+    ("packed-text", r#""{hello}""#),
+    ("raw-controls", "{\"cmd\": \"a\nb\tc\r\u{1}\"}"),
+    ("illegal-escapes", r#"{"path": "C:\dir\q", "u": "\u12", "s": "it\'s"}"#),
+    ("python", "{'a': True, 'b': None, 'c': 'x\"y', d: NaN, e: -Infinity,}"),
+    ("comments", "{/* a */ \"x\": [1, 2,], // b\n \"y\": 1,}"),
+    ("nested", r#"{"a":{"b":{"c":[[[[{"d":{}}]]]]}}}"#),
+    ("markers", r#"{"s": "</tool_call><tool_call>```}]"}"#),
+    ("unclosed", r#"{"cmd": "rm -r build/ol"#),
+    ("too-many-closers", "{\"x\": 1}}]}"),
+    ("null", "null"),
+    ("scalar", "12"),
+];
+
+/// Values in Python's notation and Gemma's.
+const LITERAL: &[(&str, &str)] = &[
+    ("json", r#"{"a": [1, 2.5, "x"], "b": {"c": true, "d": null}}"#),
+    ("python", "{'a': (1, 2,), 'b': {3, 4}, 'c': None, 'd': True}"),
+    ("strings", "'a' \"b\" r'\\n' b'c' f'{d}' '''e\n'f''' \"\"\"g\"\"\""),
+    (
+        "escapes",
+        r"'\x41\u00e9\U0001F600\N{DASH}\101\
+'",
+    ),
+    ("numbers", "[1_000, 0x1F, .5, 5., -007, 1e5, 1j]"),
+    ("more", "1, y='z', w=[{'k': (1)}]"),
+    ("gemma", "<escape>text<escape>,n:3,o:{k:<escape>v<escape>},l:[1,true]"),
+    ("gemma4", "<|\"|>text<|\"|>,n:3,o:{k:<|\"|>v<|\"|>},l:[1,true]"),
+    ("markers", "')]<|tool_call_end|>'"),
+    ("empty", ""),
+];
+
+/// Values between tags.
+const PARAMS: &[(&str, &str)] = &[
+    ("text", "Paris"),
+    ("code", "if a < b && c {\n    print(\"x\\n\");\n}\n"),
+    ("number", "-12.50"),
+    ("boolean", "True"),
+    ("null", "NULL"),
+    ("object", r#"{"a": [1, {"b": "c"}], 'd': None}"#),
+    ("closer-inside", "say </parameter> and </function> twice"),
+    ("next-unclosed", "a\n<parameter=n>\nb\n</parameter>\n<parameter=i>\n3"),
+    ("next", "a</parameter><parameter name=\"n\">b</parameter><parameter name=\"i\">3"),
+    ("pair", "a</arg_value>\n<arg_key>n</arg_key>\n<arg_value>b"),
+    ("cdata", "<![CDATA[a ]] > b]]>&lt;&#65;&amp;"),
+    ("malformed-closer", "a</parameter/>\n</function>"),
+    ("blank", "\n\n  a  \n\n"),
+];
+
+/// Streams that bend the standard.
+const STREAMS: &[(&str, &str)] = &[
+    ("ends", "\u{feff}data: a\r\n\r\ndata: b\r\rdata: c\n\nevent: e\rdata\ndata:  d\r\n\n"),
+    ("fields", ": hi\nid: 1\nretry: 10\nevent: x\ndata: a\ndata: b\nother: c\n\nid: \u{0}\nid\ndata:x\n\n"),
+    ("records", "{\"a\":1}\n\n  \r\n{\"b\":2}\r{\"c\":\"é\"}"),
+    ("done", "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"x\"}}]}\n\ndata: [DONE]\n\n"),
+];
+
+/// Writes the corpus anew. What a fuzzer has added stays.
+pub(crate) fn write() {
+    for (at, pair) in engine().chunks(2).enumerate() {
+        let codes = [pair.first(), pair.last()].into_iter().flatten();
+        let codes: Vec<u8> = codes.flat_map(|(name, _)| code(name).to_be_bytes()).collect();
+        let text: String = pair.iter().map(|(_, text)| text.as_str()).collect();
+        put("engine", &format!("formats-{at:02}"), &[&[0, 2], &codes, &[7], text.as_bytes()]);
+    }
+    for (at, (name, text)) in JSON.iter().enumerate() {
+        put("json", name, &[&[0, choice(at)], text.as_bytes()]);
+    }
+    for (at, (name, text)) in LITERAL.iter().enumerate() {
+        put("literal", name, &[&[choice(at) << 4, choice(at)], text.as_bytes()]);
+    }
+    for (at, (name, text)) in PARAMS.iter().enumerate() {
+        put("params", name, &[&[choice(at) << 4, choice(at), choice(at)], text.as_bytes()]);
+    }
+    for (name, text) in STREAMS {
+        put("sse", name, &[&[0, 3], text.as_bytes()]);
+        put("reader", name, &[&[4, 3], text.as_bytes()]);
+    }
+    for (speech, flags) in [("chat", 0), ("lumo", 1)] {
+        for (name, stream) in recorded(speech) {
+            put("reader", &name, &[&[flags, 3], &stream]);
+        }
+    }
+}
+
+fn choice(at: usize) -> u8 {
+    u8::try_from(at).unwrap()
+}
+
+fn put(target: &str, name: &str, parts: &[&[u8]]) {
+    let folder = fuzz("corpus").join(target);
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join(name), parts.concat()).unwrap();
+}
+
+/// Every format with its example and its published cases.
+fn engine() -> Vec<(&'static str, String)> {
+    let mut cases: HashMap<String, String> = HashMap::new();
+    for line in include_str!("../../../fixtures/conformance/formats.jsonl").lines().skip(1) {
+        let case: Value = serde_json::from_str(line).unwrap();
+        let text = case["text"].as_str().unwrap();
+        let all = cases.entry(case["format"].as_str().unwrap().to_owned()).or_default();
+        if all.len() + text.len() < 1500 {
+            all.push('\n');
+            all.push_str(text);
+        }
+    }
+    let seed = |format: &&'static format::Format| {
+        let cases = cases.get(format.name).map_or("", String::as_str);
+        (format.name, format!("{}\nWell.{cases}\n", format.example))
+    };
+    format::ALL.iter().map(seed).collect()
+}
+
+/// The beginnings of the upstream streams of fixtures.
+fn recorded(speech: &str) -> Vec<(String, Vec<u8>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(speech);
+    let entries = fs::read_dir(folder).unwrap();
+    let streams = entries.filter_map(|entry| {
+        let entry = entry.unwrap();
+        let stream = fs::read(entry.path().join("upstream.sse")).ok()?;
+        let name = format!("{speech}-{}", entry.file_name().into_string().ok()?);
+        Some((name, stream[..stream.len().min(STREAM)].to_vec()))
+    });
+    let mut streams: Vec<_> = streams.collect();
+    streams.sort();
+    let step = streams.len().div_ceil(MOST);
+    streams.into_iter().step_by(step).collect()
+}

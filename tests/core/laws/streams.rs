@@ -1,0 +1,281 @@
+//! The whole pipeline: upstream streams of all kinds, cut anywhere (law 1); requests without tools (law 5); frames that
+//! pass untouched (law 6); streams that break off (law 7).
+
+use bytes::BytesMut;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use toolwire::pipeline::State;
+use toolwire::rules::{ArgumentDelivery, Misroute, Reasoning, Rules, ServerCalls};
+
+use crate::laws::{
+    soup::{cut_bytes, cuts, prose, soup},
+    tries,
+};
+use crate::support::{
+    client::Answer,
+    exchange::{Exchange, request, tools},
+    upstream::Speech,
+};
+
+const SPEECHES: [Speech; 3] = Speech::ALL;
+
+fn speech() -> impl Strategy<Value = Speech> {
+    prop::sample::select(&SPEECHES as &[_])
+}
+
+/// Events that an upstream may send: ordinary ones, and the deviations of docs/protocols/lumo.md#deviations and
+/// docs/protocols/chat.md#upstream-deviations.
+fn event(speech: Speech) -> BoxedStrategy<Value> {
+    let said = prop_oneof![prose(), soup(4), Just(String::new())].prop_map(|text| json!(["m", text]));
+    let thought = prose().prop_map(|text| json!(["r", text]));
+    let others: Vec<Value> = match speech {
+        Speech::LumoV1 => vec![
+            json!(["q"]),
+            json!(["ing", "message"]),
+            json!(["t", "A title"]),
+            json!(["tc", "{\"name\":\"web_search\",\"arguments\":{\"query\":\"é\"}}"]),
+            json!(["tc", "{\"name\":\"user:a\",\"arg"]),
+            json!(["tc", "uments\":{\"x\":1}}{\"name\":\"b\"}"]),
+            json!(["tr", "{\"error\":true}"]),
+            json!(["tr", "plain words"]),
+            json!(["m", null]),
+        ],
+        Speech::LumoV2 => vec![
+            json!(["c", "queued"]),
+            json!(["stc", {"id": "n1", "name": "web_search"}]),
+            json!(["stc", {"id": "n1", "name": "web_search", "arguments": "{\"query\":\"q\"}"}]),
+            json!(["stc", {"id": "n2", "name": "a", "arguments": {"x": 1}}]),
+            json!(["str", {"call_id": "n1", "content": "{\"results\":[]}"}]),
+            json!(["str", {"call_id": "zz", "content": "x"}]),
+            json!(["img", {"id": "i", "data": "AAAA"}]),
+            json!(["d", {"target": "title", "content": "T"}]),
+            json!(["d", {"tool_calls": [{"index": 0, "id": "p", "function": {"name": "a", "arguments": "{\"x\":"}}]}]),
+            json!(["d", {"tool_calls": [{"index": 0, "function": {"arguments": "1}"}}]}]),
+            json!(["d", {"tool_calls": [{"index": 1, "id": "q", "function": {"name": "b", "arguments": "{}"}}]}]),
+            json!(["d", null]),
+            json!(["u", {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}]),
+        ],
+        Speech::Chat => vec![
+            json!(["c", " keep-alive"]),
+            json!(["d", {"content": "", "padding": "xxx"}]),
+            json!(["d", {"tool_calls": [{"index": 0, "id": "p", "type": "function", "function": {"name": "get_", "arguments": ""}}]}]),
+            json!(["d", {"tool_calls": [{"index": 0, "function": {"name": "weather", "arguments": "{}"}}]}]),
+            json!(["d", {"tool_calls": [{"index": 1, "id": "q", "function": {"name": "b", "arguments": {"y": [2]}}}]}]),
+            json!(["d", {"refusal": "no"}]),
+            json!(["d", {"reasoning": "hm"}]),
+            json!(["d", {}]),
+            json!(["u", {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}]),
+        ],
+    };
+    prop_oneof![4 => said, 1 => thought, 3 => prop::sample::select(others)].boxed()
+}
+
+/// How the streams end, or do not.
+fn ending(speech: Speech) -> BoxedStrategy<Vec<Value>> {
+    let good = match speech {
+        Speech::LumoV1 => vec![vec![json!(["done"])], vec![json!(["harmful"])]],
+        _ => ["stop", "length", "tool_calls", "content_filter"]
+            .iter()
+            .map(|word| vec![json!(["fin", word]), json!(["done"])])
+            .chain([vec![json!(["fin", "stop"])], vec![json!(["done"])]])
+            .collect(),
+    };
+    let bad = match speech {
+        Speech::LumoV1 => vec![vec![], vec![json!(["timeout", "busy"])], vec![json!(["error", "boom"])]],
+        _ => vec![vec![], vec![json!(["err", {"message": "boom", "type": "server_error", "code": "error"}])]],
+    };
+    prop_oneof![3 => prop::sample::select(good), 1 => prop::sample::select(bad)].boxed()
+}
+
+/// How lines end and what stands between frames.
+fn dressed(stream: Vec<u8>, dress: usize) -> Vec<u8> {
+    let text = String::from_utf8(stream).unwrap();
+    let text = match dress {
+        0 => text,
+        1 => text.replace('\n', "\r\n"),
+        2 => text.replace('\n', "\r"),
+        3 => format!("\u{feff}{text}"),
+        4 => text.replace("data: ", "data:"),
+        5 => text.trim_end().to_owned(),
+        _ => text.replace("\n\n", "\n\n: ping\n\ndata: {bad\n\n"),
+    };
+    text.into_bytes()
+}
+
+prop_compose! {
+    fn stream()(speech in speech())(
+        speech in Just(speech),
+        events in prop::collection::vec(event(speech), 0..8),
+        ending in ending(speech),
+        dress in 0..7_usize,
+    ) -> (Speech, Vec<u8>) {
+        let events: Vec<Value> = events.into_iter().chain(ending).collect();
+        (speech, dressed(speech.stream(&events), dress))
+    }
+}
+
+const SERVER_CALLS: [ServerCalls; 4] =
+    [ServerCalls::Auto, ServerCalls::Forward, ServerCalls::Annotate, ServerCalls::Hide];
+
+fn settings() -> impl Strategy<Value = Rules> {
+    let server_calls = prop::sample::select(&SERVER_CALLS as &[_]);
+    let arguments = prop::sample::select(&[ArgumentDelivery::Stream, ArgumentDelivery::Whole] as &[_]);
+    (server_calls, arguments, any::<bool>(), any::<bool>()).prop_map(
+        |(server_calls, arguments, prefix, tolerate_truncation)| Rules {
+            server_calls,
+            arguments,
+            misroute: Misroute::Rescue,
+            tool_prefix: if prefix { "user:".to_owned() } else { String::new() },
+            server_tools: vec!["web_search".to_owned()],
+            tolerate_truncation,
+            ..Rules::default()
+        },
+    )
+}
+
+/// Requests with tools, without, and with the wish for one call.
+fn fields() -> impl Strategy<Value = Value> {
+    let declared = || tools(["a", "b", "get_weather"], &Value::Null);
+    prop::sample::select(vec![
+        json!({"tools": declared()}),
+        json!({"tools": declared(), "parallel_tool_calls": false}),
+        json!({"tools": declared(), "tool_choice": "none"}),
+        json!({}),
+    ])
+}
+
+proptest! {
+    #![proptest_config(tries(400))]
+
+    /// Law 1 of every reader and all that comes behind it.
+    #[test]
+    fn cuts_of_bytes_make_no_difference(
+        (speech, bytes) in stream(),
+        settings in settings(),
+        fields in fields(),
+        cuts in cuts(),
+    ) {
+        let exchange = Exchange::new(request(&fields), settings, speech);
+        let (whole, tally) = exchange.run([bytes.as_slice()]);
+        let (cut, cut_tally) = exchange.run(cut_bytes(&bytes, &cuts));
+        prop_assert_eq!(&cut, &whole);
+        prop_assert_eq!(&cut_tally.calls, &tally.calls);
+        prop_assert_eq!(cut_tally.malformed_frames, tally.malformed_frames);
+        let (cut, _) = exchange.run(bytes.chunks(1));
+        prop_assert_eq!(&cut, &whole, "byte by byte");
+    }
+
+    /// Law 5: without tools that may be called, and where reasoning is left alone, text passes as it comes, and nothing
+    /// is held.
+    #[test]
+    fn without_tools_nothing_is_held(
+        texts in prop::collection::vec(soup(6), 1..5),
+        speech in speech(),
+        none: bool,
+    ) {
+        let fields = if none {
+            json!({"tools": tools(["a"], &Value::Null), "tool_choice": "none"})
+        } else {
+            json!({})
+        };
+        let settings = Rules { reasoning: Reasoning::Off, ..Rules::default() };
+        let exchange = Exchange::new(request(&fields), settings, speech);
+        let mut pipeline = exchange.pipeline();
+        let (mut out, mut said) = (BytesMut::new(), String::new());
+        for text in &texts {
+            pipeline.push(&speech.stream(&[json!(["m", text])]), &mut out);
+            said.push_str(text);
+            prop_assert_eq!(Answer::of_stream(&out).text, said.as_str());
+            prop_assert_eq!(pipeline.tally().held, 0);
+        }
+    }
+
+    /// Law 6: frames of plain text go out byte for byte, unknown fields and odd spellings included.
+    #[test]
+    fn untouched_frames_pass_byte_for_byte(
+        texts in prop::collection::vec((prose(), 0..5_usize), 1..6),
+        with_tools: bool,
+        cuts in cuts(),
+    ) {
+        // What clients need is in every frame; what else is there, and how it is written, differs.
+        let frame = |delta: &str, finish: &str, spelling: usize| match spelling {
+            0 => format!(r#"{{"id":"i","object":"chat.completion.chunk","created":1,"model":"m","choices":[{{"index":0,"delta":{delta},"finish_reason":{finish}}}]}}"#),
+            1 => format!(r#"{{"id":"i","choices":[{{"index":0,"delta":{delta},"logprobs":{{"content":[]}},"finish_reason":{finish}}}],"x_vendor":{{"a":[1.50,{{}}]}},"model":"m","created":1,"object":"chat.completion.chunk"}}"#),
+            2 => format!(r#"{{ "choices" : [ {{ "delta" : {delta} , "index" : 0 , "finish_reason" :{finish}}} ] , "id" : "i" , "object":"chat.completion.chunk" ,"created" : 1,"model":"m" }}"#),
+            3 => format!(r#"{{"id":"i","object":"chat.completion.chunk","created":1,"model":"m","system_fingerprint":"\u0066p","choices":[{{"index":0,"delta":{delta},"finish_reason":{finish},"stop_reason":null}}],"obfuscation":"x]}}}}\""}}"#),
+            _ => format!(r#"{{"service_tier":null,"id":"i","object":"chat.completion.chunk","created":1,"model":"m","choices":[{{"finish_reason":{finish},"delta":{delta},"index":0}}],"usage":null}}"#),
+        };
+        let spelling = |n: usize| texts.get(n).map_or(0, |(_, spelling)| *spelling);
+        let mut frames = vec![frame(r#"{"role":"assistant","content":""}"#, "null", spelling(0))];
+        // A frame passes as it is where nothing of it is held: it begins and ends with something to be seen.
+        let said = |text: &str| json!({"content": format!(".{text} a < b <i>]<x> {{a}} [1](u) [TOOL .")}).to_string();
+        frames.extend(texts.iter().map(|(text, spelling)| frame(&said(text), "null", *spelling)));
+        frames.push(frame("{}", "\"stop\"", spelling(1)));
+        frames.push("[DONE]".to_owned());
+        let bytes: String = frames.iter().map(|frame| format!("data: {frame}\n\n")).collect();
+        let declared = tools(["a", "b"], &Value::Null);
+        let fields = if with_tools { json!({"tools": declared}) } else { json!({}) };
+        let exchange = Exchange::new(request(&fields), Rules::default(), Speech::Chat);
+        let mut pipeline = exchange.pipeline();
+        let mut out = BytesMut::new();
+        for piece in cut_bytes(bytes.as_bytes(), &cuts) {
+            pipeline.push(piece, &mut out);
+        }
+        prop_assert_eq!(pipeline.finish(&mut out), State::Done);
+        prop_assert_eq!(std::str::from_utf8(&out).unwrap(), &bytes);
+    }
+}
+
+/// Law 7: however much of a good stream has come, the answer does not look whole before its end has.
+#[test]
+fn a_stream_that_breaks_off_never_looks_whole() {
+    let call = "Ok.\n```json\n{\"name\":\"a\",\"arguments\":{\"x\":\"é\"}}\n```\nbye";
+    let native = json!(["d", {"tool_calls": [{"index": 0, "id": "p", "type": "function",
+                                              "function": {"name": "a", "arguments": "{\"x\":1}"}}]}]);
+    let mut streams = Vec::new();
+    for speech in Speech::ALL {
+        streams.extend([call, "Hello, wörld. 😀", "<tool_call>{\"name\":\"a\"}</tool_call>"].map(|text| {
+            let (left, right) = text.split_at(6);
+            (speech, speech.says(&[left, right], "stop"))
+        }));
+    }
+    for speech in [Speech::LumoV2, Speech::Chat] {
+        streams
+            .push((speech, speech.stream(&[native.clone(), json!(["fin", "tool_calls"]), json!(["done"])])));
+    }
+    let v1 =
+        [json!(["m", "A"]), json!(["tc", "{\"name\":\"web_search\"}"]), json!(["tr", "{}"]), json!(["done"])];
+    streams.push((Speech::LumoV1, Speech::LumoV1.stream(&v1)));
+    for (speech, bytes) in streams {
+        for arguments in [ArgumentDelivery::Stream, ArgumentDelivery::Whole] {
+            breaks_off(speech, &bytes, arguments);
+        }
+    }
+}
+
+fn breaks_off(speech: Speech, bytes: &[u8], arguments: ArgumentDelivery) {
+    let fields = json!({"tools": tools(["a", "b"], &Value::Null)});
+    let settings = Rules { arguments, ..Rules::default() };
+    let exchange = Exchange::new(request(&fields), settings, speech);
+    let (whole, _) = exchange.run([bytes]);
+    assert_eq!(whole.error, None);
+    // The end has come with the last byte of the frame that tells the finish, or of the end mark.
+    let text = std::str::from_utf8(bytes).unwrap();
+    let mark =
+        ["finish_reason\":\"", "\"type\":\"done\"", "[DONE]"].iter().filter_map(|mark| text.find(mark)).min();
+    let frame = mark.expect("an end");
+    let end = frame + text[frame..].find('\n').unwrap();
+    for at in 0..bytes.len() {
+        let (answer, _) = exchange.run([&bytes[..at]]);
+        if at >= end {
+            assert_eq!((answer.error, answer.finish), (None, whole.finish.clone()), "all but {at}");
+            continue;
+        }
+        let error =
+            answer.error.unwrap_or_else(|| panic!("{speech:?} {arguments:?}: whole after {at} of {end}"));
+        assert_eq!((answer.finish, answer.done), (None, answer.status == 200));
+        let code = error["code"].as_str().unwrap();
+        assert!(["upstream_truncated", "upstream_protocol"].contains(&code), "{error}");
+        assert!(whole.calls.len() >= answer.calls.len());
+    }
+}

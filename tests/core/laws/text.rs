@@ -1,0 +1,213 @@
+//! Laws 1 to 3 for texts of any kind.
+
+use proptest::prelude::*;
+use serde_json::value::RawValue;
+use toolwire::{
+    event::{CallEnd, Finish},
+    format::{self, ALL, Format, Grammar},
+    rules::{Detect, UnknownCalls},
+};
+
+use crate::laws::{
+    detector::{Found, all, find, finish, known, settings},
+    soup::{cut_text, cuts, prose, soup},
+    tries,
+};
+use crate::support::cuts::by_characters;
+
+/// Whether `part` is what is left of `whole` when some of it is taken away.
+fn is_left_of(part: &str, whole: &str) -> bool {
+    let mut rest = whole.chars();
+    part.chars().all(|character| rest.any(|other| other == character))
+}
+
+/// What reasoning stands between begins so; in some of it a suffix follows.
+const REASONING: &[&str] = &[
+    "<think",
+    "</think",
+    "<mm:think>",
+    "</mm:think>",
+    "<seed:think>",
+    "<reasoning>",
+    "<scratch_pad>",
+    "<analysis>",
+    "<|start_thinking|>",
+    "<|channel>thought",
+    "<|plamo:begin_think:plamo|>",
+    "<ifm|think",
+];
+
+/// Formats in which nothing but the name tells a call from text.
+const UNMARKED: &[&str] =
+    &["pre", "fenced", "bare", "openai_function_call", "cline", "react", "gemma3_toolcode"];
+
+/// Formats whose text is all text but for calls and reasoning.
+fn plain() -> impl Strategy<Value = Detect> {
+    let split = |grammar: &Grammar| matches!(grammar, Grammar::Channels(_) | Grammar::Frame(_));
+    let plain = |format: &&'static Format| !format.grammars.iter().any(split) && format.name != "react";
+    let plain: Vec<_> = ALL.iter().copied().filter(plain).collect();
+    prop::sample::subsequence(plain.clone(), 1..=plain.len())
+        .prop_map(|formats| Detect::Formats(format::names(&formats)))
+}
+
+/// Whether `text` has reasoning in it, or a marker of it that is none of the text.
+fn reasons(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    REASONING.iter().any(|marker| text.contains(marker)) || text.contains("[think]")
+}
+
+/// Whether what is held may be held: blanks, then something that can still become a call or reasoning.
+fn may_be_held(held: &str, before: &str) -> bool {
+    let begun = held.trim_start_matches([' ', '\t', '\r', '\n']);
+    let blanks = &held[..held.len() - begun.len()];
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    let starts_line = blanks.contains('\n') || line.trim().is_empty();
+    let lower = begun.to_ascii_lowercase();
+    let markers = ["<tool_call>", "<tool_calls>", "<function_call>", "<pre"];
+    let markers = markers.iter().chain(REASONING);
+    match begun.chars().next() {
+        None => true,
+        Some('<') => markers.clone().any(|marker| marker.starts_with(&lower) || lower.starts_with(marker)),
+        Some('{') => opens_call(&begun[1..]),
+        Some('[') => {
+            let element = begun[1..].trim_start();
+            element.is_empty()
+                || "[think]".starts_with(&lower)
+                || element.strip_prefix('{').is_some_and(opens_call)
+        }
+        Some(tick @ ('`' | '~')) => {
+            let behind = begun.trim_start_matches(tick);
+            let ticks = begun.len() - behind.len();
+            starts_line && (behind.is_empty() || ticks >= 3)
+        }
+        Some(_) => false,
+    }
+}
+
+/// Whether an object that goes on so may be a call: its first key is the beginning of a call's key.
+fn opens_call(behind: &str) -> bool {
+    const KEYS: [&str; 19] = [
+        "name",
+        "tool_name",
+        "tool",
+        "function_name",
+        "action",
+        "arguments",
+        "parameters",
+        "args",
+        "input",
+        "params",
+        "tool_input",
+        "action_input",
+        "id",
+        "tool_call_id",
+        "call_id",
+        "type",
+        "function",
+        "function_call",
+        "tool_calls",
+    ];
+    let behind = behind.trim_start();
+    let Some(key) = behind.strip_prefix('"') else { return behind.is_empty() };
+    let key: String = key.chars().take_while(|c| *c != '"').collect();
+    key.contains('\\') || KEYS.iter().any(|known| known.starts_with(&key))
+}
+
+/// What holds of any text, however it was cut.
+fn holds(text: &str, found: &Found, any_name: bool) -> Result<(), TestCaseError> {
+    prop_assert!(is_left_of(&found.text, text), "invented: {:?}", found.text);
+    if found.calls.is_empty() && !reasons(text) {
+        prop_assert_eq!(&found.text, text);
+    }
+    for call in &found.calls {
+        let marked = !["pre", "fenced", "bare"].contains(&call.format);
+        let declared = ["a", "b", "get_weather"].contains(&call.name.as_str());
+        prop_assert!(declared || (marked && any_name), "{:?}", call);
+        if call.end == Some(CallEnd::Complete) {
+            // Raw, since half a surrogate pair is JSON, too, though no text.
+            let arguments = serde_json::from_str::<&RawValue>(&call.arguments);
+            prop_assert!(arguments.is_ok_and(|it| marked || it.get().starts_with('{')), "{:?}", call);
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(tries(1500))]
+
+    /// Law 1, and what is left of law 3 where calls were found.
+    #[test]
+    fn cuts_make_no_difference(text in soup(16), cuts in cuts(), settings in settings(known()), finish in finish()) {
+        let whole = find(&settings, &[&text], finish);
+        holds(&text, &whole, settings.unknown_calls == UnknownCalls::Forward)?;
+        let pieces = cut_text(&text, &cuts);
+        let cut = find(&settings, &pieces, finish);
+        prop_assert_eq!(cut.sum(), whole.sum(), "{:?}", pieces);
+        let cut = find(&settings, &by_characters(&text, 1), finish);
+        prop_assert_eq!(cut.sum(), whole.sum(), "by characters");
+    }
+
+    /// The same for all formats there are.
+    #[test]
+    fn cuts_make_no_difference_to_any_format(text in soup(16), cuts in cuts(), settings in settings(all())) {
+        let whole = find(&settings, &[&text], Finish::Stop);
+        let pieces = cut_text(&text, &cuts);
+        let cut = find(&settings, &pieces, Finish::Stop);
+        prop_assert_eq!(cut.sum(), whole.sum(), "{:?}", pieces);
+        let cut = find(&settings, &by_characters(&text, 1), Finish::Stop);
+        prop_assert_eq!(cut.sum(), whole.sum(), "by characters");
+    }
+
+    /// Law 3 for all formats whose text is not split into channels: what is no call is text, byte for byte, and the
+    /// arguments of a whole call are JSON. Law 5: a name that is not declared needs a marker.
+    #[test]
+    fn nothing_is_lost_in_any_format(text in soup(12), settings in settings(plain()), finish in finish()) {
+        let found = find(&settings, &[&text], finish);
+        prop_assert!(is_left_of(&found.text, &text), "invented: {:?}", found.text);
+        if found.calls.is_empty() && found.reasoning.is_empty() && !reasons(&text) {
+            prop_assert_eq!(&found.text, &text);
+        }
+        for call in &found.calls {
+            let declared = ["a", "b", "get_weather"].contains(&call.name.as_str());
+            prop_assert!(declared || settings.unknown_calls == UnknownCalls::Forward, "{:?}", call);
+            prop_assert!(declared || !UNMARKED.contains(&call.format), "{:?}", call);
+            if call.end == Some(CallEnd::Complete) {
+                prop_assert!(serde_json::from_str::<&RawValue>(&call.arguments).is_ok(), "{:?}", call);
+            }
+        }
+    }
+
+    /// Law 2: as long as there is no call, what is out and what is held are all there is, and what is held may be.
+    #[test]
+    fn only_what_may_begin_something_is_held(text in soup(12), settings in settings(known()), finish in finish()) {
+        let pieces = by_characters(&text, 1);
+        let found = find(&settings, &pieces, finish);
+        if !found.reasoning.is_empty() || reasons(&text) {
+            return Ok(());
+        }
+        let mut fed = 0;
+        for (piece, (out, calls, _)) in pieces.iter().zip(&found.trace) {
+            fed += piece.len();
+            if *calls {
+                break;
+            }
+            let (out, held) = text[..fed].split_at(*out);
+            prop_assert!(found.text.starts_with(out), "{:?} is out", out);
+            prop_assert!(may_be_held(held, out), "{:?} is held after {:?}", held, out);
+        }
+    }
+
+    /// Law 2 for text in which nothing can begin: only blanks are held, and they come out.
+    #[test]
+    fn of_prose_only_blanks_are_held(text in prose(), cuts in cuts(), settings in settings(known())) {
+        let pieces = cut_text(&text, &cuts);
+        let found = find(&settings, &pieces, Finish::Stop);
+        prop_assert_eq!(&found.text, &text);
+        let mut fed = String::new();
+        for (piece, (out, _, held)) in pieces.iter().zip(&found.trace) {
+            fed.push_str(piece);
+            prop_assert_eq!(*out, fed.trim_end_matches([' ', '\t', '\r', '\n']).len());
+            prop_assert_eq!(out + held, fed.len());
+        }
+    }
+}

@@ -1,0 +1,440 @@
+//! The order of the modules: each imports only modules below it, and no dialect imports another.
+//!
+//! The test reads the sources as text. It resolves every path that begins with `crate` or leaves its file by `super`,
+//! in imports, bodies, macros and tests alike, and ignores comments and literals.
+
+use std::{
+    fmt, fs,
+    path::{Path, PathBuf},
+};
+
+/// The modules from the bottom up. A module may import those that stand before it.
+const ORDER: [&str; 20] = [
+    "suggest",
+    "digest",
+    "wire",
+    "event",
+    "conversation",
+    "failure",
+    "rules",
+    "tools",
+    "format",
+    "dialect",
+    "detect",
+    "pipeline",
+    "redact",
+    "config",
+    "observe",
+    "proxy",
+    "clock",
+    "fixture",
+    "bench",
+    "cli",
+];
+
+/// What `dialect/` has besides the dialects: all of them may import it.
+const SHARED_BY_DIALECTS: [&str; 3] = ["finish", "skipped", "tool_calls"];
+
+/// A path in a source file, without `crate` and `super`: the module that it names, seen from the root of the crate.
+#[derive(Debug, PartialEq, Eq)]
+struct Import {
+    line: usize,
+    path: Vec<String>,
+}
+
+/// An import that the order forbids.
+#[derive(Debug, PartialEq, Eq)]
+struct Forbidden {
+    file: String,
+    line: usize,
+    from: String,
+    to: String,
+}
+
+impl fmt::Display for Forbidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: `{}` imports `{}`", self.file, self.line, self.from, self.to)
+    }
+}
+
+#[test]
+fn each_module_imports_only_modules_below_it() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut forbidden = Vec::new();
+    for file in sources(&root) {
+        let name = file.strip_prefix(&root).expect("below the root").to_string_lossy().into_owned();
+        let module = module_of(&name);
+        // The roots of the library and of the program see everything.
+        if module.is_empty() || name == "main.rs" {
+            continue;
+        }
+        let text = fs::read_to_string(&file).expect("a source file");
+        forbidden.extend(check(&name, &module, &text));
+    }
+    let lines: Vec<_> = forbidden.iter().map(ToString::to_string).collect();
+    assert!(lines.is_empty(), "imports that point up:\n{}", lines.join("\n"));
+}
+
+#[test]
+fn the_order_names_each_module_once() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut modules: Vec<_> = sources(&root)
+        .iter()
+        .map(|file| file.strip_prefix(&root).expect("below the root").to_string_lossy().into_owned())
+        .filter(|name| name != "main.rs")
+        .filter_map(|name| module_of(&name).first().cloned())
+        .collect();
+    modules.sort_unstable();
+    modules.dedup();
+    let mut order = ORDER.to_vec();
+    order.sort_unstable();
+    assert_eq!(modules, order);
+}
+
+#[test]
+fn imports_that_point_up_are_found_in_every_form() {
+    let found = |name: &str, text: &str| {
+        let forbidden = check(name, &module_of(name), text);
+        forbidden.into_iter().map(|found| (found.line, found.to)).collect::<Vec<_>>()
+    };
+    let up = |line: usize, to: &str| vec![(line, to.to_owned())];
+    for (text, line, to) in [
+        ("use crate::pipeline::Pipeline;", 1, "pipeline"),
+        ("use crate::{\n    event::Event,\n    pipeline::{State, Pipeline},\n};", 3, "pipeline"),
+        ("use {crate::pipeline as other, std::fmt};", 1, "pipeline"),
+        ("pub(crate) use ::std::fmt;\nuse super::super::proxy;", 2, "proxy"),
+        ("use super::{super::{event, pipeline}, gate};", 1, "pipeline"),
+        ("fn f() {\n    let _ = crate :: cli :: run();\n}", 2, "cli"),
+        ("mod tests {\n    use super::super::super::bench;\n}", 2, "bench"),
+        ("macro_rules! m { () => { $crate::cli::run() } }", 1, "cli"),
+        ("const C: char = '\"';\nuse crate::cli;", 2, "cli"),
+        ("fn f<'a>(_: &'a str) {}\nuse crate::r#cli;", 2, "cli"),
+        ("use crate::*;", 1, "*"),
+        ("use crate::Anything;", 1, "Anything"),
+    ] {
+        assert_eq!(found("detect/prose.rs", text), up(line, to), "{text}");
+    }
+    for text in [
+        "use crate::{event::Event, format, detect::gate, wire::{json, sse}};",
+        "// use crate::cli;\n/* use crate::cli; /* nested */ use crate::cli; */",
+        "const C: &str = \"use crate::cli;\\\" crate::cli\";\nconst R: &str = r#\"crate::cli\"#;",
+        "use super::pipeline;\nuse self::cli;",
+        "mod tests {\n    use super::cli;\n}",
+        "pub(in crate::detect) fn f() {}\npub(crate) fn g() {}\npub(super) fn h() {}",
+    ] {
+        assert_eq!(found("detect/prose.rs", text), [], "{text}");
+    }
+}
+
+#[test]
+fn dialects_that_import_each_other_are_found() {
+    let found = |name: &str, text: &str| check(name, &module_of(name), text).len();
+    assert_eq!(found("dialect/lumo/v2.rs", "use crate::dialect::chat;"), 1);
+    assert_eq!(found("dialect/lumo/v2.rs", "use super::super::{chat::Reader, tool_calls};"), 1);
+    assert_eq!(found("dialect/tool_calls/mod.rs", "use crate::dialect::lumo::V1;"), 1);
+    assert_eq!(found("dialect/lumo/v2.rs", "use crate::dialect::{Ids, lumo, tool_calls};"), 0);
+    assert_eq!(found("dialect/mod.rs", "use self::{chat, lumo};\nuse crate::dialect::chat;"), 0);
+}
+
+/// All source files below `folder`, sorted.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder of sources") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            files.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    files
+}
+
+/// The module that a file holds: `detect/body/mod.rs` is `detect::body`.
+fn module_of(file: &str) -> Vec<String> {
+    let mut module: Vec<_> = file.trim_end_matches(".rs").split('/').map(str::to_owned).collect();
+    if module.last().is_some_and(|last| last == "mod" || last == "lib") {
+        module.pop();
+    }
+    module
+}
+
+/// The imports of a file that the order forbids.
+fn check(file: &str, module: &[String], text: &str) -> Vec<Forbidden> {
+    let imports = Scanner::new(module, text).imports();
+    let forbidden = imports.into_iter().filter_map(|import| {
+        let to = points_up(module, &import.path)?;
+        Some(Forbidden { file: file.to_owned(), line: import.line, from: module.join("::"), to })
+    });
+    let mut forbidden: Vec<_> = forbidden.collect();
+    forbidden.dedup();
+    forbidden
+}
+
+/// What a module must not import of `path`.
+fn points_up(module: &[String], path: &[String]) -> Option<String> {
+    let place = |name: &String| ORDER.iter().position(|known| known == name);
+    let (from, to) = (module.first()?, path.first()?);
+    if from == "dialect" && to == "dialect" {
+        let shared = |name: &str| SHARED_BY_DIALECTS.contains(&name) || !is_module_of_dialect(name);
+        let (from, to) = (module.get(1)?, path.get(1)?);
+        return (from != to && !shared(to)).then(|| format!("dialect::{to}"));
+    }
+    match (place(from), place(to)) {
+        (Some(from), Some(to)) if to <= from => None,
+        _ => Some(to.clone()),
+    }
+}
+
+/// Whether a name in `dialect` is a module's: types and functions begin otherwise or are not there as a file.
+fn is_module_of_dialect(name: &str) -> bool {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/dialect");
+    folder.join(name).is_dir() || folder.join(format!("{name}.rs")).is_file()
+}
+
+/// A word or sign of Rust source, as far as paths need them apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Token {
+    Word(String),
+    /// `::`
+    Path,
+    Sign(char),
+}
+
+/// Reads the paths of one file.
+struct Scanner {
+    tokens: Vec<(usize, Token)>,
+    at: usize,
+    /// The module that the text at `at` is in: that of the file, and inline modules, each with the depth of its braces.
+    module: Vec<String>,
+    inline: Vec<usize>,
+    depth: usize,
+}
+
+impl Scanner {
+    fn new(module: &[String], text: &str) -> Self {
+        Self { tokens: tokens(text), at: 0, module: module.to_vec(), inline: Vec::new(), depth: 0 }
+    }
+
+    fn imports(mut self) -> Vec<Import> {
+        let mut found = Vec::new();
+        while let Some((_, token)) = self.tokens.get(self.at).cloned() {
+            match token {
+                Token::Word(word) if word == "mod" => self.enter_inline_module(),
+                Token::Word(word) if ["crate", "super"].contains(&word.as_str()) && self.begins_path() => {
+                    if self.is_visibility() {
+                        self.at += 1;
+                    } else {
+                        let module = self.module.clone();
+                        self.path(Some(module), &mut found);
+                    }
+                }
+                Token::Sign('{') => self.open(),
+                Token::Sign('}') => self.close(),
+                _ => self.at += 1,
+            }
+        }
+        found
+    }
+
+    fn token(&self, at: usize) -> Option<&Token> {
+        self.tokens.get(at).map(|(_, token)| token)
+    }
+
+    fn open(&mut self) {
+        self.depth += 1;
+        self.at += 1;
+    }
+
+    fn close(&mut self) {
+        if self.inline.last() == Some(&self.depth) {
+            self.inline.pop();
+            self.module.pop();
+        }
+        self.depth = self.depth.saturating_sub(1);
+        self.at += 1;
+    }
+
+    fn enter_inline_module(&mut self) {
+        self.at += 1;
+        if let (Some(Token::Word(name)), Some(Token::Sign('{'))) =
+            (self.token(self.at), self.token(self.at + 1))
+        {
+            self.module.push(name.clone());
+            self.at += 1;
+            self.open();
+            self.inline.push(self.depth);
+        }
+    }
+
+    /// A path goes on behind this word, and none goes on before it.
+    fn begins_path(&self) -> bool {
+        let before = self.at.checked_sub(1).and_then(|before| self.token(before));
+        before != Some(&Token::Path) && self.token(self.at + 1) == Some(&Token::Path)
+    }
+
+    /// `pub(in path)`: who may see something is not an import.
+    fn is_visibility(&self) -> bool {
+        let before = self.at.checked_sub(1).and_then(|before| self.token(before));
+        before == Some(&Token::Word("in".to_owned()))
+            && self.at.checked_sub(2).and_then(|before| self.token(before)) == Some(&Token::Sign('('))
+    }
+
+    /// Reads one path, with the trees that it may end in. `from`: the module that the path so far names; `None` where
+    /// it names something outside the crate.
+    fn path(&mut self, from: Option<Vec<String>>, found: &mut Vec<Import>) {
+        let (mut path, mut line) = (from, 0);
+        loop {
+            let Some((at, token)) = self.tokens.get(self.at).cloned() else { break };
+            line = at;
+            match token {
+                Token::Word(word) => {
+                    self.at += 1;
+                    if let Some(path) = &mut path {
+                        step(path, word);
+                    }
+                }
+                Token::Sign('*') => {
+                    self.at += 1;
+                    if let Some(path) = &mut path {
+                        path.push("*".to_owned());
+                    }
+                    break;
+                }
+                Token::Sign('{') => {
+                    self.tree(path.as_ref(), found);
+                    return;
+                }
+                _ => break,
+            }
+            if self.token(self.at) != Some(&Token::Path) {
+                break;
+            }
+            self.at += 1;
+        }
+        found.extend(path.filter(|path| !path.is_empty()).map(|path| Import { line, path }));
+    }
+
+    /// Reads what stands in the braces of an import.
+    fn tree(&mut self, from: Option<&Vec<String>>, found: &mut Vec<Import>) {
+        self.at += 1;
+        while let Some(token) = self.token(self.at).cloned() {
+            match token {
+                Token::Sign('}') => {
+                    self.at += 1;
+                    return;
+                }
+                // Another name is no part of the path.
+                Token::Word(word) if word == "as" => self.at += 2,
+                Token::Word(_) | Token::Sign('*' | '{') => self.path(from.cloned(), found),
+                _ => self.at += 1,
+            }
+        }
+    }
+}
+
+/// Where a path leads with one more word.
+fn step(path: &mut Vec<String>, word: String) {
+    match word.as_str() {
+        "crate" => path.clear(),
+        "super" => {
+            path.pop();
+        }
+        "self" => {}
+        _ => path.push(word),
+    }
+}
+
+/// The words and signs of a source, each with its line. Comments and literals are left out.
+fn tokens(text: &str) -> Vec<(usize, Token)> {
+    let (mut tokens, mut line) = (Vec::new(), 1);
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let taken = match first {
+            '/' if rest.starts_with("//") => rest.find('\n').unwrap_or(rest.len()),
+            '/' if rest.starts_with("/*") => comment(rest),
+            '"' => string(rest),
+            '\'' => character(rest),
+            ':' if rest.starts_with("::") => {
+                tokens.push((line, Token::Path));
+                2
+            }
+            _ if is_word(first) => {
+                let end = rest.find(|other| !is_word(other)).unwrap_or(rest.len());
+                match raw(&rest[..end], &rest[end..]) {
+                    Some(literal) => end + literal,
+                    // `r#name`
+                    None if &rest[..end] == "r" && rest[end..].starts_with('#') => end + 1,
+                    None => {
+                        tokens.push((line, Token::Word(rest[..end].to_owned())));
+                        end
+                    }
+                }
+            }
+            _ => {
+                if !first.is_whitespace() {
+                    tokens.push((line, Token::Sign(first)));
+                }
+                first.len_utf8()
+            }
+        };
+        line += rest[..taken].matches('\n').count();
+        rest = &rest[taken..];
+    }
+    tokens
+}
+
+fn is_word(character: char) -> bool {
+    character.is_alphanumeric() || character == '_'
+}
+
+/// Bytes of a block comment, with those inside it.
+fn comment(text: &str) -> usize {
+    let (mut at, mut depth) = (2, 1);
+    while depth > 0 && at < text.len() {
+        let rest = &text.as_bytes()[at..];
+        let step = match rest {
+            [b'/', b'*', ..] => Some(1),
+            [b'*', b'/', ..] => Some(-1),
+            _ => None,
+        };
+        depth += step.unwrap_or(0);
+        at += if step.is_some() { 2 } else { 1 };
+    }
+    at.min(text.len())
+}
+
+/// Bytes of a string literal.
+fn string(text: &str) -> usize {
+    let mut escaped = false;
+    for (at, character) in text.char_indices().skip(1) {
+        match character {
+            '"' if !escaped => return at + 1,
+            '\\' => escaped = !escaped,
+            _ => escaped = false,
+        }
+    }
+    text.len()
+}
+
+/// Bytes of a raw string's literal behind its prefix, if `word` is one.
+fn raw(word: &str, rest: &str) -> Option<usize> {
+    let hashes = rest.len() - rest.trim_start_matches('#').len();
+    let is_raw = ["r", "br", "cr"].contains(&word) && rest[hashes..].starts_with('"');
+    is_raw.then(|| {
+        let end = format!("\"{}", "#".repeat(hashes));
+        let body = &rest[hashes + 1..];
+        body.find(&end).map_or(rest.len(), |at| hashes + 1 + at + end.len())
+    })
+}
+
+/// Bytes of a character literal; of a lifetime, its quote.
+fn character(text: &str) -> usize {
+    let mut characters = text.char_indices().skip(1);
+    match characters.next() {
+        Some((_, '\\')) => text[3..].find('\'').map_or(1, |at| at + 4),
+        Some((at, first)) if text[at + first.len_utf8()..].starts_with('\'') => at + first.len_utf8() + 1,
+        _ => 1,
+    }
+}

@@ -1,0 +1,9 @@
+//! Lumo, through its public face: streams read whole, in small pieces and at every two-way split; conversations encoded.
+
+mod assembled;
+mod cases;
+mod laws;
+mod lost;
+mod requests;
+mod server_calls;
+mod streams;

@@ -1,0 +1,28 @@
+//! The sans-IO core through its public interface: readers, writers, formats, detection and the whole pipeline, without
+//! sockets. [`docs`] checks the references in documents
+//! and comments, [`layers`] the order of the modules.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::print_stdout,
+    reason = "a failing test panics, wherever its helpers live"
+)]
+
+mod chat;
+mod conformance;
+mod docs;
+mod formats;
+mod fuzz;
+mod laws;
+mod layers;
+mod lumo;
+mod regressions;
+mod rendered;
+mod requests;
+mod sse;
+#[path = "../support/mod.rs"]
+mod support;

@@ -1,0 +1,190 @@
+//! How a message ends (docs/protocols/text-formats.md#end-of-the-text): what is provably complete is complete, and
+//! nothing is invented.
+
+use serde_json::json;
+
+use crate::regressions::{ended, is, read, tried};
+
+/// The argument text of a call before it is closed, and what closing it adds; `None`: it is not provably whole.
+const ENDS: &[(&str, Option<&str>)] = &[
+    (r#"{"cmd":"ls""#, Some("}")),
+    (r#"{"cmd":"ls" "#, Some("}")),
+    (r#"{"cmd":"ls"}"#, Some("")),
+    (r#"{"a":true"#, Some("}")),
+    (r#"{"a":null"#, Some("}")),
+    (r#"{"a":{}"#, Some("}")),
+    (r#"{"a":[1]"#, Some("}")),
+    (r#"{"a":["b""#, Some("]}")),
+    (r#"{"a":{"b":"c""#, Some("}}")),
+    ("{", None),
+    (r#"{"cm"#, None),
+    (r#"{"cmd""#, None),
+    (r#"{"cmd":"#, None),
+    (r#"{"cmd":"rm -r build"#, None),
+    (r#"{"cmd":"rm -r build\"#, None),
+    (r#"{"cmd":"\u00e"#, None),
+    (r#"{"a":1"#, None),
+    (r#"{"a":-"#, None),
+    (r#"{"a":tru"#, None),
+    (r#"{"a":[1"#, None),
+    (r#"{"a":["b","#, None),
+    (r#"{"a":"b","#, None),
+];
+
+const FORMS: &[(&str, &str)] = &[
+    ("hermes", r#"<tool_call>{"name":"run","arguments":"#),
+    ("mistral", "[TOOL_CALLS]run[ARGS]"),
+    ("llama3_json", r#"<|python_tag|>{"name":"run","parameters":"#),
+    ("kimi_k2", "<|tool_calls_section_begin|><|tool_call_begin|>functions.run:0<|tool_call_argument_begin|>"),
+    ("jamba", r#"<tool_calls>[{"name":"run","arguments":"#),
+];
+
+/// `stop` with an incomplete value completes it only if its last scalar is provably complete; a `rm -r build/old` that
+/// was cut must not become a `rm -r build`.
+#[test]
+fn closers_are_never_made_up() {
+    for (format, form) in FORMS {
+        for (arguments, missing) in ENDS {
+            let text = format!("{form}{arguments}");
+            let answer = tried(format, &text, "stop");
+            assert_eq!(answer.text, "", "{text}");
+            let [call] = answer.calls.as_slice() else { panic!("{text}: {answer:?}") };
+            if let Some(missing) = missing {
+                assert_eq!(call.arguments, format!("{arguments}{missing}"), "{text}");
+                assert_eq!(answer.finish.as_deref(), Some("tool_calls"), "{text}");
+            } else {
+                assert!(arguments.starts_with(&call.arguments), "{text}: {call:?}");
+                assert_eq!(answer.finish.as_deref(), Some("length"), "{text}");
+            }
+        }
+    }
+}
+
+/// Of a message that was cut for its length nothing is completed but what is whole.
+#[test]
+fn a_message_cut_for_its_length_says_so() {
+    for (format, form) in FORMS {
+        for (arguments, missing) in ENDS {
+            for finish in ["length", "content_filter"] {
+                let text = format!("{form}{arguments}");
+                let answer = tried(format, &text, finish);
+                let [call] = answer.calls.as_slice() else { panic!("{text}: {answer:?}") };
+                assert_eq!(answer.finish.as_deref(), Some(finish), "{text}");
+                let sent = *arguments;
+                assert!(sent.starts_with(&call.arguments), "{text}: {call:?}");
+                assert!(*missing != Some("") || call.arguments == sent, "{text}");
+            }
+        }
+    }
+}
+
+/// A name that never became known is text.
+#[test]
+fn a_call_without_its_name_is_text() {
+    for (format, text) in [
+        ("hermes", "Hi <tool_call>{\"na"),
+        ("hermes", "<tool_call>{\"name\": \"get_wea"),
+        ("hermes", "<tool_call>{\"arguments\": {\"city\": \"Paris\"}"),
+        ("mistral", "[TOOL_CALLS]get_wea"),
+        ("kimi_k2", "<|tool_calls_section_begin|><|tool_call_begin|>functions.now"),
+        ("qwen3_coder", "<tool_call>\n<function=get_weather"),
+        ("glm45", "<tool_call>get_weather"),
+        ("deepseek_v3", "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather"),
+        ("pythonic", "[get_weather"),
+        ("gemma4", "<|tool_call>call:get_weather"),
+        ("cline", "<get_weather"),
+        ("react", "Action: get_weather"),
+        ("anthropic_legacy", "<function_calls>\n<invoke name=\"get_weather\""),
+    ] {
+        for finish in ["stop", "length"] {
+            let answer = ended(format, text, finish);
+            assert_eq!((answer.text.as_str(), answer.calls.len()), (text, 0), "{format}");
+            assert_eq!(answer.finish.as_deref(), Some(finish), "{format}");
+        }
+    }
+}
+
+/// A value that is whole needs no closers, and the beginning of one is not data.
+#[test]
+fn closers_may_be_missing_or_cut() {
+    let call = [("get_weather", json!({"city": "Paris"}))];
+    let texts = [
+        ("hermes", r#"<tool_call>{"name":"get_weather","arguments":{"city":"Paris"}}</tool_ca"#),
+        ("qwen3_coder", "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n</func"),
+        ("qwen3_coder", "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>"),
+        ("glm45", "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n</tool_"),
+        (
+            "minimax_m2",
+            "<minimax:tool_call><invoke name=\"get_weather\"><parameter name=\"city\">Paris</parameter></inv",
+        ),
+        (
+            "kimi_k2",
+            "<|tool_calls_section_begin|><|tool_call_begin|>get_weather:0<|tool_call_argument_begin|>{\"city\":\"Paris\"}<|tool_call",
+        ),
+        (
+            "deepseek_v3",
+            "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n```json\n{\"city\":\"Paris\"}\n``",
+        ),
+        ("fenced", "```json\n{\"name\":\"get_weather\",\"arguments\":{\"city\":\"Paris\"}}\n``"),
+        ("pre", r#"<pre>{"name":"get_weather","arguments":{"city":"Paris"}}</p"#),
+        ("pythonic", "[get_weather(city='Paris')"),
+        ("gemma4", "<|tool_call>call:get_weather{city:<|\"|>Paris<|\"|>}<tool_"),
+        ("jamba", r#"<tool_calls>[{"name":"get_weather","arguments":{"city":"Paris"}}"#),
+    ];
+    for (format, text) in texts {
+        is(format, text, "", &call);
+    }
+}
+
+/// A value that is cut in a tagged format ends where the text does; what may have been its closer is not part of it.
+#[test]
+fn a_cut_value_has_no_markup_in_it() {
+    for (format, text) in [
+        ("qwen3_coder", "<tool_call>\n<function=run>\n<parameter=cmd>\nls -l\n</para"),
+        ("glm45", "<tool_call>run\n<arg_key>cmd</arg_key>\n<arg_value>ls -l</arg"),
+        ("minimax_m2", "<minimax:tool_call><invoke name=\"run\"><parameter name=\"cmd\">ls -l</"),
+        ("gemma4", "<|tool_call>call:run{cmd:<|\"|>ls -l<|\""),
+        ("cline", "<run>\n<cmd>ls -l</c"),
+    ] {
+        let answer = ended(format, text, "length");
+        let [call] = answer.calls.as_slice() else { panic!("{text}: {answer:?}") };
+        assert!("{\"cmd\": \"ls -l".starts_with(&call.arguments), "{format}: {call:?}");
+        assert!(call.arguments.ends_with("ls -l"), "{format}: {call:?}");
+        assert_eq!(answer.finish.as_deref(), Some("length"), "{format}");
+    }
+}
+
+/// A marker states that something is a call, whatever its name; without one the name must be declared
+/// (docs/protocols/text-formats.md#declared-names).
+#[test]
+fn an_undeclared_name_is_a_call_only_behind_a_marker() {
+    let call = [("no_such", json!({"a": "1"}))];
+    for (format, text) in [
+        ("hermes", r#"<tool_call>{"name":"no_such","arguments":{"a":"1"}}</tool_call>"#),
+        ("mistral", r#"[TOOL_CALLS]no_such[ARGS]{"a":"1"}"#),
+        ("glm45", "<tool_call>no_such\n<arg_key>a</arg_key>\n<arg_value>1</arg_value>\n</tool_call>"),
+        (
+            "qwen3_coder",
+            "<tool_call>\n<function=no_such>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>",
+        ),
+        ("olmo3", "<function_calls>\nno_such(a='1')\n</function_calls>"),
+        ("gemma4", "<|tool_call>call:no_such{a:<|\"|>1<|\"|>}<tool_call|>"),
+    ] {
+        let answer = ended(format, text, "stop");
+        assert_eq!(read(&answer), call, "{format}");
+    }
+    for (format, text) in [
+        ("bare", r#"{"name":"no_such","arguments":{"a":"1"}}"#),
+        ("pre", r#"<pre>{"name":"no_such","arguments":{"a":"1"}}</pre>"#),
+        ("fenced", "```json\n{\"name\":\"no_such\",\"arguments\":{}}\n```"),
+        ("pythonic", "[no_such(a='1')]"),
+        ("react", "Action: no_such\nAction Input: {}"),
+        ("cline", "<no_such>\n<a>1</a>\n</no_such>"),
+        ("llama3_json", r#"{"name":"no_such","parameters":{}}"#),
+        ("qwen3_coder", "<function=no_such>\n</function>"),
+        ("gemma3_toolcode", "```tool_code\nno_such(a='1')\n```"),
+        ("xlam", r#"[{"name":"no_such","arguments":{}}]"#),
+    ] {
+        is(format, text, text, &[]);
+    }
+}

@@ -1,0 +1,195 @@
+//! Markers: cut anywhere, more than one in a chunk, looking like others, standing where they mean nothing.
+
+use serde_json::{Value, json};
+use toolwire::format::{self, Grammar};
+
+use crate::regressions::{Speech, ended, exchange, found, found_in, is, read, tried_in, with_calls};
+
+/// A format whose calls may follow one another as they stand, with something between.
+fn joint(format: &str) -> Option<&'static str> {
+    match format {
+        // What follows a call of these is another message, or made up.
+        "react" | "harmony" | "beam" | "muse_atem" | "inkling" | "kimi_k3" | "gigachat3" | "gigachat31"
+        | "functionary_v32" | "glm4_9b" => None,
+        // A list is the whole message, a fence a line.
+        _ => Some("\n"),
+    }
+}
+
+/// vllm#57490, vllm#51701, xinference PR 5019, mlx-openai-server PR 215, vllm#58315: an opener that came in two
+/// chunks was text, and its call was lost.
+#[test]
+fn an_opener_may_come_in_pieces() {
+    for format in with_calls() {
+        let answer = found_in(&[format], format.example, "stop");
+        assert_eq!(read(&answer), [("get_weather", json!({"city": "Paris"}))], "{}", format.name);
+        assert_eq!(answer.text, "", "{}", format.name);
+        assert_eq!(answer.finish.as_deref(), Some("tool_calls"), "{}", format.name);
+    }
+}
+
+/// vllm#55195: `</think>` in two chunks, and all that followed was reasoning.
+#[test]
+fn the_end_of_reasoning_may_come_in_pieces() {
+    let answer = found("hermes", "<think>a </ b </thin c</think>Hi");
+    assert_eq!((answer.reasoning.as_str(), answer.text.as_str()), ("a </ b </thin c", "Hi"));
+}
+
+/// sglang#37634, sglang#31915, sglang PR 35153, sglang PR 34925: of two calls in one chunk one was lost, or its
+/// arguments were.
+#[test]
+fn calls_that_share_a_chunk_are_all_found() {
+    for format in with_calls() {
+        let Some(joint) = joint(format.name) else { continue };
+        let text = format!("{0}{joint}{0}", format.example);
+        let answer = tried_in(&[format], &text, "stop");
+        let call = ("get_weather", json!({"city": "Paris"}));
+        assert_eq!(read(&answer), [call.clone(), call], "{}: {text}", format.name);
+        assert_eq!(answer.text, "", "{}", format.name);
+    }
+}
+
+/// sglang#40739: text behind a call was lost.
+#[test]
+fn text_around_calls_stays() {
+    for format in with_calls() {
+        let Some(joint) = joint(format.name) else { continue };
+        let text = format!("One.{joint}{}{joint}Two.", format.example);
+        let answer = tried_in(&[format], &text, "stop");
+        assert_eq!(answer.calls.len(), 1, "{}", format.name);
+        let seen: String = answer.text.split_whitespace().collect();
+        assert_eq!(seen, "One.Two.", "{}: {:?}", format.name, answer.text);
+    }
+}
+
+/// vllm#47137: what remained of a cut opener was text in one kind of answer and nothing in the other. vllm#47903: a
+/// cut call showed its markup.
+#[test]
+fn a_message_may_stop_anywhere() {
+    for format in with_calls() {
+        for (at, _) in format.example.char_indices() {
+            let text = &format.example[..at];
+            let answer = tried_in(&[format], text, "length");
+            assert!(answer.calls.len() < 2);
+            // Where there are channels, the header of a message is no text.
+            let channels = format.grammars.iter().any(|grammar| matches!(grammar, Grammar::Channels(_)));
+            let visible = match answer.calls.is_empty() {
+                true if channels => text.ends_with(&answer.text),
+                true => text == answer.text,
+                false => answer.text.is_empty(),
+            };
+            assert!(visible, "{}: {text:?}: {:?}", format.name, answer.text);
+            assert_eq!(answer.finish.as_deref(), Some("length"), "{}", format.name);
+        }
+    }
+}
+
+/// lmstudio-bug-tracker#1592, verl#4757, renderers PR 80: a call that is only quoted in reasoning was called.
+#[test]
+fn a_call_quoted_in_reasoning_is_none() {
+    for format in with_calls() {
+        let thought = format!("I could write\n{}\nhere.", format.example);
+        // A format may say that its calls end reasoning; then the model stopped thinking.
+        let answer =
+            tried_in(&[&format::HERMES, &format::THINK], &format!("<think>{thought}</think>Hi"), "stop");
+        assert_eq!((answer.text.as_str(), answer.calls.len()), ("Hi", 0), "{}", format.name);
+        assert_eq!(answer.reasoning, thought);
+    }
+}
+
+/// vllm-mlx PR 631: a quotation mark in the prose before it hid the marker.
+#[test]
+fn quotation_marks_in_prose_hide_nothing() {
+    for prose in ["He said \"no.", "It's", "`", "“", "a \\\" b \" c ' d"] {
+        let text = format!("{prose} [TOOL_CALLS]now[ARGS]{{}}");
+        is("mistral", &text, prose, &[("now", json!({}))]);
+        let text = format!("{prose} <tool_call>{{\"name\":\"now\",\"arguments\":{{}}}}</tool_call>");
+        is("hermes", &text, prose, &[("now", json!({}))]);
+    }
+}
+
+/// cline#13348, GenericAgent#804, vllm#53227, vllm#40801, sglang#40236: DeepSeek's marks with ASCII bars, with doubled
+/// bars, and calls without their block were shown to the user.
+#[test]
+fn marks_that_look_alike_are_marks() {
+    let call = [("get_weather", json!({"city": "Paris"}))];
+    let dsml = "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"get_weather\">\n\
+                <｜DSML｜parameter name=\"city\" string=\"true\">Paris</｜DSML｜parameter>\n\
+                </｜DSML｜invoke>\n</｜DSML｜tool_calls>";
+    for bars in ["|", "｜｜", "||"] {
+        is("deepseek_v4", &dsml.replace('｜', bars), "", &call);
+    }
+    let bare = dsml.replace("<｜DSML｜tool_calls>\n", "").replace("\n</｜DSML｜tool_calls>", "");
+    is("deepseek_v4", &bare, "", &call);
+    for format in ["deepseek_v31", "deepseek_v3"] {
+        let example = format::by_name(format).unwrap().example;
+        for (bar, blank) in [("|", "▁"), ("|", "_")] {
+            is(format, &example.replace('｜', bar).replace('▁', blank), "", &call);
+        }
+    }
+}
+
+/// dynamo PR 8208, vllm PR 28543, vllm PR 38579: a section without its end, and one with prose in it, took its calls
+/// along.
+#[test]
+fn a_section_is_left_open_and_has_prose_in_it() {
+    let one = "<|tool_call_begin|>functions.now:0<|tool_call_argument_begin|>{}<|tool_call_end|>";
+    let two = "<|tool_call_begin|>functions.now:1<|tool_call_argument_begin|>{}<|tool_call_end|>";
+    let now = ("now", json!({}));
+    is("kimi_k2", &format!("<|tool_calls_section_begin|>{one}"), "", std::slice::from_ref(&now));
+    is("kimi_k2", &format!("<|tool_calls_section_begin|>{one}{two}"), "", &[now.clone(), now.clone()]);
+    let (begin, end) = ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>");
+    // Its own closer is then as any closer without an opener: right behind a call it is framing.
+    let text = format!("{begin}{one} and then {two}{end}");
+    is("kimi_k2", &text, "and then", &[now.clone(), now.clone()]);
+    let text = format!("{begin}{one} and then {two} at last {end}");
+    is("kimi_k2", &text, &format!("and then  at last {end}"), &[now.clone(), now]);
+}
+
+/// sglang PR 27337: closers such as `</parameter/>` were part of the value. ollama PR 17914: without a closer, all
+/// that followed was.
+#[test]
+fn a_malformed_or_missing_closer_closes() {
+    let call = [("get_weather", json!({"city": "Paris", "days": 2}))];
+    for close in ["</parameter/>", "</parameter1>", "</parameter >", "</parameter>"] {
+        let text = format!(
+            "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n{close}\n<parameter=days>\n2\n{close}\n</function>\n</tool_call>"
+        );
+        is("qwen3_coder", &text, "", &call);
+    }
+    let text = "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n<parameter=days>\n2\n</function>\n</tool_call>";
+    is("qwen3_coder", text, "", &call);
+    let text = "<tool_call>get_weather<arg_key>city</arg_key><arg_value>Paris<arg_key>days</arg_key><arg_value>2</arg_value></tool_call>";
+    is("glm47", text, "", &call);
+    let text = "<minimax:tool_call><invoke name=\"get_weather\"><parameter name=\"city\">Paris<parameter name=\"days\">2</invoke></minimax:tool_call>";
+    is("minimax_m2", text, "", &call);
+}
+
+/// vllm#39056, vllm PR 55759, llama.cpp PR 23678: a call behind reasoning that was never closed, lost. What the model
+/// does not close is reasoning to its end, and nothing of it is lost.
+#[test]
+fn reasoning_without_an_end_is_kept() {
+    let answer = ended("hermes", "<think>so <tool_call>{\"name\":\"now\",\"arguments\":{}}", "length");
+    assert_eq!(answer.reasoning, "so <tool_call>{\"name\":\"now\",\"arguments\":{}}");
+    assert_eq!((answer.text.as_str(), answer.calls.len()), ("", 0));
+}
+
+/// The opener is very often in the prompt (docs/protocols/text-formats.md#reasoning). Where the server has separated
+/// reasoning from text already, the text is not reasoning.
+#[test]
+fn an_answer_may_start_inside_its_reasoning() {
+    let mut exchange = exchange(&[&format::HERMES, &format::THINK], true);
+    exchange.settings.starts_in_reasoning = true;
+    let run = |events: &[Value]| {
+        let stream = Speech::Chat.stream(events);
+        let (whole, _) = exchange.run([stream.as_slice()]);
+        assert_eq!(exchange.run(stream.chunks(1)).0, whole);
+        (whole.reasoning, whole.text, whole.calls.len())
+    };
+    let end = [json!(["fin", "stop"]), json!(["done"])];
+    let call = r#"<tool_call>{"name":"now","arguments":{}}</tool_call>"#;
+    let in_text = [json!(["m", "so </thi"]), json!(["m", "nk>Hi "]), json!(["m", call])];
+    assert_eq!(run(&[&in_text[..], &end].concat()), ("so".to_owned(), "Hi".to_owned(), 1));
+    let told = [json!(["r", "so"]), json!(["m", "Hi "]), json!(["m", call])];
+    assert_eq!(run(&[&told[..], &end].concat()), ("so".to_owned(), "Hi".to_owned(), 1));
+}

@@ -1,0 +1,111 @@
+//! Failures that users of other servers and parsers reported (docs/protocols/text-formats.md#reported-failures), each as
+//! the rule that would have prevented it. Every text runs through the whole pipeline: as one frame cut in two at every
+//! byte and byte by byte, in two frames cut at every character, a character a frame, and as a response that is not
+//! streamed. All must give the same result.
+
+mod begins;
+mod deltas;
+mod ends;
+mod markers;
+mod said;
+mod shapes;
+mod values;
+
+use serde_json::{Value, json};
+use toolwire::{
+    format::{self, Format},
+    rules::{Detect, Rules},
+};
+
+use crate::support::{
+    client::Answer,
+    cuts::{by_characters, character_ends},
+    exchange::{Exchange, request},
+    upstream::Speech,
+};
+
+/// The tools that all tests declare: those of the published cases.
+fn declared() -> Value {
+    let header = include_str!("../../../fixtures/conformance/formats.jsonl").lines().next().unwrap();
+    let header: Value = serde_json::from_str(header).unwrap();
+    let tool = |(name, spec): (&String, &Value)| json!({"type": "function", "function": {"name": name, "parameters": spec["parameters"]}});
+    header["toolset"].as_object().unwrap().iter().map(tool).collect()
+}
+
+fn exchange(formats: &[&'static Format], stream: bool) -> Exchange {
+    let settings = Rules { detect: Detect::Formats(format::names(formats)), ..Rules::default() };
+    Exchange::new(request(&json!({"tools": declared(), "stream": stream})), settings, Speech::Chat)
+}
+
+/// What a client has of a text in one of these formats, at any cut. `finish`: the upstream's reason.
+fn found_in(formats: &[&'static Format], text: &str, finish: &str) -> Answer {
+    let exchange = exchange(formats, true);
+    let stream = Speech::Chat.says(&[text], finish);
+    let (whole, _) = exchange.run([stream.as_slice()]);
+    for at in 0..=stream.len() {
+        let (left, right) = stream.split_at(at);
+        assert_eq!(exchange.run([left, right]).0, whole, "{text}: cut at byte {at}");
+    }
+    assert_eq!(exchange.run(stream.chunks(1)).0, whole, "{text}: byte by byte");
+    let halves = character_ends(text).into_iter().map(|at| vec![&text[..at], &text[at..]]);
+    for pieces in halves.chain([by_characters(text, 1)]) {
+        let stream = Speech::Chat.says(&pieces, finish);
+        assert_eq!(exchange.run([stream.as_slice()]).0, whole, "{pieces:?}");
+    }
+    unstreamed(formats, &stream, &whole);
+    whole
+}
+
+/// The answer that is not streamed has the same in it.
+fn unstreamed(formats: &[&'static Format], stream: &[u8], streamed: &Answer) {
+    let (answer, _) = exchange(formats, false).run([stream]);
+    let sum = |answer: &Answer| (answer.text.clone(), answer.reasoning.clone(), answer.finish.clone());
+    assert_eq!(sum(&answer), sum(streamed), "not streamed");
+    assert_eq!(answer.named_calls(), streamed.named_calls(), "not streamed");
+}
+
+/// The same where whole families of texts are tried: only at once, a character a frame, and not streamed.
+fn tried_in(formats: &[&'static Format], text: &str, finish: &str) -> Answer {
+    let exchange = exchange(formats, true);
+    let stream = Speech::Chat.says(&[text], finish);
+    let (whole, _) = exchange.run([stream.as_slice()]);
+    let pieces = Speech::Chat.says(&by_characters(text, 1), finish);
+    assert_eq!(exchange.run([pieces.as_slice()]).0, whole, "{text}: a character a frame");
+    unstreamed(formats, &stream, &whole);
+    whole
+}
+
+/// The same for one format by name, whose model may think.
+fn found(format: &str, text: &str) -> Answer {
+    ended(format, text, "stop")
+}
+
+fn ended(format: &str, text: &str, finish: &str) -> Answer {
+    let format = format::by_name(format).unwrap_or_else(|| panic!("no format {format}"));
+    found_in(&[format, &format::THINK], text, finish)
+}
+
+fn tried(format: &str, text: &str, finish: &str) -> Answer {
+    tried_in(&[format::by_name(format).unwrap_or_else(|| panic!("no format {format}"))], text, finish)
+}
+
+/// Exactly these calls, and this text.
+fn is(format: &str, text: &str, visible: &str, calls: &[(&str, Value)]) {
+    let answer = found(format, text);
+    assert_eq!(read(&answer), calls, "{text}");
+    assert_eq!(answer.text, visible, "{text}");
+    let finish = if calls.is_empty() { "stop" } else { "tool_calls" };
+    assert_eq!(answer.finish.as_deref(), Some(finish), "{text}");
+}
+
+/// The calls with their arguments read.
+fn read(answer: &Answer) -> Vec<(&str, Value)> {
+    let read =
+        |arguments: &str| serde_json::from_str(arguments).unwrap_or_else(|e| panic!("{arguments}: {e}"));
+    answer.named_calls().into_iter().map(|(name, arguments)| (name, read(arguments))).collect()
+}
+
+/// Every format whose example is a call.
+fn with_calls() -> impl Iterator<Item = &'static Format> {
+    format::ALL.iter().copied().filter(|format| format.example.contains("get_weather"))
+}

@@ -1,0 +1,121 @@
+//! Answers in which no calls are looked for: reasoning and channels are read all the same.
+
+use serde_json::{Value, json};
+use toolwire::{
+    format::{self, Format},
+    rules::{Detect, Reasoning, Rules},
+};
+
+use crate::regressions::declared;
+use crate::support::{
+    client::Answer,
+    exchange::{Cuts, Exchange, request},
+    upstream::Speech,
+};
+
+fn answer(fields: &Value, detect: Detect, reasoning: Reasoning, text: &str) -> Answer {
+    let settings = Rules { detect, reasoning, ..Rules::default() };
+    Exchange::new(request(fields), settings, Speech::Chat)
+        .text(text, text, "stop", if text.len() < 40 { Cuts::Text } else { Cuts::Sizes })
+        .0
+}
+
+/// Requests that allow no call.
+fn without_calls() -> [Value; 3] {
+    [json!({}), json!({"tools": []}), json!({"tools": declared(), "tool_choice": "none"})]
+}
+
+/// Text and reasoning of an answer to which no call belongs.
+fn said(detect: &Detect, text: &str) -> (String, String) {
+    let mut same = None;
+    for fields in without_calls() {
+        let answer = answer(&fields, detect.clone(), Reasoning::Auto, text);
+        assert_eq!((answer.calls.len(), answer.finish.as_deref()), (0, Some("stop")), "{text}");
+        let said = (answer.text, answer.reasoning);
+        assert_eq!(same.get_or_insert_with(|| said.clone()), &said, "{fields}");
+    }
+    same.unwrap()
+}
+
+fn pair(text: &str, reasoning: &str) -> (String, String) {
+    (text.to_owned(), reasoning.to_owned())
+}
+
+#[test]
+fn reasoning_is_read_without_tools() {
+    for detect in [Detect::Auto, Detect::Formats(vec![format::HERMES.name]), Detect::Off] {
+        for (text, seen, reasoning) in [
+            ("<think>\na\n</think>\n\nHi", "\n\nHi", "a"),
+            ("</think>Hi", "Hi", ""),
+            ("<seed:think>a</seed:think>Hi ", "Hi ", "a"),
+            ("Hi <think> x", "Hi <think> x", ""),
+            ("a\n\n b ", "a\n\n b ", ""),
+            (" \n ", " \n ", ""),
+            ("", "", ""),
+        ] {
+            assert_eq!(said(&detect, text), pair(seen, reasoning), "{detect:?} {text:?}");
+        }
+    }
+    let known = Detect::AutoAnd(vec![format::GRANITE3.name]);
+    let text = "Here is my thought process: a Here is my response: b";
+    assert_eq!(said(&known, text), pair(" b", "a"));
+    assert_eq!(said(&Detect::Auto, text), pair(text, ""));
+}
+
+#[test]
+fn channels_are_read_without_tools() {
+    let text = "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>Hi there";
+    for detect in [Detect::Auto, Detect::Formats(vec![format::HARMONY.name]), Detect::Off] {
+        assert_eq!(said(&detect, text), pair("Hi there", "a"), "{detect:?}");
+    }
+    let text = "<|content_thinking|>a<|end_message|><|content_text|>b<|end_message|>";
+    assert_eq!(said(&Detect::Auto, text), pair("b", "a"));
+    let named = Detect::Formats(vec![format::FUNCTIONARY_V32.name]);
+    assert_eq!(said(&named, "all\nHi"), pair("Hi", ""));
+}
+
+#[test]
+fn a_call_is_text_where_none_may_be_made() {
+    for format in crate::regressions::with_calls() {
+        let text = format!("A\n{}\nB ", format.example);
+        let formats: [&'static Format; 2] = [format, &format::THINK];
+        for detect in [Detect::Formats(format::names(&formats)), Detect::Auto] {
+            // Headers of messages to nobody are framing.
+            if format.name == "muse_atem" {
+                continue;
+            }
+            let (seen, reasoning) = said(&detect, &text);
+            assert_eq!((seen.as_str(), reasoning.as_str()), (text.as_str(), ""), "{}", format.name);
+        }
+    }
+}
+
+#[test]
+fn reasoning_that_is_not_to_be_read_is_text() {
+    let text = "<think>a</think> <|channel|>final<|message|>b";
+    for detect in [Detect::Auto, Detect::Off, Detect::Formats(vec![format::HARMONY.name])] {
+        for fields in without_calls() {
+            let answer = answer(&fields, detect.clone(), Reasoning::Off, text);
+            assert_eq!((answer.text.as_str(), answer.reasoning.as_str()), (text, ""), "{detect:?}");
+        }
+    }
+    let call = r#"<think>a</think><tool_call>{"name":"now","arguments":{}}</tool_call>"#;
+    let fields = json!({"tools": declared()});
+    let off = answer(&fields, Detect::Auto, Reasoning::Off, call);
+    assert_eq!((off.text.as_str(), off.named_calls().as_slice()), ("<think>a</think>", &[("now", "{}")][..]));
+    // Calls may be left alone, and reasoning read.
+    let off = answer(&fields, Detect::Off, Reasoning::Auto, call);
+    assert_eq!(
+        (off.text.as_str(), off.reasoning.as_str()),
+        (r#"<tool_call>{"name":"now","arguments":{}}</tool_call>"#, "a")
+    );
+}
+
+#[test]
+fn reasoning_is_read_whatever_formats_are_looked_for() {
+    let call = r#"<think>a</think><tool_call>{"name":"now","arguments":{}}</tool_call>"#;
+    let fields = json!({"tools": declared()});
+    let answer = answer(&fields, Detect::Formats(vec![format::HERMES.name]), Reasoning::Auto, call);
+    assert_eq!((answer.text.as_str(), answer.reasoning.as_str()), ("", "a"));
+    assert_eq!(answer.named_calls(), [("now", "{}")]);
+}

@@ -1,0 +1,76 @@
+//! What must hold of every format.
+
+mod cut;
+mod found;
+mod stream;
+mod trouble;
+
+pub(crate) use cut::cut_calls;
+pub(crate) use found::{exchanged, found};
+pub(crate) use stream::streams;
+pub(crate) use trouble::trouble;
+
+use proptest::{
+    prelude::*,
+    sample::Index,
+    test_runner::{Config, TestRunner},
+};
+use serde_json::Value;
+use toolwire::{
+    format::{self, Format},
+    rules::{Detect, Rules},
+};
+
+use crate::rendered::{
+    found::Found,
+    write::{Renderer, renderers},
+};
+
+/// The cases that a test tries of itself, if it is not slow.
+const USUAL: u32 = 48;
+
+/// Tries `law` so many times, or in proportion more or less often where `PROPTEST_CASES` is not [`USUAL`].
+fn tries<S: Strategy>(cases: u32, of: &S, law: impl Fn(S::Value) -> Result<(), TestCaseError>) {
+    let config = Config { failure_persistence: None, ..Config::default() };
+    let set = std::env::var_os("PROPTEST_CASES").map_or(USUAL, |_| config.cases);
+    let config = Config { cases: (cases * set).div_ceil(USUAL), ..config };
+    if let Err(error) = TestRunner::new(config).run(of, law) {
+        panic!("{error}");
+    }
+}
+
+fn renderer(name: &str) -> (&'static Renderer, &'static Format) {
+    let renderer = renderers().find(|renderer| renderer.name == name).expect("a renderer");
+    (renderer, format::by_name(name).expect("a format"))
+}
+
+/// The format by its name, and reasoning.
+fn looking_for(format: &'static Format) -> Rules {
+    Rules { detect: Detect::Formats(vec![format.name, format::THINK.name]), ..Rules::default() }
+}
+
+/// `text` cut between characters.
+fn cut<'t>(text: &'t str, cuts: &[Index]) -> Vec<&'t str> {
+    let ends: Vec<usize> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
+    let mut places: Vec<usize> = cuts.iter().map(|cut| ends[cut.index(ends.len())]).collect();
+    places.sort_unstable();
+    let from = [0].into_iter().chain(places.iter().copied());
+    let to = places.iter().copied().chain([text.len()]);
+    from.zip(to).map(|(from, to)| &text[from..to]).collect()
+}
+
+fn cuts() -> impl Strategy<Value = Vec<Index>> {
+    prop::collection::vec(any::<Index>(), 0..6)
+}
+
+/// JSON text in one spelling, the members in their order, numbers as they are written.
+fn canonical(json: &str) -> Result<String, TestCaseError> {
+    let value: Value =
+        serde_json::from_str(json).map_err(|error| TestCaseError::fail(format!("{error}: {json}")))?;
+    prop_assert!(value.is_object(), "arguments are an object: {}", json);
+    Ok(value.to_string())
+}
+
+fn told(error: TestCaseError, text: &str, found: &Found) -> TestCaseError {
+    TestCaseError::fail(format!("{error}\nwritten: {text:?}\n{text}\nfound: {found:?}"))
+}

@@ -1,0 +1,67 @@
+//! Texts that are broken in any way.
+
+use proptest::{prelude::*, sample::Index};
+use serde_json::value::RawValue;
+use toolwire::{
+    event::{CallEnd, Finish},
+    rules::{ArgumentDelivery, Detect, Rules},
+};
+
+use super::{cut, cuts, renderer, tries};
+use crate::rendered::{found::find, fragments::trouble as fragment, scene::scene, write::Renderer};
+use crate::support::cuts::by_characters;
+
+/// Pieces of pages in this format, in any order, among other trouble.
+fn soup(renderer: &'static Renderer) -> impl Strategy<Value = String> {
+    let piece = (scene(&renderer.carries), any::<Index>(), any::<Index>()).prop_map(|(scene, from, to)| {
+        let text = renderer.page(&scene).source();
+        let pieces = cut(&text, &[from, to]);
+        pieces.get(1).copied().unwrap_or_default().to_owned()
+    });
+    let part = prop_oneof![1 => piece, 1 => fragment()];
+    prop::collection::vec(part, 1..5).prop_map(|parts| parts.concat())
+}
+
+/// What says that text stands in a message's frame.
+const FRAMES: &[&str] = &["<|message|>", "<|content_", "<|open|>response", "RESPONSE", "TEXT|>", "answer>"];
+
+/// Formats that have such frames around an answer without being made of them.
+const FRAMED: &[&str] = &["apriel", "hunyuan_a13b", "command_r7b"];
+
+/// Whether `part` is what is left of `whole` when some of it is taken away.
+fn is_left_of(part: &str, whole: &str) -> bool {
+    let mut rest = whole.chars();
+    part.chars().all(|character| rest.any(|other| other == character))
+}
+
+/// Of a text that is broken in any way, nothing is lost where there is no call, and nothing is invented; what is found
+/// does not depend on the cuts; a call that is whole has JSON for its arguments.
+pub(crate) fn trouble(name: &str) {
+    let (renderer, format) = renderer(name);
+    let of = (soup(renderer), cuts(), any::<bool>(), prop::bool::weighted(0.2), prop::bool::weighted(0.2));
+    tries(48, &of, |(text, cuts, stopped, auto, whole)| {
+        let detect =
+            if auto { Detect::AutoAnd(vec![format.name]) } else { Detect::Formats(vec![format.name]) };
+        let arguments = if whole { ArgumentDelivery::Whole } else { ArgumentDelivery::Stream };
+        let settings = Rules { detect, arguments, ..Rules::default() };
+        let finish = if stopped { Finish::Stop } else { Finish::Length };
+        let (whole, _) = find(&settings, &[&text], finish);
+        let silent = whole.calls.is_empty() && whole.reasoning.is_empty() && !text.contains("think");
+        // Together with all formats, the frames of messages are looked for.
+        let framed = (auto || FRAMED.contains(&name)) && FRAMES.iter().any(|frame| text.contains(frame));
+        if silent && !framed && !renderer.frames_text() {
+            prop_assert_eq!(&whole.text, &text);
+        }
+        prop_assert!(is_left_of(&whole.text, &text), "invented: {:?} of {:?}", whole, text);
+        for call in whole.calls.iter().filter(|call| call.end == Some(CallEnd::Complete)) {
+            // Raw, since half a surrogate pair is JSON, too, though no text.
+            let is_json = serde_json::from_str::<&RawValue>(&call.arguments).is_ok();
+            prop_assert!(is_json, "{:?} of {:?}", call, text);
+        }
+        for pieces in [cut(&text, &cuts), by_characters(&text, 1)] {
+            let (parts, _) = find(&settings, &pieces, finish);
+            prop_assert_eq!(&parts, &whole, "{:?}", pieces);
+        }
+        Ok(())
+    });
+}

@@ -1,0 +1,67 @@
+//! Calls in every format, made at random and written down here by code that the engine has no part in, must be found
+//! as they were meant.
+//!
+//! A [`scene`] is what a model says; a renderer of [`write`] writes it as a [`page`] in one format; [`laws`] compare
+//! what is found with what was meant. `PROPTEST_CASES` says how many are tried of each, about.
+
+mod found;
+mod fragments;
+mod laws;
+mod page;
+mod scene;
+mod tools;
+mod value;
+mod write;
+
+use toolwire::format;
+
+/// The obligations, each as a test of each format.
+macro_rules! every_format {
+    ($($name:ident)*) => {
+        const NAMES: &[&str] = &[$(stringify!($name)),*];
+
+        mod calls_are_found {
+            $(#[test] fn $name() { crate::rendered::laws::found(stringify!($name)); })*
+        }
+
+        mod calls_reach_the_client {
+            $(#[test] fn $name() { crate::rendered::laws::exchanged(stringify!($name)); })*
+        }
+
+        mod long_strings_stream {
+            $(#[test] fn $name() { crate::rendered::laws::streams(stringify!($name)); })*
+        }
+
+        mod cut_calls_stay_cut {
+            $(#[test] fn $name() { crate::rendered::laws::cut_calls(stringify!($name)); })*
+        }
+
+        mod trouble_is_survived {
+            $(#[test] fn $name() { crate::rendered::laws::trouble(stringify!($name)); })*
+        }
+    };
+}
+
+#[rustfmt::skip]
+every_format! {
+    hermes qwen25 granite4 ernie45 longcat granite3 granite20b_fc jamba hunyuan_a13b apriel minimax_m1 nemotron_toolcall
+    llama3_json phi4_mini internlm2 xlam apertus gigachat3 gigachat31 command_r_plus command_r7b k2_horizon
+    deepseek_v31 deepseek_v3 kimi_k2 mistral
+    qwen3_coder mimo seed_oss glm45 glm47 hy_v3 minimax_m2 deepseek_v32 deepseek_v4 deepseek_v41 step3 dots minicpm5
+    anthropic_legacy minimax_m3 toolify toolbridge cline morph_xml
+    pythonic lfm2 olmo3 gemma3_toolcode functiongemma gemma4 sarashina
+    pre fenced bare openai_function_call react think
+    functionary_v31 plamo3 solar_open harmony beam muse_atem kimi_k3 inkling functionary_v32 glm4_9b
+}
+
+#[test]
+fn every_format_is_written() {
+    let mut all: Vec<&str> = format::ALL.iter().map(|format| format.name).collect();
+    let mut named: Vec<&str> = NAMES.to_vec();
+    let mut written: Vec<&str> = write::renderers().map(|renderer| renderer.name).collect();
+    for names in [&mut all, &mut named, &mut written] {
+        names.sort_unstable();
+    }
+    assert_eq!(named, all);
+    assert_eq!(written, all);
+}

@@ -1,0 +1,63 @@
+//! Requests as upstreams get them: in the forms that each upstream takes, with tools taught in words or declared.
+
+mod custom;
+mod forms;
+mod taught;
+
+use serde_json::{Value, json};
+use toolwire::{
+    conversation::Conversation,
+    dialect::{
+        chat::{
+            Options,
+            request::{decode, encode},
+        },
+        lumo,
+    },
+    format::{self, Teaching},
+};
+
+/// An upstream that knows no more than most.
+fn plain() -> Options {
+    Options { keep_developer: false, keep_custom_tools: false, ..Options::default() }
+}
+
+#[track_caller]
+fn decoded(request: &Value) -> Conversation {
+    decode(request.to_string().as_bytes()).unwrap()
+}
+
+fn encoded(conversation: &Conversation, options: &Options) -> Value {
+    serde_json::from_slice(&encode(conversation, "m", options).body).unwrap()
+}
+
+/// The request as an upstream gets it whose model is taught tools in `format`.
+fn taught(request: &Value, format: &str) -> Value {
+    taught_as(request, format, &Teaching::default())
+}
+
+fn taught_as(request: &Value, format: &str, teaching: &Teaching) -> Value {
+    let format = format::by_name(format).unwrap();
+    encoded(&format::instruct(decoded(request), format, teaching), &plain())
+}
+
+fn lumo(request: &Value) -> Value {
+    let request = lumo::encode(&decoded(request), "lumo", &lumo::Options::default());
+    serde_json::from_slice(&request.body).unwrap()
+}
+
+fn text(text: &str) -> Value {
+    json!({"type": "text", "text": text})
+}
+
+fn image(url: &str) -> Value {
+    json!({"type": "image_url", "image_url": {"url": url}})
+}
+
+fn call(id: &str, name: &str) -> Value {
+    json!({"id": id, "type": "function", "function": {"name": name, "arguments": "{}"}})
+}
+
+fn tools() -> Value {
+    json!([{"type": "function", "function": {"name": "shot", "parameters": {"type": "object"}}}])
+}

@@ -1,0 +1,113 @@
+//! Tools in words: what a client wrote as a string stays one, and a form that the answer must have becomes words.
+
+use serde_json::{Value, json};
+use toolwire::format::{ALL, Teaching};
+
+use crate::requests::{decoded, encoded, plain, taught, taught_as, text, tools};
+
+fn content(body: &Value, at: usize) -> &Value {
+    &body["messages"][at]["content"]
+}
+
+#[test]
+fn content_that_was_a_string_stays_a_string_in_every_role() {
+    let request = json!({
+        "model": "m", "tools": tools(), "messages": [
+            {"role": "system", "content": "SYS"},
+            {"role": "developer", "content": "DEV"},
+            {"role": "user", "content": "?"},
+            {"role": "assistant", "content": "A", "reasoning_content": "hm", "tool_calls": [crate::requests::call("c1", "shot")]},
+            {"role": "tool", "tool_call_id": "c1", "content": "1"},
+            {"role": "assistant", "content": null, "tool_calls": [crate::requests::call("c2", "shot"), crate::requests::call("c3", "shot")]},
+            {"role": "tool", "tool_call_id": "c2", "content": "2"},
+            {"role": "tool", "tool_call_id": "c3", "content": [text("3"), text("4")]},
+            {"role": "user", "content": "and?"},
+        ],
+    });
+    for format in ALL.iter().filter(|format| format.teach.is_some()) {
+        for in_user_turn in [false, true] {
+            let teaching = Teaching { in_user_turn, ..Teaching::default() };
+            let body = taught_as(&request, format.name, &teaching);
+            for message in body["messages"].as_array().unwrap() {
+                assert!(message["content"].is_string(), "{}: {message}", format.name);
+            }
+        }
+        let body = taught(&request, format.name);
+        assert!(content(&body, 0).as_str().unwrap().starts_with("SYS\n\nYou can call"), "{body}");
+    }
+}
+
+#[test]
+fn a_list_of_plain_texts_that_is_added_to_becomes_a_string() {
+    let request = json!({"tools": tools(), "messages": [
+        {"role": "system", "content": [text("a"), text("b")]}, {"role": "user", "content": [text("c"), text("d")]},
+    ]});
+    let body = taught(&request, "hermes");
+    assert!(content(&body, 0).as_str().unwrap().starts_with("a\nb\n\nYou can call"), "{body}");
+    assert_eq!(content(&body, 1), &json!([text("c"), text("d")]), "nothing was added to it");
+    let teaching = Teaching { in_user_turn: true, ..Teaching::default() };
+    let body = taught_as(&request, "hermes", &teaching);
+    assert!(content(&body, 0).as_str().unwrap().ends_with("]\n\nc\nd"), "{body}");
+}
+
+#[test]
+fn a_list_with_more_than_text_stays_one_and_keeps_its_fields() {
+    let cached = json!({"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}});
+    let request = json!({"tools": tools(), "messages": [
+        {"role": "system", "content": [cached]}, {"role": "user", "content": "?"},
+    ]});
+    let body = taught(&request, "hermes");
+    assert_eq!(content(&body, 0)[0], cached);
+    assert!(content(&body, 0)[1]["text"].as_str().unwrap().starts_with("You can call"), "{body}");
+    let teaching = Teaching { in_user_turn: true, ..Teaching::default() };
+    let request = json!({"tools": tools(), "messages": [{"role": "user", "content": [cached]}]});
+    assert_eq!(content(&taught_as(&request, "hermes", &teaching), 0)[1], cached);
+}
+
+fn schema() -> Value {
+    json!({"type": "object", "properties": {"answer": {"type": "number"}}})
+}
+
+#[test]
+fn a_response_format_becomes_words_while_tools_may_be_called() {
+    let named = json!({"type": "json_schema", "json_schema": {"name": "n", "description": "WHY", "schema": schema()}});
+    let ask = |key: &str, value: &Value, choice: &str| {
+        let mut request = json!({
+            "tools": tools(), "tool_choice": choice,
+            "messages": [{"role": "system", "content": "SYS"}, {"role": "user", "content": "?"}],
+        });
+        request[key] = value.clone();
+        request
+    };
+    for (key, value, words) in [
+        ("response_format", &named, vec![schema().to_string(), "WHY".to_owned()]),
+        ("response_format", &json!({"type": "json_object"}), vec!["one JSON object".to_owned()]),
+        ("response_format", &json!({"type": "json_object", "schema": schema()}), vec![schema().to_string()]),
+        ("guided_json", &schema(), vec![schema().to_string()]),
+        ("guided_regex", &json!("[a-z]+"), vec!["[a-z]+".to_owned()]),
+        ("structured_outputs", &json!({"choice": ["yes", "no"]}), vec![r#"["yes","no"]"#.to_owned()]),
+        ("json_schema", &schema(), vec![schema().to_string()]),
+        ("grammar", &json!("root ::= x"), vec!["root ::= x".to_owned()]),
+    ] {
+        for choice in ["auto", "required"] {
+            let body = taught(&ask(key, value, choice), "hermes");
+            assert!(body.get(key).is_none(), "{key} would forbid a call: {body}");
+            let system = content(&body, 0).as_str().unwrap();
+            assert!(words.iter().all(|words| system.contains(words)), "{key}: {system}");
+        }
+        let request = ask(key, value, "none");
+        let body = taught(&request, "hermes");
+        assert_eq!((&body[key], content(&body, 0)), (value, &json!("SYS")), "nothing may be called");
+        assert_eq!(&encoded(&decoded(&request), &plain())[key], value, "a native tool needs no text");
+    }
+    let text = json!({"type": "text"});
+    assert_eq!(taught(&ask("response_format", &text, "auto"), "hermes")["response_format"], text);
+}
+
+#[test]
+fn a_response_format_without_tools_stays() {
+    let request = json!({
+        "response_format": {"type": "json_object"}, "messages": [{"role": "user", "content": "?"}],
+    });
+    assert_eq!(taught(&request, "hermes")["response_format"], request["response_format"]);
+}

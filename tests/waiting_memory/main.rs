@@ -1,0 +1,154 @@
+//! What the heap holds while a long call waits for its end: its arguments, and where a model wrote it as text, the
+//! source too, which is text again if the call fails.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "a test that cannot go on has failed"
+)]
+#![allow(dead_code, unreachable_pub, reason = "other tests share what this one does not need")]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use allocation_counter::measure;
+use bytes::BytesMut;
+use serde_json::json;
+use support::{
+    exchange::{Exchange, request, tools},
+    upstream::Speech,
+};
+use toolwire::{
+    format,
+    pipeline::State,
+    rules::{ArgumentDelivery, Detect, Rules},
+};
+
+/// Bytes of the call's longest argument.
+const SIZE: usize = 200_000;
+/// What a pipeline takes besides what it holds: the reader's frame, joined pieces, shapes of frames.
+const FIXED: i64 = 32 << 10;
+/// Room that each text may have to grow, as a part of it: source and arguments are held in 2.25 times their size.
+const GROWTH: f64 = 1.0 / 8.0;
+
+/// Bytes on the heap while the call waits, and the most until it is out.
+fn heap(exchange: &Exchange, beginning: &[u8], rest: &[u8]) -> (i64, u64) {
+    let mut pipeline = exchange.pipeline();
+    let mut out = BytesMut::with_capacity(4 * SIZE);
+    let mut waiting = 0;
+    let all = measure(|| {
+        let begun = measure(|| {
+            for read in beginning.chunks(16 << 10) {
+                pipeline.push(read, &mut out);
+            }
+        });
+        waiting = begun.bytes_current;
+        assert!(out.len() < 1_000, "the call waits");
+        pipeline.push(rest, &mut out);
+        pipeline.finish(&mut out);
+    });
+    assert_eq!(pipeline.state(), State::Done);
+    assert_eq!(pipeline.tally().calls.len(), 1, "the call is found");
+    assert!(out.len() > SIZE, "the call is whole");
+    (waiting, all.bytes_max)
+}
+
+fn exchange(detect: Detect, arguments: ArgumentDelivery) -> Exchange {
+    let tools = tools(["write_file"], &serde_json::Value::Null);
+    let settings = Rules { detect, arguments, ..Rules::default() };
+    Exchange::new(request(&json!({"tools": tools})), settings, Speech::Chat)
+}
+
+/// The heap is at most `texts` times the call's size while it waits, and `peak` times until it is out.
+fn holds(what: &str, (waiting, most): (i64, u64), texts: f64, peak: f64) {
+    let size = SIZE as f64;
+    assert!(waiting < (texts * (1.0 + GROWTH) * size) as i64 + FIXED, "{what}: {waiting} bytes wait");
+    assert!(most < (peak * size) as u64 + FIXED as u64, "{what}: {most} bytes at most");
+}
+
+/// The frames of `pieces`, without the end of the answer.
+fn begun(pieces: &[&str]) -> Vec<u8> {
+    let events: Vec<_> = pieces.iter().map(|piece| json!(["m", piece])).collect();
+    Speech::Chat.stream(&events)
+}
+
+fn pieces(text: &str, size: usize) -> Vec<&str> {
+    text.as_bytes().chunks(size).map(|piece| std::str::from_utf8(piece).unwrap()).collect()
+}
+
+#[test]
+fn a_waiting_call_that_was_written_as_text_holds_its_source_and_its_arguments() {
+    let value = "line of text\\n".repeat(SIZE / 14 + 1);
+    let cases = [
+        (
+            "hermes",
+            ArgumentDelivery::Whole,
+            r#"<tool_call>{"name":"write_file","arguments":{"text":""#,
+            "\"}}</tool_call>",
+        ),
+        (
+            "hermes",
+            ArgumentDelivery::Stream,
+            r#"`<tool_call>{"name":"write_file","arguments":{"text":""#,
+            "\"}}</tool_call> ",
+        ),
+        (
+            "fenced",
+            ArgumentDelivery::Whole,
+            "```json\n{\"name\":\"write_file\",\"arguments\":{\"text\":\"",
+            "\"}}\n```\n",
+        ),
+        (
+            "harmony",
+            ArgumentDelivery::Whole,
+            r#"<|channel|>commentary to=functions.write_file <|constrain|>json<|message|>{"text":""#,
+            "\"}<|call|>",
+        ),
+        (
+            "kimi_k2",
+            ArgumentDelivery::Whole,
+            r#"<|tool_calls_section_begin|><|tool_call_begin|>functions.write_file:0<|tool_call_argument_begin|>{"text":""#,
+            "\"}<|tool_call_end|><|tool_calls_section_end|>",
+        ),
+        (
+            "qwen3_coder",
+            ArgumentDelivery::Whole,
+            "<tool_call>\n<function=write_file>\n<parameter=text>\n",
+            "\n</parameter>\n</function>\n</tool_call>",
+        ),
+    ];
+    for (name, arguments, open, close) in cases {
+        let exchange =
+            exchange(Detect::Formats(vec![format::by_name(name).expect("a format").name]), arguments);
+        for size in [1, 4 << 10] {
+            let beginning = begun(&[&[open], &pieces(&value, size)[..]].concat());
+            let rest = Speech::Chat.says(&[close], "stop");
+            let heap = heap(&exchange, &beginning, &rest);
+            holds(&format!("{name}, {arguments:?}, pieces of {size}"), heap, 2.0, 3.5);
+        }
+    }
+}
+
+#[test]
+fn a_waiting_call_of_the_upstreams_own_holds_its_arguments() {
+    let exchange = exchange(Detect::Auto, ArgumentDelivery::Whole);
+    let value = "line of text. ".repeat(SIZE / 14 + 1);
+    let frame = |delta: serde_json::Value, finish: Option<&str>| {
+        format!("data: {}\n\n", json!({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}))
+    };
+    let piece = |arguments: &str| {
+        frame(json!({"tool_calls": [{"index": 0, "function": {"arguments": arguments}}]}), None)
+    };
+    for size in [1, 4 << 10] {
+        let head = json!({"tool_calls": [{"index": 0, "id": "c", "type": "function",
+            "function": {"name": "write_file", "arguments": "{\"text\":\""}}]});
+        let mut beginning = frame(head, None);
+        pieces(&value, size).into_iter().for_each(|text| beginning += &piece(text));
+        let rest = piece("\"}") + &frame(json!({}), Some("tool_calls")) + "data: [DONE]\n\n";
+        let heap = heap(&exchange, beginning.as_bytes(), rest.as_bytes());
+        holds(&format!("native, pieces of {size}"), heap, 1.0, 2.2);
+    }
+}
