@@ -1,6 +1,6 @@
 //! The fuzz targets' checks over the committed corpus and mutations of it, on stable Rust: what CI runs of `fuzz/`.
 
-mod checks;
+pub(crate) mod checks;
 mod corpus;
 mod dictionary;
 mod regressions;
@@ -75,6 +75,8 @@ macro_rules! smoke {
     )*};
 }
 
+#[cfg(feature = "proxy")]
+smoke!(http1);
 smoke!(engine, json, literal, params, reader, sse);
 
 /// The committed dictionary lists the markers of the formats as they are now.

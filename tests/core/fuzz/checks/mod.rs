@@ -4,8 +4,12 @@
 //! A check takes bytes. The first of them choose settings and cuts ([`Input`]), the rest is what is read. It panics
 //! where something does not hold.
 
+#[allow(dead_code, reason = "a fuzz target uses a part of it")]
+mod detected;
 mod engine;
 mod found;
+#[cfg(feature = "proxy")]
+mod http1;
 mod input;
 mod json;
 mod literal;
@@ -13,7 +17,12 @@ mod params;
 mod reader;
 mod sse;
 
-#[allow(unused_imports, reason = "a fuzz target runs one, and makes no seeds")]
+#[allow(unused_imports, reason = "a fuzz target uses one check and no seeds")]
+pub(crate) use self::detected::{Call, Found};
+#[cfg(feature = "proxy")]
+#[allow(unused_imports, reason = "a fuzz target uses one check")]
+pub(crate) use self::http1::http1;
+#[allow(unused_imports, reason = "a fuzz target uses one check and no seeds")]
 pub(crate) use self::{
     engine::engine, found::find, input::code, json::json, literal::literal, params::params, reader::reader,
     sse::sse,
@@ -24,8 +33,10 @@ pub(crate) type Check = (&'static str, fn(&[u8]));
 
 /// All checks.
 #[allow(dead_code, reason = "a fuzz target runs one")]
-pub(crate) const ALL: [Check; 6] = [
+pub(crate) const ALL: &[Check] = &[
     ("engine", engine),
+    #[cfg(feature = "proxy")]
+    ("http1", http1),
     ("json", json),
     ("literal", literal),
     ("params", params),
