@@ -57,7 +57,7 @@ pub mod failure;
 pub mod fixture;
 pub mod format;
 #[cfg(feature = "proxy")]
-pub mod observe;
+mod observe;
 pub mod pipeline;
 #[cfg(feature = "proxy")]
 pub mod proxy;

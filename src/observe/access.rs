@@ -24,7 +24,7 @@ const MAX_WORD: usize = 128;
 
 /// How a request ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// The client went away before the end.
     #[default]
     Cancelled,
@@ -51,7 +51,7 @@ impl fmt::Display for Outcome {
 
 /// The record of one request. Its drop is the request's end.
 #[derive(Debug)]
-pub struct Access {
+pub(crate) struct Access {
     metrics: Arc<Metrics>,
     started: Instant,
     id: String,
@@ -78,7 +78,7 @@ struct Target {
 
 impl Access {
     /// A request has arrived.
-    pub fn new(
+    pub(crate) fn new(
         metrics: Arc<Metrics>,
         id: String,
         method: http::Method,
@@ -104,34 +104,34 @@ impl Access {
     }
 
     /// The request's id.
-    pub fn id(&self) -> &str {
+    pub(crate) fn id(&self) -> &str {
         &self.id
     }
 
     /// Since the request's arrival.
-    pub fn elapsed(&self) -> Duration {
+    pub(crate) fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
     /// The client asked for `model`.
-    pub fn asked(&mut self, model: &str, stream: bool) {
+    pub(crate) fn asked(&mut self, model: &str, stream: bool) {
         self.asked = Some(clipped(model, MAX_WORD).into_owned());
         self.stream = stream;
     }
 
     /// An exchange with an upstream begins; `model` is the configuration's entry.
-    pub fn routed(&mut self, model: &str, upstream: &str, dialect: Dialect) {
+    pub(crate) fn routed(&mut self, model: &str, upstream: &str, dialect: Dialect) {
         self.metrics.streams().inc();
         self.target = Some(Target { model: model.to_owned(), upstream: upstream.to_owned(), dialect });
     }
 
     /// The response's status is decided.
-    pub fn status(&mut self, status: u16) {
+    pub(crate) fn status(&mut self, status: u16) {
         self.status = status;
     }
 
     /// `bytes` of the response's body are handed to the client's connection.
-    pub fn wrote(&mut self, bytes: usize) {
+    pub(crate) fn wrote(&mut self, bytes: usize) {
         self.bytes_out += bytes as u64;
         if self.first_byte.is_none() {
             let after = self.elapsed();
@@ -143,12 +143,12 @@ impl Access {
     }
 
     /// How it ended, to be told with the drop. Never called means cancelled.
-    pub fn ended(&mut self, outcome: Outcome) {
+    pub(crate) fn ended(&mut self, outcome: Outcome) {
         self.outcome = outcome;
     }
 
     /// What the answer was made of.
-    pub fn counted(&mut self, tally: Tally) {
+    pub(crate) fn counted(&mut self, tally: Tally) {
         self.tally = Some(tally);
     }
 

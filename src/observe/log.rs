@@ -18,7 +18,7 @@ use self::{json::Objects, text::Fields};
 
 /// How a log line is written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Style {
+pub(crate) enum Style {
     /// For people: one line of text.
     #[default]
     Text,
@@ -32,7 +32,7 @@ pub enum Style {
 ///
 /// # Errors
 /// If `filter` is not one.
-pub fn init(style: Style, coloured: bool, filter: Option<&str>) -> Result<(), ParseError> {
+pub(crate) fn init(style: Style, coloured: bool, filter: Option<&str>) -> Result<(), ParseError> {
     let filter = EnvFilter::try_new(filter.unwrap_or("info"))?;
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_timer(Now).with_writer(io::stderr);
     // Set up twice means that a test or an embedding program was first: its choice stands.
@@ -64,7 +64,7 @@ const MESSAGE: &str = "message";
 /// A list, which is a list in JSON too. tracing has no such value; recorded as an error (`value as &dyn Error`), it is
 /// one that the formatters recognize.
 #[derive(Debug)]
-pub struct List(pub Vec<String>);
+pub(crate) struct List(pub Vec<String>);
 
 impl fmt::Display for List {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -30,7 +30,7 @@ const OTHER: &str = "other";
 
 /// All metrics of one server.
 #[derive(Debug)]
-pub struct Metrics {
+pub(crate) struct Metrics {
     registry: Registry,
     requests: Family<RequestLabels, Counter>,
     streams: Gauge,
@@ -103,7 +103,7 @@ struct SkipLabels {
 
 impl Metrics {
     /// Everything at zero. `tool_names`: the names of called tools are a label.
-    pub fn new(tool_names: bool) -> Self {
+    pub(crate) fn new(tool_names: bool) -> Self {
         let mut new = Self {
             registry: Registry::with_prefix("toolwire"),
             requests: Family::default(),
@@ -173,7 +173,7 @@ impl Metrics {
     }
 
     /// All of them, as Prometheus reads them ([`Metrics::CONTENT_TYPE`]).
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         // Writing into a string cannot fail.
         let _ = encode(&mut text, &self.registry);
@@ -181,7 +181,8 @@ impl Metrics {
     }
 
     /// The content type of [`Metrics::text`].
-    pub const CONTENT_TYPE: &'static str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    pub(crate) const CONTENT_TYPE: &'static str =
+        "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
     /// A request is over. `model` is the configuration's entry.
     pub(super) fn request(&self, route: &'static str, model: Option<&str>, status: u16) {
@@ -207,7 +208,7 @@ impl Metrics {
     }
 
     /// A client's connection or HTTP/2 stream was closed because it took nothing for too long.
-    pub fn client_stalled(&self) {
+    pub(crate) fn client_stalled(&self) {
         self.stalls.inc();
     }
 
@@ -225,7 +226,7 @@ impl Metrics {
     }
 
     /// `upstream`'s dialect could not say these fields of a request. Those that are not the API's are counted as `other`.
-    pub fn dropped_fields(&self, upstream: &str, fields: &[String]) {
+    pub(crate) fn dropped_fields(&self, upstream: &str, fields: &[String]) {
         for field in fields {
             let field = FIELDS.into_iter().find(|known| known == field).unwrap_or(OTHER);
             let labels = FieldLabels { upstream: upstream.to_owned(), field };
@@ -242,12 +243,12 @@ impl Metrics {
     }
 
     /// Requests that wait for a place at `upstream`, to be kept up to date by its line.
-    pub fn waiting(&self, upstream: &str) -> Gauge {
+    pub(crate) fn waiting(&self, upstream: &str) -> Gauge {
         self.waiting.get_or_create_owned(&UpstreamLabel { upstream: upstream.to_owned() })
     }
 
     /// Connections on which `upstream` sent what no request had asked for.
-    pub fn unsolicited(&self, upstream: &str) -> Counter {
+    pub(crate) fn unsolicited(&self, upstream: &str) -> Counter {
         self.unsolicited.get_or_create_owned(&UpstreamLabel { upstream: upstream.to_owned() })
     }
 

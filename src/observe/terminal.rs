@@ -5,26 +5,26 @@ use std::{env, io::IsTerminal, os::fd::AsFd};
 use rustix::termios::tcgetwinsize;
 
 /// Columns of a table, and of what is drawn beside each other, where there is no terminal.
-pub const WITHOUT_TERMINAL: usize = 120;
+pub(crate) const WITHOUT_TERMINAL: usize = 120;
 
 /// Columns below which nothing is made to fit.
 const LEAST: usize = 20;
 
 /// Whether `stream` shows colours: it is a terminal that can, and `NO_COLOR` (<https://no-color.org>) is not set.
-pub fn is_coloured(stream: &impl IsTerminal) -> bool {
+pub(crate) fn is_coloured(stream: &impl IsTerminal) -> bool {
     let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
     stream.is_terminal() && !is_set("NO_COLOR") && env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
 /// Columns of the terminal that `stream` is; `None` if it is none, or does not say.
-pub fn width(stream: &(impl AsFd + IsTerminal)) -> Option<usize> {
+pub(crate) fn width(stream: &(impl AsFd + IsTerminal)) -> Option<usize> {
     let columns = stream.is_terminal().then(|| tcgetwinsize(stream).ok())??.ws_col;
     (columns > 0).then(|| usize::from(columns).max(LEAST))
 }
 
 /// `text` in lines of at most `width` columns; the first behind `mark`, the others as far in. A word is cut only where it is
 /// longer than a line.
-pub fn wrapped(text: &str, mark: &str, width: usize) -> String {
+pub(crate) fn wrapped(text: &str, mark: &str, width: usize) -> String {
     let columns = |text: &str| text.chars().count();
     let indent = " ".repeat(columns(mark));
     let mut lines = vec![mark.to_owned()];
@@ -59,12 +59,12 @@ fn pieces(word: &str, room: usize) -> impl Iterator<Item = &str> {
 }
 
 /// `1 stream`, `2 streams`.
-pub fn counted(count: usize, noun: &str) -> String {
+pub(crate) fn counted(count: usize, noun: &str) -> String {
     format!("{count} {}", plural(count as u64, noun))
 }
 
 /// The noun for so many.
-pub fn plural(count: u64, noun: &str) -> String {
+pub(crate) fn plural(count: u64, noun: &str) -> String {
     if count == 1 { noun.to_owned() } else { format!("{noun}s") }
 }
 

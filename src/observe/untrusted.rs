@@ -7,11 +7,11 @@
 use std::{borrow::Cow, fmt};
 
 /// Bytes of one value in a log line. Beyond: cut off, with a mark that says how much is missing.
-pub const MAX_VALUE: usize = 256;
+pub(crate) const MAX_VALUE: usize = 256;
 
 /// Whether a terminal or a line reader could take `char` for something else than a visible character: control
 /// characters (C0, DEL, C1), line and paragraph separators, and characters that reorder or hide text.
-pub fn is_unprintable(char: char) -> bool {
+pub(crate) fn is_unprintable(char: char) -> bool {
     char.is_control()
         || matches!(char,
             '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
@@ -19,7 +19,7 @@ pub fn is_unprintable(char: char) -> bool {
 }
 
 /// `text` with unprintable characters escaped as Rust writes them: `\r`, `\n`, `\u{1b}`.
-pub fn escaped(text: &str) -> Cow<'_, str> {
+pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
     if !text.contains(is_unprintable) {
         return Cow::Borrowed(text);
     }
@@ -29,7 +29,7 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
 }
 
 /// The first `max` bytes of `text` at a character's border; if there is more, a mark behind them says how much.
-pub fn clipped(text: &str, max: usize) -> Cow<'_, str> {
+pub(crate) fn clipped(text: &str, max: usize) -> Cow<'_, str> {
     let (kept, rest) = text.split_at_checked(text.floor_char_boundary(max)).unwrap_or((text, ""));
     match rest.len() {
         0 => Cow::Borrowed(kept),
