@@ -33,7 +33,7 @@
 //!   [`conversation`] are the types between them, [`mod@format`] and [`detect`] describe and find calls written as text,
 //!   [`tools`] and [`rules`] are the declared tools and the settings of one model, [`failure`] says what went wrong, and
 //!   [`pipeline`] connects the stages for one response.
-//! - `proxy` adds the HTTP proxy, its configuration, its logs and metrics, and the redaction of secrets.
+//! - `proxy` adds [`http1`], the HTTP proxy, its configuration, its logs and metrics, and the redaction of secrets.
 //! - `bench` adds fixtures, the scripted upstream and the load generator. It includes `proxy`.
 //! - `cli` adds the command line of the program. It includes `bench`, and is on by default.
 
@@ -56,6 +56,8 @@ pub mod failure;
 #[cfg(feature = "bench")]
 pub mod fixture;
 pub mod format;
+#[cfg(feature = "proxy")]
+pub mod http1;
 #[cfg(feature = "proxy")]
 mod observe;
 pub mod pipeline;
