@@ -33,6 +33,7 @@ pub mod pipeline;
 pub mod proxy;
 pub mod redact;
 pub mod rules;
+pub mod settings;
 mod suggest;
 pub mod tools;
 pub mod wire;

@@ -9,22 +9,28 @@
 //! leaves this module is checked: every model has its upstream, every name its format, every secret its value.
 
 mod format;
+mod keys;
 mod model;
+pub(crate) mod model_rules;
 mod origins;
 mod overrides;
 mod problem;
 mod read;
+mod reference;
 mod show;
 mod source;
 mod table;
 mod upstream;
 mod value;
 
-pub(crate) use model::{ARGUMENTS, MISROUTE, REASONING, SERVER_CALLS, UNKNOWN_CALLS, settings_for};
+pub use keys::Row;
+pub(crate) use keys::{Keys, read_table, table_of};
+pub(crate) use model::settings_for;
 pub use model::{Model, SystemPosition, ToolStyle, WILDCARD};
 pub use origins::Origins;
 pub use overrides::Overrides;
 pub use problem::{Place, Problem, Problems, Severity};
+pub use reference::{Section, reference};
 pub use upstream::{QueueLimits, Timeouts, Upstream};
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};

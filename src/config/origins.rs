@@ -4,6 +4,7 @@ use http::HeaderValue;
 use toml::de::DeValue;
 
 use super::{
+    keys::strings,
     table::Cell,
     value::{list, text},
 };
@@ -28,6 +29,15 @@ impl Origins {
     /// What is wrong with the first entry that is not an origin.
     pub fn parse(written: &[&str]) -> Result<Self, String> {
         Ok(Self::of(written.iter().map(|origin| parse(origin)).collect::<Result<_, _>>()?))
+    }
+
+    /// As the configuration has them.
+    pub(super) fn shown(&self) -> toml::Value {
+        match self {
+            Self::None => strings([]),
+            Self::Any => strings(["*"]),
+            Self::Listed(listed) => strings(listed.iter().filter_map(|origin| origin.to_str().ok())),
+        }
     }
 
     fn of(origins: Vec<Origin>) -> Self {

@@ -124,6 +124,12 @@ impl Findings {
         self.add(Kind::Warning, Some(span), message.into());
     }
 
+    /// The messages alone, each with the offset of its place.
+    pub(super) fn into_messages(self) -> Vec<(Option<usize>, String)> {
+        let findings = self.0.into_inner().into_iter();
+        findings.map(|found| (found.span.map(|span| span.start), found.message)).collect()
+    }
+
     fn add(&self, kind: Kind, span: Option<Range<usize>>, message: String) {
         self.0.borrow_mut().push(Finding { kind, span, message });
     }

@@ -13,7 +13,7 @@ use super::{
 
 /// A file's text with its name. Offsets behind the text's end stand for flags, so that a value from a flag is read
 /// and reported by the same code as one from the file.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Source {
     path: Option<PathBuf>,
     text: String,

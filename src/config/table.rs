@@ -1,8 +1,7 @@
 //! [`Cell`] and [`Table`]: a TOML value under the reader's finger, and a table that remembers which keys were asked for.
 //!
 //! A reader of a value is a function `Fn(Cell) -> Option<T>`: it says itself what is wrong, at the cell's place, and
-//! gives `None` then. Readers of keys give the default for a key that is absent, and for one that is wrong, since
-//! that has been said; so reading goes on and finds the next mistake.
+//! gives `None` then. A key that is absent or wrong keeps its default, so reading goes on and finds the next mistake.
 
 use std::ops::Range;
 
@@ -18,7 +17,7 @@ use crate::suggest::suggest;
 const LIST_KEYS: &str = "toolwire check --keys";
 
 /// What reading needs besides the text.
-pub(super) struct Context<'a> {
+pub(crate) struct Context<'a> {
     pub(super) source: &'a Source,
     pub(super) findings: Findings,
     pub(super) environment: super::Environment<'a>,
@@ -26,7 +25,7 @@ pub(super) struct Context<'a> {
 
 /// One value and its place.
 #[derive(Clone)]
-pub(super) struct Cell<'a> {
+pub(crate) struct Cell<'a> {
     pub(super) value: &'a DeValue<'a>,
     pub(super) span: Range<usize>,
     pub(super) context: &'a Context<'a>,
@@ -82,7 +81,7 @@ impl<'a> Cell<'a> {
 }
 
 /// A table that remembers which keys were asked for.
-pub(super) struct Table<'a> {
+pub(crate) struct Table<'a> {
     entries: &'a DeTable<'a>,
     span: Range<usize>,
     context: &'a Context<'a>,
@@ -104,42 +103,15 @@ impl<'a> Table<'a> {
 
     /// The value of `key`, if it is there.
     pub(super) fn cell(&mut self, key: &'static str) -> Option<Cell<'a>> {
-        self.known.push(key);
+        if !self.known.contains(&key) {
+            self.known.push(key);
+        }
         self.entries.get(key).map(|value| Cell::new(value, self.context))
     }
 
-    /// The value of `key`; `None` if it is absent or wrong.
-    pub(super) fn get<T>(
-        &mut self,
-        key: &'static str,
-        read: impl FnOnce(Cell<'a>) -> Option<T>,
-    ) -> Option<T> {
-        self.cell(key).and_then(read)
-    }
-
-    /// The value of `key`; `default` if it is absent or wrong.
-    pub(super) fn get_or<T>(
-        &mut self,
-        key: &'static str,
-        default: T,
-        read: impl FnOnce(Cell<'a>) -> Option<T>,
-    ) -> T {
-        self.get(key, read).unwrap_or(default)
-    }
-
-    /// The value of `key`; that it is absent is said, at the table's place.
-    pub(super) fn require<T>(
-        &mut self,
-        key: &'static str,
-        read: impl FnOnce(Cell<'a>) -> Option<T>,
-    ) -> Option<T> {
-        match self.cell(key) {
-            Some(cell) => read(cell),
-            None => {
-                self.context.findings.missing(Some(self.span.clone()), format!("missing key `{key}`"));
-                None
-            }
-        }
+    /// Reports that `key` is absent, at the table's place.
+    pub(super) fn report_missing(&self, key: &str) {
+        self.context.findings.missing(Some(self.span.clone()), format!("missing key `{key}`"));
     }
 
     fn report_leftovers(&self) {

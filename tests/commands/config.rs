@@ -1,12 +1,16 @@
 //! Configurations: what is told of a wrong one, what beats what, and that no secret ever shows.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use proptest::prelude::*;
 use secrecy::{ExposeSecret, SecretString};
 use tempfile::TempDir;
 use toolwire::{
-    config::{Config, Loaded, Overrides, Place, Problems, Severity, ToolStyle, load},
+    config::{Config, Loaded, Overrides, Place, Problems, Severity, ToolStyle, load, reference},
     dialect::{Dialect, UpstreamDialect},
     rules::{ArgumentDelivery, Detect, ServerCalls},
 };
@@ -638,6 +642,37 @@ name_ends = "y"
         "9:1: error: unknown key `name_ends`; did you mean `name_end`? also known: `name_first`, `name`; `toolwire check --keys` lists all",
     ];
     assert_eq!(told.lines().collect::<Vec<_>>(), wanted);
+}
+
+/// `page` with the table of keys that follows `heading` replaced by `table`.
+fn with_table(page: &str, heading: &str, table: &str) -> String {
+    let (before, rest) = page.split_once(heading).unwrap();
+    let (between, rest) = rest.split_once("| key | default | |\n").unwrap();
+    let rows = rest.lines().take_while(|line| line.starts_with('|'));
+    let (_, after) = rest.split_at(rows.map(|row| row.len() + 1).sum());
+    [before, heading, between, table, after].concat()
+}
+
+/// With `TOOLWIRE_WRITE=1` it writes the tables.
+#[test]
+fn the_documentations_tables_are_the_declared_keys() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md");
+    let page = fs::read_to_string(&path).unwrap();
+    let mut generated = page.clone();
+    for section in reference() {
+        let heading = match section.name.as_str() {
+            "" => "\n## Top level\n".to_owned(),
+            name if name.starts_with("[upstreams.") => format!("\n`{name}`, for `dialect = "),
+            name => format!("\n## `{name}`\n"),
+        };
+        generated = with_table(&generated, &heading, &section.to_markdown());
+    }
+    if std::env::var_os("TOOLWIRE_WRITE").is_some() {
+        fs::write(&path, &generated).unwrap();
+    } else {
+        let hint = "write it: TOOLWIRE_WRITE=1 cargo test --test commands the_documentations_tables";
+        assert!(generated == page, "docs/configuration.md is not what the declarations say; {hint}");
+    }
 }
 
 #[test]

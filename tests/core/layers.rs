@@ -9,8 +9,9 @@ use std::{
 };
 
 /// The modules from the bottom up. A module may import those that stand before it.
-const ORDER: [&str; 20] = [
+const ORDER: [&str; 21] = [
     "suggest",
+    "settings",
     "digest",
     "wire",
     "event",
