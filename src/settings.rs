@@ -4,17 +4,17 @@
 //! visitor reads a table into the fields, one shows what the fields hold, one writes the documentation. So the key, its
 //! default, what it accepts, how it is shown and what is said about it cannot disagree.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 /// A key, and what the documentation says about it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Key {
     /// The key.
     pub name: &'static str,
     /// What the documentation gives as its default; `None`: the value that the field holds by default.
     pub default: Option<&'static str>,
     /// What it does, in Markdown.
-    pub about: &'static str,
+    pub about: Cow<'static, str>,
 }
 
 impl Key {
@@ -22,13 +22,13 @@ impl Key {
     pub const NEEDED: &'static str = "needed";
 
     /// A key whose default is the value that its field holds by default.
-    pub const fn new(name: &'static str, about: &'static str) -> Self {
-        Self { name, default: None, about }
+    pub fn new(name: &'static str, about: impl Into<Cow<'static, str>>) -> Self {
+        Self { name, default: None, about: about.into() }
     }
 
     /// The same with a default in words, for one that depends on something else.
     #[must_use]
-    pub const fn or(self, default: &'static str) -> Self {
+    pub fn or(self, default: &'static str) -> Self {
         Self { default: Some(default), ..self }
     }
 }

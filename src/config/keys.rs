@@ -1,6 +1,6 @@
 //! The visitors of declared keys: [`Reading`] a table, [`Showing`] what it resolved to, and [`Documenting`] the keys.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use toml::{Value, de::DeTable};
 
@@ -158,7 +158,7 @@ pub struct Row {
     /// Its default, in Markdown.
     pub default: String,
     /// What it does, in Markdown.
-    pub about: &'static str,
+    pub about: Cow<'static, str>,
 }
 
 /// Describes keys, in the order of their declarations.

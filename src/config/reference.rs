@@ -30,7 +30,7 @@ impl Section {
     pub fn to_markdown(&self) -> String {
         let mut page = "| key | default | |\n|---|---|---|\n".to_owned();
         for Row { key, default, about } in &self.rows {
-            let [default, about] = [default.as_str(), about].map(|cell| cell.replace('|', "\\|"));
+            let [default, about] = [default.as_str(), about.as_ref()].map(|cell| cell.replace('|', "\\|"));
             let default = if default.is_empty() { " ".to_owned() } else { format!(" {default} ") };
             page.push_str(&format!("| `{key}` |{default}| {about} |\n"));
         }

@@ -198,6 +198,8 @@ pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
 
 /// The keys that say where the upstream is and how it is addressed.
 fn address(keys: &mut impl Keys, draft: &mut Draft) {
+    let spoken = dialects().into_iter().map(|(name, dialect)| format!("`\"{name}\"` ({})", dialect.title()));
+    let spoken: Vec<_> = spoken.collect();
     keys.special(
         Key::new("name", "what models refer to, and what logs and metrics say").or(Key::NEEDED),
         &mut draft.name,
@@ -205,8 +207,7 @@ fn address(keys: &mut impl Keys, draft: &mut Draft) {
         |name| name.as_deref().map(string),
     );
     keys.special(
-        Key::new("dialect", "the API that it speaks: `\"lumo\"`, `\"chat\"` (OpenAI Chat Completions)")
-            .or(Key::NEEDED),
+        Key::new("dialect", format!("the API that it speaks: {}", spoken.join(", "))).or(Key::NEEDED),
         &mut draft.dialect,
         |cell| choice(&dialects())(cell).map(Some),
         |dialect| dialect.map(|dialect| string(dialect.name())),

@@ -35,6 +35,45 @@ pub enum Skip {
 }
 
 impl Skip {
+    /// All reasons.
+    pub const ALL: [Self; 12] = [
+        Self::NotJson,
+        Self::NotAChunk,
+        Self::UnknownPart,
+        Self::OtherChoice,
+        Self::LateContent,
+        Self::NamelessCall,
+        Self::LateArguments,
+        Self::OrphanResult,
+        Self::UndispatchedCall,
+        Self::UnknownTarget,
+        Self::Apology,
+        Self::UnknownFinish,
+    ];
+
+    /// What the documentation says about it.
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::NotJson => {
+                "a frame that is not JSON before the response began, after its end, or cut off by it. Inside a response \
+                 it is an error"
+            }
+            Self::NotAChunk => "JSON that is not a part of a response",
+            Self::UnknownPart => "a part of a message of an unknown kind",
+            Self::OtherChoice => "a choice beside the first that cannot be forwarded",
+            Self::LateContent => "content after the finish reason",
+            Self::NamelessCall => "a call that never got a name",
+            Self::LateArguments => "arguments of a call that was complete",
+            Self::OrphanResult => "a result of a call that was never seen",
+            Self::UndispatchedCall => "a call that the upstream announced and never dispatched",
+            Self::UnknownTarget => "content for a target that is not known",
+            Self::Apology => {
+                "text after a call that was meant for the client and that the upstream tried to run itself: its apology"
+            }
+            Self::UnknownFinish => "a finish reason that is not known; it counts as `stop`",
+        }
+    }
+
     /// The label in metrics and logs.
     pub fn name(self) -> &'static str {
         match self {

@@ -11,7 +11,7 @@ use secrecy::{ExposeSecret, SecretString};
 use tempfile::TempDir;
 use toolwire::{
     config::{Config, Loaded, Overrides, Place, Problems, Severity, ToolStyle, load, reference},
-    dialect::{Dialect, UpstreamDialect},
+    dialect::{Dialect, Skip, UpstreamDialect},
     rules::{ArgumentDelivery, Detect, ServerCalls},
 };
 
@@ -644,10 +644,11 @@ name_ends = "y"
     assert_eq!(told.lines().collect::<Vec<_>>(), wanted);
 }
 
-/// `page` with the table of keys that follows `heading` replaced by `table`.
+/// `page` with the table under `heading` that has the same head replaced by `table`.
 fn with_table(page: &str, heading: &str, table: &str) -> String {
+    let head = table.split_inclusive('\n').next().unwrap();
     let (before, rest) = page.split_once(heading).unwrap();
-    let (between, rest) = rest.split_once("| key | default | |\n").unwrap();
+    let (between, rest) = rest.split_once(head).unwrap();
     let rows = rest.lines().take_while(|line| line.starts_with('|'));
     let (_, after) = rest.split_at(rows.map(|row| row.len() + 1).sum());
     [before, heading, between, table, after].concat()
@@ -655,7 +656,7 @@ fn with_table(page: &str, heading: &str, table: &str) -> String {
 
 /// With `TOOLWIRE_WRITE=1` it writes the tables.
 #[test]
-fn the_documentations_tables_are_the_declared_keys() {
+fn generated_tables_of_the_documentation_are_up_to_date() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md");
     let page = fs::read_to_string(&path).unwrap();
     let mut generated = page.clone();
@@ -667,10 +668,15 @@ fn the_documentations_tables_are_the_declared_keys() {
         };
         generated = with_table(&generated, &heading, &section.to_markdown());
     }
+    let mut reasons = "| reason | |\n|---|---|\n".to_owned();
+    for skip in Skip::ALL {
+        reasons.push_str(&format!("| `{}` | {} |\n", skip.name(), skip.about()));
+    }
+    generated = with_table(&generated, "\n## What is left out of ", &reasons);
     if std::env::var_os("TOOLWIRE_WRITE").is_some() {
         fs::write(&path, &generated).unwrap();
     } else {
-        let hint = "write it: TOOLWIRE_WRITE=1 cargo test --test commands the_documentations_tables";
+        let hint = "write it: TOOLWIRE_WRITE=1 cargo test --test commands generated_tables";
         assert!(generated == page, "docs/configuration.md is not what the declarations say; {hint}");
     }
 }
