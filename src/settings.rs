@@ -19,7 +19,7 @@ pub struct Key {
 
 impl Key {
     /// The default of keys that must be given.
-    pub const NEEDED: &'static str = "needed";
+    pub const REQUIRED: &'static str = "required";
 
     /// A key whose default is the value that its field holds by default.
     pub fn new(name: &'static str, about: impl Into<Cow<'static, str>>) -> Self {

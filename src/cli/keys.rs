@@ -5,12 +5,13 @@ use std::fmt::Write;
 use crate::{
     config::{Row, reference},
     observe::terminal::wrapped,
+    settings::Key,
 };
 
-/// Columns before what a key is for.
+/// Indentation of the descriptions.
 const INDENT: &str = "      ";
 
-/// The keys, a heading for each table and a paragraph for each key, in lines of at most `width` columns.
+/// All keys: a heading for each table and a paragraph for each key, wrapped to `width` columns.
 pub(super) fn keys(width: usize) -> String {
     let mut text = String::new();
     for section in reference() {
@@ -19,7 +20,7 @@ pub(super) fn keys(width: usize) -> String {
         let _ = writeln!(text, "{name}\n");
         for Row { key, default, about } in &section.rows {
             let default = match default.as_str() {
-                "needed" => "needed".to_owned(),
+                Key::REQUIRED => Key::REQUIRED.to_owned(),
                 default => format!("default: {default}"),
             };
             // Markdown's marks of code say nothing in a terminal.
@@ -45,7 +46,7 @@ mod tests {
             "[[models]]\n\n  name\n",
             "[[formats]]\n\n  name\n",
             "[metrics]\n\n  tool_names\n",
-            "[limits]\n\n  max_body\n      a client's request body; beyond it 413 [default: \"10MiB\"]\n",
+            "[limits]\n\n  max_body\n      a client's request body; larger ones get 413 [default: \"10MiB\"]\n",
         ] {
             assert!(text.contains(part), "{part} in {text}");
         }

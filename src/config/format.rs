@@ -13,7 +13,7 @@ use crate::{
 /// The keys of `[[formats]]`.
 pub(super) fn keys(keys: &mut impl Keys, definition: &mut Definition) {
     keys.special(
-        Key::new("name", "none of the built-in names").or(Key::NEEDED),
+        Key::new("name", "must differ from all built-in names").or(Key::REQUIRED),
         &mut definition.name,
         text,
         |_| None,
@@ -21,36 +21,31 @@ pub(super) fn keys(keys: &mut impl Keys, definition: &mut Definition) {
     keys.special(
         Key::new(
             "open",
-            "what a call begins with; no other format's opener may begin with it, nor it with one",
+            "the marker that opens a call; it must not be a prefix of another format's opener, nor the \
+             other way round",
         )
-        .or(Key::NEEDED),
+        .or(Key::REQUIRED),
         &mut definition.open,
         text,
         |_| None,
     );
     keys.key(
-        Key::new("close", "what a call ends with; without one it ends with its JSON").or("none"),
+        Key::new("close", "the marker that closes a call; without it the call ends with its JSON").or("none"),
         Field::Text(&mut definition.close),
     );
     keys.key(
-        Key::new(
-            "models",
-            "globs over model names: the whole name, or what is behind its last `/`; any case",
-        ),
+        Key::new("models", "globs that match a model name, or the part after its last `/`, ignoring case"),
         Field::Texts(&mut definition.models),
     );
-    keys.key(Key::new("summary", "what it is, in one line"), Field::Text(&mut definition.summary));
+    keys.key(Key::new("summary", "a description in one line"), Field::Text(&mut definition.summary));
     keys.key(
         Key::new(
             "line_start",
-            "the opener counts only at the beginning of a line; between markers, only declared names are calls then",
+            "the opener counts only at the start of a line; then only declared names are calls",
         ),
         Field::Switch(&mut definition.line_start),
     );
-    keys.key(
-        Key::new("inner", "markers around the JSON that mean nothing"),
-        Field::Texts(&mut definition.inner),
-    );
+    keys.key(Key::new("inner", "markers around the JSON to ignore"), Field::Texts(&mut definition.inner));
     keys.key(
         Key::new(
             "name_is_key",
@@ -60,21 +55,18 @@ pub(super) fn keys(keys: &mut impl Keys, definition: &mut Definition) {
     );
     marker_keys(keys, definition);
     keys.key(
-        Key::new("trim", "for `parameter`: one line end on each side of a value is framing"),
+        Key::new("trim", "with `parameter`: one line end on each side of a value is not part of it"),
         Field::Switch(&mut definition.trim),
     );
     keys.key(
         Key::new(
             "reasoning",
-            "what reasoning begins with, then what it may end with. It begins a line, or stands anywhere if it \
-             contains a `|`",
+            "the marker that opens reasoning, then those that may close it. The opener counts at the \
+             start of a line, or anywhere if it contains `|`",
         ),
         Field::Texts(&mut definition.reasoning),
     );
-    keys.key(
-        Key::new("frame", "markers around the answer that mean nothing"),
-        Field::Texts(&mut definition.frame),
-    );
+    keys.key(Key::new("frame", "markers around the response to ignore"), Field::Texts(&mut definition.frame));
 }
 
 /// The keys for results, and for calls whose name stands outside of the JSON.
@@ -84,7 +76,7 @@ fn marker_keys(keys: &mut impl Keys, definition: &mut Definition) {
     keys.special(
         Key::new(
             "result",
-            "two markers around a result: with them the format can be taught, `tools = \"acme\"`",
+            "two markers around a result; they are required to teach the format (`tools = \"acme\"`)",
         )
         .or("none"),
         &mut definition.result,
@@ -94,18 +86,18 @@ fn marker_keys(keys: &mut impl Keys, definition: &mut Definition) {
     keys.key(
         Key::new(
             "name_end",
-            "the name stands behind the opener, up to this marker; then the arguments as JSON. `inner`, `name_is_key` \
-             and `result` are not for this family",
+            "the call is the opener, the name, this marker, and the arguments as JSON. `inner`, \
+             `name_is_key` and `result` do not apply to this family",
         )
         .or("none"),
         Field::Text(&mut definition.name_end),
     );
     keys.key(
-        Key::new("name_first", "for `name_end`: other words may stand between the name and that marker"),
+        Key::new("name_first", "with `name_end`: other words may stand between the name and that marker"),
         Field::Switch(&mut definition.name_first),
     );
     keys.special(
-        Key::new("section", "for `name_end`: two markers around all calls").or("none"),
+        Key::new("section", "with `name_end`: two markers around all calls").or("none"),
         &mut definition.section,
         |cell| markers(cell, two).map(Some),
         |markers| markers.as_ref().map(|markers| strings(markers.iter().map(String::as_str))),
@@ -113,8 +105,8 @@ fn marker_keys(keys: &mut impl Keys, definition: &mut Definition) {
     keys.special(
         Key::new(
             "parameter",
-            "for `name_end`: each argument has a tag of its own in place of the JSON. Three markers: before its key, \
-             behind it, and behind its value. Values get the types that the tool declares",
+            "with `name_end`: each argument has its own tag instead of JSON. Three markers: before the \
+             key, after the key, and after the value. Values get the types that the tool declares",
         )
         .or("none"),
         &mut definition.parameter,

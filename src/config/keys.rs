@@ -61,7 +61,7 @@ impl Keys for Reading<'_, '_> {
     ) {
         match self.0.cell(key.name) {
             Some(cell) => put(value, read(cell)),
-            None if key.default == Some(Key::NEEDED) => self.0.report_missing(key.name),
+            None if key.default == Some(Key::REQUIRED) => self.0.report_missing(key.name),
             None => {}
         }
     }

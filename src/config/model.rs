@@ -154,30 +154,30 @@ pub(super) fn selection(
     keys.special(
         Key::new(
             "name",
-            "what clients ask for; `\"*\"` takes every name that no other entry has. For `\"*\"`, `/v1/models` lists the \
-             models of a `chat` upstream beside the configured names, as its own list (`models` below its base URL) \
-             describes them. The list is kept for a minute",
+            "the model name that clients send; `\"*\"` matches every name that no other entry has. For \
+             `\"*\"`, `/v1/models` lists the configured names and the models of a `chat` upstream, as its \
+             own list (`models` under its base URL) describes them. That list is cached for a minute",
         )
-        .or(Key::NEEDED),
+        .or(Key::REQUIRED),
         &mut draft.name,
         |cell| text(cell).map(Some),
         |name| name.as_deref().map(string),
     );
     keys.special(
-        Key::new("upstream", "an upstream's name").or("the only one"),
+        Key::new("upstream", "the name of an upstream").or("the only one"),
         &mut draft.upstream,
         |cell| declared(cell, upstreams).map(Some),
         |upstream| upstream.as_ref().map(|upstream| string(&upstream.name)),
     );
     keys.key(
-        Key::new("upstream_name", "the name that the upstream is asked for").or("the name asked for"),
+        Key::new("upstream_name", "the model name that is sent to the upstream").or("the client's name"),
         Field::OptionalText(&mut draft.upstream_name),
     );
     keys.special(
         Key::new(
             "tools",
-            "how the model is told about tools: `\"native\"`, by the dialect's own fields, or taught in the prompt in a \
-             text format (`toolwire formats` lists them)",
+            "how tools are presented to the model: `\"native\"` uses the dialect's own fields; the name \
+             of a text format (`toolwire formats` lists them) teaches that format in the prompt",
         ),
         &mut draft.tools,
         |cell| taught_by(cell, formats),
@@ -192,9 +192,10 @@ pub(super) fn treatment(keys: &mut impl Keys, draft: &mut Draft, formats: &Known
     keys.special(
         Key::new(
             "instructions",
-            "the template by which tools are put into words: the text, `\"file:PATH\"` or `\"env:NAME\"`. `{{tools}}`, \
-             `{{example}}`, `{{words}}`, `{{prefix}}`, `{{rules}}` and `{{result}}` in it stand for the declared tools, \
-             a call and its form in words, the prefix, what `tool_choice` and `parallel_tool_calls` ask, and a result",
+            "the template of the instructions that teach tools: the text, `\"file:PATH\"` or \
+             `\"env:NAME\"`. It may contain `{{tools}}` (the declared tools), `{{example}}` (a call), \
+             `{{words}}` (its form in words), `{{prefix}}`, `{{rules}}` (what `tool_choice` and \
+             `parallel_tool_calls` require) and `{{result}}` (a result)",
         )
         .or("the format's own"),
         &mut draft.instructions,
@@ -204,8 +205,9 @@ pub(super) fn treatment(keys: &mut impl Keys, draft: &mut Draft, formats: &Known
     keys.key(
         Key::new(
             "system_position",
-            "where these instructions go: a `\"system\"` turn; or, with the system texts, in brackets before the first \
-             `\"user\"` text, for models that follow a system role less. `\"user\"` for a text format at a Lumo upstream",
+            "where these instructions go: into a `\"system\"` message, or, with the other system text, in \
+             brackets before the first `\"user\"` text, for models that pay little attention to the \
+             system role. `\"user\"` for a text format with a Lumo upstream",
         )
         .or("`\"system\"` or `\"user\"`"),
         Field::Word(&mut OneOf(&mut draft.system_position, &SYSTEM_POSITION)),

@@ -18,9 +18,10 @@ pub(crate) fn rules(keys: &mut impl Keys, rules: &mut Rules, formats: &Known) {
     keys.special(
         Key::new(
             "detect",
-            "text formats that are looked for in responses: `\"auto\"`, `\"off\"`, or a list of names, which may \
-             include `\"auto\"`. Auto looks for those that are safe in any text (see [formats](formats.md)), and before \
-             them for those that the model is taught in `tools` or that its name (the upstream's) implies",
+            "text formats to look for in responses: `\"auto\"`, `\"off\"`, or a list of names, which may \
+             include `\"auto\"`. Auto looks for the formats that are safe in any text (see \
+             [formats](formats.md)), and before them for the one that `tools` teaches and those that the \
+             model's name at the upstream implies",
         ),
         &mut rules.detect,
         |cell| detect(cell, formats),
@@ -29,39 +30,45 @@ pub(crate) fn rules(keys: &mut impl Keys, rules: &mut Rules, formats: &Known) {
     keys.key(
         Key::new(
             "reasoning",
-            "marks of reasoning that are read in responses, whatever `detect` lists: `\"auto\"` reads `<think>` and \
-             its variants, and those of the formats that are looked for. Where no calls are looked for (no tools, \
-             `tool_choice` `\"none\"`, `detect = \"off\"`), channels and frames of formats are read all the same; a \
-             message to a tool is then text as it was written. `\"off\"`: reasoning in text is text",
+            "markers of reasoning that are recognised in responses, whatever `detect` lists: `\"auto\"` \
+             recognises `<think>` and similar markers, and those of the formats that are looked for. \
+             Where calls are not looked for (no tools, `tool_choice: \"none\"`, `detect = \"off\"`), \
+             channels and other markup of formats are still read; a message to a tool is then text as \
+             written. `\"off\"`: reasoning in text stays text",
         ),
         Field::Word(&mut OneOf(&mut rules.reasoning, &REASONING)),
     );
     keys.key(
         Key::new(
             "server_calls",
-            "calls that the upstream ran itself: `\"forward\"`, `\"annotate\"`, `\"hide\"`, or `\"auto\"`, which \
-             forwards what the client expects and annotates the rest; see \
-             [below](#calls-that-the-upstream-runs-itself)",
+            "what clients see of calls that the upstream ran itself: `\"forward\"`, `\"annotate\"`, \
+             `\"hide\"`, or `\"auto\"`, which forwards the calls that the client expects and annotates \
+             the rest; see [below](#calls-that-the-upstream-runs-itself)",
         ),
         Field::Word(&mut OneOf(&mut rules.server_calls, &SERVER_CALLS)),
     );
     keys.key(
-        Key::new("arguments", "`\"whole\"`: a call is sent when it is complete and parsed"),
+        Key::new(
+            "arguments",
+            "`\"stream\"` sends arguments as they arrive; `\"whole\"` sends a call once it is complete \
+             and parsed",
+        ),
         Field::Word(&mut OneOf(&mut rules.arguments, &ARGUMENTS)),
     );
     keys.key(
         Key::new(
             "unknown_calls",
-            "a call in a marked format to an undeclared name: forwarded, or left as `\"text\"`",
+            "a call to an undeclared name in a format with markers: `\"forward\"` passes it on, \
+             `\"text\"` leaves it as text",
         ),
         Field::Word(&mut OneOf(&mut rules.unknown_calls, &UNKNOWN_CALLS)),
     );
     keys.key(
         Key::new(
             "misroute",
-            "a client's tool called over the upstream's server-tool channel: the call goes to the client; \
-             `\"bounce\"`: if required arguments are missing and the response has ended well, the model is asked once \
-             more",
+            "a client tool that the model calls over the upstream's server-tool channel: `\"rescue\"` \
+             passes the call to the client; `\"bounce\"` asks the model once more instead if required \
+             arguments are missing and the response is complete",
         ),
         Field::Word(&mut OneOf(&mut rules.misroute, &MISROUTE)),
     );
@@ -72,9 +79,9 @@ pub(crate) fn rules(keys: &mut impl Keys, rules: &mut Rules, formats: &Known) {
     keys.key(
         Key::new(
             "tool_prefix",
-            "put before tools' names where the model is taught them in text, and removed from its calls in whatever \
-             form they come. `\"user:\"` at a Lumo upstream, where taught names must not look like Lumo's own tools; \
-             otherwise none",
+            "prefix of tool names that are taught in the prompt, removed again from the model's calls in \
+             any form. `\"user:\"` for a Lumo upstream, where taught names must differ from Lumo's own \
+             tools; otherwise empty",
         )
         .or("`\"user:\"` or `\"\"`"),
         Field::AnyText(&mut rules.tool_prefix),
@@ -86,10 +93,10 @@ pub(crate) fn starts_in_reasoning(keys: &mut dyn Settings, starts: &mut Option<b
     keys.key(
         Key::new(
             "starts_in_reasoning",
-            "the model's template opens its reasoning, so that responses start inside it and only the closer \
-             (`</think>` and its variants) is seen. Known of DeepSeek-R1, QwQ, Qwen3-Thinking, MiniMax-M2, \
-             Olmo-3-Think and ERNIE-4.5-Thinking; an upstream that sends reasoning separately has already removed it \
-             from the text, and `false` says that it drops it",
+            "whether responses start inside reasoning because the model's template opens it, so that only \
+             the closer (such as `</think>`) is seen. By default `true` for DeepSeek-R1, QwQ, \
+             Qwen3-Thinking, MiniMax-M2, Olmo-3-Think and ERNIE-4.5-Thinking. It has no effect once an \
+             upstream sends reasoning in a field of its own; set `false` for one that removes reasoning",
         )
         .or("by the model's name"),
         Field::OptionalSwitch(starts),
@@ -101,7 +108,8 @@ pub(crate) fn tolerate_truncation(keys: &mut dyn Settings, tolerate: &mut bool) 
     keys.key(
         Key::new(
             "tolerate_truncation",
-            "a stream that closes without its end mark has ended well; otherwise it is reported as truncated",
+            "accept a stream that closes without its end mark as complete; otherwise it is reported as \
+             truncated",
         ),
         Field::Switch(tolerate),
     );
@@ -110,49 +118,49 @@ pub(crate) fn tolerate_truncation(keys: &mut dyn Settings, tolerate: &mut bool) 
 /// The keys of `[limits]` that limit one response.
 pub(crate) fn limits(keys: &mut dyn Settings, limits: &mut Limits) {
     keys.key(
-        Key::new("max_frame", "one upstream event; beyond it the response fails"),
+        Key::new("max_frame", "one upstream event; a larger one fails the response"),
         Field::Size(&mut limits.max_frame),
     );
     keys.key(
-        Key::new("max_arguments", "one call's arguments; beyond it the response fails. Also a call's id"),
+        Key::new("max_arguments", "the arguments of one call, and its id; larger ones fail the response"),
         Field::Size(&mut limits.max_arguments),
     );
     keys.key(
-        Key::new("max_calls", "calls of one response; beyond it the response fails"),
+        Key::new("max_calls", "calls of one response; more fail the response"),
         Field::Count(&mut limits.max_calls, 1),
     );
     keys.key(
         Key::new(
             "max_hold",
-            "text held back while it may be the start of a call; beyond it, it is text. Also an argument whose type \
-             shows only at its end; beyond it, it is a string",
+            "text that is held back while it may be the start of a call; more is released as text. Also \
+             an argument whose type is known only at its end; a longer one is a string",
         ),
         Field::Size(&mut limits.max_hold),
     );
     keys.key(
-        Key::new("max_depth", "nesting of values in calls; beyond it, text or a call that is cut off"),
+        Key::new("max_depth", "nesting of values in calls; deeper values make it text or a truncated call"),
         Field::Count(&mut limits.max_depth, 1),
     );
     keys.key(
         Key::new(
             "max_name",
-            "the name of a tool that is not declared; beyond it, the call is text, and a native call fails the \
-             response",
+            "the name of an undeclared tool; with a longer name a call in text is text, and a native call \
+             fails the response",
         ),
         Field::Size(&mut limits.max_name),
     );
     keys.key(
         Key::new(
             "max_markup",
-            "one piece of markup in calls: a header, an opening tag, a name, a key; beyond it, text or a call that is \
-             cut off",
+            "one piece of markup in calls: a header, an opening tag, a name or a key; longer ones make it \
+             text or a truncated call",
         ),
         Field::Size(&mut limits.max_markup),
     );
     keys.key(
         Key::new(
             "max_answer",
-            "a response that is not streamed and so has to be kept whole; beyond it the response fails",
+            "a response that is not streamed and therefore kept in memory; a larger one fails",
         ),
         Field::Size(&mut limits.max_answer),
     );

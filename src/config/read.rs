@@ -54,7 +54,7 @@ impl Default for Root {
 /// The keys of the top level. Without keys for clients, only loopback addresses may be listened on.
 pub(super) fn root(keys: &mut impl Keys, root: &mut Root, has_keys: bool) {
     keys.special(
-        Key::new("listen", "an address with port, or an array of them. Port 0 takes a free one")
+        Key::new("listen", "an address with port, or an array of them. Port 0 chooses a free port")
             .or("`\"127.0.0.1:8787\"`"),
         &mut root.listen,
         |cell| addresses(cell, has_keys),
@@ -63,8 +63,8 @@ pub(super) fn root(keys: &mut impl Keys, root: &mut Root, has_keys: bool) {
     keys.special(
         Key::new(
             "api_keys",
-            "secrets of which clients must show one, as `Authorization: Bearer` or the like. None: no key is asked for, \
-             and then only loopback addresses may be listened on",
+            "secrets, one of which a client must send, as `Authorization: Bearer` or in `x-api-key`. If \
+             empty, clients need no key, and only loopback addresses may be listened on",
         ),
         &mut root.api_keys,
         |cell| list(secret)(cell),
@@ -74,24 +74,25 @@ pub(super) fn root(keys: &mut impl Keys, root: &mut Root, has_keys: bool) {
         Key::new(
             "cors_origins",
             "origins of web pages that may call toolwire from a browser: `[\"https://ui.example\", \
-             \"http://localhost:3000\"]`, or `[\"*\"]` for every page. An origin is scheme, host and port as the \
-             browser's address bar has them, without a path. Clients outside of browsers need none",
+             \"http://localhost:3000\"]`, or `[\"*\"]` for every page. An origin is scheme, host and port \
+             as in the browser's address bar, without a path. Clients that are not browsers do not need \
+             it",
         ),
         &mut root.cors_origins,
         origins::read,
         |origins| Some(origins.shown()),
     );
     keys.key(
-        Key::new("drain_timeout", "how long open streams may go on after a signal to stop"),
+        Key::new("drain_timeout", "how long open streams may continue after a signal to stop"),
         Field::Duration(&mut root.drain_timeout),
     );
     keys.key(
         Key::new(
             "threads",
-            "threads that serve. Each accepts connections itself and keeps its own to the upstreams; a stream stays on \
-             its thread",
+            "worker threads. Each accepts connections and has its own connections to the upstreams; a \
+             stream stays on its thread",
         )
-        .or("one a core"),
+        .or("one per core"),
         Field::Count(&mut root.threads, 1),
     );
 }
@@ -175,8 +176,8 @@ pub(super) fn metrics(keys: &mut dyn Settings, metrics: &mut Metrics) {
     keys.key(
         Key::new(
             "tool_names",
-            "the names of called tools are a label of `toolwire_calls_total` (the first 256 of them, the rest as \
-             `other`). They come from clients, and `/metrics` asks for no key",
+            "use the names of called tools as a label of `toolwire_calls_total` (the first 256 names, the \
+             rest as `other`). They come from clients, and `/metrics` requires no key",
         ),
         Field::Switch(&mut metrics.tool_names),
     );
@@ -185,38 +186,35 @@ pub(super) fn metrics(keys: &mut dyn Settings, metrics: &mut Metrics) {
 /// The keys of `[limits]`.
 pub(super) fn limits(keys: &mut impl Keys, limits: &mut Limits) {
     keys.key(
-        Key::new("max_body", "a client's request body; beyond it 413"),
+        Key::new("max_body", "a client's request body; larger ones get 413"),
         Field::Size(&mut limits.max_body),
     );
     let max_body = limits.max_body;
     keys.special(
         Key::new(
             "max_pending_bodies",
-            "all request bodies together that no upstream has answered yet; beyond it 503 with `Retry-After`. At least \
-             `max_body`, which is the default where it is larger",
+            "all request bodies together that no upstream has answered yet; further ones get 503 with \
+             `Retry-After`. At least `max_body`, which is the default if it is larger",
         ),
         &mut limits.max_pending_bodies,
         at_least(max_body),
         |size| Some(size_value(*size)),
     );
     keys.key(
-        Key::new(
-            "body_timeout",
-            "a client's whole request body; beyond it 408, and the connection is closed",
-        ),
+        Key::new("body_timeout", "to receive a whole request body; then 408, and the connection is closed"),
         Field::Duration(&mut limits.body_timeout),
     );
     keys.key(
         Key::new(
             "write_timeout",
-            "how long a client may accept no byte of what waits for it; beyond it the connection (or HTTP/2 stream) is \
-             closed, and the upstream's request cancelled",
+            "how long a client may accept no bytes while some wait for it; then the connection (or HTTP/2 \
+             stream) is closed and the upstream request is cancelled",
         ),
         Field::Duration(&mut limits.write_timeout),
     );
     model_rules::limits(keys, &mut limits.answer);
     keys.key(
-        Key::new("keep_alive", "after this much silence a stream gets a keep-alive comment"),
+        Key::new("keep_alive", "after this long without output, a stream gets a keep-alive comment"),
         Field::Duration(&mut limits.keep_alive),
     );
 }

@@ -153,43 +153,47 @@ pub(super) struct Draft {
 pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
     address(keys, draft);
     keys.key(
-        Key::new("connect_timeout", "to a connection, TLS included"),
+        Key::new("connect_timeout", "to open a connection, including TLS"),
         Field::Duration(&mut draft.timeouts.connect),
     );
     keys.key(
         Key::new(
             "header_timeout",
-            "from the request sent to the response's headers. Lumo may take over 60 s. A response that is not streamed \
-             sends them when it is complete: they may take `total_timeout`, or, if that is off, ten minutes",
+            "from the request to the headers of the response. Lumo may take more than 60 s. A response \
+             that is not streamed sends its headers when it is complete; for those the limit is \
+             `total_timeout`, or ten minutes if that is off",
         ),
         Field::Duration(&mut draft.timeouts.header),
     );
     keys.key(
-        Key::new("idle_timeout", "between two pieces of a stream"),
+        Key::new("idle_timeout", "between two pieces of data in a stream"),
         Field::Duration(&mut draft.timeouts.idle),
     );
     keys.key(
-        Key::new("total_timeout", "the whole stream, or `\"off\"`"),
+        Key::new("total_timeout", "for the whole response, or `\"off\"`"),
         Field::DurationOrOff(&mut draft.timeouts.total),
     );
     keys.key(
-        Key::new("max_concurrent", "responses that are open at once, those of all threads together"),
+        Key::new("max_concurrent", "requests that are open at the same time, across all threads"),
         Field::Count(&mut draft.queue.max_concurrent, 1),
     );
     keys.key(
-        Key::new("max_waiting", "requests that wait for a free slot; one more gets 429. `0`: none waits"),
+        Key::new(
+            "max_waiting",
+            "requests that wait in the queue; further ones get 429. `0`: no request waits",
+        ),
         Field::Count(&mut draft.queue.max_waiting, 0),
     );
     keys.key(
-        Key::new("wait_timeout", "how long a request waits; then 429"),
+        Key::new("wait_timeout", "how long a request may wait; then it gets 429"),
         Field::Duration(&mut draft.queue.wait_timeout),
     );
     keys.key(
         Key::new(
             "retry_unanswered",
-            "send a request once more if a kept connection closes without a byte of a response. The upstream may have \
-             worked on the first one: with `true`, it may answer (and bill) twice. What it certainly has not seen is \
-             always sent once more",
+            "repeat a request when a reused connection closes without a byte of a response. The upstream \
+             may already have processed it, so it may answer (and bill) twice. A request that the \
+             upstream certainly has not seen is always repeated",
         ),
         Field::Switch(&mut draft.retry_unanswered),
     );
@@ -201,13 +205,13 @@ fn address(keys: &mut impl Keys, draft: &mut Draft) {
     let spoken = dialects().into_iter().map(|(name, dialect)| format!("`\"{name}\"` ({})", dialect.title()));
     let spoken: Vec<_> = spoken.collect();
     keys.special(
-        Key::new("name", "what models refer to, and what logs and metrics say").or(Key::NEEDED),
+        Key::new("name", "the name that models refer to, also used in logs and metrics").or(Key::REQUIRED),
         &mut draft.name,
         |cell| text(cell).map(Some),
         |name| name.as_deref().map(string),
     );
     keys.special(
-        Key::new("dialect", format!("the API that it speaks: {}", spoken.join(", "))).or(Key::NEEDED),
+        Key::new("dialect", format!("its API: {}", spoken.join(" or "))).or(Key::REQUIRED),
         &mut draft.dialect,
         |cell| choice(&dialects())(cell).map(Some),
         |dialect| dialect.map(|dialect| string(dialect.name())),
@@ -215,9 +219,9 @@ fn address(keys: &mut impl Keys, draft: &mut Draft) {
     keys.special(
         Key::new(
             "base_url",
-            "`http://` or `https://`; the dialect's own path (`chat/completions`, …) is put behind it",
+            "`http://` or `https://`; the dialect's own path (`chat/completions`, …) is appended",
         )
-        .or(Key::NEEDED),
+        .or(Key::REQUIRED),
         &mut draft.base_url,
         |cell| base_url(cell).map(Some),
         |url| url.as_ref().map(|url| string(url.to_string().trim_end_matches('/'))),

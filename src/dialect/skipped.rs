@@ -55,22 +55,22 @@ impl Skip {
     pub fn about(self) -> &'static str {
         match self {
             Self::NotJson => {
-                "a frame that is not JSON before the response began, after its end, or cut off by it. Inside a response \
-                 it is an error"
+                "a frame that is not JSON, before the response begins, after its end, or truncated by the end. Inside a \
+                 response it is an error"
             }
-            Self::NotAChunk => "JSON that is not a part of a response",
+            Self::NotAChunk => "JSON that is not part of a response",
             Self::UnknownPart => "a part of a message of an unknown kind",
-            Self::OtherChoice => "a choice beside the first that cannot be forwarded",
+            Self::OtherChoice => "a choice other than the first that cannot be forwarded",
             Self::LateContent => "content after the finish reason",
-            Self::NamelessCall => "a call that never got a name",
-            Self::LateArguments => "arguments of a call that was complete",
-            Self::OrphanResult => "a result of a call that was never seen",
+            Self::NamelessCall => "a call without a name",
+            Self::LateArguments => "arguments for a call that is already complete",
+            Self::OrphanResult => "a result without a call",
             Self::UndispatchedCall => "a call that the upstream announced and never dispatched",
-            Self::UnknownTarget => "content for a target that is not known",
+            Self::UnknownTarget => "content for an unknown target",
             Self::Apology => {
                 "text after a call that was meant for the client and that the upstream tried to run itself: its apology"
             }
-            Self::UnknownFinish => "a finish reason that is not known; it counts as `stop`",
+            Self::UnknownFinish => "an unknown finish reason; it counts as `stop`",
         }
     }
 

@@ -80,52 +80,54 @@ impl UpstreamSide for Options {
         keys.key(
             Key::new(
                 "include_usage",
-                "request token counts at the end of a stream; `false` for servers that refuse `stream_options`",
+                "request token counts at the end of a stream; `false` for servers that reject \
+             `stream_options`",
             ),
             Field::Switch(&mut self.include_usage),
         );
         keys.key(
-            Key::new("cumulative", "for servers whose deltas repeat all of the text before them"),
+            Key::new("cumulative", "for servers whose deltas repeat all earlier text"),
             Field::Switch(&mut self.cumulative),
         );
         keys.key(
             Key::new(
                 "stream",
-                "the upstream is asked for a stream if the client asks for one, and otherwise for a whole response, \
-                 whose status and token counts then reach the client. `\"always\"`: for servers that only stream; \
-                 whole responses are put together",
+                "request a stream only if the client does; otherwise request a complete response, whose \
+             status and token counts then reach the client. `\"always\"` is for servers that can only \
+             stream; toolwire then assembles complete responses",
             ),
             Field::Word(&mut OneOf(&mut self.stream, &STREAM)),
         );
         keys.key(
             Key::new(
                 "developer_role",
-                "messages of the role `developer` are sent as `system` ones; `\"keep\"`: as they came, the default at \
-                 OpenAI's and Azure's hosts",
+                "send messages of the role `developer` as `system` messages; `\"keep\"` leaves them unchanged \
+             and is the default for OpenAI's and Azure's hosts",
             ),
             Field::Word(&mut OneOf(&mut self.keep_developer, &DEVELOPER_ROLE)),
         );
         keys.key(
             Key::new(
                 "custom_tools",
-                "tools of `type: \"custom\"` are sent as functions with one string argument, `input`, and their calls \
-                 come back as custom ones; `\"keep\"`: as they came, the default at OpenAI's and Azure's hosts",
+                "send tools of `type: \"custom\"` as functions with one string argument, `input`, and turn \
+             their calls back into custom calls; `\"keep\"` leaves them unchanged and is the default for \
+             OpenAI's and Azure's hosts",
             ),
             Field::Word(&mut OneOf(&mut self.keep_custom_tools, &CUSTOM_TOOLS)),
         );
         keys.key(
             Key::new(
                 "result_images",
-                "images and files in a tool's result are sent in a user message behind the results, since most \
-                 servers take only text in a result; `\"keep\"`: in the result",
+                "send images and files of a tool result in a user message after the results, because most \
+             servers accept only text in a result; `\"keep\"` leaves them in the result",
             ),
             Field::Word(&mut OneOf(&mut self.keep_result_images, &RESULT_IMAGES)),
         );
         keys.key(
             Key::new(
                 "join_user_turns",
-                "adjacent user messages are sent as one, for chat templates in which user and assistant must \
-                 alternate (a taught tool's result is a user message, too)",
+                "send consecutive user messages as one, for chat templates in which user and assistant must \
+             alternate (the result of a taught tool is a user message too)",
             ),
             Field::Switch(&mut self.join_user_turns),
         );

@@ -21,13 +21,13 @@ impl UpstreamSide for Options {
         keys.key(
             Key::new(
                 "version",
-                "`\"v1\"`: the older typed stream. It has no field for a client's tools, so its models need a text \
-                 format in `tools`",
+                "`\"v1\"` is the older protocol of typed objects. It has no field for client tools, so its \
+             models need a text format in `tools`",
             ),
             Field::Word(&mut OneOf(&mut self.version, &VERSIONS)),
         );
         keys.key(
-            Key::new("native_tools", "Lumo's own tools that are switched on"),
+            Key::new("native_tools", "Lumo's own tools that are enabled"),
             Field::Texts(&mut self.native_tools),
         );
     }
