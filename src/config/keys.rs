@@ -2,12 +2,10 @@
 
 use std::{borrow::Cow, time::Duration};
 
-use toml::{Value, de::DeTable};
+use toml::Value;
 
 use super::{
-    problem::Findings,
-    source::Source,
-    table::{Cell, Context, Table},
+    table::{Cell, Table},
     value::{choice, count, duration, duration_or_off, list, size, switch, text},
 };
 use crate::settings::{Field, Key, Settings};
@@ -204,14 +202,16 @@ pub(crate) fn table_of(visit: impl FnOnce(&mut Showing)) -> toml::Table {
 ///
 /// # Errors
 /// What is wrong with it, each with its key.
+#[cfg(feature = "bench")]
 pub(crate) fn read_table(
     table: &toml::Table,
     visit: impl FnOnce(&mut Reading<'_, '_>),
 ) -> Result<(), String> {
     let text = toml::to_string(table).map_err(|error| error.to_string())?;
-    let root = DeTable::parse(&text).map_err(|error| error.message().to_owned())?;
-    let source = Source::default();
-    let context = Context { source: &source, findings: Findings::default(), environment: &|_| None };
+    let root = toml::de::DeTable::parse(&text).map_err(|error| error.message().to_owned())?;
+    let source = super::source::Source::default();
+    let context =
+        super::table::Context { source: &source, findings: Default::default(), environment: &|_| None };
     Table::root(root.get_ref(), &context, |table| visit(&mut Reading(table)));
     let key_at = |offset: usize| {
         let mut entries = root.get_ref().iter();

@@ -23,8 +23,12 @@ mod table;
 mod upstream;
 mod value;
 
+#[cfg(feature = "bench")]
+pub(crate) use format::unknown as unknown_format;
 pub use keys::Row;
+#[cfg(feature = "bench")]
 pub(crate) use keys::{Keys, read_table, table_of};
+#[cfg(feature = "cli")]
 pub(crate) use model::settings_for;
 pub use model::{Model, SystemPosition, ToolStyle, WILDCARD};
 pub use origins::Origins;

@@ -4,6 +4,7 @@ use std::{borrow::Cow, fmt, sync::Arc};
 
 use super::{
     Upstream,
+    format::LISTED_BY,
     keys::{Keys, Reading, string, table_of},
     model_rules,
     read::Declared,
@@ -348,5 +349,5 @@ fn taught_by(cell: Cell<'_>, known: &Known) -> Option<ToolStyle> {
     let mut choices = vec![("native", ToolStyle::Native)];
     let taught = known.all().filter(|format| format.teach.is_some());
     choices.extend(taught.map(|format| (format.name, ToolStyle::Format(format))));
-    listed_choice(&choices, Some(format::LISTED_BY))(cell)
+    listed_choice(&choices, Some(LISTED_BY))(cell)
 }

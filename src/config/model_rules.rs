@@ -3,12 +3,13 @@
 use toml::{Value, de::DeValue};
 
 use super::{
+    format::LISTED_BY,
     keys::{Keys, string, strings},
     table::Cell,
     value::{list, listed_choice},
 };
 use crate::{
-    format::{self, Known},
+    format::Known,
     rules::{ArgumentDelivery, Detect, Limits, Misroute, Reasoning, Rules, ServerCalls, UnknownCalls},
     settings::{Field, Key, OneOf, Settings},
 };
@@ -189,7 +190,7 @@ fn detect(cell: Cell<'_>, known: &Known) -> Option<Detect> {
         DeValue::Array(_) => {
             let mut choices: Vec<_> = names.into_iter().map(|name| (name, Some(name))).collect();
             choices.push(("auto", None));
-            let chosen = list(listed_choice(&choices, Some(format::LISTED_BY)))(cell)?;
+            let chosen = list(listed_choice(&choices, Some(LISTED_BY)))(cell)?;
             let auto = chosen.contains(&None);
             let names = chosen.into_iter().flatten().collect();
             Some(if auto { Detect::AutoAnd(names) } else { Detect::Formats(names) })
@@ -197,7 +198,7 @@ fn detect(cell: Cell<'_>, known: &Known) -> Option<Detect> {
         _ => {
             let mut choices = vec![("auto", Detect::Auto), ("off", Detect::Off)];
             choices.extend(names.into_iter().map(|name| (name, Detect::Formats(vec![name]))));
-            listed_choice(&choices, Some(format::LISTED_BY))(cell)
+            listed_choice(&choices, Some(LISTED_BY))(cell)
         }
     }
 }
@@ -212,6 +213,7 @@ fn detect_value(detect: &Detect) -> Value {
 }
 
 /// The value of `detect` that a flag's text means: `auto`, `off`, or names with commas between.
+#[cfg(feature = "cli")]
 pub(crate) fn detect_of_flag(text: &str) -> Value {
     match text {
         "auto" | "off" => string(text),

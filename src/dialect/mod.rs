@@ -90,12 +90,12 @@ impl UpstreamDialect {
     }
 
     /// Shows its settings to `keys`, see [`UpstreamSide::settings`].
-    pub(crate) fn settings(&mut self, keys: &mut dyn Settings) {
+    pub fn settings(&mut self, keys: &mut dyn Settings) {
         self.side_mut().settings(keys);
     }
 
     /// Sets the defaults that are known of the server at `host`, see [`UpstreamSide::adapt_to_host`].
-    pub(crate) fn adapt_to_host(&mut self, host: &str) {
+    pub fn adapt_to_host(&mut self, host: &str) {
         self.side_mut().adapt_to_host(host);
     }
 
