@@ -1,4 +1,4 @@
-//! `[[formats]]`: text formats of the configuration's own, in the words of [`Definition`].
+//! `[[formats]]`: text formats that the configuration defines, see [`Definition`].
 
 use super::{
     keys::{Keys, Reading, strings},

@@ -1,4 +1,4 @@
-//! [`Model`]: what clients ask for, and the rules by which they are answered.
+//! [`Model`]: a model that clients can request, and the rules for its responses.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -18,46 +18,45 @@ use crate::{
     suggest::suggest,
 };
 
-/// The model name that takes every name that no other entry has.
+/// The model name that matches every name that no other entry has.
 pub const WILDCARD: &str = "*";
 
 /// One entry of `[[models]]`.
 #[derive(Debug, Clone)]
 pub struct Model {
-    /// What clients ask for, or [`WILDCARD`].
+    /// The name that clients request, or [`WILDCARD`].
     pub name: String,
-    /// Who answers.
+    /// The upstream that serves it.
     pub upstream: Arc<Upstream>,
-    /// What the upstream is asked for. `None`: the name that the client asked for.
+    /// The name that is sent to the upstream. `None`: the name that the client requested.
     pub upstream_name: Option<String>,
-    /// How the model is told of tools.
+    /// How the model is told about tools.
     pub tools: ToolStyle,
     /// Replaces the format's own instruction template.
     pub instructions: Option<String>,
     /// Where a format's instructions go.
     pub system_position: SystemPosition,
-    /// Whether answers start inside reasoning. `None`: the model's name tells.
+    /// Whether responses start inside reasoning. `None`: the model's name decides.
     pub starts_in_reasoning: Option<bool>,
-    /// How answers are treated: all that the pipeline wants to know.
+    /// The rules for its responses, as the pipeline takes them.
     pub settings: Rules,
-    /// What its name tells.
+    /// The formats that may be named, and what models' names imply.
     pub formats: Arc<Known>,
 }
 
 impl Model {
-    /// It takes every name that no other entry has.
+    /// Whether it matches every name that no other entry has.
     pub fn is_wildcard(&self) -> bool {
         self.name == WILDCARD
     }
 
-    /// What the upstream is asked for when a client asks for `asked`.
+    /// The name that is sent to the upstream when a client requests `asked`.
     pub fn upstream_name<'a>(&'a self, asked: &'a str) -> &'a str {
         self.upstream_name.as_deref().unwrap_or(asked)
     }
 
-    /// [`Model::settings`] when a client asks for `asked`: where formats are found by themselves, those that the
-    /// model is taught, or known by its name to write, come first; and the name may tell that answers start inside
-    /// reasoning.
+    /// [`Model::settings`] when a client requests `asked`. With `detect = "auto"`, the formats that the model is taught or
+    /// that its name implies come first; the name may also imply that responses start inside reasoning.
     pub fn settings_for(&self, asked: &str) -> Cow<'_, Rules> {
         let name = self.upstream_name(asked);
         settings_for(&self.settings, (self.tools, self.starts_in_reasoning), &self.formats, name)
@@ -74,7 +73,7 @@ impl Model {
 }
 
 /// `settings` completed for the model that its upstream calls `name`: with the formats that its `tools` setting and its
-/// name imply, and whether its answers start inside reasoning, unless that is configured.
+/// name imply, and whether its responses start inside reasoning, unless that is configured.
 pub(crate) fn settings_for<'s>(
     settings: &'s Rules,
     (tools, starts_in_reasoning): (ToolStyle, Option<bool>),
@@ -100,7 +99,7 @@ pub(crate) fn settings_for<'s>(
     settings
 }
 
-/// `tools`: how the model is told of tools.
+/// `tools`: how the model is told about tools.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ToolStyle {
     /// By the upstream dialect's own structure.
@@ -298,7 +297,7 @@ impl Model {
     }
 }
 
-/// What must hold between a model's keys.
+/// Checks across the keys of a model.
 fn check(model: &Model, table: &mut Table<'_>) {
     if let Some(instructions) = table.cell("instructions")
         && model.tools == ToolStyle::Native
@@ -333,7 +332,7 @@ fn is_looked_for(format: &Format, detect: &Detect) -> bool {
     }
 }
 
-/// The upstream of the name in `cell`; `None` also if that upstream's own entry is wrong.
+/// The upstream named in `cell`; also `None` if that upstream's own entry is wrong.
 fn declared(cell: Cell<'_>, upstreams: &[Declared<'_>]) -> Option<Arc<Upstream>> {
     let name = text(cell.clone())?;
     match upstreams.iter().find(|declared| declared.name.as_ref() == Some(&name)) {

@@ -1,4 +1,4 @@
-//! The file's tables read to a [`Config`]: which keys there are, and what must hold between them.
+//! Reads a file's tables into a [`Config`]: the keys of the top level, and the checks across tables.
 
 use std::{collections::HashSet, net::SocketAddr, num::NonZero, sync::Arc, thread, time::Duration};
 
@@ -97,7 +97,7 @@ pub(super) fn root(keys: &mut impl Keys, root: &mut Root, has_keys: bool) {
     );
 }
 
-/// Reads the root table. `None` only if something has been found that is wrong or missing.
+/// Reads the root table. `None` only if a mistake has been reported.
 pub(super) fn config<'a>(table: &'a DeTable<'a>, context: &'a Context<'a>) -> Option<Config> {
     Table::root(table, context, |table| {
         let has_keys = table.cell("api_keys").is_some_and(|cell| !cell.is_empty_array());
@@ -219,7 +219,7 @@ pub(super) fn limits(keys: &mut impl Keys, limits: &mut Limits) {
     );
 }
 
-/// A size that one body does not exceed.
+/// A size that is at least that of the largest body.
 fn at_least(max_body: usize) -> impl Fn(Cell<'_>) -> Option<usize> {
     move |cell| {
         let size = size(cell.clone())?;
@@ -230,7 +230,7 @@ fn at_least(max_body: usize) -> impl Fn(Cell<'_>) -> Option<usize> {
     }
 }
 
-/// An upstream's entry, read as far as it could be.
+/// An upstream's entry, which may be incomplete.
 pub(super) struct Declared<'a> {
     /// Its name, if it has one.
     pub(super) name: Option<String>,
@@ -262,7 +262,7 @@ fn upstreams<'a>(table: &mut Table<'a>, context: &Context<'_>) -> Vec<Declared<'
     declared.collect()
 }
 
-/// The formats that are known: the configuration's own as far as they could be read, and the built-in ones.
+/// The known formats: the built-in ones, and those of the configuration that are valid.
 fn formats(table: &mut Table<'_>) -> Arc<Known> {
     let mut own = Vec::new();
     for cell in entries(table, "formats") {
@@ -299,12 +299,12 @@ fn models<'a>(
     models.into_iter().collect()
 }
 
-/// The tables of `[[key]]`; none if it is absent or no array.
+/// The tables of `[[key]]`; empty if it is absent or not an array.
 fn entries<'a>(table: &mut Table<'a>, key: &'static str) -> Vec<Cell<'a>> {
     let Some(cell) = table.cell(key) else { return Vec::new() };
     match cell.value {
         DeValue::Array(entries) => entries.iter().map(|entry| Cell::new(entry, cell.context)).collect(),
-        // One table in place of an array: read it, so that its own mistakes are told as well.
+        // A table instead of an array: read it, so that the mistakes in it are reported too.
         DeValue::Table(_) => {
             cell.wrong::<()>(format!("expected `[[{key}]]` with two brackets: there may be several"));
             vec![cell]

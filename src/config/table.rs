@@ -1,7 +1,7 @@
-//! [`Cell`] and [`Table`]: a TOML value under the reader's finger, and a table that remembers which keys were asked for.
+//! [`Cell`] and [`Table`]: a TOML value with its place, and a table that remembers which keys were read.
 //!
-//! A reader of a value is a function `Fn(Cell) -> Option<T>`: it says itself what is wrong, at the cell's place, and
-//! gives `None` then. A key that is absent or wrong keeps its default, so reading goes on and finds the next mistake.
+//! A value is read by a function `Fn(Cell) -> Option<T>`, which reports a mistake at the cell's place and returns `None`.
+//! A key that is absent or wrong keeps its default, so reading goes on and finds the next mistake.
 
 use std::ops::Range;
 
@@ -13,10 +13,10 @@ use toml::{
 use super::{problem::Findings, source::Source};
 use crate::suggest::suggest;
 
-/// Lists all keys.
+/// The command that lists all keys.
 const LIST_KEYS: &str = "toolwire check --keys";
 
-/// What reading needs besides the text.
+/// What reading needs beside the tables.
 pub(crate) struct Context<'a> {
     pub(super) source: &'a Source,
     pub(super) findings: Findings,
@@ -37,23 +37,23 @@ impl<'a> Cell<'a> {
         Self { value: value.get_ref(), span: value.span(), context }
     }
 
-    /// Says that the value is wrong.
+    /// Reports that the value is wrong.
     pub(super) fn wrong<T>(&self, message: impl Into<String>) -> Option<T> {
         self.context.findings.wrong(self.span.clone(), message);
         None
     }
 
-    /// Says that the value is of the wrong type.
+    /// Reports that the value has the wrong type.
     pub(super) fn expected<T>(&self, what: &str) -> Option<T> {
         self.wrong(format!("expected {what}, found {}", with_article(self.value.type_str())))
     }
 
-    /// Says that the value can be used, but is probably not meant.
+    /// Warns that the value is valid, but probably a mistake.
     pub(super) fn warn(&self, message: impl Into<String>) {
         self.context.findings.warning(self.span.clone(), message);
     }
 
-    /// Reads the value as a table; then reports the keys that `read` did not ask for.
+    /// Reads the value as a table; then reports the keys that `read` did not read.
     pub(super) fn table<T>(self, read: impl FnOnce(&mut Table<'a>) -> Option<T>) -> Option<T> {
         let DeValue::Table(entries) = self.value else { return self.expected("a table") };
         let mut table = Table { entries, span: self.span, context: self.context, known: Vec::new() };
@@ -67,7 +67,7 @@ impl<'a> Cell<'a> {
         matches!(self.value, DeValue::Array(elements) if elements.is_empty())
     }
 
-    /// The table's entries, whatever their keys: each with its key's place; nothing if the value is no table.
+    /// All entries of the table, each with its key's place; empty if the value is not a table.
     pub(super) fn entries(&self) -> Vec<(&'a str, Range<usize>, Cell<'a>)> {
         let DeValue::Table(entries) = self.value else {
             self.expected::<()>("a table");
@@ -80,7 +80,7 @@ impl<'a> Cell<'a> {
     }
 }
 
-/// A table that remembers which keys were asked for.
+/// A table that remembers which keys were read.
 pub(crate) struct Table<'a> {
     entries: &'a DeTable<'a>,
     span: Range<usize>,
@@ -89,7 +89,7 @@ pub(crate) struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// A document's root, which has no place of its own.
+    /// Reads the root of a document.
     pub(super) fn root<T>(
         entries: &'a DeTable<'a>,
         context: &'a Context<'a>,

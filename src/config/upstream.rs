@@ -1,4 +1,4 @@
-//! [`Upstream`]: where requests go, and how long they may take.
+//! [`Upstream`]: a server that requests are sent to, and its limits.
 
 use std::time::Duration;
 
@@ -30,14 +30,14 @@ pub struct Upstream {
     pub api_key: Option<SecretString>,
     /// Sent with every request, marked as sensitive.
     pub headers: HeaderMap,
-    /// How long its parts may take.
+    /// Time limits of its requests.
     pub timeouts: Timeouts,
-    /// How many requests at once, and how many wait.
+    /// Limits of concurrent and waiting requests.
     pub queue: QueueLimits,
-    /// A stream that closes without its end mark has ended well.
+    /// A stream that closes without its end mark is complete.
     pub tolerate_truncation: bool,
-    /// A request is sent once more where a kept connection closes without a byte of an answer. The upstream may then
-    /// act on it twice.
+    /// A request is repeated if a reused connection closes without a byte of a response. The upstream may then act on it
+    /// twice.
     pub retry_unanswered: bool,
 }
 
@@ -47,7 +47,7 @@ impl Upstream {
         self.options.dialect()
     }
 
-    /// The address that is asked.
+    /// The URL of requests.
     ///
     /// # Errors
     /// If it is longer than a URL may be.
@@ -55,7 +55,7 @@ impl Upstream {
         self.below(self.options.side().path())
     }
 
-    /// The address that lists its models; `None` if its dialect has none.
+    /// The URL of its list of models; `None` if its dialect has none.
     pub fn models_endpoint(&self) -> Option<Result<Uri, http::Error>> {
         self.options.side().models_path().map(|path| self.below(path))
     }
@@ -73,7 +73,7 @@ impl Upstream {
 pub struct Timeouts {
     /// To a connection, TLS included.
     pub connect: Duration,
-    /// From the request sent to the response's headers. Of an answer that is not streamed, see
+    /// From the request to the response's headers. For a response that is not streamed, see
     /// [`Timeouts::first_headers`].
     pub header: Duration,
     /// Between two pieces of a stream.
@@ -82,13 +82,13 @@ pub struct Timeouts {
     pub total: Option<Duration>,
 }
 
-/// How long the headers of an answer that is not streamed may take, unless `header_timeout` or `total_timeout` are longer: what
-/// clients wait by default.
+/// How long the headers of a response that is not streamed may take, unless `header_timeout` is longer or `total_timeout`
+/// is set. It is the default timeout of client libraries.
 const WHOLE_ANSWER: Duration = Duration::from_secs(600);
 
 impl Timeouts {
-    /// How long the upstream may take to send its headers. It sends those of an answer that is not streamed when the
-    /// answer is complete, so for them the limit of the whole answer holds.
+    /// How long the upstream may take to send its headers. It sends those of a response that is not streamed when the
+    /// response is complete, so for them the limit of the whole response applies.
     pub fn first_headers(&self, stream: bool) -> Duration {
         if stream { self.header } else { self.total.unwrap_or(WHOLE_ANSWER).max(self.header) }
     }
@@ -105,10 +105,10 @@ impl Default for Timeouts {
     }
 }
 
-/// How many requests an upstream gets at once, and how many wait for their turn.
+/// Limits of concurrent and waiting requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueLimits {
-    /// Requests whose answers are open. At least one.
+    /// Requests whose responses are open. At least one.
     pub max_concurrent: usize,
     /// Requests that wait. Beyond: 429.
     pub max_waiting: usize,
@@ -122,7 +122,7 @@ impl Default for QueueLimits {
     }
 }
 
-/// Headers that belong to the connection or the body, so nobody else can say them rightly.
+/// Headers that describe the connection or the body, so only toolwire can set them.
 const OWN_HEADERS: [HeaderName; 6] = [
     header::HOST,
     header::CONNECTION,
@@ -329,7 +329,7 @@ impl Upstream {
     }
 }
 
-/// What must hold between an upstream's keys.
+/// Checks across the keys of an upstream.
 fn check(upstream: &Upstream, table: &mut Table<'_>) {
     if let Some(key) = table.cell("api_key") {
         if upstream.base_url.scheme_str() == Some("http") && !is_loopback(&upstream.base_url) {
@@ -382,7 +382,7 @@ fn headers(cell: Cell<'_>) -> Option<HeaderMap> {
     Some(headers)
 }
 
-/// Headers whose values say nothing that is secret, and may be words of any text.
+/// Headers whose values are not secret, and may be words that occur in any text.
 const PUBLIC_HEADERS: [&str; 10] = [
     "accept",
     "accept-language",
@@ -396,11 +396,11 @@ const PUBLIC_HEADERS: [&str; 10] = [
     "x-title",
 ];
 
-/// What the name of a header with a secret has in it.
+/// Parts of the names of headers that hold secrets.
 const SECRET_NAMES: [&str; 8] =
     ["auth", "cookie", "credential", "key", "password", "secret", "session", "token"];
 
-/// Bytes from which on any value may be a secret. Shorter ones are words, such as a provider's name.
+/// Length in bytes from which any value may be a secret. Shorter values are words, such as a provider's name.
 const SECRET_LENGTH: usize = 16;
 
 /// The values of `headers` that are or may be secrets; of `Bearer KEY` and the like the key.

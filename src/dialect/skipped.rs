@@ -1,20 +1,20 @@
-//! [`Skipped`]: what a reader left out of an upstream's answer, by reason.
+//! [`Skipped`]: what a reader left out of an upstream's response, by reason.
 //!
-//! Law 3 allows three ways for something that was received: it goes to the client, it fails the answer, or it is left
-//! out for a reason that is counted here. The counts become the metric `toolwire_skipped` and one warning per answer.
+//! By law 3, everything received goes to the client, fails the response, or is left out for a reason that is counted here.
+//! The counts become the metric `toolwire_skipped` and one warning per response.
 
 use std::fmt;
 
 /// Why something was left out. The names are metric labels, so there is a fixed number of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Skip {
-    /// A frame that is not JSON, at a place where it cannot have carried a part of the answer.
+    /// A frame that is not JSON, at a place where it cannot have carried a part of the response.
     NotJson,
-    /// JSON that is not a chunk of an answer.
+    /// JSON that is not a chunk of a response.
     NotAChunk,
     /// A part of a message of a kind that toolwire does not know.
     UnknownPart,
-    /// A choice that the client's form of answer has no room for.
+    /// A choice that the client's form of response has no room for.
     OtherChoice,
     /// Content that came after the finish reason.
     LateContent,
@@ -28,7 +28,7 @@ pub enum Skip {
     UndispatchedCall,
     /// Content for a target that is not known.
     UnknownTarget,
-    /// Text behind a call that was meant for the client and that the upstream tried to run itself: its apology.
+    /// Text after a call that was meant for the client and that the upstream tried to run itself: its apology.
     Apology,
     /// A finish reason that is not known; it counts as `stop`.
     UnknownFinish,
@@ -93,7 +93,7 @@ impl Skip {
     }
 }
 
-/// Counts by reason. Empty, and without an allocation, for nearly every answer.
+/// Counts by reason. Empty, and without an allocation, for nearly every response.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Skipped(Vec<(Skip, u64)>);
 
@@ -157,7 +157,7 @@ impl fmt::Display for Skipped {
     }
 }
 
-/// Whether a frame's data is a word that some servers send to show that they are alive.
+/// Whether a frame's data is a word that some servers send as keep-alive.
 pub(super) fn is_sign_of_life(data: &str) -> bool {
     ["ping", "pong", "heartbeat", "keep-alive", "keepalive"].contains(&data)
 }
