@@ -9,10 +9,7 @@ use toolwire::{
     rules::{ArgumentDelivery, Detect, Limits, Rules, UnknownCalls},
 };
 
-use super::{
-    found::{Found, find},
-    input::Input,
-};
+use super::{detected::Found, found::find, input::Input};
 
 /// Formats without a marker made for calls: only declared names are calls.
 const UNMARKED: [&str; 3] = ["pre", "fenced", "bare"];
@@ -38,7 +35,7 @@ pub(crate) fn engine(data: &[u8]) {
 
 fn declared(found: &Found, settings: &Rules) {
     for call in &found.calls {
-        let declared = ["a", "b", "get_weather", "set"].contains(&call.name.as_str());
+        let declared = ["a", "b", "python", "get_weather", "set"].contains(&call.name.as_str());
         let marked = !UNMARKED.contains(&call.format);
         assert!(declared || (marked && settings.unknown_calls == UnknownCalls::Forward), "{call:?}");
     }
