@@ -15,6 +15,7 @@ const ORDER: [&str; 21] = [
     "settings",
     "digest",
     "wire",
+    "http1",
     "event",
     "conversation",
     "failure",
