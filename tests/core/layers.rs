@@ -10,7 +10,7 @@ use std::{
 };
 
 /// The modules from the bottom up. A module may import those that stand before it.
-const ORDER: [&str; 21] = [
+const ORDER: [&str; 22] = [
     "suggest",
     "settings",
     "digest",
