@@ -62,6 +62,9 @@ impl io::Write for Writer<'_> {
 async fn every_request_has_one_line() {
     let lines = Lines::default();
     let subscriber = tracing_subscriber::fmt().json().flatten_event(true).with_writer(lines.clone()).finish();
+    // As long as a process has had a single dispatcher, tracing asks only the thread that first reaches a log statement,
+    // and that may be the thread of another test.
+    let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());
     // The test's runtime has one thread, so that all of the proxy logs here.
     let _log = tracing::subscriber::set_default(subscriber);
     let upstream = Upstream::start(|mut exchange| async move {
