@@ -310,7 +310,8 @@ fn text(status: StatusCode, text: &'static str, access: Access) -> Response<Repl
 
 fn method_not_allowed(route: &Route, method: &Method, access: Access) -> Response<ReplyBody> {
     let allow = route.methods();
-    let failure = Failure::new(Kind::Method, format!("{method} is not allowed for this path; it allows {allow}"));
+    let failure =
+        Failure::new(Kind::Method, format!("{method} is not allowed for this path; it allows {allow}"));
     let mut response = reply::error(failure, route.dialect(), access);
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
     response
