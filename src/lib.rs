@@ -59,7 +59,7 @@ pub mod format;
 #[cfg(feature = "proxy")]
 pub mod http1;
 #[cfg(feature = "proxy")]
-pub mod observe;
+mod observe;
 pub mod pipeline;
 #[cfg(feature = "proxy")]
 pub mod proxy;
