@@ -56,7 +56,7 @@ fn access_line(log: &str) -> &str {
 }
 
 #[test]
-fn an_upstreams_error_code_stays_in_its_line_and_is_clipped() {
+fn hostile_upstream_error_code_is_escaped_and_clipped() {
     for log_format in ["text", "json"] {
         let code = format!("{HOSTILE}{}", "A".repeat(60_000));
         let log = logged(&upstream(code), "m", log_format);
@@ -73,7 +73,7 @@ fn an_upstreams_error_code_stays_in_its_line_and_is_clipped() {
 }
 
 #[test]
-fn a_clients_model_name_stays_in_its_line_and_is_clipped() {
+fn hostile_model_name_is_escaped_and_clipped() {
     for log_format in ["text", "json"] {
         let model = format!("{HOSTILE}{}", "A".repeat(60_000));
         let log = logged(&upstream("c".to_owned()), &model, log_format);

@@ -59,7 +59,7 @@ impl io::Write for Writer<'_> {
 }
 
 #[tokio::test]
-async fn every_request_has_one_line() {
+async fn every_request_is_logged_once() {
     let lines = Lines::default();
     let subscriber = tracing_subscriber::fmt().json().flatten_event(true).with_writer(lines.clone()).finish();
     // The test's runtime has one thread, so that all of the proxy logs here.

@@ -54,7 +54,7 @@ async fn counted(proxy: &Proxy, stalls: usize) {
 }
 
 #[tokio::test]
-async fn a_client_that_takes_nothing_of_a_stream_loses_its_place() {
+async fn client_that_stops_reading_a_stream_is_disconnected() {
     let (upstream, gone) = flooding().await;
     let mut setup = Setup::new(upstream.address);
     setup.limits.write_timeout = WRITE_TIMEOUT;
@@ -71,7 +71,7 @@ async fn a_client_that_takes_nothing_of_a_stream_loses_its_place() {
 }
 
 #[tokio::test]
-async fn a_client_that_takes_nothing_of_a_whole_answer_loses_its_place() {
+async fn client_that_stops_reading_an_unstreamed_response_is_disconnected() {
     let upstream = Upstream::start(|mut exchange: Exchange| async move {
         exchange.begin().await;
         for _ in 0..300 {
@@ -90,7 +90,7 @@ async fn a_client_that_takes_nothing_of_a_whole_answer_loses_its_place() {
 
 /// Answers that have no upstream, which hyper writes.
 #[tokio::test]
-async fn a_client_that_takes_no_answers_at_all_is_let_go_of() {
+async fn client_that_never_reads_is_disconnected() {
     let upstream = Upstream::start(at_once).await;
     let mut setup = Setup::new(upstream.address);
     setup.limits.write_timeout = WRITE_TIMEOUT;
@@ -101,7 +101,7 @@ async fn a_client_that_takes_no_answers_at_all_is_let_go_of() {
 }
 
 #[tokio::test]
-async fn an_http2_stream_whose_window_stays_closed_is_reset_and_no_other() {
+async fn http2_stream_with_a_closed_window_is_reset_alone() {
     let (upstream, gone) = flooding().await;
     let mut setup = Setup::new(upstream.address);
     setup.limits.write_timeout = WRITE_TIMEOUT;
@@ -119,7 +119,7 @@ async fn an_http2_stream_whose_window_stays_closed_is_reset_and_no_other() {
 }
 
 #[tokio::test]
-async fn an_http2_connection_that_takes_nothing_is_closed() {
+async fn http2_connection_that_stops_reading_is_closed() {
     let (upstream, gone) = flooding().await;
     let mut setup = Setup::new(upstream.address);
     setup.limits.write_timeout = WRITE_TIMEOUT;
@@ -148,7 +148,7 @@ async fn an_http2_connection_that_takes_nothing_is_closed() {
 
 /// A client that reads slowly takes longer than the limit, but never takes nothing for so long.
 #[tokio::test]
-async fn a_client_that_reads_slowly_is_not_let_go_of() {
+async fn slow_client_is_not_disconnected() {
     const PIECES: usize = 200;
     let upstream = Upstream::start(|mut exchange: Exchange| async move {
         exchange.begin().await;
@@ -170,7 +170,7 @@ async fn a_client_that_reads_slowly_is_not_let_go_of() {
 
 /// A stream that is silent is not one that is not read. The clock stands still but for those who wait for it.
 #[tokio::test]
-async fn a_client_is_not_blamed_for_the_silence_of_the_upstream() {
+async fn silent_upstream_does_not_count_as_a_stalled_client() {
     let silent = Upstream::start(|mut exchange: Exchange| async move {
         exchange.begin().await;
         exchange.piece(text("first")).await;

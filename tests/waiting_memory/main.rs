@@ -80,7 +80,7 @@ fn pieces(text: &str, size: usize) -> Vec<&str> {
 }
 
 #[test]
-fn a_waiting_call_that_was_written_as_text_holds_its_source_and_its_arguments() {
+fn waiting_call_written_as_text_holds_source_and_arguments() {
     let value = "line of text\\n".repeat(SIZE / 14 + 1);
     let cases = [
         (
@@ -133,7 +133,7 @@ fn a_waiting_call_that_was_written_as_text_holds_its_source_and_its_arguments() 
 }
 
 #[test]
-fn a_waiting_call_of_the_upstreams_own_holds_its_arguments() {
+fn waiting_native_call_holds_its_arguments() {
     let exchange = exchange(Detect::Auto, ArgumentDelivery::Whole);
     let value = "line of text. ".repeat(SIZE / 14 + 1);
     let frame = |delta: serde_json::Value, finish: Option<&str>| {

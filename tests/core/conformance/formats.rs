@@ -109,7 +109,7 @@ fn compare(what: &str, case: &Value, answer: &Answer) {
 }
 
 #[test]
-fn published_cases_of_the_formats_that_are_built() {
+fn published_format_cases() {
     let (_, cases) = lines();
     // Formats that are not built yet are passed over; the number grows with the tables.
     let built = cases.into_iter().filter(|case| format_of(case).is_some()).collect();
@@ -117,6 +117,6 @@ fn published_cases_of_the_formats_that_are_built() {
 }
 
 #[test]
-fn own_cases() {
+fn own_format_cases() {
     assert!(run_own(Kind::Format, check) > 50);
 }

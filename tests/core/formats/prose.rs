@@ -51,7 +51,7 @@ fn goes_through(text: &str, seed: usize) {
 }
 
 #[test]
-fn texts_that_call_nothing_go_through() {
+fn text_without_calls_passes_unchanged() {
     let texts = texts();
     assert!(texts.iter().map(|text| text.len()).sum::<usize>() > 60_000);
     for (seed, text) in texts.iter().enumerate() {
@@ -67,7 +67,7 @@ fn texts_that_call_nothing_go_through() {
 }
 
 #[test]
-fn a_megabyte_goes_through() {
+fn megabyte_of_text_passes_unchanged() {
     let texts = texts();
     let mut long = String::new();
     let mut turn = 0;

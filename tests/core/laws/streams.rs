@@ -149,7 +149,7 @@ proptest! {
 
     /// Law 1 of every reader and all that comes behind it.
     #[test]
-    fn cuts_of_bytes_make_no_difference(
+    fn byte_splits_make_no_difference(
         (speech, bytes) in stream(),
         settings in settings(),
         fields in fields(),
@@ -228,7 +228,7 @@ proptest! {
 
 /// Law 7: however much of a good stream has come, the answer does not look whole before its end has.
 #[test]
-fn a_stream_that_breaks_off_never_looks_whole() {
+fn truncated_stream_never_looks_complete() {
     let call = "Ok.\n```json\n{\"name\":\"a\",\"arguments\":{\"x\":\"é\"}}\n```\nbye";
     let native = json!(["d", {"tool_calls": [{"index": 0, "id": "p", "type": "function",
                                               "function": {"name": "a", "arguments": "{\"x\":1}"}}]}]);

@@ -72,7 +72,7 @@ fn stream_of(case: &Value) -> String {
 }
 
 #[test]
-fn streams_are_read_as_the_cases_say() {
+fn streams_match_the_cases() {
     let mut run = 0;
     for case in cases() {
         let id = case["id"].as_str().expect("an id").to_owned();

@@ -75,7 +75,7 @@ fn channels_are_read_without_tools() {
 }
 
 #[test]
-fn a_call_is_text_where_none_may_be_made() {
+fn call_is_text_with_tool_choice_none() {
     for format in crate::regressions::with_calls() {
         let text = format!("A\n{}\nB ", format.example);
         let formats: [&'static Format; 2] = [format, &format::THINK];
@@ -91,7 +91,7 @@ fn a_call_is_text_where_none_may_be_made() {
 }
 
 #[test]
-fn reasoning_that_is_not_to_be_read_is_text() {
+fn reasoning_is_text_if_its_detection_is_off() {
     let text = "<think>a</think> <|channel|>final<|message|>b";
     for detect in [Detect::Auto, Detect::Off, Detect::Formats(vec![format::HARMONY.name])] {
         for fields in without_calls() {
@@ -112,7 +112,7 @@ fn reasoning_that_is_not_to_be_read_is_text() {
 }
 
 #[test]
-fn reasoning_is_read_whatever_formats_are_looked_for() {
+fn reasoning_is_read_with_any_formats() {
     let call = r#"<think>a</think><tool_call>{"name":"now","arguments":{}}</tool_call>"#;
     let fields = json!({"tools": declared()});
     let answer = answer(&fields, Detect::Formats(vec![format::HERMES.name]), Reasoning::Auto, call);
