@@ -146,7 +146,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// All that the format looks for in prose.
+/// All markers that the format looks for in prose.
 fn openers(format: &'static Format) -> BTreeSet<&'static str> {
     let others = format.grammars.iter().flat_map(|grammar| match grammar {
         Grammar::Reasoning(thoughts) => thoughts.iter().map(|thought| thought.open).collect(),

@@ -1,4 +1,4 @@
-//! Configurations: what is told of a wrong one, what beats what, and that no secret ever shows.
+//! Configurations: the errors of an invalid one, precedence of the sources, and that no secret is ever shown.
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -35,7 +35,7 @@ impl Desk {
         load(&Overrides { file: Some(self.file()), ..overrides }, &environment)
     }
 
-    /// What is said, without the file's name.
+    /// The problems as they are printed, without the name of the file.
     fn told(&self) -> String {
         let problems = match self.load() {
             Ok(loaded) => Problems(loaded.warnings),
@@ -362,7 +362,7 @@ keep_alive = "7ms"
     assert!(model.settings.tolerate_truncation && !model.settings.repair && model.teaching().in_user_turn);
     assert_eq!(model.settings.limits, config.limits.answer);
 
-    // What `check` prints says the same, and read again gives the same.
+    // What `check` prints resolves to the same when it is loaded.
     let shown = toml::to_string(&config.to_toml()).unwrap();
     let again = Desk::with(&shown.replace("********", "env:KEY")).load().unwrap().config;
     assert_eq!(toml::to_string(&again.to_toml()).unwrap(), shown);
@@ -534,7 +534,7 @@ name = "*"
     assert_eq!(named("*", "other"), [""; 0]);
 }
 
-/// What `toolwire check` prints is a configuration that behaves the same, formats of its own included.
+/// `toolwire check` prints a configuration that behaves the same, custom formats included.
 #[test]
 fn shown_configuration_loads_and_resolves_to_the_same() {
     let text = r#"

@@ -1,4 +1,4 @@
-//! Log lines of the built program when clients and upstreams choose what stands in them.
+//! Log lines of the built program when clients and upstreams choose their contents.
 
 use std::{
     io::{Read, Write},
@@ -8,7 +8,7 @@ use std::{
 
 use crate::support::{Server, toolwire};
 
-/// What an upstream says in its error's code, as it stands in JSON.
+/// The code of an upstream's error, as written in JSON.
 const HOSTILE: &str = r"x\r\nFAKE line\u001b[31m\u009b2J\u2028\u202e\u0000";
 
 /// Answers one request with a status of 400 and an error of this code.

@@ -69,7 +69,7 @@ fn echo(desk: &Path) -> String {
             "data: {{\"id\":\"i\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}},\"finish_reason\":{finish}}}]}}\n\n"
         )
     };
-    // Whole, cut into pieces by the network, and told token by token.
+    // Complete, split by the network, and split into tokens.
     let body = chunk("the key is up/stream\\u002dsecret,", "null")
         + &chunk("\\nsk-live-abcdef123456 or ", "null")
         + &chunk("sk-l", "null")

@@ -1,5 +1,5 @@
-//! The event stream decoder against an independent one, against the standard written down naively, and against itself
-//! under every cut.
+//! The event stream decoder against an independent one, against a naive implementation of the standard, and against
+//! itself in every split.
 
 use std::{convert::Infallible, ops::ControlFlow};
 
@@ -9,7 +9,7 @@ use futures_util::{FutureExt, StreamExt, stream};
 use proptest::prelude::*;
 use toolwire::wire::sse::{Frame, Frames, Line, Lines, Message, Oversized, parse_line};
 
-/// A frame that borrows from nothing.
+/// An owned frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Seen {
     Event { event: String, data: String, id: Option<String> },
@@ -92,7 +92,7 @@ fn oracle(pieces: &[&[u8]]) -> Vec<Seen> {
     events.map(|event| Seen::Event { event: event.event, data: event.data, id: Some(event.id) }).collect()
 }
 
-/// Events as the oracle tells them, without what it has no word for.
+/// Events as the oracle reports them, without what it cannot express.
 fn in_its_words(frames: Vec<Seen>) -> Vec<Seen> {
     let words = |frame| match frame {
         Seen::Event { event, data, id } => {

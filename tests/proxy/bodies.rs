@@ -40,7 +40,7 @@ async fn request_body_that_misses_its_deadline_is_rejected() {
         .await;
     is_late(&client.said().await);
     client.closed().await;
-    // A client that is told to go on and does not.
+    // A client that gets `100 Continue` and sends no body.
     let mut client = Raw::connect(&proxy).await;
     client.send(format!("{head}expect: 100-continue\r\ncontent-length: 100\r\n\r\n")).await;
     client.until("HTTP/1.1 100 Continue\r\n\r\n").await;
@@ -102,7 +102,7 @@ async fn incomplete_bodies_count_against_max_pending_bodies() {
     })
     .await;
     let mut pending = Vec::new();
-    // More than there is memory for, in connections of both threads. None of them can tell which one is refused.
+    // More than the budget allows, on connections of both threads. Which one is refused is not determined.
     for _ in 0..40 {
         pending.push(half_sent(&proxy).await);
     }

@@ -11,7 +11,7 @@ use crate::support::{
     upstream::{Exchange, Upstream, text},
 };
 
-/// An upstream that does `before`, then waits until its connection is closed, and tells both.
+/// An upstream that runs `before`, then waits until its connection is closed, and reports both.
 async fn waiting<F>(before: fn(Exchange) -> F) -> (Upstream, Arc<Notify>, Arc<Notify>)
 where
     F: Future<Output = Exchange> + Send + 'static,

@@ -1,4 +1,4 @@
-//! Web pages of other origins: which of them a browser lets read an answer.
+//! CORS: the origins whose pages may read responses.
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request};

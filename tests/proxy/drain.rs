@@ -1,4 +1,4 @@
-//! Stopping: no new requests, open answers go on, and what is left at the deadline is told so.
+//! Shutdown: new requests are refused, open responses continue, and those open at the deadline end with an error.
 
 use std::{sync::Arc, time::Duration};
 

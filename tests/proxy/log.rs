@@ -1,4 +1,4 @@
-//! One line a request: whatever became of it, and without bodies and secrets.
+//! One line per request, however it ended, without bodies and secrets.
 
 use std::{
     io,
@@ -20,7 +20,7 @@ use crate::support::{
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
 impl Lines {
-    /// Waits until `count` requests have ended, and gives their lines.
+    /// Waits until `count` requests have ended; returns their lines.
     async fn of_requests(&self, count: usize) -> Vec<Value> {
         let read = async {
             loop {

@@ -13,10 +13,10 @@ use crate::support::{
     upstream::{Exchange, Upstream, at_once, text},
 };
 
-/// Far shorter than the time until [`soon`] gives up.
+/// Far shorter than the timeout of [`soon`].
 const WRITE_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// An upstream that never ends the first answer on a connection, and tells when its connection is closed.
+/// An upstream that never ends the first response on a connection, and reports when the connection is closed.
 async fn flooding() -> (Upstream, Arc<Notify>) {
     let gone = Arc::new(Notify::new());
     let tell = gone.clone();
@@ -37,7 +37,7 @@ async fn metrics(proxy: &Proxy) -> String {
     Client::new().get(proxy, "/metrics").await.rest().await
 }
 
-/// Waits until so many stalls are counted, and no answer is open.
+/// Waits until `stalls` stalls are counted and no response is open.
 async fn counted(proxy: &Proxy, stalls: usize) {
     let line = format!("toolwire_client_stalls_total {stalls}\n");
     let counted = async {
@@ -88,7 +88,7 @@ async fn client_that_stops_reading_an_unstreamed_response_is_disconnected() {
     counted(&proxy, 1).await;
 }
 
-/// Answers that have no upstream, which hyper writes.
+/// Responses without an upstream, which hyper writes.
 #[tokio::test]
 async fn client_that_never_reads_is_disconnected() {
     let upstream = Upstream::start(at_once).await;
@@ -146,7 +146,7 @@ async fn http2_connection_that_stops_reading_is_closed() {
     assert!(metrics.contains("toolwire_client_disconnects_total 0\n"), "{metrics}");
 }
 
-/// A client that reads slowly takes longer than the limit, but never takes nothing for so long.
+/// A slow client takes longer than the limit in total, but never pauses for that long.
 #[tokio::test]
 async fn slow_client_is_not_disconnected() {
     const PIECES: usize = 200;

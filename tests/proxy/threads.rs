@@ -12,7 +12,7 @@ use crate::support::{
     upstream::{Upstream, at_once, text},
 };
 
-/// So many clients, one after the other, each with an answer and its connection open.
+/// `count` clients, one after the other, each with a response and its connection open.
 async fn answered(proxy: &Proxy, count: usize) -> Vec<Raw> {
     let mut clients = Vec::new();
     for _ in 0..count {

@@ -1,4 +1,4 @@
-//! Answers that are not streamed, and streams whose end is told by their body alone.
+//! Unstreamed responses, and streams whose end is marked only by the end of the body.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ const SHORT: Duration = Duration::from_millis(250);
 
 const DONE: &str = "data: [DONE]\n\n";
 
-/// A whole answer that says more than toolwire knows of.
+/// An unstreamed response with fields that toolwire does not know.
 fn completion() -> Value {
     json!({
         "id": "c1", "object": "chat.completion", "created": 1, "model": "up", "system_fingerprint": "fp",
@@ -130,7 +130,7 @@ async fn oversized_unstreamed_response_reaches_the_limit() {
     assert_eq!(reply.json().await["error"]["code"], "limit_exceeded");
 }
 
-/// Its head comes when the answer is complete, so `header_timeout` is not for it.
+/// The head arrives when the response is complete, so `header_timeout` does not apply.
 #[tokio::test]
 async fn header_timeout_does_not_apply_to_unstreamed_responses() {
     let upstream = Upstream::start(|mut exchange| async move {

@@ -1,4 +1,4 @@
-//! What servers of the Chat Completions API were seen to send, each with what it means, however the network cuts it.
+//! Streams that servers of the Chat Completions API were seen to send, each with its meaning, in every split.
 
 use toolwire::dialect::{Skip, chat::ReaderSettings};
 

@@ -1,4 +1,4 @@
-//! Requests of Chat Completions: what is understood, what is kept, what is refused and how.
+//! Chat Completions requests: what is decoded, what is kept, what is rejected and how.
 
 use serde_json::{Map, Value, json};
 use toolwire::{
@@ -27,7 +27,7 @@ fn encoded(conversation: &Conversation) -> Value {
     serde_json::from_slice(&request.body).unwrap()
 }
 
-/// What goes upstream says all that the client said.
+/// The upstream request contains everything in the client's request.
 #[track_caller]
 fn is_kept(request: &str) {
     let mut expected: Value = serde_json::from_str(request).unwrap();

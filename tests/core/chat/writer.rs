@@ -1,4 +1,4 @@
-//! The bytes of the Chat Completions stream, and what passes through reader and writer unchanged.
+//! The bytes of a Chat Completions stream, and what passes through reader and writer unchanged.
 
 use bytes::BytesMut;
 use proptest::prelude::*;

@@ -71,7 +71,7 @@ fn check(case: &Value) {
         let settings = Rules { arguments, detect, starts_in_reasoning, ..Rules::default() };
         let exchange = Exchange::new(request(&json!({"tools": declared()})), settings, Speech::Chat);
         let what = format!("{} {arguments:?}", id(case));
-        // Cutting bytes is the reader's affair: the Lumo cases hold it to that.
+        // Splits of bytes concern the reader alone; the Lumo cases test them.
         let cuts = if arguments == ArgumentDelivery::Stream { Cuts::Text } else { Cuts::Sizes };
         let (answer, _) = exchange.text(&what, text, upstream, cuts);
         compare(&what, case, &answer);

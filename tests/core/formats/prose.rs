@@ -5,7 +5,7 @@ use toolwire::rules::Detect;
 use crate::formats::found::find;
 
 /// Markdown, HTML, LaTeX, JSON documents, chat logs about tool calling, and source code in more than ten languages;
-/// each sample begins an answer of its own.
+/// each sample is a separate response.
 const SAMPLES: &str = include_str!("samples.txt");
 
 /// Texts that were not written for this test.

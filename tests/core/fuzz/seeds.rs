@@ -75,7 +75,7 @@ const STREAMS: &[(&str, &str)] = &[
     ("done", "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"x\"}}]}\n\ndata: [DONE]\n\n"),
 ];
 
-/// Writes the corpus anew. What a fuzzer has added stays.
+/// Rewrites the generated part of the corpus. Files that a fuzzer added stay.
 pub(crate) fn write() {
     for (at, pair) in engine().chunks(2).enumerate() {
         let codes = [pair.first(), pair.last()].into_iter().flatten();

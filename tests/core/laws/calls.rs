@@ -180,7 +180,7 @@ const BESIDE: &[&str] = &[
     "<<<",
 ];
 
-/// A message: texts and groups of calls, by turns. Each group has a line of its own.
+/// A message: texts and groups of calls in alternation. Each group is on a separate line.
 #[derive(Debug, Clone)]
 struct Message {
     text: String,
@@ -238,7 +238,7 @@ proptest! {
         }
     }
 
-    /// Law 5: of undeclared names nothing is a call where no marker says so.
+    /// Law 5: without a marker, an undeclared name is not a call.
     #[test]
     fn undeclared_name_without_a_marker_is_text(
         arguments in object(value()),

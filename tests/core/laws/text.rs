@@ -37,7 +37,7 @@ const REASONING: &[&str] = &[
     "<ifm|think",
 ];
 
-/// Formats in which nothing but the name tells a call from text.
+/// Formats in which only the name distinguishes a call from text.
 const UNMARKED: &[&str] =
     &["pre", "fenced", "bare", "openai_function_call", "cline", "react", "gemma3_toolcode"];
 
@@ -50,7 +50,7 @@ fn plain() -> impl Strategy<Value = Detect> {
         .prop_map(|formats| Detect::Formats(format::names(&formats)))
 }
 
-/// Whether `text` has reasoning in it, or a marker of it that is none of the text.
+/// Whether `text` contains reasoning, or a marker of it that is not part of the text.
 fn reasons(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     REASONING.iter().any(|marker| text.contains(marker)) || text.contains("[think]")

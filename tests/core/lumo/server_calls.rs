@@ -1,4 +1,4 @@
-//! Calls that Lumo runs itself: each goes out when it is dispatched, as it was dispatched, and nothing waits for it.
+//! Calls that Lumo runs itself: each is sent when and as it is dispatched, and nothing waits for it.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -139,7 +139,7 @@ fn object_in_a_broken_call_is_not_a_call() {
     assert_eq!((calls(&got), got.skipped.as_str()), (vec![r#"c {"z":1}"#.to_owned()], "not_json=1"));
 }
 
-/// What a stream says, and what must come of it.
+/// A stream and its expected meaning.
 #[derive(Debug, Clone)]
 enum Said {
     Text(String),
@@ -184,7 +184,7 @@ fn told(pieces: &[usize], story: &[Said]) -> Vec<Said> {
                 told.push(Said::Dispatch(*call, next[*call]));
                 next[*call] += 1;
             }
-            // A result shows that all of the call has been told.
+            // A result shows that the call was sent completely.
             Said::Result(call) if !over[*call] && (next[*call] == pieces[*call]) => {
                 over[*call] = true;
                 told.push(said.clone());

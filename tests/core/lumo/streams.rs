@@ -1,4 +1,4 @@
-//! Streams that the conformance file does not have: the rest of what is known of Lumo's surprises.
+//! Streams that the conformance cases do not cover: the other known peculiarities of Lumo.
 
 use serde_json::{Value, json};
 use toolwire::{

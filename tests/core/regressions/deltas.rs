@@ -58,7 +58,7 @@ fn delta_never_ends_inside_an_escape() {
     assert_eq!(sum, r#"{"cmd":"a\u00e9b\ud83d\ude00c\\d\n\"e"}"#);
 }
 
-/// A character that came as two halves of a pair, each escaped in a frame of its own
+/// A character in two halves of a surrogate pair, each escaped in a separate frame
 /// (docs/protocols/text-formats.md#deltas).
 #[test]
 fn surrogate_pair_may_span_two_frames() {

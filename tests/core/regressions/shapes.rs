@@ -70,7 +70,7 @@ fn undeclared_name_does_not_affect_other_calls() {
     }
     let text = format!("[TOOL_CALLS][{now},{no},{now}]");
     is("mistral", &text, "", &calls);
-    // Where no marker tells a call from data, an unknown name is data, and the calls beside it are calls.
+    // Without a marker, an undeclared name is data, and the calls beside it are calls.
     let text = format!("<pre>{now}</pre>\n<pre>{no}</pre>\n<pre>{now}</pre>");
     let answer = found("pre", &text);
     assert_eq!(answer.named_calls(), [("now", "{}"), ("now", "{}")]);

@@ -86,7 +86,7 @@ fn chunk(delta: &Value, finish: Option<&str>) -> String {
     format!("data: {chunk}\n\n")
 }
 
-/// What the client gets of an upstream's deltas, the body cut behind so many bytes.
+/// What the client gets for an upstream's deltas, with the body split after `cut` bytes.
 fn answer(deltas: &[Value], stream: bool, detect: &str, cut: usize) -> String {
     let mut body: String = deltas.iter().map(|delta| chunk(delta, None)).collect();
     body += &chunk(&json!({}), Some("tool_calls"));
@@ -94,7 +94,7 @@ fn answer(deltas: &[Value], stream: bool, detect: &str, cut: usize) -> String {
     answer_to(&body, stream, detect, cut)
 }
 
-/// The same of an upstream's whole body.
+/// The same for an upstream's whole body.
 fn answer_to(body: &str, stream: bool, detect: &str, cut: usize) -> String {
     let mut request = request();
     request["stream"] = stream.into();
@@ -234,7 +234,7 @@ fn custom_call_of_the_upstream_passes_unchanged() {
     assert_eq!(assembled(&sent).calls[0].arguments, "SELECT {");
     let empty = answer(&deltas[..2], true, "", 0);
     assert_eq!(assembled(&empty).calls[0].arguments, "", "no `{{}}` is put into plain text");
-    // An index that does not begin at 0 is mended, and the form stays.
+    // Indices that do not start at 0 are corrected, and the form is kept.
     let shifted =
         [custom(json!({"index": 3, "id": "c1", "type": "custom", "custom": {"name": "sql", "input": "x"}}))];
     let sent = answer(&shifted, true, "", 0);
