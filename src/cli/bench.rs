@@ -268,7 +268,7 @@ mod tests {
         let found = contenders_of(&pids).unwrap();
         assert_eq!(found.iter().map(|found| found.pids.len()).collect::<Vec<_>>(), [0, 2]);
         let error = contenders_of(&[("c".to_owned(), 7)]).unwrap_err().to_string();
-        assert_eq!(error, "--pid c: there is no such target, but a, b");
+        assert_eq!(error, "--pid c: there is no such target; known: a, b");
         let twice = vec!["a=http://h:1/v1".parse().unwrap(), "a=http://h:2/v1".parse().unwrap()];
         assert!(contenders(twice, &[], &[]).unwrap_err().to_string().contains("the same name"));
     }
