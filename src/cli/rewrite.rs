@@ -206,7 +206,7 @@ fn check(args: &Args) -> Result<(), Stop> {
     let (made, all) = cuts_in_two(len, SPLIT_BUDGET);
     let places = match made == all {
         true => format!("each of its {all} places"),
-        false => format!("{made} of its {all} places (it is too large for all of them)"),
+        false => format!("{made} of its {all} places (too large for all of them)"),
     };
     eprintln!(
         "{}, in equal pieces of several sizes, and split in two at {places}: always the same result",
