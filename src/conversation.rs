@@ -141,6 +141,13 @@ pub struct Tool {
     pub declared: Option<Received<Raw>>,
 }
 
+impl Tool {
+    /// A tool of this name, without a description and without arguments.
+    pub fn named(name: impl Into<String>) -> Self {
+        Self { name: name.into(), description: String::new(), parameters: None, strict: None, declared: None }
+    }
+}
+
 /// Which tools may be called.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ToolChoice {

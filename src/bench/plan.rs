@@ -69,7 +69,8 @@ pub enum Load {
 }
 
 /// Distribution of the starts of an open loop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 pub enum Arrivals {
     /// At constant intervals.
     Constant,

@@ -298,7 +298,7 @@ mod tests {
             ("ttft_p99<300ms,", 15, "a condition is"),
             ("ttft_p99<300ms, itl_p98<50ms", 16, "p50"),
             ("tttf_p99<300ms", 0, "no measure `tttf_p99`"),
-            ("ttft<300ms", 0, "`ttft` has no statistic"),
+            ("ttft<300ms", 0, "`ttft` has no known statistic"),
             ("ttft_p99<fast", 9, "number"),
             ("ttft_p99<300", 12, "unit"),
             ("ttft_p99<1.2.3ms", 9, "number"),

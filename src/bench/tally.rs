@@ -383,10 +383,10 @@ mod tests {
         assert_eq!(
             told,
             [
+                ("abandoned before its end", 1),
                 ("a rule", 2),
                 ("an error event in the stream: overloaded", 1),
                 ("cut", 1),
-                ("abandoned before its end", 1),
                 ("not sent: as many streams were open as `--max-open` allows", 2),
                 ("refused with status 503: busy", 1),
             ]

@@ -12,6 +12,7 @@ use super::{
     output::{failed, refused},
 };
 use crate::{
+    config,
     fixture::{
         Fixture,
         generate::{Kind, MockDialect, Script},
@@ -78,7 +79,7 @@ fn format_named(name: &str) -> Result<&'static Format, String> {
     let taught = || format::all_and(&[]).filter(|format| format.teach.is_some());
     taught().find(|format| format.name == name).ok_or_else(|| match format::by_name(name) {
         Some(_) => format!("the format `{name}` can be read, but not written"),
-        None => format::unknown(name, taught()),
+        None => config::unknown_format(name, taught()),
     })
 }
 

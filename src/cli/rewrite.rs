@@ -244,7 +244,7 @@ impl Args {
             "native" => ToolStyle::Native,
             name => ToolStyle::Format(
                 format::by_name(name)
-                    .ok_or_else(|| format::unknown(name, format::ALL.iter().copied()))
+                    .ok_or_else(|| config::unknown_format(name, format::ALL.iter().copied()))
                     .map_err(|unknown| format!("--tools expects `native` or a text format: {unknown}"))?,
             ),
         };

@@ -20,7 +20,12 @@ mod table;
 mod upstream;
 mod value;
 
-pub(crate) use model::{ARGUMENTS, MISROUTE, REASONING, SERVER_CALLS, UNKNOWN_CALLS, settings_for};
+#[cfg(feature = "bench")]
+pub(crate) use format::unknown as unknown_format;
+#[cfg(feature = "cli")]
+pub(crate) use model::settings_for;
+#[cfg(feature = "bench")]
+pub(crate) use model::{ARGUMENTS, MISROUTE, REASONING, SERVER_CALLS, UNKNOWN_CALLS};
 pub use model::{Model, SystemPosition, ToolStyle, WILDCARD};
 pub use origins::Origins;
 pub use overrides::Overrides;

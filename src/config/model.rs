@@ -6,6 +6,7 @@ use toml::de::DeValue;
 
 use super::{
     Upstream,
+    format::LISTED_BY,
     read::Declared,
     table::{Cell, Table},
     value::{choice, list, listed_choice, referred, switch, text},
@@ -278,7 +279,7 @@ fn taught_by(cell: Cell<'_>, known: &Known) -> Option<ToolStyle> {
     let mut choices = vec![("native", ToolStyle::Native)];
     let taught = known.all().filter(|format| format.teach.is_some());
     choices.extend(taught.map(|format| (format.name, ToolStyle::Format(format))));
-    listed_choice(&choices, Some(format::LISTED_BY))(cell)
+    listed_choice(&choices, Some(LISTED_BY))(cell)
 }
 
 fn detect(cell: Cell<'_>, known: &Known) -> Option<Detect> {
@@ -287,7 +288,7 @@ fn detect(cell: Cell<'_>, known: &Known) -> Option<Detect> {
         DeValue::Array(_) => {
             let mut choices: Vec<_> = names.map(|name| (name, Some(name))).collect();
             choices.push(("auto", None));
-            let chosen = list(listed_choice(&choices, Some(format::LISTED_BY)))(cell)?;
+            let chosen = list(listed_choice(&choices, Some(LISTED_BY)))(cell)?;
             let auto = chosen.contains(&None);
             let names = chosen.into_iter().flatten().collect();
             Some(if auto { Detect::AutoAnd(names) } else { Detect::Formats(names) })
@@ -295,7 +296,7 @@ fn detect(cell: Cell<'_>, known: &Known) -> Option<Detect> {
         _ => {
             let mut choices = vec![("auto", Detect::Auto), ("off", Detect::Off)];
             choices.extend(names.map(|name| (name, Detect::Formats(vec![name]))));
-            listed_choice(&choices, Some(format::LISTED_BY))(cell)
+            listed_choice(&choices, Some(LISTED_BY))(cell)
         }
     }
 }

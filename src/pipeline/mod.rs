@@ -10,6 +10,7 @@
 mod backlog;
 mod calls;
 
+#[cfg(feature = "proxy")]
 pub(crate) use backlog::SLICE;
 
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use http::Method;
 use crate::{
     dialect::ClientDialect,
     failure::{Failure, Kind},
-    observe::untrusted::clipped,
+    observe::untrusted::clip,
 };
 
 /// The methods that some path takes, as an `Allow` header lists them.
@@ -111,7 +111,7 @@ const BASE: &str = "/v1";
 /// The failure of a request for an unknown path, and the dialect that its client probably speaks. Most often the
 /// client's base URL is not quite right, or the client speaks an API that toolwire does not.
 pub(super) fn not_found(path: &str) -> (ClientDialect, Failure) {
-    let shown = clipped(path, MAX_SHOWN);
+    let shown = clip(path, MAX_SHOWN);
     let path = path.trim_end_matches('/');
     let base = format!("a client's base URL ends in `{BASE}`, such as `http://127.0.0.1:8787{BASE}`");
     let is_meant = |known: &str| path.ends_with(known) || path.starts_with(&format!("{known}/"));

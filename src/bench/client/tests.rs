@@ -170,7 +170,7 @@ async fn a_body_that_breaks_off_is_broken_but_behind_the_end_a_violation() {
     let (address, _target) = scripted(vec![vec![early], vec![cut.to_owned()], vec![good()]]).await;
     let client = client(address, LIMIT);
     let sample = ask(&client).await;
-    assert!(matches!(&sample.outcome, Outcome::Broken(why) if why.contains("breaks off")), "{sample:?}");
+    assert!(matches!(&sample.outcome, Outcome::Broken(why) if why.contains("interrupted")), "{sample:?}");
     let sample = ask(&client).await;
     assert_eq!(sample.outcome, Outcome::Done);
     let [told] = sample.violations.as_slice() else { panic!("{sample:?}") };
@@ -208,7 +208,7 @@ async fn a_target_that_is_not_there_or_speaks_no_events_is_broken() {
     let json = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}".to_owned();
     let (address, _target) = scripted(vec![vec![json]]).await;
     let sample = ask(&client(address, LIMIT)).await;
-    let told = "the answer is not an event stream, but application/json";
+    let told = "the response is not an event stream, but application/json";
     assert_eq!(sample.outcome, Outcome::Broken(told.to_owned()));
 }
 

@@ -43,7 +43,8 @@ const DONE: &str = "[DONE]";
 const BOM: [u8; 3] = [0xef, 0xbb, 0xbf];
 
 /// A client dialect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 pub enum Dialect {
     /// OpenAI's Chat Completions.
     #[default]

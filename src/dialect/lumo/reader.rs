@@ -137,11 +137,6 @@ impl Reader {
         self.skipped().malformed()
     }
 
-    /// Results of server tools whose call was never told; they are left out.
-    pub fn orphan_results(&self) -> u64 {
-        self.body.answer.orphan_results()
-    }
-
     fn settle(&mut self, outcome: Result<(), Failure>, out: &mut impl Sink) -> Result<(), Failure> {
         if outcome.is_err() {
             self.failed = true;
