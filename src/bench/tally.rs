@@ -383,8 +383,8 @@ mod tests {
         assert_eq!(
             told,
             [
-                ("abandoned before its end", 1),
                 ("a rule", 2),
+                ("abandoned before its end", 1),
                 ("an error event in the stream: overloaded", 1),
                 ("cut", 1),
                 ("not sent: as many streams were open as `--max-open` allows", 2),
