@@ -9,14 +9,14 @@ const STEPS: u64 = 100;
 
 /// The progress of a run. Shows nothing if stderr is not a terminal.
 #[derive(Debug)]
-pub struct Progress {
+pub(crate) struct Progress {
     bar: ProgressBar,
     steps: u64,
 }
 
 impl Progress {
     /// A bar for a run of this many trials, rounds times targets. If `quiet`, it shows nothing.
-    pub fn new(turns: usize, quiet: bool) -> Self {
+    pub(crate) fn new(turns: usize, quiet: bool) -> Self {
         let steps = u64::try_from(turns).unwrap_or(u64::MAX).max(1).saturating_mul(STEPS);
         let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
         let bar = ProgressBar::with_draw_target(Some(steps), target);
@@ -27,7 +27,7 @@ impl Progress {
     }
 
     /// Shows the current step (`round 2 of 5, nginx`) and the progress of the whole run, 0 to 1.
-    pub fn tick(&self, label: &str, fraction: f64) {
+    pub(crate) fn tick(&self, label: &str, fraction: f64) {
         let position = (fraction.clamp(0.0, 1.0) * self.steps as f64) as u64;
         if self.bar.message() != label {
             self.bar.set_message(label.to_owned());
@@ -36,19 +36,14 @@ impl Progress {
     }
 
     /// Updates the remaining time when steps are far apart.
-    pub fn steady(&self) {
+    pub(crate) fn steady(&self) {
         if !self.bar.is_hidden() {
             self.bar.enable_steady_tick(Duration::from_millis(500));
         }
     }
 
-    /// Prints a line above the bar; on stderr even if no bar is shown.
-    pub fn say(&self, line: &str) {
-        self.bar.suspend(|| eprintln!("{line}"));
-    }
-
     /// Removes the bar.
-    pub fn finish(&self) {
+    pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }
 }

@@ -9,7 +9,7 @@ use super::{report::RampStep, slo::Verdict};
 
 /// The range of the search, and the length of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Range {
+pub(crate) struct Range {
     /// Concurrent streams of the first step.
     pub from: u64,
     /// Highest number to try.
@@ -26,7 +26,7 @@ const PRECISION: u64 = 20;
 ///
 /// # Errors
 /// Errors of `attempt`.
-pub async fn search<E>(
+pub(crate) async fn search<E>(
     range: Range,
     mut attempt: impl AsyncFnMut(u64) -> Result<Verdict, E>,
 ) -> Result<(Option<u64>, Vec<RampStep>), E> {

@@ -14,7 +14,7 @@ use crate::{
 
 /// The announcement of a server that runs with `config` and is bound to `addresses`, which have the actual ports.
 #[derive(Debug)]
-pub struct Announcement<'a> {
+pub(super) struct Announcement<'a> {
     /// The configuration.
     pub config: &'a Config,
     /// The bound addresses.
@@ -23,7 +23,7 @@ pub struct Announcement<'a> {
 
 impl Announcement<'_> {
     /// Writes it to stderr: as text for people, or as a log line for programs.
-    pub fn say(&self, log_format: LogFormat) {
+    pub(super) fn say(&self, log_format: LogFormat) {
         match log_format {
             LogFormat::Text => eprintln!("{self}"),
             LogFormat::Json => {
@@ -37,7 +37,7 @@ impl Announcement<'_> {
     }
 
     /// The base URL for OpenAI clients.
-    pub fn base_url(&self) -> String {
+    pub(super) fn base_url(&self) -> String {
         let address = self.addresses.first().copied().unwrap_or(SocketAddr::from(([127, 0, 0, 1], 0)));
         format!("http://{}/v1", reachable(address))
     }

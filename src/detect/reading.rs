@@ -155,6 +155,15 @@ impl Reading {
         }
     }
 
+    /// How many of the last bytes of what was fed may still be text, however it goes on.
+    pub(super) fn uncertain(&self) -> usize {
+        match &self.read_as {
+            Container::Channel(channel) => channel.unsure(),
+            _ if self.is_streaming() => self.unsure(),
+            _ => usize::MAX,
+        }
+    }
+
     /// Bytes kept back besides the source.
     pub(super) fn kept(&self) -> usize {
         match &self.read_as {

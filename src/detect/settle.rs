@@ -83,10 +83,10 @@ impl Detector {
             Passed::More => {
                 // The source of a call that waits is kept besides its arguments: until it has ended it may be text.
                 append(&mut self.held, text);
+                let certain = self.held.len().saturating_sub(reading.uncertain());
+                self.held.drain(..certain);
                 if reading.is_streaming() {
                     self.doubted = None;
-                    let certain = self.held.len().saturating_sub(reading.unsure());
-                    self.held.drain(..certain);
                     reading.rivals = Rivals::None;
                 }
                 let overflows =
@@ -148,6 +148,8 @@ impl Detector {
             }
             Passed::Failed { taken, rescan } => {
                 self.held.push_str(head(text, taken));
+                let certain = self.held.len().saturating_sub(reading.uncertain());
+                self.held.drain(..certain);
                 self.fail(*reading, rescan, out);
                 taken
             }

@@ -19,7 +19,7 @@ use crate::{
 
 /// Options of `bench`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// Target to measure: NAME=URL with the base URL of an API, such as direct=http://127.0.0.1:8788/v1; may be repeated.
     /// Ratios refer to the first target that has the measure [default: a mock and a toolwire in front of it, both started
     /// for the run]
