@@ -139,7 +139,7 @@ fn invalid_command_line_exits_with_status_2() {
     for (wrong, told) in [
         (&["--slo", "ttft_p98<1s"][..], "p50"),
         (&["--slo", "ttft_p99<1s", "--rate=3"], "cannot be used with"),
-        (&["--rate=0"], "above 0"),
+        (&["--rate=0"], "greater than 0"),
         (&["--target=a=http://h/v1", "--pid=b=1"], "no such target"),
         (&["--target=a=http://h/v1", "--pid=a=0"], "process"),
         (&["--dialect=messages"], "need a --target"),

@@ -28,4 +28,5 @@ mod reuse;
 mod stalls;
 mod streams;
 mod threads;
+mod turns;
 mod whole;
