@@ -31,7 +31,7 @@ impl BareText {
     }
 
     /// Reads on in `text`, which begins where the bare text does. `closer`: how what begins at a marker's first
-    /// character matches the call's closers. `Certain`: the call of that `name` and `id` has been written.
+    /// character matches the call's closers. `Whole`: the call of that `name` and `id` has been written.
     pub(super) fn step(
         &mut self,
         text: &str,
@@ -46,7 +46,7 @@ impl BareText {
             match closer(tail(text, at)) {
                 Fit::Whole(_) if at <= self.most => {
                     self.call(head(text, at), (name, id), out);
-                    return Step::Certain(at);
+                    return Step::Whole(at);
                 }
                 Fit::Whole(_) => return Step::Stop(0),
                 // Of a sign alone it is not known whether markup begins with it.

@@ -24,6 +24,7 @@ mod envelope;
 mod escape;
 mod fence;
 mod gate;
+mod gated;
 mod header;
 mod joined;
 mod literal;

@@ -64,7 +64,7 @@ impl Walk for ReactWalk {
             At::After => return self.after(text),
             At::Json => {
                 let step = json(&mut self.json, text, out);
-                if let Step::Certain(_) = step {
+                if let Step::Whole(_) = step {
                     self.at = At::After;
                 }
                 return step;

@@ -1,11 +1,11 @@
 //! The bodies of messages: text, reasoning, and arguments in their several shapes.
 
-use super::{Channel, Mark, Phase, gate};
+use super::{Channel, Mark, Phase};
 use crate::{
     detect::{
         body::{Fed, JsonBody},
         envelope::{CallRules, Piece},
-        region::Passed,
+        gated::Passed,
         text::{boundary_from, head, tail},
         thinking::hold_blank,
         typed::escape,
@@ -72,7 +72,7 @@ impl Channel {
         if self.raw {
             let mut escaped = String::with_capacity(text.len());
             escape(text, &mut escaped);
-            return gate(self.waits, &mut self.waiting, Piece::Arguments(&escaped), out);
+            return self.gate.pass(Piece::Arguments(&escaped), out);
         }
         if voice == Voice::Text {
             return out(Piece::Said(voice, text));
@@ -97,8 +97,8 @@ impl Channel {
         out: &mut Out<'_>,
     ) -> (usize, Option<Passed>) {
         let Phase::Arguments(body) = &mut self.phase else { return (0, None) };
-        let (waits, waiting) = (self.waits, &mut self.waiting);
-        match body.feed(text, &mut |text: &str| gate(waits, waiting, Piece::Arguments(text), out)) {
+        let gate = &mut self.gate;
+        match body.feed(text, &mut |text: &str| gate.pass(Piece::Arguments(text), out)) {
             Fed::More => (text.len(), None),
             Fed::Done(len) => {
                 self.end(CallEnd::Complete, out);
@@ -172,19 +172,18 @@ impl Channel {
                 self.phase = Phase::Call(walker);
                 None
             }
-            Parsed::Certain => {
+            Parsed::Whole | Parsed::Certain => {
                 self.phase = Phase::Call(walker);
                 self.certain()
             }
             Parsed::End | Parsed::EndMessage => {
-                self.settled(Some(CallEnd::Complete), out);
+                self.gate.settle(Some(CallEnd::Complete), out);
                 Some(Passed::Again { taken: 0, rest, certain: true })
             }
             Parsed::Stop if !found => return self.no_call(head(text, len), out),
             Parsed::Stop => {
-                let (waits, waiting) = (self.waits, &mut self.waiting);
-                let end = walker.finish(false, &mut |piece| gate(waits, waiting, piece, out));
-                let certain = self.settled(end, out);
+                let end = walker.finish(false, &mut |piece| self.gate.pass(piece, out));
+                let certain = self.gate.settle(end, out);
                 if !certain {
                     self.phase = Phase::Failed;
                 }
@@ -206,7 +205,7 @@ impl Channel {
         if !begun && matches!(piece, Piece::Start { .. }) {
             self.begin(out);
         }
-        gate(self.waits, &mut self.waiting, piece, out);
+        self.gate.pass(piece, out);
     }
 
     /// No call follows the header: all of it, and `text` behind it, is what it is without one.

@@ -1,11 +1,11 @@
 //! The headers of messages, and what stands between a call's header and its arguments.
 
-use super::{Channel, Mark, Phase, gate};
+use super::{Channel, Mark, Phase};
 use crate::{
     detect::{
         envelope::{CallRules, Envelope, Piece},
+        gated::Passed,
         params::ParamsWalk,
-        region::Passed,
         text::head,
         typed::escape,
         walker::{Out, Walker},
@@ -129,7 +129,7 @@ impl Channel {
         let mut opening = String::from("{\"");
         escape(key, &mut opening);
         opening.push_str("\": \"");
-        gate(self.waits, &mut self.waiting, Piece::Arguments(&opening), out);
+        self.gate.pass(Piece::Arguments(&opening), out);
         (self.raw, self.phase) = (true, Phase::Said(Voice::Text));
         certain
     }
@@ -176,7 +176,7 @@ impl Channel {
             Mark::Begins => (len, None),
             Mark::End => {
                 self.start(&name, rules, out);
-                gate(self.waits, &mut self.waiting, Piece::Arguments("{}"), out);
+                self.gate.pass(Piece::Arguments("{}"), out);
                 self.end(CallEnd::Complete, out);
                 self.phase = Phase::Between;
                 (len, Some(Passed::Certain(0)))

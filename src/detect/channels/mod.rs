@@ -15,8 +15,8 @@ mod header;
 use super::{
     body::JsonBody,
     envelope::{CallRules, Piece},
-    gate::{Queue, Waiting},
-    region::Passed,
+    gate::{Gate, Wait, Waiting},
+    gated::Passed,
     string_fast_path::StringFastPath,
     text::tail,
     walker::{Out, Walker},
@@ -64,8 +64,7 @@ pub(super) struct Channel {
     begun: bool,
     /// The spoken body is the argument of a call.
     raw: bool,
-    waits: bool,
-    waiting: Queue,
+    gate: Gate,
     /// A message has been read.
     found: bool,
 }
@@ -97,8 +96,7 @@ impl Channel {
             max_blank,
             begun: false,
             raw: false,
-            waits,
-            waiting: Queue::default(),
+            gate: Gate::new(if waits { Wait::CallEnd } else { Wait::Nothing }),
             found: false,
         }
     }
@@ -106,19 +104,19 @@ impl Channel {
     /// What is fed is certain as it comes.
     pub(super) fn is_streaming(&self) -> bool {
         match &self.phase {
-            Phase::Said(_) => !(self.raw && self.waits),
+            Phase::Said(_) => !self.raw || self.gate.streams(),
             Phase::Header | Phase::Opened { .. } => self.inside.is_some(),
-            Phase::Arguments(_) => !self.waits,
-            Phase::Call(walker) if walker.found() => !self.waits && walker.is_open(),
+            Phase::Arguments(_) => self.gate.streams(),
+            Phase::Call(walker) if walker.found() => self.gate.streams() && walker.is_open(),
             Phase::Call(_) => self.inside.is_some(),
             Phase::Broken(_) | Phase::Between | Phase::Failed => false,
         }
     }
 
     /// In a string of arguments that goes out as it comes.
-    pub(super) fn flow(&self) -> Option<StringFastPath> {
+    pub(super) fn string(&self) -> Option<StringFastPath> {
         match &self.phase {
-            _ if self.waits => None,
+            _ if !self.gate.streams() => None,
             Phase::Arguments(body) => body.flow(),
             Phase::Call(walker) => walker.string(),
             _ => None,
@@ -127,7 +125,7 @@ impl Channel {
 
     /// A call has begun that waits for its end.
     pub(super) fn has_begun(&self) -> bool {
-        !self.waiting.is_empty()
+        !self.gate.is_empty()
     }
 
     /// Bytes kept back besides the source.
@@ -140,7 +138,7 @@ impl Channel {
 
     /// The call that waited.
     pub(super) fn take_waiting(&mut self) -> Vec<Waiting> {
-        self.waiting.take()
+        self.gate.take()
     }
 
     /// Reads on.
@@ -164,7 +162,6 @@ impl Channel {
                 Some(Passed::Again { rest, certain, .. }) => {
                     return Passed::Again { taken: at, rest, certain };
                 }
-                Some(Passed::Left { rescan, .. }) => return Passed::Left { taken: at, rescan },
                 Some(Passed::Failed { rescan, .. }) => return Passed::Failed { taken: at, rescan },
                 _ => {}
             }
@@ -180,7 +177,7 @@ impl Channel {
                 self.unsaid(out);
                 self.found
             }
-            Phase::Call(walker) if !walker.found() && !walker.stops_in_call() => self.unsaid(out),
+            Phase::Call(walker) if !walker.found() && !walker.stops_open() => self.unsaid(out),
             Phase::Opened { .. } => self.unsaid(out),
             Phase::Said(voice) => {
                 let markup = std::mem::take(&mut self.markup);
@@ -188,17 +185,16 @@ impl Channel {
                 true
             }
             Phase::Arguments(mut body) | Phase::Broken(mut body) => {
-                let whole = stopped && (rules.repair || !self.waits) && self.close(&mut body, out);
+                let whole = stopped && (rules.repair || self.gate.streams()) && self.close(&mut body, out);
                 self.end(if whole { CallEnd::Complete } else { CallEnd::Cut }, out)
             }
             Phase::Call(mut walker) => {
                 if !walker.found() {
                     self.begin(out);
                 }
-                let (waits, waiting) = (self.waits, &mut self.waiting);
-                let stopped = stopped && (rules.repair || !waits);
-                let end = walker.finish(stopped, &mut |piece| gate(waits, waiting, piece, out));
-                self.settled(end, out)
+                let stopped = stopped && (rules.repair || self.gate.streams());
+                let end = walker.finish(stopped, &mut |piece| self.gate.pass(piece, out));
+                self.gate.settle(end, out)
             }
             Phase::Between => true,
         };
@@ -206,7 +202,7 @@ impl Channel {
     }
 
     /// How many of the last bytes of what was fed may still be no part of the call that streams.
-    pub(super) fn unsure(&self) -> usize {
+    pub(super) fn undecided(&self) -> usize {
         if let Phase::Call(walker) = &self.phase { walker.undecided() } else { 0 }
     }
 
@@ -241,7 +237,7 @@ impl Channel {
 
     fn start(&mut self, name: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> JsonBody {
         self.begin(out);
-        gate(self.waits, &mut self.waiting, Piece::Start { name, id: "" }, out);
+        self.gate.pass(Piece::Start { name, id: "" }, out);
         JsonBody::new(rules.repair, rules.max_depth)
     }
 
@@ -253,29 +249,19 @@ impl Channel {
         if !whole {
             return self.end(CallEnd::Cut, out);
         }
-        gate(self.waits, &mut self.waiting, Piece::Arguments("\"}"), out);
+        self.gate.pass(Piece::Arguments("\"}"), out);
         self.end(CallEnd::Complete, out)
     }
 
     /// The call has ended: whether it goes out. One that waits does if it is whole.
     fn end(&mut self, end: CallEnd, out: &mut Out<'_>) -> bool {
-        gate(self.waits, &mut self.waiting, Piece::End(end), out);
-        self.settled(Some(end), out)
-    }
-
-    fn settled(&mut self, end: Option<CallEnd>, out: &mut Out<'_>) -> bool {
-        let mut waiting = std::mem::take(&mut self.waiting);
-        if self.waits && end == Some(CallEnd::Cut) {
-            return false;
-        }
-        waiting.open(out);
-        true
+        self.gate.pass(Piece::End(end), out);
+        self.gate.settle(Some(end), out)
     }
 
     /// Writes the brackets that are missing, if nothing else is.
     fn close(&mut self, body: &mut JsonBody, out: &mut Out<'_>) -> bool {
-        let (waits, waiting) = (self.waits, &mut self.waiting);
-        body.close(&mut |text: &str| gate(waits, waiting, Piece::Arguments(text), out))
+        body.close(&mut |text: &str| self.gate.pass(Piece::Arguments(text), out))
     }
 
     /// A marker may begin with this.
@@ -303,7 +289,7 @@ impl Channel {
     }
 
     fn certain(&self) -> Option<Passed> {
-        (!self.waits).then_some(Passed::Certain(0))
+        self.gate.streams().then_some(Passed::Certain(0))
     }
 
     /// Behind a message.
@@ -333,9 +319,4 @@ impl Channel {
             }
         }
     }
-}
-
-/// Sends a piece on, or keeps it where calls wait.
-fn gate(waits: bool, waiting: &mut Queue, piece: Piece<'_>, out: &mut Out<'_>) {
-    if waits { waiting.push(piece) } else { out(piece) }
 }

@@ -98,7 +98,7 @@ impl Walk for ElementsWalk {
             At::BeforeJson | At::AfterJson => self.around_json(text, out),
             At::Text(_) => self.text(text, out),
             At::Json => match json(&mut self.body, text, out) {
-                Step::Certain(len) => {
+                Step::Whole(len) => {
                     self.at = At::AfterJson;
                     Step::Took(len)
                 }
@@ -353,7 +353,7 @@ impl ElementsWalk {
             fit => fit,
         };
         let step = bare.step(text, (&self.name, &self.id), closes, out);
-        if let Step::Certain(_) = step {
+        if let Step::Whole(_) = step {
             (self.started, self.ended) = (true, true);
         } else {
             self.at = At::Text(bare);

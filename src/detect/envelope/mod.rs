@@ -252,7 +252,7 @@ impl Walk for Envelope {
                 return Step::End(at);
             }
             if std::mem::take(&mut self.settled) {
-                return Step::Certain(at);
+                return Step::Whole(at);
             }
         }
         Step::Took(at)
@@ -287,7 +287,7 @@ impl Walk for Envelope {
         self.call.kept.len() + self.call.flat.kept()
     }
 
-    fn is_in_call(&self, _found: bool) -> bool {
+    fn is_in_call(&self) -> bool {
         self.call.started
     }
 

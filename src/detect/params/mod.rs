@@ -72,7 +72,7 @@ impl Walk for ParamsWalk {
             At::Value { fresh } => self.value(text, fresh, rules.tools, out),
             At::Data => self.data(text, out),
             At::Json => match json(&mut self.body, text, out) {
-                Step::Certain(len) => {
+                Step::Whole(len) => {
                     self.at = At::Between;
                     Step::Took(len)
                 }
@@ -298,7 +298,7 @@ impl ParamsWalk {
     fn text(&mut self, text: &str, out: &mut Out<'_>) -> Step {
         let At::Text(mut bare) = std::mem::replace(&mut self.at, At::Between) else { return Step::Stop(0) };
         let step = bare.step(text, (&self.name, ""), |text| fit_any(self.closers(), text), out);
-        if let Step::Certain(_) = step {
+        if let Step::Whole(_) = step {
             (self.started, self.ended) = (true, true);
         } else {
             self.at = At::Text(bare);
