@@ -8,9 +8,9 @@ use super::{
     envelope::{CallRules, Piece},
     pattern::Fit,
     text::{head, tail},
-    typed::escape,
     walker::{Out, Step},
 };
+use crate::wire::json::escape_str;
 
 /// A text that may be a call's only argument.
 #[derive(Debug, Default)]
@@ -67,9 +67,9 @@ impl BareText {
     /// Writes the call that the text is the argument of.
     fn call(&self, text: &str, (name, id): (&str, &str), out: &mut Out<'_>) {
         let mut json = String::from("{\"");
-        escape(&self.key, &mut json);
+        escape_str(&mut json, &self.key);
         json.push_str("\": \"");
-        escape(text.trim(), &mut json);
+        escape_str(&mut json, text.trim());
         json.push_str("\"}");
         out(Piece::Start { name, id });
         out(Piece::Arguments(&json));

@@ -45,6 +45,7 @@ mod tag;
 #[cfg(test)]
 mod tagged_tests;
 mod thinking;
+mod trimmed;
 mod typed;
 mod walker;
 

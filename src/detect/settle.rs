@@ -29,19 +29,8 @@ impl Detector {
                 State::Attributes { .. } => self.release(self.held.len().saturating_sub(1), out),
                 State::Marker { .. } | State::Opener(_) => self.release(0, out),
                 State::Calls(mut reading) => {
-                    if self.finish_calls(&mut reading, stopped, out) {
-                        self.held.clear();
-                        self.doubted = None;
-                    } else if let Some(thinking) = self.doubted.take() {
-                        self.think_on(thinking, out);
-                    } else {
-                        // What may have been the tag of a call may hold others.
-                        let tag = match &reading.read_as {
-                            Container::Calls(calls) => calls.undecided(),
-                            Container::Channel(_) => 0,
-                        };
-                        self.release(tag.min(self.held.len().saturating_sub(1)), out);
-                    }
+                    let ended = self.finish_calls(&mut reading, stopped, out);
+                    self.settle_calls(&reading, ended, out);
                 }
                 State::Reasoning(mut thinking) => thinking.finish(out),
                 State::Behind => self.leave_call(out),
@@ -49,6 +38,30 @@ impl Detector {
                 State::Prose | State::Foreign(_) | State::Json(_) | State::Dropped => break,
             }
         }
+    }
+
+    /// The text has stopped in a reading, which has `ended` with calls or not.
+    fn settle_calls(&mut self, reading: &Reading, ended: bool, out: &mut impl Sink) {
+        let doubted = self.doubted.take();
+        match (&reading.read_as, doubted) {
+            _ if ended => self.held.clear(),
+            (_, Some(thinking)) => self.think_on(thinking, out),
+            // What may have been the tag of a call may hold others.
+            (Container::Calls(calls), None) => {
+                let tag = calls.undecided().min(self.held.len().saturating_sub(1));
+                self.release(tag, out);
+            }
+            (Container::Channel(_), None) => self.release(0, out),
+        }
+    }
+
+    /// Feeds a reading; what it finds goes out.
+    fn feed(&mut self, reading: &mut Reading, text: &str, out: &mut impl Sink) -> Passed {
+        let (format, starts_line) = (reading.format, reading.takes_line());
+        let rules = self.search.rules(reading.marked);
+        let (prose, next) = (&mut self.prose, &mut self.next);
+        let mut outlet = Outlet { format, starts_line, prose, next, at_end: false, out };
+        reading.feed(text, &rules, &mut |piece| outlet.piece(piece))
     }
 
     fn finish_calls(&mut self, reading: &mut Reading, stopped: bool, out: &mut impl Sink) -> bool {
@@ -68,16 +81,7 @@ impl Detector {
         self.flow = None;
         let State::Calls(mut reading) = std::mem::replace(&mut self.state, State::Prose) else { return 0 };
         let text = self.within_limit(text, &reading);
-        let rules = self.search.rules(reading.marked);
-        let mut outlet = Outlet {
-            format: reading.format,
-            starts_line: reading.takes_line(),
-            prose: &mut self.prose,
-            next: &mut self.next,
-            at_end: false,
-            out: &mut *out,
-        };
-        match reading.feed(text, &rules, &mut |piece| outlet.piece(piece)) {
+        match self.feed(&mut reading, text, out) {
             Passed::More => {
                 self.take_all(reading, text, out);
                 text.len()

@@ -7,12 +7,11 @@ use crate::{
         envelope::{CallRules, Piece},
         gated::Passed,
         text::{boundary_from, head, tail},
-        thinking::hold_blank,
-        typed::escape,
         walker::{Out, Parsed},
     },
     event::CallEnd,
     format::Voice,
+    wire::json::escape_str,
 };
 
 impl Channel {
@@ -42,7 +41,7 @@ impl Channel {
                 Mark::End => {
                     self.end_raw(true, out);
                     self.markup.clear();
-                    self.blank.clear();
+                    self.reasoning.end();
                     self.phase = Phase::Between;
                     return Some(Passed::Certain(0));
                 }
@@ -71,22 +70,13 @@ impl Channel {
         }
         if self.raw {
             let mut escaped = String::with_capacity(text.len());
-            escape(text, &mut escaped);
+            escape_str(&mut escaped, text);
             return self.gate.pass(Piece::Arguments(&escaped), out);
         }
         if voice == Voice::Text {
             return out(Piece::Said(voice, text));
         }
-        let text = if self.begun { text } else { text.trim_start() };
-        let visible = text.trim_end();
-        if !visible.is_empty() {
-            self.blank.push_str(visible);
-            out(Piece::Said(voice, &self.blank));
-            self.blank.clear();
-            self.begun = true;
-        }
-        let blank = tail(text, visible.len());
-        hold_blank(&mut self.blank, blank, self.max_blank, |blank| out(Piece::Said(voice, blank)));
+        self.reasoning.put(text, |text| out(Piece::Said(voice, text)));
     }
 
     /// A call's arguments.

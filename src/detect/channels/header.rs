@@ -7,11 +7,11 @@ use crate::{
         gated::Passed,
         params::ParamsWalk,
         text::head,
-        typed::escape,
         walker::{Out, Walker},
     },
     event::CallEnd,
     format::{CallBody, Route, Voice},
+    wire::json::escape_str,
 };
 
 /// Most markers in a header. Openers are among them, so that the text behind a header that fails is read again as
@@ -127,7 +127,7 @@ impl Channel {
         let certain = if self.inside.is_some() { Some(Passed::Certain(0)) } else { self.certain() };
         self.start(name, rules, out);
         let mut opening = String::from("{\"");
-        escape(key, &mut opening);
+        escape_str(&mut opening, key);
         opening.push_str("\": \"");
         self.gate.pass(Piece::Arguments(&opening), out);
         (self.raw, self.phase) = (true, Phase::Said(Voice::Text));

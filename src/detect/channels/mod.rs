@@ -19,6 +19,7 @@ use super::{
     gated::Passed,
     string_fast_path::StringFastPath,
     text::tail,
+    trimmed::Trimmed,
     walker::{Out, Walker},
 };
 use crate::{
@@ -57,11 +58,8 @@ pub(super) struct Channel {
     markup: String,
     /// The spoken body in which the header stands.
     inside: Option<Voice>,
-    /// White space of reasoning since its last visible character; its first goes out with nothing before it.
-    blank: String,
-    /// White space held beyond this goes out.
-    max_blank: usize,
-    begun: bool,
+    /// The reasoning that is being read.
+    reasoning: Trimmed,
     /// The spoken body is the argument of a call.
     raw: bool,
     gate: Gate,
@@ -92,9 +90,7 @@ impl Channel {
             source: open.to_owned(),
             markup: String::new(),
             inside: None,
-            blank: String::new(),
-            max_blank,
-            begun: false,
+            reasoning: Trimmed::new(max_blank),
             raw: false,
             gate: Gate::new(if waits { Wait::CallEnd } else { Wait::Nothing }),
             found: false,
@@ -133,7 +129,7 @@ impl Channel {
         let own = if self.inside.is_some() { self.source.len() } else { 0 };
         let said = if matches!(self.phase, Phase::Said(_)) { self.markup.len() } else { 0 };
         let call = if let Phase::Call(walker) = &self.phase { walker.kept() } else { 0 };
-        own + said + call + self.blank.len()
+        own + said + call + self.reasoning.held()
     }
 
     /// The call that waited.
@@ -231,8 +227,7 @@ impl Channel {
         self.inside = None;
         self.source.clear();
         self.markup.clear();
-        self.blank.clear();
-        self.begun = false;
+        self.reasoning.end();
     }
 
     fn start(&mut self, name: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> JsonBody {

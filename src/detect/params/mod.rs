@@ -15,11 +15,12 @@ use super::{
     string_fast_path::StringFastPath,
     tag::{Sure, Verdict, attribute, bare_name, blank_or_name, json, tag_text, types_of},
     text::{head, tail},
-    typed::{Mend, TypedValue, escape},
+    typed::{Mend, TypedValue},
     walker::{Out, Step, Walk},
 };
 use crate::format::{Calls, Key, Params, ParamsName};
 use crate::tools::DeclaredTools;
+use crate::wire::json::escape_str;
 
 #[derive(Debug)]
 enum At {
@@ -338,7 +339,7 @@ impl ParamsWalk {
         let types = kind.and_then(types_of).or(declared).unwrap_or_default();
         self.string = (kind.is_some() || declared.is_some()) && types.is_string();
         let mut written = String::from(if self.keys.is_empty() { "{\"" } else { ", \"" });
-        escape(key, &mut written);
+        escape_str(&mut written, key);
         written.push_str("\": ");
         out(Piece::Arguments(&written));
         self.keys.push(key.to_owned());

@@ -15,6 +15,7 @@ mod surrogates;
 mod whole;
 
 pub use encoder::Encoder;
+pub(crate) use escape::escape_str;
 pub use escape::{Unescaper, escape_into};
 use escape::{has_no_escapes, plain_run};
 pub use frame_template::FrameTemplate;
