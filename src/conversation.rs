@@ -1,14 +1,18 @@
 //! [`Conversation`]: the one form of a request, whatever dialect it came in.
 //!
 //! A client dialect's `request` module decodes into it, a format's instructions are put into it, and an upstream
-//! dialect's `request` module encodes from it. What a dialect does not model stays in the `rest` maps, for an
-//! upstream that speaks the same dialect.
+//! dialect's `request` module encodes from it. What is not modelled here is kept as [`Rest`] and [`Received`], for an
+//! upstream that speaks the dialect that it came from.
 
 mod arrange;
+mod received;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-pub use self::arrange::{joined_user_turns, media_behind_results, take_media};
+pub use self::{
+    arrange::{joined_user_turns, media_behind_results, take_media},
+    received::{Received, Rest},
+};
 use crate::wire::json::Raw;
 
 /// The argument of a custom tool that is declared to the upstream as a function.
@@ -30,6 +34,8 @@ pub struct Conversation {
     pub tool_choice: ToolChoice,
     /// Several calls in one answer are welcome. The default of all dialects is yes.
     pub parallel_calls: bool,
+    /// How many choices are wanted; `None`: one.
+    pub choices: Option<u64>,
     /// The answer is wanted as a stream.
     pub stream: bool,
     /// Token counts are wanted at the end of a stream.
@@ -38,8 +44,8 @@ pub struct Conversation {
     pub legacy_functions: bool,
     /// Sampling and limits.
     pub sampling: Sampling,
-    /// All other top-level fields, as they came.
-    pub rest: Map<String, Value>,
+    /// All other top-level fields.
+    pub rest: Rest,
 }
 
 /// One message.
@@ -49,8 +55,8 @@ pub struct Turn {
     pub role: Role,
     /// What is said, in order.
     pub parts: Vec<Part>,
-    /// All other fields of the message, as they came.
-    pub rest: Map<String, Value>,
+    /// All other fields of the message.
+    pub rest: Rest,
 }
 
 /// Who speaks.
@@ -91,8 +97,8 @@ pub enum Part {
         /// Opaque state to be sent back.
         signature: Option<String>,
     },
-    /// Anything else, as it came (audio, files, refusals, …).
-    Other(Value),
+    /// Anything else (audio, files, refusals, …).
+    Other(Received<Value>),
 }
 
 /// A call in the history.
@@ -131,8 +137,15 @@ pub struct Tool {
     pub parameters: Option<Raw>,
     /// OpenAI's `strict`, if given.
     pub strict: Option<bool>,
-    /// The declaration as it came, for an upstream of the same dialect; `None` if made here.
-    pub declared: Option<Raw>,
+    /// The whole declaration; `None` if made here.
+    pub declared: Option<Received<Raw>>,
+}
+
+impl Tool {
+    /// A tool of this name, without a description and without arguments.
+    pub fn named(name: impl Into<String>) -> Self {
+        Self { name: name.into(), description: String::new(), parameters: None, strict: None, declared: None }
+    }
 }
 
 /// Which tools may be called.
@@ -195,7 +208,7 @@ impl Conversation {
 impl Turn {
     /// A message of `parts` and nothing else.
     pub fn of(role: Role, parts: Vec<Part>) -> Self {
-        Self { role, parts, rest: Map::new() }
+        Self { role, parts, rest: Rest::default() }
     }
 
     /// A message of one text.
@@ -216,7 +229,7 @@ impl Turn {
     /// text: media, or texts with fields of their own.
     pub fn collapse_text(&mut self) -> bool {
         let says_more = |part: &Part| matches!(part, Part::Image { .. } | Part::Other(_));
-        if self.rest.contains_key("content") || self.parts.iter().any(says_more) {
+        if self.rest.contains("content") || self.parts.iter().any(says_more) {
             return false;
         }
         let is_text = |part: &Part| matches!(part, Part::Text(_));

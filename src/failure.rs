@@ -175,19 +175,6 @@ impl Failure {
             Kind::Draining => Some("shutting_down"),
         }
     }
-
-    /// Whether the same request may succeed if it is sent again later.
-    pub fn is_retryable(&self) -> bool {
-        matches!(
-            self.0.kind,
-            Kind::RateLimit
-                | Kind::Overloaded
-                | Kind::Timeout
-                | Kind::Connect
-                | Kind::Truncated
-                | Kind::Draining
-        )
-    }
 }
 
 impl fmt::Display for Failure {

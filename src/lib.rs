@@ -1,24 +1,51 @@
 //! toolwire makes any model speak standard tool calls.
 //!
-//! It reads an upstream's token stream as it arrives, finds the tool calls in it, native or written as text, and
-//! writes the stream on as the client's API wants it, each piece the moment it is certain.
+//! It reads an upstream's token stream as it arrives, finds the tool calls in it, native or written as text, and writes
+//! the stream in the dialect of the client. Each piece is sent as soon as it is certain.
 //!
-//! The way of the data, one direction, no way back:
+//! This crate is the program and a library. Without features (`default-features = false`) it is the sans-IO core: bytes
+//! in, bytes out, without sockets, clocks, randomness or an async runtime.
+//!
+//! # Embedding the pipeline
+//!
+//! ```
+#![doc = include_str!("../examples/embed.rs")]
+//! ```
+//!
+//! # Detecting calls in text
+//!
+//! ```
+#![doc = include_str!("../examples/detect.rs")]
+//! ```
+//!
+//! # Data path
+//!
+//! Data flows in one direction. Each stage knows the types it takes and the types it gives, never its neighbours.
 //!
 //! ```text
 //! client ─request─▶ proxy ─▶ dialect (decode) ─▶ Conversation ─▶ format (instruct) ─▶ dialect (encode) ─▶ upstream
 //! client ◀─bytes── dialect (write) ◀─Event── pipeline's rules ◀─Event── detect ◀─Event── dialect (read) ◀─ wire ◀─ upstream
 //! ```
 //!
-//! The rooms: [`wire`] frames bytes, [`dialect`] knows the HTTP APIs, [`event`] and [`conversation`] are what they
-//! share, [`mod@format`] and [`detect`] know calls written as text, [`pipeline`] joins the stages for one answer. These
-//! are plain synchronous code: bytes in, bytes out, no sockets, clocks or randomness. [`proxy`] is the asynchronous
-//! shell around them; [`redact`] covers secrets in what leaves by another way than the answer; [`fixture`], [`config`], [`observe`] and [`cli`] are what makes a program of it. [`mod@bench`]
-//! measures streams, ours and others'.
+//! # Modules and features
+//!
+//! - The core, always built: [`wire`] splits bytes into frames, [`dialect`] implements the HTTP APIs, [`event`] and
+//!   [`conversation`] are the types between them, [`mod@format`] and [`detect`] describe and find calls written as text,
+//!   [`tools`] and [`rules`] are the declared tools and the settings of one model, [`failure`] says what went wrong, and
+//!   [`pipeline`] connects the stages for one response.
+//! - `proxy` adds the HTTP proxy, its configuration, its logs and metrics, and the redaction of secrets.
+//! - `bench` adds fixtures, the scripted upstream and the load generator. It includes `proxy`.
+//! - `cli` adds the command line of the program. It includes `bench`, and is on by default.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+#[cfg(feature = "bench")]
 pub mod bench;
+#[cfg(feature = "cli")]
 pub mod cli;
-pub mod clock;
+#[cfg(feature = "bench")]
+mod clock;
+#[cfg(feature = "proxy")]
 pub mod config;
 pub mod conversation;
 pub mod detect;
@@ -26,11 +53,15 @@ pub mod dialect;
 mod digest;
 pub mod event;
 pub mod failure;
+#[cfg(feature = "bench")]
 pub mod fixture;
 pub mod format;
+#[cfg(feature = "proxy")]
 pub mod observe;
 pub mod pipeline;
+#[cfg(feature = "proxy")]
 pub mod proxy;
+#[cfg(feature = "proxy")]
 pub mod redact;
 pub mod rules;
 mod suggest;

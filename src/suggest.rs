@@ -29,6 +29,7 @@ pub(crate) fn suggest(word: &str, known: &[&str], listed_by: Option<&str>) -> St
 }
 
 /// The names of `known` that are nearest to `word`.
+#[cfg(feature = "cli")]
 pub(crate) fn nearest_names<'k>(word: &str, known: &[&'k str]) -> Vec<&'k str> {
     nearest(word, known).into_iter().take(NAMED).map(|(_, name)| name).collect()
 }

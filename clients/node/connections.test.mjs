@@ -1,4 +1,4 @@
-// Clients that leave, upstreams that die, silences: what becomes of the connections, and what each SDK makes of it.
+// Clients that disconnect, upstreams that die, silent upstreams: what happens to the connections and in each SDK.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -38,7 +38,7 @@ const LEAVING = {
 };
 
 for (const [name, leave] of Object.entries(LEAVING)) {
-  test(`a client that leaves takes the upstream with it: ${name}`, async () => {
+  test(`client disconnect cancels the upstream request: ${name}`, async () => {
     const before = await seen("endless");
     await leave();
     await until("endless", { left: before.left + 1, open: 0 });
@@ -47,8 +47,8 @@ for (const [name, leave] of Object.entries(LEAVING)) {
 
 for (const model of ["endless", "silent"]) {
   for (const stream of [false, true]) {
-    test(`a request that is aborted takes the upstream with it: ${model}, ${stream ? "streamed" : "whole"}`, async () => {
-      // At whatever point: `silent` has not answered yet.
+    test(`aborted request cancels the upstream request: ${model}, ${stream ? "streamed" : "whole"}`, async () => {
+      // At any stage: `silent` has not responded yet.
       const before = await seen(model);
       const leaving = new AbortController();
       const asking = ask({ model, messages, stream }, leaving.signal);
@@ -60,7 +60,7 @@ for (const model of ["endless", "silent"]) {
   }
 }
 
-/** Asks and reads until it is told to leave. */
+/** Sends a request and reads until it is aborted. */
 async function ask(request, signal) {
   try {
     const answer = await client().chat.completions.create(request, { signal });
@@ -80,7 +80,7 @@ const DEATHS = [
 
 for (const sdk of CLIENTS) {
   for (const [model, text] of DEATHS) {
-    test(`an upstream that dies is an error: ${sdk.name}, ${model}`, async () => {
+    test(`upstream disconnect is an error: ${sdk.name}, ${model}`, async () => {
       const request = { model, messages, tools: [WEATHER] };
       const answer = await sdk.stream(request);
       assert.ok(answer.error, "half an answer looks like a whole one");
@@ -89,13 +89,13 @@ for (const sdk of CLIENTS) {
     });
   }
 
-  test(`silence is bridged with comments that no client sees: ${sdk.name}`, async () => {
+  test(`keep-alive comments are invisible to clients: ${sdk.name}`, async () => {
     const { text, finish, error } = await sdk.stream({ model: "slow", messages });
     assert.deepEqual([text, finish, error], ["slow but sure", "stop", null]);
   });
 }
 
-test("silence is bridged before the answer and in it", async () => {
+test("keep-alive comments are sent before and during the response", async () => {
   const answer = await fetch(`${STAND.url}/chat/completions`, {
     method: "POST",
     headers: { authorization: `Bearer ${STAND.key}`, "content-type": "application/json" },

@@ -1,4 +1,4 @@
-// What toolwire refuses, and what it passes on of an upstream's refusal, as the SDKs throw it.
+// Errors of toolwire, and upstream errors that it passes on, as the SDKs throw them.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -13,7 +13,7 @@ const TOOL = { type: "function", function: { name: "list_files", parameters: { t
 
 const ask = (request, options) => client(options).chat.completions.create({ model: "verbatim", messages, ...request });
 
-/** What openai throws of `request`. */
+/** The error that openai throws for `request`. */
 async function thrown(request, options) {
   try {
     await ask(request, options);
@@ -25,7 +25,7 @@ async function thrown(request, options) {
 
 const REFUSALS = [
   ["lumo-unauthorized", OpenAI.AuthenticationError, 401],
-  // Not the client's fault: it is toolwire that asked for the wrong path.
+  // Not the client's fault: toolwire requested the wrong path.
   ["lumo-not-found", OpenAI.InternalServerError, 502],
   ["lumo-limit", OpenAI.RateLimitError, 429],
   ["chat-bad-request", OpenAI.BadRequestError, 400],
@@ -37,7 +37,7 @@ const REFUSALS = [
 
 for (const [model, kind, status] of REFUSALS) {
   for (const stream of [false, true]) {
-    test(`an upstream's refusal keeps its meaning: ${model}, ${stream ? "streamed" : "whole"}`, async () => {
+    test(`upstream error keeps its status and code: ${model}, ${stream ? "streamed" : "whole"}`, async () => {
       const error = await thrown({ model, stream });
       assert.ok(error instanceof kind, `${error.constructor.name} was thrown`);
       assert.equal(error.status, status);
@@ -46,7 +46,7 @@ for (const [model, kind, status] of REFUSALS) {
   }
 
   for (const sdk of [compatible, aiOpenai]) {
-    test(`an upstream's refusal keeps its meaning: ${model}, ${sdk.name}`, async () => {
+    test(`upstream error keeps its status and code: ${model}, ${sdk.name}`, async () => {
       for (const way of ["stream", "whole"]) {
         const { error } = await sdk[way]({ model, messages });
         assert.equal(error.status, status, error.message);
@@ -55,7 +55,7 @@ for (const [model, kind, status] of REFUSALS) {
   }
 }
 
-test("Retry-After is kept", async () => {
+test("Retry-After is forwarded", async () => {
   assert.equal((await thrown({ model: "lumo-limit" })).headers.get("retry-after"), "9");
   assert.equal((await thrown({ model: "chat-overloaded" })).headers.get("retry-after"), "3");
   const { error } = await compatible.whole({ model: "lumo-limit", messages });
@@ -63,7 +63,7 @@ test("Retry-After is kept", async () => {
 });
 
 for (const apiKey of ["sk-wrong", "sk-client", "sk-clientsx"]) {
-  test(`a wrong key is refused: ${apiKey}`, async () => {
+  test(`wrong key is rejected: ${apiKey}`, async () => {
     const error = await thrown({}, { apiKey });
     assert.ok(error instanceof OpenAI.AuthenticationError);
     assert.equal(error.code, "invalid_api_key");
@@ -71,7 +71,7 @@ for (const apiKey of ["sk-wrong", "sk-client", "sk-clientsx"]) {
   });
 }
 
-test("an unknown model is named", async () => {
+test("unknown model error names the model", async () => {
   const error = await thrown({ model: "nonesuch" });
   assert.ok(error instanceof OpenAI.NotFoundError);
   assert.deepEqual([error.code, error.param], ["model_not_found", "model"]);
@@ -89,7 +89,7 @@ const BAD_REQUESTS = [
 ];
 
 for (const [request, param] of BAD_REQUESTS) {
-  test(`a bad request is told where: ${JSON.stringify(request)}`, async () => {
+  test(`bad request error names the parameter: ${JSON.stringify(request)}`, async () => {
     const error = await thrown(request);
     assert.ok(error instanceof OpenAI.BadRequestError);
     assert.deepEqual([error.param, error.type], [param, "invalid_request_error"]);
@@ -104,7 +104,7 @@ test("models are listed", async () => {
   await assert.rejects(client().models.retrieve("nonesuch"), OpenAI.NotFoundError);
 });
 
-test("a client that tries again does so: the SDK's own retries see a status that they know", async () => {
+test("the SDK retries by itself on a status that it knows", async () => {
   const before = (await seen("flaky")).requests.length;
   assert.equal((await thrown({ model: "flaky" })).status, 503);
   const answer = await ask({ model: "flaky" }, { maxRetries: 2 });

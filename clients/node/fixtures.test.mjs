@@ -1,14 +1,14 @@
-// Every fixture with every client: each must have in hand what the fixture says, streamed and whole.
+// Every fixture with every client: each must receive what the fixture states, streamed and complete.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { CLIENTS, STAND } from "./sdk.mjs";
 
-// Ids that toolwire makes.
+// Ids that toolwire generates.
 const OURS = /^call_[0-9A-Za-z]{24}$/;
 
-// What does not work yet, and why.
+// Known failures, with the reason.
 const KNOWN = {
   "streamed: openai-helper, v2-interleaved":
     "calls whose deltas mix reach the client so; the helper takes the first for done",
@@ -41,7 +41,7 @@ for (const client of CLIENTS) {
 function check(client, answer, expect, functions) {
   assert.equal(answer.error, null);
   const sees = (member) => client.sees.includes(member);
-  // The AI SDK takes a refusal for text.
+  // The AI SDK treats a refusal as text.
   const text = sees("refusal") ? (expect.text ?? "") : (expect.text ?? "") + (expect.refusal ?? "");
   assert.equal(answer.text, text);
   if (sees("reasoning")) assert.equal(answer.reasoning, expect.reasoning ?? "");
@@ -77,7 +77,7 @@ function checkError(client, { error, finish }, expect) {
   }
 }
 
-/** What arguments mean; themselves if they are cut. */
+/** Parsed arguments; the text if it is truncated. */
 function parsed(text) {
   try {
     return JSON.parse(text);
@@ -86,7 +86,7 @@ function parsed(text) {
   }
 }
 
-/** A result with its call's index; or, of a call that the client gets with it, that call's name and arguments. */
+/** A result with the index of its call, or with the call's name and arguments if the client gets both together. */
 const plain = ({ index, name, arguments: args, content, is_error }) => ({
   ...(name === undefined ? { call: index } : { name, arguments: args }),
   content,

@@ -1,4 +1,4 @@
-// A whole tool loop: the call, its result, the answer; and what the upstream was told on the way.
+// A complete tool loop: the call, its result, the response; and what the upstream received.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -15,7 +15,7 @@ const DESCRIPTION = "Current weather of a city.";
 const parameters = { type: "object", properties: { city: { type: "string" } }, required: ["city"] };
 const TOOLS = [{ type: "function", function: { name: "get_weather", description: DESCRIPTION, parameters } }];
 
-/** The loop by hand. */
+/** The loop, written by hand. */
 const byHand = (way) => async (model) => {
   const [openai] = CLIENTS;
   const messages = [{ role: "user", content: QUESTION }];
@@ -71,7 +71,7 @@ for (const [name, loop] of Object.entries(LOOPS)) {
   for (const model of STAND.loops) {
     test(`a tool loop: ${name}, ${model}`, async () => {
       assert.deepEqual(await loop(model), ["It is 18 °C.", "stop"]);
-      // The upstream's last request, whatever its dialect and format, holds tool, question, call and result.
+      // The last upstream request, in any dialect and format, contains tool, question, call and result.
       const told = JSON.stringify((await seen("loop")).requests.at(-1));
       for (const part of [DESCRIPTION, QUESTION, "get_weather", "Paris", RESULT]) assert.ok(told.includes(part), part);
     });

@@ -1,10 +1,10 @@
-// A reporter for node's test runner: what failed and why, and a closing line.
+// A reporter for Node's test runner: prints failures with their reason, and a closing line.
 
 export default async function* report(source) {
   let passed = 0;
   let failed = 0;
   for await (const { type, data } of source) {
-    // The runner reports every file as a test, too; a file that cannot be run counts.
+    // The runner reports every file as a test too; a file that cannot be run counts as a failure.
     const file = data?.details?.type === "suite" || data?.name?.endsWith(".test.mjs");
     if (type === "test:pass" && !file && !data.skip && !data.todo) passed += 1;
     if (type === "test:fail" && !data.todo) {

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 import { STAND } from "./sdk.mjs";
 
-// Milliseconds within which something that must happen has to have happened.
+// Milliseconds to wait for something that must happen.
 const PATIENCE = 20_000;
 
 export async function seen(scenario) {
@@ -12,10 +12,10 @@ export async function seen(scenario) {
   return all[scenario] ?? { open: 0, left: 0, requests: [] };
 }
 
-/** Lets the scenario's answer go on. */
+/** Lets the scenario's response continue. */
 export const go = (scenario) => fetch(`${STAND.upstream}/go/${scenario}`);
 
-/** Waits until a scenario has been seen so. */
+/** Waits until the scenario has reached this state. */
 export async function until(scenario, expected) {
   for (const deadline = Date.now() + PATIENCE; ; await sleep(20)) {
     const now = await seen(scenario);

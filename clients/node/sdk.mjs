@@ -1,7 +1,7 @@
-// The clients: each asks toolwire in its own SDK's way and says what it then has in hand.
+// The clients: each sends a request through its SDK and returns what it has received.
 //
-// An answer is `{text, reasoning, refusal, calls: [{id, name, arguments}], results, finish, usage, error}`: `error` is
-// what the SDK threw or reported, and members that a client cannot show stay empty.
+// A result is `{text, reasoning, refusal, calls: [{id, name, arguments}], results, finish, usage, error}`: `error` is
+// what the SDK threw or reported, and members that a client does not expose stay empty.
 
 import { readFileSync } from "node:fs";
 
@@ -12,7 +12,7 @@ import OpenAI from "openai";
 
 export const STAND = JSON.parse(readFileSync(process.env.STAND, "utf8"));
 
-// Milliseconds after which a client gives up; only a test that hangs takes so long.
+// Milliseconds after which a client gives up; only a test that hangs takes that long.
 export const TIMEOUT = 30_000;
 
 const empty = () => ({
@@ -26,11 +26,11 @@ const empty = () => ({
   error: null,
 });
 
-/** A client of the openai SDK that does not try again by itself. */
+/** A client of the openai SDK without automatic retries. */
 export const client = (options = {}) =>
   new OpenAI({ baseURL: STAND.url, apiKey: STAND.key, maxRetries: 0, timeout: TIMEOUT, ...options });
 
-/** The openai SDK's words for what it threw. */
+/** The members of an error that the openai SDK threw. */
 const ofOpenAI = (error) => {
   if (!(error instanceof OpenAI.APIError)) throw error;
   const { status, type, code, message } = error;
@@ -101,7 +101,7 @@ function ofCompletion({ choices: [{ message, finish_reason }], usage }) {
   };
 }
 
-/** openai's `.stream()` helper: typed events, and the completion that it puts together. */
+/** openai's `.stream()` helper: typed events, and the completion that it assembles. */
 const openaiHelper = {
   ...openai,
   name: "openai-helper",
@@ -119,7 +119,7 @@ const openaiHelper = {
       const answer = ofCompletion(await events.finalChatCompletion());
       return { ...answer, told: { text, calls: done } };
     } catch (error) {
-      // Two finish reasons are errors to the helper; what it has put together is all there.
+      // The helper treats two finish reasons as errors, but what it has assembled is complete.
       const finishes = [OpenAI.LengthFinishReasonError, OpenAI.ContentFilterFinishReasonError];
       if (finishes.some((kind) => kind && error instanceof kind)) {
         return ofCompletion(events.currentChatCompletionSnapshot);
@@ -131,7 +131,7 @@ const openaiHelper = {
 
 const settings = { baseURL: STAND.url, apiKey: STAND.key };
 
-/** The Vercel AI SDK with one of its providers; `model` makes its model of a request. */
+/** The Vercel AI SDK with one of its providers; `model` creates its model from a request. */
 const aiSdk = (name, sees, model) => ({
   name,
   sees,
@@ -207,7 +207,7 @@ const ofUsage = ({ inputTokens, outputTokens, totalTokens }) => ({
   total_tokens: totalTokens,
 });
 
-/** An AI SDK error: of HTTP, of the stream, or only the words. */
+/** An AI SDK error: an HTTP error, a stream error, or only a message. */
 const ofAiSdk = (error) => ({
   status: error.statusCode,
   message: error.message ?? String(error),

@@ -1,4 +1,4 @@
-// A call's arguments are with the client while the model still writes them.
+// Arguments reach the client while the model is still writing them.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -12,7 +12,7 @@ const messages = [{ role: "user", content: "What is the weather in Paris?" }];
 const parameters = { type: "object", properties: { city: { type: "string" } }, required: ["city"] };
 const tools = [{ type: "function", function: { name: "get_weather", parameters } }];
 
-// Each tells `take` of every piece of the call's arguments when it has it, and comes back when the answer is over.
+// Each passes every piece of the arguments to `take` as it arrives, and returns at the end of the response.
 const CLIENTS = {
   async openai(model, take) {
     for await (const chunk of await client().chat.completions.create({ model, messages, tools, stream: true })) {
@@ -41,12 +41,12 @@ function aiSdk(sdk) {
 
 for (const [name, ask] of Object.entries(CLIENTS)) {
   for (const scenario of ["halves", "written-halves"]) {
-    test(`arguments arrive while they are written: ${name}, ${scenario}`, async () => {
+    test(`arguments arrive while the model writes them: ${name}, ${scenario}`, async () => {
       let args = "";
       let going = null;
       await ask(scenario, (piece) => {
         args += piece;
-        // The upstream goes on only now; a proxy that waits for the call's end never gets here.
+        // The upstream continues only now; a proxy that waits for the end of the call never gets here.
         if (!going && args.endsWith("Pa")) going = go(scenario);
       });
       assert.ok(going);

@@ -1,4 +1,4 @@
-"""What all tests of this suite share, and the suite's closing line."""
+"""Shared by all tests of this suite; prints its closing line."""
 
 import json
 import time
@@ -7,7 +7,7 @@ import urllib.request
 import pytest
 from sdk import STAND
 
-# Seconds within which something that must happen has to have happened.
+# Seconds to wait for something that must happen.
 PATIENCE = 20
 
 
@@ -24,11 +24,11 @@ class Upstream:
         return seen.get(scenario, {"open": 0, "left": 0, "requests": []})
 
     def go(self, scenario):
-        """Lets the scenario's answer go on."""
+        """Lets the scenario's response continue."""
         urllib.request.urlopen(f"{STAND['upstream']}/go/{scenario}").close()
 
     def until(self, scenario, **expected):
-        """Waits until a scenario has been seen so."""
+        """Waits until the scenario has reached this state."""
         deadline = time.monotonic() + PATIENCE
         while (seen := {key: self.seen(scenario)[key] for key in expected}) != expected:
             assert time.monotonic() < deadline, f"{scenario}: {expected} was expected, {seen} is there"

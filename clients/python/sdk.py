@@ -1,4 +1,4 @@
-"""The clients: each asks toolwire in its own SDK's way and says what it then has in hand, an `Answer`."""
+"""The clients: each sends a request through its SDK and returns what it has received, an `Answer`."""
 
 import json
 import os
@@ -10,16 +10,16 @@ from langchain_openai import ChatOpenAI
 
 STAND = json.loads(Path(os.environ["STAND"]).read_text("utf-8"))
 
-# Seconds after which a client gives up; only a test that hangs takes so long.
+# Seconds after which a client gives up; only a test that hangs takes that long.
 TIMEOUT = 30
 
-# What every client is made with.
+# Arguments for creating a client.
 SETTINGS = {"base_url": STAND["url"], "api_key": STAND["key"], "max_retries": 0, "timeout": TIMEOUT}
 
 
 @dataclass
 class Answer:
-    """What a client has in hand when an answer is over. Members that a client cannot show stay as they are here."""
+    """What a client has received at the end of a response. Members that a client does not expose keep these defaults."""
 
     text: str = ""
     reasoning: str = ""
@@ -35,7 +35,7 @@ class Answer:
 
 
 def client(**options):
-    """A client of the openai SDK that does not try again by itself."""
+    """A client of the openai SDK without automatic retries."""
     return openai.OpenAI(**SETTINGS | options)
 
 
@@ -84,7 +84,7 @@ class OpenAI:
 
 
 class OpenAIHelper(OpenAI):
-    """openai's `.stream()` helper: typed events, and the completion that it puts together."""
+    """openai's `.stream()` helper: typed events, and the completion that it assembles."""
 
     sees = {"text", "refusal", "calls", "finish", "usage"}
 
@@ -100,7 +100,7 @@ class OpenAIHelper(OpenAI):
                         done.append((event.index, event.name, event.arguments))
                 answer = of_completion(events.get_final_completion())
         except (openai.LengthFinishReasonError, openai.ContentFilterFinishReasonError):
-            # The helper's words for these two finish reasons.
+            # The helper's errors for these two finish reasons.
             return of_completion(events.current_completion_snapshot)
         except openai.APIError as error:
             return Answer(text=text, error=error)
@@ -114,7 +114,7 @@ class OpenAIHelper(OpenAI):
 
 
 def of_completion(completion):
-    """What a whole completion of the openai SDK says."""
+    """The content of a complete completion object."""
     [choice] = completion.choices
     message = choice.message
     calls = [
@@ -139,7 +139,7 @@ class LangChain:
     """langchain-openai: `ChatOpenAI` with `bind_tools`."""
 
     sees = {"text", "calls", "finish", "usage"}
-    # It turns some of openai's errors into its own, which keep nothing but the words.
+    # It replaces some of openai's errors by its own, which keep only the message.
     sees_errors_as = {"message"}
     speaks_functions = False
 
@@ -176,7 +176,7 @@ class LangChain:
 
 
 def model(request):
-    """LangChain's model for `request`, with all that the request asks for beside its messages."""
+    """LangChain's model for `request`, with everything that the request contains except its messages."""
     chat = ChatOpenAI(
         model=request["model"],
         stream_usage=request.get("stream_options", {}).get("include_usage", False),

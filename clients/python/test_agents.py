@@ -1,4 +1,4 @@
-"""Agents, which run their tools by themselves: a whole loop each, streamed and not, without an error on the way."""
+"""Agents, which run their tools themselves: a complete loop each, streamed and not, without errors."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ QUESTION = "What is the weather in Paris?"
 RESULT = "18 °C"
 ANSWER = "It is 18 °C."
 
-# Native, taught in the prompt, Lumo's own channel, and an upstream that runs tools of its own between the client's.
+# Native, taught in the prompt, Lumo's own channel, and an upstream that also runs its own tools.
 MODELS = ["loop-native", "loop-hermes", "loop-bare", "loop-lumo", "loop-lumo-pre", "searches"]
 
 
@@ -29,7 +29,7 @@ def get_weather(city: str) -> str:
 
 
 async def openai_agents(name, stream):
-    """The OpenAI Agents SDK, which refuses a call to a tool that it was not given."""
+    """The OpenAI Agents SDK, which rejects calls to unknown tools."""
     calls = []
 
     def counted(city: str) -> str:
@@ -49,12 +49,12 @@ async def openai_agents(name, stream):
 
 
 async def langgraph(name, stream):
-    """LangGraph's ready agent."""
+    """LangGraph's prebuilt agent."""
     agent = create_react_agent(model({"model": name}), [get_weather], prompt="Use tools.")
     question = {"messages": [("user", QUESTION)]}
     if stream:
         messages = []
-        # Not its asynchronous way: LangChain keeps connections across event loops, and each test has one of its own.
+        # Synchronous: LangChain keeps connections across event loops, and each test has its own loop.
         for step in agent.stream(question, stream_mode="updates"):
             messages += [message for update in step.values() for message in update["messages"]]
     else:
@@ -64,7 +64,7 @@ async def langgraph(name, stream):
 
 
 async def pydantic_ai(name, stream):
-    """Pydantic AI, which asks again where a call is not one of its tools."""
+    """Pydantic AI, which asks again after a call to an unknown tool."""
     calls = []
 
     def counted(city: str) -> str:
@@ -83,9 +83,9 @@ async def pydantic_ai(name, stream):
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("agent", [openai_agents, langgraph, pydantic_ai])
-def test_a_loop_is_finished(agent, name, stream):
+def test_tool_loop_completes_without_errors(agent, name, stream):
     assert asyncio.run(agent(name, stream)) == (ANSWER, 1)
 
 
-def test_every_model_is_served():
+def test_every_model_is_listed_and_served():
     assert set(MODELS) - {"searches"} <= set(STAND["loops"])

@@ -1,4 +1,4 @@
-"""Clients that leave, upstreams that die, silences: what becomes of the connections, and what each SDK makes of it."""
+"""Clients that disconnect, upstreams that die, silent upstreams: what happens to the connections and in each SDK."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ def leave_langchain():
 
 
 @pytest.mark.parametrize("leave", [leave_openai, leave_openai_helper, leave_langchain])
-def test_a_client_that_leaves_takes_the_upstream_with_it(leave, upstream):
+def test_client_disconnect_cancels_the_upstream_request(leave, upstream):
     before = upstream.seen("endless")["left"]
     leave()
     upstream.until("endless", left=before + 1, open=0)
@@ -44,8 +44,8 @@ def test_a_client_that_leaves_takes_the_upstream_with_it(leave, upstream):
 
 @pytest.mark.parametrize("scenario", ["endless", "silent"])
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_task_that_is_cancelled_takes_the_upstream_with_it(scenario, stream, upstream):
-    """At whatever point: `silent` has not answered yet."""
+def test_cancelled_task_cancels_the_upstream_request(scenario, stream, upstream):
+    """At any stage: `silent` has not responded yet."""
     before = upstream.seen(scenario)["left"]
 
     async def ask(asking):
@@ -65,7 +65,7 @@ def test_a_task_that_is_cancelled_takes_the_upstream_with_it(scenario, stream, u
     upstream.until(scenario, left=before + 1, open=0)
 
 
-def test_the_metrics_tell_of_clients_that_left(upstream):
+def test_metrics_count_client_disconnects(upstream):
     before = metric("toolwire_client_disconnects_total")
     leave_openai()
     upstream.until("endless", open=0)
@@ -84,7 +84,7 @@ def metric(name):
     ("scenario", "text"),
     [("dies-in-text", "It is eight"), ("dies-in-call", ""), ("dies-in-written-call", ""), ("reset", None)],
 )
-def test_an_upstream_that_dies_is_an_error(name, scenario, text):
+def test_upstream_disconnect_is_an_error(name, scenario, text):
     request = {"model": scenario, "messages": HELLO, "tools": [WEATHER]}
     answer = CLIENTS[name].stream(request)
     assert answer.error is not None, f"half an answer looks like a whole one: {answer}"
@@ -95,12 +95,12 @@ def test_an_upstream_that_dies_is_an_error(name, scenario, text):
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_silence_is_bridged_with_comments_that_no_client_sees(name):
+def test_keep_alive_comments_are_invisible_to_clients(name):
     answer = CLIENTS[name].stream({"model": "slow", "messages": HELLO})
     assert (answer.text, answer.finish, answer.error) == ("slow but sure", "stop", None)
 
 
-def test_silence_is_bridged_before_the_answer_and_in_it():
+def test_keep_alive_comments_are_sent_before_and_during_the_response():
     headers = {"authorization": f"Bearer {STAND['key']}", "content-type": "application/json"}
     body = json.dumps({"model": "slow", "messages": HELLO, "stream": True}).encode()
     request = urllib.request.Request(f"{STAND['url']}/chat/completions", body, headers)

@@ -1,4 +1,4 @@
-"""What toolwire refuses, and what it passes on of an upstream's refusal, as the SDKs raise it."""
+"""Errors of toolwire, and upstream errors that it passes on, as the SDKs raise them."""
 
 import openai
 import pytest
@@ -24,7 +24,7 @@ def raised(error, **request):
     ("model", "kind", "status"),
     [
         ("lumo-unauthorized", openai.AuthenticationError, 401),
-        # Not the client's fault: it is toolwire that asked for the wrong path.
+        # Not the client's fault: toolwire requested the wrong path.
         ("lumo-not-found", openai.InternalServerError, 502),
         ("lumo-limit", openai.RateLimitError, 429),
         ("chat-bad-request", openai.BadRequestError, 400),
@@ -34,27 +34,27 @@ def raised(error, **request):
         ("v1-context", openai.BadRequestError, 400),
     ],
 )
-def test_an_upstreams_refusal_keeps_its_meaning(model, kind, status, stream):
+def test_upstream_error_keeps_its_status_and_code(model, kind, status, stream):
     error = raised(kind, model=model, stream=stream)
     assert error.status_code == status
     assert error.message
     assert error.request_id
 
 
-def test_retry_after_is_kept():
+def test_retry_after_is_forwarded():
     assert raised(openai.RateLimitError, model="lumo-limit").response.headers["retry-after"] == "9"
     assert raised(openai.InternalServerError, model="chat-overloaded").response.headers["retry-after"] == "3"
 
 
 @pytest.mark.parametrize("key", ["sk-wrong", "sk-client", "sk-clientsx"])
-def test_a_wrong_key_is_refused(key):
+def test_wrong_key_is_rejected(key):
     with pytest.raises(openai.AuthenticationError) as raising:
         client(api_key=key).chat.completions.create(model="verbatim", messages=HELLO)
     assert raising.value.code == "invalid_api_key"
     assert key not in str(raising.value)
 
 
-def test_an_unknown_model_is_named():
+def test_unknown_model_error_names_the_model():
     error = raised(openai.NotFoundError, model="nonesuch")
     assert (error.code, error.param) == ("model_not_found", "model")
     assert "nonesuch" in error.message
@@ -72,7 +72,7 @@ def test_an_unknown_model_is_named():
         ({"model": "loop-hermes", "tools": [TOOL], "n": 2}, "n"),
     ],
 )
-def test_a_bad_request_is_told_where(request_, param):
+def test_bad_request_error_names_the_parameter(request_, param):
     error = raised(openai.BadRequestError, **request_)
     assert error.param == param
     assert error.type == "invalid_request_error"
@@ -87,8 +87,8 @@ def test_models_are_listed():
 
 
 @pytest.mark.parametrize("name", ["openai", "langchain"])
-def test_a_client_that_tries_again_does_so(name, upstream):
-    """The SDKs' own retries see a status that they know."""
+def test_sdk_retries_see_the_status(name, upstream):
+    """The SDKs retry by themselves on a status that they know."""
     before = len(upstream.seen("flaky")["requests"])
     request = {"model": "flaky", "messages": HELLO}
     assert CLIENTS[name].whole(request).error is not None

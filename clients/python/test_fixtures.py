@@ -1,4 +1,4 @@
-"""Every fixture with every client: each must have in hand what the fixture says, streamed and whole."""
+"""Every fixture with every client: each must receive what the fixture states, streamed and complete."""
 
 import json
 import re
@@ -6,13 +6,13 @@ import re
 import pytest
 from sdk import CLIENTS, STAND
 
-# Ids that toolwire makes.
+# Ids that toolwire generates.
 OURS = re.compile(r"call_[0-9A-Za-z]{24}")
 
 COUNTS = "prompt_tokens", "completion_tokens", "total_tokens"
 
 
-# What does not work yet, and why.
+# Known failures, with the reason.
 KNOWN = {
     ("openai-helper", "v2-interleaved"): "calls whose deltas mix reach the client so; the helper takes the first for done",
 }
@@ -96,7 +96,7 @@ def check_error(client, answer, expect, in_stream):
 
 
 def parsed(arguments):
-    """What arguments mean, digits kept; themselves if they are cut."""
+    """Parsed arguments, with digits kept; the text if it is truncated."""
     try:
         return json.loads(arguments, parse_float=str, parse_int=str)
     except ValueError:
@@ -104,6 +104,6 @@ def parsed(arguments):
 
 
 def plain(result):
-    """A result with its call's index; or, of a call that the client gets with it, that call's name and arguments."""
+    """A result with the index of its call, or with the call's name and arguments if the client gets both together."""
     call = {"name": result["name"], "arguments": result["arguments"]} if "name" in result else {"call": result["index"]}
     return call | {key: result[key] for key in ("content", "is_error") if result.get(key)}

@@ -1,4 +1,4 @@
-"""A whole tool loop: the call, its result, the answer; and what the upstream was told on the way."""
+"""A complete tool loop: the call, its result, the response; and what the upstream received."""
 
 import json
 
@@ -43,7 +43,7 @@ def loop_openai(name, stream):
 
 
 def loop_openai_helper(name, _stream):
-    """The loop with openai's helper, its own message handed back, and arguments parsed by a strict schema."""
+    """The loop with openai's helper, which returns its own message and parses arguments by a strict schema."""
     messages = [{"role": "user", "content": QUESTION}]
     tools = [pydantic_function_tool(GetWeather, name="get_weather")]
     asking = client().chat.completions
@@ -58,7 +58,7 @@ def loop_openai_helper(name, _stream):
 
 
 def loop_langchain(name, stream):
-    """The loop with LangChain: a tool of its own making, which it runs itself."""
+    """The loop with LangChain, which defines and runs the tool itself."""
     chat = model({"model": name}).bind_tools([get_weather])
 
     def ask():
@@ -99,7 +99,7 @@ def test_langchain(name, stream, upstream):
 
 
 def check_told(upstream):
-    """The upstream's last request, whatever its dialect and format, holds tool, question, call and result."""
+    """The last upstream request, in any dialect and format, contains tool, question, call and result."""
     told = json.dumps(upstream.seen("loop")["requests"][-1], ensure_ascii=False)
     for part in "Current weather of a city.", QUESTION, "get_weather", "Paris", RESULT:
         assert part in told

@@ -1,4 +1,4 @@
-"""A call's arguments are with the client while the model still writes them."""
+"""Arguments reach the client while the model is still writing them."""
 
 import json
 
@@ -37,12 +37,12 @@ def langchain(name):
 
 @pytest.mark.parametrize("pieces", [openai_chunks, openai_helper, langchain])
 @pytest.mark.parametrize("scenario", ["halves", "written-halves"])
-def test_arguments_arrive_while_they_are_written(pieces, scenario, upstream):
+def test_arguments_arrive_while_the_model_writes_them(pieces, scenario, upstream):
     names, arguments, gone = set(), "", False
     for name, piece in pieces(scenario):
         names |= {name} - {None}
         arguments += piece or ""
-        # The upstream goes on only now; a proxy that waits for the call's end never gets here.
+        # The upstream continues only now; a proxy that waits for the end of the call never gets here.
         if not gone and arguments.endswith("Pa"):
             upstream.go(scenario)
             gone = True
@@ -51,8 +51,8 @@ def test_arguments_arrive_while_they_are_written(pieces, scenario, upstream):
     assert json.loads(arguments) == {"city": "Paris"}
 
 
-def test_a_bounced_call_comes_back_whole(upstream):
-    """A misrouted call without its arguments: the model is asked once more, and the client sees one answer."""
+def test_bounced_call_arrives_complete(upstream):
+    """A misrouted call without arguments: the model is asked again, and the client sees one response."""
     before = len(upstream.seen("bounce")["requests"])
     answer = client().chat.completions.create(model="bounce", messages=QUESTION, tools=[WEATHER])
     [choice] = answer.choices

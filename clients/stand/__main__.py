@@ -1,10 +1,10 @@
-"""Runs a command while `toolwire serve` stands in front of `toolwire mock` and of the scripted upstream.
+"""Runs a command while `toolwire serve` runs in front of `toolwire mock` and the scripted upstream.
 
     python3 clients/stand COMMAND…
 
-The command finds in the file that the environment variable STAND names, as JSON: `url`, `key` and `metrics` of the
-proxy, `upstream` (the scripted one), `cases` (fixtures: name, request, expect) and `loops` (models that go through a
-whole tool loop). Its exit status is ours. TOOLWIRE_BIN says which toolwire is run.
+The environment variable STAND names a JSON file for the command: `url`, `key` and `metrics` of the proxy, `upstream` (the
+scripted one), `cases` (fixtures: name, request, expect) and `loops` (models that run a complete tool loop). The exit status
+is the command's. TOOLWIRE_BIN selects the toolwire binary.
 """
 
 import json
@@ -24,13 +24,13 @@ ROOT = Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("TOOLWIRE_BIN") or str(ROOT / "target/debug/toolwire")
 FOLDERS = [ROOT / "fixtures", ROOT / "clients/fixtures"]
 
-# Seconds that a process may take to say where it listens.
+# Seconds that a process may take to print its address.
 STARTING = 60
 
 
 @contextmanager
 def running(log, *arguments):
-    """A toolwire process; gives the address that it listens on. What it says goes to the file `log`."""
+    """Starts a toolwire process and returns its address. Its output goes to the file `log`."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("TOOLWIRE_")}
     environment["CLIENTS_KEY"] = models.KEY
     process = subprocess.Popen([BINARY, *arguments], stderr=subprocess.PIPE, env=environment)
@@ -66,7 +66,7 @@ def running(log, *arguments):
 
 
 def written_calls():
-    """How a call is written, by format; a format of something else has none."""
+    """The example call of each format; formats without calls have none."""
     listed = subprocess.run([BINARY, "formats", "--json"], check=True, capture_output=True, encoding="utf-8").stdout
     return {each["name"]: each["example"] for each in json.loads(listed) if "get_weather" in each["example"]}
 

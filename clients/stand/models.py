@@ -1,6 +1,6 @@
-"""What the suites ask for: a model for every fixture, and one for every scenario of the scripted upstream.
+"""The models that the suites request: one for every fixture, and one for every scenario of the scripted upstream.
 
-Every model has an upstream of its own, so that `toolwire mock` knows by a header which fixture is meant.
+Every model has its own upstream, whose header tells `toolwire mock` which fixture to serve.
 """
 
 import json
@@ -10,12 +10,12 @@ import upstream
 
 KEY = "sk-clients"
 
-# A stream is left without a sign of life for so long: shorter than the pauses of the scenario `slow`.
+# The keep-alive interval: shorter than the pauses of the scenario `slow`.
 KEEP_ALIVE = "200ms"
 
 
 class Model:
-    """A `[[models]]` entry with its `[[upstreams]]` entry, and the `[[formats]]` of its own that it needs."""
+    """A `[[models]]` entry with its `[[upstreams]]` entry and the `[[formats]]` that it needs."""
 
     def __init__(self, name, dialect, base_url, *, headers=None, options=None, settings=None, formats=(), **model):
         self.name = name
@@ -49,7 +49,7 @@ def configuration(models):
 
 
 def fixtures(folders):
-    """The fixtures in `folders` that one server can serve beside each other: without limits of their own, in one hop."""
+    """The fixtures in `folders` that one server can serve together: those without limits of their own and with one hop."""
     for manifest in sorted(path for folder in folders for path in folder.glob("**/fixture.toml")):
         settings = tomllib.loads(manifest.read_text("utf-8")).get("settings", {})
         limited = any(key.startswith("max_") for key in settings)
@@ -58,11 +58,11 @@ def fixtures(folders):
 
 
 def of_fixture(folder, mock):
-    """The model that answers with the fixture in `folder`."""
+    """The model whose response is the fixture in `folder`."""
     manifest = tomllib.loads((folder / "fixture.toml").read_text("utf-8"))
     settings = manifest.get("settings", {})
     upstream_settings = {"tolerate_truncation": settings.pop("tolerate_truncation", False)}
-    # Which of Lumo's own tools are switched on matters where a client's tools are taught beside them.
+    # Lumo's enabled tools matter if client tools are taught beside them.
     server_tools = settings.pop("server_tools", [])
     settings.setdefault("tool_prefix", "")
     options = {}
@@ -92,7 +92,7 @@ def case(folder):
 
 
 def of_scenarios(scripted, formats):
-    """The models whose upstream is the scripted one: it writes calls in the `formats`, if it is not native."""
+    """The models of the scripted upstream, which writes calls in `formats` unless they are native."""
     def model(name, scenario, dialect="chat", **options):
         return Model(name, dialect, f"{scripted}/{scenario}", **options)
 
@@ -105,7 +105,7 @@ def of_scenarios(scripted, formats):
         model("loop-bare", "loop/bare", tools="bare"),
         model("loop-lumo-pre", "loop/pre", "lumo", tools="pre"),
         model("loop-lumo-v1", "loop/pre", "lumo", tools="pre", options={"version": "v1"}),
-        # Told natively, but written all the same.
+        # Declared natively, but written as text.
         *(model(f"loop-{name}-untaught", f"loop/{name}", detect=[name]) for name in formats),
         model("bounce", "bounce", "lumo", misroute="bounce"),
         model("searches", "searches", "lumo"),

@@ -1,9 +1,8 @@
-"""An upstream for what a fixture cannot do: read the request, notice that toolwire left, die in the middle.
+"""An upstream for what a fixture cannot do: read the request, notice that toolwire disconnected, die in the middle.
 
-The first part of the path chooses the scenario: base URL `http://…/loop` gets the tool loop, `http://…/loop/hermes` one
-in which the call is written in that format. `GET /state` tells what has
-been seen, `{scenario: {"open", "left", "requests"}}`: answers under way, answers whose reader went away, request bodies.
-`GET /go/SCENARIO` lets an answer go on that waits for it.
+The first part of the path selects the scenario: base URL `http://…/loop` gets the tool loop, `http://…/loop/hermes` one
+in which the call is written in that format. `GET /state` returns `{scenario: {"open", "left", "requests"}}`: open
+responses, responses whose reader disconnected, request bodies. `GET /go/SCENARIO` lets a waiting response continue.
 """
 
 import json
@@ -15,20 +14,20 @@ import threading
 from collections import defaultdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-# Seconds after which an answer ends that waits for its reader to do something.
+# Seconds after which a response that waits for its reader ends.
 PATIENCE = 30
 
-# The call to be made, and how it is written, by format.
+# The call to make, and its text in each format.
 CITY = {"city": "Paris"}
 EXAMPLES = {}
 
 
 class Gone(Exception):
-    """The reader of the answer went away, or does not do what the answer waits for."""
+    """The reader disconnected, or does not do what the response waits for."""
 
 
 def loop(request, answer):
-    """A call; and when its result has come back, whatever form it has there, an answer made of the result."""
+    """A call; and once its result has come back, in any form, a response that contains the result."""
     turns = request["messages"] if "messages" in request else request["Prompt"]["turns"]
     answer.begin()
     if "18 °C" in text_of(turns[-1]):
@@ -38,7 +37,7 @@ def loop(request, answer):
         call = EXAMPLES[answer.format]
         if any("user:get_weather" in text_of(turn) for turn in turns):
             call = call.replace("get_weather", "user:get_weather")
-        # As a tokenizer might cut it: through the marker, the name, the arguments.
+        # Split as by a tokenizer: inside the marker, the name, the arguments.
         answer.text(*(call[at : at + 5] for at in range(0, len(call), 5)))
         answer.finish("stop")
     else:
@@ -60,7 +59,7 @@ def silent(_request, answer):
 
 
 def slow(_request, answer):
-    """Twice as long as a client may be left without a sign of life, before the headers and in the middle."""
+    """Pauses of twice the keep-alive interval, before the headers and in the middle."""
     answer.wait(1)
     answer.begin()
     answer.text("slow ")
@@ -95,7 +94,7 @@ def reset(_request, answer):
 
 
 def halves(_request, answer):
-    """A call whose second half is not written before somebody says that the first has come."""
+    """A call whose second half is written only once the test confirms the first."""
     answer.begin()
     answer.call("get_weather", '{"city": "Pa')
     answer.wait_for_go()
@@ -113,7 +112,7 @@ def written_halves(_request, answer):
 
 
 def bounce(_request, answer):
-    """A call over Lumo's own channel to a tool of the client's, without its arguments; asked again, a proper one."""
+    """A call over Lumo's own channel to a client tool, without arguments; when asked again, a proper one."""
     answer.begin()
     if answer.number % 2 == 0:
         answer.object({"object": "chat.tool_call", "tool_call": {"id": "n1", "name": "get_weather", "arguments": "{}"}})
@@ -125,7 +124,7 @@ def bounce(_request, answer):
 
 
 def searches(request, answer):
-    """Lumo looks something up by itself before it calls the client's tool, and again before it answers."""
+    """Lumo looks something up itself before it calls the client's tool, and again before its response."""
     answer.begin()
     result = json.dumps({"results": [{"title": "Paris", "url": "https://weather.example/paris", "description": "mild"}]})
     search = {"id": f"s{answer.number}", "name": "web_search", "arguments": json.dumps({"query": "weather Paris"})}
@@ -140,7 +139,7 @@ def searches(request, answer):
 
 
 def flaky(_request, answer):
-    """No capacity two times of three."""
+    """No capacity for two requests out of three."""
     if answer.number % 3 < 2:
         answer.refuse()
     else:
@@ -183,7 +182,7 @@ class Answer:
         self.connection = connection
         self.format = format
         self.go = go
-        # How many requests to this scenario came before.
+        # The number of earlier requests to this scenario.
         self.number = number
 
     def refuse(self):
@@ -215,12 +214,12 @@ class Answer:
         self._send(b"0\r\n\r\n")
 
     def reset(self):
-        # A close that lingers for no time is a reset.
+        # Closing with a linger time of zero resets the connection.
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.connection.close()
 
     def wait(self, seconds):
-        """Waits, and notices meanwhile if the reader leaves."""
+        """Waits, and notices if the reader disconnects meanwhile."""
         readable, _, _ = select.select([self.connection], [], [], seconds)
         if readable and not self.connection.recv(1, socket.MSG_PEEK):
             raise Gone
@@ -253,7 +252,7 @@ class State:
         self.go = defaultdict(lambda: threading.Semaphore(0))
 
     def add(self, scenario, **changes):
-        """Adds to the counts and lists of `scenario`; gives the number of its requests."""
+        """Adds to the counts and lists of `scenario`; returns the number of its requests."""
         with self.lock:
             seen = self.seen[scenario]
             for key, value in changes.items():
@@ -299,7 +298,7 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request, client_address):
-        # A connection that is given up before it was used is nobody's fault.
+        # A connection that is closed before it was used is not an error.
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 

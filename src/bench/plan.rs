@@ -69,7 +69,8 @@ pub enum Load {
 }
 
 /// How the starts of an open loop follow each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 pub enum Arrivals {
     /// Always as long after one another.
     Constant,

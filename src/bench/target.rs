@@ -13,8 +13,6 @@ pub struct Target {
     pub url: Uri,
     /// Headers that its requests carry beside our own; one of the same name replaces ours.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// The process that is watched while it is measured.
-    pub pid: Option<u32>,
 }
 
 /// Why a text names no target.
@@ -52,7 +50,7 @@ impl FromStr for Target {
             return Err(TargetError(format!("{text:?} has no name before its =")));
         }
         let name = name.unwrap_or(authority.as_str()).to_owned();
-        Ok(Self { name, url: uri, headers: Vec::new(), pid: None })
+        Ok(Self { name, url: uri, headers: Vec::new() })
     }
 }
 

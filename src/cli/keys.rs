@@ -4,13 +4,13 @@ use std::fmt::Write;
 
 use crate::observe::terminal::wrapped;
 
-/// The page; a test holds that it has every key.
+/// The page; a test checks that it has every key.
 const PAGE: &str = include_str!("../../docs/configuration.md");
 
-/// Columns before what a key is for.
+/// Indentation of the descriptions.
 const INDENT: &str = "      ";
 
-/// The keys, a heading for each table and a paragraph for each key, in lines of at most `width` columns.
+/// All keys: a heading for each table and a paragraph for each key, wrapped to `width` columns.
 pub(super) fn keys(width: usize) -> String {
     let mut text = String::new();
     let mut heading = None;
@@ -25,7 +25,7 @@ pub(super) fn keys(width: usize) -> String {
             }
             Some([key, default, about]) if in_keys => {
                 let default =
-                    if default == "needed" { "needed".to_owned() } else { format!("default: {default}") };
+                    if default == "required" { "required".to_owned() } else { format!("default: {default}") };
                 let about = wrapped(&format!("{about} [{default}]"), INDENT, width);
                 // Writing into a string cannot fail.
                 let _ = writeln!(text, "  {key}\n{about}\n");
@@ -70,7 +70,7 @@ mod tests {
             "[[models]]\n\n  name\n",
             "[[formats]]\n\n  name\n",
             "[metrics]\n\n  tool_names\n",
-            "[limits]\n\n  max_body\n      a client's request body; beyond it 413 [default: \"10MiB\"]\n",
+            "[limits]\n\n  max_body\n      a client's request body; larger ones get 413 [default: \"10MiB\"]\n",
         ] {
             assert!(text.contains(part), "{part} in {text}");
         }

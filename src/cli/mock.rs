@@ -12,6 +12,7 @@ use super::{
     output::{failed, refused},
 };
 use crate::{
+    config,
     fixture::{
         Fixture,
         generate::{Kind, MockDialect, Script},
@@ -78,7 +79,7 @@ fn format_named(name: &str) -> Result<&'static Format, String> {
     let taught = || format::all_and(&[]).filter(|format| format.teach.is_some());
     taught().find(|format| format.name == name).ok_or_else(|| match format::by_name(name) {
         Some(_) => format!("the format `{name}` is read, but never written"),
-        None => format::unknown(name, taught()),
+        None => config::unknown_format(name, taught()),
     })
 }
 
@@ -137,7 +138,8 @@ pub fn run(args: Args) -> ExitCode {
 fn about(fixtures: &[Fixture]) -> Vec<String> {
     let count = counted(fixtures.len(), "fixture");
     let count = format!("{count}; a request chooses one by its model or by x-fixture");
-    let line = |fixture: &Fixture| format!("  {:<32} {:<5} {}", fixture.name, fixture.from, fixture.title);
+    let line =
+        |fixture: &Fixture| format!("  {:<32} {:<5} {}", fixture.name, fixture.from.dialect(), fixture.title);
     std::iter::once(count).chain(fixtures.iter().map(line)).collect()
 }
 

@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 
 use super::output::{failed, refused};
 use crate::{
-    config::{self, LUMO_TOOL_PREFIX, ToolStyle},
+    config::{self, ToolStyle},
     conversation::Conversation,
-    dialect::{Dialect, Reader, chat, lumo},
+    dialect::{ClientDialect, Dialect, ReaderRules, UpstreamDialect},
     fixture::{
         Fixture, Head, Splits, cuts_in_two,
         manifest::{RuleOverrides, Words},
@@ -120,10 +120,13 @@ pub fn run(args: Args) -> ExitCode {
 fn filter(args: &Args) -> Result<(), Stop> {
     let conversation = args.conversation()?;
     let settings = args.settings(&conversation.model).map_err(Stop::Usage)?;
-    let mut pipeline =
-        replay::pipeline(args.reader(&settings), args.to, (&settings, Known::built_in()), &conversation)
-            .map_err(|failure| Stop::Usage(failure.to_string()))?
-            .redacting(Arc::new(Redactor::new([])));
+    let reader = args.from()?.side().reader(&ReaderRules {
+        max_frame: settings.limits.max_frame,
+        tolerate_truncation: settings.tolerate_truncation,
+        client: args.to,
+    });
+    let mut pipeline = replay::pipeline(reader, args.to()?, (&settings, Known::built_in()), &conversation)
+        .redacting(Arc::new(Redactor::new([])));
     let mut input = args.open()?;
     let mut stdout = io::stdout().lock();
     let mut out = BytesMut::new();
@@ -160,7 +163,7 @@ fn end(pipeline: &mut Pipeline, stream: bool, out: &mut BytesMut) -> Option<Stri
     if stream {
         pipeline.write_failure(out);
     } else {
-        out.extend_from_slice(&chat::error_body(&failure));
+        out.extend_from_slice(&pipeline.error_body(&failure));
     }
     Some(match failure.code() {
         Some(code) => format!("{code}: {failure}"),
@@ -179,8 +182,8 @@ fn check(args: &Args) -> Result<(), Stop> {
     let fixture = Fixture {
         name: "input".to_owned(),
         title: String::new(),
-        from: args.from,
-        to: args.to,
+        from: args.from()?,
+        to: args.to()?,
         settings: args.settings(&conversation.model).map_err(Stop::Usage)?,
         formats: Arc::new(Known::default()),
         request: Vec::new(),
@@ -189,7 +192,6 @@ fn check(args: &Args) -> Result<(), Stop> {
         pieces: Vec::new(),
         upstream,
         second: None,
-        cumulative: args.cumulative,
         expect: None,
         expect_stream: None,
     };
@@ -218,8 +220,13 @@ impl Args {
         Ok(Box::new(file))
     }
 
-    fn reader(&self, settings: &Rules) -> Reader {
-        replay::reader(self.from, self.to, settings, self.cumulative)
+    fn from(&self) -> Result<UpstreamDialect, Stop> {
+        let from = UpstreamDialect::try_from(self.from).map_err(Stop::Usage)?;
+        Ok(from.with_cumulative(self.cumulative))
+    }
+
+    fn to(&self) -> Result<ClientDialect, Stop> {
+        ClientDialect::try_from(self.to).map_err(Stop::Usage)
     }
 
     fn piece_size(&self) -> usize {
@@ -235,19 +242,19 @@ impl Args {
             "native" => ToolStyle::Native,
             name => ToolStyle::Format(
                 format::by_name(name)
-                    .ok_or_else(|| format::unknown(name, format::ALL.iter().copied()))
+                    .ok_or_else(|| config::unknown_format(name, format::ALL.iter().copied()))
                     .map_err(|unknown| format!("--tools is native or a text format: {unknown}"))?,
             ),
         };
-        let is_lumo = self.from == Dialect::Lumo;
-        let taught_prefix = (is_lumo && self.tools != "native").then(|| LUMO_TOOL_PREFIX.to_owned());
+        let upstream = UpstreamDialect::try_from(self.from)?;
+        let taught_prefix = (tools != ToolStyle::Native).then(|| upstream.side().tool_prefix().to_owned());
         let rules = RuleOverrides {
             detect: self.detect.clone().map(Words::One),
             arguments: self.arguments.clone(),
             server_calls: self.server_calls.clone(),
             unknown_calls: self.unknown_calls.clone(),
             tool_prefix: self.tool_prefix.clone().or(taught_prefix),
-            server_tools: is_lumo.then(|| lumo::Options::default().native_tools),
+            server_tools: Some(upstream.side().server_tools().to_vec()),
             repair: self.no_repair.then_some(false),
             tolerate_truncation: self.tolerate_truncation.then_some(true),
             ..RuleOverrides::default()
@@ -280,6 +287,7 @@ impl Args {
                 other => *other = declared.collect(),
             }
         }
-        chat::request::decode(request.to_string().as_bytes()).map_err(|failure| wrong(failure.to_string()))
+        let to = self.to()?.side();
+        to.decode(request.to_string().as_bytes()).map_err(|failure| wrong(failure.to_string()))
     }
 }

@@ -3,11 +3,11 @@
 
 mod precise_timer;
 
-pub use precise_timer::PreciseTimer;
+pub(crate) use precise_timer::PreciseTimer;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Nanoseconds of the machine's monotonic clock.
-pub fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     let (seconds, nanoseconds) = (u64::try_from(time.tv_sec), u64::try_from(time.tv_nsec));
     seconds.unwrap_or(0).saturating_mul(1_000_000_000).saturating_add(nanoseconds.unwrap_or(0))

@@ -10,19 +10,19 @@ use crate::clock;
 
 /// Rings at a moment of the machine's clock. One waits for it at a time.
 #[derive(Debug)]
-pub struct PreciseTimer(kind::Timer);
+pub(crate) struct PreciseTimer(kind::Timer);
 
 impl PreciseTimer {
     /// One of the runtime that this is called in.
     ///
     /// # Errors
     /// The system gives no timer.
-    pub fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         kind::Timer::new().map(Self)
     }
 
     /// Rings at this moment, and not when it was to ring before. A moment that is over rings at once.
-    pub fn set(&self, moment: u64) {
+    pub(crate) fn set(&self, moment: u64) {
         self.0.set(moment);
     }
 
@@ -30,7 +30,7 @@ impl PreciseTimer {
     ///
     /// # Errors
     /// The timer's own.
-    pub async fn rung(&self) -> io::Result<()> {
+    pub(crate) async fn rung(&self) -> io::Result<()> {
         self.0.rung().await
     }
 
@@ -38,7 +38,7 @@ impl PreciseTimer {
     ///
     /// # Errors
     /// The timer's own.
-    pub async fn until(&self, moment: u64) -> io::Result<()> {
+    pub(crate) async fn until(&self, moment: u64) -> io::Result<()> {
         // It may have rung for an earlier moment, for which nobody waited.
         while clock::now() < moment {
             self.set(moment);

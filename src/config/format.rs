@@ -6,6 +6,16 @@ use super::{
 };
 use crate::format::{CustomFormat, Definition};
 
+/// The command that lists the formats.
+pub(super) const LISTED_BY: &str = "toolwire formats";
+
+/// The message for `name`, which none of the `known` formats has.
+#[cfg(feature = "bench")]
+pub(crate) fn unknown<'f>(name: &str, known: impl Iterator<Item = &'f crate::format::Format>) -> String {
+    let known: Vec<_> = known.map(|format| format.name).collect();
+    format!("there is no format `{name}`; {}", crate::suggest::suggest(name, &known, Some(LISTED_BY)))
+}
+
 /// Reads an entry of `[[formats]]`; `earlier` are those before it. `None` if something in it is wrong.
 pub(super) fn read(table: &mut Table<'_>, earlier: &[CustomFormat]) -> Option<CustomFormat> {
     let name = table.require("name", text);

@@ -20,14 +20,17 @@ mod table;
 mod upstream;
 mod value;
 
-pub(crate) use model::{
-    ARGUMENTS, LUMO_TOOL_PREFIX, MISROUTE, REASONING, SERVER_CALLS, UNKNOWN_CALLS, settings_for,
-};
+#[cfg(feature = "bench")]
+pub(crate) use format::unknown as unknown_format;
+#[cfg(feature = "cli")]
+pub(crate) use model::settings_for;
+#[cfg(feature = "bench")]
+pub(crate) use model::{ARGUMENTS, MISROUTE, REASONING, SERVER_CALLS, UNKNOWN_CALLS};
 pub use model::{Model, SystemPosition, ToolStyle, WILDCARD};
 pub use origins::Origins;
 pub use overrides::Overrides;
 pub use problem::{Place, Problem, Problems, Severity};
-pub use upstream::{ChatOptions, Options, QueueLimits, Timeouts, Upstream};
+pub use upstream::{QueueLimits, Timeouts, Upstream};
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 

@@ -5,7 +5,8 @@ use std::{borrow::Cow, fmt, sync::Arc};
 use toml::de::DeValue;
 
 use super::{
-    Options, Upstream,
+    Upstream,
+    format::LISTED_BY,
     read::Declared,
     table::{Cell, Table},
     value::{choice, list, listed_choice, referred, switch, text},
@@ -125,10 +126,6 @@ pub enum SystemPosition {
     User,
 }
 
-/// Put before the names of tools that Lumo is taught in the prompt, so that the model does not take them for its own
-/// and call them where they are never answered (docs/protocols/lumo.md#tool-names).
-pub(crate) const LUMO_TOOL_PREFIX: &str = "user:";
-
 /// An entry's name with its place, and the model as far as it could be read.
 pub(super) type Entry<'a> = (Option<(String, Cell<'a>)>, Option<Model>);
 
@@ -148,9 +145,10 @@ pub(super) fn read<'a>(
     let tools = table.get_or("tools", ToolStyle::Native, |cell| taught_by(cell, formats));
     let instructions = table.get("instructions", |cell| referred(cell).map(|(text, _)| text));
     let positions = [("system", SystemPosition::System), ("user", SystemPosition::User)];
-    let lumo = upstream.as_deref().is_some_and(|upstream| matches!(upstream.options, Options::Lumo(_)));
+    let in_user_turn =
+        upstream.as_deref().is_some_and(|upstream| upstream.options.side().instructs_in_user_turn());
     let position = match tools {
-        ToolStyle::Format(_) if lumo => SystemPosition::User,
+        ToolStyle::Format(_) if in_user_turn => SystemPosition::User,
         _ => SystemPosition::System,
     };
     let system_position = table.get_or("system_position", position, choice(&positions));
@@ -183,14 +181,10 @@ fn settings(
     limits: Limits,
 ) -> Rules {
     let default = Rules::default();
-    let lumo = upstream.and_then(|upstream| match &upstream.options {
-        Options::Lumo(lumo) => Some(lumo),
-        Options::Chat(_) => None,
-    });
-    let tool_prefix = lumo.map_or_else(String::new, |_| LUMO_TOOL_PREFIX.to_owned());
+    let side = upstream.map(|upstream| upstream.options.side());
     // Where a client's tools are declared natively, one named like a server tool takes its place: the name is the
     // client's. Taught with a prefix, the client's tool has another name, and the plain one stays the upstream's.
-    let taught = lumo.filter(|_| matches!(tools, ToolStyle::Format(_)));
+    let taught = side.filter(|_| matches!(tools, ToolStyle::Format(_)));
     Rules {
         detect: table.get_or("detect", default.detect, |cell| detect(cell, formats)),
         reasoning: table.get_or("reasoning", default.reasoning, choice(&REASONING)),
@@ -200,8 +194,12 @@ fn settings(
         unknown_calls: table.get_or("unknown_calls", default.unknown_calls, choice(&UNKNOWN_CALLS)),
         starts_in_reasoning: default.starts_in_reasoning,
         repair: table.get_or("repair", default.repair, switch),
-        tool_prefix: table.get_or("tool_prefix", tool_prefix, prefix),
-        server_tools: taught.map(|lumo| lumo.native_tools.clone()).unwrap_or_default(),
+        tool_prefix: table.get_or(
+            "tool_prefix",
+            side.map_or("", |side| side.tool_prefix()).to_owned(),
+            prefix,
+        ),
+        server_tools: taught.map(|side| side.server_tools().to_vec()).unwrap_or_default(),
         tolerate_truncation: upstream.is_some_and(|upstream| upstream.tolerate_truncation),
         limits,
     }
@@ -246,8 +244,7 @@ fn check(model: &Model, table: &mut Table<'_>) {
             format.name
         ));
     }
-    if let Options::Lumo(lumo) = &model.upstream.options
-        && lumo.version == crate::dialect::lumo::Version::V1
+    if !model.upstream.options.side().declares_tools()
         && model.tools == ToolStyle::Native
         && let Some(name) = table.cell("name")
     {
@@ -282,7 +279,7 @@ fn taught_by(cell: Cell<'_>, known: &Known) -> Option<ToolStyle> {
     let mut choices = vec![("native", ToolStyle::Native)];
     let taught = known.all().filter(|format| format.teach.is_some());
     choices.extend(taught.map(|format| (format.name, ToolStyle::Format(format))));
-    listed_choice(&choices, Some(format::LISTED_BY))(cell)
+    listed_choice(&choices, Some(LISTED_BY))(cell)
 }
 
 fn detect(cell: Cell<'_>, known: &Known) -> Option<Detect> {
@@ -291,7 +288,7 @@ fn detect(cell: Cell<'_>, known: &Known) -> Option<Detect> {
         DeValue::Array(_) => {
             let mut choices: Vec<_> = names.map(|name| (name, Some(name))).collect();
             choices.push(("auto", None));
-            let chosen = list(listed_choice(&choices, Some(format::LISTED_BY)))(cell)?;
+            let chosen = list(listed_choice(&choices, Some(LISTED_BY)))(cell)?;
             let auto = chosen.contains(&None);
             let names = chosen.into_iter().flatten().collect();
             Some(if auto { Detect::AutoAnd(names) } else { Detect::Formats(names) })
@@ -299,7 +296,7 @@ fn detect(cell: Cell<'_>, known: &Known) -> Option<Detect> {
         _ => {
             let mut choices = vec![("auto", Detect::Auto), ("off", Detect::Off)];
             choices.extend(names.map(|name| (name, Detect::Formats(vec![name]))));
-            listed_choice(&choices, Some(format::LISTED_BY))(cell)
+            listed_choice(&choices, Some(LISTED_BY))(cell)
         }
     }
 }

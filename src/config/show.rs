@@ -5,11 +5,15 @@ use std::time::Duration;
 use toml::{Table, Value};
 
 use super::{
-    Config, Model, Options, Origins, SystemPosition, Upstream,
+    Config, Model, Origins, SystemPosition, Upstream,
     model::{ARGUMENTS, MISROUTE, REASONING, SERVER_CALLS, UNKNOWN_CALLS},
     upstream::{CUSTOM_TOOLS, DEVELOPER_ROLE, RESULT_IMAGES, STREAM},
 };
-use crate::{format::Definition, rules::Detect};
+use crate::{
+    dialect::{UpstreamDialect, lumo::Version},
+    format::Definition,
+    rules::Detect,
+};
 
 /// In the place of a secret.
 const MASK: &str = "********";
@@ -96,11 +100,11 @@ fn upstream(upstream: &Upstream) -> Table {
         shown.insert("headers".to_owned(), Value::Table(names.collect()));
     }
     let options = match &upstream.options {
-        Options::Lumo(lumo) => table([
-            ("version", string(if lumo.version == crate::dialect::lumo::Version::V1 { "v1" } else { "v2" })),
+        UpstreamDialect::Lumo(lumo) => table([
+            ("version", string(if lumo.version == Version::V1 { "v1" } else { "v2" })),
             ("native_tools", strings(lumo.native_tools.iter().cloned())),
         ]),
-        Options::Chat(chat) => table([
+        UpstreamDialect::Chat(chat) => table([
             ("include_usage", Value::Boolean(chat.include_usage)),
             ("cumulative", Value::Boolean(chat.cumulative)),
             ("stream", word(&STREAM, chat.stream)),

@@ -9,7 +9,7 @@ use super::{
     table::{Cell, Table},
     value::{base_url, choice, count, duration, duration_or_off, list, referred, secret, switch, text},
 };
-use crate::dialect::{Dialect, chat, lumo};
+use crate::dialect::{Dialect, UpstreamDialect, chat, lumo};
 
 /// One server that toolwire calls.
 #[derive(Debug, Clone)]
@@ -17,7 +17,7 @@ pub struct Upstream {
     /// Its name in the configuration, in logs and metrics.
     pub name: String,
     /// Its dialect, with the settings that only this dialect has.
-    pub options: Options,
+    pub options: UpstreamDialect,
     /// `http` or `https`, host and path, without query; no slash at the end.
     pub base_url: Uri,
     /// Sent as `Authorization: Bearer …`. `None`: no such header.
@@ -38,18 +38,7 @@ pub struct Upstream {
 impl Upstream {
     /// The API that it speaks.
     pub fn dialect(&self) -> Dialect {
-        match self.options {
-            Options::Lumo(_) => Dialect::Lumo,
-            Options::Chat(_) => Dialect::Chat,
-        }
-    }
-
-    /// What is put behind the base URL, without a leading slash.
-    pub fn path(&self) -> &'static str {
-        match &self.options {
-            Options::Lumo(options) => options.version.path(),
-            Options::Chat(_) => chat::PATH,
-        }
+        self.options.dialect()
     }
 
     /// The address that is asked.
@@ -57,15 +46,12 @@ impl Upstream {
     /// # Errors
     /// If it is longer than a URL may be.
     pub fn endpoint(&self) -> Result<Uri, http::Error> {
-        self.below(self.path())
+        self.below(self.options.side().path())
     }
 
     /// The address that lists its models; `None` if its dialect has none.
     pub fn models_endpoint(&self) -> Option<Result<Uri, http::Error>> {
-        match &self.options {
-            Options::Lumo(_) => None,
-            Options::Chat(_) => Some(self.below(chat::MODELS_PATH)),
-        }
+        self.options.side().models_path().map(|path| self.below(path))
     }
 
     fn below(&self, path: &str) -> Result<Uri, http::Error> {
@@ -75,63 +61,6 @@ impl Upstream {
         Ok(Uri::from_parts(parts)?)
     }
 }
-
-/// Rules that one dialect has.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Options {
-    /// `[upstreams.lumo]`
-    Lumo(lumo::Options),
-    /// `[upstreams.chat]`
-    Chat(ChatOptions),
-}
-
-/// `[upstreams.chat]`
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ChatOptions {
-    /// Ask for token counts at the end of a stream (`stream_options`).
-    pub include_usage: bool,
-    /// Its deltas repeat all that came before.
-    pub cumulative: bool,
-    /// When it is asked for a stream.
-    pub stream: chat::Streaming,
-    /// It knows the role `developer`; else such messages are `system` ones.
-    pub keep_developer: bool,
-    /// It knows custom tools; else they are functions with one argument.
-    pub keep_custom_tools: bool,
-    /// Images may stand in tools' results; else they follow in a user's turn.
-    pub keep_result_images: bool,
-    /// Neighbouring turns of the user are joined.
-    pub join_user_turns: bool,
-}
-
-impl Default for ChatOptions {
-    fn default() -> Self {
-        Self {
-            include_usage: true,
-            cumulative: false,
-            stream: chat::Streaming::default(),
-            keep_developer: false,
-            keep_custom_tools: false,
-            keep_result_images: false,
-            join_user_turns: false,
-        }
-    }
-}
-
-impl ChatOptions {
-    /// What is known of the server at `base_url`: OpenAI's own knows what others with its API mostly do not.
-    fn of(base_url: Option<&Uri>) -> Self {
-        let host = base_url.and_then(Uri::host).unwrap_or_default().to_ascii_lowercase();
-        let is_openai = OPENAI_HOSTS.iter().any(|known| {
-            host.strip_suffix(known).is_some_and(|before| before.is_empty() || before.ends_with('.'))
-        });
-        Self { keep_developer: is_openai, keep_custom_tools: is_openai, ..Self::default() }
-    }
-}
-
-/// Hosts of OpenAI's own models, and those whose names end so.
-const OPENAI_HOSTS: [&str; 4] =
-    ["api.openai.com", "openai.azure.com", "cognitiveservices.azure.com", "services.ai.azure.com"];
 
 /// The words of `developer_role`.
 pub(super) const DEVELOPER_ROLE: [(&str, bool); 2] = [("keep", true), ("system", false)];
@@ -200,10 +129,6 @@ impl Default for QueueLimits {
     }
 }
 
-/// Lumo's scheduler holds headers back while it looks for a model; Proton's own client waits 60 s
-/// (docs/protocols/lumo.md#errors-before-the-stream).
-const LUMO_HEADER_TIMEOUT: Duration = Duration::from_secs(60);
-
 /// Headers that belong to the connection or the body, so nobody else can say them rightly.
 const OWN_HEADERS: [HeaderName; 6] = [
     header::HOST,
@@ -220,7 +145,7 @@ pub(super) type Entry<'a> = (Option<(String, Cell<'a>)>, Option<Upstream>);
 /// Reads an entry of `[[upstreams]]`.
 pub(super) fn read<'a>(table: &mut Table<'a>) -> Entry<'a> {
     let name = table.require("name", |cell| Some((text(cell.clone())?, cell)));
-    let dialect = table.require("dialect", choice(&Dialect::ALL.map(|dialect| (dialect.name(), dialect))));
+    let dialect = table.require("dialect", choice(&upstream_dialects()));
     let base_url = table.require("base_url", base_url);
     let api_key = table.get("api_key", secret);
     let headers = table.get_or("headers", HeaderMap::new(), headers);
@@ -248,6 +173,11 @@ pub(super) fn read<'a>(table: &mut Table<'a>) -> Entry<'a> {
     (name, upstream)
 }
 
+/// The words of `dialect`.
+fn upstream_dialects() -> Vec<(&'static str, Dialect)> {
+    UpstreamDialect::all().iter().map(|upstream| (upstream.dialect().name(), upstream.dialect())).collect()
+}
+
 /// What must hold between an upstream's keys.
 fn check(upstream: &Upstream, table: &mut Table<'_>) {
     if let Some(key) = table.cell("api_key") {
@@ -259,12 +189,14 @@ fn check(upstream: &Upstream, table: &mut Table<'_>) {
         }
     }
     if let Some(cell) = table.cell("header_timeout")
-        && upstream.dialect() == Dialect::Lumo
-        && upstream.timeouts.header < LUMO_HEADER_TIMEOUT
+        && let Some(slow) = upstream.options.side().slow_headers()
+        && upstream.timeouts.header < slow
     {
-        cell.warn(
-            "Lumo may send its headers only after 60 s; a shorter limit hides the error that it gives then",
-        );
+        cell.warn(format!(
+            "{} may send its headers only after {} s; a shorter limit hides the error that it gives then",
+            upstream.dialect().title(),
+            slow.as_secs()
+        ));
     }
 }
 
@@ -354,13 +286,18 @@ fn queue(table: &mut Table<'_>) -> QueueLimits {
     }
 }
 
-/// The tables of all dialects are read, for the sake of their own mistakes; only the upstream's own may stand there.
-fn options(table: &mut Table<'_>, dialect: Option<Dialect>, base_url: Option<&Uri>) -> Option<Options> {
+/// The tables of all dialects are read, to report the mistakes in them; only the upstream's own may be given.
+fn options(
+    table: &mut Table<'_>,
+    dialect: Option<Dialect>,
+    base_url: Option<&Uri>,
+) -> Option<UpstreamDialect> {
+    let host = base_url.and_then(Uri::host).unwrap_or_default();
     let lumo = own_table(table, (dialect, Dialect::Lumo), lumo::Options::default(), lumo_options);
-    let chat = own_table(table, (dialect, Dialect::Chat), ChatOptions::of(base_url), chat_options);
+    let chat = own_table(table, (dialect, Dialect::Chat), chat::Options::of_host(host), chat_options);
     Some(match dialect? {
-        Dialect::Lumo => Options::Lumo(lumo),
-        Dialect::Chat => Options::Chat(chat),
+        Dialect::Lumo => UpstreamDialect::Lumo(lumo),
+        Dialect::Chat => UpstreamDialect::Chat(chat),
     })
 }
 
@@ -386,8 +323,8 @@ fn lumo_options(table: &mut Table<'_>, defaults: lumo::Options) -> lumo::Options
     }
 }
 
-fn chat_options(table: &mut Table<'_>, defaults: ChatOptions) -> ChatOptions {
-    ChatOptions {
+fn chat_options(table: &mut Table<'_>, defaults: chat::Options) -> chat::Options {
+    chat::Options {
         include_usage: table.get_or("include_usage", defaults.include_usage, switch),
         cumulative: table.get_or("cumulative", defaults.cumulative, switch),
         stream: table.get_or("stream", defaults.stream, choice(&STREAM)),

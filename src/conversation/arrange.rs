@@ -36,7 +36,7 @@ pub fn take_media(turn: &mut Turn, name: &str) -> Vec<Part> {
     let (media, kept): (Vec<_>, Vec<_>) = mem::take(&mut turn.parts).into_iter().partition(is_media);
     turn.parts = kept;
     // The original form of the content holds the media too.
-    turn.rest.shift_remove("content");
+    turn.rest.remove("content");
     let id = turn.parts.iter().find_map(|part| match part {
         Part::Result(output) => Some(output.id.as_str()),
         _ => None,
@@ -73,15 +73,7 @@ fn append(turn: &mut Turn, next: &Turn) {
         (true, true, [Part::Text(text)]) => turn.add_text("\n\n", text),
         _ => turn.parts.append(&mut next.parts),
     }
-    for (key, value) in next.rest {
-        match (turn.rest.get_mut(&key), value) {
-            (Some(serde_json::Value::Array(list)), serde_json::Value::Array(mut more)) => {
-                list.append(&mut more);
-            }
-            (Some(_), _) => {}
-            (None, value) => _ = turn.rest.insert(key, value),
-        }
-    }
+    turn.rest.merge(next.rest);
 }
 
 fn is_users(turn: &Turn) -> bool {

@@ -50,8 +50,6 @@ pub use table::{DEEPSEEK_V3, DEEPSEEK_V31, KIMI_K2, MISTRAL};
 pub use teach::{ArgumentForm, Form, Teach, Teaching, Values, instruct};
 use teach::{OBJECT, taught};
 
-use crate::suggest::suggest;
-
 /// A way of writing tool calls as text.
 #[derive(Debug)]
 pub struct Format {
@@ -300,15 +298,6 @@ pub static ALL: &[&Format] = &[
     &REACT,
     &THINK,
 ];
-
-/// The command that lists the formats.
-pub(crate) const LISTED_BY: &str = "toolwire formats";
-
-/// What to say of `name`, which is the name of none of `known`.
-pub(crate) fn unknown<'f>(name: &str, known: impl Iterator<Item = &'f Format>) -> String {
-    let known: Vec<_> = known.map(|format| format.name).collect();
-    format!("there is no format `{name}`; {}", suggest(name, &known, Some(LISTED_BY)))
-}
 
 /// The names of these formats.
 pub fn names(formats: &[&Format]) -> Vec<&'static str> {

@@ -1,7 +1,7 @@
-//! [`Access`]: what becomes known of one request on its way, told when it is dropped.
+//! [`Access`]: the record of one request, logged and counted when it is dropped.
 //!
-//! It travels inside the response's body, since that is what lives as long as the request: an answer that was
-//! handed out whole, one that failed, and a client that went away all end in the drop of the body.
+//! It travels inside the response's body, because that lives as long as the request: a complete response, a failed one,
+//! and a client that disconnected all end with the drop of the body.
 
 use std::{
     fmt,
@@ -13,26 +13,26 @@ use crate::{dialect::Dialect, event::Finish, failure::Failure, pipeline::Tally};
 
 use super::{
     metrics::{Metrics, kind_name},
-    untrusted::clipped,
+    untrusted::clip,
 };
 
-/// The status that stands in logs and metrics for a client that left before there was one.
+/// The status in logs and metrics of a client that disconnected before a status was decided.
 const CLIENT_LEFT: u16 = 499;
 
-/// Bytes of a client's words (path, model) that are kept for the log line. Beyond: clipped.
+/// The most bytes of a path or model name that are kept for the log line; longer ones are clipped.
 const MAX_WORD: usize = 128;
 
 /// How a request ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Outcome {
-    /// The client went away before the end.
+    /// The client disconnected before the end.
     #[default]
     Cancelled,
-    /// The client took nothing for `limits.write_timeout` and was given up.
+    /// The client read nothing for `limits.write_timeout`, so its connection was closed.
     Stalled,
-    /// All of the answer was handed to the client's connection.
+    /// The complete response was written to the client's connection.
     Done,
-    /// It failed, and the client was told so.
+    /// It failed, and the client got an error.
     Failed(Failure),
 }
 
@@ -49,7 +49,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// The record of one request. Its drop is the request's end.
+/// The record of one request, which ends when this is dropped.
 #[derive(Debug)]
 pub struct Access {
     metrics: Arc<Metrics>,
@@ -68,7 +68,7 @@ pub struct Access {
     outcome: Outcome,
 }
 
-/// Where a request went, in the configuration's names.
+/// Where a request was routed, in the names of the configuration.
 #[derive(Debug)]
 struct Target {
     model: String,
@@ -77,7 +77,7 @@ struct Target {
 }
 
 impl Access {
-    /// A request has arrived.
+    /// Starts the record of a request that has just arrived.
     pub fn new(
         metrics: Arc<Metrics>,
         id: String,
@@ -90,7 +90,7 @@ impl Access {
             started: Instant::now(),
             id,
             method,
-            path: clipped(path, MAX_WORD).into_owned(),
+            path: clip(path, MAX_WORD).into_owned(),
             route,
             asked: None,
             target: None,
@@ -108,29 +108,29 @@ impl Access {
         &self.id
     }
 
-    /// Since the request's arrival.
+    /// The time since the request arrived.
     pub fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// The client asked for `model`.
+    /// Records the model that the client asked for.
     pub fn asked(&mut self, model: &str, stream: bool) {
-        self.asked = Some(clipped(model, MAX_WORD).into_owned());
+        self.asked = Some(clip(model, MAX_WORD).into_owned());
         self.stream = stream;
     }
 
-    /// An exchange with an upstream begins; `model` is the configuration's entry.
+    /// Records that an exchange with an upstream begins. `model` is the name of the configuration entry.
     pub fn routed(&mut self, model: &str, upstream: &str, dialect: Dialect) {
         self.metrics.streams().inc();
         self.target = Some(Target { model: model.to_owned(), upstream: upstream.to_owned(), dialect });
     }
 
-    /// The response's status is decided.
+    /// Sets the status of the response.
     pub fn status(&mut self, status: u16) {
         self.status = status;
     }
 
-    /// `bytes` of the response's body are handed to the client's connection.
+    /// Records that `bytes` of the body were passed to the client's connection.
     pub fn wrote(&mut self, bytes: usize) {
         self.bytes_out += bytes as u64;
         if self.first_byte.is_none() {
@@ -142,12 +142,12 @@ impl Access {
         }
     }
 
-    /// How it ended, to be told with the drop. Never called means cancelled.
+    /// Sets how it ended. Without this call it counts as cancelled.
     pub fn ended(&mut self, outcome: Outcome) {
         self.outcome = outcome;
     }
 
-    /// What the answer was made of.
+    /// Sets what the response consisted of.
     pub fn counted(&mut self, tally: Tally) {
         self.tally = Some(tally);
     }
@@ -193,12 +193,12 @@ impl Access {
         );
     }
 
-    /// What was left out of the answer is told once, whatever there was of it.
+    /// Logs once what was left out of the response.
     fn write_skipped(&self) {
         let skipped = self.tally.as_ref().map(|tally| &tally.skipped).filter(|skipped| !skipped.is_empty());
         if let (Some(skipped), Some(target)) = (skipped, &self.target) {
             let (id, upstream) = (self.id.as_str(), target.upstream.as_str());
-            tracing::warn!(id, upstream, %skipped, "parts of the upstream's answer were left out");
+            tracing::warn!(id, upstream, %skipped, "parts of the upstream's response were left out");
         }
     }
 }
@@ -211,7 +211,7 @@ impl Drop for Access {
     }
 }
 
-/// The finish in our own words: what was meant, whatever the dialect calls it.
+/// The finish reason in toolwire's own words, whatever the dialect calls it.
 fn finish_name(finish: Finish) -> &'static str {
     match finish {
         Finish::Stop => "stop",
@@ -221,7 +221,7 @@ fn finish_name(finish: Finish) -> &'static str {
     }
 }
 
-/// With three places: a proxy's own share is far below one millisecond.
+/// Milliseconds with three decimals: the proxy's own share is far below one.
 fn milliseconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3
 }

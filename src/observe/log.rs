@@ -1,20 +1,29 @@
-//! Where log lines go, and how they look: as tracing-subscriber writes them, with two differences. What comes from
-//! outside cannot leave its place: values are escaped and clipped ([`untrusted`](super::untrusted)), in text and in JSON.
-//! And each request has a line, so they are written in a shorter way than its own, which takes every piece of a line
-//! through several formatters.
+//! Log lines: where they go and how they look. tracing-subscriber formats them. This module adds that a value cannot
+//! leave its place: text from outside is escaped and clipped ([`untrusted`](super::untrusted)), in text and in JSON.
 
-mod json;
-mod text;
-
-use std::{error::Error, fmt, io, time::SystemTime};
-
-use tracing_subscriber::{
-    EnvFilter,
-    filter::ParseError,
-    fmt::{format::Writer, time::FormatTime},
+use std::{
+    error::Error,
+    fmt::{self, Debug},
+    io,
 };
 
-use self::{json::Objects, text::Fields};
+use serde_json::{Map, Value};
+use tracing::{
+    Event, Subscriber,
+    field::{Field, Visit},
+};
+use tracing_subscriber::{
+    EnvFilter,
+    field::{RecordFields, VisitOutput},
+    filter::ParseError,
+    fmt::{
+        FmtContext, FormatEvent, FormatFields,
+        format::{DefaultVisitor, Writer},
+    },
+    registry::LookupSpan,
+};
+
+use super::untrusted::{MAX_VALUE, cleaned, clip, is_unprintable};
 
 /// How a log line is written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -22,47 +31,29 @@ pub enum Style {
     /// For people: one line of text.
     #[default]
     Text,
-    /// For programs: one JSON object a line.
+    /// For programs: one JSON object per line.
     Json,
 }
 
-/// Sends log lines to stderr. `filter` is what `TOOLWIRE_LOG` holds, in the usual form (`info`,
-/// `toolwire=debug,hyper=warn`); `None` means `info`. Text is coloured if `coloured`. Does nothing if logging was set up
-/// before.
+/// Sends log lines to stderr. `filter` is the value of `TOOLWIRE_LOG` in the usual form (`info`,
+/// `toolwire=debug,hyper=warn`); `None` means `info`. Text is coloured if `coloured`. Does nothing if logging is set up
+/// already.
 ///
 /// # Errors
-/// If `filter` is not one.
+/// If `filter` is invalid.
 pub fn init(style: Style, coloured: bool, filter: Option<&str>) -> Result<(), ParseError> {
     let filter = EnvFilter::try_new(filter.unwrap_or("info"))?;
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_timer(Now).with_writer(io::stderr);
-    // Set up twice means that a test or an embedding program was first: its choice stands.
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    // If logging is set up already, a test or an embedding program did it: its choice stands.
     let _ = match style {
-        Style::Text => lines.fmt_fields(Fields).with_ansi(coloured).try_init(),
-        Style::Json => lines.json().flatten_event(true).map_event_format(Objects).try_init(),
+        Style::Text => lines.fmt_fields(CleanFields).with_ansi(coloured).try_init(),
+        Style::Json => lines.json().flatten_event(true).map_event_format(CleanObjects).try_init(),
     };
     Ok(())
 }
 
-/// The time in UTC, to the microsecond.
-#[derive(Debug)]
-struct Now;
-
-impl FormatTime for Now {
-    fn format_time(&self, writer: &mut Writer<'_>) -> fmt::Result {
-        // Of a time before that it would make a panic.
-        let now = SystemTime::now().max(SystemTime::UNIX_EPOCH);
-        write!(writer, "{}", humantime::format_rfc3339_micros(now))
-    }
-}
-
-/// Bytes that a request's fields take at most, usually.
-const USUAL: usize = 512;
-
-/// The field that is what an event says.
-const MESSAGE: &str = "message";
-
-/// A list, which is a list in JSON too. tracing has no such value; recorded as an error (`value as &dyn Error`), it is
-/// one that the formatters recognize.
+/// A list, which is an array in JSON. tracing has no such value; it is recorded as an error (`value as &dyn Error`),
+/// which the formatter recognises.
 #[derive(Debug)]
 pub struct List(pub Vec<String>);
 
@@ -74,15 +65,106 @@ impl fmt::Display for List {
 
 impl Error for List {}
 
+/// The fields of a line of text, each value cleaned before the library formats it.
+#[derive(Debug)]
+struct CleanFields;
+
+impl<'w> FormatFields<'w> for CleanFields {
+    fn format_fields<R: RecordFields>(&self, writer: Writer<'w>, fields: R) -> fmt::Result {
+        let mut visitor = Clean(DefaultVisitor::new(writer, true));
+        fields.record(&mut visitor);
+        visitor.0.finish()
+    }
+}
+
+/// Passes on cleaned values. Values that are not text arrive by `record_debug` too.
+struct Clean<V>(V);
+
+impl<V: Visit> Visit for Clean<V> {
+    fn record_str(&mut self, field: &Field, text: &str) {
+        if field.name() == "message" {
+            return self.record_debug(field, &format_args!("{text}"));
+        }
+        // The library quotes a text with its unprintable characters escaped. Clipped before that, its quotes stay a pair.
+        self.0.record_str(field, &clip(text, MAX_VALUE));
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0.record_debug(field, &format_args!("{}", cleaned(value)));
+    }
+}
+
+/// A line of JSON as the library writes it, its texts clipped, its unprintable characters escaped, with arrays for each
+/// [`List`].
+#[derive(Debug)]
+struct CleanObjects<L>(L);
+
+impl<S, N, L> FormatEvent<S, N> for CleanObjects<L>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+    L: FormatEvent<S, N>,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut line = String::new();
+        self.0.format_event(context, Writer::new(&mut line), event)?;
+        let mut object: Map<String, Value> = serde_json::from_str(&line).map_err(|_| fmt::Error)?;
+        event.record(&mut Lists(&mut object));
+        object.values_mut().for_each(clip_all);
+        write_printable(&mut writer, &serde_json::to_string(&object).map_err(|_| fmt::Error)?)?;
+        writer.write_char('\n')
+    }
+}
+
+/// Puts arrays in place of the texts that the library wrote for lists.
+struct Lists<'o>(&'o mut Map<String, Value>);
+
+impl Visit for Lists<'_> {
+    fn record_error(&mut self, field: &Field, error: &(dyn Error + 'static)) {
+        if let Some(List(items)) = error.downcast_ref() {
+            self.0.insert(field.name().to_owned(), items.as_slice().into());
+        }
+    }
+
+    fn record_debug(&mut self, _: &Field, _: &dyn Debug) {}
+}
+
+/// Clips every text in `value`.
+fn clip_all(value: &mut Value) {
+    match value {
+        Value::String(text) if text.len() > MAX_VALUE => *text = clip(text, MAX_VALUE).into_owned(),
+        Value::Array(items) => items.iter_mut().for_each(clip_all),
+        Value::Object(members) => members.values_mut().for_each(clip_all),
+        _ => {}
+    }
+}
+
+/// Writes JSON with all unprintable characters escaped. serde_json escapes those up to U+001F; the others can stand in
+/// strings only.
+fn write_printable(writer: &mut Writer<'_>, json: &str) -> fmt::Result {
+    for char in json.chars() {
+        if is_unprintable(char) {
+            let mut units = [0; 2];
+            char.encode_utf16(&mut units).iter().try_for_each(|unit| write!(writer, "\\u{unit:04x}"))?;
+        } else {
+            writer.write_char(char)?;
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::{Arc, Mutex};
 
-    use tracing::Subscriber;
-    use tracing_subscriber::fmt::{FormatFields, format::DefaultFields};
+    use tracing_subscriber::fmt::format::DefaultFields;
 
     use super::*;
-    use crate::observe::untrusted::is_unprintable;
 
     #[derive(Clone, Default)]
     struct Lines(Arc<Mutex<Vec<u8>>>);
@@ -98,7 +180,7 @@ mod tests {
         }
     }
 
-    /// What the log that is made of these lines writes of what `events` says.
+    /// What `log` writes while `events` runs.
     fn logged<L: Subscriber + Send + Sync + 'static>(
         log: impl FnOnce(Lines) -> L,
         events: impl FnOnce(),
@@ -109,18 +191,16 @@ mod tests {
         String::from_utf8(lines).unwrap()
     }
 
-    /// The same of all kinds of values.
+    /// What `log` writes of every kind of value.
     fn written<L: Subscriber + Send + Sync + 'static>(log: impl FnOnce(Lines) -> L) -> String {
         logged(log, || {
             let missing: Option<&str> = None;
-            let error = io::Error::other(fmt::Error);
-            let error: &(dyn Error + 'static) = &error;
             tracing::info!(target: "a", text = "plain, and 'so'", some = Some("x"), missing, empty = "");
             tracing::info!(target: "a", quote = "\"", escape = "\\", control = "\u{1b}[1m\n", letter = "\u{e9}");
             tracing::info!(target: "a", word = %"as it is\"", shown = ?"as it is\"", r#type = 1, yes = true, no = false);
             tracing::info!(target: "a", whole = u64::MAX, less = -1, part = 1.25, round = 2.0, tiny = 1e-9, big = 1e300);
             tracing::info!(target: "a", not = f64::NAN, wide = u128::MAX);
-            tracing::warn!(error, behind = 1);
+            tracing::warn!(error = %fmt::Error, behind = 1);
             tracing::error!("said {}", 1);
             tracing::error!(before = 1, "said");
             tracing::info_span!("span", kind = "x", number = 1).in_scope(|| tracing::info!(within = true));
@@ -139,34 +219,30 @@ mod tests {
     }
 
     fn objects(lines: Lines) -> impl Subscriber + Send + Sync {
-        let json = tracing_subscriber::fmt().json().flatten_event(true).with_timer(Now);
-        json.map_event_format(Objects).with_writer(move || lines.clone()).finish()
+        let json = tracing_subscriber::fmt().json().flatten_event(true).without_time();
+        json.map_event_format(CleanObjects).with_writer(move || lines.clone()).finish()
     }
 
     #[test]
-    fn fields_look_as_the_library_writes_them() {
-        let plain = written(text(Fields, false));
+    fn harmless_fields_look_as_the_library_writes_them() {
+        let plain = written(text(CleanFields, false));
         assert_eq!(plain, written(text(DefaultFields::new(), false)));
         assert!(plain.starts_with(" INFO a: text=\"plain, and 'so'\" some=\"x\" empty=\"\"\n"), "{plain}");
-        assert_eq!(written(text(Fields, true)), written(text(DefaultFields::new(), true)));
+        assert_eq!(written(text(CleanFields, true)), written(text(DefaultFields::new(), true)));
     }
 
     #[test]
-    fn objects_look_as_the_library_writes_them() {
-        let ours = written(objects);
+    fn harmless_objects_look_as_the_library_writes_them() {
         let library = written(|lines| {
-            let json = tracing_subscriber::fmt().json().flatten_event(true).with_timer(Now);
+            let json = tracing_subscriber::fmt().json().flatten_event(true).without_time();
             json.with_writer(move || lines.clone()).finish()
         });
-        let begin = "{\"timestamp\":\"2026-01-01T00:00:00.000000Z".len();
-        let but_times =
-            |lines: &str| lines.lines().map(|line| line.split_at(begin).1.to_owned()).collect::<Vec<_>>();
-        assert_eq!(but_times(&ours), but_times(&library));
-        assert_eq!(ours.find("\",\"level\":\"INFO\",\"text\":\"plain, and 'so'\","), Some(begin), "{ours}");
+        assert_eq!(written(objects), library);
+        assert!(library.starts_with("{\"level\":\"INFO\",\"text\":\"plain, and 'so'\","), "{library}");
     }
 
-    /// Logs `hostile` in every way in which a value can get into a line; gives the number of lines that this makes.
-    fn log_everywhere(hostile: &str) -> usize {
+    /// Logs `hostile` in every way in which a value can get into a line, as three lines.
+    fn log_everywhere(hostile: &str) {
         #[derive(Debug)]
         struct Wrapped<'h>(#[expect(dead_code, reason = "shown by Debug")] &'h str);
         let error = io::Error::other(hostile.to_owned());
@@ -176,21 +252,20 @@ mod tests {
         tracing::info!(text = hostile, display = %hostile, debug = ?Wrapped(hostile), error, list);
         tracing::info!("{hostile}");
         tracing::info_span!("s", text = hostile, display = %hostile).in_scope(|| tracing::info!(hostile));
-        3
     }
 
     #[test]
-    fn values_from_outside_stay_in_their_line() {
+    fn hostile_values_are_escaped() {
         let hostile = "x\r\nFAKE line\u{1b}[31m\u{9b}2J\u{2028}\u{202e}\u{7f}";
-        for log in [text(Fields, false), text(Fields, true)] {
-            let told = logged(log, || _ = log_everywhere(hostile)).replace(['\u{1b}'], "");
+        for log in [text(CleanFields, false), text(CleanFields, true)] {
+            let told = logged(log, || log_everywhere(hostile)).replace(['\u{1b}'], "");
             assert_eq!(told.lines().count(), 3, "{told}");
             assert!(told.lines().all(|line| !line.contains(is_unprintable)), "{told:?}");
             assert_eq!(told.matches("FAKE").count(), told.matches(r"x\r\nFAKE").count(), "{told}");
         }
-        let coloured = logged(text(Fields, true), || _ = log_everywhere(hostile));
+        let coloured = logged(text(CleanFields, true), || log_everywhere(hostile));
         assert!(!coloured.contains("\u{1b}[31m"), "{coloured:?}");
-        let told = logged(objects, || _ = log_everywhere(hostile));
+        let told = logged(objects, || log_everywhere(hostile));
         assert_eq!(told.lines().count(), 3, "{told}");
         assert!(told.lines().all(|line| !line.contains(is_unprintable)), "{told:?}");
         let first: serde_json::Value = serde_json::from_str(told.lines().next().unwrap()).unwrap();
@@ -202,28 +277,14 @@ mod tests {
     fn long_values_are_clipped() {
         let long = "\u{1b}é\"".repeat(20_000);
         for told in [
-            logged(text(Fields, false), || _ = log_everywhere(&long)),
-            logged(text(Fields, true), || _ = log_everywhere(&long)),
-            logged(objects, || _ = log_everywhere(&long)),
+            logged(text(CleanFields, false), || log_everywhere(&long)),
+            logged(text(CleanFields, true), || log_everywhere(&long)),
+            logged(objects, || log_everywhere(&long)),
         ] {
             assert!(told.lines().all(|line| line.len() < 8_000), "{}", told.len());
             assert!(told.contains(" bytes more]"), "{told}");
         }
-        let quoted = logged(text(Fields, false), || tracing::info!(text = "a".repeat(300)));
+        let quoted = logged(text(CleanFields, false), || tracing::info!(text = "a".repeat(300)));
         assert!(quoted.ends_with("a… [44 bytes more]\"\n"), "{quoted}");
-    }
-
-    #[test]
-    fn the_time_is_utc_to_the_microsecond() {
-        let mut time = String::new();
-        let before = SystemTime::now();
-        Now.format_time(&mut Writer::new(&mut time)).unwrap();
-        assert_eq!((time.len(), time.ends_with('Z')), ("2026-01-01T00:00:00.000000Z".len(), true), "{time}");
-        let read = humantime::parse_rfc3339(&time).unwrap();
-        assert!(read <= SystemTime::now() && read + std::time::Duration::from_micros(1) > before, "{time}");
-        let mut library = String::new();
-        tracing_subscriber::fmt::time::SystemTime.format_time(&mut Writer::new(&mut library)).unwrap();
-        let form = |time: &str| time.replace(|letter: char| letter.is_ascii_digit(), "0");
-        assert_eq!(form(&time), form(&library));
     }
 }

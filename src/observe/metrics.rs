@@ -1,8 +1,8 @@
-//! [`Metrics`]: what is counted, for `/metrics`.
+//! [`Metrics`]: the counters behind `/metrics`.
 //!
-//! No key is asked for `/metrics`, so labels hold configured names, kinds, formats and names of the API's own, nothing
-//! that clients choose. That also bounds the number of series. The names of called tools are a label only where the
-//! configuration says so, up to [`MAX_NAMES`] of them; the rest are `other`.
+//! `/metrics` requires no key. Labels therefore hold only configured names, kinds, formats and names from the API, nothing
+//! that clients choose. That also bounds the number of series. Names of called tools are a label only if the configuration
+//! says so, up to [`MAX_NAMES`] of them; the others are counted as `other`.
 
 use std::{collections::HashSet, fmt, sync::Mutex, time::Duration};
 
@@ -19,13 +19,13 @@ use prometheus_client::{
 
 use crate::{dialect::Skipped, failure::Kind, pipeline::Tally};
 
-/// Different tool names that become labels, a process. Beyond: `other`.
+/// The most tool names that become labels in one process; the others are `other`.
 const MAX_NAMES: usize = 256;
 
-/// Bytes of a tool name that becomes a label: what OpenAI allows. Beyond: `other`.
+/// The most bytes of a tool name that becomes a label: what OpenAI allows. A longer one is `other`.
 const MAX_NAME: usize = 64;
 
-/// What stands for every name that is no label of its own.
+/// The label of every name that has none of its own.
 const OTHER: &str = "other";
 
 /// All metrics of one server.
@@ -46,7 +46,7 @@ pub struct Metrics {
     waiting: Family<UpstreamLabel, Gauge>,
     dropped_fields: Family<FieldLabels, Counter>,
     unsolicited: Family<UpstreamLabel, Counter>,
-    /// `None`: tools' names are no label.
+    /// `None` if tool names are not a label.
     names: Option<Names>,
 }
 
@@ -102,7 +102,7 @@ struct SkipLabels {
 }
 
 impl Metrics {
-    /// Everything at zero. `tool_names`: the names of called tools are a label.
+    /// All counters at zero. With `tool_names`, the names of called tools are a label.
     pub fn new(tool_names: bool) -> Self {
         let mut new = Self {
             registry: Registry::with_prefix("toolwire"),
@@ -128,51 +128,59 @@ impl Metrics {
 
     fn register(&mut self) {
         let registry = &mut self.registry;
-        registry.register("requests", "Requests that are over", self.requests.clone());
-        registry.register("streams_in_flight", "Answers under way", self.streams.clone());
+        registry.register("requests", "Finished requests", self.requests.clone());
+        registry.register("streams_in_flight", "Responses in progress", self.streams.clone());
         registry.register(
             "first_byte_seconds",
-            "From a request's arrival to the first byte of its answer",
+            "Time from the arrival of a request to the first byte of its response",
             self.first_byte.clone(),
         );
-        registry.register("upstream_errors", "Answers that failed, by kind", self.upstream_errors.clone());
+        registry.register("upstream_errors", "Failed responses, by kind", self.upstream_errors.clone());
         registry.register("calls", "Tool calls that reached a client", self.calls.clone());
-        registry.register("dropped_calls", "Tool calls refused or dropped", self.dropped_calls.clone());
+        registry.register(
+            "dropped_calls",
+            "Tool calls that were refused or dropped",
+            self.dropped_calls.clone(),
+        );
         registry.register(
             "malformed_frames",
-            "Upstream frames that were passed over",
+            "Malformed upstream frames that were skipped",
             self.malformed_frames.clone(),
         );
         registry.register(
             "skipped",
-            "Parts of upstreams' answers that were left out, by reason",
+            "Parts of upstream responses that were left out, by reason",
             self.skipped.clone(),
         );
         registry.register(
             "held_bytes",
-            "The most bytes that an answer held back at once",
+            "The most bytes that a response held back at once",
             self.held_peak.clone(),
         );
-        registry.register("client_disconnects", "Clients gone before the end", self.disconnects.clone());
+        registry.register(
+            "client_disconnects",
+            "Clients that disconnected before the end",
+            self.disconnects.clone(),
+        );
         registry.register(
             "client_stalls",
-            "Connections and HTTP/2 streams closed because the client took nothing for limits.write_timeout",
+            "Connections and HTTP/2 streams closed because the client read nothing for limits.write_timeout",
             self.stalls.clone(),
         );
-        registry.register("waiting_requests", "Requests in an upstream's line", self.waiting.clone());
+        registry.register("waiting_requests", "Requests in an upstream's queue", self.waiting.clone());
         registry.register(
             "dropped_fields",
-            "Request fields that an upstream's dialect cannot say",
+            "Request fields that an upstream's dialect cannot express",
             self.dropped_fields.clone(),
         );
         registry.register(
             "upstream_unsolicited",
-            "Upstream connections closed for bytes that no request had asked for",
+            "Upstream connections closed because of bytes that no request had asked for",
             self.unsolicited.clone(),
         );
     }
 
-    /// All of them, as Prometheus reads them ([`Metrics::CONTENT_TYPE`]).
+    /// All metrics in the text format of Prometheus ([`Metrics::CONTENT_TYPE`]).
     pub fn text(&self) -> String {
         let mut text = String::new();
         // Writing into a string cannot fail.
@@ -183,35 +191,35 @@ impl Metrics {
     /// The content type of [`Metrics::text`].
     pub const CONTENT_TYPE: &'static str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-    /// A request is over. `model` is the configuration's entry.
+    /// Counts a finished request. `model` is the name of the configuration entry.
     pub(super) fn request(&self, route: &'static str, model: Option<&str>, status: u16) {
         let model = model.unwrap_or(OTHER).to_owned();
         self.requests.get_or_create(&RequestLabels { route, model, status }).inc();
     }
 
-    /// The first byte of an answer has gone out.
+    /// Records the time to the first byte of a response.
     pub(super) fn first_byte(&self, model: &str, after: Duration) {
         let label = ModelLabel { model: model.to_owned() };
         self.first_byte.get_or_create(&label).observe(after.as_secs_f64());
     }
 
-    /// An answer failed.
+    /// Counts a failed response.
     pub(super) fn upstream_error(&self, upstream: &str, kind: Kind) {
         let labels = ErrorLabels { upstream: upstream.to_owned(), kind: kind_name(kind) };
         self.upstream_errors.get_or_create(&labels).inc();
     }
 
-    /// A client went away before the end.
+    /// Counts a client that disconnected before the end.
     pub(super) fn disconnect(&self) {
         self.disconnects.inc();
     }
 
-    /// A client's connection or HTTP/2 stream was closed because it took nothing for too long.
+    /// Counts a connection or HTTP/2 stream that was closed because the client read nothing for too long.
     pub fn client_stalled(&self) {
         self.stalls.inc();
     }
 
-    /// What an answer was made of.
+    /// Adds what a response consisted of.
     pub(super) fn tally(&self, tally: &Tally) {
         for call in &tally.calls {
             let name = self.names.as_ref().map(|names| names.label(call.name.as_deref()));
@@ -224,7 +232,8 @@ impl Metrics {
         self.held_peak.observe(tally.held_peak as f64);
     }
 
-    /// `upstream`'s dialect could not say these fields of a request. Those that are not the API's are counted as `other`.
+    /// Counts fields of a request that the dialect of `upstream` could not express. Fields that the API does not define are
+    /// counted as `other`.
     pub fn dropped_fields(&self, upstream: &str, fields: &[String]) {
         for field in fields {
             let field = FIELDS.into_iter().find(|known| known == field).unwrap_or(OTHER);
@@ -233,7 +242,7 @@ impl Metrics {
         }
     }
 
-    /// What was left out of an answer of `upstream`.
+    /// Counts what was left out of a response of `upstream`.
     pub(super) fn skipped(&self, upstream: &str, skipped: &Skipped) {
         for (why, count) in skipped.iter() {
             let labels = SkipLabels { upstream: upstream.to_owned(), reason: why.name() };
@@ -241,23 +250,23 @@ impl Metrics {
         }
     }
 
-    /// Requests that wait for a place at `upstream`, to be kept up to date by its line.
+    /// The gauge of requests that wait for a free slot at `upstream`; its queue updates it.
     pub fn waiting(&self, upstream: &str) -> Gauge {
         self.waiting.get_or_create_owned(&UpstreamLabel { upstream: upstream.to_owned() })
     }
 
-    /// Connections on which `upstream` sent what no request had asked for.
+    /// The counter of connections on which `upstream` sent bytes that no request had asked for.
     pub fn unsolicited(&self, upstream: &str) -> Counter {
         self.unsolicited.get_or_create_owned(&UpstreamLabel { upstream: upstream.to_owned() })
     }
 
-    /// Answers under way.
+    /// The gauge of responses in progress.
     pub(super) fn streams(&self) -> &Gauge {
         &self.streams
     }
 }
 
-/// From 1 ms to 65 s, doubling: models that think take long.
+/// From 1 ms to 65 s, doubling: reasoning models take long.
 fn first_byte_buckets() -> Histogram {
     Histogram::new(exponential_buckets(0.001, 2.0, 17))
 }
@@ -329,7 +338,7 @@ const FIELDS: [&str; 40] = [
     "web_search_options",
 ];
 
-/// Names of tools that have become labels.
+/// The tool names that have become labels.
 #[derive(Default)]
 struct Names(Mutex<HashSet<String>>);
 

@@ -1,7 +1,7 @@
-//! What an operator sees: one log line a request, and Prometheus metrics.
+//! What an operator sees: one log line per request, and Prometheus metrics.
 //!
-//! [`Access`] is made when a request arrives and travels with its response; when it is dropped, the request is over,
-//! however it ended, and the line is written and everything counted. Nothing here ever sees a body or a secret.
+//! [`Access`] is created when a request arrives, and travels with its response. When it is dropped the request is over,
+//! however it ended: the line is written and everything is counted. Nothing here sees a body or a secret.
 
 mod access;
 pub mod log;

@@ -1,29 +1,29 @@
-//! What stdout and stderr are connected to, and text that fits there.
+//! What stdout and stderr are connected to, and text that fits its width.
 
 use std::{env, io::IsTerminal, os::fd::AsFd};
 
 use rustix::termios::tcgetwinsize;
 
-/// Columns of a table, and of what is drawn beside each other, where there is no terminal.
+/// The width of tables and columns when the output is not a terminal.
 pub const WITHOUT_TERMINAL: usize = 120;
 
-/// Columns below which nothing is made to fit.
+/// The smallest width that output is fitted to.
 const LEAST: usize = 20;
 
-/// Whether `stream` shows colours: it is a terminal that can, and `NO_COLOR` (<https://no-color.org>) is not set.
+/// Whether `stream` is a terminal with colours and `NO_COLOR` (<https://no-color.org>) is not set.
 pub fn is_coloured(stream: &impl IsTerminal) -> bool {
     let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
     stream.is_terminal() && !is_set("NO_COLOR") && env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// Columns of the terminal that `stream` is; `None` if it is none, or does not say.
+/// The width in columns of the terminal behind `stream`; `None` if it is not a terminal or does not report its width.
 pub fn width(stream: &(impl AsFd + IsTerminal)) -> Option<usize> {
     let columns = stream.is_terminal().then(|| tcgetwinsize(stream).ok())??.ws_col;
     (columns > 0).then(|| usize::from(columns).max(LEAST))
 }
 
-/// `text` in lines of at most `width` columns; the first behind `mark`, the others as far in. A word is cut only where it is
-/// longer than a line.
+/// Wraps `text` to at most `width` columns. The first line starts with `mark`, and the others are indented as far. A word
+/// is cut only if it is longer than a line.
 pub fn wrapped(text: &str, mark: &str, width: usize) -> String {
     let columns = |text: &str| text.chars().count();
     let indent = " ".repeat(columns(mark));
@@ -44,7 +44,7 @@ pub fn wrapped(text: &str, mark: &str, width: usize) -> String {
     lines.iter().map(|line| line.trim_end()).collect::<Vec<_>>().join("\n")
 }
 
-/// Columns of a piece of a word at least.
+/// The least columns of a piece of a word.
 const SHORTEST: usize = 8;
 
 /// `word` in pieces of at most `room` characters.
@@ -63,7 +63,7 @@ pub fn counted(count: usize, noun: &str) -> String {
     format!("{count} {}", plural(count as u64, noun))
 }
 
-/// The noun for so many.
+/// The form of the noun for `count`.
 pub fn plural(count: u64, noun: &str) -> String {
     if count == 1 { noun.to_owned() } else { format!("{noun}s") }
 }

@@ -1,16 +1,19 @@
-//! Text from outside, made fit for a log line or a terminal.
+//! Makes text from outside safe for a log line or a terminal.
 //!
-//! Clients and upstreams choose model names, paths, error codes and messages. Written as it is, such text can begin a
-//! line of its own, move a terminal's cursor, or fill a disk. Whoever writes it for people to read does so through
-//! this module: characters that are not visible are escaped, and long texts are clipped.
+//! Clients and upstreams choose model names, paths, error codes and messages. Written unchanged, such text can start a
+//! line of its own, move a terminal's cursor, or fill a disk. Code that shows it to people passes it through this
+//! module, which escapes invisible characters and clips long texts.
 
-use std::{borrow::Cow, fmt};
+use std::{
+    borrow::Cow,
+    fmt::{self, Write},
+};
 
-/// Bytes of one value in a log line. Beyond: cut off, with a mark that says how much is missing.
+/// The most bytes of one value in a log line. The rest is cut off, and a mark says how much is missing.
 pub const MAX_VALUE: usize = 256;
 
-/// Whether a terminal or a line reader could take `char` for something else than a visible character: control
-/// characters (C0, DEL, C1), line and paragraph separators, and characters that reorder or hide text.
+/// Whether a terminal or a line reader could treat `char` as anything but a visible character: control characters (C0,
+/// DEL, C1), line and paragraph separators, and characters that reorder or hide text.
 pub fn is_unprintable(char: char) -> bool {
     char.is_control()
         || matches!(char,
@@ -28,8 +31,8 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The first `max` bytes of `text` at a character's border; if there is more, a mark behind them says how much.
-pub fn clipped(text: &str, max: usize) -> Cow<'_, str> {
+/// At most the first `max` bytes of `text`, cut between characters. If there is more, a mark says how much.
+pub fn clip(text: &str, max: usize) -> Cow<'_, str> {
     let (kept, rest) = text.split_at_checked(text.floor_char_boundary(max)).unwrap_or((text, ""));
     match rest.len() {
         0 => Cow::Borrowed(kept),
@@ -37,7 +40,7 @@ pub fn clipped(text: &str, max: usize) -> Cow<'_, str> {
     }
 }
 
-/// Stands for bytes that were cut off.
+/// Stands for the bytes that were cut off.
 struct Mark(usize);
 
 impl fmt::Display for Mark {
@@ -46,60 +49,34 @@ impl fmt::Display for Mark {
     }
 }
 
-/// Writes at most [`MAX_VALUE`] bytes to the end of a text.
-pub(super) struct Cleaner<'t> {
-    text: &'t mut String,
-    /// For a text that nobody escapes later.
-    escapes: bool,
-    room: usize,
-    /// Bytes that were left out.
+/// `value` as its `Debug` writes it, escaped, and clipped to [`MAX_VALUE`] bytes. What is cut off is never kept.
+pub(super) fn cleaned(value: &dyn fmt::Debug) -> String {
+    let mut cleaner = Cleaner { text: String::new(), missing: 0 };
+    // Writing into a string cannot fail; a value whose `Debug` fails is shown as far as it came.
+    let _ = write!(cleaner, "{value:?}");
+    match cleaner.missing {
+        0 => cleaner.text,
+        missing => format!("{}{}", cleaner.text, Mark(missing)),
+    }
+}
+
+/// Keeps the first [`MAX_VALUE`] bytes that are written to it, escaped.
+struct Cleaner {
+    text: String,
+    /// Bytes that were cut off.
     missing: usize,
 }
 
-impl<'t> Cleaner<'t> {
-    /// Writes behind `text`, and escapes unprintable characters.
-    pub(super) fn escaping(text: &'t mut String) -> Self {
-        Self { text, escapes: true, room: MAX_VALUE, missing: 0 }
-    }
-
-    /// Writes behind `text`, which is escaped later.
-    pub(super) fn clipping(text: &'t mut String) -> Self {
-        Self { escapes: false, ..Self::escaping(text) }
-    }
-
-    /// The value is over: marks what is missing.
-    ///
-    /// # Errors
-    /// None that the text's own writer does not have.
-    pub(super) fn finish(self) -> fmt::Result {
-        match self.missing {
-            0 => Ok(()),
-            missing => fmt::Write::write_fmt(self.text, format_args!("{}", Mark(missing))),
-        }
-    }
-}
-
-impl fmt::Write for Cleaner<'_> {
+impl Write for Cleaner {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let is_plain = |byte: u8| matches!(byte, b' '..=b'~');
-        if self.missing == 0 && text.len() <= self.room && text.bytes().all(is_plain) {
-            self.room -= text.len();
-            self.text.push_str(text);
-            return Ok(());
-        }
         for char in text.chars() {
-            let before = self.text.len();
-            match self.missing {
-                0 if self.escapes => put(self.text, char),
-                0 => self.text.push(char),
-                _ => {}
+            let kept = self.text.len();
+            if self.missing == 0 {
+                put(&mut self.text, char);
             }
-            match self.room.checked_sub(self.text.len() - before) {
-                Some(room) if self.missing == 0 => self.room = room,
-                _ => {
-                    self.text.truncate(before);
-                    self.missing += char.len_utf8();
-                }
+            if self.missing > 0 || self.text.len() > MAX_VALUE {
+                self.text.truncate(kept);
+                self.missing += char.len_utf8();
             }
         }
         Ok(())
@@ -116,16 +93,19 @@ fn put(out: &mut String, char: char) {
 
 #[cfg(test)]
 mod tests {
-    use std::fmt::Write;
-
     use super::*;
 
+    /// Writes each piece separately.
+    struct Pieces<'p>(&'p [&'p str]);
+
+    impl fmt::Debug for Pieces<'_> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            self.0.iter().try_for_each(|piece| f.write_str(piece))
+        }
+    }
+
     fn cleaned(pieces: &[&str]) -> String {
-        let mut text = String::new();
-        let mut cleaner = Cleaner::escaping(&mut text);
-        pieces.iter().for_each(|piece| cleaner.write_str(piece).unwrap());
-        cleaner.finish().unwrap();
-        text
+        super::cleaned(&Pieces(pieces))
     }
 
     #[test]
@@ -143,12 +123,12 @@ mod tests {
     #[test]
     fn long_text_is_clipped_at_a_character_and_marked() {
         let exact = "é".repeat(MAX_VALUE / 2);
-        assert_eq!(clipped(&exact, MAX_VALUE), exact);
+        assert_eq!(clip(&exact, MAX_VALUE), exact);
         assert_eq!(cleaned(&[&exact]), exact);
-        assert_eq!(clipped(&format!("{exact}é"), MAX_VALUE), format!("{exact}… [2 bytes more]"));
+        assert_eq!(clip(&format!("{exact}é"), MAX_VALUE), format!("{exact}… [2 bytes more]"));
         assert_eq!(cleaned(&[&exact, "é", "x"]), format!("{exact}… [3 bytes more]"));
-        assert_eq!(clipped("aéb", 2), "a… [3 bytes more]");
-        assert_eq!(clipped("", 0), "");
+        assert_eq!(clip("aéb", 2), "a… [3 bytes more]");
+        assert_eq!(clip("", 0), "");
         let escapes = cleaned(&[&"\u{1b}".repeat(60_000)]);
         assert!(escapes.len() < MAX_VALUE + 32, "{escapes}");
         assert!(escapes.ends_with(" bytes more]"), "{escapes}");

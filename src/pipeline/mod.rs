@@ -10,6 +10,7 @@
 mod backlog;
 mod calls;
 
+#[cfg(feature = "proxy")]
 pub(crate) use backlog::SLICE;
 
 use std::sync::Arc;
@@ -48,8 +49,8 @@ pub enum State {
 /// One answer on its way from an upstream to a client.
 ///
 /// The output of `push` and `finish` is appended to `out`. When the pipeline has failed, nothing of the failure is
-/// in `out`: a shell that has sent nothing yet answers with status and error body
-/// ([`chat::error_body`](crate::dialect::chat::error_body)), one that has calls [`Pipeline::write_failure`].
+/// in `out`: a shell that has sent nothing yet responds with a status and [`Pipeline::error_body`], one that has sent
+/// something calls [`Pipeline::write_failure`].
 #[derive(Debug)]
 pub struct Pipeline {
     reader: Reader,
@@ -222,6 +223,11 @@ impl Pipeline {
     /// Why the answer failed, if it did.
     pub fn failure(&self) -> Option<&Failure> {
         self.failure.as_ref()
+    }
+
+    /// The body of an error response in the client's dialect, for a failure before anything was sent.
+    pub fn error_body(&self, failure: &Failure) -> Vec<u8> {
+        self.stages.writer.dialect().side().error_body(failure)
     }
 
     /// Ends a stream that has begun with the dialect's in-stream error.

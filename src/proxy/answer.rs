@@ -31,7 +31,6 @@ use pin_project::pin_project;
 
 use crate::{
     config::Timeouts,
-    dialect::chat,
     failure::{self, Failure, Kind},
     observe::Access,
 };
@@ -105,7 +104,7 @@ impl AnswerBody {
     /// Makes the body the error object of a failure that came before the first content.
     pub(super) fn refuse(self: Pin<&mut Self>, failure: &Failure) {
         let flow = self.project().flow;
-        flow.out = BytesMut::from(chat::error_body(failure).as_slice());
+        flow.out = BytesMut::from(flow.pipeline.error_body(failure).as_slice());
         flow.failure_told = true;
     }
 

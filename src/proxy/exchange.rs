@@ -1,4 +1,4 @@
-//! [`Exchange`]: a client's request made ready to be sent to an upstream, and the pipeline for its answer.
+//! [`Exchange`]: a client's request prepared for an upstream, and the pipeline for the response.
 //!
 //! ```text
 //! body ─decode─▶ Conversation ─model entry─▶ (instruct) ─encode─▶ UpstreamRequest
@@ -13,59 +13,62 @@ use std::{borrow::Cow, sync::Arc};
 use bytes::Bytes;
 
 use crate::{
-    config::{Config, Model, Options, ToolStyle, Upstream},
+    config::{Config, Model, ToolStyle},
     conversation::Conversation,
-    dialect::{Answering, Reader, Stamp, UpstreamRequest, Writer, chat, lumo},
+    dialect::{Answering, ClientDialect, Reader, ReaderRules, Stamp, UpstreamRequest},
     failure::{Failure, Kind},
     format,
     pipeline::Pipeline,
     rules::Misroute,
 };
 
-/// All that one exchange needs.
+/// Everything that one exchange needs.
 #[derive(Debug)]
 pub(super) struct Exchange<'a> {
     /// The configuration's entry that serves it.
     pub(super) model: &'a Model,
+    /// What the client speaks.
+    pub(super) dialect: ClientDialect,
     /// The client's request, before instructions were put into it.
     pub(super) conversation: Conversation,
-    /// What goes to the upstream.
+    /// The request to the upstream.
     pub(super) request: UpstreamRequest,
     /// How the client is answered.
     pub(super) answering: Answering,
-    /// What it takes to ask once more, where that may come.
+    /// What is needed for a second request to the upstream, if the model's rules allow one.
     pub(super) again: Option<FollowUp>,
 }
 
-/// What it takes to ask an upstream once more within one answer ([`State::Asks`](crate::pipeline::State::Asks)), which
-/// is seldom and at most once. It is kept as long as the answer takes, so it is the request as it came, and not what
-/// was made of it.
+/// What is needed for a second request to the upstream within one response
+/// ([`State::Asks`](crate::pipeline::State::Asks)), which is rare and happens at most once. It is kept until the
+/// response ends, so it holds the request's bytes and not the larger forms made of them.
 #[derive(Debug)]
 pub(super) struct FollowUp {
     config: Arc<Config>,
+    dialect: ClientDialect,
     body: Box<[u8]>,
 }
 
 impl FollowUp {
-    /// Makes `pipeline` ready for the next answer, and gives what the upstream is to be asked for it.
+    /// Prepares `pipeline` for the next upstream response, and gives the request for it.
     ///
     /// # Errors
-    /// None that the first time would not have had.
+    /// Only those that the first request would have had.
     pub(super) fn ask(self, pipeline: &mut Pipeline) -> Result<UpstreamRequest, Failure> {
-        let conversation = decode(&Bytes::from(self.body))?;
-        let model = model(&self.config, &conversation)?;
+        let conversation = decode(self.dialect, &self.body)?;
+        let model = model(&self.config, self.dialect, &conversation)?;
         let sent = pipeline.follow_up(&sent(model, &conversation));
-        pipeline.resume(reader(model));
+        pipeline.resume(reader(model, self.dialect));
         Ok(encode(model, &sent))
     }
 }
 
-/// Decodes a Chat Completions request.
+/// Decodes a request for a model's response.
 ///
 /// # Errors
 /// [`Kind::Request`]
-pub(super) fn decode(body: &Bytes) -> Result<Conversation, Failure> {
-    let conversation = chat::request::decode(body)?;
+pub(super) fn decode(dialect: ClientDialect, body: &[u8]) -> Result<Conversation, Failure> {
+    let conversation = dialect.side().decode(body)?;
     if conversation.model.is_empty() {
         let failure = Failure::new(Kind::Request, "the request names no model");
         return Err(failure.with_param("model"));
@@ -73,73 +76,66 @@ pub(super) fn decode(body: &Bytes) -> Result<Conversation, Failure> {
     Ok(conversation)
 }
 
-/// Makes `conversation`, which was asked in `body`, ready to be sent.
+/// Prepares `conversation`, decoded from `body`, for its upstream.
 ///
 /// # Errors
 /// [`Kind::NotFound`] for an unknown model, [`Kind::Request`] for what its upstream cannot do.
 pub(super) fn prepare<'c>(
     config: &'c Arc<Config>,
-    body: &Bytes,
-    conversation: Conversation,
+    dialect: ClientDialect,
+    (body, conversation): (&Bytes, Conversation),
     stamp: Stamp,
 ) -> Result<Exchange<'c>, Failure> {
-    let model = model(config, &conversation)?;
+    let model = model(config, dialect, &conversation)?;
     refuse_choices(model, &conversation)?;
     let answering = Answering::new(&conversation, stamp);
     let request = encode(model, &sent(model, &conversation));
-    let again = (model.settings.misroute == Misroute::Bounce)
-        .then(|| FollowUp { config: Arc::clone(config), body: body.to_vec().into() });
-    Ok(Exchange { model, conversation, request, answering, again })
+    let again = (model.settings.misroute == Misroute::Bounce).then(|| FollowUp {
+        config: Arc::clone(config),
+        dialect,
+        body: body.to_vec().into(),
+    });
+    Ok(Exchange { model, dialect, conversation, request, answering, again })
 }
 
-/// What becomes of the answer to `conversation`.
-pub(super) fn pipeline(model: &Model, conversation: &Conversation, answering: &Answering) -> Pipeline {
+/// The pipeline for the response to `conversation`.
+pub(super) fn pipeline(
+    model: &Model,
+    dialect: ClientDialect,
+    conversation: &Conversation,
+    answering: &Answering,
+) -> Pipeline {
     Pipeline::new(
         conversation,
         &model.settings_for(&conversation.model),
         &model.formats,
-        reader(model),
-        Writer::Chat(chat::Writer::new(answering)),
+        reader(model, dialect),
+        dialect.side().writer(answering),
         answering,
     )
 }
 
-/// What an upstream answered instead of a stream; `status` is 400 or more.
-pub(super) fn refusal(upstream: &Upstream, status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
-    match upstream.options {
-        Options::Lumo(_) => lumo::refusal(status, retry_after, body),
-        Options::Chat(_) => chat::refusal(status, retry_after, body),
-    }
+fn model<'c>(
+    config: &'c Config,
+    dialect: ClientDialect,
+    conversation: &Conversation,
+) -> Result<&'c Model, Failure> {
+    config.model(&conversation.model).ok_or_else(|| dialect.side().unknown_model(&conversation.model))
 }
 
-fn model<'c>(config: &'c Config, conversation: &Conversation) -> Result<&'c Model, Failure> {
-    config.model(&conversation.model).ok_or_else(|| unknown_model(&conversation.model))
-}
-
-pub(super) fn unknown_model(name: &str) -> Failure {
-    Failure::new(Kind::NotFound, format!("there is no model `{name}`; GET /v1/models lists them"))
-        .with_code("model_not_found")
-        .with_param("model")
-}
-
-/// Several choices are only for an upstream that makes them itself, with structure that needs no detection.
+/// Several choices are only possible if the upstream makes them itself and its tool calls are native: text of several
+/// choices is not searched for calls.
 fn refuse_choices(model: &Model, conversation: &Conversation) -> Result<(), Failure> {
-    let refused = |message: String| Err(Failure::new(Kind::Request, message).with_param("n"));
-    let choices = match conversation.rest.get("n") {
-        None | Some(serde_json::Value::Null) => 1,
-        Some(n) => match n.as_u64() {
-            Some(n @ 1..) => n,
-            _ => return refused(format!("`n` must be a whole number from 1 on, but it is {n}")),
-        },
-    };
-    let emulated = model.tools != ToolStyle::Native && !conversation.tools.is_empty();
-    if choices > 1 && (emulated || matches!(model.upstream.options, Options::Lumo(_))) {
-        return refused(format!("the model `{}` gives one choice; leave `n` out", conversation.model));
+    let is_taught = model.tools != ToolStyle::Native && !conversation.tools.is_empty();
+    if conversation.choices.unwrap_or(1) > 1 && (is_taught || !model.upstream.options.side().gives_choices())
+    {
+        let message = format!("the model `{}` gives one choice; leave `n` out", conversation.model);
+        return Err(Failure::new(Kind::Request, message).with_param("n"));
     }
     Ok(())
 }
 
-/// The conversation as the upstream is to see it, where the model is told of the tools as configured.
+/// The conversation as the upstream sees it: with the tools taught in the prompt if the model is configured so.
 fn sent<'a>(model: &Model, conversation: &'a Conversation) -> Cow<'a, Conversation> {
     match model.tools {
         ToolStyle::Native => Cow::Borrowed(conversation),
@@ -150,39 +146,14 @@ fn sent<'a>(model: &Model, conversation: &'a Conversation) -> Cow<'a, Conversati
 }
 
 fn encode(model: &Model, sent: &Conversation) -> UpstreamRequest {
-    let name = model.upstream_name(&sent.model);
-    match &model.upstream.options {
-        Options::Chat(options) => {
-            let options = chat::Options {
-                include_usage: options.include_usage,
-                stream: options.stream,
-                keep_developer: options.keep_developer,
-                keep_custom_tools: options.keep_custom_tools,
-                keep_result_images: options.keep_result_images,
-                join_user_turns: options.join_user_turns,
-            };
-            chat::request::encode(sent, name, &options)
-        }
-        Options::Lumo(options) => lumo::encode(sent, name, options),
-    }
+    model.upstream.options.side().encode(sent, model.upstream_name(&sent.model))
 }
 
-/// A reader for an answer of the model's upstream. Clients speak `chat`, so an upstream that does too may be forwarded
-/// as it is.
-fn reader(model: &Model) -> Reader {
-    let upstream = &model.upstream;
-    let (max_frame, tolerate_truncation) = (model.settings.limits.max_frame, upstream.tolerate_truncation);
-    match &upstream.options {
-        Options::Lumo(options) => Reader::Lumo(lumo::Reader::new(lumo::ReaderSettings {
-            max_frame,
-            target: options.target.clone(),
-            tolerate_truncation,
-        })),
-        Options::Chat(options) => Reader::Chat(chat::Reader::new(chat::ReaderSettings {
-            max_frame,
-            verbatim: true,
-            cumulative: options.cumulative,
-            tolerate_truncation,
-        })),
-    }
+/// A reader for a response of the model's upstream to a client that speaks `dialect`.
+fn reader(model: &Model, dialect: ClientDialect) -> Reader {
+    model.upstream.options.side().reader(&ReaderRules {
+        max_frame: model.settings.limits.max_frame,
+        tolerate_truncation: model.upstream.tolerate_truncation,
+        client: dialect.dialect(),
+    })
 }

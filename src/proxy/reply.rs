@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header, res
 use http_body::{Frame, SizeHint};
 
 use crate::{
-    dialect::chat,
+    dialect::ClientDialect,
     failure::{Failure, Kind},
     observe::{Access, Outcome},
 };
@@ -67,9 +67,9 @@ pub(super) fn options(allow: &'static str, access: Access) -> Response<ReplyBody
     response
 }
 
-/// The error object of `failure`.
-pub(super) fn error(failure: Failure, access: Access) -> Response<ReplyBody> {
-    let bytes = chat::error_body(&failure);
+/// The error response for `failure`, in the client's dialect.
+pub(super) fn error(failure: Failure, dialect: ClientDialect, access: Access) -> Response<ReplyBody> {
+    let bytes = dialect.side().error_body(&failure);
     let mut response = said(status_of(&failure), bytes.into(), Outcome::Failed(failure.clone()), access);
     put_error_headers(response.headers_mut(), &failure);
     if failure.kind() == Kind::Unauthorized {

@@ -1,19 +1,41 @@
-//! What paths there are, and what may be done with them.
+//! [`Route`]: the paths of the API, and what each of them accepts.
 
 use std::borrow::Cow;
 
 use http::Method;
 
-use crate::observe::untrusted::clipped;
+use crate::{
+    dialect::ClientDialect,
+    failure::{Failure, Kind},
+    observe::untrusted::clip,
+};
 
 /// The methods that some path takes, as an `Allow` header lists them.
 pub(super) const ANY_METHOD: &str = "GET, HEAD, POST, OPTIONS";
 
+/// A path at which clients request responses of models, in one dialect.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Endpoint {
+    /// The path below [`BASE`].
+    path: &'static str,
+    /// The name in logs and metrics.
+    name: &'static str,
+    /// What clients speak there.
+    dialect: ClientDialect,
+}
+
+/// The table of dialects' routes: one line for each path at which clients speak one. All take POST.
+const ENDPOINTS: &[Endpoint] =
+    &[Endpoint { path: "/chat/completions", name: "chat_completions", dialect: ClientDialect::Chat }];
+
+/// What clients speak at paths that belong to no dialect.
+pub(super) const DEFAULT_DIALECT: ClientDialect = ClientDialect::Chat;
+
 /// A path that toolwire knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Route {
-    /// POST `/v1/chat/completions`
-    ChatCompletions,
+    /// A request for a model's response.
+    Generate(&'static Endpoint),
     /// GET `/v1/models`
     Models,
     /// GET `/v1/models/{id}`
@@ -31,8 +53,11 @@ impl Route {
     pub(super) fn find(path: &str) -> Option<Self> {
         // A base URL that was written with a slash at its end makes two of it.
         let path = path.strip_prefix("//").map_or(Cow::Borrowed(path), |rest| Cow::Owned(format!("/{rest}")));
+        let below = path.strip_prefix(BASE);
+        if let Some(endpoint) = ENDPOINTS.iter().find(|endpoint| below == Some(endpoint.path)) {
+            return Some(Self::Generate(endpoint));
+        }
         match path.as_ref() {
-            "/v1/chat/completions" => Some(Self::ChatCompletions),
             "/v1/models" | "/v1/models/" => Some(Self::Models),
             "/healthz" => Some(Self::Health),
             "/readyz" => Some(Self::Ready),
@@ -44,7 +69,7 @@ impl Route {
     /// The name in logs and metrics.
     pub(super) fn name(&self) -> &'static str {
         match self {
-            Self::ChatCompletions => "chat_completions",
+            Self::Generate(endpoint) => endpoint.name,
             Self::Models => "models",
             Self::Model(_) => "model",
             Self::Health => "healthz",
@@ -53,10 +78,18 @@ impl Route {
         }
     }
 
+    /// What clients speak at this path.
+    pub(super) fn dialect(&self) -> ClientDialect {
+        match self {
+            Self::Generate(endpoint) => endpoint.dialect,
+            _ => DEFAULT_DIALECT,
+        }
+    }
+
     /// The methods, as an `Allow` header lists them.
     pub(super) fn methods(&self) -> &'static str {
         match self {
-            Self::ChatCompletions => "POST, OPTIONS",
+            Self::Generate(_) => "POST, OPTIONS",
             _ => "GET, HEAD, OPTIONS",
         }
     }
@@ -68,35 +101,46 @@ impl Route {
 
     /// Whether a client must show a key.
     pub(super) fn needs_key(&self) -> bool {
-        matches!(self, Self::ChatCompletions | Self::Models | Self::Model(_))
+        matches!(self, Self::Generate(_) | Self::Models | Self::Model(_))
     }
 }
 
-/// What the paths of the API have in common, and clients' base URLs end in.
+/// The prefix of all paths of the API. Clients' base URLs end in it.
 const BASE: &str = "/v1";
 
-/// What a client is told that asked for a path that is no route: most often its base URL is not quite right, or it speaks
-/// another API.
-pub(super) fn unknown(path: &str) -> String {
-    let shown = clipped(path, MAX_SHOWN);
+/// The failure of a request for an unknown path, and the dialect that its client probably speaks. Most often the
+/// client's base URL is not quite right, or the client speaks an API that toolwire does not.
+pub(super) fn not_found(path: &str) -> (ClientDialect, Failure) {
+    let shown = clip(path, MAX_SHOWN);
     let path = path.trim_end_matches('/');
     let base = format!("a client's base URL ends in `{BASE}`, such as `http://127.0.0.1:8787{BASE}`");
-    let known = ["/chat/completions", "/models"];
-    let meant =
-        known.into_iter().find(|known| path.ends_with(known) || path.starts_with(&format!("{known}/")));
-    match meant {
+    let is_meant = |known: &str| path.ends_with(known) || path.starts_with(&format!("{known}/"));
+    let endpoint = ENDPOINTS.iter().find(|endpoint| is_meant(endpoint.path));
+    let meant = endpoint.map(|endpoint| endpoint.path).or(is_meant(MODELS).then_some(MODELS));
+    let message = match meant {
         Some(meant) => format!("there is no {shown} here; did you mean {BASE}{meant}? {base}"),
         None if path.is_empty() || path == BASE => {
+            let posts: Vec<_> =
+                ENDPOINTS.iter().map(|endpoint| format!("POST {BASE}{}", endpoint.path)).collect();
             format!(
-                "there is nothing at {shown} itself; {base}, and has POST {BASE}/chat/completions and GET {BASE}/models"
+                "there is nothing at {shown} itself; {base}, and has {} and GET {BASE}{MODELS}",
+                posts.join(", ")
             )
         }
-        None => format!(
-            "there is no {shown} here; toolwire speaks OpenAI Chat Completions: POST {BASE}/chat/completions, \
-             GET {BASE}/models; {base}"
-        ),
-    }
+        None => {
+            let spoken = ENDPOINTS.iter().map(|Endpoint { path, dialect, .. }| {
+                format!("{}: POST {BASE}{path}", dialect.dialect().title())
+            });
+            let spoken = spoken.collect::<Vec<_>>().join("; ");
+            format!("there is no {shown} here; toolwire speaks {spoken}, GET {BASE}{MODELS}; {base}")
+        }
+    };
+    let dialect = endpoint.map_or(DEFAULT_DIALECT, |endpoint| endpoint.dialect);
+    (dialect, Failure::new(Kind::NotFound, message))
 }
+
+/// The list of models, below [`BASE`].
+const MODELS: &str = "/models";
 
 /// Bytes of a path that are shown to the client.
 const MAX_SHOWN: usize = 128;
@@ -137,14 +181,15 @@ mod tests {
 
     #[test]
     fn paths_are_exact_but_for_a_doubled_slash() {
-        assert_eq!(Route::find("//v1/chat/completions"), Some(Route::ChatCompletions));
+        assert_eq!(Route::find("//v1/chat/completions"), Route::find("/v1/chat/completions"));
+        assert!(matches!(Route::find("/v1/chat/completions"), Some(Route::Generate(_))));
         assert_eq!(Route::find("/v1/chat/completions/x"), None);
         assert_eq!(Route::find("/"), None);
         assert_eq!(Route::find(""), None);
     }
 
     #[test]
-    fn an_unknown_path_is_told_the_base_url() {
+    fn not_found_names_the_base_url() {
         for (path, meant) in [
             ("/chat/completions", "did you mean /v1/chat/completions?"),
             ("/models", "did you mean /v1/models?"),
@@ -157,16 +202,17 @@ mod tests {
             ("/v1/responses", "POST /v1/chat/completions"),
         ] {
             assert_eq!(Route::find(path), None, "{path}");
-            let told = unknown(path);
+            let told = not_found(path).1.message().to_owned();
             assert!(told.contains(meant) && told.contains("http://127.0.0.1:8787/v1"), "{told}");
         }
-        assert!(unknown(&format!("/{}", "x".repeat(9_000))).len() < 500);
+        assert!(not_found(&format!("/{}", "x".repeat(9_000))).1.message().len() < 500);
     }
 
     #[test]
     fn methods_are_compared_whole() {
-        assert!(Route::ChatCompletions.allows(&Method::POST));
-        assert!(!Route::ChatCompletions.allows(&Method::GET));
+        let completions = Route::find("/v1/chat/completions").unwrap();
+        assert!(completions.allows(&Method::POST));
+        assert!(!completions.allows(&Method::GET));
         assert!(Route::Models.allows(&Method::HEAD));
         assert!(!Route::Models.allows(&Method::from_bytes(b"GE").unwrap()));
     }

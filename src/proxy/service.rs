@@ -15,7 +15,7 @@ use hyper::body::{Body as _, Incoming};
 
 use crate::{
     config::{Config, Limits},
-    dialect::{Ids, Stamp},
+    dialect::{ClientDialect, Ids, Stamp},
     failure::{Failure, Kind},
     observe::{Access, Metrics},
     redact::Redactor,
@@ -179,9 +179,10 @@ impl Service {
         access: Access,
     ) -> Result<Pin<Box<AnswerBody>>, Response<ReplyBody>> {
         let (head, body) = request.into_parts();
+        let dialect = route.as_ref().map_or(routes::DEFAULT_DIALECT, Route::dialect);
         if let Err(failure) = request::check(&head) {
             *rest = Rest::Unread;
-            return Err(reply::error(failure, access));
+            return Err(reply::error(failure, dialect, access));
         }
         if grant.is_preflight(&head.method, &head.headers) {
             let methods = route.as_ref().map_or(routes::ANY_METHOD, Route::methods);
@@ -190,8 +191,8 @@ impl Service {
             return Err(response);
         }
         let Some(route) = route else {
-            let message = routes::unknown(head.uri.path());
-            return Err(reply::error(Failure::new(Kind::NotFound, message), access));
+            let (dialect, failure) = routes::not_found(head.uri.path());
+            return Err(reply::error(failure, dialect, access));
         };
         if head.method == Method::OPTIONS {
             return Err(reply::options(route.methods(), access));
@@ -202,14 +203,14 @@ impl Service {
         if route.needs_key()
             && let Err(failure) = auth::authorize(&self.config.api_keys, &head.headers)
         {
-            return Err(reply::error(failure, access));
+            return Err(reply::error(failure, dialect, access));
         }
         Err(match route {
-            Route::ChatCompletions => return self.complete(&head.headers, body, rest, access).await,
+            Route::Generate(_) => return self.generate(dialect, (&head.headers, body), rest, access).await,
             Route::Models => reply::json(&self.models.list().await, access),
             Route::Model(id) => match self.models.find(&id).await {
                 Some(model) => reply::json(&model, access),
-                None => reply::error(exchange::unknown_model(&id), access),
+                None => reply::error(dialect.side().unknown_model(&id), dialect, access),
             },
             Route::Health => text(StatusCode::OK, "ok\n", access),
             Route::Ready if self.drain.is_serving() => text(StatusCode::OK, "ready\n", access),
@@ -221,33 +222,38 @@ impl Service {
         })
     }
 
-    /// A chat completion, up to the point where its upstream is asked.
-    async fn complete(
+    /// A request for a model's response, up to the point where its upstream is asked.
+    async fn generate(
         &self,
-        headers: &HeaderMap,
-        body: Incoming,
+        dialect: ClientDialect,
+        (headers, body): (&HeaderMap, Incoming),
         rest: &mut Rest,
         mut access: Access,
     ) -> Result<Pin<Box<AnswerBody>>, Response<ReplyBody>> {
         if !self.drain.is_serving() {
-            return Err(reply::error(drain::refusal(), access));
+            return Err(reply::error(drain::refusal(), dialect, access));
         }
         let bounds = intake::Bounds { limits: &self.config.limits, budget: &self.budget, drain: &self.drain };
         let (body, memory) = match intake::read(headers, body, bounds).await {
             Ok(read) => read,
-            Err(failure) => return Err(reply::error(failure, access)),
+            Err(failure) => return Err(reply::error(failure, dialect, access)),
         };
         *rest = Rest::None;
-        match self.exchange(&body, &mut access) {
+        match self.exchange(dialect, &body, &mut access) {
             Ok((exchange, client)) => Ok(self.answer(exchange, client, &body, memory, access).await),
-            Err(failure) => Err(reply::error(failure, access)),
+            Err(failure) => Err(reply::error(failure, dialect, access)),
         }
     }
 
-    fn exchange(&self, body: &Bytes, access: &mut Access) -> Result<(Exchange<'_>, Arc<Client>), Failure> {
-        let conversation = exchange::decode(body)?;
+    fn exchange(
+        &self,
+        dialect: ClientDialect,
+        body: &Bytes,
+        access: &mut Access,
+    ) -> Result<(Exchange<'_>, Arc<Client>), Failure> {
+        let conversation = exchange::decode(dialect, body)?;
         access.asked(&conversation.model, conversation.stream);
-        let exchange = exchange::prepare(&self.config, body, conversation, stamp())?;
+        let exchange = exchange::prepare(&self.config, dialect, (body, conversation), stamp())?;
         let upstream = &exchange.model.upstream;
         let client = self.clients.get(&upstream.name).ok_or_else(|| {
             Failure::new(Kind::Internal, format!("there is no client for upstream `{}`", upstream.name))
@@ -266,13 +272,14 @@ impl Service {
         memory: Reservation,
         access: Access,
     ) -> Pin<Box<AnswerBody>> {
-        let Exchange { model, conversation, request, answering, again } = exchange;
+        let Exchange { model, dialect, conversation, request, answering, again } = exchange;
         let watch = self.tap.as_ref().and_then(|tap| {
             tap.begin(&Opening {
                 id: access.id(),
                 body,
                 conversation: &conversation,
                 model,
+                dialect,
                 upstream: client.upstream(),
                 request: &request,
                 answering: &answering,
@@ -280,7 +287,8 @@ impl Service {
         });
         let begun = Instant::now();
         let opening = Arc::clone(&client).begin(request).await;
-        let pipeline = exchange::pipeline(model, &conversation, &answering).redacting(self.redactor.clone());
+        let pipeline =
+            exchange::pipeline(model, dialect, &conversation, &answering).redacting(self.redactor.clone());
         let parts = answer::Parts {
             begun,
             client,
@@ -303,7 +311,7 @@ fn text(status: StatusCode, text: &'static str, access: Access) -> Response<Repl
 fn method_not_allowed(route: &Route, method: &Method, access: Access) -> Response<ReplyBody> {
     let allow = route.methods();
     let failure = Failure::new(Kind::Method, format!("{method} is not for this path; it takes {allow}"));
-    let mut response = reply::error(failure, access);
+    let mut response = reply::error(failure, route.dialect(), access);
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
     response
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use crate::{
     config::{Model, Upstream},
     conversation::Conversation,
-    dialect::{Answering, UpstreamRequest},
+    dialect::{Answering, ClientDialect, UpstreamRequest},
     failure::Failure,
 };
 
@@ -38,6 +38,8 @@ pub trait Watch: Send {
 pub struct Opening<'a> {
     /// The request's id, as in logs and in `x-request-id`.
     pub id: &'a str,
+    /// What the client speaks.
+    pub dialect: ClientDialect,
     /// The client's request, as it came.
     pub body: &'a Bytes,
     /// The client's request, decoded, before a format's instructions were put into it.

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use secrecy::{ExposeSecret, SecretString};
 use tempfile::TempDir;
 use toolwire::{
-    config::{Config, Loaded, Options, Overrides, Place, Problems, Severity, ToolStyle, load},
-    dialect::Dialect,
+    config::{Config, Loaded, Overrides, Place, Problems, Severity, ToolStyle, load},
+    dialect::{Dialect, UpstreamDialect},
     rules::{ArgumentDelivery, Detect, ServerCalls},
 };
 
@@ -355,7 +355,7 @@ keep_alive = "7ms"
     assert_eq!(keys, [SECRET, "from a file"]);
     assert_eq!(config.upstreams[0].headers["x-a"], SECRET);
     assert!(
-        matches!(&config.upstreams[0].options, Options::Chat(chat) if chat.cumulative && !chat.include_usage)
+        matches!(&config.upstreams[0].options, UpstreamDialect::Chat(chat) if chat.cumulative && !chat.include_usage)
     );
     let model = &config.models[0];
     assert_eq!(model.instructions.as_deref(), Some("Tools:\n{tools}"));
@@ -755,8 +755,8 @@ fn openais_hosts_keep_what_others_do_not_know() {
             "[[upstreams]]\nname = \"u\"\ndialect = \"chat\"\nbase_url = \"{url}\"\n{more}\n[[models]]\nname = \"*\"\n"
         );
         match &Desk::with(&text).load().unwrap().config.upstreams[0].options {
-            Options::Chat(chat) => (chat.keep_developer, chat.keep_custom_tools),
-            Options::Lumo(_) => panic!("the dialect is chat"),
+            UpstreamDialect::Chat(chat) => (chat.keep_developer, chat.keep_custom_tools),
+            UpstreamDialect::Lumo(_) => panic!("the dialect is chat"),
         }
     };
     for url in

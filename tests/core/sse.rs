@@ -7,10 +7,7 @@ use bytes::Bytes;
 use eventsource_stream::EventStream;
 use futures_util::{FutureExt, StreamExt, stream};
 use proptest::prelude::*;
-use toolwire::wire::{
-    ndjson::Records,
-    sse::{Frame, Frames, Line, Lines, Message, Oversized, parse_line},
-};
+use toolwire::wire::sse::{Frame, Frames, Line, Lines, Message, Oversized, parse_line};
 
 /// A frame that borrows from nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -308,21 +305,4 @@ fn a_line_is_read_as_the_standard_says() {
     assert_eq!(parse_line(b"data:  {:"), field("data", " {:"));
     assert_eq!(parse_line(b"data"), field("data", ""));
     assert_eq!(parse_line(b" data:x"), field(" data", "x"));
-}
-
-#[test]
-fn records_are_the_lines_that_are_not_blank() {
-    let stream = b"{\"a\":1}\n\n  \r\n[2]\r\n3";
-    for at in 0..=stream.len() {
-        let mut got = Vec::new();
-        let mut records = Records::new(99);
-        let mut note = |record: &[u8]| {
-            got.push(text(record));
-            ControlFlow::Continue(())
-        };
-        records.push(&stream[..at], &mut note).unwrap();
-        records.push(&stream[at..], &mut note).unwrap();
-        records.finish(&mut note);
-        assert_eq!(got, ["{\"a\":1}", "[2]", "3"], "cut at {at}");
-    }
 }

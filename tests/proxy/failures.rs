@@ -1,5 +1,5 @@
-//! Upstreams that refuse, break off, answer nonsense or take too long: an error in the client's form, what was
-//! certain before it, and never a clean end.
+//! Upstreams that refuse, break off, answer nonsense or take too long: the client gets an error in its dialect, after
+//! what was certain before it, and never a clean end.
 
 use std::time::Duration;
 
@@ -50,6 +50,20 @@ where
     let body = reply.rest().await;
     assert!(body.contains("first"), "what was certain is missing: {body}");
     stream_error(&body)
+}
+
+/// The error of a request whose upstream sends no complete head within `timeouts.header`.
+async fn without_head<F>(script: impl Fn(Exchange) -> F + Clone + Send + 'static) -> Value
+where
+    F: Future<Output = Exchange> + Send + 'static,
+{
+    let upstream = Upstream::start(script).await;
+    let mut setup = Setup::new(upstream.address);
+    setup.upstream.timeouts.header = SHORT;
+    let proxy = setup.start().await;
+    let reply = Client::new().chat(&proxy, STREAM).await;
+    assert_eq!(reply.status(), 504);
+    reply.json().await["error"].clone()
 }
 
 fn as_it_is(_: &mut Setup) {}
@@ -270,17 +284,11 @@ async fn each_time_limit_says_which_it_was() {
         assert_eq!(error["code"], "upstream_timeout");
         assert!(error["message"].as_str().unwrap().contains(what), "{error}");
     };
-    let upstream = Upstream::start(|mut exchange| async {
+    let header = without_head(|mut exchange| async {
         exchange.gone().await;
         exchange
-    })
-    .await;
-    let mut setup = Setup::new(upstream.address);
-    setup.upstream.timeouts.header = SHORT;
-    let proxy = setup.start().await;
-    let reply = Client::new().chat(&proxy, STREAM).await;
-    assert_eq!(reply.status(), 504);
-    timed_out(&reply.json().await["error"], "headers");
+    });
+    timed_out(&header.await, "headers");
 
     let (status, _, error) = refused(
         |setup| setup.upstream.timeouts.idle = SHORT,
@@ -333,18 +341,12 @@ async fn framing_in_drips_does_not_put_off_a_time_limit() {
     }
 
     for (begun, drips) in [("HTTP/1.1 200 OK\r\nx: ", "y"), ("", "HTTP/1.1 102 Wait\r\n\r\n")] {
-        let upstream = Upstream::start(move |mut exchange| async move {
+        let error = without_head(move |mut exchange| async move {
             exchange.raw(begun).await;
             drip(&mut exchange, drips).await;
             exchange
-        })
-        .await;
-        let mut setup = Setup::new(upstream.address);
-        setup.upstream.timeouts.header = SHORT;
-        let proxy = setup.start().await;
-        let reply = Client::new().chat(&proxy, STREAM).await;
-        assert_eq!(reply.status(), 504, "{drips}");
-        assert_eq!(reply.json().await["error"]["code"], "upstream_timeout", "{drips}");
+        });
+        assert_eq!(error.await["code"], "upstream_timeout", "{drips}");
     }
 
     let extension = broken(

@@ -5,7 +5,10 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use toolwire::{config::Options, dialect::lumo, rules::Misroute};
+use toolwire::{
+    dialect::{UpstreamDialect, lumo},
+    rules::Misroute,
+};
 
 use crate::support::{client::Client, proxy::Setup, upstream::Upstream};
 
@@ -44,7 +47,7 @@ async fn a_bounced_call_is_one_answer_of_two_hops() {
     })
     .await;
     let mut setup = Setup::new(upstream.address);
-    setup.upstream.options = Options::Lumo(lumo::Options::default());
+    setup.upstream.options = UpstreamDialect::Lumo(lumo::Options::default());
     setup.upstream.queue.max_concurrent = 1;
     setup.settings.misroute = Misroute::Bounce;
     let proxy = setup.start().await;

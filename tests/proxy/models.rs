@@ -7,7 +7,7 @@ use std::{
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
-use toolwire::config::Options;
+use toolwire::dialect::UpstreamDialect;
 
 use crate::support::{
     client::Client,
@@ -175,7 +175,7 @@ async fn a_client_that_leaves_ends_the_question_and_the_next_one_asks() {
 async fn lumo_has_no_list_and_nothing_is_asked_without_a_wildcard() {
     let upstream = Upstream::start(listing).await;
     let mut lumo = wildcard(&upstream);
-    lumo.upstream.options = Options::Lumo(Default::default());
+    lumo.upstream.options = UpstreamDialect::Lumo(Default::default());
     for setup in [lumo, Setup::new(upstream.address)] {
         let proxy = setup.start().await;
         let list = Client::new().get(&proxy, "/v1/models").await.json().await;

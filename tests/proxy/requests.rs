@@ -219,7 +219,7 @@ impl Tap for Seen {
     fn begin(&self, opening: &Opening<'_>) -> Option<Box<dyn Watch>> {
         assert_eq!(opening.upstream.dialect(), Dialect::Chat);
         assert_eq!(opening.body.as_ref(), STREAM.as_bytes());
-        self.note(format!("begin {} {}", opening.model.name, opening.upstream.path()));
+        self.note(format!("begin {} {}", opening.model.name, opening.upstream.options.side().path()));
         Some(Box::new(self.clone()))
     }
 }

@@ -4,9 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, Notify};
-use toolwire::{
-    config::{ChatOptions, Options},
-    dialect::chat::Streaming,
+use toolwire::dialect::{
+    UpstreamDialect,
+    chat::{Options, Streaming},
 };
 
 use crate::support::{
@@ -84,7 +84,7 @@ async fn counts_that_the_upstream_does_not_give_are_left_out() {
 async fn an_upstream_that_only_streams_is_always_asked_for_a_stream() {
     let change = |setup: &mut Setup| {
         setup.upstream.options =
-            Options::Chat(ChatOptions { stream: Streaming::Always, ..ChatOptions::default() });
+            UpstreamDialect::Chat(Options { stream: Streaming::Always, ..Options::of_host("") });
     };
     let (proxy, _upstream, asked) = before("200 OK", completion().to_string(), change).await;
     assert_eq!(Client::new().chat(&proxy, WHOLE).await.status(), 200);

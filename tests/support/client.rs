@@ -72,8 +72,9 @@ impl Answer {
         answer.reasoning = text("reasoning_content");
         answer.refusal = text("refusal");
         for call in message["tool_calls"].as_array().into_iter().flatten() {
-            assert_eq!(call["type"], "function");
-            let [name, arguments] = ["name", "arguments"].map(|key| call["function"][key].as_str().unwrap());
+            let (kind, arguments) = kind_of(call);
+            assert_eq!(call["type"], kind);
+            let [name, arguments] = ["name", arguments].map(|key| call[kind][key].as_str().unwrap());
             let id = call["id"].as_str().unwrap();
             answer.begin_call(id, name).arguments.push_str(arguments);
         }
@@ -133,10 +134,11 @@ impl Answer {
     /// The first delta of an index brings id, type and name, whole; the later ones bring arguments and nothing else.
     fn call_delta(&mut self, call: &Value) {
         let index = usize::try_from(call["index"].as_u64().expect("an index")).unwrap();
-        let function = &call["function"];
-        let arguments = function["arguments"].as_str().unwrap_or_default().to_owned();
+        let (kind, arguments) = kind_of(call);
+        let function = &call[kind];
+        let arguments = function[arguments].as_str().unwrap_or_default().to_owned();
         if index == self.calls.len() {
-            assert_eq!(call["type"], "function", "{call}");
+            assert_eq!(call["type"], kind, "{call}");
             let name = function["name"].as_str().expect("the name comes first").to_owned();
             let id = call["id"].as_str().expect("the id comes first").to_owned();
             self.begin_call(&id, &name);
@@ -192,4 +194,9 @@ impl Answer {
     pub(crate) fn named_calls(&self) -> Vec<(&str, &str)> {
         self.calls.iter().map(|call| (call.name.as_str(), call.arguments.as_str())).collect()
     }
+}
+
+/// Where a call or a delta of one has its name and arguments: the object's key, and the key of the arguments in it.
+fn kind_of(call: &Value) -> (&'static str, &'static str) {
+    if call["custom"].is_null() { ("function", "arguments") } else { ("custom", "input") }
 }

@@ -42,7 +42,8 @@ const DONE: &str = "[DONE]";
 const BOM: [u8; 3] = [0xef, 0xbb, 0xbf];
 
 /// What a client speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 pub enum Dialect {
     /// OpenAI's Chat Completions.
     #[default]

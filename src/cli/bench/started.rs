@@ -53,10 +53,10 @@ impl StartedServers {
 /// What the mock speaks to our own toolwire.
 fn upstream(args: &Args, fixtures: &[Fixture]) -> Result<dialect::Dialect, Failed> {
     let Some(first) = fixtures.first() else { return Ok(args.mock.upstream) };
-    match fixtures.iter().find(|fixture| fixture.from != first.from) {
-        None => Ok(first.from),
+    match fixtures.iter().find(|fixture| fixture.from.dialect() != first.from.dialect()) {
+        None => Ok(first.from.dialect()),
         Some(other) => {
-            let both = format!("{} and {}", first.from, other.from);
+            let both = format!("{} and {}", first.from.dialect(), other.from.dialect());
             Err(format!("an upstream speaks one dialect, and these fixtures speak {both}: choose").into())
         }
     }

@@ -9,16 +9,19 @@
 //! writes the one form that every client understands. Errors: [`refusal()`] reads an upstream's, [`error_body`]
 //! writes ours.
 
+mod client;
 mod error;
 mod reader;
 mod refusal;
 pub mod request;
+mod upstream;
 mod writer;
 
+pub use client::Client;
 pub use error::error_body;
 pub use reader::{Reader, ReaderSettings};
 pub use refusal::refusal;
-pub use request::{Options, Streaming};
+pub use upstream::{Options, Streaming};
 pub use writer::Writer;
 
 /// What is put behind an upstream's base URL.

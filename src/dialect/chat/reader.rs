@@ -185,6 +185,11 @@ impl Reader {
         !self.over && self.answer.awaits_end()
     }
 
+    /// Servers of this API leave tools to the client.
+    pub fn runs_tools(&self) -> bool {
+        false
+    }
+
     /// What was received and left out, by reason.
     pub fn skipped(&self) -> Skipped {
         self.answer.skipped()

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Encoding what was decoded keeps all that the client said: fields that [`Conversation`](crate::conversation::Conversation)
-//! does not model travel in its `rest` maps, digits of numbers included. Where a message says more than its parts can
+//! does not model are kept in its `rest`, digits of numbers included. Where a message says more than its parts can
 //! hold (a `cache_control` on a text, a signature on a call), its original form travels along, see `original`.
 
 mod decode;
@@ -13,4 +13,4 @@ mod encode;
 mod original;
 
 pub use decode::decode;
-pub use encode::{Options, Streaming, encode};
+pub use encode::encode;

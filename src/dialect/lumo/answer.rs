@@ -140,7 +140,7 @@ impl AnswerState {
         skipped.add_all(self.calls.skipped());
         skipped.add_many(Skip::NotJson, self.call_texts.broken());
         skipped.add_many(Skip::UndispatchedCall, self.server_calls.undispatched());
-        skipped.add_many(Skip::OrphanResult, self.orphan_results());
+        skipped.add_many(Skip::OrphanResult, self.server_calls.orphans());
         skipped
     }
 
@@ -148,11 +148,6 @@ impl AnswerState {
     pub(super) fn expect(&mut self, limits: Limits) {
         self.calls.expect(DeclaredTools::default(), limits);
         self.server_calls.expect(limits);
-    }
-
-    /// Results whose call nobody has seen.
-    pub(super) fn orphan_results(&self) -> u64 {
-        self.server_calls.orphans()
     }
 
     /// The head of the answer; only the first one counts.

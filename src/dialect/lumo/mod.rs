@@ -24,6 +24,7 @@ mod shapes;
 mod tools;
 mod turns;
 mod unfinished;
+mod upstream;
 mod v1;
 mod v2;
 mod values;

@@ -17,10 +17,9 @@ use super::{
     v2::{self, Frame},
 };
 use crate::{
-    dialect::{Skip, Skipped, skipped::is_sign_of_life},
+    dialect::{Asked, Skip, Skipped, skipped::is_sign_of_life},
     event::{Event, Sink},
     failure::{Failure, Kind},
-    rules::Limits,
     wire::{
         json::{Json, Kind as JsonKind, MAX_DEPTH},
         sse::{Line, Lines, Oversized, parse_line},
@@ -113,9 +112,19 @@ impl Reader {
         self.failed || self.body.answer.is_done()
     }
 
-    /// Sets the limits of the answer.
-    pub fn expect(&mut self, limits: Limits) {
-        self.body.answer.expect(limits);
+    /// Sets the limits of the response. The client's tools do not matter: whose call a call is, is decided later.
+    pub fn expect(&mut self, asked: Asked) {
+        self.body.answer.expect(asked.limits);
+    }
+
+    /// Lumo runs tools itself.
+    pub fn runs_tools(&self) -> bool {
+        true
+    }
+
+    /// Never: the end mark of this dialect is complete in itself.
+    pub fn awaits_end(&self) -> bool {
+        false
     }
 
     /// What was received and left out, by reason.
@@ -126,11 +135,6 @@ impl Reader {
     /// What was left out because it was malformed.
     pub fn malformed(&self) -> u64 {
         self.skipped().malformed()
-    }
-
-    /// Results of server tools whose call was never told; they are left out.
-    pub fn orphan_results(&self) -> u64 {
-        self.body.answer.orphan_results()
     }
 
     fn settle(&mut self, outcome: Result<(), Failure>, out: &mut impl Sink) -> Result<(), Failure> {

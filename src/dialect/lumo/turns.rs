@@ -5,10 +5,9 @@
 
 use std::{borrow::Cow, mem};
 
-use serde_json::Value;
-
 use crate::{
     conversation::{self, Call, CallOutput, Part},
+    dialect::Dialect,
     wire::json::{Encoder, Json, Kind},
 };
 
@@ -198,8 +197,9 @@ impl<'a> History<'a, '_> {
                 return Some(Content::Image(url));
             }
             Part::Reasoning { .. } => self.dropped.push("messages[].reasoning_content".to_owned()),
-            Part::Other(value) => {
-                let text = |key| value.get(key).and_then(Value::as_str);
+            Part::Other(other) => {
+                let value = other.from_dialect(Dialect::Chat.name());
+                let text = |key| value?.get(key)?.as_str();
                 if let Some(text) = text("text").or_else(|| text("refusal")) {
                     return Some(Content::Text(text.into()));
                 }

@@ -13,12 +13,12 @@ pub(super) fn take_form(conversation: &mut Conversation) -> Option<String> {
     if format.is_some() {
         conversation.sampling.response_format = None;
     }
-    let structured = conversation.rest.shift_remove("structured_outputs");
+    let structured = conversation.rest.remove("structured_outputs");
     let kinds = structured.as_ref().and_then(Value::as_object).into_iter().flatten();
     let structured = kinds.filter_map(|(kind, value)| of_constraint(kind, value)).next();
     let mut other = None;
     for (key, kind) in FIELDS {
-        if let Some(value) = conversation.rest.shift_remove(*key) {
+        if let Some(value) = conversation.rest.remove(*key) {
             other = other.or_else(|| of_constraint(kind, &value));
         }
     }

@@ -304,10 +304,11 @@ fn place(turns: &mut Vec<Turn>, instructions: Option<String>, in_user_turn: bool
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Map;
-
     use super::*;
-    use crate::format::{FENCED, HERMES, THINK};
+    use crate::{
+        conversation::Rest,
+        format::{FENCED, HERMES, THINK},
+    };
 
     fn conversation() -> Conversation {
         let call = |id: &str, x: &str| {
@@ -321,14 +322,14 @@ mod tests {
                 content: content.into(),
                 is_error: false,
             })],
-            rest: Map::new(),
+            rest: Rest::default(),
         };
         let assistant = vec![Part::Text("Let me see.".into()), call("c1", "1"), call("c2", "2.50")];
         Conversation {
             turns: vec![
                 Turn::text(Role::System, "S1"),
                 Turn::text(Role::User, "x ] y   {{tools}}"),
-                Turn { role: Role::Assistant, parts: assistant, rest: Map::new() },
+                Turn { role: Role::Assistant, parts: assistant, rest: Rest::default() },
                 result("c1", "42"),
                 result("c2", "43"),
             ],

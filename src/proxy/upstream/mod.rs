@@ -48,10 +48,7 @@ use self::{
     trust::Trust,
     unanswered::Unanswered,
 };
-use super::{
-    exchange,
-    permits::{Permit, Queue},
-};
+use super::permits::{Permit, Queue};
 use crate::{
     config::Upstream,
     dialect::UpstreamRequest,
@@ -259,7 +256,7 @@ impl Client {
     async fn refused(&self, head: Parts, body: UpstreamBody) -> OpenError {
         let body = self.refusal_body(body).await;
         let retry_after = head.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
-        let failure = exchange::refusal(&self.upstream, head.status.as_u16(), retry_after, &body);
+        let failure = self.upstream.options.side().refusal(head.status.as_u16(), retry_after, &body);
         OpenError { failure, said: Some((head, body)) }
     }
 

@@ -30,7 +30,10 @@ use super::{
     stream::{Duplex, Idle, Stream},
     *,
 };
-use crate::config::{ChatOptions, Options, QueueLimits, Timeouts};
+use crate::{
+    config::{QueueLimits, Timeouts},
+    dialect::{UpstreamDialect, chat},
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -138,7 +141,7 @@ impl Asked {
 fn upstream() -> Upstream {
     Upstream {
         name: "up".to_owned(),
-        options: Options::Chat(ChatOptions::default()),
+        options: UpstreamDialect::Chat(chat::Options::of_host("")),
         base_url: "https://up.example".parse().unwrap(),
         api_key: None,
         headers: HeaderMap::new(),

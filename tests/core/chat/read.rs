@@ -2,7 +2,7 @@
 
 use toolwire::{
     dialect::{
-        Skip, Skipped,
+        Skipped,
         chat::{Reader, ReaderSettings},
     },
     event::{CallEnd, Event, Finish, Sink},
@@ -62,10 +62,6 @@ impl Read {
 
     fn call(&mut self, index: u32) -> &mut Call {
         self.calls.iter_mut().find(|call| call.index == index).expect("a call that has begun")
-    }
-
-    pub(crate) fn unknown_finishes(&self) -> u64 {
-        self.skipped.count(Skip::UnknownFinish)
     }
 
     pub(crate) fn fail(&mut self, failure: &Failure) {

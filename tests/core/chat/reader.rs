@@ -1,6 +1,6 @@
 //! What servers of the Chat Completions API were seen to send, each with what it means, however the network cuts it.
 
-use toolwire::dialect::chat::ReaderSettings;
+use toolwire::dialect::{Skip, chat::ReaderSettings};
 
 use crate::chat::read::{Read, chunk, end, loose, read_in, read_splits};
 
@@ -118,7 +118,7 @@ fn other_words_for_the_finish() {
         ("wonderful", "stop"),
     ] {
         let read = means(&[loose(r#"{"content":"A"}"#), end(word)].concat(), &format!("A | {finish}"));
-        assert_eq!(read.unknown_finishes(), u64::from(word == "wonderful"), "{word}");
+        assert_eq!(read.skipped.count(Skip::UnknownFinish), u64::from(word == "wonderful"), "{word}");
     }
     let call = loose(r#"{"tool_calls":[{"index":0,"id":"p","function":{"name":"a","arguments":"{}"}}]}"#);
     means(&[call, end("tool_use")].concat(), "p a {} | calls");

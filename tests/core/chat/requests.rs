@@ -1,8 +1,8 @@
 //! Requests of Chat Completions: what is understood, what is kept, what is refused and how.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use toolwire::{
-    conversation::{Call, CallOutput, Conversation, Part, Role, Tool, ToolChoice, Turn},
+    conversation::{Call, CallOutput, Conversation, Part, Received, Rest, Role, Tool, ToolChoice, Turn},
     dialect::chat::{
         Options, Streaming, error_body, refusal,
         request::{decode, encode},
@@ -213,6 +213,52 @@ fn turns_of_other_dialects_become_messages() {
     );
 }
 
+/// A conversation from a client of `dialect`, with a value in that dialect's own form wherever one can be.
+fn with_received(dialect: &'static str) -> Conversation {
+    let own = |key: &str| Rest::new(dialect, Map::from_iter([(key.to_owned(), json!("own"))]));
+    let other = |kind: &str| Part::Other(Received::new(dialect, json!({"type": kind})));
+    let turn = |role: Role, parts: Vec<Part>| Turn { rest: own("turn_field"), ..Turn::of(role, parts) };
+    let output = CallOutput { id: "c".into(), name: String::new(), content: "2".into(), is_error: false };
+    Conversation {
+        model: "m".into(),
+        turns: vec![
+            turn(Role::User, vec![Part::Text("u".into()), other("part_1")]),
+            turn(Role::Assistant, vec![other("part_2")]),
+            turn(Role::Tool, vec![Part::Result(output), other("part_3")]),
+        ],
+        tools: vec![Tool {
+            name: "a".into(),
+            description: String::new(),
+            parameters: None,
+            strict: None,
+            declared: Some(Received::new(dialect, json!({"declared": "whole"}).into())),
+        }],
+        parallel_calls: true,
+        rest: own("field"),
+        ..Conversation::default()
+    }
+}
+
+#[test]
+fn what_another_dialect_received_is_never_sent() {
+    for keep_result_images in [false, true] {
+        let options = Options { keep_result_images, ..Options::default() };
+        let request = encode(&with_received("messages"), "m", &options);
+        let body = String::from_utf8(request.body.to_vec()).unwrap();
+        for own in ["own", "field", "part_", "declared"] {
+            assert!(!body.contains(own), "{own} in {body}");
+        }
+        assert!(body.contains(r#""function":{"name":"a"}"#), "{body}");
+        assert_eq!(request.dropped, ["field", "messages[].content[]", "messages[].turn_field"]);
+        let request = encode(&with_received("chat"), "m", &options);
+        let body = String::from_utf8(request.body.to_vec()).unwrap();
+        for own in [r#""field":"own""#, "turn_field", "part_1", "part_2", "part_3", "declared"] {
+            assert!(body.contains(own), "{own} in {body}");
+        }
+        assert!(request.dropped.is_empty(), "{:?}", request.dropped);
+    }
+}
+
 #[test]
 fn half_of_a_character_is_no_reason_to_refuse() {
     let request = r#"{"messages": [{"role": "user", "content": "cut \ud83d", "name": "\ud83d\ude00"}], "user": "\udc00",
@@ -236,7 +282,10 @@ fn declarations_are_sent_as_they_were_written() {
 fn of_a_field_that_is_there_twice_the_last_counts() {
     let request = r#"{"model":"a","messages":[{"role":"user","content":"u"}],"x":1,"model":"b","x":2,"seed":3,"seed":null}"#;
     let conversation = decode(request.as_bytes()).unwrap();
-    assert_eq!((conversation.model.as_str(), &conversation.rest["x"]), ("b", &json!(2)));
+    assert_eq!(
+        (conversation.model.as_str(), &conversation.rest.from_dialect("chat").unwrap()["x"]),
+        ("b", &json!(2))
+    );
     assert_eq!(conversation.sampling.seed, None);
 }
 

@@ -6,7 +6,8 @@ use toolwire::{
     rules::Detect,
 };
 
-use crate::formats::found::{Found, find_among_at_every_cut};
+use crate::formats::found::find_among_at_every_cut;
+use crate::fuzz::checks::Found;
 
 /// Call JSON between tags, beside reasoning: as many chat models have it.
 fn json_between_tags() -> Value {
@@ -87,7 +88,7 @@ fn find(template: &Value, text: &str) -> Found {
     let known = Known::new(vec![own.clone()]);
     let example =
         find_among_at_every_cut(&known, &Detect::Formats(vec![own.format.name]), own.format.example);
-    assert_eq!(example.read(), [("get_weather", json!({"city": "Paris"}))], "{}", own.format.example);
+    assert_eq!(example.parsed_calls(), [("get_weather", json!({"city": "Paris"}))], "{}", own.format.example);
     assert_eq!(example.text, "");
     let alone = find_among_at_every_cut(&known, &Detect::Formats(vec![own.format.name]), text);
     assert_eq!(find_among_at_every_cut(&known, &Detect::AutoAnd(vec![own.format.name]), text), alone);
@@ -99,7 +100,7 @@ fn json_between_tags_is_imported() {
     let text = "<thoughts>\nHm.\n</thoughts>\nI look.\n<do_call>{\"name\": \"get_weather\", \"arguments\": \
                 {\"city\": \"Rome\"}}</do_call><do_call>\n{\"name\": \"now\", \"arguments\": {}}\n</do_call><|turn_end|>";
     let found = find(&json_between_tags(), text);
-    assert_eq!(found.read(), [("get_weather", json!({"city": "Rome"})), ("now", json!({}))]);
+    assert_eq!(found.parsed_calls(), [("get_weather", json!({"city": "Rome"})), ("now", json!({}))]);
     assert_eq!((found.reasoning.trim(), found.text.trim()), ("Hm.", "I look."));
 }
 
@@ -108,7 +109,10 @@ fn tagged_arguments_are_imported() {
     let text = "Let me.\n<use>\n<tool=set_light>\n<arg=room>\nden <b>\n</arg>\n<arg=level>\n2\n</arg>\n</tool>\n</use>\n\
                 <use><tool=now></tool></use>";
     let found = find(&tagged_arguments(), text);
-    assert_eq!(found.read(), [("set_light", json!({"room": "den <b>", "level": 2})), ("now", json!({}))]);
+    assert_eq!(
+        found.parsed_calls(),
+        [("set_light", json!({"room": "den <b>", "level": 2})), ("now", json!({}))]
+    );
     assert_eq!(found.text.trim(), "Let me.");
 }
 
@@ -117,7 +121,7 @@ fn channels_are_imported() {
     let text = "<|chan|>inner<|body|>Hm.<|stop|><|begin|>assistant<|chan|>outer<|body|>I look.<|stop|>\
                 <|begin|>assistant<|chan|>tools to=functions.get_weather <|as|>json<|body|>{\"city\": \"Rome\"}<|call|>";
     let found = find(&channels(), text);
-    assert_eq!(found.read(), [("get_weather", json!({"city": "Rome"}))]);
+    assert_eq!(found.parsed_calls(), [("get_weather", json!({"city": "Rome"}))]);
     assert_eq!((found.reasoning.as_str(), found.text.as_str()), ("Hm.", "I look."));
 }
 
@@ -147,7 +151,7 @@ fn markers_like_those_of_a_built_in_format_are_told_from_them() {
     let detect = Detect::AutoAnd(vec![own.format.name]);
     assert!(find_among_at_every_cut(&known, &detect, aloud).text.ends_with("I look."));
     let found = find(&template, &like(text));
-    assert_eq!(found.read(), [("get_weather", json!({"city": "Rome"}))]);
+    assert_eq!(found.parsed_calls(), [("get_weather", json!({"city": "Rome"}))]);
     assert_eq!((found.reasoning.as_str(), found.text.as_str()), ("Hm.", "I look."));
 }
 
@@ -155,8 +159,8 @@ fn markers_like_those_of_a_built_in_format_are_told_from_them() {
 fn renamed_keys_are_imported() {
     let text = "<|ACT|>[\n{\"tool_call_id\": \"0\", \"tool_name\": \"get_weather\", \"parameters\": {\"city\": \"Rome\"}}\n]<|/ACT|>";
     let found = find(&renamed_keys(), text);
-    assert_eq!(found.read(), [("get_weather", json!({"city": "Rome"}))]);
-    assert_eq!(found.calls[0].1, "0");
+    assert_eq!(found.parsed_calls(), [("get_weather", json!({"city": "Rome"}))]);
+    assert_eq!(found.calls[0].id, "0");
 }
 
 #[test]

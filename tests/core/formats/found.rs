@@ -4,43 +4,13 @@ use serde_json::{Value, json};
 use toolwire::{
     conversation::{Conversation, Tool},
     detect::Detector,
-    event::{CallEnd, Event, Finish},
+    event::Finish,
     format::Known,
     rules::{Detect, Rules},
     tools::DeclaredTools,
 };
 
-/// What came out of a text.
-#[derive(Debug, Default, PartialEq)]
-pub(crate) struct Found {
-    pub(crate) text: String,
-    pub(crate) reasoning: String,
-    /// Name, id, arguments; whether it is whole.
-    pub(crate) calls: Vec<(String, String, String, bool)>,
-}
-
-impl Found {
-    fn take(&mut self, event: Event<'_>) {
-        match event {
-            Event::Text(text) => self.text.push_str(&text),
-            Event::Reasoning(reasoning) => self.reasoning.push_str(&reasoning.text),
-            Event::CallStart(start) => {
-                self.calls.push((start.name.into_owned(), start.id.into_owned(), String::new(), false));
-            }
-            Event::CallArguments { piece, .. } => self.calls.last_mut().unwrap().2.push_str(&piece),
-            Event::CallEnd { end, .. } => self.calls.last_mut().unwrap().3 = end == CallEnd::Complete,
-            _ => {}
-        }
-    }
-
-    /// The calls with their arguments read.
-    pub(crate) fn read(&self) -> Vec<(&str, Value)> {
-        let read = |arguments: &String| {
-            serde_json::from_str(arguments).unwrap_or_else(|e| panic!("{arguments}: {e}"))
-        };
-        self.calls.iter().map(|(name, _, arguments, _)| (name.as_str(), read(arguments))).collect()
-    }
-}
+use crate::fuzz::checks::Found;
 
 fn tools() -> DeclaredTools {
     let tool = |(name, properties): (&str, Value)| Tool {
@@ -86,15 +56,8 @@ pub(crate) fn find<'t>(detect: Detect, pieces: impl IntoIterator<Item = &'t str>
 fn find_among<'t>(known: &Known, detect: Detect, pieces: impl IntoIterator<Item = &'t str>) -> Found {
     let settings = Rules { detect, ..Rules::default() };
     let mut detector = Detector::new(tools(), &settings, known).expect("tools are declared");
-    let mut found = Found::default();
-    let mut events: Vec<Event<'static>> = Vec::new();
-    for piece in pieces {
-        detector.event(Event::Text(piece.into()), &mut events);
-        events.drain(..).for_each(|event| found.take(event));
-    }
-    detector.event(Event::Finish(Finish::Stop), &mut events);
-    events.drain(..).for_each(|event| found.take(event));
-    found
+    let pieces: Vec<&str> = pieces.into_iter().collect();
+    Found::of(&mut detector, &pieces, Finish::Stop, |_, _| {})
 }
 
 /// The same from the text at once and from every cut in two.

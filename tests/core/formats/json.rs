@@ -3,7 +3,8 @@
 use serde_json::json;
 use toolwire::{format, rules::Detect};
 
-use crate::formats::found::{Found, find_at_every_cut};
+use crate::formats::found::find_at_every_cut;
+use crate::fuzz::checks::{Call, Found};
 
 /// Format, opener, closer.
 const MARKED: &[(&str, &str, &str)] = &[
@@ -39,9 +40,9 @@ fn each(inside: &str, calls: &[(&str, serde_json::Value)]) {
     for (format, open, close) in MARKED {
         let text = format!("a {open}{inside}{close}");
         let found = found(format, &text);
-        assert_eq!(found.read(), calls, "{text}");
+        assert_eq!(found.parsed_calls(), calls, "{text}");
         assert_eq!(found.text, "a", "{text}");
-        assert!(found.calls.iter().all(|call| call.3), "{text}");
+        assert!(found.calls.iter().all(Call::is_complete), "{text}");
     }
 }
 
@@ -95,8 +96,9 @@ fn a_cut_call_stays_cut() {
     for (format, open, _) in MARKED {
         let text = format!(r#"{open}{{"name":"search","arguments":{{"query":"rm -r bu"#);
         let found = found(format, &text);
-        let call = ("search".to_owned(), String::new(), r#"{"query":"rm -r bu"#.to_owned(), false);
-        assert_eq!(found.calls, [call], "{text}");
+        let [call] = found.calls.as_slice() else { panic!("one call in {text}: {found:?}") };
+        assert_eq!((call.name.as_str(), call.id.as_str()), ("search", ""), "{text}");
+        assert_eq!((call.arguments.as_str(), call.is_complete()), (r#"{"query":"rm -r bu"#, false), "{text}");
         assert_eq!(found.text, "", "{text}");
     }
 }
@@ -115,7 +117,12 @@ fn text_behind_calls_stays() {
 fn names_as_keys() {
     let read = |text: &str| {
         let found = found("apertus", &format!("<|tools_prefix|>{text}<|tools_suffix|>"));
-        found.calls.into_iter().map(|call| format!("{}{}", call.0, call.2)).collect::<Vec<_>>().join(" ")
+        found
+            .calls
+            .into_iter()
+            .map(|call| format!("{}{}", call.name, call.arguments))
+            .collect::<Vec<_>>()
+            .join(" ")
     };
     assert_eq!(
         read(r#"[{"get_weather": {"city": "Oslo"}}, {"now": {}}]"#),
@@ -137,7 +144,10 @@ fn the_direct_answer_calls_nothing() {
     let silent = found("command_r_plus", &action("directly-answer"));
     assert_eq!((silent.text.as_str(), silent.calls.len()), ("Plan: none.\n\nHi.", 0));
     let calling = found("command_r_plus", &action("now"));
-    assert_eq!((calling.text.as_str(), calling.read()), ("Plan: none.\n\nHi.", vec![("now", json!({}))]));
+    assert_eq!(
+        (calling.text.as_str(), calling.parsed_calls()),
+        ("Plan: none.\n\nHi.", vec![("now", json!({}))])
+    );
     for text in [action("unknown"), action("now").replace("Action:", "My Action:"), "Action: run".to_owned()]
     {
         assert_eq!(found("command_r_plus", &text).text, text);
@@ -169,7 +179,7 @@ fn calls_without_markers_may_be_joined() {
 fn ids_in_band_are_kept() {
     let text =
         r#"<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "now", "parameters": {}}]<|END_ACTION|>"#;
-    assert_eq!(found("command_r7b", text).calls[0].1, "0");
+    assert_eq!(found("command_r7b", text).calls[0].id, "0");
     let text = r#"{"tool_calls": [{"id": "call_9", "type": "function", "function": {"name": "now", "arguments": "{}"}}]}"#;
-    assert_eq!(found("openai_function_call", text).calls[0].1, "call_9");
+    assert_eq!(found("openai_function_call", text).calls[0].id, "call_9");
 }

@@ -25,8 +25,8 @@ fn every_example_is_read_in_its_format_and_in_auto() {
             let found = find_at_every_cut(&detect, format.example);
             let what = format!("{} {found:?}", format.name);
             if found.reasoning.is_empty() {
-                assert_eq!(found.read(), [("get_weather", json!({"city": "Paris"}))], "{what}");
-                assert!(found.calls[0].3, "{what}");
+                assert_eq!(found.parsed_calls(), [("get_weather", json!({"city": "Paris"}))], "{what}");
+                assert!(found.calls[0].is_complete(), "{what}");
             }
             assert_eq!(found.text, "", "{what}");
         }

@@ -43,8 +43,8 @@ fn calls_of_every_type_are_read_as_they_are_shown() {
     for (format, teach) in taught() {
         let shown = call("set_light", &light);
         let found = find_at_every_cut(&Detect::Formats(vec![format.name]), &teach.form.calls(&[shown]));
-        assert_eq!(found.read(), [("set_light", light.clone())], "{}: {found:?}", format.name);
-        assert!(found.calls[0].3 && found.text.is_empty(), "{}: {found:?}", format.name);
+        assert_eq!(found.parsed_calls(), [("set_light", light.clone())], "{}: {found:?}", format.name);
+        assert!(found.calls[0].is_complete() && found.text.is_empty(), "{}: {found:?}", format.name);
     }
 }
 
@@ -58,7 +58,7 @@ fn calls_of_one_turn_stay_apart() {
     let wanted = [("search", json!({"query": "a"})), ("now", json!({})), ("add", json!({"x": 1}))];
     for (format, teach) in taught().filter(|(format, _)| !SINGLE.contains(&format.name)) {
         let found = find_at_every_cut(&Detect::Formats(vec![format.name]), &teach.form.calls(&two));
-        assert_eq!(found.read(), wanted, "{}: {found:?}", format.name);
+        assert_eq!(found.parsed_calls(), wanted, "{}: {found:?}", format.name);
         assert_eq!(found.text, "", "{}", format.name);
     }
 }

@@ -1,6 +1,6 @@
 //! The fuzz targets' checks over the committed corpus and mutations of it, on stable Rust: what CI runs of `fuzz/`.
 
-mod checks;
+pub(crate) mod checks;
 mod corpus;
 mod dictionary;
 mod regressions;

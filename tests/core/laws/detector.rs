@@ -1,83 +1,56 @@
-//! The detector alone: its events put together, and what it holds on the way.
+//! The detector alone: what it finds, and what it holds meanwhile.
+
+use std::ops::Deref;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use toolwire::{
     conversation::Conversation,
     detect::Detector,
-    event::{CallEnd, Event, Finish, Source},
+    event::Finish,
     format::{self, Format, Known},
     rules::{ArgumentDelivery, Detect, Rules, UnknownCalls},
     tools::DeclaredTools,
 };
 
-use crate::support::exchange::{request, tools};
+use crate::{
+    fuzz::checks::Found,
+    support::exchange::{request, tools},
+};
 
-/// What came out of a text.
+/// What came out of a text, and when.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Found {
-    pub(crate) text: String,
-    pub(crate) reasoning: String,
-    pub(crate) calls: Vec<Call>,
+pub(crate) struct Traced {
+    found: Found,
     /// After each piece: how much text had come out, whether a call had, what was held.
     pub(crate) trace: Vec<(usize, bool, usize)>,
 }
 
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Call {
-    pub(crate) name: String,
-    pub(crate) arguments: String,
-    pub(crate) end: Option<CallEnd>,
-    pub(crate) format: &'static str,
+impl Deref for Traced {
+    type Target = Found;
+
+    fn deref(&self) -> &Found {
+        &self.found
+    }
 }
 
-impl Found {
-    fn take(&mut self, event: Event<'_>) {
-        match event {
-            Event::Text(text) => self.text.push_str(&text),
-            Event::Reasoning(reasoning) => self.reasoning.push_str(&reasoning.text),
-            Event::CallStart(start) => {
-                assert!(self.calls.iter().all(|call| call.end.is_some()), "one call after the other");
-                let Source::Format(format) = start.source else { panic!("{start:?}") };
-                let name = start.name.into_owned();
-                self.calls.push(Call { name, arguments: String::new(), end: None, format });
-            }
-            Event::CallArguments { piece, .. } => {
-                let call = self.calls.last_mut().expect("a call");
-                assert_eq!(call.end, None, "nothing behind the end");
-                call.arguments.push_str(&piece);
-            }
-            Event::CallEnd { end, .. } => {
-                assert_eq!(self.calls.last_mut().expect("a call").end.replace(end), None);
-            }
-            Event::Finish(_) => {}
-            other => panic!("{other:?}"),
-        }
-    }
-
-    /// All but what was noted on the way.
-    pub(crate) fn sum(&self) -> (&str, &str, &[Call]) {
-        (&self.text, &self.reasoning, &self.calls)
+impl Traced {
+    /// What does not depend on the cuts.
+    pub(crate) fn sum(&self) -> &Found {
+        &self.found
     }
 }
 
 /// Runs `pieces` through a detector.
-pub(crate) fn find(settings: &Rules, pieces: &[&str], finish: Finish) -> Found {
+pub(crate) fn find(settings: &Rules, pieces: &[&str], finish: Finish) -> Traced {
     let conversation: Conversation = request(&json!({"tools": declared()}));
     let tools = DeclaredTools::new(&conversation, &settings.tool_prefix);
     let mut detector = Detector::new(tools, settings, Known::built_in()).expect("tools are declared");
-    let mut found = Found::default();
-    let mut events: Vec<Event<'static>> = Vec::new();
-    for piece in pieces {
-        detector.event(Event::Text((*piece).into()), &mut events);
-        events.drain(..).for_each(|event| found.take(event));
-        found.trace.push((found.text.len(), !found.calls.is_empty(), detector.held()));
-    }
-    detector.event(Event::Finish(finish), &mut events);
-    events.drain(..).for_each(|event| found.take(event));
-    assert_eq!(detector.held(), 0, "nothing is held after the end");
-    assert!(found.calls.iter().all(|call| call.end.is_some()), "all calls end");
-    found
+    let mut trace = Vec::new();
+    let found = Found::of(&mut detector, pieces, finish, |found, held| {
+        trace.push((found.text.len(), !found.calls.is_empty(), held));
+    });
+    Traced { found, trace }
 }
 
 /// What every test declares.

@@ -9,7 +9,7 @@ use toolwire::{
 };
 
 use crate::laws::{
-    detector::{Found, all, find, finish, known, settings},
+    detector::{Traced, all, find, finish, known, settings},
     soup::{cut_text, cuts, prose, soup},
     tries,
 };
@@ -114,7 +114,7 @@ fn opens_call(behind: &str) -> bool {
 }
 
 /// What holds of any text, however it was cut.
-fn holds(text: &str, found: &Found, any_name: bool) -> Result<(), TestCaseError> {
+fn holds(text: &str, found: &Traced, any_name: bool) -> Result<(), TestCaseError> {
     prop_assert!(is_left_of(&found.text, text), "invented: {:?}", found.text);
     if found.calls.is_empty() && !reasons(text) {
         prop_assert_eq!(&found.text, text);

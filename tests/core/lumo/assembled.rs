@@ -2,7 +2,10 @@
 
 use serde_json::Value;
 use toolwire::{
-    dialect::lumo::{Reader, ReaderSettings},
+    dialect::{
+        Skip,
+        lumo::{Reader, ReaderSettings},
+    },
     event::{CallEnd, Event, Finish, Runner},
 };
 
@@ -117,7 +120,7 @@ pub(crate) fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, settings: &Re
         (failure.code().unwrap_or_default().to_owned(), failure.status())
     });
     assembled.malformed = reader.malformed();
-    assembled.orphans = reader.orphan_results();
+    assembled.orphans = reader.skipped().count(Skip::OrphanResult);
     assembled.skipped = reader.skipped().to_string();
     assembled
 }

@@ -2,7 +2,9 @@
 
 use serde_json::{Map, Value, json};
 use toolwire::{
-    conversation::{Call, CallOutput, Conversation, Part, Role, Sampling, Tool, ToolChoice, Turn},
+    conversation::{
+        Call, CallOutput, Conversation, Part, Received, Rest, Role, Sampling, Tool, ToolChoice, Turn,
+    },
     dialect::lumo::{Options, Version, encode},
 };
 
@@ -60,7 +62,7 @@ fn turn(message: &Value) -> Turn {
             arguments: text(&function["arguments"]),
         }));
     }
-    Turn { role, parts, rest: Map::new() }
+    Turn { role, parts, rest: Rest::default() }
 }
 
 fn options(version: Version) -> Options {
@@ -112,11 +114,11 @@ fn call(id: &str, arguments: &str) -> Part {
 fn result(id: &str, content: &str) -> Turn {
     let output =
         CallOutput { id: id.to_owned(), name: String::new(), content: content.to_owned(), is_error: false };
-    Turn { role: Role::Tool, parts: vec![Part::Result(output)], rest: Map::new() }
+    Turn { role: Role::Tool, parts: vec![Part::Result(output)], rest: Rest::default() }
 }
 
 fn assistant(parts: Vec<Part>) -> Turn {
-    Turn { role: Role::Assistant, parts, rest: Map::new() }
+    Turn { role: Role::Assistant, parts, rest: Rest::default() }
 }
 
 fn tool(name: &str) -> Tool {
@@ -230,7 +232,7 @@ fn images_are_parts_in_v2_and_fields_in_v1() {
     let image = |url: &str| Part::Image { url: url.to_owned(), detail: None };
     let parts =
         vec![Part::Text("what?".to_owned()), image("data:image/png;base64,AAAA"), image("https://e.x/a.png")];
-    let conversation = with_turns(vec![Turn { role: Role::User, parts, rest: Map::new() }]);
+    let conversation = with_turns(vec![Turn { role: Role::User, parts, rest: Rest::default() }]);
     let (body, dropped) = encoded(&conversation, Version::V2);
     assert_eq!(
         body["messages"][0]["content"],
@@ -252,8 +254,8 @@ fn images_are_parts_in_v2_and_fields_in_v1() {
 fn text_is_never_lost() {
     let parts = vec![
         Part::Text("a  ] b".to_owned()),
-        Part::Other(json!({"type": "refusal", "refusal": "I will not."})),
-        Part::Other(json!({"type": "input_audio", "input_audio": {}})),
+        Part::Other(Received::new("chat", json!({"type": "refusal", "refusal": "I will not."}))),
+        Part::Other(Received::new("chat", json!({"type": "input_audio", "input_audio": {}}))),
         Part::Text("c\n".to_owned()),
     ];
     let (body, dropped) = encoded(&with_turns(vec![assistant(parts)]), Version::V2);
@@ -331,8 +333,9 @@ fn what_lumo_has_no_word_for_is_named() {
         response_format: Some(json!({"type": "json_schema", "json_schema": {"name": "n", "schema": {}}})),
         reasoning_effort: None,
     };
-    conversation.rest.insert("n".to_owned(), json!(2));
-    conversation.turns[0].rest.insert("name".to_owned(), json!("me"));
+    let rest = |key: &str, value: Value| Rest::new("chat", Map::from_iter([(key.to_owned(), value)]));
+    conversation.rest = rest("n", json!(2));
+    conversation.turns[0].rest = rest("name", json!("me"));
     let (body, dropped) = encoded(&conversation, Version::V2);
     assert_eq!(dropped, ["messages[].name", "max_tokens", "temperature", "top_p", "stop", "seed", "n"]);
     assert_eq!(body["response_format"]["json_schema"]["name"], "n");

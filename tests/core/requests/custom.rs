@@ -5,13 +5,13 @@ use bytes::BytesMut;
 use serde_json::{Value, json};
 use toolwire::{
     dialect::{Answering, Reader, Stamp, Writer, chat},
-    fixture::{Answer, assemble},
     format::{self, Known},
     pipeline::Pipeline,
     rules::{Detect, Rules},
 };
 
 use crate::requests::{call, decoded, encoded, lumo, plain, taught};
+use crate::support::client::Answer;
 
 fn request() -> Value {
     json!({
@@ -128,10 +128,8 @@ fn answer_to(body: &str, stream: bool, detect: &str, cut: usize) -> String {
     String::from_utf8(out.to_vec()).unwrap()
 }
 
-fn assembled(body: &str, stream: bool) -> Answer {
-    let assembled = assemble(body.as_bytes(), stream, 200);
-    assert_eq!(assembled.faults, Vec::<String>::new(), "{body}");
-    assembled.answer
+fn assembled(stream: &str) -> Answer {
+    Answer::of_stream(stream.as_bytes())
 }
 
 fn native(delta: &Value) -> Value {
@@ -160,12 +158,12 @@ fn a_native_function_call_comes_back_as_a_custom_call() {
     assert!(sent.contains(r#""type":"custom","custom":{"name":"sql","input":""}"#), "{sent}");
     assert!(sent.contains(r#"{"index":0,"custom":{"input":"SELECT"}}"#), "it streams: {sent}");
     assert!(sent.contains(r#""function":{"name":"now""#), "{sent}");
-    let whole = assembled(&sent, true);
+    let whole = assembled(&sent);
     assert_eq!((whole.calls[0].name.as_str(), whole.calls[0].arguments.as_str()), ("sql", "SELECT \"a\"\n"));
     assert_eq!((whole.calls[1].name.as_str(), whole.calls[1].arguments.as_str()), ("now", "{}"));
     assert_eq!(whole.finish.as_deref(), Some("tool_calls"));
     for cut in 0..sent.len() {
-        assert_eq!(assembled(&answer(&native_calls(), true, "", cut), true), whole, "cut at {cut}");
+        assert_eq!(assembled(&answer(&native_calls(), true, "", cut)), whole, "cut at {cut}");
     }
 }
 
@@ -200,7 +198,7 @@ fn a_whole_answer_of_the_upstream_has_custom_calls_too() {
         assert_eq!(whole["choices"][0]["message"]["tool_calls"], json!([custom]), "{call}");
         let streamed = answer_to(&body(call), true, "", 0);
         assert!(streamed.contains(r#""type":"custom""#), "{streamed}");
-        assert_eq!(assembled(&streamed, true).calls[0].arguments, "SELECT {");
+        assert_eq!(assembled(&streamed).calls[0].arguments, "SELECT {");
     }
 }
 
@@ -217,7 +215,7 @@ fn a_call_in_text_comes_back_as_a_custom_call() {
         ),
     ] {
         let body = answer(&[json!({"content": text})], true, format, 0);
-        let call = &assembled(&body, true).calls[0];
+        let call = &assembled(&body).calls[0];
         assert_eq!((call.name.as_str(), call.arguments.as_str()), ("sql", "SELECT 1"), "{format}: {body}");
         assert!(body.contains(r#""type":"custom""#), "{body}");
     }
@@ -233,15 +231,15 @@ fn an_upstreams_own_custom_call_passes_as_it_is() {
     ];
     let sent = answer(&deltas, true, "", 0);
     assert!(deltas.iter().all(|delta| sent.contains(&delta.to_string())), "{sent}");
-    assert_eq!(assembled(&sent, true).calls[0].arguments, "SELECT {");
+    assert_eq!(assembled(&sent).calls[0].arguments, "SELECT {");
     let empty = answer(&deltas[..2], true, "", 0);
-    assert_eq!(assembled(&empty, true).calls[0].arguments, "", "no `{{}}` is put into plain text");
+    assert_eq!(assembled(&empty).calls[0].arguments, "", "no `{{}}` is put into plain text");
     // An index that does not begin at 0 is mended, and the form stays.
     let shifted =
         [custom(json!({"index": 3, "id": "c1", "type": "custom", "custom": {"name": "sql", "input": "x"}}))];
     let sent = answer(&shifted, true, "", 0);
     assert!(sent.contains(r#""custom":{"name":"sql""#), "{sent}");
-    assert_eq!(assembled(&sent, true).calls[0].arguments, "x");
+    assert_eq!(assembled(&sent).calls[0].arguments, "x");
     let body = answer(&shifted, false, "", 0);
     assert!(body.contains(r#""custom":{"name":"sql","input":"x"}"#), "{body}");
 }

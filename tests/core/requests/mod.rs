@@ -1,5 +1,6 @@
 //! Requests as upstreams get them: in the forms that each upstream takes, with tools taught in words or declared.
 
+#[cfg(feature = "bench")]
 mod custom;
 mod forms;
 mod taught;

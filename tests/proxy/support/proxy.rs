@@ -11,9 +11,10 @@ use secrecy::SecretString;
 use tokio::{sync::oneshot, task::JoinSet};
 use toolwire::{
     config::{
-        ChatOptions, Config, Limits, Metrics, Model, Options, Origins, QueueLimits, SystemPosition, Timeouts,
-        ToolStyle, Upstream, WILDCARD,
+        Config, Limits, Metrics, Model, Origins, QueueLimits, SystemPosition, Timeouts, ToolStyle, Upstream,
+        WILDCARD,
     },
+    dialect::{UpstreamDialect, chat},
     proxy::{Server, tap::Tap},
     rules::Rules,
 };
@@ -45,7 +46,7 @@ impl Setup {
         Self {
             upstream: Upstream {
                 name: "up".to_owned(),
-                options: Options::Chat(ChatOptions::default()),
+                options: UpstreamDialect::Chat(chat::Options::of_host("")),
                 base_url: format!("http://{upstream}/base").parse().unwrap(),
                 api_key: Some(SecretString::from("upstream-key")),
                 headers: HeaderMap::new(),

@@ -12,7 +12,8 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use crate::{
-    conversation::{Conversation, Sampling},
+    conversation::{Conversation, Rest, Sampling},
+    dialect::Dialect,
     failure::{Failure, Kind},
     wire::json::{Index, Json, Kind as JsonKind, mend_surrogates},
 };
@@ -44,7 +45,8 @@ pub fn decode(body: &[u8]) -> Result<Conversation, Failure> {
         include_usage: stream && include_usage,
         legacy_functions: toolbox.legacy,
         sampling,
-        rest: fields.into_rest(),
+        choices: choices(&fields)?,
+        rest: Rest::new(Dialect::Chat.name(), fields.into_rest()),
     })
 }
 
@@ -73,6 +75,19 @@ fn sampling(fields: &mut Fields<'_, '_>) -> Result<Sampling, Failure> {
         response_format: fields.any("response_format").map(|format| format.to_value()),
         seed: fields.number("seed")?,
     })
+}
+
+/// `n`, which stays among the fields that are passed on.
+fn choices(fields: &Fields<'_, '_>) -> Result<Option<u64>, Failure> {
+    let Some(n) = fields.peek("n") else { return Ok(None) };
+    match n.as_u64() {
+        Some(choices @ 1..) => Ok(Some(choices)),
+        _ => {
+            let n = n.to_value();
+            let message = format!("`n` must be a whole number from 1 on, but it is {n}");
+            Err(Failure::new(Kind::Request, message).with_param("n"))
+        }
+    }
 }
 
 /// `max_completion_tokens` is the newer name and the stronger one. Under that name the limit also stays in the rest,

@@ -9,51 +9,13 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::{
-    conversation::{Conversation, Turn, joined_user_turns, media_behind_results},
-    dialect::UpstreamRequest,
+    conversation::{Conversation, Part, Turn, joined_user_turns, media_behind_results},
+    dialect::{
+        Dialect, UpstreamRequest,
+        chat::{Options, Streaming},
+    },
     wire::json::Encoder,
 };
-
-/// What one upstream wants otherwise.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
-    /// Ask for token counts at the end of the stream. Off for upstreams that refuse the option.
-    pub include_usage: bool,
-    /// When a stream is asked for.
-    pub stream: Streaming,
-    /// The role `developer` is known. Else such a message is a `system` one.
-    pub keep_developer: bool,
-    /// Custom tools are known. Else they are functions with one argument for the input.
-    pub keep_custom_tools: bool,
-    /// Images may stand in a tool's result. Else they follow in a user's turn.
-    pub keep_result_images: bool,
-    /// Neighbouring turns of the user are joined, for chat templates in which user and assistant alternate.
-    pub join_user_turns: bool,
-}
-
-/// When an upstream is asked for a stream.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Streaming {
-    /// As the client asks. What the upstream then says of an answer that is not streamed (its status, its token counts)
-    /// reaches the client.
-    #[default]
-    AsAsked,
-    /// Always: for upstreams that answer in streams only. Answers for clients that do not stream are put together.
-    Always,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            include_usage: true,
-            stream: Streaming::default(),
-            keep_developer: true,
-            keep_custom_tools: true,
-            keep_result_images: false,
-            join_user_turns: false,
-        }
-    }
-}
 
 /// Encodes `conversation` for an upstream, which knows the model as `model`; empty: it is not named.
 pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> UpstreamRequest {
@@ -61,25 +23,42 @@ pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> Up
     let stream = conversation.stream || options.stream == Streaming::Always;
     let turns = arranged(&conversation.turns, options);
     let mut body = Encoder::with_capacity(ROOM);
+    dropped.extend(foreign_fields(conversation));
+    let no_rest = Map::new();
+    let rest = conversation.rest.from_dialect(DIALECT).unwrap_or(&no_rest);
     body.object(|body| {
         if !model.is_empty() {
             body.key("model").string(model);
         }
         body.key("messages")
             .array(|body| turns.iter().for_each(|turn| messages::put(body, turn, options, &mut dropped)));
-        tools::put(body, conversation, options);
-        put_sampling(body, conversation);
-        for (key, value) in conversation.rest.iter().filter(|(key, _)| !is_put(key)) {
+        tools::put(body, conversation, rest, options);
+        put_sampling(body, conversation, rest);
+        for (key, value) in rest.iter().filter(|(key, _)| !is_put(key)) {
             body.key(key).value(value);
         }
         body.key("stream").value(&stream);
         if stream {
-            put_stream_options(body, conversation, options);
+            put_stream_options(body, rest, options);
         }
     });
     dropped.sort_unstable();
     dropped.dedup();
     UpstreamRequest { body: body.finish(), dropped, stream }
+}
+
+/// What is sent as it was received must have come from a client of this dialect.
+const DIALECT: &str = Dialect::Chat.name();
+
+/// Names of the fields that came from a client of another dialect: this one cannot express them.
+fn foreign_fields(conversation: &Conversation) -> impl Iterator<Item = String> {
+    let turns = &conversation.turns;
+    let of_turns = turns.iter().flat_map(|turn| turn.rest.foreign_keys(DIALECT));
+    let of_turns = of_turns.map(|key| format!("messages[].{key}"));
+    let foreign = |part: &&Part| matches!(part, Part::Other(other) if other.from_dialect(DIALECT).is_none());
+    let parts = turns.iter().flat_map(|turn| &turn.parts).filter(foreign);
+    let parts = parts.map(|_| "messages[].content[]".to_owned());
+    conversation.rest.foreign_keys(DIALECT).cloned().chain(of_turns).chain(parts)
 }
 
 /// The turns in the forms that the upstream takes.
@@ -103,9 +82,9 @@ fn is_put(key: &str) -> bool {
     matches!(key, "model" | "messages" | "stream" | "stream_options") || tools::owns(key)
 }
 
-fn put_sampling(body: &mut Encoder, conversation: &Conversation) {
+fn put_sampling(body: &mut Encoder, conversation: &Conversation, rest: &Map<String, Value>) {
     let sampling = &conversation.sampling;
-    let mut put = Optional { body, rest: &conversation.rest };
+    let mut put = Optional { body, rest };
     put.member("max_tokens", sampling.max_tokens.as_ref());
     put.member("temperature", sampling.temperature.as_ref());
     put.member("top_p", sampling.top_p.as_ref());
@@ -134,8 +113,8 @@ impl Optional<'_> {
 
 /// The client's other stream options are kept. Token counts are asked for even if the client does not want them:
 /// they are for the log, and the writer leaves them out.
-fn put_stream_options(body: &mut Encoder, conversation: &Conversation, options: &Options) {
-    let others = conversation.rest.get("stream_options").and_then(Value::as_object);
+fn put_stream_options(body: &mut Encoder, rest: &Map<String, Value>, options: &Options) {
+    let others = rest.get("stream_options").and_then(Value::as_object);
     if others.is_none_or(Map::is_empty) && !options.include_usage {
         return;
     }

@@ -8,7 +8,8 @@
 use serde_json::{Map, Value};
 
 use crate::{
-    conversation::{CUSTOM_INPUT, Call, Part},
+    conversation::{CUSTOM_INPUT, Call, Part, Received},
+    dialect::Dialect,
     wire::json::{Encoder, Json},
 };
 
@@ -21,7 +22,7 @@ pub(super) fn part(element: &Value) -> Option<Part> {
             let detail = image.get("detail").and_then(Value::as_str).map(str::to_owned);
             Some(Part::Image { url: image.get("url")?.as_str()?.to_owned(), detail })
         }
-        _ => Some(Part::Other(element.clone())),
+        _ => Some(other(element.clone())),
     }
 }
 
@@ -41,8 +42,12 @@ pub(super) fn plain_part(element: Json<'_>) -> Option<Part> {
             };
             Some(Part::Image { url: url?.as_str()?.into_owned(), detail })
         }
-        _ => Some(Part::Other(element.to_value())),
+        _ => Some(other(element.to_value())),
     }
+}
+
+fn other(element: Value) -> Part {
+    Part::Other(Received::new(Dialect::Chat.name(), element))
 }
 
 /// What one element of `tool_calls` means.
@@ -106,7 +111,7 @@ pub(super) fn result_text(content: &Value) -> String {
 pub(super) fn result_media(content: &Value) -> Vec<Part> {
     let elements = content.as_array().map(Vec::as_slice).unwrap_or_default();
     let media = elements.iter().filter(|element| is_media(element));
-    media.map(|element| part(element).unwrap_or_else(|| Part::Other(element.clone()))).collect()
+    media.map(|element| part(element).unwrap_or_else(|| other(element.clone()))).collect()
 }
 
 fn is_media(element: &Value) -> bool {

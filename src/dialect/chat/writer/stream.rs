@@ -242,34 +242,24 @@ impl Stream {
             return;
         }
         self.begin("null", out);
-        if self.customs.begin(start) {
-            return self.custom_start(start, out);
+        let is_custom = self.customs.begin(start);
+        if !is_custom {
+            self.bare_calls.push(start.index);
         }
-        self.bare_calls.push(start.index);
         out.put_slice(&self.prefix);
-        if self.legacy_functions {
+        if self.legacy_functions && !is_custom {
             out.put_slice(b"{\"function_call\":{\"name\":\"");
             escape_into(out, &start.name);
             out.put_slice(b"\",\"arguments\":\"\"}}");
         } else {
+            let (kind, arguments) = if is_custom { ("custom", "input") } else { ("function", "arguments") };
             put_index(out, start.index);
             out.put_slice(b",\"id\":\"");
             escape_into(out, &start.id);
-            out.put_slice(b"\",\"type\":\"function\",\"function\":{\"name\":\"");
+            put_all(out, ["\",\"type\":\"", kind, "\",\"", kind, "\":{\"name\":\""]);
             escape_into(out, &start.name);
-            out.put_slice(b"\",\"arguments\":\"\"}}]}");
+            put_all(out, ["\",\"", arguments, "\":\"\"}}]}"]);
         }
-        out.put_slice(END);
-    }
-
-    fn custom_start(&self, start: &CallStart<'_>, out: &mut BytesMut) {
-        out.put_slice(&self.prefix);
-        put_index(out, start.index);
-        out.put_slice(b",\"id\":\"");
-        escape_into(out, &start.id);
-        out.put_slice(b"\",\"type\":\"custom\",\"custom\":{\"name\":\"");
-        escape_into(out, &start.name);
-        out.put_slice(b"\",\"input\":\"\"}}]}");
         out.put_slice(END);
     }
 

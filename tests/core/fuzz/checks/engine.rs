@@ -9,10 +9,7 @@ use toolwire::{
     rules::{ArgumentDelivery, Detect, Limits, Rules, UnknownCalls},
 };
 
-use super::{
-    found::{Found, find},
-    input::Input,
-};
+use super::{detected::Found, found::find, input::Input};
 
 /// Formats without a marker made for calls: only declared names are calls.
 const UNMARKED: [&str; 3] = ["pre", "fenced", "bare"];

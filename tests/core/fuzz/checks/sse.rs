@@ -1,11 +1,8 @@
-//! The decoders of event streams and of JSON lines: cuts make no difference.
+//! The decoders of lines and of event streams: cuts make no difference.
 
 use std::ops::ControlFlow;
 
-use toolwire::wire::{
-    ndjson::Records,
-    sse::{Frame, Frames, Message, Oversized},
-};
+use toolwire::wire::sse::{Frame, Frames, Lines, Message, Oversized};
 
 use super::input::{Input, cut};
 
@@ -15,7 +12,7 @@ enum Seen {
     Event { event: Vec<u8>, data: Vec<u8>, id: Option<Vec<u8>> },
     Comment(Vec<u8>),
     Retry(u64),
-    Record(Vec<u8>),
+    Line(Vec<u8>),
 }
 
 impl From<Frame<'_>> for Seen {
@@ -37,7 +34,7 @@ pub(crate) fn sse(data: &[u8]) {
     let seed = input.byte();
     let bytes = input.bytes();
     let limit = if flags & 1 == 1 { usize::from(flags >> 2) } else { 1 << 20 };
-    let read = if flags & 2 == 2 { records } else { frames };
+    let read = if flags & 2 == 2 { lines } else { frames };
     let (whole, result) = read(limit, &[bytes]);
     for pieces in [bytes.chunks(1).collect(), cut(bytes, seed)] {
         let cut = read(limit, &pieces);
@@ -57,14 +54,14 @@ fn frames(limit: usize, pieces: &[&[u8]]) -> (Vec<Seen>, Result<(), Oversized>) 
     (seen, result)
 }
 
-fn records(limit: usize, pieces: &[&[u8]]) -> (Vec<Seen>, Result<(), Oversized>) {
+fn lines(limit: usize, pieces: &[&[u8]]) -> (Vec<Seen>, Result<(), Oversized>) {
     let mut seen = Vec::new();
-    let mut records = Records::new(limit);
-    let mut see = |record: &[u8]| {
-        seen.push(Seen::Record(record.to_vec()));
+    let mut lines = Lines::new(limit);
+    let mut see = |line: &[u8]| {
+        seen.push(Seen::Line(line.to_vec()));
         ControlFlow::Continue(())
     };
-    let result = pieces.iter().try_for_each(|piece| records.push(piece, &mut see));
-    records.finish(&mut see);
+    let result = pieces.iter().try_for_each(|piece| lines.push(piece, &mut see));
+    lines.finish(&mut see);
     (seen, result)
 }

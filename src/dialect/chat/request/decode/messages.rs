@@ -7,7 +7,8 @@ use super::{
     fields::{Fields, Path, missing, wrong_type, wrong_value},
 };
 use crate::{
-    conversation::{Call, CallOutput, Part, Role, Turn},
+    conversation::{Call, CallOutput, Part, Rest, Role, Turn},
+    dialect::Dialect,
     failure::{Failure, Kind},
     wire::json::{Json, Kind as JsonKind},
 };
@@ -41,7 +42,7 @@ fn turn(mut message: Fields<'_, '_>) -> Result<Turn, Failure> {
             return Err(wrong_value(message.at("role"), format_args!("is `{other}`; known are {known}")));
         }
     };
-    Ok(Turn { role, parts, rest: message.into_rest() })
+    Ok(Turn { role, parts, rest: Rest::new(Dialect::Chat.name(), message.into_rest()) })
 }
 
 /// The content of a message that must have some.

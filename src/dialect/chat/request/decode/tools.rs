@@ -8,7 +8,8 @@ use super::{
     fields::{Fields, Path, wrong_type, wrong_value},
 };
 use crate::{
-    conversation::{CUSTOM_INPUT, Tool, ToolChoice},
+    conversation::{CUSTOM_INPUT, Received, Tool, ToolChoice},
+    dialect::Dialect,
     failure::Failure,
     wire::json::{Encoder, Json, Kind as JsonKind, Raw},
 };
@@ -132,7 +133,7 @@ fn tool(mut body: Fields<'_, '_>, declared: Json<'_>) -> Result<Tool, Failure> {
         description,
         parameters: parameters.map(Into::into),
         strict,
-        declared: Some(declared.into()),
+        declared: Some(Received::new(Dialect::Chat.name(), declared.into())),
     })
 }
 

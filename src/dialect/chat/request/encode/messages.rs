@@ -2,33 +2,36 @@
 
 use serde_json::{Map, Value};
 
-use super::{super::original, Options};
+use super::{super::original, DIALECT};
 use crate::{
     conversation::{Call, CallOutput, Part, Role, Turn},
+    dialect::chat::Options,
     wire::json::Encoder,
 };
 
 /// The messages of a turn: one, or one for each result and one for what else it holds.
 pub(super) fn put(body: &mut Encoder, turn: &Turn, options: &Options, dropped: &mut Vec<String>) {
-    if let (Role::Tool, [Part::Result(output), media @ ..]) = (turn.role, turn.parts.as_slice()) {
-        return result(body, output, media, &turn.rest);
-    }
     let no_rest = Map::new();
+    let rest = turn.rest.from_dialect(DIALECT).unwrap_or(&no_rest);
+    if let (Role::Tool, [Part::Result(output), media @ ..]) = (turn.role, turn.parts.as_slice()) {
+        return result(body, output, media, rest);
+    }
     let mut says_more = turn.parts.is_empty();
     for part in &turn.parts {
         match part {
-            Part::Result(output) if turn.parts.len() == 1 => result(body, output, &[], &turn.rest),
+            Part::Result(output) if turn.parts.len() == 1 => result(body, output, &[], rest),
             Part::Result(output) => result(body, output, &[], &no_rest),
             _ => says_more = true,
         }
     }
     if says_more {
-        message(body, turn, options, dropped);
+        message(body, (turn, rest), options, dropped);
     }
 }
 
 /// A result, and the media that may stand in it; the form of before 2023-11 if it has no id.
 fn result(body: &mut Encoder, output: &CallOutput, media: &[Part], rest: &Map<String, Value>) {
+    let media: Vec<_> = media.iter().filter(|part| is_expressible(part)).collect();
     body.object(|body| {
         if output.id.is_empty() {
             body.key("role").string("function");
@@ -51,7 +54,12 @@ fn result(body: &mut Encoder, output: &CallOutput, media: &[Part], rest: &Map<St
     });
 }
 
-fn message(body: &mut Encoder, turn: &Turn, options: &Options, dropped: &mut Vec<String>) {
+fn message(
+    body: &mut Encoder,
+    (turn, rest): (&Turn, &Map<String, Value>),
+    options: &Options,
+    dropped: &mut Vec<String>,
+) {
     let (role, may_be_null) = match turn.role {
         Role::Developer if options.keep_developer => ("developer", false),
         Role::System | Role::Developer => ("system", false),
@@ -61,22 +69,30 @@ fn message(body: &mut Encoder, turn: &Turn, options: &Options, dropped: &mut Vec
     };
     body.object(|body| {
         body.key("role").string(role);
-        content(body.key("content"), turn, may_be_null);
+        content(body.key("content"), &turn.parts, rest, may_be_null);
         put_reasoning(body, &turn.parts, dropped);
-        put_calls(body, turn, options);
-        extend(body, &turn.rest);
+        put_calls(body, &turn.parts, rest, options);
+        extend(body, rest);
     });
 }
 
-fn content(body: &mut Encoder, turn: &Turn, may_be_null: bool) {
-    let spoken = |part: &&Part| matches!(part, Part::Text(_) | Part::Image { .. } | Part::Other(_));
-    let has_originals = turn.rest.contains_key("content");
-    let parts: Vec<&Part> = turn.parts.iter().filter(spoken).collect();
+fn content(body: &mut Encoder, parts: &[Part], rest: &Map<String, Value>, may_be_null: bool) {
+    let has_originals = rest.contains_key("content");
+    let parts: Vec<&Part> = parts.iter().filter(|part| is_expressible(part)).collect();
     match parts.as_slice() {
         [] if may_be_null => body.value(&()),
         [] => body.string(""),
         [Part::Text(text)] if !has_originals => body.string(text),
-        parts => body.array(|body| parts.iter().for_each(|part| element(body, part, &turn.rest))),
+        parts => body.array(|body| parts.iter().for_each(|part| element(body, part, rest))),
+    }
+}
+
+/// Whether a part is one of a message's content, in words that this dialect has.
+fn is_expressible(part: &Part) -> bool {
+    match part {
+        Part::Text(_) | Part::Image { .. } => true,
+        Part::Other(other) => other.from_dialect(DIALECT).is_some(),
+        Part::Call(_) | Part::Result(_) | Part::Reasoning { .. } => false,
     }
 }
 
@@ -99,7 +115,11 @@ fn element(body: &mut Encoder, part: &Part, rest: &Map<String, Value>) {
                 }
             });
         }),
-        Part::Other(value) => body.value(value),
+        Part::Other(other) => {
+            if let Some(value) = other.from_dialect(DIALECT) {
+                body.value(value);
+            }
+        }
         Part::Call(_) | Part::Result(_) | Part::Reasoning { .. } => {}
     }
 }
@@ -119,15 +139,15 @@ fn put_reasoning(body: &mut Encoder, parts: &[Part], dropped: &mut Vec<String>) 
     }
 }
 
-fn put_calls(body: &mut Encoder, turn: &Turn, options: &Options) {
-    let calls = turn.parts.iter().filter_map(|part| match part {
+fn put_calls(body: &mut Encoder, parts: &[Part], rest: &Map<String, Value>, options: &Options) {
+    let calls = parts.iter().filter_map(|part| match part {
         Part::Call(call) => Some(call),
         _ => None,
     });
     let (legacy, calls): (Vec<_>, Vec<_>) = calls.partition(|call| call.id.is_empty());
     if !calls.is_empty() {
         body.key("tool_calls")
-            .array(|body| calls.into_iter().for_each(|call| call_element(body, call, &turn.rest, options)));
+            .array(|body| calls.into_iter().for_each(|call| call_element(body, call, rest, options)));
     }
     if let [call, ..] = legacy.as_slice() {
         function(body.key("function_call"), call);

@@ -1,10 +1,11 @@
 //! The tools of a request, and the choice among them.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::Options;
+use super::DIALECT;
 use crate::{
     conversation::{Conversation, Tool, ToolChoice},
+    dialect::chat::Options,
     wire::json::Encoder,
 };
 
@@ -15,8 +16,13 @@ pub(super) fn owns(key: &str) -> bool {
 
 /// Puts tools and choice into the request. A conversation without tools, which is also one whose tools are taught in
 /// the prompt, says nothing of a choice. Tools of the upstream's own that the client asked for stay.
-pub(super) fn put(body: &mut Encoder, conversation: &Conversation, options: &Options) {
-    let own = conversation.rest.get("tools").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+pub(super) fn put(
+    body: &mut Encoder,
+    conversation: &Conversation,
+    rest: &Map<String, Value>,
+    options: &Options,
+) {
+    let own = rest.get("tools").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     if conversation.tools.is_empty() && own.is_empty() {
         return;
     }
@@ -28,16 +34,16 @@ pub(super) fn put(body: &mut Encoder, conversation: &Conversation, options: &Opt
         conversation.tools.iter().for_each(|tool| declaration(body, tool, conversation, options));
         own.iter().for_each(|tool| body.value(tool));
     });
-    choice(body, conversation, choice_key, options);
+    choice(body, conversation, rest.get(choice_key), choice_key, options);
     if !conversation.parallel_calls {
         body.key("parallel_tool_calls").value(&false);
-    } else if let Some(asked) = conversation.rest.get("parallel_tool_calls") {
+    } else if let Some(asked) = rest.get("parallel_tool_calls") {
         body.key("parallel_tool_calls").value(asked);
     }
 }
 
 fn declaration(body: &mut Encoder, tool: &Tool, conversation: &Conversation, options: &Options) {
-    if let Some(declared) = &tool.declared
+    if let Some(declared) = tool.declared.as_ref().and_then(|declared| declared.from_dialect(DIALECT))
         && (options.keep_custom_tools || !conversation.is_custom(&tool.name))
     {
         return body.raw(declared.view());
@@ -64,11 +70,18 @@ fn declaration(body: &mut Encoder, tool: &Tool, conversation: &Conversation, opt
     }
 }
 
-fn choice(body: &mut Encoder, conversation: &Conversation, key: &str, options: &Options) {
+/// The choice under `key`. `written` is what the client wrote there, if that only repeats the default.
+fn choice(
+    body: &mut Encoder,
+    conversation: &Conversation,
+    written: Option<&Value>,
+    key: &str,
+    options: &Options,
+) {
     match &conversation.tool_choice {
         ToolChoice::Auto => {
-            if let Some(asked) = conversation.rest.get(key) {
-                body.key(key).value(asked);
+            if let Some(written) = written {
+                body.key(key).value(written);
             }
         }
         ToolChoice::None => body.key(key).string("none"),

@@ -1,0 +1,132 @@
+//! What a client said in its own dialect and no other dialect has a word for, kept as it was received.
+//!
+//! Every such value carries the name of its dialect, and is read by that name: an encoder asks for what came from its
+//! own dialect and gets nothing else. So no field, declaration or content part reaches an upstream that would
+//! misunderstand it.
+
+use serde_json::{Map, Value};
+
+/// A value in one dialect's own form.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Received<T> {
+    dialect: &'static str,
+    value: T,
+}
+
+impl<T> Received<T> {
+    /// A value that came from a client of `dialect`.
+    pub fn new(dialect: &'static str, value: T) -> Self {
+        Self { dialect, value }
+    }
+
+    /// The value, if it came from `dialect`.
+    pub fn from_dialect(&self, dialect: &str) -> Option<&T> {
+        (self.dialect == dialect).then_some(&self.value)
+    }
+}
+
+/// The fields of an object that [`Conversation`](super::Conversation) does not model.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Rest(Option<Received<Map<String, Value>>>);
+
+impl Rest {
+    /// Fields that came from a client of `dialect`.
+    pub fn new(dialect: &'static str, fields: Map<String, Value>) -> Self {
+        Self((!fields.is_empty()).then(|| Received::new(dialect, fields)))
+    }
+
+    /// The fields, if there are any and they came from `dialect`.
+    pub fn from_dialect(&self, dialect: &str) -> Option<&Map<String, Value>> {
+        self.0.as_ref()?.from_dialect(dialect)
+    }
+
+    /// The names of all fields, for reports of what was left out.
+    pub fn keys(&self) -> impl Iterator<Item = &String> {
+        self.0.iter().flat_map(|received| received.value.keys())
+    }
+
+    /// The names of the fields that came from another dialect than `dialect`.
+    pub fn foreign_keys(&self, dialect: &str) -> impl Iterator<Item = &String> {
+        let foreign = self.0.iter().filter(move |received| received.dialect != dialect);
+        foreign.flat_map(|received| received.value.keys())
+    }
+
+    /// Whether there is a field `key`.
+    pub fn contains(&self, key: &str) -> bool {
+        self.0.as_ref().is_some_and(|received| received.value.contains_key(key))
+    }
+
+    /// Removes the field `key`; the others keep their order.
+    pub fn remove(&mut self, key: &str) -> Option<Value> {
+        let received = self.0.as_mut()?;
+        let removed = received.value.shift_remove(key);
+        if received.value.is_empty() {
+            self.0 = None;
+        }
+        removed
+    }
+
+    /// Adds the fields of `other`. Lists of the same name are joined; of other values the first one stays. Fields of
+    /// another dialect are not mixed in.
+    pub(super) fn merge(&mut self, other: Self) {
+        let (Some(received), Some(more)) = (&mut self.0, &other.0) else {
+            if self.0.is_none() {
+                *self = other;
+            }
+            return;
+        };
+        if received.dialect != more.dialect {
+            return;
+        }
+        for (key, value) in other.0.into_iter().flat_map(|more| more.value) {
+            match (received.value.get_mut(&key), value) {
+                (Some(Value::Array(list)), Value::Array(mut more)) => list.append(&mut more),
+                (Some(_), _) => {}
+                (None, value) => _ = received.value.insert(key, value),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn rest(dialect: &'static str, fields: Value) -> Rest {
+        let Value::Object(fields) = fields else { panic!("the fields of an object") };
+        Rest::new(dialect, fields)
+    }
+
+    #[test]
+    fn values_are_read_by_the_name_of_their_dialect() {
+        let declared = Received::new("messages", 1);
+        assert_eq!((declared.from_dialect("messages"), declared.from_dialect("chat")), (Some(&1), None));
+        let fields = rest("messages", json!({"thinking": {}}));
+        assert!(fields.from_dialect("messages").is_some() && fields.from_dialect("chat").is_none());
+        assert_eq!(fields.foreign_keys("chat").collect::<Vec<_>>(), ["thinking"]);
+        assert_eq!(fields.foreign_keys("messages").count(), 0);
+    }
+
+    #[test]
+    fn merging_joins_lists_and_keeps_dialects_apart() {
+        let mut fields = rest("chat", json!({"content": [1], "name": "a"}));
+        fields.merge(rest("chat", json!({"content": [2], "name": "b", "x": 1})));
+        let merged = rest("chat", json!({"content": [1, 2], "name": "a", "x": 1}));
+        assert_eq!(fields, merged);
+        fields.merge(rest("messages", json!({"cache_control": {}})));
+        assert_eq!(fields, merged);
+        let mut none = Rest::default();
+        none.merge(merged.clone());
+        assert_eq!(none, merged);
+    }
+
+    #[test]
+    fn a_rest_without_fields_has_no_dialect() {
+        let mut fields = rest("chat", json!({"name": "a"}));
+        assert_eq!(fields.remove("name"), Some(json!("a")));
+        assert_eq!(fields, Rest::default());
+        assert_eq!(rest("chat", json!({})), Rest::default());
+    }
+}

@@ -1,0 +1,56 @@
+//! [`ClientSide`]: what a dialect's folder provides so that clients can speak it.
+
+use super::{Dialect, Stamp, Writer};
+use crate::{conversation::Conversation, failure::Failure};
+
+/// The client's side of a dialect.
+pub trait ClientSide: Sync {
+    /// The dialect.
+    fn dialect(&self) -> Dialect;
+
+    /// Decodes a request's body.
+    ///
+    /// # Errors
+    /// [`Kind::Request`](crate::failure::Kind::Request), naming the field that is wrong.
+    fn decode(&self, body: &[u8]) -> Result<Conversation, Failure>;
+
+    /// A writer for one response.
+    fn writer(&self, answering: &Answering) -> Writer;
+
+    /// The body of an error response.
+    fn error_body(&self, failure: &Failure) -> Vec<u8>;
+
+    /// The failure of a request for a model that does not exist.
+    fn unknown_model(&self, name: &str) -> Failure;
+}
+
+/// How a client is answered, beside its dialect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answering {
+    /// As a stream, or as a whole.
+    pub stream: bool,
+    /// Token counts at the end of a stream.
+    pub include_usage: bool,
+    /// In OpenAI's `function_call` form from before November 2023.
+    pub legacy_functions: bool,
+    /// Names of the tools whose calls are written as calls of custom tools.
+    pub custom_tools: Vec<String>,
+    /// The model's name for a response whose upstream does not name one.
+    pub model: String,
+    /// Time and ids.
+    pub stamp: Stamp,
+}
+
+impl Answering {
+    /// As `conversation` asks.
+    pub fn new(conversation: &Conversation, stamp: Stamp) -> Self {
+        Self {
+            stream: conversation.stream,
+            include_usage: conversation.include_usage,
+            legacy_functions: conversation.legacy_functions,
+            custom_tools: conversation.custom_tools.clone(),
+            model: conversation.model.clone(),
+            stamp,
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! The upstream's side of this dialect: [`Options`] as [`UpstreamSide`].
+
+use std::time::Duration;
+
+use super::{Options, ReaderSettings, Version, encode, refusal};
+use crate::{
+    conversation::Conversation,
+    dialect::{Dialect, Reader, ReaderRules, UpstreamRequest, UpstreamSide},
+    failure::Failure,
+};
+
+impl UpstreamSide for Options {
+    fn dialect(&self) -> Dialect {
+        Dialect::Lumo
+    }
+
+    fn path(&self) -> &'static str {
+        self.version.path()
+    }
+
+    fn encode(&self, conversation: &Conversation, model: &str) -> UpstreamRequest {
+        encode(conversation, model, self)
+    }
+
+    fn reader(&self, rules: &ReaderRules) -> Reader {
+        Reader::Lumo(super::Reader::new(ReaderSettings {
+            max_frame: rules.max_frame,
+            target: self.target.clone(),
+            tolerate_truncation: rules.tolerate_truncation,
+        }))
+    }
+
+    fn refusal(&self, status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
+        refusal(status, retry_after, body)
+    }
+
+    fn server_tools(&self) -> &[String] {
+        &self.native_tools
+    }
+
+    /// Without a prefix, the model takes taught tools for its own and calls them on a channel that is never answered
+    /// (docs/protocols/lumo.md#tool-names).
+    fn tool_prefix(&self) -> &'static str {
+        "user:"
+    }
+
+    fn instructs_in_user_turn(&self) -> bool {
+        true
+    }
+
+    /// v1 has no field for a client's tools.
+    fn declares_tools(&self) -> bool {
+        self.version != Version::V1
+    }
+
+    fn gives_choices(&self) -> bool {
+        false
+    }
+
+    /// Lumo's scheduler holds headers back while it looks for a model; Proton's own client waits 60 s (docs/protocols/lumo.md#errors-before-the-stream).
+    fn slow_headers(&self) -> Option<Duration> {
+        Some(Duration::from_secs(60))
+    }
+}

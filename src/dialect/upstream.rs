@@ -1,0 +1,106 @@
+//! [`UpstreamSide`]: what a dialect's folder provides so that upstreams can speak it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::{Dialect, Reader};
+use crate::{conversation::Conversation, failure::Failure, rules::Limits, tools::DeclaredTools};
+
+/// The upstream's side of a dialect, with the settings of one upstream.
+///
+/// The methods with a default state facts about a dialect; the default is what holds for most.
+pub trait UpstreamSide {
+    /// The dialect.
+    fn dialect(&self) -> Dialect;
+
+    /// The path of requests, below the upstream's base URL; no leading slash.
+    fn path(&self) -> &'static str;
+
+    /// The path of the list of models, below the base URL.
+    fn models_path(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// The request for `conversation`, to an upstream that knows the model as `model`.
+    fn encode(&self, conversation: &Conversation, model: &str) -> UpstreamRequest;
+
+    /// A reader for one response.
+    fn reader(&self, rules: &ReaderRules) -> Reader;
+
+    /// The failure that a response with the error `status` means. `retry_after` is the value of that header; `body` is
+    /// as much of the body as was read.
+    fn refusal(&self, status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure;
+
+    /// Tools that the upstream runs itself, by name.
+    fn server_tools(&self) -> &[String] {
+        &[]
+    }
+
+    /// Put before the names of tools that are taught in the prompt, so that the model does not confuse them with its
+    /// own.
+    fn tool_prefix(&self) -> &'static str {
+        ""
+    }
+
+    /// Whether instructions to the model work better in a user turn than in a system turn.
+    fn instructs_in_user_turn(&self) -> bool {
+        false
+    }
+
+    /// Whether requests can declare the client's tools.
+    fn declares_tools(&self) -> bool {
+        true
+    }
+
+    /// Whether a request can ask for several choices.
+    fn gives_choices(&self) -> bool {
+        true
+    }
+
+    /// How long a working upstream may take to send its response headers, where that is unusually long.
+    fn slow_headers(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Whether each delta of its stream repeats all of the text before it.
+    fn is_cumulative(&self) -> bool {
+        false
+    }
+
+    /// Sets whether each delta repeats all of the text before it, in dialects whose servers may do so.
+    fn set_cumulative(&mut self, _cumulative: bool) {}
+}
+
+/// What reading a response depends on beside the upstream's own settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReaderRules {
+    /// Bytes of one upstream frame. Beyond: the response fails.
+    pub max_frame: usize,
+    /// A body that ends without an end mark has ended well.
+    pub tolerate_truncation: bool,
+    /// The client's dialect. If the upstream speaks it too, frames that need no change are forwarded as they are.
+    pub client: Dialect,
+}
+
+/// What a reader has to know of the client's request.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// The declared tools: a call's name is complete as soon as it is declared and no longer one can follow.
+    pub tools: DeclaredTools,
+    /// The limits of one response.
+    pub limits: Limits,
+    /// The client is answered with a stream.
+    pub stream: bool,
+}
+
+/// A request in an upstream's dialect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UpstreamRequest {
+    /// The JSON body.
+    pub body: Bytes,
+    /// Names of the fields that the dialect cannot express and that were left out, for the log and a counter.
+    pub dropped: Vec<String>,
+    /// The response is requested as a stream: its headers come before its content is complete.
+    pub stream: bool,
+}
