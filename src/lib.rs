@@ -33,7 +33,7 @@
 //!   [`conversation`] are the types between them, [`mod@format`] and [`detect`] describe and find calls written as text,
 //!   [`tools`] and [`rules`] are the declared tools and the settings of one model, [`failure`] says what went wrong, and
 //!   [`pipeline`] connects the stages for one response.
-//! - `proxy` adds the HTTP proxy, its configuration, its logs and metrics, and the redaction of secrets.
+//! - `proxy` adds [`http1`], the HTTP proxy, its configuration, its logs and metrics, and the redaction of secrets.
 //! - `bench` adds fixtures, the scripted upstream and the load generator. It includes `proxy`.
 //! - `cli` adds the command line of the program. It includes `bench`, and is on by default.
 
@@ -57,7 +57,9 @@ pub mod failure;
 pub mod fixture;
 pub mod format;
 #[cfg(feature = "proxy")]
-pub mod observe;
+pub mod http1;
+#[cfg(feature = "proxy")]
+mod observe;
 pub mod pipeline;
 #[cfg(feature = "proxy")]
 pub mod proxy;

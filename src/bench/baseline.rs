@@ -17,7 +17,7 @@ use crate::fixture::mock::Mock;
 ///
 /// # Errors
 /// No thread, or no socket.
-pub fn start(mock: Mock) -> io::Result<SocketAddr> {
+pub(crate) fn start(mock: Mock) -> io::Result<SocketAddr> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let listener = {
         let _inside = runtime.enter();

@@ -59,7 +59,7 @@ const MAX_IDLE: usize = 16 << 10;
 
 /// Asks one target. Many requests can be under way at once.
 #[derive(Debug)]
-pub struct Client {
+pub(crate) struct Client {
     target: Arc<Target>,
     dialect: Dialect,
     timeout: Duration,
@@ -87,7 +87,7 @@ enum Fault {
 
 impl Client {
     /// For `target`, spoken to in `dialect`; a request that has not ended after `timeout` is broken.
-    pub fn new(target: Arc<Target>, dialect: Dialect, timeout: Duration) -> Self {
+    pub(crate) fn new(target: Arc<Target>, dialect: Dialect, timeout: Duration) -> Self {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
@@ -103,7 +103,7 @@ impl Client {
     }
 
     /// Sends `body` and follows the answer to its end. `intended` is when the load's schedule wanted it to leave.
-    pub async fn run(&self, body: Bytes, intended: u64) -> Sample {
+    pub(crate) async fn run(&self, body: Bytes, intended: u64) -> Sample {
         let mut sample = Sample { intended, ..Sample::default() };
         let exchange = timeout(self.timeout, self.exchange(body, &mut sample)).await;
         if exchange.is_err() {

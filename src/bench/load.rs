@@ -17,7 +17,7 @@ use crate::clock::{self, PreciseTimer};
 
 /// The intended starts of an open loop, in nanoseconds from its beginning. Never ends.
 #[derive(Debug, Clone)]
-pub struct Schedule {
+pub(crate) struct Schedule {
     gap: f64,
     arrivals: Arrivals,
     random: fastrand::Rng,
@@ -27,7 +27,7 @@ pub struct Schedule {
 
 impl Schedule {
     /// `rate` starts a second; the same seed gives the same schedule.
-    pub fn new(rate: f64, arrivals: Arrivals, seed: u64) -> Self {
+    pub(crate) fn new(rate: f64, arrivals: Arrivals, seed: u64) -> Self {
         Self { gap: 1e9 / rate, arrivals, random: fastrand::Rng::with_seed(seed), number: 0, at: 0.0 }
     }
 }
@@ -48,7 +48,7 @@ impl Iterator for Schedule {
 
 /// One turn of one target.
 #[derive(Debug, Clone, Copy)]
-pub struct Trial {
+pub(crate) struct Trial {
     /// When streams start.
     pub load: Load,
     /// When the turn ends.
@@ -61,7 +61,7 @@ pub struct Trial {
 
 /// What a turn was like, besides its samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct LoadStats {
+pub(crate) struct LoadStats {
     /// Starts on the schedule that were not made, as too many streams were open.
     pub unsent: u64,
     /// The most streams that were open at once.
@@ -74,7 +74,7 @@ impl Trial {
     ///
     /// # Errors
     /// The system's timer.
-    pub async fn run<F>(
+    pub(crate) async fn run<F>(
         &self,
         start: impl Fn(u64, u64) -> F,
         mut keep: impl FnMut(Sample),
@@ -186,7 +186,7 @@ fn sample(ended: Result<Sample, JoinError>) -> Sample {
 }
 
 /// A time as the clock counts.
-pub fn nanoseconds(time: Duration) -> u64 {
+pub(crate) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 

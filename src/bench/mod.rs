@@ -10,24 +10,24 @@
 //! round. A stream's intended start is on the schedule of the load, not on the answers that came: a stall is in the
 //! figures, not beside them. docs/bench.md defines every measure.
 
-pub mod baseline;
-pub mod client;
-pub mod follow;
-pub mod load;
-pub mod overhead;
-pub mod plan;
-pub mod process;
-pub mod progress;
-pub mod prompts;
-pub mod ramp;
-pub mod ratios;
+pub(crate) mod baseline;
+pub(crate) mod client;
+pub(crate) mod follow;
+pub(crate) mod load;
+pub(crate) mod overhead;
+pub(crate) mod plan;
+pub(crate) mod process;
+pub(crate) mod progress;
+pub(crate) mod prompts;
+pub(crate) mod ramp;
+pub(crate) mod ratios;
 pub mod report;
-pub mod rounds;
-pub mod sample;
-pub mod slo;
-pub mod tally;
-pub mod target;
+pub(crate) mod rounds;
+pub(crate) mod sample;
+pub(crate) mod slo;
+pub(crate) mod tally;
+pub(crate) mod target;
 mod target_run;
 
-pub use follow::Dialect;
-pub use rounds::{RunError, run};
+pub(crate) use follow::Dialect;
+pub(crate) use rounds::{RunError, run};

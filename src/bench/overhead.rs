@@ -16,7 +16,7 @@ const READINGS: u32 = 20_000;
 const DELTAS: usize = 2_000;
 
 /// One reading of the clock, in ns.
-pub fn clock_ns() -> f64 {
+pub(crate) fn clock_ns() -> f64 {
     let before = Instant::now();
     for _ in 0..READINGS {
         black_box(clock::now());
@@ -25,7 +25,7 @@ pub fn clock_ns() -> f64 {
 }
 
 /// Reading and checking one delta of the dialect, in ns.
-pub fn parse_ns(dialect: Dialect) -> f64 {
+pub(crate) fn parse_ns(dialect: Dialect) -> f64 {
     let stream = canned(dialect);
     let mut sample = Sample::default();
     let mut follower = Follower::new(dialect);

@@ -7,7 +7,7 @@ use crate::observe::terminal::plural;
 
 /// A whole run.
 #[derive(Debug)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// What is spoken to every target.
     pub dialect: Dialect,
     /// The targets; ratios refer to the first.
@@ -42,7 +42,7 @@ pub struct Plan {
 
 /// A target with what is known of it.
 #[derive(Debug, Clone)]
-pub struct Contender {
+pub(crate) struct Contender {
     /// Where and how it is asked.
     pub target: Arc<Target>,
     /// Its processes; their children belong to it, too.
@@ -51,7 +51,7 @@ pub struct Contender {
 
 /// When streams start.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Load {
+pub(crate) enum Load {
     /// On a schedule, whatever the answers do.
     Open {
         /// Streams a second.
@@ -71,7 +71,7 @@ pub enum Load {
 /// How the starts of an open loop follow each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
-pub enum Arrivals {
+pub(crate) enum Arrivals {
     /// Always as long after one another.
     Constant,
     /// As independent users come: gaps are exponentially distributed.
@@ -80,7 +80,7 @@ pub enum Arrivals {
 
 /// When a turn ends: what comes first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Length {
+pub(crate) struct Length {
     /// After so many streams.
     pub requests: Option<u64>,
     /// After so long; streams that are open then are still measured to their end.
@@ -89,7 +89,7 @@ pub struct Length {
 
 impl Length {
     /// Which part of a turn is over, 0 to 1, after so many streams and nanoseconds.
-    pub fn part(&self, streams: u64, nanoseconds: u64) -> f64 {
+    pub(crate) fn part(&self, streams: u64, nanoseconds: u64) -> f64 {
         let by_requests = self.requests.map_or(0.0, |requests| streams as f64 / requests.max(1) as f64);
         let by_time = self.duration.map_or(0.0, |time| nanoseconds as f64 / 1e9 / time.as_secs_f64());
         by_requests.max(by_time).clamp(0.0, 1.0)

@@ -17,13 +17,13 @@ const READING: Duration = Duration::from_millis(200);
 
 /// Processes and all that descend from them.
 #[derive(Debug, Clone)]
-pub struct ProcessTree {
+pub(crate) struct ProcessTree {
     roots: Vec<u32>,
 }
 
 /// A process that cannot be looked at.
 #[derive(Debug)]
-pub struct Unseen {
+pub(crate) struct Unseen {
     pid: u32,
     error: io::Error,
 }
@@ -51,7 +51,7 @@ impl ProcessTree {
     ///
     /// # Errors
     /// One of `roots` cannot be looked at.
-    pub fn new(roots: &[u32]) -> Result<Self, Unseen> {
+    pub(crate) fn new(roots: &[u32]) -> Result<Self, Unseen> {
         for &pid in roots {
             pss(pid).map_err(|error| Unseen { pid, error })?;
         }
@@ -59,19 +59,19 @@ impl ProcessTree {
     }
 
     /// The bench itself, without the processes that it started.
-    pub fn own_cpu() -> Option<u64> {
+    pub(crate) fn own_cpu() -> Option<u64> {
         let threads = thread_times(std::process::id());
         (!threads.is_empty()).then(|| threads.values().sum())
     }
 
     /// CPU time of every thread alive, in nanoseconds. A thread that ends takes its time with it, so what was used
     /// between two readings is the [`used`] of both.
-    pub fn cpu(&self) -> BTreeMap<u32, u64> {
+    pub(crate) fn cpu(&self) -> BTreeMap<u32, u64> {
         self.members().into_iter().flat_map(thread_times).collect()
     }
 
     /// Proportional set size of all, in KiB.
-    pub fn kib(&self) -> f64 {
+    pub(crate) fn kib(&self) -> f64 {
         self.members().into_iter().filter_map(|pid| pss(pid).ok()).sum()
     }
 
@@ -89,7 +89,7 @@ impl ProcessTree {
 }
 
 /// CPU time between two readings of [`ProcessTree::cpu`], in nanoseconds.
-pub fn used(before: &BTreeMap<u32, u64>, after: &BTreeMap<u32, u64>) -> u64 {
+pub(crate) fn used(before: &BTreeMap<u32, u64>, after: &BTreeMap<u32, u64>) -> u64 {
     let threads = after.iter();
     threads.map(|(thread, time)| time.saturating_sub(before.get(thread).copied().unwrap_or(0))).sum()
 }
@@ -123,7 +123,7 @@ fn pss(pid: u32) -> io::Result<f64> {
 
 /// Watches a family's memory beside the load, from its beginning to [`Watch::end`].
 #[derive(Debug)]
-pub struct Watch {
+pub(crate) struct Watch {
     stop: Sender<()>,
     thread: JoinHandle<f64>,
     family: ProcessTree,
@@ -132,7 +132,7 @@ pub struct Watch {
 
 impl Watch {
     /// Begins.
-    pub fn begin(family: ProcessTree) -> Self {
+    pub(crate) fn begin(family: ProcessTree) -> Self {
         let (stop, stopped) = mpsc::channel();
         let watched = family.clone();
         let thread = thread::spawn(move || {
@@ -150,7 +150,7 @@ impl Watch {
     }
 
     /// CPU time in nanoseconds, and the most memory in KiB.
-    pub fn end(self) -> (u64, f64) {
+    pub(crate) fn end(self) -> (u64, f64) {
         let cpu = used(&self.cpu, &self.family.cpu());
         let _ = self.stop.send(());
         (cpu, self.thread.join().unwrap_or(0.0))

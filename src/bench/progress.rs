@@ -9,14 +9,14 @@ const STEPS: u64 = 100;
 
 /// How far a run has come. Shows nothing where stderr is no terminal.
 #[derive(Debug)]
-pub struct Progress {
+pub(crate) struct Progress {
     bar: ProgressBar,
     steps: u64,
 }
 
 impl Progress {
     /// A bar for a run of `turns`: rounds times targets. A `quiet` one shows nothing.
-    pub fn new(turns: usize, quiet: bool) -> Self {
+    pub(crate) fn new(turns: usize, quiet: bool) -> Self {
         let steps = u64::try_from(turns).unwrap_or(u64::MAX).max(1).saturating_mul(STEPS);
         let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
         let bar = ProgressBar::with_draw_target(Some(steps), target);
@@ -27,7 +27,7 @@ impl Progress {
     }
 
     /// Says what is under way (`round 2 of 5, nginx`) and how much of the whole run is done, 0 to 1.
-    pub fn tick(&self, label: &str, fraction: f64) {
+    pub(crate) fn tick(&self, label: &str, fraction: f64) {
         let position = (fraction.clamp(0.0, 1.0) * self.steps as f64) as u64;
         if self.bar.message() != label {
             self.bar.set_message(label.to_owned());
@@ -36,19 +36,14 @@ impl Progress {
     }
 
     /// Keeps the time that is left up to date where ticks are far apart.
-    pub fn steady(&self) {
+    pub(crate) fn steady(&self) {
         if !self.bar.is_hidden() {
             self.bar.enable_steady_tick(Duration::from_millis(500));
         }
     }
 
-    /// A line above the bar; on stderr also where no bar is shown.
-    pub fn say(&self, line: &str) {
-        self.bar.suspend(|| eprintln!("{line}"));
-    }
-
     /// Takes the bar away, so that what follows stands alone.
-    pub fn finish(&self) {
+    pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }
 }

@@ -13,7 +13,7 @@ use crate::fixture::Fixture;
 
 /// What the stream of number `n` asks.
 #[derive(Debug, Clone)]
-pub struct Prompts(Kind);
+pub(crate) struct Prompts(Kind);
 
 #[derive(Debug, Clone)]
 enum Kind {
@@ -25,7 +25,7 @@ enum Kind {
 
 /// What every request says, besides its prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Terms {
+pub(crate) struct Terms {
     /// What is spoken.
     pub dialect: Dialect,
     /// The model's name; `None`: what the prompt says, or [`MODEL`].
@@ -35,7 +35,7 @@ pub struct Terms {
 }
 
 /// The model's name where nobody says one.
-pub const MODEL: &str = "bench";
+pub(crate) const MODEL: &str = "bench";
 
 /// What Messages, whose requests must say it, gets as `max_tokens` where nobody says it.
 const MAX_TOKENS: u64 = 1024;
@@ -45,7 +45,7 @@ const NUMBER: &str = "\u{1a}";
 
 /// A file of prompts that cannot be used.
 #[derive(Debug)]
-pub struct PromptError {
+pub(crate) struct PromptError {
     line: Option<usize>,
     message: String,
 }
@@ -75,7 +75,7 @@ impl std::error::Error for PromptError {}
 
 impl Prompts {
     /// Prompts of about `tokens` words with `tools` declared functions.
-    pub fn generated(terms: &Terms, tokens: usize, tools: usize) -> Self {
+    pub(crate) fn generated(terms: &Terms, tokens: usize, tools: usize) -> Self {
         let words = WORDS.split(' ').cycle().take(tokens.saturating_sub(5));
         let begin = format!("Request {NUMBER}. Go on with:");
         let text: Vec<_> = std::iter::once(begin.as_str()).chain(words).collect();
@@ -92,7 +92,7 @@ impl Prompts {
     ///
     /// # Errors
     /// The file's own, a line that is none of these, or no line at all.
-    pub fn read(path: &Path, terms: &Terms) -> Result<Self, PromptError> {
+    pub(crate) fn read(path: &Path, terms: &Terms) -> Result<Self, PromptError> {
         Self::parse(&fs::read_to_string(path)?, terms)
     }
 
@@ -115,7 +115,7 @@ impl Prompts {
     ///
     /// # Errors
     /// A fixture's name with what is wrong with its request.
-    pub fn of_fixtures(fixtures: &[Fixture]) -> Result<Self, String> {
+    pub(crate) fn of_fixtures(fixtures: &[Fixture]) -> Result<Self, String> {
         let bodies = fixtures.iter().map(|fixture| {
             let body: Result<Map<String, Value>, _> = serde_json::from_slice(&fixture.request);
             let mut body = body.map_err(|error| format!("{}: its request: {error}", fixture.name))?;
@@ -127,7 +127,7 @@ impl Prompts {
     }
 
     /// The body of the stream of this number in a turn; the turn makes generated ones differ from all before.
-    pub fn body(&self, turn: u64, number: u64) -> Bytes {
+    pub(crate) fn body(&self, turn: u64, number: u64) -> Bytes {
         match &self.0 {
             Kind::Given(bodies) => {
                 let turn = usize::try_from(number).unwrap_or(0).checked_rem(bodies.len()).unwrap_or(0);

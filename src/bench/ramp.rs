@@ -9,7 +9,7 @@ use super::{report::RampStep, slo::Verdict};
 
 /// Where the search goes, and how long a step lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Range {
+pub(crate) struct Range {
     /// Streams at once of the first step.
     pub from: u64,
     /// The most that is tried.
@@ -26,7 +26,7 @@ const PRECISION: u64 = 20;
 ///
 /// # Errors
 /// What `attempt` fails with.
-pub async fn search<E>(
+pub(crate) async fn search<E>(
     range: Range,
     mut attempt: impl AsyncFnMut(u64) -> Result<Verdict, E>,
 ) -> Result<(Option<u64>, Vec<RampStep>), E> {

@@ -10,7 +10,7 @@ const METRICS: [Metric; 6] =
     [Metric::Ttfb, Metric::Ttft, Metric::FirstCall, Metric::Itl, Metric::Added, Metric::E2e];
 
 /// By each measure, the targets behind the first that has it against that one.
-pub fn ratios(targets: &[Target]) -> Vec<Ratio> {
+pub(crate) fn ratios(targets: &[Target]) -> Vec<Ratio> {
     let has =
         |target: &Target, measure: Measure| target.rounds.iter().any(|round| measure.of(round).is_some());
     let first = |measure| targets.iter().position(|target| has(target, measure));

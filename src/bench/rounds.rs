@@ -23,7 +23,7 @@ const RAMP_SPREAD: u32 = 4;
 
 /// A run that came to nothing.
 #[derive(Debug)]
-pub enum RunError {
+pub(crate) enum RunError {
     /// A process under test.
     Process(Unseen),
     /// The system.
@@ -57,7 +57,7 @@ impl From<io::Error> for RunError {
 /// # Errors
 /// A process under test that cannot be looked at, the system, or a stop before the first turn's end. What targets do
 /// wrong is in the report.
-pub async fn run(plan: &Plan, stop: impl Future<Output = ()>) -> Result<Report, RunError> {
+pub(crate) async fn run(plan: &Plan, stop: impl Future<Output = ()>) -> Result<Report, RunError> {
     let began = Instant::now();
     let load_before = load_average();
     let started = seconds_since_1970();

@@ -4,7 +4,7 @@ use crate::fixture::postmark::Postmark;
 
 /// One request and its stream. Times are nanoseconds of [`clock::now`](crate::clock::now).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Sample {
+pub(crate) struct Sample {
     /// When the load's schedule wanted the request to leave.
     pub intended: u64,
     /// When it left.
@@ -37,7 +37,7 @@ pub struct Sample {
 
 /// A delta that has content: text, reasoning, or a piece of arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Token {
+pub(crate) struct Token {
     /// When it was read.
     pub at: u64,
     /// What it carries.
@@ -48,7 +48,7 @@ pub struct Token {
 
 /// What a token carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TokenKind {
+pub(crate) enum TokenKind {
     /// Text for the reader.
     Text,
     /// Reasoning.
@@ -59,7 +59,7 @@ pub enum TokenKind {
 
 /// How a stream ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// With its end mark, whole.
     Done,
     /// The target answered with another status than 200.

@@ -38,7 +38,7 @@ const TIME_UNITS: [(&str, f64); 5] = [("ns", 1e-3), ("us", 1.0), ("µs", 1.0), (
 
 /// A service level.
 #[derive(Debug, Clone)]
-pub struct Slo {
+pub(crate) struct Slo {
     text: String,
     conditions: Vec<Condition>,
 }
@@ -72,7 +72,7 @@ const RELATIONS: [(&str, Relation); 4] =
 
 /// Whether a service level held, and each condition with what was measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verdict {
+pub(crate) struct Verdict {
     /// It did.
     pub held: bool,
     /// `ttft_p99 = 210 ms`.
@@ -81,7 +81,7 @@ pub struct Verdict {
 
 impl Slo {
     /// Holds the figures to it. What was not measured does not hold.
-    pub fn judge(&self, summary: &Summary) -> Verdict {
+    pub(crate) fn judge(&self, summary: &Summary) -> Verdict {
         let mut verdict = Verdict { held: true, measured: Vec::new() };
         for condition in &self.conditions {
             let value = condition.measure.of(summary);
@@ -144,7 +144,7 @@ impl Relation {
 }
 
 /// A time in µs, for people.
-pub fn time(micros: f64) -> String {
+pub(crate) fn time(micros: f64) -> String {
     match micros {
         under if under < 1e3 => format!("{under:.0} µs"),
         under if under < 1e5 => format!("{:.1} ms", under / 1e3),
@@ -155,7 +155,7 @@ pub fn time(micros: f64) -> String {
 
 /// What is wrong with the text of a service level, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SloError {
+pub(crate) struct SloError {
     text: String,
     at: usize,
     message: String,

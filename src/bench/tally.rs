@@ -26,7 +26,7 @@ const CURVE_STEPS: u32 = 4;
 
 /// Times, in nanoseconds.
 #[derive(Debug, Clone)]
-pub struct Times(Option<Histogram<u64>>);
+pub(crate) struct Times(Option<Histogram<u64>>);
 
 impl Default for Times {
     fn default() -> Self {
@@ -37,14 +37,14 @@ impl Default for Times {
 
 impl Times {
     /// Takes a time in; beyond an hour counts as an hour.
-    pub fn record(&mut self, nanoseconds: u64) {
+    pub(crate) fn record(&mut self, nanoseconds: u64) {
         if let Some(histogram) = &mut self.0 {
             histogram.saturating_record(nanoseconds);
         }
     }
 
     /// Takes all of another's times in.
-    pub fn absorb(&mut self, other: &Self) {
+    pub(crate) fn absorb(&mut self, other: &Self) {
         if let (Some(histogram), Some(other)) = (&mut self.0, &other.0) {
             // Both have the same bounds.
             let _ = histogram.add(other);
@@ -52,7 +52,7 @@ impl Times {
     }
 
     /// In µs; `None` without a time. With the percentile curve or without it.
-    pub fn distribution(&self, with_curve: bool) -> Option<Distribution> {
+    pub(crate) fn distribution(&self, with_curve: bool) -> Option<Distribution> {
         let histogram = self.0.as_ref().filter(|histogram| !histogram.is_empty())?;
         let at = |quantile| micros(histogram.value_at_quantile(quantile));
         let points = histogram.iter_quantiles(CURVE_STEPS);
@@ -74,7 +74,7 @@ impl Times {
 
 /// Counts and times of many streams.
 #[derive(Debug, Clone, Default)]
-pub struct Tally {
+pub(crate) struct Tally {
     /// Pauses longer than this are counted, in nanoseconds.
     gap: u64,
     /// Counts, and no distributions as yet.
@@ -94,12 +94,12 @@ pub struct Tally {
 
 impl Tally {
     /// An empty one that counts pauses longer than `gap` nanoseconds.
-    pub fn new(gap: u64) -> Self {
+    pub(crate) fn new(gap: u64) -> Self {
         Self { gap, ..Self::default() }
     }
 
     /// Takes a stream in.
-    pub fn record(&mut self, sample: &Sample) {
+    pub(crate) fn record(&mut self, sample: &Sample) {
         self.count(sample);
         if sample.sent > 0 {
             self.span(sample);
@@ -189,7 +189,7 @@ impl Tally {
     }
 
     /// Takes in what the load itself counted.
-    pub fn course(&mut self, course: LoadStats) {
+    pub(crate) fn course(&mut self, course: LoadStats) {
         self.counts.unsent += course.unsent;
         if course.unsent > 0 {
             let complaint = "not sent: as many streams were open as `--max-open` allows";
@@ -198,7 +198,7 @@ impl Tally {
     }
 
     /// Adds a turn.
-    pub fn absorb(&mut self, turn: &Self) {
+    pub(crate) fn absorb(&mut self, turn: &Self) {
         let (counts, more) = (&mut self.counts, &turn.counts);
         counts.streams += more.streams;
         counts.good += more.good;
@@ -221,7 +221,7 @@ impl Tally {
     }
 
     /// Deltas with content, as yet.
-    pub fn token_count(&self) -> u64 {
+    pub(crate) fn token_count(&self) -> u64 {
         self.counts.tokens
     }
 
@@ -232,7 +232,7 @@ impl Tally {
     }
 
     /// The figures; with percentile curves or without them.
-    pub fn summary(&self, with_curves: bool, process: Option<Process>) -> Summary {
+    pub(crate) fn summary(&self, with_curves: bool, process: Option<Process>) -> Summary {
         let seconds = self.seconds();
         let rate = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
         let metrics = self.times.iter();

@@ -6,7 +6,7 @@ use http::{HeaderName, HeaderValue, Uri, uri::Scheme};
 
 /// An endpoint.
 #[derive(Debug, Clone)]
-pub struct Target {
+pub(crate) struct Target {
     /// What the report calls it.
     pub name: String,
     /// The base address of its API, such as `http://127.0.0.1:8787/v1`.
@@ -17,7 +17,7 @@ pub struct Target {
 
 /// Why a text names no target.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TargetError(String);
+pub(crate) struct TargetError(String);
 
 impl fmt::Display for TargetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -58,7 +58,7 @@ impl FromStr for Target {
 ///
 /// # Errors
 /// It is none.
-pub fn header(text: &str) -> Result<(HeaderName, HeaderValue), TargetError> {
+pub(crate) fn header(text: &str) -> Result<(HeaderName, HeaderValue), TargetError> {
     let wrong = || TargetError("a header is `Name: value`, in printable characters".to_owned());
     let (name, value) = text.split_once(':').ok_or_else(wrong)?;
     let name = name.trim().parse().map_err(|_| wrong())?;

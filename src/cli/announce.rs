@@ -15,7 +15,7 @@ use crate::{
 /// The announcement of a server that runs on `config` and is bound to `addresses`, which say the port where the
 /// configuration left it open.
 #[derive(Debug)]
-pub struct Announcement<'a> {
+pub(super) struct Announcement<'a> {
     /// What it serves.
     pub config: &'a Config,
     /// Where it listens.
@@ -24,7 +24,7 @@ pub struct Announcement<'a> {
 
 impl Announcement<'_> {
     /// Says it on stderr: to people in words, to programs as a log line.
-    pub fn say(&self, log_format: LogFormat) {
+    pub(super) fn say(&self, log_format: LogFormat) {
         match log_format {
             LogFormat::Text => eprintln!("{self}"),
             LogFormat::Json => {
@@ -38,7 +38,7 @@ impl Announcement<'_> {
     }
 
     /// What OpenAI clients are given as base URL.
-    pub fn base_url(&self) -> String {
+    pub(super) fn base_url(&self) -> String {
         let address = self.addresses.first().copied().unwrap_or(SocketAddr::from(([127, 0, 0, 1], 0)));
         format!("http://{}/v1", reachable(address))
     }

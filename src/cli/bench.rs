@@ -12,7 +12,7 @@ use http::{HeaderName, HeaderValue, header::AUTHORIZATION};
 use secrecy::ExposeSecret;
 use tokio::runtime::{Builder, Runtime};
 
-pub use self::flags::Args;
+pub(super) use self::flags::Args;
 use self::{children::Child, started::StartedServers};
 use super::output::{failed, refused, warn};
 use crate::{
@@ -31,7 +31,7 @@ use crate::{
 type Failed = Box<dyn Error + Send + Sync>;
 
 /// Runs the command.
-pub fn run(args: &Args) -> ExitCode {
+pub(super) fn run(args: &Args) -> ExitCode {
     super::open_files::allow_all();
     warn_of_keys(args);
     let (plan, _children) = match plan(args) {

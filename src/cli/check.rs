@@ -12,7 +12,7 @@ use crate::{
 
 /// Options of `check`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// What is checked: with these flags `serve` would run on it.
     #[command(flatten)]
     pub upstream: UpstreamFlags,
@@ -25,7 +25,7 @@ pub struct Args {
 }
 
 /// Runs the command.
-pub fn run(args: Args) -> ExitCode {
+pub(super) fn run(args: Args) -> ExitCode {
     if args.keys {
         let width = terminal::width(&io::stdout()).unwrap_or(terminal::WITHOUT_TERMINAL);
         return results(ExitCode::SUCCESS, |out| out.write_all(keys(width).as_bytes()));

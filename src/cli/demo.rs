@@ -52,7 +52,7 @@ use crate::{
 
 /// Options of `demo`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// End after the one request, in place of staying up for more
     #[arg(long)]
     once: bool,
@@ -70,7 +70,7 @@ const DONE: &str = "[DONE]";
 type Failed = Box<dyn Error + Send + Sync>;
 
 /// Runs the command.
-pub fn run(args: Args) -> ExitCode {
+pub(super) fn run(args: Args) -> ExitCode {
     let shown = Runtime::new().map_err(Failed::from).and_then(|runtime| runtime.block_on(show(&args)));
     match shown {
         Ok(()) => ExitCode::SUCCESS,

@@ -17,7 +17,7 @@ use crate::{
 
 /// Options of `formats`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// Write JSON: an array of objects with `name`, `summary`, `models`, `auto`, `taught` and `example`
     #[arg(long)]
     pub json: bool,
@@ -37,7 +37,7 @@ pub struct Args {
 }
 
 /// Runs the command.
-pub fn run(args: Args) -> ExitCode {
+pub(super) fn run(args: Args) -> ExitCode {
     if let Some(file) = &args.import {
         return import(file, &args.name);
     }

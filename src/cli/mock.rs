@@ -26,7 +26,7 @@ use crate::{
 
 /// Options of `mock`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// Fixtures, or folders with fixtures below them
     #[arg(required_unless_present = "generate", conflicts_with = "generate", value_name = "PATH")]
     paths: Vec<PathBuf>,
@@ -111,7 +111,7 @@ impl Generate {
 }
 
 /// Runs the command.
-pub fn run(args: Args) -> ExitCode {
+pub(super) fn run(args: Args) -> ExitCode {
     super::open_files::allow_all();
     let (mock, about) = if args.generate.generate {
         let script = args.generate.script(args.pace);

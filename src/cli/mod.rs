@@ -3,23 +3,23 @@
 //! Every command takes its own `Args` and gives an exit status: 0 done, 1 the work failed or differs, 2 the command
 //! line or the configuration is wrong. Results go to stdout ([`results`]), progress and logs to stderr.
 
-pub mod announce;
-pub mod bench;
-pub mod check;
-pub mod demo;
-pub mod formats;
+mod announce;
+mod bench;
+mod check;
+mod demo;
+mod formats;
 mod keys;
-pub mod mock;
+mod mock;
 mod open_files;
 mod output;
-pub mod record;
-pub mod replay;
-pub mod rewrite;
-pub mod serve;
+mod record;
+mod replay;
+mod rewrite;
+mod serve;
 mod upstream_flags;
 
-pub use output::results;
-pub use upstream_flags::UpstreamFlags;
+pub(crate) use output::results;
+pub(crate) use upstream_flags::UpstreamFlags;
 
 use std::{env, ffi::OsStr, io, process::ExitCode};
 
@@ -35,7 +35,7 @@ use crate::{
 };
 
 /// Exit status: the command line or the configuration is wrong. clap gives the same.
-pub const WRONG_INPUT: u8 = 2;
+pub(crate) const WRONG_INPUT: u8 = 2;
 
 /// What to do about a fixture that cannot be loaded.
 const NO_FIXTURE: &str = "a fixture is a folder with a fixture.toml; `toolwire record` writes one";
@@ -47,16 +47,16 @@ const OTHER_ADDRESS: &str = "`--listen ADDR` chooses another address; port 0 tak
 #[derive(Debug, Parser)]
 #[command(name = "toolwire", version, propagate_version = true)]
 #[command(disable_help_flag = true, disable_version_flag = true)]
-pub struct Cli {
+pub(crate) struct Cli {
     /// How log lines look on stderr
     #[arg(long, global = true, value_name = "FORMAT", env = "TOOLWIRE_LOG_FORMAT", default_value = "text")]
     #[arg(help_heading = GLOBAL, display_order = LAST)]
-    pub log_format: LogFormat,
+    pub(crate) log_format: LogFormat,
     /// Which log lines there are: error, warn, info, debug, trace, or a filter such as info,toolwire=debug
     /// [default: info; for demo: error]
     #[arg(long, global = true, value_name = "LEVEL", env = "TOOLWIRE_LOG")]
     #[arg(help_heading = GLOBAL, display_order = LAST + 1)]
-    pub log_level: Option<String>,
+    pub(crate) log_level: Option<String>,
     /// Print help (a summary with -h)
     #[arg(long, short, global = true, action = ArgAction::Help, help_heading = GLOBAL, display_order = LAST + 2)]
     help: Option<bool>,
@@ -65,7 +65,7 @@ pub struct Cli {
     version: Option<bool>,
     /// What to do.
     #[command(subcommand)]
-    pub command: Command,
+    pub(crate) command: Command,
 }
 
 /// The heading of the options that every command has, which stand last.
@@ -84,7 +84,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
 
 /// How a log line is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum LogFormat {
+pub(crate) enum LogFormat {
     /// For people.
     Text,
     /// For programs: one JSON object a line.
@@ -93,7 +93,7 @@ pub enum LogFormat {
 
 /// The commands.
 #[derive(Debug, clap::Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Run the proxy
     Serve(serve::Args),
     /// Show the whole thing on one machine, without keys or network

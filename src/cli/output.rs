@@ -10,7 +10,7 @@ use crate::observe::untrusted::escaped;
 
 /// Writes a result to stdout with `write`, then gives `status`. A reader that has gone away (`… | head`) has seen
 /// what it wanted: a normal end.
-pub fn results(status: ExitCode, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> ExitCode {
+pub(crate) fn results(status: ExitCode, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> ExitCode {
     let mut stdout = io::BufWriter::new(io::stdout().lock());
     match write(&mut stdout).and_then(|()| stdout.flush()) {
         Ok(()) => status,

@@ -7,7 +7,7 @@ use crate::{fixture::record::Recorder, redact::Redactor};
 
 /// Options of `record`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// Directory below which each exchange gets a folder; `toolwire replay --update` then adds what must come out
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
@@ -17,7 +17,7 @@ pub struct Args {
 }
 
 /// Runs the command.
-pub fn run(args: Args, log_format: LogFormat) -> ExitCode {
+pub(super) fn run(args: Args, log_format: LogFormat) -> ExitCode {
     let config = match args.upstream.load_or_say(log_format) {
         Ok(config) => config,
         Err(status) => return status,

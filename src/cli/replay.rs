@@ -24,7 +24,7 @@ use crate::{
 
 /// Options of `replay`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// Fixtures, or folders with fixtures below them
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
@@ -41,7 +41,7 @@ pub struct Args {
 }
 
 /// Runs the command.
-pub fn run(args: Args) -> ExitCode {
+pub(super) fn run(args: Args) -> ExitCode {
     let fixtures = match Fixture::load_all(&args.paths) {
         Ok(fixtures) => fixtures,
         Err(error) => return refused(error, Some(NO_FIXTURE)),

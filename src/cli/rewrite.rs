@@ -34,7 +34,7 @@ const CALLS: &str = "Tools and their calls";
 
 /// Options of `rewrite`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// What the stream is written in
     #[arg(long, value_name = "DIALECT", help_heading = STREAMS)]
     from: Dialect,
@@ -102,7 +102,7 @@ impl From<io::Error> for Stop {
 }
 
 /// Runs the command.
-pub fn run(args: Args) -> ExitCode {
+pub(super) fn run(args: Args) -> ExitCode {
     let done = match args.split {
         Some(Splits::Every) => check(&args),
         _ => filter(&args),

@@ -12,14 +12,14 @@ use crate::{
 
 /// Options of `serve`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// What is served.
     #[command(flatten)]
     pub upstream: UpstreamFlags,
 }
 
 /// Runs the command.
-pub fn run(args: Args, log_format: LogFormat) -> ExitCode {
+pub(super) fn run(args: Args, log_format: LogFormat) -> ExitCode {
     match args.upstream.load_or_say(log_format) {
         Ok(config) => until_terminated(config, None, log_format),
         Err(status) => status,
@@ -28,7 +28,7 @@ pub fn run(args: Args, log_format: LogFormat) -> ExitCode {
 
 /// Serves until a signal to stop and until what was open then is over; a second signal ends that at once. `tap`, if
 /// there is one, watches the exchanges.
-pub fn until_terminated(config: Config, tap: Option<Arc<dyn Tap>>, log_format: LogFormat) -> ExitCode {
+pub(super) fn until_terminated(config: Config, tap: Option<Arc<dyn Tap>>, log_format: LogFormat) -> ExitCode {
     open_files::allow_all();
     // One thread of the server's; it starts the others.
     let runtime = match runtime::Builder::new_current_thread().enable_all().build() {

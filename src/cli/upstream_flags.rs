@@ -17,7 +17,7 @@ const CALLS: &str = "Tools and their calls";
 
 /// A configuration file, or one upstream in its place.
 #[derive(Debug, Clone, Default, clap::Args)]
-pub struct UpstreamFlags {
+pub(crate) struct UpstreamFlags {
     /// The configuration file
     #[arg(long, value_name = "FILE", env = "TOOLWIRE_CONFIG", help_heading = SERVED)]
     pub config: Option<PathBuf>,
@@ -61,7 +61,7 @@ impl UpstreamFlags {
     ///
     /// # Errors
     /// All that is wrong with it.
-    pub fn load(&self) -> Result<Loaded, Problems> {
+    pub(crate) fn load(&self) -> Result<Loaded, Problems> {
         config::load(&self.overrides(), &|name| env::var(name).ok())
     }
 
@@ -69,7 +69,7 @@ impl UpstreamFlags {
     ///
     /// # Errors
     /// The exit status for a configuration that is wrong.
-    pub fn load_or_say(&self, log_format: LogFormat) -> Result<Config, ExitCode> {
+    pub(crate) fn load_or_say(&self, log_format: LogFormat) -> Result<Config, ExitCode> {
         let (problems, config) = match self.load() {
             Ok(Loaded { config, warnings }) => (warnings, Ok(config)),
             Err(Problems(problems)) => (problems, Err(WRONG_INPUT.into())),

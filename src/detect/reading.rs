@@ -141,6 +141,14 @@ impl Reading {
         }
     }
 
+    /// How many of the last bytes that were fed may still be text, however it goes on.
+    pub(super) fn uncertain(&self) -> usize {
+        match &self.read_as {
+            Container::Calls(calls) if !calls.is_streaming() => usize::MAX,
+            _ => self.undecided(),
+        }
+    }
+
     /// Bytes kept besides the source.
     pub(super) fn kept(&self) -> usize {
         match &self.read_as {

@@ -123,6 +123,8 @@ impl Detector {
             }
             Passed::Failed { taken, rescan } => {
                 self.held.push_str(head(text, taken));
+                let certain = self.held.len().saturating_sub(reading.uncertain());
+                self.held.drain(..certain);
                 self.fail(*reading, rescan, false, out);
                 taken
             }
@@ -143,8 +145,11 @@ impl Detector {
     /// until it has ended it may be text.
     fn take_all(&mut self, mut reading: Box<Reading>, text: &str, out: &mut impl Sink) {
         append(&mut self.held, text);
+        let certain = self.held.len().saturating_sub(reading.uncertain());
+        self.held.drain(..certain);
         if reading.is_streaming() {
-            self.forget_certain(&mut reading);
+            self.doubted = None;
+            reading.rivals = Rivals::None;
         }
         let max_hold = self.max_hold();
         let overflows = self.held.len() > max_hold && self.held.len() > self.search.limit(&reading, max_hold);

@@ -247,6 +247,16 @@ impl Walker {
         self.found
     }
 
+    /// What was read last belongs to a call that has started.
+    pub(super) fn is_in_call(&self) -> bool {
+        self.walk.is_in_call()
+    }
+
+    /// If the text stopped here, it would stop in a call.
+    pub(super) fn stops_in_call(&self) -> bool {
+        self.walk.is_in_call() || self.walk.starts_at_end()
+    }
+
     /// If the text stopped here, a call would be open.
     pub(super) fn stops_open(&self) -> bool {
         self.open || self.walk.starts_at_end()

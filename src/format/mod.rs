@@ -42,10 +42,11 @@ pub use params::{Key, Params, ParamsName};
 pub use python::{
     FUNCTION_GEMMA, GEMMA3_TOOL_CODE, GEMMA4, LFM2, OLMO3, PYTHON_TAG, PYTHONIC, REACT, SARASHINA,
 };
-pub use reasoning::{
-    APRIEL, APRIEL_FRAME, COHERE, GEMMA_THOUGHT, GRANITE, HUNYUAN, MINIMAX_THINK, ReasoningHabits, SEED,
-    THINK, THINKING, THOUGHT_COHERE, THOUGHT_K3, Thought,
+pub(crate) use reasoning::{
+    APRIEL, APRIEL_FRAME, COHERE, GEMMA_THOUGHT, GRANITE, HUNYUAN, MINIMAX_THINK, SEED, THINKING,
+    THOUGHT_COHERE, THOUGHT_K3,
 };
+pub use reasoning::{ReasoningHabits, THINK, Thought};
 pub use table::{DEEPSEEK_V3, DEEPSEEK_V31, KIMI_K2, MISTRAL};
 pub use teach::{ArgumentForm, Form, Teach, Teaching, Values, instruct};
 use teach::{OBJECT, taught};

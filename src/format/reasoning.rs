@@ -86,27 +86,28 @@ pub static THINK: Format = Format {
 };
 
 /// Cohere's tokens.
-pub const THOUGHT_COHERE: Grammar = Grammar::Reasoning(&[token("<|START_THINKING|>", &["<|END_THINKING|>"])]);
+pub(crate) const THOUGHT_COHERE: Grammar =
+    Grammar::Reasoning(&[token("<|START_THINKING|>", &["<|END_THINKING|>"])]);
 
 /// Seed's tag.
-pub const SEED: Grammar = Grammar::Reasoning(&[word("<seed:think>", &["</seed:think>"])]);
+pub(crate) const SEED: Grammar = Grammar::Reasoning(&[word("<seed:think>", &["</seed:think>"])]);
 
 /// MiniMax's tag; a turn without reasoning begins with the bare closer.
-pub const MINIMAX_THINK: Grammar =
+pub(crate) const MINIMAX_THINK: Grammar =
     Grammar::Reasoning(&[Thought { bare: true, ..word("<mm:think>", &["</mm:think>"]) }]);
 
 /// The tag of Cline's prompt.
-pub const THINKING: Grammar = Grammar::Reasoning(&[word("<thinking>", &["</thinking>"])]);
+pub(crate) const THINKING: Grammar = Grammar::Reasoning(&[word("<thinking>", &["</thinking>"])]);
 
 /// Gemma 4's channel.
-pub const GEMMA_THOUGHT: Grammar = Grammar::Reasoning(&[token("<|channel>thought", &["<channel|>"])]);
+pub(crate) const GEMMA_THOUGHT: Grammar = Grammar::Reasoning(&[token("<|channel>thought", &["<channel|>"])]);
 
 /// Kimi K3's element.
-pub const THOUGHT_K3: Grammar =
+pub(crate) const THOUGHT_K3: Grammar =
     Grammar::Reasoning(&[token("<|open|>think<|sep|>", &["<|close|>think<|sep|>"])]);
 
 /// Granite 3.2's phrases.
-pub const GRANITE: Grammar = Grammar::Reasoning(&[
+pub(crate) const GRANITE: Grammar = Grammar::Reasoning(&[
     phrase("Here is my thought process:", RESPONSE),
     phrase("Here's my thought process:", RESPONSE),
 ]);
@@ -114,15 +115,15 @@ pub const GRANITE: Grammar = Grammar::Reasoning(&[
 const RESPONSE: &[&str] = &["Here is my response:", "Here's my response:"];
 
 /// Apriel's phrase, and the mark of its answer.
-pub const APRIEL: Grammar =
+pub(crate) const APRIEL: Grammar =
     Grammar::Reasoning(&[phrase("Here are my reasoning steps:", &["[BEGIN FINAL RESPONSE]"])]);
 
 /// The mark behind Apriel's answer.
-pub const APRIEL_FRAME: Grammar = Grammar::Frame(&["[BEGIN FINAL RESPONSE]", "[END FINAL RESPONSE]"]);
+pub(crate) const APRIEL_FRAME: Grammar = Grammar::Frame(&["[BEGIN FINAL RESPONSE]", "[END FINAL RESPONSE]"]);
 
 /// Hunyuan's tags around the answer.
-pub const HUNYUAN: Grammar = Grammar::Frame(&["<answer>", "</answer>"]);
+pub(crate) const HUNYUAN: Grammar = Grammar::Frame(&["<answer>", "</answer>"]);
 
 /// Cohere's marks around the answer.
-pub const COHERE: Grammar =
+pub(crate) const COHERE: Grammar =
     Grammar::Frame(&["<|START_TEXT|>", "<|END_TEXT|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>"]);

@@ -24,7 +24,7 @@ const MAX_WORD: usize = 128;
 
 /// How a request ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// The client disconnected before the end.
     #[default]
     Cancelled,
@@ -51,7 +51,7 @@ impl fmt::Display for Outcome {
 
 /// The record of one request, which ends when this is dropped.
 #[derive(Debug)]
-pub struct Access {
+pub(crate) struct Access {
     metrics: Arc<Metrics>,
     started: Instant,
     id: String,
@@ -78,7 +78,7 @@ struct Target {
 
 impl Access {
     /// Starts the record of a request that has just arrived.
-    pub fn new(
+    pub(crate) fn new(
         metrics: Arc<Metrics>,
         id: String,
         method: http::Method,
@@ -104,34 +104,34 @@ impl Access {
     }
 
     /// The request's id.
-    pub fn id(&self) -> &str {
+    pub(crate) fn id(&self) -> &str {
         &self.id
     }
 
     /// The time since the request arrived.
-    pub fn elapsed(&self) -> Duration {
+    pub(crate) fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
     /// Records the model that the client asked for.
-    pub fn asked(&mut self, model: &str, stream: bool) {
+    pub(crate) fn asked(&mut self, model: &str, stream: bool) {
         self.asked = Some(clip(model, MAX_WORD).into_owned());
         self.stream = stream;
     }
 
     /// Records that an exchange with an upstream begins. `model` is the name of the configuration entry.
-    pub fn routed(&mut self, model: &str, upstream: &str, dialect: Dialect) {
+    pub(crate) fn routed(&mut self, model: &str, upstream: &str, dialect: Dialect) {
         self.metrics.streams().inc();
         self.target = Some(Target { model: model.to_owned(), upstream: upstream.to_owned(), dialect });
     }
 
     /// Sets the status of the response.
-    pub fn status(&mut self, status: u16) {
+    pub(crate) fn status(&mut self, status: u16) {
         self.status = status;
     }
 
     /// Records that `bytes` of the body were passed to the client's connection.
-    pub fn wrote(&mut self, bytes: usize) {
+    pub(crate) fn wrote(&mut self, bytes: usize) {
         self.bytes_out += bytes as u64;
         if self.first_byte.is_none() {
             let after = self.elapsed();
@@ -143,12 +143,12 @@ impl Access {
     }
 
     /// Sets how it ended. Without this call it counts as cancelled.
-    pub fn ended(&mut self, outcome: Outcome) {
+    pub(crate) fn ended(&mut self, outcome: Outcome) {
         self.outcome = outcome;
     }
 
     /// Sets what the response consisted of.
-    pub fn counted(&mut self, tally: Tally) {
+    pub(crate) fn counted(&mut self, tally: Tally) {
         self.tally = Some(tally);
     }
 

@@ -27,7 +27,7 @@ use super::untrusted::{MAX_VALUE, cleaned, clip, is_unprintable};
 
 /// How a log line is written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Style {
+pub(crate) enum Style {
     /// For people: one line of text.
     #[default]
     Text,
@@ -41,7 +41,7 @@ pub enum Style {
 ///
 /// # Errors
 /// If `filter` is invalid.
-pub fn init(style: Style, coloured: bool, filter: Option<&str>) -> Result<(), ParseError> {
+pub(crate) fn init(style: Style, coloured: bool, filter: Option<&str>) -> Result<(), ParseError> {
     let filter = EnvFilter::try_new(filter.unwrap_or("info"))?;
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
     // If logging is set up already, a test or an embedding program did it: its choice stands.
@@ -55,7 +55,7 @@ pub fn init(style: Style, coloured: bool, filter: Option<&str>) -> Result<(), Pa
 /// A list, which is an array in JSON. tracing has no such value; it is recorded as an error (`value as &dyn Error`),
 /// which the formatter recognises.
 #[derive(Debug)]
-pub struct List(pub Vec<String>);
+pub(crate) struct List(pub Vec<String>);
 
 impl fmt::Display for List {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

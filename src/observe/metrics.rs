@@ -30,7 +30,7 @@ const OTHER: &str = "other";
 
 /// All metrics of one server.
 #[derive(Debug)]
-pub struct Metrics {
+pub(crate) struct Metrics {
     registry: Registry,
     requests: Family<RequestLabels, Counter>,
     streams: Gauge,
@@ -103,7 +103,7 @@ struct SkipLabels {
 
 impl Metrics {
     /// All counters at zero. With `tool_names`, the names of called tools are a label.
-    pub fn new(tool_names: bool) -> Self {
+    pub(crate) fn new(tool_names: bool) -> Self {
         let mut new = Self {
             registry: Registry::with_prefix("toolwire"),
             requests: Family::default(),
@@ -181,7 +181,7 @@ impl Metrics {
     }
 
     /// All metrics in the text format of Prometheus ([`Metrics::CONTENT_TYPE`]).
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         // Writing into a string cannot fail.
         let _ = encode(&mut text, &self.registry);
@@ -189,7 +189,8 @@ impl Metrics {
     }
 
     /// The content type of [`Metrics::text`].
-    pub const CONTENT_TYPE: &'static str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    pub(crate) const CONTENT_TYPE: &'static str =
+        "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
     /// Counts a finished request. `model` is the name of the configuration entry.
     pub(super) fn request(&self, route: &'static str, model: Option<&str>, status: u16) {
@@ -215,7 +216,7 @@ impl Metrics {
     }
 
     /// Counts a connection or HTTP/2 stream that was closed because the client read nothing for too long.
-    pub fn client_stalled(&self) {
+    pub(crate) fn client_stalled(&self) {
         self.stalls.inc();
     }
 
@@ -234,7 +235,7 @@ impl Metrics {
 
     /// Counts fields of a request that the dialect of `upstream` could not express. Fields that the API does not define are
     /// counted as `other`.
-    pub fn dropped_fields(&self, upstream: &str, fields: &[String]) {
+    pub(crate) fn dropped_fields(&self, upstream: &str, fields: &[String]) {
         for field in fields {
             let field = FIELDS.into_iter().find(|known| known == field).unwrap_or(OTHER);
             let labels = FieldLabels { upstream: upstream.to_owned(), field };
@@ -251,12 +252,12 @@ impl Metrics {
     }
 
     /// The gauge of requests that wait for a free slot at `upstream`; its queue updates it.
-    pub fn waiting(&self, upstream: &str) -> Gauge {
+    pub(crate) fn waiting(&self, upstream: &str) -> Gauge {
         self.waiting.get_or_create_owned(&UpstreamLabel { upstream: upstream.to_owned() })
     }
 
     /// The counter of connections on which `upstream` sent bytes that no request had asked for.
-    pub fn unsolicited(&self, upstream: &str) -> Counter {
+    pub(crate) fn unsolicited(&self, upstream: &str) -> Counter {
         self.unsolicited.get_or_create_owned(&UpstreamLabel { upstream: upstream.to_owned() })
     }
 

@@ -4,10 +4,10 @@
 //! however it ended: the line is written and everything is counted. Nothing here sees a body or a secret.
 
 mod access;
-pub mod log;
+pub(crate) mod log;
 mod metrics;
-pub mod terminal;
-pub mod untrusted;
+pub(crate) mod terminal;
+pub(crate) mod untrusted;
 
-pub use access::{Access, Outcome};
-pub use metrics::Metrics;
+pub(crate) use access::{Access, Outcome};
+pub(crate) use metrics::Metrics;

@@ -5,26 +5,26 @@ use std::{env, io::IsTerminal, os::fd::AsFd};
 use rustix::termios::tcgetwinsize;
 
 /// The width of tables and columns when the output is not a terminal.
-pub const WITHOUT_TERMINAL: usize = 120;
+pub(crate) const WITHOUT_TERMINAL: usize = 120;
 
 /// The smallest width that output is fitted to.
 const LEAST: usize = 20;
 
 /// Whether `stream` is a terminal with colours and `NO_COLOR` (<https://no-color.org>) is not set.
-pub fn is_coloured(stream: &impl IsTerminal) -> bool {
+pub(crate) fn is_coloured(stream: &impl IsTerminal) -> bool {
     let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
     stream.is_terminal() && !is_set("NO_COLOR") && env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
 /// The width in columns of the terminal behind `stream`; `None` if it is not a terminal or does not report its width.
-pub fn width(stream: &(impl AsFd + IsTerminal)) -> Option<usize> {
+pub(crate) fn width(stream: &(impl AsFd + IsTerminal)) -> Option<usize> {
     let columns = stream.is_terminal().then(|| tcgetwinsize(stream).ok())??.ws_col;
     (columns > 0).then(|| usize::from(columns).max(LEAST))
 }
 
 /// Wraps `text` to at most `width` columns. The first line starts with `mark`, and the others are indented as far. A word
 /// is cut only if it is longer than a line.
-pub fn wrapped(text: &str, mark: &str, width: usize) -> String {
+pub(crate) fn wrapped(text: &str, mark: &str, width: usize) -> String {
     let columns = |text: &str| text.chars().count();
     let indent = " ".repeat(columns(mark));
     let mut lines = vec![mark.to_owned()];
@@ -59,12 +59,12 @@ fn pieces(word: &str, room: usize) -> impl Iterator<Item = &str> {
 }
 
 /// `1 stream`, `2 streams`.
-pub fn counted(count: usize, noun: &str) -> String {
+pub(crate) fn counted(count: usize, noun: &str) -> String {
     format!("{count} {}", plural(count as u64, noun))
 }
 
 /// The form of the noun for `count`.
-pub fn plural(count: u64, noun: &str) -> String {
+pub(crate) fn plural(count: u64, noun: &str) -> String {
     if count == 1 { noun.to_owned() } else { format!("{noun}s") }
 }
 

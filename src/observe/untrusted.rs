@@ -10,11 +10,11 @@ use std::{
 };
 
 /// The most bytes of one value in a log line. The rest is cut off, and a mark says how much is missing.
-pub const MAX_VALUE: usize = 256;
+pub(crate) const MAX_VALUE: usize = 256;
 
 /// Whether a terminal or a line reader could treat `char` as anything but a visible character: control characters (C0,
 /// DEL, C1), line and paragraph separators, and characters that reorder or hide text.
-pub fn is_unprintable(char: char) -> bool {
+pub(crate) fn is_unprintable(char: char) -> bool {
     char.is_control()
         || matches!(char,
             '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
@@ -22,7 +22,7 @@ pub fn is_unprintable(char: char) -> bool {
 }
 
 /// `text` with unprintable characters escaped as Rust writes them: `\r`, `\n`, `\u{1b}`.
-pub fn escaped(text: &str) -> Cow<'_, str> {
+pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
     if !text.contains(is_unprintable) {
         return Cow::Borrowed(text);
     }
@@ -32,7 +32,7 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
 }
 
 /// At most the first `max` bytes of `text`, cut between characters. If there is more, a mark says how much.
-pub fn clip(text: &str, max: usize) -> Cow<'_, str> {
+pub(crate) fn clip(text: &str, max: usize) -> Cow<'_, str> {
     let (kept, rest) = text.split_at_checked(text.floor_char_boundary(max)).unwrap_or((text, ""));
     match rest.len() {
         0 => Cow::Borrowed(kept),

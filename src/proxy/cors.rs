@@ -6,8 +6,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 
-use super::heads::words;
-use crate::config::Origins;
+use crate::{config::Origins, http1::list_items};
 
 /// How long a browser may keep the answer to a preflight request, in seconds; Chromium keeps it for two hours at most.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("7200");
@@ -76,7 +75,7 @@ pub(super) fn put_preflight(headers: &mut HeaderMap, methods: &'static str, aske
     headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(methods));
     headers.insert(header::ACCESS_CONTROL_MAX_AGE, MAX_AGE);
     let mut allowed: Vec<HeaderName> = ALLOWED.iter().map(|name| HeaderName::from_static(name)).collect();
-    for name in words(asked, &header::ACCESS_CONTROL_REQUEST_HEADERS).take(MAX_ASKED) {
+    for name in list_items(asked, &header::ACCESS_CONTROL_REQUEST_HEADERS).take(MAX_ASKED) {
         allowed.extend(HeaderName::from_bytes(name).ok().filter(|name| !allowed.contains(name)));
     }
     let allowed = allowed.iter().map(HeaderName::as_str).collect::<Vec<_>>().join(", ");

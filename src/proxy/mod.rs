@@ -18,7 +18,6 @@ mod cors;
 mod deadlines;
 mod drain;
 mod exchange;
-mod heads;
 mod intake;
 mod listen;
 mod models;

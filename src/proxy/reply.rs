@@ -72,9 +72,6 @@ pub(super) fn error(failure: Failure, dialect: ClientDialect, access: Access) ->
     let bytes = dialect.side().error_body(&failure);
     let mut response = said(status_of(&failure), bytes.into(), Outcome::Failed(failure.clone()), access);
     put_error_headers(response.headers_mut(), &failure);
-    if failure.kind() == Kind::Unauthorized {
-        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-    }
     response
 }
 
@@ -142,6 +139,9 @@ fn put_error_headers(headers: &mut HeaderMap, failure: &Failure) {
     headers.insert(header::CONTENT_TYPE, JSON);
     if let Some(value) = failure.retry_after().and_then(|value| HeaderValue::from_str(value).ok()) {
         headers.insert(header::RETRY_AFTER, value);
+    }
+    if failure.kind() == Kind::Unauthorized {
+        headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
 }
 

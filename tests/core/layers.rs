@@ -9,10 +9,11 @@ use std::{
 };
 
 /// The modules from the bottom up. A module may import those that stand before it.
-const ORDER: [&str; 20] = [
+const ORDER: [&str; 21] = [
     "suggest",
     "digest",
     "wire",
+    "http1",
     "event",
     "conversation",
     "failure",

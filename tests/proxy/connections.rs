@@ -69,7 +69,7 @@ const MIXED: [Asked; 11] =
     [Stream, Stream, Models, Whole, Stream, Options, Whole, Mismatch, Head, Nowhere, Stream];
 
 #[tokio::test]
-async fn one_connection_serves_whatever_is_asked_in_any_order() {
+async fn one_connection_serves_all_kinds_of_requests_in_any_order() {
     let upstream = Upstream::start(at_once).await;
     let proxy = Setup::new(upstream.address).start().await;
     let mut client = Raw::connect(&proxy).await;
@@ -82,7 +82,7 @@ async fn one_connection_serves_whatever_is_asked_in_any_order() {
 
 /// Requests that are sent without waiting for answers are answered in their order, wherever the network cuts them.
 #[tokio::test]
-async fn requests_in_one_write_are_answered_in_their_order() {
+async fn pipelined_requests_are_answered_in_order_in_any_split() {
     let upstream = Upstream::start(at_once).await;
     let proxy = Setup::new(upstream.address).start().await;
     let bytes: String = MIXED.into_iter().map(Asked::bytes).collect();
@@ -124,7 +124,7 @@ async fn held() -> (Upstream, Arc<Notify>) {
 }
 
 #[tokio::test]
-async fn requests_that_come_inside_a_stream_wait_for_its_end() {
+async fn requests_pipelined_during_a_stream_wait_for_its_end() {
     for size in [1, 7, 4096] {
         let (upstream, go_on) = held().await;
         let proxy = Setup::new(upstream.address).start().await;
@@ -143,7 +143,7 @@ async fn requests_that_come_inside_a_stream_wait_for_its_end() {
 
 /// More than is read ahead waits in the socket and is not lost.
 #[tokio::test]
-async fn much_that_comes_inside_a_stream_is_not_lost() {
+async fn many_requests_pipelined_during_a_stream_are_not_lost() {
     let (upstream, go_on) = held().await;
     let proxy = Setup::new(upstream.address).start().await;
     let mut client = Raw::connect(&proxy).await;
@@ -161,7 +161,7 @@ async fn much_that_comes_inside_a_stream_is_not_lost() {
 }
 
 #[tokio::test]
-async fn who_asks_for_the_end_of_the_connection_gets_it() {
+async fn connection_close_is_obeyed() {
     let upstream = Upstream::start(at_once).await;
     let proxy = Setup::new(upstream.address).start().await;
     for options in
@@ -185,7 +185,7 @@ async fn who_asks_for_the_end_of_the_connection_gets_it() {
 
 /// HTTP/1.0 has no chunks: the end of the connection is the end of a stream.
 #[tokio::test]
-async fn old_clients_are_sent_no_chunks() {
+async fn http10_response_is_not_chunked() {
     let upstream = Upstream::start(at_once).await;
     let proxy = Setup::new(upstream.address).start().await;
     for (body, options) in [(STREAM, ""), (WHOLE, ""), (STREAM, "connection: keep-alive\r\n")] {
@@ -199,7 +199,7 @@ async fn old_clients_are_sent_no_chunks() {
 }
 
 #[tokio::test]
-async fn who_waits_to_be_told_to_go_on_is_told() {
+async fn expect_100_continue_is_answered() {
     let upstream = Upstream::start(at_once).await;
     let proxy = Setup::new(upstream.address).start().await;
     let mut client = Raw::connect(&proxy).await;
@@ -218,7 +218,7 @@ async fn who_waits_to_be_told_to_go_on_is_told() {
 }
 
 #[tokio::test]
-async fn a_chunked_request_may_be_followed_by_another() {
+async fn chunked_request_may_be_followed_by_another() {
     let upstream = Upstream::start(at_once).await;
     let proxy = Setup::new(upstream.address).start().await;
     let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n";
@@ -235,7 +235,7 @@ async fn a_chunked_request_may_be_followed_by_another() {
 
 /// A refusal of the upstream has a length, and the connection lives.
 #[tokio::test]
-async fn an_error_does_not_cost_the_connection() {
+async fn connection_persists_after_a_refusal_of_the_upstream() {
     let upstream = Upstream::start(|mut exchange: Exchange| async move {
         if exchange.body.windows(8).any(|window| window == b"\"stream\"") {
             exchange.whole("500 Oops", "", r#"{"error":{"message":"no"}}"#).await;
@@ -296,7 +296,7 @@ async fn flood(mut exchange: Exchange) -> Exchange {
 
 /// Who says that nothing more will be sent has gone, as far as is known; also with requests of its own in between.
 #[tokio::test]
-async fn a_client_that_closes_its_side_has_gone() {
+async fn half_closed_client_aborts_the_request() {
     for more in ["", "GET /v1/mod"] {
         let (upstream, begun, gone) = left_alone(nothing).await;
         let proxy = Setup::new(upstream.address).start().await;
@@ -318,7 +318,7 @@ async fn a_client_that_closes_its_side_has_gone() {
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_while_its_socket_is_full() {
+async fn client_that_leaves_with_a_full_socket_is_noticed() {
     let (upstream, begun, gone) = left_alone(flood).await;
     let proxy = Setup::new(upstream.address).start().await;
     let mut client = Raw::connect(&proxy).await;
@@ -332,7 +332,7 @@ async fn a_client_that_goes_away_while_its_socket_is_full() {
 
 /// The limit of a whole answer holds although the client does not read, and it is told of when it does.
 #[tokio::test]
-async fn a_client_that_does_not_read_does_not_stop_the_clock() {
+async fn total_timeout_runs_while_the_client_does_not_read() {
     let (upstream, begun, gone) = left_alone(flood).await;
     let mut setup = Setup::new(upstream.address);
     setup.upstream.timeouts.total = Some(Duration::from_millis(500));
@@ -349,7 +349,7 @@ async fn a_client_that_does_not_read_does_not_stop_the_clock() {
 
 /// A client that reads late is sent everything, and its connection serves on.
 #[tokio::test]
-async fn a_slow_client_keeps_its_connection() {
+async fn slow_client_keeps_its_connection() {
     const PIECES: usize = 600;
     let upstream = Upstream::start(|mut exchange| async move {
         exchange.begin().await;
@@ -374,7 +374,7 @@ async fn a_slow_client_keeps_its_connection() {
 
 /// A stream does not overtake the answers before it that wait for room in the socket, nor lose them.
 #[tokio::test]
-async fn what_is_said_at_once_and_what_is_streamed_stay_in_order_in_a_narrow_socket() {
+async fn own_and_streamed_responses_stay_in_order_through_a_full_socket() {
     let upstream = Upstream::start(at_once).await;
     let proxy = Setup::new(upstream.address).start().await;
     let mut client = Raw::connect_narrow(&proxy).await;
@@ -391,7 +391,7 @@ async fn what_is_said_at_once_and_what_is_streamed_stay_in_order_in_a_narrow_soc
 }
 
 #[tokio::test]
-async fn a_stopping_server_closes_what_is_idle_and_what_has_ended() {
+async fn stopping_server_closes_idle_connections() {
     let (upstream, go_on) = held().await;
     let mut proxy = Setup::new(upstream.address).start().await;
     let mut streaming = Raw::connect(&proxy).await;
@@ -429,7 +429,7 @@ async fn a_half_known(proxy: &Proxy) -> Raw {
 
 /// What a connection speaks is told by its first bytes, however they come.
 #[tokio::test]
-async fn protocols_are_told_apart_byte_by_byte() {
+async fn protocol_is_detected_byte_by_byte() {
     let upstream = Upstream::start(at_once).await;
     let proxy = Setup::new(upstream.address).start().await;
     let mut client = Raw::connect(&proxy).await;
@@ -445,7 +445,7 @@ async fn protocols_are_told_apart_byte_by_byte() {
 
 /// Whoever does not get its request told in time is let go of. The clock stands still but for those who wait for it.
 #[tokio::test]
-async fn a_request_that_does_not_come_is_not_waited_for() {
+async fn connection_without_a_complete_request_head_times_out() {
     let upstream = Upstream::start(at_once).await;
     let proxy = Setup::new(upstream.address).start().await;
     for begun in ["", "P", "PRI", "G", "POST /v1/chat/completions HTTP/1.1\r\nhost:"] {
@@ -465,7 +465,7 @@ async fn a_request_that_does_not_come_is_not_waited_for() {
 
 /// Nor is an HTTP/2 client without a request.
 #[tokio::test]
-async fn an_http2_connection_without_a_request_is_closed() {
+async fn http2_connection_without_a_request_times_out() {
     let upstream = Upstream::start(at_once).await;
     let proxy = Setup::new(upstream.address).start().await;
     for begun in ["PRI * HTTP/2.0\r\n\r\nSM", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"] {
@@ -489,7 +489,7 @@ async fn an_http2_connection_without_a_request_is_closed() {
 
 /// Requests of which two readers could think differently are refused, and their connection is closed.
 #[tokio::test]
-async fn requests_with_two_meanings_are_refused() {
+async fn ambiguous_requests_are_rejected() {
     let upstream = Upstream::start(at_once).await;
     let proxy = Setup::new(upstream.address).start().await;
     let hidden = get("/v1/models");

@@ -64,7 +64,7 @@ fn chunked(lines: &str, extension: &str, trailers: &str) -> String {
 }
 
 #[tokio::test]
-async fn answers_framed_in_order_keep_their_connection_however_they_are_cut() {
+async fn well_framed_responses_keep_their_connection_in_any_split() {
     for bytes in [
         with_length(""),
         with_length("connection: keep-alive\r\n"),
@@ -88,7 +88,7 @@ async fn answers_framed_in_order_keep_their_connection_however_they_are_cut() {
 }
 
 #[tokio::test]
-async fn connections_that_are_not_to_be_trusted_are_not_used_again() {
+async fn connection_with_doubtful_framing_is_not_reused() {
     for bytes in [
         with_length("connection: close\r\n"),
         with_length("connection: x, Close\r\n"),
@@ -103,7 +103,7 @@ async fn connections_that_are_not_to_be_trusted_are_not_used_again() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_connection_may_be_the_end_of_an_answer() {
+async fn response_without_framing_ends_with_the_connection() {
     let upstream = Upstream::start(|mut exchange| async {
         exchange.raw("HTTP/1.1 200 OK\r\n\r\n").await;
         exchange.raw(answer()).await;
@@ -117,7 +117,7 @@ async fn the_end_of_a_connection_may_be_the_end_of_an_answer() {
 
 /// Extensions are limited, but not those of a whole answer together.
 #[tokio::test]
-async fn a_long_answer_may_have_an_extension_with_each_chunk() {
+async fn long_response_may_have_an_extension_with_each_chunk() {
     let upstream = Upstream::start(|mut exchange| async {
         exchange.begin().await;
         let text = text("hello");
@@ -133,7 +133,7 @@ async fn a_long_answer_may_have_an_extension_with_each_chunk() {
 }
 
 #[tokio::test]
-async fn what_is_no_chunk_ends_a_stream_with_an_error() {
+async fn malformed_chunk_ends_a_stream_with_an_error() {
     for bytes in [
         "5 5\r\nhello\r\n",
         "zz\r\n",
@@ -159,7 +159,7 @@ async fn what_is_no_chunk_ends_a_stream_with_an_error() {
 }
 
 #[tokio::test]
-async fn heads_that_are_none_are_refused() {
+async fn malformed_response_heads_are_rejected() {
     for head in [
         "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nxx",
         "HTTP/1.1 200 OK\r\ncontent-length: 1,2\r\n\r\nxx",
@@ -172,6 +172,13 @@ async fn heads_that_are_none_are_refused() {
         "HTTP/1.1 101 Switching\r\n\r\n",
         "HTTP/2 200\r\n\r\n",
         "ICY 200 OK\r\n\r\n",
+        "HTTP/1.1 600 Odd\r\ncontent-length: 0\r\n\r\n",
+        "HTTP/1.1 302 Found\r\nlocation: /\r\ncontent-length: 0\r\n\r\n",
+        "HTTP/1.1 204 No\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length:\r\n\r\nxx",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding:\r\ncontent-length: 2\r\n\r\nxx",
+        "\rHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nxx",
+        "HTTP/1.1 200 OK\r\n x: y\r\n\r\n",
     ] {
         let upstream = Upstream::start(move |mut exchange| async move {
             exchange.raw(head).await;
@@ -187,7 +194,7 @@ async fn heads_that_are_none_are_refused() {
 }
 
 #[tokio::test]
-async fn bodies_in_a_coding_that_was_not_offered_are_refused() {
+async fn transfer_codings_that_were_not_offered_are_rejected() {
     for coding in ["gzip", "gzip, chunked", "chunked, chunked", "chunked, x"] {
         let upstream = Upstream::start(move |mut exchange| async move {
             exchange.raw(format!("HTTP/1.1 200 OK\r\ntransfer-encoding: {coding}\r\n\r\n")).await;
@@ -202,7 +209,7 @@ async fn bodies_in_a_coding_that_was_not_offered_are_refused() {
 }
 
 #[tokio::test]
-async fn interim_heads_without_end_are_refused() {
+async fn endless_interim_responses_are_rejected() {
     let upstream = Upstream::start(|mut exchange| async {
         for _ in 0..10_000 {
             if !exchange.raw("HTTP/1.1 102 Wait\r\n\r\n").await {
@@ -220,7 +227,7 @@ async fn interim_heads_without_end_are_refused() {
 }
 
 #[tokio::test]
-async fn a_head_without_end_is_refused() {
+async fn endless_response_head_is_rejected() {
     let upstream = Upstream::start(|mut exchange| async {
         exchange.raw("HTTP/1.1 200 OK\r\nx: ").await;
         while exchange.raw("x".repeat(4096)).await {}
@@ -235,7 +242,7 @@ async fn a_head_without_end_is_refused() {
 
 /// A kept connection that closes without a word is replaced where the configuration says so, once; a new one is not.
 #[tokio::test]
-async fn a_request_is_sent_once_more_only_if_configured_and_on_a_connection_that_was_used() {
+async fn request_is_retried_only_if_configured_and_on_a_reused_connection() {
     // Which requests are answered, in the order in which they come.
     for (retry_unanswered, plan, requests, connections, statuses) in [
         (true, vec![true, false, true], 3, 2, [200, 200]),
@@ -267,7 +274,7 @@ async fn a_request_is_sent_once_more_only_if_configured_and_on_a_connection_that
 
 /// Half a word is an answer that has begun: the request is not sent again.
 #[tokio::test]
-async fn a_request_whose_answer_has_begun_is_not_sent_once_more() {
+async fn request_whose_response_has_begun_is_not_retried() {
     let upstream = Upstream::start(|mut exchange| async move {
         if exchange.earlier == 0 {
             return at_once(exchange).await;
@@ -286,7 +293,7 @@ async fn a_request_whose_answer_has_begun_is_not_sent_once_more() {
 
 /// What is said on an idle connection, or that it closes, is noticed: it is not used again, and nobody hears of it.
 #[tokio::test]
-async fn idle_connections_that_stir_are_not_used_again() {
+async fn idle_connections_that_close_or_send_bytes_are_not_reused() {
     for closes in [false, true] {
         let stirred = Arc::new(Notify::new());
         let stir = stirred.clone();
@@ -348,7 +355,7 @@ async fn read_large(stream: &mut TcpStream) {
 }
 
 #[tokio::test]
-async fn a_refusal_before_the_request_is_whole_is_told() {
+async fn refusal_before_the_request_is_sent_reaches_the_client() {
     let (address, mut upstream) = by_hand(|mut stream| async move {
         let mut some = [0; 1000];
         stream.read_exact(&mut some).await.unwrap();
@@ -370,7 +377,7 @@ async fn a_refusal_before_the_request_is_whole_is_told() {
 
 /// An upstream may begin to answer while it reads; the rest of the request is owed to it.
 #[tokio::test]
-async fn an_answer_that_begins_early_does_not_cut_the_request_off() {
+async fn response_that_begins_early_does_not_cut_off_the_request() {
     let (address, mut upstream) = by_hand(|mut stream| async move {
         let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
         let first = text("hello");
@@ -436,7 +443,7 @@ async fn head_for(listen: &str, base: &str, host: Option<&'static str>) -> Strin
 }
 
 #[tokio::test]
-async fn the_upstream_is_named_as_it_is_configured() {
+async fn host_sent_upstream_follows_the_configured_address() {
     const V4: &str = "127.0.0.1:0";
     for (listen, base, host, line, named) in [
         (V4, "http://127.0.0.1:PORT/base", None, "/base/chat/completions", "127.0.0.1:PORT"),
@@ -460,7 +467,7 @@ async fn the_upstream_is_named_as_it_is_configured() {
 
 /// What an upstream says in its headers cannot become lines of ours.
 #[tokio::test]
-async fn no_header_of_the_upstream_splits_the_answer() {
+async fn header_value_of_the_upstream_cannot_split_the_response() {
     for value in ["1\rset-cookie: a=b", "1\tset-cookie: a=b", "\u{e9}", "1\n set-cookie: a=b"] {
         let upstream = Upstream::start(move |mut exchange| async move {
             exchange.whole("429 Too Many", &format!("retry-after: {value}\r\n"), "{}").await;

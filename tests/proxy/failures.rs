@@ -329,7 +329,7 @@ async fn each_time_limit_says_which_it_was() {
 
 /// An upstream that sends a head, or what frames a body, a byte at a time is silent all the same.
 #[tokio::test]
-async fn framing_in_drips_does_not_put_off_a_time_limit() {
+async fn slow_framing_does_not_postpone_a_timeout() {
     const DRIPS: usize = 200;
     const PAUSE: Duration = Duration::from_millis(20);
 

@@ -20,7 +20,7 @@ const ROUTES: [&str; 8] = [
 ];
 
 #[tokio::test]
-async fn without_exactly_one_valid_host_no_request_is_served() {
+async fn request_without_exactly_one_valid_host_is_rejected() {
     let upstream = Upstream::start(at_once).await;
     let proxy = Setup::new(upstream.address).start().await;
     let post = format!("POST /v1/chat/completions HTTP/1.1\r\ncontent-length: {}\r\n", STREAM.len());
@@ -61,7 +61,7 @@ async fn http10_needs_no_host_but_may_not_have_two() {
 
 /// A request to a proxy names the host in its target, and has the header as well.
 #[tokio::test]
-async fn an_absolute_target_needs_the_header_too() {
+async fn absolute_form_is_accepted_and_needs_host_too() {
     let upstream = Upstream::start(at_once).await;
     let proxy = Setup::new(upstream.address).start().await;
     for (host, status) in [("host: y\r\n", 200), ("", 400)] {

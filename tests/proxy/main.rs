@@ -17,6 +17,7 @@ mod drain;
 mod exchanges;
 mod failures;
 mod hosts;
+mod http1;
 mod limits;
 mod log;
 mod lumo;

@@ -46,7 +46,7 @@ async fn content_length_beside_transfer_encoding_closes_the_connection_after_the
 
 /// The decision is about one request only: what came before on the connection does not matter.
 #[tokio::test]
-async fn a_kept_connection_is_closed_after_the_first_request_in_doubt() {
+async fn kept_connection_is_closed_after_the_first_doubtful_request() {
     let upstream = Upstream::start(at_once).await;
     let proxy = Setup::new(upstream.address).start().await;
     let mut client = Raw::connect(&proxy).await;
@@ -67,7 +67,7 @@ async fn a_kept_connection_is_closed_after_the_first_request_in_doubt() {
 }
 
 #[tokio::test]
-async fn a_body_that_was_not_read_does_not_become_a_request() {
+async fn unread_body_does_not_become_a_request() {
     let upstream = Upstream::start(at_once).await;
     let mut setup = Setup::new(upstream.address);
     setup.keys = vec!["key"];
@@ -97,7 +97,7 @@ async fn a_body_that_was_not_read_does_not_become_a_request() {
 
 /// An upgrade that is not made leaves the connection as it was.
 #[tokio::test]
-async fn an_upgrade_is_ignored() {
+async fn upgrade_is_ignored() {
     let upstream = Upstream::start(at_once).await;
     let proxy = Setup::new(upstream.address).start().await;
     let mut client = Raw::connect(&proxy).await;
@@ -113,7 +113,7 @@ async fn an_upgrade_is_ignored() {
 }
 
 #[tokio::test]
-async fn broken_chunks_end_the_connection_without_an_answer_of_the_upstream() {
+async fn malformed_request_chunks_end_the_connection() {
     let upstream = Upstream::start(at_once).await;
     let proxy = Setup::new(upstream.address).start().await;
     let extension = format!("5;{}\r\nhello\r\n0\r\n\r\n", "x".repeat(100_000));
@@ -134,7 +134,7 @@ async fn broken_chunks_end_the_connection_without_an_answer_of_the_upstream() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_shorter_than_announced_is_not_a_request() {
+async fn request_body_shorter_than_announced_is_not_a_request() {
     let upstream = Upstream::start(at_once).await;
     let proxy = Setup::new(upstream.address).start().await;
     for (headers, body) in [
@@ -152,7 +152,7 @@ async fn a_body_that_is_shorter_than_announced_is_not_a_request() {
 
 /// A socket that is closed with unread bytes in it is reset, and a reset destroys what the client has not read.
 #[tokio::test]
-async fn an_answer_arrives_although_the_client_goes_on_sending() {
+async fn last_response_arrives_although_the_client_goes_on_sending() {
     let upstream = Upstream::start(at_once).await;
     let proxy = Setup::new(upstream.address).start().await;
     for request in [post(STREAM, "connection: close\r\n"), post(STREAM, "").replace("HTTP/1.1", "HTTP/1.0")] {
@@ -165,7 +165,7 @@ async fn an_answer_arrives_although_the_client_goes_on_sending() {
 
 /// The last answer closes the connection, and most of what is before it still waits for room in the socket.
 #[tokio::test]
-async fn answers_before_the_last_one_arrive_in_a_narrow_socket() {
+async fn responses_before_the_last_arrive_through_a_full_socket() {
     const ANSWERS: usize = 1000;
     let upstream = Upstream::start(at_once).await;
     let proxy = Setup::new(upstream.address).start().await;
@@ -188,7 +188,7 @@ async fn answers_before_the_last_one_arrive_in_a_narrow_socket() {
 }
 
 #[tokio::test]
-async fn heads_have_a_limit() {
+async fn request_heads_are_limited() {
     let upstream = Upstream::start(at_once).await;
     let proxy = Setup::new(upstream.address).start().await;
     let many = "x: y\r\n".repeat(200);

@@ -18,7 +18,7 @@ fn whole(body: &str) -> String {
 }
 
 #[tokio::test]
-async fn an_upstream_that_says_something_unasked_loses_its_connections() {
+async fn upstream_that_sends_unsolicited_bytes_loses_keep_alive() {
     // On an idle connection; and right behind an answer.
     for pause in [Some(Duration::from_millis(50)), None] {
         let upstream = Upstream::start(move |exchange| async move {
@@ -49,7 +49,7 @@ async fn an_upstream_that_says_something_unasked_loses_its_connections() {
 
 /// An answer to a request that has not been read is the answer to none.
 #[tokio::test]
-async fn an_early_answer_on_a_used_connection_is_not_believed() {
+async fn early_response_on_a_reused_connection_is_discarded() {
     const LARGE: usize = 9 << 20;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -44,7 +44,7 @@ const BOM: [u8; 3] = [0xef, 0xbb, 0xbf];
 /// What a client speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
-pub enum Dialect {
+pub(crate) enum Dialect {
     /// OpenAI's Chat Completions.
     #[default]
     Chat,
@@ -56,7 +56,7 @@ pub enum Dialect {
 
 impl Dialect {
     /// Where requests go, behind an API's base address (`…/v1`).
-    pub fn path(self) -> &'static str {
+    pub(crate) fn path(self) -> &'static str {
         match self {
             Self::Chat => "/chat/completions",
             Self::Responses => "/responses",
@@ -65,7 +65,7 @@ impl Dialect {
     }
 
     /// Its name, as the command line has it.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Chat => "chat",
             Self::Responses => "responses",
@@ -75,13 +75,13 @@ impl Dialect {
 }
 
 /// The sentence of a violation without the place where it was seen: what is the same in every stream.
-pub fn rule(violation: &str) -> &str {
+pub(crate) fn rule(violation: &str) -> &str {
     violation.split_once(" (").map_or(violation, |(rule, _)| rule)
 }
 
 /// Follows one stream. Sans-IO: bytes come with the time at which they were read.
 #[derive(Debug)]
-pub struct Follower {
+pub(crate) struct Follower {
     frames: Frames,
     reader: Reader,
     finders: Finders,
@@ -102,7 +102,7 @@ enum Reader {
 
 impl Follower {
     /// At the start of a stream.
-    pub fn new(dialect: Dialect) -> Self {
+    pub(crate) fn new(dialect: Dialect) -> Self {
         let reader = match dialect {
             Dialect::Chat => Reader::Chat(Chat::default()),
             Dialect::Responses => Reader::Responses(Responses::default()),
@@ -119,7 +119,7 @@ impl Follower {
     }
 
     /// Reads on: `bytes` came at `at`.
-    pub fn push(&mut self, bytes: &[u8], at: u64, sample: &mut Sample) {
+    pub(crate) fn push(&mut self, bytes: &[u8], at: u64, sample: &mut Sample) {
         if bytes.is_empty() {
             return;
         }
@@ -140,7 +140,7 @@ impl Follower {
     }
 
     /// The body has ended, properly: a stream without its end mark is broken.
-    pub fn finish(&mut self, at: u64, sample: &mut Sample) {
+    pub(crate) fn finish(&mut self, at: u64, sample: &mut Sample) {
         let Self { frames, reader, finders, events, .. } = self;
         frames.finish(|frame| {
             if let Frame::Event(message) = frame {
@@ -156,7 +156,7 @@ impl Follower {
     }
 
     /// The body broke off, or was given up: `why`. Behind the stream's end mark that is a violation only.
-    pub fn break_off(&mut self, why: &str, at: u64, sample: &mut Sample) {
+    pub(crate) fn break_off(&mut self, why: &str, at: u64, sample: &mut Sample) {
         let mut notes = self.notes(at, sample);
         if notes.sample.outcome == Outcome::Open {
             notes.end(Outcome::Broken(why.to_owned()));

@@ -19,7 +19,7 @@ use crate::{
 
 /// Options of `bench`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// What is measured: NAME=URL with the base URL of an API, such as direct=http://127.0.0.1:8788/v1. Several take turns;
     /// ratios refer to the first that has the measure [default: a mock and a toolwire in front of it, both started for the run]
     #[arg(long = "target", value_name = "NAME=URL")]

@@ -29,12 +29,13 @@ impl Channel {
             }
         }
         let Some(character) = text.chars().next() else { return (0, None) };
+        let at = self.markup_at();
         self.markup.push(character);
-        (character.len_utf8(), self.settle(voice, out))
+        (character.len_utf8(), self.settle(at, voice, out))
     }
 
-    /// Lets go of what is no marker in a spoken body.
-    pub(super) fn settle(&mut self, voice: Voice, out: &mut Out<'_>) -> Option<Passed> {
+    /// Lets go of what is no marker in a spoken body. `at`: where the held markup begins in the uncertain bytes.
+    pub(super) fn settle(&mut self, mut at: usize, voice: Voice, out: &mut Out<'_>) -> Option<Passed> {
         while !self.markup.is_empty() {
             match self.mark() {
                 Mark::Begins => return None,
@@ -46,11 +47,8 @@ impl Channel {
                     return Some(Passed::Certain(0));
                 }
                 Mark::Open(open) => {
-                    self.markup.clear();
-                    self.source.clear();
-                    self.source.push_str(open);
                     self.inside = Some(voice);
-                    self.phase = Phase::Header;
+                    self.open(open, at);
                     return None;
                 }
                 Mark::None => {
@@ -58,6 +56,7 @@ impl Channel {
                     let rest = tail(&self.markup, first).to_owned();
                     let markup = std::mem::replace(&mut self.markup, rest);
                     self.say(voice, head(&markup, first), out);
+                    at += first;
                 }
             }
         }
@@ -104,8 +103,14 @@ impl Channel {
     }
 
     /// Behind arguments that stopped short.
-    pub(super) fn broken(&mut self, text: &str, out: &mut Out<'_>) -> (usize, Option<Passed>) {
+    pub(super) fn broken(
+        &mut self,
+        text: &str,
+        rules: &CallRules<'_>,
+        out: &mut Out<'_>,
+    ) -> (usize, Option<Passed>) {
         let Some(character) = text.chars().next() else { return (0, None) };
+        let at = self.markup_at();
         self.markup.push(character);
         let mark = self.mark();
         if mark == Mark::Begins {
@@ -114,7 +119,7 @@ impl Channel {
         let Phase::Broken(mut body) = std::mem::replace(&mut self.phase, Phase::Between) else {
             return (0, None);
         };
-        let whole = mark != Mark::None && self.close(&mut body, out);
+        let whole = mark != Mark::None && self.mends(rules) && self.close(&mut body, out);
         if mark == Mark::None {
             self.markup.pop();
         }
@@ -131,9 +136,8 @@ impl Channel {
         match mark {
             Mark::End => (character.len_utf8(), Some(Passed::Certain(0))),
             Mark::Open(open) => {
-                self.source.push_str(open);
-                self.phase = Phase::Header;
-                (character.len_utf8(), None)
+                self.open(open, at);
+                (character.len_utf8(), Some(Passed::Certain(0)))
             }
             // The text goes on behind the call that was cut.
             Mark::None | Mark::Begins => (0, Some(Passed::Failed { taken: 0, rescan })),
@@ -163,8 +167,10 @@ impl Channel {
                 None
             }
             Parsed::Whole | Parsed::Certain => {
+                // Each call counts by itself, whatever becomes of the next one.
+                self.gate.settle(Some(CallEnd::Complete), out);
                 self.phase = Phase::Call(walker);
-                self.certain()
+                Some(Passed::Certain(0))
             }
             Parsed::End | Parsed::EndMessage => {
                 self.gate.settle(Some(CallEnd::Complete), out);
@@ -172,8 +178,11 @@ impl Channel {
             }
             Parsed::Stop if !found => return self.no_call(head(text, len), out),
             Parsed::Stop => {
-                let end = walker.finish(false, &mut |piece| self.gate.pass(piece, out));
-                let certain = self.gate.settle(end, out);
+                let open = walker.is_open();
+                let in_call = open || (walker.is_in_call() && self.mends(rules));
+                let end =
+                    if open { walker.finish(false, &mut |piece| self.gate.pass(piece, out)) } else { None };
+                let certain = in_call && self.gate.settle(end, out);
                 if !certain {
                     self.phase = Phase::Failed;
                 }

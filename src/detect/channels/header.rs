@@ -69,7 +69,7 @@ impl Channel {
         let markup = self.markup.len();
         self.phase = Phase::Said(voice);
         self.say(voice, head(&source, source.len() - markup), out);
-        self.settle(voice, out);
+        self.settle(self.markup_at(), voice, out);
         (0, None)
     }
 
@@ -100,12 +100,12 @@ impl Channel {
                 return None;
             }
             Some(Route::Said(voice)) => {
-                self.begin(out);
+                self.begin_said(out);
                 self.phase = Phase::Said(voice);
                 return Some(Passed::Certain(0));
             }
             Some(Route::Nothing) => {
-                self.begin(out);
+                self.begin_said(out);
                 self.phase = Phase::Between;
                 return Some(Passed::Certain(0));
             }
@@ -124,14 +124,13 @@ impl Channel {
         rules: &CallRules<'_>,
         out: &mut Out<'_>,
     ) -> Option<Passed> {
-        let certain = if self.inside.is_some() { Some(Passed::Certain(0)) } else { self.certain() };
         self.start(name, rules, out);
         let mut opening = String::from("{\"");
         escape_str(&mut opening, key);
         opening.push_str("\": \"");
         self.gate.pass(Piece::Arguments(&opening), out);
         (self.raw, self.phase) = (true, Phase::Said(Voice::Text));
-        certain
+        self.certain()
     }
 
     /// `source` looked like a header and is none.
@@ -156,9 +155,8 @@ impl Channel {
         let Phase::Opened { name, otherwise } = &self.phase else { return (0, None) };
         let (name, otherwise, len) = (name.clone(), *otherwise, character.len_utf8());
         if self.markup.is_empty() && character == '{' {
-            let certain = if self.inside.is_some() { Some(Passed::Certain(0)) } else { self.certain() };
             self.phase = Phase::Arguments(self.start(&name, rules, out));
-            return (0, certain);
+            return (0, self.certain());
         }
         let is_text = self.markup.is_empty() && !character.is_whitespace() && !self.begins_mark(character);
         if is_text
@@ -184,10 +182,11 @@ impl Channel {
             Mark::None | Mark::Open(_) => match otherwise {
                 Some(voice) => {
                     let markup = std::mem::take(&mut self.markup);
-                    self.begin(out);
+                    self.begin_said(out);
                     self.phase = Phase::Said(voice);
+                    let at = self.uncertain.saturating_sub(markup.len().saturating_sub(len));
                     self.markup = markup;
-                    self.settle(voice, out);
+                    self.settle(at, voice, out);
                     (len, Some(Passed::Certain(0)))
                 }
                 None => {

@@ -65,6 +65,10 @@ pub(super) struct Channel {
     gate: Gate,
     /// A message has been read.
     found: bool,
+    /// Bytes fed since the last point up to which everything is certain. They may still be text.
+    uncertain: usize,
+    /// Where in them the header begins.
+    header_at: usize,
 }
 
 /// What a character may be part of.
@@ -94,19 +98,20 @@ impl Channel {
             raw: false,
             gate: Gate::new(if waits { Wait::CallEnd } else { Wait::Nothing }),
             found: false,
+            uncertain: open.len(),
+            header_at: 0,
         }
     }
 
-    /// What is fed is certain as it comes.
+    /// What is fed is certain as it comes. While a call waits, nothing is.
     pub(super) fn is_streaming(&self) -> bool {
-        match &self.phase {
-            Phase::Said(_) => !self.raw || self.gate.streams(),
-            Phase::Header | Phase::Opened { .. } => self.inside.is_some(),
-            Phase::Arguments(_) => self.gate.streams(),
-            Phase::Call(walker) if walker.found() => self.gate.streams() && walker.is_open(),
-            Phase::Call(_) => self.inside.is_some(),
-            Phase::Broken(_) | Phase::Between | Phase::Failed => false,
-        }
+        self.gate.is_empty()
+            && match &self.phase {
+                Phase::Said(_) | Phase::Arguments(_) => true,
+                Phase::Call(walker) if walker.found() => walker.is_open(),
+                Phase::Header | Phase::Opened { .. } | Phase::Call(_) => self.inside.is_some(),
+                Phase::Broken(_) | Phase::Between | Phase::Failed => false,
+            }
     }
 
     /// In a string of arguments that goes out as it comes.
@@ -126,10 +131,8 @@ impl Channel {
 
     /// Bytes kept back besides the source.
     pub(super) fn kept(&self) -> usize {
-        let own = if self.inside.is_some() { self.source.len() } else { 0 };
-        let said = if matches!(self.phase, Phase::Said(_)) { self.markup.len() } else { 0 };
         let call = if let Phase::Call(walker) = &self.phase { walker.kept() } else { 0 };
-        own + said + call + self.reasoning.held()
+        call + self.reasoning.held()
     }
 
     /// The call that waited.
@@ -148,14 +151,20 @@ impl Channel {
                 Phase::Said(voice) => self.said(rest, *voice, out),
                 Phase::Arguments(_) => self.arguments(rest, rules, out),
                 Phase::Call(_) => self.call(rest, rules, out),
-                Phase::Broken(_) => self.broken(rest, out),
+                Phase::Broken(_) => self.broken(rest, rules, out),
                 Phase::Between => self.between(rest),
                 Phase::Failed => (0, Some(self.failed())),
             };
             at += taken;
+            self.uncertain += taken;
+            let certain = matches!(passed, Some(Passed::Certain(_))) && self.gate.is_empty();
+            if certain || self.is_streaming() {
+                self.certain_but(self.pending());
+            }
             match passed {
                 Some(Passed::Certain(_)) => return Passed::Certain(at),
                 Some(Passed::Again { rest, certain, .. }) => {
+                    self.certain_but(0);
                     return Passed::Again { taken: at, rest, certain };
                 }
                 Some(Passed::Failed { rescan, .. }) => return Passed::Failed { taken: at, rescan },
@@ -173,7 +182,7 @@ impl Channel {
                 self.unsaid(out);
                 self.found
             }
-            Phase::Call(walker) if !walker.found() && !walker.stops_open() => self.unsaid(out),
+            Phase::Call(walker) if !walker.stops_in_call() => self.unsaid(out),
             Phase::Opened { .. } => self.unsaid(out),
             Phase::Said(voice) => {
                 let markup = std::mem::take(&mut self.markup);
@@ -181,14 +190,14 @@ impl Channel {
                 true
             }
             Phase::Arguments(mut body) | Phase::Broken(mut body) => {
-                let whole = stopped && (rules.repair || self.gate.streams()) && self.close(&mut body, out);
+                let whole = stopped && self.mends(rules) && self.close(&mut body, out);
                 self.end(if whole { CallEnd::Complete } else { CallEnd::Cut }, out)
             }
             Phase::Call(mut walker) => {
                 if !walker.found() {
                     self.begin(out);
                 }
-                let stopped = stopped && (rules.repair || self.gate.streams());
+                let stopped = stopped && self.mends(rules);
                 let end = walker.finish(stopped, &mut |piece| self.gate.pass(piece, out));
                 self.gate.settle(end, out)
             }
@@ -197,9 +206,41 @@ impl Channel {
         if self.raw { self.end_raw(stopped, out) } else { ended }
     }
 
-    /// How many of the last bytes of what was fed may still be no part of the call that streams.
+    /// How many of the last bytes of what was fed may still be text.
     pub(super) fn undecided(&self) -> usize {
-        if let Phase::Call(walker) = &self.phase { walker.undecided() } else { 0 }
+        self.uncertain
+    }
+
+    /// How many of the last bytes of what was fed belong to no message yet, where everything before them is certain.
+    fn pending(&self) -> usize {
+        match &self.phase {
+            Phase::Said(_) | Phase::Between | Phase::Broken(_) => self.markup.len(),
+            Phase::Arguments(_) => 0,
+            Phase::Call(walker) if walker.found() => walker.undecided(),
+            Phase::Header | Phase::Opened { .. } | Phase::Call(_) | Phase::Failed => {
+                self.uncertain.saturating_sub(self.header_at)
+            }
+        }
+    }
+
+    /// Everything that was fed is certain except for its last `pending` bytes.
+    fn certain_but(&mut self, pending: usize) {
+        self.header_at = self.header_at.saturating_sub(self.uncertain.saturating_sub(pending));
+        self.uncertain = pending;
+    }
+
+    /// Where the held markup begins in the uncertain bytes, before the next character is taken.
+    fn markup_at(&self) -> usize {
+        self.uncertain.saturating_sub(self.markup.len())
+    }
+
+    /// A header begins with its opener, which stands at `at` in the uncertain bytes.
+    fn open(&mut self, open: &str, at: usize) {
+        self.markup.clear();
+        self.source.clear();
+        self.source.push_str(open);
+        self.header_at = at;
+        self.phase = Phase::Header;
     }
 
     /// The header was none: if it stands in a spoken body, it is part of that, and nothing is left.
@@ -217,11 +258,21 @@ impl Channel {
         Passed::Failed { taken: 0, rescan: self.source.len() - first }
     }
 
-    /// A message is certain.
+    /// A message begins that is not a call.
+    fn begin_said(&mut self, out: &mut Out<'_>) {
+        self.begin(out);
+        self.gate.settle(None, out);
+    }
+
+    /// A message is certain. If it is a call, it may still have to wait.
     fn begin(&mut self, out: &mut Out<'_>) {
         self.end_raw(true, out);
+        if self.inside.is_some() {
+            // The message in which the header stands has ended before it.
+            self.certain_but(self.uncertain.saturating_sub(self.header_at));
+        }
         if !self.found {
-            out(Piece::Framed);
+            self.gate.pass(Piece::Framed, out);
         }
         self.found = true;
         self.inside = None;
@@ -252,6 +303,11 @@ impl Channel {
     fn end(&mut self, end: CallEnd, out: &mut Out<'_>) -> bool {
         self.gate.pass(Piece::End(end), out);
         self.gate.settle(Some(end), out)
+    }
+
+    /// Whether the brackets that are missing may be written. A waiting call that is not whole can be text instead.
+    fn mends(&self, rules: &CallRules<'_>) -> bool {
+        rules.repair || self.gate.streams()
     }
 
     /// Writes the brackets that are missing, if nothing else is.
@@ -294,6 +350,7 @@ impl Channel {
         if self.markup.is_empty() && character.is_whitespace() {
             return (len, None);
         }
+        let at = self.markup_at();
         self.markup.push(character);
         match self.mark() {
             Mark::Begins => (len, None),
@@ -302,10 +359,7 @@ impl Channel {
                 (len, Some(Passed::Certain(0)))
             }
             Mark::Open(open) => {
-                self.markup.clear();
-                self.source.clear();
-                self.source.push_str(open);
-                self.phase = Phase::Header;
+                self.open(open, at);
                 (len, None)
             }
             Mark::None => {

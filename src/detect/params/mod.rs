@@ -105,6 +105,10 @@ impl Walk for ParamsWalk {
         self.value.kept()
     }
 
+    fn is_in_call(&self) -> bool {
+        self.started
+    }
+
     fn close(&mut self, held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
         let ended = match self.at {
             At::Value { .. } => {

@@ -26,6 +26,14 @@ pub fn refusal(status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
         )
         .with_status(502)
         .with_code("upstream_error"),
+        // They are about the connection to the upstream, and a client that got one would need headers that only the
+        // upstream could give (RFC 9110, sections 15.5.8 and 15.5.22).
+        407 | 426 => Failure::new(
+            Kind::Upstream,
+            words.sentence(&format!("the upstream answered with status {status}")),
+        )
+        .with_status(502)
+        .with_code("upstream_error"),
         _ => words.failure(Some(status)),
     };
     if let Some(value) = retry_after {

@@ -21,7 +21,7 @@ use super::{
         exchange::FollowUp,
         permits::Permit,
         tap::{Ending, Watch},
-        upstream::{Broken, Client, OpenError, Opened, Opening, UpstreamBody},
+        upstream::{BodyError, BodyRead, Client, OpenError, Opened, Opening, UpstreamBody},
     },
     MAX_BYTES,
 };
@@ -158,14 +158,14 @@ impl ExchangeState {
             Stage::Ending(body) => {
                 let read = loop {
                     match ready!(body.poll_data(cx, |_| ())) {
-                        Ok(true) => {}
+                        Ok(BodyRead::Data) => {}
                         read => break read,
                     }
                 };
                 self.read(read);
             }
             Stage::AwaitingBodyEnd(body) => {
-                while let Ok(true) = ready!(body.poll_data(cx, |_| ())) {}
+                while let Ok(BodyRead::Data) = ready!(body.poll_data(cx, |_| ())) {}
                 self.stage = Stage::Over;
             }
             Stage::Over => {}
@@ -195,16 +195,16 @@ impl ExchangeState {
     }
 
     /// Something of the body has gone into the pipeline, or its end has come.
-    fn read(&mut self, read: Result<bool, Broken>) {
+    fn read(&mut self, read: Result<BodyRead, BodyError>) {
         self.reads += 1;
         let state = match read {
-            Ok(true) => self.pipeline.state(),
-            Ok(false) => {
+            Ok(BodyRead::Data) => self.pipeline.state(),
+            Ok(BodyRead::End) => {
                 self.pipeline.begin_finish(&mut self.out);
                 self.pipeline.state()
             }
-            Err(broken) if self.pipeline.state() == State::Open => {
-                let message = format!("the upstream broke off inside its answer: {broken}");
+            Err(error) if self.pipeline.state() == State::Open => {
+                let message = format!("the upstream broke off inside its answer: {error}");
                 return self.fail(Failure::new(Kind::Truncated, message));
             }
             // The answer was whole before.

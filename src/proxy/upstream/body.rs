@@ -1,128 +1,139 @@
-//! [`UpstreamBody`]: an answer's body, whatever it comes over.
+//! [`UpstreamBody`]: the body of an upstream's response, over either version of HTTP.
 
 use std::{
-    fmt, io,
+    fmt, io, mem,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
 };
 
-use hyper::body::{Body as _, Incoming as Http2Incoming};
+use hyper::body::{Body as _, Incoming as Http2Body};
 
 use super::{
-    connection::{Ended, Incoming},
+    connection::{AfterBody, Http1Body},
     http2::Slot,
     innermost,
     pool::Pool,
 };
-use crate::wire::http1::BadBody;
+use crate::http1;
 
-/// An answer's body. Dropped before its end, it ends the exchange; read to its end, its connection is used again.
+/// The body of an upstream's response.
+///
+/// Dropping it before its end aborts the exchange. When it is read to its end, its connection returns to the pool.
 #[derive(Debug)]
 pub(in crate::proxy) struct UpstreamBody {
-    over: Over,
+    transport: Transport,
     pool: Arc<Pool>,
 }
 
 #[derive(Debug)]
-enum Over {
-    Http1(Incoming),
+enum Transport {
+    Http1(Http1Body),
     Http2 {
-        incoming: Http2Incoming,
+        body: Http2Body,
         slot: Slot,
     },
-    /// It is over.
-    Nothing,
+    /// The body has ended, and its connection was given back.
+    Ended,
 }
 
-/// Why a body broke off.
+/// What a read of a body found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::proxy) enum BodyRead {
+    /// Some data.
+    Data,
+    /// The end of the body.
+    End,
+}
+
+/// Why a body ended before its end.
 #[derive(Debug)]
-pub(in crate::proxy) enum Broken {
-    Closed(io::Error),
-    Framing(BadBody),
+pub(in crate::proxy) enum BodyError {
+    Connection(io::Error),
+    Framing(http1::BodyError),
     Http2(hyper::Error),
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for BodyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Closed(error) => error.fmt(f),
-            Self::Framing(bad) => bad.fmt(f),
+            Self::Connection(error) => error.fmt(f),
+            Self::Framing(error) => error.fmt(f),
             Self::Http2(error) => write!(f, "{}", innermost(error)),
         }
     }
 }
 
 impl UpstreamBody {
-    pub(super) fn http1(incoming: Incoming, pool: Arc<Pool>) -> Self {
-        let mut body = Self { over: Over::Http1(incoming), pool };
-        body.settle();
+    pub(super) fn http1(body: Http1Body, pool: Arc<Pool>) -> Self {
+        let mut body = Self { transport: Transport::Http1(body), pool };
+        body.release_if_over();
         body
     }
 
-    pub(super) fn http2(incoming: Http2Incoming, slot: Slot, pool: Arc<Pool>) -> Self {
-        Self { over: Over::Http2 { incoming, slot }, pool }
+    pub(super) fn http2(body: Http2Body, slot: Slot, pool: Arc<Pool>) -> Self {
+        Self { transport: Transport::Http2 { body, slot }, pool }
     }
 
-    /// The upstream has been silent for too long. If others share its connection, no more requests join them.
+    /// Sends no more requests on this connection if it is shared: the upstream has been silent for too long.
     pub(in crate::proxy) fn retire(&self) {
-        if let Over::Http2 { slot, .. } = &self.over {
+        if let Transport::Http2 { slot, .. } = &self.transport {
             slot.retire();
         }
     }
 
-    /// Nothing more comes.
+    /// Whether the body is known to have ended.
     pub(in crate::proxy) fn is_over(&self) -> bool {
-        match &self.over {
-            Over::Http1(_) => false,
-            Over::Http2 { incoming, .. } => incoming.is_end_stream(),
-            Over::Nothing => true,
+        match &self.transport {
+            Transport::Http1(_) => false,
+            Transport::Http2 { body, .. } => body.is_end_stream(),
+            Transport::Ended => true,
         }
     }
 
-    /// What was given last is all that has come so far, as far as that can be told without a look.
+    /// Whether the last read emptied the socket, as far as that is known without another read.
     pub(in crate::proxy) fn is_drained(&self) -> bool {
-        matches!(&self.over, Over::Http1(incoming) if incoming.is_drained())
+        matches!(&self.transport, Transport::Http1(body) if body.is_drained())
     }
 
-    /// Gives the next data to `take`, as it is framed. `false`: the body is over.
+    /// Passes the next data to `on_data`, piece by piece as it is framed.
     pub(in crate::proxy) fn poll_data(
         &mut self,
         cx: &mut Context<'_>,
-        mut take: impl FnMut(&[u8]),
-    ) -> Poll<Result<bool, Broken>> {
-        match &mut self.over {
-            Over::Nothing => Poll::Ready(Ok(false)),
-            Over::Http1(incoming) => {
-                let goes_on = ready!(incoming.poll_data(cx, take));
-                self.settle();
-                Poll::Ready(goes_on)
+        mut on_data: impl FnMut(&[u8]),
+    ) -> Poll<Result<BodyRead, BodyError>> {
+        match &mut self.transport {
+            Transport::Ended => Poll::Ready(Ok(BodyRead::End)),
+            Transport::Http1(body) => {
+                let read = ready!(body.poll_data(cx, on_data));
+                self.release_if_over();
+                Poll::Ready(read)
             }
-            Over::Http2 { incoming, .. } => loop {
-                let frame = match ready!(Pin::new(&mut *incoming).poll_frame(cx)) {
-                    None => return Poll::Ready(Ok(false)),
-                    Some(Err(error)) => return Poll::Ready(Err(Broken::Http2(error))),
+            Transport::Http2 { body, .. } => loop {
+                let frame = match ready!(Pin::new(&mut *body).poll_frame(cx)) {
+                    None => return Poll::Ready(Ok(BodyRead::End)),
+                    Some(Err(error)) => return Poll::Ready(Err(BodyError::Http2(error))),
                     Some(Ok(frame)) => frame,
                 };
-                // Trailers say nothing of an answer, and empty data says nothing at all.
+                // Trailers are discarded, as over HTTP/1.1, and empty data is not worth a wake-up.
                 if let Some(data) = frame.into_data().ok().filter(|data| !data.is_empty()) {
-                    take(&data);
-                    return Poll::Ready(Ok(true));
+                    on_data(&data);
+                    return Poll::Ready(Ok(BodyRead::Data));
                 }
             },
         }
     }
 
-    /// Gives the connection back as soon as the body is over.
-    fn settle(&mut self) {
-        if !matches!(&self.over, Over::Http1(incoming) if incoming.is_over()) {
+    /// Gives the connection back as soon as the body has ended.
+    fn release_if_over(&mut self) {
+        if !matches!(&self.transport, Transport::Http1(body) if body.is_over()) {
             return;
         }
-        if let Over::Http1(incoming) = std::mem::replace(&mut self.over, Over::Nothing) {
-            match incoming.end() {
-                Ended::Kept(connection) => self.pool.keep(connection),
-                Ended::Unsolicited => self.pool.distrust(),
-                Ended::Closed => {}
+        if let Transport::Http1(body) = mem::replace(&mut self.transport, Transport::Ended) {
+            match body.end() {
+                AfterBody::Reusable(connection) => self.pool.keep(connection),
+                AfterBody::Unsolicited => self.pool.distrust(),
+                AfterBody::Close => {}
             }
         }
     }

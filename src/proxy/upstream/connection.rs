@@ -1,14 +1,15 @@
-//! [`Connection`]: one HTTP/1.1 connection to an upstream, on which one exchange follows the other.
+//! [`Connection`]: one exchange after another with an upstream over HTTP/1.1.
 //!
-//! The answer's reader polls it in place: no task and no channel stands between the socket and the pipeline, and all
-//! connections of a thread read into one buffer, so that an open stream keeps none of its own. That is why toolwire has
-//! its own exchange here and not hyper's client, whose buffers alone are more than a stream may cost
-//! (docs/performance.md).
+//! The body's reader polls the connection in place: no task and no channel stands between the socket and the pipeline,
+//! and all connections of a thread read into one buffer, so that an open stream keeps none of its own. The sockets are
+//! handled here; what the bytes mean is decided in [`http1`](crate::http1), which also says why this is not hyper's
+//! client.
 
 use std::{
     cell::RefCell,
     future::poll_fn,
     io::{self, ErrorKind, IoSlice},
+    mem,
     pin::Pin,
     task::{Context, Poll, ready},
 };
@@ -18,137 +19,144 @@ use http::response::Parts;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{
-    body::Broken,
-    head::{self, Head, HeadReader},
-    stream::{Idle, Stream},
+    body::{BodyError, BodyRead},
+    stream::{IdleState, Stream},
     unanswered::Unanswered,
 };
-use crate::wire::http1::BodyDecoder;
+use crate::http1::{BodyDecoder, HeadReader, RequestHead, ResponseHead};
 
 /// Bytes that one read takes at most.
-const READ: usize = 32 << 10;
+const READ_SIZE: usize = 32 << 10;
 
 thread_local! {
-    /// What a read fills and the pipeline empties at once; nothing stays in it.
-    static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; READ]);
+    /// Filled by a read and emptied by the pipeline at once; nothing stays in it.
+    static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_SIZE]);
 }
 
 /// An open connection.
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: Stream,
-    /// The last read has taken all that there was.
+    /// The last read emptied the socket.
     is_drained: bool,
-    /// An exchange went before.
-    used: bool,
+    /// Another exchange came before.
+    is_used: bool,
 }
 
-/// An answer's body, as it comes.
+/// The body of a response, while it arrives.
 #[derive(Debug)]
-pub(super) struct Incoming {
+pub(super) struct Http1Body {
     connection: Connection,
-    body: BodyDecoder,
-    /// What was read together with the head.
+    decoder: BodyDecoder,
+    /// Bytes that were read together with the head.
     early: Bytes,
-    /// The rest of the request, if the answer began before all of it was sent.
+    /// The rest of the request, if the response began before all of it was sent.
     unsent: Option<Box<Outgoing>>,
-    keeps: bool,
-    /// More came than the answer.
-    unsolicited: bool,
+    keep_alive: bool,
+    /// Bytes came after the end of the response.
+    is_unsolicited: bool,
 }
 
-/// What becomes of a connection when its answer is over.
+/// What becomes of a connection when a response has ended.
 #[derive(Debug)]
-pub(super) enum Ended {
-    /// Another request may follow on it.
-    Kept(Connection),
-    /// It is not used again.
-    Closed,
-    /// Nor is this one: it would have been, but more came than the answer.
+pub(super) enum AfterBody {
+    /// Another request may be sent on it.
+    Reusable(Connection),
+    /// It is closed.
+    Close,
+    /// It would have been reusable, but bytes came after the response. It is closed.
     Unsolicited,
 }
 
-/// A request on its way: its head, and its body.
+/// A request being sent: its head, and its body.
 type Outgoing = Chain<BytesMut, Bytes>;
 
-/// A request whose answer has not begun.
+/// A request whose response has not begun.
 #[derive(Debug)]
-struct Asking {
+struct Pending {
     out: Outgoing,
-    /// Bytes of the request.
+    /// Bytes of the whole request.
     length: usize,
     heads: HeadReader,
-    /// Bytes of the answer came before the request was sent.
-    early: bool,
+    /// Bytes of the response came before all of the request was sent.
+    is_early: bool,
 }
 
 impl Connection {
-    /// A connection on which nothing has been said.
+    /// A connection on which nothing was sent yet.
     pub(super) fn new(stream: Stream) -> Self {
-        Self { stream, is_drained: false, used: false }
+        Self { stream, is_drained: false, is_used: false }
     }
 
-    /// Whether another exchange went before.
+    /// Whether another exchange came before.
     pub(super) fn is_used(&self) -> bool {
-        self.used
+        self.is_used
     }
 
-    /// Whether it can be used again: an upstream that has closed it, or said something unasked, is noticed.
-    pub(super) async fn look(&mut self) -> Idle {
-        poll_fn(|cx| Poll::Ready(self.stream.look(cx))).await
+    /// Checks an idle connection: the upstream may have closed it, or sent bytes that were not requested.
+    pub(super) async fn check_idle(&mut self) -> IdleState {
+        poll_fn(|cx| Poll::Ready(self.stream.check_idle(cx))).await
     }
 
-    /// Sends a request that begins with `head` ([`head::write`]) and waits for the head of its answer.
-    pub(super) async fn ask(mut self, head: &[u8], body: Bytes) -> Result<(Parts, Incoming), Unanswered> {
-        let out = head::with_length(head, body.len()).chain(body);
+    /// Sends a request and waits for the head of its response.
+    pub(super) async fn ask(
+        mut self,
+        head: &RequestHead,
+        body: Bytes,
+    ) -> Result<(Parts, Http1Body), Unanswered> {
+        let out = head.for_body(body.len()).chain(body);
         let length = out.remaining();
-        let mut asking = Asking { out, length, heads: HeadReader::default(), early: false };
-        let Head { parts, body, keeps } = poll_fn(|cx| self.poll_head(cx, &mut asking)).await?;
-        let Asking { mut out, heads, early, .. } = asking;
-        if early && self.used && parts.status.is_success() {
+        let mut pending = Pending { out, length, heads: HeadReader::default(), is_early: false };
+        let ResponseHead { parts, body: decoder, keep_alive } =
+            poll_fn(|cx| self.poll_head(cx, &mut pending)).await?;
+        let Pending { mut out, heads, is_early, .. } = pending;
+        if is_early && self.is_used && parts.status.is_success() {
             return Err(Unanswered::Unsolicited);
         }
-        let is_sent = poll_fn(|cx| Poll::Ready(self.poll_write(cx, &mut out))).await;
-        let is_sent = matches!(is_sent, Poll::Ready(Ok(())));
-        // Who refuses wants no more of it.
+        let sent = poll_fn(|cx| Poll::Ready(self.poll_write(cx, &mut out))).await;
+        let is_sent = matches!(sent, Poll::Ready(Ok(())));
+        // An upstream that refuses a request does not need the rest of it.
         let unsent = (!is_sent && parts.status.is_success()).then(|| Box::new(out));
-        let keeps = keeps && (is_sent || unsent.is_some());
-        self.used = true;
+        let keep_alive = keep_alive && (is_sent || unsent.is_some());
+        self.is_used = true;
         let early = heads.into_rest();
-        Ok((parts, Incoming { connection: self, body, early, unsent, keeps, unsolicited: false }))
+        Ok((parts, Http1Body { connection: self, decoder, early, unsent, keep_alive, is_unsolicited: false }))
     }
 
-    /// Writes what is left of the request and reads the answer, which may come before all is written.
-    fn poll_head(&mut self, cx: &mut Context<'_>, asking: &mut Asking) -> Poll<Result<Head, Unanswered>> {
-        let mut failed = match self.poll_write(cx, &mut asking.out) {
+    /// Writes what is left of the request and reads the response's head, which may come before all is written.
+    fn poll_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        pending: &mut Pending,
+    ) -> Poll<Result<ResponseHead, Unanswered>> {
+        let mut write_error = match self.poll_write(cx, &mut pending.out) {
             Poll::Ready(Err(error)) => Some(error),
             _ => None,
         };
-        // TLS takes bytes before it writes them, so that there nothing can be told from what it has taken.
-        if let Some(error) = failed
-            .take_if(|_| asking.out.remaining() == asking.length && matches!(self.stream, Stream::Tcp(_)))
-        {
+        // TLS accepts bytes before it writes them, so there the number that it accepted says nothing.
+        let is_unsent = pending.out.remaining() == pending.length && matches!(self.stream, Stream::Tcp(_));
+        if let Some(error) = write_error.take_if(|_| is_unsent) {
             return Poll::Ready(Err(Unanswered::Unsent(error)));
         }
         loop {
-            let heads = &mut asking.heads;
+            let heads = &mut pending.heads;
             let read = ready!(self.poll_read(cx, |bytes| {
                 heads.push(bytes);
                 bytes.len()
             }));
-            let error = match read {
+            let read_error = match read {
                 Ok(0) => closed(),
                 Ok(_) => {
-                    asking.early |= asking.out.has_remaining();
-                    match asking.heads.next().map_err(Unanswered::NoHttp)? {
+                    pending.is_early |= pending.out.has_remaining();
+                    match pending.heads.next().map_err(Unanswered::Head)? {
                         Some(head) => return Poll::Ready(Ok(head)),
                         None => continue,
                     }
                 }
                 Err(error) => error,
             };
-            let (error, silent) = (failed.unwrap_or(error), asking.heads.is_empty());
-            return Poll::Ready(Err(Unanswered::Closed { error, silent }));
+            let (error, is_silent) = (write_error.unwrap_or(read_error), pending.heads.is_empty());
+            return Poll::Ready(Err(Unanswered::Closed { error, is_silent }));
         }
     }
 
@@ -168,95 +176,104 @@ impl Connection {
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 
-    /// One read; `take` is given what came, unless the other side has closed.
-    fn poll_read<T>(&mut self, cx: &mut Context<'_>, take: impl FnOnce(&[u8]) -> T) -> Poll<io::Result<T>> {
+    /// Reads once and passes the bytes to `on_bytes`: none, if the other side has closed the connection.
+    fn poll_read<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        on_bytes: impl FnOnce(&[u8]) -> T,
+    ) -> Poll<io::Result<T>> {
         BUFFER.with_borrow_mut(|buffer| {
             let mut buffer = ReadBuf::new(buffer);
             ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer))?;
-            // TLS gives a record at a time.
+            // TLS returns one record at a time, so a short read does not mean that there is no more.
             self.is_drained = buffer.remaining() > 0 && matches!(self.stream, Stream::Tcp(_));
-            Poll::Ready(Ok(take(buffer.filled())))
+            Poll::Ready(Ok(on_bytes(buffer.filled())))
         })
     }
 }
 
-impl Incoming {
-    /// Gives the next data to `take`, piece by piece as it is framed. `false`: the body is over.
+impl Http1Body {
+    /// Passes the next data to `on_data`, piece by piece as it is framed.
     ///
-    /// It is not ready for framing without data, of which an upstream could send some for ever.
+    /// It does not return for framing without data: an upstream could send that forever, and no timeout would run out.
     pub(super) fn poll_data(
         &mut self,
         cx: &mut Context<'_>,
-        mut take: impl FnMut(&[u8]),
-    ) -> Poll<Result<bool, Broken>> {
+        mut on_data: impl FnMut(&[u8]),
+    ) -> Poll<Result<BodyRead, BodyError>> {
         self.poll_send(cx);
-        while !self.body.is_over() {
+        while !self.decoder.is_over() {
             let mut is_data = false;
-            ready!(self.poll_framed(cx, |data| {
+            ready!(self.poll_decode(cx, |data| {
                 is_data = true;
-                take(data);
+                on_data(data);
             }))?;
             if is_data {
-                return Poll::Ready(Ok(true));
+                return Poll::Ready(Ok(BodyRead::Data));
             }
         }
-        Poll::Ready(Ok(false))
+        Poll::Ready(Ok(BodyRead::End))
     }
 
-    /// One read; `take` is given the data in it.
-    fn poll_framed(&mut self, cx: &mut Context<'_>, mut take: impl FnMut(&[u8])) -> Poll<Result<(), Broken>> {
-        let body = &mut self.body;
-        let mut framed = |mut bytes: &[u8]| {
-            while let Some(data) = body.next(&mut bytes)? {
-                take(data);
+    /// Reads once and passes the data in what was read to `on_data`.
+    fn poll_decode(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut on_data: impl FnMut(&[u8]),
+    ) -> Poll<Result<(), BodyError>> {
+        let decoder = &mut self.decoder;
+        let mut decode = |mut bytes: &[u8]| {
+            while let Some(data) = decoder.next(&mut bytes)? {
+                on_data(data);
             }
             Ok(bytes.len())
         };
-        let unframed = if self.early.is_empty() {
+        let left_over = if self.early.is_empty() {
             let read = ready!(self.connection.poll_read(cx, |bytes| match bytes {
                 [] => None,
-                bytes => Some(framed(bytes)),
+                bytes => Some(decode(bytes)),
             }));
-            match read.map_err(Broken::Closed)? {
-                Some(unframed) => unframed,
+            match read.map_err(BodyError::Connection)? {
+                Some(left_over) => left_over,
                 None => {
-                    self.keeps = false;
-                    self.body.close().map(|()| 0)
+                    self.keep_alive = false;
+                    self.decoder.close().map(|()| 0)
                 }
             }
         } else {
-            framed(&std::mem::take(&mut self.early))
+            decode(&mem::take(&mut self.early))
         };
-        self.unsolicited |= unframed.map_err(Broken::Framing)? > 0;
+        self.is_unsolicited |= left_over.map_err(BodyError::Framing)? > 0;
         Poll::Ready(Ok(()))
     }
 
-    /// Sends what is left of the request. An upstream that takes no more of it may still answer.
+    /// Sends what is left of the request. An upstream that stops reading it may still send its response.
     fn poll_send(&mut self, cx: &mut Context<'_>) {
         let Some(unsent) = &mut self.unsent else { return };
         if let Poll::Ready(sent) = self.connection.poll_write(cx, unsent) {
             self.unsent = None;
-            self.keeps &= sent.is_ok();
+            self.keep_alive &= sent.is_ok();
         }
     }
 
-    /// More than what was read is not there yet.
+    /// Whether everything that has arrived was read.
     pub(super) fn is_drained(&self) -> bool {
         self.connection.is_drained && self.early.is_empty()
     }
 
-    /// All has been read.
+    /// Whether the body has ended.
     pub(super) fn is_over(&self) -> bool {
-        self.body.is_over()
+        self.decoder.is_over()
     }
 
-    /// The connection, if the body is over and another request may follow.
-    pub(super) fn end(self) -> Ended {
-        let may_follow = self.keeps && self.unsent.is_none() && self.body.is_over();
-        match self.unsolicited || !self.early.is_empty() {
-            _ if !may_follow => Ended::Closed,
-            true => Ended::Unsolicited,
-            false => Ended::Kept(self.connection),
+    /// What becomes of the connection.
+    pub(super) fn end(self) -> AfterBody {
+        let is_reusable = self.keep_alive && self.unsent.is_none() && self.decoder.is_over();
+        let is_unsolicited = self.is_unsolicited || !self.early.is_empty();
+        match (is_reusable, is_unsolicited) {
+            (false, _) => AfterBody::Close,
+            (true, true) => AfterBody::Unsolicited,
+            (true, false) => AfterBody::Reusable(self.connection),
         }
     }
 }

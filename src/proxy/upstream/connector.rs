@@ -1,4 +1,4 @@
-//! [`Connector`]: connections to an upstream, TLS where its address says so, all within one time limit.
+//! [`Connector`]: opens connections to an upstream, with TLS where its address says so, within one time limit.
 
 use std::{error::Error, fmt, pin::Pin, time::Duration};
 
@@ -11,7 +11,7 @@ use tower_service::Service;
 use super::stream::Stream;
 use crate::config::Upstream;
 
-/// Idle connections are probed so often, that dead ones are noticed.
+/// How often idle connections are probed, so that dead ones are noticed.
 const TCP_KEEP_ALIVE: Duration = Duration::from_secs(60);
 
 /// Opens connections to an upstream.
@@ -19,7 +19,7 @@ pub(super) trait Connect: fmt::Debug + Send + Sync {
     /// A new connection.
     ///
     /// # Errors
-    /// If it cannot be had in time.
+    /// If it cannot be opened in time.
     fn connect(&self) -> Connecting<'_>;
 }
 
@@ -36,17 +36,17 @@ pub(super) struct Connector {
 }
 
 impl Connector {
-    /// For `upstream`. The system's certificates are trusted; where there are none, Mozilla's.
+    /// For `upstream`. The system's certificates are trusted, or Mozilla's if there are none.
     pub(super) fn new(upstream: &Upstream) -> Self {
         let limit = upstream.timeouts.connect;
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_keepalive(Some(TCP_KEEP_ALIVE));
-        // Shared by the addresses of a name, so that a dead one does not use up all of it.
+        // The limit is divided among the addresses of a name, so that a dead one does not use up all of it.
         tcp.set_connect_timeout(Some(limit));
         let builder = HttpsConnectorBuilder::new();
-        // Reading the system's certificates takes a while: not for an upstream that never speaks TLS.
+        // Reading the system's certificates takes time, so they are not read for an upstream without TLS.
         let tls = if upstream.base_url.scheme() == Some(&Scheme::HTTPS) {
             builder.with_native_roots().unwrap_or_else(|_| HttpsConnectorBuilder::new().with_webpki_roots())
         } else {
@@ -56,7 +56,7 @@ impl Connector {
         Self { https, address: upstream.base_url.clone(), limit }
     }
 
-    /// What connects, without the time limit.
+    /// The connector itself, without the time limit.
     pub(super) fn https(self) -> HttpsConnector<HttpConnector> {
         self.https
     }
@@ -66,7 +66,7 @@ impl Connect for Connector {
     fn connect(&self) -> Connecting<'_> {
         let connecting = timeout(self.limit, self.https.clone().call(self.address.clone()));
         Box::pin(async {
-            let connected = connecting.await.map_err(|_elapsed| ConnectError::Late)?;
+            let connected = connecting.await.map_err(|_elapsed| ConnectError::TimedOut)?;
             Ok(connected.map_err(ConnectError::Failed)?.into())
         })
     }
@@ -76,7 +76,7 @@ impl Connect for Connector {
 #[derive(Debug)]
 pub(super) enum ConnectError {
     /// `connect_timeout` has passed.
-    Late,
-    /// No address, no server, no TLS.
+    TimedOut,
+    /// The name, the address or TLS failed.
     Failed(Box<dyn Error + Send + Sync>),
 }

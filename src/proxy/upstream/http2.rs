@@ -1,8 +1,8 @@
 //! [`Shared`]: an HTTP/2 connection to an upstream, on which several exchanges run at once.
 //!
-//! hyper speaks the protocol; what is decided here is which connection a request goes to. It never waits for a stream:
-//! a connection takes no more requests than its server allows at once, and beyond that another connection is opened.
-//! An upstream's `max_concurrent` limits both.
+//! hyper speaks the protocol; this module decides which connection a request goes to. A request never waits for a
+//! stream: a connection gets no more requests than its server allows at once, and beyond that another connection is
+//! opened. An upstream's `max_concurrent` limits both.
 
 use std::{
     future::poll_fn,
@@ -23,30 +23,30 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::time::Instant;
 
 use super::{
-    head,
     pool::{IDLE, locked},
     stream::Stream,
     unanswered::Unanswered,
 };
+use crate::http1;
 
-/// Bytes of one HTTP/2 stream that the upstream may send ahead of a slow client.
+/// Flow-control window of a stream: bytes that the upstream may send ahead of a slow client.
 const STREAM_WINDOW: u32 = 64 << 10;
 
-/// Bytes of all streams of an HTTP/2 connection together: slow clients must not stop the others.
+/// Flow-control window of a connection: large, so that slow clients do not stop the others.
 const CONNECTION_WINDOW: u32 = 16 << 20;
 
-/// A connection on which nothing has come for this time is asked for a sign of life.
+/// A connection on which nothing arrives for this time is sent a ping.
 pub(super) const PING_INTERVAL: Duration = Duration::from_secs(15);
 
-/// A connection without an answer to that for this time is closed, and with it all that runs on it.
+/// A connection that does not answer a ping within this time is closed, with all of its streams.
 pub(super) const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Streams that may be opened before the server has said how many it allows.
+/// Streams that may be opened before the server announces its limit.
 const STREAMS_AT_FIRST: usize = 1;
 
-/// Bytes of a response's headers as HTTP/2 counts them, which is 32 more for each than HTTP/1.1 has: so many that
-/// [`head::check_length`] is what refuses them, and says why.
-const HEADER_LIST: u32 = 8 * head::MAX_HEAD as u32;
+/// Bytes of a response's headers as HTTP/2 counts them, which is 32 more for each field than in HTTP/1.1. Larger than
+/// [`http1::MAX_HEAD`], so that [`http1::check_head_size`] rejects long headers with an error that says why.
+const HEADER_LIST: u32 = 8 * http1::MAX_HEAD as u32;
 
 type Connection = http2::Connection<TokioIo<Stream>, Full<Bytes>, TokioExecutor>;
 type Sender = http2::SendRequest<Full<Bytes>>;
@@ -60,23 +60,23 @@ pub(super) struct Shared {
 
 #[derive(Debug)]
 struct State {
-    /// What knows how many streams the server allows. `None`: it is over.
+    /// Knows how many streams the server allows. `None`: the connection has ended.
     connection: Mutex<Option<Connection>>,
-    /// Exchanges that run on it.
+    /// Exchanges that are open on it.
     open: AtomicUsize,
-    /// Since when there are none.
+    /// When the last one ended.
     idle_since: Mutex<Instant>,
-    /// It takes no more requests.
+    /// It gets no more requests.
     retired: AtomicBool,
-    /// A request went before.
+    /// A request was sent on it.
     used: AtomicBool,
 }
 
-/// A place for one exchange on a connection; given back when dropped.
+/// One exchange's share of a connection; given back when dropped.
 #[derive(Debug)]
 pub(super) struct Slot(Arc<State>);
 
-/// A place for one exchange, and the way to ask.
+/// A slot, and what sends the request.
 #[derive(Debug)]
 pub(super) struct Free {
     sender: Sender,
@@ -85,10 +85,10 @@ pub(super) struct Free {
 }
 
 impl Shared {
-    /// Begins to speak HTTP/2 on `stream`.
+    /// Starts HTTP/2 on `stream`.
     ///
     /// # Errors
-    /// If it closes at once.
+    /// If the handshake fails.
     pub(super) async fn open(stream: Stream) -> Result<Self, hyper::Error> {
         let handshake = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
@@ -98,10 +98,10 @@ impl Shared {
             .max_header_list_size(HEADER_LIST)
             .keep_alive_interval(PING_INTERVAL)
             .keep_alive_timeout(PING_TIMEOUT)
-            // A dead connection would else be noticed by the next request that uses it.
+            // Otherwise the next request would be the one to find that the connection is dead.
             .keep_alive_while_idle(true)
             .handshake(TokioIo::new(stream));
-        // It is large, and every request would carry it.
+        // Boxed: it is large, and the future of every request would be as large.
         let (sender, connection) = Box::pin(handshake).await?;
         let state = Arc::new(State {
             connection: Mutex::new(Some(connection)),
@@ -113,7 +113,7 @@ impl Shared {
         let run = Arc::clone(&state);
         #[expect(
             clippy::disallowed_methods,
-            reason = "many requests share it; it ends with the last of them once the pool lets go of it"
+            reason = "many requests share it; it ends with the last of them once the pool has dropped it"
         )]
         tokio::spawn(async move {
             let ended = poll_fn(|cx| match &mut *locked(&run.connection) {
@@ -123,26 +123,26 @@ impl Shared {
             if let Err(error) = ended.await {
                 tracing::debug!(%error, "an HTTP/2 connection to an upstream ended");
             }
-            // Requests that it has not taken are given back.
+            // Drops it, so that requests that were not sent fail as such.
             locked(&run.connection).take();
         });
         Ok(Self { sender, state })
     }
 
-    /// A place for one more exchange, if the server allows one.
+    /// A slot for one more exchange, if the server allows one.
     pub(super) fn free(&self) -> Option<Free> {
         let allowed = locked(&self.state.connection).as_ref().map_or(0, Connection::current_max_send_streams);
         (self.state.open.load(Ordering::Relaxed) < allowed).then(|| self.take())
     }
 
-    /// A place for one more exchange, whatever the server allows: for the first one on a new connection.
+    /// A slot without regard to the server's limit: for the first exchange on a new connection.
     pub(super) fn take(&self) -> Free {
         self.state.open.fetch_add(1, Ordering::Relaxed);
         let used = self.state.used.swap(true, Ordering::Relaxed);
         Free { sender: self.sender.clone(), slot: Slot(Arc::clone(&self.state)), used }
     }
 
-    /// Whether more requests may go to it.
+    /// Whether more requests may be sent on it.
     pub(super) fn is_usable(&self) -> bool {
         let is_closed = self.sender.is_closed() || self.state.retired.load(Ordering::Relaxed);
         let is_busy = self.state.open.load(Ordering::Relaxed) > 0;
@@ -151,12 +151,12 @@ impl Shared {
 }
 
 impl Free {
-    /// Whether another request went before on this connection.
+    /// Whether another request was sent on this connection before.
     pub(super) fn is_used(&self) -> bool {
         self.used
     }
 
-    /// What keeps the place, and can retire the connection.
+    /// The slot, which also can retire the connection.
     pub(super) fn into_slot(self) -> Slot {
         self.slot
     }
@@ -166,25 +166,25 @@ impl Free {
         self.slot.retire();
     }
 
-    /// Sends a request and waits for the head of its answer.
+    /// Sends a request and waits for the head of its response.
     pub(super) async fn ask(
         &mut self,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, Unanswered> {
         let asked = self.sender.try_send_request(request).await;
         let response = asked.map_err(|mut error| {
-            let unsent = error.take_message().is_some();
-            Unanswered::Http2 { error: error.into_error(), unsent }
+            let is_unsent = error.take_message().is_some();
+            Unanswered::Http2 { error: error.into_error(), is_unsent }
         })?;
         let (parts, body) = response.into_parts();
-        head::check_length(&parts).map_err(Unanswered::NoHttp)?;
+        http1::check_head_size(&parts).map_err(Unanswered::Head)?;
         Ok(Response::from_parts(parts, body))
     }
 }
 
 impl Slot {
-    /// The server has been silent for too long: the connection may be dead. What runs on it goes on, and no more
-    /// requests join it.
+    /// Sends no more requests on the connection, which may be dead: the server has been silent for too long. Open
+    /// exchanges go on.
     pub(super) fn retire(&self) {
         self.0.retired.store(true, Ordering::Relaxed);
     }

@@ -1,7 +1,7 @@
-//! [`Listing`]: asks an upstream which models it has.
+//! [`Listing`]: fetches the list of an upstream's models.
 //!
-//! That is one small request now and then, outside of the upstream's line: hyper's client does it, on a connection of its
-//! own.
+//! It is one small request now and then, and does not wait in the upstream's queue. hyper's client sends it, on a
+//! connection of its own.
 
 use std::{error::Error, time::Duration};
 
@@ -21,7 +21,7 @@ use crate::config::Upstream;
 /// How long the whole exchange may take.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Bytes of a list. The longest known ones have less than one MiB.
+/// Bytes that a list may have. The longest known ones have less than one MiB.
 const MAX_BODY: usize = 4 << 20;
 
 /// A request for an upstream's models, ready to be sent.
@@ -35,7 +35,7 @@ impl Listing {
     /// For `upstream`; `None` if its dialect has no list of models.
     ///
     /// # Errors
-    /// If the configured key cannot stand in a header, or the address is too long.
+    /// If the configured key contains characters that no header may have, or the address is too long.
     pub(in crate::proxy) fn new(upstream: &Upstream) -> Result<Option<Self>, http::Error> {
         let Some(address) = upstream.models_endpoint() else { return Ok(None) };
         let mut request = Request::get(address?).body(())?;
@@ -48,10 +48,10 @@ impl Listing {
         Ok(Some(Self { http, request }))
     }
 
-    /// Asks, and gives the body of the answer. Dropping the future ends the exchange.
+    /// Sends the request and returns the body of the response. Dropping the future aborts the exchange.
     ///
     /// # Errors
-    /// Why there is no list, in words.
+    /// The reason why there is no list, in words.
     pub(in crate::proxy) async fn fetch(&self) -> Result<Bytes, String> {
         let exchange = async {
             let request = self.request.clone().map(|()| Empty::new());
@@ -63,6 +63,6 @@ impl Listing {
             let failed = |error: Box<dyn Error + Send + Sync>| innermost(error.as_ref()).to_string();
             Ok(body.map_err(failed)?.to_bytes())
         };
-        timeout(LIMIT, exchange).await.unwrap_or_else(|_elapsed| Err(format!("no answer within {LIMIT:?}")))
+        timeout(LIMIT, exchange).await.unwrap_or_else(|_elapsed| Err(format!("no response within {LIMIT:?}")))
     }
 }

@@ -1,16 +1,15 @@
-//! [`Client`]: asks one upstream.
+//! [`Client`]: sends requests to one upstream.
 //!
 //! ```text
-//! queue (a place) ─▶ connection (pooled or new) ─▶ request ─▶ headers ─▶ Opened: the body to be read
-//!                                                                └────▶ OpenError: refused, its error body read
+//! queue (a permit) ─▶ connection (pooled or new) ─▶ request ─▶ headers ─▶ Opened: the body to be read
+//!                                                                └────▶ OpenError: refused, with its error body
 //! ```
 //!
-//! All of it is one future, [`Client::open`]. Whoever drops it leaves the queue, or closes the connection.
+//! All of it is one future, [`Client::open`]. Dropping it leaves the queue, or closes the connection.
 
 mod body;
 mod connection;
 mod connector;
-mod head;
 mod http2;
 mod listing;
 mod pool;
@@ -38,7 +37,7 @@ use secrecy::ExposeSecret;
 use tokio::time::{error::Elapsed, timeout};
 
 pub(super) use self::{
-    body::{Broken, UpstreamBody},
+    body::{BodyError, BodyRead, UpstreamBody},
     listing::Listing,
 };
 use self::{
@@ -53,12 +52,13 @@ use crate::{
     config::Upstream,
     dialect::UpstreamRequest,
     failure::{self, Failure, Kind},
+    http1::{RequestHead, list_contains},
 };
 
-/// Bytes of a refusal's body that are read. Beyond: ignored; an error object is small.
+/// Bytes of a refusal's body that are read. The rest is ignored; an error object is small.
 const MAX_REFUSAL: usize = 64 << 10;
 
-/// An upstream, ready to be asked: its connections, its queue, and what every request to it says.
+/// An upstream with its connections, its queue, and the head of every request to it.
 #[derive(Debug)]
 pub(super) struct Client {
     upstream: Arc<Upstream>,
@@ -66,14 +66,14 @@ pub(super) struct Client {
     pool: Arc<Pool>,
     /// Address and headers.
     request: Request<()>,
-    /// The same as HTTP/1.1 has it.
-    head: Bytes,
+    /// The same for HTTP/1.1.
+    head: RequestHead,
 }
 
-/// An upstream's request on its way.
+/// A request to an upstream whose response has not begun.
 pub(super) type Opening = Pin<Box<dyn Future<Output = Result<Opened, OpenError>> + Send>>;
 
-/// An answer has begun.
+/// A response that has begun.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) head: Parts,
@@ -81,11 +81,11 @@ pub(super) struct Opened {
     pub(super) permit: Permit,
 }
 
-/// An answer has not begun.
+/// Why a response has not begun.
 #[derive(Debug)]
 pub(super) struct OpenError {
     pub(super) failure: Failure,
-    /// What the upstream said, if it said anything.
+    /// What the upstream sent, if it sent anything.
     pub(super) said: Option<(Parts, Bytes)>,
 }
 
@@ -96,11 +96,11 @@ impl From<Failure> for OpenError {
 }
 
 impl Client {
-    /// A client of `upstream` without open connections. `unsolicited` counts connections on which it sent what nobody
-    /// had asked for.
+    /// A client of `upstream` without open connections. `unsolicited` counts connections on which it sent bytes that no
+    /// request asked for.
     ///
     /// # Errors
-    /// If the configured key cannot stand in a header, or the address is too long.
+    /// If the configured key contains characters that no header may have, or the address is too long.
     pub(super) fn new(
         upstream: Arc<Upstream>,
         queue: Arc<Queue>,
@@ -120,11 +120,11 @@ impl Client {
         let pool = Arc::new(Pool::new(connector, trust));
         let mut request = Request::post(upstream.endpoint()?).body(())?;
         *request.headers_mut() = standing_headers(&upstream)?;
-        let head = head::write(&request).freeze();
+        let head = RequestHead::new(&request);
         Ok(Self { upstream, queue, pool, request, head })
     }
 
-    /// A client of the same upstream, with the same queue before it, that has connections of its own.
+    /// A client of the same upstream with the same queue and connections of its own.
     pub(super) fn sibling(&self) -> Self {
         Self {
             upstream: Arc::clone(&self.upstream),
@@ -135,18 +135,18 @@ impl Client {
         }
     }
 
-    /// Lets go of connections that have been idle for long.
+    /// Closes connections that have been idle for too long.
     pub(super) fn sweep(&self) {
         self.pool.sweep();
     }
 
-    /// The upstream that is asked.
+    /// The upstream.
     pub(super) fn upstream(&self) -> &Arc<Upstream> {
         &self.upstream
     }
 
-    /// Asks without waiting: what can be done at once is done, which mostly is to send `asked`. What it gives does the
-    /// rest, as [`Client::open`] has it.
+    /// Starts a request and does what can be done without waiting, which is mostly to send it. The returned future does
+    /// the rest, as [`Client::open`] does.
     pub(super) async fn begin(self: Arc<Self>, asked: UpstreamRequest) -> Opening {
         let mut opening: Opening = Box::pin(self.open(asked, None));
         match poll_fn(|cx| Poll::Ready(opening.as_mut().poll(cx))).await {
@@ -155,11 +155,10 @@ impl Client {
         }
     }
 
-    /// Waits for a place unless there is one already (`permit`), sends `asked`, and waits for the headers of the
-    /// answer.
+    /// Waits for a permit unless there is one already, sends `asked`, and waits for the headers of the response.
     ///
     /// # Errors
-    /// Whatever keeps an answer from beginning; an upstream's refusal is read as its dialect has it.
+    /// Whatever keeps a response from beginning. A refusal's body is read as the upstream's dialect defines it.
     pub(super) async fn open(
         self: Arc<Self>,
         asked: UpstreamRequest,
@@ -180,7 +179,7 @@ impl Client {
         }
     }
 
-    /// Sends `content`, and sends it once more if it has no answer and may be sent once more.
+    /// Sends `content`, and sends it again if there is no response and [`Client::may_repeat`] allows it.
     async fn send(&self, content: Bytes, limit: Duration) -> Result<(Parts, UpstreamBody), Failure> {
         let lease = self.pool.lease().await.map_err(|error| self.unconnected(error))?;
         let used = lease.is_used();
@@ -194,21 +193,21 @@ impl Client {
         if !self.may_repeat(used, &unanswered) {
             return Err(unanswered.failure(&self.upstream.name));
         }
-        tracing::debug!(upstream = self.upstream.name, %unanswered, "asked once more");
+        tracing::debug!(upstream = self.upstream.name, %unanswered, "request is sent again");
         let lease = Box::pin(self.pool.connect()).await.map_err(|error| self.unconnected(error))?;
         self.ask(lease, content, limit).await?.map_err(|unanswered| unanswered.failure(&self.upstream.name))
     }
 
-    /// Whether a request that has no answer may be sent once more, on a new connection.
+    /// Whether a request that has no response may be sent again, on a new connection.
     ///
-    /// An upstream may close a kept connection just when it is used again, and nobody can tell that from an upstream
-    /// that has begun to work and then fell over. A model's answer is worth money and its calls have effects, so such a
-    /// request is repeated only where the configuration says so.
+    /// An upstream may close a kept connection just as it is used again, which looks the same as an upstream that has
+    /// begun to work and then crashed. A model's response costs money and its calls have effects, so such a request is
+    /// repeated only where the configuration says so (RFC 9110, section 9.2.2).
     fn may_repeat(&self, used: bool, unanswered: &Unanswered) -> bool {
         unanswered.is_unprocessed() || (self.upstream.retry_unanswered && used && unanswered.is_silent())
     }
 
-    /// Asks on `lease`, and waits for the answer's head for at most `limit`.
+    /// Sends the request on `lease` and waits at most `limit` for the head of the response.
     async fn ask(
         &self,
         lease: Lease,
@@ -219,8 +218,7 @@ impl Client {
         match lease {
             Lease::Http1(connection) => {
                 let asked = timeout(limit, connection.ask(&self.head, content)).await.map_err(late)?;
-                Ok(asked
-                    .map(|(head, incoming)| (head, UpstreamBody::http1(incoming, Arc::clone(&self.pool)))))
+                Ok(asked.map(|(head, body)| (head, UpstreamBody::http1(body, Arc::clone(&self.pool)))))
             }
             Lease::Http2(free) => Box::pin(self.ask_http2(free, content, limit)).await.map_err(late),
         }
@@ -245,7 +243,7 @@ impl Client {
 
     fn unconnected(&self, error: ConnectError) -> Failure {
         match error {
-            ConnectError::Late => failure::timed_out("connection", self.upstream.timeouts.connect),
+            ConnectError::TimedOut => failure::timed_out("connection", self.upstream.timeouts.connect),
             ConnectError::Failed(error) => {
                 let (name, cause) = (&self.upstream.name, innermost(error.as_ref()));
                 Failure::new(Kind::Connect, format!("upstream `{name}` cannot be reached: {cause}"))
@@ -255,27 +253,27 @@ impl Client {
 
     async fn refused(&self, head: Parts, body: UpstreamBody) -> OpenError {
         let body = self.refusal_body(body).await;
-        let retry_after = head.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
+        let retry_after = retry_after(&head.headers);
         let failure = self.upstream.options.side().refusal(head.status.as_u16(), retry_after, &body);
         OpenError { failure, said: Some((head, body)) }
     }
 
-    /// What can be read of it in time: a refusal whose body breaks off is still a refusal.
+    /// Reads the body as far as it comes in time. A refusal whose body is cut short is still a refusal.
     async fn refusal_body(&self, mut body: UpstreamBody) -> Bytes {
         let mut read = BytesMut::new();
         let reading = async {
-            let mut goes_on = true;
-            while goes_on && read.len() < MAX_REFUSAL {
+            let mut last = Ok(BodyRead::Data);
+            while matches!(last, Ok(BodyRead::Data)) && read.len() < MAX_REFUSAL {
                 let step = poll_fn(|cx| {
                     body.poll_data(cx, |data| {
                         let room = MAX_REFUSAL - read.len();
                         read.extend_from_slice(data.get(..room).unwrap_or(data));
                     })
                 });
-                goes_on = step.await.is_ok_and(|goes_on| goes_on);
+                last = step.await;
             }
         };
-        // Out of time: what came must do.
+        // After the timeout, what has been read is used.
         if timeout(self.upstream.timeouts.idle, reading).await.is_err() {
             body.retire();
         }
@@ -283,12 +281,12 @@ impl Client {
     }
 }
 
-/// The headers of every request: fixed ones, the configured ones, the key.
+/// The headers of every request: fixed ones, the key, the configured ones. No header of a client's request is forwarded.
 fn standing_headers(upstream: &Upstream) -> Result<HeaderMap, http::Error> {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
-    // Compressed streams come in lumps.
+    // Compression delays tokens: the compressor holds them back to fill its blocks.
     headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     headers.insert(
         header::USER_AGENT,
@@ -303,36 +301,43 @@ fn standing_headers(upstream: &Upstream) -> Result<HeaderMap, http::Error> {
     Ok(headers)
 }
 
-/// How the content type of a web page begins.
+/// The one header of an upstream's response that goes to the client, unless `Connection` lists it: then it is for us
+/// alone (RFC 9110, section 7.6.1).
+fn retry_after(headers: &HeaderMap) -> Option<&str> {
+    let is_for_us = list_contains(headers, &header::CONNECTION, header::RETRY_AFTER.as_str().as_bytes());
+    headers.get(header::RETRY_AFTER).filter(|_| !is_for_us)?.to_str().ok()
+}
+
+/// The beginning of a web page's content type.
 const HTML: &[u8] = b"text/html";
 
-/// A good status before a body that no reader can read.
+/// Why the body of a response cannot be read, although the upstream did not refuse the request.
 fn unreadable(head: &Parts) -> Option<Failure> {
     let protocol = |message: String| Some(Failure::new(Kind::Protocol, message));
     if !head.status.is_success() {
         let hint = if head.status.is_redirection() { "; is its base_url right?" } else { "" };
-        return protocol(format!("the upstream answered with status {}{hint}", head.status));
+        return protocol(format!("the upstream responded with status {}{hint}", head.status));
     }
     if head.status == StatusCode::NO_CONTENT {
-        return protocol("the upstream answered without content".to_owned());
+        return protocol("the upstream responded without content".to_owned());
     }
     if let Some(encoding) =
         head.headers.get(header::CONTENT_ENCODING).filter(|encoding| *encoding != "identity")
     {
         return protocol(format!(
-            "the upstream's answer is compressed ({encoding:?}), which was not asked for"
+            "the upstream's response is compressed ({encoding:?}), which was not requested"
         ));
     }
     let content_type = head.headers.get(header::CONTENT_TYPE)?.as_bytes().trim_ascii_start();
     if content_type.get(..HTML.len()).is_some_and(|begun| begun.eq_ignore_ascii_case(HTML)) {
         return protocol(
-            "the upstream answered with a web page, not with a stream; is its base_url right?".into(),
+            "the upstream responded with a web page, not with a stream; is its base_url right?".into(),
         );
     }
     None
 }
 
-/// The last of an error's sources: the one that says what happened.
+/// The innermost source of an error: the one that says what happened.
 fn innermost<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
     std::iter::successors(Some(error), |&error| error.source()).last().unwrap_or(error)
 }

@@ -1,8 +1,8 @@
 //! [`Pool`]: an upstream's connections.
 //!
-//! HTTP/1.1 connections are used by one exchange at a time and kept between two; HTTP/2 connections, where TLS has
-//! agreed on them, are shared. A pool belongs to one thread of the server, so that a stream's two sockets wake the same
-//! thread.
+//! An HTTP/1.1 connection serves one exchange at a time and is kept between two. HTTP/2 connections, where TLS has
+//! negotiated them, are shared. A pool belongs to one thread of the server, so that both sockets of a stream wake the
+//! same thread.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -15,11 +15,11 @@ use super::{
     connection::Connection,
     connector::{Connect, ConnectError},
     http2::{Free, Shared},
-    stream,
+    stream::IdleState,
     trust::Trust,
 };
 
-/// Idle connections are kept for so long: below the minute after which many servers close them.
+/// How long an idle connection is kept: less than the minute after which many servers close it.
 pub(super) const IDLE: Duration = Duration::from_secs(50);
 
 /// See the module.
@@ -27,9 +27,9 @@ pub(super) const IDLE: Duration = Duration::from_secs(50);
 pub(super) struct Pool {
     connector: Arc<dyn Connect>,
     trust: Arc<Trust>,
-    /// The last used comes last.
+    /// The most recently used comes last.
     idle: Mutex<Vec<Idle>>,
-    /// The oldest comes first, and is the first to be filled.
+    /// The oldest comes first, and is filled first.
     shared: Mutex<Vec<Shared>>,
 }
 
@@ -42,14 +42,14 @@ struct Idle {
 /// A connection for one request.
 #[derive(Debug)]
 pub(super) enum Lease {
-    /// For this request alone.
+    /// Exclusive to this request.
     Http1(Connection),
-    /// With others.
+    /// Shared with other requests.
     Http2(Free),
 }
 
 impl Lease {
-    /// Whether another request went before on this connection.
+    /// Whether another request was sent on this connection before.
     pub(super) fn is_used(&self) -> bool {
         match self {
             Self::Http1(connection) => connection.is_used(),
@@ -64,12 +64,12 @@ impl Pool {
         Self { connector, trust, idle: Mutex::default(), shared: Mutex::default() }
     }
 
-    /// The same for another thread.
+    /// A pool of the same upstream for another thread.
     pub(super) fn sibling(&self) -> Self {
         Self::new(Arc::clone(&self.connector), Arc::clone(&self.trust))
     }
 
-    /// A connection that is there, else a new one.
+    /// A pooled connection, or a new one.
     ///
     /// # Errors
     /// If the upstream cannot be connected to.
@@ -81,14 +81,14 @@ impl Pool {
             if since.elapsed() >= IDLE {
                 continue;
             }
-            // The last thing before the request is written: see `stream::Idle`.
-            match connection.look().await {
-                stream::Idle::Quiet => return Ok(Lease::Http1(connection)),
-                stream::Idle::Closed => {}
-                stream::Idle::Unsolicited => self.distrust(),
+            // The last thing before the request is written: see `Stream::check_idle`.
+            match connection.check_idle().await {
+                IdleState::Quiet => return Ok(Lease::Http1(connection)),
+                IdleState::Closed => {}
+                IdleState::Unsolicited => self.distrust(),
             }
         }
-        // A pooled connection is the rule, and the future of a new one is large.
+        // Boxed: a pooled connection is the rule, and the future that opens a new one is large.
         Box::pin(self.connect()).await
     }
 
@@ -107,7 +107,7 @@ impl Pool {
         Ok(Lease::Http2(free))
     }
 
-    /// Lets go of connections that have been idle for long, or are of no more use.
+    /// Closes connections that have been idle for too long, or can no longer be used.
     pub(super) fn sweep(&self) {
         locked(&self.idle).retain(|idle| idle.since.elapsed() < IDLE);
         locked(&self.shared).retain(Shared::is_usable);
@@ -130,21 +130,21 @@ impl Pool {
         idle.pop()
     }
 
-    /// Takes back a connection on which another request may follow.
+    /// Takes back a connection on which another request may be sent.
     pub(super) fn keep(&self, connection: Connection) {
         if self.trust.holds() {
             locked(&self.idle).push(Idle { connection, since: Instant::now() });
         }
     }
 
-    /// The upstream has sent bytes that nobody had asked for.
+    /// Stops keeping connections for a while: the upstream has sent bytes that no request asked for.
     pub(super) fn distrust(&self) {
         self.trust.lose();
         locked(&self.idle).clear();
     }
 }
 
-/// Nothing panics with a lock held that would leave what it guards half changed.
+/// Locks even if another thread panicked with the lock held: no change under these locks can be left half done.
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

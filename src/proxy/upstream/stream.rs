@@ -16,9 +16,9 @@ use tokio::{
     net::TcpStream,
 };
 
-/// Both ways of a connection.
+/// A byte stream in both directions.
 pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Sync + Unpin {
-    /// The socket below, if there is one.
+    /// The socket that it runs over, if there is one.
     fn socket(&self) -> Option<&TcpStream>;
 }
 
@@ -37,24 +37,23 @@ impl Duplex for TokioIo<MaybeHttpsStream<TokioIo<TcpStream>>> {
     }
 }
 
-/// What an idle connection looks like.
+/// The state of an idle connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Idle {
-    /// Open, and nothing has come.
+pub(super) enum IdleState {
+    /// It is open, and nothing has come.
     Quiet,
-    /// Closed, or not to be used for another reason.
+    /// It is closed, or cannot be used for another reason.
     Closed,
-    /// The other side has sent something that nobody had asked for.
+    /// The other side has sent bytes that no request asked for (RFC 9112, section 9.2).
     Unsolicited,
 }
 
-/// A connection's bytes. The state of TLS is large, so that it has a box of its own: a stream without pays nothing for
-/// it.
+/// The bytes of a connection. The state of TLS is large and is boxed, so that a plain stream does not pay for it.
 pub(super) enum Stream {
     Tcp(TcpStream),
     Tls {
         stream: Box<dyn Duplex>,
-        /// It was agreed to speak HTTP/2 on it.
+        /// The two sides have agreed on HTTP/2.
         http2: bool,
     },
 }
@@ -72,29 +71,29 @@ impl From<MaybeHttpsStream<TokioIo<TcpStream>>> for Stream {
 }
 
 impl Stream {
-    /// HTTP/2 is spoken on it.
+    /// Whether it carries HTTP/2.
     pub(super) fn is_http2(&self) -> bool {
         matches!(self, Self::Tls { http2: true, .. })
     }
 
-    /// Looks at an idle connection.
+    /// Checks an idle connection.
     ///
-    /// The socket itself is asked. What the runtime knows of it is as old as the runtime's last look at all sockets,
-    /// and what came since would be taken for the answer to the next request.
-    pub(super) fn look(&mut self, cx: &mut Context<'_>) -> Idle {
+    /// The socket itself is asked. What the runtime knows about it is as old as the runtime's last poll of all sockets,
+    /// and bytes that came since would be taken for the response to the next request.
+    pub(super) fn check_idle(&mut self, cx: &mut Context<'_>) -> IdleState {
         match self {
             Self::Tcp(socket) => peek(socket),
             Self::Tls { stream, .. } => {
                 let mut byte = [0];
                 let mut buffer = ReadBuf::new(&mut byte);
                 match Pin::new(stream.as_mut()).poll_read(cx, &mut buffer) {
-                    Poll::Ready(Ok(())) if !buffer.filled().is_empty() => Idle::Unsolicited,
-                    Poll::Ready(_) => Idle::Closed,
-                    // Bytes of the socket may be anything, the end of TLS for one. Whatever they are, they need not
-                    // be known: a new connection is cheap.
+                    Poll::Ready(Ok(())) if !buffer.filled().is_empty() => IdleState::Unsolicited,
+                    Poll::Ready(_) => IdleState::Closed,
+                    // Bytes in the socket may be a TLS close or anything else. They are not worth decrypting: a new
+                    // connection is cheap.
                     Poll::Pending => match stream.socket().map(peek) {
-                        None | Some(Idle::Quiet) => Idle::Quiet,
-                        Some(Idle::Closed | Idle::Unsolicited) => Idle::Closed,
+                        None | Some(IdleState::Quiet) => IdleState::Quiet,
+                        Some(IdleState::Closed | IdleState::Unsolicited) => IdleState::Closed,
                     },
                 }
             }
@@ -109,12 +108,12 @@ impl Stream {
     }
 }
 
-fn peek(socket: &TcpStream) -> Idle {
+fn peek(socket: &TcpStream) -> IdleState {
     match SockRef::from(socket).peek(&mut [MaybeUninit::uninit()]) {
-        Ok(0) => Idle::Closed,
-        Ok(_) => Idle::Unsolicited,
-        Err(error) if error.kind() == ErrorKind::WouldBlock => Idle::Quiet,
-        Err(_) => Idle::Closed,
+        Ok(0) => IdleState::Closed,
+        Ok(_) => IdleState::Unsolicited,
+        Err(error) if error.kind() == ErrorKind::WouldBlock => IdleState::Quiet,
+        Err(_) => IdleState::Closed,
     }
 }
 

@@ -27,12 +27,13 @@ use tokio::{
 use super::{
     connector::Connecting,
     http2::{PING_INTERVAL, PING_TIMEOUT},
-    stream::{Duplex, Idle, Stream},
+    stream::{Duplex, IdleState, Stream},
     *,
 };
 use crate::{
     config::{QueueLimits, Timeouts},
     dialect::{UpstreamDialect, chat},
+    http1,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -167,7 +168,9 @@ async fn open(client: &Arc<Client>) -> Result<Opened, Failure> {
 async fn ask(client: &Arc<Client>) -> Result<String, Failure> {
     let mut opened = open(client).await?;
     let mut read = Vec::new();
-    while poll_fn(|cx| opened.body.poll_data(cx, |data| read.extend_from_slice(data))).await.unwrap() {}
+    while poll_fn(|cx| opened.body.poll_data(cx, |data| read.extend_from_slice(data))).await.unwrap()
+        == BodyRead::Data
+    {}
     Ok(String::from_utf8(read).unwrap())
 }
 
@@ -281,7 +284,8 @@ async fn a_stream_on_a_dead_connection_ends() {
     });
     let client = client(&server, upstream());
     let mut opened = open(&client).await.unwrap();
-    assert!(poll_fn(|cx| opened.body.poll_data(cx, |data| assert_eq!(data, b"first"))).await.unwrap());
+    let read = poll_fn(|cx| opened.body.poll_data(cx, |data| assert_eq!(data, b"first"))).await;
+    assert_eq!(read.unwrap(), BodyRead::Data);
     let begun = Instant::now();
     poll_fn(|cx| opened.body.poll_data(cx, |_| ())).await.unwrap_err();
     assert!(begun.elapsed() <= PING_INTERVAL + PING_TIMEOUT + SECOND);
@@ -506,7 +510,7 @@ async fn a_server_that_says_good_bye_gets_a_new_connection() {
 async fn heads_may_be_as_long_as_in_http1() {
     let begun = "HTTP/1.1 200 OK\r\n\r\n".len();
     for (length, is_taken) in
-        [(20 << 10, true), (head::MAX_HEAD - 1, true), (head::MAX_HEAD, true), (head::MAX_HEAD + 1, false)]
+        [(20 << 10, true), (http1::MAX_HEAD - 1, true), (http1::MAX_HEAD, true), (http1::MAX_HEAD + 1, false)]
     {
         // Long values and short ones, which take more room where they are counted.
         for value in [4000, 1] {
@@ -571,7 +575,9 @@ async fn empty_frames_are_not_data() {
     let client = client(&server, upstream());
     let mut opened = open(&client).await.unwrap();
     let mut pieces = Vec::new();
-    while poll_fn(|cx| opened.body.poll_data(cx, |data| pieces.push(data.to_vec()))).await.unwrap() {}
+    while poll_fn(|cx| opened.body.poll_data(cx, |data| pieces.push(data.to_vec()))).await.unwrap()
+        == BodyRead::Data
+    {}
     assert_eq!(pieces, [&b"first"[..], b"last"]);
 }
 
@@ -598,10 +604,10 @@ async fn a_look_at_an_idle_connection_sees_what_came_just_now() {
 
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     for (says, closes, seen) in [
-        ("", false, Idle::Quiet),
-        ("HTTP/1.1 200 OK\r\n", false, Idle::Unsolicited),
-        ("x", true, Idle::Unsolicited),
-        ("", true, Idle::Closed),
+        ("", false, IdleState::Quiet),
+        ("HTTP/1.1 200 OK\r\n", false, IdleState::Unsolicited),
+        ("x", true, IdleState::Unsolicited),
+        ("", true, IdleState::Closed),
     ] {
         let mut stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (mut server, _) = listener.accept().unwrap();
@@ -614,7 +620,7 @@ async fn a_look_at_an_idle_connection_sees_what_came_just_now() {
         let mut connection = connection::Connection::new(Stream::Tcp(stream));
         server.write_all(says.as_bytes()).unwrap();
         let server = (!closes).then_some(server);
-        assert_eq!(connection.look().await, seen, "{says:?} {closes}");
+        assert_eq!(connection.check_idle().await, seen, "{says:?} {closes}");
         drop(server);
     }
 }

@@ -2,27 +2,25 @@
 //!
 //! ```text
 //! first bytes ─┬─ HTTP/2 ─▶ http2: hyper, to the end
-//!              └─ HTTP/1 ─▶ hyper: requests, and answers that are said at once
+//!              └─ HTTP/1 ─▶ hyper: requests, and the responses that toolwire itself makes
 //!                             │ ▲
-//!         an upstream is asked │ │ the answer has ended, and the connection is kept
+//!      an upstream responds   │ │ the response has ended, and the connection persists
 //!                             ▼ │
-//!                           streaming: the answer's bytes to the socket
+//!                           streaming: the response's bytes to the socket
 //! ```
 //!
-//! hyper reads every request. An upstream's answer it does not write: its buffers would stay with the connection as long
-//! as the answer takes, and are more than all else that a stream needs (docs/performance.md).
+//! hyper reads every request. It does not write a response that comes from an upstream: see [`http1`](crate::http1).
 //!
-//! # Who decides that a connection is used again
+//! # Who decides that a connection persists
 //!
 //! - hyper, by the request: version, `Connection` in any form, `Content-Length` beside `Transfer-Encoding`, a body that was
-//!   not read to its end, a request that could not be read. For answers that it does not write, it is asked ([`handover`]).
+//!   not read to its end, a request that could not be read. For a response that it does not write, it is asked
+//!   ([`handover`](super::handover)).
 //! - `Service::begin` asks hyper to close where the body was not read, or the host is wrong: so the response says so.
-//! - `Streaming`: an answer that breaks off, or whose end the client can see only by the end of the connection.
-//! - The drain: nothing is used again.
+//! - `Streaming`: a response that is aborted, or whose end the client can see only by the end of the connection.
+//! - The drain: no connection persists.
 //!
-//! Each can only close: none keeps a connection that another one closes.
-//!
-//! [`handover`]: super::handover
+//! Each of them can only close: none keeps a connection open that another one closes.
 
 use std::{
     convert::Infallible,
@@ -30,58 +28,59 @@ use std::{
     io,
     pin::{Pin, pin},
     sync::{Arc, atomic::Ordering},
-    task::Poll,
     time::Duration,
 };
 
 use http::{Request, Response};
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper::body::Incoming;
 use tokio::{io::AsyncReadExt, net::TcpStream, time::timeout};
 
 use super::{
     super::{answer::AnswerBody, drain::SignalFuture, reply::ReplyBody, service::Service},
-    handover::{Handover, Lent, Next},
+    handover::{Handover, Served, until_handover},
     http2,
     rewind::Rewind,
-    streaming::{self, Framing},
+    streaming,
 };
 
-/// A connection on which no request comes for so long is closed, also between two requests.
+/// How long a connection may go without a request, also between two requests. Then it is closed.
 pub(super) const IDLE: Duration = Duration::from_secs(75);
 
-/// Bytes that hyper buffers a connection, each way; a request's headers must fit.
+/// Bytes that hyper buffers per connection, in each direction; the head of a request must fit.
 pub(super) const BUFFER: usize = 64 << 10;
 
-/// How long a client may go on sending after the last answer of a connection.
+/// How long a client may go on sending after the last response of a connection.
 const LINGER: Duration = Duration::from_secs(2);
 
 /// The same when the server stops.
 pub(super) const GOODBYE: Duration = Duration::from_millis(100);
 
-/// How an HTTP/2 connection begins, as far as it takes to tell it from a request of HTTP/1.
-const HTTP2: &[u8] = b"PRI ";
+/// The beginning of HTTP/2's connection preface, as much as tells it from an HTTP/1 request.
+const HTTP2_PREFACE: &[u8] = b"PRI ";
 
 /// Bytes that are read before the protocol is known: most requests, with their body.
-const FIRST: usize = 4 << 10;
+const FIRST_READ: usize = 4 << 10;
 
-type Answering = Pin<Box<dyn Future<Output = Result<Response<ReplyBody>, Infallible>> + Send>>;
+/// The response that is handed over.
+type Answer = Pin<Box<AnswerBody>>;
 
-/// Serves `stream` to its end. When the server stops, that is after the answers that are open.
+type Handling = Pin<Box<dyn Future<Output = Result<Response<ReplyBody>, Infallible>> + Send>>;
+
+/// Serves `stream` to its end. When the server stops, it ends after the responses that are open.
 pub(super) async fn serve(mut stream: TcpStream, service: Arc<Service>) {
     let mut stopped = pin!(service.drain().when_begun());
-    let begun = tokio::select! {
+    let first = tokio::select! {
         () = &mut stopped => return,
-        begun = timeout(IDLE, begun(&mut stream)) => begun,
+        first = timeout(IDLE, read_first(&mut stream)) => first,
     };
-    let Ok(Ok(first)) = begun else { return };
-    let is_http2 = first.starts_with(HTTP2);
+    let Ok(Ok(first)) = first else { return };
+    let is_http2 = first.starts_with(HTTP2_PREFACE);
     let stream = Rewind::new(stream, service.limits().write_timeout).put_back(&first);
     drop(first);
     let stalled = stream.stalled();
     if is_http2 {
         let served = http2::serve(stream, Arc::clone(&service), stopped).await;
-        told(served);
+        log_end(served);
     } else {
         serve_http1(stream, &service, stopped).await;
     }
@@ -90,18 +89,18 @@ pub(super) async fn serve(mut stream: TcpStream, service: Arc<Service>) {
     }
 }
 
-fn told(served: hyper::Result<()>) {
+pub(super) fn log_end(served: hyper::Result<()>) {
     if let Err(error) = served {
         tracing::debug!(%error, "a connection ended early");
     }
 }
 
-/// What comes first, as much as it takes to tell the protocols apart. Nothing, if the client goes.
-async fn begun(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
-    let mut first = Vec::with_capacity(FIRST);
+/// Reads the first bytes, as many as tell the protocols apart. None, if the client closes the connection.
+async fn read_first(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let mut first = Vec::with_capacity(FIRST_READ);
     loop {
         let read = stream.read_buf(&mut first).await?;
-        if read == 0 || !HTTP2.starts_with(&first) {
+        if read == 0 || !HTTP2_PREFACE.starts_with(&first) {
             return Ok(first);
         }
     }
@@ -109,17 +108,24 @@ async fn begun(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
 
 async fn serve_http1(mut client: Rewind, service: &Arc<Service>, mut stopped: Pin<&mut SignalFuture>) {
     loop {
-        let (back, served) = until_answer(client, service, stopped.as_mut()).await;
-        client = back;
-        let (answer, framing) = match served {
-            Served::Begun(answer, framing) => (answer, framing),
-            Served::Over => break,
+        let handover = Handover::default();
+        let handler = handler(Arc::clone(service), handover.clone());
+        let (back, unread, served) = until_handover(client, handover, handler, stopped.as_mut()).await;
+        let (answer, encoder) = match served {
+            Served::HandedOver(answer, encoder) => (answer, encoder),
             Served::Idle => return,
-        };
-        match streaming::run(client, answer, framing, service.drain()).await {
-            Ok((back, keeps)) => {
+            // Bytes after the last request are not read any more.
+            Served::Over => {
                 client = back;
-                if !keeps || !service.drain().is_serving() {
+                break;
+            }
+        };
+        let back = back.put_back(&unread);
+        drop(unread);
+        match streaming::run(back, answer, encoder, service.drain()).await {
+            Ok((back, keep_alive)) => {
+                client = back;
+                if !keep_alive || !service.drain().is_serving() {
                     break;
                 }
             }
@@ -142,78 +148,21 @@ async fn close(mut client: Rewind, service: &Service, stopped: Pin<&mut SignalFu
     }
 }
 
-/// Why hyper serves a connection no longer.
-enum Served {
-    /// An answer has an upstream, and is to be sent.
-    Begun(Pin<Box<AnswerBody>>, Framing),
-    /// The last answer has been written, or the client has gone.
-    Over,
-    /// The server stops, and no answer is open.
-    Idle,
-}
-
-/// Serves requests with hyper until an answer has an upstream, or the connection is over. Gives it back.
-async fn until_answer(
-    client: Rewind,
-    service: &Arc<Service>,
-    mut stopped: Pin<&mut SignalFuture>,
-) -> (Rewind, Served) {
-    let handover = Handover::default();
-    let handler = handler(Arc::clone(service), handover.clone());
-    let mut serving = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(IDLE)
-        .max_buf_size(BUFFER)
-        .serve_connection(TokioIo::new(Lent::new(client, handover.clone())), service_fn(handler));
-    let mut is_stopping = false;
-    let served = poll_fn(|cx| {
-        if !is_stopping && stopped.as_mut().poll(cx).is_ready() {
-            is_stopping = true;
-            if handover.is_idle() {
-                return Poll::Ready(Served::Idle);
-            }
-            Pin::new(&mut serving).graceful_shutdown();
-        }
-        loop {
-            // With its shutdown, which is when everything has been written.
-            if let Poll::Ready(served) = Pin::new(&mut serving).poll(cx) {
-                told(served);
-                return Poll::Ready(Served::Over);
-            }
-            match handover.next() {
-                Next::Poll => {}
-                Next::Take(answer, framing) => return Poll::Ready(Served::Begun(answer, framing)),
-                Next::Wait => return Poll::Pending,
-            }
-        }
-    });
-    let served = served.await;
-    let parts = serving.into_parts();
-    let client = parts.io.into_inner().into_inner();
-    match served {
-        Served::Begun(..) => (client.put_back(&parts.read_buf), served),
-        // What the client sent behind its last request is not read any more.
-        Served::Over | Served::Idle => (client, served),
-    }
-}
-
-/// Answers requests; answers that have an upstream go into `handover`.
-fn handler(service: Arc<Service>, handover: Handover) -> impl Fn(Request<Incoming>) -> Answering {
+/// Handles requests. Responses that come from an upstream are handed over.
+fn handler(service: Arc<Service>, handover: Handover<Answer>) -> impl Fn(Request<Incoming>) -> Handling {
     move |request| {
         let (service, handover) = (Arc::clone(&service), handover.clone());
-        handover.asked();
-        // In a box of its own, which is gone when the answer begins.
+        handover.request_begins();
+        // Boxed, so that its memory is free while the response is written.
         Box::pin(async move {
             let response = match service.begin(request).await {
                 Err(response) => response,
                 Ok(answer) => {
-                    handover.begun(answer);
-                    // The connection's task polls again when it wants the head.
-                    poll_fn(|_| if handover.wants_head() { Poll::Ready(()) } else { Poll::Pending }).await;
+                    handover.hand_over(answer).await;
                     Response::new(ReplyBody::Elsewhere)
                 }
             };
-            handover.answered();
+            handover.request_ends();
             Ok(response)
         })
     }

@@ -1,11 +1,26 @@
-//! [`Handover`]: how an answer that has an upstream leaves hyper, and with it what hyper decided about the connection.
+//! [`Handover`]: takes a client's connection over from hyper, so that a response is written by own code.
 //!
-//! hyper knows everything that decides whether a connection may be used again (RFC 9112, sections 6.1, 9.3 and 9.6), but
-//! does not show it to a handler: with both `Content-Length` and `Transfer-Encoding`, for example, the request arrives
-//! without the former. So hyper is asked for the head of a response to this request. That head is caught before it
-//! reaches the socket, and [`Framing`] is read from it.
+//! hyper knows everything that decides whether a connection persists (RFC 9112, sections 6.1, 9.3 and 9.6), but does not
+//! show it to a handler: with both `Content-Length` and `Transfer-Encoding`, for example, the request arrives without
+//! the former. So hyper is asked for the head of a response to the request. That head is caught before it reaches the
+//! socket, and [`ResponseEncoder`] follows it.
+//!
+//! # The invariant
+//!
+//! A handler that hands its response over never completes as hyper sees it: it stays pending until hyper is asked for the
+//! head, and the body that it then returns never yields. Between [`Handover::hand_over`] and the end of
+//! [`until_handover`]:
+//!
+//! 1. Everything that hyper wrote before has been flushed, so responses keep their order.
+//! 2. Nothing that hyper writes reaches the socket: all of it goes into the caught head.
+//! 3. Every byte that was read and does not belong to the request is given back, in front of what the socket holds.
+//! 4. hyper is not polled again, and is dropped with its handler.
+//!
+//! `connections_taken_over_lose_and_add_no_byte` holds all of them, with pipelined requests in any split.
 
 use std::{
+    convert::Infallible,
+    future::poll_fn,
     io::{self, IoSlice},
     mem,
     pin::Pin,
@@ -13,117 +28,201 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use bytes::Bytes;
+use http::{Request, Response};
+use hyper::{
+    body::{Body, Incoming},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::{super::answer::AnswerBody, rewind::Rewind, streaming::Framing};
+use super::connection::{BUFFER, IDLE};
+use crate::http1::ResponseEncoder;
 
-/// Bytes that the head is expected to have at most.
-const HEAD: usize = 128;
+/// Bytes that the head that hyper writes is expected to take at most.
+const EXPECTED_HEAD: usize = 128;
 
-/// What the handler, the socket and the task of an HTTP/1 connection tell one another.
-#[derive(Debug, Default, Clone)]
-pub(super) struct Handover(Arc<Mutex<State>>);
+/// Shared by the handler, the socket and the task of an HTTP/1 connection. `T` is the response that is handed over.
+#[derive(Debug)]
+pub(super) struct Handover<T>(Arc<Mutex<State<T>>>);
 
-#[derive(Debug, Default)]
-struct State {
-    /// The handler has a request that it has not answered.
-    is_answering: bool,
+#[derive(Debug)]
+struct State<T> {
+    /// The handler has a request to which it has not responded.
+    is_handling: bool,
     /// hyper has written something that the socket has not taken.
     is_unflushed: bool,
-    stage: Stage,
+    stage: Stage<T>,
 }
 
 #[derive(Debug, Default)]
-enum Stage {
-    /// No answer has an upstream.
+enum Stage<T> {
+    /// Nothing was handed over.
     #[default]
     Hyper,
-    /// An answer has one.
-    Begun(Pin<Box<AnswerBody>>),
-    /// hyper is asked for its head. What it writes goes here.
-    Head(Pin<Box<AnswerBody>>, Vec<u8>),
+    /// A response was handed over.
+    HandedOver(T),
+    /// hyper is asked for its head. What it writes is collected here.
+    Head(T, Vec<u8>),
 }
 
-/// What is to be done after hyper was polled.
-pub(super) enum Next {
+/// What to do after hyper was polled.
+enum Next<T> {
     /// Wait.
     Wait,
     /// Poll it again: it is asked for the head.
     Poll,
-    /// Take the connection, to send this answer.
-    Take(Pin<Box<AnswerBody>>, Framing),
+    /// Take the connection over and send this response.
+    TakeOver(T, ResponseEncoder),
 }
 
-impl Handover {
-    fn state(&self) -> MutexGuard<'_, State> {
+/// Why hyper no longer serves a connection.
+pub(super) enum Served<T> {
+    /// A response was handed over, to be written with this encoder.
+    HandedOver(T, ResponseEncoder),
+    /// The last response has been written, or the client has gone.
+    Over,
+    /// The server stops, and no response is open.
+    Idle,
+}
+
+/// Serves requests on `client` with hyper, until `handler` hands a response over or the connection ends. Returns the
+/// connection, and the bytes that were read from it and not used.
+///
+/// With `stopped`, an idle connection ends at once, and another one after its response.
+pub(super) async fn until_handover<S, T, B, F>(
+    client: S,
+    handover: Handover<T>,
+    handler: impl Fn(Request<Incoming>) -> F,
+    mut stopped: Pin<&mut impl Future<Output = ()>>,
+) -> (S, Bytes, Served<T>)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    B: Body<Data = Bytes, Error = Infallible> + 'static,
+    F: Future<Output = Result<Response<B>, Infallible>>,
+{
+    let mut serving = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(IDLE)
+        .max_buf_size(BUFFER)
+        .serve_connection(TokioIo::new(LentStream::new(client, handover.clone())), service_fn(handler));
+    let mut is_stopping = false;
+    let served = poll_fn(|cx| {
+        if !is_stopping && stopped.as_mut().poll(cx).is_ready() {
+            is_stopping = true;
+            if handover.is_idle() {
+                return Poll::Ready(Served::Idle);
+            }
+            Pin::new(&mut serving).graceful_shutdown();
+        }
+        loop {
+            // Ready when everything has been written and the connection is shut down.
+            if let Poll::Ready(served) = Pin::new(&mut serving).poll(cx) {
+                super::connection::log_end(served);
+                return Poll::Ready(Served::Over);
+            }
+            match handover.next() {
+                Next::Poll => {}
+                Next::TakeOver(response, encoder) => {
+                    return Poll::Ready(Served::HandedOver(response, encoder));
+                }
+                Next::Wait => return Poll::Pending,
+            }
+        }
+    });
+    let served = served.await;
+    let parts = serving.into_parts();
+    (parts.io.into_inner().into_inner(), parts.read_buf, served)
+}
+
+impl<T> Default for Handover<T> {
+    fn default() -> Self {
+        let state = State { is_handling: false, is_unflushed: false, stage: Stage::Hyper };
+        Self(Arc::new(Mutex::new(state)))
+    }
+}
+
+impl<T> Clone for Handover<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T> Handover<T> {
+    fn state(&self) -> MutexGuard<'_, State<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A request has arrived.
-    pub(super) fn asked(&self) {
-        self.state().is_answering = true;
+    pub(super) fn request_begins(&self) {
+        self.state().is_handling = true;
     }
 
-    /// hyper has the response.
-    pub(super) fn answered(&self) {
-        self.state().is_answering = false;
+    /// hyper has the response to it.
+    pub(super) fn request_ends(&self) {
+        self.state().is_handling = false;
     }
 
-    /// The answer has an upstream.
-    pub(super) fn begun(&self, answer: Pin<Box<AnswerBody>>) {
-        self.state().stage = Stage::Begun(answer);
+    /// Hands `response` over, and returns when hyper is asked for its head. The handler then returns a response whose
+    /// body never yields.
+    pub(super) async fn hand_over(&self, response: T) {
+        self.state().stage = Stage::HandedOver(response);
+        // Needs no waker: the connection's task polls again when it wants the head.
+        poll_fn(|_| match self.state().stage {
+            Stage::Head(..) => Poll::Ready(()),
+            _ => Poll::Pending,
+        })
+        .await;
     }
 
-    /// Whether hyper is asked for a response's head.
-    pub(super) fn wants_head(&self) -> bool {
-        matches!(self.state().stage, Stage::Head(..))
-    }
-
-    /// No request is being answered, and all answers have been written.
-    pub(super) fn is_idle(&self) -> bool {
+    /// Whether no request is being handled, and all responses have been written.
+    fn is_idle(&self) -> bool {
         let state = self.state();
-        !state.is_answering && !state.is_unflushed
+        !state.is_handling && !state.is_unflushed
     }
 
-    /// What is to be done after hyper was polled. An answer before the one that is handed over, which the client is slow
-    /// to take, goes first.
-    pub(super) fn next(&self) -> Next {
+    /// What to do after hyper was polled. Responses before the one that is handed over, which the client is slow to
+    /// read, are written first.
+    fn next(&self) -> Next<T> {
         let mut state = self.state();
         if state.is_unflushed {
             return Next::Wait;
         }
         match mem::take(&mut state.stage) {
             Stage::Hyper => Next::Wait,
-            Stage::Begun(answer) => {
-                state.stage = Stage::Head(answer, Vec::with_capacity(HEAD));
+            Stage::HandedOver(response) => {
+                state.stage = Stage::Head(response, Vec::with_capacity(EXPECTED_HEAD));
                 Next::Poll
             }
-            Stage::Head(answer, head) if head.is_empty() => {
-                state.stage = Stage::Head(answer, head);
+            Stage::Head(response, head) if head.is_empty() => {
+                state.stage = Stage::Head(response, head);
                 Next::Wait
             }
-            Stage::Head(answer, head) => Next::Take(answer, Framing::of(&head)),
+            Stage::Head(response, head) => Next::TakeOver(response, ResponseEncoder::following(&head)),
         }
     }
 }
 
-/// A client's socket as hyper sees it.
+/// A client's connection while hyper has it.
 #[derive(Debug)]
-pub(super) struct Lent {
-    client: Rewind,
-    handover: Handover,
+struct LentStream<S, T> {
+    client: S,
+    handover: Handover<T>,
 }
 
-impl Lent {
-    pub(super) fn new(client: Rewind, handover: Handover) -> Self {
+impl<S, T> LentStream<S, T> {
+    fn new(client: S, handover: Handover<T>) -> Self {
         Self { client, handover }
     }
 
-    pub(super) fn into_inner(self) -> Rewind {
+    fn into_inner(self) -> S {
         self.client
     }
 
-    /// Whether `slices` are the head that hyper was asked for. They are kept then, and do not go to the client.
+    /// Collects `slices` if they are the head that hyper was asked for, so that they do not go to the client. Whether
+    /// they are.
     fn catches(&self, slices: &[IoSlice<'_>]) -> bool {
         let mut state = self.handover.state();
         let Stage::Head(_, head) = &mut state.stage else {
@@ -135,7 +234,7 @@ impl Lent {
     }
 }
 
-impl AsyncRead for Lent {
+impl<S: AsyncRead + Unpin, T> AsyncRead for LentStream<S, T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -145,7 +244,7 @@ impl AsyncRead for Lent {
     }
 }
 
-impl AsyncWrite for Lent {
+impl<S: AsyncWrite + Unpin, T> AsyncWrite for LentStream<S, T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         if self.catches(&[IoSlice::new(bytes)]) {
             return Poll::Ready(Ok(bytes.len()));
@@ -178,3 +277,6 @@ impl AsyncWrite for Lent {
         Pin::new(&mut self.client).poll_shutdown(cx)
     }
 }
+
+#[cfg(test)]
+mod tests;

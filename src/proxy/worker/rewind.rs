@@ -1,4 +1,4 @@
-//! [`Rewind`]: a client's socket, with bytes that were read from it and belong to what is read next.
+//! [`Rewind`]: a client's socket to which bytes that were read can be put back, to be read again.
 
 use std::{
     io::{self, ErrorKind, IoSlice},
@@ -20,8 +20,8 @@ use tokio::{
 
 use super::stall::Stall;
 
-/// Bytes that a client may send ahead, behind a request whose answer is a stream: further requests. Beyond: they wait
-/// in its socket, and that it has gone shows only when something is written to it.
+/// Bytes of further requests that are read while a response is sent. More stay in the socket; then it shows only by a
+/// failed write that the client has gone.
 const AHEAD: usize = 16 << 10;
 
 /// See the module.
@@ -34,23 +34,23 @@ pub(super) struct Rewind {
 }
 
 impl Rewind {
-    /// `stream`, from which nothing was read. Writing to it fails when it has taken nothing for `write_timeout`.
+    /// Wraps `stream`. Writing fails when the client has read nothing for `write_timeout`.
     pub(super) fn new(stream: TcpStream, write_timeout: Duration) -> Self {
         let stall = Stall::new(write_timeout);
         Self { stream, early: Bytes::new(), stall, is_stalled: Arc::default() }
     }
 
-    /// Becomes true when writing has failed because the client took nothing.
+    /// Becomes true when a write has failed because the client read nothing.
     pub(super) fn stalled(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.is_stalled)
     }
 
-    /// Puts back what was `read` last. It is copied, so that the large buffer that it may stand in can go.
+    /// Puts back what was `read` last. It is copied, so that the buffer that holds it, which may be large, can be freed.
     pub(super) fn put_back(self, read: &[u8]) -> Self {
         Self { early: [read, &self.early].concat().into(), ..self }
     }
 
-    /// Ready when the client has gone, and how. What it says meanwhile is kept.
+    /// Ready when the client has gone, with the reason. What it sends until then is kept.
     pub(super) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         while self.early.len() < AHEAD {
             if let Err(error) = ready!(self.stream.poll_read_ready(cx)) {
@@ -71,9 +71,9 @@ impl Rewind {
         Poll::Pending
     }
 
-    /// Says that nothing more is written. Then reads and throws away what the client still sends, and is ready when the
-    /// client has closed its side: a socket that is closed with unread bytes in it is reset, and a reset may destroy the
-    /// end of an answer that the client has not read yet (RFC 9112, section 9.6).
+    /// Shuts down the write side, then reads and discards what the client still sends. Ready when the client has closed
+    /// its side: a socket that is closed with unread bytes in it is reset, and a reset may destroy the end of a response
+    /// that the client has not read yet (RFC 9112, section 9.6).
     pub(super) fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if ready!(Pin::new(&mut self.stream).poll_shutdown(cx)).is_err() {
             return Poll::Ready(());
@@ -88,12 +88,11 @@ impl Rewind {
         }
     }
 
-    /// A write of `bytes` is pending. Ready with an error when the client has taken nothing for too long.
+    /// Continues a write of `bytes` that is pending. Ready with an error when the client has read nothing for too long.
     ///
     /// The kernel calls a socket writable only when a third of its buffer is free, which a slow client may not achieve in
-    /// time. So the socket is asked to take what it can, whatever the kernel called it, before the client's time begins
-    /// and when it is over. It counts whole packets, so a client that reads less than some 64 KiB in
-    /// `limits.write_timeout` may still look like one that reads nothing.
+    /// time. So a write is tried regardless, when the timer starts and when it expires. The kernel counts whole packets,
+    /// so a client that reads less than about 64 KiB in `limits.write_timeout` may still look like one that reads nothing.
     fn poll_pending(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         if !self.stall.is_running()
             && let Some(written) = self.write_now(bytes)
@@ -107,7 +106,7 @@ impl Rewind {
         }))
     }
 
-    /// `None`: the socket takes nothing.
+    /// Writes past the runtime. `None`: the socket takes nothing.
     fn write_now(&self, bytes: &[u8]) -> Option<io::Result<usize>> {
         match rustix::io::write(&self.stream, bytes) {
             Err(Errno::AGAIN) => None,
@@ -129,7 +128,7 @@ impl AsyncRead for Rewind {
         buffer.put_slice(self.early.get(..length).unwrap_or_default());
         self.early.advance(length);
         if self.early.is_empty() {
-            // An empty view would keep the buffer.
+            // Even an empty view would keep the buffer allocated.
             self.early = Bytes::new();
         }
         Poll::Ready(Ok(()))

@@ -1,4 +1,4 @@
-//! [`Stall`]: how long a client has taken nothing of what is written to it.
+//! [`Stall`]: a timer for a client that does not read what is written to it.
 
 use std::{
     pin::Pin,
@@ -8,7 +8,7 @@ use std::{
 
 use tokio::time::{Sleep, sleep};
 
-/// A timer that runs only while something waits to be taken, so that a client that reads costs nothing.
+/// A timer that runs only while bytes wait to be read, so that a client that reads costs nothing.
 #[derive(Debug)]
 pub(super) struct Stall {
     limit: Duration,
@@ -16,24 +16,24 @@ pub(super) struct Stall {
 }
 
 impl Stall {
-    /// A timer that does not run. It expires after `limit`.
+    /// A timer that is not running. It expires `limit` after it starts.
     pub(super) fn new(limit: Duration) -> Self {
         Self { limit, timer: None }
     }
 
-    /// Something has been waiting since the last poll.
+    /// Whether bytes have been waiting since the last poll.
     pub(super) fn is_running(&self) -> bool {
         self.timer.is_some()
     }
 
-    /// The client has taken something, or nothing waits for it.
+    /// Stops the timer: the client has read something, or nothing waits for it.
     pub(super) fn end(&mut self) {
         if self.timer.is_some() {
             self.timer = None;
         }
     }
 
-    /// To be polled as long as something waits. Ready when that took `limit`; the next poll starts anew.
+    /// To be polled while bytes wait. Starts the timer if it is not running; ready when it expires.
     pub(super) fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(self.limit)));
         ready!(timer.as_mut().poll(cx));

@@ -9,18 +9,18 @@ use super::{Json, escape_into, string_end};
 ///
 /// That an object has members with keys, and an array none, is up to who writes.
 #[derive(Debug, Default)]
-pub struct Encoder {
+pub(crate) struct Encoder {
     out: Vec<u8>,
 }
 
 impl Encoder {
     /// Room for so many bytes at first.
-    pub fn with_capacity(bytes: usize) -> Self {
+    pub(crate) fn with_capacity(bytes: usize) -> Self {
         Self { out: Vec::with_capacity(bytes) }
     }
 
     /// An object; `members` writes a key and a value in turns.
-    pub fn object(&mut self, members: impl FnOnce(&mut Self)) {
+    pub(crate) fn object(&mut self, members: impl FnOnce(&mut Self)) {
         self.begin();
         self.out.push(b'{');
         members(self);
@@ -28,7 +28,7 @@ impl Encoder {
     }
 
     /// An array; `elements` writes its values.
-    pub fn array(&mut self, elements: impl FnOnce(&mut Self)) {
+    pub(crate) fn array(&mut self, elements: impl FnOnce(&mut Self)) {
         self.begin();
         self.out.push(b'[');
         elements(self);
@@ -36,14 +36,14 @@ impl Encoder {
     }
 
     /// A member's key. Its value comes next.
-    pub fn key(&mut self, key: &str) -> &mut Self {
+    pub(crate) fn key(&mut self, key: &str) -> &mut Self {
         self.string(key);
         self.out.push(b':');
         self
     }
 
     /// A string.
-    pub fn string(&mut self, text: &str) {
+    pub(crate) fn string(&mut self, text: &str) {
         self.begin();
         self.out.push(b'"');
         escape_into(&mut self.out, text);
@@ -51,13 +51,13 @@ impl Encoder {
     }
 
     /// A value as it was written.
-    pub fn raw(&mut self, json: Json<'_>) {
+    pub(crate) fn raw(&mut self, json: Json<'_>) {
         self.begin();
         self.out.extend_from_slice(json.raw().as_bytes());
     }
 
     /// A value as it was written, but on one line and without white space between its parts.
-    pub fn compact(&mut self, json: Json<'_>) {
+    pub(crate) fn compact(&mut self, json: Json<'_>) {
         self.begin();
         let mut rest = json.raw();
         while let Some((before, string)) = rest.split_once('"') {
@@ -77,7 +77,7 @@ impl Encoder {
     }
 
     /// Any value whose keys are strings. One that fails on the way, as no value of ours does, is null.
-    pub fn value(&mut self, value: &(impl Serialize + ?Sized)) {
+    pub(crate) fn value(&mut self, value: &(impl Serialize + ?Sized)) {
         self.begin();
         let before = self.out.len();
         if serde_json::to_writer(&mut self.out, value).is_err() {
@@ -87,12 +87,12 @@ impl Encoder {
     }
 
     /// What was written.
-    pub fn finish(self) -> Bytes {
+    pub(crate) fn finish(self) -> Bytes {
         self.out.into()
     }
 
     /// What was written, as text.
-    pub fn finish_text(self) -> String {
+    pub(crate) fn finish_text(self) -> String {
         // All that is put in is text.
         String::from_utf8(self.out).unwrap_or_default()
     }

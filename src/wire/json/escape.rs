@@ -8,7 +8,7 @@ use memchr::memchr;
 /// A pair of surrogates may be split over two events of a stream, each of which is a JSON text of its own: the first
 /// half is carried. A half without its other one becomes U+FFFD, the only thing it can be in UTF-8.
 #[derive(Debug, Clone, Default)]
-pub struct Unescaper {
+pub(crate) struct Unescaper {
     escape: Escape,
     /// A first half whose second one has not come.
     high: Option<u16>,
@@ -28,13 +28,13 @@ enum Escape {
 
 impl Unescaper {
     /// A decoder at the start of a string.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
     /// Decodes the next piece of a valid string body: borrowed from `body` if there is nothing to decode, else put into
     /// `scratch`. (In a body that is not valid an unknown escape stands for its letter.)
-    pub fn decode<'b>(&mut self, body: &'b str, scratch: &'b mut String) -> &'b str {
+    pub(crate) fn decode<'b>(&mut self, body: &'b str, scratch: &'b mut String) -> &'b str {
         let carried = self.high.is_some() || !matches!(self.escape, Escape::Outside);
         if !carried && has_no_escapes(body) {
             return body;
@@ -48,7 +48,7 @@ impl Unescaper {
     }
 
     /// The string has ended: U+FFFD for a half of a pair that is still alone.
-    pub fn finish(&mut self) -> Option<char> {
+    pub(crate) fn finish(&mut self) -> Option<char> {
         self.escape = Escape::Outside;
         self.high.take().map(|_| char::REPLACEMENT_CHARACTER)
     }

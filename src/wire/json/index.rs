@@ -8,7 +8,7 @@ use super::{
 /// Lets a text be walked without looking for the ends of its containers again, which a view without an index does at
 /// each level. Worth it where most of a deep text is walked, as a request's is.
 #[derive(Debug, Default)]
-pub struct Index {
+pub(crate) struct Index {
     /// In the order in which they begin: a container's own are behind it.
     extents: Vec<Extent>,
     /// The place of the innermost container that is open.
@@ -29,7 +29,7 @@ impl Index {
     ///
     /// # Errors
     /// `text` is not one JSON value.
-    pub fn parse<'a>(&'a mut self, text: &'a str) -> Result<Json<'a>, Invalid> {
+    pub(crate) fn parse<'a>(&'a mut self, text: &'a str) -> Result<Json<'a>, Invalid> {
         if u32::try_from(text.len()).is_err() {
             return Json::parse(text);
         }

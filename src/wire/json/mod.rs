@@ -14,16 +14,16 @@ mod scanner;
 mod surrogates;
 mod whole;
 
-pub use encoder::Encoder;
-pub(crate) use escape::escape_str;
-pub use escape::{Unescaper, escape_into};
+pub(crate) use encoder::Encoder;
+pub use escape::escape_into;
+pub(crate) use escape::{Unescaper, escape_str};
 use escape::{has_no_escapes, plain_run};
 pub use frame_template::FrameTemplate;
 use index::Extent;
-pub use index::Index;
+pub(crate) use index::Index;
 pub use raw::Raw;
-pub use scanner::{MAX_DEPTH, Progress, Scanner};
-pub use surrogates::mend_surrogates;
+pub(crate) use scanner::{MAX_DEPTH, Progress, Scanner};
+pub(crate) use surrogates::mend_surrogates;
 
 use std::{borrow::Cow, error, fmt, ops::Range};
 
@@ -215,7 +215,7 @@ impl fmt::Debug for Json<'_> {
 }
 
 /// Where `inner` lies in `outer`; `None` if it does not.
-pub fn span(outer: &str, inner: &str) -> Option<Range<usize>> {
+pub(crate) fn span(outer: &str, inner: &str) -> Option<Range<usize>> {
     let start = inner.as_ptr().addr().checked_sub(outer.as_ptr().addr())?;
     let range = start..start + inner.len();
     (range.end <= outer.len()).then_some(range)

@@ -1,23 +1,15 @@
-//! [`Scanner`]: reads JSON as it comes and says where the value ends. Strict, one pass, no buffer but for a key.
+//! [`Scanner`]: reads JSON as it arrives and reports where the value ends. Strict, one pass, no buffer.
 
 use super::escape::plain_run;
 
 /// The deepest nesting that any scanner allows.
-pub const MAX_DEPTH: usize = 128;
-
-/// The longest key that [`Scanner::key`] tells, in bytes as written.
-const MAX_KEY: usize = 256;
+pub(crate) const MAX_DEPTH: usize = 128;
 
 /// Why a [`Scanner`] stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
+pub(crate) enum Progress {
     /// All bytes are taken; the value goes on.
     More,
-    /// The next byte begins the value of the member whose key is [`Scanner::key`]. Only from
-    /// [`Scanner::stopping_at_members`].
-    Value,
-    /// The last byte taken ends the value of the member. Only from [`Scanner::stopping_at_members`].
-    Member,
     /// The value is complete. The byte that closes it is taken; where only the byte behind it can tell (a number),
     /// that one is not.
     End,
@@ -29,7 +21,7 @@ pub enum Progress {
 ///
 /// Checks all of JSON's grammar except that its bytes are UTF-8.
 #[derive(Debug, Clone)]
-pub struct Scanner {
+pub(crate) struct Scanner {
     state: State,
     max_depth: usize,
     depth: usize,
@@ -37,17 +29,12 @@ pub struct Scanner {
     arrays: u128,
     /// The string being read is a key.
     in_key: bool,
-    /// Members of the outermost object are stopped at.
-    stops: bool,
-    key: Vec<u8>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// A value must come.
     Value,
-    /// A value must come that is to be announced.
-    MemberValue,
     /// Behind `[`: a value or `]`.
     FirstElement,
     /// Behind `{`: a key or `}`.
@@ -112,28 +99,12 @@ type Step = (usize, Option<Progress>);
 impl Scanner {
     /// A scanner for one value in which at most `max_depth` containers (and never more than [`MAX_DEPTH`]) are open at
     /// once.
-    pub fn new(max_depth: usize) -> Self {
-        Self {
-            state: State::Value,
-            max_depth: max_depth.min(MAX_DEPTH),
-            depth: 0,
-            arrays: 0,
-            in_key: false,
-            stops: false,
-            key: Vec::new(),
-        }
-    }
-
-    /// Stops where each member's value begins and ends, if the value is an object: what [`Scanner::push`] takes from
-    /// [`Progress::Value`] to [`Progress::Member`] is the value as it is written, no byte more or less.
-    #[must_use]
-    pub fn stopping_at_members(mut self) -> Self {
-        self.stops = true;
-        self
+    pub(crate) fn new(max_depth: usize) -> Self {
+        Self { state: State::Value, max_depth: max_depth.min(MAX_DEPTH), depth: 0, arrays: 0, in_key: false }
     }
 
     /// Reads on. Says how many of `bytes` it took and why it stopped; go on with those that were not taken.
-    pub fn push(&mut self, bytes: &[u8]) -> (usize, Progress) {
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> (usize, Progress) {
         match self.state {
             State::Done => return (0, Progress::End),
             State::Broken => return (0, Progress::Invalid),
@@ -152,7 +123,7 @@ impl Scanner {
     }
 
     /// The input has ended: whether the value is complete. Only for a number is that not known before.
-    pub fn finish(&self) -> bool {
+    pub(crate) fn finish(&self) -> bool {
         match self.state {
             State::Done => true,
             State::Number(number) => self.depth == 0 && number.is_whole(),
@@ -161,17 +132,8 @@ impl Scanner {
     }
 
     /// How many containers are open.
-    pub fn depth(&self) -> usize {
+    pub(crate) fn depth(&self) -> usize {
         self.depth
-    }
-
-    /// The key of the outermost object's member that is being read, as written: escapes are not decoded. From
-    /// [`Progress::Value`] on until the next key begins. `None` outside of that, for a key of more than 256 bytes or
-    /// one that is not UTF-8, and if stops were not asked for.
-    pub fn key(&self) -> Option<&str> {
-        let known = self.stops && self.depth > 0 && !(self.depth == 1 && self.in_key);
-        let key = (known && self.key.len() <= MAX_KEY).then_some(&self.key)?;
-        str::from_utf8(key).ok()
     }
 
     fn step(&mut self, byte: u8, rest: &[u8]) -> Step {
@@ -181,24 +143,14 @@ impl Scanner {
             State::Number(number) => self.number(number, rest),
             State::Literal(missing) => self.literal(byte, missing),
             _ if matches!(byte, b' ' | b'\n' | b'\r' | b'\t') => (1, None),
-            State::MemberValue => {
-                self.state = State::Value;
-                (0, Some(Progress::Value))
-            }
             State::FirstElement if byte == b']' => self.close(),
             State::Value | State::FirstElement => self.value(byte, rest),
             State::FirstKey if byte == b'}' => self.close(),
             State::FirstKey | State::Key if byte == b'"' => {
                 self.in_key = true;
-                if self.captures() {
-                    self.key.clear();
-                }
                 self.open_text(rest)
             }
-            State::Colon if byte == b':' => {
-                let announced = self.stops && self.depth == 1;
-                self.go(if announced { State::MemberValue } else { State::Value })
-            }
+            State::Colon if byte == b':' => self.go(State::Value),
             State::Behind => self.behind(byte),
             _ => self.invalid(0),
         }
@@ -264,8 +216,7 @@ impl Scanner {
             return (taken, Some(Progress::End));
         }
         self.state = State::Behind;
-        let member = self.stops && self.depth == 1 && !self.in_array();
-        (taken, member.then_some(Progress::Member))
+        (taken, None)
     }
 
     /// A string begins with the first byte of `rest`. Most end in the same input: one step for all of it.
@@ -277,11 +228,9 @@ impl Scanner {
 
     fn text(&mut self, rest: &[u8]) -> Step {
         let run = plain_run(rest);
-        self.capture(rest.get(..run).unwrap_or(rest));
         match rest.get(run) {
             None => (run, None),
             Some(b'\\') => {
-                self.capture(b"\\");
                 self.state = State::Escape;
                 (run + 1, None)
             }
@@ -297,7 +246,6 @@ impl Scanner {
 
     /// Behind a backslash, or in the digits of `\u`.
     fn escape(&mut self, byte: u8) -> Step {
-        self.capture(&[byte]);
         match (self.state, byte) {
             (State::Escape, b'u') => self.go(State::Hex(4)),
             (State::Escape, b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.go(State::Text),
@@ -326,19 +274,6 @@ impl Scanner {
             _ => self.invalid(0),
         }
     }
-
-    /// The string being read is the key of one of the outermost object's members, and is asked for.
-    fn captures(&self) -> bool {
-        self.stops && self.in_key && self.depth == 1
-    }
-
-    /// Keeps what belongs to the key, and one byte more than allowed of one that is too long.
-    fn capture(&mut self, bytes: &[u8]) {
-        if self.captures() {
-            let room = (MAX_KEY + 1).saturating_sub(self.key.len());
-            self.key.extend(bytes.iter().take(room));
-        }
-    }
 }
 
 #[cfg(test)]
@@ -363,31 +298,6 @@ mod tests {
             assert_eq!(taken, piece.len());
         }
         (all, if scanner.finish() { Progress::End } else { Progress::More })
-    }
-
-    /// Key and value of each member, both as written, from a text in pieces of `size`.
-    fn members(text: &str, size: usize) -> Vec<(String, String)> {
-        let mut scanner = Scanner::new(MAX_DEPTH).stopping_at_members();
-        let (mut all, mut value) = (Vec::new(), None::<String>);
-        for mut piece in text.as_bytes().chunks(size) {
-            loop {
-                let (taken, progress) = scanner.push(piece);
-                let (read, rest) = piece.split_at(taken);
-                piece = rest;
-                if let Some(value) = &mut value {
-                    value.extend(read.iter().map(|byte| char::from(*byte)));
-                }
-                match progress {
-                    Progress::More | Progress::End => break,
-                    Progress::Value => value = Some(String::new()),
-                    Progress::Member => {
-                        all.push((scanner.key().unwrap().to_owned(), value.take().unwrap()));
-                    }
-                    Progress::Invalid => panic!("{text} is JSON"),
-                }
-            }
-        }
-        all
     }
 
     /// JSON in ASCII, with all its forms of white space, numbers, escapes and literals.
@@ -477,17 +387,6 @@ mod tests {
                 prop_assert_eq!(members, json.members().map(|(key, value)| (key, value.raw())).collect::<Vec<_>>());
             }
         }
-
-        #[test]
-        fn members_are_told_as_they_are_written(text in json(), size in 1..9_usize) {
-            let json = Json::parse(&text).unwrap();
-            let values: Vec<_> = json.members().map(|(_, value)| value.raw().to_owned()).collect();
-            let told = members(&text, size);
-            prop_assert_eq!(told.iter().map(|(_, value)| value.clone()).collect::<Vec<_>>(), values);
-            for ((told, _), (key, _)) in told.iter().zip(json.members()) {
-                prop_assert_eq!(serde_json::from_str::<String>(&format!("\"{told}\"")).unwrap(), key);
-            }
-        }
     }
 
     #[test]
@@ -532,17 +431,9 @@ mod tests {
     }
 
     #[test]
-    fn nesting_and_keys_are_bounded() {
-        let mut scanner = Scanner::new(2).stopping_at_members();
-        let long = "k".repeat(MAX_KEY + 1);
-        let text = format!("{{\"{long}\":1,\"k\\n\":[{{");
-        assert_eq!(scanner.push(text.as_bytes()), (MAX_KEY + 5, Progress::Value));
-        assert_eq!((scanner.key(), scanner.depth()), (None, 1));
-        let rest = &text.as_bytes()[MAX_KEY + 5..];
-        assert_eq!(scanner.push(rest), (1, Progress::Member));
-        assert_eq!(scanner.push(&rest[1..]), (7, Progress::Value));
-        assert_eq!(scanner.key(), Some("k\\n"));
-        assert_eq!(scanner.push(&rest[8..]), (1, Progress::Invalid));
+    fn nesting_is_bounded() {
+        let mut scanner = Scanner::new(2);
+        assert_eq!(scanner.push(b"{\"k\":[{"), (6, Progress::Invalid));
         assert_eq!(scanner.depth(), 2);
     }
 }

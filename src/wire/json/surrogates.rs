@@ -7,7 +7,7 @@ use memchr::memchr;
 /// The JSON `text` with U+FFFD in place of every escaped half of a surrogate pair whose other half is missing.
 ///
 /// JSON's grammar allows it, UTF-8 has no form for it, and clients that cut a text in the middle of a character write it.
-pub fn mend_surrogates(text: &str) -> Cow<'_, str> {
+pub(crate) fn mend_surrogates(text: &str) -> Cow<'_, str> {
     let bytes = text.as_bytes();
     let mut mended = String::new();
     let (mut at, mut copied) = (0, 0);

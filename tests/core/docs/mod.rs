@@ -1,6 +1,7 @@
 //! What the documents, comments and fixtures refer to exists: see CONTRIBUTING.md#citations.
 
 mod citations;
+mod http1;
 mod links;
 mod page;
 

@@ -75,6 +75,8 @@ macro_rules! smoke {
     )*};
 }
 
+#[cfg(feature = "proxy")]
+smoke!(http1);
 smoke!(engine, json, literal, params, reader, sse);
 
 /// The committed dictionary lists the markers of the formats as they are now.

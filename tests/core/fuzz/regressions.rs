@@ -82,8 +82,14 @@ fn what_was_found_stays_mended() {
 }
 
 /// What must be so, the check that failed, by its function, and the bytes it failed for.
-const FAILED: &[Failed] =
-    &[("a header that the answer begins in is no text", engine, b"\x00\x02\x1c\xfe\x07\xe4\x07all\n")];
+const FAILED: &[Failed] = &[
+    ("a header that the answer begins in is no text", engine, b"\x00\x02\x1c\xfe\x07\xe4\x07all\n"),
+    (
+        "a waiting call inside a spoken message becomes text with its header",
+        engine,
+        b"\x8f<|<|content_text|><|content_invoke_tool_json|>{\"name\":\"get_weather\",\"args\":s",
+    ),
+];
 
 type Failed = (&'static str, fn(&[u8]), &'static [u8]);
 
@@ -108,4 +114,84 @@ fn blanks_behind_what_may_be_a_closer_are_read_once() {
         let text = open.to_owned() + &"\n".repeat(100_000);
         find(&settings, &text, 1, Finish::Stop, usize::MAX);
     }
+}
+
+/// Whole arguments, in formats of messages: the text, what of it is text, and the arguments of its calls.
+const WAITED: &[(&str, &str, &str, &[&str])] = &[
+    (
+        "inkling",
+        "<|content_text|>a<|content_invoke_tool_json|>{\"name\":\"set\",\"args\":x",
+        "a<|content_invoke_tool_json|>{\"name\":\"set\",\"args\":x",
+        &[],
+    ),
+    (
+        "inkling",
+        "<|content_invoke_tool_json|>[{\"name\":\"a\",\"args\":{}}, {\"name\":\"set\",\"args\":{\"s\":x",
+        ", {\"name\":\"set\",\"args\":{\"s\":x",
+        &["{}"],
+    ),
+    ("inkling", "<|content_invoke_tool_json|>[{\"name\":\"a\",\"args\":{}}, {\"na\"", ", {\"na\"", &["{}"]),
+    (
+        "harmony",
+        "<|channel|>final<|message|>a<|start|>assistant<|channel|>commentary to=set<|message|>{\"s\": x",
+        "a<|start|>assistant<|channel|>commentary to=set<|message|>{\"s\": x",
+        &[],
+    ),
+    (
+        "harmony",
+        " \n<|channel|>commentary to=set<|message|>{\"s\": x",
+        " \n<|channel|>commentary to=set<|message|>{\"s\": x",
+        &[],
+    ),
+    (
+        "harmony",
+        "<|channel|>commentary to=set<|message|>{\"s\": \"t\"<|start|>assistant<|channel|>final to=set<|message|>{x",
+        "<|start|>assistant<|channel|>final to=set<|message|>{x",
+        &["{\"s\": \"t\"}"],
+    ),
+    (
+        "functionary_v32",
+        "python\nprint(1)>>>none\n>>>set\n{\"s\": x",
+        ">>>set\n{\"s\": x",
+        &["{\"code\": \"print(1)>>>none\\n\"}"],
+    ),
+    (
+        "beam",
+        "<|channel|>final<|message|>a<|start|>assistant to=set<|channel|>final <|constrain|>xml<|message|>\
+         <rfl:parameter name=\"s\">b",
+        "a<|start|>assistant to=set<|channel|>final <|constrain|>xml<|message|><rfl:parameter name=\"s\">b",
+        &[],
+    ),
+];
+
+#[test]
+fn a_waiting_call_that_fails_is_text_with_its_header_and_nothing_before_it() {
+    for (name, text, said, calls) in WAITED {
+        let detect = Detect::Formats(vec![name]);
+        let settings = Rules { detect, arguments: ArgumentDelivery::Whole, ..Rules::default() };
+        let found = find(&settings, text, 3, Finish::Stop, usize::MAX);
+        assert_eq!(found.text, *said, "{text}");
+        let arguments: Vec<_> = found.calls.iter().map(|call| call.arguments.as_str()).collect();
+        assert_eq!(arguments, *calls, "{text}");
+    }
+}
+
+/// What follows a call and does not become another one stays text, and missing brackets of a call that waits are
+/// written only where arguments are mended.
+#[test]
+fn what_follows_a_call_in_its_message_is_text() {
+    let inkling = |text: &str, arguments, repair| {
+        let detect = Detect::Formats(vec!["inkling"]);
+        let settings = Rules { detect, arguments, repair, ..Rules::default() };
+        let found = find(&settings, text, 3, Finish::Stop, usize::MAX);
+        (found.text, found.calls.len())
+    };
+    let text = "<|content_invoke_tool_json|>[{\"name\":\"a\",\"args\":{}}, {\"na";
+    for arguments in [ArgumentDelivery::Stream, ArgumentDelivery::Whole] {
+        assert_eq!(inkling(text, arguments, true), (", {\"na".to_owned(), 1));
+    }
+    let text = "<|content_invoke_tool_json|>{\"name\":\"set\",\"args\":{\"s\":\"t\"";
+    assert_eq!(inkling(text, ArgumentDelivery::Whole, true), (String::new(), 1));
+    assert_eq!(inkling(text, ArgumentDelivery::Whole, false), (text.to_owned(), 0));
+    assert_eq!(inkling(text, ArgumentDelivery::Stream, false), (String::new(), 1));
 }

@@ -75,6 +75,70 @@ const STREAMS: &[(&str, &str)] = &[
     ("done", "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"x\"}}]}\n\ndata: [DONE]\n\n"),
 ];
 
+/// Responses of HTTP/1.1, as they should be and as they should not.
+const RESPONSES: &[(&str, &str)] = &[
+    ("length", "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"),
+    ("length-and-more", "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhelloHTTP/1.1 200 OK\r\n\r\n"),
+    ("chunked", "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n1\r\n!\r\n0\r\n\r\n"),
+    (
+        "extensions-and-trailers",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5;a=\"b\" ; c\r\nhello\r\n0 \r\nx: y\r\nz:\r\n\r\n",
+    ),
+    ("until-close", "HTTP/1.1 200 OK\r\n\r\nhello"),
+    ("http10", "HTTP/1.0 200 OK\r\nconnection: keep-alive\r\ncontent-length: 5\r\n\r\nhello"),
+    ("http10-chunked", "HTTP/1.0 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"),
+    (
+        "both-framings",
+        "HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n",
+    ),
+    ("chunked-identity", "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked, identity\r\n\r\n0\r\n\r\n"),
+    ("identity", "HTTP/1.1 200 OK\r\ntransfer-encoding: identity\r\ncontent-length: 1\r\n\r\nhello"),
+    ("empty-coding", "HTTP/1.1 200 OK\r\ntransfer-encoding:\r\ncontent-length: 5\r\n\r\nhello"),
+    ("empty-items", "HTTP/1.1 200 OK\r\ntransfer-encoding: , chunked ,\r\n\r\n1\r\nx\r\n0\r\n\r\n"),
+    ("two-lengths", "HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello!"),
+    ("same-lengths", "HTTP/1.1 200 OK\r\ncontent-length: 5, 5\r\ncontent-length: 5\r\n\r\nhello"),
+    ("odd-lengths", "HTTP/1.1 200 OK\r\ncontent-length: 05, 5,\r\ncontent-length: +5\r\n\r\nhello"),
+    ("largest-length", "HTTP/1.1 200 OK\r\ncontent-length: 18446744073709551615\r\n\r\nhello"),
+    (
+        "interim",
+        "\r\nHTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nlink: x\r\n\r\n\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
+    ),
+    ("upgrade", "HTTP/1.1 101 Switching\r\nupgrade: x\r\nconnection: upgrade\r\n\r\nhello"),
+    ("no-content", "HTTP/1.1 204 No\r\ntransfer-encoding: chunked\r\n\r\nHTTP/1.1 200 OK\r\n\r\n"),
+    ("not-modified", "HTTP/1.1 304 Not\r\ncontent-length: 5\r\n\r\n"),
+    ("bare-lf", "HTTP/1.1 200 OK\ncontent-length: 5\n\nhello"),
+    ("bare-cr", "\rHTTP/1.1 200 OK\r\nx: a\rb\r\ncontent-length: 0\r\n\r\n"),
+    ("bare-lf-in-chunks", "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\nx\n0\n\n"),
+    ("bare-lf-in-trailers", "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\na: b\nc: d\r\n\r\n"),
+    ("nul", "HTTP/1.1 200 OK\r\nx: a\0b\r\ncontent-length: 0\r\n\r\n"),
+    ("nul-in-extension", "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1;\0\r\nx\r\n0\r\n\r\n"),
+    ("folded", "HTTP/1.1 200 OK\r\nx: a\r\n b\r\ncontent-length: 0\r\n\r\n"),
+    ("blank-before-first-field", "HTTP/1.1 200 OK\r\n content-length: 9\r\ncontent-length: 0\r\n\r\n"),
+    ("blank-before-colon", "HTTP/1.1 200 OK\r\ncontent-length : 5\r\n\r\nhello"),
+    ("no-colon", "HTTP/1.1 200 OK\r\ncontent-length 5\r\n\r\nhello"),
+    ("no-reason", "HTTP/1.1 200\r\ncontent-length: 0\r\n\r\n"),
+    ("odd-status", "HTTP/1.1 999 \u{e9}\r\nx:\r\ncontent-length: 0\r\n\r\n"),
+    ("low-status", "HTTP/1.1 099 Low\r\ncontent-length: 0\r\n\r\n"),
+    ("long-status", "HTTP/1.1 2000 OK\r\ncontent-length: 0\r\n\r\n"),
+    ("http2", "HTTP/2.0 200 OK\r\ncontent-length: 0\r\n\r\n"),
+    ("http12", "HTTP/1.2 200 OK\r\ncontent-length: 0\r\n\r\n"),
+    (
+        "closing",
+        "HTTP/1.1 200 OK\r\nconnection: x, Close\r\nconnection: keep-alive\r\ncontent-length: 5\r\n\r\nhello",
+    ),
+    (
+        "digits",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0000000000000001\r\nx\r\n00000000000000000\r\n\r\n",
+    ),
+    ("overflow", "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n10000000000000001\r\nx\r\n0\r\n\r\n"),
+    (
+        "odd-sizes",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1 1\r\n+1\r\n-1\r\n0x1\r\n1_0\r\n;\r\n",
+    ),
+    ("odd-trailers", "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\na b: c\r\n d\r\n: e\r\n\r\n"),
+    ("long-chunk", "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\nxy\r\n0\r\n\r\n"),
+];
+
 /// Writes the corpus anew. What a fuzzer has added stays.
 pub(crate) fn write() {
     for (at, pair) in engine().chunks(2).enumerate() {
@@ -91,6 +155,9 @@ pub(crate) fn write() {
     }
     for (at, (name, text)) in PARAMS.iter().enumerate() {
         put("params", name, &[&[choice(at) << 4, choice(at), choice(at)], text.as_bytes()]);
+    }
+    for (at, (name, text)) in RESPONSES.iter().enumerate() {
+        put("http1", name, &[&[choice(at)], text.as_bytes()]);
     }
     for (name, text) in STREAMS {
         put("sse", name, &[&[0, 3], text.as_bytes()]);

@@ -17,6 +17,8 @@ use super::{
 const DECLARED: &str = r#"{"model": "m", "messages": [{"role": "user", "content": "?"}], "tools": [
     {"type": "function", "function": {"name": "a"}},
     {"type": "function", "function": {"name": "b", "parameters": {"type": "object", "properties": {"y": {}}}}},
+    {"type": "function", "function": {"name": "python", "parameters": {"type": "object", "required": ["code"],
+        "properties": {"code": {"type": "string"}}}}},
     {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object", "properties": {
         "city": {"type": "string"}, "unit": {"enum": ["c", "f"]}, "days": {"type": "integer"}}}}},
     {"type": "function", "function": {"name": "set", "parameters": {"type": "object", "required": ["s"], "properties": {

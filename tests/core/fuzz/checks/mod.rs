@@ -8,6 +8,8 @@
 mod detected;
 mod engine;
 mod found;
+#[cfg(feature = "proxy")]
+mod http1;
 mod input;
 mod json;
 mod literal;
@@ -17,6 +19,9 @@ mod sse;
 
 #[allow(unused_imports, reason = "a fuzz target uses one check and no seeds")]
 pub(crate) use self::detected::{Call, Found};
+#[cfg(feature = "proxy")]
+#[allow(unused_imports, reason = "a fuzz target uses one check")]
+pub(crate) use self::http1::http1;
 #[allow(unused_imports, reason = "a fuzz target uses one check and no seeds")]
 pub(crate) use self::{
     engine::engine, found::find, input::code, json::json, literal::literal, params::params, reader::reader,
@@ -28,8 +33,10 @@ pub(crate) type Check = (&'static str, fn(&[u8]));
 
 /// All checks.
 #[allow(dead_code, reason = "a fuzz target runs one")]
-pub(crate) const ALL: [Check; 6] = [
+pub(crate) const ALL: &[Check] = &[
     ("engine", engine),
+    #[cfg(feature = "proxy")]
+    ("http1", http1),
     ("json", json),
     ("literal", literal),
     ("params", params),

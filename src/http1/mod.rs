@@ -1,0 +1,45 @@
+//! HTTP/1.1 messages that toolwire reads and writes with its own code. Sans-IO: bytes in, bytes out; the sockets are in
+//! `proxy`.
+//!
+//! # What is ours, what is hyper's, and why
+//!
+//! | message | code | why |
+//! |---|---|---|
+//! | a client's request | hyper | It is the part of HTTP with the most to get wrong, and costs once per request. |
+//! | a response made by toolwire itself (errors, models, metrics) | hyper | It costs once per request. |
+//! | a response that comes from an upstream | [`ResponseEncoder`] | hyper's write buffers would stay with the connection for as long as the model writes. |
+//! | a request to an upstream | [`RequestHead`] | All of it but the length is the same for every request, so it is formatted once. |
+//! | an upstream's response | [`HeadReader`], [`BodyDecoder`] | hyper's client needs a task, a channel and a buffer for each connection; a stream may not cost that much. |
+//! | HTTP/2, on both sides; the list of an upstream's models | hyper | Nothing is gained by own code. |
+//!
+//! `docs/performance.md` has the measurements. Syntax is left to `httparse`, which hyper uses too: own code decides
+//! what the fields mean, where a message ends, and whether its connection may be used again.
+//!
+//! # The handover
+//!
+//! hyper decides whether a client's connection persists, since it has seen all of the request, but it does not write the
+//! response. `proxy::worker::handover` states the invariant by which a connection is taken over from hyper, and has its
+//! test.
+//!
+//! # How it is proven
+//!
+//! docs/protocols/http1.md#requirements lists what the standard demands, each with the tests that hold it. The fuzz check
+//! `http1` (`tests/core/fuzz/checks`) reads any bytes in any split with this module and with hyper's client, and allows
+//! only docs/protocols/http1.md#differences-from-hyper.
+
+mod body;
+mod encode;
+mod fields;
+mod request;
+mod response;
+
+pub use self::{
+    body::{BodyDecoder, BodyError},
+    encode::ResponseEncoder,
+    request::RequestHead,
+    response::{HeadError, HeadReader, MAX_HEAD, ResponseHead},
+};
+pub(crate) use self::{
+    fields::{list_contains, list_items},
+    response::check_head_size,
+};
