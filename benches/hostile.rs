@@ -1,14 +1,20 @@
-//! Detection of what was written to be dear: `.ci/linear` counts its instructions, and fails where they grow faster than
-//! the text, or are too many for a byte.
+//! Detection of text that was made to be expensive. `.ci/linear` counts the work that it takes: it must not grow faster
+//! than the text.
 //!
-//!     hostile          every case once, and how many there are (`cargo bench`, `cargo test --benches`)
-//!     hostile count    every case in both of its sizes, each inside one call of `counted`; a line for each call
+//!     hostile                          every sampled case once, one unit long (`cargo bench`, `cargo test --benches`)
+//!     hostile count CASES PART/PARTS   every PARTS-th case, in two lengths; one line of output for each run
+//!
+//! CASES is one of
+//!
+//!     sampled    every marker of every format, some beginnings of every example, and mixtures of them
+//!     all        the same with every beginning of every example, in the full length
+//!     few        one mixture for each format, short: for counters that are slow
 
 #![allow(clippy::print_stdout, reason = "the lines name what is counted")]
 
 mod answers;
 
-use std::{collections::BTreeSet, env, hint::black_box};
+use std::{collections::BTreeSet, env, fs, hint::black_box, process};
 
 use answers::conversation;
 use toolwire::{
@@ -19,13 +25,20 @@ use toolwire::{
     tools::DeclaredTools,
 };
 
-/// Bytes of a marker that is repeated: the shorter text; the longer one has four times as many.
-const MARKERS: usize = 25_000;
+/// Bytes of the shorter text of a repeated marker.
+const MARKERS: usize = 100_000;
 
-/// Bytes of a beginning of an example that is repeated.
-const BEGINNINGS: usize = 4_000;
+/// Bytes of the shorter text of a sampled beginning of an example. Work that is quadratic up to a limit on what is held
+/// shows in short texts as growth; in long ones it shows as a large number for each byte.
+const BEGINNINGS: usize = 10_000;
 
-/// Beginnings of each example.
+/// Bytes of the shorter text for counters that are slow.
+const FEW: usize = 5_000;
+
+/// How many times as long the longer text is.
+const LONGER: usize = 4;
+
+/// Sampled beginnings of each example.
 const CUTS: usize = 8;
 
 /// What no format's table has, but that begins or prolongs something.
@@ -76,10 +89,57 @@ const BEHIND: &[(&str, &str, &str)] = &[
     ("bare", "{\"name\":\"search\",\"arguments\":{\"type\":\"", "a"),
 ];
 
+fn main() {
+    let mut arguments = env::args().skip_while(|argument| argument != "count").skip(1);
+    let Some(selection) = arguments.next() else {
+        let cases = Selection::Sampled.cases();
+        for case in &cases {
+            for mode in MODES {
+                run(case, &case.unit, mode);
+            }
+        }
+        println!("{} cases", cases.len());
+        return;
+    };
+    let parts = arguments.next().unwrap_or_else(|| "0/1".to_owned());
+    let parts =
+        parts.split_once('/').and_then(|(part, parts)| Some((part.parse().ok()?, parts.parse().ok()?)));
+    let (Some(selection), Some((part, parts))) = (Selection::named(&selection), parts) else {
+        println!("usage: hostile count sampled|all|few PART/PARTS");
+        process::exit(2);
+    };
+    for case in selection.cases().iter().skip(part).step_by(parts) {
+        for mode in MODES {
+            for times in [1, LONGER] {
+                let text = case.text(times);
+                let steps = run(case, &text, mode);
+                let unit: String = case.unit.escape_debug().take(120).collect();
+                let Mode { arguments, piece } = mode;
+                println!("{}\t{arguments:?}, {piece} at a time: {unit}\t{}\t{steps}", case.name, text.len());
+            }
+        }
+    }
+}
+
+/// How a text is read.
+#[derive(Clone, Copy)]
+struct Mode {
+    arguments: ArgumentDelivery,
+    /// Bytes that come at once.
+    piece: usize,
+}
+
+const MODES: [Mode; 2] = [
+    Mode { arguments: ArgumentDelivery::Stream, piece: 4096 },
+    Mode { arguments: ArgumentDelivery::Whole, piece: 1 },
+];
+
+/// One text, and the formats that are looked for in it.
 struct Case {
     name: String,
     begins: &'static str,
     unit: String,
+    /// Length of the shorter of the two texts, in bytes.
     size: usize,
     detect: Detect,
 }
@@ -94,59 +154,86 @@ impl Case {
     }
 }
 
-fn main() {
-    let counts = env::args().any(|argument| argument == "count");
-    let cases = cases();
-    for case in &cases {
-        for (arguments, step) in [(ArgumentDelivery::Stream, 4096), (ArgumentDelivery::Whole, 1)] {
-            for times in [1, if counts { 4 } else { 1 }] {
-                let text = if counts { case.text(times) } else { case.unit.clone() };
-                let events = run(case, &text, arguments, step);
-                if counts {
-                    let unit = case.unit.escape_debug();
-                    println!(
-                        "{}\t{arguments:?}, {step} at a time: {unit}\t{}\t{events}",
-                        case.name,
-                        text.len()
-                    );
-                }
+/// Which cases are run.
+#[derive(Clone, Copy, PartialEq)]
+enum Selection {
+    Sampled,
+    All,
+    Few,
+}
+
+impl Selection {
+    fn named(name: &str) -> Option<Self> {
+        match name {
+            "sampled" => Some(Self::Sampled),
+            "all" => Some(Self::All),
+            "few" => Some(Self::Few),
+            _ => None,
+        }
+    }
+
+    /// Some beginnings of a format's example, or all of them.
+    fn beginnings(self, example: &'static str) -> Vec<&'static str> {
+        let ends: Vec<usize> = example.char_indices().map(|(at, _)| at).skip(1).collect();
+        let step = if self == Self::All { 1 } else { ends.len().div_ceil(CUTS).max(1) };
+        ends.iter().step_by(step).filter_map(|end| example.get(..*end)).collect()
+    }
+
+    fn cases(self) -> Vec<Case> {
+        let mut cases = Vec::new();
+        let mut all = BTreeSet::new();
+        let mut everything = String::new();
+        for &format in format::ALL {
+            let own = || Detect::Formats(vec![format.name]);
+            let (markers, beginnings) = (openers(format), self.beginnings(format.example));
+            let mixture = mixture(&markers, &beginnings);
+            if self == Self::Few {
+                cases.push(Case::new(format.name, mixture, FEW, own()));
+                continue;
             }
+            for marker in &markers {
+                cases.push(Case::new(format.name, (*marker).to_owned(), MARKERS, own()));
+            }
+            if markers.len() > 1 {
+                cases.push(Case::new(format.name, markers.iter().copied().collect(), MARKERS, own()));
+            }
+            let size = if self == Self::All { MARKERS } else { BEGINNINGS };
+            for unit in &beginnings {
+                cases.push(Case::new(format.name, (*unit).to_owned(), size, own()));
+            }
+            cases.push(Case::new(format.name, mixture.clone(), size, own()));
+            cases.push(Case::new("auto", mixture.clone(), size, Detect::Auto));
+            all.extend(markers);
+            everything.push_str(&mixture);
         }
+        let size = if self == Self::Few { FEW } else { MARKERS };
+        let auto = |unit: &str| Case::new("auto", unit.to_owned(), size, Detect::Auto);
+        cases.extend(all.iter().copied().chain(OTHERS.iter().copied()).map(auto));
+        if self != Self::Few {
+            cases.push(auto(&all.iter().copied().collect::<String>()));
+            cases.push(auto(&everything));
+        }
+        for (name, begins, unit) in BEHIND {
+            let detect =
+                Detect::Formats(format::by_name(name).into_iter().map(|format| format.name).collect());
+            cases.push(Case { begins, ..Case::new(name, (*unit).to_owned(), size, detect) });
+        }
+        cases
     }
-    println!("{} cases", cases.len());
 }
 
-/// Every marker of every format alone and all together, and beginnings of every example.
-fn cases() -> Vec<Case> {
-    let mut cases = Vec::new();
-    let mut all = BTreeSet::new();
-    for &format in format::ALL {
-        let own = || Detect::Formats(vec![format.name]);
-        let markers = openers(format);
-        for marker in &markers {
-            cases.push(Case::new(format.name, (*marker).to_owned(), MARKERS, own()));
-        }
-        if markers.len() > 1 {
-            cases.push(Case::new(format.name, markers.iter().copied().collect(), MARKERS, own()));
-        }
-        all.extend(markers);
-        let ends: Vec<usize> = format.example.char_indices().map(|(at, _)| at).skip(1).collect();
-        for end in ends.iter().step_by(ends.len().div_ceil(CUTS).max(1)) {
-            let unit = format.example.get(..*end).unwrap_or(format.example).to_owned();
-            cases.push(Case::new(format.name, unit, BEGINNINGS, own()));
-        }
+/// Each marker and each beginning of an example in turn.
+fn mixture(markers: &BTreeSet<&'static str>, beginnings: &[&'static str]) -> String {
+    let mut mixed = String::new();
+    let mut turns = markers.iter().copied().cycle();
+    for beginning in beginnings {
+        mixed.push_str(beginning);
+        mixed.push_str(turns.next().unwrap_or_default());
     }
-    let auto = |unit: &str| Case::new("auto", unit.to_owned(), MARKERS, Detect::Auto);
-    cases.extend(all.iter().copied().chain(OTHERS.iter().copied()).map(auto));
-    cases.push(auto(&all.iter().copied().collect::<String>()));
-    for (name, begins, unit) in BEHIND {
-        let detect = Detect::Formats(format::by_name(name).into_iter().map(|format| format.name).collect());
-        cases.push(Case { begins, ..Case::new(name, (*unit).to_owned(), MARKERS, detect) });
-    }
-    cases
+    mixed
 }
 
-/// All that the format looks for in prose.
+/// All markers that the format looks for in prose.
 fn openers(format: &'static Format) -> BTreeSet<&'static str> {
     let others = format.grammars.iter().flat_map(|grammar| match grammar {
         Grammar::Reasoning(thoughts) => thoughts.iter().map(|thought| thought.open).collect(),
@@ -157,38 +244,44 @@ fn openers(format: &'static Format) -> BTreeSet<&'static str> {
     format.openers().into_iter().chain(others).filter(|marker| !marker.is_empty()).collect()
 }
 
-fn run(case: &Case, text: &str, arguments: ArgumentDelivery, step: usize) -> usize {
-    let settings = Rules { detect: case.detect.clone(), arguments, ..Rules::default() };
-    let Some(detector) = Detector::new(DeclaredTools::new(&conversation(), ""), &settings, Known::built_in())
+/// Gives the steps that were counted, 0 where nothing counts them.
+fn run(case: &Case, text: &str, mode: Mode) -> u64 {
+    let rules = Rules { detect: case.detect.clone(), arguments: mode.arguments, ..Rules::default() };
+    let Some(detector) = Detector::new(DeclaredTools::new(&conversation(), ""), &rules, Known::built_in())
     else {
         return 0;
     };
     let mut pieces = Vec::new();
     let mut rest = text;
     while !rest.is_empty() {
-        let (piece, tail) = rest.split_at(rest.ceil_char_boundary(step.min(rest.len())));
+        let (piece, tail) = rest.split_at(rest.ceil_char_boundary(mode.piece.min(rest.len())));
         pieces.push(piece);
         rest = tail;
     }
-    counted(detector, &pieces)
+    let before = steps();
+    counted(detector, &pieces);
+    steps() - before
 }
 
-/// What callgrind counts, by this name; gives how many events came out.
+/// What `benches/hostile/steps.c` has counted so far, if the program was built for that.
+fn steps() -> u64 {
+    let Some(file) = env::var_os("TOOLWIRE_STEPS") else { return 0 };
+    fs::read(file).ok().and_then(|bytes| Some(u64::from_ne_bytes(bytes.try_into().ok()?))).unwrap_or_default()
+}
+
+/// callgrind counts inside this function, by its name.
 #[inline(never)]
-fn counted(mut detector: Detector, pieces: &[&str]) -> usize {
-    let mut out = Events(0);
+fn counted(mut detector: Detector, pieces: &[&str]) {
     for piece in black_box(pieces) {
-        detector.event(Event::Text((*piece).into()), &mut out);
+        detector.event(Event::Text((*piece).into()), &mut Nowhere);
     }
-    detector.event(Event::Finish(Finish::Stop), &mut out);
-    out.0
+    detector.event(Event::Finish(Finish::Stop), &mut Nowhere);
 }
 
-struct Events(usize);
+struct Nowhere;
 
-impl Sink for Events {
+impl Sink for Nowhere {
     fn event(&mut self, event: Event<'_>) {
         black_box(&event);
-        self.0 += 1;
     }
 }

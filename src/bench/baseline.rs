@@ -1,7 +1,7 @@
 //! The loopback baseline: a mock in the bench's own process, on a thread of its own.
 //!
-//! Read by the same client in the same rounds as the targets, it shows what of their figures is the tool, the kernel
-//! and the machine: nothing is between the two but a loopback socket.
+//! The same client reads it in the same rounds as the targets, with only a loopback socket in between. It shows which
+//! part of the figures is caused by the tool, the kernel and the machine.
 
 use std::{
     io,
@@ -13,7 +13,7 @@ use tokio::{net::TcpSocket, runtime::Builder};
 
 use crate::fixture::mock::Mock;
 
-/// Serves `mock` until the process ends; gives its address.
+/// Serves `mock` until the process ends; returns its address.
 ///
 /// # Errors
 /// No thread, or no socket.
@@ -23,7 +23,7 @@ pub(crate) fn start(mock: Mock) -> io::Result<SocketAddr> {
         let _inside = runtime.enter();
         let socket = TcpSocket::new_v4()?;
         socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
-        // Streams come in crowds: one that finds no place in the line would try again a second later.
+        // Many streams may start at once: a connection that does not fit into the backlog is retried only after a second.
         socket.listen(4096)?
     };
     let address = listener.local_addr()?;

@@ -1,12 +1,12 @@
-//! [`Client`]: asks a target and follows its stream, as cheaply as it can be done.
+//! [`Client`]: sends requests to a target and follows its streams, as cheaply as possible.
 //!
 //! ```text
 //! run: connection (idle or new) ─▶ one POST ─▶ head ─▶ body, frame by frame ─▶ Follower ─▶ Sample
 //! ```
 //!
-//! A connection is driven by the request that uses it, in the same task: a token costs one wake-up, one read and no
-//! hop, and the time it is noted with is that of the read. Nobody drives an idle connection, so one that the target
-//! has closed meanwhile is found when it is taken; then another is made, once, and that is no error.
+//! The request that uses a connection drives it, in the same task: a token costs one wake-up and one read, and its time
+//! is that of the read. Nothing drives an idle connection, so one that the target has closed is detected when it is
+//! reused. Then another is opened, once, which is not an error.
 
 use std::{
     error::Error,
@@ -45,19 +45,19 @@ use super::{
 };
 use crate::clock::now;
 
-/// How long a target may take to end a body whose stream has ended, before its connection is given up.
+/// How long a target may take to end the body after the end of its stream, before the connection is closed.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Bytes of a refusing answer that are read at most.
+/// Bytes of an error response to read.
 const MAX_REFUSAL: usize = 16 << 10;
 
-/// Characters of a refusal that are told.
+/// Characters of an error response to report.
 const TOLD: usize = 200;
 
-/// Idle connections that are kept at most; more are closed.
+/// Idle connections to keep; further ones are closed.
 const MAX_IDLE: usize = 16 << 10;
 
-/// Asks one target. Many requests can be under way at once.
+/// Sends requests to one target. Many may be open at the same time.
 #[derive(Debug)]
 pub(crate) struct Client {
     target: Arc<Target>,
@@ -69,7 +69,7 @@ pub(crate) struct Client {
     idle: Mutex<Vec<Link>>,
 }
 
-/// A connection, and what sends requests into it.
+/// A connection with its request sender.
 #[derive(Debug)]
 struct Link {
     sender: SendRequest<Full<Bytes>>,
@@ -77,16 +77,16 @@ struct Link {
     closed: bool,
 }
 
-/// Why a request got no answer.
+/// Why a request got no response.
 enum Fault {
-    /// The connection was an idle one, and had been closed.
+    /// The idle connection had been closed.
     Stale,
-    /// Anything else, in words.
+    /// Anything else, as a message.
     Broken(String),
 }
 
 impl Client {
-    /// For `target`, spoken to in `dialect`; a request that has not ended after `timeout` is broken.
+    /// For `target` in `dialect`; a request that has not ended after `timeout` is broken.
     pub(crate) fn new(target: Arc<Target>, dialect: Dialect, timeout: Duration) -> Self {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
@@ -102,7 +102,7 @@ impl Client {
         Self { target, dialect, timeout, path, headers, connector, idle: Mutex::default() }
     }
 
-    /// Sends `body` and follows the answer to its end. `intended` is when the load's schedule wanted it to leave.
+    /// Sends `body` and follows the response to its end. `intended` is the intended start of the load's schedule.
     pub(crate) async fn run(&self, body: Bytes, intended: u64) -> Sample {
         let mut sample = Sample { intended, ..Sample::default() };
         let exchange = timeout(self.timeout, self.exchange(body, &mut sample)).await;
@@ -141,7 +141,7 @@ impl Client {
         }
     }
 
-    /// An idle connection that still stands.
+    /// An idle connection that is still open.
     async fn idle_link(&self) -> Option<Link> {
         loop {
             let mut link = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
@@ -164,7 +164,7 @@ impl Client {
         Ok(Link { sender, connection, closed: false })
     }
 
-    /// Sends the request and waits for the answer's head.
+    /// Sends the request and waits for the head of the response.
     async fn ask(
         &self,
         mut link: Link,
@@ -186,7 +186,7 @@ impl Client {
                 Ok((link, response))
             }
             Err(error) if !sample.connected && !error.is_parse() => Err(Fault::Stale),
-            Err(error) => Err(Fault::Broken(format!("no answer: {}", causes(&error)))),
+            Err(error) => Err(Fault::Broken(format!("no response: {}", causes(&error)))),
         }
     }
 
@@ -196,7 +196,10 @@ impl Client {
             response.headers().get(CONTENT_TYPE).map(|kind| kind.as_bytes().escape_ascii().to_string());
         if !kind.as_deref().is_some_and(|kind| kind.starts_with("text/event-stream")) {
             let kind = kind.unwrap_or_else(|| "of no type".to_owned());
-            return close(sample, Outcome::Broken(format!("the answer is no event stream, but {kind}")));
+            return close(
+                sample,
+                Outcome::Broken(format!("the response is not an event stream, but {kind}")),
+            );
         }
         let mut follower = Follower::new(self.dialect);
         let mut body = response.into_body();
@@ -223,7 +226,7 @@ impl Client {
         self.keep(link);
     }
 
-    /// Reads what a refusing target says.
+    /// Reads the body of an error response.
     async fn refused(&self, mut link: Link, response: Response<Incoming>, sample: &mut Sample) {
         let mut body = response.into_body();
         let mut said = BytesMut::new();
@@ -254,7 +257,7 @@ impl Client {
 }
 
 impl Link {
-    /// Lets the connection do what it can.
+    /// Polls the connection.
     fn drive(&mut self, cx: &mut Context<'_>) {
         if !self.closed {
             self.closed = Pin::new(&mut self.connection).poll(cx).is_ready();
@@ -275,7 +278,7 @@ impl Link {
                 }
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
                 Poll::Ready(None) => {
-                    // The connection notes that the body has ended: it can be used again.
+                    // The connection must see the end of the body to be reusable.
                     self.drive(cx);
                     return Poll::Ready(None);
                 }
@@ -285,8 +288,8 @@ impl Link {
     }
 }
 
-/// Polls `part`, which only the connection can bring forward, and the connection where that is needed. Since both are
-/// polled here, the part wakes nobody: its news are looked for when the connection has run.
+/// Polls `part`, which only the connection can advance, and the connection where needed. Because both are polled here,
+/// `part` wakes no task: it is polled again after the connection has run.
 fn drive_for<C: Future + Unpin, T>(
     connection: &mut C,
     closed: &mut bool,
@@ -302,12 +305,12 @@ fn drive_for<C: Future + Unpin, T>(
     }
     match *closed {
         false => part(&mut quiet),
-        // Nothing but the part itself can tell any more.
+        // Only the part itself can still make progress.
         true => part(cx),
     }
 }
 
-/// What `future` gives before `limit` is up.
+/// The output of `future`, unless `limit` elapses first.
 async fn within<T>(limit: &mut Pin<Box<tokio::time::Sleep>>, future: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;
@@ -316,7 +319,7 @@ async fn within<T>(limit: &mut Pin<Box<tokio::time::Sleep>>, future: impl Future
     }
 }
 
-/// The first end is the one that counts.
+/// The first end counts.
 fn close(sample: &mut Sample, outcome: Outcome) {
     if sample.outcome == Outcome::Open {
         sample.outcome = outcome;
@@ -324,7 +327,7 @@ fn close(sample: &mut Sample, outcome: Outcome) {
     }
 }
 
-/// The path that requests name: the base's with the dialect's, unless it ends with that.
+/// The path of requests: that of the base URL with the dialect's appended, unless it already ends with it.
 fn path(base: &Uri, dialect: Dialect) -> Uri {
     let before = base.path().trim_end_matches('/');
     let before = before.strip_suffix(dialect.path()).unwrap_or(before);
@@ -347,7 +350,7 @@ fn headers(target: &Target) -> HeaderMap {
     headers
 }
 
-/// What a refusing answer says: its error's message, or how it begins.
+/// The error message of an error response, or its beginning.
 fn refusal(body: &[u8]) -> Option<String> {
     let text = str::from_utf8(body).ok()?.trim();
     let json: Value = serde_json::from_str(text).unwrap_or_default();
@@ -357,7 +360,7 @@ fn refusal(body: &[u8]) -> Option<String> {
 }
 
 fn broken_body(error: &hyper::Error) -> String {
-    format!("the body breaks off: {}", causes(error))
+    format!("the body was interrupted: {}", causes(error))
 }
 
 /// An error with its causes.

@@ -1,9 +1,9 @@
-//! A turn's load: which stream starts when.
+//! The load of a trial: which stream starts when.
 //!
-//! *Open loop*: starts lie on a [`Schedule`] that knows nothing of answers. A target that stalls does not slow the
-//! schedule down, so the streams that a user would have started in the meantime are started, and their wait is in the
-//! figures: each counts from its *intended* start. *Closed loop*: so many streams at once; it asks what a target can
-//! do, not what its users feel.
+//! *Open loop*: starts follow a [`Schedule`] that does not depend on responses. A target that stalls does not slow the
+//! schedule down, so the streams that users would have started meanwhile are started, and their wait is in the figures:
+//! each counts from its *intended* start. *Closed loop*: a fixed number of concurrent streams. It shows what a target can
+//! do, not what its users experience.
 
 use std::{io, time::Duration};
 
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::clock::{self, PreciseTimer};
 
-/// The intended starts of an open loop, in nanoseconds from its beginning. Never ends.
+/// The intended starts of an open loop, in nanoseconds since its beginning. Endless.
 #[derive(Debug, Clone)]
 pub(crate) struct Schedule {
     gap: f64,
@@ -26,7 +26,7 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// `rate` starts a second; the same seed gives the same schedule.
+    /// `rate` starts per second; the same seed gives the same schedule.
     pub(crate) fn new(rate: f64, arrivals: Arrivals, seed: u64) -> Self {
         Self { gap: 1e9 / rate, arrivals, random: fastrand::Rng::with_seed(seed), number: 0, at: 0.0 }
     }
@@ -37,7 +37,7 @@ impl Iterator for Schedule {
 
     fn next(&mut self) -> Option<u64> {
         match self.arrivals {
-            // A product, not a sum: no error adds up.
+            // A product instead of a sum, so that rounding errors do not accumulate.
             Arrivals::Constant => self.at = self.number as f64 * self.gap,
             Arrivals::Poisson => self.at -= (1.0 - self.random.f64()).ln() * self.gap,
         }
@@ -46,30 +46,30 @@ impl Iterator for Schedule {
     }
 }
 
-/// One turn of one target.
+/// One trial of one target.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Trial {
     /// When streams start.
     pub load: Load,
-    /// When the turn ends.
+    /// When the trial ends.
     pub length: Length,
-    /// Streams open at once in an open loop.
+    /// Highest number of open streams in an open loop.
     pub max_open: usize,
-    /// The first streams of a closed loop are spread over this time, so that they do not beat in step.
+    /// The first streams of a closed loop are spread over this time, so that they are not synchronized.
     pub spread: Duration,
 }
 
-/// What a turn was like, besides its samples.
+/// Facts about a trial besides its samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct LoadStats {
-    /// Starts on the schedule that were not made, as too many streams were open.
+    /// Starts of the schedule that were skipped because too many streams were open.
     pub unsent: u64,
-    /// The most streams that were open at once.
+    /// The highest number of open streams.
     pub most_open: u64,
 }
 
 impl Trial {
-    /// Runs the turn: `start` makes the stream of a number and an intended start, `keep` gets each sample when its
+    /// Runs the trial: `start` creates the stream of a number and an intended start, `keep` gets each sample when its
     /// stream has ended.
     ///
     /// # Errors
@@ -122,7 +122,7 @@ impl Trial {
                 course.most_open = course.most_open.max(streams.len() as u64);
             } else {
                 course.unsent = course.unsent.saturating_add(1);
-                // Behind its schedule this loop would not wait anywhere, and the open streams would not move.
+                // When it is late, this loop would never wait, and the open streams would not progress.
                 tokio::task::yield_now().await;
             }
         }
@@ -170,22 +170,22 @@ impl Trial {
         Ok(course)
     }
 
-    /// Whether stream `number` with a start so many nanoseconds into the turn is none of this turn any more.
+    /// Whether stream `number`, starting this many nanoseconds into the trial, is beyond its end.
     fn is_over(&self, number: u64, offset: u64) -> bool {
         self.length.requests.is_some_and(|requests| number >= requests)
             || self.length.duration.is_some_and(|duration| offset >= nanoseconds(duration))
     }
 }
 
-/// The sample of a stream's task; one that panicked is a broken stream.
+/// The sample of a stream's task; a panic is a broken stream.
 fn sample(ended: Result<Sample, JoinError>) -> Sample {
     ended.unwrap_or_else(|error| Sample {
-        outcome: Outcome::Broken(format!("the bench's own client failed: {error}")),
+        outcome: Outcome::Broken(format!("the bench's client failed: {error}")),
         ..Sample::default()
     })
 }
 
-/// A time as the clock counts.
+/// A duration in units of the clock.
 pub(crate) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -218,7 +218,7 @@ mod tests {
         assert!(starts.is_sorted());
         let mean = starts[19_999] as f64 / 20_000.0;
         assert!((mean / 1e6 - 1.0).abs() < 0.03, "{mean}");
-        // Of an exponential distribution 1/e lies above the mean, unlike of one that spreads evenly.
+        // In an exponential distribution, 1/e of the values lie above the mean.
         let long = starts.windows(2).filter(|pair| pair[1] - pair[0] > 1_000_000).count();
         assert!((long as f64 / 20_000.0 - 0.368).abs() < 0.02, "{long}");
         assert!(schedule(Arrivals::Poisson, 7).take(9).eq(starts.iter().copied().take(9)));
@@ -229,7 +229,7 @@ mod tests {
     async fn a_stall_is_in_the_figures_of_all_who_would_have_come_meanwhile() {
         const STALL: u64 = 60_000_000;
         let open_until = clock::now() + STALL;
-        // The target answers nobody until then, and everybody at once after that.
+        // The target responds to no request until then, and to all at once after that.
         let answer = |_, intended| async move {
             PreciseTimer::new().unwrap().until(open_until).await.unwrap();
             Sample { intended, sent: clock::now(), end: clock::now(), ..Sample::default() }

@@ -1,4 +1,4 @@
-//! What the tool itself costs: the reading of its clock and of a delta, measured before a run.
+//! The tool's own cost: reading its clock and reading a delta, measured before a run.
 
 use std::{hint::black_box, time::Instant};
 
@@ -9,10 +9,10 @@ use super::{
 };
 use crate::clock;
 
-/// Readings of the clock that are timed.
+/// Clock readings to time.
 const READINGS: u32 = 20_000;
 
-/// Deltas of the stream that is read.
+/// Deltas in the stream to read.
 const DELTAS: usize = 2_000;
 
 /// One reading of the clock, in ns.
@@ -62,7 +62,7 @@ fn canned(dialect: Dialect) -> Vec<String> {
     frames.collect()
 }
 
-/// The events before the deltas, a delta, and those behind them.
+/// The events before the deltas, a delta, and the events after them.
 type Canned = (&'static [&'static str], &'static str, &'static [&'static str]);
 
 const CHAT: Canned = (

@@ -1,4 +1,4 @@
-//! [`Plan`]: what a run does. The command line makes one; rounds and ramp follow it.
+//! [`Plan`]: what a run does. The command line creates it; rounds and ramp follow it.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -8,31 +8,31 @@ use crate::observe::terminal::plural;
 /// A whole run.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    /// What is spoken to every target.
+    /// The dialect of all targets.
     pub dialect: Dialect,
     /// The targets; ratios refer to the first.
     pub targets: Vec<Contender>,
-    /// What is asked.
+    /// The requests.
     pub prompts: Prompts,
     /// When streams start.
     pub load: Load,
-    /// When a turn ends.
+    /// When a trial ends.
     pub length: Length,
-    /// Streams open at once in an open loop; starts beyond them are counted, not made.
+    /// Highest number of open streams in an open loop; further starts are skipped and counted.
     pub max_open: usize,
     /// The first streams of a closed loop are spread over this time.
     pub spread: Duration,
-    /// Rounds; every target has a turn in each.
+    /// Rounds; each has one trial of every target.
     pub rounds: usize,
     /// Streams for each target before the first round, unmeasured.
     pub warm_up: u64,
-    /// How long a stream may take.
+    /// Time limit of a stream.
     pub timeout: Duration,
     /// Pauses between two tokens longer than this are counted.
     pub gap: Duration,
-    /// In place of rounds: the search for the most streams at which a service level holds.
+    /// Instead of rounds: the search for the highest number of streams that meets a service level.
     pub ramp: Option<(Slo, ramp::Range)>,
-    /// A mock in the bench's own process, which has a turn in each round, too.
+    /// A mock in the bench's own process, which has a trial in each round too.
     pub baseline: Option<Contender>,
     /// The command line, as the report shows it.
     pub command: String,
@@ -40,55 +40,55 @@ pub(crate) struct Plan {
     pub quiet: bool,
 }
 
-/// A target with what is known of it.
+/// A target with its processes.
 #[derive(Debug, Clone)]
 pub(crate) struct Contender {
-    /// Where and how it is asked.
+    /// Its address and headers.
     pub target: Arc<Target>,
-    /// Its processes; their children belong to it, too.
+    /// Its processes; their children belong to it too.
     pub pids: Vec<u32>,
 }
 
 /// When streams start.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Load {
-    /// On a schedule, whatever the answers do.
+    /// On a schedule, independent of responses.
     Open {
-        /// Streams a second.
+        /// Streams per second.
         rate: f64,
-        /// How they follow each other.
+        /// Their distribution.
         arrivals: Arrivals,
-        /// Chooses among the schedules of a Poisson process.
+        /// Seed of the Poisson process.
         seed: u64,
     },
-    /// So many at once: when one ends, the next one starts.
+    /// A fixed number of concurrent streams: when one ends, the next starts.
     Closed {
-        /// Streams open at once.
+        /// Number of concurrent streams.
         concurrency: usize,
     },
 }
 
-/// How the starts of an open loop follow each other.
+/// Distribution of the starts of an open loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 pub(crate) enum Arrivals {
-    /// Always as long after one another.
+    /// At constant intervals.
     Constant,
-    /// As independent users come: gaps are exponentially distributed.
+    /// Like independent users: intervals are exponentially distributed.
     Poisson,
 }
 
-/// When a turn ends: what comes first.
+/// When a trial ends: whichever comes first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Length {
-    /// After so many streams.
+    /// After this many streams.
     pub requests: Option<u64>,
-    /// After so long; streams that are open then are still measured to their end.
+    /// After this time; streams that are open then are measured to their end.
     pub duration: Option<Duration>,
 }
 
 impl Length {
-    /// Which part of a turn is over, 0 to 1, after so many streams and nanoseconds.
+    /// The progress of a trial, 0 to 1, after this many streams and nanoseconds.
     pub(crate) fn part(&self, streams: u64, nanoseconds: u64) -> f64 {
         let by_requests = self.requests.map_or(0.0, |requests| streams as f64 / requests.max(1) as f64);
         let by_time = self.duration.map_or(0.0, |time| nanoseconds as f64 / 1e9 / time.as_secs_f64());
@@ -106,7 +106,7 @@ impl fmt::Display for Load {
                 write!(f, "open loop, {rate} streams/s, Poisson (seed {seed})")
             }
             Self::Closed { concurrency: 1 } => f.write_str("closed loop, 1 stream at a time"),
-            Self::Closed { concurrency } => write!(f, "closed loop, {concurrency} streams at once"),
+            Self::Closed { concurrency } => write!(f, "closed loop, {concurrency} concurrent streams"),
         }
     }
 }

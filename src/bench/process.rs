@@ -1,8 +1,8 @@
-//! [`ProcessTree`]: what a process under test and its children cost, as Linux tells it in `/proc`.
+//! [`ProcessTree`]: CPU time and memory of a process under test and its children, from `/proc` on Linux.
 //!
-//! CPU time is the scheduler's own count in nanoseconds (`schedstat`), not the tick-wise one of `stat`. Memory is the
-//! proportional set size: pages that several processes share count in parts. To read it the kernel walks the whole
-//! address space and holds its lock, so it is read five times a second and by a thread of its own.
+//! CPU time is the scheduler's count in nanoseconds (`schedstat`), not the count of ticks in `stat`. Memory is the
+//! proportional set size, in which shared pages count proportionally. Reading it makes the kernel walk the whole address
+//! space under a lock, so it is read five times per second, on a separate thread.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,16 +12,16 @@ use std::{
     time::Duration,
 };
 
-/// Between two readings of memory.
+/// Interval of memory readings.
 const READING: Duration = Duration::from_millis(200);
 
-/// Processes and all that descend from them.
+/// Processes and all their descendants.
 #[derive(Debug, Clone)]
 pub(crate) struct ProcessTree {
     roots: Vec<u32>,
 }
 
-/// A process that cannot be looked at.
+/// A process that cannot be inspected.
 #[derive(Debug)]
 pub(crate) struct Unseen {
     pid: u32,
@@ -50,7 +50,7 @@ impl ProcessTree {
     /// The processes `roots` and their descendants.
     ///
     /// # Errors
-    /// One of `roots` cannot be looked at.
+    /// One of `roots` cannot be inspected.
     pub(crate) fn new(roots: &[u32]) -> Result<Self, Unseen> {
         for &pid in roots {
             pss(pid).map_err(|error| Unseen { pid, error })?;
@@ -64,8 +64,8 @@ impl ProcessTree {
         (!threads.is_empty()).then(|| threads.values().sum())
     }
 
-    /// CPU time of every thread alive, in nanoseconds. A thread that ends takes its time with it, so what was used
-    /// between two readings is the [`used`] of both.
+    /// CPU time of every living thread, in nanoseconds. The time of a thread disappears when it ends, so use [`used`] to
+    /// compare two readings.
     pub(crate) fn cpu(&self) -> BTreeMap<u32, u64> {
         self.members().into_iter().flat_map(thread_times).collect()
     }
@@ -75,7 +75,7 @@ impl ProcessTree {
         self.members().into_iter().filter_map(|pid| pss(pid).ok()).sum()
     }
 
-    /// All that are alive.
+    /// All living processes.
     fn members(&self) -> BTreeSet<u32> {
         let mut members = BTreeSet::new();
         let mut open = self.roots.clone();
@@ -118,10 +118,10 @@ fn pss(pid: u32) -> io::Result<f64> {
     let told = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
     let line = told.lines().find_map(|line| line.strip_prefix("Pss:"));
     let kib = line.and_then(|line| line.trim().strip_suffix("kB")).and_then(|kib| kib.trim().parse().ok());
-    kib.ok_or_else(|| io::Error::other("its smaps_rollup tells no Pss"))
+    kib.ok_or_else(|| io::Error::other("its smaps_rollup has no Pss"))
 }
 
-/// Watches a family's memory beside the load, from its beginning to [`Watch::end`].
+/// Watches the memory of a process tree during the load, from its creation to [`Watch::end`].
 #[derive(Debug)]
 pub(crate) struct Watch {
     stop: Sender<()>,
@@ -131,7 +131,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Begins.
+    /// Starts watching.
     pub(crate) fn begin(family: ProcessTree) -> Self {
         let (stop, stopped) = mpsc::channel();
         let watched = family.clone();
@@ -149,7 +149,7 @@ impl Watch {
         Self { stop, thread, family, cpu }
     }
 
-    /// CPU time in nanoseconds, and the most memory in KiB.
+    /// CPU time in nanoseconds, and peak memory in KiB.
     pub(crate) fn end(self) -> (u64, f64) {
         let cpu = used(&self.cpu, &self.family.cpu());
         let _ = self.stop.send(());
@@ -196,7 +196,7 @@ mod tests {
         let watch = Watch::begin(family);
         let own = ProcessTree::own_cpu().unwrap();
         let mut sum = 0_u64;
-        // The scheduler's count moves with its ticks.
+        // The scheduler's count advances with its ticks.
         while ProcessTree::own_cpu().unwrap() < own + 5_000_000 {
             sum = black_box(sum.wrapping_add(1));
         }

@@ -1,13 +1,13 @@
-//! [`Progress`]: the bar on stderr while a run lasts. Results go to stdout and never meet it.
+//! [`Progress`]: the progress bar on stderr. Results go to stdout.
 
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Steps of the bar for a turn: it moves within a turn too.
+/// Steps of the bar per trial: it also moves within a trial.
 const STEPS: u64 = 100;
 
-/// How far a run has come. Shows nothing where stderr is no terminal.
+/// The progress of a run. Shows nothing if stderr is not a terminal.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
@@ -15,7 +15,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// A bar for a run of `turns`: rounds times targets. A `quiet` one shows nothing.
+    /// A bar for a run of this many trials, rounds times targets. If `quiet`, it shows nothing.
     pub(crate) fn new(turns: usize, quiet: bool) -> Self {
         let steps = u64::try_from(turns).unwrap_or(u64::MAX).max(1).saturating_mul(STEPS);
         let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
@@ -26,7 +26,7 @@ impl Progress {
         Self { bar, steps }
     }
 
-    /// Says what is under way (`round 2 of 5, nginx`) and how much of the whole run is done, 0 to 1.
+    /// Shows the current step (`round 2 of 5, nginx`) and the progress of the whole run, 0 to 1.
     pub(crate) fn tick(&self, label: &str, fraction: f64) {
         let position = (fraction.clamp(0.0, 1.0) * self.steps as f64) as u64;
         if self.bar.message() != label {
@@ -35,14 +35,14 @@ impl Progress {
         self.bar.set_position(position);
     }
 
-    /// Keeps the time that is left up to date where ticks are far apart.
+    /// Updates the remaining time when steps are far apart.
     pub(crate) fn steady(&self) {
         if !self.bar.is_hidden() {
             self.bar.enable_steady_tick(Duration::from_millis(500));
         }
     }
 
-    /// Takes the bar away, so that what follows stands alone.
+    /// Removes the bar.
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }

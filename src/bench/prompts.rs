@@ -1,7 +1,7 @@
-//! [`Prompts`]: what is asked, as request bodies of a client dialect.
+//! [`Prompts`]: request bodies of a client dialect.
 //!
-//! From a file of JSON lines, of fixtures, or generated. Generated prompts begin differently each time, so that an
-//! upstream's prefix cache has nothing to give.
+//! They come from a file of JSON lines, from fixtures, or are generated. Generated prompts begin differently each time, so
+//! that an upstream's prefix cache does not apply.
 
 use std::{fmt, fs, io, path::Path};
 
@@ -11,36 +11,36 @@ use serde_json::{Map, Value, json};
 use super::Dialect;
 use crate::fixture::Fixture;
 
-/// What the stream of number `n` asks.
+/// The source of request bodies.
 #[derive(Debug, Clone)]
 pub(crate) struct Prompts(Kind);
 
 #[derive(Debug, Clone)]
 enum Kind {
-    /// These, one after the other, then again.
+    /// These, repeated in order.
     Given(Vec<Bytes>),
-    /// The stream's number stands between the two.
+    /// A generated prompt: the stream's number goes between the two parts.
     Numbered(Bytes, Bytes),
 }
 
-/// What every request says, besides its prompt.
+/// What all requests have in common.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Terms {
-    /// What is spoken.
+    /// The dialect.
     pub dialect: Dialect,
-    /// The model's name; `None`: what the prompt says, or [`MODEL`].
+    /// The model's name; `None`: that of the prompt, or [`MODEL`].
     pub model: Option<String>,
-    /// The most that an answer may have.
+    /// Token limit of a response.
     pub max_tokens: Option<u64>,
 }
 
-/// The model's name where nobody says one.
+/// The default model name.
 pub(crate) const MODEL: &str = "bench";
 
-/// What Messages, whose requests must say it, gets as `max_tokens` where nobody says it.
+/// The default `max_tokens` of Messages, where the field is required.
 const MAX_TOKENS: u64 = 1024;
 
-/// Stands where a generated prompt has its number.
+/// Placeholder for the number of a generated prompt.
 const NUMBER: &str = "\u{1a}";
 
 /// A file of prompts that cannot be used.
@@ -87,11 +87,11 @@ impl Prompts {
         Self(Kind::Numbered(Bytes::from(before.to_owned()), Bytes::from(after.to_owned())))
     }
 
-    /// The prompts of a file of JSON lines: `{"prompt": …}`, `{"messages": …, "tools": …}` with messages and tools as
-    /// Chat Completions has them, or a whole request body of the dialect.
+    /// The prompts of a file of JSON lines: `{"prompt": …}`, `{"messages": …, "tools": …}` in the form of Chat
+    /// Completions, or complete request bodies of the dialect.
     ///
     /// # Errors
-    /// The file's own, a line that is none of these, or no line at all.
+    /// Reading the file failed, a line has none of these forms, or there are no lines.
     pub(crate) fn read(path: &Path, terms: &Terms) -> Result<Self, PromptError> {
         Self::parse(&fs::read_to_string(path)?, terms)
     }
@@ -106,15 +106,15 @@ impl Prompts {
         });
         let bodies: Vec<_> = bodies.collect::<Result<_, PromptError>>()?;
         if bodies.is_empty() {
-            return Err(PromptError { line: None, message: "there is no prompt in it".to_owned() });
+            return Err(PromptError { line: None, message: "it contains no prompt".to_owned() });
         }
         Ok(Self(Kind::Given(bodies)))
     }
 
-    /// The requests of fixtures; each names its fixture as the model, so that a mock answers with it.
+    /// The requests of fixtures; each has the fixture's name as the model, so that a mock responds with it.
     ///
     /// # Errors
-    /// A fixture's name with what is wrong with its request.
+    /// A fixture's name and the error in its request.
     pub(crate) fn of_fixtures(fixtures: &[Fixture]) -> Result<Self, String> {
         let bodies = fixtures.iter().map(|fixture| {
             let body: Result<Map<String, Value>, _> = serde_json::from_slice(&fixture.request);
@@ -126,7 +126,7 @@ impl Prompts {
         Ok(Self(Kind::Given(bodies.collect::<Result<_, String>>()?)))
     }
 
-    /// The body of the stream of this number in a turn; the turn makes generated ones differ from all before.
+    /// The body for the stream of this number in a trial; the trial's number makes generated bodies unique.
     pub(crate) fn body(&self, turn: u64, number: u64) -> Bytes {
         match &self.0 {
             Kind::Given(bodies) => {
@@ -142,7 +142,7 @@ impl Prompts {
 }
 
 impl Terms {
-    /// A request with this content (a text, or messages as Chat Completions has them), and with tools as it has them.
+    /// A request with this content (a text, or messages in the form of Chat Completions) and tools in the same form.
     fn body(&self, content: &Value, tools: Option<&Value>) -> Value {
         let messages = match content {
             Value::String(_) => json!([{ "role": "user", "content": content }]),
@@ -176,7 +176,7 @@ impl Terms {
         body
     }
 
-    /// The request that a line of a file means.
+    /// The request of a line.
     fn complete(&self, mut line: Map<String, Value>) -> Result<Value, String> {
         if let Some(prompt) = line.get("prompt") {
             let is_text = prompt.is_string();
@@ -199,7 +199,7 @@ impl Terms {
         if !line.contains_key(content) {
             return Err(NO_PROMPT.to_owned());
         }
-        // A whole request: what it says stands, but for what the command line says.
+        // A complete request is kept, except for what the command line overrides.
         line.insert("stream".to_owned(), true.into());
         match &self.model {
             Some(model) => _ = line.insert("model".to_owned(), model.as_str().into()),
@@ -222,7 +222,7 @@ fn put(body: &mut Value, key: &str, value: Option<Value>) {
     }
 }
 
-/// Messages has no system role; its system prompt stands beside the messages.
+/// Messages has no system role; the system prompt is a separate member.
 fn without_system(messages: Value) -> (Option<Value>, Value) {
     let Value::Array(messages) = messages else { return (None, messages) };
     let is_system = |message: &Value| message.get("role").and_then(Value::as_str) == Some("system");
@@ -247,7 +247,7 @@ fn messages_tool(tool: &Value) -> Value {
     flat
 }
 
-/// A generated tool; the first four are those that our own benches declare.
+/// A generated tool; the first four are the same as in the other benches.
 fn tool(number: usize) -> Value {
     const KNOWN: [(&str, &str, &[&str]); 4] = [
         ("get_weather", "Current weather of a city.", &["city"]),
@@ -347,7 +347,7 @@ mod tests {
             ("{\"prompt\": \"a\"}\n[1]", "2: not a JSON object"),
             ("{\"prompt\": 1}", "1: a line has `prompt`"),
             ("\n{\"tools\": []}", "2: a line has `prompt`"),
-            ("\n \n", "there is no prompt"),
+            ("\n \n", "it contains no prompt"),
         ] {
             let error = Prompts::parse(text, &terms(Dialect::Chat)).unwrap_err().to_string();
             assert!(error.starts_with(told), "{error}");

@@ -1,31 +1,31 @@
-//! The ramp: the highest number of streams at once at which a service level holds.
+//! The ramp: the highest number of concurrent streams that meets a service level.
 //!
-//! Twice as many streams a step while it holds, then halving the distance between what held and what did not. A step
-//! that fails is tried once more: one hiccup of the machine must not halve the answer.
+//! It doubles the number while the level is met, then bisects. A failed step is repeated once, so that a single hiccup of
+//! the machine does not halve the result.
 
 use std::time::Duration;
 
 use super::{report::RampStep, slo::Verdict};
 
-/// Where the search goes, and how long a step lasts.
+/// The range of the search, and the length of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Range {
-    /// Streams at once of the first step.
+    /// Concurrent streams of the first step.
     pub from: u64,
-    /// The most that is tried.
+    /// Highest number to try.
     pub to: u64,
-    /// New streams start for so long in a step.
+    /// Time in which new streams start in a step.
     pub step: Duration,
 }
 
-/// The search ends when what held and what did not are at most this part of a number apart.
+/// The search ends when the highest success and the lowest failure differ by at most this fraction.
 const PRECISION: u64 = 20;
 
-/// Looks for the highest number in `range` at which `attempt` says that the level held. Gives it, if there is one,
-/// and every step.
+/// Searches `range` for the highest number at which `attempt` reports that the level was met. Returns it, if there is
+/// one, and every step.
 ///
 /// # Errors
-/// What `attempt` fails with.
+/// Errors of `attempt`.
 pub(crate) async fn search<E>(
     range: Range,
     mut attempt: impl AsyncFnMut(u64) -> Result<Verdict, E>,

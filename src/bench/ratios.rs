@@ -1,7 +1,7 @@
 //! Ratios of targets, round by round.
 //!
-//! A round is as close as two targets come to the same machine, so ratios are taken within it; their median over the
-//! rounds is what to quote, and their spread tells how far to trust it.
+//! Within a round, targets run under the most similar conditions, so ratios are computed there. Quote their median over
+//! the rounds; their spread shows how far to trust it.
 
 use super::report::{Distribution, Metric, Ratio, Summary, Target};
 
@@ -9,7 +9,7 @@ use super::report::{Distribution, Metric, Ratio, Summary, Target};
 const METRICS: [Metric; 6] =
     [Metric::Ttfb, Metric::Ttft, Metric::FirstCall, Metric::Itl, Metric::Added, Metric::E2e];
 
-/// By each measure, the targets behind the first that has it against that one.
+/// For each measure, all other targets relative to the first that has it.
 pub(crate) fn ratios(targets: &[Target]) -> Vec<Ratio> {
     let has =
         |target: &Target, measure: Measure| target.rounds.iter().any(|round| measure.of(round).is_some());
@@ -22,12 +22,12 @@ pub(crate) fn ratios(targets: &[Target]) -> Vec<Ratio> {
     (0..targets.len()).flat_map(of).collect()
 }
 
-/// What is compared.
+/// A figure to compare.
 #[derive(Clone, Copy)]
 enum Measure {
     /// A statistic of a metric, by its name.
     Time(Metric, &'static str, fn(&Distribution) -> f64),
-    /// A figure of the whole round, by its name.
+    /// A figure of the whole round, with its name.
     Whole(&'static str, fn(&Summary) -> Option<f64>),
 }
 
@@ -58,7 +58,7 @@ impl Measure {
     }
 }
 
-/// One target against another by one measure; `None` where no round has both.
+/// One target relative to another by one measure; `None` if no round has both.
 fn ratio(to: &Target, target: &Target, measure: Measure) -> Option<Ratio> {
     let rounds = to.rounds.iter().zip(&target.rounds);
     let rounds = rounds.filter_map(|(to, own)| Some(measure.of(own)? / measure.of(to)?));
@@ -74,7 +74,7 @@ fn ratio(to: &Target, target: &Target, measure: Measure) -> Option<Ratio> {
     })
 }
 
-/// The middle of sorted values; of an even number the mean of the two in the middle.
+/// The median of sorted values.
 fn median(sorted: &[f64]) -> Option<f64> {
     let upper = sorted.get(sorted.len() / 2)?;
     let lower = sorted.get(sorted.len().checked_sub(1)? / 2)?;
@@ -103,7 +103,7 @@ mod tests {
         let second = target("proxy", &[(30.0, Some(5.0)), (40.0, Some(5.0)), (10.0, None), (7.0, None)]);
         let ratios = ratios(&[first, second]);
         let names: Vec<_> = ratios.iter().map(|ratio| ratio.measure.as_str()).collect();
-        // Percentiles of 0 and processes of one side only give no ratio.
+        // Percentiles of 0, and processes known for one side only, give no ratio.
         assert_eq!(names, ["ttft_p50", "tokens_per_second"]);
         let ttft = &ratios[0];
         assert_eq!((ttft.target.as_str(), ttft.to.as_str()), ("proxy", "direct"));

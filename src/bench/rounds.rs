@@ -38,7 +38,7 @@ impl std::fmt::Display for RunError {
             Self::Process(unseen) => unseen.fmt(f),
             Self::System(error) => error.fmt(f),
             Self::Stopped => {
-                f.write_str("stopped before the end of the first turn: there is nothing to report")
+                f.write_str("stopped before the end of the first trial: there is nothing to report")
             }
         }
     }
@@ -281,7 +281,7 @@ fn load_in_words(plan: &Plan) -> String {
     match &plan.ramp {
         Some((slo, ramp::Range { from, to, step })) => {
             let (step, streams) = (humantime::format_duration(*step), plural(*to, "stream"));
-            format!("ramp from {from} to {to} {streams} at once, {step} a step, until {slo} does not hold")
+            format!("ramp from {from} to {to} concurrent {streams}, {step} per step, until {slo} is not met")
         }
         None => format!("{}; {}", plan.load, plan.length),
     }

@@ -64,7 +64,7 @@ pub(crate) enum Outcome {
     Done,
     /// The target answered with another status than 200.
     Refused,
-    /// It told an error inside the stream.
+    /// It told an error event in the stream.
     Failed(String),
     /// Without its end: no connection, a broken body, an end without the end mark, a time limit.
     Broken(String),

@@ -127,7 +127,7 @@ impl Measure {
             (Self::Share(_), "%") => Ok(0.01),
             (Self::Share(_) | Self::TokensPerSecond, "") => Ok(1.0),
             (Self::Share(_), _) => Err("a share is a number between 0 and 1, or has `%`"),
-            (Self::TokensPerSecond, _) => Err("tokens a second have no unit"),
+            (Self::TokensPerSecond, _) => Err("tokens_per_second has no unit"),
         }
     }
 }
@@ -195,10 +195,7 @@ impl FromStr for Slo {
 fn condition(text: &str) -> Result<Condition, (usize, String)> {
     let found = text.find(['<', '>']).and_then(|at| text.split_at_checked(at));
     let Some((name, rest)) = found.filter(|(name, _)| !name.trim().is_empty()) else {
-        return Err((
-            0,
-            "a condition is a measure, `<` or `>`, and a bound, such as `ttft_p99<300ms`".to_owned(),
-        ));
+        return Err((0, "a condition is a measure, `<` or `>`, and a bound: `ttft_p99<300ms`".to_owned()));
     };
     let measure = measure(name.trim_end()).map_err(|message| (0, message))?;
     let comparison = RELATIONS.iter().find_map(|(sign, relation)| Some((relation, rest.strip_prefix(sign)?)));
@@ -208,7 +205,8 @@ fn condition(text: &str) -> Result<Condition, (usize, String)> {
     let digits =
         bound.find(|letter: char| !(letter.is_ascii_digit() || letter == '.')).unwrap_or(bound.len());
     let (number, unit) = bound.split_at_checked(digits).unwrap_or((bound, ""));
-    let number: f64 = number.parse().map_err(|_| (at, "the bound is a number with its unit".to_owned()))?;
+    let number: f64 =
+        number.parse().map_err(|_| (at, "the bound must be a number with a unit".to_owned()))?;
     let factor = measure
         .unit(unit.trim_start())
         .map_err(|message| (text.len() - unit.trim_start().len(), message.to_owned()))?;
@@ -233,7 +231,7 @@ fn measure(name: &str) -> Result<Measure, String> {
     let known = STATISTICS.iter().find(|(known, _)| *known == statistic);
     let statistic = known.map(|(_, statistic)| *statistic);
     let statistic = statistic
-        .ok_or_else(|| format!("`{name}` has no statistic of ours behind `_`: {}", names(&STATISTICS)))?;
+        .ok_or_else(|| format!("`{name}` has no known statistic after `_`: {}", names(&STATISTICS)))?;
     Ok(Measure::Time(metric, statistic))
 }
 
@@ -300,7 +298,7 @@ mod tests {
             ("ttft_p99<300ms,", 15, "a condition is"),
             ("ttft_p99<300ms, itl_p98<50ms", 16, "p50"),
             ("tttf_p99<300ms", 0, "no measure `tttf_p99`"),
-            ("ttft<300ms", 0, "`ttft` has no statistic"),
+            ("ttft<300ms", 0, "`ttft` has no known statistic"),
             ("ttft_p99<fast", 9, "number"),
             ("ttft_p99<300", 12, "unit"),
             ("ttft_p99<1.2.3ms", 9, "number"),

@@ -146,10 +146,10 @@ impl Tally {
                 (&mut counts.refused, Some(format!("refused with status {status}{why}")))
             }
             Outcome::Failed(message) => {
-                (&mut counts.failed, Some(format!("an error inside the stream: {message}")))
+                (&mut counts.failed, Some(format!("an error event in the stream: {message}")))
             }
             Outcome::Broken(message) => (&mut counts.broken, Some(message.clone())),
-            Outcome::Open => (&mut counts.broken, Some("given up before its end".to_owned())),
+            Outcome::Open => (&mut counts.broken, Some("abandoned before its end".to_owned())),
         };
         *kind += 1;
         let violations = sample.violations.iter().map(|violation| rule(violation).to_owned());
@@ -384,9 +384,9 @@ mod tests {
             told,
             [
                 ("a rule", 2),
-                ("an error inside the stream: overloaded", 1),
+                ("abandoned before its end", 1),
+                ("an error event in the stream: overloaded", 1),
                 ("cut", 1),
-                ("given up before its end", 1),
                 ("not sent: as many streams were open as `--max-open` allows", 2),
                 ("refused with status 503: busy", 1),
             ]

@@ -37,13 +37,13 @@ impl FromStr for Target {
             _ => (None, text),
         };
         let wrong = |why: &str| TargetError(format!("{url:?} {why}, such as http://127.0.0.1:8787/v1"));
-        let uri: Uri = url.parse().map_err(|error| wrong(&format!("is no address ({error})")))?;
+        let uri: Uri = url.parse().map_err(|error| wrong(&format!("is not a URL ({error})")))?;
         if uri.scheme() != Some(&Scheme::HTTP) && uri.scheme() != Some(&Scheme::HTTPS) {
             return Err(wrong("does not begin with http:// or https://"));
         }
-        let authority = uri.authority().ok_or_else(|| wrong("names no host"))?;
+        let authority = uri.authority().ok_or_else(|| wrong("has no host"))?;
         if authority.as_str().contains('@') {
-            let why = "carries a password in its address; give it as a header".to_owned();
+            let why = "has a password in its URL; use a header instead".to_owned();
             return Err(TargetError(format!("the target {why}")));
         }
         if name == Some("") {
@@ -94,7 +94,7 @@ mod tests {
             ("localhost:8787", "http:// or https://"),
             ("a=/v1", "http:// or https://"),
             ("=http://h", "no name"),
-            ("a=http://", "is no address"),
+            ("a=http://", "is not a URL"),
             ("http://me:secret@h/v1", "password"),
         ] {
             let told = told(text).unwrap_err();

@@ -1,4 +1,4 @@
-//! What a server says on stderr when it is ready: where it listens, what it serves, how to point a client at it.
+//! The announcement on stderr when a server is ready: its addresses, its models, and how to use it with a client.
 
 use std::{
     error::Error,
@@ -12,18 +12,17 @@ use crate::{
     observe::log::List,
 };
 
-/// The announcement of a server that runs on `config` and is bound to `addresses`, which say the port where the
-/// configuration left it open.
+/// The announcement of a server that runs with `config` and is bound to `addresses`, which have the actual ports.
 #[derive(Debug)]
 pub(super) struct Announcement<'a> {
-    /// What it serves.
+    /// The configuration.
     pub config: &'a Config,
-    /// Where it listens.
+    /// The bound addresses.
     pub addresses: &'a [SocketAddr],
 }
 
 impl Announcement<'_> {
-    /// Says it on stderr: to people in words, to programs as a log line.
+    /// Writes it to stderr: as text for people, or as a log line for programs.
     pub(super) fn say(&self, log_format: LogFormat) {
         match log_format {
             LogFormat::Text => eprintln!("{self}"),
@@ -37,7 +36,7 @@ impl Announcement<'_> {
         }
     }
 
-    /// What OpenAI clients are given as base URL.
+    /// The base URL for OpenAI clients.
     pub(super) fn base_url(&self) -> String {
         let address = self.addresses.first().copied().unwrap_or(SocketAddr::from(([127, 0, 0, 1], 0)));
         format!("http://{}/v1", reachable(address))
@@ -106,7 +105,7 @@ mod tests {
     use crate::config::{Overrides, load};
 
     #[test]
-    fn a_client_is_told_how_to_come_in() {
+    fn announcement_shows_addresses_models_and_a_curl_command() {
         let overrides = Overrides {
             upstream: Some("https://u.example/v1".to_owned()),
             dialect: Some("chat".to_owned()),

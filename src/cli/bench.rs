@@ -1,6 +1,6 @@
 //! `toolwire bench`: measures streams.
 //!
-//! With targets it measures them. Without any it starts a mock and a toolwire in front of it, and measures both.
+//! It measures the given targets. Without targets it starts a mock and a toolwire in front of it, and measures both.
 
 mod children;
 mod flags;
@@ -49,16 +49,16 @@ pub(super) fn run(args: &Args) -> ExitCode {
     }
 }
 
-/// Where a user finds what is wrong with a command line.
+/// Hint for a wrong command line.
 const DESCRIBED: &str = "`toolwire bench --help` describes the options, docs/bench.md the figures";
 
-/// How a key is kept out of the command line.
-const IN_ENVIRONMENT: &str = "the environment variable TOOLWIRE_BENCH_KEY keeps it out";
+/// Hint for a key in the command line.
+const IN_ENVIRONMENT: &str = "set the environment variable TOOLWIRE_BENCH_KEY instead";
 
 /// Headers that carry keys.
 const KEY_HEADERS: [&str; 3] = ["authorization", "x-api-key", "api-key"];
 
-/// Warns of keys in the command line, where everybody on the machine can read them.
+/// Warns of keys in the command line, where every user of the machine can read them.
 fn warn_of_keys(args: &Args) {
     let is_typed = args
         .api_key
@@ -67,13 +67,13 @@ fn warn_of_keys(args: &Args) {
     let is_key = |name: &HeaderName| KEY_HEADERS.iter().any(|key| name == key);
     if args.headers.iter().any(|(name, _)| is_key(name)) {
         warn(
-            "--header: a key in the command line shows in the list of processes (`ps`)",
+            "--header: a key in the command line is visible in the list of processes (`ps`)",
             Some(IN_ENVIRONMENT),
         );
     }
     if is_typed {
         warn(
-            "--api-key: a key in the command line shows in the list of processes (`ps`)",
+            "--api-key: a key in the command line is visible in the list of processes (`ps`)",
             Some(IN_ENVIRONMENT),
         );
     }
@@ -87,7 +87,7 @@ fn runtime(threads: usize) -> Result<Runtime, Failed> {
     Ok(builder.worker_threads(threads).enable_all().build()?)
 }
 
-/// What is to be done, and the processes that were started for it.
+/// The plan, and the processes that were started for it.
 fn plan(args: &Args) -> Result<(Plan, Vec<Child>), Failed> {
     let fixtures = Fixture::load_all(&args.prompts.replay)?.into_iter().map(|(_, fixture)| fixture);
     let fixtures: Vec<_> = fixtures.collect();
@@ -128,11 +128,11 @@ fn contenders(
 ) -> Result<Vec<Contender>, Failed> {
     let names: BTreeSet<_> = targets.iter().map(|target| target.name.as_str()).collect();
     if names.len() < targets.len() {
-        return Err("two targets have the same name: --target NAME=URL gives each its own".into());
+        return Err("two targets have the same name: give each its own with --target NAME=URL".into());
     }
     if let Some((stranger, _)) = pids.iter().find(|(name, _)| !names.contains(name.as_str())) {
         let known: Vec<_> = names.into_iter().collect();
-        return Err(format!("--pid {stranger}: there is no such target, but {}", known.join(", ")).into());
+        return Err(format!("--pid {stranger}: there is no such target; known: {}", known.join(", ")).into());
     }
     Ok(targets.into_iter().map(|target| contender(target, pids, headers)).collect())
 }
@@ -143,7 +143,7 @@ fn contender(mut target: Target, pids: &[(String, u32)], headers: &[(HeaderName,
     Contender { target: Arc::new(target), pids }
 }
 
-/// What every request carries: the key, as the dialect has it, and what the command line gives.
+/// The headers of every request: the key, in the form of the dialect, and those of the command line.
 fn headers(args: &Args) -> Result<Vec<(HeaderName, HeaderValue)>, Failed> {
     let mut headers = Vec::new();
     if args.dialect == Dialect::Messages {
@@ -154,7 +154,8 @@ fn headers(args: &Args) -> Result<Vec<(HeaderName, HeaderValue)>, Failed> {
             Dialect::Messages => (HeaderName::from_static("x-api-key"), key.to_owned()),
             Dialect::Chat | Dialect::Responses => (AUTHORIZATION, format!("Bearer {key}")),
         };
-        let mut value = HeaderValue::from_str(&value).map_err(|_| "--api-key: not fit for a header")?;
+        let mut value = HeaderValue::from_str(&value)
+            .map_err(|_| "--api-key: contains characters that a header cannot have")?;
         value.set_sensitive(true);
         headers.push((name, value));
     }
@@ -167,9 +168,7 @@ fn prompts(args: &Args, fixtures: &[Fixture]) -> Result<Prompts, Failed> {
     let terms = Terms { dialect: args.dialect, model: args.model.clone(), max_tokens: flags.max_tokens };
     if !fixtures.is_empty() {
         if args.dialect != Dialect::Chat {
-            return Err(
-                "requests of fixtures are those of chat clients: --replay goes with --dialect chat".into()
-            );
+            return Err("requests of fixtures are chat requests: --replay requires --dialect chat".into());
         }
         return Ok(Prompts::of_fixtures(fixtures)?);
     }
@@ -181,7 +180,7 @@ fn prompts(args: &Args, fixtures: &[Fixture]) -> Result<Prompts, Failed> {
     }
 }
 
-/// The command line without what is secret in it.
+/// The command line without its secrets.
 fn command(arguments: impl Iterator<Item = String>) -> String {
     const SECRET: [&str; 2] = ["--api-key", "--header"];
     let mut command = "toolwire".to_owned();
@@ -204,10 +203,10 @@ fn command(arguments: impl Iterator<Item = String>) -> String {
     command
 }
 
-/// Where standard output is meant.
+/// Stands for standard output.
 const STDOUT: &str = "-";
 
-/// Writes the results where they are wanted, and gives the exit status.
+/// Writes the results to the requested places and returns the exit status.
 fn show(args: &Args, report: &Report) -> Result<ExitCode, Failed> {
     let output = &args.output;
     let mut printed = None;
@@ -231,10 +230,10 @@ fn show(args: &Args, report: &Report) -> Result<ExitCode, Failed> {
     Ok(super::results(status(args, report), |out| out.write_all(&text)))
 }
 
-/// Whether the targets did what was asked of them.
+/// The exit status: whether the targets did what was required.
 fn status(args: &Args, report: &Report) -> ExitCode {
     let all = || report.targets.iter().map(|target| &target.all);
-    // A ramp whose level never held has no figures to show, and is an answer.
+    // A ramp whose level was never met has no figures, but is a valid result.
     let dead = report.ramps.is_empty() && all().any(|summary| summary.good + summary.malformed == 0);
     let bad = args.output.strict && all().any(|summary| summary.good < summary.streams + summary.unsent);
     if dead || bad { ExitCode::FAILURE } else { ExitCode::SUCCESS }
@@ -245,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_told_without_its_secrets() {
+    fn command_line_is_shown_without_secrets() {
         let line = [
             "bench",
             "--api-key",
@@ -269,7 +268,7 @@ mod tests {
         let found = contenders_of(&pids).unwrap();
         assert_eq!(found.iter().map(|found| found.pids.len()).collect::<Vec<_>>(), [0, 2]);
         let error = contenders_of(&[("c".to_owned(), 7)]).unwrap_err().to_string();
-        assert_eq!(error, "--pid c: there is no such target, but a, b");
+        assert_eq!(error, "--pid c: there is no such target; known: a, b");
         let twice = vec!["a=http://h:1/v1".parse().unwrap(), "a=http://h:2/v1".parse().unwrap()];
         assert!(contenders(twice, &[], &[]).unwrap_err().to_string().contains("the same name"));
     }

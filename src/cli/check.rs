@@ -1,4 +1,4 @@
-//! `toolwire check`: reads a configuration, says all that is wrong, else what it resolved to.
+//! `toolwire check`: reads a configuration, and prints all errors or what it resolves to.
 
 use std::{io, process::ExitCode};
 
@@ -13,10 +13,10 @@ use crate::{
 /// Options of `check`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What is checked: with these flags `serve` would run on it.
+    /// The configuration to check, given as for `serve`.
     #[command(flatten)]
     pub upstream: UpstreamFlags,
-    /// Write JSON: `ok`, `problems`, and `config` if it can be used
+    /// Write JSON: `ok`, `problems`, and `config` if there are no errors
     #[arg(long)]
     pub json: bool,
     /// Describe every key of a configuration file, with its default

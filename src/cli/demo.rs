@@ -1,12 +1,12 @@
-//! `toolwire demo`: the whole thing on one machine, without keys or network.
+//! `toolwire demo`: a complete setup on one machine, without keys or network.
 //!
 //! ```text
 //! embedded fixture ─▶ Mock (at the recording's pace) ─▶ proxy ─▶ one streaming client
 //!                                                 └─Tap─▶ Screen ◀─ deltas ─┘
 //! ```
 //!
-//! All of it is what users run: the mock, the proxy with its sockets, and a client that reads the stream with an SSE
-//! parser of other people.
+//! It uses what users run: the mock, the proxy with its sockets, and a client that reads the stream with a third-party
+//! SSE parser.
 
 mod screen;
 
@@ -53,13 +53,13 @@ use crate::{
 /// Options of `demo`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// End after the one request, in place of staying up for more
+    /// Exit after one request instead of staying up
     #[arg(long)]
     once: bool,
     /// Address of the proxy
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8787")]
     listen: SocketAddr,
-    /// When the upstream's pieces leave: recorded, none (all at once), or a time between two of them
+    /// Pace of the upstream's pieces: recorded, none (all at once), or a time between two of them
     #[arg(long, value_name = "PACE", default_value = "recorded")]
     pace: Pace,
 }
@@ -75,16 +75,16 @@ pub(super) fn run(args: Args) -> ExitCode {
     match shown {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_unread(error.as_ref()) => ExitCode::SUCCESS,
-        Err(error) => failed(error, Some("`--listen 127.0.0.1:0` takes a free port")),
+        Err(error) => failed(error, Some("`--listen 127.0.0.1:0` uses a free port")),
     }
 }
 
-/// Whoever looks at the screen (`… | head`) has seen enough.
+/// The reader of the output has closed it (`… | head`), which is a normal end.
 fn is_unread(error: &(dyn Error + 'static)) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// The fixture that is played, from the folder `fixtures/demo`.
+/// The fixture to play, from the folder `fixtures/demo`.
 fn script() -> Result<Fixture, LoadError> {
     let manifest = include_bytes!("../../fixtures/demo/fixture.toml");
     let request = include_bytes!("../../fixtures/demo/request.json");
@@ -126,7 +126,7 @@ async fn show(args: &Args) -> Result<(), Failed> {
     }
 }
 
-/// Draws until the client has its end.
+/// Draws until the client has read the end of its stream.
 async fn draw(screen: &mut Screen, mut seen: UnboundedReceiver<Moment>) -> Result<(), Failed> {
     while let Some(moment) = seen.recv().await {
         screen.draw(&moment)?;
@@ -137,7 +137,7 @@ async fn draw(screen: &mut Screen, mut seen: UnboundedReceiver<Moment>) -> Resul
     Ok(())
 }
 
-/// The configuration of a user who has Lumo at `upstream` and nothing else.
+/// A configuration with a Lumo upstream at `upstream` and nothing else.
 fn configure(upstream: SocketAddr, listen: SocketAddr) -> Result<Config, Failed> {
     let overrides = Overrides {
         listen: vec![listen.to_string()],
@@ -151,7 +151,7 @@ fn configure(upstream: SocketAddr, listen: SocketAddr) -> Result<Config, Failed>
     Ok(loaded.config)
 }
 
-/// Sends the one request and reports each frame of its answer as it comes.
+/// Sends one request and reports each frame of the response as it arrives.
 async fn converse(
     proxy: SocketAddr,
     request: Vec<u8>,
@@ -170,7 +170,7 @@ async fn converse(
     while let Some(event) = events.next().await {
         let data = event.map_err(|error| error.to_string())?.data;
         let is_done = data == DONE;
-        // Nobody looks any more: the demo is over.
+        // The receiver is gone: the demo is over.
         let _ = moments.send(Moment { at: started.elapsed(), side: Side::Client, data });
         if is_done {
             return Ok(());
@@ -179,7 +179,7 @@ async fn converse(
     Err("the stream ended without [DONE]".into())
 }
 
-/// Shows what comes from the upstream.
+/// Reports the upstream's pieces.
 #[derive(Debug)]
 struct Window {
     moments: UnboundedSender<Moment>,

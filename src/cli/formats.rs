@@ -26,8 +26,8 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "json")]
     pub markdown: bool,
 
-    /// Write the `[[formats]]` entry that a checkpoint's response template comes to: a `tokenizer_config.json` with a
-    /// `response_template`, or such a template alone
+    /// Write the `[[formats]]` entry for a checkpoint's response template: a `tokenizer_config.json` with a
+    /// `response_template`, or the template alone
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "markdown"])]
     pub import: Option<PathBuf>,
 
@@ -53,13 +53,13 @@ pub(super) fn run(args: Args) -> ExitCode {
     })
 }
 
-/// Writes what the template in `file` comes to, or says why it cannot be told.
+/// Writes the entry for the template in `file`, or reports why it cannot be imported.
 fn import(file: &Path, name: &str) -> ExitCode {
     match imported(file, name) {
         Ok(text) => results(ExitCode::SUCCESS, |out| out.write_all(text.as_bytes())),
         Err(why) => refused(
             format_args!("{}: {why}", file.display()),
-            Some("docs/configuration.md tells which templates can be imported"),
+            Some("docs/configuration.md says which templates can be imported"),
         ),
     }
 }
@@ -71,7 +71,7 @@ fn imported(file: &Path, name: &str) -> Result<String, String> {
     }
     let text = fs::read_to_string(file).map_err(|error| error.to_string())?;
     let definition = format::import(name, &text).map_err(|refused| refused.to_string())?;
-    // What cannot be built from it would be refused in the configuration.
+    // A definition that cannot be built would be refused in the configuration.
     definition.clone().build(&[]).map_err(|wrong| {
         wrong.iter().map(|wrong| format!("`{}`: {}", wrong.key, wrong.message)).collect::<Vec<_>>().join("; ")
     })?;

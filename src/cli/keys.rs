@@ -39,7 +39,7 @@ pub(super) fn keys(width: usize) -> String {
     text
 }
 
-/// The table that a line of the page names: a heading, or a line of its own such as "`[upstreams.lumo]`, for …".
+/// The table that a line of the page names: a heading, or a line such as "`[upstreams.lumo]`, for …".
 fn named_table(line: &str) -> Option<String> {
     let name = line.trim_start_matches("## ");
     let name = name.strip_prefix('`').and_then(|name| name.split('`').next());
@@ -49,7 +49,7 @@ fn named_table(line: &str) -> Option<String> {
     }
 }
 
-/// The cells of a row, without Markdown's signs.
+/// The cells of a row, without Markdown markup.
 fn cells(row: &str) -> Vec<String> {
     let plain = |cell: &str| cell.trim().replace('`', "").replace("\\|", "|");
     row.replace("\\|", "\u{0}").split('|').map(|cell| plain(&cell.replace('\u{0}', "|"))).collect()

@@ -1,4 +1,4 @@
-//! `toolwire mock`: serves fixtures as an upstream, or answers that it makes up.
+//! `toolwire mock`: serves fixtures as an upstream, or generated responses.
 
 use std::{io, net::SocketAddr, num::NonZeroUsize, path::PathBuf, process::ExitCode, thread};
 
@@ -27,50 +27,50 @@ use crate::{
 /// Options of `mock`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Fixtures, or folders with fixtures below them
+    /// Fixtures, or folders that contain fixtures
     #[arg(required_unless_present = "generate", conflicts_with = "generate", value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Address to listen on
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8788")]
     listen: SocketAddr,
-    /// When pieces leave: recorded, none (all at once), or a time between two of them, such as 20ms [default: recorded;
+    /// Pace of the pieces: recorded, none (all at once), or a time between two of them, such as 20ms [default: recorded;
     /// with --generate 10ms]
     #[arg(long, value_name = "PACE")]
     pace: Option<Pace>,
-    /// Threads that answer, a core each
+    /// Worker threads, one per core
     #[arg(long, value_name = "N", default_value_t = 1)]
     threads: usize,
     #[command(flatten)]
     generate: Generate,
 }
 
-/// Options of answers that are made up.
+/// Options of generated responses.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Answers that are made up")]
+#[command(next_help_heading = "Generated responses")]
 struct Generate {
-    /// Make answers up, in place of fixtures. Each token tells when it left, for `toolwire bench`; a request may ask for
-    /// others by the headers x-mock-tokens and x-mock-pace
+    /// Generate responses instead of serving fixtures. Each token carries the time at which it was sent, for `toolwire
+    /// bench`. A request may override length and pace with the headers x-mock-tokens and x-mock-pace
     #[arg(long)]
     generate: bool,
-    /// What is spoken: lumo, lumo-v1, chat, responses or messages [default: what the request's path says]
+    /// Dialect: lumo, lumo-v1, chat, responses or messages [default: by the request's path]
     #[arg(long, value_name = "NAME", requires = "generate")]
     dialect: Option<MockDialect>,
-    /// What an answer holds: text, call or text-call
+    /// Content of a response: text, call, or text-call (text, then a call)
     #[arg(long, value_name = "KIND", requires = "generate", default_value = "text")]
     answer: Kind,
-    /// Calls are text in this format (`toolwire formats` lists them), not the dialect's own
+    /// Write calls as text in this format (`toolwire formats` lists them) instead of the dialect's own form
     #[arg(long, value_name = "NAME", requires = "generate", value_parser = format_named)]
     format: Option<&'static Format>,
-    /// The tool that is called, unless the request declares tools and not this one
+    /// Tool to call, unless the request declares tools and not this one
     #[arg(long, value_name = "NAME", requires = "generate", default_value = "write_file")]
     tool: String,
-    /// Tokens of an answer, in text and arguments together
+    /// Tokens of a response, text and arguments together
     #[arg(long, value_name = "N", requires = "generate", default_value_t = 100)]
     tokens: usize,
-    /// Bytes of text a token; 27 of them tell when it left
+    /// Bytes of text per token; 27 of them carry the time at which it was sent
     #[arg(long, value_name = "N", requires = "generate", default_value_t = 32, value_parser = token_bytes)]
     token_bytes: usize,
-    /// Frames that leave in one write with --pace none
+    /// Frames per write with --pace none
     #[arg(long, value_name = "N", requires = "generate", default_value_t = BURST)]
     burst: NonZeroUsize,
 }
@@ -78,7 +78,7 @@ struct Generate {
 fn format_named(name: &str) -> Result<&'static Format, String> {
     let taught = || format::all_and(&[]).filter(|format| format.teach.is_some());
     taught().find(|format| format.name == name).ok_or_else(|| match format::by_name(name) {
-        Some(_) => format!("the format `{name}` is read, but never written"),
+        Some(_) => format!("the format `{name}` can be read, but not written"),
         None => config::unknown_format(name, taught()),
     })
 }
@@ -86,7 +86,7 @@ fn format_named(name: &str) -> Result<&'static Format, String> {
 fn token_bytes(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(bytes) if bytes >= Postmark::LEN => Ok(bytes),
-        _ => Err(format!("a token has {} bytes at least", Postmark::LEN)),
+        _ => Err(format!("a token has at least {} bytes", Postmark::LEN)),
     }
 }
 
@@ -118,7 +118,7 @@ pub(super) fn run(args: Args) -> ExitCode {
         let pace = script
             .pace
             .map_or("at once".to_owned(), |pace| format!("every {}", humantime::format_duration(pace)));
-        let about = vec![format!("answers of {}, {pace}", counted(script.tokens, "token"))];
+        let about = vec![format!("responses of {}, {pace}", counted(script.tokens, "token"))];
         (Mock::generated(script), about)
     } else {
         let fixtures: Vec<_> = match Fixture::load_all(&args.paths) {
@@ -134,16 +134,16 @@ pub(super) fn run(args: Args) -> ExitCode {
     }
 }
 
-/// What is served, a line each.
+/// One line for each thing that is served.
 fn about(fixtures: &[Fixture]) -> Vec<String> {
     let count = counted(fixtures.len(), "fixture");
-    let count = format!("{count}; a request chooses one by its model or by x-fixture");
+    let count = format!("{count}; a request selects one by its model or by the header x-fixture");
     let line =
         |fixture: &Fixture| format!("  {:<32} {:<5} {}", fixture.name, fixture.from.dialect(), fixture.title);
     std::iter::once(count).chain(fixtures.iter().map(line)).collect()
 }
 
-/// Serves until a signal comes, then tells how late pieces were.
+/// Serves until a signal arrives, then reports how late pieces were.
 fn serve(listen: SocketAddr, threads: usize, mock: &Mock, about: &[String]) -> io::Result<()> {
     let runtime = runtime()?;
     runtime.block_on(async {
@@ -164,7 +164,7 @@ fn serve(listen: SocketAddr, threads: usize, mock: &Mock, about: &[String]) -> i
     })
 }
 
-/// Another thread that answers at the same address; it ends with the process.
+/// Another thread that serves the same address; it ends with the process.
 fn beside(address: SocketAddr, mock: Mock) -> io::Result<()> {
     let runtime = runtime()?;
     let listener = {
@@ -175,7 +175,7 @@ fn beside(address: SocketAddr, mock: Mock) -> io::Result<()> {
     Ok(())
 }
 
-/// A thread each: a stream's timer and its socket are waited for in the same place.
+/// One runtime per thread, so that the timer and the socket of a stream are waited for in the same place.
 fn runtime() -> io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
 }
@@ -185,6 +185,6 @@ fn bind(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
     socket.set_reuseaddr(true)?;
     socket.set_reuseport(shared)?;
     socket.bind(address)?;
-    // Streams come in crowds.
+    // Many streams may start at the same moment.
     socket.listen(4096)
 }

@@ -1,6 +1,6 @@
-//! The command line: one file a command.
+//! The command line: one file per command.
 //!
-//! Every command takes its own `Args` and gives an exit status: 0 done, 1 the work failed or differs, 2 the command
+//! Every command takes its own `Args` and returns an exit status: 0 success, 1 the work failed or differs, 2 the command
 //! line or the configuration is wrong. Results go to stdout ([`results`]), progress and logs to stderr.
 
 mod announce;
@@ -34,25 +34,25 @@ use crate::{
     suggest::nearest_names,
 };
 
-/// Exit status: the command line or the configuration is wrong. clap gives the same.
+/// Exit status: the command line or the configuration is wrong. clap uses the same.
 pub(crate) const WRONG_INPUT: u8 = 2;
 
-/// What to do about a fixture that cannot be loaded.
+/// Hint for a fixture that cannot be loaded.
 const NO_FIXTURE: &str = "a fixture is a folder with a fixture.toml; `toolwire record` writes one";
 
-/// What to do about an address that cannot be listened on.
-const OTHER_ADDRESS: &str = "`--listen ADDR` chooses another address; port 0 takes a free one";
+/// Hint for an address that cannot be listened on.
+const OTHER_ADDRESS: &str = "`--listen ADDR` selects another address; port 0 uses a free port";
 
-/// Makes any model speak standard streaming tool calls.
+/// A proxy that gives any model standard, streaming tool calls
 #[derive(Debug, Parser)]
 #[command(name = "toolwire", version, propagate_version = true)]
 #[command(disable_help_flag = true, disable_version_flag = true)]
 pub(crate) struct Cli {
-    /// How log lines look on stderr
+    /// Format of log lines on stderr
     #[arg(long, global = true, value_name = "FORMAT", env = "TOOLWIRE_LOG_FORMAT", default_value = "text")]
     #[arg(help_heading = GLOBAL, display_order = LAST)]
     pub(crate) log_format: LogFormat,
-    /// Which log lines there are: error, warn, info, debug, trace, or a filter such as info,toolwire=debug
+    /// Level of log lines: error, warn, info, debug, trace, or a filter such as info,toolwire=debug
     /// [default: info; for demo: error]
     #[arg(long, global = true, value_name = "LEVEL", env = "TOOLWIRE_LOG")]
     #[arg(help_heading = GLOBAL, display_order = LAST + 1)]
@@ -63,18 +63,18 @@ pub(crate) struct Cli {
     /// Print the version
     #[arg(long, short = 'V', global = true, action = ArgAction::Version, help_heading = GLOBAL, display_order = LAST + 3)]
     version: Option<bool>,
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-/// The heading of the options that every command has, which stand last.
+/// The heading of the options that every command has; they are listed last.
 const GLOBAL: &str = "Global options";
 
-/// The place of a global option among all.
+/// The display order of global options.
 const LAST: usize = 1000;
 
-/// The commands as the help lists them.
+/// The commands, grouped as in the help.
 const GROUPS: [(&str, &[&str]); 4] = [
     ("Serve", &["serve", "check", "formats"]),
     ("Try", &["demo", "rewrite"]),
@@ -82,12 +82,12 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ("Measure", &["bench"]),
 ];
 
-/// How a log line is written.
+/// The format of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum LogFormat {
     /// For people.
     Text,
-    /// For programs: one JSON object a line.
+    /// For programs: one JSON object per line.
     Json,
 }
 
@@ -96,26 +96,26 @@ pub(crate) enum LogFormat {
 pub(crate) enum Command {
     /// Run the proxy
     Serve(serve::Args),
-    /// Show the whole thing on one machine, without keys or network
+    /// Show a complete setup on one machine, without keys or network
     Demo(demo::Args),
-    /// Rewrite one upstream stream to a client's stream
+    /// Rewrite one upstream stream into a client's stream
     Rewrite(rewrite::Args),
-    /// Run fixtures and show differences
+    /// Play fixtures and show differences
     Replay(replay::Args),
     /// Serve, and write each exchange as a fixture
     Record(record::Args),
-    /// Serve fixtures as an upstream, or answers that it makes up
+    /// Serve fixtures or generated responses as an upstream
     Mock(mock::Args),
     /// Measure streams: one endpoint, or several side by side
     Bench(Box<bench::Args>),
-    /// Check a configuration, and show what it resolved to
+    /// Check a configuration, and show what it resolves to
     Check(check::Args),
     /// List the text formats
     Formats(formats::Args),
 }
 
 impl Cli {
-    /// Reads the command line and the environment. A variable that is empty counts as not set.
+    /// Reads the command line and the environment. An empty variable counts as unset.
     fn read() -> Result<Self, clap::Error> {
         fn heed_no_empty_variable(command: clap::Command) -> clap::Command {
             let is_empty = |name: &OsStr| env::var_os(name).is_some_and(|value| value.is_empty());
@@ -130,7 +130,7 @@ impl Cli {
         Self::from_arg_matches(&matches)
     }
 
-    /// The command line's definition, with a help that lists the commands in groups.
+    /// The definition of the command line, with help that lists the commands in groups.
     fn grouped() -> clap::Command {
         let command = Self::command();
         let about = |name: &str| {
@@ -150,14 +150,14 @@ impl Cli {
         command.help_template(template)
     }
 
-    /// The log lines that are asked for, or those that the command has by itself: the demo draws on the same screen.
+    /// The requested log level, or the default of the command: the demo draws on the same screen.
     fn log_filter(&self) -> &str {
         let own = if matches!(self.command, Command::Demo(_)) { "error" } else { "info" };
         self.log_level.as_deref().unwrap_or(own)
     }
 }
 
-/// Names the commands that are nearest to one that is unknown.
+/// Suggests the commands that are nearest to an unknown one.
 fn suggest_commands(mut error: clap::Error) -> clap::Error {
     if error.kind() == ErrorKind::InvalidSubcommand
         && let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand)
@@ -179,7 +179,7 @@ pub fn run() -> ExitCode {
         LogFormat::Json => log::Style::Json,
     };
     if let Err(error) = log::init(style, terminal::is_coloured(&io::stderr()), Some(&log_filter)) {
-        let next = "a level is error, warn, info, debug or trace; a filter is such as info,toolwire=debug";
+        let next = "levels are error, warn, info, debug and trace; a filter looks like info,toolwire=debug";
         return output::refused(format_args!("--log-level (TOOLWIRE_LOG): {error}"), Some(next));
     }
     match command {

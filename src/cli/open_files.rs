@@ -1,15 +1,17 @@
-//! The limit of open files: a stream is a socket at least, and through a proxy it is two.
+//! The limit of open files: a stream needs one socket, and two through a proxy.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises this process's limit of open files as far as it may be raised, for what it starts too. The usual limit of
-/// 1,024 is for programs that wait for sockets in ways of old.
+/// Raises the soft limit of open files of this process and its children to the hard limit. The usual soft limit of 1,024
+/// exists for programs that use `select`.
 pub(super) fn allow_all() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, ..limit };
-    // Where it cannot be raised, connections beyond it fail and say why.
+    // If it cannot be raised, connections beyond it fail with an error that says so.
     match setrlimit(Resource::Nofile, raised) {
-        Ok(()) => tracing::debug!(before = limit.current, now = limit.maximum, "open files allowed"),
-        Err(error) => tracing::debug!(before = limit.current, %error, "no more open files allowed"),
+        Ok(()) => {
+            tracing::debug!(before = limit.current, now = limit.maximum, "raised the limit of open files")
+        }
+        Err(error) => tracing::debug!(before = limit.current, %error, "cannot raise the limit of open files"),
     }
 }

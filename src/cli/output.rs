@@ -1,4 +1,4 @@
-//! Results on stdout, and what is said of a failure on stderr.
+//! Results on stdout, and errors on stderr.
 
 use std::{
     fmt::Display,
@@ -8,8 +8,8 @@ use std::{
 
 use crate::observe::untrusted::escaped;
 
-/// Writes a result to stdout with `write`, then gives `status`. A reader that has gone away (`… | head`) has seen
-/// what it wanted: a normal end.
+/// Writes a result to stdout with `write` and returns `status`. If the reader has closed the output (`… | head`), that is
+/// a normal end.
 pub(crate) fn results(status: ExitCode, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> ExitCode {
     let mut stdout = io::BufWriter::new(io::stdout().lock());
     match write(&mut stdout).and_then(|()| stdout.flush()) {
@@ -19,20 +19,20 @@ pub(crate) fn results(status: ExitCode, write: impl FnOnce(&mut dyn Write) -> io
     }
 }
 
-/// Says on stderr why a command failed, in one form for all of them: `error: …` in one line, and in the next one what
-/// to do. Gives the status of work that failed.
+/// Reports on stderr why a command failed, in the form of all commands: `error: …` on one line, and on the next one what
+/// to do. Returns the status of failed work.
 pub(super) fn failed(error: impl Display, next: Option<&str>) -> ExitCode {
     say("error", error, next);
     ExitCode::FAILURE
 }
 
-/// The same of a command line, a configuration or a file that is wrong, with the status for that.
+/// The same for a wrong command line, configuration or file, with the status for that.
 pub(super) fn refused(error: impl Display, next: Option<&str>) -> ExitCode {
     say("error", error, next);
     super::WRONG_INPUT.into()
 }
 
-/// Says on stderr what looks wrong, in the same form.
+/// Reports a warning on stderr, in the same form.
 pub(super) fn warn(warning: impl Display, next: Option<&str>) {
     say("warning", warning, next);
 }
@@ -42,7 +42,7 @@ fn say(severity: &str, message: impl Display, next: Option<&str>) {
     tip(next);
 }
 
-/// Says on stderr what to do next.
+/// Writes a hint to stderr.
 pub(super) fn tip(next: Option<&str>) {
     if let Some(next) = next {
         eprintln!("  tip: {next}");

@@ -8,10 +8,10 @@ use crate::{fixture::record::Recorder, redact::Redactor};
 /// Options of `record`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Directory below which each exchange gets a folder; `toolwire replay --update` then adds what must come out
+    /// Directory in which each exchange gets a folder; `toolwire replay --update` then adds the expected output
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// What is served.
+    /// The configuration.
     #[command(flatten)]
     upstream: UpstreamFlags,
 }
@@ -25,13 +25,13 @@ pub(super) fn run(args: Args, log_format: LogFormat) -> ExitCode {
     match Recorder::new(args.out.clone(), Redactor::new(config.secrets())) {
         Ok(recorder) => {
             if log_format == LogFormat::Text {
-                eprintln!("each exchange is written below {}", args.out.display());
+                eprintln!("each exchange is written to a folder in {}", args.out.display());
             }
             serve::until_terminated(config, Some(Arc::new(recorder)), log_format)
         }
         Err(error) => failed(
-            format_args!("cannot write below {}: {error}", args.out.display()),
-            Some("`--out DIR` names a folder that can be made or written to"),
+            format_args!("cannot write to {}: {error}", args.out.display()),
+            Some("`--out DIR` names a folder that can be created or written to"),
         ),
     }
 }

@@ -1,4 +1,4 @@
-//! `toolwire replay`: runs fixtures and shows what differs.
+//! `toolwire replay`: plays fixtures and shows differences.
 
 use std::{
     fs,
@@ -25,17 +25,17 @@ use crate::{
 /// Options of `replay`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Fixtures, or folders with fixtures below them
+    /// Fixtures, or folders that contain fixtures
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// How the upstream's bytes are cut: whole, recorded, a number of bytes, or every
+    /// How to split the upstream's bytes: whole, recorded, a number of bytes, or every
     #[arg(long, value_name = "SPLITS", default_value = "recorded")]
     splits: Splits,
-    /// Write what came out into expect.json (and expect.sse, where there is one) of fixtures that differ, after
-    /// showing the difference
+    /// Show differences, then write the actual output to expect.json (and expect.sse, if there is one) of the fixtures that
+    /// differ
     #[arg(long)]
     update: bool,
-    /// One JSON object a fixture, in place of lines for people
+    /// Write one JSON object per fixture instead of text
     #[arg(long)]
     json: bool,
 }
@@ -49,13 +49,13 @@ pub(super) fn run(args: Args) -> ExitCode {
     match report(&args, &fixtures) {
         Ok(0) => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
-        // Whoever reads us has seen enough.
+        // The reader has closed the output.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => failed(error, None),
     }
 }
 
-/// Shows how each fixture fares; gives the number of those that differ.
+/// Shows the outcome of each fixture; returns the number of those that differ.
 fn report(args: &Args, fixtures: &[(PathBuf, Fixture)]) -> io::Result<usize> {
     let played: Vec<_> = fixtures.iter().map(|(_, fixture)| fixture).collect();
     let findings = check_all(&played, args.splits);
@@ -83,7 +83,7 @@ fn report(args: &Args, fixtures: &[(PathBuf, Fixture)]) -> io::Result<usize> {
     if args.splits == Splits::Every && large > 0 {
         writeln!(
             io::stderr(),
-            "fixtures too large for every cut in two, which are cut at evenly spread places: {large}"
+            "fixtures too large for every two-way split, which are split at evenly spread places: {large}"
         )?;
     }
     if !args.json {
@@ -105,7 +105,7 @@ fn as_json(dir: &Path, finding: Option<&Finding>) -> serde_json::Value {
     }
 }
 
-/// Writes what comes out of the whole body as what is expected.
+/// Writes the output for the whole body as the expectation.
 fn update(dir: &Path, fixture: &Fixture) -> io::Result<()> {
     let played = fixture.play(Cutting::Whole).map_err(io::Error::other)?;
     let answer = fixture.assemble(&played).answer.into_expectation(&fixture.upstream);

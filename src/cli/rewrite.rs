@@ -35,60 +35,60 @@ const CALLS: &str = "Tools and their calls";
 /// Options of `rewrite`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What the stream is written in
+    /// Dialect of the input
     #[arg(long, value_name = "DIALECT", help_heading = STREAMS)]
     from: Dialect,
-    /// What it is rewritten to
+    /// Dialect of the output
     #[arg(long, value_name = "DIALECT", default_value = "chat", help_heading = STREAMS)]
     to: Dialect,
-    /// How the model was told of tools: native, or a text format
+    /// How tools were presented to the model: native, or a text format
     #[arg(long, value_name = "TOOLS", default_value = "native", help_heading = CALLS)]
     tools: String,
-    /// Text formats that are looked for: auto, off, or names with commas
+    /// Text formats to look for: auto, off, or comma-separated names
     #[arg(long, value_name = "FORMATS", help_heading = CALLS)]
     detect: Option<String>,
-    /// The client's request: its tools and options decide what is a call. Without one, a stream is asked for
+    /// The client's request: its tools and options determine what is a call. Without it, the output is a stream
     #[arg(long, value_name = "FILE", help_heading = CALLS)]
     request: Option<PathBuf>,
-    /// Tools that the client declared, by name; may be given in place of a request or beside it
+    /// Names of tools that the client declared, instead of or in addition to a request
     #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = CALLS)]
     declare: Vec<String>,
-    /// Cut the input into pieces of N bytes; or check that every way to cut it gives the same
+    /// Split the input into pieces of N bytes; or check that every split gives the same output
     #[arg(long, value_name = "N|every", help_heading = STREAMS)]
     split: Option<Splits>,
-    /// stream: arguments as they come; whole: a call when it is complete
+    /// stream: send arguments as they arrive; whole: send a call when it is complete
     #[arg(long, value_name = "HOW", help_heading = CALLS)]
     arguments: Option<String>,
     /// Calls that the upstream ran itself: auto, forward, annotate or hide
     #[arg(long, value_name = "HOW", env = "TOOLWIRE_SERVER_CALLS", help_heading = CALLS)]
     server_calls: Option<String>,
-    /// Calls in marked formats to undeclared names: forward, or text
+    /// Calls to undeclared names in formats with markers: forward or text
     #[arg(long, value_name = "HOW", help_heading = CALLS)]
     unknown_calls: Option<String>,
-    /// The prefix under which the model was told of tools
+    /// The prefix of the tool names that the model was taught
     #[arg(long, value_name = "TEXT", help_heading = CALLS)]
     tool_prefix: Option<String>,
-    /// Leave arguments that are not JSON as they are
+    /// Do not repair arguments that are not JSON
     #[arg(long, help_heading = CALLS)]
     no_repair: bool,
-    /// Each delta of the upstream repeats all that came before
+    /// Each delta of the upstream repeats all earlier text
     #[arg(long, help_heading = STREAMS)]
     cumulative: bool,
-    /// A stream without its end mark has ended well
+    /// Accept a stream without its end mark as complete
     #[arg(long, help_heading = STREAMS)]
     tolerate_truncation: bool,
-    /// The upstream's stream; standard input if not given
+    /// The upstream's stream [default: standard input]
     #[arg(value_name = "FILE")]
     input: Option<PathBuf>,
 }
 
-/// Why a rewrite did not come to its end.
+/// Why a rewrite stopped early.
 enum Stop {
     /// The command line or the request is wrong: status 2.
     Usage(String),
     /// The work failed: status 1.
     Work(String),
-    /// Whoever reads the output has seen enough: status 0.
+    /// The reader has closed the output: status 0.
     Unread,
 }
 
@@ -116,7 +116,7 @@ pub(super) fn run(args: Args) -> ExitCode {
     }
 }
 
-/// Rewrites the input as it comes.
+/// Rewrites the input as it arrives.
 fn filter(args: &Args) -> Result<(), Stop> {
     let conversation = args.conversation()?;
     let settings = args.settings(&conversation.model).map_err(Stop::Usage)?;
@@ -147,7 +147,7 @@ fn filter(args: &Args) -> Result<(), Stop> {
     failed.map_or(Ok(()), |message| Err(Stop::Work(message)))
 }
 
-/// Writes what there is, at once: a filter must not hold what is certain.
+/// Writes all available output at once: a filter must not hold back what is certain.
 fn pass_on(out: &mut BytesMut, stdout: &mut impl Write) -> io::Result<()> {
     if !out.is_empty() {
         stdout.write_all(out)?;
@@ -157,7 +157,7 @@ fn pass_on(out: &mut BytesMut, stdout: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Ends what is written with the failure, if there is one, and gives its message.
+/// Ends the output with the failure, if there is one, and returns its message.
 fn end(pipeline: &mut Pipeline, stream: bool, out: &mut BytesMut) -> Option<String> {
     let failure = pipeline.failure()?.clone();
     if stream {
@@ -171,10 +171,10 @@ fn end(pipeline: &mut Pipeline, stream: bool, out: &mut BytesMut) -> Option<Stri
     })
 }
 
-/// Bytes that all cuts in two together may play: up to 16 KiB of input every one is made.
+/// Bytes that all two-way splits together may process: up to 16 KiB of input, every split is tried.
 const SPLIT_BUDGET: usize = 256 << 20;
 
-/// Reads all of the input and cuts it in every way.
+/// Reads the whole input and tries every split.
 fn check(args: &Args) -> Result<(), Stop> {
     let conversation = args.conversation()?;
     let mut upstream = Vec::new();
@@ -196,9 +196,11 @@ fn check(args: &Args) -> Result<(), Stop> {
         expect_stream: None,
     };
     if let Some(finding) = fixture.check_within(Splits::Every, SPLIT_BUDGET) {
-        // It takes several lines.
+        // The message has several lines.
         finding.to_string().lines().for_each(|line| eprintln!("{}", escaped(line)));
-        return Err(Stop::Work("cut this way, the stream gives something else than in one piece".to_owned()));
+        return Err(Stop::Work(
+            "split this way, the stream gives a different result than in one piece".to_owned(),
+        ));
     }
     let len = fixture.upstream.len();
     let (made, all) = cuts_in_two(len, SPLIT_BUDGET);
@@ -207,7 +209,7 @@ fn check(args: &Args) -> Result<(), Stop> {
         false => format!("{made} of its {all} places (too large for all of them)"),
     };
     eprintln!(
-        "{}, in equal pieces of several sizes, and cut in two at {places}: always the same",
+        "{}, in equal pieces of several sizes, and split in two at {places}: always the same result",
         counted(len, "byte")
     );
     Ok(())
@@ -236,14 +238,14 @@ impl Args {
         }
     }
 
-    /// The settings under which `serve` would read an answer of `model`.
+    /// The rules with which `serve` would read a response of `model`.
     fn settings(&self, model: &str) -> Result<Rules, String> {
         let tools = match self.tools.as_str() {
             "native" => ToolStyle::Native,
             name => ToolStyle::Format(
                 format::by_name(name)
                     .ok_or_else(|| config::unknown_format(name, format::ALL.iter().copied()))
-                    .map_err(|unknown| format!("--tools is native or a text format: {unknown}"))?,
+                    .map_err(|unknown| format!("--tools expects `native` or a text format: {unknown}"))?,
             ),
         };
         let upstream = UpstreamDialect::try_from(self.from)?;
@@ -263,7 +265,7 @@ impl Args {
         Ok(config::settings_for(&settings, (tools, None), Known::built_in(), model).into_owned())
     }
 
-    /// The client's request, with the tools of `--declare` put behind its own.
+    /// The client's request, with the tools of `--declare` appended to its own.
     fn conversation(&self) -> Result<Conversation, Stop> {
         let at = self.request.as_ref().map_or_else(String::new, |path| format!("{}: ", path.display()));
         let wrong = |error: String| Stop::Usage(format!("{at}{error}"));

@@ -13,7 +13,7 @@ use crate::{
 /// Options of `serve`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What is served.
+    /// The configuration.
     #[command(flatten)]
     pub upstream: UpstreamFlags,
 }
@@ -26,17 +26,17 @@ pub(super) fn run(args: Args, log_format: LogFormat) -> ExitCode {
     }
 }
 
-/// Serves until a signal to stop and until what was open then is over; a second signal ends that at once. `tap`, if
-/// there is one, watches the exchanges.
+/// Serves until a signal to stop, and then until open responses have ended; a second signal ends them at once. `tap`, if
+/// there is one, observes the exchanges.
 pub(super) fn until_terminated(config: Config, tap: Option<Arc<dyn Tap>>, log_format: LogFormat) -> ExitCode {
     open_files::allow_all();
-    // One thread of the server's; it starts the others.
+    // The first thread of the server; it starts the others.
     let runtime = match runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return failed(&error, log_format),
     };
     let served = runtime.block_on(serve(Arc::new(config), tap, log_format));
-    // A name that is still being looked up is not waited for.
+    // Does not wait for a pending DNS lookup.
     runtime.shutdown_background();
     match served {
         Ok(()) => ExitCode::SUCCESS,
@@ -49,13 +49,13 @@ async fn serve(
     tap: Option<Arc<dyn Tap>>,
     log_format: LogFormat,
 ) -> Result<(), Box<dyn Error>> {
-    // Whoever reads the announcement may send a signal at once, so it must be heard before.
+    // The handler must be installed before the announcement: its reader may send a signal at once.
     let (once, twice) = (terminated(1)?, terminated(2)?);
     let server = Server::bind(Arc::clone(&config), tap)?;
     Announcement { config: &config, addresses: server.addresses() }.say(log_format);
     tokio::select! {
         served = server.run(once) => served?,
-        () = twice => tracing::warn!("asked twice to stop: open answers are dropped"),
+        () = twice => tracing::warn!("second signal to stop: open responses are dropped"),
     }
     Ok(())
 }

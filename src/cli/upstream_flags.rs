@@ -1,4 +1,4 @@
-//! [`UpstreamFlags`]: the options by which `serve`, `record` and `check` are told what to serve.
+//! [`UpstreamFlags`]: the options of `serve`, `record` and `check` that select the configuration.
 
 use std::{convert::Infallible, env, ops::Not, path::PathBuf, process::ExitCode};
 
@@ -11,24 +11,24 @@ use crate::{
 };
 
 /// Headings of the help.
-const SERVED: &str = "What is served";
+const SERVED: &str = "What to serve";
 const CLIENTS: &str = "For whom";
 const CALLS: &str = "Tools and their calls";
 
-/// A configuration file, or one upstream in its place.
+/// A configuration file, or one upstream instead.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct UpstreamFlags {
     /// The configuration file
     #[arg(long, value_name = "FILE", env = "TOOLWIRE_CONFIG", help_heading = SERVED)]
     pub config: Option<PathBuf>,
-    /// Address to listen on, in place of the file's; may be given several times [default: 127.0.0.1:8787]
+    /// Address to listen on, replacing the file's; may be repeated [default: 127.0.0.1:8787]
     #[arg(long, value_name = "ADDR", env = "TOOLWIRE_LISTEN", value_delimiter = ',', help_heading = CLIENTS)]
     pub listen: Vec<String>,
-    /// Key of which clients must show one, in place of the file's: env:NAME or file:PATH; may be given several times
+    /// Key that clients must send, replacing the file's: env:NAME or file:PATH; may be repeated, any one is accepted
     #[arg(long, value_name = "SECRET", env = "TOOLWIRE_CLIENT_KEY", hide_env_values = true, value_parser = secret)]
     #[arg(help_heading = CLIENTS)]
     pub client_key: Vec<SecretString>,
-    /// Base URL of one upstream that serves every model name, in place of the file's upstreams and models
+    /// Base URL of one upstream for every model name, replacing the file's upstreams and models
     #[arg(long, value_name = "URL", env = "TOOLWIRE_UPSTREAM", requires = "dialect", help_heading = SERVED)]
     pub upstream: Option<String>,
     /// That upstream's dialect: lumo or chat
@@ -45,13 +45,13 @@ pub(crate) struct UpstreamFlags {
         help_heading = SERVED
     )]
     pub api_key: Option<SecretString>,
-    /// How models are told of tools, in place of the file's: native, or a text format
+    /// How tools are presented to models, replacing the file's setting: native, or a text format
     #[arg(long, value_name = "TOOLS", env = "TOOLWIRE_TOOLS", help_heading = CALLS)]
     pub tools: Option<String>,
-    /// Text formats that are looked for, in place of the file's: auto, off, or names with commas
+    /// Text formats to look for, replacing the file's setting: auto, off, or comma-separated names
     #[arg(long, value_name = "FORMATS", env = "TOOLWIRE_DETECT", help_heading = CALLS)]
     pub detect: Option<String>,
-    /// What becomes of calls that an upstream ran itself, in place of the file's: auto, forward, annotate or hide
+    /// What clients see of calls that an upstream ran itself, replacing the file's setting: auto, forward, annotate or hide
     #[arg(long, value_name = "HOW", env = "TOOLWIRE_SERVER_CALLS", help_heading = CALLS)]
     pub server_calls: Option<String>,
 }
@@ -60,15 +60,15 @@ impl UpstreamFlags {
     /// Reads the configuration.
     ///
     /// # Errors
-    /// All that is wrong with it.
+    /// Every problem that was found.
     pub(crate) fn load(&self) -> Result<Loaded, Problems> {
         config::load(&self.overrides(), &|name| env::var(name).ok())
     }
 
-    /// Reads the configuration and says on stderr what is wrong with it, in lines as `log_format` has them.
+    /// Reads the configuration and reports its problems on stderr, in the format `log_format`.
     ///
     /// # Errors
-    /// The exit status for a configuration that is wrong.
+    /// The exit status for a wrong configuration.
     pub(crate) fn load_or_say(&self, log_format: LogFormat) -> Result<Config, ExitCode> {
         let (problems, config) = match self.load() {
             Ok(Loaded { config, warnings }) => (warnings, Ok(config)),
@@ -98,12 +98,12 @@ impl UpstreamFlags {
     }
 }
 
-/// Says to people what is wrong with a configuration.
+/// Reports problems of a configuration as text.
 pub(super) fn say(problems: &[Problem]) {
     problems.iter().for_each(|problem| eprintln!("{}", escaped(&problem.to_string())));
     if problems.iter().any(|problem| problem.severity == Severity::Error) {
         tip(Some(
-            "`toolwire check --keys` describes every key of a configuration, `toolwire serve --help` every flag",
+            "`toolwire check --keys` describes every configuration key, `toolwire serve --help` every flag",
         ));
     }
 }
@@ -116,15 +116,15 @@ fn log(problem: &Problem) {
     }
 }
 
-/// Whether a key stands in the command line itself, where everybody on the machine can read it: it is no reference, and
-/// not what the environment variable `name` holds.
+/// Whether a key is in the command line itself, where every user of the machine can read it: it is not a reference, and
+/// not the value of the environment variable `name`.
 fn is_typed(key: &SecretString, name: &str) -> bool {
     let key = key.expose_secret();
     let is_reference = key.starts_with("env:") || key.starts_with("file:");
     !is_reference && env::var(name).is_ok_and(|value| value == key).not()
 }
 
-/// Keeps the value out of every later print of the flags.
+/// Keeps the value out of debug output.
 fn secret(value: &str) -> Result<SecretString, Infallible> {
     Ok(SecretString::from(value))
 }

@@ -84,7 +84,7 @@ impl Detector {
                 at + 1
             }
             _ if self.search.sought.markers.may_begin(byte, self.here(starts_line)) => {
-                self.state = State::Marker { starts_line, quoted };
+                self.state = State::Marker { place: 0, starts_line, quoted };
                 at
             }
             _ if self.enter_unmarked(byte, 0, starts_line, quoted) => at,
@@ -132,11 +132,11 @@ impl Detector {
 
     /// One character of what may be a marker.
     pub(super) fn marker(&mut self, text: &str, out: &mut impl Sink) -> usize {
-        let State::Marker { starts_line, quoted } = self.state else { return 0 };
+        let State::Marker { place: from, starts_line, quoted } = self.state else { return 0 };
         let Some(character) = text.chars().next() else { return 0 };
         self.held.push(character);
         let here = self.here(starts_line);
-        let Some((place, whole)) = self.search.sought.markers.find(&self.held, here, 0) else {
+        let Some((place, whole)) = self.search.sought.markers.find(&self.held, here, from) else {
             self.held.pop();
             if !self.held.is_empty() {
                 self.false_start(starts_line, quoted, out);
@@ -153,6 +153,8 @@ impl Detector {
         };
         if whole {
             self.enter_at(place, starts_line, quoted);
+        } else {
+            self.state = State::Marker { place, starts_line, quoted };
         }
         character.len_utf8()
     }

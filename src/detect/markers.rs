@@ -170,11 +170,13 @@ impl Openers {
         self.groups.get(usize::from(byte)).and_then(Option::as_deref)
     }
 
-    /// Those that may begin as `text` does, by their places, as far as its first two bytes tell.
-    fn candidates(&self, text: &str) -> impl Iterator<Item = (usize, &Opener)> {
+    /// Those from the place `from` on that may begin as `text` does, by their places, as far as its first two bytes
+    /// tell.
+    fn candidates(&self, text: &str, from: usize) -> impl Iterator<Item = (usize, &Opener)> {
         let group = text.bytes().next().and_then(|byte| self.group(byte)).filter(|group| group.may_be(text));
-        let places = group.into_iter().flat_map(|group| &group.places);
-        places.filter_map(|&place| Some((place, self.all.get(place)?)))
+        let places = group.map_or(&[][..], |group| &group.places);
+        let places = places.get(places.partition_point(|place| *place < from)..).unwrap_or_default();
+        places.iter().filter_map(|&place| Some((place, self.all.get(place)?)))
     }
 }
 
@@ -226,12 +228,15 @@ impl Markers {
         groups.into_iter().flatten().map(|group| group.place).min()
     }
 
-    /// The openers that may begin as `text` does, by their places, as far as its first two bytes tell.
-    fn candidates(&self, text: &str) -> impl Iterator<Item = (usize, &Opener)> {
-        let behind = self.behind.into_iter().flat_map(|behind| behind.candidates(text));
+    /// The openers from the place `from` on that may begin as `text` does, by their places, as far as its first two
+    /// bytes tell.
+    fn candidates(&self, text: &str, from: usize) -> impl Iterator<Item = (usize, &Opener)> {
+        let first = self.first.all.len();
+        let behind = self.behind.into_iter();
+        let behind = behind.flat_map(move |behind| behind.candidates(text, from.saturating_sub(first)));
         let others = behind.filter(|(_, opener)| !self.comes_first(opener));
-        let others = others.map(|(place, opener)| (self.first.all.len() + place, opener));
-        self.first.candidates(text).chain(others)
+        let others = others.map(move |(place, opener)| (first + place, opener));
+        self.first.candidates(text, from).chain(others)
     }
 
     /// `opener`, of those behind, is one of the first as well.
@@ -241,7 +246,7 @@ impl Markers {
 
     /// Whether the first two bytes of `rest` leave an opener that may begin where it does.
     pub(super) fn may_be(&self, rest: &str) -> bool {
-        self.candidates(rest).next().is_some()
+        self.candidates(rest, 0).next().is_some()
     }
 
     /// An opener that counts here may begin with this byte.
@@ -251,7 +256,7 @@ impl Markers {
 
     /// An opener may begin where `rest` does. What `rest` itself refutes need not be held, nor its frame be rewritten.
     pub(super) fn may_stand(&self, rest: &str, here: Place) -> bool {
-        self.candidates(rest).any(|(_, opener)| opener.fit(rest, here) != Fit::No)
+        self.candidates(rest, 0).any(|(_, opener)| opener.fit(rest, here) != Fit::No)
     }
 
     /// The place of the first opener from `from` on that begins with `held`, and whether `held` is all of it.
@@ -273,7 +278,7 @@ impl Markers {
         from: usize,
         of: impl Fn(&Opener) -> bool,
     ) -> Option<(usize, bool)> {
-        let rest = self.candidates(held).filter(|(place, opener)| *place >= from && of(opener));
+        let rest = self.candidates(held, from).filter(|(_, opener)| of(opener));
         rest.map(|(place, opener)| (place, opener.fit(held, here)))
             .find(|(_, fit)| *fit != Fit::No)
             .map(|(place, fit)| (place, matches!(fit, Fit::Whole(_))))

@@ -82,6 +82,8 @@ enum State {
     Prose,
     /// `held` begins an opener.
     Marker {
+        /// The place of the first opener that it begins; it begins none of those before.
+        place: usize,
         starts_line: bool,
         quoted: bool,
     },

@@ -294,7 +294,7 @@ pub static KIMI_K3: Format = Format {
 /// Functionary 3.2. The first `>>>` is the prompt's.
 pub static FUNCTIONARY_V32: Format = Format {
     name: "functionary_v32",
-    summary: ">>>, a recipient on a line of its own: all is text, python is code, any other tool's name is a call",
+    summary: ">>> and a recipient on a separate line: all is text, python is code, any other tool name is a call",
     models: &["*functionary*v3.2*"],
     auto: false,
     reasoning: ReasoningHabits::DEFAULT,

@@ -103,7 +103,7 @@ pub static DEEPSEEK_V4: Format = Format {
 /// DeepSeek V4.1.
 pub static DEEPSEEK_V41: Format = Format {
     name: "deepseek_v41",
-    summary: "DSML tags with a space in each, in <｜DSML｜ calls>",
+    summary: "DSML tags with a space in each tag, in <｜DSML｜ calls>",
     models: &["deepseek-v4.1*"],
     example: "<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"get_weather\">\n<｜DSML｜ parameter name=\"city\" string=\"true\">Paris</｜DSML｜ parameter>\n</｜DSML｜ invoke>\n</｜DSML｜ calls>",
     grammars: &[dsml(

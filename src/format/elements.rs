@@ -163,7 +163,7 @@ pub static CLINE: Format = Format {
 /// Morph and Sijawara.
 pub static MORPH_XML: Format = Format {
     name: "morph_xml",
-    summary: "the tool's name and its arguments as tags, lists as a tag repeated",
+    summary: "the tool's name and its arguments as tags; a list is a repeated tag",
     models: &[],
     example: "<get_weather>\n<city>Paris</city>\n</get_weather>",
     grammars: &[calls(&[], &["<%>"], true, Elements { repeats: true, ..TAGS })],

@@ -40,7 +40,7 @@ pub static FUNCTIONARY_V31: Format = Format {
 /// PLaMo 3: name and arguments in regions of their own.
 pub static PLAMO3: Format = Format {
     name: "plamo3",
-    summary: "PLaMo's nested markers, name and JSON in regions of their own",
+    summary: "PLaMo's nested markers, with name and JSON in separate regions",
     models: &["*plamo-3*"],
     auto: true,
     reasoning: ReasoningHabits::DEFAULT,
@@ -66,7 +66,7 @@ pub static PLAMO3: Format = Format {
 /// Solar Open; the id is in band.
 pub static SOLAR_OPEN: Format = Format {
     name: "solar_open",
-    summary: "Solar's markers: id, name and JSON, each behind its own",
+    summary: "Solar's markers: id, name and JSON, each after its own marker",
     models: &["*solar-open*"],
     auto: true,
     reasoning: ReasoningHabits::DEFAULT,

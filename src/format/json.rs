@@ -86,7 +86,7 @@ pub static LONGCAT: Format = Format {
 /// Granite 3: 3.0 has a token of its own, 3.1 to 3.3 write it as text; no closer.
 pub static GRANITE3: Format = Format {
     name: "granite3",
-    summary: "a JSON array behind <|tool_call|> or <tool_call>, without a closer",
+    summary: "a JSON array after <|tool_call|> or <tool_call>, without a closer",
     models: &["*granite-3*", "*granite3*"],
     auto: true,
     reasoning: ReasoningHabits::DEFAULT,
@@ -119,7 +119,7 @@ pub static JAMBA: Format = IN_TOOL_CALLS;
 /// Hunyuan A13B.
 pub static HUNYUAN_A13B: Format = Format {
     name: "hunyuan_a13b",
-    summary: "as jamba; the answer may stand in <answer>",
+    summary: "as jamba; the response may be in <answer>",
     models: &["*hunyuan-a13b*"],
     grammars: &[Grammar::Tagged(&[TOOL_CALLS]), HUNYUAN],
     ..IN_TOOL_CALLS
@@ -137,7 +137,7 @@ pub static APRIEL_CALLS: Format = Format {
 /// MiniMax-M1: an object a line.
 pub static MINIMAX_M1: Format = Format {
     name: "minimax_m1",
-    summary: "JSON objects in <tool_calls>, one a line",
+    summary: "JSON objects in <tool_calls>, one per line",
     models: &["*minimax-m1*"],
     auto: true,
     reasoning: ReasoningHabits { ended_by_calls: true, ..ReasoningHabits::DEFAULT },
@@ -169,7 +169,7 @@ pub static NEMOTRON_TOOLCALL: Format = Format {
 /// Llama 3.1 to 3.3: bare, behind its token, or in the custom form, whose tag has the name.
 pub static LLAMA3_JSON: Format = Format {
     name: "llama3_json",
-    summary: "bare JSON objects, perhaps behind <|python_tag|>, joined by `;`; or <function=NAME>",
+    summary: "bare JSON objects, optionally after <|python_tag|>, joined by `;`; or <function=NAME>",
     models: &["*llama-3*", "*llama3*", "*llama-4*", "*llama4*"],
     auto: true,
     reasoning: ReasoningHabits::DEFAULT,
@@ -193,7 +193,7 @@ pub static LLAMA3_JSON: Format = Format {
 /// Phi-4-mini and FireFunction v2. The word stands in Python code, so it is looked for where the model says so.
 pub static PHI4_MINI: Format = Format {
     name: "phi4_mini",
-    summary: "a JSON array behind `functools`, or between <|tool_call|> and <|/tool_call|>",
+    summary: "a JSON array after `functools`, or between <|tool_call|> and <|/tool_call|>",
     models: &["*phi-4-mini*", "*phi4-mini*", "*firefunction*"],
     auto: false,
     reasoning: ReasoningHabits::DEFAULT,
@@ -229,7 +229,7 @@ pub static INTERNLM2: Format = Format {
 /// xLAM, which writes an array in one of several ways.
 pub static XLAM: Format = Format {
     name: "xlam",
-    summary: "a JSON array: bare, in a json fence, behind [TOOL_CALLS], or in <tool_call>",
+    summary: "a JSON array: bare, in a json fence, after [TOOL_CALLS], or in <tool_call>",
     models: &["*xlam*"],
     auto: true,
     reasoning: ReasoningHabits::DEFAULT,
@@ -264,7 +264,7 @@ pub static APERTUS: Format = Format {
 /// GigaChat 3.
 pub static GIGACHAT3: Format = Format {
     name: "gigachat3",
-    summary: "a JSON object behind <|message_sep|> and `function call<|role_sep|>`",
+    summary: "a JSON object after <|message_sep|> and `function call<|role_sep|>`",
     models: &["*gigachat3-*", "*gigachat-3-*"],
     auto: true,
     reasoning: ReasoningHabits::DEFAULT,
@@ -285,14 +285,14 @@ pub static GIGACHAT3: Format = Format {
 /// GigaChat 3.1.
 pub static GIGACHAT31: Format = Format {
     name: "gigachat31",
-    summary: "a JSON object behind <|function_call|>",
+    summary: "a JSON object after <|function_call|>",
     models: &["*gigachat3.1*", "*gigachat-3.1*"],
     auto: true,
     reasoning: ReasoningHabits::DEFAULT,
     example: r#"<|function_call|>{"name": "get_weather", "arguments": {"city": "Paris"}}"#,
     grammars: &[Grammar::Tagged(&[marked("<|function_call|>", "")])],
     teach: taught(
-        "a JSON object behind <|function_call|>",
+        "a JSON object after <|function_call|>",
         Form::json(r#"<|function_call|>{"name":{{json_name}},"arguments":{{arguments}}}"#),
     ),
 };
@@ -300,7 +300,7 @@ pub static GIGACHAT31: Format = Format {
 /// Command R and R+. `Action:` is a word of ordinary text.
 pub static COMMAND_R_PLUS: Format = Format {
     name: "command_r_plus",
-    summary: "a JSON array in a code fence behind `Action:`",
+    summary: "a JSON array in a code fence after `Action:`",
     models: &["*command-r", "*command-r-08*", "*command-r-v01*", "*command-r-plus*"],
     auto: false,
     reasoning: ReasoningHabits::DEFAULT,
@@ -339,7 +339,7 @@ pub static COMMAND_R7B: Format = Format {
 /// K2-Horizon: JSON, or a pair of tags for every argument.
 pub static K2_HORIZON: Format = Format {
     name: "k2_horizon",
-    summary: "JSON objects, or <ifm|arg_key> and <ifm|arg_value>, in <ifm|tool_call>, perhaps all in <ifm|tool_calls>",
+    summary: "JSON objects, or <ifm|arg_key> and <ifm|arg_value>, in <ifm|tool_call>, optionally all in <ifm|tool_calls>",
     models: &["*k2-horizon*", "*ifm-*"],
     auto: true,
     reasoning: ReasoningHabits::DEFAULT,

@@ -183,7 +183,7 @@ impl Tag {
 /// `<pre>{…}</pre>`: Lumo through HTML-like rendering.
 pub static PRE: Format = Format {
     name: "pre",
-    summary: "a JSON object in an HTML <pre> element, perhaps with <code> inside",
+    summary: "a JSON object in an HTML <pre> element, optionally with <code> inside",
     models: &["lumo*"],
     auto: true,
     reasoning: ReasoningHabits::DEFAULT,

@@ -181,7 +181,7 @@ pub static QWEN3_CODER: Format = Format {
 /// MiMo v2.
 pub static MIMO: Format = Format {
     name: "mimo",
-    summary: "Qwen3-Coder's tags with values as they stand",
+    summary: "Qwen3-Coder's tags with verbatim values",
     models: &["mimo-v2*"],
     example: "<tool_call>\n<function=get_weather>\n<parameter=city>Paris</parameter>\n</function>\n</tool_call>",
     grammars: &[calls(&[("<tool_call>", "</tool_call>")], &["<function="], MIMO_BODY)],
@@ -373,7 +373,7 @@ pub static DOTS: Format = Format {
 /// MiniCPM5.
 pub static MINICPM5: Format = Format {
     name: "minicpm5",
-    summary: "<function name=…> with <param name=…>, values perhaps in CDATA",
+    summary: "<function name=…> with <param name=…>, values optionally in CDATA",
     models: &["minicpm5*"],
     example: "<function name=\"get_weather\"><param name=\"city\">Paris</param></function>",
     grammars: &[calls(

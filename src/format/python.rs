@@ -45,7 +45,7 @@ pub const PYTHON_TAG: Grammar = Grammar::Calls(Calls {
 /// A list of calls in Python, with nothing around it or in Llama 4's markers.
 pub static PYTHONIC: Format = Format {
     name: "pythonic",
-    summary: "a Python list of calls to declared tools, perhaps in <|python_start|>",
+    summary: "a Python list of calls to declared tools, optionally in <|python_start|>",
     models: &["llama-3.2*", "llama-4*", "*toolace*"],
     auto: false,
     reasoning: ReasoningHabits::DEFAULT,
@@ -116,7 +116,7 @@ pub static OLMO3: Format = Format {
 /// Gemma 2 and 3 as they are prompted.
 pub static GEMMA3_TOOL_CODE: Format = Format {
     name: "gemma3_toolcode",
-    summary: "a Python call, perhaps in print(…), in a code fence called tool_code",
+    summary: "a Python call, optionally in print(…), in a tool_code fence",
     models: &["gemma-2*", "gemma-3*", "gemma2*", "gemma3*"],
     auto: true,
     reasoning: ReasoningHabits::DEFAULT,
@@ -175,14 +175,14 @@ pub static GEMMA4: Format = Format {
 /// Sarashina: a list of dictionaries as Python writes them, which is JSON to be mended.
 pub static SARASHINA: Format = Format {
     name: "sarashina",
-    summary: "a Python list of dictionaries behind <|tool_calls|>",
+    summary: "a Python list of dictionaries after <|tool_calls|>",
     models: &["*sarashina*"],
     auto: true,
     reasoning: ReasoningHabits::DEFAULT,
     example: "<|tool_calls|>[{'name': 'get_weather', 'arguments': {'city': 'Paris'}}]",
     grammars: &[Grammar::Tagged(&[Tag { open: "<|tool_calls|>", close: "", kind: TagKind::Marked }])],
     teach: taught(
-        "a Python list of dictionaries behind <|tool_calls|>",
+        "a Python list of dictionaries after <|tool_calls|>",
         Form::json(OBJECT).within("<|tool_calls|>[", ", ", "]"),
     ),
 };
@@ -190,7 +190,7 @@ pub static SARASHINA: Format = Format {
 /// The ReAct prompts.
 pub static REACT: Format = Format {
     name: "react",
-    summary: "Action: and Action Input: on lines of their own; what is behind Observation: is dropped",
+    summary: "Action: and Action Input: on separate lines; text after Observation: is dropped",
     models: &[],
     auto: false,
     reasoning: ReasoningHabits::DEFAULT,

@@ -58,7 +58,7 @@ const fn token(open: &'static str, close: &'static [&'static str]) -> Thought {
 /// Reasoning in the tags of many models.
 pub static THINK: Format = Format {
     name: "think",
-    summary: "reasoning in <think> at the beginning of a line, or in its kin: to the reasoning channel, never searched for calls",
+    summary: "reasoning in <think> or a similar tag at the start of a line; sent to the reasoning channel and not searched for calls",
     models: &["deepseek-r1*", "qwen3*", "qwq*", "glm-4.5*", "kimi*"],
     auto: true,
     reasoning: ReasoningHabits {

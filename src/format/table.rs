@@ -121,7 +121,7 @@ pub static DEEPSEEK_V3: Format = Format {
 /// Kimi K2; the id is in band and tells the name.
 pub static KIMI_K2: Format = Format {
     name: "kimi_k2",
-    summary: "Kimi's section markers; the id tells the name",
+    summary: "Kimi's section markers; the id contains the name",
     models: &["kimi-k2*", "*kimi*"],
     auto: true,
     reasoning: ReasoningHabits { ended_by_calls: true, ..ReasoningHabits::DEFAULT },

@@ -170,7 +170,7 @@ impl AnswerBody {
             this.flow.fail(Failure::new(Kind::Draining, "toolwire was stopped before the answer was whole"));
             return Poll::Ready(None);
         }
-        let alarm = ready!(this.deadlines.as_mut().poll_alarm(cx));
+        let alarm = ready!(this.deadlines.as_mut().poll_deadline(cx));
         match alarm {
             Deadline::KeepAlive => {
                 this.flow.pipeline.keep_alive(&mut this.flow.out);

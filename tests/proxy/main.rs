@@ -4,7 +4,7 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "a test that fails panics, wherever its helpers lie"
+    reason = "a failing test panics, wherever its helpers live"
 )]
 
 mod support;
@@ -28,4 +28,5 @@ mod reuse;
 mod stalls;
 mod streams;
 mod threads;
+mod turns;
 mod whole;

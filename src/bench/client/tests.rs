@@ -28,7 +28,7 @@ fn client(address: SocketAddr, limit: Duration) -> Client {
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// An answer of these chunks, whole.
+/// A complete response of these chunks.
 fn answer(chunks: &[&str]) -> String {
     let chunks = chunks.iter().map(|chunk| format!("{:x}\r\n{chunk}\r\n", chunk.len()));
     format!("{HEAD}{}0\r\n\r\n", chunks.collect::<String>())
@@ -42,8 +42,7 @@ fn good() -> String {
     ])
 }
 
-/// A target that gives connection after connection what `script` says for it: an answer for each request, then it
-/// closes.
+/// A target that follows `script` connection by connection: a response for each request, then it closes.
 async fn scripted(script: Vec<Vec<String>>) -> (SocketAddr, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -171,11 +170,11 @@ async fn a_body_that_breaks_off_is_broken_but_behind_the_end_a_violation() {
     let (address, _target) = scripted(vec![vec![early], vec![cut.to_owned()], vec![good()]]).await;
     let client = client(address, LIMIT);
     let sample = ask(&client).await;
-    assert!(matches!(&sample.outcome, Outcome::Broken(why) if why.contains("breaks off")), "{sample:?}");
+    assert!(matches!(&sample.outcome, Outcome::Broken(why) if why.contains("interrupted")), "{sample:?}");
     let sample = ask(&client).await;
     assert_eq!(sample.outcome, Outcome::Done);
     let [told] = sample.violations.as_slice() else { panic!("{sample:?}") };
-    assert!(told.starts_with("the body does not end properly behind the stream's end"), "{told}");
+    assert!(told.starts_with("the body does not end properly after the end of the stream"), "{told}");
     assert_eq!(ask(&client).await.violations, Vec::<String>::new());
 }
 
@@ -184,15 +183,15 @@ async fn what_takes_too_long_is_broken() {
     let whole = good();
     let (open, _) = whole.split_at(whole.len() - 5);
     let early = open.get(..200).unwrap().to_owned();
-    // The target keeps the connections open and says no more.
+    // The target keeps the connections open and sends nothing more.
     let (address, _target) = scripted(vec![vec![early, "".into()], vec![open.to_owned(), "".into()]]).await;
     let client = client(address, LIMIT);
     let sample = ask(&client).await;
     assert_eq!(sample.outcome, Outcome::Broken("no end within 20s".to_owned()));
-    // Behind the end mark nothing is waited for that long.
+    // After the end mark, nothing is waited for that long.
     let sample = ask(&client).await;
     assert_eq!(sample.outcome, Outcome::Done);
-    let told = "the body does not end properly behind the stream's end (it stays open, frame 5)";
+    let told = "the body does not end properly after the end of the stream (it stays open, frame 5)";
     assert_eq!(sample.violations, [told]);
 }
 
@@ -209,7 +208,7 @@ async fn a_target_that_is_not_there_or_speaks_no_events_is_broken() {
     let json = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}".to_owned();
     let (address, _target) = scripted(vec![vec![json]]).await;
     let sample = ask(&client(address, LIMIT)).await;
-    let told = "the answer is no event stream, but application/json";
+    let told = "the response is not an event stream, but application/json";
     assert_eq!(sample.outcome, Outcome::Broken(told.to_owned()));
 }
 

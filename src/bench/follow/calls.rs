@@ -1,4 +1,4 @@
-//! The calls of a chat stream: a delta of one, and one as far as it has come.
+//! The calls of a chat stream: one delta, and the state of one call.
 
 use std::fmt;
 
@@ -20,9 +20,9 @@ pub(super) struct CallDelta<'a> {
     kind: Field<'a>,
     name: Field<'a>,
     arguments: Field<'a>,
-    /// It is of a tool without a schema, whose input is text.
+    /// It is for a custom tool, whose input is text.
     custom: bool,
-    /// It has keys beside these: clients that join what they do not know stumble over them.
+    /// It has other keys, which break clients that join unknown members.
     strange: bool,
 }
 
@@ -95,25 +95,25 @@ impl<'de: 'a, 'a> Visitor<'de> for Level<'_, 'a> {
 }
 
 impl CallDelta<'_> {
-    /// It looks like the first of its call.
+    /// It looks like the first delta of its call.
     pub(super) fn begins(&self) -> bool {
         self.id.word().is_some() || self.name.word().is_some()
     }
 }
 
-/// A call, as far as it has come.
+/// The state of a call.
 #[derive(Debug, Default)]
 pub(super) struct Call {
     id: String,
     named: bool,
     custom: bool,
-    /// Its result came in the same stream: it is not for the client to run.
+    /// Its result is in the same stream: the client must not run it.
     pub(super) is_answered: bool,
     arguments: Document,
 }
 
 impl Call {
-    /// The first delta: it says all but the arguments.
+    /// The first delta: everything except the arguments.
     pub(super) fn begin(delta: &CallDelta<'_>, scratch: &mut String, notes: &mut Notes<'_>) -> Self {
         let id = delta.id.word().unwrap_or_default();
         let kind = if delta.custom { "custom" } else { "function" };
@@ -128,13 +128,13 @@ impl Call {
         call
     }
 
-    /// A later delta: arguments alone.
+    /// A later delta: only arguments.
     pub(super) fn go_on(&mut self, delta: &CallDelta<'_>, scratch: &mut String, notes: &mut Notes<'_>) {
         let repeated = |field: Field<'_>| field.word().is_some();
         let others = delta.id.word().is_some_and(|id| id != self.id && !self.id.is_empty());
         notes.holds(!others, "a call has the index of another");
         let again = repeated(delta.id) && !others || repeated(delta.kind) || repeated(delta.name);
-        notes.holds(!again, "a call's id, type or name comes again, or late");
+        notes.holds(!again, "a call's id, type or name is repeated or late");
         let null = delta.id.is_null() || delta.kind.is_null() || delta.name.is_null();
         notes.holds(!null, "a call's id, type or name is null in a later delta");
         notes.holds(!delta.strange, "a tool-call delta has a key of its own");
@@ -151,14 +151,14 @@ impl Call {
 
     pub(super) fn arguments(&mut self, field: Field<'_>, scratch: &mut String, notes: &mut Notes<'_>) {
         let Some(body) = field.text() else {
-            return notes.breaks("a call's arguments are no string");
+            return notes.breaks("a call's arguments are not a string");
         };
         let piece = decoded(body, scratch);
         self.arguments.push(piece);
         notes.call_goes_on(piece);
     }
 
-    /// Both have an id, and it is the same.
+    /// Both have the same id.
     pub(super) fn has_id_of(&self, other: &Self) -> bool {
         !self.id.is_empty() && self.id == other.id
     }

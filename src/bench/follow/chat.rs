@@ -12,7 +12,7 @@ use super::{
     parse,
 };
 
-/// Choices and calls of a choice that are told apart; those beyond are a violation and are not checked.
+/// Highest number of choices, and of calls of a choice, that are checked; more are a violation.
 const MAX_CHOICES: usize = 16;
 const MAX_CALLS: usize = 256;
 
@@ -48,9 +48,9 @@ struct Delta<'a> {
     reasoning: Field<'a>,
     refusal: Field<'a>,
     tool_calls: Option<Few<CallDelta<'a>>>,
-    /// Calls that have been run already, with what they gave: toolwire's own.
+    /// toolwire's extension: calls that have already been run, with their results.
     tool_results: Option<Few<Answered<'a>>>,
-    /// The form of before 2023-11.
+    /// The form used before November 2023.
     #[serde(rename = "function_call")]
     legacy: Option<Legacy<'a>>,
 }
@@ -77,7 +77,7 @@ struct Usage<'a> {
     completion_tokens: Field<'a>,
 }
 
-/// A chat stream, as far as it has come.
+/// The state of a chat stream.
 #[derive(Debug, Default)]
 pub(super) struct Chat {
     /// `id` and `created` of the first chunk.
@@ -90,7 +90,7 @@ pub(super) struct Chat {
     scratch: String,
 }
 
-/// A choice, as far as it has come.
+/// The state of a choice.
 #[derive(Debug, Default)]
 struct Progress {
     begun: bool,
@@ -104,7 +104,7 @@ enum Finish {
     Stop,
     Calls,
     LegacyCall,
-    /// `length` or `content_filter`: calls may be cut.
+    /// `length` or `content_filter`: calls may be truncated.
     Cut,
     Unknown,
 }
@@ -124,7 +124,7 @@ impl Finish {
 impl Chat {
     pub(super) fn event(&mut self, data: &str, notes: &mut Notes<'_>) {
         if self.done {
-            return notes.breaks("there is data behind [DONE]");
+            return notes.breaks("data follows [DONE]");
         }
         if data == DONE {
             self.done = true;
@@ -132,7 +132,7 @@ impl Chat {
             return notes.ends();
         }
         if self.failed {
-            notes.breaks("there is data behind an error");
+            notes.breaks("data follows an error");
         }
         if let Some(chunk) = parse::<Chunk<'_>>(data, notes) {
             self.chunk(&chunk, notes);
@@ -143,10 +143,10 @@ impl Chat {
         if chunk.error.has_value() {
             self.failed = true;
             notes.holds(chunk.choices.is_none(), "an error stands beside choices");
-            return failure(chunk.error, "an error is no object with message and type", notes);
+            return failure(chunk.error, "an error is not an object with message and type", notes);
         }
         self.head(chunk, notes);
-        notes.holds(!self.told_usage, "a chunk comes behind the usage");
+        notes.holds(!self.told_usage, "a chunk follows the usage");
         match &chunk.choices {
             None => notes.breaks("a chunk has no choices"),
             Some(choices) => choices.iter().for_each(|choice| self.choice(choice, notes)),
@@ -175,7 +175,7 @@ impl Chat {
     fn usage(&mut self, chunk: &Chunk<'_>, notes: &mut Notes<'_>) {
         self.told_usage = true;
         let alone = chunk.choices.as_ref().is_none_or(Few::is_empty);
-        notes.holds(alone, "the usage comes in a chunk with choices");
+        notes.holds(alone, "the usage is in a chunk with choices");
         let finished = !self.choices.is_empty() && self.choices.iter().all(|choice| choice.finish.is_some());
         notes.holds(finished, "the usage comes before the finish_reason");
         let usage: Usage<'_> = chunk.usage.read();
@@ -202,7 +202,7 @@ impl Chat {
         }
     }
 
-    /// `[DONE]` has come: what is missing.
+    /// `[DONE]` has arrived: checks what is missing.
     fn close(&mut self, notes: &mut Notes<'_>) {
         if self.failed {
             return;
@@ -243,7 +243,7 @@ impl Progress {
         }
         let silent =
             notes.sample.tokens.len() == before && delta.tool_calls.as_ref().is_none_or(Few::is_empty);
-        notes.holds(silent || self.finish.is_none(), "a choice goes on behind its finish_reason");
+        notes.holds(silent || self.finish.is_none(), "a choice continues after its finish_reason");
         if choice.finish_reason.has_value() {
             self.finish(choice.finish_reason, notes);
         }
@@ -251,7 +251,7 @@ impl Progress {
 
     fn role(&mut self, delta: &Delta<'_>, notes: &mut Notes<'_>) {
         if self.begun {
-            return notes.holds(delta.role.word().is_none(), "the role comes more than once");
+            return notes.holds(delta.role.word().is_none(), "the role is repeated");
         }
         self.begun = true;
         notes.holds(delta.role.is("assistant"), "a choice's first chunk does not have the role assistant");
@@ -263,7 +263,7 @@ impl Progress {
         let known = self.calls.len();
         let index = delta.index.number().and_then(|index| usize::try_from(index).ok());
         notes.holds(index.is_some(), "a tool-call delta has no index");
-        // Without one, clients that live with it take a new id for a new call.
+        // Without an index, tolerant clients take a new id for a new call.
         let index = index.unwrap_or(if delta.begins() { known } else { known.saturating_sub(1) });
         if index < known {
             if let Some(call) = self.calls.get_mut(index) {
@@ -298,7 +298,7 @@ impl Progress {
         let word = reason.text().unwrap_or_default();
         let finish = Finish::read(word);
         if finish == Finish::Unknown {
-            notes.breaks_by("the finish_reason is none of the API's", word);
+            notes.breaks_by("the finish_reason is not one of the API's", word);
         }
         let expected = if self.calls.iter().any(|call| !call.is_answered) {
             Some(Finish::Calls)
@@ -308,10 +308,10 @@ impl Progress {
         match expected {
             None => notes.holds(
                 !matches!(finish, Finish::Calls | Finish::LegacyCall),
-                "the finish_reason tells of calls, and there are none",
+                "the finish_reason says calls, but there are none",
             ),
             Some(expected) if finish != expected && finish != Finish::Cut => {
-                notes.breaks_by("there are calls, and the finish_reason does not tell of them", word);
+                notes.breaks_by("there are calls, but the finish_reason does not say so", word);
             }
             Some(_) => {}
         }
@@ -319,13 +319,13 @@ impl Progress {
     }
 }
 
-/// A member of a delta that is text, if it is there.
+/// A text member of a delta, if present.
 fn token(kind: TokenKind, field: Field<'_>, scratch: &mut String, notes: &mut Notes<'_>) {
     if !field.has_value() {
         return;
     }
     match field.text() {
         Some(body) => notes.token(kind, decoded(body, scratch)),
-        None => notes.breaks("content is no string"),
+        None => notes.breaks("content is not a string"),
     }
 }

@@ -1,4 +1,4 @@
-//! What an event is read into: values where they lie, and the little that is kept of what has passed.
+//! Borrowed values of an event, and compact summaries of earlier ones.
 
 use std::{fmt, marker::PhantomData};
 
@@ -10,10 +10,10 @@ use serde_json::value::RawValue;
 
 use crate::wire::json::{MAX_DEPTH, Progress, Scanner, Unescaper};
 
-/// A member's value as it was written; [`Default`]: the member is not there.
+/// The raw value of a member; [`Default`] if the member is absent.
 ///
-/// Nothing is decoded before it is asked for, and a value of the wrong kind is found where its rule is checked, so
-/// that it is told as that rule and the rest of the event is read all the same.
+/// Values are decoded only on demand, and a value of the wrong kind is reported where its rule is checked, so that the
+/// rest of the event is still read.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Field<'a>(Option<&'a str>);
 
@@ -32,22 +32,22 @@ impl<'a> Field<'a> {
         self.0 == Some("null")
     }
 
-    /// It is there, and not `null`.
+    /// Present and not `null`.
     pub(super) fn has_value(self) -> bool {
         self.0.is_some_and(|raw| raw != "null")
     }
 
-    /// What stands between the quotes of a string, as it was written.
+    /// The raw text between the quotes of a string.
     pub(super) fn text(self) -> Option<&'a str> {
         self.0?.strip_prefix('"')?.strip_suffix('"')
     }
 
-    /// The same, if there is anything.
+    /// The same, unless it is empty.
     pub(super) fn word(self) -> Option<&'a str> {
         self.text().filter(|text| !text.is_empty())
     }
 
-    /// It is this word.
+    /// Whether it is this word.
     pub(super) fn is(self, word: &str) -> bool {
         self.text() == Some(word)
     }
@@ -60,30 +60,30 @@ impl<'a> Field<'a> {
         self.raw().starts_with('{')
     }
 
-    /// An array or object without anything in it.
+    /// Whether it is an empty array or object.
     pub(super) fn is_empty(self) -> bool {
         let inside = self.0.and_then(|raw| raw.strip_prefix(['[', '{'])?.strip_suffix([']', '}']));
         inside.is_some_and(|inside| inside.trim_ascii().is_empty())
     }
 
-    /// Reads it as an object; one of which nothing is there, where it is none.
+    /// Reads it as an object; an empty one if it is not an object.
     pub(super) fn read<T: Deserialize<'a> + Default>(self) -> T {
         self.0.and_then(|raw| serde_json::from_str(raw).ok()).unwrap_or_default()
     }
 
-    /// The text of a string, for a person.
+    /// The text of a string, for messages.
     pub(super) fn told(self) -> String {
         let mut scratch = String::new();
         decoded(self.text().unwrap_or_default(), &mut scratch).to_owned()
     }
 }
 
-/// A string's body decoded; borrowed where there is nothing to decode.
+/// The decoded body of a string; borrowed if there is nothing to decode.
 pub(super) fn decoded<'b>(body: &'b str, scratch: &'b mut String) -> &'b str {
     Unescaper::new().decode(body, scratch)
 }
 
-/// An array that seldom has more than one element: the first needs no memory of its own.
+/// An array that rarely has more than one element: the first needs no allocation.
 #[derive(Debug)]
 pub(super) struct Few<T> {
     first: Option<T>,
@@ -124,8 +124,8 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Few<T> {
     }
 }
 
-/// A text that came in pieces, as far as it has to be known to compare it with the whole: its length and a hash
-/// (FNV-1a). So a stream's memory does not grow with its texts.
+/// A text that arrived in pieces, reduced to what is needed to compare it with the complete text: its length and a hash
+/// (FNV-1a). So memory does not grow with the length of texts.
 #[derive(Debug, Clone)]
 pub(super) struct Sum {
     length: usize,
@@ -140,7 +140,7 @@ impl Default for Sum {
 }
 
 impl Sum {
-    /// Takes the next piece, given as it is written; tells its text.
+    /// Takes the next piece, raw; returns its text.
     pub(super) fn push<'b>(&mut self, body: &'b str, scratch: &'b mut String) -> &'b str {
         let text = self.unescaper.decode(body, scratch);
         self.length += text.len();
@@ -150,7 +150,7 @@ impl Sum {
         text
     }
 
-    /// The pieces are `body`, given as it is written.
+    /// Whether the pieces add up to `body`, raw.
     pub(super) fn is(&self, body: &str, scratch: &mut String) -> bool {
         let mut whole = Self::default();
         whole.push(body, scratch);
@@ -162,7 +162,7 @@ impl Sum {
     }
 }
 
-/// A JSON text that comes in pieces, checked without being kept.
+/// A JSON text that arrives in pieces, checked without being stored.
 #[derive(Debug, Clone)]
 pub(super) struct Document {
     scanner: Scanner,

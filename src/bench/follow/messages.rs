@@ -10,7 +10,7 @@ use super::{
     parse,
 };
 
-/// Blocks that are followed; those beyond are a violation and are not checked.
+/// Highest number of blocks that are checked; more are a violation.
 const MAX_BLOCKS: usize = 1024;
 
 #[derive(Debug, Default, Deserialize)]
@@ -73,14 +73,14 @@ struct ContentBlock<'a> {
     input: Field<'a>,
 }
 
-/// A Messages stream, as far as it has come.
+/// The state of a Messages stream.
 #[derive(Debug, Default)]
 pub(super) struct Messages {
     begun: bool,
     blocks: Vec<Block>,
-    /// Blocks that are open.
+    /// Number of open blocks.
     open: usize,
-    /// Where the input of a tool is no JSON. Whether it may be is known with the stop reason.
+    /// Where a tool's input is not JSON. The stop reason decides whether that is allowed.
     cut: Option<u64>,
     stop: Option<Stop>,
     ended: bool,
@@ -100,7 +100,7 @@ enum Kind {
     Text,
     Thinking,
     Tool,
-    /// Tools of the server, their results, and what the API may add.
+    /// Server tools, their results, and future additions to the API.
     Other,
 }
 
@@ -108,19 +108,19 @@ enum Kind {
 enum Stop {
     Turn,
     Tools,
-    /// For a reason that may come in the middle of a call, or after one.
+    /// A reason that may end the stream inside or after a call.
     Cut,
 }
 
 impl Messages {
     pub(super) fn event(&mut self, name: &[u8], data: &str, notes: &mut Notes<'_>) {
         if data == DONE {
-            return notes.holds(self.ended, "[DONE] comes before the stream's end");
+            return notes.holds(self.ended, "[DONE] precedes the end of the stream");
         }
-        notes.holds(!self.ended, "there is an event behind the stream's end");
+        notes.holds(!self.ended, "an event follows the end of the stream");
         let Some(event) = parse::<Event<'_>>(data, notes) else { return };
         let kind = event.kind.text().unwrap_or_default();
-        notes.holds(kind.as_bytes() == name, "an event's `event:` line is not its type");
+        notes.holds(kind.as_bytes() == name, "an event's `event:` line differs from its type");
         if !matches!(kind, "message_start" | "ping" | "error") {
             notes.holds(self.begun, "the first event is not message_start");
         }
@@ -134,14 +134,14 @@ impl Messages {
             "ping" => {}
             "error" => {
                 self.ended = true;
-                failure(event.error, "an error is no object with type and message", notes);
+                failure(event.error, "an error is not an object with type and message", notes);
             }
-            _ => notes.breaks_by("an event has a type that the API does not know", kind),
+            _ => notes.breaks_by("an event has an unknown type", kind),
         }
     }
 
     fn begin(&mut self, event: &Event<'_>, notes: &mut Notes<'_>) {
-        notes.holds(!self.begun, "message_start comes more than once");
+        notes.holds(!self.begun, "message_start is repeated");
         self.begun = true;
         let message: Message<'_> = event.message.read();
         let usage: Usage<'_> = message.usage.read();
@@ -157,7 +157,7 @@ impl Messages {
     }
 
     fn start(&mut self, event: &Event<'_>, notes: &mut Notes<'_>) {
-        notes.holds(self.stop.is_none(), "a block comes behind message_delta");
+        notes.holds(self.stop.is_none(), "a block follows message_delta");
         let known = self.blocks.len();
         let next = event.index.number() == u64::try_from(known).ok();
         notes.holds(next, "a new block's index is not the next one");
@@ -188,7 +188,7 @@ impl Messages {
     fn first_text(&mut self, kind: TokenKind, field: Field<'_>, notes: &mut Notes<'_>) {
         match field.text() {
             Some(body) => notes.token(kind, decoded(body, &mut self.scratch)),
-            None => notes.breaks("a block of text or thinking begins without it"),
+            None => notes.breaks("a block of text or thinking begins without that member"),
         }
     }
 
@@ -196,7 +196,7 @@ impl Messages {
         let id = content.id.word().unwrap_or_default();
         notes.holds(!id.is_empty(), "a tool_use block has no id");
         notes.holds(content.name.word().is_some(), "a tool_use block has no name");
-        notes.holds(content.input.is_object(), "a tool_use block's input is no object");
+        notes.holds(content.input.is_object(), "a tool_use block's input is not an object");
         notes.holds(
             !self.blocks.iter().any(|other| !id.is_empty() && other.id == id),
             "two tool_use blocks have the same id",
@@ -217,21 +217,21 @@ impl Messages {
         let index = event.index.number().and_then(|index| usize::try_from(index).ok());
         let block = index.and_then(|index| self.blocks.get_mut(index)).filter(|block| block.open);
         let kind = block.as_ref().map(|block| block.kind);
-        notes.holds(kind.is_some(), "a delta is of a block that is not open");
+        notes.holds(kind.is_some(), "a delta belongs to a block that is not open");
         let (wanted, field) = match delta.kind.text().unwrap_or_default() {
             "text_delta" => (Kind::Text, delta.text),
             "thinking_delta" => (Kind::Thinking, delta.thinking),
             "signature_delta" => (Kind::Thinking, delta.signature),
             "input_json_delta" => (Kind::Tool, delta.partial_json),
             "citations_delta" => {
-                return notes.holds(delta.citation.is_object(), "a delta lacks what its type says it has");
+                return notes.holds(delta.citation.is_object(), "a delta lacks the member of its type");
             }
-            other => return notes.breaks_by("a delta has a type that the API does not know", other),
+            other => return notes.breaks_by("a delta has an unknown type", other),
         };
         let fits = kind.is_none_or(|kind| kind == wanted || kind == Kind::Other);
         notes.holds(fits, "a delta's type is not one of its block's");
         let Some(body) = field.text() else {
-            return notes.breaks("a delta lacks what its type says it has");
+            return notes.breaks("a delta lacks the member of its type");
         };
         let piece = decoded(body, &mut self.scratch);
         match wanted {
@@ -255,18 +255,18 @@ impl Messages {
         let index = event.index.number().and_then(|index| usize::try_from(index).ok());
         let Some(block) = index.and_then(|index| self.blocks.get_mut(index)).filter(|block| block.open)
         else {
-            return notes.breaks("content_block_stop is of a block that is not open");
+            return notes.breaks("content_block_stop belongs to a block that is not open");
         };
         block.open = false;
         self.open -= 1;
-        // Without any delta the input is that of the block's start.
+        // Without deltas, the input is that of the start event.
         if !block.input.is_empty() && !block.input.is_whole() {
             self.cut.get_or_insert(notes.frame);
         }
     }
 
     fn message_delta(&mut self, event: &Event<'_>, notes: &mut Notes<'_>) {
-        notes.holds(self.open == 0, "message_delta comes while a block is open");
+        notes.holds(self.open == 0, "message_delta arrives while a block is open");
         let usage: Usage<'_> = event.usage.read();
         match usage.output_tokens.number() {
             None => notes.breaks("message_delta has no usage with output_tokens"),
@@ -280,7 +280,7 @@ impl Messages {
                 Stop::Cut
             }
             other => {
-                notes.breaks_by("the stop_reason is none of the API's", other);
+                notes.breaks_by("the stop_reason is not one of the API's", other);
                 Stop::Cut
             }
         };
@@ -288,9 +288,11 @@ impl Messages {
         let calls = self.blocks.iter().any(|block| block.kind == Kind::Tool);
         match (calls, stop) {
             (true, Stop::Turn) => {
-                notes.breaks("there are tool_use blocks, and the stop_reason is not tool_use")
+                notes.breaks("there are tool_use blocks, but the stop_reason is not tool_use")
             }
-            (false, Stop::Tools) => notes.breaks("the stop_reason is tool_use, and there is no such block"),
+            (false, Stop::Tools) => {
+                notes.breaks("the stop_reason is tool_use, but there is no tool_use block")
+            }
             _ => {}
         }
         if stop != Stop::Cut
@@ -304,8 +306,8 @@ impl Messages {
 
     fn end(&mut self, notes: &mut Notes<'_>) {
         self.ended = true;
-        notes.holds(self.stop.is_some(), "message_stop comes without a stop_reason before it");
-        notes.holds(self.open == 0, "message_stop comes while a block is open");
+        notes.holds(self.stop.is_some(), "message_stop arrives before a stop_reason");
+        notes.holds(self.open == 0, "message_stop arrives while a block is open");
         notes.ends();
     }
 }

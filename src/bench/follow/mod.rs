@@ -1,4 +1,4 @@
-//! [`Follower`]: reads a stream as its strictest clients do, and notes what it shows.
+//! [`Follower`]: reads a stream as strictly as its strictest clients, and records what it contains.
 //!
 //! ```text
 //! bytes ─wire::sse─▶ events ─chat │ responses │ messages─▶ Notes ─▶ Sample: tokens, call times, usage, end, violations
@@ -6,11 +6,11 @@
 //!
 //! The rules are those of docs/protocols/chat.md#stream and its counterparts for the other dialects, taken literally:
 //! each of them breaks some client when it is violated, although most clients tolerate most violations. Only the stream
-//! is checked, not what was asked for. A violation is a sentence, then in brackets where it was seen first;
-//! [`rule`] gives the sentence alone.
+//! is checked, not what was asked for. A violation is a sentence, followed in brackets by its first place;
+//! [`rule`] returns the sentence alone.
 //!
-//! This runs on the path that measures, so an event is read once, into values that lie where they were received, and
-//! nothing of a stream is kept but what a later event is held against: ids, and a hash of texts that come again.
+//! This runs on the measuring path, so an event is read once, into values that borrow from the receive buffer, and only
+//! what later events are compared with is kept: ids, and hashes of texts that are repeated.
 
 mod calls;
 mod chat;
@@ -32,16 +32,17 @@ use self::{
 use super::sample::{Outcome, Sample};
 use crate::wire::sse::{Frame, Frames, Message};
 
-/// Bytes of an event at most; a stream with a larger one is broken. Responses tell the whole answer in their last.
+/// Highest size of an event in bytes; a stream with a larger one is broken. The last event of Responses contains the
+/// whole response.
 const MAX_FRAME: usize = 16 << 20;
 
-/// The event that ends a chat stream, and that no client of the other dialects minds.
+/// The event that ends a chat stream; clients of the other dialects tolerate it.
 const DONE: &str = "[DONE]";
 
 /// U+FEFF in UTF-8.
 const BOM: [u8; 3] = [0xef, 0xbb, 0xbf];
 
-/// What a client speaks.
+/// A client dialect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 pub(crate) enum Dialect {
@@ -55,7 +56,7 @@ pub(crate) enum Dialect {
 }
 
 impl Dialect {
-    /// Where requests go, behind an API's base address (`…/v1`).
+    /// The path of requests, after the base URL (`…/v1`).
     pub(crate) fn path(self) -> &'static str {
         match self {
             Self::Chat => "/chat/completions",
@@ -64,7 +65,7 @@ impl Dialect {
         }
     }
 
-    /// Its name, as the command line has it.
+    /// Its name on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Chat => "chat",
@@ -74,7 +75,7 @@ impl Dialect {
     }
 }
 
-/// The sentence of a violation without the place where it was seen: what is the same in every stream.
+/// The sentence of a violation without its place: what is the same in every stream.
 pub(crate) fn rule(violation: &str) -> &str {
     violation.split_once(" (").map_or(violation, |(rule, _)| rule)
 }
@@ -87,9 +88,9 @@ pub(crate) struct Follower {
     finders: Finders,
     /// Events so far.
     events: u64,
-    /// Bytes of a byte order mark seen at the start; all of them once the question is settled.
+    /// Bytes of a byte order mark seen at the start; all of them once that is decided.
     bom: usize,
-    /// A chat stream's lines may not end with CR; none has so far.
+    /// No line of the chat stream has ended with CR yet, which is not allowed.
     seeks_cr: bool,
 }
 
@@ -118,7 +119,7 @@ impl Follower {
         }
     }
 
-    /// Reads on: `bytes` came at `at`.
+    /// Reads `bytes`, which arrived at `at`.
     pub(crate) fn push(&mut self, bytes: &[u8], at: u64, sample: &mut Sample) {
         if bytes.is_empty() {
             return;
@@ -139,14 +140,14 @@ impl Follower {
         }
     }
 
-    /// The body has ended, properly: a stream without its end mark is broken.
+    /// The body has ended properly. A stream without its end mark is broken.
     pub(crate) fn finish(&mut self, at: u64, sample: &mut Sample) {
         let Self { frames, reader, finders, events, .. } = self;
         frames.finish(|frame| {
             if let Frame::Event(message) = frame {
                 *events += 1;
                 let mut notes = Notes { sample: &mut *sample, finders, at, frame: *events };
-                notes.breaks("the last event has no blank line behind it");
+                notes.breaks("the last event is not followed by an empty line");
                 reader.event(message, &mut notes);
             }
             ControlFlow::Continue(())
@@ -155,13 +156,13 @@ impl Follower {
         self.notes(at, sample).end(Outcome::Broken(missing.to_owned()));
     }
 
-    /// The body broke off, or was given up: `why`. Behind the stream's end mark that is a violation only.
+    /// The body was interrupted or abandoned: `why`. After the end mark of the stream, that is only a violation.
     pub(crate) fn break_off(&mut self, why: &str, at: u64, sample: &mut Sample) {
         let mut notes = self.notes(at, sample);
         if notes.sample.outcome == Outcome::Open {
             notes.end(Outcome::Broken(why.to_owned()));
         } else {
-            notes.breaks_by("the body does not end properly behind the stream's end", why);
+            notes.breaks_by("the body does not end properly after the end of the stream", why);
         }
     }
 
@@ -169,7 +170,7 @@ impl Follower {
         Notes { sample, finders: &mut self.finders, at, frame: self.events }
     }
 
-    /// What the decoder of events does not tell: a byte order mark, and CR as a line's end.
+    /// Checks what the event decoder does not report: a byte order mark, and CR as line end.
     fn look_at_bytes(&mut self, bytes: &[u8], sample: &mut Sample) {
         for byte in bytes {
             let Some(mark) = BOM.get(self.bom) else { break };
@@ -183,7 +184,7 @@ impl Follower {
         {
             self.seeks_cr = false;
             let at = sample.bytes + at as u64;
-            // Before those of events: which come first must not depend on where the stream is cut.
+            // Before those of events: their order must not depend on splits.
             sample.violations.insert(0, format!("a line ends with CR (byte {at})"));
         }
     }
@@ -198,7 +199,7 @@ impl Reader {
             return notes.breaks("an event's data is empty");
         }
         if memchr(b'\n', message.data).is_some() {
-            notes.breaks("an event has several data lines, or no blank line behind it");
+            notes.breaks("an event has several data lines or is not followed by an empty line");
         }
         match self {
             Self::Chat(chat) => chat.event(data, notes),
@@ -207,7 +208,7 @@ impl Reader {
         }
     }
 
-    /// What a stream lacks that has not ended.
+    /// What an unfinished stream lacks.
     fn missing_end(&self) -> &'static str {
         match self {
             Self::Chat(_) => "the stream ends without [DONE]",
@@ -217,20 +218,20 @@ impl Reader {
     }
 }
 
-/// Reads an event's JSON; tells what is wrong with one that cannot be read.
+/// Reads the JSON of an event; records a violation if it cannot be read.
 fn parse<'a, T: serde::Deserialize<'a>>(data: &'a str, notes: &mut Notes<'_>) -> Option<T> {
     match serde_json::from_str(data) {
         Ok(event) => Some(event),
         Err(error) => {
             let told = error.to_string();
             let why = told.split(" at line").next().unwrap_or_default();
-            notes.breaks_by("an event's data is no JSON object of its dialect", why);
+            notes.breaks_by("an event's data is not a JSON object of its dialect", why);
             None
         }
     }
 }
 
-/// The error of an event that tells one: its message, which is what the stream fails with.
+/// The message of an error event, with which the stream fails.
 fn failure(error: field::Field<'_>, rule: &str, notes: &mut Notes<'_>) {
     #[derive(Default, serde::Deserialize)]
     #[serde(default)]

@@ -1,9 +1,9 @@
-//! [`Notes`]: how a follower writes down what it sees.
+//! [`Notes`]: how a follower records its observations.
 
 use super::super::sample::{Outcome, Sample, Token, TokenKind};
 use crate::fixture::postmark::Finder;
 
-/// A stream's postmarks, wherever they are cut: those of each kind of delta are looked for by themselves.
+/// A stream's postmarks, in any split; each kind of delta is searched separately.
 #[derive(Debug, Default)]
 pub(super) struct Finders {
     text: Finder,
@@ -11,7 +11,7 @@ pub(super) struct Finders {
     arguments: Finder,
 }
 
-/// The sample, with where and when the stream is.
+/// The sample, with the current place and time.
 pub(super) struct Notes<'n> {
     pub(super) sample: &'n mut Sample,
     pub(super) finders: &'n mut Finders,
@@ -22,14 +22,14 @@ pub(super) struct Notes<'n> {
 }
 
 impl Notes<'_> {
-    /// A rule is broken.
+    /// Records a violation.
     pub(super) fn breaks(&mut self, rule: &str) {
         if self.is_new(rule) {
             self.sample.violations.push(format!("{rule} (frame {})", self.frame));
         }
     }
 
-    /// The same, and what by.
+    /// The same, with the value that violates the rule.
     pub(super) fn breaks_by(&mut self, rule: &str, what: &str) {
         if self.is_new(rule) {
             let what: String = what.chars().take(80).collect();
@@ -37,7 +37,7 @@ impl Notes<'_> {
         }
     }
 
-    /// The rule is broken unless `holds`.
+    /// Records a violation unless `holds`.
     pub(super) fn holds(&mut self, holds: bool, rule: &str) {
         if !holds {
             self.breaks(rule);
@@ -48,7 +48,7 @@ impl Notes<'_> {
         !self.sample.violations.iter().any(|told| super::rule(told) == rule)
     }
 
-    /// A delta carries `text`, decoded: a token for each postmark in it, one if there is none, none if it is empty.
+    /// A delta contains `text`, decoded: one token for each postmark in it, one token without postmarks, none if it is empty.
     pub(super) fn token(&mut self, kind: TokenKind, text: &str) {
         if text.is_empty() {
             return;
@@ -72,7 +72,7 @@ impl Notes<'_> {
         self.sample.last_call = Some(self.at);
     }
 
-    /// A piece of a call has come, with `arguments`, decoded.
+    /// A piece of a call has arrived, with `arguments`, decoded.
     pub(super) fn call_goes_on(&mut self, arguments: &str) {
         if !arguments.is_empty() {
             self.sample.last_call = Some(self.at);
@@ -80,17 +80,17 @@ impl Notes<'_> {
         }
     }
 
-    /// The stream's end mark is here.
+    /// The end mark of the stream has arrived.
     pub(super) fn ends(&mut self) {
         self.end(Outcome::Done);
     }
 
-    /// The stream tells an error.
+    /// The stream contains an error.
     pub(super) fn fails(&mut self, message: String) {
         self.end(Outcome::Failed(message));
     }
 
-    /// The first end is the one that counts.
+    /// The first end counts.
     pub(super) fn end(&mut self, outcome: Outcome) {
         if self.sample.outcome == Outcome::Open {
             self.sample.outcome = outcome;

@@ -13,10 +13,10 @@ use super::{
     parse,
 };
 
-/// Items that are followed; those beyond are a violation and are not checked.
+/// Highest number of items that are checked; more are a violation.
 const MAX_ITEMS: usize = 1024;
 
-/// Events that are looked at no further than that their item is there: tools of the server, sound, citations.
+/// Events of which only the item is checked: server tools, audio, citations.
 const OTHER_EVENTS: [&str; 28] = [
     "response.output_text.annotation.added",
     "response.web_search_call.in_progress",
@@ -118,17 +118,17 @@ struct Refusal<'a> {
     message: Field<'a>,
 }
 
-/// A Responses stream, as far as it has come.
+/// The state of a Responses stream.
 #[derive(Debug, Default)]
 pub(super) struct Responses {
     /// The number that the next event must have.
     next: u64,
     /// The response's id.
     id: Option<String>,
-    /// `response.in_progress` has come.
+    /// `response.in_progress` has arrived.
     in_progress: bool,
     items: Vec<Item>,
-    /// Where the arguments of a call are no JSON. Whether they may be is known at the end.
+    /// Where the arguments of a call are not JSON. The end decides whether that is allowed.
     cut: Option<u64>,
     ended: bool,
     scratch: String,
@@ -145,17 +145,17 @@ enum End {
 impl Responses {
     pub(super) fn event(&mut self, name: &[u8], data: &str, notes: &mut Notes<'_>) {
         if data == DONE {
-            return notes.holds(self.ended, "[DONE] comes before the stream's end");
+            return notes.holds(self.ended, "[DONE] precedes the end of the stream");
         }
-        notes.holds(!self.ended, "there is an event behind the stream's end");
+        notes.holds(!self.ended, "an event follows the end of the stream");
         let Some(event) = parse::<Event<'_>>(data, notes) else { return };
         let kind = event.kind.text().unwrap_or_default();
         if kind.is_empty() && event.error.has_value() {
             self.ended = true;
-            notes.breaks("an error is told as Chat Completions does");
-            return failure(event.error, "an error is no object with message and type", notes);
+            notes.breaks("an error has the form of Chat Completions");
+            return failure(event.error, "an error is not an object with message and type", notes);
         }
-        notes.holds(kind.as_bytes() == name, "an event's `event:` line is not its type");
+        notes.holds(kind.as_bytes() == name, "an event's `event:` line differs from its type");
         notes.holds(
             event.sequence_number.number() == Some(self.next),
             "sequence_number does not count from 0",
@@ -223,11 +223,11 @@ impl Responses {
                     self.on_item(event, notes, |_, _, _| {});
                 }
             }
-            _ => notes.breaks_by("an event has a type that the API does not know", kind),
+            _ => notes.breaks_by("an event has an unknown type", kind),
         }
     }
 
-    /// Does `act` on the event's item, if there is one that is open.
+    /// Calls `act` with the event's item, if it is open.
     fn on_item(
         &mut self,
         event: &Event<'_>,
@@ -237,7 +237,7 @@ impl Responses {
         let index = event.output_index.number();
         let item = self.items.iter_mut().rev().find(|item| Some(item.index) == index);
         let Some(item) = item.filter(|item| item.open) else {
-            return notes.breaks("an event is of an output_index that is not open");
+            return notes.breaks("an event belongs to an output_index that is not open");
         };
         notes.holds(event.item_id.is(&item.id), "an event's item_id is not that of its item");
         act(item, &mut self.scratch, notes);
@@ -278,7 +278,7 @@ impl Responses {
         let index = event.output_index.number();
         let item = self.items.iter_mut().rev().find(|item| Some(item.index) == index);
         let Some(item) = item.filter(|item| item.open) else {
-            return notes.breaks("an item is done that is not open");
+            return notes.breaks("an item that is not open is done");
         };
         if !item.end(event.item, &mut self.scratch, notes) {
             self.cut.get_or_insert(notes.frame);
@@ -286,14 +286,14 @@ impl Responses {
     }
 
     fn created(&mut self, event: &Event<'_>, notes: &mut Notes<'_>) {
-        notes.holds(self.id.is_none(), "response.created comes more than once");
+        notes.holds(self.id.is_none(), "response.created is repeated");
         let response = self.response(event, notes);
         let begun = matches!(response.status.text(), Some("in_progress" | "queued"));
         let empty = response.output.as_ref().is_some_and(Few::is_empty) && !response.usage.has_value();
         notes.holds(begun && empty, "response.created's response is not in_progress, with an empty output");
     }
 
-    /// Reads the response that an event of its life carries.
+    /// Reads the response object of a lifecycle event.
     fn response<'a>(&mut self, event: &Event<'a>, notes: &mut Notes<'_>) -> Response<'a> {
         let response: Response<'a> = event.response.read();
         let id = response.id.word();
@@ -310,7 +310,7 @@ impl Responses {
             && response.parallel_tool_calls.has_value()
             && response.tool_choice.has_value()
             && response.tools.has_value();
-        notes.holds(whole, "a response lacks something that the API's types require");
+        notes.holds(whole, "a response lacks a member that the API's types require");
         response
     }
 
@@ -334,11 +334,11 @@ impl Responses {
         );
         let output = response.output.iter().flat_map(Few::iter).map(|item| item.id.text());
         let told = self.items.iter().map(|item| Some(item.id.as_str()));
-        notes.holds(output.eq(told), "the last response's output is not the items that came");
+        notes.holds(output.eq(told), "the last response's output differs from the items of the stream");
         notes.holds(self.items.iter().all(|item| !item.open), "an item is not ended by output_item.done");
         if end == End::Incomplete {
             let details: Incomplete<'_> = response.incomplete_details.read();
-            notes.holds(details.reason.word().is_some(), "response.incomplete does not tell its reason");
+            notes.holds(details.reason.word().is_some(), "response.incomplete has no reason");
         } else if let Some(frame) = self.cut {
             notes.frame = frame;
             notes.breaks("a call's arguments are not JSON when they are joined");
@@ -349,14 +349,14 @@ impl Responses {
     fn failed(&self, error: Field<'_>, notes: &mut Notes<'_>) {
         let refusal: Refusal<'_> = error.read();
         let whole = refusal.code.word().is_some() && refusal.message.word().is_some();
-        notes.holds(whole, "response.failed does not tell code and message");
+        notes.holds(whole, "response.failed has no code and message");
         notes.fails(refusal.message.told());
     }
 
     fn error(&mut self, event: &Event<'_>, notes: &mut Notes<'_>) {
         self.ended = true;
-        notes.holds(event.message.word().is_some(), "an error event does not tell its message");
-        notes.holds(event.code.raw() != "", "an error event does not tell its code");
+        notes.holds(event.message.word().is_some(), "an error event has no message");
+        notes.holds(event.code.raw() != "", "an error event has no code");
         notes.fails(event.message.told());
     }
 }

@@ -1,4 +1,4 @@
-//! Canonical streams break no rule; each way of breaking one is told as that, however the stream is cut.
+//! Canonical streams violate no rule, and each kind of violation is reported as such in every split.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ const RESPONSES: &str = include_str!("tests/responses.sse");
 
 const MESSAGES: &str = include_str!("tests/messages.sse");
 
-/// What a stream gives that comes in these pieces, a piece a nanosecond.
+/// The sample of a stream that arrives in these pieces, one per nanosecond.
 fn follow(dialect: Dialect, pieces: &[&[u8]]) -> Sample {
     let (mut follower, mut sample) = (Follower::new(dialect), Sample::default());
     for (piece, at) in pieces.iter().zip(1..) {
@@ -27,7 +27,7 @@ fn whole(dialect: Dialect, stream: &str) -> Sample {
     follow(dialect, &[stream.as_bytes()])
 }
 
-/// What must not depend on where a stream is cut: all but the times.
+/// What must not depend on splits: everything except the times.
 fn told(mut sample: Sample) -> Sample {
     sample.tokens.iter_mut().for_each(|token| token.at = 0);
     for time in [&mut sample.first_byte, &mut sample.first_call, &mut sample.last_call] {
@@ -79,7 +79,7 @@ fn times_are_those_of_the_bytes() {
     }
 }
 
-/// The table of `variants`: changes to the canonical stream, and the rules that it breaks then. `⏎` is LF, `␍` CR.
+/// The table of `variants`: changes to the canonical stream, and the rules that it then violates. `⏎` is LF, `␍` CR.
 fn check(dialect: Dialect, canonical: &str, variants: &str) {
     for variant in variants.split("\n\n").filter(|variant| !variant.trim().is_empty()) {
         let (mut stream, mut from, mut rules) = (canonical.to_owned(), String::new(), Vec::new());
@@ -128,7 +128,7 @@ fn each_rule_of_responses_has_its_sentence() {
     assert_eq!(without("response.output_item.done"), ["an item is not ended by output_item.done"]);
     assert_eq!(
         without("response.function_call_arguments.delta"),
-        ["a call's deltas are not its whole arguments"]
+        ["a call's deltas differ from its complete arguments"]
     );
 }
 
@@ -162,19 +162,16 @@ fn an_error_in_the_stream_is_a_failure() {
     assert_eq!((sample.outcome, sample.violations), (Outcome::Failed("no \"more\"".into()), vec![]));
     let sample = chat(r#"{"error":"gone"}"#);
     assert_eq!(sample.outcome, Outcome::Failed("gone".into()));
-    assert_eq!(sample.violations, ["an error is no object with message and type (frame 2)"]);
+    assert_eq!(sample.violations, ["an error is not an object with message and type (frame 2)"]);
     let sample = chat(r#"{"choices":[],"error":{"message":"m","type":"t"}}"#);
     assert_eq!(sample.violations, ["an error stands beside choices (frame 2)"]);
     let error = r#"{"error":{"message":"m","type":"t"}}"#;
     assert_eq!(chat(&format!("{error}\n\ndata: [DONE]")).violations, Vec::<String>::new());
-    assert_eq!(
-        chat(&format!("{error}\n\n{role}")).violations[..1],
-        ["there is data behind an error (frame 3)"]
-    );
+    assert_eq!(chat(&format!("{error}\n\n{role}")).violations[..1], ["data follows an error (frame 3)"]);
 
     let sample = whole(Dialect::Responses, &format!("data: {error}\n\n"));
     assert_eq!(sample.outcome, Outcome::Failed("m".into()));
-    assert_eq!(sample.violations, ["an error is told as Chat Completions does (frame 1)"]);
+    assert_eq!(sample.violations, ["an error has the form of Chat Completions (frame 1)"]);
     let event = r#"{"type":"error","sequence_number":0,"code":"server_error","message":"m","param":null}"#;
     let sample = whole(Dialect::Responses, &format!("event: error\ndata: {event}\n\n"));
     assert_eq!((sample.outcome, sample.violations), (Outcome::Failed("m".into()), vec![]));
@@ -222,14 +219,14 @@ fn a_token_needs_no_memory_but_its_place() {
         let deltas = || (0..100).for_each(|_| follower.push(rest[0].as_bytes(), 2, &mut sample));
         let info = allocation_counter::measure(deltas);
         assert_eq!(sample.tokens.len(), count + 100, "{dialect:?}: {}", rest[0]);
-        // What the first needs is used by those behind it; and a rule that they break is told once.
+        // Later ones need what the first one has; and a rule that several violate is reported once.
         assert!(info.count_total < 10, "{dialect:?}: {} allocations", info.count_total);
     }
 }
 
 #[test]
 fn what_our_pipeline_writes_breaks_no_rule() {
-    // Calls that the upstream ran itself and never answered: nothing in the stream tells them from the client's.
+    // Server calls without a result cannot be told from the client's calls.
     let unanswered = ["v1-older-keys", "v2-announce-only"];
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
     let mut seen = 0;

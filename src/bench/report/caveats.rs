@@ -1,20 +1,20 @@
-//! What a reader has to know before the figures: a line each, none where all is well.
+//! Warnings that a reader must see before the figures, one per line; none if all is well.
 
 use super::{Metric, Report, Summary, Target, figure};
 use crate::observe::terminal::{counted, plural};
 
-/// The mock's slip and the tool's own lag, at the 99th percentile, from which on they are told: 1 ms, a scheduler's tick.
+/// Lowest p99 of the mock's slip and of the tool's lag that is reported: 1 ms, a scheduler tick.
 const LATE: f64 = 1_000.0;
-/// Fewer streams than these, and the 99th percentile of what a stream has once is its greatest value.
+/// With fewer streams, the p99 of a figure that each stream has once is its maximum.
 const FEW: u64 = 100;
-/// Fewer open streams than these, and memory a stream says little.
+/// With fewer open streams, memory per stream means little.
 const MANY: u64 = 20;
-/// A round's median so many times that of the middle round is no longer noise.
+/// A round whose median exceeds that of the middle round by this factor is not noise.
 const UNEVEN: f64 = 3.0;
-/// Fewer rounds than these, and their spread says little.
+/// With fewer rounds, their spread means little.
 const ROUNDS: usize = 5;
 
-/// Whatever of the run speaks against its figures.
+/// Everything about the run that weakens its figures.
 pub(super) fn caveats(report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
     lines.extend(slip(report));
@@ -30,7 +30,7 @@ pub(super) fn caveats(report: &Report) -> Vec<String> {
     lines
 }
 
-/// Pieces that left late make every target look worse, but for `added`, which counts from the postmark.
+/// Late pieces make every figure worse except `added`, which counts from the postmark.
 fn slip(report: &Report) -> Option<String> {
     let baseline = report.baseline.iter().map(|target| ("the baseline", target));
     let sides = baseline.chain(report.targets.iter().map(|target| (target.name.as_str(), target)));
@@ -41,19 +41,19 @@ fn slip(report: &Report) -> Option<String> {
     let late = late.collect::<Vec<_>>();
     (!late.is_empty()).then(|| {
         format!(
-            "the mock could not keep its pace: p99 of its slip is {}. TTFT, ITL and E2E have that in them, added has not",
+            "the mock could not keep its pace: p99 of its slip is {}. TTFT, ITL and E2E include that, added does not",
             late.join(", ")
         )
     })
 }
 
-/// Streams that did not come whole.
+/// Incomplete streams.
 fn losses(target: &Target) -> Option<String> {
     let Summary { streams, good, .. } = target.all;
     (good < streams).then(|| {
         let bad = figure::count(streams - good);
         format!(
-            "{}: {bad} of {} {} did not come whole and by the rules",
+            "{}: {bad} of {} {} were incomplete or violated the rules",
             target.name,
             figure::count(streams),
             plural(streams, "stream")
@@ -61,29 +61,29 @@ fn losses(target: &Target) -> Option<String> {
     })
 }
 
-/// A load that was not made is not the load that was asked for.
+/// Skipped starts: the actual load is not the requested load.
 fn unsent(target: &Target) -> Option<String> {
     let Summary { streams, unsent, .. } = target.all;
     (unsent > 0).then(|| {
         let (unsent, wanted) = (figure::count(unsent), figure::count(streams + unsent));
         format!(
-            "{}: {unsent} of {wanted} streams that the schedule wanted were not sent, as too many were open: the target \
+            "{}: {unsent} of {wanted} streams of the schedule were not sent, as too many were open: the target \
              is above its capacity, and the figures are too good for it",
             target.name
         )
     })
 }
 
-/// A load that leaves late is not the load that was asked for.
+/// Late requests: the actual load is not the requested load.
 fn lag(report: &Report) -> Option<String> {
     let lag = report.overhead.start_lag.as_ref().filter(|lag| lag.p99 > LATE)?;
     Some(format!(
-        "requests left late: p99 {} after their intended start. Times count from the intended start and have it in them",
+        "requests were sent late: p99 {} after their intended start. Times count from the intended start and include that",
         figure::time(lag.p99)
     ))
 }
 
-/// Others were at work on the machine.
+/// Other work on the machine.
 fn busy(report: &Report) -> Option<String> {
     let (before, after) = report.machine.load?;
     let cores = report.machine.cores.max(1);
@@ -96,7 +96,7 @@ fn busy(report: &Report) -> Option<String> {
     })
 }
 
-/// A round that is nothing like the others was not measured in peace.
+/// A round that differs strongly from the others was disturbed.
 fn uneven(report: &Report) -> Option<String> {
     let spreads = report.targets.iter().flat_map(|target| {
         [Metric::Added, Metric::Ttft].into_iter().filter_map(move |metric| {
@@ -118,18 +118,18 @@ fn uneven(report: &Report) -> Option<String> {
     ))
 }
 
-/// Too little was measured for what the figures seem to say.
+/// Too few measurements.
 fn thin(report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
     let fewest = report.targets.iter().map(|target| target.all.streams).min().unwrap_or(0);
     if fewest < FEW {
         lines.push(format!(
-            "only {fewest} {} a target: p99 of what a stream has once (TTFB, TTFT, calls, E2E) is about its greatest value",
+            "only {fewest} {} per target: p99 of figures that a stream has once (TTFB, TTFT, calls, E2E) is close to their maximum",
             plural(fewest, "stream")
         ));
     }
     if report.rounds == 0 && report.ramps.is_empty() {
-        lines.push("stopped before each target had had a turn".to_owned());
+        lines.push("stopped before each target had a trial".to_owned());
     } else if report.rounds == 0 {
         if report.targets.len() > 1 {
             lines.push(
@@ -139,21 +139,18 @@ fn thin(report: &Report) -> Vec<String> {
             );
         }
     } else if !report.ratios.is_empty() && report.rounds < ROUNDS {
-        lines.push(format!(
-            "only {}: five or more make a spread worth reading",
-            counted(report.rounds, "round")
-        ));
+        lines.push(format!("only {}: the spread needs five or more", counted(report.rounds, "round")));
     }
     lines
 }
 
-/// Memory that grows by a stream is told from what a process grows by anyway only where streams are many.
+/// Memory per stream can be told from general growth of the process only with many streams.
 fn lonely(report: &Report) -> Option<String> {
     let processes = report.targets.iter().filter_map(|target| target.all.process.as_ref());
     let most = processes.map(|process| process.open_streams).max()?;
     (most < MANY).then(|| {
         format!(
-            "at most {most} {} open at once: memory a stream is mostly what the process grows by anyway",
+            "at most {most} {} open at once: memory per stream is mostly general growth of the process",
             if most == 1 { "stream was" } else { "streams were" }
         )
     })
@@ -170,7 +167,7 @@ mod tests {
     fn a_quiet_run_has_only_its_losses() {
         assert_eq!(
             caveats(&example::report()),
-            ["nginx: 2 of 607 streams did not come whole and by the rules"]
+            ["nginx: 2 of 607 streams were incomplete or violated the rules"]
         );
     }
 
@@ -194,11 +191,11 @@ mod tests {
         let lines = caveats(&report);
         let starts = [
             "the mock could not keep its pace: p99 of its slip is 4.20 ms for nginx. TTFT, ITL",
-            "toolwire: 3 of 43 streams that the schedule wanted were not sent",
-            "requests left late: p99 2.50 ms",
+            "toolwire: 3 of 43 streams of the schedule were not sent",
+            "requests were sent late: p99 2.50 ms",
             "the machine was busy before the run began: load 3.20 on 2 cores",
             "rounds differ widely: TTFT p50 of toolwire is 647 µs in the middle round and 1.05 s in the worst.",
-            "only 40 streams a target",
+            "only 40 streams per target",
             "only 3 rounds",
             "at most 4 streams were open at once",
         ];

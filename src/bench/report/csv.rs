@@ -1,4 +1,4 @@
-//! The report as CSV in long form, a figure a line, for spreadsheets and data frames:
+//! The report as CSV in long form, one figure per line, for spreadsheets and data frames:
 //!
 //! ```text
 //! target,round,measure,statistic,value,unit
@@ -7,8 +7,7 @@
 //! nginx,all,added_p99,ratio_median,1.31,ratio
 //! ```
 //!
-//! `round` is `all` or a round's number from 1. The tool's own costs stand under the target `(tool)`, the baseline's
-//! figures under `(baseline)`.
+//! `round` is `all` or a number from 1. The target `(tool)` has the tool's own costs, `(baseline)` the baseline.
 
 use super::{Distribution, Overhead, Process, Ramp, Ratio, Report, Summary, Target};
 
@@ -19,7 +18,7 @@ const HEAD: [&str; 6] = ["target", "round", "measure", "statistic", "value", "un
 ///
 /// # Errors
 ///
-/// None that can be met: the CSV is written to memory.
+/// Does not fail in practice: the CSV is written to memory.
 pub fn csv(report: &Report) -> Result<Vec<u8>, csv::Error> {
     let mut lines = Lines(csv::Writer::from_writer(Vec::new()));
     lines.0.write_record(HEAD)?;
@@ -39,7 +38,7 @@ pub fn csv(report: &Report) -> Result<Vec<u8>, csv::Error> {
     lines.0.into_inner().map_err(|error| error.into_error().into())
 }
 
-/// The lines under way.
+/// The lines so far.
 struct Lines(csv::Writer<Vec<u8>>);
 
 impl Lines {

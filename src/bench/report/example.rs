@@ -1,4 +1,4 @@
-//! A whole report to test the views with: three targets, five rounds, a baseline, a ramp.
+//! A complete report for testing the views: three targets, five rounds, a baseline, a ramp.
 
 use super::Report;
 

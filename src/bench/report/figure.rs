@@ -1,6 +1,6 @@
-//! Figures for readers: three digits that count, and the unit that suits each.
+//! Figures for readers: three significant digits and a suitable unit.
 
-/// What stands where nothing was measured.
+/// Shown where nothing was measured.
 pub(super) const NONE: &str = "–";
 
 /// A time given in µs: `0.42 µs`, `58.3 µs`, `1.24 ms`, `312 ms`, `2.41 s`.
@@ -14,7 +14,7 @@ pub(super) fn time(us: f64) -> String {
     format!("{} {unit}", number(value))
 }
 
-/// A number with three digits that count, thousands apart: `0.42`, `58.3`, `312`, `18,204`.
+/// A number with three significant digits and thousands separators: `0.42`, `58.3`, `312`, `18,204`.
 pub(super) fn number(value: f64) -> String {
     match value {
         value if !value.is_finite() => NONE.to_owned(),
@@ -30,7 +30,7 @@ pub(super) fn count(value: u64) -> String {
     thousands(&value.to_string())
 }
 
-/// A factor: `1.02`, `0.038`, `12.4`. Small ones keep two digits that count.
+/// A factor: `1.02`, `0.038`, `12.4`. Small ones keep two significant digits.
 pub(super) fn factor(value: f64) -> String {
     match value {
         value if value.is_finite() && value != 0.0 && value.abs() < 0.0995 => format!("{value:.3}"),
@@ -38,7 +38,7 @@ pub(super) fn factor(value: f64) -> String {
     }
 }
 
-/// A span of time given in seconds, for a sentence: `850 ms`, `42 s`, `1 min 42 s`.
+/// A duration in seconds, for a sentence: `850 ms`, `42 s`, `1 min 42 s`.
 pub(super) fn span(seconds: f64) -> String {
     if seconds.is_finite() && seconds >= 99.5 {
         format!("{:.0} min {:.0} s", (seconds.round() / 60.0).floor(), seconds.round() % 60.0)
@@ -47,7 +47,7 @@ pub(super) fn span(seconds: f64) -> String {
     }
 }
 
-/// `text` with a comma between thousands; `text` is digits, perhaps behind a minus.
+/// `text` with thousands separators; `text` is digits, perhaps after a minus.
 fn thousands(text: &str) -> String {
     let (sign, digits) = text.strip_prefix('-').map_or(("", text), |digits| ("-", digits));
     let mut out = sign.to_owned();

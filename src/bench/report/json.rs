@@ -11,20 +11,20 @@ use serde_json::{
 
 use super::Report;
 
-/// The report, a member a line and lists within their line, with a line end behind it.
+/// The report, with one member per line, lists on one line, and a final line end.
 pub fn json(report: &Report) -> String {
     let mut bytes = Vec::new();
-    // Strings and numbers under string keys, written to memory: nothing in it can fail.
+    // Strings and numbers under string keys, written to memory: this cannot fail.
     let written = report.serialize(&mut Serializer::with_formatter(&mut bytes, Layout::default()));
     bytes.push(b'\n');
     written.ok().and_then(|()| String::from_utf8(bytes).ok()).unwrap_or_default()
 }
 
-/// Members each on a line of their own, elements of lists not: a curve of sixty points is no sixty lines.
+/// One line per member, but one line per list: a curve of sixty points does not take sixty lines.
 #[derive(Default)]
 struct Layout {
     depth: usize,
-    /// The object under way has a member.
+    /// The current object has a member.
     filled: bool,
 }
 
@@ -35,7 +35,7 @@ impl Layout {
 }
 
 impl Formatter for Layout {
-    // Digits behind the sixth are the machine's, not the measurement's.
+    // Digits after the sixth are noise.
     fn write_f64<W: ?Sized + Write>(&mut self, out: &mut W, value: f64) -> io::Result<()> {
         CompactFormatter.write_f64(out, (value * 1e6).round() / 1e6)
     }

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use super::{Distribution, Metric};
 
 impl Metric {
-    /// All, in the order in which a stream shows them.
+    /// All, in the order in which they occur in a stream.
     pub const ALL: [Self; 9] = [
         Self::Ttfb,
         Self::Ttft,
@@ -18,7 +18,7 @@ impl Metric {
         Self::Slip,
     ];
 
-    /// As it stands in JSON, CSV, ratios and service levels: `first_call`.
+    /// The name in JSON, CSV, ratios and service levels: `first_call`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ttfb => "ttfb",
@@ -33,7 +33,7 @@ impl Metric {
         }
     }
 
-    /// As it stands in the table.
+    /// The name in the table.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Ttfb => "TTFB",
@@ -67,7 +67,7 @@ impl FromStr for Metric {
 }
 
 impl Distribution {
-    /// Its statistics by name, the count left out: `mean`, `p99`, …
+    /// Its statistics by name, without the count: `mean`, `p99`, …
     pub fn statistics(&self) -> [(&'static str, f64); 8] {
         [
             ("min", self.min),

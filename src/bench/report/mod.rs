@@ -1,5 +1,5 @@
-//! [`Report`]: everything that a run of `toolwire bench` found out, as `--json` writes it. The table, the CSV and the
-//! page are views of it.
+//! [`Report`]: all results of a run of `toolwire bench`, as `--json` writes them. The table, the CSV and the page are
+//! views of it.
 
 mod caveats;
 mod csv;
@@ -24,31 +24,31 @@ pub struct Report {
     pub version: String,
     /// When the run began, in seconds since 1970.
     pub started: u64,
-    /// How long it took, in seconds.
+    /// Its duration in seconds.
     pub seconds: f64,
     /// The command line.
     pub command: String,
-    /// The dialect that was spoken.
+    /// The dialect.
     pub dialect: String,
     /// The load in words: `open loop, 20 streams/s, Poisson`.
     pub load: String,
-    /// Rounds; every target had a turn in each.
+    /// Rounds; each had one trial of every target.
     pub rounds: usize,
     /// The machine.
     pub machine: Machine,
-    /// What the tool itself costs.
+    /// The tool's own cost.
     pub overhead: Overhead,
-    /// A mock in the tool's own process, read by the same client: what of the figures is tool and kernel.
+    /// A mock in the tool's own process, read by the same client: the share of tool and kernel in the figures.
     pub baseline: Option<Target>,
     /// In the order of the command line.
     pub targets: Vec<Target>,
-    /// Each further target against the first.
+    /// Each further target relative to the first.
     pub ratios: Vec<Ratio>,
-    /// What the ramp found, a target each.
+    /// Results of the ramp, one per target.
     pub ramps: Vec<Ramp>,
 }
 
-/// Where it was measured.
+/// The machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// Cores that the tool may use.
@@ -59,20 +59,20 @@ pub struct Machine {
     pub load: Option<(f64, f64)>,
 }
 
-/// What the tool itself costs.
+/// The tool's own cost.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Overhead {
-    /// CPU time of the tool's process, in µs a token that it read.
+    /// CPU time of the tool's process per token read, in µs.
     pub cpu_per_token: f64,
     /// One reading of the clock, in ns.
     pub clock_ns: f64,
     /// Reading and checking one delta, in ns.
     pub parse_ns: f64,
-    /// How late requests left that had a connection, against their intended starts, in µs.
+    /// How late requests with an open connection were sent, compared with their intended starts, in µs.
     pub start_lag: Option<Distribution>,
 }
 
-/// What one target showed.
+/// The results of one target.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Target {
     /// Its name.
@@ -83,28 +83,28 @@ pub struct Target {
     pub all: Summary,
     /// Each round.
     pub rounds: Vec<Summary>,
-    /// A few streams token by token, for the timeline.
+    /// The tokens of a few streams, for the timeline.
     pub timelines: Vec<Timeline>,
-    /// Sentences about streams that broke a rule of their dialect, or broke off, with how often.
+    /// Violations of the dialect's rules and interruptions, with the number of occurrences.
     pub complaints: BTreeMap<String, u64>,
 }
 
 /// Figures of many streams.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Streams that were asked for.
+    /// Streams that were requested.
     pub streams: u64,
-    /// Of them whole and by the rules.
+    /// Complete streams without violations.
     pub good: u64,
-    /// Refused with a status.
+    /// Refused with an error status.
     pub refused: u64,
-    /// Ended with an error inside the stream.
+    /// Ended with an error event in the stream.
     pub failed: u64,
-    /// Ended without an end.
+    /// Ended without a proper end.
     pub broken: u64,
-    /// Whole, but against a rule of the dialect.
+    /// Complete streams with violations.
     pub malformed: u64,
-    /// Streams that an open loop's schedule wanted and that were not sent, as too many were open. Not in `streams`.
+    /// Streams of an open loop's schedule that were not sent because too many were open. Not included in `streams`.
     #[serde(default)]
     pub unsent: u64,
     /// Deltas with content.
@@ -113,15 +113,15 @@ pub struct Summary {
     pub bytes: u64,
     /// From the first intended start to the last end, in seconds.
     pub seconds: f64,
-    /// Deltas with content a second, all streams together.
+    /// Deltas with content per second, all streams together.
     pub tokens_per_second: f64,
-    /// Whole streams a second.
+    /// Complete streams per second.
     pub streams_per_second: f64,
     /// Pauses between two tokens of a stream longer than the threshold.
     pub gaps: u64,
     /// Distributions in µs.
     pub metrics: BTreeMap<Metric, Distribution>,
-    /// The process under test, where `--pid` names one.
+    /// The process under test, if `--pid` names one.
     pub process: Option<Process>,
 }
 
@@ -133,19 +133,19 @@ pub enum Metric {
     Ttfb,
     /// Intended start to the first token.
     Ttft,
-    /// Intended start to the first call's beginning.
+    /// Intended start to the beginning of the first call.
     FirstCall,
     /// Intended start to the last piece of a call.
     LastCall,
     /// Between two tokens of a stream.
     Itl,
-    /// A stream's mean time for an output token behind the first.
+    /// A stream's mean time per output token after the first.
     Tpot,
     /// Intended start to the end.
     E2e,
-    /// From the mock's postmark in a token to its arrival: what was added to each.
+    /// From the mock's postmark in a token to its arrival: the added latency.
     Added,
-    /// How late the mock sent a token, against its own schedule.
+    /// How late the mock sent a token, compared with its own schedule.
     Slip,
 }
 
@@ -154,7 +154,7 @@ pub enum Metric {
 pub struct Distribution {
     /// Values.
     pub count: u64,
-    /// The least.
+    /// The minimum.
     pub min: f64,
     /// The mean.
     pub mean: f64,
@@ -168,27 +168,27 @@ pub struct Distribution {
     pub p99: f64,
     /// 99.9th.
     pub p999: f64,
-    /// The greatest.
+    /// The maximum.
     pub max: f64,
-    /// Percentile (0 to 100) and value, rising: the percentile curve. Left out of rounds.
+    /// Percentile (0 to 100) and value, ascending: the percentile curve. Omitted in rounds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub curve: Vec<(f64, f64)>,
 }
 
-/// One stream token by token.
+/// The tokens of one stream.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timeline {
     /// µs from the intended start to each token.
     pub tokens: Vec<f64>,
     /// µs to the first byte.
     pub first_byte: Option<f64>,
-    /// µs to the first call's beginning.
+    /// µs to the beginning of the first call.
     pub first_call: Option<f64>,
     /// µs to the end.
     pub end: f64,
 }
 
-/// A target against the first one that has the measure: the median of the rounds' ratios, and their spread.
+/// A target relative to the first one that has the measure: the median of the rounds' ratios, and their spread.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
     /// The target.
@@ -199,37 +199,37 @@ pub struct Ratio {
     pub measure: String,
     /// The median over the rounds.
     pub median: f64,
-    /// The least of the rounds.
+    /// The lowest of the rounds.
     pub min: f64,
-    /// The greatest of the rounds.
+    /// The highest of the rounds.
     pub max: f64,
 }
 
 /// The process under test during a round.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Process {
-    /// CPU time of it and its children, in seconds.
+    /// CPU time of the process and its children, in seconds.
     pub cpu_seconds: f64,
-    /// µs of CPU a token.
+    /// CPU time per token, in µs.
     pub cpu_per_token: f64,
     /// Proportional set size before, in KiB.
     pub idle_kib: f64,
-    /// The most, in KiB.
+    /// The peak, in KiB.
     pub peak_kib: f64,
-    /// The most streams that were open at once.
+    /// The highest number of open streams.
     pub open_streams: u64,
     /// (peak − idle) ÷ open streams, in KiB.
     pub kib_per_stream: f64,
 }
 
-/// What a ramp found.
+/// The result of a ramp.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ramp {
     /// The target.
     pub target: String,
-    /// The service level, as it was given.
+    /// The service level, as given.
     pub slo: String,
-    /// The highest number of streams at which it held.
+    /// The highest number of streams that met it.
     pub streams: Option<u64>,
     /// Every step that was tried.
     pub steps: Vec<RampStep>,

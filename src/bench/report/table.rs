@@ -192,7 +192,7 @@ fn ratio(report: &Report, target: &str, measure: &str) -> String {
 fn legend(report: &Report, width: usize) -> Option<String> {
     (!ratios(report).is_empty()).then(|| {
         const LEGEND: &str =
-            "Ratios: median over the rounds (least–greatest of a round); ≈ where rounds lie on both sides of 1.";
+            "Ratios: median over the rounds (lowest–highest round); ≈ if rounds lie on both sides of 1.";
         wrapped(LEGEND, "", width)
     })
 }
@@ -201,7 +201,7 @@ fn legend(report: &Report, width: usize) -> Option<String> {
 fn ramps(report: &Report, width: usize) -> Option<String> {
     let words = width.min(WORDS);
     let slo = &report.ramps.first()?.slo;
-    let mut table = Grid::new(["ramp", "most streams", "least that did not hold"], 1);
+    let mut table = Grid::new(["ramp", "most streams", "fewest that failed"], 1);
     for ramp in &report.ramps {
         let told = |streams: Option<u64>| streams.map_or_else(|| NONE.to_owned(), figure::count);
         let failed = limit(ramp).map(|step| step.streams);
@@ -242,18 +242,18 @@ fn complaints(report: &Report, width: usize) -> Option<String> {
     (!lines.is_empty()).then(|| format!("Complaints\n{}", lines.join("\n")))
 }
 
-/// What the tool itself costs.
+/// The tool's own cost.
 fn tool(report: &Report, width: usize) -> String {
     let overhead = &report.overhead;
     let cost = format!(
-        "The tool itself: {} CPU a token, {:.0} ns to read a delta, {:.0} ns to read the clock",
+        "The tool itself: {} CPU per token, {:.0} ns per delta read, {:.0} ns per clock reading",
         figure::time(overhead.cpu_per_token),
         overhead.parse_ns,
         overhead.clock_ns
     );
     let lag = overhead.start_lag.as_ref().map(|lag| {
         format!(
-            "Requests left {} (p50), {} (p99) after their intended start",
+            "Requests were sent {} (p50), {} (p99) after their intended start",
             figure::time(lag.p50),
             figure::time(lag.p99)
         )

@@ -1,6 +1,6 @@
-//! [`Child`]: a toolwire of our own beside the bench: the mock, and the proxy in front of it.
+//! [`Child`]: a toolwire process that the bench starts: the mock, and the proxy in front of it.
 //!
-//! As processes, so that CPU time and memory of the proxy are its own. They end with the bench.
+//! They are processes, so that CPU time and memory of the proxy can be measured. They end with the bench.
 
 use std::{
     env,
@@ -12,10 +12,10 @@ use std::{
     time::Duration,
 };
 
-/// How long a child may take to say where it listens.
+/// How long a child may take to print its address.
 const START: Duration = Duration::from_secs(20);
 
-/// A process that serves.
+/// A server process.
 #[derive(Debug)]
 pub(super) struct Child {
     process: process::Child,
@@ -25,7 +25,7 @@ pub(super) struct Child {
 
 impl Child {
     /// Starts `toolwire` with these arguments, `--listen` on a free port and this standard input, and waits until it
-    /// listens. Rules in the environment are ours, not its.
+    /// listens. Settings in the environment do not apply to it.
     pub(super) fn start<A>(arguments: impl IntoIterator<Item = A>, input: &str) -> io::Result<Self>
     where
         A: AsRef<OsStr>,
@@ -43,7 +43,7 @@ impl Child {
             ears.write_all(input.as_bytes())?;
         }
         let (tell, told) = mpsc::channel();
-        // Read to its end: a child whose stderr nobody reads would wait for us.
+        // Read to its end: a child whose stderr is not read would block.
         thread::spawn(move || {
             for line in said.into_iter().flat_map(|said| BufReader::new(said).lines()).map_while(Result::ok) {
                 let _ = tell.send(line);
@@ -57,7 +57,7 @@ impl Child {
             }
             said.push(line);
         }
-        Err(io::Error::other(format!("a toolwire of our own did not start: {}", said.join("\n"))))
+        Err(io::Error::other(format!("the toolwire process did not start: {}", said.join("\n"))))
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -72,7 +72,7 @@ impl Drop for Child {
     }
 }
 
-/// Scheme, host and port of the address in a line that says where a server listens.
+/// Scheme, host and port of the address in the announcement of a server.
 fn address(line: &str) -> Option<&str> {
     const SCHEME: &str = "http://";
     let found = line.get(line.find(SCHEME)?..)?;

@@ -11,12 +11,12 @@ use crate::{
     },
 };
 
-/// Why a toolwire of our own cannot be measured in another dialect than its clients'.
-const NEEDS_TARGET: &str = "--dialect responses and messages need a --target NAME=URL, such as a mock's: start \
+/// Why the toolwire that the bench starts can only be measured in the chat dialect.
+const NEEDS_TARGET: &str = "--dialect responses and messages need a --target NAME=URL, such as a mock: start \
     `toolwire mock --generate` and give --target mock=http://127.0.0.1:8788/v1. Without a target a toolwire is started \
     and measured, and its clients speak chat";
 
-/// A mock and a toolwire that were started for the run.
+/// The mock and the toolwire that were started for the run.
 #[derive(Debug, Default)]
 pub(super) struct StartedServers {
     pub(super) targets: Vec<Target>,
@@ -25,15 +25,15 @@ pub(super) struct StartedServers {
 }
 
 impl StartedServers {
-    /// Starts them: *direct* is the mock, *toolwire* the way through a toolwire. Fixtures of an upstream that does not
-    /// speak the client's dialect have no direct way.
+    /// Starts them: the target *direct* is the mock, *toolwire* is the proxy in front of it. Fixtures of an upstream with
+    /// another dialect than the client's have no direct target.
     pub(super) fn start(args: &Args, fixtures: &[Fixture]) -> Result<Self, Failed> {
         if args.dialect != Dialect::Chat {
             return Err(NEEDS_TARGET.into());
         }
         let upstream = upstream(args, fixtures)?;
         let mock = Child::start(mock_arguments(args), "")?;
-        // Its line for each request would be measured, too.
+        // Otherwise its log lines would be measured too.
         let serve = ["serve", "--log-level=warn", "--config=/dev/stdin"].into_iter();
         let serve = serve.chain(args.serve.iter().map(String::as_str));
         let proxy = Child::start(serve, &configuration(upstream, &mock.address))?;
@@ -50,21 +50,22 @@ impl StartedServers {
     }
 }
 
-/// What the mock speaks to our own toolwire.
+/// The dialect between the mock and the toolwire that is started.
 fn upstream(args: &Args, fixtures: &[Fixture]) -> Result<dialect::Dialect, Failed> {
     let Some(first) = fixtures.first() else { return Ok(args.mock.upstream) };
     match fixtures.iter().find(|fixture| fixture.from.dialect() != first.from.dialect()) {
         None => Ok(first.from.dialect()),
         Some(other) => {
             let both = format!("{} and {}", first.from.dialect(), other.from.dialect());
-            Err(format!("an upstream speaks one dialect, and these fixtures speak {both}: choose").into())
+            Err(format!("the fixtures have different dialects ({both}), but an upstream has one: choose")
+                .into())
         }
     }
 }
 
-/// The configuration of our own toolwire: as it comes, but with a place for everybody.
+/// The configuration of the toolwire that is started: the defaults, but with enough slots for all streams.
 fn configuration(dialect: dialect::Dialect, mock: &str) -> String {
-    // The other dialect's own path begins at the root.
+    // Lumo's own path begins at the root.
     let base = if dialect == dialect::Dialect::Chat { "/v1" } else { "" };
     format!(
         "[[upstreams]]\nname = \"mock\"\ndialect = \"{dialect}\"\nbase_url = \"{mock}{base}\"\n\
@@ -72,7 +73,7 @@ fn configuration(dialect: dialect::Dialect, mock: &str) -> String {
     )
 }
 
-/// The command line of the mock behind our own toolwire.
+/// The command line of the mock.
 fn mock_arguments(args: &Args) -> Vec<String> {
     let paths = &args.prompts.replay;
     let pace = match args.mock.pace(!paths.is_empty()) {
@@ -93,8 +94,8 @@ fn mock_arguments(args: &Args) -> Vec<String> {
     arguments
 }
 
-/// A mock in our own process. It makes its answers up also where fixtures are replayed: an upstream's dialect may be one
-/// that no client of ours reads.
+/// A mock in this process. It generates its responses even if fixtures are replayed: their dialect may be one that the
+/// bench does not read.
 pub(super) fn baseline(flags: &MockFlags) -> Result<Target, Failed> {
     let pace = match flags.pace(false) {
         Pace::Every(gap) => Some(gap),

@@ -1,4 +1,4 @@
-//! [`Screen`]: two columns, what the upstream sends and what the client gets of it, in the order of time.
+//! [`Screen`]: two columns, what the upstream sends and what the client receives, in order of time.
 
 use std::{
     io::{self, Stdout, Write},
@@ -16,29 +16,29 @@ use crate::{
     },
 };
 
-/// What a client's line begins with where it stands below the upstream's.
+/// Begins a client's line in the narrow layout.
 const CLIENT: &str = "▶";
 
-/// Columns of the time.
+/// Width of the time column.
 const TIME: usize = 8;
-/// Columns between two others.
+/// Width of the gap between columns.
 const GAP: usize = 2;
-/// Most columns of the left and of the right side.
+/// Highest widths of the left and the right column.
 const MOST: [usize; 2] = [54, 70];
-/// Columns of each side below which the two do not stand beside each other.
+/// Lowest width of a column in the two-column layout.
 const LEAST: usize = 24;
 
-/// How what comes is arranged.
+/// The layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Arrangement {
-    /// The upstream's on the left, the client's on the right, each this many columns wide.
+    /// Upstream left, client right, with the widths of the columns.
     Beside { left: usize, right: usize },
-    /// Each on a line of its own, this many columns wide.
+    /// Each piece on its own line, with the width of the line.
     Below { columns: usize },
 }
 
 impl Arrangement {
-    /// What fits into `width` columns.
+    /// The layout for a terminal of this width.
     fn of(width: usize) -> Self {
         let [most_left, most_right] = MOST;
         let sides = width.saturating_sub(TIME + 2 * GAP);
@@ -51,23 +51,23 @@ impl Arrangement {
     }
 }
 
-/// Whose side something is on.
+/// The column of a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
-    /// The upstream's: raw bytes of its stream.
+    /// The upstream: raw bytes of its stream.
     Upstream,
-    /// The client's: the data of one frame.
+    /// The client: the data of one frame.
     Client,
 }
 
-/// Something that came.
+/// A piece that arrived.
 #[derive(Debug, Clone)]
 pub(super) struct Moment {
-    /// When.
+    /// Since the start.
     pub(super) at: Duration,
-    /// To whom.
+    /// At which side.
     pub(super) side: Side,
-    /// What.
+    /// Its text.
     pub(super) data: String,
 }
 
@@ -78,7 +78,7 @@ pub(super) struct Screen {
     is_coloured: bool,
     width: usize,
     arrangement: Arrangement,
-    /// The upstream's piece that stands on the left of the open line.
+    /// When the upstream's piece on the current, unfinished line arrived.
     left: Option<Duration>,
     delays: Vec<Duration>,
     received: String,
@@ -113,7 +113,7 @@ impl Screen {
         writeln!(self.out, "{head}")
     }
 
-    /// Draws one moment, at once: the left side's line stays open for what it brings about on the right.
+    /// Draws one moment at once. A line of the left column stays unfinished, for the client's piece that it causes.
     pub(super) fn draw(&mut self, moment: &Moment) -> io::Result<()> {
         match moment.side {
             Side::Upstream => {
@@ -159,12 +159,12 @@ impl Screen {
         }
     }
 
-    /// What it came to.
+    /// Draws the summary.
     pub(super) fn close(&mut self) -> io::Result<()> {
         self.end_line()?;
         let Answer { text, calls, results, finish, .. } =
             assemble(self.received.as_bytes(), true, 200).answer;
-        let head = self.paint("1", "What the client has at the end");
+        let head = self.paint("1", "What the client has received");
         writeln!(self.out, "\n{head}")?;
         self.tell("text", text.trim_end())?;
         for result in results.iter().filter(|result| result.call.is_none()) {
@@ -181,21 +181,21 @@ impl Screen {
         self.delays.sort();
         if let Some(median) = self.delays.get(self.delays.len() / 2) {
             let median = median.as_secs_f64() * 1e3;
-            let about = "ms from an upstream piece to its delta in the client (median)";
+            let about = "ms from an upstream piece to its delta at the client (median)";
             self.tell("delay", &format!("{median:.2} {about}"))?;
         }
         Ok(())
     }
 
-    /// Writes a line of the summary, or several.
+    /// Writes an entry of the summary, wrapped to the width.
     fn tell(&mut self, name: &str, text: &str) -> io::Result<()> {
         writeln!(self.out, "{}", wrapped(&escaped(text), &format!("  {name:<8}  "), self.width))
     }
 
-    /// How to try it oneself.
+    /// Prints a command to try.
     pub(super) fn invite(&mut self, proxy: SocketAddr, request: &[u8]) -> io::Result<()> {
         let compact = serde_json::from_slice::<Value>(request).unwrap_or_default().to_string();
-        let head = self.paint("1", "It stays up; Ctrl-C ends it. Try");
+        let head = self.paint("1", "The demo stays up until Ctrl-C. Try");
         writeln!(
             self.out,
             "\n{head}\n  curl -N http://{proxy}/v1/chat/completions \\\n    -H 'content-type: application/json' \\\n    -d '{}'",
@@ -208,7 +208,7 @@ fn time(at: Duration) -> String {
     format!("{:>8.1}", at.as_secs_f64() * 1e3)
 }
 
-/// A frame without what all frames have in common.
+/// The part of a frame that differs from other frames.
 fn gist(frame: &str) -> String {
     let data = frame.trim().strip_prefix("data: ").unwrap_or(frame.trim());
     let Ok(Value::Object(frame)) = serde_json::from_str(data) else { return data.to_owned() };
@@ -226,7 +226,7 @@ fn gist(frame: &str) -> String {
     said.unwrap_or_else(|| data.to_owned())
 }
 
-/// A delta of a call: which one, and what is new of it.
+/// A delta of a call: its index and what it adds.
 fn call_gist(delta: &Value) -> Option<String> {
     let call = delta.get("tool_calls")?.get(0)?;
     let (index, function) = (call.get("index")?, call.get("function")?);
@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_gist_is_what_differs_between_frames() {
+    fn gist_is_the_part_that_differs_between_frames() {
         let chunk =
             r#"data: {"id":"i","choices":[{"index":0,"delta":{"content":"A"},"finish_reason":null}]}"#;
         assert_eq!(gist(chunk), r#"{"content":"A"}"#);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn both_sides_fit_the_width() {
+    fn both_columns_fit_the_width() {
         for width in 20..300 {
             match Arrangement::of(width) {
                 Arrangement::Beside { left, right } => {
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lines_are_cut_by_characters() {
+    fn long_lines_are_truncated_at_characters() {
         assert_eq!(shortened("ééééé", 3), "éé…");
         assert_eq!(shortened("é\né", 3), "é⏎é");
     }

@@ -61,7 +61,7 @@ const FOUND: &[(&str, &[&str], &str)] = &[
 ];
 
 #[test]
-fn what_was_found_stays_mended() {
+fn fuzz_findings_stay_fixed() {
     for (what, names, text) in FOUND {
         let detect = match names {
             ["auto"] => Detect::Auto,
@@ -94,7 +94,7 @@ const FAILED: &[Failed] = &[
 type Failed = (&'static str, fn(&[u8]), &'static [u8]);
 
 #[test]
-fn inputs_that_failed_a_check_pass_it() {
+fn inputs_that_failed_a_check_pass_now() {
     for (what, check, bytes) in FAILED {
         println!("{what}");
         check(bytes);
@@ -103,7 +103,7 @@ fn inputs_that_failed_a_check_pass_it() {
 
 /// What may still close a value is looked at again with each piece, so it is short: else this does not end today.
 #[test]
-fn blanks_behind_what_may_be_a_closer_are_read_once() {
+fn blanks_after_a_possible_closer_are_read_once() {
     for (name, open) in [
         ("qwen3_coder", "<tool_call><function=set><parameter=i>1</function>"),
         ("qwen3_coder", "<tool_call><function=set><parameter=s>1</function></tool_call>"),

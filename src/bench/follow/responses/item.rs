@@ -1,4 +1,4 @@
-//! [`Item`]: one item of a response's output, as far as it has come.
+//! [`Item`]: the state of one item of a response's output.
 
 use serde::Deserialize;
 
@@ -11,7 +11,7 @@ use super::{
     Event,
 };
 
-/// Parts of an item that are followed; those beyond are a violation and are not checked.
+/// Highest number of parts of an item that are checked; more are a violation.
 const MAX_PARTS: usize = 256;
 
 #[derive(Debug, Default, Deserialize)]
@@ -55,7 +55,7 @@ pub(super) struct Item {
     pub(super) open: bool,
     kind: Kind,
     name: String,
-    /// Of a call: what came, and whether its `done` event did.
+    /// Of a call: its arguments, and whether their `done` event has arrived.
     arguments: Sum,
     document: Document,
     whole: bool,
@@ -69,7 +69,7 @@ enum Kind {
     Reasoning,
     Function,
     Custom,
-    /// Tools of the server, and what the API may add.
+    /// Server tools, and future additions to the API.
     Other,
 }
 
@@ -89,10 +89,10 @@ impl Kind {
 #[derive(Debug)]
 struct Progress {
     sum: Sum,
-    /// Its text's `done` event has come.
+    /// The `done` event of its text has arrived.
     whole: bool,
     open: bool,
-    /// It began with an event of its own.
+    /// It began with its own event.
     added: bool,
 }
 
@@ -102,12 +102,12 @@ impl Progress {
     }
 }
 
-/// Where in an item a text stands.
+/// The place of a text in an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Slot {
     /// A part of a message.
     Content,
-    /// Raw reasoning: its parts need no event to begin with.
+    /// Raw reasoning: its parts need no event of their own at the start.
     Reasoning,
     /// A part of a summary of reasoning.
     Summary,
@@ -159,17 +159,17 @@ impl Item {
     }
 
     pub(super) fn arguments_delta(&mut self, event: &Event<'_>, scratch: &mut String, notes: &mut Notes<'_>) {
-        notes.holds(self.is_call(), "arguments come for an item that is no call");
-        notes.holds(!self.whole, "a delta comes behind its done event");
-        let Some(body) = event.delta.text() else { return notes.breaks("a delta is no string") };
+        notes.holds(self.is_call(), "arguments belong to an item that is not a call");
+        notes.holds(!self.whole, "a delta follows its done event");
+        let Some(body) = event.delta.text() else { return notes.breaks("a delta is not a string") };
         let piece = self.arguments.push(body, scratch);
         self.document.push(piece);
         notes.call_goes_on(piece);
     }
 
     pub(super) fn arguments_done(&mut self, event: &Event<'_>, scratch: &mut String, notes: &mut Notes<'_>) {
-        notes.holds(self.is_call(), "arguments come for an item that is no call");
-        notes.holds(!self.whole, "a done event comes more than once");
+        notes.holds(self.is_call(), "arguments belong to an item that is not a call");
+        notes.holds(!self.whole, "a done event is repeated");
         self.whole = true;
         let field = if self.kind == Kind::Custom { event.input } else { event.arguments };
         self.check_arguments(field, scratch, notes);
@@ -177,8 +177,8 @@ impl Item {
 
     fn check_arguments(&mut self, field: Field<'_>, scratch: &mut String, notes: &mut Notes<'_>) {
         let same = field.text().is_some_and(|body| self.arguments.is(body, scratch));
-        notes.holds(same, "a call's deltas are not its whole arguments");
-        // What came at once, as a client has it.
+        notes.holds(same, "a call's deltas differ from its complete arguments");
+        // Arguments that arrived complete, without deltas.
         if self.arguments.is_empty()
             && let Some(body) = field.word()
         {
@@ -199,7 +199,7 @@ impl Item {
         }
     }
 
-    /// The part that an event is of.
+    /// The part that an event belongs to.
     fn part(&mut self, slot: Slot, event: &Event<'_>, notes: &mut Notes<'_>) -> Option<&mut Progress> {
         let index = slot.index(event).number().and_then(|index| usize::try_from(index).ok());
         let parts = self.parts(slot);
@@ -207,7 +207,7 @@ impl Item {
             parts.push(Progress::new(false));
         }
         let part = index.and_then(|index| parts.get_mut(index)).filter(|part| part.open);
-        notes.holds(part.is_some(), "an event is of a part that is not open");
+        notes.holds(part.is_some(), "an event belongs to a part that is not open");
         part
     }
 
@@ -232,10 +232,10 @@ impl Item {
         scratch: &mut String,
         notes: &mut Notes<'_>,
     ) {
-        let Some(body) = event.delta.text() else { return notes.breaks("a delta is no string") };
+        let Some(body) = event.delta.text() else { return notes.breaks("a delta is not a string") };
         match self.part(slot, event, notes) {
             Some(part) => {
-                notes.holds(!part.whole, "a delta comes behind its done event");
+                notes.holds(!part.whole, "a delta follows its done event");
                 notes.token(kind, part.sum.push(body, scratch));
             }
             None => notes.token(kind, Sum::default().push(body, scratch)),
@@ -250,10 +250,13 @@ impl Item {
         notes: &mut Notes<'_>,
     ) {
         let Some(part) = self.part(slot, event, notes) else { return };
-        notes.holds(!part.whole, "a done event comes more than once");
+        notes.holds(!part.whole, "a done event is repeated");
         part.whole = true;
         let body = event.text.text().or(event.refusal.text());
-        notes.holds(body.is_some_and(|body| part.sum.is(body, scratch)), "the deltas are not the whole text");
+        notes.holds(
+            body.is_some_and(|body| part.sum.is(body, scratch)),
+            "the deltas differ from the complete text",
+        );
     }
 
     pub(super) fn part_done(
@@ -268,14 +271,14 @@ impl Item {
         part.open = false;
         let told: Part<'_> = event.part.read();
         let same = told.body().is_some_and(|body| part.sum.is(body, scratch));
-        notes.holds(same, "a part's whole text is not that of its deltas");
+        notes.holds(same, "a part's complete text differs from its deltas");
     }
 
-    /// `response.output_item.done`. Says whether a call's arguments are JSON.
+    /// `response.output_item.done`. Returns whether a call's arguments are JSON.
     pub(super) fn end(&mut self, item: Field<'_>, scratch: &mut String, notes: &mut Notes<'_>) -> bool {
         self.open = false;
         let body: Body<'_> = item.read();
-        notes.holds(body.id.is(&self.id), "an item's id is not the one that it began with");
+        notes.holds(body.id.is(&self.id), "an item's id changes");
         notes.holds(Kind::read(body.kind.text().unwrap_or_default()) == self.kind, "an item's type changes");
         let completed = matches!(body.status.text(), Some("completed" | "incomplete"));
         notes.holds(completed || !self.has_status(), "an item is done without its status");
@@ -295,12 +298,12 @@ impl Item {
             let mut pairs = told.iter().flat_map(Few::iter).zip(came);
             let same = count == came.len()
                 && pairs.all(|(told, came)| told.body().is_some_and(|body| came.sum.is(body, scratch)));
-            notes.holds(same || self.kind == Kind::Other, "an item's whole text is not that of its parts");
+            notes.holds(same || self.kind == Kind::Other, "an item's complete text differs from its parts");
         }
         true
     }
 
-    /// Its status has to be told at its end.
+    /// Whether it must have a status at its end.
     fn has_status(&self) -> bool {
         matches!(self.kind, Kind::Message | Kind::Function)
     }

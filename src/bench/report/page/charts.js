@@ -6,10 +6,10 @@ const MEASURES = {
   first_call: ["first call", "to the first call", "Intended start to the moment the first tool call's name is known."],
   last_call: ["last call", "to the last piece of a call", "Intended start to the last piece of a tool call."],
   itl: ["ITL", "between tokens", "Time between two successive deltas with content of one stream."],
-  tpot: ["TPOT", "per output token", "A stream's mean time for an output token behind the first: (last − first) ÷ (tokens − 1)."],
+  tpot: ["TPOT", "per output token", "Mean time per output token after the first: (last − first) ÷ (tokens − 1)."],
   e2e: ["E2E", "end to end", "Intended start to the end of the stream."],
-  added: ["added", "added to each token", "From the mock's postmark inside a token to its arrival: what the way added to it."],
-  slip: ["slip", "the mock's slip", "How late the mock sent a token, against its own schedule. Not the target's doing."],
+  added: ["added", "added to each token", "From the mock's postmark in a token to its arrival: the latency that the target added."],
+  slip: ["slip", "the mock's slip", "How late the mock sent a token, compared with its own schedule. Not caused by the target."],
 };
 
 // ---- Bars -----------------------------------------------------------------------------------------------------------
@@ -22,7 +22,7 @@ const BARS = [
   timed("added", "p50"), timed("added", "p99"), timed("ttft", "p50"), timed("ttft", "p99"), timed("first_call", "p50"),
   timed("itl", "p50"), timed("itl", "p99"), timed("e2e", "p50"),
   { title: "tokens/s", hint: "more is better", measure: "tokens_per_second", told: number, of: (summary) => summary.tokens_per_second },
-  { title: "CPU a token", hint: "process under test", measure: "cpu_per_token", told: time, of: (summary) => summary.process?.cpu_per_token },
+  { title: "CPU per token", hint: "process under test", measure: "cpu_per_token", told: time, of: (summary) => summary.process?.cpu_per_token },
   { title: "memory a stream", hint: "over idle", measure: "kib_per_stream", told: (kib) => `${number(kib)} KiB`, of: (summary) => summary.process?.kib_per_stream },
 ];
 
