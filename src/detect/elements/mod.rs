@@ -291,6 +291,8 @@ impl ElementsWalk {
         };
         match self.child(text) {
             _ if open => Step::Hold,
+            // The JSON was all of the arguments.
+            _ if self.json => Step::End(0),
             Some(Some((tag, len))) if self.levels.len() < self.mend.max_depth => {
                 self.open(&tag, len, rules.tools, out)
             }
@@ -312,7 +314,7 @@ impl ElementsWalk {
     /// What stands between the outermost elements; `Stop`: none of that.
     fn at_root(&mut self, text: &str) -> Step {
         let mut begins = false;
-        let empty = self.levels.first().is_some_and(|root| root.empty);
+        let empty = !self.json && self.levels.first().is_some_and(|root| root.empty);
         for &(opener, close) in self.elements.json.iter().filter(|_| empty) {
             match fit(opener, text) {
                 Fit::Whole(len) => {
