@@ -17,7 +17,7 @@ use toolwire::wire::{
 
 use turns::{Bound, best, each, tell};
 
-/// What a socket gives at a time when the upstream is fast.
+/// Bytes per read when the upstream is fast.
 const READ: usize = 16 << 10;
 const EVENTS: usize = 2_000;
 
@@ -43,7 +43,7 @@ fn tokens() -> Vec<Bytes> {
     pieces(stream.into_bytes(), READ)
 }
 
-/// One event of so many bytes, in pieces as small as a terminal's lines.
+/// One event of `size` bytes, in pieces as small as a terminal's lines.
 fn long_event(size: usize) -> Vec<Bytes> {
     pieces(format!("data: {}\n\n", "x".repeat(size)).into_bytes(), 64)
 }

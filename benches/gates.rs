@@ -3,7 +3,7 @@
 //!     gates SCENARIO TOKENS
 //!
 //! Only what happens inside `counted` counts. Without arguments (`cargo bench`, `cargo test --benches`) every scenario
-//! runs once and its bytes are told.
+//! runs once and the number of its bytes is printed.
 
 #![allow(clippy::print_stdout, reason = "the bytes show that the work was done")]
 
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The scenario's pipeline, and what it is given: a frame a read.
+/// The scenario's pipeline and its input, one frame per read.
 fn prepare(scenario: &str, tokens: usize) -> Option<(Pipeline, Vec<Bytes>)> {
     let text = "a word and another ".repeat(tokens / 4);
     let (upstream, detect, verbatim, frames) = match scenario {

@@ -233,7 +233,7 @@ fn mixture(markers: &BTreeSet<&'static str>, beginnings: &[&'static str]) -> Str
     mixed
 }
 
-/// All that the format looks for in prose.
+/// All markers that the format looks for in prose.
 fn openers(format: &'static Format) -> BTreeSet<&'static str> {
     let others = format.grammars.iter().flat_map(|grammar| match grammar {
         Grammar::Reasoning(thoughts) => thoughts.iter().map(|thought| thought.open).collect(),

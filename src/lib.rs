@@ -40,6 +40,10 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "bench")]
+#[cfg_attr(
+    not(feature = "cli"),
+    allow(dead_code, unused_imports, reason = "the load generator is run by the command line")
+)]
 pub mod bench;
 #[cfg(feature = "cli")]
 pub mod cli;
@@ -59,6 +63,10 @@ pub mod format;
 #[cfg(feature = "proxy")]
 pub mod http1;
 #[cfg(feature = "proxy")]
+#[cfg_attr(
+    not(feature = "cli"),
+    allow(dead_code, reason = "terminals and log formats are the command line's")
+)]
 mod observe;
 pub mod pipeline;
 #[cfg(feature = "proxy")]
@@ -66,6 +74,7 @@ pub mod proxy;
 #[cfg(feature = "proxy")]
 pub mod redact;
 pub mod rules;
+pub mod settings;
 mod suggest;
 pub mod tools;
 pub mod wire;

@@ -1,4 +1,4 @@
-//! The answers that are measured: what a model says, as upstreams send it, and the pipelines that read it.
+//! The responses that are measured: model output as upstreams send it, and the pipelines that read it.
 
 #![allow(dead_code, unreachable_pub, reason = "each bench takes what it needs")]
 
@@ -12,7 +12,7 @@ use toolwire::{
     rules::{Detect, Rules},
 };
 
-/// What a socket gives at a time when the upstream is fast.
+/// Bytes per read when the upstream is fast.
 pub const READ: usize = 16 << 10;
 
 const PROSE: &str = "The weather in Paris stays mild through the week, with light winds from the west and a few \
@@ -25,7 +25,7 @@ const MARKDOWN: &str = "## Steps\n\n1. Read the **config** with `load(path)`.\n2
     println!(\"{}\", items.iter().sum::<u32>());\n}\n```\n\n- The result is {\"ok\": true} in most cases.\n- Otherwise \
     see <details> below.\n\n";
 
-/// So many pieces of prose, a word with its blank each, as tokenizers cut it: five to six bytes.
+/// `tokens` pieces of prose, one word with its leading blank each, as tokenizers split it: five to six bytes.
 pub fn prose(tokens: usize) -> Vec<&'static str> {
     PROSE.split_inclusive(' ').cycle().take(tokens).map(blank_first).collect()
 }
@@ -43,7 +43,7 @@ pub fn markdown(tokens: usize) -> Vec<&'static str> {
     pieces(MARKDOWN, 4).into_iter().cycle().take(tokens).collect()
 }
 
-/// ASCII text in pieces of so many bytes.
+/// ASCII text in pieces of `size` bytes.
 pub fn pieces(text: &str, size: usize) -> Vec<&str> {
     let mut rest = text;
     let mut pieces = Vec::new();
@@ -142,12 +142,12 @@ pub fn native_call(upstream: Upstream, arguments: &[&str]) -> Vec<String> {
     frames.into_iter().map(|frame| format!("data: {frame}\n\n")).collect()
 }
 
-/// Frames as a socket gives them, `size` bytes at a time.
+/// Frames as they are read from a socket, `size` bytes at a time.
 pub fn reads(frames: &[String], size: usize) -> Vec<Bytes> {
     frames.concat().as_bytes().chunks(size).map(Bytes::copy_from_slice).collect()
 }
 
-/// Frames as a socket gives them when the upstream writes no faster than the model: one at a time.
+/// Frames as they are read when the upstream writes each token as it is generated: one at a time.
 pub fn single(frames: &[String]) -> Vec<Bytes> {
     frames.iter().map(|frame| Bytes::copy_from_slice(frame.as_bytes())).collect()
 }
@@ -176,7 +176,7 @@ pub fn conversation() -> Conversation {
     }
 }
 
-/// Detection on or off, all else as it comes.
+/// The default rules with detection on or off.
 pub fn settings(detect: bool) -> Rules {
     Rules { detect: if detect { Detect::Auto } else { Detect::Off }, ..Rules::default() }
 }

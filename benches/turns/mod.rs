@@ -1,4 +1,4 @@
-//! Measuring in turns: every side of a comparison runs once a round, and of each its best time counts. On a shared
+//! Measuring in rounds: each side of a comparison runs once per round, and its best time counts. On a shared
 //! machine the sides of a ratio have to meet the same weather.
 
 #![allow(
@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What is measured: gives something that could not be known without doing the work.
+/// The work that is measured. It returns something that cannot be known without doing the work.
 pub type Work<'w> = Box<dyn FnMut() -> usize + 'w>;
 
 /// Whether ratios are wanted: not when `cargo test --benches` only looks whether the benches run, and not while one
@@ -28,7 +28,7 @@ pub fn rounds() -> usize {
     if std::env::args().any(|argument| argument == "--quick") { 40 } else { 200 }
 }
 
-/// The best time of each work over so many rounds.
+/// The best time of each work over `rounds` rounds.
 pub fn best<const N: usize>(rounds: usize, mut works: [Work<'_>; N]) -> [Duration; N] {
     let mut best = [Duration::MAX; N];
     for _ in 0..rounds {
@@ -41,7 +41,7 @@ pub fn best<const N: usize>(rounds: usize, mut works: [Work<'_>; N]) -> [Duratio
     best
 }
 
-/// The best time of each lap of a work over all rounds, for works so long that hardly one of them is left in peace.
+/// The best time of each lap of a work over all rounds, for works so long that hardly any run is undisturbed.
 pub struct Laps {
     best: Vec<Duration>,
     lap: usize,
@@ -59,7 +59,7 @@ impl Laps {
         self.lap = 0;
     }
 
-    /// A lap begins here, and not where the last one ended: what came between is no part of the work.
+    /// Starts a lap here instead of where the last one ended: the time in between is not part of the work.
     pub fn ready(&mut self) {
         self.begun = Instant::now();
     }
@@ -81,7 +81,7 @@ impl Laps {
     }
 }
 
-/// Nanoseconds for each of so many.
+/// Nanoseconds per item for `count` items.
 pub fn each(time: Duration, count: usize) -> f64 {
     time.as_nanos() as f64 / count as f64
 }
@@ -95,7 +95,7 @@ pub enum Bound {
     Least(f64),
     /// 1, give or take this.
     One(f64),
-    /// Anything: it is told for comparison.
+    /// No bound; the ratio is printed for comparison.
     None,
 }
 

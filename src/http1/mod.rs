@@ -21,9 +21,9 @@
 //! response. `proxy::worker::handover` states the invariant by which a connection is taken over from hyper, and has its
 //! test.
 //!
-//! # How it is proven
+//! # How it is tested
 //!
-//! docs/protocols/http1.md#requirements lists what the standard demands, each with the tests that hold it. The fuzz check
+//! docs/protocols/http1.md#requirements lists what the standard requires, each with the tests that verify it. The fuzz check
 //! `http1` (`tests/core/fuzz/checks`) reads any bytes in any split with this module and with hyper's client, and allows
 //! only docs/protocols/http1.md#differences-from-hyper.
 

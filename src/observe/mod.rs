@@ -4,8 +4,10 @@
 //! however it ended: the line is written and everything is counted. Nothing here sees a body or a secret.
 
 mod access;
+#[cfg(feature = "cli")]
 pub(crate) mod log;
 mod metrics;
+#[cfg(feature = "bench")]
 pub(crate) mod terminal;
 pub(crate) mod untrusted;
 

@@ -1,4 +1,4 @@
-//! Whether a client may ask: one of the configured keys, compared in constant time.
+//! Checks a client's API key against the configured ones, in constant time.
 
 use http::{HeaderMap, header};
 use secrecy::{ExposeSecret, SecretString};
@@ -6,9 +6,9 @@ use subtle::{Choice, ConstantTimeEq};
 
 use crate::failure::{Failure, Kind};
 
-/// Looks for one of `keys` in `Authorization: Bearer …` or `x-api-key`. Without keys everyone may ask.
+/// Requires one of `keys` in `Authorization: Bearer …` or `x-api-key`. Without keys, every request is allowed.
 ///
-/// Every key is compared, whichever fits, and no comparison ends early: the time tells at most a key's length.
+/// Every key is compared, even after a match, and no comparison ends early: the time reveals at most a key's length.
 ///
 /// # Errors
 /// [`Kind::Unauthorized`]
@@ -34,7 +34,7 @@ fn shown_key(headers: &HeaderMap) -> Option<&[u8]> {
     bearer.or_else(|| Some(headers.get("x-api-key")?.as_bytes().trim_ascii()))
 }
 
-/// What stands behind `Bearer `, in whatever case the client writes it.
+/// The token after `Bearer `, which may be written in any case.
 fn bearer_token(value: &[u8]) -> Option<&[u8]> {
     let (scheme, token) = value.split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn each_key_opens_in_each_header() {
+    fn every_key_is_accepted_in_both_headers() {
         let keys = [SecretString::from("alpha"), SecretString::from("beta")];
         let opens = |name, value| authorize(&keys, &headers(name, value)).is_ok();
         assert!(opens("authorization", "Bearer alpha"));
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn without_keys_everyone_may_ask() {
+    fn without_keys_every_request_is_allowed() {
         assert!(authorize(&[], &HeaderMap::new()).is_ok());
     }
 }

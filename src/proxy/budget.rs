@@ -1,4 +1,4 @@
-//! [`Budget`]: the memory that requests take which no upstream has answered yet, all threads together.
+//! [`Budget`]: limits the memory of request bodies that no upstream has answered yet, across all threads.
 
 use std::{
     fmt,
@@ -10,10 +10,10 @@ use std::{
 
 use crate::failure::{Failure, Kind};
 
-/// Seconds after which a refused client may come again.
+/// Seconds after which a refused client may try again.
 const RETRY_AFTER: &str = "1";
 
-/// How much memory there is, and how much of it is taken.
+/// The limit, and how much of it is taken.
 #[derive(Debug)]
 pub(super) struct Budget {
     limit: usize,
@@ -21,7 +21,7 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// A budget of `limit` bytes, of which none are taken.
+    /// A budget of `limit` bytes.
     pub(super) fn new(limit: usize) -> Self {
         Self { limit, taken: AtomicUsize::new(0) }
     }
@@ -34,22 +34,22 @@ pub(super) struct Reservation {
 }
 
 impl Reservation {
-    /// Nothing yet.
+    /// A reservation of 0 bytes.
     pub(super) fn new(budget: &Arc<Budget>) -> Self {
         Self { budget: Arc::clone(budget), bytes: 0 }
     }
 
-    /// Makes it `bytes`, if it was less.
+    /// Grows to `bytes`, unless it is larger already.
     ///
     /// # Errors
-    /// [`Kind::Overloaded`] if the budget does not have that much. What was reserved stays so.
+    /// [`Kind::Overloaded`] if the budget does not have that much. What was reserved before stays reserved.
     pub(super) fn grow(&mut self, bytes: usize) -> Result<(), Failure> {
         let more = bytes.saturating_sub(self.bytes);
         let Budget { limit, taken } = &*self.budget;
         let add = |taken: usize| taken.checked_add(more).filter(|sum| sum <= limit);
         if taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_err() {
             let message =
-                "requests that wait take all the memory there is for them (limits.max_pending_bodies)";
+                "waiting requests take all the memory that is allowed for them (limits.max_pending_bodies)";
             return Err(Failure::new(Kind::Overloaded, message).with_retry_after(RETRY_AFTER));
         }
         self.bytes += more;
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_budget_is_shared_and_given_back() {
+    fn reservations_share_the_budget_and_give_it_back() {
         let budget = Arc::new(Budget::new(100));
         let (mut one, mut other) = (Reservation::new(&budget), Reservation::new(&budget));
         one.grow(60).unwrap();

@@ -1,7 +1,7 @@
-//! [`Catalogue`]: the models of an upstream, as it lists them itself.
+//! [`Catalogue`]: an upstream's own list of its models.
 //!
-//! A list is asked for when a client wants one, by one request at a time, and kept for a while. An upstream that gives
-//! none costs nothing but its entries: what was known before stays, and it is asked again soon.
+//! The list is fetched when a client asks for it, by one request at a time, and cached for a while. If the upstream
+//! returns no list, the entries known before are kept and the upstream is asked again soon.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -11,13 +11,13 @@ use tokio::{sync::Mutex, time::Instant};
 use super::upstream::Listing;
 use crate::config::Upstream;
 
-/// How long a list is taken to be true.
+/// How long a list is cached.
 const FRESH: Duration = Duration::from_secs(60);
 
-/// How long an upstream that gave no list is left alone.
+/// How long to wait after an upstream has returned no list.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// A model as the upstream describes it: an object with an `id` that is not empty.
+/// A model as the upstream describes it: an object with a non-empty `id`.
 pub(super) type Entry = Map<String, Value>;
 
 /// See the module. Shared by all threads.
@@ -31,14 +31,14 @@ pub(super) struct Catalogue {
 #[derive(Debug, Default)]
 struct Known {
     entries: Arc<Vec<Entry>>,
-    /// Not asked before; `None` if it was never asked.
+    /// When the upstream may be asked again. `None`: it was never asked.
     until: Option<Instant>,
-    /// The last answer was no list, which has been logged.
+    /// The last response was not a list, which has been logged.
     is_failing: bool,
 }
 
 impl Catalogue {
-    /// The catalogue of `upstream`; `None` if its dialect has none.
+    /// The catalogue of `upstream`. `None`: its dialect has no list of models.
     ///
     /// # Errors
     /// If no request to the upstream can be written.
@@ -53,8 +53,8 @@ impl Catalogue {
         &self.upstream
     }
 
-    /// The models, as far as they are known. Whoever comes while the upstream is asked waits for the same answer; if
-    /// the one who asks goes away, the next one asks.
+    /// The models, as far as they are known. Callers that come while the list is being fetched wait for the same response;
+    /// if the caller that fetches it is dropped, the next one fetches it.
     pub(super) async fn entries(&self) -> Arc<Vec<Entry>> {
         let mut known = self.known.lock().await;
         if known.until.is_none_or(|until| until <= Instant::now()) {
@@ -74,7 +74,8 @@ impl Catalogue {
     }
 }
 
-/// The models of a list, each once: `{"data": […]}` as OpenAI has it; some servers send the bare array, or say `models`.
+/// The models of a list, without duplicates: `{"data": […]}` as OpenAI returns it. Some servers return a bare array, or
+/// use `models`.
 fn read(body: &[u8]) -> Result<Vec<Entry>, String> {
     let list = match serde_json::from_slice(body).map_err(|error| format!("no JSON: {error}"))? {
         Value::Array(list) => Some(list),
@@ -98,7 +99,7 @@ fn read(body: &[u8]) -> Result<Vec<Entry>, String> {
     Ok(entries.collect())
 }
 
-/// What clients ask for to get the model.
+/// The name that clients use for the model.
 pub(super) fn id(entry: &Entry) -> Option<&str> {
     entry.get("id").and_then(Value::as_str).filter(|id| !id.is_empty())
 }
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_read_in_the_forms_that_servers_have() {
+    fn lists_are_read_in_every_known_form() {
         let listed = Ok(vec!["a".to_owned(), "b".to_owned()]);
         assert_eq!(ids(r#"{"object":"list","data":[{"id":"a"},{"id":"b"},{"id":"a"}]}"#), listed);
         assert_eq!(ids(r#"[{"id":"a"},{"id":""},{"id":7},7,{"id":"b"}]"#), listed);

@@ -1,40 +1,40 @@
-//! What browsers are told of web pages that may read answers: cross-origin resource sharing, as the Fetch standard
+//! Cross-origin resource sharing: which web pages may read responses, as the Fetch standard
 //! (<https://fetch.spec.whatwg.org/#http-cors-protocol>) defines it.
 //!
-//! Only configured origins are ever named; the request's own header is compared with them and not copied. Keys travel in
-//! headers that a page must set itself, so cookies and other credentials of the browser are not allowed.
+//! Only configured origins are ever sent; the request's `Origin` is compared with them and not copied. Keys are sent in
+//! headers that a page sets itself, so cookies and other credentials of the browser are not allowed.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 
 use crate::{config::Origins, http1::list_items};
 
-/// How long a browser may keep the answer to a preflight request, in seconds; Chromium keeps it for two hours at most.
+/// How long a browser may cache the response to a preflight request, in seconds. Chromium caches it for at most two hours.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("7200");
 
-/// Headers of a response that a page may read beside the usual ones.
+/// Response headers that a page may read in addition to the safelisted ones.
 const EXPOSED: HeaderValue = HeaderValue::from_static("x-request-id, retry-after");
 
-/// Headers that a page may send in any case; further ones if it asks for them.
+/// Request headers that a page may always send. Others are allowed if the preflight asks for them.
 const ALLOWED: [&str; 3] = ["authorization", "content-type", "x-api-key"];
 
-/// Headers that a page asks for and that are looked at. More are left out of the answer.
+/// How many of the headers that a preflight asks for are considered.
 const MAX_ASKED: usize = 64;
 
-/// Chromium asks so before a public page reaches a private address.
+/// Chromium sends this before a public page may reach a private address.
 const ASKS_PRIVATE_NETWORK: HeaderName = HeaderName::from_static("access-control-request-private-network");
 const ALLOWS_PRIVATE_NETWORK: HeaderName = HeaderName::from_static("access-control-allow-private-network");
 
-/// What one request's origin is granted.
+/// What the origin of a request is allowed.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Grant {
-    /// The origin that may read the response.
+    /// The origin that may read the response, if any.
     origin: Option<HeaderValue>,
-    /// The response is different for other origins.
+    /// The response differs by origin.
     varies: bool,
 }
 
 impl Grant {
-    /// What a request with `headers` is granted.
+    /// What a request with `headers` is allowed.
     pub(super) fn new(origins: &Origins, headers: &HeaderMap) -> Self {
         let asks = || {
             let mut asking = headers.get_all(header::ORIGIN).into_iter();
@@ -57,7 +57,7 @@ impl Grant {
             && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
     }
 
-    /// Tells the browser with a response.
+    /// Adds the headers that tell the browser.
     pub(super) fn put(&self, headers: &mut HeaderMap) {
         if self.varies {
             headers.append(header::VARY, HeaderValue::from_static("origin"));
@@ -69,8 +69,8 @@ impl Grant {
     }
 }
 
-/// Tells the browser, with the response to a preflight request that had the headers `asked`, what may be sent to a path
-/// that takes `methods`.
+/// Adds the headers of a response to a preflight request with the headers `asked`: what may be sent to a path that has
+/// these `methods`.
 pub(super) fn put_preflight(headers: &mut HeaderMap, methods: &'static str, asked: &HeaderMap) {
     headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(methods));
     headers.insert(header::ACCESS_CONTROL_MAX_AGE, MAX_AGE);
@@ -79,7 +79,7 @@ pub(super) fn put_preflight(headers: &mut HeaderMap, methods: &'static str, aske
         allowed.extend(HeaderName::from_bytes(name).ok().filter(|name| !allowed.contains(name)));
     }
     let allowed = allowed.iter().map(HeaderName::as_str).collect::<Vec<_>>().join(", ");
-    // Names of headers, with commas between, are a header's value.
+    // Does not fail: header names separated by commas are a valid value.
     if let Ok(allowed) = HeaderValue::try_from(allowed) {
         headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed);
     }

@@ -1,8 +1,8 @@
-//! [`Deadlines`]: the times of one answer, on one timer.
+//! [`Deadlines`]: the deadlines of one response, on one timer.
 //!
-//! Each piece of a stream puts two alarms off (the upstream's silence, our own), and setting a timer anew costs more
-//! than a token's parsing. So the timer stays where it is: it may ring early, and then looks what has been put off
-//! since. A token costs one reading of the deadlines.
+//! Each piece of a stream postpones two deadlines (the upstream's silence and our own), and resetting a timer costs more
+//! than parsing a token. So the timer is left as it is: it may fire early, and then the deadlines are computed again. A
+//! token costs one reading of the clock.
 
 use std::{
     pin::Pin,
@@ -17,26 +17,26 @@ use tokio::time::{Instant, Sleep, sleep_until};
 /// chunk to arrive, so that the connection can be used again.
 const LINGER: Duration = Duration::from_millis(100);
 
-/// How long an upstream may take to end its answer after an end mark without a finish reason. Until then nobody knows
-/// whether the answer is complete; a server that means it ends the body at once.
+/// How long an upstream may take to end the body after an end mark without a finish reason. Until then it is not known
+/// whether the response is complete; a server for which it is ends the body at once.
 const END: Duration = Duration::from_secs(2);
 
-/// What a [`Deadlines`] rings for.
+/// A deadline that can pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Deadline {
-    /// The client has heard nothing for so long.
+    /// Nothing was sent to the client for `keep_alive`.
     KeepAlive,
-    /// The upstream has said nothing for so long.
+    /// The upstream has sent nothing for `idle`.
     Idle,
-    /// The whole answer took too long.
+    /// The whole response took too long.
     Total,
-    /// The upstream does not close after its end mark.
+    /// The upstream did not end the body after its end mark.
     Linger,
-    /// The upstream does not end an answer that is complete only by its end.
+    /// The upstream did not end a body whose end would have completed the response.
     Unended,
 }
 
-/// When an answer's alarms ring.
+/// The deadlines of a response.
 #[derive(Debug)]
 #[pin_project]
 pub(super) struct Deadlines {
@@ -52,7 +52,7 @@ pub(super) struct Deadlines {
 }
 
 impl Deadlines {
-    /// A deadlines that starts now. Without `keep_alive` (whole answers) that alarm never rings.
+    /// Deadlines that count from now. Without `keep_alive` (responses that are not streamed) that deadline never passes.
     pub(super) fn new(keep_alive: Option<Duration>, idle: Duration, total: Option<Duration>) -> Self {
         let now = Instant::now();
         let total = total.and_then(|total| now.checked_add(total));
@@ -72,40 +72,40 @@ impl Deadlines {
         deadlines
     }
 
-    /// The upstream has said something: its silence begins anew.
+    /// The upstream has sent something: its idle time starts again.
     pub(super) fn heard(self: Pin<&mut Self>) {
         *self.project().heard = Some(Instant::now());
     }
 
-    /// The upstream is asked anew: it may be silent until it answers.
+    /// Another request is sent to the upstream: it has no idle time until it responds.
     pub(super) fn asked(self: Pin<&mut Self>) {
         *self.project().heard = None;
     }
 
-    /// The client is told something: our silence begins anew.
+    /// Something is sent to the client: the keep-alive time starts again.
     pub(super) fn spoke(self: Pin<&mut Self>) {
         *self.project().spoken = Instant::now();
     }
 
-    /// The client is told what was heard last, which was just now: our silence begins anew, without another reading.
+    /// What the upstream sent just now is passed on: the keep-alive time starts again, without another reading of the clock.
     pub(super) fn passed_on(self: Pin<&mut Self>) {
         let this = self.project();
         *this.spoken = this.heard.map_or(*this.spoken, |heard| heard.max(*this.spoken));
     }
 
-    /// The answer is whole: nothing rings any more but [`Deadline::Linger`].
+    /// The response is complete: of all deadlines only [`Deadline::Linger`] remains.
     pub(super) fn linger(self: Pin<&mut Self>) {
         *self.project().linger = Some(Instant::now() + LINGER);
     }
 
-    /// The answer is complete if it ends soon.
+    /// The response is complete if its body ends soon.
     pub(super) fn await_end(self: Pin<&mut Self>) {
         let end = self.project().end;
         *end = end.or_else(|| Instant::now().checked_add(END));
     }
 
-    /// The next alarm that rings.
-    pub(super) fn poll_alarm(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Deadline> {
+    /// Ready with the next deadline that passes.
+    pub(super) fn poll_deadline(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Deadline> {
         let Some((at, alarm)) = self.next() else { return Poll::Pending };
         loop {
             let mut sleep = self.as_mut().project().sleep;
@@ -163,10 +163,10 @@ mod tests {
         deadlines.as_mut().heard();
         for _ in 0..5 {
             advance(9 * SECOND).await;
-            assert!(poll_fn(|cx| Poll::Ready(deadlines.as_mut().poll_alarm(cx))).await.is_pending());
+            assert!(poll_fn(|cx| Poll::Ready(deadlines.as_mut().poll_deadline(cx))).await.is_pending());
             deadlines.as_mut().heard();
         }
-        assert_eq!(poll_fn(|cx| deadlines.as_mut().poll_alarm(cx)).await, Deadline::Idle);
+        assert_eq!(poll_fn(|cx| deadlines.as_mut().poll_deadline(cx)).await, Deadline::Idle);
         assert_eq!(start.elapsed(), 55 * SECOND);
     }
 
@@ -175,7 +175,7 @@ mod tests {
         let mut deadlines = pin!(Deadlines::new(Some(4 * SECOND), 60 * SECOND, Some(9 * SECOND)));
         let mut rung = Vec::new();
         while rung.last() != Some(&Deadline::Total) {
-            rung.push(poll_fn(|cx| deadlines.as_mut().poll_alarm(cx)).await);
+            rung.push(poll_fn(|cx| deadlines.as_mut().poll_deadline(cx)).await);
             deadlines.as_mut().spoke();
         }
         assert_eq!(rung, [Deadline::KeepAlive, Deadline::KeepAlive, Deadline::Total]);
@@ -185,9 +185,9 @@ mod tests {
     async fn a_new_alarm_may_be_earlier_than_the_timer() {
         let start = Instant::now();
         let mut deadlines = pin!(Deadlines::new(Some(60 * SECOND), 60 * SECOND, None));
-        assert!(poll_fn(|cx| Poll::Ready(deadlines.as_mut().poll_alarm(cx))).await.is_pending());
+        assert!(poll_fn(|cx| Poll::Ready(deadlines.as_mut().poll_deadline(cx))).await.is_pending());
         deadlines.as_mut().linger();
-        assert_eq!(poll_fn(|cx| deadlines.as_mut().poll_alarm(cx)).await, Deadline::Linger);
+        assert_eq!(poll_fn(|cx| deadlines.as_mut().poll_deadline(cx)).await, Deadline::Linger);
         assert_eq!(start.elapsed(), LINGER);
     }
 }

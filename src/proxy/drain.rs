@@ -1,7 +1,8 @@
-//! [`Drain`]: how a server stops.
+//! [`Drain`]: stops a server gracefully.
 //!
-//! Three steps: no new requests, and connections without an open answer are closed; open answers go on until the
-//! deadline; what is still open shortly before it is *cut*, which means that it ends with an error that says so. Signals are the usual reason: [`terminated`].
+//! It has three steps. New requests are refused, and connections without an open response are closed. Open responses go
+//! on until the deadline. What is still open shortly before it is *cut*: it ends with an error that says so. The usual
+//! cause is a signal: [`terminated`].
 
 use std::{
     io,
@@ -21,19 +22,19 @@ use tokio::{
 
 use crate::failure::{Failure, Kind};
 
-/// How far a server has stopped. Shared by its threads and their requests.
+/// How far the shutdown of a server has come. Shared by its threads and their requests.
 #[derive(Debug, Default)]
 pub(super) struct Drain {
     begun: Signal,
     cut: Signal,
 }
 
-/// What a request is told that comes, or is not whole, when the server stops.
+/// The failure of a request that arrives, or is not complete, when the server stops.
 pub(super) fn refusal() -> Failure {
-    Failure::new(Kind::Draining, "toolwire is being stopped").with_retry_after("1")
+    Failure::new(Kind::Draining, "toolwire is shutting down").with_retry_after("1")
 }
 
-/// Something that happens once.
+/// An event that happens once.
 #[derive(Debug, Default)]
 struct Signal {
     given: AtomicBool,
@@ -41,20 +42,20 @@ struct Signal {
 }
 
 impl Drain {
-    /// No new requests.
+    /// Begins the shutdown: no new requests.
     pub(super) fn begin(&self) {
         let _ = self.begun.give();
     }
 
-    /// Open answers end now.
+    /// Ends all open responses.
     pub(super) fn cut(&self) {
-        // Each thread cuts its own; one of them says it for all.
+        // Every thread calls this; the first one logs it.
         if self.cut.give() {
-            tracing::warn!("open answers are cut off");
+            tracing::warn!("open responses are cut off");
         }
     }
 
-    /// Whether new requests are still taken.
+    /// Whether new requests are accepted.
     pub(super) fn is_serving(&self) -> bool {
         !self.begun.is_given()
     }
@@ -84,12 +85,12 @@ impl Signal {
 
     fn when_given(&self) -> SignalFuture {
         let notified = Arc::clone(&self.waiting).notified_owned();
-        // Looked at after asking to be notified: a signal in between is seen one way or the other.
+        // Read after the registration, so that a signal in between is not missed.
         SignalFuture { notified, already: self.is_given() }
     }
 }
 
-/// A step of a [`Drain`] that is waited for.
+/// Waits for a step of a [`Drain`].
 #[derive(Debug)]
 #[pin_project]
 pub(super) struct SignalFuture {
@@ -112,8 +113,8 @@ impl Future for SignalFuture {
     }
 }
 
-/// Hears SIGTERM and SIGINT from now on; what it gives is ready when `times` of them have come. Called inside a
-/// runtime.
+/// Listens for SIGTERM and SIGINT. The returned future is ready when `times` of them have arrived. Must be called inside
+/// a runtime.
 ///
 /// # Errors
 /// If the signals cannot be listened for.
@@ -137,7 +138,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_cut_is_seen_by_those_before_and_after_it() {
+    async fn cut_is_seen_by_futures_made_before_and_after_it() {
         let drain = Drain::default();
         let before = drain.when_cut();
         drain.begin();

@@ -1,4 +1,4 @@
-//! Reads a client's request body, bounded in size, time and memory.
+//! Reads a request's body, limited in size, time and memory.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,11 +17,11 @@ use crate::{
     failure::{Failure, Kind},
 };
 
-/// A body that is too large is read on and thrown away for so long, since a client that is still sending does not
-/// read our answer.
+/// How long the rest of a body that is too large is read and discarded: a client that is still sending does not read the
+/// response.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Bytes of a body that are made room for because they are announced. Beyond: when they come.
+/// Bytes that are allocated for a body because its length announces them. More are allocated when they arrive.
 const ROOM: usize = 256 << 10;
 
 /// What bounds the reading of a body.
@@ -32,27 +32,27 @@ pub(super) struct Bounds<'a> {
     pub(super) drain: &'a Drain,
 }
 
-/// The whole body, and the memory that it takes.
+/// Reads the whole body. Returns it with the memory that is reserved for it.
 ///
 /// # Errors
-/// [`Kind::TooLarge`] beyond `limits.max_body` bytes, [`Kind::Request`] if it is compressed, breaks off or takes longer
+/// [`Kind::TooLarge`] beyond `limits.max_body` bytes, [`Kind::Request`] if it is compressed, incomplete or takes longer
 /// than `limits.body_timeout`, [`Kind::Overloaded`] if there is no memory for it, [`Kind::Draining`] if the server stops
-/// meanwhile.
+/// before it is complete.
 pub(super) async fn read(
     headers: &HeaderMap,
     body: Incoming,
     bounds: Bounds<'_>,
 ) -> Result<(Bytes, Reservation), Failure> {
     if headers.get(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
-        let failure = Failure::new(Kind::Request, "compressed request bodies are not understood");
+        let failure = Failure::new(Kind::Request, "compressed request bodies are not supported");
         return Err(failure.with_status(415).with_param("content-encoding"));
     }
     let Bounds { limits, budget, drain } = bounds;
     let max = limits.max_body;
-    // A client that waits for `100 Continue` is refused before it sends anything.
+    // A client that waits for `100 Continue` has not sent anything that would have to be discarded.
     if body.size_hint().lower() > max as u64 {
         if !headers.contains_key(header::EXPECT) {
-            throw_away(body, drain).await;
+            discard(body, drain).await;
         }
         return Err(too_large(max));
     }
@@ -62,7 +62,7 @@ pub(super) async fn read(
     while let Some(data) = body.next().await? {
         let length = read.len() + data.len();
         if length > max {
-            throw_away(body.body, drain).await;
+            discard(body.body, drain).await;
             return Err(too_large(max));
         }
         if read.is_empty() && body.body.is_end_stream() {
@@ -80,10 +80,10 @@ pub(super) async fn read(
     Ok((read.freeze(), reservation))
 }
 
-/// A body as it comes, until its time is over or the server stops.
+/// The frames of a body, until the deadline passes or the server stops.
 struct Pieces<'a> {
     body: Incoming,
-    /// `None`: later than any deadlines.
+    /// `None`: too late to be represented.
     deadline: Option<Instant>,
     limits: &'a Limits,
     drain: &'a Drain,
@@ -100,7 +100,7 @@ impl Pieces<'_> {
             };
             let Some(frame) = frame else { return Ok(None) };
             let frame = frame.map_err(|error| {
-                Failure::new(Kind::Request, format!("the request's body broke off: {error}"))
+                Failure::new(Kind::Request, format!("the request's body is incomplete: {error}"))
             })?;
             if let Ok(data) = frame.into_data() {
                 return Ok(Some(data));
@@ -116,7 +116,7 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-async fn throw_away(mut body: Incoming, drain: &Drain) {
+async fn discard(mut body: Incoming, drain: &Drain) {
     let deadline = Instant::now() + PATIENCE;
     tokio::select! {
         () = async { while let Ok(Some(Ok(_))) = timeout_at(deadline, body.frame()).await {} } => {}

@@ -10,16 +10,16 @@ use tokio::net::TcpSocket;
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 4096;
 
-/// A socket that listens on `address`, and so many `more` that share it: the kernel gives each connection to one of
-/// them (`SO_REUSEPORT`). Called inside a runtime.
+/// A socket that listens on `address`, and as many `more` that share the port: the kernel distributes connections among
+/// them (`SO_REUSEPORT`). Must be called inside a runtime.
 ///
 /// # Errors
-/// If the address cannot be listened on, or somebody else does.
+/// If the address cannot be listened on, or another process listens on it.
 pub(super) fn bind(address: SocketAddr, more: usize) -> io::Result<(TcpListener, Vec<TcpListener>)> {
     let shared = more > 0;
     if shared {
-        // Sockets that share a port share it with any other server of this user that does: whoever starts a second
-        // server by mistake must be told, as by a socket that shares nothing.
+        // Sockets that share a port also share it with another server of this user. Binding one that does not share
+        // first makes starting a second server by mistake an error.
         drop(socket(address, false)?);
     }
     let first = socket(address, shared)?;
@@ -32,8 +32,7 @@ fn socket(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_reuseaddr(true)?;
     socket.set_reuseport(shared)?;
-    // For the connections, which inherit it: tokens are small, and each is worth a packet. Nagle's algorithm would wait
-    // for more.
+    // Inherited by the connections: Nagle's algorithm would delay tokens, which are small.
     socket.set_nodelay(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)?.into_std()
@@ -46,7 +45,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn connections_inherit_what_is_set() {
+    async fn accepted_connections_inherit_nodelay() {
         let (one, _) = bind(([127, 0, 0, 1], 0).into(), 0).unwrap();
         one.set_nonblocking(false).unwrap();
         let _client = TcpStream::connect(one.local_addr().unwrap()).unwrap();

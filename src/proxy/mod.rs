@@ -1,14 +1,15 @@
-//! The asynchronous shell: hyper reads the requests, own code writes the answers and reads the upstreams, and between
-//! them a body pulls upstream frames through a [`Pipeline`](crate::pipeline::Pipeline).
+//! The asynchronous shell: hyper reads requests, own code writes responses and reads upstreams ([`http1`](crate::http1)),
+//! and between them a body pulls an upstream's bytes through a [`Pipeline`](crate::pipeline::Pipeline).
 //!
 //! ```text
-//! server ─▶ worker (a thread) ─connection─▶ service ─route, key, body─▶ exchange ─▶ answer ─polls─▶ upstream (line, connection, request)
+//! server ─▶ worker (a thread) ─connection─▶ service ─route, key, body─▶ exchange ─▶ answer ─polls─▶ upstream (queue, connection, request)
 //!                                                              │ └ pipeline: bytes in, bytes out
 //!                              client's connection ─polls──────┘
 //! ```
 //!
-//! No request has a task of its own. A request is a future and then a body, both polled by the client's connection;
-//! dropping either ends all that belongs to it: the place in the upstream's line, the connection, the log line.
+//! A request has no task of its own. It is a future and then a body, both polled by the client's connection. Dropping
+//! either releases everything that belongs to the request: its place in the upstream's queue, its connection, its log
+//! line.
 
 mod answer;
 mod auth;

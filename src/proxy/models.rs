@@ -1,4 +1,4 @@
-//! [`Models`]: what `/v1/models` lists: the configured names, and where every name is taken, those of the upstream.
+//! [`Models`]: the list at `/v1/models`: the configured names and, if there is a wildcard model, those of its upstream.
 
 use std::sync::Arc;
 
@@ -14,20 +14,20 @@ use crate::config::{Config, Model};
 #[derive(Debug)]
 pub(super) struct Models {
     config: Arc<Config>,
-    /// Of the upstream that gets every other name.
+    /// The list of the wildcard model's upstream.
     catalogue: Option<Catalogue>,
-    /// When the server started, in seconds since 1970: the age of models that have none of their own.
+    /// When the server started, in seconds since 1970: `created` of models that have none of their own.
     started: u64,
 }
 
 impl Models {
-    /// The models of `config`; nothing is asked yet.
+    /// The models of `config`. Nothing is fetched yet.
     ///
     /// # Errors
     /// If no request to an upstream can be written.
     pub(super) fn new(config: Arc<Config>, started: u64) -> Result<Self, ServeError> {
         let wildcard = config.models.iter().find(|model| model.is_wildcard());
-        // With a name of its own, the upstream is never asked for another.
+        // With a configured upstream name, the upstream gets no other name.
         let upstream = wildcard.filter(|model| model.upstream_name.is_none()).map(|model| &model.upstream);
         let catalogue = upstream.map_or(Ok(None), |upstream| {
             Catalogue::new(upstream)
@@ -52,7 +52,7 @@ impl Models {
         json!({ "object": "list", "data": data })
     }
 
-    /// The model `name`, if it is one that can be asked for.
+    /// The model `name`, if requests for it are accepted.
     pub(super) async fn find(&self, name: &str) -> Option<Value> {
         let model = self.config.model(name)?;
         let entries = self.entries().await;
@@ -70,10 +70,10 @@ impl Models {
         self.config.models.iter().any(|model| model.name == name && !model.is_wildcard())
     }
 
-    /// The model's object: what its upstream says of it, and over that what the configuration says.
+    /// The model's object: the upstream's fields, overridden by those of the configuration.
     fn describe(&self, name: &str, model: &Model, theirs: Option<&Entry>) -> Value {
         let mut object = theirs.cloned().unwrap_or_default();
-        // A configured name is a model of toolwire's own.
+        // A configured name is toolwire's own model.
         let is_theirs = model.is_wildcard();
         let created = object.get("created").filter(|created| is_theirs && created.is_u64()).cloned();
         let owner = object.get("owned_by").filter(|owner| is_theirs && owner.is_string()).cloned();
@@ -87,7 +87,7 @@ impl Models {
         Value::Object(object)
     }
 
-    /// What the upstream of `model` says of it, when it is asked for as `name`.
+    /// The upstream's entry for `model` when it is requested as `name`.
     fn listed<'e>(&self, model: &Model, name: &str, entries: &'e [Entry]) -> Option<&'e Entry> {
         let catalogue = self.catalogue.as_ref()?;
         let theirs = model.upstream_name(name);

@@ -1,7 +1,7 @@
-//! What every request must say about itself: whom it is for, and how its body is encoded.
+//! Checks what every request must state unambiguously: its host, and how its body is encoded.
 //!
-//! Both have to be said once and plainly. Otherwise two servers on the way could read one request differently, and what
-//! is a body to one of them is a request to the other.
+//! Otherwise two servers on the path could read one request differently, and what is a body to one of them would be a
+//! request to the other.
 
 use std::net::Ipv6Addr;
 
@@ -12,7 +12,7 @@ use crate::failure::{Failure, Kind};
 /// Checks the head of a request.
 ///
 /// # Errors
-/// [`Kind::Request`]. The connection cannot be used again.
+/// [`Kind::Request`]. The connection must be closed then.
 pub(super) fn check(head: &Parts) -> Result<(), Failure> {
     check_host(head)?;
     check_encoding(&head.headers)
@@ -34,7 +34,7 @@ fn check_host(head: &Parts) -> Result<(), Failure> {
     }
 }
 
-/// RFC 9112, section 6.1: `chunked` is the one encoding that is understood, and it is applied once.
+/// RFC 9112, section 6.1: `chunked` is the only coding that is supported, and it may be applied only once.
 fn check_encoding(headers: &HeaderMap) -> Result<(), Failure> {
     let mut encodings = headers.get_all(header::TRANSFER_ENCODING).iter();
     match (encodings.next(), encodings.next()) {
@@ -48,8 +48,8 @@ fn refused(message: &str, header: &str) -> Failure {
     Failure::new(Kind::Request, message).with_param(header)
 }
 
-/// Whether this is `uri-host [ ":" port ]` (RFC 9110, section 7.2). An empty host, which the grammar allows, is not one
-/// that an `http` URL may have (section 4.2.1).
+/// Whether this is `uri-host [ ":" port ]` (RFC 9110, section 7.2). The grammar allows an empty host, but an `http`
+/// URL may not have one (section 4.2.1).
 fn is_host(value: &[u8]) -> bool {
     let Ok(value) = str::from_utf8(value) else { return false };
     let (is_host, port) = match value.strip_prefix('[') {
@@ -78,7 +78,7 @@ fn is_name(name: &[u8]) -> bool {
     !name.is_empty()
 }
 
-/// Nothing, or a colon and a port. The port may be empty.
+/// Whether this is empty, or a colon and a port. The port may be empty.
 fn is_port(port: &str) -> bool {
     match port.strip_prefix(':') {
         None => port.is_empty(),
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_are_names_and_addresses_with_or_without_a_port() {
+    fn host_is_a_name_or_an_address_with_an_optional_port() {
         for host in [
             "x",
             "localhost:8787",
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn other_values_are_not_hosts() {
+    fn other_values_are_rejected_as_host() {
         for value in [
             "", ":80", "a b", "a/b", "http://a", "user@a", "a:b", "a:80:80", "a:65536", "a:+80", "[::1",
             "[x]", "[]", "[::1]x", "[::1%lo]", "a%2", "a%zz", "a?b", "a#b", "a\\b", "a\tb", "\u{e9}",

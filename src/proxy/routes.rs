@@ -10,7 +10,7 @@ use crate::{
     observe::untrusted::clip,
 };
 
-/// The methods that some path takes, as an `Allow` header lists them.
+/// The methods that any path has, as an `Allow` header lists them.
 pub(super) const ANY_METHOD: &str = "GET, HEAD, POST, OPTIONS";
 
 /// A path at which clients request responses of models, in one dialect.
@@ -31,7 +31,7 @@ const ENDPOINTS: &[Endpoint] =
 /// What clients speak at paths that belong to no dialect.
 pub(super) const DEFAULT_DIALECT: ClientDialect = ClientDialect::Chat;
 
-/// A path that toolwire knows.
+/// A path that toolwire serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Route {
     /// A request for a model's response.
@@ -42,7 +42,7 @@ pub(super) enum Route {
     Model(String),
     /// GET `/healthz`: the process is alive.
     Health,
-    /// GET `/readyz`: it takes requests.
+    /// GET `/readyz`: it accepts requests.
     Ready,
     /// GET `/metrics`
     Metrics,
@@ -51,7 +51,7 @@ pub(super) enum Route {
 impl Route {
     /// The route of a URL's path.
     pub(super) fn find(path: &str) -> Option<Self> {
-        // A base URL that was written with a slash at its end makes two of it.
+        // A client whose base URL ends with a slash sends two.
         let path = path.strip_prefix("//").map_or(Cow::Borrowed(path), |rest| Cow::Owned(format!("/{rest}")));
         let below = path.strip_prefix(BASE);
         if let Some(endpoint) = ENDPOINTS.iter().find(|endpoint| below == Some(endpoint.path)) {
@@ -99,7 +99,7 @@ impl Route {
         self.methods().split(", ").any(|allowed| allowed == method.as_str())
     }
 
-    /// Whether a client must show a key.
+    /// Whether a client needs a key.
     pub(super) fn needs_key(&self) -> bool {
         matches!(self, Self::Generate(_) | Self::Models | Self::Model(_))
     }
@@ -142,10 +142,10 @@ pub(super) fn not_found(path: &str) -> (ClientDialect, Failure) {
 /// The list of models, below [`BASE`].
 const MODELS: &str = "/models";
 
-/// Bytes of a path that are shown to the client.
+/// Bytes of a path that the message shows.
 const MAX_SHOWN: usize = 128;
 
-/// `%2F` is `/`. `None` if it is not UTF-8 then.
+/// Decodes percent-encoding. `None`: the result is not UTF-8.
 fn percent_decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn model_ids_may_hold_slashes_and_escapes() {
+    fn model_ids_may_contain_slashes_and_escapes() {
         let model = |id: &str| Some(Route::Model(id.to_owned()));
         assert_eq!(Route::find("/v1/models/qwen/qwen3"), model("qwen/qwen3"));
         assert_eq!(Route::find("/v1/models/qwen%2Fqwen3"), model("qwen/qwen3"));
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_exact_but_for_a_doubled_slash() {
+    fn paths_match_exactly_except_for_a_doubled_slash() {
         assert_eq!(Route::find("//v1/chat/completions"), Route::find("/v1/chat/completions"));
         assert!(matches!(Route::find("/v1/chat/completions"), Some(Route::Generate(_))));
         assert_eq!(Route::find("/v1/chat/completions/x"), None);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn methods_are_compared_whole() {
+    fn methods_match_exactly() {
         let completions = Route::find("/v1/chat/completions").unwrap();
         assert!(completions.allows(&Method::POST));
         assert!(!completions.allows(&Method::GET));

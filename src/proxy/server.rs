@@ -1,4 +1,4 @@
-//! [`Server`]: listens, serves on all its threads, and stops in order.
+//! [`Server`]: listens, serves on all of its threads, and shuts down gracefully.
 
 use std::{fmt, io, net::SocketAddr, sync::Arc, thread};
 
@@ -7,7 +7,7 @@ use tokio::{runtime, sync::oneshot};
 use super::{listen, service::Service, tap::Tap, worker::Worker};
 use crate::config::Config;
 
-/// Why a server cannot serve.
+/// Why a server cannot start.
 #[derive(Debug)]
 pub enum ServeError {
     /// An address cannot be listened on.
@@ -17,10 +17,10 @@ pub enum ServeError {
         /// Why not.
         error: io::Error,
     },
-    /// A thread, or what it needs, cannot be had.
+    /// A thread or its runtime cannot be created.
     Thread(io::Error),
-    /// No request to an upstream can be written: its key has characters that no header may have, or its address is
-    /// longer than any may be.
+    /// No request to an upstream can be written: its key contains characters that no header may have, or its address is too
+    /// long.
     Upstream {
         /// The upstream's name.
         name: String,
@@ -51,11 +51,11 @@ impl std::error::Error for ServeError {
     }
 }
 
-/// A server that listens, and does not yet answer.
+/// A server that listens but does not accept connections yet.
 ///
-/// It runs on as many threads as are configured: the caller's, and others with a runtime each. A thread listens for
-/// itself (the kernel spreads the connections) and keeps its own connections to the upstreams, so that both sockets of
-/// a stream wake the thread that works on it, and no other.
+/// It runs on as many threads as are configured: the caller's, and others that each have a runtime. Each thread has its
+/// own listening sockets (the kernel distributes connections) and its own connections to upstreams, so that both sockets
+/// of a stream wake the thread that works on it, and no other.
 #[derive(Debug)]
 pub struct Server {
     first: Worker,
@@ -64,7 +64,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens on the configured addresses. `tap`, if there is one, watches the exchanges.
+    /// Listens on the configured addresses. `tap`, if given, observes the exchanges.
     ///
     /// # Errors
     /// If an address cannot be listened on, or no request to an upstream can be written.
@@ -82,14 +82,13 @@ impl Server {
         Ok(Self { first, others, addresses })
     }
 
-    /// Where it listens: with the real ports where the configuration says 0.
+    /// The addresses on which it listens, with the actual ports where the configuration says 0.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Serves until `shutdown` is ready, then drains: no new connections and requests, open answers go on for
-    /// `drain_timeout` at most, and what is left then ends with an error that says so. Dropping the future ends all
-    /// at once.
+    /// Serves until `shutdown` is ready, then drains: no new connections and requests, open responses go on for at most
+    /// `drain_timeout`, and what is left then ends with an error that says so. Dropping the future ends everything at once.
     ///
     /// # Errors
     /// If a thread cannot be started.
@@ -100,7 +99,7 @@ impl Server {
         let limit = self.first.drain_timeout;
         let stop = async {
             shutdown.await;
-            tracing::info!(?limit, "stopping: open answers may finish");
+            tracing::info!(?limit, "shutting down: open responses may finish");
             drain.begin();
             Ok(())
         };
@@ -112,10 +111,10 @@ impl Server {
     }
 }
 
-/// A thread that serves. Dropped, it ends at once.
+/// A thread that serves. Dropping it ends the thread at once.
 #[derive(Debug)]
 struct Thread {
-    /// Its drop tells the thread.
+    /// Dropping it stops the thread.
     _wanted: oneshot::Sender<()>,
     ended: oneshot::Receiver<()>,
 }
@@ -134,14 +133,14 @@ impl Thread {
                     _ = unwanted => {}
                 }
             });
-            // Nobody waits any more if the server was dropped.
+            // Fails if the server was dropped, and then nothing waits for it.
             let _ = end.send(());
         })?;
         Ok(Self { _wanted: wanted, ended })
     }
 
     async fn ended(self) {
-        // A thread that panicked has ended too.
+        // An error means that the thread panicked, so it has ended too.
         let _ = self.ended.await;
     }
 }

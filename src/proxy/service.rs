@@ -1,4 +1,4 @@
-//! [`Service`]: what all requests share, and what becomes of each.
+//! [`Service`]: the state that requests share, and how each is handled.
 
 use std::{
     collections::HashMap,
@@ -39,17 +39,17 @@ use super::{
     upstream::Client,
 };
 
-/// Bytes of a client's request id that is kept. Beyond: ours instead.
+/// The longest request id that is accepted from a client, in bytes.
 const MAX_REQUEST_ID: usize = 128;
 
-/// Whether there may be bytes of a request that were not read. They must not be read as the next request.
+/// Whether bytes of a request may be unread. They must not be read as the next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rest {
     None,
     Unread,
 }
 
-/// What all requests of a thread share; but for the connections, all threads share it too.
+/// The state that all requests of a thread share. All of it except the connections is shared by all threads.
 #[derive(Debug)]
 pub(super) struct Service {
     config: Arc<Config>,
@@ -60,12 +60,12 @@ pub(super) struct Service {
     tap: Option<Arc<dyn Tap>>,
     redactor: Arc<Redactor>,
     drain: Arc<Drain>,
-    /// For the bodies of requests.
+    /// For request bodies.
     budget: Arc<Budget>,
 }
 
 impl Service {
-    /// A service without requests.
+    /// A service for `config`.
     ///
     /// # Errors
     /// If no request to an upstream can be written.
@@ -85,7 +85,7 @@ impl Service {
         Ok(Self { config, clients, models, metrics, tap, redactor, drain: Arc::default(), budget })
     }
 
-    /// The same for another thread: with its own connections to the upstreams, and all else in common.
+    /// A service for another thread, with its own connections to upstreams and everything else shared.
     pub(super) fn sibling(&self) -> Self {
         let clients = self.clients.iter().map(|(name, client)| (name.clone(), Arc::new(client.sibling())));
         Self {
@@ -100,27 +100,27 @@ impl Service {
         }
     }
 
-    /// How far the server has stopped.
+    /// The server's shutdown.
     pub(super) fn drain(&self) -> &Arc<Drain> {
         &self.drain
     }
 
-    /// What bounds a client.
+    /// The configured limits.
     pub(super) fn limits(&self) -> &Limits {
         &self.config.limits
     }
 
-    /// A client's connection or HTTP/2 stream is closed because the client took nothing for too long.
+    /// Counts a connection or HTTP/2 stream that is closed because the client read nothing for too long.
     pub(super) fn client_stalled(&self) {
         self.metrics.client_stalled();
     }
 
-    /// Lets go of connections to upstreams that have been idle for long.
+    /// Closes connections to upstreams that have been idle for too long.
     pub(super) fn sweep(&self) {
         self.clients.values().for_each(|client| client.sweep());
     }
 
-    /// Answers one request.
+    /// Handles one request.
     pub(super) async fn handle(
         self: Arc<Self>,
         request: Request<Incoming>,
@@ -135,11 +135,11 @@ impl Service {
         })
     }
 
-    /// Takes one request, as far as nobody else need be waited for.
+    /// Handles one request as far as that does not depend on an upstream.
     ///
     /// # Errors
-    /// The response, if it is known already. Else there is an answer that waits for its upstream, and all else of the
-    /// request is gone.
+    /// The response, if it does not come from an upstream. Otherwise the upstream was asked, and the request itself has been
+    /// dropped.
     pub(super) async fn begin(
         self: &Arc<Self>,
         request: Request<Incoming>,
@@ -263,7 +263,7 @@ impl Service {
         Ok((exchange, Arc::clone(client)))
     }
 
-    /// Asks the upstream, and makes ready what its answer needs while the upstream works.
+    /// Sends the request to the upstream, then prepares what the response needs while the upstream works.
     async fn answer(
         &self,
         exchange: Exchange<'_>,
@@ -310,13 +310,14 @@ fn text(status: StatusCode, text: &'static str, access: Access) -> Response<Repl
 
 fn method_not_allowed(route: &Route, method: &Method, access: Access) -> Response<ReplyBody> {
     let allow = route.methods();
-    let failure = Failure::new(Kind::Method, format!("{method} is not for this path; it takes {allow}"));
+    let failure =
+        Failure::new(Kind::Method, format!("{method} is not allowed for this path; it allows {allow}"));
     let mut response = reply::error(failure, route.dialect(), access);
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
     response
 }
 
-/// The client's id of its request, if it is one that can stand in a log; else a new one.
+/// The request id that the client sent, if it is safe to log; otherwise a new one.
 fn request_id(headers: &HeaderMap) -> String {
     let sane = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
     headers
@@ -326,7 +327,7 @@ fn request_id(headers: &HeaderMap) -> String {
         .map_or_else(|| Ids::new(seed(), 0).next("req_"), str::to_owned)
 }
 
-/// Time and randomness for the core, which has neither.
+/// Time and randomness for the core, which has no access to either.
 fn stamp() -> Stamp {
     Stamp { seed: seed(), created: unix_time() }
 }

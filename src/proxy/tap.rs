@@ -1,7 +1,7 @@
-//! [`Tap`]: someone who watches exchanges with upstreams, such as `record`.
+//! [`Tap`]: observes exchanges with upstreams, for `record` and the like.
 //!
-//! The proxy asks the tap once an exchange; what it gives back sees the upstream's bytes as they arrive and is told
-//! how it ended. A watched exchange runs no differently from one that is not.
+//! The proxy calls the tap once per exchange. The [`Watch`] that it returns sees the upstream's bytes as they arrive and
+//! how the exchange ends. An observed exchange runs no differently from one that is not.
 
 use std::{fmt, time::Duration};
 
@@ -14,53 +14,52 @@ use crate::{
     failure::Failure,
 };
 
-/// Watches exchanges. Its methods are called on the way of the data, so they must not wait for anything slow.
+/// Observes exchanges. Its methods are called on the data path, so they must not block.
 pub trait Tap: fmt::Debug + Send + Sync {
-    /// An exchange is about to begin. `None`: this one is not watched.
+    /// An exchange is about to begin. `None`: this one is not observed.
     fn begin(&self, opening: &Opening<'_>) -> Option<Box<dyn Watch>>;
 }
 
-/// Watches one exchange, from before the upstream's request goes out.
+/// Observes one exchange, from before the request is sent to the upstream.
 pub trait Watch: Send {
-    /// The upstream has answered with these headers, `after` the exchange's beginning. Once more for every further
-    /// hop of the answer.
+    /// The upstream has sent these headers, `after` the beginning of the exchange. Called again for every further hop.
     fn answered(&mut self, status: http::StatusCode, headers: &http::HeaderMap, after: Duration);
 
-    /// A piece of the upstream's body has arrived, as the network cut it, `after` the exchange's beginning.
+    /// A piece of the upstream's body has arrived, as the network split it, `after` the beginning of the exchange.
     fn piece(&mut self, bytes: &[u8], after: Duration);
 
     /// The exchange is over. Called exactly once, last.
     fn end(&mut self, ending: Ending<'_>, after: Duration);
 }
 
-/// All that is known when an exchange begins.
+/// What is known when an exchange begins.
 #[derive(Debug)]
 pub struct Opening<'a> {
     /// The request's id, as in logs and in `x-request-id`.
     pub id: &'a str,
     /// What the client speaks.
     pub dialect: ClientDialect,
-    /// The client's request, as it came.
+    /// The client's request as it was sent.
     pub body: &'a Bytes,
     /// The client's request, decoded, before a format's instructions were put into it.
     pub conversation: &'a Conversation,
-    /// The configuration's entry that serves it, with its settings.
+    /// The configuration entry that serves it, with its settings.
     pub model: &'a Model,
-    /// Where it goes.
+    /// The upstream that gets it.
     pub upstream: &'a Upstream,
-    /// What is sent there. Authorization and configured headers are not in it.
+    /// What is sent to the upstream, without authorization and configured headers.
     pub request: &'a UpstreamRequest,
-    /// How the client is answered, with the stamp that makes its ids.
+    /// How the response is written, with the stamp that makes its ids.
     pub answering: &'a Answering,
 }
 
 /// How an exchange ended.
 #[derive(Debug, Clone, Copy)]
 pub enum Ending<'a> {
-    /// The answer was whole and all of it was handed to the client's connection.
+    /// The response was complete and all of it was given to the client's connection.
     Done,
     /// It failed.
     Failed(&'a Failure),
-    /// The client went away before the end.
+    /// The client disconnected before the end.
     Cancelled,
 }

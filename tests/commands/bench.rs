@@ -29,7 +29,7 @@ fn mock(arguments: &[&str]) -> Server {
 }
 
 #[test]
-fn without_a_target_it_measures_a_toolwire_of_its_own() {
+fn bench_without_target_measures_its_own_toolwire() {
     let report = report(&[
         "--json",
         "--rounds=2",
@@ -65,7 +65,7 @@ fn without_a_target_it_measures_a_toolwire_of_its_own() {
 }
 
 #[test]
-fn every_dialect_and_both_loads_are_spoken_and_written_everywhere() {
+fn every_dialect_and_load_model_is_reported_in_every_output() {
     let mock = mock(&["--generate", "--tokens=6", "--pace=none", "--answer=text-call"]);
     let target = format!("mock=http://{}", mock.address);
     let desk = TempDir::new().unwrap();
@@ -89,7 +89,7 @@ fn every_dialect_and_both_loads_are_spoken_and_written_everywhere() {
 }
 
 #[test]
-fn fixtures_are_load() {
+fn fixtures_are_sent_as_load() {
     let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/chat/canonical");
     let report =
         report(&["--json", "--replay", fixtures, "--copies=2", "--rounds=1", "--requests=4", "--pace=none"]);
@@ -100,7 +100,7 @@ fn fixtures_are_load() {
 }
 
 #[test]
-fn a_ramp_finds_its_limit() {
+fn ramp_finds_the_limit() {
     let mock = mock(&["--generate", "--tokens=2", "--pace=none"]);
     let target = format!("mock=http://{}", mock.address);
     let ramp = ["--ramp-to=2", "--ramp-step=50ms", "--json", "--quiet", "--target", &target];
@@ -112,7 +112,7 @@ fn a_ramp_finds_its_limit() {
 }
 
 #[test]
-fn what_targets_do_wrong_is_told_and_decides_the_status() {
+fn protocol_errors_of_targets_are_reported_and_decide_the_exit_status() {
     // A target that cuts every body.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let target = format!("cut=http://{}/v1", listener.local_addr().unwrap());
@@ -135,7 +135,7 @@ fn cut(mut socket: TcpStream) {
 }
 
 #[test]
-fn a_command_line_that_is_wrong_is_status_2() {
+fn invalid_command_line_exits_with_status_2() {
     for (wrong, told) in [
         (&["--slo", "ttft_p98<1s"][..], "p50"),
         (&["--slo", "ttft_p99<1s", "--rate=3"], "cannot be used with"),

@@ -37,7 +37,7 @@ name = "m"
 }
 
 #[test]
-fn a_command_line_that_is_wrong_is_status_2() {
+fn invalid_command_line_exits_with_status_2() {
     for wrong in [
         &[][..],
         &["serf"],
@@ -54,7 +54,7 @@ fn a_command_line_that_is_wrong_is_status_2() {
 }
 
 #[test]
-fn help_and_version_are_results() {
+fn help_and_version_go_to_stdout() {
     let (status, stdout, stderr) = run(&mut toolwire(&["--version"]));
     assert_eq!((status, stderr.as_str()), (0, ""));
     assert_eq!(stdout, format!("toolwire {}\n", env!("CARGO_PKG_VERSION")));
@@ -66,7 +66,7 @@ fn help_and_version_are_results() {
 }
 
 #[test]
-fn check_shows_what_a_file_resolves_to_without_its_secrets() {
+fn check_prints_the_resolved_configuration_without_secrets() {
     let (_desk, file) = desk(&good());
     let (status, stdout, stderr) = run(toolwire(&["check", "--config"]).arg(&file));
     assert_eq!(status, 0, "{stderr}");
@@ -85,7 +85,7 @@ fn check_shows_what_a_file_resolves_to_without_its_secrets() {
 }
 
 #[test]
-fn check_says_all_that_is_wrong_and_gives_status_2() {
+fn check_reports_all_errors_and_exits_with_status_2() {
     let (_desk, file) = desk(&good().replace("base_url", "bas_url").replace("listen", "lisen"));
     let (status, stdout, stderr) = run(toolwire(&["check", "--config"]).arg(&file));
     assert_eq!((status, stdout.as_str()), (2, ""));
@@ -105,7 +105,7 @@ fn check_says_all_that_is_wrong_and_gives_status_2() {
 }
 
 #[test]
-fn every_command_that_serves_refuses_a_wrong_configuration() {
+fn serving_commands_reject_an_invalid_configuration() {
     let (_desk, file) = desk("listen = 3");
     let (status, stdout, stderr) = run(toolwire(&["serve", "--config"]).arg(&file));
     assert_eq!((status, stdout.as_str()), (2, ""));
@@ -138,7 +138,7 @@ fn flags_beat_the_environment_beats_the_file() {
 }
 
 #[test]
-fn an_empty_variable_is_one_that_is_not_set() {
+fn empty_environment_variable_counts_as_unset() {
     let names = ["CONFIG", "LISTEN", "CLIENT_KEY", "UPSTREAM", "DIALECT", "UPSTREAM_KEY", "TOOLS", "DETECT"];
     let (_desk, file) = desk(&good());
     let mut command = toolwire(&["check"]);
@@ -152,7 +152,7 @@ fn an_empty_variable_is_one_that_is_not_set() {
 }
 
 #[test]
-fn one_upstream_from_flags_needs_no_file() {
+fn one_upstream_from_flags_needs_no_configuration_file() {
     let flags =
         ["check", "--json", "--upstream", "https://u.example/v1", "--dialect", "chat", "--tools", "pre"];
     let (status, stdout, stderr) = run(toolwire(&flags).env("TOOLWIRE_UPSTREAM_KEY", SECRET));
@@ -167,7 +167,7 @@ fn one_upstream_from_flags_needs_no_file() {
 }
 
 #[test]
-fn a_failure_is_one_line_with_what_to_do_next() {
+fn failure_is_one_line_with_a_hint() {
     let format = ["rewrite", "--from", "lumo", "--detect", "hermess", "x"];
     let tools = ["rewrite", "--from", "lumo", "--tools", "hermess", "x"];
     let mock = ["mock", "--generate", "--format", "hermess"];
@@ -196,7 +196,7 @@ fn a_failure_is_one_line_with_what_to_do_next() {
 }
 
 #[test]
-fn global_options_stand_last_in_every_help() {
+fn global_options_are_listed_last_in_every_help() {
     for command in ["serve", "demo", "rewrite", "replay", "record", "mock", "bench", "check", "formats"] {
         let (status, stdout, _) = run(&mut toolwire(&[command, "-h"]));
         let (own, global) = stdout.split_once("\nGlobal options:\n").unwrap();
@@ -224,7 +224,7 @@ fn check_lists_every_key() {
 }
 
 #[test]
-fn a_key_on_the_command_line_warns() {
+fn api_key_on_the_command_line_is_warned_about() {
     let flags = ["check", "--upstream", "https://u.example/v1", "--dialect", "chat"];
     let told = |command: &mut Command| {
         let (status, _, stderr) = run(command);
@@ -243,7 +243,7 @@ fn a_key_on_the_command_line_warns() {
 }
 
 #[test]
-fn stopping_is_one_line_whatever_the_threads() {
+fn shutdown_is_logged_once_with_any_number_of_threads() {
     let (_desk, file) = desk(&format!("threads = 4\n{}", good().replace("7001", "0")));
     let mut server = Server::start(toolwire(&["serve", "--config"]).arg(&file));
     server.line();
@@ -253,7 +253,7 @@ fn stopping_is_one_line_whatever_the_threads() {
 }
 
 #[test]
-fn secrets_of_the_environment_do_not_show_in_the_help() {
+fn help_does_not_show_secrets_from_the_environment() {
     let mut command = toolwire(&["serve", "--help"]);
     let (status, stdout, _) =
         run(command.env("TOOLWIRE_UPSTREAM_KEY", SECRET).env("TOOLWIRE_CLIENT_KEY", SECRET));
@@ -262,7 +262,7 @@ fn secrets_of_the_environment_do_not_show_in_the_help() {
 }
 
 #[test]
-fn a_template_is_imported_or_refused_with_its_place() {
+fn chat_template_is_imported_or_rejected_with_its_location() {
     let desk = tempfile::TempDir::new().unwrap();
     let file = desk.path().join("tokenizer_config.json");
     let import = |template: &str| {
@@ -283,7 +283,7 @@ fn a_template_is_imported_or_refused_with_its_place() {
 }
 
 #[test]
-fn formats_lists_all_of_them() {
+fn formats_lists_every_format() {
     let (status, text, _) = run(&mut toolwire(&["formats"]));
     assert_eq!(status, 0);
     let (status, json, _) = run(&mut toolwire(&["formats", "--json"]));
@@ -299,7 +299,7 @@ fn formats_lists_all_of_them() {
 }
 
 #[test]
-fn a_reader_that_has_gone_away_is_a_normal_end() {
+fn closed_stdout_is_not_an_error() {
     for arguments in [&["formats"][..], &["formats", "--json"]] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
@@ -312,7 +312,7 @@ const SERVE: [&str; 7] =
     ["serve", "--upstream", "http://127.0.0.1:9/v1", "--dialect", "chat", "--listen", "127.0.0.1:0"];
 
 #[test]
-fn serve_says_how_to_come_in_and_stops_when_asked() {
+fn serve_announces_its_address_and_stops_on_sigterm() {
     let mut server = Server::start(&mut toolwire(&SERVE));
     let address = server.address.clone();
     assert!(server.start.ends_with(&format!(" listens on http://{address}\n")), "{}", server.start);
@@ -331,7 +331,7 @@ fn serve_says_how_to_come_in_and_stops_when_asked() {
 }
 
 #[test]
-fn with_json_logs_every_line_of_serve_is_json() {
+fn json_log_format_makes_every_line_of_serve_json() {
     let server = Server::start(toolwire(&SERVE).args(["--log-format", "json"]));
     let first = server.start.clone();
     let (status, rest) = server.stop();
@@ -345,7 +345,7 @@ fn with_json_logs_every_line_of_serve_is_json() {
 }
 
 #[test]
-fn an_address_in_use_is_status_1() {
+fn address_in_use_exits_with_status_1() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let (_, flags) = SERVE.split_last().unwrap();

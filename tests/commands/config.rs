@@ -1,13 +1,17 @@
-//! Configurations: what is told of a wrong one, what beats what, and that no secret ever shows.
+//! Configurations: the errors of an invalid one, precedence of the sources, and that no secret is ever shown.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use proptest::prelude::*;
 use secrecy::{ExposeSecret, SecretString};
 use tempfile::TempDir;
 use toolwire::{
-    config::{Config, Loaded, Overrides, Place, Problems, Severity, ToolStyle, load},
-    dialect::{Dialect, UpstreamDialect},
+    config::{Config, Loaded, Overrides, Place, Problems, Severity, ToolStyle, load, reference},
+    dialect::{Dialect, Skip, UpstreamDialect},
     rules::{ArgumentDelivery, Detect, ServerCalls},
 };
 
@@ -35,7 +39,7 @@ impl Desk {
         load(&Overrides { file: Some(self.file()), ..overrides }, &environment)
     }
 
-    /// What is said, without the file's name.
+    /// The problems as they are printed, without the name of the file.
     fn told(&self) -> String {
         let problems = match self.load() {
             Ok(loaded) => Problems(loaded.warnings),
@@ -71,7 +75,7 @@ tools = "fenced"
 "#;
 
 #[test]
-fn all_that_is_wrong_is_told_with_its_place() {
+fn all_errors_are_reported_with_their_location() {
     let desk = Desk::with(
         r#"lisen = "127.0.0.1:8787"
 listen = ["127.0.0.1:8787", "localhost:80", "0.0.0.0:99", "127.0.0.1:8787"]
@@ -156,7 +160,7 @@ min, hours, days, weeks, months, years (and few variations)
 }
 
 #[test]
-fn syntax_errors_are_told_with_what_is_wrong_elsewhere() {
+fn syntax_errors_are_reported_together_with_other_errors() {
     let desk = Desk::with(
         "listen = \"127.0.0.1:1\n[limits]\nmax_body = 10MiB\nmax_bdy = 3\nmax_calls = 1\nmax_calls = 2\n",
     );
@@ -169,7 +173,7 @@ fn syntax_errors_are_told_with_what_is_wrong_elsewhere() {
 }
 
 #[test]
-fn a_file_that_is_no_text_or_not_there_is_told() {
+fn missing_or_non_utf8_file_is_reported() {
     let desk = Desk::with("");
     fs::write(desk.file(), b"listen = \"127.0.0.1:1\"\n# \xff\n").unwrap();
     assert_eq!(desk.told(), "2:3: error: not UTF-8");
@@ -180,25 +184,25 @@ fn a_file_that_is_no_text_or_not_there_is_told() {
 }
 
 #[test]
-fn a_byte_order_mark_moves_no_column() {
+fn byte_order_mark_does_not_shift_columns() {
     let desk = Desk::with("\u{feff}lisen = 1");
     assert!(desk.told().starts_with("1:1: error: unknown key `lisen`"), "{}", desk.told());
 }
 
 #[test]
-fn an_empty_file_lacks_upstreams_and_models() {
+fn empty_file_lacks_upstreams_and_models() {
     let told = Desk::with("").told();
     assert!(told.contains("no `[[upstreams]]`") && told.contains("no `[[models]]`"), "{told}");
 }
 
 #[test]
-fn one_bracket_too_few_is_told_once() {
+fn missing_bracket_is_reported_once() {
     let told = Desk::with(&GOOD.replacen("[[upstreams]]", "[upstreams]", 1)).told();
     assert_eq!(told, "2:1: error: expected `[[upstreams]]` with two brackets: there may be several");
 }
 
 #[test]
-fn what_is_probably_not_meant_is_a_warning() {
+fn probable_mistakes_are_warnings() {
     let desk = Desk::with(&format!(
         r#"
 [[upstreams]]
@@ -239,7 +243,7 @@ detect = "pre"
 }
 
 #[test]
-fn urls_that_cannot_be_meant_are_refused_and_never_repeated() {
+fn invalid_urls_are_rejected_without_being_printed() {
     for (url, said) in [
         ("ftp://host/v1", "begins with `http://`"),
         ("https://user:hunter2@host/v1", "no user or password"),
@@ -254,7 +258,7 @@ fn urls_that_cannot_be_meant_are_refused_and_never_repeated() {
 }
 
 #[test]
-fn pending_bodies_have_room_for_the_largest_one() {
+fn max_pending_bodies_is_at_least_max_body() {
     let with = |limits: &str| Desk::with(&format!("{GOOD}[limits]\n{limits}"));
     let small = with("max_body = 10\nmax_pending_bodies = 9\n");
     assert!(small.told().contains("smaller than `max_body`"), "{}", small.told());
@@ -268,7 +272,7 @@ fn pending_bodies_have_room_for_the_largest_one() {
 }
 
 #[test]
-fn a_good_file_resolves_with_its_defaults() {
+fn valid_file_resolves_with_defaults() {
     let Loaded { config, warnings } = Desk::with(GOOD).load().unwrap();
     assert!(warnings.is_empty(), "{warnings:?}");
     assert_eq!(config.listen, ["127.0.0.1:8787".parse().unwrap()]);
@@ -294,7 +298,7 @@ fn a_good_file_resolves_with_its_defaults() {
 }
 
 #[test]
-fn every_key_arrives() {
+fn every_key_is_read() {
     let desk = Desk::with(
         r#"
 listen = "[::1]:0"
@@ -362,7 +366,7 @@ keep_alive = "7ms"
     assert!(model.settings.tolerate_truncation && !model.settings.repair && model.teaching().in_user_turn);
     assert_eq!(model.settings.limits, config.limits.answer);
 
-    // What `check` prints says the same, and read again gives the same.
+    // What `check` prints resolves to the same when it is loaded.
     let shown = toml::to_string(&config.to_toml()).unwrap();
     let again = Desk::with(&shown.replace("********", "env:KEY")).load().unwrap().config;
     assert_eq!(toml::to_string(&again.to_toml()).unwrap(), shown);
@@ -402,7 +406,7 @@ keep_alive = "7ms"
 }
 
 #[test]
-fn flags_beat_the_file_and_are_checked_like_it() {
+fn flags_override_the_file_and_are_validated_like_it() {
     let desk = Desk::with(GOOD);
     let flags = Overrides {
         listen: vec!["127.0.0.1:1".to_owned(), "[::1]:2".to_owned()],
@@ -431,7 +435,7 @@ fn flags_beat_the_file_and_are_checked_like_it() {
 }
 
 #[test]
-fn one_upstream_from_flags_replaces_those_of_the_file_and_keeps_the_rest() {
+fn upstream_flag_replaces_the_upstreams_of_the_file_only() {
     let flags = Overrides {
         upstream: Some("http://127.0.0.1:9/v1".to_owned()),
         dialect: Some("chat".to_owned()),
@@ -465,7 +469,7 @@ fn nothing_to_serve_is_an_error() {
 }
 
 #[test]
-fn secrets_that_are_not_there_are_errors_with_their_place() {
+fn missing_secrets_are_errors_with_their_location() {
     for (reference, said) in [
         ("env:NOPE", "`NOPE` is not set"),
         ("env:EMPTY", "`EMPTY` is empty"),
@@ -500,7 +504,7 @@ fn no_secret_is_ever_shown() {
 }
 
 #[test]
-fn formats_of_ones_own_can_be_named() {
+fn custom_formats_can_be_named() {
     let text = r#"
 [[formats]]
 name = "acme"
@@ -534,7 +538,7 @@ name = "*"
     assert_eq!(named("*", "other"), [""; 0]);
 }
 
-/// What `toolwire check` prints is a configuration that behaves the same, formats of its own included.
+/// `toolwire check` prints a configuration that behaves the same, custom formats included.
 #[test]
 fn shown_configuration_loads_and_resolves_to_the_same() {
     let text = r#"
@@ -617,7 +621,7 @@ upstream = "u"
 }
 
 #[test]
-fn formats_that_cannot_be_told_apart_are_refused() {
+fn ambiguous_custom_formats_are_rejected() {
     let text = r#"[[formats]]
 name = "hermes"
 open = "<tool_call>{"
@@ -640,8 +644,45 @@ name_ends = "y"
     assert_eq!(told.lines().collect::<Vec<_>>(), wanted);
 }
 
+/// `page` with the table under `heading` that has the same head replaced by `table`.
+fn with_table(page: &str, heading: &str, table: &str) -> String {
+    let head = table.split_inclusive('\n').next().unwrap();
+    let (before, rest) = page.split_once(heading).unwrap();
+    let (between, rest) = rest.split_once(head).unwrap();
+    let rows = rest.lines().take_while(|line| line.starts_with('|'));
+    let (_, after) = rest.split_at(rows.map(|row| row.len() + 1).sum());
+    [before, heading, between, table, after].concat()
+}
+
+/// With `TOOLWIRE_WRITE=1` it writes the tables.
 #[test]
-fn the_documentation_tells_the_truth() {
+fn generated_tables_of_the_documentation_are_up_to_date() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md");
+    let page = fs::read_to_string(&path).unwrap();
+    let mut generated = page.clone();
+    for section in reference() {
+        let heading = match section.name.as_str() {
+            "" => "\n## Top level\n".to_owned(),
+            name if name.starts_with("[upstreams.") => format!("\n`{name}`, for `dialect = "),
+            name => format!("\n## `{name}`\n"),
+        };
+        generated = with_table(&generated, &heading, &section.to_markdown());
+    }
+    let mut reasons = "| reason | |\n|---|---|\n".to_owned();
+    for skip in Skip::ALL {
+        reasons.push_str(&format!("| `{}` | {} |\n", skip.name(), skip.about()));
+    }
+    generated = with_table(&generated, "\n## What is left out of ", &reasons);
+    if std::env::var_os("TOOLWIRE_WRITE").is_some() {
+        fs::write(&path, &generated).unwrap();
+    } else {
+        let hint = "write it: TOOLWIRE_WRITE=1 cargo test --test commands generated_tables";
+        assert!(generated == page, "docs/configuration.md is not what the declarations say; {hint}");
+    }
+}
+
+#[test]
+fn documentation_matches_the_configuration() {
     let page = include_str!("../../docs/configuration.md");
     let examples: Vec<_> =
         page.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
@@ -696,7 +737,7 @@ fn the_documentation_tells_the_truth() {
 proptest! {
     /// However a file is damaged: no panic, and every place is in the file.
     #[test]
-    fn damage_is_told_at_a_place_that_there_is(
+    fn damaged_file_is_reported_at_a_valid_location(
         start in 0..GOOD.len(),
         length in 0..20_usize,
         put in "[a-z\"'=\\[\\]\n{},.#ä0-9-]{0,8}",
@@ -718,7 +759,7 @@ proptest! {
 }
 
 #[test]
-fn a_models_name_tells_whether_answers_start_in_reasoning() {
+fn model_name_decides_whether_responses_start_in_reasoning() {
     let text = r#"
 [[upstreams]]
 name = "u"
@@ -749,7 +790,7 @@ name = "*"
 }
 
 #[test]
-fn openais_hosts_keep_what_others_do_not_know() {
+fn openai_hosts_get_fields_that_others_do_not_know() {
     let options = |url: &str, more: &str| {
         let text = format!(
             "[[upstreams]]\nname = \"u\"\ndialect = \"chat\"\nbase_url = \"{url}\"\n{more}\n[[models]]\nname = \"*\"\n"
@@ -775,7 +816,7 @@ fn openais_hosts_keep_what_others_do_not_know() {
 }
 
 #[test]
-fn configured_secrets_are_known_to_those_who_cover_them() {
+fn configured_secrets_are_passed_to_the_redactor() {
     let text = format!(
         "api_keys = [\"client-secret\"]\n[[upstreams]]\nname = \"u\"\ndialect = \"chat\"\nbase_url = \"http://127.0.0.1:1/v1\"\n\
          api_key = \"{SECRET}\"\nheaders = {{ x-team-key = \"Bearer header-secret\", user-agent = \"public-words\" }}\n\
@@ -787,7 +828,7 @@ fn configured_secrets_are_known_to_those_who_cover_them() {
 }
 
 #[test]
-fn origins_are_checked_each_at_its_place() {
+fn each_invalid_origin_is_reported_at_its_location() {
     let desk = Desk::with(&format!(
         "cors_origins = [\"https://ui.example/\", \"null\", \"http://localhost:3000\", \"ui.example\"]{GOOD}"
     ));
@@ -808,7 +849,7 @@ fn origins_are_checked_each_at_its_place() {
 }
 
 #[test]
-fn tool_names_are_metrics_only_if_switched_on() {
+fn tool_names_are_a_metric_label_only_if_enabled() {
     let shows = |text: &str| Desk::with(&format!("{GOOD}{text}")).load().unwrap().config.metrics.tool_names;
     assert!(!shows(""));
     assert!(shows("[metrics]\ntool_names = true\n"));

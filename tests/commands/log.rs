@@ -1,4 +1,4 @@
-//! Log lines of the built program when clients and upstreams choose what stands in them.
+//! Log lines of the built program when clients and upstreams choose their contents.
 
 use std::{
     io::{Read, Write},
@@ -8,7 +8,7 @@ use std::{
 
 use crate::support::{Server, toolwire};
 
-/// What an upstream says in its error's code, as it stands in JSON.
+/// The code of an upstream's error, as written in JSON.
 const HOSTILE: &str = r"x\r\nFAKE line\u001b[31m\u009b2J\u2028\u202e\u0000";
 
 /// Answers one request with a status of 400 and an error of this code.
@@ -56,7 +56,7 @@ fn access_line(log: &str) -> &str {
 }
 
 #[test]
-fn an_upstreams_error_code_stays_in_its_line_and_is_clipped() {
+fn hostile_upstream_error_code_is_escaped_and_clipped() {
     for log_format in ["text", "json"] {
         let code = format!("{HOSTILE}{}", "A".repeat(60_000));
         let log = logged(&upstream(code), "m", log_format);
@@ -73,7 +73,7 @@ fn an_upstreams_error_code_stays_in_its_line_and_is_clipped() {
 }
 
 #[test]
-fn a_clients_model_name_stays_in_its_line_and_is_clipped() {
+fn hostile_model_name_is_escaped_and_clipped() {
     for log_format in ["text", "json"] {
         let model = format!("{HOSTILE}{}", "A".repeat(60_000));
         let log = logged(&upstream("c".to_owned()), &model, log_format);

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::support::{Server, ask, fixture_path, run, toolwire, upstream_bytes};
 
 #[test]
-fn mock_serves_what_is_asked_for() {
+fn mock_serves_the_requested_fixture() {
     let lumo = fixture_path("lumo");
     let refusal = fixture_path("broken/lumo-limit");
     let mock =
@@ -27,7 +27,7 @@ fn mock_serves_what_is_asked_for() {
 }
 
 #[test]
-fn mock_takes_turns_where_nothing_is_named() {
+fn mock_cycles_through_fixtures_if_none_is_named() {
     let (one, two) = (fixture_path("lumo/v1-text"), fixture_path("lumo/v2-text"));
     let mock =
         Server::start(&mut toolwire(&["mock", &one, &two, "--listen", "127.0.0.1:0", "--pace", "1ms"]));
@@ -37,7 +37,7 @@ fn mock_takes_turns_where_nothing_is_named() {
 }
 
 #[test]
-fn demo_shows_both_sides_and_ends() {
+fn demo_shows_both_sides_and_exits() {
     let (status, stdout, stderr) =
         run(&mut toolwire(&["demo", "--once", "--pace", "1ms", "--listen", "127.0.0.1:0"]));
     assert_eq!(status, 0, "{stderr}");

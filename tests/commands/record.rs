@@ -14,7 +14,7 @@ use toolwire::fixture::Answer;
 use crate::support::{Server, ask, fixture, fixture_path, read_stream, run, toolwire, upstream_bytes};
 
 #[test]
-fn what_is_recorded_can_be_replayed() {
+fn recording_can_be_replayed() {
     let mock = Server::start(&mut toolwire(&[
         "mock",
         &fixture_path("lumo/v2-announce-dispatch"),
@@ -69,7 +69,7 @@ fn echo(desk: &Path) -> String {
             "data: {{\"id\":\"i\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}},\"finish_reason\":{finish}}}]}}\n\n"
         )
     };
-    // Whole, cut into pieces by the network, and told token by token.
+    // Complete, split by the network, and split into tokens.
     let body = chunk("the key is up/stream\\u002dsecret,", "null")
         + &chunk("\\nsk-live-abcdef123456 or ", "null")
         + &chunk("sk-l", "null")
@@ -84,7 +84,7 @@ fn echo(desk: &Path) -> String {
 }
 
 #[test]
-fn a_recording_holds_no_secret_even_if_the_recorder_is_killed() {
+fn recording_holds_no_secret_even_if_the_recorder_is_killed() {
     let desk = TempDir::new().unwrap();
     let mock = Server::start(&mut toolwire(&[
         "mock",
@@ -150,7 +150,7 @@ fn a_recording_holds_no_secret_even_if_the_recorder_is_killed() {
 }
 
 #[test]
-fn what_is_recorded_with_a_format_of_ones_own_carries_it() {
+fn recording_includes_the_custom_format_that_it_used() {
     let mock =
         Server::start(&mut toolwire(&["mock", &fixture_path("chat/own-format"), "--listen", "127.0.0.1:0"]));
     let desk = TempDir::new().unwrap();

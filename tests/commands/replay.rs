@@ -19,7 +19,7 @@ fn all() -> Vec<Fixture> {
 }
 
 #[test]
-fn every_fixture_gives_what_it_must_however_it_is_cut() {
+fn every_fixture_gives_its_expected_output_at_every_split() {
     let fixtures = all();
     let findings = check_all(&fixtures.iter().collect::<Vec<_>>(), Splits::Every);
     let wrong: Vec<_> = fixtures
@@ -31,7 +31,7 @@ fn every_fixture_gives_what_it_must_however_it_is_cut() {
 }
 
 #[test]
-fn fixtures_can_be_told_apart_and_all_say_what_they_expect() {
+fn fixtures_have_unique_names_and_expectations() {
     let fixtures = all();
     assert!(fixtures.len() >= 40, "only {} fixtures", fixtures.len());
     let names: BTreeSet<_> = fixtures.iter().map(|fixture| &fixture.name).collect();
@@ -54,7 +54,7 @@ fn copy(name: &str) -> (TempDir, PathBuf) {
 }
 
 #[test]
-fn replay_shows_the_first_difference_and_updates_when_asked() {
+fn replay_shows_the_first_difference_and_updates_on_request() {
     let (desk, dir) = copy("lumo/v1-search-forward");
     let root = desk.path().display().to_string();
     let (status, stdout, _) = run(&mut toolwire(&["replay", &root, "--splits", "every"]));
@@ -76,7 +76,7 @@ fn replay_shows_the_first_difference_and_updates_when_asked() {
 }
 
 #[test]
-fn replay_names_file_and_line_of_what_cannot_be_read() {
+fn replay_names_file_and_line_of_invalid_fixtures() {
     let (_desk, dir) = copy("lumo/v1-text");
     fs::write(dir.join("upstream.times"), "10 5\nsoon 7\n").unwrap();
     let (status, _, stderr) = run(&mut toolwire(&["replay", &dir.display().to_string()]));

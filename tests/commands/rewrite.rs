@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::support::{fixture_path, read_stream, run, toolwire, upstream_bytes};
 
 #[test]
-fn rewrite_is_a_filter() {
+fn rewrite_reads_a_file_and_writes_stdout() {
     let (request, upstream) =
         (fixture_path("lumo/v2-pre-call/request.json"), fixture_path("lumo/v2-pre-call/upstream.sse"));
     let (status, stdout, stderr) =
@@ -37,7 +37,7 @@ fn rewrite_is_a_filter() {
 }
 
 #[test]
-fn rewrite_reads_stdin_and_passes_on_at_once() {
+fn rewrite_streams_stdin_without_delay() {
     let mut child = toolwire(&["rewrite", "--from", "chat", "--declare", "now"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -82,7 +82,7 @@ fn rewrite_checks_every_split() {
 }
 
 #[test]
-fn rewrite_looks_for_the_format_that_is_taught() {
+fn rewrite_detects_the_format_of_the_tools_flag() {
     // Pythonic calls have no marker, so they are looked for only where the model is known to write them.
     let chunk = |delta: &str, finish: &str| {
         format!(
@@ -113,7 +113,7 @@ fn rewrite_looks_for_the_format_that_is_taught() {
 }
 
 #[test]
-fn rewrite_says_how_many_splits_it_made() {
+fn rewrite_reports_the_number_of_splits() {
     let desk = TempDir::new().unwrap();
     let said = |bytes: usize| {
         let input = desk.path().join("upstream.sse");
@@ -134,7 +134,7 @@ fn rewrite_says_how_many_splits_it_made() {
 }
 
 #[test]
-fn rewrite_tells_a_failure_in_the_stream_and_by_its_status() {
+fn rewrite_reports_a_failure_in_the_stream_and_by_its_exit_status() {
     let (status, stdout, stderr) =
         run(&mut toolwire(&["rewrite", "--from", "chat", &fixture_path("broken/cut-in-event/upstream.sse")]));
     assert_eq!(status, 1);
@@ -145,7 +145,7 @@ fn rewrite_tells_a_failure_in_the_stream_and_by_its_status() {
 }
 
 #[test]
-fn rewrite_refuses_what_it_cannot_do() {
+fn rewrite_rejects_invalid_arguments() {
     let upstream = fixture_path("lumo/v1-text/upstream.sse");
     for wrong in [
         &["rewrite", &upstream][..],

@@ -1,5 +1,5 @@
-//! The event stream decoder against an independent one, against the standard written down naively, and against itself
-//! under every cut.
+//! The event stream decoder against an independent one, against a naive implementation of the standard, and against
+//! itself in every split.
 
 use std::{convert::Infallible, ops::ControlFlow};
 
@@ -9,7 +9,7 @@ use futures_util::{FutureExt, StreamExt, stream};
 use proptest::prelude::*;
 use toolwire::wire::sse::{Frame, Frames, Line, Lines, Message, Oversized, parse_line};
 
-/// A frame that borrows from nothing.
+/// An owned frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Seen {
     Event { event: String, data: String, id: Option<String> },
@@ -92,7 +92,7 @@ fn oracle(pieces: &[&[u8]]) -> Vec<Seen> {
     events.map(|event| Seen::Event { event: event.event, data: event.data, id: Some(event.id) }).collect()
 }
 
-/// Events as the oracle tells them, without what it has no word for.
+/// Events as the oracle reports them, without what it cannot express.
 fn in_its_words(frames: Vec<Seen>) -> Vec<Seen> {
     let words = |frame| match frame {
         Seen::Event { event, data, id } => {
@@ -159,7 +159,7 @@ proptest! {
     /// The comment at the end lets the oracle see a CR that ends the stream: it waits for an LF behind it. A mark at
     /// the start is kept from it: it panics at one.
     #[test]
-    fn events_are_those_that_eventsource_stream_reads(stream in stream_text(), sizes in sizes(), marked: bool) {
+    fn events_match_eventsource_stream(stream in stream_text(), sizes in sizes(), marked: bool) {
         let plain = stream + ":\n";
         let marked = if marked { format!("\u{feff}{plain}") } else { plain.clone() };
         let (frames, result) = frames(1 << 20, cut(marked.as_bytes(), &sizes));
@@ -168,7 +168,7 @@ proptest! {
     }
 
     #[test]
-    fn frames_are_those_of_the_standard(stream in stream_text(), sizes in sizes(), marked: bool) {
+    fn frames_match_the_standard(stream in stream_text(), sizes in sizes(), marked: bool) {
         let stream = if marked { format!("\u{feff}{stream}") } else { stream };
         let (frames, result) = frames(1 << 20, cut(stream.as_bytes(), &sizes));
         prop_assert_eq!(result, Ok(()));
@@ -176,7 +176,7 @@ proptest! {
     }
 
     #[test]
-    fn a_limit_is_reached_at_the_same_place_however_the_stream_is_cut(
+    fn limit_is_reached_at_the_same_place_in_any_split(
         stream in stream_text(),
         sizes in sizes(),
         limit in 0..40_usize,
@@ -188,7 +188,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_give_the_same_lines_however_they_are_cut(
+    fn lines_of_any_bytes_are_the_same_in_any_split(
         bytes in prop::collection::vec(prop_oneof![Just(b'\n'), Just(b'\r'), Just(0xef), Just(0xbb), Just(0xbf), any::<u8>()], 0..60),
         sizes in sizes(),
     ) {
@@ -198,7 +198,7 @@ proptest! {
 }
 
 #[test]
-fn a_cr_ends_its_line_at_once_and_its_lf_is_swallowed_in_the_next_input() {
+fn cr_ends_its_line_at_once_and_a_following_lf_is_skipped() {
     let mut got = Vec::new();
     let mut lines = Lines::new(9);
     for piece in ["a\r", "", "\nb", "\r", "\r", "\n\n"] {
@@ -214,7 +214,7 @@ fn a_cr_ends_its_line_at_once_and_its_lf_is_swallowed_in_the_next_input() {
 }
 
 #[test]
-fn one_mark_at_the_start_is_dropped_and_no_byte_of_what_only_begins_like_one() {
+fn only_a_complete_byte_order_mark_at_the_start_is_dropped() {
     for (stream, expected) in [
         (&b"\xef\xbb\xbfa\n"[..], &b"a"[..]),
         (b"\xef\xbb\xbf\xef\xbb\xbfa\n", b"\xef\xbb\xbfa"),
@@ -229,7 +229,7 @@ fn one_mark_at_the_start_is_dropped_and_no_byte_of_what_only_begins_like_one() {
 }
 
 #[test]
-fn a_line_that_lies_whole_in_the_input_is_not_copied() {
+fn contiguous_line_is_borrowed() {
     let input = b"x\ndata: one\n\ndata: t";
     let inside = |part: &[u8]| input.as_ptr_range().contains(&part.as_ptr());
     let mut borrowed = Vec::new();
@@ -246,7 +246,7 @@ fn a_line_that_lies_whole_in_the_input_is_not_copied() {
 }
 
 #[test]
-fn nothing_is_read_after_a_break() {
+fn input_after_a_break_is_ignored() {
     let mut got = Vec::new();
     let mut frames = Frames::new(99);
     let mut stop_at_done = |frame: Frame<'_>| match frame {
@@ -263,7 +263,7 @@ fn nothing_is_read_after_a_break() {
 }
 
 #[test]
-fn an_event_without_its_blank_line_is_kept_for_those_who_ask() {
+fn event_without_its_blank_line_is_available_on_request() {
     for (stream, expected) in [
         ("data: a\ndata: b", Some("a\nb")),
         ("data: a\n", Some("a")),
@@ -284,7 +284,7 @@ fn an_event_without_its_blank_line_is_kept_for_those_who_ask() {
 }
 
 #[test]
-fn a_limit_counts_what_is_kept_of_an_event_and_starts_anew_with_the_next() {
+fn limit_counts_the_bytes_kept_of_one_event() {
     let event = "data: 34567890\ndata: 34567890\n\n";
     assert_eq!(frames(28, [event.repeat(3).as_bytes()]).1, Ok(()));
     assert_eq!(frames(27, [event.as_bytes()]).1, Err(Oversized { limit: 27 }));
@@ -294,7 +294,7 @@ fn a_limit_counts_what_is_kept_of_an_event_and_starts_anew_with_the_next() {
 }
 
 #[test]
-fn a_line_is_read_as_the_standard_says() {
+fn lines_are_parsed_as_the_standard_says() {
     let field = |name: &'static str, value: &'static str| Line::Field {
         name: name.as_bytes(),
         value: value.as_bytes(),

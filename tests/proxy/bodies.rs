@@ -23,7 +23,7 @@ fn is_late(said: &Said) {
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_come_in_time_is_refused() {
+async fn request_body_that_misses_its_deadline_is_rejected() {
     let upstream = Upstream::start(at_once).await;
     let proxy = start(&upstream, |setup| setup.limits.body_timeout = Duration::from_millis(200)).await;
     for begun in ["", "{", WHOLE.strip_suffix('}').unwrap()] {
@@ -40,7 +40,7 @@ async fn a_body_that_does_not_come_in_time_is_refused() {
         .await;
     is_late(&client.said().await);
     client.closed().await;
-    // A client that is told to go on and does not.
+    // A client that gets `100 Continue` and sends no body.
     let mut client = Raw::connect(&proxy).await;
     client.send(format!("{head}expect: 100-continue\r\ncontent-length: 100\r\n\r\n")).await;
     client.until("HTTP/1.1 100 Continue\r\n\r\n").await;
@@ -51,7 +51,7 @@ async fn a_body_that_does_not_come_in_time_is_refused() {
 
 /// Each byte comes soon after the one before; it is the whole body that takes too long.
 #[tokio::test]
-async fn a_body_that_drips_is_refused() {
+async fn slowly_dripping_request_body_is_rejected() {
     let upstream = Upstream::start(at_once).await;
     let proxy = start(&upstream, |setup| setup.limits.body_timeout = Duration::from_millis(300)).await;
     let mut client = Raw::connect(&proxy).await;
@@ -69,7 +69,7 @@ async fn a_body_that_drips_is_refused() {
 }
 
 #[tokio::test]
-async fn an_http2_body_that_does_not_come_in_time_is_refused() {
+async fn http2_request_body_that_misses_its_deadline_is_rejected() {
     let upstream = Upstream::start(at_once).await;
     let proxy = start(&upstream, |setup| setup.limits.body_timeout = Duration::from_millis(200)).await;
     let mut client = Http2::connect(&proxy).await;
@@ -93,7 +93,7 @@ async fn half_sent(proxy: &Proxy) -> (Raw, String) {
 }
 
 #[tokio::test]
-async fn bodies_that_are_not_whole_take_memory_that_has_a_limit() {
+async fn incomplete_bodies_count_against_max_pending_bodies() {
     let upstream = Upstream::start(at_once).await;
     let proxy = start(&upstream, |setup| {
         setup.limits.max_body = 200_000;
@@ -102,7 +102,7 @@ async fn bodies_that_are_not_whole_take_memory_that_has_a_limit() {
     })
     .await;
     let mut pending = Vec::new();
-    // More than there is memory for, in connections of both threads. None of them can tell which one is refused.
+    // More than the budget allows, on connections of both threads. Which one is refused is not determined.
     for _ in 0..40 {
         pending.push(half_sent(&proxy).await);
     }
@@ -135,7 +135,7 @@ async fn bodies_that_are_not_whole_take_memory_that_has_a_limit() {
 
 /// A request keeps its memory until the upstream has it, which is when the upstream answers.
 #[tokio::test]
-async fn requests_that_wait_for_the_upstream_take_memory_too() {
+async fn bodies_of_requests_awaiting_the_upstream_count_against_max_pending_bodies() {
     let (asked, mut seen) = tokio::sync::mpsc::unbounded_channel();
     let upstream = Upstream::start(move |mut exchange: Exchange| {
         let asked = asked.clone();
@@ -173,7 +173,7 @@ async fn requests_that_wait_for_the_upstream_take_memory_too() {
 
 /// Bodies of many streams of one connection count as those of many connections do.
 #[tokio::test]
-async fn http2_streams_share_the_memory() {
+async fn http2_streams_share_max_pending_bodies() {
     let upstream = Upstream::start(at_once).await;
     let proxy = start(&upstream, |setup| {
         setup.limits.max_body = 20_000;

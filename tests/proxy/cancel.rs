@@ -11,7 +11,7 @@ use crate::support::{
     upstream::{Exchange, Upstream, text},
 };
 
-/// An upstream that does `before`, then waits until its connection is closed, and tells both.
+/// An upstream that runs `before`, then waits until its connection is closed, and reports both.
 async fn waiting<F>(before: fn(Exchange) -> F) -> (Upstream, Arc<Notify>, Arc<Notify>)
 where
     F: Future<Output = Exchange> + Send + 'static,
@@ -33,7 +33,7 @@ where
 }
 
 #[tokio::test]
-async fn before_the_upstream_has_answered() {
+async fn client_disconnect_before_the_response_cancels_the_upstream_request() {
     for (client, body) in [(Client::new(), STREAM), (Client::new(), WHOLE), (Client::http2(), STREAM)] {
         let (upstream, asked, gone) = waiting(|exchange| async { exchange }).await;
         let proxy = Setup::new(upstream.address).start().await;
@@ -50,7 +50,7 @@ async fn before_the_upstream_has_answered() {
 }
 
 #[tokio::test]
-async fn in_the_middle_of_a_stream() {
+async fn client_disconnect_during_a_stream_cancels_the_upstream_request() {
     for client in [Client::new(), Client::http2()] {
         let (upstream, _asked, gone) = waiting(|mut exchange| async {
             exchange.begin().await;
@@ -67,7 +67,7 @@ async fn in_the_middle_of_a_stream() {
 }
 
 #[tokio::test]
-async fn in_the_middle_of_a_whole_answer() {
+async fn client_disconnect_during_an_unstreamed_response_cancels_the_upstream_request() {
     let (upstream, asked, gone) = waiting(|mut exchange| async {
         exchange.begin().await;
         exchange.piece(text("first")).await;
@@ -91,7 +91,7 @@ async fn in_the_middle_of_a_whole_answer() {
 
 /// The place at the upstream is free again as soon as the client has left.
 #[tokio::test]
-async fn gives_the_place_back() {
+async fn client_disconnect_frees_the_slot() {
     let (upstream, _asked, gone) = waiting(|mut exchange| async {
         exchange.begin().await;
         exchange.piece(text("first")).await;

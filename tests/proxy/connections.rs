@@ -1,4 +1,4 @@
-//! A client's connection: what follows what on it, and how it ends. Written and read by the byte.
+//! A client's connection: the order of responses, and how it ends. Written and read byte by byte.
 
 use std::{sync::Arc, time::Duration};
 
@@ -80,7 +80,7 @@ async fn one_connection_serves_all_kinds_of_requests_in_any_order() {
     assert_eq!(upstream.connections(), 1);
 }
 
-/// Requests that are sent without waiting for answers are answered in their order, wherever the network cuts them.
+/// Requests that are sent without waiting for responses are answered in order, wherever the network splits them.
 #[tokio::test]
 async fn pipelined_requests_are_answered_in_order_in_any_split() {
     let upstream = Upstream::start(at_once).await;
@@ -103,7 +103,7 @@ async fn pipelined_requests_are_answered_in_order_in_any_split() {
     }
 }
 
-/// An upstream that says `first`, and ends the answer when it is told to.
+/// An upstream that sends `first`, and ends the response when it is notified.
 async fn held() -> (Upstream, Arc<Notify>) {
     let go_on = Arc::new(Notify::new());
     let told = go_on.clone();
@@ -141,7 +141,7 @@ async fn requests_pipelined_during_a_stream_wait_for_its_end() {
     }
 }
 
-/// More than is read ahead waits in the socket and is not lost.
+/// What exceeds the read-ahead stays in the socket and is not lost.
 #[tokio::test]
 async fn many_requests_pipelined_during_a_stream_are_not_lost() {
     let (upstream, go_on) = held().await;
@@ -211,7 +211,7 @@ async fn expect_100_continue_is_answered() {
         client.send(body).await;
         Stream.is_answered(&mut client).await;
     }
-    // Nor is who does not wait harmed.
+    // A client that does not wait is served as well.
     client.send(post(STREAM, "expect: 100-continue\r\n")).await;
     let first = client.until("\r\n\r\n").await;
     assert!(first.starts_with("HTTP/1.1 100 ") || first.starts_with("HTTP/1.1 200 "), "{first}");
@@ -233,7 +233,7 @@ async fn chunked_request_may_be_followed_by_another() {
     }
 }
 
-/// A refusal of the upstream has a length, and the connection lives.
+/// A refusal has a length, so the connection persists.
 #[tokio::test]
 async fn connection_persists_after_a_refusal_of_the_upstream() {
     let upstream = Upstream::start(|mut exchange: Exchange| async move {
@@ -257,7 +257,7 @@ async fn connection_persists_after_a_refusal_of_the_upstream() {
     Models.is_answered(&mut client).await;
 }
 
-/// An upstream that does `before`, then waits until its connection is closed, and tells both.
+/// An upstream that does `before`, then waits until its connection is closed, and notifies of both.
 async fn left_alone<F>(before: fn(Exchange) -> F) -> (Upstream, Arc<Notify>, Arc<Notify>)
 where
     F: Future<Output = Exchange> + Send + 'static,
@@ -294,7 +294,7 @@ async fn flood(mut exchange: Exchange) -> Exchange {
     exchange
 }
 
-/// Who says that nothing more will be sent has gone, as far as is known; also with requests of its own in between.
+/// A client that shuts down its write side counts as gone, also with a partial request before that.
 #[tokio::test]
 async fn half_closed_client_aborts_the_request() {
     for more in ["", "GET /v1/mod"] {
@@ -330,7 +330,7 @@ async fn client_that_leaves_with_a_full_socket_is_noticed() {
     soon("the upstream to be left alone", gone.notified()).await;
 }
 
-/// The limit of a whole answer holds although the client does not read, and it is told of when it does.
+/// The limit holds although the client does not read, and the client gets the error when it does.
 #[tokio::test]
 async fn total_timeout_runs_while_the_client_does_not_read() {
     let (upstream, begun, gone) = left_alone(flood).await;
@@ -347,7 +347,7 @@ async fn total_timeout_runs_while_the_client_does_not_read() {
     Models.is_answered(&mut client).await;
 }
 
-/// A client that reads late is sent everything, and its connection serves on.
+/// A client that reads late gets everything, and its connection persists.
 #[tokio::test]
 async fn slow_client_keeps_its_connection() {
     const PIECES: usize = 600;
@@ -372,7 +372,7 @@ async fn slow_client_keeps_its_connection() {
     Models.is_answered(&mut client).await;
 }
 
-/// A stream does not overtake the answers before it that wait for room in the socket, nor lose them.
+/// A stream neither overtakes nor loses the responses before it that wait for room in the socket.
 #[tokio::test]
 async fn own_and_streamed_responses_stay_in_order_through_a_full_socket() {
     let upstream = Upstream::start(at_once).await;
@@ -397,7 +397,7 @@ async fn stopping_server_closes_idle_connections() {
     let mut streaming = Raw::connect(&proxy).await;
     streaming.send(Stream.bytes()).await;
     streaming.until("first").await;
-    // Kept after an answer of hyper's, and after one of ours; one without a byte.
+    // Idle after a response of hyper, after one of ours, and without a request.
     let mut listed = Raw::connect(&proxy).await;
     listed.send(Models.bytes()).await;
     Models.is_answered(&mut listed).await;
@@ -427,7 +427,7 @@ async fn a_half_known(proxy: &Proxy) -> Raw {
     client
 }
 
-/// What a connection speaks is told by its first bytes, however they come.
+/// The first bytes of a connection tell its protocol, in any split.
 #[tokio::test]
 async fn protocol_is_detected_byte_by_byte() {
     let upstream = Upstream::start(at_once).await;
@@ -443,7 +443,7 @@ async fn protocol_is_detected_byte_by_byte() {
     }
 }
 
-/// Whoever does not get its request told in time is let go of. The clock stands still but for those who wait for it.
+/// A client that does not finish the head of its request in time is disconnected. The clock is paused.
 #[tokio::test]
 async fn connection_without_a_complete_request_head_times_out() {
     let upstream = Upstream::start(at_once).await;
@@ -463,7 +463,7 @@ async fn connection_without_a_complete_request_head_times_out() {
     }
 }
 
-/// Nor is an HTTP/2 client without a request.
+/// The same for HTTP/2.
 #[tokio::test]
 async fn http2_connection_without_a_request_times_out() {
     let upstream = Upstream::start(at_once).await;
@@ -487,7 +487,7 @@ async fn http2_connection_without_a_request_times_out() {
     assert!(reply.rest().await.ends_with("data: [DONE]\n\n"));
 }
 
-/// Requests of which two readers could think differently are refused, and their connection is closed.
+/// Requests that two servers could read differently are rejected, and the connection is closed.
 #[tokio::test]
 async fn ambiguous_requests_are_rejected() {
     let upstream = Upstream::start(at_once).await;

@@ -1,4 +1,4 @@
-//! Web pages of other origins: which of them a browser lets read an answer.
+//! CORS: the origins whose pages may read responses.
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request};
@@ -46,7 +46,7 @@ async fn preflight(client: &Client, proxy: &Proxy, path: &str, origin: &str) -> 
 }
 
 #[tokio::test]
-async fn preflight_of_an_allowed_origin_is_answered_without_a_key() {
+async fn preflight_of_an_allowed_origin_needs_no_key() {
     let (_upstream, proxy) = proxy(&[PAGE, "http://localhost:3000"]).await;
     for client in [Client::new(), Client::http2()] {
         for (path, methods) in [
@@ -69,7 +69,7 @@ async fn preflight_of_an_allowed_origin_is_answered_without_a_key() {
 }
 
 #[tokio::test]
-async fn preflight_of_another_origin_names_none() {
+async fn preflight_of_another_origin_has_no_allow_origin() {
     let (_upstream, proxy) = proxy(&[PAGE]).await;
     let client = Client::new();
     for origin in ["https://evil.example", "https://ui.example:444", "http://ui.example", "null", "*"] {
@@ -81,7 +81,7 @@ async fn preflight_of_another_origin_names_none() {
 }
 
 #[tokio::test]
-async fn every_response_names_the_allowed_origin() {
+async fn every_response_has_allow_origin() {
     let (_upstream, proxy) = proxy(&[PAGE]).await;
     let key = ("x-api-key", "secret");
     for client in [Client::new(), Client::http2()] {
@@ -115,7 +115,7 @@ fn assert_allowed(reply: Reply) {
 }
 
 #[tokio::test]
-async fn a_refusal_of_the_upstream_names_the_allowed_origin() {
+async fn upstream_error_has_allow_origin() {
     let upstream = Upstream::start(|mut exchange| async move {
         exchange.whole("429 Too Many Requests", "retry-after: 7\r\n", "{}").await;
         exchange
@@ -132,7 +132,7 @@ async fn a_refusal_of_the_upstream_names_the_allowed_origin() {
 }
 
 #[tokio::test]
-async fn a_star_allows_every_page() {
+async fn star_allows_every_origin() {
     let (_upstream, proxy) = proxy(&["*"]).await;
     let client = Client::new();
     for origin in ["https://any.example", "null"] {
@@ -146,7 +146,7 @@ async fn a_star_allows_every_page() {
 }
 
 #[tokio::test]
-async fn two_origins_are_none() {
+async fn request_with_two_origins_has_no_allow_origin() {
     let (_upstream, proxy) = proxy(&[PAGE]).await;
     let mut raw = Raw::connect(&proxy).await;
     let headers = format!("x-api-key: secret\r\norigin: {PAGE}\r\norigin: https://evil.example\r\n");
@@ -156,7 +156,7 @@ async fn two_origins_are_none() {
 }
 
 #[tokio::test]
-async fn without_configured_origins_nothing_is_said_of_them() {
+async fn without_cors_origins_there_are_no_cors_headers() {
     let (_upstream, proxy) = proxy(&[]).await;
     let client = Client::new();
     let reply = preflight(&client, &proxy, "/v1/chat/completions", PAGE).await;

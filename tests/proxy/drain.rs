@@ -1,4 +1,4 @@
-//! Stopping: no new requests, open answers go on, and what is left at the deadline is told so.
+//! Shutdown: new requests are refused, open responses continue, and those open at the deadline end with an error.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,7 +27,7 @@ async fn held(go_on: Arc<Notify>) -> Upstream {
 }
 
 #[tokio::test]
-async fn open_answers_finish_and_nothing_new_begins() {
+async fn open_responses_finish_and_new_requests_are_refused() {
     for client in [Client::new(), Client::http2()] {
         let go_on = Arc::new(Notify::new());
         let upstream = held(go_on.clone()).await;
@@ -51,7 +51,7 @@ async fn open_answers_finish_and_nothing_new_begins() {
 }
 
 #[tokio::test]
-async fn what_is_open_at_the_deadline_is_told_so() {
+async fn streams_open_at_the_drain_deadline_end_with_an_error() {
     let upstream = held(Arc::new(Notify::new())).await;
     for client in [Client::new(), Client::http2()] {
         let mut setup = Setup::new(upstream.address);
@@ -68,7 +68,7 @@ async fn what_is_open_at_the_deadline_is_told_so() {
 
 /// An answer that has not begun gets a real status.
 #[tokio::test]
-async fn what_has_not_begun_at_the_deadline_is_refused() {
+async fn responses_not_begun_at_the_drain_deadline_are_refused() {
     let asked = Arc::new(Notify::new());
     let tell = asked.clone();
     let upstream = Upstream::start(move |mut exchange| {
@@ -97,7 +97,7 @@ async fn what_has_not_begun_at_the_deadline_is_refused() {
 }
 
 #[tokio::test]
-async fn an_idle_server_ends_at_once() {
+async fn idle_server_stops_at_once() {
     let upstream = held(Arc::new(Notify::new())).await;
     let mut proxy = Setup::new(upstream.address).start().await;
     let client = Client::new();
@@ -110,7 +110,7 @@ async fn an_idle_server_ends_at_once() {
 
 /// The server does not wait for requests that have begun but are not whole, nor for clients that say nothing.
 #[tokio::test]
-async fn connections_without_an_open_answer_are_closed_at_once() {
+async fn connections_without_an_open_response_are_closed_at_once() {
     let upstream = Upstream::start(at_once).await;
     for kept in [false, true] {
         for begun in ["G", "GET /v1/models HTTP/1.1\r\n", "GET /v1/models HTTP/1.1\r\nhost: x\r\n"] {
@@ -132,7 +132,7 @@ async fn connections_without_an_open_answer_are_closed_at_once() {
 }
 
 #[tokio::test]
-async fn a_request_whose_body_is_not_whole_is_refused_at_once() {
+async fn request_with_an_incomplete_body_is_refused_at_once() {
     let upstream = Upstream::start(at_once).await;
     for headers in ["", "expect: 100-continue\r\n"] {
         let mut proxy = Setup::new(upstream.address).start().await;
@@ -180,7 +180,7 @@ async fn http2_connections_without_an_open_stream_are_closed_at_once() {
 
 /// An HTTP/2 client that does not acknowledge the end is sent its answer, and not waited for afterwards.
 #[tokio::test]
-async fn an_http2_stream_that_ends_during_the_drain_is_whole() {
+async fn http2_stream_that_ends_during_the_drain_is_complete() {
     let go_on = Arc::new(Notify::new());
     let upstream = held(go_on.clone()).await;
     let mut proxy = Setup::new(upstream.address).start().await;

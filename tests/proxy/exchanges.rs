@@ -1,4 +1,4 @@
-//! The exchange with an upstream: every framing that an answer may have, and when a connection is used again.
+//! The exchange with an upstream: every framing of a response, and when a connection is reused.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::support::{
     upstream::{END, Exchange, Upstream, answer, at_once, text},
 };
 
-/// Asks `times` for an answer in order, one after the other.
+/// Sends requests one after the other; each must succeed.
 async fn asked(proxy: &Proxy, times: usize) {
     let client = Client::new();
     for time in 0..times {
@@ -28,7 +28,8 @@ async fn asked(proxy: &Proxy, times: usize) {
     }
 }
 
-/// Asks four times an upstream that answers with these bytes and keeps its connections: how many there were.
+/// Sends four requests to an upstream that responds with these bytes and keeps its connections. Returns the number of
+/// connections.
 async fn connections_for(bytes: String, one_by_one: bool) -> usize {
     let bytes = Arc::new(bytes);
     let upstream = Upstream::start(move |mut exchange| {
@@ -75,7 +76,7 @@ async fn well_framed_responses_keep_their_connection_in_any_split() {
             assert_eq!(connections_for(bytes.clone(), one_by_one).await, 1, "{bytes}");
         }
     }
-    // Behind the end mark, their end comes in its own time: with bytes one by one they may be left before.
+    // The last chunk comes after the end mark: sent byte by byte, the connection may be given up before it.
     for bytes in [
         chunked("", "", ""),
         chunked("", ";a=\"b\";c", ""),
@@ -115,7 +116,7 @@ async fn response_without_framing_ends_with_the_connection() {
     assert_eq!(upstream.connections(), 4);
 }
 
-/// Extensions are limited, but not those of a whole answer together.
+/// Extensions are limited, but not those of a whole response together.
 #[tokio::test]
 async fn long_response_may_have_an_extension_with_each_chunk() {
     let upstream = Upstream::start(|mut exchange| async {
@@ -240,10 +241,10 @@ async fn endless_response_head_is_rejected() {
     assert!(error["message"].as_str().unwrap().contains("65536"), "{error}");
 }
 
-/// A kept connection that closes without a word is replaced where the configuration says so, once; a new one is not.
+/// A reused connection that closes silently is replaced once, if the configuration allows it; a new one is not.
 #[tokio::test]
 async fn request_is_retried_only_if_configured_and_on_a_reused_connection() {
-    // Which requests are answered, in the order in which they come.
+    // Which requests get a response, in the order of their arrival.
     for (retry_unanswered, plan, requests, connections, statuses) in [
         (true, vec![true, false, true], 3, 2, [200, 200]),
         (true, vec![true, false, false, true], 3, 2, [200, 502]),
@@ -272,7 +273,7 @@ async fn request_is_retried_only_if_configured_and_on_a_reused_connection() {
     }
 }
 
-/// Half a word is an answer that has begun: the request is not sent again.
+/// Half a status line is a response that has begun: the request is not sent again.
 #[tokio::test]
 async fn request_whose_response_has_begun_is_not_retried() {
     let upstream = Upstream::start(|mut exchange| async move {
@@ -291,7 +292,7 @@ async fn request_whose_response_has_begun_is_not_retried() {
     assert_eq!(upstream.requests(), 2);
 }
 
-/// What is said on an idle connection, or that it closes, is noticed: it is not used again, and nobody hears of it.
+/// Bytes on an idle connection, or its end, are noticed: it is not reused, and no client gets an error.
 #[tokio::test]
 async fn idle_connections_that_close_or_send_bytes_are_not_reused() {
     for closes in [false, true] {
@@ -322,7 +323,7 @@ async fn idle_connections_that_close_or_send_bytes_are_not_reused() {
     }
 }
 
-/// An upstream by hand, for what it does before it has read a request.
+/// An upstream that acts before it has read the request.
 async fn by_hand<F>(answering: fn(TcpStream) -> F) -> (SocketAddr, JoinSet<()>)
 where
     F: Future<Output = ()> + Send + 'static,
@@ -337,7 +338,7 @@ where
     (address, task)
 }
 
-/// Larger than what sockets take by themselves.
+/// Larger than the buffers of sockets.
 const LARGE: usize = 9 << 20;
 
 fn large() -> String {
@@ -362,7 +363,7 @@ async fn refusal_before_the_request_is_sent_reaches_the_client() {
         let refusal = "HTTP/1.1 413 Large\r\nconnection: close\r\ncontent-length: 31\r\n\r\n\
             {\"error\":{\"message\":\"too much\"}}";
         stream.write_all(refusal.as_bytes()).await.unwrap();
-        // Not closed at once: a reset would take the answer with it.
+        // Not closed at once: a reset would destroy the response.
         tokio::time::sleep(Duration::from_millis(100)).await;
     })
     .await;
@@ -375,7 +376,7 @@ async fn refusal_before_the_request_is_sent_reaches_the_client() {
     upstream.join_next().await.unwrap().unwrap();
 }
 
-/// An upstream may begin to answer while it reads; the rest of the request is owed to it.
+/// An upstream may begin its response while it reads the request, and still needs the rest of the request.
 #[tokio::test]
 async fn response_that_begins_early_does_not_cut_off_the_request() {
     let (address, mut upstream) = by_hand(|mut stream| async move {
@@ -385,7 +386,7 @@ async fn response_that_begins_early_does_not_cut_off_the_request() {
         tokio::time::sleep(Duration::from_millis(50)).await;
         read_large(&mut stream).await;
         stream.write_all(format!("{:x}\r\n{END}\r\n0\r\n\r\n", END.len()).as_bytes()).await.unwrap();
-        // The connection stands, and whatever comes next on it is a request of its own.
+        // The connection persists, and what follows on it is another request.
         let mut next = vec![0; 5];
         soon("the next request", read_past(&mut stream, &mut next)).await;
         assert_eq!(next, b"POST ");
@@ -404,7 +405,7 @@ async fn response_that_begins_early_does_not_cut_off_the_request() {
     }
 }
 
-/// Reads over what is left of the first request, to the beginning of the second.
+/// Reads past the rest of the first request, to the beginning of the second.
 async fn read_past(stream: &mut TcpStream, next: &mut [u8]) {
     loop {
         stream.read_exact(&mut next[..1]).await.unwrap();
@@ -415,7 +416,7 @@ async fn read_past(stream: &mut TcpStream, next: &mut [u8]) {
     stream.read_exact(&mut next[1..]).await.unwrap();
 }
 
-/// The heads that an upstream is sent, by how its address is configured.
+/// The head that an upstream gets, with its address configured in this way.
 async fn head_for(listen: &str, base: &str, host: Option<&'static str>) -> String {
     let heads = Arc::new(Mutex::new(Vec::new()));
     let seen = heads.clone();
@@ -465,7 +466,7 @@ async fn host_sent_upstream_follows_the_configured_address() {
     }
 }
 
-/// What an upstream says in its headers cannot become lines of ours.
+/// The value of an upstream's header cannot become another header of the response.
 #[tokio::test]
 async fn header_value_of_the_upstream_cannot_split_the_response() {
     for value in ["1\rset-cookie: a=b", "1\tset-cookie: a=b", "\u{e9}", "1\n set-cookie: a=b"] {

@@ -1,4 +1,4 @@
-//! Every request says whom it is for, once.
+//! Every request names its host exactly once.
 
 use crate::support::{
     client::STREAM,
@@ -59,7 +59,7 @@ async fn http10_needs_no_host_but_may_not_have_two() {
     }
 }
 
-/// A request to a proxy names the host in its target, and has the header as well.
+/// A request in absolute form names the host in its target, and needs the header as well.
 #[tokio::test]
 async fn absolute_form_is_accepted_and_needs_host_too() {
     let upstream = Upstream::start(at_once).await;

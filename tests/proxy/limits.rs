@@ -26,7 +26,7 @@ async fn held(ends: Arc<Semaphore>) -> Upstream {
 }
 
 #[tokio::test]
-async fn a_place_is_held_until_the_last_byte_and_the_line_has_an_end() {
+async fn slot_is_held_until_the_last_byte_and_the_queue_is_bounded() {
     let ends = Arc::new(Semaphore::new(0));
     let upstream = held(ends.clone()).await;
     let mut setup = Setup::new(upstream.address);
@@ -66,7 +66,7 @@ async fn a_place_is_held_until_the_last_byte_and_the_line_has_an_end() {
 
 /// Who waits in line for long hears so.
 #[tokio::test]
-async fn a_waiting_stream_is_kept_alive() {
+async fn queued_stream_gets_keep_alives() {
     let ends = Arc::new(Semaphore::new(0));
     let upstream = held(ends.clone()).await;
     let mut setup = Setup::new(upstream.address);
@@ -84,7 +84,7 @@ async fn a_waiting_stream_is_kept_alive() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_too_large_is_refused_and_the_refusal_arrives() {
+async fn oversized_body_is_rejected_and_the_response_arrives() {
     let upstream = held(Arc::new(Semaphore::new(0))).await;
     let mut setup = Setup::new(upstream.address);
     setup.limits.max_body = 1000;
@@ -102,7 +102,7 @@ async fn a_body_that_is_too_large_is_refused_and_the_refusal_arrives() {
 
 /// Without a length the limit is met on the way.
 #[tokio::test]
-async fn a_chunked_body_that_is_too_large_is_refused() {
+async fn oversized_chunked_body_is_rejected() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     let upstream = held(Arc::new(Semaphore::new(0))).await;

@@ -1,4 +1,4 @@
-//! One line a request: whatever became of it, and without bodies and secrets.
+//! One line per request, however it ended, without bodies and secrets.
 
 use std::{
     io,
@@ -20,7 +20,7 @@ use crate::support::{
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
 impl Lines {
-    /// Waits until `count` requests have ended, and gives their lines.
+    /// Waits until `count` requests have ended; returns their lines.
     async fn of_requests(&self, count: usize) -> Vec<Value> {
         let read = async {
             loop {
@@ -59,9 +59,12 @@ impl io::Write for Writer<'_> {
 }
 
 #[tokio::test]
-async fn every_request_has_one_line() {
+async fn every_request_is_logged_once() {
     let lines = Lines::default();
     let subscriber = tracing_subscriber::fmt().json().flatten_event(true).with_writer(lines.clone()).finish();
+    // As long as a process has had a single dispatcher, tracing asks only the thread that first reaches a log statement,
+    // and that may be the thread of another test.
+    let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());
     // The test's runtime has one thread, so that all of the proxy logs here.
     let _log = tracing::subscriber::set_default(subscriber);
     let upstream = Upstream::start(|mut exchange| async move {

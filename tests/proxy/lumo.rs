@@ -26,7 +26,7 @@ const WITH_ARGUMENTS: &str = "data: {\"object\":\"chat.tool_call\",\"tool_call\"
 /// A call without its arguments is asked for once more when the first answer has ended well: that one is let go of,
 /// the second has its place at the upstream, and the client sees one answer.
 #[tokio::test]
-async fn a_bounced_call_is_one_answer_of_two_hops() {
+async fn bounced_call_is_one_response_from_two_hops() {
     let hops = Arc::new(AtomicUsize::new(0));
     let asked = Arc::new(Mutex::new(Vec::new()));
     let keep = asked.clone();

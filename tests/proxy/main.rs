@@ -4,7 +4,7 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "a test that fails panics, wherever its helpers lie"
+    reason = "a failing test panics, wherever its helpers live"
 )]
 
 mod support;

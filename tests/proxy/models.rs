@@ -39,7 +39,7 @@ fn ids(list: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn models_of_the_wildcards_upstream_are_merged_with_configured_ones() {
+async fn upstream_models_of_a_wildcard_are_merged_with_configured_ones() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let keep = seen.clone();
     let upstream = Upstream::start(move |exchange: Exchange| {
@@ -79,7 +79,7 @@ async fn models_of_the_wildcards_upstream_are_merged_with_configured_ones() {
 }
 
 #[tokio::test]
-async fn a_burst_of_clients_asks_once_on_all_threads() {
+async fn burst_of_clients_requests_the_model_list_once() {
     let upstream = Upstream::start(|exchange| async move {
         tokio::time::sleep(Duration::from_millis(100)).await;
         listing(exchange).await
@@ -100,7 +100,7 @@ async fn a_burst_of_clients_asks_once_on_all_threads() {
 }
 
 #[tokio::test]
-async fn an_upstream_without_a_list_leaves_the_configured_names() {
+async fn upstream_without_a_model_list_leaves_the_configured_names() {
     for (status, body) in [
         ("404 Not Found", "{}"),
         ("500 Internal Server Error", "oops"),
@@ -127,7 +127,7 @@ async fn an_upstream_without_a_list_leaves_the_configured_names() {
 }
 
 #[tokio::test]
-async fn a_list_that_is_too_long_is_none() {
+async fn oversized_model_list_is_ignored() {
     let upstream = Upstream::start(|mut exchange: Exchange| async move {
         let long = format!("{{\"data\":[{{\"id\":\"{}\"}}]}}", "x".repeat(5 << 20));
         exchange.whole("200 OK", "", &long).await;
@@ -139,7 +139,7 @@ async fn a_list_that_is_too_long_is_none() {
 }
 
 #[tokio::test]
-async fn an_unreachable_upstream_leaves_the_configured_names() {
+async fn unreachable_upstream_leaves_the_configured_names() {
     let gone = Upstream::start(listing).await.address;
     let mut setup = Setup::new(gone);
     setup.wildcard = true;
@@ -148,7 +148,7 @@ async fn an_unreachable_upstream_leaves_the_configured_names() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_ends_the_question_and_the_next_one_asks() {
+async fn client_disconnect_cancels_the_listing_and_the_next_client_restarts_it() {
     let (leave, left) = tokio::sync::mpsc::unbounded_channel();
     let upstream = Upstream::start(move |mut exchange: Exchange| {
         let leave = leave.clone();
@@ -172,7 +172,7 @@ async fn a_client_that_leaves_ends_the_question_and_the_next_one_asks() {
 }
 
 #[tokio::test]
-async fn lumo_has_no_list_and_nothing_is_asked_without_a_wildcard() {
+async fn model_list_is_not_requested_from_lumo_or_without_a_wildcard() {
     let upstream = Upstream::start(listing).await;
     let mut lumo = wildcard(&upstream);
     lumo.upstream.options = UpstreamDialect::Lumo(Default::default());

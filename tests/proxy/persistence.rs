@@ -1,4 +1,4 @@
-//! Which bytes are a request: what stands behind one whose end is in doubt never runs.
+//! Which bytes are a request: bytes after a request whose end is in doubt are never executed.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ async fn content_length_beside_transfer_encoding_closes_the_connection_after_the
     }
 }
 
-/// The decision is about one request only: what came before on the connection does not matter.
+/// The decision depends on one request only, not on those before it on the connection.
 #[tokio::test]
 async fn kept_connection_is_closed_after_the_first_doubtful_request() {
     let upstream = Upstream::start(at_once).await;
@@ -95,7 +95,7 @@ async fn unread_body_does_not_become_a_request() {
     }
 }
 
-/// An upgrade that is not made leaves the connection as it was.
+/// An upgrade that is not made does not affect the connection.
 #[tokio::test]
 async fn upgrade_is_ignored() {
     let upstream = Upstream::start(at_once).await;
@@ -150,7 +150,7 @@ async fn request_body_shorter_than_announced_is_not_a_request() {
     assert_eq!(upstream.requests(), 0);
 }
 
-/// A socket that is closed with unread bytes in it is reset, and a reset destroys what the client has not read.
+/// A socket that is closed with unread bytes in it is reset, and a reset destroys data that the client has not read.
 #[tokio::test]
 async fn last_response_arrives_although_the_client_goes_on_sending() {
     let upstream = Upstream::start(at_once).await;
@@ -163,7 +163,7 @@ async fn last_response_arrives_although_the_client_goes_on_sending() {
     }
 }
 
-/// The last answer closes the connection, and most of what is before it still waits for room in the socket.
+/// The last response closes the connection while most of those before it still wait for room in the socket.
 #[tokio::test]
 async fn responses_before_the_last_arrive_through_a_full_socket() {
     const ANSWERS: usize = 1000;

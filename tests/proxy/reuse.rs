@@ -1,4 +1,4 @@
-//! Connections to an upstream that sends what nobody has asked for: none of it is an answer.
+//! Unsolicited bytes of an upstream are never read as a response.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::support::{
     upstream::{Upstream, answer, at_once, text},
 };
 
-/// An answer that nobody has asked for.
+/// A response that no request asked for.
 fn poison() -> String {
     answer().replace("hello", "poison")
 }

@@ -13,10 +13,10 @@ use crate::support::{
     upstream::{Exchange, Upstream, at_once, text},
 };
 
-/// Far shorter than the time until [`soon`] gives up.
+/// Far shorter than the timeout of [`soon`].
 const WRITE_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// An upstream that never ends the first answer on a connection, and tells when its connection is closed.
+/// An upstream that never ends the first response on a connection, and reports when the connection is closed.
 async fn flooding() -> (Upstream, Arc<Notify>) {
     let gone = Arc::new(Notify::new());
     let tell = gone.clone();
@@ -37,7 +37,7 @@ async fn metrics(proxy: &Proxy) -> String {
     Client::new().get(proxy, "/metrics").await.rest().await
 }
 
-/// Waits until so many stalls are counted, and no answer is open.
+/// Waits until `stalls` stalls are counted and no response is open.
 async fn counted(proxy: &Proxy, stalls: usize) {
     let line = format!("toolwire_client_stalls_total {stalls}\n");
     let counted = async {
@@ -54,7 +54,7 @@ async fn counted(proxy: &Proxy, stalls: usize) {
 }
 
 #[tokio::test]
-async fn a_client_that_takes_nothing_of_a_stream_loses_its_place() {
+async fn client_that_stops_reading_a_stream_is_disconnected() {
     let (upstream, gone) = flooding().await;
     let mut setup = Setup::new(upstream.address);
     setup.limits.write_timeout = WRITE_TIMEOUT;
@@ -71,7 +71,7 @@ async fn a_client_that_takes_nothing_of_a_stream_loses_its_place() {
 }
 
 #[tokio::test]
-async fn a_client_that_takes_nothing_of_a_whole_answer_loses_its_place() {
+async fn client_that_stops_reading_an_unstreamed_response_is_disconnected() {
     let upstream = Upstream::start(|mut exchange: Exchange| async move {
         exchange.begin().await;
         for _ in 0..300 {
@@ -88,9 +88,9 @@ async fn a_client_that_takes_nothing_of_a_whole_answer_loses_its_place() {
     counted(&proxy, 1).await;
 }
 
-/// Answers that have no upstream, which hyper writes.
+/// Responses without an upstream, which hyper writes.
 #[tokio::test]
-async fn a_client_that_takes_no_answers_at_all_is_let_go_of() {
+async fn client_that_never_reads_is_disconnected() {
     let upstream = Upstream::start(at_once).await;
     let mut setup = Setup::new(upstream.address);
     setup.limits.write_timeout = WRITE_TIMEOUT;
@@ -101,7 +101,7 @@ async fn a_client_that_takes_no_answers_at_all_is_let_go_of() {
 }
 
 #[tokio::test]
-async fn an_http2_stream_whose_window_stays_closed_is_reset_and_no_other() {
+async fn http2_stream_with_a_closed_window_is_reset_alone() {
     let (upstream, gone) = flooding().await;
     let mut setup = Setup::new(upstream.address);
     setup.limits.write_timeout = WRITE_TIMEOUT;
@@ -119,7 +119,7 @@ async fn an_http2_stream_whose_window_stays_closed_is_reset_and_no_other() {
 }
 
 #[tokio::test]
-async fn an_http2_connection_that_takes_nothing_is_closed() {
+async fn http2_connection_that_stops_reading_is_closed() {
     let (upstream, gone) = flooding().await;
     let mut setup = Setup::new(upstream.address);
     setup.limits.write_timeout = WRITE_TIMEOUT;
@@ -146,9 +146,9 @@ async fn an_http2_connection_that_takes_nothing_is_closed() {
     assert!(metrics.contains("toolwire_client_disconnects_total 0\n"), "{metrics}");
 }
 
-/// A client that reads slowly takes longer than the limit, but never takes nothing for so long.
+/// A slow client takes longer than the limit in total, but never pauses for that long.
 #[tokio::test]
-async fn a_client_that_reads_slowly_is_not_let_go_of() {
+async fn slow_client_is_not_disconnected() {
     const PIECES: usize = 200;
     let upstream = Upstream::start(|mut exchange: Exchange| async move {
         exchange.begin().await;
@@ -170,7 +170,7 @@ async fn a_client_that_reads_slowly_is_not_let_go_of() {
 
 /// A stream that is silent is not one that is not read. The clock stands still but for those who wait for it.
 #[tokio::test]
-async fn a_client_is_not_blamed_for_the_silence_of_the_upstream() {
+async fn silent_upstream_does_not_count_as_a_stalled_client() {
     let silent = Upstream::start(|mut exchange: Exchange| async move {
         exchange.begin().await;
         exchange.piece(text("first")).await;

@@ -13,7 +13,7 @@ use crate::support::{
 
 /// Every piece is with the client before the next one leaves the upstream.
 #[tokio::test]
-async fn pieces_are_forwarded_as_they_come() {
+async fn pieces_are_forwarded_as_they_arrive() {
     let (next, turns) = mpsc::channel::<()>(1);
     let turns = Arc::new(Mutex::new(turns));
     let upstream = Upstream::start(move |mut exchange| {
@@ -43,7 +43,7 @@ async fn pieces_are_forwarded_as_they_come() {
 
 /// A stream that is faster than any model's is looked at less often, and loses nothing by it.
 #[tokio::test]
-async fn a_flood_comes_whole_and_in_order() {
+async fn flooding_upstream_is_forwarded_completely_and_in_order() {
     const PIECES: usize = 5000;
     let upstream = Upstream::start(|mut exchange| async move {
         exchange.begin().await;
@@ -73,7 +73,7 @@ async fn http2_clients_are_served_on_the_same_port() {
 }
 
 #[tokio::test]
-async fn a_whole_answer_is_json_with_a_length() {
+async fn unstreamed_response_is_json_with_content_length() {
     let upstream = answering().await;
     let proxy = Setup::new(upstream.address).start().await;
     let reply = Client::new().chat(&proxy, WHOLE).await;
@@ -87,7 +87,7 @@ async fn a_whole_answer_is_json_with_a_length() {
 
 /// An upstream that ends its body a little after the end mark keeps its connection, streamed or whole.
 #[tokio::test]
-async fn connections_to_the_upstream_are_used_again() {
+async fn upstream_connections_are_reused() {
     let upstream = Upstream::start(|mut exchange| async move {
         exchange.begin().await;
         exchange.piece(text("hello")).await;
@@ -112,7 +112,7 @@ async fn connections_to_the_upstream_are_used_again() {
 
 /// A kept connection that the upstream closes just when it is used again costs a client nothing, if so configured.
 #[tokio::test]
-async fn a_connection_that_went_stale_is_replaced() {
+async fn stale_upstream_connection_is_replaced() {
     let upstream = Upstream::start(|mut exchange| async move {
         if exchange.earlier == 0 {
             exchange.begin().await;
@@ -137,7 +137,7 @@ async fn a_connection_that_went_stale_is_replaced() {
 
 /// The end mark ends the answer, even if the upstream leaves its connection open.
 #[tokio::test]
-async fn an_upstream_that_never_closes_does_not_keep_the_client() {
+async fn upstream_that_never_closes_does_not_delay_the_end() {
     let upstream = Upstream::start(|mut exchange| async move {
         exchange.begin().await;
         exchange.piece(text("all")).await;
@@ -154,7 +154,7 @@ async fn an_upstream_that_never_closes_does_not_keep_the_client() {
 
 /// A client that does not read stops the upstream, long before memory is full; when it reads on, nothing is missing.
 #[tokio::test]
-async fn a_slow_client_slows_the_upstream() {
+async fn slow_client_applies_backpressure_to_the_upstream() {
     const PIECES: usize = 2048;
     const PIECE: usize = 32 << 10;
     let blocked = Arc::new(Notify::new());

@@ -12,7 +12,7 @@ use crate::support::{
     upstream::{Upstream, at_once, text},
 };
 
-/// So many clients, one after the other, each with an answer and its connection open.
+/// `count` clients, one after the other, each with a response and its connection open.
 async fn answered(proxy: &Proxy, count: usize) -> Vec<Raw> {
     let mut clients = Vec::new();
     for _ in 0..count {
@@ -41,7 +41,7 @@ async fn all_threads_serve_and_all_stop() {
 }
 
 #[tokio::test]
-async fn streams_of_all_threads_are_cut_at_the_deadline() {
+async fn streams_of_all_threads_end_at_the_drain_deadline() {
     let upstream = Upstream::start(|mut exchange| async {
         exchange.begin().await;
         exchange.piece(text("first")).await;
@@ -70,7 +70,7 @@ async fn streams_of_all_threads_are_cut_at_the_deadline() {
 }
 
 #[tokio::test]
-async fn a_dropped_server_ends_on_all_threads() {
+async fn dropped_server_stops_on_all_threads() {
     let upstream = Upstream::start(at_once).await;
     let mut setup = Setup::new(upstream.address);
     setup.threads = 3;
@@ -84,7 +84,7 @@ async fn a_dropped_server_ends_on_all_threads() {
 
 /// Threads share a port; servers do not, whichever of them has threads.
 #[tokio::test]
-async fn a_second_server_on_a_port_is_an_error() {
+async fn second_server_on_a_port_is_an_error() {
     let upstream = Upstream::start(at_once).await;
     for (here, there) in [(1, 1), (1, 3), (3, 1), (3, 3)] {
         let bind = |threads, listen: Option<_>| {

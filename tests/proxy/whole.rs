@@ -1,4 +1,4 @@
-//! Answers that are not streamed, and streams whose end is told by their body alone.
+//! Unstreamed responses, and streams whose end is marked only by the end of the body.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ const SHORT: Duration = Duration::from_millis(250);
 
 const DONE: &str = "data: [DONE]\n\n";
 
-/// A whole answer that says more than toolwire knows of.
+/// An unstreamed response with fields that toolwire does not know.
 fn completion() -> Value {
     json!({
         "id": "c1", "object": "chat.completion", "created": 1, "model": "up", "system_fingerprint": "fp",
@@ -61,7 +61,7 @@ async fn before(
 }
 
 #[tokio::test]
-async fn a_whole_answer_is_asked_for_and_keeps_all_that_it_says() {
+async fn unstreamed_response_is_requested_and_keeps_all_fields() {
     let (proxy, _upstream, asked) = before("200 OK", completion().to_string(), |_| {}).await;
     let reply = Client::new().chat(&proxy, WHOLE).await;
     assert_eq!(reply.status(), 200);
@@ -72,7 +72,7 @@ async fn a_whole_answer_is_asked_for_and_keeps_all_that_it_says() {
 }
 
 #[tokio::test]
-async fn counts_that_the_upstream_does_not_give_are_left_out() {
+async fn missing_usage_counts_are_omitted() {
     let mut completion = completion();
     completion.as_object_mut().unwrap().remove("usage");
     let (proxy, _upstream, _) = before("200 OK", completion.to_string(), |_| {}).await;
@@ -81,7 +81,7 @@ async fn counts_that_the_upstream_does_not_give_are_left_out() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_only_streams_is_always_asked_for_a_stream() {
+async fn always_stream_requests_a_stream_for_unstreamed_responses() {
     let change = |setup: &mut Setup| {
         setup.upstream.options =
             UpstreamDialect::Chat(Options { stream: Streaming::Always, ..Options::of_host("") });
@@ -94,7 +94,7 @@ async fn an_upstream_that_only_streams_is_always_asked_for_a_stream() {
 }
 
 #[tokio::test]
-async fn a_refusal_of_a_whole_answer_keeps_its_status() {
+async fn upstream_error_for_an_unstreamed_request_keeps_its_status() {
     let body =
         r#"{"error":{"message":"too long","type":"invalid_request_error","code":"context_length_exceeded"}}"#;
     let (proxy, upstream, _) = before("400 Bad Request", body.to_owned(), |_| {}).await;
@@ -105,7 +105,7 @@ async fn a_refusal_of_a_whole_answer_keeps_its_status() {
 }
 
 #[tokio::test]
-async fn calls_written_as_text_are_found_in_whole_answers() {
+async fn calls_written_as_text_are_found_in_unstreamed_responses() {
     let mut completion = completion();
     completion["choices"].as_array_mut().unwrap().truncate(1);
     completion["choices"][0]["message"]["content"] =
@@ -122,7 +122,7 @@ async fn calls_written_as_text_are_found_in_whole_answers() {
 }
 
 #[tokio::test]
-async fn a_whole_answer_that_is_too_long_reaches_a_limit() {
+async fn oversized_unstreamed_response_reaches_the_limit() {
     let change = |setup: &mut Setup| setup.settings.limits.max_answer = 100;
     let (proxy, _upstream, _) = before("200 OK", completion().to_string(), change).await;
     let reply = Client::new().chat(&proxy, WHOLE).await;
@@ -130,9 +130,9 @@ async fn a_whole_answer_that_is_too_long_reaches_a_limit() {
     assert_eq!(reply.json().await["error"]["code"], "limit_exceeded");
 }
 
-/// Its head comes when the answer is complete, so `header_timeout` is not for it.
+/// The head arrives when the response is complete, so `header_timeout` does not apply.
 #[tokio::test]
-async fn the_head_of_a_whole_answer_may_take_as_long_as_the_answer() {
+async fn header_timeout_does_not_apply_to_unstreamed_responses() {
     let upstream = Upstream::start(|mut exchange| async move {
         tokio::time::sleep(3 * SHORT).await;
         exchange.whole("200 OK", "", &completion().to_string()).await;
@@ -146,7 +146,7 @@ async fn the_head_of_a_whole_answer_may_take_as_long_as_the_answer() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_cancels_a_whole_answer() {
+async fn client_disconnect_cancels_an_unstreamed_response() {
     let (asked, gone) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (tell_asked, tell_gone) = (asked.clone(), gone.clone());
     let upstream = Upstream::start(move |mut exchange| {
@@ -187,7 +187,7 @@ async fn marked(mut exchange: Exchange) -> Exchange {
 }
 
 #[tokio::test]
-async fn an_end_mark_without_a_finish_reason_needs_the_end_of_the_body() {
+async fn done_without_a_finish_reason_needs_the_end_of_the_body() {
     let good = unfinished(|exchange| async {
         let mut exchange = marked(exchange).await;
         exchange.end().await;

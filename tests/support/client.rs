@@ -1,9 +1,9 @@
-//! A client of Chat Completions, written for the tests alone and as strict as the strictest library: it puts an
-//! answer together and panics at whatever a client could stumble over.
+//! A client of Chat Completions, independent of the rest of the code and as strict as the strictest library: it assembles
+//! a response and panics on anything that a client could reject.
 
 use serde_json::Value;
 
-/// What a client has in hand when an answer is over.
+/// What a client has assembled at the end of a response.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Answer {
     pub(crate) text: String,
@@ -16,14 +16,14 @@ pub(crate) struct Answer {
     pub(crate) server_calls: Vec<(String, String, String)>,
     pub(crate) annotations: Vec<Value>,
     pub(crate) images: Vec<Value>,
-    /// What came, in which order, repetitions taken out.
+    /// The kinds of content in the order of their arrival, without repetitions.
     pub(crate) order: Vec<&'static str>,
     pub(crate) usage: Option<Value>,
     pub(crate) finish: Option<String>,
     pub(crate) error: Option<Value>,
     /// `[DONE]` was read.
     pub(crate) done: bool,
-    /// The status of an answer that failed before it began; else 200.
+    /// The status of a response that failed before it began; otherwise 200.
     pub(crate) status: u16,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Call {
 }
 
 impl Answer {
-    /// Reads a stream, whole or as far as it came.
+    /// Reads a stream, complete or cut off.
     pub(crate) fn of_stream(bytes: &[u8]) -> Self {
         let mut answer = Self { status: 200, ..Self::default() };
         let text = std::str::from_utf8(bytes).expect("the client gets UTF-8");
@@ -54,7 +54,7 @@ impl Answer {
         answer
     }
 
-    /// Reads a whole answer, or an error's body.
+    /// Reads an unstreamed response or the body of an error.
     pub(crate) fn of_body(bytes: &[u8], status: u16) -> Self {
         let body: Value = serde_json::from_slice(bytes).expect("a JSON body");
         let mut answer = Self { status, ..Self::default() };
@@ -131,7 +131,7 @@ impl Answer {
         self.lists(delta);
     }
 
-    /// The first delta of an index brings id, type and name, whole; the later ones bring arguments and nothing else.
+    /// The first delta of an index carries id, type and the complete name; later ones carry only arguments.
     fn call_delta(&mut self, call: &Value) {
         let index = usize::try_from(call["index"].as_u64().expect("an index")).unwrap();
         let (kind, arguments) = kind_of(call);

@@ -1,14 +1,14 @@
-//! The ways in which something is cut into pieces (docs/protocols/text-formats.md#split-independence).
+//! The ways of splitting something into pieces (docs/protocols/text-formats.md#split-independence).
 
 /// The sizes of equal pieces.
 pub(crate) const SIZES: [usize; 6] = [1, 2, 3, 5, 7, 13];
 
-/// Two-way cuts tried of one stream at most; a longer one is cut at evenly spread places.
+/// The most two-way splits of one stream; a longer stream is split at evenly spread places.
 const MOST: usize = 700;
 
-/// Where something of `len` is cut in two: everywhere, or evenly spread.
+/// The places where something of `len` is split in two: everywhere, or evenly spread.
 pub(crate) fn places(len: usize) -> impl Iterator<Item = usize> {
-    // Relatively prime to the lengths that repeat in streams, so that all places inside a frame get their turn.
+    // Relatively prime to the lengths that repeat in streams, so that every place inside a frame is tried.
     let step = if len > MOST { (len / MOST + 1) | 1 } else { 1 };
     (0..=len).step_by(step)
 }

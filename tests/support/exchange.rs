@@ -1,4 +1,4 @@
-//! One exchange: a client's request, the model's settings, an upstream; run through the pipeline in any cut.
+//! One exchange: a client's request, the model's rules, an upstream; run through the pipeline in any split.
 
 use bytes::BytesMut;
 use serde_json::{Value, json};
@@ -16,13 +16,13 @@ use super::{
     upstream::Speech,
 };
 
-/// What is asked, and how it is treated.
+/// A request and how it is processed.
 #[derive(Debug, Clone)]
 pub(crate) struct Exchange {
     pub(crate) conversation: Conversation,
     pub(crate) settings: Rules,
     pub(crate) speech: Speech,
-    /// What the upstream says when it is asked once more.
+    /// The upstream's second response, if it gets a second request.
     pub(crate) second: Option<Vec<u8>>,
 }
 
@@ -91,7 +91,7 @@ impl Exchange {
         }
     }
 
-    /// What the client gets, and what was counted, if the upstream's bytes come in these pieces.
+    /// What the client gets, and what was counted, if the upstream's bytes arrive in these pieces.
     pub(crate) fn run<'p>(&self, pieces: impl IntoIterator<Item = &'p [u8]>) -> (Answer, Tally) {
         let mut pipeline = self.pipeline();
         let mut out = BytesMut::new();
@@ -113,7 +113,7 @@ impl Exchange {
         (answer, pipeline.tally())
     }
 
-    /// Ends an answer as the shell does: with a status as long as nothing has been sent, then in the stream.
+    /// Ends a response as the proxy does: a failure before the first content has a status, a later one is in the stream.
     fn ended(&self, pipeline: &mut Pipeline, mut out: BytesMut) -> Answer {
         match (pipeline.failure(), pipeline.state()) {
             (Some(failure), State::Failed) => {
@@ -128,7 +128,7 @@ impl Exchange {
         if self.conversation.stream { Answer::of_stream(&out) } else { Answer::of_body(&out, 200) }
     }
 
-    /// What the client gets of these bytes, and that no way of cutting them makes a difference.
+    /// What the client gets for these bytes; asserts that it is the same at every two-way split.
     pub(crate) fn at_every_cut(&self, what: &str, bytes: &[u8]) -> (Answer, Tally) {
         let whole = self.in_pieces(what, bytes);
         for at in places(bytes.len()) {
@@ -138,7 +138,7 @@ impl Exchange {
         whole
     }
 
-    /// What the client gets of these bytes, and that pieces of equal size make no difference.
+    /// What the client gets for these bytes; asserts that it is the same for pieces of equal size.
     pub(crate) fn in_pieces(&self, what: &str, bytes: &[u8]) -> (Answer, Tally) {
         let whole = self.run([bytes]);
         for size in SIZES {
@@ -147,7 +147,7 @@ impl Exchange {
         whole
     }
 
-    /// What the client gets of this text, and that these cuts of it make no difference.
+    /// What the client gets for this text; asserts that it is the same for these splits.
     pub(crate) fn text(&self, what: &str, text: &str, finish: &str, cuts: Cuts) -> (Answer, Tally) {
         let stream = self.speech.says(&[text], finish);
         let whole = if cuts == Cuts::Bytes {
@@ -167,7 +167,7 @@ impl Exchange {
     }
 }
 
-/// How thoroughly a text is cut.
+/// How thoroughly a text is split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cuts {
     /// Bytes and text in equal pieces.

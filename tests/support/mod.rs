@@ -1,7 +1,7 @@
-//! What the tests of the whole pipeline share: an upstream's bytes made from events, one exchange run through a
-//! [`Pipeline`](toolwire::pipeline::Pipeline) in any cut, and a client of its own that reads what came out.
+//! Shared by the tests of the whole pipeline: an upstream's bytes made from events, one exchange run through a
+//! [`Pipeline`](toolwire::pipeline::Pipeline) in any split, and an independent client that reads the output.
 
-#![allow(dead_code, reason = "each test binary uses its part")]
+#![allow(dead_code, reason = "each test program uses a part of it")]
 
 pub(crate) mod client;
 pub(crate) mod cuts;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-/// What an upstream speaks.
+/// The dialect of an upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Speech {
     LumoV1,
@@ -16,7 +16,7 @@ pub(crate) enum Speech {
 impl Speech {
     pub(crate) const ALL: [Self; 3] = [Self::LumoV1, Self::LumoV2, Self::Chat];
 
-    /// A good answer of these pieces of text. `finish`: the upstream's reason; Lumo v1 has none to tell.
+    /// A complete response of these pieces of text. `finish`: the upstream's finish reason, which Lumo v1 does not send.
     pub(crate) fn says(self, pieces: &[&str], finish: &str) -> Vec<u8> {
         let mut events: Vec<Value> = pieces.iter().map(|piece| json!(["m", piece])).collect();
         if self != Self::LumoV1 {

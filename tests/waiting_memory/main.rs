@@ -1,5 +1,5 @@
-//! What the heap holds while a long call waits for its end: its arguments, and where a model wrote it as text, the
-//! source too, which is text again if the call fails.
+//! The heap while a long call waits for its end holds its arguments. If the model wrote the call as text, it also holds
+//! the source, which becomes text again if the call fails.
 
 #![allow(
     clippy::unwrap_used,
@@ -7,7 +7,7 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::string_slice,
-    reason = "a test that cannot go on has failed"
+    reason = "a failing test panics, wherever its helpers live"
 )]
 #![allow(dead_code, unreachable_pub, reason = "other tests share what this one does not need")]
 
@@ -29,12 +29,12 @@ use toolwire::{
 
 /// Bytes of the call's longest argument.
 const SIZE: usize = 200_000;
-/// What a pipeline takes besides what it holds: the reader's frame, joined pieces, shapes of frames.
+/// What a pipeline needs besides what it holds back: the reader's frame, joined pieces, templates of frames.
 const FIXED: i64 = 32 << 10;
-/// Room that each text may have to grow, as a part of it: source and arguments are held in 2.25 times their size.
+/// Spare capacity of each text as a fraction of its length: source and arguments are held in 2.25 times their size.
 const GROWTH: f64 = 1.0 / 8.0;
 
-/// Bytes on the heap while the call waits, and the most until it is out.
+/// Bytes on the heap while the call waits, and the peak until it is sent.
 fn heap(exchange: &Exchange, beginning: &[u8], rest: &[u8]) -> (i64, u64) {
     let mut pipeline = exchange.pipeline();
     let mut out = BytesMut::with_capacity(4 * SIZE);
@@ -80,7 +80,7 @@ fn pieces(text: &str, size: usize) -> Vec<&str> {
 }
 
 #[test]
-fn a_waiting_call_that_was_written_as_text_holds_its_source_and_its_arguments() {
+fn waiting_call_written_as_text_holds_source_and_arguments() {
     let value = "line of text\\n".repeat(SIZE / 14 + 1);
     let cases = [
         (
@@ -133,7 +133,7 @@ fn a_waiting_call_that_was_written_as_text_holds_its_source_and_its_arguments() 
 }
 
 #[test]
-fn a_waiting_call_of_the_upstreams_own_holds_its_arguments() {
+fn waiting_native_call_holds_its_arguments() {
     let exchange = exchange(Detect::Auto, ArgumentDelivery::Whole);
     let value = "line of text. ".repeat(SIZE / 14 + 1);
     let frame = |delta: serde_json::Value, finish: Option<&str>| {

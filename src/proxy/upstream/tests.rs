@@ -1,5 +1,5 @@
-//! Upstreams over HTTP/2: which connection a request goes to, when it is sent once more, and what a client is told.
-//! Connections are pipes in memory, on a deadlines that stands still.
+//! Upstreams over HTTP/2: which connection a request is sent on, when it is sent again, and what failure the client gets.
+//! Connections are pipes in memory, on a paused clock.
 
 use std::{
     collections::HashMap,
@@ -32,13 +32,13 @@ use super::{
 };
 use crate::{
     config::{QueueLimits, Timeouts},
-    dialect::{UpstreamDialect, chat},
+    dialect::{Dialect, UpstreamDialect},
     http1,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Far longer than anything that is tested.
+/// Longer than any test.
 const NEVER: Duration = Duration::from_secs(86_400);
 
 impl Duplex for DuplexStream {
@@ -50,7 +50,7 @@ impl Duplex for DuplexStream {
 /// Runs one connection of a server; the first has the number 0.
 type Serve = dyn Fn(usize, DuplexStream) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync;
 
-/// A server that is connected to through pipes.
+/// A server whose connections are pipes.
 struct Server {
     serve: Box<Serve>,
     connections: AtomicUsize,
@@ -84,7 +84,7 @@ impl Server {
         })
     }
 
-    /// A server that gives each request to `answer`.
+    /// A server that passes each request to `answer`.
     fn answering<F>(
         max_streams: u32,
         answer: impl Fn(Asked) -> F + Clone + Send + Sync + 'static,
@@ -117,11 +117,11 @@ impl Server {
     }
 }
 
-/// A request that a server is to answer.
+/// A request that the server has received.
 struct Asked {
     /// The connection's number.
     number: usize,
-    /// How many requests came before, on all connections.
+    /// How many requests came before it, on all connections.
     request: usize,
     respond: SendResponse<Bytes>,
     /// Closes the connection at once.
@@ -142,7 +142,7 @@ impl Asked {
 fn upstream() -> Upstream {
     Upstream {
         name: "up".to_owned(),
-        options: UpstreamDialect::Chat(chat::Options::of_host("")),
+        options: UpstreamDialect::try_from(Dialect::Chat).unwrap(),
         base_url: "https://up.example".parse().unwrap(),
         api_key: None,
         headers: HeaderMap::new(),
@@ -164,7 +164,7 @@ async fn open(client: &Arc<Client>) -> Result<Opened, Failure> {
     client.clone().open(asked, None).await.map_err(|unopened| unopened.failure)
 }
 
-/// The answer to one request.
+/// Sends one request and returns the body of the response.
 async fn ask(client: &Arc<Client>) -> Result<String, Failure> {
     let mut opened = open(client).await?;
     let mut read = Vec::new();
@@ -195,13 +195,13 @@ async fn requests_share_a_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_request_waits_for_another_where_a_connection_takes_few() {
+async fn requests_beyond_the_stream_limit_get_further_connections() {
     for max_streams in [1, 3] {
         let all_there = Arc::new(Barrier::new(10));
         let server = Server::answering(max_streams, move |asked| {
             let all_there = all_there.clone();
             async move {
-                // Longer than the time limit, were they to wait for each other.
+                // Requests that waited for each other would exceed the time limit.
                 sleep(3 * SECOND).await;
                 all_there.wait().await;
                 asked.answer().await;
@@ -215,13 +215,13 @@ async fn no_request_waits_for_another_where_a_connection_takes_few() {
                 answer.unwrap();
             }
         }
-        // Those that are idle are used again.
+        // Idle connections are used again.
         assert_eq!(server.connections(), 10);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_is_full_is_used_again_when_it_has_room() {
+async fn full_connection_is_used_again_when_a_stream_has_ended() {
     let server = Server::answering(2, |asked| async move {
         sleep(SECOND).await;
         asked.answer().await;
@@ -237,7 +237,7 @@ async fn a_connection_that_is_full_is_used_again_when_it_has_room() {
     assert!(server.connections() <= 3, "{}", server.connections());
 }
 
-/// A server that takes connections and never reads from them, once it has answered `answered` requests.
+/// A server whose first connection stops reading after `answered` requests.
 fn stalled(answered: usize) -> Arc<Server> {
     Server::new(move |number, stream| async move {
         let mut connection = Builder::new().handshake(stream).await.unwrap();
@@ -247,7 +247,7 @@ fn stalled(answered: usize) -> Arc<Server> {
             answers.spawn(Asked { number, request, respond, close: Arc::default() }.answer());
         }
         if answered > 0 {
-            // The last answer goes out.
+            // Sends the last response.
             let _ = tokio::time::timeout(SECOND, connection.accept()).await;
         }
         std::future::pending::<()>().await;
@@ -255,7 +255,7 @@ fn stalled(answered: usize) -> Arc<Server> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_does_not_answer_pings_loses_its_connection() {
+async fn connection_without_an_answer_to_a_ping_is_closed() {
     for answered in [0, 1] {
         let server = stalled(answered);
         let client = client(&server, upstream());
@@ -273,7 +273,7 @@ async fn a_server_that_does_not_answer_pings_loses_its_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_on_a_dead_connection_ends() {
+async fn stream_on_a_dead_connection_ends() {
     let server = Server::new(|_, stream| async move {
         let mut connection = Builder::new().handshake::<_, Bytes>(stream).await.unwrap();
         let (_, mut respond) = connection.accept().await.unwrap().unwrap();
@@ -291,9 +291,9 @@ async fn a_stream_on_a_dead_connection_ends() {
     assert!(begun.elapsed() <= PING_INTERVAL + PING_TIMEOUT + SECOND);
 }
 
-/// A dead connection without requests is noticed before the next one uses it.
+/// A dead idle connection is noticed before the next request uses it.
 #[tokio::test(start_paused = true)]
-async fn a_server_that_dies_while_nobody_asks_is_not_asked_again() {
+async fn connection_that_dies_while_idle_is_not_used_again() {
     let server = stalled(1);
     let client = client(&server, upstream());
     ask(&client).await.unwrap();
@@ -302,7 +302,7 @@ async fn a_server_that_dies_while_nobody_asks_is_not_asked_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_times_out_keeps_others_off_its_connection() {
+async fn connection_of_a_request_that_timed_out_gets_no_more_requests() {
     let server = Server::answering(100, |asked| async move {
         if asked.request == 1 { asked.never().await } else { asked.answer().await }
     });
@@ -317,9 +317,9 @@ async fn a_request_that_times_out_keeps_others_off_its_connection() {
     }
 }
 
-/// The body's silence is the answer's to notice; it tells the body.
+/// `AnswerBody` notices the silence, and calls `retire`.
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_was_silent_for_too_long_keeps_others_off_its_connection() {
+async fn connection_of_a_silent_stream_gets_no_more_requests() {
     let server = Server::answering(100, Asked::answer);
     let client = client(&server, upstream());
     let silent = open(&client).await.unwrap();
@@ -333,7 +333,7 @@ async fn a_stream_that_was_silent_for_too_long_keeps_others_off_its_connection()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_was_idle_for_long_is_not_used_again() {
+async fn connection_that_was_idle_for_too_long_is_not_used_again() {
     let server = Server::answering(100, Asked::answer);
     let client = client(&server, upstream());
     ask(&client).await.unwrap();
@@ -344,7 +344,7 @@ async fn a_connection_that_was_idle_for_long_is_not_used_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_request_is_sent_once_more_and_no_more() {
+async fn refused_request_is_sent_again_only_once() {
     for (refused, requests) in [(1, 2), (2, 2)] {
         let asked_for = Arc::new(AtomicUsize::new(0));
         let count = asked_for.clone();
@@ -369,7 +369,7 @@ async fn a_refused_request_is_sent_once_more_and_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reset_for_another_reason_is_an_answer() {
+async fn request_that_was_reset_for_another_reason_is_not_sent_again() {
     for retry_unanswered in [false, true] {
         for reason in [
             Reason::NO_ERROR,
@@ -396,7 +396,7 @@ async fn a_reset_for_another_reason_is_an_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_used_connection_that_closes_without_a_word_is_as_in_http1() {
+async fn request_on_a_reused_connection_that_closes_silently_is_retried_only_if_configured() {
     for (retry_unanswered, answered) in [(false, false), (true, true)] {
         let server = Server::answering(100, |asked| async move {
             if asked.request == 1 {
@@ -417,7 +417,7 @@ async fn a_used_connection_that_closes_without_a_word_is_as_in_http1() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_closes_while_idle_is_replaced() {
+async fn connection_that_closes_while_idle_is_replaced() {
     let server = Server::answering(100, |asked| async move {
         let close = asked.close.clone();
         let number = asked.number;
@@ -456,14 +456,14 @@ async fn read_until(stream: &mut DuplexStream, kind: u8) {
     }
 }
 
-/// Answers 200 on stream `id`.
+/// Responds with 200 on stream `id`.
 async fn answer_by_hand(stream: &mut DuplexStream, id: u8, text: &[u8]) {
     write_frame(stream, HEADERS, 4, id, &[0x88]).await;
     write_frame(stream, DATA, 1, id, text).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_beyond_the_last_one_that_a_server_still_serves_is_sent_once_more() {
+async fn request_after_the_last_stream_of_a_goaway_is_sent_again() {
     for (last, reason, repeated) in [(1, 0, true), (1, 2, true), (3, 0, false), (3, 2, false)] {
         let server = Server::new(move |number, mut stream| async move {
             stream.read_exact(&mut [0; 24]).await.unwrap();
@@ -487,9 +487,9 @@ async fn a_request_beyond_the_last_one_that_a_server_still_serves_is_sent_once_m
     }
 }
 
-/// A request that is on its way to a connection that the server has taken leave of.
+/// The request is being sent when the server closes the connection.
 #[tokio::test(start_paused = true)]
-async fn a_server_that_says_good_bye_gets_a_new_connection() {
+async fn request_during_a_goaway_gets_a_new_connection() {
     let server = Server::new(move |number, mut stream| async move {
         stream.read_exact(&mut [0; 24]).await.unwrap();
         write_frame(&mut stream, SETTINGS, 0, 0, &[]).await;
@@ -507,12 +507,12 @@ async fn a_server_that_says_good_bye_gets_a_new_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn heads_may_be_as_long_as_in_http1() {
+async fn response_heads_have_the_same_limit_as_in_http1() {
     let begun = "HTTP/1.1 200 OK\r\n\r\n".len();
     for (length, is_taken) in
         [(20 << 10, true), (http1::MAX_HEAD - 1, true), (http1::MAX_HEAD, true), (http1::MAX_HEAD + 1, false)]
     {
-        // Long values and short ones, which take more room where they are counted.
+        // Long values and short ones: HTTP/2 counts more for each field.
         for value in [4000, 1] {
             let server = Server::answering(100, move |mut asked| async move {
                 let mut response = Response::new(());
@@ -543,7 +543,7 @@ async fn heads_may_be_as_long_as_in_http1() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_head_far_too_long_says_so() {
+async fn error_says_that_a_head_is_too_long() {
     let server = Server::answering(100, move |mut asked| async move {
         let mut response = Response::new(());
         for number in 0..200 {
@@ -558,7 +558,7 @@ async fn a_head_far_too_long_says_so() {
     assert!(failure.message().contains("headers that are too long"), "{failure}");
 }
 
-/// Frames without data are no sign of a model that still writes.
+/// Frames without data do not show that the model is still writing.
 #[tokio::test(start_paused = true)]
 async fn empty_frames_are_not_data() {
     let server = Server::answering(100, |mut asked| async move {
@@ -581,9 +581,9 @@ async fn empty_frames_are_not_data() {
     assert_eq!(pieces, [&b"first"[..], b"last"]);
 }
 
-/// A server that refuses without reading what it refuses.
+/// The server refuses a request without reading its body.
 #[tokio::test(start_paused = true)]
-async fn a_refusal_before_the_request_is_read_is_told() {
+async fn refusal_before_the_request_is_read_reaches_the_client() {
     let server = Server::answering(100, |mut asked| async move {
         let mut response = Response::new(());
         *response.status_mut() = StatusCode::PAYLOAD_TOO_LARGE;
@@ -597,9 +597,9 @@ async fn a_refusal_before_the_request_is_read_is_told() {
     assert!(failure.message().contains("too much"), "{failure}");
 }
 
-/// What the runtime has not been told of yet is seen.
+/// Bytes are seen that the runtime does not know about yet.
 #[tokio::test]
-async fn a_look_at_an_idle_connection_sees_what_came_just_now() {
+async fn check_of_an_idle_connection_sees_bytes_that_just_arrived() {
     use std::io::Write as _;
 
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -626,7 +626,7 @@ async fn a_look_at_an_idle_connection_sees_what_came_just_now() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trust_comes_back_after_a_while() {
+async fn keep_alive_is_trusted_again_after_a_while() {
     let trust = Trust::new("up".to_owned(), Counter::default());
     assert!(trust.holds());
     trust.lose();

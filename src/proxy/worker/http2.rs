@@ -1,9 +1,9 @@
-//! HTTP/2 connections. hyper serves them to the end; what is added here is when it has to give up.
+//! HTTP/2 connections. hyper serves them; this module adds the timeouts that hyper does not have.
 //!
-//! hyper runs each stream as a task of its own. Such a task waits for the handler, for the next bytes of the answer, or
-//! for the client to take the last ones. The first two go through code of ours, which notes them ([`Waits`]); a task that
-//! waits and has noted nothing waits for the client. If that takes `limits.write_timeout`, the stream is reset. A client
-//! that takes nothing at all, of no stream, is noticed at the socket ([`Rewind`]).
+//! hyper runs each stream as a task of its own. The task waits for the handler, for the next bytes of the response, or for
+//! the client to read the last ones. The first two pass through our code, which notes them ([`Waits`]); a task that waits
+//! and has noted nothing waits for the client. If that takes `limits.write_timeout`, the stream is reset. A client that
+//! reads nothing of any stream is noticed at the socket ([`Rewind`]).
 
 use std::{
     cell::Cell,
@@ -32,11 +32,11 @@ use super::{
     stall::Stall,
 };
 
-/// Requests at once on one HTTP/2 connection.
+/// Concurrent streams on one HTTP/2 connection.
 const MAX_STREAMS: u32 = 256;
 
-/// Serves a client that speaks HTTP/2, until there has been no request for [`IDLE`]. When the server stops, streams that
-/// are open go on; a connection without any is closed.
+/// Serves an HTTP/2 client until there has been no request for [`IDLE`]. When the server stops, open streams go on, and a
+/// connection without any is closed.
 pub(super) async fn serve(
     stream: Rewind,
     service: Arc<Service>,
@@ -57,7 +57,7 @@ pub(super) async fn serve(
         .keep_alive_interval(IDLE)
         .serve_connection(TokioIo::new(stream), handler);
     let mut serving = pin!(serving);
-    // The connection is polled first: it starts the tasks that are then waited for.
+    // The connection is polled first: it spawns the tasks that are then waited for.
     tokio::select! {
         biased;
         served = &mut serving => return served,
@@ -65,7 +65,7 @@ pub(super) async fn serve(
         () = streams.unused_for(IDLE) => serving.as_mut().graceful_shutdown(),
         () = streams.ended(Until::Forever) => {}
     }
-    // Ends by itself when the client has acknowledged that. One that does not is not waited for.
+    // The connection ends by itself when the client has acknowledged the shutdown; it has a limited time to do so.
     let patience = if streams.are_over() { GOODBYE } else { FAREWELL };
     tokio::select! {
         biased;
@@ -81,16 +81,16 @@ pub(super) async fn serve(
 /// What the task of a stream waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Waits {
-    /// The client, as far as is known.
+    /// The client, as far as it is known.
     Client,
     /// The handler or the answer.
     Service,
-    /// Nothing: the client was given up.
+    /// Nothing: the stream is being aborted.
     Nothing,
 }
 
 thread_local! {
-    /// What the task that is polled waits for.
+    /// What the task that is being polled waits for.
     static WAITS: Cell<Waits> = const { Cell::new(Waits::Client) };
 }
 
@@ -104,7 +104,7 @@ impl Waits {
     }
 }
 
-/// The body of a response, which notes when it is waited for.
+/// The body of a response, which notes when the task waits for it.
 #[derive(Debug)]
 struct Http2Body(reply::ReplyBody);
 
@@ -136,22 +136,22 @@ impl Drop for Http2Body {
     }
 }
 
-/// How long the tasks of streams are waited for.
+/// How long to wait for the tasks of streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Until {
-    /// None is left.
+    /// Until no task is left.
     Over,
     Forever,
 }
 
-/// The streams of a connection, each with its task. They end with it.
+/// The tasks of a connection's streams. They are aborted with it.
 #[derive(Debug)]
 struct Streams {
     service: Arc<Service>,
-    /// The whole connection takes nothing.
+    /// The client reads nothing of the whole connection.
     is_stalled: Arc<AtomicBool>,
     tasks: Mutex<JoinSet<()>>,
-    /// How many there have been.
+    /// Streams that were opened so far.
     begun: AtomicUsize,
 }
 
@@ -165,15 +165,15 @@ impl Streams {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// No stream is open.
+    /// Whether no stream is open.
     fn are_over(&self) -> bool {
         let mut tasks = self.tasks();
         while tasks.try_join_next().is_some() {}
         tasks.is_empty()
     }
 
-    /// Waits until no stream has been open for `limit`, and at most twice as long. hyper does not, not even for a client
-    /// that does not finish its preface.
+    /// Waits until no stream has been open for `limit`, and at most twice as long. hyper has no such timeout, not even for a
+    /// client that does not finish its preface.
     async fn unused_for(&self, limit: Duration) {
         let mut seen = None;
         loop {
@@ -187,7 +187,7 @@ impl Streams {
         }
     }
 
-    /// Lets go of the tasks that have ended, as they do.
+    /// Removes tasks when they end.
     async fn ended(&self, until: Until) {
         poll_fn(|cx| {
             let mut tasks = self.tasks();
@@ -203,7 +203,7 @@ impl Streams {
     }
 }
 
-/// Starts the tasks. hyper gives each of them one of these, so it does not keep them alive.
+/// Spawns the tasks. hyper stores a clone in each task, so the reference is weak: tasks do not keep themselves alive.
 #[derive(Debug, Clone)]
 struct Spawner(Weak<Streams>);
 
@@ -222,11 +222,11 @@ where
 
 /// The task of a stream.
 struct Stream<F> {
-    /// `None` when it is over.
+    /// `None`: the task has ended.
     future: Option<Pin<Box<F>>>,
     stall: Stall,
     service: Arc<Service>,
-    /// The whole connection takes nothing.
+    /// The client reads nothing of the whole connection.
     is_stalled: Arc<AtomicBool>,
 }
 
@@ -255,7 +255,7 @@ impl<F: Future<Output = ()>> Future for Stream<F> {
 }
 
 impl<F> Stream<F> {
-    /// Drops what is left of the stream, which resets it unless it is over.
+    /// Drops the task's future, which resets the stream unless it has ended.
     fn end(&mut self, is_stalled: bool) {
         WAITS.set(if is_stalled { Waits::Nothing } else { Waits::Client });
         self.future = None;

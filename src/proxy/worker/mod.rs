@@ -1,4 +1,4 @@
-//! [`Worker`]: one thread's part of a server: it accepts connections, serves them, and stops in order.
+//! [`Worker`]: one thread of a server. It accepts connections, serves them, and shuts down gracefully.
 
 mod connection;
 mod flood_throttle;
@@ -25,17 +25,17 @@ use tokio::{
 
 use super::{drain::Drain, service::Service};
 
-/// After a failed `accept` (no more file descriptors): time for some to come free.
+/// Pause after a failed `accept`, so that file descriptors may become free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Grace period in which answers that were cut may still send their error, and answers that ended reach the client. A
-/// part of the drain's time.
+/// Grace period in which aborted streams may still send their error event, and finished ones reach the client. Part of the
+/// drain timeout.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// How often idle connections to upstreams are looked through.
+/// How often idle connections to upstreams are checked.
 const SWEEP: Duration = Duration::from_secs(10);
 
-/// What a thread serves, and with what.
+/// The listeners of a thread, and what handles their requests.
 #[derive(Debug)]
 pub(super) struct Worker {
     pub(super) listeners: Vec<std::net::TcpListener>,
@@ -44,25 +44,25 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// A thread's part that listens nowhere yet.
+    /// A worker without listeners.
     pub(super) fn new(service: Service, drain_timeout: Duration) -> Self {
         Self { listeners: Vec::new(), service: Arc::new(service), drain_timeout }
     }
 
-    /// The same for another thread.
+    /// A worker for another thread, also without listeners.
     pub(super) fn sibling(&self) -> Self {
         Self::new(self.service.sibling(), self.drain_timeout)
     }
 
-    /// How far the server has stopped.
+    /// The server's shutdown.
     pub(super) fn drain(&self) -> &Arc<Drain> {
         self.service.drain()
     }
 
-    /// Serves until the drain begins, then drains. Dropping the future ends all at once.
+    /// Serves until the drain begins, then drains. Dropping the future ends everything at once.
     ///
     /// # Errors
-    /// If the sockets cannot be listened on in this thread's runtime.
+    /// If the sockets cannot be registered with this thread's runtime.
     pub(super) async fn run(self) -> io::Result<()> {
         let listeners =
             self.listeners.into_iter().map(TcpListener::from_std).collect::<io::Result<Vec<_>>>()?;
@@ -99,7 +99,7 @@ async fn drain(service: &Service, mut connections: JoinSet<()>, limit: Duration)
         return;
     }
     service.drain().cut();
-    // A client that does not read its error in time does not get it.
+    // A client that does not read its error event in time does not get it.
     let _ = timeout(farewell, closed).await;
 }
 

@@ -123,6 +123,7 @@ impl Scanner {
     }
 
     /// The input has ended: whether the value is complete. Only for a number is that not known before.
+    #[cfg(any(test, feature = "bench"))]
     pub(crate) fn finish(&self) -> bool {
         match self.state {
             State::Done => true,

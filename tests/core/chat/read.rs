@@ -1,4 +1,4 @@
-//! Reads a stream and tells in one line what it meant.
+//! Reads a stream and summarises its meaning in one line.
 
 use toolwire::{
     dialect::{
@@ -9,7 +9,7 @@ use toolwire::{
     failure::Failure,
 };
 
-/// What a client would have put together.
+/// What a client would have assembled.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Read {
     pub(crate) start: Option<String>,
@@ -21,7 +21,7 @@ pub(crate) struct Read {
     /// The failure's sentence.
     pub(crate) message: String,
     pub(crate) skipped: Skipped,
-    /// Frames that came as they are.
+    /// Frames that were passed on verbatim.
     pub(crate) verbatim: usize,
 }
 
@@ -151,7 +151,7 @@ impl Sink for Read {
     }
 }
 
-/// Reads a stream that comes in `pieces`; `ends`: the body ends after them.
+/// Reads a stream that arrives in `pieces`; `ends` if the body ends after them.
 pub(crate) fn read_in<'a>(
     settings: ReaderSettings,
     pieces: impl IntoIterator<Item = &'a [u8]>,

@@ -1,4 +1,4 @@
-//! What servers of the Chat Completions API were seen to send, each with what it means, however the network cuts it.
+//! Streams that servers of the Chat Completions API were seen to send, each with its meaning, in every split.
 
 use toolwire::dialect::{Skip, chat::ReaderSettings};
 
@@ -21,7 +21,7 @@ fn means_with(settings: ReaderSettings, stream: &str, expected: &str) -> Read {
 }
 
 #[test]
-fn the_canonical_stream() {
+fn canonical_stream() {
     let stream = [
         chunk(r#"{"role":"assistant","content":""}"#, "null"),
         chunk(r#"{"content":"Looking."}"#, "null"),
@@ -49,12 +49,12 @@ fn the_canonical_stream() {
 }
 
 #[test]
-fn no_done_after_a_finish_is_a_good_end() {
+fn missing_done_after_a_finish_is_a_clean_end() {
     means(&[loose(r#"{"content":"A"}"#), end("stop")].concat(), "A | stop");
 }
 
 #[test]
-fn neither_done_nor_finish_is_a_truncated_answer() {
+fn neither_done_nor_finish_is_a_truncated_response() {
     let stream = loose(r#"{"content":"A"}"#);
     means(&stream, "A | error Truncated upstream_truncated");
     let settings = ReaderSettings { tolerate_truncation: true, ..ReaderSettings::default() };
@@ -65,7 +65,7 @@ fn neither_done_nor_finish_is_a_truncated_answer() {
 }
 
 #[test]
-fn done_without_a_finish_goes_by_what_has_come() {
+fn done_without_a_finish_is_judged_by_the_content() {
     means(&[&loose(r#"{"content":"A"}"#), DONE].concat(), "A | stop");
     means("data:{\"choices\":[{\"index\":0,\"delta\":{\"content\":\"A\"}}]}\r\n\r\ndata:[DONE]", "A | stop");
     let call = |arguments: &str| {
@@ -78,13 +78,13 @@ fn done_without_a_finish_goes_by_what_has_come() {
 }
 
 #[test]
-fn done_alone_is_no_answer() {
+fn done_without_content_is_an_error() {
     means(DONE, "error Truncated upstream_truncated");
     means(": hi\n\n", "error Truncated upstream_truncated");
 }
 
 #[test]
-fn half_a_frame_at_the_end_says_nothing() {
+fn incomplete_frame_at_the_end_is_ignored() {
     let stream = [loose(r#"{"content":"A"}"#), loose(r#"{"content":"é"}"#)].concat();
     let stream = stream.trim_end().as_bytes();
     for at in loose(r#"{"content":"A"}"#).len()..stream.len() {
@@ -98,7 +98,7 @@ fn half_a_frame_at_the_end_says_nothing() {
 }
 
 #[test]
-fn stop_after_calls_is_the_calls_finish() {
+fn stop_after_calls_becomes_the_calls_finish() {
     let call = loose(r#"{"tool_calls":[{"index":0,"id":"p","function":{"name":"a","arguments":"{}"}}]}"#);
     means(&[call.clone(), end("stop")].concat(), "p a {} | calls");
     means(&[call.clone(), end("length")].concat(), "p a {} | length");
@@ -107,7 +107,7 @@ fn stop_after_calls_is_the_calls_finish() {
 }
 
 #[test]
-fn other_words_for_the_finish() {
+fn finish_reasons_of_other_servers_are_mapped() {
     for (word, finish) in [
         ("eos", "stop"),
         ("end_turn", "stop"),
@@ -125,7 +125,7 @@ fn other_words_for_the_finish() {
 }
 
 #[test]
-fn an_empty_finish_ends_nothing_until_the_end() {
+fn empty_finish_reason_counts_only_at_the_end() {
     let piece = |text: &str, word: &str| {
         let choice = format!("{{\"delta\":{{\"content\":\"{text}\"}},\"finish_reason\":{word}}}");
         format!("data: {{\"choices\":[{choice}]}}\n\n")
@@ -136,7 +136,7 @@ fn an_empty_finish_ends_nothing_until_the_end() {
 }
 
 #[test]
-fn usage_wherever_it_comes() {
+fn usage_is_read_wherever_it_occurs() {
     let text = loose(r#"{"content":"A"}"#);
     let counts = r#""usage":{"prompt_tokens":9,"completion_tokens":5,"total_tokens":14}"#;
     let with_finish =
@@ -163,7 +163,7 @@ fn usage_wherever_it_comes() {
 }
 
 #[test]
-fn calls_in_all_shapes() {
+fn native_calls_are_read_in_every_shape() {
     let all_in_one = loose(
         r#"{"tool_calls":[{"id":"p","function":{"name":"a","arguments":"{}"}},{"id":"q","function":{"name":"b","arguments":{"x": 2.50}}}]}"#,
     );
@@ -192,7 +192,7 @@ fn calls_in_all_shapes() {
 }
 
 #[test]
-fn padding_says_nothing() {
+fn padding_is_ignored() {
     let stream = [
         loose(r#"{"role":"assistant","content":"A","tool_calls":[]}"#),
         loose(r#"{"role":"assistant","content":null,"tool_calls":null}"#),
@@ -213,20 +213,20 @@ fn padding_says_nothing() {
 }
 
 #[test]
-fn what_is_no_chunk_is_passed_over_and_counted() {
+fn malformed_chunks_are_skipped_and_counted() {
     let stream = ["data: {bad\n\ndata: 5\n\n", &loose(r#"{"content":"A"}"#), DONE].concat();
     assert_eq!(means(&stream, "A | stop").skipped.to_string(), "not_json=1 not_a_chunk=1");
     means("data: {bad\n\n", "error Protocol upstream_protocol");
 }
 
 #[test]
-fn message_in_place_of_delta() {
+fn message_in_place_of_delta_is_read() {
     let choice = r#"{"message":{"role":"assistant","content":"A"},"finish_reason":"stop"}"#;
     means(&format!("data: {{\"choices\":[{choice}]}}\n\n"), "A | stop");
 }
 
 #[test]
-fn azure_begins_with_an_empty_chunk() {
+fn empty_first_chunk_of_azure_is_ignored() {
     let stream = [
         "data: {\"choices\":[],\"created\":0,\"id\":\"\",\"model\":\"\",\"object\":\"\",\"prompt_filter_results\":[{\"prompt_index\":0}]}\n\n".to_owned(),
         chunk(r#"{"role":"assistant","content":"","refusal":null}"#, "null"),
@@ -238,7 +238,7 @@ fn azure_begins_with_an_empty_chunk() {
 }
 
 #[test]
-fn reasoning_by_all_its_names() {
+fn reasoning_is_read_from_every_field_name() {
     for delta in [
         r#"{"content":null,"reasoning_content":"hm"}"#,
         r#"{"content":"","reasoning":"hm"}"#,
@@ -255,7 +255,7 @@ fn reasoning_by_all_its_names() {
 }
 
 #[test]
-fn other_channels() {
+fn refusals_annotations_and_images_are_read() {
     means(&[loose(r#"{"refusal":"No."}"#), end("stop")].concat(), "refused No. | stop");
     means(&[loose(r#"{"content":[{"type":"text","text":"A"}]}"#), end("stop")].concat(), "A | stop");
     let cited = r#"{"annotations":[{"type":"url_citation","url_citation":{"url":"u","title":"t","start_index":1,"end_index":2}}]}"#;
@@ -265,7 +265,7 @@ fn other_channels() {
 }
 
 #[test]
-fn errors_inside_the_stream() {
+fn errors_in_the_stream_fail_the_response() {
     let text = loose(r#"{"content":"A"}"#);
     for (frame, expected) in [
         (r#"data: {"error":{"message":"boom","type":"server_error"}}"#, "Upstream error"),
@@ -302,7 +302,7 @@ fn errors_inside_the_stream() {
 }
 
 #[test]
-fn json_in_place_of_a_stream() {
+fn json_in_place_of_a_stream_is_read() {
     let whole = r#"
       {"id":"c1","object":"chat.completion","created":17,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"A",
        "tool_calls":[{"id":"p","type":"function","function":{"name":"a","arguments":"{}"}}]},"finish_reason":"tool_calls"}],
@@ -319,7 +319,7 @@ fn json_in_place_of_a_stream() {
 }
 
 #[test]
-fn a_page_in_place_of_a_stream() {
+fn html_in_place_of_a_stream_is_an_error() {
     let page = "<!doctype html><html><head><title>502 Bad\nGateway</title></head><body>nginx</body></html>";
     let read = means(page, "error Protocol upstream_protocol");
     assert!(read.message.contains("502 Bad Gateway"), "{}", read.message);
@@ -328,7 +328,7 @@ fn a_page_in_place_of_a_stream() {
 }
 
 #[test]
-fn all_of_the_event_stream() {
+fn all_features_of_sse_are_accepted() {
     let stream = "\u{feff}: OPENROUTER PROCESSING\r\n\r\nid: 7\r\nretry: 10\r\nevent: message\r\n\
                   data:{\"choices\":[{\"delta\":{\"content\":\"é\"}}]}\r\n\r\n: ping\r\r\
                   data: {\"choices\":[{\"delta\":{},\rdata: \"finish_reason\":\"stop\"}]}\r\rdata: [DONE]\r\r";
@@ -337,13 +337,13 @@ fn all_of_the_event_stream() {
 }
 
 #[test]
-fn objects_that_only_line_ends_part() {
+fn events_separated_by_single_line_ends_are_read() {
     let one = |text: &str| format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{text}\"}}}}]}}\n");
     means(&[&one("A"), &one("B"), "data: [DONE]\n"].concat(), "AB | stop");
 }
 
 #[test]
-fn a_character_may_be_cut_into_two_events() {
+fn character_split_across_two_events_is_joined() {
     let stream = [
         loose(r#"{"content":"a\ud83d"}"#),
         loose(r#"{"content":"\ude00b"}"#),
@@ -356,7 +356,7 @@ fn a_character_may_be_cut_into_two_events() {
 }
 
 #[test]
-fn cumulative_texts_by_setting() {
+fn cumulative_text_is_read_as_deltas_if_configured() {
     let stream = [
         loose(r#"{"content":"A"}"#),
         loose(r#"{"content":"Aé"}"#),
@@ -369,14 +369,14 @@ fn cumulative_texts_by_setting() {
 }
 
 #[test]
-fn what_follows_the_finish_is_not_content() {
+fn content_after_the_finish_is_dropped() {
     let stream =
         [loose(r#"{"content":"A"}"#), end("stop"), loose(r#"{"content":"B"}"#), end("length"), DONE.into()];
     means(&stream.concat(), "A | stop");
 }
 
 #[test]
-fn what_breaks_the_dialect() {
+fn protocol_violations_fail_the_response() {
     let broken = b"data: {\"choices\":[{\"delta\":{\"content\":\"A\"}}]}\n\ndata: {\"x\":\"\xff\"}\n\n";
     let read = read_splits(ReaderSettings::default(), broken);
     assert_eq!(read.told(), "A | error Protocol upstream_protocol");
@@ -396,14 +396,14 @@ fn only_choice_0_is_read() {
 }
 
 #[test]
-fn the_finish_is_told_when_it_is_read() {
+fn finish_is_sent_as_soon_as_it_is_read() {
     let stream = [loose(r#"{"content":"A"}"#), end("stop")].concat();
     let read = read_in(ReaderSettings::default(), [stream.as_bytes()], false);
     assert_eq!(read.told(), "A | stop");
 }
 
 #[test]
-fn counts_that_cannot_be_added_have_no_sum() {
+fn usage_total_is_omitted_on_overflow() {
     let counts =
         r#"data: {"choices":[],"usage":{"prompt_tokens":18446744073709551615,"completion_tokens":1}}"#;
     let stream = [loose(r#"{"content":"A"}"#), end("stop"), format!("{counts}\n\n"), DONE.into()];
@@ -412,7 +412,7 @@ fn counts_that_cannot_be_added_have_no_sum() {
 
 /// What a frame held of the answer is lost if it cannot be read; so the answer has failed.
 #[test]
-fn a_frame_that_is_not_json_fails_an_answer_that_has_begun() {
+fn invalid_json_fails_a_response_that_has_begun() {
     let text = loose(r#"{"content":"A"}"#);
     for frame in ["{bad", "{\"choices\":[{\"delta\":{\"content\":\"B", "some words", "{\"a\":\"\0\"}"] {
         let stream = format!("{text}data: {frame}\n\n{}{DONE}", end("stop"));
@@ -427,7 +427,7 @@ fn a_frame_that_is_not_json_fails_an_answer_that_has_begun() {
 }
 
 #[test]
-fn text_in_odd_places_is_text() {
+fn text_in_unusual_places_is_read_as_text() {
     for choice in [
         r#"{"delta":{"content":["A"]}}"#,
         r#"{"delta":{"content":{"type":"text","text":"A"}}}"#,
@@ -447,7 +447,7 @@ fn text_in_odd_places_is_text() {
 }
 
 #[test]
-fn a_finish_reason_that_is_a_failure_is_one() {
+fn finish_reason_of_a_failure_fails_the_response() {
     for (word, kind) in [
         ("error", "Upstream error"),
         ("network_error", "Upstream error"),
@@ -461,7 +461,7 @@ fn a_finish_reason_that_is_a_failure_is_one() {
 
 /// As llama-cpp-python streams calls.
 #[test]
-fn calls_in_both_forms_are_told_once() {
+fn calls_in_both_legacy_and_current_form_are_sent_once() {
     let both = |arguments: &str| {
         let function = format!(r#"{{"name":"a","arguments":"{arguments}"}}"#);
         loose(&format!(
@@ -475,7 +475,7 @@ fn calls_in_both_forms_are_told_once() {
 }
 
 #[test]
-fn an_answer_without_content_call_or_finish_is_an_error() {
+fn response_without_content_call_or_finish_is_an_error() {
     let role = loose(r#"{"role":"assistant","content":""}"#);
     means(&[&role, DONE].concat(), "error Truncated upstream_truncated");
     means(
@@ -496,13 +496,13 @@ fn an_answer_without_content_call_or_finish_is_an_error() {
 
 /// Chunks one a line, without the form of an event stream, are a stream: it must have an end.
 #[test]
-fn lines_of_json_without_an_end_are_a_truncated_answer() {
+fn json_lines_without_an_end_are_a_truncated_response() {
     let chunk = r#"{"choices":[{"delta":{"content":"A"}}]}"#;
     means(&format!("{chunk}\n{chunk}\n"), "AA | error Truncated upstream_truncated");
 }
 
 #[test]
-fn an_end_mark_without_a_finish_waits_for_the_end_of_the_body() {
+fn done_without_a_finish_waits_for_the_end_of_the_body() {
     let stream = [&loose(r#"{"content":"A"}"#), DONE, &loose(r#"{"content":"B"}"#)].concat();
     let open = read_in(ReaderSettings::default(), [stream.as_bytes()], false);
     assert_eq!(open.told(), "A");

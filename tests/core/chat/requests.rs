@@ -1,4 +1,4 @@
-//! Requests of Chat Completions: what is understood, what is kept, what is refused and how.
+//! Chat Completions requests: what is decoded, what is kept, what is rejected and how.
 
 use serde_json::{Map, Value, json};
 use toolwire::{
@@ -27,7 +27,7 @@ fn encoded(conversation: &Conversation) -> Value {
     serde_json::from_slice(&request.body).unwrap()
 }
 
-/// What goes upstream says all that the client said.
+/// The upstream request contains everything in the client's request.
 #[track_caller]
 fn is_kept(request: &str) {
     let mut expected: Value = serde_json::from_str(request).unwrap();
@@ -44,7 +44,7 @@ fn function(name: &str) -> Value {
 }
 
 #[test]
-fn every_field_is_kept() {
+fn every_request_field_is_kept() {
     is_kept(
         r#"{
         "model": "m", "messages": [
@@ -83,7 +83,7 @@ fn every_field_is_kept() {
 }
 
 #[test]
-fn what_a_request_means() {
+fn request_fields_are_decoded() {
     let conversation = decoded(&json!({
         "model": "m", "stream": true, "stream_options": {"include_usage": true},
         "messages": [
@@ -111,7 +111,7 @@ fn what_a_request_means() {
 }
 
 #[test]
-fn the_fields_of_before_2023_11_are_tools() {
+fn legacy_functions_are_decoded_as_tools() {
     let conversation = decoded(&json!({
         "messages": [{"role": "user", "content": "u"}],
         "functions": [{"name": "a"}], "function_call": {"name": "a"},
@@ -122,7 +122,7 @@ fn the_fields_of_before_2023_11_are_tools() {
 }
 
 #[test]
-fn an_emulated_request_says_nothing_of_tools() {
+fn request_with_taught_tools_declares_none() {
     let mut conversation = decoded(&json!({
         "messages": [{"role": "user", "content": "u"}], "tools": [function("a")],
         "tool_choice": "required", "parallel_tool_calls": true,
@@ -138,7 +138,7 @@ fn an_emulated_request_says_nothing_of_tools() {
 }
 
 #[test]
-fn a_stream_is_asked_for_as_the_client_asks_or_always() {
+fn stream_is_requested_as_the_client_asks_or_always() {
     let of = |stream: bool, always: bool| {
         let conversation =
             decoded(&json!({"messages": [{"role": "user", "content": "u"}], "stream": stream}));
@@ -156,7 +156,7 @@ fn a_stream_is_asked_for_as_the_client_asks_or_always() {
 }
 
 #[test]
-fn a_changed_message_is_not_sent_in_its_original_form() {
+fn changed_message_is_not_sent_in_its_original_form() {
     let mut conversation = decoded(&json!({"messages": [{"role": "system", "content": [
         {"type": "text", "text": "s", "cache_control": {}}, {"type": "text", "text": "t", "cache_control": {}},
     ]}]}));
@@ -240,7 +240,7 @@ fn with_received(dialect: &'static str) -> Conversation {
 }
 
 #[test]
-fn what_another_dialect_received_is_never_sent() {
+fn extensions_of_another_dialect_are_never_sent() {
     for keep_result_images in [false, true] {
         let options = Options { keep_result_images, ..Options::default() };
         let request = encode(&with_received("messages"), "m", &options);
@@ -260,7 +260,7 @@ fn what_another_dialect_received_is_never_sent() {
 }
 
 #[test]
-fn half_of_a_character_is_no_reason_to_refuse() {
+fn lone_surrogate_in_a_request_is_accepted() {
     let request = r#"{"messages": [{"role": "user", "content": "cut \ud83d", "name": "\ud83d\ude00"}], "user": "\udc00",
         "tools": [{"type": "function", "function": {"name": "a", "description": "\ud83d!"}}]}"#;
     let body = encoded(&decode(request.as_bytes()).unwrap());
@@ -270,7 +270,7 @@ fn half_of_a_character_is_no_reason_to_refuse() {
 }
 
 #[test]
-fn declarations_are_sent_as_they_were_written() {
+fn tool_declarations_are_sent_as_written() {
     let tool = r#"{ "type" : "function", "function" : {"parameters": {"minimum": 1.50, "minimum":2e1,
         "x": "\u00e9"}, "name": "a"}}"#;
     let request = format!(r#"{{"messages":[{{"role":"user","content":"u"}}],"tools":[{tool}]}}"#);
@@ -279,7 +279,7 @@ fn declarations_are_sent_as_they_were_written() {
 }
 
 #[test]
-fn of_a_field_that_is_there_twice_the_last_counts() {
+fn last_duplicate_field_wins() {
     let request = r#"{"model":"a","messages":[{"role":"user","content":"u"}],"x":1,"model":"b","x":2,"seed":3,"seed":null}"#;
     let conversation = decode(request.as_bytes()).unwrap();
     assert_eq!(
@@ -290,7 +290,7 @@ fn of_a_field_that_is_there_twice_the_last_counts() {
 }
 
 #[test]
-fn errors_name_the_field_and_say_what_would_be_right() {
+fn request_errors_name_the_field_and_the_expected_value() {
     let with = |field: &str| format!(r#"{{"messages":[{{"role":"user","content":"u"}}],{field}}}"#);
     let message = |message: &str| format!(r#"{{"messages":[{{"role":"user","content":"u"}},{message}]}}"#);
     let tools = |tools: &str| with(&format!(r#""tools":[{tools}]"#));
@@ -400,7 +400,7 @@ fn told(failure: &Failure) -> String {
 }
 
 #[test]
-fn an_upstream_refusal_keeps_its_meaning() {
+fn upstream_error_keeps_status_and_code() {
     for (status, body, expected) in [
         (
             400,

@@ -1,4 +1,4 @@
-//! The bytes of the Chat Completions stream, and what passes through reader and writer unchanged.
+//! The bytes of a Chat Completions stream, and what passes through reader and writer unchanged.
 
 use bytes::BytesMut;
 use proptest::prelude::*;
@@ -79,7 +79,7 @@ fn similar(left: &str, right: &str) {
 const USAGE: &str = r#"data: {"id":"c1","object":"chat.completion.chunk","created":17,"model":"m","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":5,"total_tokens":14}}"#;
 
 #[test]
-fn the_canonical_stream() {
+fn canonical_stream() {
     let events = [
         Event::Ping("queued".into()),
         start(),
@@ -116,7 +116,7 @@ fn the_canonical_stream() {
 }
 
 #[test]
-fn an_answer_without_text_begins_with_null_content() {
+fn response_without_text_begins_with_null_content() {
     let events = [
         start(),
         Event::Reasoning(Reasoning { text: "hm".into(), signature: None }),
@@ -135,7 +135,7 @@ fn an_answer_without_text_begins_with_null_content() {
 }
 
 #[test]
-fn what_the_upstream_made_beside_text() {
+fn annotations_images_and_results_are_written() {
     let result = CallResult { index: 0, id: "call_1".into(), content: "42\n".into(), is_error: false };
     let note = Annotation { url: "u".into(), title: "t".into(), span: (1, 2) };
     let image = Media { id: "i".into(), mime: "image/webp".into(), data: "AAAA".into() };
@@ -165,7 +165,7 @@ fn what_the_upstream_made_beside_text() {
 }
 
 #[test]
-fn the_form_of_before_2023_11_has_one_call() {
+fn legacy_function_call_form_has_one_call() {
     let events = [
         start(),
         call(0, "call_1", "f"),
@@ -189,7 +189,7 @@ fn the_form_of_before_2023_11_has_one_call() {
 }
 
 #[test]
-fn without_a_head_from_the_upstream_there_is_ours() {
+fn missing_id_and_model_are_generated() {
     let text = written(&answering(), &[Event::Text("A".into()), Event::Finish(Finish::Stop)]);
     let id = text.strip_prefix("data: {\"id\":\"chatcmpl-").and_then(|rest| rest.get(..24)).unwrap();
     assert!(id.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{id}");
@@ -198,7 +198,7 @@ fn without_a_head_from_the_upstream_there_is_ours() {
 }
 
 #[test]
-fn a_failure_ends_the_stream() {
+fn failure_ends_the_stream_with_an_error_frame() {
     let mut writer = Writer::new(&answering());
     let mut out = BytesMut::new();
     writer.keep_alive(&mut out);
@@ -214,7 +214,7 @@ fn a_failure_ends_the_stream() {
 }
 
 #[test]
-fn a_whole_answer() {
+fn unstreamed_response() {
     let whole = Answering { stream: false, ..answering() };
     let raw = serde_json::value::RawValue::from_string(
         r#"{"prompt_tokens":9,"completion_tokens_details":{"reasoning_tokens":3}}"#.to_owned(),
@@ -285,7 +285,7 @@ fn rich(delta: &str, finish: &str) -> String {
 }
 
 #[test]
-fn canonical_frames_are_forwarded_to_the_byte() {
+fn canonical_frames_are_forwarded_byte_for_byte() {
     let logprobs = r#""logprobs":{"content":[{"token":"A","logprob":-0.10}]},"finish_reason""#;
     is_forwarded(&[
         rich(r#"{"role":"assistant","content":"","refusal":null}"#, "null"),
@@ -344,7 +344,7 @@ fn custom_calls_and_other_choices_are_forwarded() {
 }
 
 #[test]
-fn a_whole_answer_keeps_what_frames_say_besides() {
+fn unstreamed_response_keeps_extra_fields_of_frames() {
     let second = |delta: &str, finish: &str| rich(delta, finish).replace("\"index\":0", "\"index\":1");
     let logprobs =
         |token: &str| format!(r#""logprobs":{{"content":[{{"token":"{token}"}}]}},"finish_reason""#);
@@ -387,7 +387,7 @@ fn a_whole_answer_keeps_what_frames_say_besides() {
 }
 
 #[test]
-fn what_is_not_canonical_is_written_anew() {
+fn non_canonical_frames_are_rewritten() {
     let canonical = [
         chunk(r#"{"role":"assistant","content":""}"#, "null"),
         chunk(r#"{"content":"A"}"#, "null"),
@@ -423,7 +423,7 @@ fn what_is_not_canonical_is_written_anew() {
 }
 
 #[test]
-fn usage_comes_last_and_only_if_asked_for() {
+fn usage_is_last_and_only_if_requested() {
     let usage = format!("{USAGE}\n\n");
     let late = format!("{}\n\n", USAGE.replace("\"usage\":{", "\"moderation\":{"));
     let parts = [chunk(r#"{"role":"assistant","content":""}"#, "null"), chunk("{}", "\"stop\"")].concat();
@@ -434,7 +434,7 @@ fn usage_comes_last_and_only_if_asked_for() {
 }
 
 #[test]
-fn a_client_of_before_2023_11_gets_no_frames_of_calls() {
+fn legacy_client_gets_no_tool_call_frames() {
     let head = r#"{"tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":"f","arguments":""}}]}"#;
     let stream = [
         chunk(r#"{"role":"assistant","content":null}"#, "null"),
@@ -564,7 +564,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_written_is_read_as_what_it_was(events in answers(), size in 1..40_usize) {
+    fn written_stream_reads_back_as_the_same_events(events in answers(), size in 1..40_usize) {
         let bytes = written(&answering(), &events);
         let verbatim = ReaderSettings { verbatim: true, ..ReaderSettings::default() };
         for settings in [ReaderSettings::default(), verbatim] {
@@ -576,7 +576,7 @@ proptest! {
     }
 
     #[test]
-    fn frames_known_by_comparison_mean_what_a_parse_says(
+    fn frame_templates_agree_with_the_parser(
         frames in prop::collection::vec(prop_oneof![frames(), call_frames()], 0..4),
         size in 1..60_usize,
     ) {
@@ -599,7 +599,7 @@ proptest! {
     }
 
     #[test]
-    fn frames_forwarded_and_written_anew_mean_the_same(frames in frames(), size in 1..60_usize) {
+    fn forwarded_and_rewritten_frames_are_equivalent(frames in frames(), size in 1..60_usize) {
         let stream = [frames.concat(), end("stop"), DONE.to_owned()].concat();
         let read = |bytes: &str| {
             let mut read = read_in(ReaderSettings::default(), bytes.as_bytes().chunks(size), true);

@@ -71,7 +71,7 @@ fn check(case: &Value) {
         let settings = Rules { arguments, detect, starts_in_reasoning, ..Rules::default() };
         let exchange = Exchange::new(request(&json!({"tools": declared()})), settings, Speech::Chat);
         let what = format!("{} {arguments:?}", id(case));
-        // Cutting bytes is the reader's affair: the Lumo cases hold it to that.
+        // Splits of bytes concern the reader alone; the Lumo cases test them.
         let cuts = if arguments == ArgumentDelivery::Stream { Cuts::Text } else { Cuts::Sizes };
         let (answer, _) = exchange.text(&what, text, upstream, cuts);
         compare(&what, case, &answer);
@@ -109,7 +109,7 @@ fn compare(what: &str, case: &Value, answer: &Answer) {
 }
 
 #[test]
-fn published_cases_of_the_formats_that_are_built() {
+fn published_format_cases() {
     let (_, cases) = lines();
     // Formats that are not built yet are passed over; the number grows with the tables.
     let built = cases.into_iter().filter(|case| format_of(case).is_some()).collect();
@@ -117,6 +117,6 @@ fn published_cases_of_the_formats_that_are_built() {
 }
 
 #[test]
-fn own_cases() {
+fn own_format_cases() {
     assert!(run_own(Kind::Format, check) > 50);
 }

@@ -125,7 +125,7 @@ fn check(what: &str, case: &Value, (got, tally): &(Answer, Tally)) {
     match case["metric"].as_str() {
         Some("malformed event >=1") => assert!(tally.malformed_frames >= 1, "{what}"),
         Some("invalid call +1") => assert_eq!(tally.dropped_calls, 1, "{what}"),
-        // The reader counts orphans, its own tests hold it to that; an image is not dropped but passed on.
+        // The reader counts orphans, which its own tests check; an image is passed on, not dropped.
         Some("orphan result +1" | "image dropped +1") | None => {}
         Some(other) => panic!("{what}: unknown metric {other}"),
     }

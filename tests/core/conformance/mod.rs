@@ -27,7 +27,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("L05", "not a table: the laws' tests"),
 ];
 
-/// What kind of case a line is.
+/// The kind of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// A text, from every Lumo version and from a plain upstream.
@@ -79,7 +79,7 @@ fn own() -> Vec<Value> {
     parse(include_str!("../../../fixtures/conformance/own.jsonl"))
 }
 
-/// Runs all published cases of a kind, and says how many there were.
+/// Runs all published cases of a kind; returns their number.
 fn run(kind: Kind, test: fn(&Value)) -> usize {
     run_all(of_kind(published(), kind), test)
 }
@@ -93,7 +93,7 @@ fn of_kind(cases: Vec<Value>, kind: Kind) -> Vec<Value> {
     cases.into_iter().filter(|case| Kind::of(case) == kind).collect()
 }
 
-/// Runs all cases, so that one that fails does not hide another.
+/// Runs all cases even if some fail, so that one failure does not hide another.
 fn run_all(cases: Vec<Value>, test: fn(&Value)) -> usize {
     let fails = |case: &&Value| std::panic::catch_unwind(|| test(case)).is_err();
     let failed: Vec<&str> = cases.iter().filter(fails).map(id).collect();
@@ -102,7 +102,7 @@ fn run_all(cases: Vec<Value>, test: fn(&Value)) -> usize {
 }
 
 #[test]
-fn no_published_case_drops_out() {
+fn every_published_case_is_accounted_for() {
     let counts = [Kind::Text, Kind::Events, Kind::Request, Kind::Latency, Kind::Elsewhere];
     let counts = counts.map(|kind| run(kind, |_| {}));
     assert_eq!((counts, counts.iter().sum()), ([47, 48, 7, 2, 14], 118));

@@ -73,6 +73,6 @@ fn is_content(what: &str, content: &str, expected: &str) {
 }
 
 #[test]
-fn lumo_is_asked_as_the_cases_say() {
+fn lumo_requests_match_the_cases() {
     assert_eq!(run(Kind::Request, check), 7);
 }

@@ -127,7 +127,7 @@ fn channels_are_imported() {
 
 /// A built-in format has a marker that begins all of theirs.
 #[test]
-fn markers_like_those_of_a_built_in_format_are_told_from_them() {
+fn markers_similar_to_a_built_in_format_are_distinguished() {
     let like = |text: &str| {
         let words = [
             ("<|chan|>", "<|channel|>"),
@@ -164,14 +164,14 @@ fn renamed_keys_are_imported() {
 }
 
 #[test]
-fn a_tokenizers_configuration_is_a_template_too() {
+fn tokenizer_configuration_is_accepted_as_a_template() {
     let file = json!({"tokenizer_class": "X", "response_template": json_between_tags()});
     let definition = format::import("theirs", &file.to_string()).unwrap();
     assert_eq!(definition, imported(&json_between_tags()));
 }
 
 #[test]
-fn what_is_not_literal_is_refused_with_its_place_and_the_reason() {
+fn non_literal_templates_are_rejected_with_location_and_reason() {
     let changed = |template: Value, pointer: &str, value: Value| {
         let mut template = template;
         *template.pointer_mut(pointer).unwrap_or_else(|| panic!("{pointer}")) = value;

@@ -47,7 +47,7 @@ fn each(inside: &str, calls: &[(&str, serde_json::Value)]) {
 }
 
 #[test]
-fn objects_arrays_and_lines() {
+fn calls_as_objects_arrays_and_lines() {
     let (now, add) =
         (r#"{"name": "now", "arguments": {}}"#, r#"{"name": "add", "parameters": {"x": 1, "y": 2}}"#);
     let both = [("now", json!({})), ("add", json!({"x": 1, "y": 2}))];
@@ -59,7 +59,7 @@ fn objects_arrays_and_lines() {
 }
 
 #[test]
-fn slips() {
+fn common_json_mistakes_are_repaired() {
     let now = [("now", json!({}))];
     let add = [("add", json!({"x": 1, "y": 2}))];
     each(r#"{"name":"now","arguments":{}}}"#, &now);
@@ -77,7 +77,7 @@ fn slips() {
 }
 
 #[test]
-fn what_is_no_call_is_text() {
+fn json_that_is_not_a_call_is_text() {
     for (format, open, close) in MARKED {
         for inside in ["", " and so on", "[]", "[] nothing", r#"{"city": "Paris"}"#, "[1, 2]", "{{", "\n\n"] {
             let text = format!("a {open}{inside}{close} b");
@@ -92,7 +92,7 @@ fn what_is_no_call_is_text() {
 }
 
 #[test]
-fn a_cut_call_stays_cut() {
+fn truncated_call_stays_incomplete() {
     for (format, open, _) in MARKED {
         let text = format!(r#"{open}{{"name":"search","arguments":{{"query":"rm -r bu"#);
         let found = found(format, &text);
@@ -104,7 +104,7 @@ fn a_cut_call_stays_cut() {
 }
 
 #[test]
-fn text_behind_calls_stays() {
+fn text_after_calls_is_kept() {
     for (format, open, close) in MARKED.iter().filter(|(_, _, close)| !close.is_empty()) {
         let text = format!(r#"{open}{{"name":"now","arguments":{{}}}}{close} ok"#);
         assert_eq!(found(format, &text).text.trim(), "ok", "{text}");
@@ -114,7 +114,7 @@ fn text_behind_calls_stays() {
 }
 
 #[test]
-fn names_as_keys() {
+fn tool_names_as_keys_are_calls() {
     let read = |text: &str| {
         let found = found("apertus", &format!("<|tools_prefix|>{text}<|tools_suffix|>"));
         found
@@ -135,7 +135,7 @@ fn names_as_keys() {
 }
 
 #[test]
-fn the_direct_answer_calls_nothing() {
+fn directly_answer_tool_is_not_a_call() {
     let action = |tool: &str| {
         format!(
             "Plan: none.\nAction:\n```json\n[\n  {{\n    \"tool_name\": \"{tool}\",\n    \"parameters\": {{}}\n  }}\n]\n```\nHi."
@@ -155,7 +155,7 @@ fn the_direct_answer_calls_nothing() {
 }
 
 #[test]
-fn calls_without_markers_may_be_joined() {
+fn calls_without_markers_may_be_adjacent() {
     let call = r#"{"name": "now", "parameters": {}}"#;
     for (text, calls, rest) in [
         (format!("{call}; {call}"), 2, ""),
@@ -176,7 +176,7 @@ fn calls_without_markers_may_be_joined() {
 }
 
 #[test]
-fn ids_in_band_are_kept() {
+fn ids_in_the_text_are_kept() {
     let text =
         r#"<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "now", "parameters": {}}]<|END_ACTION|>"#;
     assert_eq!(found("command_r7b", text).calls[0].id, "0");

@@ -1,4 +1,4 @@
-//! The tables of formats: what they promise holds for every one of them.
+//! The tables of formats: properties that hold for each of them.
 
 mod custom;
 mod found;

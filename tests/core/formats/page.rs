@@ -9,13 +9,13 @@ use toolwire::{
 use crate::formats::found::find_at_every_cut;
 
 #[test]
-fn the_page_is_what_the_tables_tell() {
+fn formats_page_matches_the_tables() {
     let page = include_str!("../../../docs/formats.md");
     assert!(page == format::page(), "write it anew: toolwire formats --markdown > docs/formats.md");
 }
 
 #[test]
-fn every_example_is_read_in_its_format_and_in_auto() {
+fn every_example_is_detected_in_its_format_and_in_auto() {
     for format in ALL {
         let mut detects = vec![Detect::Formats(vec![format.name])];
         if format.auto {
@@ -34,7 +34,7 @@ fn every_example_is_read_in_its_format_and_in_auto() {
 }
 
 #[test]
-fn names_are_unique_and_told() {
+fn format_names_are_unique_and_documented() {
     for (at, format) in ALL.iter().enumerate() {
         assert!(ALL[at + 1..].iter().all(|other| other.name != format.name), "{} twice", format.name);
         assert!(!format.summary.is_empty() && !format.example.is_empty(), "{}", format.name);

@@ -5,7 +5,7 @@ use toolwire::rules::Detect;
 use crate::formats::found::find;
 
 /// Markdown, HTML, LaTeX, JSON documents, chat logs about tool calling, and source code in more than ten languages;
-/// each sample begins an answer of its own.
+/// each sample is a separate response.
 const SAMPLES: &str = include_str!("samples.txt");
 
 /// Texts that were not written for this test.
@@ -51,7 +51,7 @@ fn goes_through(text: &str, seed: usize) {
 }
 
 #[test]
-fn texts_that_call_nothing_go_through() {
+fn text_without_calls_passes_unchanged() {
     let texts = texts();
     assert!(texts.iter().map(|text| text.len()).sum::<usize>() > 60_000);
     for (seed, text) in texts.iter().enumerate() {
@@ -67,7 +67,7 @@ fn texts_that_call_nothing_go_through() {
 }
 
 #[test]
-fn a_megabyte_goes_through() {
+fn megabyte_of_text_passes_unchanged() {
     let texts = texts();
     let mut long = String::new();
     let mut turn = 0;

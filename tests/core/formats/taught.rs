@@ -18,7 +18,7 @@ fn call(name: &str, arguments: &Value) -> Call {
 }
 
 #[test]
-fn the_example_of_a_format_is_what_is_taught() {
+fn taught_example_is_the_example_of_the_format() {
     for (format, teach) in taught() {
         let plain = |text: &str| text.replace([' ', '\''], "").replace('"', "");
         let mut written = plain(&teach.form.calls(&[call("get_weather", &json!({"city": "Paris"}))]));
@@ -31,7 +31,7 @@ fn the_example_of_a_format_is_what_is_taught() {
 }
 
 #[test]
-fn calls_of_every_type_are_read_as_they_are_shown() {
+fn taught_calls_of_every_type_are_detected() {
     let light = json!({
         "room": "Küche \"Süd\"\n 2. Stock 🔆",
         "level": 0.5,
@@ -52,7 +52,7 @@ fn calls_of_every_type_are_read_as_they_are_shown() {
 const SINGLE: &[&str] = &["gigachat3"];
 
 #[test]
-fn calls_of_one_turn_stay_apart() {
+fn parallel_taught_calls_stay_separate() {
     let two =
         [call("search", &json!({"query": "a"})), call("now", &json!({})), call("add", &json!({"x": 1}))];
     let wanted = [("search", json!({"query": "a"})), ("now", json!({})), ("add", json!({"x": 1}))];
@@ -64,7 +64,7 @@ fn calls_of_one_turn_stay_apart() {
 }
 
 #[test]
-fn a_result_tells_what_the_tool_gave() {
+fn taught_result_contains_the_tool_output() {
     let result = CallOutput {
         id: "c1".to_owned(),
         name: "get_weather".to_owned(),

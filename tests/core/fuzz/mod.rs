@@ -15,7 +15,7 @@ use self::{
     corpus::{Shown, mutated},
 };
 
-/// Mutations tried of each target's corpus; the environment may ask for more.
+/// How many mutations of each target's corpus are tried; `TOOLWIRE_TRIES` overrides it.
 fn tries() -> u32 {
     std::env::var("TOOLWIRE_TRIES").map_or(1500, |tries| tries.parse().unwrap())
 }
@@ -50,7 +50,7 @@ fn run((name, check): Check) {
     }
 }
 
-/// What is left of `input` when everything is taken out without which it still fails.
+/// Shrinks `input`: removes every part without which it still fails.
 fn least(mut input: Vec<u8>, fails: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     let mut size = input.len() / 2;
     while size > 0 {

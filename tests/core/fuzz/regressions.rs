@@ -61,7 +61,7 @@ const FOUND: &[(&str, &[&str], &str)] = &[
 ];
 
 #[test]
-fn what_was_found_stays_mended() {
+fn fuzz_findings_stay_fixed() {
     for (what, names, text) in FOUND {
         let detect = match names {
             ["auto"] => Detect::Auto,
@@ -89,12 +89,24 @@ const FAILED: &[Failed] = &[
         engine,
         b"\x8f<|<|content_text|><|content_invoke_tool_json|>{\"name\":\"get_weather\",\"args\":s",
     ),
+    (
+        "no element follows arguments that are JSON",
+        engine,
+        b"<p\n<Function_A/><function_calls><function_call><tool>r</tool><args_json><![CDATA[{\"\":\"\"}]]></args_json>\
+          <tool_calls></tool_calls>",
+    ),
+    (
+        "arguments that are JSON come once",
+        engine,
+        b"<p\n<Function_A/><function_calls><function_call><tool>r</tool><args_json>{\"a\":1}</args_json>\
+          <arguments>{\"b\":2}</arguments></function_call></function_calls>",
+    ),
 ];
 
 type Failed = (&'static str, fn(&[u8]), &'static [u8]);
 
 #[test]
-fn inputs_that_failed_a_check_pass_it() {
+fn inputs_that_failed_a_check_pass_now() {
     for (what, check, bytes) in FAILED {
         println!("{what}");
         check(bytes);
@@ -103,7 +115,7 @@ fn inputs_that_failed_a_check_pass_it() {
 
 /// What may still close a value is looked at again with each piece, so it is short: else this does not end today.
 #[test]
-fn blanks_behind_what_may_be_a_closer_are_read_once() {
+fn blanks_after_a_possible_closer_are_read_once() {
     for (name, open) in [
         ("qwen3_coder", "<tool_call><function=set><parameter=i>1</function>"),
         ("qwen3_coder", "<tool_call><function=set><parameter=s>1</function></tool_call>"),

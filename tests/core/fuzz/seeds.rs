@@ -139,7 +139,7 @@ const RESPONSES: &[(&str, &str)] = &[
     ("long-chunk", "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\nxy\r\n0\r\n\r\n"),
 ];
 
-/// Writes the corpus anew. What a fuzzer has added stays.
+/// Rewrites the generated part of the corpus. Files that a fuzzer added stay.
 pub(crate) fn write() {
     for (at, pair) in engine().chunks(2).enumerate() {
         let codes = [pair.first(), pair.last()].into_iter().flatten();

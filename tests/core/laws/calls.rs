@@ -180,7 +180,7 @@ const BESIDE: &[&str] = &[
     "<<<",
 ];
 
-/// A message: texts and groups of calls, by turns. Each group has a line of its own.
+/// A message: texts and groups of calls in alternation. Each group is on a separate line.
 #[derive(Debug, Clone)]
 struct Message {
     text: String,
@@ -218,7 +218,7 @@ proptest! {
 
     /// Every call is found, in both modes and at any cut; arguments byte for byte, and all other text.
     #[test]
-    fn what_was_written_is_found(
+    fn written_calls_are_found(
         message in message(call()),
         cuts in cuts(),
         whole: bool,
@@ -238,9 +238,9 @@ proptest! {
         }
     }
 
-    /// Law 5: of undeclared names nothing is a call where no marker says so.
+    /// Law 5: without a marker, an undeclared name is not a call.
     #[test]
-    fn undeclared_names_are_text_without_a_marker(
+    fn undeclared_name_without_a_marker_is_text(
         arguments in object(value()),
         layout in prop::sample::select(&LAYOUTS as &[_]),
         form in prop::sample::select(&[Form::Pre, Form::PreCode, Form::Ticks, Form::Tildes, Form::Bare] as &[_]),
@@ -258,7 +258,7 @@ proptest! {
 
     /// A call cut off anywhere is never made whole: what is out is a beginning of what was written.
     #[test]
-    fn a_cut_call_keeps_what_was_sent(call in call(), form in prop::sample::select(&FORMS as &[_]), at in any::<Index>()) {
+    fn truncated_call_keeps_what_was_sent(call in call(), form in prop::sample::select(&FORMS as &[_]), at in any::<Index>()) {
         let text = written(&[(call.clone(), Layout::NameFirst)], form, false);
         let ends: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
         let cut = &text[..ends[at.index(ends.len())]];
@@ -280,7 +280,7 @@ proptest! {
 /// A call inside what was first read as another format's is read again as soon as that has failed, and breaks off in
 /// the piece in which it began to stream.
 #[test]
-fn what_follows_a_call_that_broke_off_is_text() {
+fn text_after_a_broken_call_is_text() {
     let settings = Rules { repair: false, ..Rules::default() };
     let pieces = [
         "`<|python_tag|>{\"name\": \"get_weather\", \"parameters\": {\"city\": \"plain ",

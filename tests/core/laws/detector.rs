@@ -53,12 +53,12 @@ pub(crate) fn find(settings: &Rules, pieces: &[&str], finish: Finish) -> Traced 
     Traced { found, trace }
 }
 
-/// What every test declares.
+/// The tools that every test declares.
 fn declared() -> Value {
     tools(["a", "b", "get_weather"], &Value::Null)
 }
 
-/// The formats whose openers the laws know by heart.
+/// The formats whose openers are written out in the tests of the laws.
 pub(crate) const KNOWN: [&Format; 5] =
     [&format::PRE, &format::FENCED, &format::BARE, &format::HERMES, &format::THINK];
 
@@ -68,7 +68,7 @@ fn some(formats: &[&'static Format]) -> impl Strategy<Value = Detect> + use<> {
         .prop_map(|formats| Detect::Formats(format::names(&formats)))
 }
 
-/// All formats, as the configuration's default looks for them, or some of all.
+/// All formats, as by default, or some of them.
 pub(crate) fn all() -> impl Strategy<Value = Detect> {
     prop_oneof![Just(Detect::Auto), some(format::ALL)]
 }
@@ -78,7 +78,7 @@ pub(crate) fn known() -> impl Strategy<Value = Detect> {
     prop_oneof![Just(Detect::Formats(format::names(&KNOWN))), some(&KNOWN)]
 }
 
-/// Rules of all kinds.
+/// Any rules.
 pub(crate) fn settings(detect: impl Strategy<Value = Detect>) -> impl Strategy<Value = Rules> {
     let unknown_calls = prop_oneof![Just(UnknownCalls::Forward), Just(UnknownCalls::Text)];
     let arguments = prop_oneof![Just(ArgumentDelivery::Stream), Just(ArgumentDelivery::Whole)];

@@ -85,7 +85,7 @@ proptest! {
 
     /// However long the runs: no more is held than may be.
     #[test]
-    fn what_is_held_is_bounded(text in long_soup(), limits in small(), mut settings in settings(known())) {
+    fn held_bytes_are_bounded(text in long_soup(), limits in small(), mut settings in settings(known())) {
         settings.limits = limits;
         let found = find(&settings, &by_characters(&text, 1), Finish::Stop);
         let waits = if settings.arguments == ArgumentDelivery::Whole { 2 * limits.max_arguments } else { 0 };
@@ -99,7 +99,7 @@ proptest! {
 
     /// Law 1 holds at the limits, too.
     #[test]
-    fn limits_are_reached_at_the_same_byte(
+    fn limits_are_reached_at_the_same_byte_in_any_split(
         text in long_soup(),
         cuts in cuts(),
         limits in small(),
@@ -126,7 +126,7 @@ fn code(answer: &Answer) -> Option<&str> {
 }
 
 #[test]
-fn as_many_calls_as_are_allowed() {
+fn max_calls_is_exact() {
     let call = r#"{"name":"a","arguments":{}}"#;
     let limits = Limits { max_calls: 3, ..Limits::default() };
     for arguments in [ArgumentDelivery::Stream, ArgumentDelivery::Whole] {
@@ -151,7 +151,7 @@ fn as_many_calls_as_are_allowed() {
 }
 
 #[test]
-fn arguments_as_long_as_is_allowed() {
+fn max_arguments_is_exact() {
     let limits = Limits { max_arguments: 50, ..Limits::default() };
     let arguments_of = |len: usize| format!(r#"{{"x":"{}"}}"#, "é".repeat((len - 8) / 2));
     for speech in Speech::ALL {
@@ -186,7 +186,7 @@ fn arguments_as_long_as_is_allowed() {
 }
 
 #[test]
-fn an_endless_frame_is_an_error() {
+fn endless_frame_is_an_error() {
     let limits = Limits { max_frame: 1000, ..Limits::default() };
     for speech in Speech::ALL {
         let exchange = exchange(limits, ArgumentDelivery::Stream, speech);
@@ -220,7 +220,7 @@ fn deep_nesting_is_safe() {
 
 /// Conformance case L05, without a clock: nothing piles up behind a fence that never closes.
 #[test]
-fn an_unclosed_fence_holds_nothing() {
+fn unclosed_fence_holds_nothing() {
     for open in ["```python\n", "```json\n{\"k\":1}\n", "```json\nwords\n"] {
         let mut pieces = vec![open];
         pieces.extend(std::iter::repeat_n("token ", 20_000));

@@ -18,7 +18,7 @@ fn small(detect: Detect) -> Rules {
 }
 
 #[test]
-fn a_name_without_end_is_text() {
+fn endless_name_is_text() {
     let name = "n".repeat(900);
     for format in ALL.iter().filter(|format| format.example.contains("get_weather")) {
         let text = format.example.replace("get_weather", &name);
@@ -34,7 +34,7 @@ fn a_name_without_end_is_text() {
 }
 
 #[test]
-fn a_key_without_end_cuts_its_call_or_is_an_argument() {
+fn endless_key_breaks_its_call_or_is_an_argument() {
     let key = "k".repeat(900);
     for format in ALL.iter().filter(|format| format.example.contains("city")) {
         let text = format.example.replace("city", &key);

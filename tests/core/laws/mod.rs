@@ -1,13 +1,13 @@
-//! The laws of the architecture as properties: of the detector alone, where millions of bytes can be tried, and of the
+//! The laws of the architecture as properties, of the detector alone, where millions of bytes can be tried, and of the
 //! whole pipeline.
 //!
-//! 1. What a client has at the end does not depend on where the input was cut.
+//! 1. What a client has at the end does not depend on how the input was split.
 //! 2. Nothing is held that is already certain.
 //! 3. Nothing is lost and nothing is invented.
-//! 4. What is held is bounded, and so is all else.
+//! 4. Time is linear and memory is bounded.
 //! 5. A call is a call only if it can be one.
-//! 6. What is not touched is forwarded as it is.
-//! 7. An answer that was cut off never looks whole.
+//! 6. What is not changed is forwarded unchanged.
+//! 7. A truncated response never looks complete.
 
 mod calls;
 mod detector;
@@ -22,7 +22,7 @@ mod work;
 
 use proptest::test_runner::Config;
 
-/// So many tries a law; no file is written where one fails.
+/// `cases` tries; a failure writes no file.
 fn tries(cases: u32) -> Config {
     Config { cases, failure_persistence: None, ..Config::default() }
 }

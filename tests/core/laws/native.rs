@@ -142,7 +142,7 @@ proptest! {
     #![proptest_config(tries(600))]
 
     #[test]
-    fn native_calls_come_out_whole_or_the_answer_fails(
+    fn native_calls_are_complete_or_the_response_fails(
         calls in prop::collection::vec(call(), 1..=LIMITS.max_calls + 1),
         speech in prop::sample::select(&[Some(Speech::Chat), Some(Speech::LumoV2), None] as &[Option<Speech>]),
         arguments in prop::sample::select(&[ArgumentDelivery::Stream, ArgumentDelivery::Whole] as &[_]),

@@ -44,7 +44,7 @@ fn search() -> Value {
 const RESULT: &str = r#"{"results":[{"title":"A","url":"https://a.x"},{"url":"https://b.x"}]}"#;
 
 #[test]
-fn a_server_call_is_forwarded_only_to_clients_that_expect_it() {
+fn server_call_is_forwarded_only_to_clients_that_expect_it() {
     for (server_calls, declared, forwarded, annotated) in [
         (ServerCalls::Auto, [].as_slice(), true, false),
         (ServerCalls::Auto, &["a"], false, true),
@@ -86,7 +86,7 @@ fn a_server_call_is_forwarded_only_to_clients_that_expect_it() {
 /// A name that the client declared too, where its tools are taught with a prefix: the plain name is the upstream's, and
 /// the client knows it.
 #[test]
-fn a_declared_name_is_forwarded() {
+fn declared_server_call_is_forwarded() {
     let settings = Rules {
         tool_prefix: "user:".to_owned(),
         server_tools: vec!["web_search".to_owned()],
@@ -97,7 +97,7 @@ fn a_declared_name_is_forwarded() {
 }
 
 #[test]
-fn an_annotated_call_without_a_result_is_told_at_the_end() {
+fn annotated_call_without_a_result_is_sent_at_the_end() {
     let events = json!([
         ["stc", {"id": "n1", "name": "generate_image", "arguments": "{\"prompt\":\"p\"}"}],
         ["m", "Here."],
@@ -111,7 +111,7 @@ fn an_annotated_call_without_a_result_is_told_at_the_end() {
 
 /// What is kept for results to come is bounded; nothing of it is lost.
 #[test]
-fn arguments_of_annotated_calls_are_told_before_their_result_where_they_are_too_many() {
+fn oversized_arguments_of_annotated_calls_are_sent_before_the_result() {
     let call = |id: &str| json!(["stc", {"id": id, "name": "s", "arguments": format!("{{\"q\":\"{id}\"}}")}]);
     let result = |id: &str| json!(["str", {"call_id": id, "content": id}]);
     let events = json!([call("n1"), call("n2"), result("n1"), result("n2"), ["fin", "stop"], ["done"]]);
@@ -127,7 +127,7 @@ fn arguments_of_annotated_calls_are_told_before_their_result_where_they_are_too_
 
 /// Limits hold whatever becomes of a call.
 #[test]
-fn limits_hold_for_calls_that_the_client_does_not_see() {
+fn limits_apply_to_hidden_calls() {
     let limits = Limits { max_arguments: 100, max_calls: 3, ..Limits::default() };
     let call = |number: usize, bytes: usize| {
         let arguments = json!({ "x": "y".repeat(bytes - r#"{"x":""}"#.len()) });
@@ -158,7 +158,7 @@ fn bouncing() -> Exchange {
 }
 
 #[test]
-fn a_failure_is_told_and_not_asked_away() {
+fn failure_is_reported_instead_of_bounced() {
     let told = [
         json!(["stc", {"id": "n1", "name": "a"}]),
         json!(["stc", {"id": "n1", "name": "a", "arguments": "{\"y\":1}"}]),
@@ -191,7 +191,7 @@ fn a_failure_is_told_and_not_asked_away() {
 }
 
 #[test]
-fn a_good_end_asks_once_more() {
+fn misrouted_call_is_bounced_after_a_clean_end() {
     for events in [
         json!([["m", "Let me see."], ["stc", {"id": "n1", "name": "a"}], ["m", " Hm."], ["fin", "stop"], ["done"]]),
         json!([["m", "Let me see. Hm."], ["stc", {"id": "n1", "name": "a", "arguments": "{\"y\":1}"}], ["m", "Sorry."], ["done"]]),
@@ -203,7 +203,7 @@ fn a_good_end_asks_once_more() {
 }
 
 #[test]
-fn a_call_that_the_model_mends_itself_is_not_asked_for() {
+fn call_that_the_model_corrects_itself_is_not_bounced() {
     let got = run(
         &bouncing(),
         &json!([
@@ -219,7 +219,7 @@ fn a_call_that_the_model_mends_itself_is_not_asked_for() {
 }
 
 #[test]
-fn several_calls_are_asked_for_at_once() {
+fn several_misrouted_calls_are_bounced_at_once() {
     let exchange = bouncing();
     let events = json!([
         ["stc", {"id": "n1", "name": "a", "arguments": "{\"y\":1}"}],
@@ -235,7 +235,7 @@ fn several_calls_are_asked_for_at_once() {
 
 /// The lists of a stream's deltas can be joined as client libraries do it: by the index of their elements.
 #[test]
-fn elements_of_lists_have_their_places() {
+fn list_elements_have_indices() {
     let exchange = exchange(&["a"], Rules::default());
     let answering = Answering::new(&exchange.conversation, Stamp { seed: 1, created: 1 });
     let writer = Writer::Chat(chat::Writer::new(&answering));

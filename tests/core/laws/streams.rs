@@ -149,7 +149,7 @@ proptest! {
 
     /// Law 1 of every reader and all that comes behind it.
     #[test]
-    fn cuts_of_bytes_make_no_difference(
+    fn byte_splits_make_no_difference(
         (speech, bytes) in stream(),
         settings in settings(),
         fields in fields(),
@@ -190,7 +190,7 @@ proptest! {
         }
     }
 
-    /// Law 6: frames of plain text go out byte for byte, unknown fields and odd spellings included.
+    /// Law 6: frames of plain text are forwarded byte for byte, with unknown fields and unusual spellings.
     #[test]
     fn untouched_frames_pass_byte_for_byte(
         texts in prop::collection::vec((prose(), 0..5_usize), 1..6),
@@ -228,7 +228,7 @@ proptest! {
 
 /// Law 7: however much of a good stream has come, the answer does not look whole before its end has.
 #[test]
-fn a_stream_that_breaks_off_never_looks_whole() {
+fn truncated_stream_never_looks_complete() {
     let call = "Ok.\n```json\n{\"name\":\"a\",\"arguments\":{\"x\":\"é\"}}\n```\nbye";
     let native = json!(["d", {"tool_calls": [{"index": 0, "id": "p", "type": "function",
                                               "function": {"name": "a", "arguments": "{\"x\":1}"}}]}]);
@@ -259,7 +259,7 @@ fn breaks_off(speech: Speech, bytes: &[u8], arguments: ArgumentDelivery) {
     let exchange = Exchange::new(request(&fields), settings, speech);
     let (whole, _) = exchange.run([bytes]);
     assert_eq!(whole.error, None);
-    // The end has come with the last byte of the frame that tells the finish, or of the end mark.
+    // The end is reached with the last byte of the frame with the finish reason, or of the end mark.
     let text = std::str::from_utf8(bytes).unwrap();
     let mark =
         ["finish_reason\":\"", "\"type\":\"done\"", "[DONE]"].iter().filter_map(|mark| text.find(mark)).min();

@@ -37,7 +37,7 @@ const REASONING: &[&str] = &[
     "<ifm|think",
 ];
 
-/// Formats in which nothing but the name tells a call from text.
+/// Formats in which only the name distinguishes a call from text.
 const UNMARKED: &[&str] =
     &["pre", "fenced", "bare", "openai_function_call", "cline", "react", "gemma3_toolcode"];
 
@@ -50,7 +50,7 @@ fn plain() -> impl Strategy<Value = Detect> {
         .prop_map(|formats| Detect::Formats(format::names(&formats)))
 }
 
-/// Whether `text` has reasoning in it, or a marker of it that is none of the text.
+/// Whether `text` contains reasoning, or a marker of it that is not part of the text.
 fn reasons(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     REASONING.iter().any(|marker| text.contains(marker)) || text.contains("[think]")
@@ -137,7 +137,7 @@ proptest! {
 
     /// Law 1, and what is left of law 3 where calls were found.
     #[test]
-    fn cuts_make_no_difference(text in soup(16), cuts in cuts(), settings in settings(known()), finish in finish()) {
+    fn splits_make_no_difference(text in soup(16), cuts in cuts(), settings in settings(known()), finish in finish()) {
         let whole = find(&settings, &[&text], finish);
         holds(&text, &whole, settings.unknown_calls == UnknownCalls::Forward)?;
         let pieces = cut_text(&text, &cuts);
@@ -149,7 +149,7 @@ proptest! {
 
     /// The same for all formats there are.
     #[test]
-    fn cuts_make_no_difference_to_any_format(text in soup(16), cuts in cuts(), settings in settings(all())) {
+    fn splits_make_no_difference_to_any_format(text in soup(16), cuts in cuts(), settings in settings(all())) {
         let whole = find(&settings, &[&text], Finish::Stop);
         let pieces = cut_text(&text, &cuts);
         let cut = find(&settings, &pieces, Finish::Stop);
@@ -179,7 +179,7 @@ proptest! {
 
     /// Law 2: as long as there is no call, what is out and what is held are all there is, and what is held may be.
     #[test]
-    fn only_what_may_begin_something_is_held(text in soup(12), settings in settings(known()), finish in finish()) {
+    fn only_possible_openers_are_held(text in soup(12), settings in settings(known()), finish in finish()) {
         let pieces = by_characters(&text, 1);
         let found = find(&settings, &pieces, finish);
         if !found.reasoning.is_empty() || reasons(&text) {
@@ -199,7 +199,7 @@ proptest! {
 
     /// Law 2 for text in which nothing can begin: only blanks are held, and they come out.
     #[test]
-    fn of_prose_only_blanks_are_held(text in prose(), cuts in cuts(), settings in settings(known())) {
+    fn prose_holds_only_blanks(text in prose(), cuts in cuts(), settings in settings(known())) {
         let pieces = cut_text(&text, &cuts);
         let found = find(&settings, &pieces, Finish::Stop);
         prop_assert_eq!(&found.text, &text);

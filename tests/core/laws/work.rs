@@ -75,7 +75,7 @@ fn each_hostile_stream(size: usize, step: usize, check: impl Fn(&str, &Exchange,
 }
 
 #[test]
-fn one_frame_comes_out_as_a_multiple_of_it() {
+fn output_of_one_frame_is_proportional_to_it() {
     each_hostile_stream(20_000, 0, |what, exchange, stream| {
         let (mut pipeline, mut out) = (exchange.pipeline(), BytesMut::new());
         pipeline.push(stream, &mut out);
@@ -86,7 +86,7 @@ fn one_frame_comes_out_as_a_multiple_of_it() {
 }
 
 #[test]
-fn each_of_many_frames_comes_out_as_a_multiple_of_it() {
+fn output_of_each_frame_is_proportional_to_it() {
     each_hostile_stream(600, 1, |what, exchange, stream| {
         let (mut pipeline, mut out) = (exchange.pipeline(), BytesMut::new());
         // What is held comes out with what decides it.
@@ -101,7 +101,7 @@ fn each_of_many_frames_comes_out_as_a_multiple_of_it() {
 }
 
 #[test]
-fn markers_with_nothing_between_them_give_no_deltas() {
+fn adjacent_markers_give_no_deltas() {
     for (name, unit) in [
         ("think", "<think></think>"),
         ("think", "<think>\n</think>"),
@@ -118,7 +118,7 @@ fn markers_with_nothing_between_them_give_no_deltas() {
 }
 
 #[test]
-fn pieces_of_one_text_are_joined() {
+fn pieces_of_one_text_are_joined_into_one_delta() {
     for (name, text, deltas) in [
         ("think", "<think>a < b <c </thin d</think>e < f", 2),
         ("bare", "{ {a} [b] {\"c\":1}", 1),
@@ -134,7 +134,7 @@ fn pieces_of_one_text_are_joined() {
 }
 
 #[test]
-fn a_large_text_is_worked_on_in_slices() {
+fn large_text_is_processed_in_slices() {
     each_hostile_stream(50_000, 0, |what, exchange, stream| {
         let (mut whole, mut sliced) = (exchange.pipeline(), exchange.pipeline());
         let (mut expected, mut out, mut most, mut slices) = (BytesMut::new(), BytesMut::new(), 0, 0);
@@ -164,7 +164,7 @@ fn a_large_text_is_worked_on_in_slices() {
 
 /// What follows a large text waits behind it, in order, and so does its end.
 #[test]
-fn what_follows_a_large_text_stays_behind_it() {
+fn events_after_a_large_text_stay_in_order() {
     let exchange = exchange("hermes", ArgumentDelivery::Stream);
     let call = r#"<tool_call>{"name":"a","arguments":{"x":1}}</tool_call>"#;
     let large = format!("{}{call}", "<a.".repeat(10_000));
@@ -186,7 +186,7 @@ fn what_follows_a_large_text_stays_behind_it() {
 
 /// White space that may belong to a closer is held, but not any amount of it.
 #[test]
-fn white_space_that_is_held_is_bounded() {
+fn held_white_space_is_bounded() {
     let limits = Limits { max_hold: 100, ..Limits::default() };
     for (name, begins, ends) in [
         ("think", "<think>a", "b</think>c"),

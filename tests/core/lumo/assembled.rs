@@ -1,4 +1,4 @@
-//! What a client would have put together of a stream, and the ways of cutting one.
+//! What a client would assemble from a stream, and the ways of splitting one.
 
 use serde_json::Value;
 use toolwire::{
@@ -9,7 +9,7 @@ use toolwire::{
     event::{CallEnd, Event, Finish, Runner},
 };
 
-/// What a client would have put together of the events.
+/// What a client would assemble from the events.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Assembled {
     pub(crate) text: String,

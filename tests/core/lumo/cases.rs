@@ -72,7 +72,7 @@ fn stream_of(case: &Value) -> String {
 }
 
 #[test]
-fn streams_are_read_as_the_cases_say() {
+fn streams_match_the_cases() {
     let mut run = 0;
     for case in cases() {
         let id = case["id"].as_str().expect("an id").to_owned();
@@ -98,7 +98,7 @@ fn check(case: &Value, got: &Assembled) {
     text("text", &got.text);
     text("reasoning", &got.reasoning);
     text("fin", got.finish_word().unwrap_or_default());
-    // W17 is written for arguments that are sent whole; a reader streams them and says that they were cut.
+    // W17 assumes arguments that are sent whole; a reader streams them and reports that they are incomplete.
     let complete = got.calls.iter().filter(|call| call.4 == Some(CallEnd::Complete));
     let calls: Value = complete.clone().map(|call| json!([call.2, call.3])).collect();
     if !case["calls"].is_null() {

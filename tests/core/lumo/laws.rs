@@ -68,7 +68,7 @@ fn stream() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn cuts_make_no_difference(stream in stream(), sizes in vec(1..40_usize, 1..8)) {
+    fn splits_make_no_difference(stream in stream(), sizes in vec(1..40_usize, 1..8)) {
         let settings = ReaderSettings { tolerate_truncation: true, ..ReaderSettings::default() };
         let whole = read([stream.as_bytes()], &settings);
         let mut rest = stream.as_bytes();
@@ -82,7 +82,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_the_reader_fall(stream in stream(), noise in vec((any::<prop::sample::Index>(), any::<u8>()), 0..6)) {
+    fn reader_never_panics(stream in stream(), noise in vec((any::<prop::sample::Index>(), any::<u8>()), 0..6)) {
         let mut bytes = stream.into_bytes();
         for (at, byte) in noise {
             if !bytes.is_empty() {

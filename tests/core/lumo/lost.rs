@@ -61,7 +61,7 @@ fn content_that_is_not_a_string_is_read_as_text() {
 }
 
 #[test]
-fn tool_payloads_may_be_json_in_place_of_text() {
+fn tool_payloads_may_be_json_instead_of_text() {
     let got = typed(&[
         json!({"target": "tool_call", "content": {"name": "a", "arguments": {"x": 1}}}),
         json!({"target": "tool_result", "content": {"results": []}}),
@@ -73,7 +73,7 @@ fn tool_payloads_may_be_json_in_place_of_text() {
 }
 
 #[test]
-fn a_token_without_a_target_is_for_the_one_that_was_asked_for() {
+fn token_without_a_target_goes_to_the_requested_target() {
     for target in [Value::Null, json!(""), json!(5)] {
         let got = typed(&[json!({"content": "A"}), json!({"target": target, "content": "B"})]);
         assert_eq!((got.text.as_str(), got.skipped.as_str()), ("AB", ""), "{target}");
@@ -83,7 +83,7 @@ fn a_token_without_a_target_is_for_the_one_that_was_asked_for() {
 }
 
 #[test]
-fn control_characters_and_byte_order_marks_do_no_harm() {
+fn control_characters_and_byte_order_marks_are_harmless() {
     let token = |text: &str| {
         format!("data: {{\"type\":\"token_data\",\"target\":\"message\",\"content\":\"{text}\"}}\n\n")
     };
@@ -105,7 +105,7 @@ fn control_characters_and_byte_order_marks_do_no_harm() {
 }
 
 #[test]
-fn a_frame_that_nests_too_deep_is_an_error() {
+fn deeply_nested_frame_is_an_error() {
     let deep = "[".repeat(200) + &"]".repeat(200);
     let call = format!(
         "data: {{\"object\":\"chat.tool_call\",\"tool_call\":{{\"id\":\"n\",\"name\":\"a\",\"arguments\":{{\"x\":{deep}}}}}}}\n\n"
@@ -117,7 +117,7 @@ fn a_frame_that_nests_too_deep_is_an_error() {
 }
 
 #[test]
-fn an_image_that_is_never_final_goes_out_in_its_last_state() {
+fn image_that_is_never_final_is_sent_in_its_last_state() {
     let image = |id: &str, data: &str, last: Value| {
         format!("data: {}\n\n", json!({"type": "image_data", "image_id": id, "data": data, "is_final": last}))
     };
@@ -137,7 +137,7 @@ fn an_image_that_is_never_final_goes_out_in_its_last_state() {
 }
 
 #[test]
-fn what_comes_behind_the_finish_is_counted() {
+fn content_after_the_finish_is_counted() {
     let got = v2(json!([
         ["m", "A"],
         ["fin", "stop"],
@@ -157,7 +157,7 @@ fn what_comes_behind_the_finish_is_counted() {
 }
 
 #[test]
-fn a_call_without_a_name_is_counted() {
+fn call_without_a_name_is_counted() {
     let got = v2(json!([
         ["m", "A"],
         ["d", {"tool_calls": [{"index": 0, "id": "p", "function": {"arguments": "{}"}}]}],

@@ -81,7 +81,7 @@ fn turns_of(body: &Value) -> Value {
 }
 
 #[test]
-fn conversations_are_written_as_the_cases_say() {
+fn conversations_are_encoded_as_in_the_cases() {
     let mut run = 0;
     for case in cases() {
         let id = case["id"].as_str().expect("an id");
@@ -137,7 +137,7 @@ fn v2_turns(turns: Vec<Turn>) -> Value {
 }
 
 #[test]
-fn the_frame_of_a_v2_request() {
+fn v2_request_envelope() {
     let (body, dropped) = encoded(&with_turns(vec![Turn::text(Role::User, "hi")]), Version::V2);
     assert_eq!(
         body,
@@ -155,7 +155,7 @@ fn the_frame_of_a_v2_request() {
 }
 
 #[test]
-fn the_frame_of_a_v1_request() {
+fn v1_request_envelope() {
     let turns = vec![
         Turn::text(Role::System, "S"),
         Turn::text(Role::User, "hi"),
@@ -181,7 +181,7 @@ fn the_frame_of_a_v1_request() {
 }
 
 #[test]
-fn results_that_follow_each_other_name_their_calls() {
+fn consecutive_results_name_their_calls() {
     let turns = vec![
         assistant(vec![call("c1", "{}"), call("c2", "{}")]),
         result("c2", "2"),
@@ -198,7 +198,7 @@ fn results_that_follow_each_other_name_their_calls() {
 }
 
 #[test]
-fn every_call_has_a_result_and_every_result_is_told() {
+fn every_call_has_a_result_and_every_result_is_sent() {
     let last = v2_turns(vec![Turn::text(Role::User, "w?"), assistant(vec![call("c1", "{}")])]);
     assert_eq!(last[2], json!(["tool", r#"{"error":"no result"}"#]));
     let half = v2_turns(vec![
@@ -213,7 +213,7 @@ fn every_call_has_a_result_and_every_result_is_told() {
 }
 
 #[test]
-fn arguments_are_kept_or_shown_as_they_are() {
+fn arguments_are_sent_unchanged() {
     for (arguments, expected) in [
         (r#"{"x": 2.50, "b":1}"#, r#"{"x": 2.50, "b":1}"#),
         ("", "{}"),
@@ -264,7 +264,7 @@ fn text_is_never_lost() {
 }
 
 #[test]
-fn the_choice_of_tools() {
+fn tool_choice_is_encoded() {
     let offer = |choice: ToolChoice| {
         let tools = vec![tool("a"), tool("web_search")];
         let conversation = Conversation { tools, tool_choice: choice, ..with_turns(Vec::new()) };
@@ -289,7 +289,7 @@ fn the_choice_of_tools() {
 }
 
 #[test]
-fn a_tool_is_completed() {
+fn missing_fields_of_a_tool_are_filled_in() {
     let conversation = Conversation { tools: vec![tool("a")], ..with_turns(Vec::new()) };
     let (body, dropped) = encoded(&conversation, Version::V2);
     assert_eq!(
@@ -310,7 +310,7 @@ fn a_tool_is_completed() {
 }
 
 #[test]
-fn thinking_is_on_or_off() {
+fn reasoning_is_switched_on_or_off() {
     for (asked, sent) in
         [("none", "none"), ("minimal", "none"), ("low", "high"), ("medium", "high"), ("xhigh", "high")]
     {
@@ -322,7 +322,7 @@ fn thinking_is_on_or_off() {
 }
 
 #[test]
-fn what_lumo_has_no_word_for_is_named() {
+fn fields_that_lumo_does_not_have_are_reported_as_dropped() {
     let mut conversation = with_turns(vec![Turn::text(Role::User, "hi")]);
     conversation.sampling = Sampling {
         max_tokens: Some(5),

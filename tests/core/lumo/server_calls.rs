@@ -1,4 +1,4 @@
-//! Calls that Lumo runs itself: each goes out when it is dispatched, as it was dispatched, and nothing waits for it.
+//! Calls that Lumo runs itself: each is sent when and as it is dispatched, and nothing waits for it.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ fn calls(got: &Assembled) -> Vec<String> {
 }
 
 #[test]
-fn an_announced_call_waits_for_its_dispatch_while_text_flows() {
+fn announced_call_waits_for_its_dispatch_while_text_flows() {
     let got = v2(json!([
         ["stc", {"id": "n1", "name": "a"}],
         ["m", "One moment."],
@@ -47,7 +47,7 @@ fn an_announced_call_waits_for_its_dispatch_while_text_flows() {
 }
 
 #[test]
-fn a_call_without_arguments_goes_out_at_a_good_end_or_with_its_result() {
+fn call_without_arguments_is_sent_at_a_clean_end_or_with_its_result() {
     for (events, order) in [
         (
             json!([["stc", {"id": "n", "name": "a"}], ["m", "F"], ["fin", "stop"], ["done"]]),
@@ -65,7 +65,7 @@ fn a_call_without_arguments_goes_out_at_a_good_end_or_with_its_result() {
 }
 
 #[test]
-fn a_call_that_was_never_dispatched_does_not_go_out_of_an_answer_that_fails() {
+fn undispatched_call_is_not_sent_in_a_failed_response() {
     let told = json!([["stc", {"id": "n", "name": "a"}], ["stc", {"id": "o", "name": "b", "arguments": "{\"x\":"}], ["m", "F"]]);
     for end in [
         json!([]),
@@ -91,7 +91,7 @@ fn a_call_that_was_never_dispatched_does_not_go_out_of_an_answer_that_fails() {
 }
 
 #[test]
-fn arguments_may_come_in_several_dispatches() {
+fn arguments_may_arrive_in_several_dispatches() {
     let got = v2(json!([
         ["stc", {"id": "n", "name": "a"}],
         ["stc", {"id": "n", "name": "a", "arguments": "{\"x\":"}],
@@ -110,7 +110,7 @@ fn arguments_may_come_in_several_dispatches() {
 }
 
 #[test]
-fn a_used_id_may_be_that_of_another_call() {
+fn reused_id_may_belong_to_another_call() {
     let got = v2(json!([
         ["stc", {"id": "n", "name": "a", "arguments": "{\"x\":1}"}],
         ["stc", {"id": "n", "name": "a", "arguments": "{\"x\":1}"}],
@@ -128,7 +128,7 @@ fn a_used_id_may_be_that_of_another_call() {
 }
 
 #[test]
-fn an_object_in_a_broken_call_is_not_a_call() {
+fn object_in_a_broken_call_is_not_a_call() {
     let got = v1(json!([
         [
             "tc",
@@ -139,7 +139,7 @@ fn an_object_in_a_broken_call_is_not_a_call() {
     assert_eq!((calls(&got), got.skipped.as_str()), (vec![r#"c {"z":1}"#.to_owned()], "not_json=1"));
 }
 
-/// What a stream says, and what must come of it.
+/// A stream and its expected meaning.
 #[derive(Debug, Clone)]
 enum Said {
     Text(String),
@@ -184,7 +184,7 @@ fn told(pieces: &[usize], story: &[Said]) -> Vec<Said> {
                 told.push(Said::Dispatch(*call, next[*call]));
                 next[*call] += 1;
             }
-            // A result shows that all of the call has been told.
+            // A result shows that the call was sent completely.
             Said::Result(call) if !over[*call] && (next[*call] == pieces[*call]) => {
                 over[*call] = true;
                 told.push(said.clone());

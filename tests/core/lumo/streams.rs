@@ -1,4 +1,4 @@
-//! Streams that the conformance file does not have: the rest of what is known of Lumo's surprises.
+//! Streams that the conformance cases do not cover: the other known peculiarities of Lumo.
 
 use serde_json::{Value, json};
 use toolwire::{
@@ -40,7 +40,7 @@ fn failure(got: &Assembled) -> (&str, u16) {
 }
 
 #[test]
-fn v1_a_plain_answer() {
+fn v1_plain_response() {
     let events =
         json!([["q"], ["ing", "message"], ["m", ""], ["m", ""], ["m", "prog"], ["m", "rammers "], ["done"]]);
     let got = v1(events);
@@ -115,7 +115,7 @@ fn v1_arguments_in_every_form() {
 }
 
 #[test]
-fn v1_results_in_plain_words_end_with_their_segment() {
+fn v1_results_in_plain_text_end_with_their_segment() {
     let got = v1(json!([
         ["tc", r#"{"name":"a"}{"name":"b"}"#],
         ["ing", "tool_result"],
@@ -131,7 +131,7 @@ fn v1_results_in_plain_words_end_with_their_segment() {
 }
 
 #[test]
-fn v1_a_call_that_is_cut_off_is_no_call() {
+fn v1_truncated_call_is_not_a_call() {
     let got = v1(json!([["tc", r#"{"name":"a","arguments":{"x":"#], ["m", "Hm."], ["done"]]));
     assert_eq!((got.calls.len(), got.text.as_str(), got.malformed), (0, "Hm.", 1));
 }
@@ -164,7 +164,7 @@ fn v1_terminal_errors() {
 }
 
 #[test]
-fn v2_an_ordinary_answer() {
+fn v2_ordinary_response() {
     let got = read_text(concat!(
         ": queued\n\n:ingesting\n\n",
         "data: {\"id\":\"c1\",\"object\":\"CompletionChunk\",\"created\":7,\"model\":\"3b6be88a\",\"choices\":[]}\n\n",
@@ -194,7 +194,7 @@ fn v2_one_object_over_several_lines() {
 }
 
 #[test]
-fn a_frame_that_cannot_be_read_fails_an_answer_that_has_begun() {
+fn unreadable_frame_fails_a_response_that_has_begun() {
     let text = |text: &str| {
         format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}}}}]}}\n\n")
     };
@@ -279,7 +279,7 @@ fn v2_an_announce_ends_with_its_own_result_only() {
 }
 
 #[test]
-fn v2_client_calls_and_server_calls_share_their_numbers() {
+fn v2_client_calls_and_server_calls_share_indices() {
     let got = v2(json!([
         ["d", {"tool_calls": [{"index": 0, "id": "p", "function": {"name": "a", "arguments": "{"}}]}],
         ["stc", {"id": "n1", "name": "web_search", "arguments": "{}"}],
@@ -323,7 +323,7 @@ fn v2_errors_in_the_stream() {
 }
 
 #[test]
-fn an_answer_that_has_ended_cannot_fail() {
+fn finished_response_cannot_fail() {
     let got = v2(
         json!([["m", "A"], ["fin", "stop"], ["err", {"code": "error"}], ["m", "B"], ["u", {"total_tokens": 1}]]),
     );
@@ -344,7 +344,7 @@ fn both_versions_in_one_stream() {
 }
 
 #[test]
-fn what_is_no_stream_is_said_to_be_none() {
+fn non_sse_body_is_reported() {
     for body in [
         "<!DOCTYPE html>\n<html></html>",
         "<html>",
@@ -365,7 +365,7 @@ fn what_is_no_stream_is_said_to_be_none() {
 }
 
 #[test]
-fn a_body_that_breaks_off_is_truncated_wherever_it_does() {
+fn body_cut_anywhere_is_truncated() {
     let stream = frames(json!([["m", "é"], ["d", {"tool_calls": [{"index": 0, "function": {"name": "a", "arguments": "{\"x\":1}"}}]}]]).as_array().unwrap(), false);
     for end in 0..stream.len() {
         let got = read([&stream.as_bytes()[..end]], &ReaderSettings::default());
@@ -387,7 +387,7 @@ fn frames_are_bounded() {
 }
 
 #[test]
-fn an_answer_may_end_without_a_mark_if_that_is_allowed() {
+fn tolerate_truncation_accepts_a_missing_end_mark() {
     let settings = ReaderSettings { tolerate_truncation: true, ..ReaderSettings::default() };
     let stream = frames(json!([["m", "A"]]).as_array().unwrap(), false);
     let got = read_every_way(stream.as_bytes(), &settings);
@@ -399,7 +399,7 @@ fn an_answer_may_end_without_a_mark_if_that_is_allowed() {
 }
 
 #[test]
-fn encrypted_pieces_fail_wherever_they_come_and_wherever_that_is_said() {
+fn encrypted_pieces_are_rejected_wherever_they_are_flagged() {
     let delta = |delta: Value| json!({"choices": [{"index": 0, "delta": delta}]});
     let call = json!({"index": 0, "id": "p", "function": {"name": "a", "arguments": "AAEC"}});
     let typed =
@@ -468,7 +468,7 @@ fn encrypted_pieces_fail_wherever_they_come_and_wherever_that_is_said() {
 }
 
 #[test]
-fn the_models_word_for_a_failure_is_not_an_end() {
+fn finish_reason_error_is_not_a_clean_end() {
     for (word, code) in [
         ("timeout", "timeout"),
         ("rejected", "rejected"),
@@ -489,7 +489,7 @@ fn the_models_word_for_a_failure_is_not_an_end() {
 }
 
 #[test]
-fn half_a_surrogate_pair_is_no_text_where_the_answer_breaks_off() {
+fn lone_surrogate_at_truncation_is_not_text() {
     let half =
         "data: {\"choices\":[{\"delta\":{\"content\":\"A\\ud83d\",\"reasoning_content\":\"B\\ud83d\"}}]}\n\n";
     let length = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"length\"}]}\n\n";
@@ -502,7 +502,7 @@ fn half_a_surrogate_pair_is_no_text_where_the_answer_breaks_off() {
 }
 
 #[test]
-fn an_end_mark_alone_is_no_answer() {
+fn end_mark_without_content_is_an_error() {
     for body in ["data: [DONE]\n\n", "data: {\"model\":\"m\"}\n\ndata: [DONE]\n\n"] {
         assert_eq!(failure(&read_text(body)).0, "upstream_truncated", "{body}");
     }

@@ -86,7 +86,7 @@ fn written(form: &str, name: &str, body: &str) -> String {
 }
 
 #[test]
-fn a_text_in_place_of_arguments_is_the_only_string_parameter() {
+fn text_in_place_of_arguments_is_the_only_string_parameter() {
     for (format, form) in FORMS {
         for body in ["sqrt(144)", "2 < 3", "a\n\"b\" \\ c"] {
             let text = written(form, "calculator", body);
@@ -96,7 +96,7 @@ fn a_text_in_place_of_arguments_is_the_only_string_parameter() {
 }
 
 #[test]
-fn a_text_in_place_of_several_parameters_is_text() {
+fn text_in_place_of_several_parameters_is_text() {
     for (format, form) in FORMS.iter().filter(|(format, _)| *format != "harmony") {
         for name in ["get_weather", "square", "now"] {
             let text = written(form, name, "sqrt(144)");
@@ -108,14 +108,14 @@ fn a_text_in_place_of_several_parameters_is_text() {
 }
 
 #[test]
-fn a_call_without_arguments_is_complete_at_its_closer() {
+fn call_without_arguments_is_complete_at_its_closer() {
     for (format, form) in FORMS {
         calls(format, &written(form, "now", ""), "", &[("now", json!({}))]);
     }
 }
 
 #[test]
-fn a_name_that_nothing_follows_is_text() {
+fn name_without_arguments_is_text() {
     for (format, form) in FORMS {
         let (before, _) = form.split_once("BODY").unwrap();
         let text = written(before, "now", "");
@@ -140,7 +140,7 @@ fn a_name_that_nothing_follows_is_text() {
 }
 
 #[test]
-fn a_message_to_a_tool_that_holds_no_call_is_text() {
+fn message_to_a_tool_without_a_call_is_text() {
     let text = "<|message_model|>now<|content_invoke_tool_json|>not now<|end_message|> ok";
     calls("inkling", text, text, &[]);
     let text = "<|start|>assistant to=now<|channel|>analysis <|constrain|>xml<|message|><x>1<|call|>";
@@ -148,7 +148,7 @@ fn a_message_to_a_tool_that_holds_no_call_is_text() {
 }
 
 #[test]
-fn prose_that_names_an_opener_is_let_go() {
+fn prose_that_mentions_an_opener_is_released() {
     let text = "Write <function=calculator> and then <b>what</b> you want.";
     calls("qwen3_coder", text, text, &[]);
     let text = format!("Write <function=calculator> and {}</function>", "so on ".repeat(300));
@@ -184,7 +184,7 @@ fn members_beside_the_name_are_arguments_if_all_are_declared() {
 }
 
 #[test]
-fn other_members_beside_the_name_make_it_no_call() {
+fn undeclared_members_beside_the_name_make_it_text() {
     for object in [
         r#"{"name":"get_weather","description":{"a":1},"location":"Cairo"}"#,
         r#"{"name":"get_weather","city":"Paris","location":"Cairo"}"#,
@@ -205,7 +205,7 @@ fn other_members_beside_the_name_make_it_no_call() {
 }
 
 #[test]
-fn a_declaration_is_no_call() {
+fn tool_declaration_is_not_a_call() {
     let schema = r#"{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}"#;
     let declarations = [
         format!(
@@ -241,7 +241,7 @@ fn a_declaration_is_no_call() {
 }
 
 #[test]
-fn a_parameter_named_as_a_word_of_schemas_is_an_argument() {
+fn parameter_named_like_a_schema_keyword_is_an_argument() {
     let tools = [tool("find", &json!({"type": {"type": "string"}, "title": {"type": "string"}}))];
     for arguments in
         [r#"{"type":"object"}"#, r#"{"type":"obj","title":"x"}"#, r#"{"title":"x","type":"object"}"#]
@@ -259,7 +259,7 @@ fn a_parameter_named_as_a_word_of_schemas_is_an_argument() {
 
 /// qwen3_coder: a closer and another tag's opener were part of the value.
 #[test]
-fn a_closer_before_another_opener_ends_the_value() {
+fn closer_before_another_opener_ends_the_value() {
     let text = "<tool_call>\n<function=write_file>\n<parameter=path>\nnote.txt</parameter>\n<argument=content/>\n</function>\n</tool_call>";
     let answer = found("qwen3_coder", text);
     assert_eq!(read(&answer), [("write_file", json!({"path": "note.txt"}))]);
@@ -276,7 +276,7 @@ fn a_closer_before_another_opener_ends_the_value() {
 }
 
 #[test]
-fn stray_closers_behind_a_call_are_framing() {
+fn stray_closers_after_a_call_are_dropped() {
     let call = r#"<tool_call>{"name":"now","arguments":{}}</tool_call>"#;
     let now = [("now", json!({}))];
     for stray in [
@@ -319,7 +319,7 @@ fn stray_closers_behind_a_call_are_framing() {
 }
 
 #[test]
-fn a_result_that_the_model_made_up_is_dropped() {
+fn invented_result_is_dropped() {
     let call = r#"<tool_call>{"name":"now","arguments":{}}</tool_call>"#;
     let now = [("now", json!({}))];
     let result = "<tool_response>\n{\"name\":\"now\",\"content\":\"<b> </tool 12\"}\n</tool_response>";
@@ -345,7 +345,7 @@ fn a_result_that_the_model_made_up_is_dropped() {
 }
 
 #[test]
-fn broken_arguments_that_the_model_went_on_from_do_not_cut_the_answer() {
+fn text_after_broken_arguments_is_kept() {
     let good = r#"<tool_call>{"name":"now","arguments":{}}</tool_call>"#;
     for broken in [
         r#"<tool_call>{"name":"run","arguments":{"cmd": sqrt(144)}}</tool_call>"#,
@@ -366,7 +366,7 @@ fn broken_arguments_that_the_model_went_on_from_do_not_cut_the_answer() {
 }
 
 #[test]
-fn names_may_have_the_namespace_of_openais_prompts() {
+fn functions_namespace_in_names_is_accepted() {
     for namespace in ["functions.", "tools."] {
         for format in crate::regressions::with_calls() {
             let text = format.example.replace("get_weather", &format!("{namespace}get_weather"));

@@ -41,7 +41,7 @@ fn argument_deltas(format: &'static format::Format, pieces: &[&str]) -> Vec<(usi
 /// assistant-ui PR 6355, llama.cpp PR 16526, baml PR 4882: a delta ended in the middle of an escape, and whoever read
 /// what had come so far failed.
 #[test]
-fn a_delta_never_ends_inside_an_escape() {
+fn delta_never_ends_inside_an_escape() {
     let text = r#"<tool_call>{"name":"run","arguments":{"cmd":"a\u00e9b\ud83d\ude00c\\d\n\"e"}}</tool_call>"#;
     let deltas = argument_deltas(&format::HERMES, &by_characters(text, 1));
     let mut sum = String::new();
@@ -58,10 +58,10 @@ fn a_delta_never_ends_inside_an_escape() {
     assert_eq!(sum, r#"{"cmd":"a\u00e9b\ud83d\ude00c\\d\n\"e"}"#);
 }
 
-/// A character that came as two halves of a pair, each escaped in a frame of its own
+/// A character in two halves of a surrogate pair, each escaped in a separate frame
 /// (docs/protocols/text-formats.md#deltas).
 #[test]
-fn a_surrogate_pair_may_come_in_two_frames() {
+fn surrogate_pair_may_span_two_frames() {
     let frame = |content: &str| {
         format!(
             "data: {{\"id\":\"i\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[{{\"index\":0,\"delta\":{content},\"finish_reason\":null}}]}}\n\n"
@@ -90,7 +90,7 @@ fn a_surrogate_pair_may_come_in_two_frames() {
 /// A native call of a declared tool: its beginning is out with the frame that brought it, as that frame, also where
 /// the same frame ends the call before.
 #[test]
-fn a_native_call_begins_with_its_first_frame() {
+fn native_call_starts_with_its_first_frame() {
     let frame = |delta: &str| {
         format!(
             "data: {{\"id\":\"i\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[{{\"index\":0,\"delta\":{delta},\"finish_reason\":null}}]}}\n\n"
@@ -119,7 +119,7 @@ fn a_native_call_begins_with_its_first_frame() {
 /// ik_llama.cpp#750, openclaw#38569: what had gone out was found to be wrong, and the stream broke off. What is out is
 /// the beginning of what comes: nothing is ever taken back.
 #[test]
-fn what_is_out_stands() {
+fn released_text_is_never_revoked() {
     assert!(declared().is_array());
     for format in with_calls() {
         let pieces = by_characters(format.example, 1);

@@ -42,7 +42,7 @@ const FORMS: &[(&str, &str)] = &[
 /// `stop` with an incomplete value completes it only if its last scalar is provably complete; a `rm -r build/old` that
 /// was cut must not become a `rm -r build`.
 #[test]
-fn closers_are_never_made_up() {
+fn closers_are_never_invented() {
     for (format, form) in FORMS {
         for (arguments, missing) in ENDS {
             let text = format!("{form}{arguments}");
@@ -62,7 +62,7 @@ fn closers_are_never_made_up() {
 
 /// Of a message that was cut for its length nothing is completed but what is whole.
 #[test]
-fn a_message_cut_for_its_length_says_so() {
+fn truncation_by_length_is_reported_as_length() {
     for (format, form) in FORMS {
         for (arguments, missing) in ENDS {
             for finish in ["length", "content_filter"] {
@@ -80,7 +80,7 @@ fn a_message_cut_for_its_length_says_so() {
 
 /// A name that never became known is text.
 #[test]
-fn a_call_without_its_name_is_text() {
+fn call_without_a_name_is_text() {
     for (format, text) in [
         ("hermes", "Hi <tool_call>{\"na"),
         ("hermes", "<tool_call>{\"name\": \"get_wea"),
@@ -106,7 +106,7 @@ fn a_call_without_its_name_is_text() {
 
 /// A value that is whole needs no closers, and the beginning of one is not data.
 #[test]
-fn closers_may_be_missing_or_cut() {
+fn closers_may_be_missing_or_truncated() {
     let call = [("get_weather", json!({"city": "Paris"}))];
     let texts = [
         ("hermes", r#"<tool_call>{"name":"get_weather","arguments":{"city":"Paris"}}</tool_ca"#),
@@ -138,7 +138,7 @@ fn closers_may_be_missing_or_cut() {
 
 /// A value that is cut in a tagged format ends where the text does; what may have been its closer is not part of it.
 #[test]
-fn a_cut_value_has_no_markup_in_it() {
+fn truncated_value_contains_no_markup() {
     for (format, text) in [
         ("qwen3_coder", "<tool_call>\n<function=run>\n<parameter=cmd>\nls -l\n</para"),
         ("glm45", "<tool_call>run\n<arg_key>cmd</arg_key>\n<arg_value>ls -l</arg"),
@@ -157,7 +157,7 @@ fn a_cut_value_has_no_markup_in_it() {
 /// A marker states that something is a call, whatever its name; without one the name must be declared
 /// (docs/protocols/text-formats.md#declared-names).
 #[test]
-fn an_undeclared_name_is_a_call_only_behind_a_marker() {
+fn undeclared_name_is_a_call_only_after_a_marker() {
     let call = [("no_such", json!({"a": "1"}))];
     for (format, text) in [
         ("hermes", r#"<tool_call>{"name":"no_such","arguments":{"a":"1"}}</tool_call>"#),

@@ -19,7 +19,7 @@ fn joint(format: &str) -> Option<&'static str> {
 /// vllm#57490, vllm#51701, xinference PR 5019, mlx-openai-server PR 215, vllm#58315: an opener that came in two
 /// chunks was text, and its call was lost.
 #[test]
-fn an_opener_may_come_in_pieces() {
+fn opener_may_be_split_across_pieces() {
     for format in with_calls() {
         let answer = found_in(&[format], format.example, "stop");
         assert_eq!(read(&answer), [("get_weather", json!({"city": "Paris"}))], "{}", format.name);
@@ -30,7 +30,7 @@ fn an_opener_may_come_in_pieces() {
 
 /// vllm#55195: `</think>` in two chunks, and all that followed was reasoning.
 #[test]
-fn the_end_of_reasoning_may_come_in_pieces() {
+fn end_of_reasoning_may_be_split_across_pieces() {
     let answer = found("hermes", "<think>a </ b </thin c</think>Hi");
     assert_eq!((answer.reasoning.as_str(), answer.text.as_str()), ("a </ b </thin c", "Hi"));
 }
@@ -51,7 +51,7 @@ fn calls_that_share_a_chunk_are_all_found() {
 
 /// sglang#40739: text behind a call was lost.
 #[test]
-fn text_around_calls_stays() {
+fn text_around_calls_is_kept() {
     for format in with_calls() {
         let Some(joint) = joint(format.name) else { continue };
         let text = format!("One.{joint}{}{joint}Two.", format.example);
@@ -65,7 +65,7 @@ fn text_around_calls_stays() {
 /// vllm#47137: what remained of a cut opener was text in one kind of answer and nothing in the other. vllm#47903: a
 /// cut call showed its markup.
 #[test]
-fn a_message_may_stop_anywhere() {
+fn stream_may_stop_anywhere() {
     for format in with_calls() {
         for (at, _) in format.example.char_indices() {
             let text = &format.example[..at];
@@ -86,7 +86,7 @@ fn a_message_may_stop_anywhere() {
 
 /// lmstudio-bug-tracker#1592, verl#4757, renderers PR 80: a call that is only quoted in reasoning was called.
 #[test]
-fn a_call_quoted_in_reasoning_is_none() {
+fn call_quoted_in_reasoning_is_text() {
     for format in with_calls() {
         let thought = format!("I could write\n{}\nhere.", format.example);
         // A format may say that its calls end reasoning; then the model stopped thinking.
@@ -99,7 +99,7 @@ fn a_call_quoted_in_reasoning_is_none() {
 
 /// vllm-mlx PR 631: a quotation mark in the prose before it hid the marker.
 #[test]
-fn quotation_marks_in_prose_hide_nothing() {
+fn quotation_marks_in_prose_do_not_hide_calls() {
     for prose in ["He said \"no.", "It's", "`", "“", "a \\\" b \" c ' d"] {
         let text = format!("{prose} [TOOL_CALLS]now[ARGS]{{}}");
         is("mistral", &text, prose, &[("now", json!({}))]);
@@ -111,7 +111,7 @@ fn quotation_marks_in_prose_hide_nothing() {
 /// cline#13348, GenericAgent#804, vllm#53227, vllm#40801, sglang#40236: DeepSeek's marks with ASCII bars, with doubled
 /// bars, and calls without their block were shown to the user.
 #[test]
-fn marks_that_look_alike_are_marks() {
+fn lookalike_markers_are_markers() {
     let call = [("get_weather", json!({"city": "Paris"}))];
     let dsml = "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"get_weather\">\n\
                 <｜DSML｜parameter name=\"city\" string=\"true\">Paris</｜DSML｜parameter>\n\
@@ -132,7 +132,7 @@ fn marks_that_look_alike_are_marks() {
 /// dynamo PR 8208, vllm PR 28543, vllm PR 38579: a section without its end, and one with prose in it, took its calls
 /// along.
 #[test]
-fn a_section_is_left_open_and_has_prose_in_it() {
+fn unclosed_section_with_prose_is_read() {
     let one = "<|tool_call_begin|>functions.now:0<|tool_call_argument_begin|>{}<|tool_call_end|>";
     let two = "<|tool_call_begin|>functions.now:1<|tool_call_argument_begin|>{}<|tool_call_end|>";
     let now = ("now", json!({}));
@@ -149,7 +149,7 @@ fn a_section_is_left_open_and_has_prose_in_it() {
 /// sglang PR 27337: closers such as `</parameter/>` were part of the value. ollama PR 17914: without a closer, all
 /// that followed was.
 #[test]
-fn a_malformed_or_missing_closer_closes() {
+fn malformed_or_missing_closer_closes() {
     let call = [("get_weather", json!({"city": "Paris", "days": 2}))];
     for close in ["</parameter/>", "</parameter1>", "</parameter >", "</parameter>"] {
         let text = format!(
@@ -168,7 +168,7 @@ fn a_malformed_or_missing_closer_closes() {
 /// vllm#39056, vllm PR 55759, llama.cpp PR 23678: a call behind reasoning that was never closed, lost. What the model
 /// does not close is reasoning to its end, and nothing of it is lost.
 #[test]
-fn reasoning_without_an_end_is_kept() {
+fn unclosed_reasoning_is_kept() {
     let answer = ended("hermes", "<think>so <tool_call>{\"name\":\"now\",\"arguments\":{}}", "length");
     assert_eq!(answer.reasoning, "so <tool_call>{\"name\":\"now\",\"arguments\":{}}");
     assert_eq!((answer.text.as_str(), answer.calls.len()), ("", 0));
@@ -177,7 +177,7 @@ fn reasoning_without_an_end_is_kept() {
 /// The opener is very often in the prompt (docs/protocols/text-formats.md#reasoning). Where the server has separated
 /// reasoning from text already, the text is not reasoning.
 #[test]
-fn an_answer_may_start_inside_its_reasoning() {
+fn response_may_start_inside_reasoning() {
     let mut exchange = exchange(&[&format::HERMES, &format::THINK], true);
     exchange.settings.starts_in_reasoning = true;
     let run = |events: &[Value]| {

@@ -1,7 +1,7 @@
 //! Failures that users of other servers and parsers reported (docs/protocols/text-formats.md#reported-failures), each as
 //! the rule that would have prevented it. Every text runs through the whole pipeline: as one frame cut in two at every
-//! byte and byte by byte, in two frames cut at every character, a character a frame, and as a response that is not
-//! streamed. All must give the same result.
+//! byte and byte by byte, in two frames cut at every character, one character per frame, and as an unstreamed response. All
+//! must give the same result.
 
 mod begins;
 mod deltas;
@@ -37,7 +37,7 @@ fn exchange(formats: &[&'static Format], stream: bool) -> Exchange {
     Exchange::new(request(&json!({"tools": declared(), "stream": stream})), settings, Speech::Chat)
 }
 
-/// What a client has of a text in one of these formats, at any cut. `finish`: the upstream's reason.
+/// What a client gets of a text in one of these formats, in any split. `finish`: the upstream's finish reason.
 fn found_in(formats: &[&'static Format], text: &str, finish: &str) -> Answer {
     let exchange = exchange(formats, true);
     let stream = Speech::Chat.says(&[text], finish);
@@ -56,7 +56,7 @@ fn found_in(formats: &[&'static Format], text: &str, finish: &str) -> Answer {
     whole
 }
 
-/// The answer that is not streamed has the same in it.
+/// The unstreamed response contains the same.
 fn unstreamed(formats: &[&'static Format], stream: &[u8], streamed: &Answer) {
     let (answer, _) = exchange(formats, false).run([stream]);
     let sum = |answer: &Answer| (answer.text.clone(), answer.reasoning.clone(), answer.finish.clone());
@@ -64,7 +64,7 @@ fn unstreamed(formats: &[&'static Format], stream: &[u8], streamed: &Answer) {
     assert_eq!(answer.named_calls(), streamed.named_calls(), "not streamed");
 }
 
-/// The same where whole families of texts are tried: only at once, a character a frame, and not streamed.
+/// The same for large families of texts: only whole, one character per frame, and unstreamed.
 fn tried_in(formats: &[&'static Format], text: &str, finish: &str) -> Answer {
     let exchange = exchange(formats, true);
     let stream = Speech::Chat.says(&[text], finish);
@@ -75,7 +75,7 @@ fn tried_in(formats: &[&'static Format], text: &str, finish: &str) -> Answer {
     whole
 }
 
-/// The same for one format by name, whose model may think.
+/// The same for one format by name, with reasoning.
 fn found(format: &str, text: &str) -> Answer {
     ended(format, text, "stop")
 }
@@ -98,7 +98,7 @@ fn is(format: &str, text: &str, visible: &str, calls: &[(&str, Value)]) {
     assert_eq!(answer.finish.as_deref(), Some(finish), "{text}");
 }
 
-/// The calls with their arguments read.
+/// The calls with their arguments parsed.
 fn read(answer: &Answer) -> Vec<(&str, Value)> {
     let read =
         |arguments: &str| serde_json::from_str(arguments).unwrap_or_else(|e| panic!("{arguments}: {e}"));

@@ -1,4 +1,4 @@
-//! Answers in which no calls are looked for: reasoning and channels are read all the same.
+//! Responses in which no calls are looked for: reasoning and channels are still read.
 
 use serde_json::{Value, json};
 use toolwire::{
@@ -25,7 +25,7 @@ fn without_calls() -> [Value; 3] {
     [json!({}), json!({"tools": []}), json!({"tools": declared(), "tool_choice": "none"})]
 }
 
-/// Text and reasoning of an answer to which no call belongs.
+/// Text and reasoning of a response without calls.
 fn said(detect: &Detect, text: &str) -> (String, String) {
     let mut same = None;
     for fields in without_calls() {
@@ -75,12 +75,12 @@ fn channels_are_read_without_tools() {
 }
 
 #[test]
-fn a_call_is_text_where_none_may_be_made() {
+fn call_is_text_with_tool_choice_none() {
     for format in crate::regressions::with_calls() {
         let text = format!("A\n{}\nB ", format.example);
         let formats: [&'static Format; 2] = [format, &format::THINK];
         for detect in [Detect::Formats(format::names(&formats)), Detect::Auto] {
-            // Headers of messages to nobody are framing.
+            // Headers of messages without a recipient are framing.
             if format.name == "muse_atem" {
                 continue;
             }
@@ -91,7 +91,7 @@ fn a_call_is_text_where_none_may_be_made() {
 }
 
 #[test]
-fn reasoning_that_is_not_to_be_read_is_text() {
+fn reasoning_is_text_if_its_detection_is_off() {
     let text = "<think>a</think> <|channel|>final<|message|>b";
     for detect in [Detect::Auto, Detect::Off, Detect::Formats(vec![format::HARMONY.name])] {
         for fields in without_calls() {
@@ -103,7 +103,7 @@ fn reasoning_that_is_not_to_be_read_is_text() {
     let fields = json!({"tools": declared()});
     let off = answer(&fields, Detect::Auto, Reasoning::Off, call);
     assert_eq!((off.text.as_str(), off.named_calls().as_slice()), ("<think>a</think>", &[("now", "{}")][..]));
-    // Calls may be left alone, and reasoning read.
+    // Detection of calls may be off while reasoning is read.
     let off = answer(&fields, Detect::Off, Reasoning::Auto, call);
     assert_eq!(
         (off.text.as_str(), off.reasoning.as_str()),
@@ -112,7 +112,7 @@ fn reasoning_that_is_not_to_be_read_is_text() {
 }
 
 #[test]
-fn reasoning_is_read_whatever_formats_are_looked_for() {
+fn reasoning_is_read_with_any_formats() {
     let call = r#"<think>a</think><tool_call>{"name":"now","arguments":{}}</tool_call>"#;
     let fields = json!({"tools": declared()});
     let answer = answer(&fields, Detect::Formats(vec![format::HERMES.name]), Reasoning::Auto, call);

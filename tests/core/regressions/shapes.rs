@@ -11,7 +11,7 @@ use crate::support::exchange::{Cuts, Exchange, request};
 
 /// vllm#9693, lmdeploy PR 4802: arguments before the name were lost, or the call was.
 #[test]
-fn arguments_may_come_before_the_name() {
+fn arguments_may_precede_the_name() {
     let call = [("get_weather", json!({"city": "Paris"}))];
     let objects = [
         r#"{"arguments":{"city":"Paris"},"name":"get_weather"}"#,
@@ -58,7 +58,7 @@ fn arguments_in_a_string_are_unwrapped_if_they_are_an_object() {
 
 /// sglang#34677: a call to an unknown tool took those beside it along.
 #[test]
-fn an_unknown_name_leaves_its_neighbours_alone() {
+fn undeclared_name_does_not_affect_other_calls() {
     let [now, no] = ["now", "no_such"].map(|name| format!(r#"{{"name":"{name}","arguments":{{}}}}"#));
     let calls = [("now", json!({})), ("no_such", json!({})), ("now", json!({}))];
     for text in [
@@ -70,7 +70,7 @@ fn an_unknown_name_leaves_its_neighbours_alone() {
     }
     let text = format!("[TOOL_CALLS][{now},{no},{now}]");
     is("mistral", &text, "", &calls);
-    // Where no marker tells a call from data, an unknown name is data, and the calls beside it are calls.
+    // Without a marker, an undeclared name is data, and the calls beside it are calls.
     let text = format!("<pre>{now}</pre>\n<pre>{no}</pre>\n<pre>{now}</pre>");
     let answer = found("pre", &text);
     assert_eq!(answer.named_calls(), [("now", "{}"), ("now", "{}")]);
@@ -82,7 +82,7 @@ fn an_unknown_name_leaves_its_neighbours_alone() {
 
 /// cline#10843, hermes-agent#107125: Qwen2.5-Coder behind Ollama writes calls without any marker, and none was made.
 #[test]
-fn an_object_without_a_marker_is_a_call() {
+fn object_without_a_marker_is_a_call() {
     let call = [("get_weather", json!({"city": "Paris"}))];
     let object = r#"{"name": "get_weather", "arguments": {"city": "Paris"}}"#;
     is("bare", object, "", &call);
@@ -99,7 +99,7 @@ fn an_object_without_a_marker_is_a_call() {
 
 /// vllm-parser (docs/protocols/text-formats.md#call-objects): one call of another shape, and every later one was text.
 #[test]
-fn a_call_of_another_shape_is_a_call_and_so_are_those_behind_it() {
+fn call_of_another_shape_and_those_after_it_are_calls() {
     let shapes = [
         r#"{"name":"now","parameters":{}}"#,
         r#"{"name":"now","arguments":"{}"}"#,
@@ -127,7 +127,7 @@ fn a_call_of_another_shape_is_a_call_and_so_are_those_behind_it() {
 /// What Functionary sends to `python` is code, not JSON, and becomes the tool's argument
 /// (docs/protocols/text-formats.md#header-then-json).
 #[test]
-fn code_for_a_tool_is_its_argument() {
+fn python_source_for_a_tool_is_its_argument() {
     let code =
         json!({"type": "object", "properties": {"timeout": {"type": "integer"}, "src": {"type": "string"}}});
     let tools = json!([

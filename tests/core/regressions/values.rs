@@ -54,7 +54,7 @@ const STRINGS: &[(&str, &str)] = &[
 
 /// vllm#45167, ai-sdk#297, Rapid-MLX#1515, omlx PR 2588, sglang PR 28698: an end marker inside a value ended the call.
 #[test]
-fn a_marker_inside_a_value_is_data() {
+fn marker_inside_a_value_is_data() {
     const MARKERS: &[&str] = &[
         "</tool_call>",
         "<tool_call>",
@@ -96,7 +96,7 @@ fn a_marker_inside_a_value_is_data() {
 /// vllm#22885, vllm#32152, vllm#10395, vllm PR 48852: behind a number, a literal or a container the last bytes of the
 /// arguments were missing, and numbers were written anew.
 #[test]
-fn arguments_come_out_to_their_last_byte() {
+fn arguments_are_complete_to_the_last_byte() {
     let tails = [
         "1",
         "-0.50",
@@ -130,7 +130,7 @@ fn arguments_come_out_to_their_last_byte() {
 /// vllm#31501, vllm PR 36360, vllm PR 35615, vllm PR 35895: where a chunk had several tokens, arguments came out empty.
 /// The pieces are those of every test here; what differs is where a value is not passed on but read.
 #[test]
-fn values_are_read_wherever_they_are_cut() {
+fn values_are_read_in_any_split() {
     let parameter = |key: &str, value: &str| format!("<parameter={key}>\n{value}\n</parameter>\n");
     let values = [
         ("enabled", "True", json!(true)),
@@ -154,7 +154,7 @@ fn values_are_read_wherever_they_are_cut() {
 
 /// vllm#28806, vllm#47901: a call without arguments had an empty string for them.
 #[test]
-fn a_call_without_arguments_has_an_empty_object() {
+fn call_without_arguments_has_an_empty_object() {
     let texts = [
         ("hermes", r#"<tool_call>{"name":"now"}</tool_call>"#),
         ("hermes", r#"<tool_call>{"name":"now","arguments":null}</tool_call>"#),
@@ -199,7 +199,7 @@ fn containers_nest() {
 
 /// openclaw PR 88226: a backslash that escapes nothing made the arguments unreadable.
 #[test]
-fn what_is_no_json_is_mended_and_nothing_else() {
+fn only_invalid_json_is_repaired() {
     let mended = [
         (r#"{"v":"C:\users \d+ \'"}"#, json!({"v": "C:\\users \\d+ '"})),
         (r#"{"v":"\u12"}"#, json!({"v": "\\u12"})),
@@ -224,7 +224,7 @@ fn what_is_no_json_is_mended_and_nothing_else() {
 /// sglang#31912, vllm PR 54678, vllm PR 55473, llama_index#22334: calls of some twenty arguments, or brackets that
 /// never close, kept a core busy for ever. This test would not end.
 #[test]
-fn many_arguments_are_no_riddle() {
+fn many_arguments_and_open_brackets_take_linear_time() {
     let list: Vec<String> = (0..200).map(|n| format!("a{n}='x, y=(1'")).collect();
     let texts = [
         ("pythonic", format!("[run({}", list.join(", "))),

@@ -1,8 +1,7 @@
-//! Calls in every format, made at random and written down here by code that the engine has no part in, must be found
-//! as they were meant.
+//! Random calls in every format, written by code that shares nothing with the detector, must be found as they were meant.
 //!
-//! A [`scene`] is what a model says; a renderer of [`write`] writes it as a [`page`] in one format; [`laws`] compare
-//! what is found with what was meant. `PROPTEST_CASES` says how many are tried of each, about.
+//! A [`scene`] is the output of a model; a renderer of [`write`] writes it as a [`page`] in one format; [`laws`] compare
+//! what is found with what was meant. `PROPTEST_CASES` sets approximately how many are tried of each.
 
 mod found;
 mod fragments;
@@ -15,7 +14,7 @@ mod write;
 
 use toolwire::format;
 
-/// The obligations, each as a test of each format.
+/// Each obligation as a test of each format.
 macro_rules! every_format {
     ($($name:ident)*) => {
         const NAMES: &[&str] = &[$(stringify!($name)),*];

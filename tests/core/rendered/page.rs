@@ -106,7 +106,7 @@ impl Page {
         self.calls.extend(meant);
     }
 
-    /// Every call of the group in markup of its own.
+    /// Each call of the group in separate markup.
     pub(crate) fn each(&mut self, group: &Group, between: &str, how: How, write: impl Fn(&Call) -> String) {
         for (at, call) in group.calls.iter().enumerate() {
             if at > 0 {

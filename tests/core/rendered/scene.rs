@@ -1,4 +1,4 @@
-//! What a model says: texts, calls between them, reasoning before. It is made here at random, as far as a format can
+//! The output of a model: texts, calls between them, reasoning before. It is generated here at random, as far as a format can
 //! carry it; the renderers write it down.
 
 use proptest::prelude::*;
@@ -110,7 +110,7 @@ pub(crate) struct Group {
     pub(crate) way: usize,
 }
 
-/// What a model says.
+/// The output of a model.
 #[derive(Debug, Clone)]
 pub(crate) struct Scene {
     pub(crate) reasoning: Option<String>,

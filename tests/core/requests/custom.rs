@@ -34,7 +34,7 @@ fn request() -> Value {
 }
 
 #[test]
-fn a_custom_tool_is_a_function_with_one_argument_where_it_is_not_known() {
+fn custom_tool_becomes_a_function_with_one_argument_if_unsupported() {
     let body = encoded(&decoded(&request()), &plain());
     let function = &body["tools"][0]["function"];
     assert_eq!((&function["name"], &function["description"]), (&json!("sql"), &json!("runs SQL")));
@@ -53,7 +53,7 @@ fn a_custom_tool_is_a_function_with_one_argument_where_it_is_not_known() {
 }
 
 #[test]
-fn a_custom_tool_stays_one_where_it_is_known() {
+fn custom_tool_is_kept_if_supported() {
     let kept = encoded(&decoded(&request()), &chat::Options::default());
     for key in ["messages", "tools", "tool_choice"] {
         assert_eq!(kept[key], request()[key]);
@@ -61,7 +61,7 @@ fn a_custom_tool_stays_one_where_it_is_known() {
 }
 
 #[test]
-fn a_custom_tool_is_taught_and_declared_to_lumo_as_a_function() {
+fn custom_tool_is_taught_and_declared_to_lumo_as_a_function() {
     let body = taught(&request(), "hermes");
     let system = body["messages"][0]["content"].as_str().unwrap();
     assert!(
@@ -86,7 +86,7 @@ fn chunk(delta: &Value, finish: Option<&str>) -> String {
     format!("data: {chunk}\n\n")
 }
 
-/// What the client gets of an upstream's deltas, the body cut behind so many bytes.
+/// What the client gets for an upstream's deltas, with the body split after `cut` bytes.
 fn answer(deltas: &[Value], stream: bool, detect: &str, cut: usize) -> String {
     let mut body: String = deltas.iter().map(|delta| chunk(delta, None)).collect();
     body += &chunk(&json!({}), Some("tool_calls"));
@@ -94,7 +94,7 @@ fn answer(deltas: &[Value], stream: bool, detect: &str, cut: usize) -> String {
     answer_to(&body, stream, detect, cut)
 }
 
-/// The same of an upstream's whole body.
+/// The same for an upstream's whole body.
 fn answer_to(body: &str, stream: bool, detect: &str, cut: usize) -> String {
     let mut request = request();
     request["stream"] = stream.into();
@@ -153,7 +153,7 @@ fn native_calls() -> Vec<Value> {
 }
 
 #[test]
-fn a_native_function_call_comes_back_as_a_custom_call() {
+fn native_function_call_returns_as_a_custom_call() {
     let sent = answer(&native_calls(), true, "", 0);
     assert!(sent.contains(r#""type":"custom","custom":{"name":"sql","input":""}"#), "{sent}");
     assert!(sent.contains(r#"{"index":0,"custom":{"input":"SELECT"}}"#), "it streams: {sent}");
@@ -168,7 +168,7 @@ fn a_native_function_call_comes_back_as_a_custom_call() {
 }
 
 #[test]
-fn a_whole_answer_has_custom_calls() {
+fn unstreamed_response_has_custom_calls() {
     let body = answer(&native_calls(), false, "", 0);
     let calls = serde_json::from_str::<Value>(&body).unwrap()["choices"][0]["message"]["tool_calls"].clone();
     assert_eq!(
@@ -181,7 +181,7 @@ fn a_whole_answer_has_custom_calls() {
 }
 
 #[test]
-fn a_whole_answer_of_the_upstream_has_custom_calls_too() {
+fn unstreamed_upstream_response_has_custom_calls() {
     let body = |call: Value| {
         let message = json!({"role": "assistant", "content": null, "tool_calls": [call]});
         json!({"id": "i", "object": "chat.completion", "created": 1, "model": "up", "choices": [
@@ -203,7 +203,7 @@ fn a_whole_answer_of_the_upstream_has_custom_calls_too() {
 }
 
 #[test]
-fn a_call_in_text_comes_back_as_a_custom_call() {
+fn call_in_text_returns_as_a_custom_call() {
     for (format, text) in [
         (
             "hermes",
@@ -222,7 +222,7 @@ fn a_call_in_text_comes_back_as_a_custom_call() {
 }
 
 #[test]
-fn an_upstreams_own_custom_call_passes_as_it_is() {
+fn custom_call_of_the_upstream_passes_unchanged() {
     let custom = |delta: Value| json!({"tool_calls": [delta]});
     let deltas = [
         json!({"role": "assistant", "content": null}),
@@ -234,7 +234,7 @@ fn an_upstreams_own_custom_call_passes_as_it_is() {
     assert_eq!(assembled(&sent).calls[0].arguments, "SELECT {");
     let empty = answer(&deltas[..2], true, "", 0);
     assert_eq!(assembled(&empty).calls[0].arguments, "", "no `{{}}` is put into plain text");
-    // An index that does not begin at 0 is mended, and the form stays.
+    // Indices that do not start at 0 are corrected, and the form is kept.
     let shifted =
         [custom(json!({"index": 3, "id": "c1", "type": "custom", "custom": {"name": "sql", "input": "x"}}))];
     let sent = answer(&shifted, true, "", 0);

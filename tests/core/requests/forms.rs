@@ -10,7 +10,7 @@ fn messages(request: &Value, options: &Options) -> Value {
 }
 
 #[test]
-fn a_developer_message_is_a_system_one_where_the_role_is_not_known() {
+fn developer_message_becomes_a_system_message_if_unsupported() {
     let request = json!({"messages": [
         {"role": "developer", "content": "d", "name": "n"}, {"role": "user", "content": "u"},
     ]});
@@ -21,7 +21,7 @@ fn a_developer_message_is_a_system_one_where_the_role_is_not_known() {
 }
 
 #[test]
-fn two_turns_of_the_user_are_joined_where_that_is_asked_for() {
+fn consecutive_user_turns_are_joined_if_configured() {
     let request = json!({"messages": [
         {"role": "user", "content": "a", "name": "n"}, {"role": "user", "content": "b"},
         {"role": "user", "content": "c"}, {"role": "assistant", "content": "x"},
@@ -43,7 +43,7 @@ fn two_turns_of_the_user_are_joined_where_that_is_asked_for() {
 }
 
 #[test]
-fn a_taught_result_and_the_users_next_turn_are_joined() {
+fn taught_result_and_next_user_turn_are_joined() {
     let request = json!({"tools": tools(), "messages": [
         {"role": "user", "content": "?"}, {"role": "assistant", "content": null, "tool_calls": [call("c1", "shot")]},
         {"role": "tool", "tool_call_id": "c1", "content": "RESULT"}, {"role": "user", "content": "go on"},
@@ -75,7 +75,7 @@ fn with_images() -> Value {
 }
 
 #[test]
-fn images_in_results_follow_all_results_in_a_users_turn() {
+fn images_in_results_follow_all_results_in_a_user_turn() {
     let request = with_images();
     let sent = messages(&request, &plain());
     let mut expected = request["messages"].as_array().unwrap().clone();
@@ -93,7 +93,7 @@ fn images_in_results_follow_all_results_in_a_users_turn() {
 }
 
 #[test]
-fn images_in_results_join_the_users_next_turn_where_turns_are_joined() {
+fn images_in_results_join_the_next_user_turn_if_turns_are_joined() {
     let mut request = with_images();
     request["messages"].as_array_mut().unwrap().push(json!({"role": "user", "content": "well?"}));
     let sent = messages(&request, &Options { join_user_turns: true, ..plain() });
@@ -116,7 +116,7 @@ fn taught_results_and_their_images_are_one_turn() {
 }
 
 #[test]
-fn lumo_gets_images_of_results_behind_all_results() {
+fn lumo_gets_images_of_results_after_all_results() {
     let body = lumo(&with_images());
     let sent = body["messages"].as_array().unwrap();
     let roles: Vec<_> = sent.iter().map(|message| message["role"].as_str().unwrap()).collect();

@@ -1,4 +1,4 @@
-//! Requests as upstreams get them: in the forms that each upstream takes, with tools taught in words or declared.
+//! Requests as upstreams get them: in the forms that each upstream accepts, with tools taught in the prompt or declared.
 
 #[cfg(feature = "bench")]
 mod custom;
@@ -18,7 +18,7 @@ use toolwire::{
     format::{self, Teaching},
 };
 
-/// An upstream that knows no more than most.
+/// An upstream without extensions.
 fn plain() -> Options {
     Options { keep_developer: false, keep_custom_tools: false, ..Options::default() }
 }
@@ -32,7 +32,7 @@ fn encoded(conversation: &Conversation, options: &Options) -> Value {
     serde_json::from_slice(&encode(conversation, "m", options).body).unwrap()
 }
 
-/// The request as an upstream gets it whose model is taught tools in `format`.
+/// The request for an upstream whose model is taught tools in `format`.
 fn taught(request: &Value, format: &str) -> Value {
     taught_as(request, format, &Teaching::default())
 }

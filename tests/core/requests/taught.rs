@@ -10,7 +10,7 @@ fn content(body: &Value, at: usize) -> &Value {
 }
 
 #[test]
-fn content_that_was_a_string_stays_a_string_in_every_role() {
+fn string_content_stays_a_string_in_every_role() {
     let request = json!({
         "model": "m", "tools": tools(), "messages": [
             {"role": "system", "content": "SYS"},
@@ -38,7 +38,7 @@ fn content_that_was_a_string_stays_a_string_in_every_role() {
 }
 
 #[test]
-fn a_list_of_plain_texts_that_is_added_to_becomes_a_string() {
+fn extended_list_of_text_parts_becomes_a_string() {
     let request = json!({"tools": tools(), "messages": [
         {"role": "system", "content": [text("a"), text("b")]}, {"role": "user", "content": [text("c"), text("d")]},
     ]});
@@ -51,7 +51,7 @@ fn a_list_of_plain_texts_that_is_added_to_becomes_a_string() {
 }
 
 #[test]
-fn a_list_with_more_than_text_stays_one_and_keeps_its_fields() {
+fn list_with_other_parts_stays_a_list_and_keeps_its_fields() {
     let cached = json!({"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}});
     let request = json!({"tools": tools(), "messages": [
         {"role": "system", "content": [cached]}, {"role": "user", "content": "?"},
@@ -69,7 +69,7 @@ fn schema() -> Value {
 }
 
 #[test]
-fn a_response_format_becomes_words_while_tools_may_be_called() {
+fn response_format_is_put_into_the_prompt_while_tools_may_be_called() {
     let named = json!({"type": "json_schema", "json_schema": {"name": "n", "description": "WHY", "schema": schema()}});
     let ask = |key: &str, value: &Value, choice: &str| {
         let mut request = json!({
@@ -105,7 +105,7 @@ fn a_response_format_becomes_words_while_tools_may_be_called() {
 }
 
 #[test]
-fn a_response_format_without_tools_stays() {
+fn response_format_without_tools_is_kept() {
     let request = json!({
         "response_format": {"type": "json_object"}, "messages": [{"role": "user", "content": "?"}],
     });

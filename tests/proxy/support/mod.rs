@@ -1,4 +1,4 @@
-//! What end-to-end tests need: an upstream that does as it is told, a proxy in front of it, and a client.
+//! Support for end-to-end tests: a scripted upstream, a proxy in front of it, and a client.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-/// Ends a test that hangs. Nothing is asserted about time: a passing test never comes near it.
+/// Fails a test that hangs. Nothing is asserted about time: a passing test never comes near the timeout.
 pub(crate) async fn soon<F: Future>(what: &str, future: F) -> F::Output {
     let Ok(output) = timeout(Duration::from_secs(20), future).await else { panic!("{what}: still waiting") };
     output

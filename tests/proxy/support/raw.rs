@@ -1,4 +1,4 @@
-//! A client that writes its bytes by hand, and reads what comes back by the letter.
+//! A client that writes raw bytes and reads raw responses.
 
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ impl Raw {
         }
     }
 
-    /// Says that nothing more will be sent.
+    /// Shuts down the sending side.
     pub(crate) async fn half_close(&mut self) {
         self.stream.shutdown().await.unwrap();
     }
@@ -175,7 +175,7 @@ impl Raw {
         self.take(self.unread.len())
     }
 
-    /// The connection is closed, and nothing more was said.
+    /// Asserts that the connection is closed without further bytes.
     pub(crate) async fn closed(&mut self) {
         assert_eq!(self.rest().await, "");
     }

@@ -31,13 +31,13 @@ pub(crate) fn answer() -> String {
     text("hello") + END
 }
 
-/// Gives a short answer at once, with its length, and keeps the connection.
+/// Sends a short response at once, with its length, and keeps the connection.
 pub(crate) async fn at_once(mut exchange: Exchange) -> Exchange {
     exchange.whole("200 OK", "content-type: text/event-stream\r\n", &answer()).await;
     exchange
 }
 
-/// Listens, and gives every request to a script.
+/// Listens, and passes each request to a script.
 pub(crate) struct Upstream {
     pub(crate) address: SocketAddr,
     connections: Arc<AtomicUsize>,
@@ -142,7 +142,7 @@ impl Exchange {
         fields.find(|(key, _)| *key == name).map(|(_, value)| value.trim())
     }
 
-    /// Writes bytes as they are. A client that is gone is no error here; `false` tells of it.
+    /// Writes raw bytes. Returns `false` if the client has disconnected, which is not an error here.
     pub(crate) async fn raw(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.stream.write_all(bytes.as_ref()).await.is_ok()
     }
@@ -192,7 +192,7 @@ impl Exchange {
         while matches!(self.stream.read(&mut rest).await, Ok(1..)) {}
     }
 
-    /// Says that nothing more will be sent.
+    /// Shuts down the sending side.
     pub(crate) async fn close(&mut self) {
         let _ = self.stream.shutdown().await;
     }

@@ -1,4 +1,4 @@
-//! Arguments in JSON: valid ones come out byte for byte; what comes out whole is JSON; all else is reported cut.
+//! Arguments in JSON: valid ones are passed on byte for byte; complete ones are JSON; all others are reported as broken.
 
 use serde_json::value::RawValue;
 use toolwire::{

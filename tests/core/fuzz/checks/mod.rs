@@ -1,8 +1,8 @@
-//! What must hold of any input: one function a target, run by the fuzzer (`fuzz/`) and, over the committed corpus and
+//! Properties of any input: one function per fuzz target, run by the fuzzer (`fuzz/`) and, over the committed corpus and
 //! mutations of it, by `cargo test`.
 //!
-//! A check takes bytes. The first of them choose settings and cuts ([`Input`]), the rest is what is read. It panics
-//! where something does not hold.
+//! A check takes bytes. The first ones choose settings and splits ([`Input`]), the rest is read. It panics if a property
+//! does not hold.
 
 #[allow(dead_code, reason = "a fuzz target uses a part of it")]
 mod detected;

@@ -20,7 +20,7 @@ pub(crate) fn reader(data: &[u8]) {
     }
 }
 
-/// What a body means, neighbouring pieces put together, and how reading it ended.
+/// The meaning of a body with adjacent pieces joined, and how reading it ended.
 fn read(flags: u8, pieces: &[&[u8]]) -> (Vec<Event<'static>>, Option<String>) {
     let mut events = Vec::new();
     let mut reader = reader_of(flags);

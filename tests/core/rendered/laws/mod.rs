@@ -1,4 +1,4 @@
-//! What must hold of every format.
+//! The properties that every format must have.
 
 mod cut;
 mod found;
@@ -26,10 +26,10 @@ use crate::rendered::{
     write::{Renderer, renderers},
 };
 
-/// The cases that a test tries of itself, if it is not slow.
+/// The cases that a test tries by default, if it is not slow.
 const USUAL: u32 = 48;
 
-/// Tries `law` so many times, or in proportion more or less often where `PROPTEST_CASES` is not [`USUAL`].
+/// Tries `law` `cases` times, or proportionally more or less often if `PROPTEST_CASES` differs from [`USUAL`].
 fn tries<S: Strategy>(cases: u32, of: &S, law: impl Fn(S::Value) -> Result<(), TestCaseError>) {
     let config = Config { failure_persistence: None, ..Config::default() };
     let set = std::env::var_os("PROPTEST_CASES").map_or(USUAL, |_| config.cases);

@@ -22,7 +22,7 @@ fn soup(renderer: &'static Renderer) -> impl Strategy<Value = String> {
     prop::collection::vec(part, 1..5).prop_map(|parts| parts.concat())
 }
 
-/// What says that text stands in a message's frame.
+/// Marks text as part of a message's frame.
 const FRAMES: &[&str] = &["<|message|>", "<|content_", "<|open|>response", "RESPONSE", "TEXT|>", "answer>"];
 
 /// Formats that have such frames around an answer without being made of them.

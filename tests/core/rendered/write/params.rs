@@ -25,7 +25,7 @@ pub(super) fn plain(value: &Json, style: Style) -> String {
     }
 }
 
-/// The call's arguments, each as `write` says of its key and value.
+/// The call's arguments, each written by `write` from its key and value.
 pub(super) fn params(call: &Call, between: &str, write: impl Fn(&str, &str) -> String) -> String {
     let write = |(key, value): &(String, Json)| write(key, &plain(value, call.style));
     call.arguments.iter().map(write).collect::<Vec<_>>().join(between)
@@ -106,7 +106,7 @@ fn dsml(group: &Group, page: &mut Page, sign: &str, block: &str) {
     let line = ["\n", ""][group.way % 2];
     let param = |call: &Call, (key, value): &(String, Json)| {
         let is_text = matches!(value, Json::Text(_));
-        // Where the attribute is missing, the schema tells.
+        // If the attribute is missing, the schema decides.
         let kind = if call.way.is_multiple_of(4) { String::new() } else { format!(" string=\"{is_text}\"") };
         let value = plain(value, call.style);
         format!("<{sign}parameter name=\"{key}\"{kind}>{value}</{sign}parameter>{line}")
