@@ -74,6 +74,7 @@ pub mod proxy;
 #[cfg(feature = "proxy")]
 pub mod redact;
 pub mod rules;
+pub mod settings;
 mod suggest;
 pub mod tools;
 pub mod wire;

@@ -1,11 +1,12 @@
-//! Every key of a configuration file, as docs/configuration.md describes it.
+//! Every key of a configuration file, as it is declared.
 
 use std::fmt::Write;
 
-use crate::observe::terminal::wrapped;
-
-/// The page; a test checks that it has every key.
-const PAGE: &str = include_str!("../../docs/configuration.md");
+use crate::{
+    config::{Row, reference},
+    observe::terminal::wrapped,
+    settings::Key,
+};
 
 /// Indentation of the descriptions.
 const INDENT: &str = "      ";
@@ -13,46 +14,21 @@ const INDENT: &str = "      ";
 /// All keys: a heading for each table and a paragraph for each key, wrapped to `width` columns.
 pub(super) fn keys(width: usize) -> String {
     let mut text = String::new();
-    let mut heading = None;
-    let mut in_keys = false;
-    for line in PAGE.lines() {
-        let cells = line.strip_prefix("| ").and_then(|line| line.strip_suffix('|')).map(cells);
-        match cells.as_deref() {
-            Some([key, _, _]) if key == "key" => {
-                in_keys = true;
-                // The root table has no name.
-                text.extend(heading.take().map(|heading: String| format!("{heading}\n\n")));
-            }
-            Some([key, default, about]) if in_keys => {
-                let default =
-                    if default == "required" { "required".to_owned() } else { format!("default: {default}") };
-                let about = wrapped(&format!("{about} [{default}]"), INDENT, width);
-                // Writing into a string cannot fail.
-                let _ = writeln!(text, "  {key}\n{about}\n");
-            }
-            _ => {
-                in_keys = in_keys && line.starts_with('|');
-                heading = named_table(line).or(heading);
-            }
+    for section in reference() {
+        let name = if section.name.is_empty() { "Top level" } else { &section.name };
+        // Writing into a string cannot fail.
+        let _ = writeln!(text, "{name}\n");
+        for Row { key, default, about } in &section.rows {
+            let default = match default.as_str() {
+                Key::REQUIRED => Key::REQUIRED.to_owned(),
+                default => format!("default: {default}"),
+            };
+            // Markdown's marks of code say nothing in a terminal.
+            let about = format!("{about} [{default}]").replace('`', "");
+            let _ = writeln!(text, "  {key}\n{}\n", wrapped(&about, INDENT, width));
         }
     }
     text
-}
-
-/// The table that a line of the page names: a heading, or a line such as "`[upstreams.lumo]`, for …".
-fn named_table(line: &str) -> Option<String> {
-    let name = line.trim_start_matches("## ");
-    let name = name.strip_prefix('`').and_then(|name| name.split('`').next());
-    match name {
-        Some(name) if name.starts_with('[') => Some(name.to_owned()),
-        _ => (line == "## Top level").then(|| "Top level".to_owned()),
-    }
-}
-
-/// The cells of a row, without Markdown markup.
-fn cells(row: &str) -> Vec<String> {
-    let plain = |cell: &str| cell.trim().replace('`', "").replace("\\|", "|");
-    row.replace("\\|", "\u{0}").split('|').map(|cell| plain(&cell.replace('\u{0}', "|"))).collect()
 }
 
 #[cfg(test)]

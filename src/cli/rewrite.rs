@@ -13,14 +13,10 @@ use serde_json::{Value, json};
 
 use super::output::{failed, refused};
 use crate::{
-    config::{self, ToolStyle},
+    config::{self, ToolStyle, model_rules},
     conversation::Conversation,
     dialect::{ClientDialect, Dialect, ReaderRules, UpstreamDialect},
-    fixture::{
-        Fixture, Head, Splits, cuts_in_two,
-        manifest::{RuleOverrides, Words},
-        replay,
-    },
+    fixture::{Fixture, Head, Splits, cuts_in_two, manifest::RuleOverrides, replay},
     format::{self, Known},
     observe::{terminal::counted, untrusted::escaped},
     pipeline::{Pipeline, State},
@@ -250,17 +246,15 @@ impl Args {
         };
         let upstream = UpstreamDialect::try_from(self.from)?;
         let taught_prefix = (tools != ToolStyle::Native).then(|| upstream.side().tool_prefix().to_owned());
-        let rules = RuleOverrides {
-            detect: self.detect.clone().map(Words::One),
-            arguments: self.arguments.clone(),
-            server_calls: self.server_calls.clone(),
-            unknown_calls: self.unknown_calls.clone(),
-            tool_prefix: self.tool_prefix.clone().or(taught_prefix),
-            server_tools: Some(upstream.side().server_tools().to_vec()),
-            repair: self.no_repair.then_some(false),
-            tolerate_truncation: self.tolerate_truncation.then_some(true),
-            ..RuleOverrides::default()
-        };
+        let rules = RuleOverrides::default()
+            .with("detect", self.detect.as_deref().map(model_rules::detect_of_flag))
+            .with("arguments", self.arguments.clone())
+            .with("server_calls", self.server_calls.clone())
+            .with("unknown_calls", self.unknown_calls.clone())
+            .with("tool_prefix", self.tool_prefix.clone().or(taught_prefix))
+            .with("server_tools", Some(upstream.side().server_tools().to_vec()))
+            .with("repair", self.no_repair.then_some(false))
+            .with("tolerate_truncation", self.tolerate_truncation.then_some(true));
         let settings = rules.settings(Known::built_in())?;
         Ok(config::settings_for(&settings, (tools, None), Known::built_in(), model).into_owned())
     }

@@ -1,19 +1,22 @@
-//! The configuration: one TOML file, flags and environment, resolved to a [`Config`] that cannot be wrong.
+//! The configuration: one TOML file, flags and environment, resolved to a validated [`Config`].
 //!
 //! ```text
 //! file ─▶ spanned TOML ─▶ table (typed keys, leftovers) ─▶ upstreams, models, limits ─▶ Config
 //!                                            flags, environment ─▶ Overrides ─┘      └─▶ problems, all of them
 //! ```
 //!
-//! Reading goes on after a mistake, so that one run tells all that is wrong, each with file, line and column. What
-//! leaves this module is checked: every model has its upstream, every name its format, every secret its value.
+//! Reading continues after a mistake, so one run reports every mistake, each with file, line and column. A [`Config`] is
+//! complete: every model has its upstream, every format name its format, every secret its value.
 
 mod format;
+mod keys;
 mod model;
+pub(crate) mod model_rules;
 mod origins;
 mod overrides;
 mod problem;
 mod read;
+mod reference;
 mod show;
 mod source;
 mod table;
@@ -22,14 +25,16 @@ mod value;
 
 #[cfg(feature = "bench")]
 pub(crate) use format::unknown as unknown_format;
+pub use keys::Row;
+#[cfg(feature = "bench")]
+pub(crate) use keys::{Keys, read_table, table_of};
 #[cfg(feature = "cli")]
 pub(crate) use model::settings_for;
-#[cfg(feature = "bench")]
-pub(crate) use model::{ARGUMENTS, MISROUTE, REASONING, SERVER_CALLS, UNKNOWN_CALLS};
 pub use model::{Model, SystemPosition, ToolStyle, WILDCARD};
 pub use origins::Origins;
 pub use overrides::Overrides;
 pub use problem::{Place, Problem, Problems, Severity};
+pub use reference::{Section, reference};
 pub use upstream::{QueueLimits, Timeouts, Upstream};
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
@@ -40,22 +45,22 @@ use toml::de::DeTable;
 use self::{source::Source, table::Context};
 use crate::{format::Known, rules};
 
-/// Looks up an environment variable: handed in, so that tests need not change their own.
+/// Looks up an environment variable. It is an argument so that tests need not change the process's environment.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// A configuration that can be used, and what looks wrong nevertheless.
+/// A valid configuration, and warnings about it.
 #[derive(Debug, Clone)]
 pub struct Loaded {
     /// The configuration.
     pub config: Config,
-    /// What to look at; warnings only.
+    /// Warnings; no errors.
     pub warnings: Vec<Problem>,
 }
 
-/// Reads the file that `overrides` name, if they name one, lays them over it, and checks all of it.
+/// Reads the file that `overrides` names, if any, applies the overrides to it, and validates the result.
 ///
 /// # Errors
-/// All that is wrong.
+/// Every mistake that was found.
 pub fn load(overrides: &Overrides, environment: Environment<'_>) -> Result<Loaded, Problems> {
     let source = Source::read(overrides.file.as_deref())?;
     let (mut root, syntax) = DeTable::parse_recoverable(source.text());
@@ -78,35 +83,35 @@ pub fn load(overrides: &Overrides, environment: Environment<'_>) -> Result<Loade
 pub struct Config {
     /// Addresses to listen on; at least one. Only loopback addresses if there are no keys.
     pub listen: Vec<SocketAddr>,
-    /// Keys of which a client must show one. Empty: none is asked for.
+    /// Keys of which a client must send one. Empty: no key is required.
     pub api_keys: Vec<SecretString>,
     /// The upstreams; at least one.
     pub upstreams: Vec<Arc<Upstream>>,
-    /// What clients may ask for; at least one.
+    /// The models that clients can request; at least one.
     pub models: Vec<Model>,
     /// The formats that models may name: the built-in ones, and those of `[[formats]]`.
     pub formats: Arc<Known>,
-    /// Web pages of which origins may read answers.
+    /// Origins whose web pages may read responses.
     pub cors_origins: Origins,
     /// What `/metrics` shows.
     pub metrics: Metrics,
-    /// Limits of requests and answers.
+    /// Limits of requests and responses.
     pub limits: Limits,
-    /// How long open streams may go on after a signal to stop.
+    /// How long open streams may continue after a signal to stop.
     pub drain_timeout: Duration,
-    /// Threads that serve, each with sockets of its own; at least one.
+    /// Worker threads, each with its own sockets; at least one.
     pub threads: usize,
 }
 
 impl Config {
-    /// The entry that serves `name`: the one of this name, else the wildcard's.
+    /// The entry that serves `name`: the one with this name, otherwise the wildcard.
     pub fn model(&self, name: &str) -> Option<&Model> {
         let named = self.models.iter().find(|model| model.name == name && !model.is_wildcard());
         named.or_else(|| self.models.iter().find(|model| model.is_wildcard()))
     }
 
-    /// All secrets that are configured: clients' keys, upstreams' keys, and the values of upstreams' headers but for
-    /// those that are no secrets anywhere.
+    /// All configured secrets: clients' keys, upstreams' keys, and the values of upstreams' headers, except headers that
+    /// are never secret.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let keys = self.api_keys.iter().chain(self.upstreams.iter().filter_map(|up| up.api_key.as_ref()));
         let headers = self.upstreams.iter().flat_map(|up| upstream::secret_headers(&up.headers));
@@ -114,14 +119,14 @@ impl Config {
     }
 }
 
-/// What `/metrics`, which needs no key, shows of clients.
+/// What `/metrics`, which requires no key, reveals about clients.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Metrics {
     /// The names of called tools.
     pub tool_names: bool,
 }
 
-/// Limits of requests and answers.
+/// Limits of requests and responses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of a client's request body. Beyond: 413.
@@ -130,11 +135,11 @@ pub struct Limits {
     pub max_pending_bodies: usize,
     /// How long a client's request body may take. Beyond: 408.
     pub body_timeout: Duration,
-    /// How long a client may take nothing while something waits for it. Then it is given up.
+    /// How long a client may accept no bytes while some wait for it. Then its connection is closed.
     pub write_timeout: Duration,
-    /// A stream that is silent for so long gets a sign of life. Never zero.
+    /// After this much silence a stream gets a keep-alive comment. Never zero.
     pub keep_alive: Duration,
-    /// Limits of one answer; every [`Model::settings`] carries the same.
+    /// Limits of one response; every [`Model::settings`] holds the same.
     pub answer: rules::Limits,
 }
 

@@ -1,62 +1,62 @@
-//! [`Model`]: what clients ask for, and the rules by which they are answered.
+//! [`Model`]: a model that clients can request, and the rules for its responses.
 
 use std::{borrow::Cow, fmt, sync::Arc};
-
-use toml::de::DeValue;
 
 use super::{
     Upstream,
     format::LISTED_BY,
+    keys::{Keys, Reading, string, table_of},
+    model_rules,
     read::Declared,
     table::{Cell, Table},
-    value::{choice, list, listed_choice, referred, switch, text},
+    value::{listed_choice, referred, text},
 };
 use crate::{
     format::{self, Format, Known, Teaching},
-    rules::{ArgumentDelivery, Detect, Limits, Misroute, Reasoning, Rules, ServerCalls, UnknownCalls},
+    rules::{Detect, Limits, Rules},
+    settings::{Field, Key, OneOf},
     suggest::suggest,
 };
 
-/// The model name that takes every name that no other entry has.
+/// The model name that matches every name that no other entry has.
 pub const WILDCARD: &str = "*";
 
 /// One entry of `[[models]]`.
 #[derive(Debug, Clone)]
 pub struct Model {
-    /// What clients ask for, or [`WILDCARD`].
+    /// The name that clients request, or [`WILDCARD`].
     pub name: String,
-    /// Who answers.
+    /// The upstream that serves it.
     pub upstream: Arc<Upstream>,
-    /// What the upstream is asked for. `None`: the name that the client asked for.
+    /// The name that is sent to the upstream. `None`: the name that the client requested.
     pub upstream_name: Option<String>,
-    /// How the model is told of tools.
+    /// How the model is told about tools.
     pub tools: ToolStyle,
     /// Replaces the format's own instruction template.
     pub instructions: Option<String>,
     /// Where a format's instructions go.
     pub system_position: SystemPosition,
-    /// Whether answers start inside reasoning. `None`: the model's name tells.
+    /// Whether responses start inside reasoning. `None`: the model's name decides.
     pub starts_in_reasoning: Option<bool>,
-    /// How answers are treated: all that the pipeline wants to know.
+    /// The rules for its responses, as the pipeline takes them.
     pub settings: Rules,
-    /// What its name tells.
+    /// The formats that may be named, and what models' names imply.
     pub formats: Arc<Known>,
 }
 
 impl Model {
-    /// It takes every name that no other entry has.
+    /// Whether it matches every name that no other entry has.
     pub fn is_wildcard(&self) -> bool {
         self.name == WILDCARD
     }
 
-    /// What the upstream is asked for when a client asks for `asked`.
+    /// The name that is sent to the upstream when a client requests `asked`.
     pub fn upstream_name<'a>(&'a self, asked: &'a str) -> &'a str {
         self.upstream_name.as_deref().unwrap_or(asked)
     }
 
-    /// [`Model::settings`] when a client asks for `asked`: where formats are found by themselves, those that the
-    /// model is taught, or known by its name to write, come first; and the name may tell that answers start inside
-    /// reasoning.
+    /// [`Model::settings`] when a client requests `asked`. With `detect = "auto"`, the formats that the model is taught or
+    /// that its name implies come first; the name may also imply that responses start inside reasoning.
     pub fn settings_for(&self, asked: &str) -> Cow<'_, Rules> {
         let name = self.upstream_name(asked);
         settings_for(&self.settings, (self.tools, self.starts_in_reasoning), &self.formats, name)
@@ -73,7 +73,7 @@ impl Model {
 }
 
 /// `settings` completed for the model that its upstream calls `name`: with the formats that its `tools` setting and its
-/// name imply, and whether its answers start inside reasoning, unless that is configured.
+/// name imply, and whether its responses start inside reasoning, unless that is configured.
 pub(crate) fn settings_for<'s>(
     settings: &'s Rules,
     (tools, starts_in_reasoning): (ToolStyle, Option<bool>),
@@ -99,10 +99,11 @@ pub(crate) fn settings_for<'s>(
     settings
 }
 
-/// `tools`: how the model is told of tools.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// `tools`: how the model is told about tools.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ToolStyle {
     /// By the upstream dialect's own structure.
+    #[default]
     Native,
     /// In the prompt, in this text format.
     Format(&'static Format),
@@ -118,9 +119,10 @@ impl fmt::Display for ToolStyle {
 }
 
 /// `system_position`: where a format's instructions go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SystemPosition {
     /// Into a system turn.
+    #[default]
     System,
     /// Into a user turn: for models without a system role.
     User,
@@ -129,6 +131,92 @@ pub enum SystemPosition {
 /// An entry's name with its place, and the model as far as it could be read.
 pub(super) type Entry<'a> = (Option<(String, Cell<'a>)>, Option<Model>);
 
+/// An entry of `[[models]]` whose keys have not all been read.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    name: Option<String>,
+    upstream: Option<Arc<Upstream>>,
+    upstream_name: Option<String>,
+    tools: ToolStyle,
+    instructions: Option<String>,
+    system_position: SystemPosition,
+    starts_in_reasoning: Option<bool>,
+    settings: Rules,
+}
+
+/// The keys that say which model it is, and how it learns of tools. `upstreams` and `formats` may be named.
+pub(super) fn selection(
+    keys: &mut impl Keys,
+    draft: &mut Draft,
+    upstreams: &[Declared<'_>],
+    formats: &Known,
+) {
+    keys.special(
+        Key::new(
+            "name",
+            "the model name that clients send; `\"*\"` matches every name that no other entry has. For \
+             `\"*\"`, `/v1/models` lists the configured names and the models of a `chat` upstream, as its \
+             own list (`models` under its base URL) describes them. That list is cached for a minute",
+        )
+        .or(Key::REQUIRED),
+        &mut draft.name,
+        |cell| text(cell).map(Some),
+        |name| name.as_deref().map(string),
+    );
+    keys.special(
+        Key::new("upstream", "the name of an upstream").or("the only one"),
+        &mut draft.upstream,
+        |cell| declared(cell, upstreams).map(Some),
+        |upstream| upstream.as_ref().map(|upstream| string(&upstream.name)),
+    );
+    keys.key(
+        Key::new("upstream_name", "the model name that is sent to the upstream").or("the client's name"),
+        Field::OptionalText(&mut draft.upstream_name),
+    );
+    keys.special(
+        Key::new(
+            "tools",
+            "how tools are presented to the model: `\"native\"` uses the dialect's own fields; the name \
+             of a text format (`toolwire formats` lists them) teaches that format in the prompt",
+        ),
+        &mut draft.tools,
+        |cell| taught_by(cell, formats),
+        |tools| Some(string(&tools.to_string())),
+    );
+}
+
+/// The keys that say how requests are written and responses are read. `formats` may be named.
+pub(super) fn treatment(keys: &mut impl Keys, draft: &mut Draft, formats: &Known) {
+    model_rules::rules(keys, &mut draft.settings, formats);
+    model_rules::starts_in_reasoning(keys, &mut draft.starts_in_reasoning);
+    keys.special(
+        Key::new(
+            "instructions",
+            "the template of the instructions that teach tools: the text, `\"file:PATH\"` or \
+             `\"env:NAME\"`. It may contain `{{tools}}` (the declared tools), `{{example}}` (a call), \
+             `{{words}}` (its form in words), `{{prefix}}`, `{{rules}}` (what `tool_choice` and \
+             `parallel_tool_calls` require) and `{{result}}` (a result)",
+        )
+        .or("the format's own"),
+        &mut draft.instructions,
+        |cell| referred(cell).map(|(text, _)| Some(text)),
+        |instructions| instructions.as_deref().map(string),
+    );
+    keys.key(
+        Key::new(
+            "system_position",
+            "where these instructions go: into a `\"system\"` message, or, with the other system text, in \
+             brackets before the first `\"user\"` text, for models that pay little attention to the \
+             system role. `\"user\"` for a text format with a Lumo upstream",
+        )
+        .or("`\"system\"` or `\"user\"`"),
+        Field::Word(&mut OneOf(&mut draft.system_position, &SYSTEM_POSITION)),
+    );
+}
+
+const SYSTEM_POSITION: [(&str, SystemPosition); 2] =
+    [("system", SystemPosition::System), ("user", SystemPosition::User)];
+
 /// Reads an entry of `[[models]]`.
 pub(super) fn read<'a>(
     table: &mut Table<'a>,
@@ -136,99 +224,80 @@ pub(super) fn read<'a>(
     formats: &Arc<Known>,
     limits: Limits,
 ) -> Entry<'a> {
-    let name = table.require("name", |cell| Some((text(cell.clone())?, cell)));
-    let upstream = match upstreams {
-        [only] if table.cell("upstream").is_none() => only.upstream.clone(),
-        _ => table.require("upstream", |cell| declared(cell, upstreams)),
-    };
-    let upstream_name = table.get("upstream_name", text);
-    let tools = table.get_or("tools", ToolStyle::Native, |cell| taught_by(cell, formats));
-    let instructions = table.get("instructions", |cell| referred(cell).map(|(text, _)| text));
-    let positions = [("system", SystemPosition::System), ("user", SystemPosition::User)];
-    let in_user_turn =
-        upstream.as_deref().is_some_and(|upstream| upstream.options.side().instructs_in_user_turn());
-    let position = match tools {
-        ToolStyle::Format(_) if in_user_turn => SystemPosition::User,
-        _ => SystemPosition::System,
-    };
-    let system_position = table.get_or("system_position", position, choice(&positions));
-    let starts_in_reasoning = table.get("starts_in_reasoning", switch);
-    let settings = settings(table, tools, upstream.as_deref(), formats, limits);
-    let model = (|| {
-        Some(Model {
-            name: name.as_ref()?.0.clone(),
-            upstream: upstream?,
-            upstream_name,
-            tools,
-            instructions,
-            system_position,
-            starts_in_reasoning,
-            settings,
-            formats: Arc::clone(formats),
-        })
-    })();
+    let mut draft = Draft::default();
+    match (table.cell("upstream"), upstreams) {
+        (None, [only]) => draft.upstream.clone_from(&only.upstream),
+        (None, _) => table.report_missing("upstream"),
+        _ => {}
+    }
+    selection(&mut Reading(table), &mut draft, upstreams, formats);
+    draft.settings.limits = limits;
+    if let Some(upstream) = draft.upstream.clone() {
+        imply(&upstream, &mut draft);
+    }
+    treatment(&mut Reading(table), &mut draft, formats);
+    let name = draft.name.clone().zip(table.cell("name"));
+    let model = draft.finish(formats);
     if let Some(model) = &model {
         check(model, table);
     }
     (name, model)
 }
 
-fn settings(
-    table: &mut Table<'_>,
-    tools: ToolStyle,
-    upstream: Option<&Upstream>,
-    formats: &Known,
-    limits: Limits,
-) -> Rules {
-    let default = Rules::default();
-    let side = upstream.map(|upstream| upstream.options.side());
-    // Where a client's tools are declared natively, one named like a server tool takes its place: the name is the
-    // client's. Taught with a prefix, the client's tool has another name, and the plain one stays the upstream's.
-    let taught = side.filter(|_| matches!(tools, ToolStyle::Format(_)));
-    Rules {
-        detect: table.get_or("detect", default.detect, |cell| detect(cell, formats)),
-        reasoning: table.get_or("reasoning", default.reasoning, choice(&REASONING)),
-        server_calls: table.get_or("server_calls", default.server_calls, choice(&SERVER_CALLS)),
-        misroute: table.get_or("misroute", default.misroute, choice(&MISROUTE)),
-        arguments: table.get_or("arguments", default.arguments, choice(&ARGUMENTS)),
-        unknown_calls: table.get_or("unknown_calls", default.unknown_calls, choice(&UNKNOWN_CALLS)),
-        starts_in_reasoning: default.starts_in_reasoning,
-        repair: table.get_or("repair", default.repair, switch),
-        tool_prefix: table.get_or(
-            "tool_prefix",
-            side.map_or("", |side| side.tool_prefix()).to_owned(),
-            prefix,
-        ),
-        server_tools: taught.map(|side| side.server_tools().to_vec()).unwrap_or_default(),
-        tolerate_truncation: upstream.is_some_and(|upstream| upstream.tolerate_truncation),
-        limits,
+/// Sets what the upstream implies for its models: the defaults of some keys, and the rules that are not keys of theirs.
+fn imply(upstream: &Upstream, draft: &mut Draft) {
+    let side = upstream.options.side();
+    draft.settings.tolerate_truncation = upstream.tolerate_truncation;
+    side.tool_prefix().clone_into(&mut draft.settings.tool_prefix);
+    if let ToolStyle::Format(_) = draft.tools {
+        // Where a client's tools are declared natively, one named like a server tool takes its place: the name is the
+        // client's. Taught with a prefix, the client's tool has another name, and the plain one stays the upstream's.
+        draft.settings.server_tools = side.server_tools().to_vec();
+        if side.instructs_in_user_turn() {
+            draft.system_position = SystemPosition::User;
+        }
     }
 }
 
-/// The words of `reasoning`.
-pub(crate) const REASONING: [(&str, Reasoning); 2] = [("auto", Reasoning::Auto), ("off", Reasoning::Off)];
+impl Draft {
+    fn finish(self, formats: &Arc<Known>) -> Option<Model> {
+        Some(Model {
+            name: self.name?,
+            upstream: self.upstream?,
+            upstream_name: self.upstream_name,
+            tools: self.tools,
+            instructions: self.instructions,
+            system_position: self.system_position,
+            starts_in_reasoning: self.starts_in_reasoning,
+            settings: self.settings,
+            formats: Arc::clone(formats),
+        })
+    }
+}
 
-/// The words of `server_calls`.
-pub(crate) const SERVER_CALLS: [(&str, ServerCalls); 4] = [
-    ("auto", ServerCalls::Auto),
-    ("forward", ServerCalls::Forward),
-    ("annotate", ServerCalls::Annotate),
-    ("hide", ServerCalls::Hide),
-];
+impl Model {
+    /// The entry's keys as they resolved.
+    pub(super) fn shown(&self) -> toml::Table {
+        // Whether a wildcard's responses start in reasoning depends on the name that a client asks for.
+        let is_known = !self.is_wildcard() || self.starts_in_reasoning.is_some();
+        let mut draft = Draft {
+            name: Some(self.name.clone()),
+            upstream: Some(Arc::clone(&self.upstream)),
+            upstream_name: self.upstream_name.clone(),
+            tools: self.tools,
+            instructions: self.instructions.clone(),
+            system_position: self.system_position,
+            starts_in_reasoning: is_known.then(|| self.settings_for(&self.name).starts_in_reasoning),
+            settings: self.settings.clone(),
+        };
+        table_of(|keys| {
+            selection(keys, &mut draft, &[], &self.formats);
+            treatment(keys, &mut draft, &self.formats);
+        })
+    }
+}
 
-/// The words of `misroute`.
-pub(crate) const MISROUTE: [(&str, Misroute); 2] =
-    [("rescue", Misroute::Rescue), ("bounce", Misroute::Bounce)];
-
-/// The words of `arguments`.
-pub(crate) const ARGUMENTS: [(&str, ArgumentDelivery); 2] =
-    [("stream", ArgumentDelivery::Stream), ("whole", ArgumentDelivery::Whole)];
-
-/// The words of `unknown_calls`.
-pub(crate) const UNKNOWN_CALLS: [(&str, UnknownCalls); 2] =
-    [("forward", UnknownCalls::Forward), ("text", UnknownCalls::Text)];
-
-/// What must hold between a model's keys.
+/// Checks across the keys of a model.
 fn check(model: &Model, table: &mut Table<'_>) {
     if let Some(instructions) = table.cell("instructions")
         && model.tools == ToolStyle::Native
@@ -263,7 +332,7 @@ fn is_looked_for(format: &Format, detect: &Detect) -> bool {
     }
 }
 
-/// The upstream of the name in `cell`; `None` also if that upstream's own entry is wrong.
+/// The upstream named in `cell`; also `None` if that upstream's own entry is wrong.
 fn declared(cell: Cell<'_>, upstreams: &[Declared<'_>]) -> Option<Arc<Upstream>> {
     let name = text(cell.clone())?;
     match upstreams.iter().find(|declared| declared.name.as_ref() == Some(&name)) {
@@ -280,31 +349,4 @@ fn taught_by(cell: Cell<'_>, known: &Known) -> Option<ToolStyle> {
     let taught = known.all().filter(|format| format.teach.is_some());
     choices.extend(taught.map(|format| (format.name, ToolStyle::Format(format))));
     listed_choice(&choices, Some(LISTED_BY))(cell)
-}
-
-fn detect(cell: Cell<'_>, known: &Known) -> Option<Detect> {
-    let names = known.all().map(|format| format.name);
-    match cell.value {
-        DeValue::Array(_) => {
-            let mut choices: Vec<_> = names.map(|name| (name, Some(name))).collect();
-            choices.push(("auto", None));
-            let chosen = list(listed_choice(&choices, Some(LISTED_BY)))(cell)?;
-            let auto = chosen.contains(&None);
-            let names = chosen.into_iter().flatten().collect();
-            Some(if auto { Detect::AutoAnd(names) } else { Detect::Formats(names) })
-        }
-        _ => {
-            let mut choices = vec![("auto", Detect::Auto), ("off", Detect::Off)];
-            choices.extend(names.map(|name| (name, Detect::Formats(vec![name]))));
-            listed_choice(&choices, Some(LISTED_BY))(cell)
-        }
-    }
-}
-
-/// A string that may be empty, for no prefix.
-fn prefix(cell: Cell<'_>) -> Option<String> {
-    match cell.value {
-        DeValue::String(prefix) => Some(prefix.as_ref().to_owned()),
-        _ => cell.expected("a string"),
-    }
 }

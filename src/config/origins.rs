@@ -1,15 +1,16 @@
-//! [`Origins`]: web pages of which servers may read answers (`cors_origins`).
+//! [`Origins`]: the origins whose web pages may read responses (`cors_origins`).
 
 use http::HeaderValue;
 use toml::de::DeValue;
 
 use super::{
+    keys::strings,
     table::Cell,
     value::{list, text},
 };
 
-/// Origins that browsers let read answers. Every entry is as a browser sends it: scheme, host and port in lower case,
-/// without a default port, so that comparing bytes is enough.
+/// Origins whose pages may read responses. Every entry has the form that browsers send: scheme, host and port in lower
+/// case, without a default port, so that comparing bytes is enough.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Origins {
     /// No web page.
@@ -22,12 +23,21 @@ pub enum Origins {
 }
 
 impl Origins {
-    /// The origins that are written so; `*` is every one.
+    /// Parses origins; `*` is every origin.
     ///
     /// # Errors
     /// What is wrong with the first entry that is not an origin.
     pub fn parse(written: &[&str]) -> Result<Self, String> {
         Ok(Self::of(written.iter().map(|origin| parse(origin)).collect::<Result<_, _>>()?))
+    }
+
+    /// In the form of the configuration file.
+    pub(super) fn shown(&self) -> toml::Value {
+        match self {
+            Self::None => strings([]),
+            Self::Any => strings(["*"]),
+            Self::Listed(listed) => strings(listed.iter().filter_map(|origin| origin.to_str().ok())),
+        }
     }
 
     fn of(origins: Vec<Origin>) -> Self {
@@ -39,7 +49,7 @@ impl Origins {
     }
 }
 
-/// Reads `cors_origins`: an array, or one origin without the brackets.
+/// Reads `cors_origins`: an array, or a single origin.
 pub(super) fn read(cell: Cell<'_>) -> Option<Origins> {
     let origins = match cell.value {
         DeValue::Array(_) => list(origin)(cell)?,

@@ -1,7 +1,6 @@
-//! [`Overrides`]: what flags and environment say, laid over the file's tables before these are read.
+//! [`Overrides`]: values from flags and the environment, put into the file's tables before these are read.
 //!
-//! A flag's value takes the place of the file's value in the TOML tree. So both are checked by the same code, and
-//! "flags beat the file" is one insertion each.
+//! A flag's value replaces the file's value in the TOML tree, so both are validated by the same code.
 
 use std::{borrow::Cow, ops::Range, path::PathBuf};
 
@@ -13,7 +12,7 @@ use toml::{
 
 use super::{WILDCARD, problem::Findings, source::Source};
 
-/// What the command line and the environment say. Empty and `None`: not said, so the file or the default decides.
+/// Values from the command line and the environment. Empty and `None`: not given, so the file or the default decides.
 #[derive(Debug, Clone, Default)]
 pub struct Overrides {
     /// The configuration file.
@@ -22,7 +21,7 @@ pub struct Overrides {
     pub listen: Vec<String>,
     /// Replaces `api_keys`: `env:NAME`, `file:PATH` or the key itself.
     pub client_keys: Vec<SecretString>,
-    /// One of them stands in the command line, where everybody on the machine can read it.
+    /// One of them was typed on the command line, where everyone on the machine can read it.
     pub typed_client_keys: bool,
     /// Replaces all upstreams and models by one upstream at this URL, which serves every model name.
     pub upstream: Option<String>,
@@ -30,7 +29,7 @@ pub struct Overrides {
     pub dialect: Option<String>,
     /// That upstream's key: `env:NAME`, `file:PATH` or the key itself.
     pub api_key: Option<SecretString>,
-    /// It stands in the command line.
+    /// It was typed on the command line.
     pub typed_api_key: bool,
     /// Replaces `tools` of every model.
     pub tools: Option<String>,
@@ -66,7 +65,7 @@ impl Flag {
         Self::ServerCalls,
     ];
 
-    /// The flag as it is typed, and the environment variable of the same meaning.
+    /// The flag as it is typed, and its environment variable.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Listen => "--listen (TOOLWIRE_LISTEN)",
@@ -85,7 +84,7 @@ impl Flag {
 const UPSTREAM: &str = "upstream";
 
 impl Overrides {
-    /// Puts what was said into `root`.
+    /// Puts the values into `root`.
     pub(super) fn lay_over(&self, root: &mut DeTable<'_>, source: &Source) {
         let at = |flag| source.flag(flag);
         if !self.listen.is_empty() {
@@ -117,7 +116,7 @@ impl Overrides {
         }
     }
 
-    /// Warns of keys in the command line.
+    /// Warns about keys on the command line.
     pub(super) fn warn(&self, findings: &Findings, source: &Source) {
         let typed = [(self.typed_client_keys, Flag::ClientKey), (self.typed_api_key, Flag::ApiKey)];
         for (_, flag) in typed.into_iter().filter(|(is_typed, _)| *is_typed) {

@@ -1,17 +1,17 @@
-//! [`Problem`]: one thing that is wrong with a configuration, and where.
+//! [`Problem`]: a mistake in a configuration, and its place.
 
 use std::{cell::RefCell, fmt, ops::Range};
 
 use super::source::Source;
 
-/// One thing that is wrong with a configuration, or looks so.
+/// A mistake in a configuration, or something that looks like one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Whether the configuration can be used nevertheless.
+    /// Whether the configuration can still be used.
     pub severity: Severity,
     /// Where.
     pub place: Place,
-    /// What, and what would be right. Never holds a secret.
+    /// What is wrong, and what would be right. Never contains a secret.
     pub message: String,
 }
 
@@ -55,9 +55,9 @@ pub enum Place {
         /// In characters, from 1.
         column: usize,
     },
-    /// In a flag or the environment variable of the same meaning, both named.
+    /// In a flag or its environment variable; both are named.
     Flag(&'static str),
-    /// Nowhere: something is missing altogether.
+    /// Nowhere: something is missing.
     Nowhere,
 }
 
@@ -71,7 +71,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// All that is wrong with a configuration that cannot be used, in the order of the file. Never empty.
+/// The mistakes in a configuration that cannot be used, in the order of the file. Never empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problems(pub Vec<Problem>);
 
@@ -84,7 +84,7 @@ impl fmt::Display for Problems {
 
 impl std::error::Error for Problems {}
 
-/// Takes problems while a configuration is read.
+/// Collects problems while a configuration is read.
 #[derive(Debug, Default)]
 pub(super) struct Findings(RefCell<Vec<Finding>>);
 
@@ -104,24 +104,31 @@ enum Kind {
 }
 
 impl Findings {
-    /// The file is no TOML here.
+    /// The file is not valid TOML at this place.
     pub(super) fn syntax(&self, span: Option<Range<usize>>, message: impl Into<String>) {
         self.add(Kind::Syntax, span, message.into());
     }
 
-    /// What stands here is wrong.
+    /// The value at this place is wrong.
     pub(super) fn wrong(&self, span: Range<usize>, message: impl Into<String>) {
         self.add(Kind::DefinitionError, Some(span), message.into());
     }
 
-    /// Something is not there that must be; `span` is where it should be, as far as that can be told.
+    /// Something required is missing; `span` is where it belongs, if that is known.
     pub(super) fn missing(&self, span: Option<Range<usize>>, message: impl Into<String>) {
         self.add(Kind::Missing, span, message.into());
     }
 
-    /// What stands here can be used, but is probably not meant.
+    /// The value at this place is valid, but probably a mistake.
     pub(super) fn warning(&self, span: Range<usize>, message: impl Into<String>) {
         self.add(Kind::Warning, Some(span), message.into());
+    }
+
+    /// The messages alone, each with the offset of its place.
+    #[cfg(feature = "bench")]
+    pub(super) fn into_messages(self) -> Vec<(Option<usize>, String)> {
+        let findings = self.0.into_inner().into_iter();
+        findings.map(|found| (found.span.map(|span| span.start), found.message)).collect()
     }
 
     fn add(&self, kind: Kind, span: Option<Range<usize>>, message: String) {
@@ -130,8 +137,8 @@ impl Findings {
 
     /// The problems in the order of `source`, and whether one of them is an error.
     ///
-    /// A syntax error hides what stands on its line, so nothing else is said of this line, nor of what is missing
-    /// anywhere: it may be what could not be read.
+    /// A syntax error hides the rest of its line. Other problems on that line, and all reports of missing keys, are left
+    /// out: what they are about may be what could not be read.
     pub(super) fn into_problems(self, source: &Source) -> (Vec<Problem>, bool) {
         let mut findings = self.0.into_inner();
         let place = |finding: &Finding| match &finding.span {

@@ -1,54 +1,139 @@
-//! The file's tables read to a [`Config`]: which keys there are, and what must hold between them.
+//! Reads a file's tables into a [`Config`]: the keys of the top level, and the checks across tables.
 
 use std::{collections::HashSet, net::SocketAddr, num::NonZero, sync::Arc, thread, time::Duration};
 
-use toml::de::{DeTable, DeValue};
+use secrecy::SecretString;
+use toml::{
+    Value,
+    de::{DeTable, DeValue},
+};
 
 use super::{
-    Config, Limits, Metrics, Origins, Upstream, format, model, origins,
+    Config, Limits, Metrics, Origins, Upstream, format,
+    keys::{Keys, Reading, size_value, string, strings},
+    model, model_rules, origins,
+    show::MASK,
     table::{Cell, Context, Table},
     upstream,
-    value::{count, duration, list, one_or_more, secret, size, switch, text},
+    value::{list, one_or_more, secret, size, text},
 };
-use crate::{format::Known, rules};
+use crate::{
+    format::Known,
+    rules,
+    settings::{Field, Key, Settings},
+};
 
-/// Where `serve` listens if nobody says otherwise.
+/// The default of `listen`.
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8787);
 
-/// How long open streams may go on after a signal to stop, if nobody says otherwise.
+/// The default of `drain_timeout`.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Reads the root table. `None` only if something has been found that is wrong or missing.
-pub(super) fn config<'a>(root: &'a DeTable<'a>, context: &'a Context<'a>) -> Option<Config> {
-    Table::root(root, context, |table| {
-        let listen = table.get_or("listen", vec![(LISTEN, None)], one_or_more(address));
+/// The values of the top level.
+#[derive(Debug)]
+pub(super) struct Root {
+    pub(super) listen: Vec<SocketAddr>,
+    pub(super) api_keys: Vec<SecretString>,
+    pub(super) cors_origins: Origins,
+    pub(super) drain_timeout: Duration,
+    pub(super) threads: usize,
+}
+
+impl Default for Root {
+    fn default() -> Self {
+        Self {
+            listen: vec![LISTEN],
+            api_keys: Vec::new(),
+            cors_origins: Origins::None,
+            drain_timeout: DRAIN_TIMEOUT,
+            threads: cores(),
+        }
+    }
+}
+
+/// The keys of the top level. Without keys for clients, only loopback addresses may be listened on.
+pub(super) fn root(keys: &mut impl Keys, root: &mut Root, has_keys: bool) {
+    keys.special(
+        Key::new("listen", "an address with port, or an array of them. Port 0 chooses a free port")
+            .or("`\"127.0.0.1:8787\"`"),
+        &mut root.listen,
+        |cell| addresses(cell, has_keys),
+        |listen| Some(Value::Array(listen.iter().map(|address| string(&address.to_string())).collect())),
+    );
+    keys.special(
+        Key::new(
+            "api_keys",
+            "secrets, one of which a client must send, as `Authorization: Bearer` or in `x-api-key`. If \
+             empty, clients need no key, and only loopback addresses may be listened on",
+        ),
+        &mut root.api_keys,
+        |cell| list(secret)(cell),
+        |keys| Some(strings(keys.iter().map(|_| MASK))),
+    );
+    keys.special(
+        Key::new(
+            "cors_origins",
+            "origins of web pages that may call toolwire from a browser: `[\"https://ui.example\", \
+             \"http://localhost:3000\"]`, or `[\"*\"]` for every page. An origin is scheme, host and port \
+             as in the browser's address bar, without a path. Clients that are not browsers do not need \
+             it",
+        ),
+        &mut root.cors_origins,
+        origins::read,
+        |origins| Some(origins.shown()),
+    );
+    keys.key(
+        Key::new("drain_timeout", "how long open streams may continue after a signal to stop"),
+        Field::Duration(&mut root.drain_timeout),
+    );
+    keys.key(
+        Key::new(
+            "threads",
+            "worker threads. Each accepts connections and has its own connections to the upstreams; a \
+             stream stays on its thread",
+        )
+        .or("one per core"),
+        Field::Count(&mut root.threads, 1),
+    );
+}
+
+/// Reads the root table. `None` only if a mistake has been reported.
+pub(super) fn config<'a>(table: &'a DeTable<'a>, context: &'a Context<'a>) -> Option<Config> {
+    Table::root(table, context, |table| {
         let has_keys = table.cell("api_keys").is_some_and(|cell| !cell.is_empty_array());
-        let api_keys = table.get_or("api_keys", Vec::new(), list(secret));
-        check_addresses(&listen, has_keys);
-        let cors_origins = table.get_or("cors_origins", Origins::None, origins::read);
-        let metrics =
-            table.get_or("metrics", Metrics::default(), |cell| cell.table(|table| Some(metrics(table))));
-        let limits =
-            table.get_or("limits", Limits::default(), |cell| cell.table(|table| Some(limits(table))));
-        let drain_timeout = table.get_or("drain_timeout", DRAIN_TIMEOUT, duration);
-        let threads = table.get_or("threads", cores(), count(1));
+        let mut top = Root::default();
+        root(&mut Reading(table), &mut top, has_keys);
+        let mut own_metrics = Metrics::default();
+        in_table(table, "metrics", |table| metrics(&mut Reading(table), &mut own_metrics));
+        let mut own_limits = Limits::default();
+        in_table(table, "limits", |table| limits(&mut Reading(table), &mut own_limits));
+        own_limits.max_pending_bodies = own_limits.max_pending_bodies.max(own_limits.max_body);
         let upstreams = upstreams(table, context);
         let formats = formats(table);
-        let models = models(table, context, &upstreams, &formats, limits.answer);
+        let models = models(table, context, &upstreams, &formats, own_limits.answer);
         warn_of_idle(&upstreams, models.as_deref().unwrap_or_default());
         Some(Config {
-            listen: listen.into_iter().map(|(address, _)| address).collect(),
-            api_keys,
+            listen: top.listen,
+            api_keys: top.api_keys,
             upstreams: upstreams.into_iter().map(|declared| declared.upstream).collect::<Option<_>>()?,
             models: models?,
             formats,
-            cors_origins,
-            metrics,
-            limits,
-            drain_timeout,
-            threads,
+            cors_origins: top.cors_origins,
+            metrics: own_metrics,
+            limits: own_limits,
+            drain_timeout: top.drain_timeout,
+            threads: top.threads,
         })
     })
+}
+
+fn in_table<'a>(table: &mut Table<'a>, key: &'static str, read: impl FnOnce(&mut Table<'a>)) {
+    if let Some(cell) = table.cell(key) {
+        cell.table(|table| {
+            read(table);
+            Some(())
+        });
+    }
 }
 
 /// Cores that this process may use.
@@ -56,22 +141,11 @@ fn cores() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-fn address(cell: Cell<'_>) -> Option<(SocketAddr, Option<Cell<'_>>)> {
-    let written = text(cell.clone())?;
-    match written.parse() {
-        Ok(address) => Some((address, Some(cell))),
-        Err(_) if written.starts_with("localhost:") => cell
-            .wrong(format!("expected an IP address; write `{}`", written.replace("localhost", "127.0.0.1"))),
-        Err(_) => {
-            cell.wrong("expected an IP address and a port such as \"127.0.0.1:8787\" or \"[::1]:8787\"")
-        }
-    }
-}
-
-fn check_addresses(addresses: &[(SocketAddr, Option<Cell<'_>>)], has_keys: bool) {
+/// Reads `listen`: an address, or an array of them.
+fn addresses(cell: Cell<'_>, has_keys: bool) -> Option<Vec<SocketAddr>> {
+    let addresses = one_or_more(|cell: Cell<'_>| Some((address(cell.clone())?, cell)))(cell)?;
     let mut seen = HashSet::new();
-    for (address, cell) in addresses {
-        let Some(cell) = cell else { continue };
+    for (address, cell) in &addresses {
         if !has_keys && !address.ip().is_loopback() {
             cell.wrong::<()>(format!(
                 "{address} can be reached from other machines: without `api_keys` only loopback addresses are \
@@ -82,41 +156,70 @@ fn check_addresses(addresses: &[(SocketAddr, Option<Cell<'_>>)], has_keys: bool)
             cell.wrong::<()>(format!("{address} stands here twice"));
         }
     }
+    Some(addresses.iter().map(|(address, _)| *address).collect())
 }
 
-fn metrics(table: &mut Table<'_>) -> Metrics {
-    let Metrics { tool_names } = Metrics::default();
-    Metrics { tool_names: table.get_or("tool_names", tool_names, switch) }
-}
-
-fn limits(table: &mut Table<'_>) -> Limits {
-    let defaults = Limits::default();
-    let answer = defaults.answer;
-    let max_body = table.get_or("max_body", defaults.max_body, size);
-    Limits {
-        max_body,
-        max_pending_bodies: table.get_or(
-            "max_pending_bodies",
-            defaults.max_pending_bodies.max(max_body),
-            at_least(max_body),
-        ),
-        body_timeout: table.get_or("body_timeout", defaults.body_timeout, duration),
-        write_timeout: table.get_or("write_timeout", defaults.write_timeout, duration),
-        keep_alive: table.get_or("keep_alive", defaults.keep_alive, duration),
-        answer: rules::Limits {
-            max_frame: table.get_or("max_frame", answer.max_frame, size),
-            max_arguments: table.get_or("max_arguments", answer.max_arguments, size),
-            max_calls: table.get_or("max_calls", answer.max_calls, count(1)),
-            max_hold: table.get_or("max_hold", answer.max_hold, size),
-            max_depth: table.get_or("max_depth", answer.max_depth, count(1)),
-            max_name: table.get_or("max_name", answer.max_name, size),
-            max_markup: table.get_or("max_markup", answer.max_markup, size),
-            max_answer: table.get_or("max_answer", answer.max_answer, size),
-        },
+fn address(cell: Cell<'_>) -> Option<SocketAddr> {
+    let written = text(cell.clone())?;
+    match written.parse() {
+        Ok(address) => Some(address),
+        Err(_) if written.starts_with("localhost:") => cell
+            .wrong(format!("expected an IP address; write `{}`", written.replace("localhost", "127.0.0.1"))),
+        Err(_) => {
+            cell.wrong("expected an IP address and a port such as \"127.0.0.1:8787\" or \"[::1]:8787\"")
+        }
     }
 }
 
-/// A size that one body does not exceed.
+/// The keys of `[metrics]`.
+pub(super) fn metrics(keys: &mut dyn Settings, metrics: &mut Metrics) {
+    keys.key(
+        Key::new(
+            "tool_names",
+            "use the names of called tools as a label of `toolwire_calls_total` (the first 256 names, the \
+             rest as `other`). They come from clients, and `/metrics` requires no key",
+        ),
+        Field::Switch(&mut metrics.tool_names),
+    );
+}
+
+/// The keys of `[limits]`.
+pub(super) fn limits(keys: &mut impl Keys, limits: &mut Limits) {
+    keys.key(
+        Key::new("max_body", "a client's request body; larger ones get 413"),
+        Field::Size(&mut limits.max_body),
+    );
+    let max_body = limits.max_body;
+    keys.special(
+        Key::new(
+            "max_pending_bodies",
+            "all request bodies together that no upstream has answered yet; further ones get 503 with \
+             `Retry-After`. At least `max_body`, which is the default if it is larger",
+        ),
+        &mut limits.max_pending_bodies,
+        at_least(max_body),
+        |size| Some(size_value(*size)),
+    );
+    keys.key(
+        Key::new("body_timeout", "to receive a whole request body; then 408, and the connection is closed"),
+        Field::Duration(&mut limits.body_timeout),
+    );
+    keys.key(
+        Key::new(
+            "write_timeout",
+            "how long a client may accept no bytes while some wait for it; then the connection (or HTTP/2 \
+             stream) is closed and the upstream request is cancelled",
+        ),
+        Field::Duration(&mut limits.write_timeout),
+    );
+    model_rules::limits(keys, &mut limits.answer);
+    keys.key(
+        Key::new("keep_alive", "after this long without output, a stream gets a keep-alive comment"),
+        Field::Duration(&mut limits.keep_alive),
+    );
+}
+
+/// A size that is at least that of the largest body.
 fn at_least(max_body: usize) -> impl Fn(Cell<'_>) -> Option<usize> {
     move |cell| {
         let size = size(cell.clone())?;
@@ -127,7 +230,7 @@ fn at_least(max_body: usize) -> impl Fn(Cell<'_>) -> Option<usize> {
     }
 }
 
-/// An upstream's entry, read as far as it could be.
+/// An upstream's entry, which may be incomplete.
 pub(super) struct Declared<'a> {
     /// Its name, if it has one.
     pub(super) name: Option<String>,
@@ -159,7 +262,7 @@ fn upstreams<'a>(table: &mut Table<'a>, context: &Context<'_>) -> Vec<Declared<'
     declared.collect()
 }
 
-/// The formats that are known: the configuration's own as far as they could be read, and the built-in ones.
+/// The known formats: the built-in ones, and those of the configuration that are valid.
 fn formats(table: &mut Table<'_>) -> Arc<Known> {
     let mut own = Vec::new();
     for cell in entries(table, "formats") {
@@ -196,12 +299,12 @@ fn models<'a>(
     models.into_iter().collect()
 }
 
-/// The tables of `[[key]]`; none if it is absent or no array.
+/// The tables of `[[key]]`; empty if it is absent or not an array.
 fn entries<'a>(table: &mut Table<'a>, key: &'static str) -> Vec<Cell<'a>> {
     let Some(cell) = table.cell(key) else { return Vec::new() };
     match cell.value {
         DeValue::Array(entries) => entries.iter().map(|entry| Cell::new(entry, cell.context)).collect(),
-        // One table in place of an array: read it, so that its own mistakes are told as well.
+        // A table instead of an array: read it, so that the mistakes in it are reported too.
         DeValue::Table(_) => {
             cell.wrong::<()>(format!("expected `[[{key}]]` with two brackets: there may be several"));
             vec![cell]

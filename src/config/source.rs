@@ -1,4 +1,4 @@
-//! [`Source`]: the text that a configuration is read from, and the flags laid over it.
+//! [`Source`]: the text that a configuration is read from, and the flags that override it.
 
 use std::{
     fs,
@@ -11,9 +11,9 @@ use super::{
     problem::{Place, Problem, Problems, Severity},
 };
 
-/// A file's text with its name. Offsets behind the text's end stand for flags, so that a value from a flag is read
-/// and reported by the same code as one from the file.
-#[derive(Debug)]
+/// A file's text with its name. Offsets after the text's end stand for flags, so that a value from a flag is read and
+/// reported by the same code as one from the file.
+#[derive(Debug, Default)]
 pub(super) struct Source {
     path: Option<PathBuf>,
     text: String,
@@ -83,7 +83,8 @@ impl Source {
         }
     }
 
-    /// What `written` means as a path: in a file beside the file, in a flag from the working directory.
+    /// Resolves the path `written`: relative to the file's directory if it comes from the file, otherwise to the working
+    /// directory.
     pub(super) fn resolve(&self, written: &str, offset: usize) -> PathBuf {
         let beside = self.path.as_deref().and_then(Path::parent).filter(|_| !self.is_flag(offset));
         beside.unwrap_or(Path::new("")).join(written)

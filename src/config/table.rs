@@ -1,8 +1,7 @@
-//! [`Cell`] and [`Table`]: a TOML value under the reader's finger, and a table that remembers which keys were asked for.
+//! [`Cell`] and [`Table`]: a TOML value with its place, and a table that remembers which keys were read.
 //!
-//! A reader of a value is a function `Fn(Cell) -> Option<T>`: it says itself what is wrong, at the cell's place, and
-//! gives `None` then. Readers of keys give the default for a key that is absent, and for one that is wrong, since
-//! that has been said; so reading goes on and finds the next mistake.
+//! A value is read by a function `Fn(Cell) -> Option<T>`, which reports a mistake at the cell's place and returns `None`.
+//! A key that is absent or wrong keeps its default, so reading goes on and finds the next mistake.
 
 use std::ops::Range;
 
@@ -14,11 +13,11 @@ use toml::{
 use super::{problem::Findings, source::Source};
 use crate::suggest::suggest;
 
-/// Lists all keys.
+/// The command that lists all keys.
 const LIST_KEYS: &str = "toolwire check --keys";
 
-/// What reading needs besides the text.
-pub(super) struct Context<'a> {
+/// What reading needs beside the tables.
+pub(crate) struct Context<'a> {
     pub(super) source: &'a Source,
     pub(super) findings: Findings,
     pub(super) environment: super::Environment<'a>,
@@ -26,7 +25,7 @@ pub(super) struct Context<'a> {
 
 /// One value and its place.
 #[derive(Clone)]
-pub(super) struct Cell<'a> {
+pub(crate) struct Cell<'a> {
     pub(super) value: &'a DeValue<'a>,
     pub(super) span: Range<usize>,
     pub(super) context: &'a Context<'a>,
@@ -38,23 +37,23 @@ impl<'a> Cell<'a> {
         Self { value: value.get_ref(), span: value.span(), context }
     }
 
-    /// Says that the value is wrong.
+    /// Reports that the value is wrong.
     pub(super) fn wrong<T>(&self, message: impl Into<String>) -> Option<T> {
         self.context.findings.wrong(self.span.clone(), message);
         None
     }
 
-    /// Says that the value is of the wrong type.
+    /// Reports that the value has the wrong type.
     pub(super) fn expected<T>(&self, what: &str) -> Option<T> {
         self.wrong(format!("expected {what}, found {}", with_article(self.value.type_str())))
     }
 
-    /// Says that the value can be used, but is probably not meant.
+    /// Warns that the value is valid, but probably a mistake.
     pub(super) fn warn(&self, message: impl Into<String>) {
         self.context.findings.warning(self.span.clone(), message);
     }
 
-    /// Reads the value as a table; then reports the keys that `read` did not ask for.
+    /// Reads the value as a table; then reports the keys that `read` did not read.
     pub(super) fn table<T>(self, read: impl FnOnce(&mut Table<'a>) -> Option<T>) -> Option<T> {
         let DeValue::Table(entries) = self.value else { return self.expected("a table") };
         let mut table = Table { entries, span: self.span, context: self.context, known: Vec::new() };
@@ -68,7 +67,7 @@ impl<'a> Cell<'a> {
         matches!(self.value, DeValue::Array(elements) if elements.is_empty())
     }
 
-    /// The table's entries, whatever their keys: each with its key's place; nothing if the value is no table.
+    /// All entries of the table, each with its key's place; empty if the value is not a table.
     pub(super) fn entries(&self) -> Vec<(&'a str, Range<usize>, Cell<'a>)> {
         let DeValue::Table(entries) = self.value else {
             self.expected::<()>("a table");
@@ -81,8 +80,8 @@ impl<'a> Cell<'a> {
     }
 }
 
-/// A table that remembers which keys were asked for.
-pub(super) struct Table<'a> {
+/// A table that remembers which keys were read.
+pub(crate) struct Table<'a> {
     entries: &'a DeTable<'a>,
     span: Range<usize>,
     context: &'a Context<'a>,
@@ -90,7 +89,7 @@ pub(super) struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// A document's root, which has no place of its own.
+    /// Reads the root of a document.
     pub(super) fn root<T>(
         entries: &'a DeTable<'a>,
         context: &'a Context<'a>,
@@ -104,42 +103,15 @@ impl<'a> Table<'a> {
 
     /// The value of `key`, if it is there.
     pub(super) fn cell(&mut self, key: &'static str) -> Option<Cell<'a>> {
-        self.known.push(key);
+        if !self.known.contains(&key) {
+            self.known.push(key);
+        }
         self.entries.get(key).map(|value| Cell::new(value, self.context))
     }
 
-    /// The value of `key`; `None` if it is absent or wrong.
-    pub(super) fn get<T>(
-        &mut self,
-        key: &'static str,
-        read: impl FnOnce(Cell<'a>) -> Option<T>,
-    ) -> Option<T> {
-        self.cell(key).and_then(read)
-    }
-
-    /// The value of `key`; `default` if it is absent or wrong.
-    pub(super) fn get_or<T>(
-        &mut self,
-        key: &'static str,
-        default: T,
-        read: impl FnOnce(Cell<'a>) -> Option<T>,
-    ) -> T {
-        self.get(key, read).unwrap_or(default)
-    }
-
-    /// The value of `key`; that it is absent is said, at the table's place.
-    pub(super) fn require<T>(
-        &mut self,
-        key: &'static str,
-        read: impl FnOnce(Cell<'a>) -> Option<T>,
-    ) -> Option<T> {
-        match self.cell(key) {
-            Some(cell) => read(cell),
-            None => {
-                self.context.findings.missing(Some(self.span.clone()), format!("missing key `{key}`"));
-                None
-            }
-        }
+    /// Reports that `key` is absent, at the table's place.
+    pub(super) fn report_missing(&self, key: &str) {
+        self.context.findings.missing(Some(self.span.clone()), format!("missing key `{key}`"));
     }
 
     fn report_leftovers(&self) {

@@ -1,4 +1,4 @@
-//! [`Upstream`]: where requests go, and how long they may take.
+//! [`Upstream`]: a server that requests are sent to, and its limits.
 
 use std::time::Duration;
 
@@ -6,10 +6,16 @@ use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 use secrecy::SecretString;
 
 use super::{
+    keys::{Keys, Reading, string, table_of},
+    model_rules,
+    show::MASK,
     table::{Cell, Table},
-    value::{base_url, choice, count, duration, duration_or_off, list, referred, secret, switch, text},
+    value::{base_url, choice, referred, secret, text},
 };
-use crate::dialect::{Dialect, UpstreamDialect, chat, lumo};
+use crate::{
+    dialect::{Dialect, UpstreamDialect},
+    settings::{Field, Key},
+};
 
 /// One server that toolwire calls.
 #[derive(Debug, Clone)]
@@ -24,14 +30,14 @@ pub struct Upstream {
     pub api_key: Option<SecretString>,
     /// Sent with every request, marked as sensitive.
     pub headers: HeaderMap,
-    /// How long its parts may take.
+    /// Time limits of its requests.
     pub timeouts: Timeouts,
-    /// How many requests at once, and how many wait.
+    /// Limits of concurrent and waiting requests.
     pub queue: QueueLimits,
-    /// A stream that closes without its end mark has ended well.
+    /// A stream that closes without its end mark is complete.
     pub tolerate_truncation: bool,
-    /// A request is sent once more where a kept connection closes without a byte of an answer. The upstream may then
-    /// act on it twice.
+    /// A request is repeated if a reused connection closes without a byte of a response. The upstream may then act on it
+    /// twice.
     pub retry_unanswered: bool,
 }
 
@@ -41,7 +47,7 @@ impl Upstream {
         self.options.dialect()
     }
 
-    /// The address that is asked.
+    /// The URL of requests.
     ///
     /// # Errors
     /// If it is longer than a URL may be.
@@ -49,7 +55,7 @@ impl Upstream {
         self.below(self.options.side().path())
     }
 
-    /// The address that lists its models; `None` if its dialect has none.
+    /// The URL of its list of models; `None` if its dialect has none.
     pub fn models_endpoint(&self) -> Option<Result<Uri, http::Error>> {
         self.options.side().models_path().map(|path| self.below(path))
     }
@@ -62,25 +68,12 @@ impl Upstream {
     }
 }
 
-/// The words of `developer_role`.
-pub(super) const DEVELOPER_ROLE: [(&str, bool); 2] = [("keep", true), ("system", false)];
-
-/// The words of `custom_tools`.
-pub(super) const CUSTOM_TOOLS: [(&str, bool); 2] = [("keep", true), ("function", false)];
-
-/// The words of `result_images`.
-pub(super) const RESULT_IMAGES: [(&str, bool); 2] = [("keep", true), ("user", false)];
-
-/// The words of `stream`.
-pub(super) const STREAM: [(&str, chat::Streaming); 2] =
-    [("as_asked", chat::Streaming::AsAsked), ("always", chat::Streaming::Always)];
-
 /// The four time limits of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timeouts {
     /// To a connection, TLS included.
     pub connect: Duration,
-    /// From the request sent to the response's headers. Of an answer that is not streamed, see
+    /// From the request to the response's headers. For a response that is not streamed, see
     /// [`Timeouts::first_headers`].
     pub header: Duration,
     /// Between two pieces of a stream.
@@ -89,13 +82,13 @@ pub struct Timeouts {
     pub total: Option<Duration>,
 }
 
-/// How long the headers of an answer that is not streamed may take, unless `header_timeout` or `total_timeout` are longer: what
-/// clients wait by default.
+/// How long the headers of a response that is not streamed may take, unless `header_timeout` is longer or `total_timeout`
+/// is set. It is the default timeout of client libraries.
 const WHOLE_ANSWER: Duration = Duration::from_secs(600);
 
 impl Timeouts {
-    /// How long the upstream may take to send its headers. It sends those of an answer that is not streamed when the
-    /// answer is complete, so for them the limit of the whole answer holds.
+    /// How long the upstream may take to send its headers. It sends those of a response that is not streamed when the
+    /// response is complete, so for them the limit of the whole response applies.
     pub fn first_headers(&self, stream: bool) -> Duration {
         if stream { self.header } else { self.total.unwrap_or(WHOLE_ANSWER).max(self.header) }
     }
@@ -112,10 +105,10 @@ impl Default for Timeouts {
     }
 }
 
-/// How many requests an upstream gets at once, and how many wait for their turn.
+/// Limits of concurrent and waiting requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueLimits {
-    /// Requests whose answers are open. At least one.
+    /// Requests whose responses are open. At least one.
     pub max_concurrent: usize,
     /// Requests that wait. Beyond: 429.
     pub max_waiting: usize,
@@ -129,7 +122,7 @@ impl Default for QueueLimits {
     }
 }
 
-/// Headers that belong to the connection or the body, so nobody else can say them rightly.
+/// Headers that describe the connection or the body, so only toolwire can set them.
 const OWN_HEADERS: [HeaderName; 6] = [
     header::HOST,
     header::CONNECTION,
@@ -142,43 +135,201 @@ const OWN_HEADERS: [HeaderName; 6] = [
 /// An entry's name with its place, and the upstream as far as it could be read.
 pub(super) type Entry<'a> = (Option<(String, Cell<'a>)>, Option<Upstream>);
 
+/// An entry of `[[upstreams]]` whose keys have not all been read.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    name: Option<String>,
+    dialect: Option<Dialect>,
+    base_url: Option<Uri>,
+    api_key: Option<SecretString>,
+    headers: HeaderMap,
+    timeouts: Timeouts,
+    queue: QueueLimits,
+    tolerate_truncation: bool,
+    retry_unanswered: bool,
+}
+
+/// The keys of `[[upstreams]]`, but for the tables of the dialects.
+pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
+    address(keys, draft);
+    keys.key(
+        Key::new("connect_timeout", "to open a connection, including TLS"),
+        Field::Duration(&mut draft.timeouts.connect),
+    );
+    keys.key(
+        Key::new(
+            "header_timeout",
+            "from the request to the headers of the response. Lumo may take more than 60 s. A response \
+             that is not streamed sends its headers when it is complete; for those the limit is \
+             `total_timeout`, or ten minutes if that is off",
+        ),
+        Field::Duration(&mut draft.timeouts.header),
+    );
+    keys.key(
+        Key::new("idle_timeout", "between two pieces of data in a stream"),
+        Field::Duration(&mut draft.timeouts.idle),
+    );
+    keys.key(
+        Key::new("total_timeout", "for the whole response, or `\"off\"`"),
+        Field::DurationOrOff(&mut draft.timeouts.total),
+    );
+    keys.key(
+        Key::new("max_concurrent", "requests that are open at the same time, across all threads"),
+        Field::Count(&mut draft.queue.max_concurrent, 1),
+    );
+    keys.key(
+        Key::new(
+            "max_waiting",
+            "requests that wait in the queue; further ones get 429. `0`: no request waits",
+        ),
+        Field::Count(&mut draft.queue.max_waiting, 0),
+    );
+    keys.key(
+        Key::new("wait_timeout", "how long a request may wait; then it gets 429"),
+        Field::Duration(&mut draft.queue.wait_timeout),
+    );
+    keys.key(
+        Key::new(
+            "retry_unanswered",
+            "repeat a request when a reused connection closes without a byte of a response. The upstream \
+             may already have processed it, so it may answer (and bill) twice. A request that the \
+             upstream certainly has not seen is always repeated",
+        ),
+        Field::Switch(&mut draft.retry_unanswered),
+    );
+    model_rules::tolerate_truncation(keys, &mut draft.tolerate_truncation);
+}
+
+/// The keys that say where the upstream is and how it is addressed.
+fn address(keys: &mut impl Keys, draft: &mut Draft) {
+    let spoken = dialects().into_iter().map(|(name, dialect)| format!("`\"{name}\"` ({})", dialect.title()));
+    let spoken: Vec<_> = spoken.collect();
+    keys.special(
+        Key::new("name", "the name that models refer to, also used in logs and metrics").or(Key::REQUIRED),
+        &mut draft.name,
+        |cell| text(cell).map(Some),
+        |name| name.as_deref().map(string),
+    );
+    keys.special(
+        Key::new("dialect", format!("its API: {}", spoken.join(" or "))).or(Key::REQUIRED),
+        &mut draft.dialect,
+        |cell| choice(&dialects())(cell).map(Some),
+        |dialect| dialect.map(|dialect| string(dialect.name())),
+    );
+    keys.special(
+        Key::new(
+            "base_url",
+            "`http://` or `https://`; the dialect's own path (`chat/completions`, …) is appended",
+        )
+        .or(Key::REQUIRED),
+        &mut draft.base_url,
+        |cell| base_url(cell).map(Some),
+        |url| url.as_ref().map(|url| string(url.to_string().trim_end_matches('/'))),
+    );
+    keys.special(
+        Key::new("api_key", "a secret, sent as `Authorization: Bearer …`").or("none"),
+        &mut draft.api_key,
+        |cell| secret(cell).map(Some),
+        |key| key.as_ref().map(|_| string(MASK)),
+    );
+    keys.special(
+        Key::new(
+            "headers",
+            "a table of headers for every request; values may be `\"env:NAME\"` or `\"file:PATH\"`",
+        )
+        .or("none"),
+        &mut draft.headers,
+        headers,
+        |headers| {
+            let masked = headers.keys().map(|name| (name.to_string(), string(MASK)));
+            (!headers.is_empty()).then(|| toml::Value::Table(masked.collect()))
+        },
+    );
+}
+
+/// The words of `dialect`.
+fn dialects() -> Vec<(&'static str, Dialect)> {
+    let dialects = UpstreamDialect::all().into_iter().map(|upstream| upstream.dialect());
+    dialects.map(|dialect| (dialect.name(), dialect)).collect()
+}
+
 /// Reads an entry of `[[upstreams]]`.
 pub(super) fn read<'a>(table: &mut Table<'a>) -> Entry<'a> {
-    let name = table.require("name", |cell| Some((text(cell.clone())?, cell)));
-    let dialect = table.require("dialect", choice(&upstream_dialects()));
-    let base_url = table.require("base_url", base_url);
-    let api_key = table.get("api_key", secret);
-    let headers = table.get_or("headers", HeaderMap::new(), headers);
-    let timeouts = timeouts(table);
-    let queue = queue(table);
-    let tolerate_truncation = table.get_or("tolerate_truncation", false, switch);
-    let retry_unanswered = table.get_or("retry_unanswered", false, switch);
-    let options = options(table, dialect, base_url.as_ref());
-    let upstream = (|| {
-        Some(Upstream {
-            name: name.as_ref()?.0.clone(),
-            options: options?,
-            base_url: base_url?,
-            api_key,
-            headers,
-            timeouts,
-            queue,
-            tolerate_truncation,
-            retry_unanswered,
-        })
-    })();
+    let mut draft = Draft::default();
+    keys(&mut Reading(table), &mut draft);
+    let name = draft.name.clone().zip(table.cell("name"));
+    let options = options(table, &draft);
+    let upstream = draft.finish(options);
     if let Some(upstream) = &upstream {
         check(upstream, table);
     }
     (name, upstream)
 }
 
-/// The words of `dialect`.
-fn upstream_dialects() -> Vec<(&'static str, Dialect)> {
-    UpstreamDialect::all().iter().map(|upstream| (upstream.dialect().name(), upstream.dialect())).collect()
+/// Reads the tables of all dialects, to report the mistakes in them; gives the upstream's own, the only one that may be
+/// there.
+fn options(table: &mut Table<'_>, draft: &Draft) -> Option<UpstreamDialect> {
+    let host = draft.base_url.as_ref().and_then(Uri::host).unwrap_or_default();
+    let mut own = None;
+    for mut options in UpstreamDialect::all() {
+        let dialect = options.dialect();
+        options.adapt_to_host(host);
+        if let Some(cell) = table.cell(dialect.name()) {
+            if draft.dialect.is_some_and(|spoken| spoken != dialect) {
+                cell.wrong::<()>(format!(
+                    "settings of the dialect `{dialect}`, which this upstream does not speak"
+                ));
+            }
+            cell.table(|table| {
+                options.settings(&mut Reading(table));
+                Some(())
+            });
+        }
+        if draft.dialect == Some(dialect) {
+            own = Some(options);
+        }
+    }
+    own
 }
 
-/// What must hold between an upstream's keys.
+impl Draft {
+    fn finish(self, options: Option<UpstreamDialect>) -> Option<Upstream> {
+        Some(Upstream {
+            name: self.name?,
+            options: options?,
+            base_url: self.base_url?,
+            api_key: self.api_key,
+            headers: self.headers,
+            timeouts: self.timeouts,
+            queue: self.queue,
+            tolerate_truncation: self.tolerate_truncation,
+            retry_unanswered: self.retry_unanswered,
+        })
+    }
+}
+
+impl Upstream {
+    /// The entry's keys as they resolved, secrets masked.
+    pub(super) fn shown(&self) -> toml::Table {
+        let mut draft = Draft {
+            name: Some(self.name.clone()),
+            dialect: Some(self.dialect()),
+            base_url: Some(self.base_url.clone()),
+            api_key: self.api_key.clone(),
+            headers: self.headers.clone(),
+            timeouts: self.timeouts.clone(),
+            queue: self.queue.clone(),
+            tolerate_truncation: self.tolerate_truncation,
+            retry_unanswered: self.retry_unanswered,
+        };
+        let mut shown = table_of(|visitor| keys(visitor, &mut draft));
+        let options = table_of(|visitor| self.options.clone().settings(visitor));
+        shown.insert(self.dialect().name().to_owned(), toml::Value::Table(options));
+        shown
+    }
+}
+
+/// Checks across the keys of an upstream.
 fn check(upstream: &Upstream, table: &mut Table<'_>) {
     if let Some(key) = table.cell("api_key") {
         if upstream.base_url.scheme_str() == Some("http") && !is_loopback(&upstream.base_url) {
@@ -231,7 +382,7 @@ fn headers(cell: Cell<'_>) -> Option<HeaderMap> {
     Some(headers)
 }
 
-/// Headers whose values say nothing that is secret, and may be words of any text.
+/// Headers whose values are not secret, and may be words that occur in any text.
 const PUBLIC_HEADERS: [&str; 10] = [
     "accept",
     "accept-language",
@@ -245,11 +396,11 @@ const PUBLIC_HEADERS: [&str; 10] = [
     "x-title",
 ];
 
-/// What the name of a header with a secret has in it.
+/// Parts of the names of headers that hold secrets.
 const SECRET_NAMES: [&str; 8] =
     ["auth", "cookie", "credential", "key", "password", "secret", "session", "token"];
 
-/// Bytes from which on any value may be a secret. Shorter ones are words, such as a provider's name.
+/// Length in bytes from which any value may be a secret. Shorter values are words, such as a provider's name.
 const SECRET_LENGTH: usize = 16;
 
 /// The values of `headers` that are or may be secrets; of `Bearer KEY` and the like the key.
@@ -265,76 +416,4 @@ pub(super) fn secret_headers(headers: &HeaderMap) -> impl Iterator<Item = &str> 
         let key = value.split_once(' ').filter(|(scheme, _)| is_scheme(scheme));
         key.map_or(value, |(_, key)| key.trim())
     })
-}
-
-fn timeouts(table: &mut Table<'_>) -> Timeouts {
-    let Timeouts { connect, header, idle, total } = Timeouts::default();
-    Timeouts {
-        connect: table.get_or("connect_timeout", connect, duration),
-        header: table.get_or("header_timeout", header, duration),
-        idle: table.get_or("idle_timeout", idle, duration),
-        total: table.get_or("total_timeout", total, duration_or_off),
-    }
-}
-
-fn queue(table: &mut Table<'_>) -> QueueLimits {
-    let QueueLimits { max_concurrent, max_waiting, wait_timeout } = QueueLimits::default();
-    QueueLimits {
-        max_concurrent: table.get_or("max_concurrent", max_concurrent, count(1)),
-        max_waiting: table.get_or("max_waiting", max_waiting, count(0)),
-        wait_timeout: table.get_or("wait_timeout", wait_timeout, duration),
-    }
-}
-
-/// The tables of all dialects are read, to report the mistakes in them; only the upstream's own may be given.
-fn options(
-    table: &mut Table<'_>,
-    dialect: Option<Dialect>,
-    base_url: Option<&Uri>,
-) -> Option<UpstreamDialect> {
-    let host = base_url.and_then(Uri::host).unwrap_or_default();
-    let lumo = own_table(table, (dialect, Dialect::Lumo), lumo::Options::default(), lumo_options);
-    let chat = own_table(table, (dialect, Dialect::Chat), chat::Options::of_host(host), chat_options);
-    Some(match dialect? {
-        Dialect::Lumo => UpstreamDialect::Lumo(lumo),
-        Dialect::Chat => UpstreamDialect::Chat(chat),
-    })
-}
-
-fn own_table<'a, T: Clone>(
-    table: &mut Table<'a>,
-    (spoken, dialect): (Option<Dialect>, Dialect),
-    defaults: T,
-    read: fn(&mut Table<'a>, T) -> T,
-) -> T {
-    let Some(cell) = table.cell(dialect.name()) else { return defaults };
-    if spoken.is_some_and(|spoken| spoken != dialect) {
-        cell.wrong::<()>(format!("settings of the dialect `{dialect}`, which this upstream does not speak"));
-    }
-    cell.table(|table| Some(read(table, defaults.clone()))).unwrap_or(defaults)
-}
-
-fn lumo_options(table: &mut Table<'_>, defaults: lumo::Options) -> lumo::Options {
-    let versions = [("v1", lumo::Version::V1), ("v2", lumo::Version::V2)];
-    lumo::Options {
-        version: table.get_or("version", defaults.version, choice(&versions)),
-        native_tools: table.get_or("native_tools", defaults.native_tools, list(text)),
-        target: defaults.target,
-    }
-}
-
-fn chat_options(table: &mut Table<'_>, defaults: chat::Options) -> chat::Options {
-    chat::Options {
-        include_usage: table.get_or("include_usage", defaults.include_usage, switch),
-        cumulative: table.get_or("cumulative", defaults.cumulative, switch),
-        stream: table.get_or("stream", defaults.stream, choice(&STREAM)),
-        keep_developer: table.get_or("developer_role", defaults.keep_developer, choice(&DEVELOPER_ROLE)),
-        keep_custom_tools: table.get_or("custom_tools", defaults.keep_custom_tools, choice(&CUSTOM_TOOLS)),
-        keep_result_images: table.get_or(
-            "result_images",
-            defaults.keep_result_images,
-            choice(&RESULT_IMAGES),
-        ),
-        join_user_turns: table.get_or("join_user_turns", defaults.join_user_turns, switch),
-    }
 }

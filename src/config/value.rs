@@ -77,7 +77,7 @@ pub(super) fn choice<T: Clone>(choices: &[(&str, T)]) -> impl Fn(Cell<'_>) -> Op
     listed_choice(choices, None)
 }
 
-/// One of many words, which a command lists.
+/// One of many words, which the command `listed_by` lists.
 pub(super) fn listed_choice<T: Clone>(
     choices: &[(&str, T)],
     listed_by: Option<&str>,
@@ -94,7 +94,7 @@ pub(super) fn listed_choice<T: Clone>(
     }
 }
 
-/// An array; each element is read, also after a wrong one.
+/// An array. Reading continues after a wrong element.
 pub(super) fn list<'a, T>(each: impl Fn(Cell<'a>) -> Option<T>) -> impl Fn(Cell<'a>) -> Option<Vec<T>> {
     move |cell| {
         let DeValue::Array(elements) = cell.value else { return cell.expected("an array") };
@@ -102,7 +102,7 @@ pub(super) fn list<'a, T>(each: impl Fn(Cell<'a>) -> Option<T>) -> impl Fn(Cell<
     }
 }
 
-/// An array, or one element without the brackets.
+/// An array, or a single element.
 pub(super) fn one_or_more<'a, T>(
     each: impl Fn(Cell<'a>) -> Option<T>,
 ) -> impl Fn(Cell<'a>) -> Option<Vec<T>> {
@@ -113,9 +113,9 @@ pub(super) fn one_or_more<'a, T>(
     }
 }
 
-/// `"env:NAME"`, `"file:PATH"`, or the text itself; `None` in the second place for the text itself.
+/// `"env:NAME"`, `"file:PATH"`, or the text itself, and where it was found.
 ///
-/// What is read from a file loses its last newline, which editors put there.
+/// A file's last newline, which editors add, is removed.
 pub(super) fn referred(cell: Cell<'_>) -> Option<(String, Origin)> {
     let text = text(cell.clone())?;
     if let Some(name) = text.strip_prefix("env:") {
@@ -142,7 +142,7 @@ pub(super) fn referred(cell: Cell<'_>) -> Option<(String, Origin)> {
     }
 }
 
-/// Where a text that may be referred to was written.
+/// Where a text was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
     /// In the value itself.
@@ -151,7 +151,7 @@ pub(super) enum Origin {
     Elsewhere,
 }
 
-/// A secret: as [`referred`]; a warning if the configuration file holds it itself.
+/// A secret, in the forms of [`referred`]; warns if the configuration file contains the secret itself.
 pub(super) fn secret(cell: Cell<'_>) -> Option<SecretString> {
     let (value, origin) = referred(cell.clone())?;
     if HeaderValue::from_str(&value).is_err() {
@@ -165,7 +165,7 @@ pub(super) fn secret(cell: Cell<'_>) -> Option<SecretString> {
 
 /// The base URL of an API.
 pub(super) fn base_url(cell: Cell<'_>) -> Option<Uri> {
-    // A URL may carry a password, so none of these messages repeats it.
+    // A URL may contain a password, so none of these messages repeats it.
     let Ok(url) = text(cell.clone())?.trim_end_matches('/').parse::<Uri>() else {
         return cell.wrong("not a URL; expected one such as \"https://host/v1\"");
     };

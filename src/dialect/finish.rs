@@ -1,15 +1,14 @@
-//! What an upstream's word for the end of an answer means: OpenAI's own words, and those that other servers of its API
-//! use.
+//! Finish reasons: OpenAI's own words, and those of other servers with its API.
 
 use crate::{
     event::Finish,
     failure::{Failure, Kind},
 };
 
-/// Bytes of an upstream's word in a message.
+/// Bytes of an upstream's finish reason that a message quotes.
 const MAX_WORD: usize = 40;
 
-/// The finish that `word` means, in any case of letters; `None` for a word that is not known.
+/// The finish that `word` means, ignoring case; `None` for an unknown word.
 pub(crate) fn finish_of(word: &str) -> Option<Finish> {
     Some(match word.to_ascii_lowercase().as_str() {
         "stop" | "eos" | "eos_token" | "end_turn" | "stop_sequence" | "end" | "complete" | "completed" => {
@@ -29,7 +28,7 @@ pub(crate) fn finish_of(word: &str) -> Option<Finish> {
     })
 }
 
-/// The failure that `word` tells of: an answer that ended with it is not complete. `None` for any other word.
+/// The failure that `word` means: a response that ended with it is not complete. `None` for any other word.
 pub(crate) fn failure_of(word: &str) -> Option<Failure> {
     let lower = word.to_ascii_lowercase();
     let has = |parts: &[&str]| parts.iter().any(|part| lower.contains(part));

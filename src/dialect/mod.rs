@@ -34,6 +34,7 @@ pub use self::{
 use crate::{
     event::{Event, Sink},
     failure::Failure,
+    settings::Settings,
     suggest::suggest,
 };
 
@@ -86,6 +87,16 @@ impl UpstreamDialect {
     /// The dialect.
     pub fn dialect(&self) -> Dialect {
         self.side().dialect()
+    }
+
+    /// Shows its settings to `keys`, see [`UpstreamSide::settings`].
+    pub fn settings(&mut self, keys: &mut dyn Settings) {
+        self.side_mut().settings(keys);
+    }
+
+    /// Sets the defaults that are known of the server at `host`, see [`UpstreamSide::adapt_to_host`].
+    pub fn adapt_to_host(&mut self, host: &str) {
+        self.side_mut().adapt_to_host(host);
     }
 
     /// The same, for a server whose deltas repeat all of the text before them if `cumulative` says so.

@@ -1,20 +1,20 @@
-//! [`Skipped`]: what a reader left out of an upstream's answer, by reason.
+//! [`Skipped`]: what a reader left out of an upstream's response, by reason.
 //!
-//! Law 3 allows three ways for something that was received: it goes to the client, it fails the answer, or it is left
-//! out for a reason that is counted here. The counts become the metric `toolwire_skipped` and one warning per answer.
+//! By law 3, everything received goes to the client, fails the response, or is left out for a reason that is counted here.
+//! The counts become the metric `toolwire_skipped` and one warning per response.
 
 use std::fmt;
 
 /// Why something was left out. The names are metric labels, so there is a fixed number of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Skip {
-    /// A frame that is not JSON, at a place where it cannot have carried a part of the answer.
+    /// A frame that is not JSON, at a place where it cannot have carried a part of the response.
     NotJson,
-    /// JSON that is not a chunk of an answer.
+    /// JSON that is not a chunk of a response.
     NotAChunk,
     /// A part of a message of a kind that toolwire does not know.
     UnknownPart,
-    /// A choice that the client's form of answer has no room for.
+    /// A choice that the client's form of response has no room for.
     OtherChoice,
     /// Content that came after the finish reason.
     LateContent,
@@ -28,13 +28,52 @@ pub enum Skip {
     UndispatchedCall,
     /// Content for a target that is not known.
     UnknownTarget,
-    /// Text behind a call that was meant for the client and that the upstream tried to run itself: its apology.
+    /// Text after a call that was meant for the client and that the upstream tried to run itself: its apology.
     Apology,
     /// A finish reason that is not known; it counts as `stop`.
     UnknownFinish,
 }
 
 impl Skip {
+    /// All reasons.
+    pub const ALL: [Self; 12] = [
+        Self::NotJson,
+        Self::NotAChunk,
+        Self::UnknownPart,
+        Self::OtherChoice,
+        Self::LateContent,
+        Self::NamelessCall,
+        Self::LateArguments,
+        Self::OrphanResult,
+        Self::UndispatchedCall,
+        Self::UnknownTarget,
+        Self::Apology,
+        Self::UnknownFinish,
+    ];
+
+    /// What the documentation says about it.
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::NotJson => {
+                "a frame that is not JSON, before the response begins, after its end, or truncated by the end. Inside a \
+                 response it is an error"
+            }
+            Self::NotAChunk => "JSON that is not part of a response",
+            Self::UnknownPart => "a part of a message of an unknown kind",
+            Self::OtherChoice => "a choice other than the first that cannot be forwarded",
+            Self::LateContent => "content after the finish reason",
+            Self::NamelessCall => "a call without a name",
+            Self::LateArguments => "arguments for a call that is already complete",
+            Self::OrphanResult => "a result without a call",
+            Self::UndispatchedCall => "a call that the upstream announced and never dispatched",
+            Self::UnknownTarget => "content for an unknown target",
+            Self::Apology => {
+                "text after a call that was meant for the client and that the upstream tried to run itself: its apology"
+            }
+            Self::UnknownFinish => "an unknown finish reason; it counts as `stop`",
+        }
+    }
+
     /// The label in metrics and logs.
     pub fn name(self) -> &'static str {
         match self {
@@ -54,7 +93,7 @@ impl Skip {
     }
 }
 
-/// Counts by reason. Empty, and without an allocation, for nearly every answer.
+/// Counts by reason. Empty, and without an allocation, for nearly every response.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Skipped(Vec<(Skip, u64)>);
 
@@ -118,7 +157,7 @@ impl fmt::Display for Skipped {
     }
 }
 
-/// Whether a frame's data is a word that some servers send to show that they are alive.
+/// Whether a frame's data is a word that some servers send as keep-alive.
 pub(super) fn is_sign_of_life(data: &str) -> bool {
     ["ping", "pong", "heartbeat", "keep-alive", "keepalive"].contains(&data)
 }

@@ -1,9 +1,9 @@
 //! [`Stamp`] and [`Ids`]: the time and the ids of a response.
 
-/// What tells one answer from another: handed in, so that the core has neither clock nor randomness.
+/// What makes one response different from another. It is an argument, because the core has neither clock nor randomness.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stamp {
-    /// Makes ids: equal seeds, equal ids.
+    /// The seed of ids: equal seeds give equal ids.
     pub seed: u64,
     /// Seconds of Unix time.
     pub created: u64,

@@ -5,7 +5,9 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{Dialect, Reader};
-use crate::{conversation::Conversation, failure::Failure, rules::Limits, tools::DeclaredTools};
+use crate::{
+    conversation::Conversation, failure::Failure, rules::Limits, settings::Settings, tools::DeclaredTools,
+};
 
 /// The upstream's side of a dialect, with the settings of one upstream.
 ///
@@ -13,6 +15,12 @@ use crate::{conversation::Conversation, failure::Failure, rules::Limits, tools::
 pub trait UpstreamSide {
     /// The dialect.
     fn dialect(&self) -> Dialect;
+
+    /// The settings that only this dialect has: the table `[upstreams.NAME]`, where NAME is the dialect's.
+    fn settings(&mut self, keys: &mut dyn Settings);
+
+    /// Sets the defaults that are known of the server at `host`.
+    fn adapt_to_host(&mut self, _host: &str) {}
 
     /// The path of requests, below the upstream's base URL; no leading slash.
     fn path(&self) -> &'static str;

@@ -1,4 +1,4 @@
-//! [`AnswerBody`]: one upstream request and what the client gets of it, as the response's body.
+//! [`AnswerBody`]: the body of a response, which owns the request to the upstream.
 //!
 //! ```text
 //! Opening ─headers─▶ Streaming ─end mark─▶ AwaitingBodyEnd ─end of body─▶ Over
@@ -6,14 +6,14 @@
 //!    └───────────────────┴──── failure, deadline, cut ──────────────┘
 //! ```
 //!
-//! No task and no channel stands between the two connections. The client's connection polls the body, the body polls
-//! the upstream's: what the client does not take, the upstream is not asked for; and when the client's connection
-//! goes away it drops the body, and with it the upstream's request, at whatever stage it is.
+//! There is no task and no channel between the two connections. The client's connection polls the body, and the body
+//! polls the upstream's connection. So nothing is read from the upstream that the client does not accept, and when the
+//! client's connection closes it drops the body, and with it the upstream's request, at any stage.
 //!
-//! Two callers poll an answer. The handler does so first, with [`AnswerBody::poll_commit`], until it is known what status
-//! to send: up to the first content, to the end of a whole answer, or until the client has waited for
-//! `limits.keep_alive`. Then the client's connection does, with [`AnswerBody::poll_some`] (hyper, over HTTP/2, with
-//! `poll_frame`). All go the same steps.
+//! Two callers poll the body. First the handler, with [`AnswerBody::poll_commit`], until the status is known: up to the
+//! first content, to the end of a response that is not streamed, or until the client has waited for `limits.keep_alive`.
+//! Then the client's connection, with [`AnswerBody::poll_some`] (hyper, over HTTP/2, with `poll_frame`). Both take the
+//! same steps.
 
 mod flow;
 
@@ -45,17 +45,16 @@ use super::{
 pub(super) use flow::Parts;
 use flow::{ExchangeState, Stage};
 
-/// Reads that are taken without a look at the alarms, and that leave in one frame at most: then the client
-/// is given a turn.
+/// Reads between two checks of the deadlines, and at most in one frame: after them the client gets its turn.
 const MAX_READS: usize = 64;
 
-/// Bytes after which a frame leaves although more is there. One read may go beyond it.
+/// Bytes after which a frame is sent although there is more. One read may exceed it.
 const MAX_BYTES: usize = 32 << 10;
 
-/// Bytes of an upstream's answer that are worked on before others get the thread.
+/// Bytes of an upstream's response that are processed before other tasks get the thread.
 const MAX_WORK: usize = 32 << 10;
 
-/// See the module.
+/// The body of one response; see the module's documentation.
 #[derive(Debug)]
 #[pin_project]
 pub(super) struct AnswerBody {
@@ -69,8 +68,8 @@ pub(super) struct AnswerBody {
 }
 
 impl AnswerBody {
-    /// An answer whose upstream has been asked. It gets signs of life as often as `keep_alive`, if it is a stream,
-    /// and ends with `cut`.
+    /// The body of a response whose upstream request is under way. A stream gets a keep-alive comment after each
+    /// `keep_alive` of silence. The body ends when `cut` does.
     pub(super) fn new(parts: Parts, keep_alive: Duration, cut: SignalFuture) -> Self {
         let keep_alive = parts.stream.then_some(keep_alive);
         let timeouts = parts.client.upstream().timeouts.clone();
@@ -83,8 +82,8 @@ impl AnswerBody {
         }
     }
 
-    /// Reads until it is certain what status the response has: `Ok` is 200, and the body begins with what has been
-    /// read. After an error, see [`AnswerBody::refuse`].
+    /// Reads until the response's status is certain: `Ok` is 200, and the body begins with what has been read. After an
+    /// error, call [`AnswerBody::refuse`].
     pub(super) fn poll_commit(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         while !self.flow.is_certain() {
             if let Some(failure) = self.flow.pipeline.failure() {
@@ -101,20 +100,20 @@ impl AnswerBody {
         Poll::Ready(Ok(()))
     }
 
-    /// Makes the body the error object of a failure that came before the first content.
+    /// Makes the body the error body of a failure before the first content.
     pub(super) fn refuse(self: Pin<&mut Self>, failure: &Failure) {
         let flow = self.project().flow;
         flow.out = BytesMut::from(flow.pipeline.error_body(failure).as_slice());
         flow.failure_told = true;
     }
 
-    /// It comes piece by piece: it was asked for as a stream, and not refused.
+    /// Whether it is sent piece by piece: it was requested as a stream, and did not fail before that.
     pub(super) fn is_streaming(&self) -> bool {
         let refused = self.flow.failure_told && !self.flow.is_open();
         self.flow.stream && !refused
     }
 
-    /// Lets web pages read it.
+    /// Sets which web pages may read it.
     pub(super) fn grant(self: Pin<&mut Self>, grant: Grant) {
         *self.project().grant = grant;
     }
@@ -124,12 +123,12 @@ impl AnswerBody {
         &self.grant
     }
 
-    /// The record of this request.
+    /// The log record of this request.
     pub(super) fn access(self: Pin<&mut Self>) -> &mut Access {
         &mut self.project().flow.access
     }
 
-    /// Whether it is this answer's turn on the thread; if not, it is when all others have had theirs.
+    /// Yields the thread to other tasks after enough work.
     fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let worked = &mut self.project().flow.worked;
         if *worked < MAX_WORK {
@@ -140,7 +139,7 @@ impl AnswerBody {
         Poll::Pending
     }
 
-    /// The client has taken nothing for too long, and is given up.
+    /// The client has accepted nothing for too long; its connection is closed.
     pub(super) fn stalled(self: Pin<&mut Self>) {
         self.project().flow.is_stalled = true;
     }
@@ -162,7 +161,7 @@ impl AnswerBody {
         Poll::Ready(())
     }
 
-    /// What happens without the upstream: an alarm (given back), or the server's end.
+    /// Handles what happens without the upstream: a deadline, which is returned, or the server's shutdown.
     fn poll_interrupt(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Deadline>> {
         let mut this = self.project();
         this.flow.reads = 0;
@@ -189,8 +188,8 @@ impl AnswerBody {
         Poll::Ready(Some(alarm))
     }
 
-    /// To be asked while the client takes nothing, and so nothing is read from the upstream: its silence is not its
-    /// own then, but the whole answer's limit holds.
+    /// Checks `total_timeout`. For while the client accepts nothing and so nothing is read from the upstream: the
+    /// upstream's silence does not count then, but the limit of the whole response applies.
     pub(super) fn poll_overdue(self: Pin<&mut Self>, cx: &mut Context<'_>) {
         let this = self.project();
         if this.flow.is_open() && this.deadlines.poll_total(cx).is_ready() {
@@ -198,7 +197,7 @@ impl AnswerBody {
         }
     }
 
-    /// Waits until there is something for the client, to be had with [`AnswerBody::take`]. `false`: nothing comes any more.
+    /// Waits until there are bytes for the client, see [`AnswerBody::take`]. `false`: the body has ended.
     pub(super) fn poll_some(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
         loop {
             self.as_mut().project().flow.tell_failure();
@@ -211,7 +210,7 @@ impl AnswerBody {
                 return Poll::Ready(false);
             }
             if self.flow.reads >= MAX_READS {
-                // An upstream that never pauses must not outrun the deadlines. What the alarm was shows in the flow.
+                // An upstream that never pauses must not outrun the deadlines. The effect of one shows in `flow`.
                 let _ = self.as_mut().poll_interrupt(cx);
                 if waiting {
                     return Poll::Ready(true);
@@ -229,7 +228,7 @@ impl AnswerBody {
         }
     }
 
-    /// What has come together for the client. Its buffer is wanted back, see [`AnswerBody::put_back`].
+    /// Takes the bytes for the client. Return the buffer with [`AnswerBody::put_back`].
     pub(super) fn take(self: Pin<&mut Self>) -> BytesMut {
         let this = self.project();
         this.deadlines.passed_on();
@@ -237,7 +236,7 @@ impl AnswerBody {
         mem::take(&mut this.flow.out)
     }
 
-    /// The buffer for what comes next.
+    /// Returns the buffer for reuse.
     pub(super) fn put_back(self: Pin<&mut Self>, mut buffer: BytesMut) {
         buffer.clear();
         self.project().flow.out = buffer;

@@ -1,4 +1,4 @@
-//! Responses: the streams, and everything that is said at once.
+//! Responses: streams, and responses that are sent at once.
 
 use std::{
     convert::Infallible,
@@ -18,24 +18,24 @@ use crate::{
 
 use super::answer::AnswerBody;
 
-/// By what a request is found in the logs; a client may give its own.
+/// Identifies a request in the logs; a client may send its own.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream; charset=utf-8");
 
-/// What a response says, with the record of its request, which ends when this is dropped.
+/// The body of a response, with its request's log record, which ends when this is dropped.
 #[derive(Debug)]
 pub(super) enum ReplyBody {
-    /// Said at once.
+    /// Sent at once.
     Plain(Box<Plain>),
-    /// An upstream's answer, as it comes.
+    /// An upstream's response, as it arrives.
     AnswerBody(Pin<Box<AnswerBody>>),
-    /// An upstream's answer that is sent without hyper: this never comes.
+    /// An upstream's response that is sent without hyper. This body never yields anything.
     Elsewhere,
 }
 
-/// Bytes that are there.
+/// A body that is complete.
 #[derive(Debug)]
 pub(super) struct Plain {
     bytes: Bytes,
@@ -43,7 +43,7 @@ pub(super) struct Plain {
     access: Access,
 }
 
-/// A response of `bytes`.
+/// A response with the body `bytes`.
 pub(super) fn plain(
     status: StatusCode,
     content_type: HeaderValue,
@@ -55,12 +55,12 @@ pub(super) fn plain(
     response
 }
 
-/// A response of JSON.
+/// A response with a JSON body.
 pub(super) fn json(value: &serde_json::Value, access: Access) -> Response<ReplyBody> {
     plain(StatusCode::OK, JSON, value.to_string(), access)
 }
 
-/// A response that says only which methods there are.
+/// A response without a body that lists the allowed methods.
 pub(super) fn options(allow: &'static str, access: Access) -> Response<ReplyBody> {
     let mut response = said(StatusCode::NO_CONTENT, Bytes::new(), Outcome::Done, access);
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
@@ -75,8 +75,8 @@ pub(super) fn error(failure: Failure, dialect: ClientDialect, access: Access) ->
     response
 }
 
-/// The head of the response that is `answer`: 200, or the status of the failure that came before content, whose error
-/// object the answer then is.
+/// The head of the response whose body is `answer`: 200, or the status of a failure before any content, for which the
+/// body is made the error body.
 pub(super) fn answer(
     mut answer: Pin<Box<AnswerBody>>,
     committed: Result<(), Failure>,
@@ -98,7 +98,7 @@ pub(super) fn answer(
     (head, answer)
 }
 
-/// Tells the client by what id its request is found in the logs.
+/// Tells the client the id that identifies its request in the logs.
 pub(super) fn put_request_id(headers: &mut HeaderMap, id: &str) {
     if let Ok(id) = HeaderValue::try_from(id) {
         headers.insert(REQUEST_ID, id);
@@ -149,12 +149,12 @@ fn put_stream_headers(headers: &mut HeaderMap) {
     const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
     headers.insert(header::CONTENT_TYPE, EVENT_STREAM);
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    // Proxies on the way (nginx) keep streams back otherwise.
+    // Otherwise proxies on the path (nginx) buffer the stream.
     headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
 }
 
 impl Plain {
-    /// Hands the bytes out; with that, the request has ended as it was going to.
+    /// Takes the bytes; this ends the request with its outcome.
     fn take(&mut self) -> Bytes {
         if let Some(outcome) = self.outcome.take() {
             self.access.ended(outcome);
@@ -164,7 +164,7 @@ impl Plain {
 }
 
 impl ReplyBody {
-    /// The client has taken nothing for too long, and is given up.
+    /// The client has accepted nothing for too long; its connection is closed.
     pub(super) fn stalled(&mut self) {
         if let Self::AnswerBody(answer) = self {
             answer.as_mut().stalled();

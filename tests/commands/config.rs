@@ -1,13 +1,17 @@
 //! Configurations: the errors of an invalid one, precedence of the sources, and that no secret is ever shown.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use proptest::prelude::*;
 use secrecy::{ExposeSecret, SecretString};
 use tempfile::TempDir;
 use toolwire::{
-    config::{Config, Loaded, Overrides, Place, Problems, Severity, ToolStyle, load},
-    dialect::{Dialect, UpstreamDialect},
+    config::{Config, Loaded, Overrides, Place, Problems, Severity, ToolStyle, load, reference},
+    dialect::{Dialect, Skip, UpstreamDialect},
     rules::{ArgumentDelivery, Detect, ServerCalls},
 };
 
@@ -638,6 +642,43 @@ name_ends = "y"
         "9:1: error: unknown key `name_ends`; did you mean `name_end`? also known: `name_first`, `name`; `toolwire check --keys` lists all",
     ];
     assert_eq!(told.lines().collect::<Vec<_>>(), wanted);
+}
+
+/// `page` with the table under `heading` that has the same head replaced by `table`.
+fn with_table(page: &str, heading: &str, table: &str) -> String {
+    let head = table.split_inclusive('\n').next().unwrap();
+    let (before, rest) = page.split_once(heading).unwrap();
+    let (between, rest) = rest.split_once(head).unwrap();
+    let rows = rest.lines().take_while(|line| line.starts_with('|'));
+    let (_, after) = rest.split_at(rows.map(|row| row.len() + 1).sum());
+    [before, heading, between, table, after].concat()
+}
+
+/// With `TOOLWIRE_WRITE=1` it writes the tables.
+#[test]
+fn generated_tables_of_the_documentation_are_up_to_date() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md");
+    let page = fs::read_to_string(&path).unwrap();
+    let mut generated = page.clone();
+    for section in reference() {
+        let heading = match section.name.as_str() {
+            "" => "\n## Top level\n".to_owned(),
+            name if name.starts_with("[upstreams.") => format!("\n`{name}`, for `dialect = "),
+            name => format!("\n## `{name}`\n"),
+        };
+        generated = with_table(&generated, &heading, &section.to_markdown());
+    }
+    let mut reasons = "| reason | |\n|---|---|\n".to_owned();
+    for skip in Skip::ALL {
+        reasons.push_str(&format!("| `{}` | {} |\n", skip.name(), skip.about()));
+    }
+    generated = with_table(&generated, "\n## What is left out of ", &reasons);
+    if std::env::var_os("TOOLWIRE_WRITE").is_some() {
+        fs::write(&path, &generated).unwrap();
+    } else {
+        let hint = "write it: TOOLWIRE_WRITE=1 cargo test --test commands generated_tables";
+        assert!(generated == page, "docs/configuration.md is not what the declarations say; {hint}");
+    }
 }
 
 #[test]

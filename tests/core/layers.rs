@@ -1,4 +1,5 @@
-//! The order of the modules: each imports only modules below it, and no dialect imports another.
+//! The order of the modules: each imports only modules below it, no dialect imports another, and nothing outside of
+//! `dialect` imports one.
 //!
 //! The test reads the sources as text. It resolves every path that begins with `crate` or leaves its file by `super`,
 //! in imports, bodies, macros and tests alike, and ignores comments and literals.
@@ -9,8 +10,9 @@ use std::{
 };
 
 /// The modules from the bottom up. A module may import those that stand before it.
-const ORDER: [&str; 21] = [
+const ORDER: [&str; 22] = [
     "suggest",
+    "settings",
     "digest",
     "wire",
     "http1",
@@ -137,6 +139,14 @@ fn dialects_that_import_each_other_are_found() {
     assert_eq!(found("dialect/mod.rs", "use self::{chat, lumo};\nuse crate::dialect::chat;"), 0);
 }
 
+#[test]
+fn modules_that_name_a_dialects_folder_are_found() {
+    let found = |name: &str, text: &str| check(name, &module_of(name), text).len();
+    assert_eq!(found("proxy/reply.rs", "use crate::{dialect::chat, failure::Failure};"), 1);
+    assert_eq!(found("config/upstream.rs", "fn f() -> crate::dialect::lumo::Version {}"), 1);
+    assert_eq!(found("proxy/reply.rs", "use crate::dialect::{self, ClientDialect};"), 0);
+}
+
 /// All source files below `folder`, sorted.
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
@@ -181,6 +191,13 @@ fn points_up(module: &[String], path: &[String]) -> Option<String> {
         let shared = |name: &str| SHARED_BY_DIALECTS.contains(&name) || !is_module_of_dialect(name);
         let (from, to) = (module.get(1)?, path.get(1)?);
         return (from != to && !shared(to)).then(|| format!("dialect::{to}"));
+    }
+    // Everything else holds a `ClientDialect` or an `UpstreamDialect`, and does not choose a dialect's folder.
+    if to == "dialect"
+        && let Some(inner) = path.get(1)
+        && is_module_of_dialect(inner)
+    {
+        return Some(format!("dialect::{inner}"));
     }
     match (place(from), place(to)) {
         (Some(from), Some(to)) if to <= from => None,

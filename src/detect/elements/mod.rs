@@ -285,7 +285,7 @@ impl ElementsWalk {
         }
         let mut open = false;
         if let [root] = self.levels.as_slice() {
-            for &(opener, close) in self.elements.json.iter().filter(|_| root.empty) {
+            for &(opener, close) in self.elements.json.iter().filter(|_| root.empty && !self.json) {
                 match fit(opener, text) {
                     Fit::Whole(len) => {
                         (self.at, self.json_close) = (At::BeforeJson, close);
@@ -319,6 +319,8 @@ impl ElementsWalk {
         }
         match self.child(text) {
             _ if open => Step::Hold,
+            // The JSON was all of the arguments.
+            _ if self.json => Step::End(0),
             Some(Some((tag, len))) if self.levels.len() < self.mend.max_depth => {
                 self.open(&tag, len, rules.tools, out)
             }

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::{
     detect::Detector,
-    dialect::chat,
+    dialect::ClientDialect,
     event::{CallEnd, Event, Sink},
     format::{self, Known},
     rules::{Detect, Rules},
@@ -47,7 +47,7 @@ fn detector(formats: &[&str]) -> Detector {
             tool("search", json!({"type": "object", "properties": {"query": text, "limit": number}})),
         ],
     });
-    let conversation = chat::request::decode(body.to_string().as_bytes()).unwrap();
+    let conversation = ClientDialect::Chat.side().decode(body.to_string().as_bytes()).unwrap();
     let formats = formats.iter().map(|name| format::by_name(name).unwrap().name).collect();
     let settings = Rules { detect: Detect::Formats(formats), ..Rules::default() };
     Detector::new(DeclaredTools::new(&conversation, ""), &settings, Known::built_in()).unwrap()

@@ -1,4 +1,4 @@
-//! Errors as the Chat Completions API tells them: `{"error": {"message", "type", "param", "code"}}`, as a body before
+//! Errors in the form of the Chat Completions API: `{"error": {"message", "type", "param", "code"}}`, as a body before
 //! the stream and as a frame inside it.
 
 use serde_json::json;
@@ -18,7 +18,7 @@ pub fn error_body(failure: &Failure) -> Vec<u8> {
     error.to_string().into_bytes()
 }
 
-/// The API's word for whose fault it was.
+/// The API's `type` of an error.
 fn error_type(kind: Kind) -> &'static str {
     match kind {
         Kind::Request | Kind::NotFound | Kind::Method | Kind::TooLarge | Kind::ContextLength => {

@@ -5,9 +5,9 @@
 //! upstream's bytes ─Reader─▶ Event ─Writer─▶ client's bytes
 //! ```
 //!
-//! The reader takes all that servers of this API were seen to send and makes the same events of it; the writer
-//! writes the one form that every client understands. Errors: [`refusal()`] reads an upstream's, [`error_body`]
-//! writes ours.
+//! The reader accepts every form that servers of this API are known to send and makes the same events of all of them;
+//! the writer writes the one form that every client understands. [`refusal()`] reads an upstream's errors,
+//! [`error_body`] writes toolwire's.
 
 mod client;
 mod error;
@@ -24,7 +24,7 @@ pub use refusal::refusal;
 pub use upstream::{Options, Streaming};
 pub use writer::Writer;
 
-/// What is put behind an upstream's base URL.
+/// The path of requests, below an upstream's base URL.
 pub const PATH: &str = "chat/completions";
 
 /// The path of the list of models, below the base URL.

@@ -1,4 +1,4 @@
-//! The reader: an upstream's bytes made events.
+//! The reader: an upstream's bytes decoded to events.
 //!
 //! ```text
 //! bytes ─▶ what is it? ─event stream─▶ Frames ─▶ AnswerState ─▶ Event
@@ -6,7 +6,7 @@
 //!                      └─a page─▶ Failure
 //! ```
 //!
-//! Servers of this API differ in all that a client library forgives and in much that it does not
+//! Servers of this API differ in everything that a client library forgives and in much that it does not
 //! (docs/protocols/chat.md#upstream-deviations). The first byte shows what kind of body it is; [`answer`] reads the
 //! frames; [`chunk`] is the view of one of them.
 
@@ -27,17 +27,17 @@ use crate::{
 };
 use answer::AnswerState;
 
-/// How one upstream is read.
+/// How an upstream's responses are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReaderSettings {
     /// Bytes of one frame, and of a body that is JSON instead of a stream.
     pub max_frame: usize,
-    /// Client and upstream both speak this dialect: frames that are as a client needs them go out as
+    /// The client speaks this dialect too: frames in the canonical form are forwarded as
     /// [`Event::Verbatim`](crate::event::Event::Verbatim).
     pub verbatim: bool,
     /// Each frame repeats the whole text so far.
     pub cumulative: bool,
-    /// A body that ends without an end mark has ended well.
+    /// A body that ends without an end mark is complete.
     pub tolerate_truncation: bool,
 }
 
@@ -47,38 +47,38 @@ impl Default for ReaderSettings {
     }
 }
 
-/// Reads one answer of an upstream that speaks Chat Completions, or nearly so.
+/// Reads one response of an upstream that speaks Chat Completions, or something close to it.
 #[derive(Debug)]
 pub struct Reader {
     settings: ReaderSettings,
     body: Body,
     answer: Box<AnswerState>,
-    /// The limits of an answer that is wanted whole.
+    /// The limits of the response if the client wants it whole.
     whole: Option<Limits>,
-    /// The answer is over, well or not: what follows is ignored.
+    /// The response has ended, successfully or not: what follows is ignored.
     over: bool,
 }
 
-/// What an upstream's body is, told by its first byte.
+/// The kinds of body that an upstream sends, told apart by the first byte.
 #[derive(Debug)]
 enum Body {
-    /// Nothing but white space and so many bytes of a byte order mark has come.
+    /// Only white space and this many bytes of a byte order mark have arrived.
     Blank(usize),
     /// An event stream; its first bytes, until a frame is known.
     Stream { frames: Box<Frames>, opening: Vec<u8> },
     /// JSON: a whole completion, or an error.
     Json(Vec<u8>),
-    /// Markup: the page of some server in between.
+    /// Markup: the error page of some server on the path.
     Page(Vec<u8>),
 }
 
-/// How much of a foreign body is kept to be quoted, in bytes.
+/// Bytes of an unexpected body that are kept to be quoted.
 const QUOTED: usize = 512;
 
 const BOM: [u8; 3] = [0xef, 0xbb, 0xbf];
 
 impl Reader {
-    /// A reader for one answer.
+    /// A reader for one response.
     pub fn new(settings: ReaderSettings) -> Self {
         let answer = Box::new(AnswerState::new(settings));
         Self { settings, body: Body::Blank(0), answer, whole: None, over: false }
@@ -94,7 +94,7 @@ impl Reader {
     /// Reads the next bytes of the body, cut anywhere.
     ///
     /// # Errors
-    /// What the upstream reported, or how its bytes broke the dialect. What was certain before it has gone to `out`.
+    /// What the upstream reported, or how its bytes violate the dialect. What was certain before that has gone to `out`.
     pub fn push(&mut self, bytes: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
         if self.over {
             return Ok(());
@@ -174,13 +174,13 @@ impl Reader {
         }
     }
 
-    /// The end mark has been read, or the answer has failed: whatever follows is ignored.
+    /// The end mark has been read, or the response has failed: whatever follows is ignored.
     pub fn is_done(&self) -> bool {
         self.over
     }
 
-    /// The end mark came without a finish reason: what follows is ignored, and the answer is good if the body ends in
-    /// good order.
+    /// The end mark came without a finish reason: what follows is ignored, and the response is complete if the body ends
+    /// properly.
     pub fn awaits_end(&self) -> bool {
         !self.over && self.answer.awaits_end()
     }
@@ -195,7 +195,8 @@ impl Reader {
         self.answer.skipped()
     }
 
-    /// Skips what may come before the first byte that tells, and chooses by that byte. Gives what is to be read.
+    /// Skips what may precede the first significant byte, and chooses the kind of body by that byte. Returns what is left
+    /// to read.
     fn open<'i>(&mut self, bytes: &'i [u8]) -> &'i [u8] {
         let mut rest = bytes;
         while let Body::Blank(bom) = &mut self.body {

@@ -1,12 +1,12 @@
-//! What an upstream says instead of an answer: an HTTP error with its body, or an error object inside a stream, made
-//! a [`Failure`] that keeps the upstream's own words, code and status.
+//! Errors from an upstream: an HTTP error with its body, or an error object inside a stream, converted to a [`Failure`]
+//! that keeps the upstream's message, code and status.
 
 use serde_json::Value;
 
 use crate::failure::{Failure, Kind};
 
-/// The failure that an upstream's HTTP error is. `retry_after` is the header of that name; `body` may be anything,
-/// and is cut off wherever the reader of it stopped.
+/// The failure that an upstream's HTTP error means. `retry_after` is the header of that name; `body` may be anything,
+/// and may be truncated.
 pub fn refusal(status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
     let words = Words::of_body(body);
     let mut failure = match status {
@@ -42,14 +42,14 @@ pub fn refusal(status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
     failure
 }
 
-/// The failure that an error inside a stream is: the value of `error`, an object or a bare string.
+/// The failure that an error inside a stream means: the value of `error`, an object or a string.
 pub(super) fn reported(error: &Value) -> Failure {
     let words = Words::of_error(error);
     let status = words.status;
     words.failure(status)
 }
 
-/// What an upstream said of an error, as far as it said it.
+/// The parts of an upstream's error; each may be missing.
 #[derive(Debug, Default)]
 struct Words {
     message: Option<String>,
@@ -103,8 +103,7 @@ impl Words {
         self.code.as_deref() == Some("model_not_found")
     }
 
-    /// Whether the upstream's words are those of a prompt that is too long: the code, or the sentence that servers
-    /// without codes use.
+    /// Whether the error means that the prompt is too long: by its code, or by the sentence of servers without codes.
     fn is_context_length(&self) -> bool {
         let is_code = |word: &Option<String>| word.as_deref() == Some("context_length_exceeded");
         let says_so = |message: &String| {
@@ -114,7 +113,7 @@ impl Words {
         is_code(&self.code) || is_code(&self.kind) || self.message.as_ref().is_some_and(says_so)
     }
 
-    /// `lead`, and the upstream's own words behind it.
+    /// `lead`, followed by the upstream's own message.
     fn sentence(&self, lead: &str) -> String {
         match &self.message {
             Some(message) => format!("{lead}: {message}"),
@@ -155,7 +154,7 @@ impl Words {
     }
 }
 
-/// Statuses of the same kind that a client may tell apart.
+/// Statuses of the same kind that clients may distinguish.
 fn keeps_status(kind: Kind) -> bool {
     matches!(kind, Kind::Request | Kind::Forbidden | Kind::Upstream)
 }
@@ -174,7 +173,7 @@ fn kind_of_status(status: u16) -> Kind {
     }
 }
 
-/// The words for `code` and `type` that upstreams use inside a stream, where no status tells.
+/// The values of `code` and `type` that upstreams use inside a stream, where there is no status.
 fn kind_of_word(word: &str) -> Option<Kind> {
     Some(match word {
         "rate_limit_exceeded" | "rate_limit_error" | "insufficient_quota" | "too_many_requests" => {

@@ -5,6 +5,7 @@ use crate::{
     conversation::Conversation,
     dialect::{Dialect, Reader, ReaderRules, UpstreamRequest, UpstreamSide},
     failure::Failure,
+    settings::{Field, Key, OneOf, Settings},
 };
 
 /// How one upstream differs from OpenAI's own servers.
@@ -57,19 +58,89 @@ const OPENAI_HOSTS: [&str; 4] =
     ["api.openai.com", "openai.azure.com", "cognitiveservices.azure.com", "services.ai.azure.com"];
 
 impl Options {
-    /// What is known of the server at `host`: OpenAI's own servers support what most others with their API do not.
+    /// The defaults for the server at `host`.
     pub fn of_host(host: &str) -> Self {
-        let host = host.to_ascii_lowercase();
-        let is_openai = OPENAI_HOSTS.iter().any(|known| {
-            host.strip_suffix(known).is_some_and(|before| before.is_empty() || before.ends_with('.'))
-        });
-        Self { keep_developer: is_openai, keep_custom_tools: is_openai, ..Self::default() }
+        let mut options = Self::default();
+        options.adapt_to_host(host);
+        options
     }
 }
+
+const STREAM: [(&str, Streaming); 2] = [("as_asked", Streaming::AsAsked), ("always", Streaming::Always)];
+const DEVELOPER_ROLE: [(&str, bool); 2] = [("keep", true), ("system", false)];
+const CUSTOM_TOOLS: [(&str, bool); 2] = [("keep", true), ("function", false)];
+const RESULT_IMAGES: [(&str, bool); 2] = [("keep", true), ("user", false)];
 
 impl UpstreamSide for Options {
     fn dialect(&self) -> Dialect {
         Dialect::Chat
+    }
+
+    fn settings(&mut self, keys: &mut dyn Settings) {
+        keys.key(
+            Key::new(
+                "include_usage",
+                "request token counts at the end of a stream; `false` for servers that reject \
+             `stream_options`",
+            ),
+            Field::Switch(&mut self.include_usage),
+        );
+        keys.key(
+            Key::new("cumulative", "for servers whose deltas repeat all earlier text"),
+            Field::Switch(&mut self.cumulative),
+        );
+        keys.key(
+            Key::new(
+                "stream",
+                "request a stream only if the client does; otherwise request a complete response, whose \
+             status and token counts then reach the client. `\"always\"` is for servers that can only \
+             stream; toolwire then assembles complete responses",
+            ),
+            Field::Word(&mut OneOf(&mut self.stream, &STREAM)),
+        );
+        keys.key(
+            Key::new(
+                "developer_role",
+                "send messages of the role `developer` as `system` messages; `\"keep\"` leaves them unchanged \
+             and is the default for OpenAI's and Azure's hosts",
+            ),
+            Field::Word(&mut OneOf(&mut self.keep_developer, &DEVELOPER_ROLE)),
+        );
+        keys.key(
+            Key::new(
+                "custom_tools",
+                "send tools of `type: \"custom\"` as functions with one string argument, `input`, and turn \
+             their calls back into custom calls; `\"keep\"` leaves them unchanged and is the default for \
+             OpenAI's and Azure's hosts",
+            ),
+            Field::Word(&mut OneOf(&mut self.keep_custom_tools, &CUSTOM_TOOLS)),
+        );
+        keys.key(
+            Key::new(
+                "result_images",
+                "send images and files of a tool result in a user message after the results, because most \
+             servers accept only text in a result; `\"keep\"` leaves them in the result",
+            ),
+            Field::Word(&mut OneOf(&mut self.keep_result_images, &RESULT_IMAGES)),
+        );
+        keys.key(
+            Key::new(
+                "join_user_turns",
+                "send consecutive user messages as one, for chat templates in which user and assistant must \
+             alternate (the result of a taught tool is a user message too)",
+            ),
+            Field::Switch(&mut self.join_user_turns),
+        );
+    }
+
+    /// OpenAI's own servers support what most others with their API do not.
+    fn adapt_to_host(&mut self, host: &str) {
+        let host = host.to_ascii_lowercase();
+        let is_openai = OPENAI_HOSTS.iter().any(|known| {
+            host.strip_suffix(known).is_some_and(|before| before.is_empty() || before.ends_with('.'))
+        });
+        self.keep_developer = is_openai;
+        self.keep_custom_tools = is_openai;
     }
 
     fn path(&self) -> &'static str {

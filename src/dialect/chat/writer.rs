@@ -1,4 +1,4 @@
-//! The writer: events made the bytes that a client of Chat Completions reads, as a stream or as one object.
+//! The writer: events encoded for a client of Chat Completions, as a stream or as one object.
 //!
 //! The stream is the one form that every client library understands (docs/protocols/chat.md#stream): one role, whole
 //! call heads, clean argument deltas, one finish, usage last. The writer trusts the stage before it for what the form
@@ -19,7 +19,7 @@ use crate::{
     failure::Failure,
 };
 
-/// Writes one answer to a client that speaks Chat Completions.
+/// Writes one response to a client that speaks Chat Completions.
 #[derive(Debug)]
 pub struct Writer(Form);
 
@@ -30,7 +30,7 @@ enum Form {
 }
 
 impl Writer {
-    /// A writer for one answer.
+    /// A writer for one response.
     pub fn new(answering: &Answering) -> Self {
         Self(match answering.stream {
             true => Form::Stream(stream::Stream::new(answering)),
@@ -38,7 +38,7 @@ impl Writer {
         })
     }
 
-    /// Writes an event; a whole answer only takes note of it.
+    /// Writes an event; for a response that is not streamed, it is only noted.
     pub fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
         match &mut self.0 {
             Form::Stream(stream) => stream.event(event, out),
@@ -46,7 +46,7 @@ impl Writer {
         }
     }
 
-    /// Ends a good answer: usage and the end mark, or the whole answer.
+    /// Ends a successful response: writes usage and the end mark, or the whole response.
     pub fn finish(&mut self, out: &mut BytesMut) {
         match &mut self.0 {
             Form::Stream(stream) => stream.finish(out),
@@ -54,7 +54,7 @@ impl Writer {
         }
     }
 
-    /// Ends a stream with an error and the end mark. In place of a whole answer: the error's body.
+    /// Ends a stream with an error and the end mark. If the response is not streamed, writes the error body.
     pub fn fail(&mut self, failure: &Failure, out: &mut BytesMut) {
         match &mut self.0 {
             Form::Stream(stream) => stream.fail(failure, out),
@@ -62,7 +62,7 @@ impl Writer {
         }
     }
 
-    /// Bytes of a whole answer that are kept until its end; nothing of a stream is.
+    /// Bytes of a whole response that are kept until its end; none of a stream are.
     pub fn kept(&self) -> usize {
         match &self.0 {
             Form::Stream(_) => 0,
@@ -70,7 +70,7 @@ impl Writer {
         }
     }
 
-    /// A comment, for a stream that has been silent; clients skip it.
+    /// Writes a comment into a silent stream; clients ignore it.
     pub fn keep_alive(&mut self, out: &mut BytesMut) {
         match &self.0 {
             Form::Stream(_) => out.extend_from_slice(b": keep-alive\n\n"),
@@ -79,7 +79,7 @@ impl Writer {
     }
 }
 
-/// What every chunk of an answer tells alike.
+/// The fields that all chunks of a response have in common.
 #[derive(Debug)]
 struct Head {
     id: String,
@@ -88,7 +88,7 @@ struct Head {
 }
 
 impl Head {
-    /// Our own, for an upstream that says nothing of the kind.
+    /// Generated values, for an upstream that sends none.
     fn new(answering: &Answering) -> Self {
         Self {
             id: Ids::new(answering.stamp.seed, ID_SALT).next("chatcmpl-"),
@@ -97,7 +97,7 @@ impl Head {
         }
     }
 
-    /// Takes over what the upstream told.
+    /// Replaces them by the upstream's.
     fn take(&mut self, start: &Start<'_>) {
         if !start.id.is_empty() {
             self.id = start.id.to_string();

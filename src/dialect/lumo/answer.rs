@@ -1,8 +1,8 @@
-//! [`AnswerState`]: what becomes of what the frames say, whichever version said it.
+//! [`AnswerState`]: the state of a response, for frames of both versions.
 //!
-//! Each channel of the stream has a state of its own here: text and reasoning (a surrogate pair may be cut between two
+//! Each channel of the stream has its own state here: text and reasoning (a surrogate pair may be cut between two
 //! pieces), tool payloads of v1, calls of the upstream's and of the client's tools, images that are still changing.
-//! Everything goes out as soon as it is certain; [`AnswerState::finish`] lets go of the rest.
+//! Everything goes out as soon as it is certain; [`AnswerState::finish`] releases the rest.
 
 use std::borrow::Cow;
 
@@ -23,13 +23,13 @@ use crate::{
     wire::json::{Json, Kind as JsonKind, MAX_DEPTH, Unescaper},
 };
 
-/// Containers in which the texts of content that is not a string may lie: a list, its parts, and what is in them.
+/// Nesting in which the texts of content that is not a string are looked for: a list, its parts, and what is in them.
 pub(super) const MAX_PARTS: usize = 5;
 
 /// What a piece of content is for (docs/protocols/lumo.md#v1-stream).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Target {
-    /// The answer's text.
+    /// The response's text.
     Message,
     /// The model's reasoning.
     Reasoning,
@@ -39,14 +39,14 @@ pub(super) enum Target {
     ToolResult,
     /// Arguments of a client's tool, of the call of that number. No name names it: v2 has calls in deltas of their own.
     Arguments(u64),
-    /// What Lumo's own client shows beside the answer: never part of it.
+    /// What Lumo's own client shows beside the response: never part of it.
     Aside,
-    /// No target that is known: left out, as Lumo's own client does.
+    /// An unknown target: left out, as Lumo's own client does.
     Unknown,
 }
 
 impl Target {
-    /// The target of that name.
+    /// The target with this name.
     pub(super) fn named(name: &str) -> Self {
         match name {
             "message" => Self::Message,
@@ -59,10 +59,10 @@ impl Target {
     }
 }
 
-/// How far the answer is.
+/// The progress of the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
-    /// Nothing but signs of life.
+    /// Only keep-alive frames.
     Waiting,
     Open,
     /// The finish reason is known; usage may follow.
@@ -71,11 +71,11 @@ enum Stage {
     Done,
 }
 
-/// An answer as far as it has come.
+/// The state of a response.
 #[derive(Debug)]
 pub(super) struct AnswerState {
     stage: Stage,
-    /// Something has come that a client would miss.
+    /// Something has arrived that a client would miss.
     has_content: bool,
     requested: Target,
     text: Unescaper,
@@ -109,7 +109,7 @@ impl AnswerState {
         }
     }
 
-    /// Something has been said, be it the head of the answer.
+    /// Something has been emitted, if only the head of the response.
     pub(super) fn has_begun(&self) -> bool {
         self.stage > Stage::Waiting
     }
@@ -144,13 +144,13 @@ impl AnswerState {
         skipped
     }
 
-    /// Sets the limits of the answer.
+    /// Sets the limits of the response.
     pub(super) fn expect(&mut self, limits: Limits) {
         self.calls.expect(DeclaredTools::default(), limits);
         self.server_calls.expect(limits);
     }
 
-    /// The head of the answer; only the first one counts.
+    /// The head of the response; only the first one counts.
     pub(super) fn start(&mut self, start: Start<'_>, out: &mut impl Sink) {
         if self.stage == Stage::Waiting {
             self.stage = Stage::Open;
@@ -158,7 +158,7 @@ impl AnswerState {
         }
     }
 
-    /// Whether content may still come. What comes behind the finish reason is too late, and is counted.
+    /// Whether content may still come. Content after the finish reason is too late, and is counted.
     fn opens(&mut self, out: &mut impl Sink) -> bool {
         if self.is_finished() {
             self.skip(Skip::LateContent);
@@ -233,7 +233,7 @@ impl AnswerState {
         }
     }
 
-    /// An object where a text belongs: `{"type":"text","text":…}` and its kin.
+    /// An object in place of a text: `{"type":"text","text":…}` and similar forms.
     fn part(
         &mut self,
         target: Target,
@@ -266,7 +266,7 @@ impl AnswerState {
         Ok(())
     }
 
-    /// An image that lies in its own address; of any other only the address is known.
+    /// An image in a `data:` URL; of any other only the URL is known.
     fn linked_image(&mut self, url: &str, out: &mut impl Sink) {
         let found = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
         match found {
@@ -286,7 +286,7 @@ impl AnswerState {
         self.server_call(calls, is_sealed, out)
     }
 
-    /// A new segment begins: the one before is over, unless its JSON is still open.
+    /// A new segment begins: the one before has ended, unless its JSON is incomplete.
     pub(super) fn segment(&mut self, out: &mut impl Sink) {
         if self.result_texts.is_prose() {
             self.end_segments(out);
@@ -301,7 +301,7 @@ impl AnswerState {
         if self.opens(out) { self.calls.delta(tool_calls, out) } else { Ok(()) }
     }
 
-    /// The same in the form of before 2023-11.
+    /// The same in the form from before November 2023.
     ///
     /// # Errors
     /// As [`AnswerState::call_deltas`].
@@ -313,7 +313,7 @@ impl AnswerState {
         if self.opens(out) { self.calls.legacy(function_call, out) } else { Ok(()) }
     }
 
-    /// One telling of a server tool's call.
+    /// One announcement of a server tool's call.
     ///
     /// # Errors
     /// Its arguments are encrypted, or a limit is passed.
@@ -364,7 +364,7 @@ impl AnswerState {
         }));
     }
 
-    /// Why the answer ended; only the first reason counts.
+    /// Why the response ended; only the first reason counts.
     pub(super) fn finish(&mut self, finish: Finish, out: &mut impl Sink) {
         let ending = if matches!(finish, Finish::Stop | Finish::Calls) { Ending::Well } else { Ending::Cut };
         self.finish_by(finish, ending, out);
@@ -382,7 +382,7 @@ impl AnswerState {
         out.event(Event::Finish(finish));
     }
 
-    /// The end mark. Without a finish reason before, an answer with content was simply done.
+    /// The end mark. Without a finish reason before it, a response with content is complete.
     ///
     /// # Errors
     /// [`Kind::Truncated`]: there was neither a finish reason nor content.
@@ -396,7 +396,7 @@ impl AnswerState {
         Ok(())
     }
 
-    /// The body has ended without an end mark, and that is to be taken for a good end. What it broke off is still cut.
+    /// The body has ended without an end mark, which is accepted as complete. What is unfinished is still truncated.
     ///
     /// # Errors
     /// As [`AnswerState::end`].
@@ -407,7 +407,7 @@ impl AnswerState {
         self.end(out)
     }
 
-    /// The answer has failed: nothing more will come. What is not complete by now does not go out.
+    /// The response has failed: nothing more will come. What is not complete is dropped.
     pub(super) fn abort(&mut self, out: &mut impl Sink) {
         if !self.is_finished() {
             self.release(Ending::Cut, out);
@@ -476,10 +476,10 @@ impl AnswerState {
         );
     }
 
-    /// Lets go of what waits: halves of characters and calls. A second time there is nothing left.
+    /// Releases what waits: halves of characters, and calls. A second call does nothing.
     ///
-    /// Half of a surrogate pair is a character that the model wrote wrong only if the model was done; where it was
-    /// interrupted, it is a character that is not there yet.
+    /// Half of a surrogate pair is an invalid character if the model had finished; if it was interrupted, it is an
+    /// incomplete one.
     fn release(&mut self, ending: Ending, out: &mut impl Sink) {
         let mut half = [0; 4];
         let (thought, said) = (self.reasoning.finish(), self.text.finish());
@@ -495,7 +495,7 @@ impl AnswerState {
     }
 }
 
-/// The payloads of v1's tool channels are over.
+/// The payloads of v1's tool channels have ended.
 fn end_segments(
     call_texts: &mut Values,
     result_texts: &mut Values,

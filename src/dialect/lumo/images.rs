@@ -1,8 +1,8 @@
-//! [`Images`]: images that come progressively (docs/protocols/lumo.md#v1-stream). Only the last state of one counts.
+//! [`Images`]: images that arrive progressively (docs/protocols/lumo.md#v1-stream). Only the last state of one counts.
 
 use crate::event::{Event, Media, Sink};
 
-/// Images whose final state has not come.
+/// Images whose final state has not arrived.
 #[derive(Debug)]
 pub(super) struct Images {
     /// The last state of each.
@@ -17,7 +17,7 @@ impl Images {
         Self { unfinished: Vec::new(), max_kept }
     }
 
-    /// Keeps a state in the place of the one before it. If that is too much to keep, the oldest image goes out as it is.
+    /// Keeps a state in place of the one before it. If that exceeds the limit, the oldest image is released as it is.
     pub(super) fn keep(&mut self, media: &Media<'_>, out: &mut impl Sink) {
         self.forget(&media.id);
         let Event::Media(owned) = Event::Media(media.clone()).into_owned() else { return };
@@ -27,12 +27,12 @@ impl Images {
         }
     }
 
-    /// The image of that id has come in its final state.
+    /// The image with this id has arrived in its final state.
     pub(super) fn forget(&mut self, id: &str) {
         self.unfinished.retain(|media| media.id != id);
     }
 
-    /// No final state will come: the last ones are what there is.
+    /// No final states will come: releases the last ones.
     pub(super) fn flush(&mut self, out: &mut impl Sink) {
         self.unfinished.drain(..).for_each(|media| out.event(Event::Media(media)));
     }

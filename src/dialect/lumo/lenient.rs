@@ -1,11 +1,10 @@
-//! What servers put around and into JSON that is not JSON: byte order marks, and control characters.
+//! Bytes around and inside JSON that are not valid there: byte order marks, and control characters.
 
 use std::{borrow::Cow, fmt::Write as _};
 
 const BOM: &[u8] = "\u{feff}".as_bytes();
 
-/// `line` without what may stand before a frame and means nothing: byte order marks, of a server that puts files
-/// together, and NUL.
+/// `line` without meaningless bytes before a frame: byte order marks, from a server that concatenates files, and NUL.
 pub(super) fn begun(mut line: &[u8]) -> &[u8] {
     while let Some(rest) = line.strip_prefix(BOM).or_else(|| line.strip_prefix(b"\0")) {
         line = rest;

@@ -1,15 +1,15 @@
 //! Proton Lumo as an upstream: both versions of its protocol, also mixed in one stream.
 //!
 //! ```text
-//! bytes ─▶ Reader (lines, frames) ─JSON─▶ v1 | v2 (what a frame means) ─▶ AnswerState (what becomes of it) ─▶ Events
+//! bytes ─▶ Reader (lines, frames) ─JSON─▶ v1 | v2 (what a frame means) ─▶ AnswerState (its state)          ─▶ Events
 //!                                                                          ├─ Values: tool payloads cut over frames
 //!                                                                          ├─ ServerCalls: calls that Lumo runs itself
 //!                                                                          ├─ Images: images that come progressively
 //!                                                                          └─ CallDeltas: calls of the client's tools
 //! ```
 //!
-//! [`encode`] writes requests, [`refusal()`] reads an answer whose status is no success. U2L, Lumo's encryption, is not
-//! built; `sealed` is its door for answers, [`encode`] for requests.
+//! [`encode`] writes requests, [`refusal()`] reads error responses. U2L, Lumo's encryption, is not implemented; `sealed`
+//! is the place for it in responses, [`encode`] in requests.
 
 mod answer;
 mod images;

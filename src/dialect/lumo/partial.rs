@@ -1,8 +1,8 @@
-//! [`Partial`]: arguments of a server call that come in several tellings.
+//! [`Partial`]: arguments of a server call that is announced several times.
 
 use crate::wire::json::{Json, Kind, MAX_DEPTH, Progress, Scanner};
 
-/// How far a text is one JSON object.
+/// Whether a text is a JSON object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Extent {
     /// It is one.
@@ -24,7 +24,7 @@ impl Extent {
     }
 }
 
-/// What has come of some arguments.
+/// The arguments so far.
 #[derive(Debug, Default)]
 pub(super) struct Partial {
     text: String,
@@ -35,7 +35,7 @@ impl Partial {
     /// Takes the next piece, the contents of a JSON string. `quoted` is that string: it stands for contents that are no
     /// part of an object.
     ///
-    /// A piece that repeats all that came and goes on is taken in its place: some servers tell the whole each time.
+    /// A piece that repeats everything before it and continues replaces it: some servers send the whole each time.
     pub(super) fn push(&mut self, piece: &str, quoted: &str) {
         if !self.is_blank() && Extent::of(piece) == Extent::Whole {
             let mut joined = self.progress.clone();
@@ -49,14 +49,14 @@ impl Partial {
         self.text.push_str(piece);
     }
 
-    /// Takes `text` in the place of all that came.
+    /// Replaces everything by `text`.
     pub(super) fn replace(&mut self, text: &str) {
         text.clone_into(&mut self.text);
         self.progress = Progressing::default();
         self.progress.push(text);
     }
 
-    /// Nothing has come.
+    /// Nothing has arrived.
     pub(super) fn is_blank(&self) -> bool {
         self.text.is_empty()
     }
@@ -71,7 +71,7 @@ impl Partial {
         self.text.len()
     }
 
-    /// What has come; `{}` if nothing has.
+    /// What has arrived; `{}` if nothing has.
     pub(super) fn text(&self) -> &str {
         if self.is_blank() { "{}" } else { &self.text }
     }

@@ -1,4 +1,4 @@
-//! [`Reader`]: Lumo's stream, v1 and v2 mixed, bytes in any cut.
+//! [`Reader`]: Lumo's stream, v1 and v2 mixed, in pieces cut anywhere.
 //!
 //! Lumo bends the standard of event streams, so frames are found here and not by the decoder of `wire`
 //! (docs/protocols/lumo.md#deviations): every `data` line is tried alone, and only one that is not complete JSON is
@@ -26,15 +26,15 @@ use crate::{
     },
 };
 
-/// What a [`Reader`] has to know of the request. It does not know the client's tools: whose call a call is, is decided
-/// behind it.
+/// What a [`Reader`] has to know of the request. It does not know the client's tools: a later stage decides whose call a
+/// call is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReaderSettings {
-    /// Bytes of one upstream frame, and of one tool payload put together from several. Beyond: the answer fails.
+    /// Bytes of one upstream frame, and of one tool payload put together from several. Beyond: the response fails.
     pub max_frame: usize,
     /// The target that the request asked for: content that names none is for it.
     pub target: String,
-    /// An upstream that closes without an end mark has ended well, if it said anything at all.
+    /// A response that ends without an end mark is complete, if it has any content.
     pub tolerate_truncation: bool,
 }
 
@@ -44,7 +44,7 @@ impl Default for ReaderSettings {
     }
 }
 
-/// Reads one answer.
+/// Reads one response.
 #[derive(Debug)]
 pub struct Reader {
     lines: Lines,
@@ -54,7 +54,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// A reader at the start of an answer.
+    /// A reader at the start of a response.
     pub fn new(settings: ReaderSettings) -> Self {
         let target = Target::named(&settings.target);
         Self {
@@ -74,8 +74,8 @@ impl Reader {
     /// Reads the next bytes of the body, cut anywhere.
     ///
     /// # Errors
-    /// What the upstream reported, or what its bytes broke. What was certain before it has gone to `out`; whatever
-    /// follows is ignored.
+    /// What the upstream reported, or how its bytes violate the protocol. What was certain before that has gone to `out`;
+    /// whatever follows is ignored.
     pub fn push(&mut self, bytes: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
         if self.is_done() {
             return Ok(());
@@ -107,7 +107,7 @@ impl Reader {
         self.settle(outcome, out)
     }
 
-    /// The end mark has been read, or the answer has failed; whatever follows is ignored.
+    /// The end mark has been read, or the response has failed; whatever follows is ignored.
     pub fn is_done(&self) -> bool {
         self.failed || self.body.answer.is_done()
     }
@@ -146,7 +146,7 @@ impl Reader {
     }
 }
 
-/// The lines of a body and what they say.
+/// The lines of a body and their contents.
 #[derive(Debug)]
 struct Body {
     answer: AnswerState,
@@ -159,7 +159,7 @@ struct Body {
 }
 
 impl Body {
-    /// Reads a line; says whether to go on.
+    /// Reads a line; returns whether to go on.
     fn take(
         &mut self,
         line: &[u8],
@@ -227,7 +227,7 @@ impl Body {
         self.join(text, out)
     }
 
-    /// Reads a line that is no complete JSON, or that follows such a one.
+    /// Reads a line that is not complete JSON, or that follows such a line.
     fn join(&mut self, line: &str, out: &mut impl Sink) -> Result<(), Failure> {
         let mut rest = line;
         while !rest.trim_ascii().is_empty() && !self.answer.is_done() {
@@ -245,7 +245,7 @@ impl Body {
                 }
                 Joined::Broken => {
                     self.unreadable(if alone { rest } else { "" })?;
-                    // What was broken were the lines before, not necessarily this one.
+                    // The earlier lines were broken, not necessarily this one.
                     rest = if alone { "" } else { line };
                 }
             }
@@ -253,7 +253,7 @@ impl Body {
         Ok(())
     }
 
-    /// Gives a frame to whom it concerns; says where its token lies if there is nothing else in it.
+    /// Dispatches a frame by its version; returns the place of its token if it contains nothing else.
     fn value<'a>(
         &mut self,
         json: Json<'a>,
@@ -294,8 +294,8 @@ impl Body {
         self.unreadable("")
     }
 
-    /// A frame is not JSON. Inside an answer, a part of the answer is lost with it; a frame that is only nested too deep
-    /// is lost anywhere.
+    /// A frame is not JSON. Inside a response that is an error, because a part of the response is lost; so is a frame that
+    /// is nested too deep, anywhere.
     fn unreadable(&mut self, frame: &str) -> Result<(), Failure> {
         let is_sign_of_life = is_sign_of_life(frame.trim_ascii());
         let is_inside = self.answer.has_begun() && !self.answer.is_finished();
@@ -351,8 +351,8 @@ fn nests_too_deep(text: &str) -> bool {
     false
 }
 
-/// What can be read of a body's last line, which no line end closes: nothing if it is the beginning of a field's name,
-/// and no beginning of a character.
+/// The readable part of a body's last line, which has no line end: nothing if it is the beginning of a field's name, and
+/// no incomplete character.
 fn last_line(line: &[u8]) -> &[u8] {
     match str::from_utf8(line) {
         Ok(name) if "data".starts_with(name) => &[],
@@ -365,7 +365,7 @@ fn oversized(oversized: Oversized) -> Failure {
     Failure::new(Kind::Protocol, format!("the upstream sent a frame of more than {} bytes", oversized.limit))
 }
 
-/// The body begins with something that no event stream begins with.
+/// The failure of a body that does not begin like an event stream.
 fn no_stream(line: &[u8]) -> Failure {
     let found = match (line.trim_ascii_start().first(), str::from_utf8(line)) {
         (Some(b'<'), _) => "an HTML page".to_owned(),
@@ -383,7 +383,7 @@ mod tests {
 
     use super::*;
 
-    /// Frames that are nearly alike: known ones, and such as only look so.
+    /// Similar frames: ones that match a template, and ones that only look as if they did.
     fn frame() -> impl Strategy<Value = String> {
         let text = "([a-z\"é\\\\\n]|😀){0,4}";
         let typed = (0..12_u32, text, any::<bool>()).prop_map(|(count, content, message)| {

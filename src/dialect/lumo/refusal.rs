@@ -8,7 +8,7 @@ use crate::{
     wire::json::{Json, Kind as JsonKind},
 };
 
-/// What an answer means whose HTTP `status` is no success. `retry_after` is the value of that header, `body` as much of
+/// The failure that a response with an error `status` means. `retry_after` is the value of that header, `body` as much of
 /// the body as was read.
 pub fn refusal(status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
     let json = Json::parse_bytes(body).ok();
@@ -21,8 +21,8 @@ pub fn refusal(status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
     }
 }
 
-/// What a JSON body says that is no answer, in a body of status 200 too: Proton's `{Code, Error}` or OpenAI's
-/// `{error}`. `None`: it says nothing that we know.
+/// The failure in a JSON body that is not a stream, also with status 200: Proton's `{Code, Error}` or OpenAI's `{error}`.
+/// `None`: neither of them.
 pub(super) fn described(body: Json<'_>, status: u16) -> Option<Failure> {
     if let Some(error) = body.get("error").filter(|error| !error.is_null()) {
         return Some(openai(error, status));
@@ -59,7 +59,7 @@ pub(super) fn error_object(error: Json<'_>) -> Failure {
     }
 }
 
-/// One of the three errors that the generation itself reports, by its word; an unknown word counts as `error`.
+/// One of the three errors that the generation itself reports, by name; an unknown name counts as `error`.
 pub(super) fn reported(word: &str, message: Option<&str>) -> Failure {
     let (kind, code, default) = match word {
         "timeout" => (Kind::Timeout, "timeout", "the upstream gave up: it took too long"),
@@ -70,7 +70,7 @@ pub(super) fn reported(word: &str, message: Option<&str>) -> Failure {
     Failure::new(kind, message).with_code(code)
 }
 
-/// An error object in a body: the status counts where the object says nothing better.
+/// An error object in a body: the status counts if the object is less specific.
 fn openai(error: Json<'_>, status: u16) -> Failure {
     let code = code(error);
     match code.as_ref() {
@@ -90,7 +90,7 @@ fn openai(error: Json<'_>, status: u16) -> Failure {
     }
 }
 
-/// Proton's own error: `code` is more exact than the status.
+/// Proton's own error: `code` is more specific than the status.
 fn proton(status: u16, code: u64, text: &str) -> Failure {
     let said = if text.is_empty() { told(status) } else { text.to_owned() };
     match code {
@@ -106,7 +106,7 @@ fn proton(status: u16, code: u64, text: &str) -> Failure {
             );
             Failure::new(Kind::Forbidden, message).with_code("upstream_human_verification")
         }
-        // Proton repeats HTTP statuses here, also where the answer itself says 200.
+        // Proton repeats HTTP statuses here, even if the response itself has status 200.
         404 => bare(404, &said),
         401 | 403 | 429 | 503 if status < 400 => bare(u16::try_from(code).unwrap_or(status), &said),
         _ if status < 400 => Failure::new(Kind::Upstream, format!("{said} (code {code})")),
@@ -114,7 +114,7 @@ fn proton(status: u16, code: u64, text: &str) -> Failure {
     }
 }
 
-/// What the status alone says.
+/// The failure that the status alone means.
 fn bare(status: u16, message: &str) -> Failure {
     let kind = match status {
         400 | 422 => Kind::Request,
@@ -141,7 +141,7 @@ fn told(status: u16) -> String {
     format!("the upstream answered with status {status}")
 }
 
-/// What to say of a body that says nothing itself.
+/// The message for a body without one.
 fn body_kind(body: &[u8], is_json: bool) -> &'static str {
     match body.trim_ascii_start().first() {
         None => "",

@@ -1,4 +1,4 @@
-//! [`encode`]: a conversation as Lumo wants it (docs/protocols/lumo.md#v1-request, docs/protocols/lumo.md#v2-request,
+//! [`encode`]: a conversation as a request to Lumo (docs/protocols/lumo.md#v1-request, docs/protocols/lumo.md#v2-request,
 //! docs/protocols/lumo.md#turns).
 
 use std::collections::HashSet;
@@ -24,7 +24,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// What is put behind the upstream's base URL.
+    /// The path below the upstream's base URL.
     pub fn path(self) -> &'static str {
         match self {
             Self::V1 => "ai/v1/chat",
@@ -40,7 +40,7 @@ pub struct Options {
     pub version: Version,
     /// Server tools that Lumo may use, by name: `proton_info`, `web_search`, …
     pub native_tools: Vec<String>,
-    /// What is asked for: `message`, `title` or `suggested_questions`.
+    /// What is requested: `message`, `title` or `suggested_questions`.
     pub target: String,
 }
 
@@ -71,7 +71,7 @@ pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> Up
     UpstreamRequest { body: body.finish(), dropped, stream: true }
 }
 
-/// Bytes that a small request takes.
+/// Initial capacity, enough for a small request.
 const ROOM: usize = 2 << 10;
 
 fn v1(
@@ -142,7 +142,7 @@ fn v2(
     body.key("stream").value(&true);
     body.key("stream_options").object(|body| body.key("include_usage").value(&true));
     if let Some(effort) = &conversation.sampling.reasoning_effort {
-        // Thinking is on or off (docs/protocols/lumo.md#v2-request).
+        // Thinking is either on or off (docs/protocols/lumo.md#v2-request).
         let effort = if matches!(effort.as_str(), "none" | "minimal") { "none" } else { "high" };
         body.key("reasoning_effort").string(effort);
     }
@@ -186,7 +186,7 @@ fn v2_part(body: &mut Encoder, part: &Content<'_>) {
     });
 }
 
-/// Fields of the request that neither version has a word for.
+/// Fields of the request that neither version can express.
 fn unspoken(conversation: &Conversation) -> impl Iterator<Item = String> {
     let sampling = &conversation.sampling;
     let known = [

@@ -11,10 +11,10 @@ use crate::{
     wire::json::{Encoder, Json, Kind},
 };
 
-/// The key under which arguments are shown to the model that are no JSON object.
+/// The key under which the model is shown arguments that are not a JSON object.
 const RAW_ARGUMENTS: &str = "_raw_arguments";
 
-/// What a call gets whose result is missing.
+/// The result of a call whose result is missing.
 const NO_RESULT: &str = r#"{"error":"no result"}"#;
 
 /// Who speaks.
@@ -25,7 +25,7 @@ pub(super) enum Role {
     Assistant,
     /// A call that the model made: one JSON text `{"id","name","arguments"}`.
     Call,
-    /// What a call gave.
+    /// The result of a call.
     Result,
 }
 
@@ -179,14 +179,14 @@ impl<'a> History<'a, '_> {
         }
     }
 
-    /// Gives calls a result that have none: their time is over.
+    /// Gives a result to calls that have none.
     fn answer(&mut self) {
         for id in mem::take(&mut self.unanswered) {
             self.turns.push(Turn::result(id, NO_RESULT));
         }
     }
 
-    /// What a part says to the model; what it cannot say is named.
+    /// A part's content for the model. What cannot be expressed is added to `dropped`.
     fn content(&mut self, part: &'a Part) -> Option<Content<'a>> {
         match part {
             Part::Text(text) => return Some(Content::Text(text.into())),
@@ -211,7 +211,7 @@ impl<'a> History<'a, '_> {
         None
     }
 
-    /// Names the fields of a message that Lumo has no word for.
+    /// Adds the fields of a message that Lumo cannot express to `dropped`.
     fn name_fields(&mut self, turn: &conversation::Turn) {
         self.dropped.extend(turn.rest.keys().map(|key| format!("messages[].{key}")));
     }
@@ -230,7 +230,7 @@ fn name_adjacent_results(turns: &mut [Turn<'_>]) {
     }
 }
 
-/// Arguments as they are written; what is no JSON object is shown as text.
+/// Arguments as they were written; what is not a JSON object is shown as text.
 fn arguments(json: &mut Encoder, written: &str) {
     match Json::parse(written) {
         Ok(object) if object.kind() == Kind::Object => json.raw(object),

@@ -7,11 +7,29 @@ use crate::{
     conversation::Conversation,
     dialect::{Dialect, Reader, ReaderRules, UpstreamRequest, UpstreamSide},
     failure::Failure,
+    settings::{Field, Key, OneOf, Settings},
 };
+
+const VERSIONS: [(&str, Version); 2] = [("v1", Version::V1), ("v2", Version::V2)];
 
 impl UpstreamSide for Options {
     fn dialect(&self) -> Dialect {
         Dialect::Lumo
+    }
+
+    fn settings(&mut self, keys: &mut dyn Settings) {
+        keys.key(
+            Key::new(
+                "version",
+                "`\"v1\"` is the older protocol of typed objects. It has no field for client tools, so its \
+             models need a text format in `tools`",
+            ),
+            Field::Word(&mut OneOf(&mut self.version, &VERSIONS)),
+        );
+        keys.key(
+            Key::new("native_tools", "Lumo's own tools that are enabled"),
+            Field::Texts(&mut self.native_tools),
+        );
     }
 
     fn path(&self) -> &'static str {

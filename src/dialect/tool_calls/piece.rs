@@ -1,10 +1,10 @@
-//! What one element of a `tool_calls` delta says: which call it is about ([`Address`]), and what it brings ([`Piece`]).
+//! One element of a `tool_calls` delta: which call it belongs to ([`Address`]), and what it adds ([`Piece`]).
 
 use std::borrow::Cow;
 
 use crate::wire::json::Json;
 
-/// Where a piece says that it belongs.
+/// The call that a piece belongs to, as it says.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Address {
     pub(super) index: Option<u64>,
@@ -18,14 +18,14 @@ impl Address {
     }
 }
 
-/// The upstream's way of telling calls apart.
+/// How the upstream tells calls apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Key {
     Index(u64),
     Position(usize),
 }
 
-/// One element of a `tool_calls` delta. Empty: not said.
+/// One element of a `tool_calls` delta. Empty: not given.
 #[derive(Debug)]
 pub(super) struct Piece<'a> {
     pub(super) id: Cow<'a, str>,

@@ -1,4 +1,4 @@
-//! [`ExchangeState`]: the way of an answer's bytes, from the upstream's stages through the pipeline.
+//! [`ExchangeState`]: the stages of the upstream's response, and its bytes through the pipeline.
 
 use std::{
     fmt, mem,
@@ -26,64 +26,64 @@ use super::{
     MAX_BYTES,
 };
 
-/// What an answer is made of.
+/// The parts of a response's body.
 pub(in crate::proxy) struct Parts {
     pub(in crate::proxy) begun: Instant,
-    /// Who is asked, and how far that is.
+    /// The upstream's client, and the request that is under way.
     pub(in crate::proxy) client: Arc<Client>,
     pub(in crate::proxy) opening: Opening,
     pub(in crate::proxy) again: Option<FollowUp>,
     pub(in crate::proxy) pipeline: Pipeline,
-    /// As a stream, not whole.
+    /// The client gets a stream.
     pub(in crate::proxy) stream: bool,
     pub(in crate::proxy) watch: Option<Box<dyn Watch>>,
     pub(in crate::proxy) access: Access,
-    /// The memory that the request takes until the upstream has it.
+    /// The memory of the request's body, reserved until the upstream answers.
     pub(in crate::proxy) memory: Reservation,
 }
 
-/// The parts of an answer that need no pinning. Its drop is the answer's end.
+/// The parts of a response's body that need no pinning. Dropping it ends the exchange.
 pub(super) struct ExchangeState {
     begun: Instant,
     pub(super) stage: Stage,
     client: Arc<Client>,
     again: Option<FollowUp>,
     pub(super) pipeline: Pipeline,
-    /// Written, not yet given to the client's connection.
+    /// Written, but not yet taken by the client's connection.
     pub(super) out: BytesMut,
     pub(super) stream: bool,
-    /// Reads, and slices of what was read, since the alarms were looked at.
+    /// Reads, and slices of what was read, since the deadlines were checked.
     pub(super) reads: usize,
-    /// Bytes worked on since others had the thread.
+    /// Bytes processed since other tasks had the thread.
     pub(super) worked: usize,
-    /// The error is in `out`, or was.
+    /// The error has been written to `out`.
     pub(super) failure_told: bool,
-    /// The place at the upstream, held as long as the client reads.
+    /// The slot at the upstream, held until the client has read everything.
     permit: Option<Permit>,
-    /// The memory that the request takes, until the upstream answers: it has the request then.
+    /// The memory of the request's body. Released when the upstream answers, since it has the request then.
     memory: Option<Reservation>,
-    /// The client was given up because it took nothing.
+    /// The connection was closed because the client accepted nothing.
     pub(super) is_stalled: bool,
     watch: Option<Box<dyn Watch>>,
     pub(super) access: Access,
 }
 
-/// Where the exchange with the upstream stands.
+/// The stages of an exchange with the upstream.
 pub(super) enum Stage {
-    /// Waiting for a place, a connection, the headers.
+    /// Waiting for a slot, a connection, the headers.
     Opening(Opening),
-    /// The body is read.
+    /// Reading the body.
     Streaming(UpstreamBody),
-    /// The end mark came without a finish reason. Only an end of the body in good order makes the answer complete.
+    /// The end mark came without a finish reason. Only a proper end of the body makes the response complete.
     Ending(UpstreamBody),
-    /// The answer is whole. The end of the body is waited for, so that the connection can be used again.
+    /// The response is complete. Waiting for the end of the body, so that the connection can be reused.
     AwaitingBodyEnd(UpstreamBody),
-    /// Nothing more is wanted of the upstream.
+    /// Done with the upstream.
     Over,
 }
 
 impl ExchangeState {
-    /// Nothing has come of it yet.
+    /// An exchange that has just begun.
     pub(super) fn new(parts: Parts) -> Self {
         Self {
             begun: parts.begun,
@@ -104,17 +104,17 @@ impl ExchangeState {
         }
     }
 
-    /// The upstream is still needed.
+    /// Whether more is expected of the upstream.
     pub(super) fn is_open(&self) -> bool {
         matches!(self.stage, Stage::Opening(_) | Stage::Streaming(_) | Stage::Ending(_))
     }
 
-    /// What has been read of the upstream's body is all that has come so far.
+    /// Whether everything that has arrived of the upstream's body has been read.
     pub(super) fn is_drained(&self) -> bool {
         !self.pipeline.is_behind() && matches!(&self.stage, Stage::Streaming(body) if body.is_drained())
     }
 
-    /// Status 200 is certain.
+    /// Whether status 200 is certain.
     pub(super) fn is_certain(&self) -> bool {
         if self.stream {
             self.pipeline.has_content() || self.pipeline.state() == State::Done || self.out.len() >= MAX_BYTES
@@ -123,7 +123,7 @@ impl ExchangeState {
         }
     }
 
-    /// The client has been given all that it will get.
+    /// Whether the client's connection has taken everything.
     pub(super) fn is_told(&self) -> bool {
         self.out.is_empty() && (self.failure_told || self.pipeline.failure().is_none())
     }
@@ -194,7 +194,7 @@ impl ExchangeState {
         }
     }
 
-    /// Something of the body has gone into the pipeline, or its end has come.
+    /// Part of the body has gone into the pipeline, or the body has ended.
     fn read(&mut self, read: Result<BodyRead, BodyError>) {
         self.reads += 1;
         let state = match read {
@@ -207,13 +207,13 @@ impl ExchangeState {
                 let message = format!("the upstream broke off inside its answer: {error}");
                 return self.fail(Failure::new(Kind::Truncated, message));
             }
-            // The answer was whole before.
+            // The response was complete before.
             Err(_) => self.pipeline.state(),
         };
         self.went_on(state);
     }
 
-    /// The pipeline has come to `state`.
+    /// Acts on the pipeline's new `state`.
     fn went_on(&mut self, state: State) {
         match state {
             State::Open if self.pipeline.is_behind() => {}
@@ -232,7 +232,7 @@ impl ExchangeState {
         };
     }
 
-    /// All of the answer has come, if its body ends in good order.
+    /// The response is complete if its body ends properly.
     fn await_end(&mut self) {
         self.stage = match mem::replace(&mut self.stage, Stage::Over) {
             Stage::Streaming(body) => Stage::Ending(body),
@@ -240,7 +240,7 @@ impl ExchangeState {
         };
     }
 
-    /// Lets go of this hop's answer and asks for another, in the same place.
+    /// Drops this hop's response and requests another, in the same slot.
     fn ask_again(&mut self) {
         let Some(again) = self.again.take() else {
             return self.fail(Failure::new(Kind::Internal, "the upstream cannot be asked once more"));
@@ -253,7 +253,7 @@ impl ExchangeState {
         self.stage = Stage::Opening(Box::pin(opening));
     }
 
-    /// Ends the answer: lets go of the upstream, and of what was held.
+    /// Fails the response: drops the upstream's body, and flushes what was held back.
     pub(super) fn fail(&mut self, failure: Failure) {
         self.pipeline.fail(failure, &mut self.out);
         self.stage = Stage::Over;
@@ -267,7 +267,7 @@ impl ExchangeState {
         self.fail(failure::timed_out("next piece", limit));
     }
 
-    /// Writes the error into a stream that has begun, once, behind all that was certain before it.
+    /// Writes the error into a stream that has begun, once, after everything that was certain before it.
     pub(super) fn tell_failure(&mut self) {
         if !self.failure_told && self.pipeline.failure().is_some() {
             self.pipeline.write_failure(&mut self.out);

@@ -32,7 +32,7 @@ use super::{
 };
 use crate::{
     config::{QueueLimits, Timeouts},
-    dialect::{UpstreamDialect, chat},
+    dialect::{Dialect, UpstreamDialect},
     http1,
 };
 
@@ -142,7 +142,7 @@ impl Asked {
 fn upstream() -> Upstream {
     Upstream {
         name: "up".to_owned(),
-        options: UpstreamDialect::Chat(chat::Options::of_host("")),
+        options: UpstreamDialect::try_from(Dialect::Chat).unwrap(),
         base_url: "https://up.example".parse().unwrap(),
         api_key: None,
         headers: HeaderMap::new(),

@@ -89,6 +89,18 @@ const FAILED: &[Failed] = &[
         engine,
         b"\x8f<|<|content_text|><|content_invoke_tool_json|>{\"name\":\"get_weather\",\"args\":s",
     ),
+    (
+        "no element follows arguments that are JSON",
+        engine,
+        b"<p\n<Function_A/><function_calls><function_call><tool>r</tool><args_json><![CDATA[{\"\":\"\"}]]></args_json>\
+          <tool_calls></tool_calls>",
+    ),
+    (
+        "arguments that are JSON come once",
+        engine,
+        b"<p\n<Function_A/><function_calls><function_call><tool>r</tool><args_json>{\"a\":1}</args_json>\
+          <arguments>{\"b\":2}</arguments></function_call></function_calls>",
+    ),
 ];
 
 type Failed = (&'static str, fn(&[u8]), &'static [u8]);

@@ -1,8 +1,8 @@
-//! One answer: its frames in their order, made events.
+//! One response: its frames, in order, decoded to events.
 //!
-//! A frame takes one of two ways. The long one parses it, views it as a [`Chunk`] and says what it says. The short
-//! one is for the hundreds of frames that differ from the one before only in a string: they are known by comparison
-//! ([`FrameTemplate`]) and mean what that one meant. Tests hold both ways equal.
+//! A frame takes one of two paths. The slow path parses it and views it as a [`Chunk`]. The fast path is for the hundreds
+//! of frames that differ from the one before only in a string: they are recognised by comparison ([`FrameTemplate`]) and
+//! mean the same with another string. Tests check that both paths agree.
 
 mod ends;
 mod said;
@@ -31,7 +31,7 @@ use crate::{
     },
 };
 
-/// The state of one answer.
+/// The state of one response.
 #[derive(Debug)]
 pub(super) struct AnswerState {
     settings: ReaderSettings,
@@ -41,21 +41,21 @@ pub(super) struct AnswerState {
     deltas: CallDeltas,
     calls: Calls,
     plain: Option<Plain>,
-    /// Shapes learnt since the last one that was of use.
+    /// Templates learnt since the last one that matched a frame.
     learnt: u32,
-    /// The last usage object, until it is told: some servers send one with every chunk.
+    /// The last usage object, until it is passed on: some servers send one with every chunk.
     usage: String,
-    /// The last chunk's finish reason was the empty word.
+    /// The last chunk's finish reason was an empty string.
     blank_finish: bool,
     has_choice: bool,
-    /// The answer has come as a message, not as deltas.
+    /// The response came as a message, not as deltas.
     is_whole: bool,
-    /// Something of the answer has come that a client would miss: text, a call, an image; reasoning alone is none.
+    /// The response has content: text, a call, an image; reasoning alone does not count.
     has_content: bool,
     finished: bool,
     /// The end mark has been read.
     marked: bool,
-    /// The body has ended: the frame that is read may be the half of one.
+    /// The body has ended: the frame being read may be truncated.
     is_cut: bool,
     /// Nothing more is read.
     done: bool,
@@ -63,14 +63,14 @@ pub(super) struct AnswerState {
     skipped: Skipped,
 }
 
-/// What must stay the same over a stream, as the upstream wrote it.
+/// What must stay the same in all frames of a stream, as the upstream wrote it.
 #[derive(Debug)]
 struct Head {
     id: String,
     created: String,
 }
 
-/// A frame that was a piece of text or arguments, and nothing else.
+/// The template of a frame with a piece of text or arguments and nothing else.
 #[derive(Debug)]
 struct Plain {
     shape: FrameTemplate,
@@ -87,7 +87,7 @@ enum ChannelName {
     Arguments(u64),
 }
 
-/// Shapes that may be learnt in vain before an answer is taken to have none: each costs copies of a frame.
+/// Templates that may be learnt in vain before learning stops: each costs copies of a frame.
 const FUTILE: u32 = 4;
 
 impl AnswerState {
@@ -115,22 +115,22 @@ impl AnswerState {
         }
     }
 
-    /// Sets the tools whose names are known, and the limits of the answer.
+    /// Sets the tools whose names are known, and the limits of the response.
     pub(super) fn expect(&mut self, tools: DeclaredTools, limits: Limits) {
         self.deltas.expect(tools, limits);
     }
 
-    /// The answer is over: nothing more is read.
+    /// The response has ended: nothing more is read.
     pub(super) fn is_done(&self) -> bool {
         self.done
     }
 
-    /// The end mark came without a finish reason: the answer is good if the body ends in good order.
+    /// The end mark came without a finish reason: the response is complete if the body ends properly.
     pub(super) fn awaits_end(&self) -> bool {
         self.marked && !self.done
     }
 
-    /// The body has had a frame, if only a comment.
+    /// The body had a frame, perhaps only a comment.
     pub(super) fn is_begun(&self) -> bool {
         self.begun
     }
@@ -139,7 +139,7 @@ impl AnswerState {
         self.has_choice
     }
 
-    /// The answer has come as a message, not as deltas.
+    /// The response came as a message, not as deltas.
     pub(super) fn is_whole(&self) -> bool {
         self.is_whole
     }
@@ -168,8 +168,7 @@ impl AnswerState {
         }
     }
 
-    /// Takes the frame that only the end of the body ended. One that breaks off inside a character was cut there, not
-    /// garbled, and says nothing.
+    /// Takes a last frame without a line end. If it breaks off inside a character it was truncated, and is ignored.
     pub(super) fn last_frame(&mut self, frame: Frame<'_>, out: &mut impl Sink) -> Result<(), Failure> {
         self.begun = true;
         let is_cut = match frame {
@@ -187,7 +186,7 @@ impl AnswerState {
         self.data(utf8(body)?, out)
     }
 
-    /// The short way. Says whether the frame was known.
+    /// The fast path. Returns whether the frame matched a template.
     fn known(&mut self, frame: &str, out: &mut impl Sink) -> Result<bool, Failure> {
         let Some(plain) = &self.plain else { return Ok(false) };
         let Some(body) = plain.shape.body(frame) else { return Ok(false) };
@@ -199,7 +198,7 @@ impl AnswerState {
     }
 
     fn data(&mut self, text: &str, out: &mut impl Sink) -> Result<(), Failure> {
-        // A byte order mark may stand before any frame of a server that puts files together.
+        // A server that concatenates files may send a byte order mark before any frame.
         let text = text.trim_start_matches('\u{feff}');
         let trimmed = text.trim();
         if trimmed.is_empty() || self.marked {
@@ -211,7 +210,7 @@ impl AnswerState {
         match Chunk::parse(text) {
             Ok((json, chunk)) if json.kind() == json::Kind::Object => self.chunk(&chunk, text, out),
             Ok((json, _)) => self.json(json, text, out),
-            // Several objects that only line ends part: servers that forget the blank line between events.
+            // Several objects separated only by line ends: the server forgets the blank line between events.
             Err(_) if trimmed.contains(['\n', '\r']) => {
                 let mut lines = trimmed.split(['\n', '\r']);
                 lines.try_for_each(|line| if self.done { Ok(()) } else { self.data(line, out) })
@@ -220,9 +219,9 @@ impl AnswerState {
         }
     }
 
-    /// A frame that is not JSON. Inside an answer, a part of the answer is lost with it. Before and behind the answer
-    /// nothing is, nor with words that servers send to show that they are alive; and a frame that the body's end has cut
-    /// off shows in the missing end of the answer.
+    /// A frame that is not JSON. Inside a response it is an error, because a part of the response is lost. Before and after
+    /// the response it is skipped, and so are keep-alive words. A frame truncated by the body's end is skipped too: the
+    /// missing end of the response reports the loss.
     fn unreadable(&mut self, frame: &str) -> Result<(), Failure> {
         let is_harmless = frame.starts_with(':') || crate::dialect::skipped::is_sign_of_life(frame);
         if self.has_choice && !self.finished && !self.is_cut && !is_harmless {
@@ -248,7 +247,7 @@ impl AnswerState {
         }
     }
 
-    /// The long way.
+    /// The slow path.
     fn chunk(&mut self, chunk: &Chunk<'_>, frame: &str, out: &mut impl Sink) -> Result<(), Failure> {
         if let Some(error) = chunk.error {
             return Err(reported(error));
@@ -266,7 +265,7 @@ impl AnswerState {
         Ok(())
     }
 
-    /// Whether the frame may be forwarded as far as its outer members go.
+    /// Whether the frame's outer members allow forwarding it.
     fn is_canonical(&self, chunk: &Chunk<'_>, frame: &str) -> bool {
         let stays = |head: &Head| raw(chunk.id) == head.id && raw(chunk.created) == head.created;
         self.settings.verbatim
@@ -276,7 +275,7 @@ impl AnswerState {
             && memchr2(b'\n', b'\r', frame.as_bytes()).is_none()
     }
 
-    /// A chunk without the choice that is read: usage, a late note, another choice of several.
+    /// A chunk without the choice that is read: usage, a late notice, another choice.
     fn beside(&mut self, chunk: &Chunk<'_>, canonical: Option<&str>, out: &mut impl Sink) {
         if chunk.has_other_choices() {
             self.has_choice = true;
@@ -316,7 +315,7 @@ impl AnswerState {
         if self.finished || begins {
             return Ok(());
         }
-        // A role is told once, by the writer.
+        // The writer writes the role, once.
         let canonical = canonical.filter(|_| choice.delta.role.is_none());
         self.say(&choice.delta, canonical, out)?;
         match choice.finish_word() {
@@ -327,7 +326,7 @@ impl AnswerState {
         Ok(())
     }
 
-    /// What no stage knows is forwarded, if the frame says nothing else.
+    /// Forwards what no stage knows, if the frame contains nothing else.
     fn say_rest(&self, choice: &Choice<'_>, canonical: Option<&str>, out: &mut impl Sink) {
         let says_more = choice.says_more || choice.delta.says_more;
         if let Some(frame) = canonical.filter(|_| says_more && choice.delta.things() == 0) {
@@ -335,7 +334,7 @@ impl AnswerState {
         }
     }
 
-    /// The answer's head goes before everything else; with its frame, if that is a head and nothing else.
+    /// The response's head precedes everything else; with its frame, if that contains nothing else.
     fn start(&mut self, chunk: &Chunk<'_>, frame: Option<&str>, out: &mut impl Sink) {
         if self.head.is_some() {
             return;
@@ -347,7 +346,7 @@ impl AnswerState {
         emit(out, frame, Event::Start(Start { id, model, created }));
     }
 
-    /// Learns the shape of a frame that said one piece of text or arguments and nothing else.
+    /// Learns the template of a frame with one piece of text or arguments and nothing else.
     fn learn(&mut self, chunk: &Chunk<'_>, choice: &Choice<'_>, frame: &str, is_canonical: bool) {
         let delta = &choice.delta;
         let says_more =
@@ -377,7 +376,7 @@ impl AnswerState {
     }
 }
 
-/// Says an event, with the frame that says nothing else, if there is one.
+/// Emits an event, with its frame if that contains nothing else.
 pub(super) fn emit(out: &mut impl Sink, frame: Option<&str>, event: Event<'_>) {
     match frame {
         Some(frame) => out.event(Event::Verbatim { frame, means: Some(&event) }),
@@ -403,7 +402,7 @@ fn reported(error: Json<'_>) -> Failure {
     refusal::reported(&serde_json::from_str(error.raw()).unwrap_or_default())
 }
 
-/// An event of the type `error`: its data may be the error, hold it, or be plain words.
+/// An SSE event of the type `error`: its data may be the error object, contain it, or be plain text.
 fn error_event(data: &[u8]) -> Failure {
     match serde_json::from_slice::<serde_json::Value>(data) {
         Ok(value) => refusal::reported(value.get("error").unwrap_or(&value)),

@@ -1,11 +1,11 @@
 //! The frames of native calls: which of them may be forwarded as they are, beside the events that
 //! [`CallDeltas`](crate::dialect::tool_calls::CallDeltas) makes of them.
 //!
-//! A call is announced when its name is certain, which may be with a later frame than its first. So the first frame of
-//! a call is kept until then and takes the call's beginning with it; each further frame takes its piece of arguments.
+//! A call is announced when its name is certain, perhaps only with a later frame than its first. So the first frame of a
+//! call is kept until then and goes out with the call's start; each further frame goes out with its piece of arguments.
 //!
-//! Calls of custom tools, whose input is plain text, are told as calls too, with their input for arguments. Forwarded
-//! frames keep their own form.
+//! Calls of custom tools, whose input is plain text, become calls with their input as arguments. Forwarded frames keep
+//! their own form.
 
 use super::{answer::emit, channel::Channel};
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     wire::json::{Json, Kind},
 };
 
-/// What the answer's calls have come to.
+/// The state of the response's calls.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     /// A call has begun.
@@ -33,7 +33,7 @@ struct Custom {
     input: Channel,
 }
 
-/// The first frame of a call whose beginning has not been told.
+/// The first frame of a call that has not been announced.
 #[derive(Debug)]
 struct Head {
     frame: String,
@@ -71,7 +71,7 @@ impl Calls {
         Listening { calls: self, head, piece, out }
     }
 
-    /// Takes an element of a delta, with its position in the list, that is of a custom tool's call.
+    /// Takes an element of a delta that belongs to a custom tool's call, with its position in the list.
     pub(super) fn custom(
         &mut self,
         (position, element): (u64, Json<'_>),
@@ -114,7 +114,7 @@ impl Calls {
     }
 }
 
-/// Takes note of calls' events and wraps those that have a frame.
+/// Notes the events of calls, and wraps those that have a frame.
 pub(super) struct Listening<'a, S> {
     calls: &'a mut Calls,
     /// The call whose first frame this is.
@@ -125,7 +125,7 @@ pub(super) struct Listening<'a, S> {
 }
 
 impl<S> Listening<'_, S> {
-    /// The delta has been read: a first frame whose call waits is kept.
+    /// The delta has been read: keeps a first frame whose call is not announced yet.
     pub(super) fn keep_head(self) {
         if self.head.is_some() {
             self.calls.head = self.head;

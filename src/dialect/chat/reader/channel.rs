@@ -1,4 +1,4 @@
-//! A channel of text: the answer's, or that of its reasoning.
+//! A channel of text: that of the response, or that of its reasoning.
 
 use crate::wire::json::Unescaper;
 
@@ -7,7 +7,7 @@ use crate::wire::json::Unescaper;
 pub(super) struct Channel {
     unescaper: Unescaper,
     scratch: String,
-    /// Bytes of text that have come, where each frame repeats all of it.
+    /// Bytes of text that have arrived, if each frame repeats all of it.
     seen: usize,
     /// The last piece ended, or began, inside a pair of surrogates.
     cut: bool,
@@ -22,12 +22,12 @@ impl Channel {
         self.unescaper.decode(body, &mut self.scratch)
     }
 
-    /// Whether the frame of a piece may be forwarded: no character is cut in two at either end of it.
+    /// Whether the frame of a piece may be forwarded: neither end of it cuts a character in two.
     pub(super) fn may_forward(&self, body: &str) -> bool {
         !self.cut && !cuts_pair(body)
     }
 
-    /// What is new in a text that repeats all that came before it.
+    /// What is new in a text that repeats everything before it.
     pub(super) fn news<'a>(&'a mut self, body: &'a str) -> &'a str {
         self.unescaper.finish();
         let text = self.unescaper.decode(body, &mut self.scratch);
@@ -36,7 +36,7 @@ impl Channel {
         news
     }
 
-    /// The channel has ended: what stands for half a character that never got its other half.
+    /// The channel has ended: the replacement for half a character whose other half never came.
     pub(super) fn finish(&mut self) -> Option<char> {
         self.unescaper.finish()
     }

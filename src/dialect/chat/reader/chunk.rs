@@ -1,7 +1,7 @@
-//! One frame's JSON, viewed: the chunk, its choice, and the choice's delta.
+//! A view of one frame's JSON: the chunk, its choice, and the choice's delta.
 //!
-//! Each level is read in one pass over its members; what is missing, null or of another type than it should be is
-//! one case. Each also notes how far it is in the canonical form, the one that every client understands
+//! Each level is read in one pass over its members; missing, null and of a wrong type are the same case. Each level also
+//! notes whether it is in the canonical form, the one that every client understands
 //! (docs/protocols/chat.md#stream): only such frames may be forwarded as they are.
 
 use std::borrow::Cow;
@@ -11,7 +11,7 @@ use crate::{
     wire::json::{Invalid, Json, Kind},
 };
 
-/// A chunk, or whatever was sent as one.
+/// A chunk, or whatever was sent in its place.
 #[derive(Debug, Default)]
 pub(super) struct Chunk<'a> {
     pub(super) id: Option<Json<'a>>,
@@ -25,14 +25,14 @@ pub(super) struct Chunk<'a> {
     /// The first element of `choices`, and whether it is the only one.
     first: Option<Json<'a>>,
     is_single: bool,
-    /// Letters that hide how long the frame's token is, other ones in each frame.
+    /// Padding that hides the length of the frame's token; it differs from frame to frame.
     pub(super) padding: Option<Json<'a>>,
-    /// It has members besides those of every chunk.
+    /// It has members that not every chunk has.
     pub(super) says_more: bool,
 }
 
 impl<'a> Chunk<'a> {
-    /// Reads a text, if that is an object; and gives what it is. What is in it is worth nothing if it is none.
+    /// Reads a text, and returns what kind of JSON it is. The fields are only meaningful for an object.
     pub(super) fn parse(text: &'a str) -> Result<(Json<'a>, Self), Invalid> {
         let mut chunk = Self::default();
         let json = Json::parse_members(text, |key, value| chunk.member(&key, value))?;
@@ -98,17 +98,17 @@ impl<'a> Chunk<'a> {
         self.elements().any(|choice| number_of(choice.get("index")) != 0)
     }
 
-    /// It has choices that came as messages, not as deltas.
+    /// It has choices that are messages, not deltas.
     pub(super) fn has_messages(&self) -> bool {
         self.elements().any(|choice| choice.get("message").is_some())
     }
 
-    /// Its list of choices is there, and empty.
+    /// Its list of choices is present and empty.
     pub(super) fn is_bare(&self) -> bool {
         self.choices.is_some_and(|choices| choices.kind() == Kind::Array) && !self.has_choices()
     }
 
-    /// What surrounds the choices is as clients need it.
+    /// Everything around the choices is in the canonical form.
     pub(super) fn is_canonical(&self) -> bool {
         let is_text = |json: Option<Json<'_>>| {
             json.and_then(|json| json.string_body()).is_some_and(|text| !text.is_empty())
@@ -130,7 +130,7 @@ fn is_error(value: Json<'_>) -> bool {
     value.as_bool() != Some(false) && value.string_body() != Some("")
 }
 
-/// A choice's number, of one that has none too.
+/// A choice's number; 0 if it has none.
 fn number_of(index: Option<Json<'_>>) -> u64 {
     index.and_then(|index| index.as_u64()).unwrap_or(0)
 }
@@ -148,7 +148,7 @@ pub(super) struct Choice<'a> {
     has_index: bool,
     has_finish: bool,
     has_delta: bool,
-    /// It came as a message, not as a delta.
+    /// It is a message, not a delta.
     pub(super) has_message: bool,
 }
 
@@ -170,7 +170,7 @@ impl<'a> Choice<'a> {
                     choice.has_message = key == "message";
                     choice.delta = Delta::read(value);
                 }
-                // The text of an answer in a chunk of the older completions API, and in place of a delta.
+                // The text in a chunk of the older completions API, in place of a delta.
                 "delta" | "message" | "text" if value.string_body().is_some_and(|text| !text.is_empty()) => {
                     choice.delta.content = choice.delta.content.or(Some(value));
                 }
@@ -182,17 +182,17 @@ impl<'a> Choice<'a> {
         choice
     }
 
-    /// The finish reason's word; the empty one, which some servers send with every chunk, is not one.
+    /// The finish reason. The empty string, which some servers send with every chunk, does not count.
     pub(super) fn finish_word(&self) -> Option<Cow<'a, str>> {
         self.finish?.as_str().filter(|word| !word.is_empty())
     }
 
-    /// The finish reason is the empty word.
+    /// The finish reason is an empty string.
     pub(super) fn has_blank_finish(&self) -> bool {
         self.finish.and_then(|finish| finish.string_body()) == Some("")
     }
 
-    /// Its own members are as clients need them, and it says one thing at most.
+    /// Its own members are in the canonical form, and it has at most one kind of content.
     pub(super) fn is_canonical(&self) -> bool {
         let things = self.delta.things() + usize::from(self.finish_word().is_some());
         self.has_index
@@ -205,7 +205,7 @@ impl<'a> Choice<'a> {
     }
 }
 
-/// What a choice adds.
+/// What a choice adds to the response.
 #[derive(Debug, Default)]
 pub(super) struct Delta<'a> {
     pub(super) role: Option<Json<'a>>,
@@ -249,13 +249,13 @@ impl<'a> Delta<'a> {
                 _ => delta.says_more |= !is_empty,
             }
         }
-        // A list of content parts is not what most clients read, and the form of before 2023-11 is put together anew.
+        // Most clients do not read a list of content parts, and the form from before November 2023 is rewritten.
         let is_list = delta.content.is_some_and(|content| content.string_body().is_none());
         delta.is_sloppy |= is_list || delta.legacy_call.is_some();
         delta
     }
 
-    /// How many different things it says.
+    /// How many kinds of content it has.
     pub(super) fn things(&self) -> usize {
         let lists = [self.annotations, self.images, self.results];
         let listed: usize = lists.into_iter().flatten().map(|list| list.elements().count().max(1)).sum();
@@ -264,13 +264,13 @@ impl<'a> Delta<'a> {
         single.into_iter().flatten().count() + usize::from(reasons) + listed
     }
 
-    /// It says something that a client would miss.
+    /// It has content that a client would miss.
     pub(super) fn has_content(&self) -> bool {
         let parts = [self.content, self.refusal, self.calls, self.legacy_call, self.images];
         parts.iter().any(Option::is_some)
     }
 
-    /// It begins the answer in the canonical form, and says nothing else.
+    /// It begins the response in the canonical form, and contains nothing else.
     pub(super) fn is_role_only(&self) -> bool {
         self.role.and_then(|role| role.string_body()) == Some("assistant") && self.things() == 0
     }

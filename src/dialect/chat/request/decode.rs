@@ -1,7 +1,7 @@
-//! A client's request body made a [`Conversation`].
+//! Decodes a client's request body into a [`Conversation`].
 //!
-//! Every field that is understood is taken out of the object and checked; the rest stays as it came. All errors are
-//! the client's: they name the field by its path and say what would be right.
+//! Every field that is understood is taken out of the object and checked; the others are kept as they are. All errors
+//! are the client's: they name the field by its path and say what would be right.
 
 mod fields;
 mod messages;
@@ -50,7 +50,7 @@ pub fn decode(body: &[u8]) -> Result<Conversation, Failure> {
     })
 }
 
-/// Says why `body` is no JSON. serde_json has the words for it.
+/// Says why `body` is not valid JSON, in the words of serde_json.
 fn unreadable(body: &[u8]) -> Failure {
     let message = match serde_json::from_slice::<Value>(body) {
         _ if body.is_empty() => "the request body is empty; it must be a JSON object".to_owned(),
@@ -118,7 +118,7 @@ fn stop(fields: &mut Fields<'_, '_>) -> Result<Vec<String>, Failure> {
     }
 }
 
-/// Takes `include_usage` out of `stream_options` and leaves the other options where they are.
+/// Takes `include_usage` out of `stream_options` and keeps the other options.
 fn include_usage(fields: &mut Fields<'_, '_>) -> Result<bool, Failure> {
     let Some(mut options) = fields.object("stream_options")? else { return Ok(false) };
     let wanted = options.boolean("include_usage")?.unwrap_or(false);
@@ -129,7 +129,7 @@ fn include_usage(fields: &mut Fields<'_, '_>) -> Result<bool, Failure> {
     Ok(wanted)
 }
 
-/// The letters that the API allows in a tool's name, and its length (`Chat Completions`, `function.name`).
+/// Checks a tool's name: the API limits its characters and its length (`Chat Completions`, `function.name`).
 fn check_name(path: Path<'_>, name: &str) -> Result<(), Failure> {
     const LONGEST: usize = 64;
     if name.is_empty() {

@@ -1,4 +1,4 @@
-//! A [`Conversation`] made the body of a Chat Completions request.
+//! Encodes a [`Conversation`] as the body of a Chat Completions request.
 
 mod messages;
 mod tools;
@@ -61,7 +61,7 @@ fn foreign_fields(conversation: &Conversation) -> impl Iterator<Item = String> {
     conversation.rest.foreign_keys(DIALECT).cloned().chain(of_turns).chain(parts)
 }
 
-/// The turns in the forms that the upstream takes.
+/// The turns in the forms that the upstream accepts.
 fn arranged<'t>(turns: &'t [Turn], options: &Options) -> Cow<'t, [Turn]> {
     let turns = match options.keep_result_images {
         true => Cow::Borrowed(turns),
@@ -74,10 +74,10 @@ fn arranged<'t>(turns: &'t [Turn], options: &Options) -> Cow<'t, [Turn]> {
     }
 }
 
-/// Bytes that a small request takes.
+/// Initial capacity, enough for a small request.
 const ROOM: usize = 1 << 10;
 
-/// Whether a field of the rest is put in its own place, not passed on with the others.
+/// Whether a field is written in its own place and not with the others of `rest`.
 fn is_put(key: &str) -> bool {
     matches!(key, "model" | "messages" | "stream" | "stream_options") || tools::owns(key)
 }
@@ -94,14 +94,15 @@ fn put_sampling(body: &mut Encoder, conversation: &Conversation, rest: &Map<Stri
     put.member("seed", sampling.seed.as_ref());
 }
 
-/// Members that need not be there.
+/// Writes optional members.
 struct Optional<'a> {
     body: &'a mut Encoder,
     rest: &'a Map<String, Value>,
 }
 
 impl Optional<'_> {
-    /// Puts a member that was asked for. One of the same name in the rest is the client's own word, and stays.
+    /// Writes a member that the client gave. A field of the same name in `rest` is the client's original and takes
+    /// precedence.
     fn member(&mut self, key: &str, value: Option<&impl Serialize>) {
         if let Some(value) = value
             && !self.rest.contains_key(key)
@@ -111,8 +112,8 @@ impl Optional<'_> {
     }
 }
 
-/// The client's other stream options are kept. Token counts are asked for even if the client does not want them:
-/// they are for the log, and the writer leaves them out.
+/// Keeps the client's other stream options. Token counts are requested even if the client does not want them: they are
+/// for the log, and the writer leaves them out.
 fn put_stream_options(body: &mut Encoder, rest: &Map<String, Value>, options: &Options) {
     let others = rest.get("stream_options").and_then(Value::as_object);
     if others.is_none_or(Map::is_empty) && !options.include_usage {

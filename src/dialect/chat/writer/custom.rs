@@ -1,7 +1,7 @@
 //! Calls of custom tools, whose input is plain text.
 //!
-//! Upstreams that do not know custom tools are told of functions with one argument, and so are models that are taught
-//! tools in words. Their calls bring `{"input":"…"}`; the client gets the text of that string, as it arrives.
+//! Upstreams that do not support custom tools get functions with one argument, and so do models that are taught tools in
+//! the prompt. Their calls have the arguments `{"input":"…"}`; the client gets the text of that string as it arrives.
 
 use crate::{
     conversation::CUSTOM_INPUT,
@@ -13,7 +13,7 @@ use crate::{
 /// Bytes before the input's text in which its key is looked for. Beyond, the arguments are read at their end.
 const LONGEST_OPENING: usize = 256;
 
-/// The calls of custom tools in one answer. Nearly all answers have none, and then it is one word.
+/// The calls of custom tools in one response. Nearly all responses have none; then this is one pointer.
 #[derive(Debug)]
 pub(super) struct Customs(Option<Box<Known>>);
 
@@ -30,7 +30,7 @@ impl Customs {
         Self((!names.is_empty()).then(|| Box::new(Known { names: names.clone(), calls: Vec::new() })))
     }
 
-    /// Takes note of a call that begins; `true` if it is a custom tool's.
+    /// Notes a call that begins; `true` if it is a custom tool's.
     pub(super) fn begin(&mut self, start: &CallStart<'_>) -> bool {
         let input = match start.source {
             Source::NativeCustom => Input::Plain,
@@ -47,7 +47,7 @@ impl Customs {
         calls.iter_mut().find(|(known, _)| *known == index).map(|(_, input)| input)
     }
 
-    /// Whether the client is told otherwise what `event` says: as a custom tool's call, not as a function's.
+    /// Whether `event` belongs to a custom tool's call, which is written differently from a function's.
     pub(super) fn are_told_otherwise(&self, event: &Event<'_>) -> bool {
         let Some(known) = &self.0 else { return false };
         match event {
@@ -118,7 +118,7 @@ impl Input {
         match std::mem::replace(self, Self::Behind) {
             Self::Held(held) => whole(&held),
             Self::Before(held) if end == CallEnd::Complete => whole(&held),
-            // Of a call that was cut off nothing but markup has come.
+            // The call was truncated before its input began.
             Self::Before(_) | Self::Plain | Self::Inside { .. } | Self::Behind => String::new(),
         }
     }

@@ -1,11 +1,11 @@
-//! What some events are inside a message: objects that streams and whole answers have in common.
+//! Objects inside messages that streams and whole responses have in common.
 
 use serde_json::{Map, Value, json};
 
 use crate::event::{Annotation, CallResult, Finish, Media, ServerCall};
 
-/// An element of a list with its place in it. Client libraries join the lists of deltas by `index`, and some fail where
-/// an element has none.
+/// An element of a list with its index. Client libraries join the lists of deltas by `index`, and some fail if an element
+/// has none.
 pub(super) fn numbered(mut element: Value, place: usize) -> Value {
     if let Some(object) = element.as_object_mut() {
         object.shift_insert(0, "index".to_owned(), place.into());
@@ -26,7 +26,7 @@ pub(super) fn annotation(annotation: &Annotation<'_>) -> Value {
     })
 }
 
-/// An image that lies in the answer itself, in OpenRouter's form; `None` for one of which only an id is known.
+/// An image in the response itself, in OpenRouter's form; `None` if only an id is known.
 pub(super) fn image(media: &Media<'_>) -> Option<Value> {
     if media.data.is_empty() {
         return None;
@@ -40,7 +40,7 @@ pub(super) fn image(media: &Media<'_>) -> Option<Value> {
     Some(image)
 }
 
-/// The result of a call that the upstream or toolwire ran: an extension of ours, `tool_results`.
+/// The result of a call that the upstream or toolwire ran: toolwire's extension field `tool_results`.
 pub(super) fn result(result: &CallResult<'_>) -> Value {
     let mut object = Map::new();
     object.insert("index".to_owned(), result.index.into());
@@ -52,7 +52,7 @@ pub(super) fn result(result: &CallResult<'_>) -> Value {
     object.into()
 }
 
-/// A call that the upstream ran and that is not one of the answer's calls, in the same list as results.
+/// A call that the upstream ran and that is not one of the response's calls, in the same list as results.
 pub(super) fn server_call(call: &ServerCall<'_>) -> Value {
     let mut object = Map::new();
     object.insert("id".to_owned(), call.id.as_ref().into());
@@ -68,7 +68,7 @@ pub(super) fn server_call(call: &ServerCall<'_>) -> Value {
     object.into()
 }
 
-/// The API's word for an answer's end.
+/// The API's finish reason.
 pub(super) fn finish_word(finish: Finish, legacy_functions: bool) -> &'static str {
     match finish {
         Finish::Stop => "stop",

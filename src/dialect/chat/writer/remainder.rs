@@ -1,9 +1,9 @@
-//! What an upstream says besides its events, for a client that wants the answer whole: in frames that would be
-//! forwarded, or in an answer that came whole.
+//! What an upstream sends beside events, for a client that wants the response whole: in frames that a stream would
+//! forward, or in a response that came whole.
 //!
 //! A stream passes such frames on as they are: log probabilities, fingerprints, further choices, reasoning details.
-//! A whole answer has to put their pieces together, and does it as client libraries do: strings are joined, lists go
-//! on, elements with an index are joined by it, all else is replaced.
+//! A whole response has to put their pieces together, as client libraries do: strings are joined, lists are appended to,
+//! elements with an index are joined by it, everything else is replaced.
 
 use serde_json::{Map, Value};
 
@@ -31,7 +31,7 @@ struct Other {
 }
 
 impl Remainder {
-    /// Takes what `frame` says besides what it `means`.
+    /// Takes what `frame` contains beside what it `means`.
     pub(super) fn take(&mut self, frame: &str, means: Option<&Event<'_>>) {
         let Ok(chunk) = Json::parse(frame) else { return };
         for (key, value) in chunk.members() {
@@ -117,7 +117,7 @@ impl Remainder {
     }
 }
 
-/// Whether a member of a delta is said by events. What an event cannot hold of it is not.
+/// Whether events carry a member of a delta completely.
 fn is_told(key: &str, means: Option<&Event<'_>>) -> bool {
     match key {
         "role" | "content" | "reasoning_content" | "reasoning" | "refusal" | "tool_calls"
@@ -127,7 +127,7 @@ fn is_told(key: &str, means: Option<&Event<'_>>) -> bool {
     }
 }
 
-/// What events do not say of a member of a whole message.
+/// The part of a whole message's member that events do not carry.
 fn untold(key: &str, member: Json<'_>) -> Option<Value> {
     let is_event = |element: Json<'_>| match key {
         "annotations" => element.get("url_citation").is_some(),
@@ -151,7 +151,7 @@ fn read(json: Json<'_>) -> Option<Value> {
     serde_json::from_str(json.raw()).ok()
 }
 
-/// Joins a member to what has come of it; `text`: strings go on.
+/// Joins a member to its earlier pieces; with `text`, strings are appended.
 fn join(object: &mut Map<String, Value>, key: &str, more: Json<'_>, text: bool) {
     let Ok(more) = serde_json::from_str(more.raw()) else { return };
     match object.get_mut(key) {
@@ -160,7 +160,7 @@ fn join(object: &mut Map<String, Value>, key: &str, more: Json<'_>, text: bool) 
     }
 }
 
-/// A string under such a key is told anew, not continued.
+/// Whether a string under this key is replaced, not continued.
 fn is_name(key: &str) -> bool {
     matches!(key, "id" | "type" | "role" | "name" | "format")
 }

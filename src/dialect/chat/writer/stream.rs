@@ -1,7 +1,7 @@
-//! An answer as a stream of chunks.
+//! A response as a stream of chunks.
 //!
-//! All chunks of an answer begin and end alike. The beginning is made once, when the first chunk is written; after
-//! that a piece of text costs three copies and the escaping of the piece, and allocates nothing.
+//! All chunks of a response begin and end in the same way. The beginning is built once, with the first chunk; after that
+//! a piece of text costs three copies and the escaping of the piece, and allocates nothing.
 
 use std::fmt::Write as _;
 
@@ -29,9 +29,9 @@ pub(super) struct Stream {
     head: Head,
     include_usage: bool,
     legacy_functions: bool,
-    /// How a chunk begins, up to its delta; empty until the first.
+    /// The beginning of a chunk, up to its delta; empty before the first.
     prefix: Vec<u8>,
-    /// How a piece of text begins.
+    /// The beginning of a chunk with a piece of text.
     text_prefix: Vec<u8>,
     role_written: bool,
     /// Calls that have begun and have no arguments yet, by index.
@@ -44,7 +44,7 @@ pub(super) struct Stream {
     usage: Counts,
 }
 
-/// The last token counts told.
+/// The last token counts.
 #[derive(Debug)]
 enum Counts {
     None,
@@ -151,7 +151,7 @@ impl Stream {
         put_frame(b"[DONE]", out);
     }
 
-    /// Forwards a frame as it is, unless it is one that this client must get otherwise; notes what it says.
+    /// Forwards a frame as it is, unless this client needs it in another form; notes its meaning.
     fn verbatim(&mut self, frame: &str, means: Option<&Event<'_>>, out: &mut BytesMut) {
         match means {
             None => {}
@@ -169,7 +169,7 @@ impl Stream {
             {
                 return self.event(event, out);
             }
-            // The upstream calls a function where the client has a custom tool.
+            // The upstream calls a function that is a custom tool for the client.
             Some(event) if self.customs.are_told_otherwise(event) => return self.event(event, out),
             Some(event) => {
                 self.begin("\"\"", out);
@@ -179,7 +179,7 @@ impl Stream {
         put_frame(frame.as_bytes(), out);
     }
 
-    /// Remembers what a forwarded frame said of calls.
+    /// Notes what a forwarded frame says about calls.
     fn note(&mut self, event: &Event<'_>) {
         match event {
             Event::CallStart(start) if self.customs.begin(start) => {}
@@ -189,7 +189,7 @@ impl Stream {
         }
     }
 
-    /// Writes what comes before the first content: the role, once. `content` is null where none is to be expected.
+    /// Writes what precedes the first content: the role, once. `content` is null if no text is expected.
     fn begin(&mut self, content: &str, out: &mut BytesMut) {
         if self.prefix.is_empty() {
             self.prepare();
@@ -205,7 +205,7 @@ impl Stream {
         out.put_slice(END);
     }
 
-    /// Makes the prefixes, now that the upstream has told its head or will not.
+    /// Builds the prefixes, now that the upstream has sent its head or will not send one.
     fn prepare(&mut self) {
         let Head { id, created, model } = &self.head;
         let mut prefix = BytesMut::with_capacity(128 + id.len() + model.len());
@@ -313,7 +313,7 @@ impl Stream {
         self.bare_calls.retain(|call| *call != index);
     }
 
-    /// The form of before 2023-11 has room for one call.
+    /// The form from before November 2023 has room for one call.
     fn is_untold(&self, index: u32) -> bool {
         self.legacy_functions && index > 0
     }

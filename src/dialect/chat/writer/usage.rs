@@ -1,11 +1,11 @@
-//! Token counts as the API tells them.
+//! Token counts in the form of the API.
 
 use serde_json::{Map, Value};
 
 use crate::event::Usage;
 
-/// The usage object: the three counts that clients read, as far as the upstream gave them, then what else it gave.
-/// Counts that it did not give are left out: a zero would say that nothing was used.
+/// The usage object: the three counts that clients read, if the upstream gave them, then its other fields. Counts that it
+/// did not give are left out: a zero would mean that nothing was used.
 pub(super) fn object(usage: &Usage) -> Map<String, Value> {
     let sum = || usage.input?.checked_add(usage.output?);
     let counts = [

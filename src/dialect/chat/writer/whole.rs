@@ -1,4 +1,4 @@
-//! An answer as one object, `chat.completion`, put together from its events.
+//! A response as one object, `chat.completion`, assembled from its events.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ use crate::{
     event::{CallEnd, Event, Finish, Usage},
 };
 
-/// What has come of an answer.
+/// The response so far.
 #[derive(Debug)]
 pub(super) struct Whole {
     head: Head,
@@ -33,7 +33,7 @@ pub(super) struct Whole {
     usage: Option<Usage>,
     finish: Option<Finish>,
     remainder: Remainder,
-    /// Bytes of the events that are kept, about.
+    /// Approximate bytes of the events that are kept.
     kept: usize,
 }
 
@@ -67,7 +67,7 @@ impl Whole {
         }
     }
 
-    /// Bytes that are kept, about: what an event carries, without what it takes to hold it.
+    /// Approximate bytes that are kept: the contents of events, without the overhead of storing them.
     pub(super) fn kept(&self) -> usize {
         self.kept + self.remainder.kept
     }
@@ -190,7 +190,7 @@ impl Whole {
     }
 }
 
-/// Bytes that an event adds to what is kept. What a frame says besides its event the [`Remainder`] weighs.
+/// Bytes that an event adds to what is kept. [`Remainder`] counts what a frame contains beside its event.
 fn weight(event: &Event<'_>) -> usize {
     match event {
         Event::Text(text) | Event::Refusal(text) => text.len(),

@@ -1,4 +1,4 @@
-//! How an answer ends: the finish reason, the usage, the end mark or its absence.
+//! How a response ends: the finish reason, the usage, the end mark or its absence.
 
 use serde_json::value::RawValue;
 
@@ -15,15 +15,14 @@ use crate::{
 };
 
 impl AnswerState {
-    /// The end mark. Behind a finish reason it ends the answer; without one, an end of the body in good order must
-    /// follow.
+    /// The end mark. After a finish reason it ends the response; without one, the body must end properly as well.
     pub(super) fn mark_end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         self.marked = true;
         self.plain = None;
         if self.finished || !self.has_content { self.close(out) } else { Ok(()) }
     }
 
-    /// The answer is over. One without a finish reason has ended all the same, by what has come of it.
+    /// The response has ended. Without a finish reason, its content implies one.
     pub(in crate::dialect::chat::reader) fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         self.done = true;
         if !self.finished && !self.has_content {
@@ -76,7 +75,7 @@ impl AnswerState {
         Ok(())
     }
 
-    /// `stop` after calls is the calls' finish, and the calls' finish without a call is `stop`.
+    /// `stop` after calls means `tool_calls`, and `tool_calls` without a call means `stop`.
     fn promoted(&self, finish: Finish) -> Finish {
         match finish {
             Finish::Stop | Finish::Calls if self.calls.any => Finish::Calls,
@@ -87,7 +86,7 @@ impl AnswerState {
 
     fn end_calls(&mut self, cut: bool, out: &mut impl Sink) {
         for (channel, is_text) in [(&mut self.reasoning, false), (&mut self.text, true)] {
-            // Where the model was interrupted, half of a surrogate pair is a character that is not there yet.
+            // If the model was interrupted, half of a surrogate pair is an incomplete character.
             if let Some(half) = channel.finish().filter(|_| !cut) {
                 let half = half.to_string().into();
                 out.event(if is_text { Event::Text(half) } else { said::reasoning(half) });
@@ -103,8 +102,8 @@ impl AnswerState {
         emit(out, frame, Event::Finish(self.promoted(finish)));
     }
 
-    /// Usage is told at the end: after the finish, and if none comes, with the end itself.
-    /// `frame`: its frame, if that is as clients need it and says nothing else.
+    /// Usage is passed on at the end: after the finish, or with the end itself. `frame` is its frame, if that is in the
+    /// canonical form and contains nothing else.
     pub(super) fn note_usage(&mut self, usage: Json<'_>, frame: Option<&str>, out: &mut impl Sink) {
         self.usage.clear();
         self.usage.push_str(usage.raw());

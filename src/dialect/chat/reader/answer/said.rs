@@ -1,4 +1,4 @@
-//! What one delta says, piece by piece.
+//! The content of one delta, piece by piece.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl AnswerState {
-    /// Says all of a delta; `frame` goes with it, which is only given if there is one piece at most.
+    /// Emits the content of a delta, with `frame`, which is only given if there is at most one piece.
     pub(super) fn say(
         &mut self,
         delta: &Delta<'_>,
@@ -65,7 +65,7 @@ impl AnswerState {
         Ok(())
     }
 
-    /// Calls of custom tools: one element a frame, as OpenAI sends them.
+    /// Calls of custom tools: one element per frame, as OpenAI sends them.
     fn say_custom(&mut self, calls: Json<'_>, frame: Option<&str>, out: &mut impl Sink) {
         let frame = frame.filter(|_| calls.elements().nth(1).is_none());
         for (position, element) in (0..).zip(calls.elements()) {
@@ -87,7 +87,7 @@ impl AnswerState {
             Kind::Array => content.elements().try_for_each(|part| self.say_part(part, out)),
             Kind::Object => self.say_part(content, out),
             _ => {
-                // What is not a string has no escapes: its JSON is its text.
+                // A value that is not a string has no escapes: its JSON is its text.
                 let body = content.string_body().unwrap_or(content.raw());
                 self.say_piece(ChannelName::Text, body, frame, out)
             }
@@ -118,7 +118,7 @@ impl AnswerState {
         Ok(())
     }
 
-    /// A piece of text or reasoning. Both ways that a frame can take end here.
+    /// A piece of text or reasoning. The fast and the slow path both end here.
     pub(super) fn say_piece(
         &mut self,
         name: ChannelName,
@@ -148,7 +148,7 @@ impl AnswerState {
         Ok(())
     }
 
-    /// A piece of the arguments of the call of the number `index`, the short way.
+    /// A piece of the arguments of the call number `index`, by the fast path.
     fn say_arguments(
         &mut self,
         index: u64,
@@ -161,7 +161,7 @@ impl AnswerState {
         self.deltas.arguments_delta(index, body, &mut out)
     }
 
-    /// Says each element of a list; one that has no event is forwarded as it is, if its frame may be.
+    /// Emits each element of a list. One without an event is forwarded as it is, if its frame may be.
     fn say_each<'a>(
         &mut self,
         list: Option<Json<'a>>,
@@ -222,7 +222,7 @@ fn annotation(json: Json<'_>) -> Option<Event<'_>> {
     Some(Event::Annotation(Annotation { url: text(citation, "url"), title: text(citation, "title"), span }))
 }
 
-/// An image that lies in the answer itself, as a `data:` URL.
+/// An image in the response itself, as a `data:` URL.
 fn image(json: Json<'_>) -> Option<Event<'_>> {
     let url = json.get("image_url")?.get("url")?.as_str()?;
     let (mime, data) = url.strip_prefix("data:")?.split_once(";base64,")?;
@@ -230,7 +230,7 @@ fn image(json: Json<'_>) -> Option<Event<'_>> {
     Some(Event::Media(Media { id: text(json, "id"), mime, data }))
 }
 
-/// What another toolwire says of a call's result.
+/// A call's result as another toolwire writes it.
 fn result(json: Json<'_>) -> Option<Event<'_>> {
     let given = |key| json.get(key).and_then(|value| value.as_str());
     let is_error = json.get("is_error").and_then(|flag| flag.as_bool()).unwrap_or(false);

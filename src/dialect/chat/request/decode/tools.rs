@@ -14,7 +14,7 @@ use crate::{
     wire::json::{Encoder, Json, Kind as JsonKind, Raw},
 };
 
-/// What a request says of tools.
+/// What a request says about tools.
 pub(super) struct Toolbox {
     pub(super) tools: Vec<Tool>,
     pub(super) custom: Vec<String>,
@@ -25,8 +25,8 @@ pub(super) struct Toolbox {
 
 /// Takes all fields about tools out of the request.
 ///
-/// Tools of a type that is not known here (an upstream's own search, say) have no name to be called by. They stay
-/// in the rest under `tools`, and so do choices that only repeat the default, each for an upstream of this dialect.
+/// Tools of an unknown type (such as an upstream's own search) have no name to be called by. They are kept in `rest`
+/// under `tools`, and so are choices that only repeat the default, for an upstream of this dialect.
 pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
     let (mut tools, mut custom, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
     for (place, declaration) in request.list("tools")?.enumerate() {
@@ -77,8 +77,8 @@ fn declared(path: Path<'_>, declaration: Json<'_>) -> Result<Declared, Failure> 
     }
 }
 
-/// A tool whose input is plain text, as a function with one argument for it. A grammar that the input must follow is
-/// told in the argument's description.
+/// A tool whose input is plain text, as a function with one argument for it. The argument's description contains the
+/// grammar that the input must follow, if there is one.
 fn custom_tool(mut body: Fields<'_, '_>, declared: Json<'_>) -> Result<Tool, Failure> {
     let format = body.any("format").filter(|format| format.kind() == JsonKind::Object);
     let grammar = format.map(|format| format.get("grammar").unwrap_or(format));
@@ -202,7 +202,7 @@ fn allowed(mut allowed: Fields<'_, '_>) -> Result<ToolChoice, Failure> {
     Ok(ToolChoice::Allowed { names, required })
 }
 
-/// A choice must be one that can be met.
+/// Refuses choices that cannot be met.
 fn check_choice(
     path: Path<'_>,
     choice: &ToolChoice,

@@ -1,4 +1,4 @@
-//! One turn made the messages that say it.
+//! Encodes a turn as messages.
 
 use serde_json::{Map, Value};
 
@@ -9,7 +9,7 @@ use crate::{
     wire::json::Encoder,
 };
 
-/// The messages of a turn: one, or one for each result and one for what else it holds.
+/// The messages of a turn: one, or one for each result and one for the rest of it.
 pub(super) fn put(body: &mut Encoder, turn: &Turn, options: &Options, dropped: &mut Vec<String>) {
     let no_rest = Map::new();
     let rest = turn.rest.from_dialect(DIALECT).unwrap_or(&no_rest);
@@ -29,7 +29,7 @@ pub(super) fn put(body: &mut Encoder, turn: &Turn, options: &Options, dropped: &
     }
 }
 
-/// A result, and the media that may stand in it; the form of before 2023-11 if it has no id.
+/// A result and its media; in the form from before November 2023 if it has no id.
 fn result(body: &mut Encoder, output: &CallOutput, media: &[Part], rest: &Map<String, Value>) {
     let media: Vec<_> = media.iter().filter(|part| is_expressible(part)).collect();
     body.object(|body| {
@@ -63,7 +63,7 @@ fn message(
     let (role, may_be_null) = match turn.role {
         Role::Developer if options.keep_developer => ("developer", false),
         Role::System | Role::Developer => ("system", false),
-        // A result told in words is the user's word: a `tool` message without an id is refused everywhere.
+        // A result in words is a user message: servers reject a `tool` message without an id.
         Role::User | Role::Tool => ("user", false),
         Role::Assistant => ("assistant", true),
     };
@@ -174,7 +174,7 @@ fn function(body: &mut Encoder, call: &Call) {
     });
 }
 
-/// Adds what is left of the message, originals excepted.
+/// Writes the remaining fields of the message, except the originals.
 fn extend(body: &mut Encoder, rest: &Map<String, Value>) {
     for (key, value) in rest {
         if !matches!(key.as_str(), "content" | "tool_calls") {

@@ -9,13 +9,13 @@ use crate::{
     wire::json::Encoder,
 };
 
-/// Whether a field of the rest is put by this module, not passed on with the others.
+/// Whether this module writes a field of `rest`.
 pub(super) fn owns(key: &str) -> bool {
     matches!(key, "tools" | "tool_choice" | "function_call" | "parallel_tool_calls")
 }
 
-/// Puts tools and choice into the request. A conversation without tools, which is also one whose tools are taught in
-/// the prompt, says nothing of a choice. Tools of the upstream's own that the client asked for stay.
+/// Writes tools and choice. A conversation without tools, or whose tools are taught in the prompt, has no choice. The
+/// upstream's own tools that the client requested are kept.
 pub(super) fn put(
     body: &mut Encoder,
     conversation: &Conversation,
@@ -100,7 +100,7 @@ fn choice(
     }
 }
 
-/// A declared tool by its name, in the form of its type.
+/// A reference to a declared tool, in the form of its type.
 fn reference(body: &mut Encoder, conversation: &Conversation, name: &str, options: &Options) {
     let is_custom = options.keep_custom_tools && conversation.is_custom(name);
     let kind = if is_custom { "custom" } else { "function" };

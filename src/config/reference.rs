@@ -1,0 +1,63 @@
+//! [`reference()`]: every key of a configuration file, as the declarations describe it.
+
+use super::{
+    Limits, Metrics, format,
+    keys::{Documenting, Row},
+    model, read, upstream,
+};
+use crate::{
+    dialect::UpstreamDialect,
+    format::{Definition, Known},
+};
+
+/// A table of a configuration file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Section {
+    /// Its name in the file, such as `[[models]]`; empty for the top level.
+    pub name: String,
+    /// Its keys.
+    pub rows: Vec<Row>,
+}
+
+impl Section {
+    fn new(name: impl Into<String>, visit: impl FnOnce(&mut Documenting)) -> Self {
+        let mut keys = Documenting::default();
+        visit(&mut keys);
+        Self { name: name.into(), rows: keys.0 }
+    }
+
+    /// The keys as a Markdown table.
+    pub fn to_markdown(&self) -> String {
+        let mut page = "| key | default | |\n|---|---|---|\n".to_owned();
+        for Row { key, default, about } in &self.rows {
+            let [default, about] = [default.as_str(), about.as_ref()].map(|cell| cell.replace('|', "\\|"));
+            let default = if default.is_empty() { " ".to_owned() } else { format!(" {default} ") };
+            page.push_str(&format!("| `{key}` |{default}| {about} |\n"));
+        }
+        page
+    }
+}
+
+/// All tables of a configuration file, in the order of the documentation.
+pub fn reference() -> Vec<Section> {
+    let mut sections = vec![
+        Section::new("", |keys| read::root(keys, &mut read::Root::default(), true)),
+        Section::new("[[upstreams]]", |keys| upstream::keys(keys, &mut upstream::Draft::default())),
+    ];
+    for mut dialect in UpstreamDialect::all() {
+        dialect.adapt_to_host("");
+        let name = format!("[upstreams.{}]", dialect.dialect());
+        sections.push(Section::new(name, |keys| dialect.settings(keys)));
+    }
+    sections.extend([
+        Section::new("[[models]]", |keys| {
+            let mut draft = model::Draft::default();
+            model::selection(keys, &mut draft, &[], Known::built_in());
+            model::treatment(keys, &mut draft, Known::built_in());
+        }),
+        Section::new("[[formats]]", |keys| format::keys(keys, &mut Definition::default())),
+        Section::new("[metrics]", |keys| read::metrics(keys, &mut Metrics::default())),
+        Section::new("[limits]", |keys| read::limits(keys, &mut Limits::default())),
+    ]);
+    sections
+}

@@ -1,0 +1,98 @@
+//! Settings: the keys of configuration tables, each declared in one place.
+//!
+//! A declaration is a function that shows a visitor ([`Settings`]) every key with the field that holds its value. One
+//! visitor reads a table into the fields, one shows what the fields hold, one writes the documentation. So the key, its
+//! default, what it accepts, how it is shown and what is said about it cannot disagree.
+
+use std::{borrow::Cow, time::Duration};
+
+/// A key, and what the documentation says about it.
+#[derive(Debug, Clone)]
+pub struct Key {
+    /// The key.
+    pub name: &'static str,
+    /// What the documentation gives as its default; `None`: the value that the field holds by default.
+    pub default: Option<&'static str>,
+    /// What it does, in Markdown.
+    pub about: Cow<'static, str>,
+}
+
+impl Key {
+    /// The default of keys that must be given.
+    pub const REQUIRED: &'static str = "required";
+
+    /// A key whose default is the value that its field holds by default.
+    pub fn new(name: &'static str, about: impl Into<Cow<'static, str>>) -> Self {
+        Self { name, default: None, about: about.into() }
+    }
+
+    /// The same with a default in words, for one that depends on something else.
+    #[must_use]
+    pub fn or(self, default: &'static str) -> Self {
+        Self { default: Some(default), ..self }
+    }
+}
+
+/// The field that holds a key's value, and what the key accepts.
+pub enum Field<'v> {
+    /// `true` or `false`.
+    Switch(&'v mut bool),
+    /// `true` or `false`, or not given.
+    OptionalSwitch(&'v mut Option<bool>),
+    /// A string that is not empty, or not given.
+    OptionalText(&'v mut Option<String>),
+    /// A string that is not empty if given.
+    Text(&'v mut String),
+    /// A string that may be empty.
+    AnyText(&'v mut String),
+    /// Strings.
+    Texts(&'v mut Vec<String>),
+    /// A size in bytes, never 0.
+    Size(&'v mut usize),
+    /// A whole number, and the least that it may be.
+    Count(&'v mut usize, usize),
+    /// A length of time, never 0.
+    Duration(&'v mut Duration),
+    /// A length of time, or `"off"`.
+    DurationOrOff(&'v mut Option<Duration>),
+    /// One of several words.
+    Word(&'v mut dyn Choice),
+}
+
+/// A value that is one of several words.
+pub trait Choice {
+    /// The words.
+    fn words(&self) -> Vec<&'static str>;
+
+    /// The word for the value.
+    fn word(&self) -> &'static str;
+
+    /// Sets the value to what `word` stands for; nothing if it is not one of the words.
+    fn choose(&mut self, word: &str);
+}
+
+/// A field whose values have words.
+#[derive(Debug)]
+pub struct OneOf<'v, T: 'static>(pub &'v mut T, pub &'static [(&'static str, T)]);
+
+impl<T: Clone + PartialEq> Choice for OneOf<'_, T> {
+    fn words(&self) -> Vec<&'static str> {
+        self.1.iter().map(|(word, _)| *word).collect()
+    }
+
+    fn word(&self) -> &'static str {
+        self.1.iter().find(|(_, value)| value == self.0).map_or("", |(word, _)| word)
+    }
+
+    fn choose(&mut self, word: &str) {
+        if let Some((_, value)) = self.1.iter().find(|(known, _)| *known == word) {
+            *self.0 = value.clone();
+        }
+    }
+}
+
+/// Visits the keys of a table.
+pub trait Settings {
+    /// One key, and the field that holds its value.
+    fn key(&mut self, key: Key, field: Field<'_>);
+}
