@@ -2,34 +2,34 @@
 
 use crate::failure::{Failure, Kind};
 
-/// How the answers of one model are treated.
+/// How the responses of one model are read and forwarded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rules {
     /// Which text formats are looked for.
     pub detect: Detect,
-    /// Whether marks of reasoning are read, whatever `detect` lists.
+    /// Whether reasoning markers are recognised, independently of `detect`.
     pub reasoning: Reasoning,
-    /// What becomes of calls that the upstream ran itself.
+    /// What happens to calls that the upstream ran itself.
     pub server_calls: ServerCalls,
-    /// What becomes of a client's tool called over the upstream's server-tool channel.
+    /// What happens to calls of a client tool that arrive on the upstream's server-tool channel.
     pub misroute: Misroute,
-    /// Whether a call's arguments stream or wait.
+    /// Whether arguments are streamed or sent whole.
     pub arguments: ArgumentDelivery,
-    /// What becomes of a call in a marked format to an undeclared name.
+    /// What happens to a call to an undeclared name in a format with markers.
     pub unknown_calls: UnknownCalls,
-    /// The model's template opens its reasoning, so that the text starts inside it and only the closer is seen.
+    /// The model's chat template opens the reasoning, so the text starts inside it and only the closing marker appears.
     pub starts_in_reasoning: bool,
-    /// Mend arguments that are not JSON, locally, after a call has begun.
+    /// Repair arguments that are not valid JSON. Each repair is local and happens after the call has started.
     pub repair: bool,
-    /// Put before the names of declared tools where the model is told of them in text, and taken off its calls:
-    /// `user:`. Empty: none. A name that comes with it is the client's tool, whatever the upstream's own are called.
+    /// Prefix of tool names in the prompt, such as `user:`; it is removed from the model's calls. Empty: no prefix. A name
+    /// with the prefix always means the client's tool, even if the upstream has a tool of the same name.
     pub tool_prefix: String,
-    /// The upstream's own tools, by name: an unprefixed call to one of them is the upstream's where tools are taught
-    /// with a prefix.
+    /// Names of the upstream's own tools. Where tools are taught with a prefix, an unprefixed call to one of these belongs
+    /// to the upstream.
     pub server_tools: Vec<String>,
-    /// An upstream that closes without an end mark has ended well. Off: the answer is reported as truncated.
+    /// Accept a response whose body ends without an end mark as complete. Off: it is reported as truncated.
     pub tolerate_truncation: bool,
-    /// Limits of one answer.
+    /// Limits of one response.
     pub limits: Limits,
 }
 
@@ -79,11 +79,11 @@ pub enum Reasoning {
 /// `server_calls`: calls that the upstream ran itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerCalls {
-    /// As `Forward` if the client declared the tool or declared none at all; else as `Annotate`.
+    /// Like `Forward` if the client declared this tool or no tools at all; otherwise like `Annotate`.
     Auto,
-    /// As `tool_calls` deltas, their results in an extension field; the finish reason stays.
+    /// Sent as `tool_calls` deltas, with their results in an extension field. The finish reason does not change.
     Forward,
-    /// Web results become citations; the calls are told in the extension field only, with their results.
+    /// Web results become citations. The calls and their results appear only in the extension field.
     Annotate,
     /// Dropped.
     Hide,
@@ -94,46 +94,47 @@ pub enum ServerCalls {
 pub enum Misroute {
     /// The call goes to the client.
     Rescue,
-    /// As `Rescue`; but if required arguments are missing, the model is asked once more.
+    /// Like `Rescue`, but if required arguments are missing, the model is asked once more.
     Bounce,
 }
 
-/// `arguments`: whether they stream.
+/// `arguments`: whether arguments are streamed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArgumentDelivery {
-    /// As they come.
+    /// Each piece is sent as it arrives.
     Stream,
     /// A call is sent when it is complete and parsed.
     Whole,
 }
 
-/// `unknown_calls`: a call in a marked format to an undeclared name.
+/// `unknown_calls`: a call to an undeclared name in a format with markers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnknownCalls {
-    /// Passed on: the client's answer lets the model recover.
+    /// Forwarded, so that the client's error result lets the model recover.
     Forward,
     /// Left as text.
     Text,
 }
 
-/// Limits of one answer.
+/// Limits of one response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of one upstream frame. Beyond: the answer fails.
+    /// Bytes of one upstream frame. Beyond that the response fails.
     pub max_frame: usize,
-    /// Bytes of one call's arguments. Beyond: the answer fails.
+    /// Bytes of one call's arguments. Beyond that the response fails.
     pub max_arguments: usize,
-    /// Calls of one answer. Beyond: the answer fails.
+    /// Calls in one response. Beyond that the response fails.
     pub max_calls: usize,
-    /// Bytes of text held back while they may be the start of a call. Beyond: they are text.
+    /// Bytes of text held back while they may be the start of a call. Beyond that they are released as text.
     pub max_hold: usize,
-    /// Nesting of values in calls. Beyond: text, or a cut call.
+    /// Nesting depth of values in calls. A deeper candidate is text, or the call is cut off.
     pub max_depth: usize,
-    /// Bytes of a tool's name that is not declared. Beyond: text.
+    /// Bytes of an undeclared tool name. A candidate with a longer name is text.
     pub max_name: usize,
-    /// Bytes of one piece of markup in calls: a header, an opening tag, a name, a key. Beyond: text, or a cut call.
+    /// Bytes of one piece of markup in calls: a header, an opening tag, a name, a key. Beyond that the candidate is text, or
+    /// the call is cut off.
     pub max_markup: usize,
-    /// Bytes of an answer that has to be kept: one that is not streamed. Beyond: the answer fails.
+    /// Bytes of a response that is not streamed and therefore buffered. Beyond that it fails.
     pub max_answer: usize,
 }
 
@@ -152,7 +153,7 @@ impl Default for Limits {
     }
 }
 
-/// The failures of answers that reach a limit.
+/// The failures of responses that reach a limit.
 impl Limits {
     /// More calls than `max_calls`.
     pub(crate) fn too_many_calls(&self) -> Failure {

@@ -8,9 +8,9 @@ use super::{
     envelope::{CallRules, Piece},
     pattern::Fit,
     text::{head, tail},
-    typed::escape,
     walker::{Out, Step},
 };
+use crate::wire::json::escape_str;
 
 /// A text that may be a call's only argument.
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ impl BareText {
     }
 
     /// Reads on in `text`, which begins where the bare text does. `closer`: how what begins at a marker's first
-    /// character matches the call's closers. `Certain`: the call of that `name` and `id` has been written.
+    /// character matches the call's closers. `Whole`: the call of that `name` and `id` has been written.
     pub(super) fn step(
         &mut self,
         text: &str,
@@ -46,7 +46,7 @@ impl BareText {
             match closer(tail(text, at)) {
                 Fit::Whole(_) if at <= self.most => {
                     self.call(head(text, at), (name, id), out);
-                    return Step::Certain(at);
+                    return Step::Whole(at);
                 }
                 Fit::Whole(_) => return Step::Stop(0),
                 // Of a sign alone it is not known whether markup begins with it.
@@ -67,9 +67,9 @@ impl BareText {
     /// Writes the call that the text is the argument of.
     fn call(&self, text: &str, (name, id): (&str, &str), out: &mut Out<'_>) {
         let mut json = String::from("{\"");
-        escape(&self.key, &mut json);
+        escape_str(&mut json, &self.key);
         json.push_str("\": \"");
-        escape(text.trim(), &mut json);
+        escape_str(&mut json, text.trim());
         json.push_str("\"}");
         out(Piece::Start { name, id });
         out(Piece::Arguments(&json));

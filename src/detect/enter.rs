@@ -4,7 +4,8 @@ use super::{
     Detector, State,
     channels::Channel,
     fence::{Fence, Opener, Opening},
-    gate::Wait,
+    gate::{Gate, Wait},
+    gated::Gated,
     markers::Entry,
     reading::{Container, Reading, Rivals},
     region::{Region, RegionKind},
@@ -109,9 +110,12 @@ impl Detector {
         let read_as = match list {
             Some(calls) => {
                 let wait = Wait::new(quoted, false, whole);
-                Container::Section(Box::new(Section::naked(calls, "", wait, &self.search.rules(false))))
+                Container::Calls(Box::new(Gated::new(
+                    Section::naked(calls, "", wait, &self.search.rules(false)),
+                    Gate::new(wait),
+                )))
             }
-            None => Container::Region(Box::new(Region::new(RegionKind::Bare, quoted, false, whole))),
+            None => region(RegionKind::Bare, quoted, Wait::new(quoted, false, whole)),
         };
         let rivals = Rivals::Unmarked { next: place + 1 };
         let reading = Reading { format, starts_line, quoted, marked: false, read_as, rivals, behind: None };
@@ -120,7 +124,7 @@ impl Detector {
     }
 
     fn enter(&mut self, format: &'static Format, container: RegionKind, starts_line: bool, quoted: bool) {
-        let read_as = Container::Region(Box::new(Region::new(container, quoted, false, self.search.whole)));
+        let read_as = region(container, quoted, Wait::new(quoted, false, self.search.whole));
         let rivals = Rivals::None;
         let reading = Reading { format, starts_line, quoted, marked: false, read_as, rivals, behind: None };
         self.state = State::Calls(Box::new(reading));
@@ -179,7 +183,7 @@ impl Detector {
                     return;
                 }
                 TagKind::Marked | TagKind::Special(_) => {
-                    Container::Region(Box::new(Region::new(RegionKind::Tag(tag), quoted, true, whole)))
+                    region(RegionKind::Tag(tag), quoted, Wait::new(quoted, true, whole))
                 }
             },
             Entry::Thought(thought) => {
@@ -203,16 +207,14 @@ impl Detector {
                 )))
             }
             Entry::Section(calls, close) => {
-                Container::Section(Box::new(Section::new(calls, close, Wait::new(quoted, true, whole))))
+                let wait = Wait::new(quoted, true, whole);
+                Container::Calls(Box::new(Gated::new(Section::new(calls, close, wait), Gate::new(wait))))
             }
             Entry::Call(calls) => {
                 let rules = self.search.rules(true);
-                Container::Section(Box::new(Section::naked(
-                    calls,
-                    &self.held,
-                    Wait::new(quoted, true, whole),
-                    &rules,
-                )))
+                let wait = Wait::new(quoted, true, whole);
+                let section = Section::naked(calls, &self.held, wait, &rules);
+                Container::Calls(Box::new(Gated::new(section, Gate::new(wait))))
             }
         };
         let rivals = Rivals::Marked { opener: self.held.len(), next: place + 1 };
@@ -272,4 +274,11 @@ impl Detector {
         }
         0
     }
+}
+
+/// Calls in a container.
+fn region(container: RegionKind, quoted: bool, wait: Wait) -> Container {
+    let no_tool = if let RegionKind::Tag(tag) = container { tag.special().no_tool } else { &[] };
+    let gate = Gate::new(wait).dropping(no_tool);
+    Container::Calls(Box::new(Gated::new(Region::new(container, quoted, wait), gate)))
 }

@@ -39,37 +39,6 @@ impl Waiting {
     }
 }
 
-/// Pieces that wait, in order. Arguments that follow each other become one text: the room for each by itself, a token
-/// each, would be many times their size.
-#[derive(Debug, Default)]
-pub(super) struct Queue {
-    pieces: Vec<Waiting>,
-}
-
-impl Queue {
-    pub(super) fn push(&mut self, piece: Piece<'_>) {
-        match (piece, self.pieces.last_mut()) {
-            (Piece::Arguments(text), Some(Waiting::Arguments(kept))) => append(kept, text),
-            (piece, _) => self.pieces.push(Waiting::of(piece)),
-        }
-    }
-
-    /// Nothing waits.
-    pub(super) fn is_empty(&self) -> bool {
-        self.pieces.is_empty()
-    }
-
-    /// What waits.
-    pub(super) fn take(&mut self) -> Vec<Waiting> {
-        std::mem::take(&mut self.pieces)
-    }
-
-    /// What waits goes out.
-    pub(super) fn open(&mut self, out: &mut Out<'_>) {
-        self.pieces.drain(..).for_each(|waiting| out(waiting.as_piece()));
-    }
-}
-
 /// What calls wait for before they go out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wait {
@@ -93,40 +62,75 @@ impl Wait {
     }
 }
 
-/// The way of one region's calls.
+/// The way out of one container's calls.
 #[derive(Debug)]
 pub(super) struct Gate {
-    pub(super) wait: Wait,
-    waiting: Queue,
-    /// In a call to one of the format's names for calling nothing.
+    wait: Wait,
+    /// Pieces that wait, in order. Arguments that follow each other become one text: the room for each by itself, a
+    /// token each, would be many times their size.
+    waiting: Vec<Waiting>,
+    /// The format's names for calling nothing.
+    no_tool: &'static [&'static str],
+    /// In a call to one of them.
     drops: bool,
 }
 
 impl Gate {
     pub(super) fn new(wait: Wait) -> Self {
-        Self { wait, waiting: Queue::default(), drops: false }
+        Self { wait, waiting: Vec::new(), no_tool: &[], drops: false }
     }
 
-    /// Sends a piece on, keeps it, or drops it.
-    pub(super) fn pass(&mut self, piece: Piece<'_>, rules: &CallRules<'_>, out: &mut Out<'_>) {
+    /// Drops calls to these names, unless tools are declared by them.
+    pub(super) fn dropping(self, no_tool: &'static [&'static str]) -> Self {
+        Self { no_tool, ..self }
+    }
+
+    /// What is written goes out at once.
+    pub(super) fn streams(&self) -> bool {
+        self.wait == Wait::Nothing
+    }
+
+    /// Calls wait for the end of their container.
+    pub(super) fn waits_for_all(&self) -> bool {
+        self.wait == Wait::RegionEnd
+    }
+
+    /// As [`Gate::pass`], but drops calls that call nothing.
+    pub(super) fn filter(&mut self, piece: Piece<'_>, rules: &CallRules<'_>, out: &mut Out<'_>) {
         if let Piece::Start { name, .. } = piece {
-            self.drops = rules.no_tool.contains(&name) && rules.tools.resolve(name).is_none();
+            self.drops = self.no_tool.contains(&name) && rules.tools.resolve(name).is_none();
         }
-        match self.wait {
-            _ if self.drops => {}
-            Wait::Nothing => out(piece),
-            Wait::CallEnd | Wait::RegionEnd => self.waiting.push(piece),
+        if !self.drops {
+            self.pass(piece, out);
         }
+    }
+
+    /// Sends a piece of a call on, or keeps it.
+    pub(super) fn pass(&mut self, piece: Piece<'_>, out: &mut Out<'_>) {
+        if self.streams() {
+            return out(piece);
+        }
+        match (piece, self.waiting.last_mut()) {
+            (Piece::Arguments(text), Some(Waiting::Arguments(kept))) => append(kept, text),
+            (piece, _) => self.waiting.push(Waiting::of(piece)),
+        }
+    }
+
+    /// A call has ended so, or none was open: whether it may go out. A call that waits may only if it is whole; it goes
+    /// out now unless it waits for others.
+    pub(super) fn settle(&mut self, end: Option<CallEnd>, out: &mut Out<'_>) -> bool {
+        if !self.streams() && end == Some(CallEnd::Cut) {
+            return false;
+        }
+        if !self.waits_for_all() {
+            self.waiting.drain(..).for_each(|waiting| out(waiting.as_piece()));
+        }
+        true
     }
 
     /// The call being read calls nothing.
     pub(super) fn drops(&self) -> bool {
         self.drops
-    }
-
-    /// What waits goes out.
-    pub(super) fn open(&mut self, out: &mut Out<'_>) {
-        self.waiting.open(out);
     }
 
     /// Nothing waits.
@@ -136,6 +140,6 @@ impl Gate {
 
     /// What waits.
     pub(super) fn take(&mut self) -> Vec<Waiting> {
-        self.waiting.take()
+        std::mem::take(&mut self.waiting)
     }
 }

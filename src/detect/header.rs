@@ -68,7 +68,7 @@ impl Walk for HeaderWalk {
             At::Before => self.before(text, rules, out),
             At::Arguments => {
                 let step = json(&mut self.body, text, out);
-                if let Step::Certain(_) = step {
+                if let Step::Whole(_) = step {
                     self.at = At::After;
                 }
                 step
@@ -78,7 +78,7 @@ impl Walk for HeaderWalk {
                 let closers = || header.after.iter().chain(header.close).copied();
                 let Some(call) = called(header, &self.captured, rules) else { return Step::Stop(0) };
                 let step = bare.step(text, call, |text| fit_any(closers(), text), out);
-                if let Step::Certain(_) = step {
+                if let Step::Whole(_) = step {
                     self.at = At::After;
                 }
                 step

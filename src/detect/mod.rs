@@ -24,6 +24,7 @@ mod envelope;
 mod escape;
 mod fence;
 mod gate;
+mod gated;
 mod header;
 mod joined;
 mod literal;
@@ -44,6 +45,7 @@ mod tag;
 #[cfg(test)]
 mod tagged_tests;
 mod thinking;
+mod trimmed;
 mod typed;
 mod walker;
 

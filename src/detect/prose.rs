@@ -8,7 +8,10 @@
 
 use std::borrow::Cow;
 
-use super::text::{head, is_blank, tail};
+use super::{
+    text::{head, is_blank, tail},
+    trimmed::hold_blank,
+};
 use crate::event::{Event, Sink};
 
 /// `text` without the blanks at its beginning.
@@ -141,27 +144,16 @@ impl Prose {
         self.max_hold.saturating_sub(self.blank.len()) + 1
     }
 
-    /// Holds white space as far as it may be held: each time it is too much, it goes out. That depends on the text
-    /// alone, as everything here.
+    /// Holds white space as far as it may be held.
     fn hold(&mut self, blank: &str, out: &mut impl Sink) {
-        if blank.len() < self.room() {
-            // Most often it is the one between two words.
-            match *blank.as_bytes() {
-                [] => {}
-                [byte] => self.blank.push(char::from(byte)),
-                _ => self.blank.push_str(blank),
-            }
-            return;
-        }
-        let mut rest = blank;
-        while !rest.is_empty() {
-            let room = self.room();
-            self.blank.push_str(head(rest, rest.len().min(room)));
-            if rest.len() < room {
-                return;
-            }
-            self.release_blank(out);
-            rest = tail(rest, room);
+        let mut released = false;
+        hold_blank(&mut self.blank, blank, self.max_hold, |blank| {
+            out.event(Event::Text(Cow::Borrowed(blank)));
+            released = true;
+        });
+        if released {
+            self.seen_text = true;
+            self.line_rest = None;
         }
     }
 

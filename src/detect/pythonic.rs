@@ -54,6 +54,7 @@ pub(super) struct PythonWalk {
     arguments: usize,
     positional: usize,
     open: bool,
+    found: bool,
 }
 
 impl Walk for PythonWalk {
@@ -92,6 +93,10 @@ impl Walk for PythonWalk {
     fn kept(&self) -> usize {
         self.value.kept()
     }
+
+    fn is_in_call(&self) -> bool {
+        self.found
+    }
 }
 
 impl PythonWalk {
@@ -107,6 +112,7 @@ impl PythonWalk {
             arguments: 0,
             positional: 0,
             open: false,
+            found: false,
         }
     }
 
@@ -145,7 +151,7 @@ impl PythonWalk {
                 self.start(out);
                 self.end(out);
                 self.at = At::Item { or_end: true };
-                if character == ']' { self.finished() } else { Step::Certain(1) }
+                if character == ']' { self.finished() } else { Step::Whole(1) }
             }
             (At::Printed, ')') => {
                 self.at = At::Done;
@@ -210,7 +216,7 @@ impl PythonWalk {
             return;
         }
         out(Piece::Start { name: &self.name, id: "" });
-        self.open = true;
+        (self.open, self.found) = (true, true);
     }
 
     /// The first character of an argument, or the call's end.
@@ -273,11 +279,11 @@ impl PythonWalk {
         self.end(out);
         if self.in_list {
             self.at = At::Item { or_end: true };
-            return Step::Certain(1);
+            return Step::Whole(1);
         }
         if self.in_print {
             self.at = At::Printed;
-            return Step::Certain(1);
+            return Step::Whole(1);
         }
         self.at = At::Done;
         Step::End(1)

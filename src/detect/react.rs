@@ -16,9 +16,9 @@ use super::{
     string_fast_path::StringFastPath,
     tag::json,
     text::tail,
-    typed::escape,
     walker::{Out, Step, Walk},
 };
+use crate::wire::json::escape_str;
 
 const INPUT: &str = "Action Input:";
 const RESULT: &str = "Observation:";
@@ -64,7 +64,7 @@ impl Walk for ReactWalk {
             At::After => return self.after(text),
             At::Json => {
                 let step = json(&mut self.json, text, out);
-                if let Step::Certain(_) = step {
+                if let Step::Whole(_) = step {
                     self.at = At::After;
                 }
                 return step;
@@ -216,7 +216,7 @@ impl ReactWalk {
             json.push_str(": \"");
         }
         self.begun = true;
-        escape(text, &mut json);
+        escape_str(&mut json, text);
         out(Piece::Arguments(&json));
     }
 

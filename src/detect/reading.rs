@@ -4,9 +4,8 @@ use super::{
     channels::Channel,
     envelope::{CallRules, Piece},
     gate::Waiting,
+    gated::{Gated, Passed},
     prose::Prose,
-    region::{Passed, Region},
-    section::Section,
     string_fast_path::StringFastPath,
     walker::Out,
 };
@@ -19,10 +18,8 @@ use std::borrow::Cow;
 /// What a stretch is read as.
 #[derive(Debug)]
 pub(super) enum Container {
-    /// JSON calls in a container.
-    Region(Box<Region>),
-    /// Calls told by markers.
-    Section(Box<Section>),
+    /// Calls in a [`Region`](super::region::Region) or a [`Section`](super::section::Section).
+    Calls(Box<Gated>),
     /// Messages with headers.
     Channel(Box<Channel>),
 }
@@ -55,7 +52,7 @@ fn quote(ending: Ending, text: &str, taken: usize) -> Passed {
     match (text.as_bytes().get(taken), ending) {
         (None, _) => Passed::More,
         (Some(b'`'), _) => Passed::Failed { taken, rescan: 0 },
-        (Some(_), Ending::Calls) => Passed::Ended(taken),
+        (Some(_), Ending::Calls) => Passed::Ended { taken, rescan: 0 },
         (Some(_), Ending::Message) => Passed::MessageEnded(taken),
     }
 }
@@ -82,48 +79,40 @@ impl Reading {
         self.starts_line && !self.marked && !matches!(self.read_as, Container::Channel(_))
     }
 
-    /// In a string of arguments that goes out as it comes.
-    pub(super) fn flow(&self) -> Option<StringFastPath> {
+    /// The string of arguments that goes out as it comes.
+    pub(super) fn string(&self) -> Option<StringFastPath> {
         match &self.read_as {
-            Container::Region(region) => region.flow(),
-            Container::Section(section) if self.behind.is_none() => section.flow(),
-            Container::Section(_) => None,
-            Container::Channel(channel) => channel.flow(),
+            Container::Calls(calls) => calls.string().filter(|_| self.behind.is_none()),
+            Container::Channel(channel) => channel.string(),
         }
     }
 
     pub(super) fn feed(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Passed {
-        match &mut self.read_as {
-            Container::Region(region) => region.feed(text, rules, out),
-            Container::Section(_) if let Some(ending) = self.behind => quote(ending, text, 0),
-            Container::Section(section) => {
-                let (ending, taken) = match section.feed(text, rules, out) {
-                    Passed::Ended(taken) if self.quoted => (Ending::Calls, taken),
-                    Passed::MessageEnded(taken) if self.quoted => (Ending::Message, taken),
-                    passed => return passed,
-                };
-                self.behind = Some(ending);
-                quote(ending, text, taken)
-            }
-            Container::Channel(channel) => channel.feed(text, rules, out),
+        let calls = match &mut self.read_as {
+            Container::Calls(calls) => calls,
+            Container::Channel(channel) => return channel.feed(text, rules, out),
+        };
+        if let Some(ending) = self.behind {
+            return quote(ending, text, 0);
         }
+        let (ending, taken) = match calls.feed(text, rules, out) {
+            Passed::Ended { taken, rescan: 0 } if self.quoted => (Ending::Calls, taken),
+            Passed::MessageEnded(taken) if self.quoted => (Ending::Message, taken),
+            passed => return passed,
+        };
+        self.behind = Some(ending);
+        quote(ending, text, taken)
     }
 
     /// These were calls of this format, but quoted: no other format has a say.
     pub(super) fn is_quotation(&self) -> bool {
-        match &self.read_as {
-            Container::Region(region) => region.is_behind(),
-            Container::Section(_) => self.behind.is_some(),
-            Container::Channel(_) => false,
-        }
+        self.behind.is_some()
     }
 
-    /// The text stops here: whether this ends with calls. `stopped`: the model was done.
+    /// The text stops here: whether this ends with calls. `stopped`: because the model was done.
     pub(super) fn finish(&mut self, stopped: bool, rules: &CallRules<'_>, out: &mut Out<'_>) -> bool {
         match &mut self.read_as {
-            Container::Region(region) => region.finish(stopped, rules, out),
-            Container::Section(_) if self.behind.is_some() => true,
-            Container::Section(section) => section.finish(stopped, rules, out),
+            Container::Calls(calls) => self.behind.is_some() || calls.finish(stopped, rules, out),
             Container::Channel(channel) => channel.finish(stopped, rules, out),
         }
     }
@@ -131,8 +120,7 @@ impl Reading {
     /// A call streams: what is fed is certain as it comes.
     pub(super) fn is_streaming(&self) -> bool {
         match &self.read_as {
-            Container::Region(region) => region.is_streaming(),
-            Container::Section(section) => section.is_streaming(),
+            Container::Calls(calls) => calls.is_streaming(),
             Container::Channel(channel) => channel.is_streaming(),
         }
     }
@@ -140,35 +128,31 @@ impl Reading {
     /// Calls have begun that wait for the end.
     pub(super) fn has_begun(&self) -> bool {
         match &self.read_as {
-            Container::Region(region) => region.has_begun(),
-            Container::Section(section) => section.has_begun(),
+            Container::Calls(calls) => calls.has_begun(),
             Container::Channel(channel) => channel.has_begun(),
         }
     }
 
-    /// How many of the last bytes of what was fed may still be no part of the call that streams.
-    pub(super) fn unsure(&self) -> usize {
+    /// How many of the last bytes that were fed may still be no part of the call that streams.
+    pub(super) fn undecided(&self) -> usize {
         match &self.read_as {
-            Container::Region(region) => region.unsure(),
-            Container::Section(section) => section.unsure(),
-            Container::Channel(channel) => channel.unsure(),
+            Container::Calls(calls) => calls.undecided(),
+            Container::Channel(channel) => channel.undecided(),
         }
     }
 
-    /// How many of the last bytes of what was fed may still be text, however it goes on.
+    /// How many of the last bytes that were fed may still be text, however it goes on.
     pub(super) fn uncertain(&self) -> usize {
         match &self.read_as {
-            Container::Channel(channel) => channel.unsure(),
-            _ if self.is_streaming() => self.unsure(),
-            _ => usize::MAX,
+            Container::Calls(calls) if !calls.is_streaming() => usize::MAX,
+            _ => self.undecided(),
         }
     }
 
-    /// Bytes kept back besides the source.
+    /// Bytes kept besides the source.
     pub(super) fn kept(&self) -> usize {
         match &self.read_as {
-            Container::Region(region) => region.kept(),
-            Container::Section(section) => section.kept(),
+            Container::Calls(calls) => calls.kept(),
             Container::Channel(channel) => channel.kept(),
         }
     }
@@ -176,8 +160,7 @@ impl Reading {
     /// The calls that waited for the end.
     pub(super) fn take_waiting(&mut self) -> Vec<Waiting> {
         match &mut self.read_as {
-            Container::Region(region) => region.take_waiting(),
-            Container::Section(section) => section.take_waiting(),
+            Container::Calls(calls) => calls.take_waiting(),
             Container::Channel(channel) => channel.take_waiting(),
         }
     }

@@ -1,26 +1,24 @@
-//! [`Section`]: calls that are told by markers of their own, in a section or naked.
+//! [`Section`]: calls told by markers of their own, in a section or naked.
 //!
 //! A section is entered at its opener, or at a call's opener where the format's calls may stand alone. Between calls
-//! there are blanks, the format's noise, the next call's opener or the section's closer; each call is read by a
-//! [`Walker`]. A section that fails before its first call is text; after a call only what follows it is.
+//! there are blanks, the format's noise, the next call's opener or the section's closer; each call is read by a walk of
+//! its body's kind. A section that fails before its first call is text; after a call only what follows it is.
 
 use super::{
     envelope::CallRules,
-    gate::{Queue, Wait, Waiting},
+    gate::Wait,
     pattern::{Fit, fit},
     pythonic::PythonWalk,
-    region::Passed,
     string_fast_path::StringFastPath,
-    text::tail,
-    walker::{Out, Parsed, Walker},
+    text::head,
+    walker::{Out, Step, Walk, body},
 };
-use crate::{event::CallEnd, format::Calls};
+use crate::format::Calls;
 
 #[derive(Debug)]
 enum Phase {
-    /// Between calls; [`Section::markup`] is what may be a marker.
     Between,
-    Call(Box<Walker>),
+    Call(Box<dyn Walk>),
 }
 
 /// A section of calls being read.
@@ -30,235 +28,131 @@ pub(super) struct Section {
     /// The section's closer; empty for a call outside any section.
     close: &'static str,
     in_section: bool,
+    /// All calls wait for the section's end.
+    waits: bool,
     phase: Phase,
-    markup: String,
-    wait: Wait,
-    waiting: Queue,
+    /// A call has ended whole.
     found: bool,
+    /// The call that is being read has.
+    whole: bool,
+}
+
+/// What stands between calls.
+#[derive(Debug, Clone, Copy)]
+enum Mark {
+    Closer,
+    Opener,
+    /// It means nothing.
+    Noise,
 }
 
 impl Section {
     /// Begins behind a section's opener.
     pub(super) fn new(calls: &'static Calls, close: &'static str, wait: Wait) -> Self {
-        Self {
-            calls,
-            close,
-            in_section: true,
-            phase: Phase::Between,
-            markup: String::new(),
-            wait,
-            waiting: Queue::default(),
-            found: false,
-        }
+        let waits = wait == Wait::RegionEnd;
+        Self { calls, close, in_section: true, waits, phase: Phase::Between, found: false, whole: false }
     }
 
     /// Begins behind the opener of a call that stands alone.
     pub(super) fn naked(calls: &'static Calls, open: &str, wait: Wait, rules: &CallRules<'_>) -> Self {
         let rules = CallRules { any_name: rules.any_name && !calls.naked_must_be_declared(), ..*rules };
-        let call = Phase::Call(Box::new(Walker::new(calls, open, &rules)));
-        Self { in_section: false, phase: call, ..Self::new(calls, "", wait) }
-    }
-
-    /// A call streams: what is fed is certain as it comes.
-    pub(super) fn is_streaming(&self) -> bool {
-        self.wait == Wait::Nothing && matches!(&self.phase, Phase::Call(walker) if walker.is_open())
-    }
-
-    /// A call has begun: it streams, or waits.
-    pub(super) fn has_begun(&self) -> bool {
-        !self.waiting.is_empty() || self.is_streaming()
-    }
-
-    /// How many of the last bytes of what was fed may still be no part of calls.
-    pub(super) fn unsure(&self) -> usize {
-        if let Phase::Call(walker) = &self.phase { walker.undecided() } else { self.markup.len() }
-    }
-
-    /// Bytes kept back besides the source.
-    pub(super) fn kept(&self) -> usize {
-        if let Phase::Call(walker) = &self.phase { walker.kept() } else { 0 }
-    }
-
-    /// In a string of arguments that goes out as it comes.
-    pub(super) fn flow(&self) -> Option<StringFastPath> {
-        match &self.phase {
-            Phase::Call(walker) if self.wait == Wait::Nothing => walker.string(),
-            _ => None,
-        }
-    }
-
-    /// The calls that waited.
-    pub(super) fn take_waiting(&mut self) -> Vec<Waiting> {
-        self.waiting.take()
-    }
-
-    /// Reads on. Pieces of calls go to `out`, unless they must wait.
-    pub(super) fn feed(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Passed {
-        let mut at = 0;
-        while at < text.len() {
-            match &mut self.phase {
-                Phase::Call(_) => {
-                    let (len, passed) = self.call(tail(text, at), rules, out);
-                    at += len;
-                    match passed {
-                        Some(Passed::Certain(_)) => return Passed::Certain(at),
-                        Some(Passed::Ended(_)) => return Passed::Ended(at),
-                        Some(Passed::MessageEnded(_)) => return Passed::MessageEnded(at),
-                        Some(Passed::Left { rescan, .. }) => return Passed::Left { taken: at, rescan },
-                        Some(Passed::Again { rest, certain, .. }) => {
-                            return Passed::Again { taken: at, rest, certain };
-                        }
-                        Some(Passed::Failed { rescan, .. }) => return Passed::Failed { taken: at, rescan },
-                        Some(_) => return Passed::Failed { taken: at, rescan: 0 },
-                        None => {}
-                    }
-                }
-                Phase::Between => {
-                    let Some(character) = tail(text, at).chars().next() else { break };
-                    match self.between(character, rules) {
-                        Between::Taken => at += character.len_utf8(),
-                        Between::Call => {}
-                        // What has ended calls is no text, whatever follows it.
-                        Between::Noise if self.found && self.wait != Wait::RegionEnd => {
-                            return Passed::Certain(at + character.len_utf8());
-                        }
-                        Between::Noise => at += character.len_utf8(),
-                        Between::Closed => return Passed::Ended(at + character.len_utf8()),
-                        Between::Foreign => {
-                            return Passed::Failed { taken: at, rescan: self.markup.len() };
-                        }
-                    }
-                }
-            }
-        }
-        Passed::More
-    }
-
-    /// The text stops here: whether the section ends with calls. `stopped`: the model was done.
-    pub(super) fn finish(&mut self, stopped: bool, rules: &CallRules<'_>, out: &mut Out<'_>) -> bool {
-        let marked = self.is_marked();
-        let Phase::Call(walker) = &mut self.phase else { return self.found };
-        if !walker.found() {
-            return self.found && self.wait != Wait::RegionEnd && marked;
-        }
-        if self.wait == Wait::Nothing {
-            walker.finish(stopped, out);
-            return true;
-        }
-        let waiting = &mut self.waiting;
-        let end = walker.finish(stopped && rules.repair, &mut |piece| waiting.push(piece));
-        if end == Some(CallEnd::Cut) {
-            return false;
-        }
-        true
-    }
-
-    /// A call has ended: it goes out, unless it must wait for the section's end.
-    fn certain(&self) -> Option<Passed> {
-        (self.wait != Wait::RegionEnd).then_some(Passed::Certain(0))
-    }
-
-    fn call(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> (usize, Option<Passed>) {
-        let marked = self.is_marked();
-        let Phase::Call(walker) = &mut self.phase else { return (0, None) };
-        let waiting = &mut self.waiting;
-        let (len, parsed) = match self.wait {
-            Wait::Nothing => walker.feed(text, rules, out),
-            _ => walker.feed(text, rules, &mut |piece| waiting.push(piece)),
-        };
-        self.found |= walker.found();
-        let rest = walker.undecided();
-        let passed = match parsed {
-            Parsed::More => None,
-            Parsed::Certain => self.certain(),
-            Parsed::End if rest > 0 => {
-                self.phase = Phase::Between;
-                let certain = self.certain().is_some();
-                Some(if self.in_section {
-                    Passed::Again { taken: 0, rest, certain }
-                } else {
-                    Passed::Left { taken: 0, rescan: rest }
-                })
-            }
-            Parsed::End => {
-                self.phase = Phase::Between;
-                if self.in_section { self.certain() } else { Some(Passed::Ended(0)) }
-            }
-            Parsed::EndMessage => Some(Passed::MessageEnded(0)),
-            Parsed::Stop if walker.is_open() && self.wait == Wait::Nothing => {
-                // What was fed and is no part of the call is text, as what follows is.
-                walker.finish(false, out);
-                Some(Passed::Left { taken: 0, rescan: rest })
-            }
-            Parsed::Stop if self.found && !walker.is_open() && marked => {
-                self.phase = Phase::Between;
-                Some(Passed::Again { taken: 0, rest, certain: false })
-            }
-            Parsed::Stop => Some(Passed::Failed { taken: 0, rescan: rest }),
-        };
-        (len, passed)
-    }
-
-    /// One character between calls.
-    fn between(&mut self, character: char, rules: &CallRules<'_>) -> Between {
-        if self.markup.is_empty() && character.is_ascii_whitespace() {
-            return Between::Taken;
-        }
-        self.markup.push(character);
-        let (mut begins, markup) = (false, self.markup.as_str());
-        let close = Some(self.close).filter(|close| !close.is_empty());
-        if let Some(close) = close {
-            match fit(close, markup) {
-                Fit::Whole(_) if self.found => return Between::Closed,
-                fit => begins |= fit == Fit::Begins,
-            }
-        }
-        for &open in self.calls.open.iter().filter(|open| !open.is_empty()) {
-            match fit(open, markup) {
-                Fit::Whole(_) => {
-                    self.phase = Phase::Call(Box::new(Walker::new(self.calls, markup, rules)));
-                    self.markup.clear();
-                    return Between::Taken;
-                }
-                fit => begins |= fit == Fit::Begins,
-            }
-        }
-        for noise in self.calls.noise {
-            match fit(noise, markup) {
-                Fit::Whole(_) => {
-                    self.markup.clear();
-                    return Between::Noise;
-                }
-                fit => begins |= fit == Fit::Begins,
-            }
-        }
-        if begins {
-            return Between::Taken;
-        }
-        self.markup.pop();
-        if self.markup.is_empty() && self.calls.open.contains(&"") && PythonWalk::may_begin(character) {
-            self.phase = Phase::Call(Box::new(Walker::new(self.calls, "", rules)));
-            return Between::Call;
-        }
-        Between::Foreign
+        let phase = Phase::Call(body(calls, open, &rules));
+        Self { in_section: false, phase, ..Self::new(calls, "", wait) }
     }
 
     /// Each call of this section has a marker.
     fn is_marked(&self) -> bool {
         self.in_section && !self.calls.open.contains(&"")
     }
+
+    fn begin_call(&mut self, open: &str, rules: &CallRules<'_>) {
+        self.phase = Phase::Call(body(self.calls, open, rules));
+        self.whole = false;
+    }
+
+    /// Between calls.
+    fn between(&mut self, text: &str, rules: &CallRules<'_>) -> Step {
+        let blank = text.len() - text.trim_ascii_start().len();
+        if blank > 0 {
+            return Step::Took(blank);
+        }
+        let close = Some(self.close).filter(|_| self.found).map(|close| (close, Mark::Closer));
+        let openers = self.calls.open.iter().map(|&open| (open, Mark::Opener));
+        let noise = self.calls.noise.iter().map(|&noise| (noise, Mark::Noise));
+        let marks = close.into_iter().chain(openers).chain(noise).filter(|(mark, _)| !mark.is_empty());
+        let fits = marks.map(|(mark, kind)| (fit(mark, text), kind));
+        let mut begins = false;
+        let whole = fits.filter_map(|(fit, kind)| match fit {
+            Fit::Whole(len) => Some((len, kind)),
+            fit => {
+                begins |= fit == Fit::Begins;
+                None
+            }
+        });
+        match whole.min_by_key(|&(len, _)| len) {
+            Some((len, Mark::Closer)) => Step::End(len),
+            Some((len, Mark::Opener)) => {
+                self.begin_call(head(text, len), rules);
+                Step::Took(len)
+            }
+            // What has ended calls is not text, whatever follows it.
+            Some((len, Mark::Noise)) if self.found => Step::Whole(len),
+            Some((len, Mark::Noise)) => Step::Took(len),
+            None if begins => Step::Hold,
+            None if self.calls.open.contains(&"") && text.starts_with(PythonWalk::may_begin) => {
+                self.begin_call("", rules);
+                Step::Took(0)
+            }
+            None => Step::Stop(0),
+        }
+    }
 }
 
-/// What a character between calls is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Between {
-    Taken,
-    /// It was not taken: a call begins with it.
-    Call,
-    /// The last of what means nothing.
-    Noise,
-    /// The last of the closer.
-    Closed,
-    /// No part of the section.
-    Foreign,
+impl Walk for Section {
+    fn step(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
+        let Phase::Call(call) = &mut self.phase else { return self.between(text, rules) };
+        let step = call.step(text, rules, out);
+        self.whole |= matches!(step, Step::Whole(_) | Step::End(_) | Step::EndMessage(_));
+        self.found |= self.whole;
+        match step {
+            Step::End(len) if self.in_section => {
+                self.phase = Phase::Between;
+                Step::Whole(len)
+            }
+            step => step,
+        }
+    }
+
+    fn bound(&self) -> usize {
+        if let Phase::Call(call) = &self.phase { call.bound() } else { usize::MAX }
+    }
+
+    fn close(&mut self, held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
+        if let Phase::Call(call) = &mut self.phase { call.close(held, stopped, out) } else { false }
+    }
+
+    fn string(&self) -> Option<StringFastPath> {
+        if let Phase::Call(call) = &self.phase { call.string() } else { None }
+    }
+
+    fn kept(&self) -> usize {
+        if let Phase::Call(call) = &self.phase { call.kept() } else { 0 }
+    }
+
+    /// What begins as a call does and is none may be something else between calls.
+    fn recover(&mut self, open: bool, _rest: &str) -> bool {
+        let goes_on = self.found && !open && self.is_marked() && matches!(self.phase, Phase::Call(_));
+        if goes_on {
+            self.phase = Phase::Between;
+        }
+        goes_on
+    }
+
+    fn ends_with_calls(&self, _held: &str) -> bool {
+        match &self.phase {
+            Phase::Between => self.found,
+            // The markup of a call that has not started is framing.
+            Phase::Call(_) => self.whole || self.found && !self.waits && self.is_marked(),
+        }
+    }
 }

@@ -3,10 +3,12 @@
 use super::{
     Detector, State,
     fence::{Fence, Foreign},
+    gate::Waiting,
+    gated::Passed,
     reading::{Container, Outlet, Reading, Rivals},
-    region::{Passed, RegionKind},
     text::{append, boundary_from, head, tail},
     thinking::Thinking,
+    walker::Surroundings,
 };
 use crate::event::Sink;
 
@@ -27,20 +29,8 @@ impl Detector {
                 State::Attributes { .. } => self.release(self.held.len().saturating_sub(1), out),
                 State::Marker { .. } | State::Opener(_) => self.release(0, out),
                 State::Calls(mut reading) => {
-                    if self.finish_calls(&mut reading, stopped, out) {
-                        self.held.clear();
-                        self.doubted = None;
-                    } else if let Some(thinking) = self.doubted.take() {
-                        self.think_on(thinking, out);
-                    } else {
-                        // What may have been the tag of a call may hold others.
-                        let tag = if let Container::Section(section) = &reading.read_as {
-                            section.unsure()
-                        } else {
-                            0
-                        };
-                        self.release(tag.min(self.held.len().saturating_sub(1)), out);
-                    }
+                    let ended = self.finish_calls(&mut reading, stopped, out);
+                    self.settle_calls(&reading, ended, out);
                 }
                 State::Reasoning(mut thinking) => thinking.finish(out),
                 State::Behind => self.leave_call(out),
@@ -48,6 +38,30 @@ impl Detector {
                 State::Prose | State::Foreign(_) | State::Json(_) | State::Dropped => break,
             }
         }
+    }
+
+    /// The text has stopped in a reading, which has `ended` with calls or not.
+    fn settle_calls(&mut self, reading: &Reading, ended: bool, out: &mut impl Sink) {
+        let doubted = self.doubted.take();
+        match (&reading.read_as, doubted) {
+            _ if ended => self.held.clear(),
+            (_, Some(thinking)) => self.think_on(thinking, out),
+            // What may have been the tag of a call may hold others.
+            (Container::Calls(calls), None) => {
+                let tag = calls.undecided().min(self.held.len().saturating_sub(1));
+                self.release(tag, out);
+            }
+            (Container::Channel(_), None) => self.release(0, out),
+        }
+    }
+
+    /// Feeds a reading; what it finds goes out.
+    fn feed(&mut self, reading: &mut Reading, text: &str, out: &mut impl Sink) -> Passed {
+        let (format, starts_line) = (reading.format, reading.takes_line());
+        let rules = self.search.rules(reading.marked);
+        let (prose, next) = (&mut self.prose, &mut self.next);
+        let mut outlet = Outlet { format, starts_line, prose, next, at_end: false, out };
+        reading.feed(text, &rules, &mut |piece| outlet.piece(piece))
     }
 
     fn finish_calls(&mut self, reading: &mut Reading, stopped: bool, out: &mut impl Sink) -> bool {
@@ -66,94 +80,119 @@ impl Detector {
     pub(super) fn calls(&mut self, text: &str, out: &mut impl Sink) -> usize {
         self.flow = None;
         let State::Calls(mut reading) = std::mem::replace(&mut self.state, State::Prose) else { return 0 };
-        let (format, starts_line) = (reading.format, reading.takes_line());
-        let rules = self.search.rules(reading.marked);
-        // As much as may be held and a character more, so that the limit is reached at the same one for every cut.
-        let max_hold = self.max_hold();
-        let text = if self.held.len() + text.len() <= max_hold {
-            text
-        } else {
-            let room = self.search.limit(&reading, max_hold).saturating_sub(self.held.len());
-            head(text, boundary_from(text, room.saturating_add(1)))
-        };
-        let (prose, next) = (&mut self.prose, &mut self.next);
-        let mut outlet = Outlet { format, starts_line, prose, next, at_end: false, out: &mut *out };
-        let passed = reading.feed(text, &rules, &mut |piece| outlet.piece(piece));
-        match passed {
+        let text = self.within_limit(text, &reading);
+        match self.feed(&mut reading, text, out) {
             Passed::More => {
-                // The source of a call that waits is kept besides its arguments: until it has ended it may be text.
-                append(&mut self.held, text);
-                let certain = self.held.len().saturating_sub(reading.uncertain());
-                self.held.drain(..certain);
-                if reading.is_streaming() {
-                    self.doubted = None;
-                    reading.rivals = Rivals::None;
-                }
-                let overflows =
-                    self.held.len() > max_hold && self.held.len() > self.search.limit(&reading, max_hold);
-                self.flow = reading.flow().filter(|_| self.held.is_empty());
-                self.state = State::Calls(reading);
-                if overflows {
-                    self.overflow(out);
-                }
+                self.take_all(reading, text, out);
                 text.len()
             }
             Passed::Certain(taken) => {
-                self.doubted = None;
                 self.held.push_str(head(text, taken));
-                let certain = self.held.len().saturating_sub(reading.unsure());
-                self.held.drain(..certain);
+                self.make_certain(&mut reading, out);
                 self.held.shrink_to(MAX_SPACE);
-                outlet.pieces(reading.take_ended());
-                reading.rivals = Rivals::None;
                 self.state = State::Calls(reading);
-                taken
-            }
-            Passed::Ended(taken) | Passed::MessageEnded(taken) => {
-                self.doubted = None;
-                self.held.clear();
-                self.held.shrink_to(MAX_SPACE);
-                outlet.pieces(reading.take_waiting());
-                self.prose.container_ended(starts_line);
-                self.go_on();
-                if let Passed::MessageEnded(_) = passed {
-                    self.state = State::Dropped;
-                }
                 taken
             }
             Passed::Again { taken, rest, certain } => {
                 self.held.push_str(head(text, taken));
                 let again = self.held.split_off(self.held.len().saturating_sub(rest));
                 if certain {
-                    self.doubted = None;
-                    self.held.clear();
-                    outlet.pieces(reading.take_ended());
-                    reading.rivals = Rivals::None;
+                    self.make_certain(&mut reading, out);
                 }
                 self.state = State::Calls(reading);
                 self.text(&again, out);
                 taken
             }
-            Passed::Left { taken, rescan } => {
-                self.doubted = None;
-                outlet.pieces(reading.take_waiting());
+            Passed::Ended { taken, rescan } => {
                 self.held.push_str(head(text, taken));
-                self.prose.container_ended(starts_line);
-                let again = self.held.len().saturating_sub(rescan);
-                self.held.drain(..again);
-                let again = std::mem::take(&mut self.held);
-                self.go_on();
-                self.text(&again, out);
+                self.end_calls(&mut reading, rescan, out);
+                taken
+            }
+            Passed::MessageEnded(taken) => {
+                self.end_calls(&mut reading, 0, out);
+                self.state = State::Dropped;
+                taken
+            }
+            Passed::Cut { taken, rescan } => {
+                self.held.push_str(head(text, taken));
+                let again = self.held.split_off(self.held.len().saturating_sub(rescan));
+                self.make_certain(&mut reading, out);
+                self.held = again;
+                self.fail(*reading, rescan, true, out);
                 taken
             }
             Passed::Failed { taken, rescan } => {
                 self.held.push_str(head(text, taken));
                 let certain = self.held.len().saturating_sub(reading.uncertain());
                 self.held.drain(..certain);
-                self.fail(*reading, rescan, out);
+                self.fail(*reading, rescan, false, out);
                 taken
             }
         }
+    }
+
+    /// As much of `text` as may be held and a character more, so that the limit is reached at the same one for every cut.
+    fn within_limit<'t>(&self, text: &'t str, reading: &Reading) -> &'t str {
+        let max_hold = self.max_hold();
+        if self.held.len() + text.len() <= max_hold {
+            return text;
+        }
+        let room = self.search.limit(reading, max_hold).saturating_sub(self.held.len());
+        head(text, boundary_from(text, room.saturating_add(1)))
+    }
+
+    /// All of `text` was taken, and the reading goes on. The source of a call that waits is held besides its arguments:
+    /// until it has ended it may be text.
+    fn take_all(&mut self, mut reading: Box<Reading>, text: &str, out: &mut impl Sink) {
+        append(&mut self.held, text);
+        let certain = self.held.len().saturating_sub(reading.uncertain());
+        self.held.drain(..certain);
+        if reading.is_streaming() {
+            self.doubted = None;
+            reading.rivals = Rivals::None;
+        }
+        let max_hold = self.max_hold();
+        let overflows = self.held.len() > max_hold && self.held.len() > self.search.limit(&reading, max_hold);
+        self.flow = reading.string().filter(|_| self.held.is_empty());
+        self.state = State::Calls(reading);
+        if overflows {
+            self.overflow(out);
+        }
+    }
+
+    /// What is held is certain, as far as it is decided: it need not be kept as text, and nothing else begins there.
+    fn forget_certain(&mut self, reading: &mut Reading) {
+        self.doubted = None;
+        let certain = self.held.len().saturating_sub(reading.undecided());
+        self.held.drain(..certain);
+        reading.rivals = Rivals::None;
+    }
+
+    /// As above, and the calls that waited go out.
+    fn make_certain(&mut self, reading: &mut Reading, out: &mut impl Sink) {
+        self.forget_certain(reading);
+        let ended = reading.take_ended();
+        self.send(reading, ended, false, out);
+    }
+
+    /// The calls have ended before the last `rescan` bytes that are held.
+    fn end_calls(&mut self, reading: &mut Reading, rescan: usize, out: &mut impl Sink) {
+        self.doubted = None;
+        let waiting = reading.take_waiting();
+        self.send(reading, waiting, false, out);
+        let again = self.held.split_off(self.held.len().saturating_sub(rescan));
+        self.held.clear();
+        self.held.shrink_to(MAX_SPACE);
+        self.prose.container_ended(reading.takes_line());
+        self.go_on();
+        self.text(&again, out);
+    }
+
+    /// Sends pieces of calls that have waited. `at_end`: the text has ended.
+    fn send(&mut self, reading: &Reading, pieces: Vec<Waiting>, at_end: bool, out: &mut impl Sink) {
+        let (format, starts_line) = (reading.format, reading.takes_line());
+        let (prose, next) = (&mut self.prose, &mut self.next);
+        Outlet { format, starts_line, prose, next, at_end, out }.pieces(pieces);
     }
 
     /// Bytes of source that may be held before a call has begun.
@@ -168,20 +207,19 @@ impl Detector {
         let State::Calls(mut reading) = std::mem::replace(&mut self.state, State::Prose) else { return };
         if !reading.has_begun() {
             reading.rivals = Rivals::None;
-            return self.fail(*reading, 0, out);
+            return self.fail(*reading, 0, false, out);
         }
-        let (format, starts_line) = (reading.format, reading.takes_line());
-        let (prose, next) = (&mut self.prose, &mut self.next);
-        let mut outlet = Outlet { format, starts_line, prose, next, at_end: true, out };
-        outlet.pieces(reading.abandon());
+        let pieces = reading.abandon();
+        self.send(&reading, pieces, true, out);
         self.doubted = None;
         self.held.clear();
     }
 
     /// These are no calls of this format. Another with the same opener may fit; else the source since the last
-    /// certain point is text, and the text goes on as what it then is.
-    fn fail(&mut self, reading: Reading, rescan: usize, out: &mut impl Sink) {
-        let (quotation, begun) = (reading.is_quotation(), reading.has_begun());
+    /// certain point is text, and the text goes on as what it then is. `cut`: a call was cut here.
+    fn fail(&mut self, reading: Reading, rescan: usize, cut: bool, out: &mut impl Sink) {
+        let (quotation, begun, takes_line) =
+            (reading.is_quotation(), reading.has_begun(), reading.takes_line());
         let Reading { starts_line, quoted, mut read_as, rivals, .. } = reading;
         match if quotation { Rivals::None } else { rivals } {
             Rivals::Marked { opener, next } => {
@@ -207,19 +245,12 @@ impl Detector {
             return self.think_on(thinking, out);
         }
         self.state = State::Prose;
-        if let Container::Region(region) = &mut read_as {
-            if region.has_ended() {
-                self.prose.container_ended(starts_line);
-            }
-            if let RegionKind::Fence(fence) = region.container {
-                self.leave_fence(Some(fence), out);
-                return;
-            }
-            if let Some(scanner) = region.scanner.take()
-                && scanner.depth() > 0
-            {
-                self.state = State::Json(scanner);
-            }
+        let Container::Calls(calls) = &mut read_as else { return self.release(rescan, out) };
+        match calls.surroundings(cut) {
+            Surroundings::Prose => {}
+            Surroundings::Behind => self.prose.container_ended(takes_line),
+            Surroundings::Fence(fence) => return self.leave_fence(Some(fence), out),
+            Surroundings::Json(scanner) => self.state = State::Json(scanner),
         }
         self.release(rescan, out);
     }

@@ -4,7 +4,7 @@
 //! might have to be held. They go out at once and leave everything as it is, so the walk over the call need not see
 //! them. Every other piece goes the long way; what comes out is the same.
 
-use super::typed::escape;
+use crate::wire::json::escape_str;
 
 /// How the string is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl StringFastPath {
                     return Some(text);
                 }
                 escaped.clear();
-                escape(text, escaped);
+                escape_str(escaped, text);
                 Some(escaped)
             }
         }

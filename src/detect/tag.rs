@@ -155,7 +155,7 @@ fn blanks(text: &str) -> usize {
 pub(super) fn json(body: &mut JsonBody, text: &str, out: &mut Out<'_>) -> Step {
     match body.feed(text, &mut |text: &str| out(Piece::Arguments(text))) {
         Fed::More => Step::Took(text.len()),
-        Fed::Done(len) => Step::Certain(len),
+        Fed::Done(len) => Step::Whole(len),
         Fed::Fault(len) => Step::Stop(len),
     }
 }

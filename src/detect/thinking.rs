@@ -9,6 +9,7 @@ use super::{
     markers::Markers,
     pattern::{Case, Fit, fit_cased},
     text::{head, tail},
+    trimmed::Trimmed,
 };
 use crate::{
     event::{Event, Reasoning, Sink},
@@ -35,11 +36,7 @@ pub(super) struct Thinking {
     /// Where calls end it, their openers count too.
     ended_by_calls: bool,
     markup: String,
-    /// White space since the last visible character.
-    blank: String,
-    /// White space held beyond this goes out.
-    max_blank: usize,
-    begun: bool,
+    text: Trimmed,
     last: u8,
 }
 
@@ -56,18 +53,18 @@ impl Thinking {
     }
 
     fn of(close: Vec<&'static str>, open: Vec<&'static str>, ended_by_calls: bool, max_blank: usize) -> Self {
-        let (markup, blank) = (String::new(), String::new());
-        Self { close, open, ended_by_calls, markup, blank, max_blank, begun: false, last: 0 }
+        let text = Trimmed::new(max_blank);
+        Self { close, open, ended_by_calls, markup: String::new(), text, last: 0 }
     }
 
     /// The message has begun inside it, and nothing of it has come.
     pub(super) fn is_fresh(&self) -> bool {
-        !self.open.is_empty() && !self.begun && self.held() == 0
+        !self.open.is_empty() && !self.text.has_begun() && self.held() == 0
     }
 
     /// Bytes held.
     pub(super) fn held(&self) -> usize {
-        self.markup.len() + self.blank.len()
+        self.markup.len() + self.text.held()
     }
 
     /// Takes what may be a marker out.
@@ -109,7 +106,7 @@ impl Thinking {
     fn may_begin(&self, byte: u8, markers: &Markers) -> bool {
         let begins = |marker: &str| marker.as_bytes().first().is_some_and(|b| b.eq_ignore_ascii_case(&byte));
         self.close.iter().any(|marker| begins(marker))
-            || (!self.begun && self.open.iter().any(|marker| begins(marker)))
+            || (!self.text.has_begun() && self.open.iter().any(|marker| begins(marker)))
             || (self.ended_by_calls && markers.may_begin(byte, Place::MessageStart))
     }
 
@@ -120,15 +117,15 @@ impl Thinking {
             let whole = |markers: &[&str]| markers.iter().any(|marker| matches!(fits(marker), Fit::Whole(_)));
             if whole(&self.close) {
                 self.markup.clear();
-                self.blank.clear();
+                self.text.end();
                 return Some(ThinkingProgress::Closed(at));
             }
-            if !self.begun && whole(&self.open) {
+            if !self.text.has_begun() && whole(&self.open) {
                 self.markup.clear();
                 return None;
             }
             let begins = |markers: &[&str]| markers.iter().any(|marker| fits(marker) == Fit::Begins);
-            let mut holds = begins(&self.close) || (!self.begun && begins(&self.open));
+            let mut holds = begins(&self.close) || (!self.text.has_begun() && begins(&self.open));
             if self.ended_by_calls && !self.quoted() {
                 match markers.call(&self.markup) {
                     Some((place, true)) => return Some(ThinkingProgress::Calls(at, place)),
@@ -149,36 +146,8 @@ impl Thinking {
 
     /// Puts reasoning out, its trailing white space held.
     pub(super) fn say(&mut self, text: &str, out: &mut impl Sink) {
-        let text = if self.begun { text } else { text.trim_start() };
-        let visible = text.trim_end();
-        if !visible.is_empty() {
-            if self.blank.is_empty() {
-                reasoning(visible, out);
-            } else {
-                self.blank.push_str(visible);
-                reasoning(&self.blank, out);
-                self.blank.clear();
-            }
-            self.begun = true;
-        }
-        hold_blank(&mut self.blank, tail(text, visible.len()), self.max_blank, |blank| reasoning(blank, out));
+        self.text.put(text, |text| reasoning(text, out));
         self.last = text.bytes().next_back().unwrap_or(self.last);
-    }
-}
-
-/// Holds white space behind reasoning. Each time there is more than `most` bytes of it, it goes out, which depends on
-/// the text alone.
-pub(super) fn hold_blank(held: &mut String, blank: &str, most: usize, mut out: impl FnMut(&str)) {
-    if held.len() + blank.len() <= most {
-        held.push_str(blank);
-        return;
-    }
-    for character in blank.chars() {
-        held.push(character);
-        if held.len() > most {
-            out(held);
-            held.clear();
-        }
     }
 }
 

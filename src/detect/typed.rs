@@ -7,10 +7,10 @@
 use super::{
     body::{Fed, JsonBody, is_number},
     envelope::{CallRules, Piece},
-    text::{head, is_blank, tail},
+    text::{is_blank, tail},
     walker::Out,
 };
-use crate::tools::Types;
+use crate::{tools::Types, wire::json::escape_str};
 
 impl Types {
     /// `text` as JSON; `None` if it is a string.
@@ -192,7 +192,7 @@ impl TypedValue {
             return;
         }
         self.escaped.clear();
-        escape(text, &mut self.escaped);
+        escape_str(&mut self.escaped, text);
         out(Piece::Arguments(&self.escaped));
     }
 }
@@ -206,24 +206,6 @@ fn may_be_null(text: &str) -> bool {
     let begins =
         "null".as_bytes().get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word.as_bytes()));
     begins && (word.len() == 4 || word.len() == text.len())
-}
-
-/// Appends `text` as the inside of a JSON string.
-pub(super) fn escape(text: &str, to: &mut String) {
-    let mut rest = text;
-    while let Some(at) = rest.bytes().position(|byte| byte < 0x20 || byte == b'"' || byte == b'\\') {
-        to.push_str(head(rest, at));
-        match rest.as_bytes().get(at).copied().unwrap_or_default() {
-            b'"' => to.push_str("\\\""),
-            b'\\' => to.push_str("\\\\"),
-            b'\n' => to.push_str("\\n"),
-            b'\r' => to.push_str("\\r"),
-            b'\t' => to.push_str("\\t"),
-            byte => to.push_str(&format!("\\u{byte:04x}")),
-        }
-        rest = tail(rest, at + 1);
-    }
-    to.push_str(rest);
 }
 
 #[cfg(test)]

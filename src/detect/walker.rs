@@ -14,6 +14,7 @@ use super::{
     dsl::DslWalk,
     elements::ElementsWalk,
     envelope::{CallRules, Piece},
+    fence::Fence,
     header::HeaderWalk,
     params::ParamsWalk,
     pythonic::PythonWalk,
@@ -24,6 +25,7 @@ use super::{
 use crate::{
     event::CallEnd,
     format::{CallBody, Calls},
+    wire::json::Scanner,
 };
 
 /// Where the pieces of calls go.
@@ -36,7 +38,10 @@ pub(super) enum Step {
     Took(usize),
     /// What the text begins with depends on what follows. The text is seen again, with more behind it.
     Hold,
-    /// This many bytes have been read, and everything up to there is certain. If a call was open, it is whole.
+    /// This many bytes have been read. If a call was open, it is whole. All of it is certain, unless the calls of this
+    /// container wait for each other.
+    Whole(usize),
+    /// As `Whole`, and all of it is certain even so.
     Certain(usize),
     /// The walk ends behind this many bytes. If a call was open, it is whole.
     End(usize),
@@ -51,6 +56,8 @@ pub(super) enum Step {
 pub(super) enum Parsed {
     /// All text was taken.
     More,
+    /// Everything up to here is certain, unless calls wait for each other.
+    Whole,
     /// Everything up to here is certain.
     Certain,
     /// The walk has ended.
@@ -87,14 +94,55 @@ pub(super) trait Walk: Debug + Send {
         0
     }
 
-    /// What was read last belongs to a call, given that some call was `found`.
-    fn is_in_call(&self, found: bool) -> bool {
-        found
+    /// What was read last belongs to a call that has started.
+    fn is_in_call(&self) -> bool {
+        false
     }
 
     /// A call that has not started would start if the text stopped here.
     fn starts_at_end(&self) -> bool {
         false
+    }
+
+    /// The last step stopped before `rest`, in an `open` call or not. Whether the walk goes on all the same, in another
+    /// state.
+    fn recover(&mut self, _open: bool, _rest: &str) -> bool {
+        false
+    }
+
+    /// The text stops outside any call, behind `held`: whether what was read since the last certain point is part of
+    /// calls.
+    fn ends_with_calls(&self, _held: &str) -> bool {
+        false
+    }
+
+    /// What the text is in behind the point where the walk stopped; `cut`: in the middle of a call.
+    fn surroundings(&mut self, cut: bool) -> Surroundings {
+        if cut { Surroundings::Behind } else { Surroundings::Prose }
+    }
+}
+
+/// What the text behind a failed container is in.
+#[derive(Debug)]
+pub(super) enum Surroundings {
+    Prose,
+    /// Prose right behind a container of calls.
+    Behind,
+    /// A fence that is not searched.
+    Fence(Fence),
+    /// A JSON value that is no call.
+    Json(Scanner),
+}
+
+/// The walk of one call of `calls`, from behind `open`, as it was written.
+pub(super) fn body(calls: &'static Calls, open: &str, rules: &CallRules<'_>) -> Box<dyn Walk> {
+    match &calls.body {
+        CallBody::Header(header) => Box::new(HeaderWalk::new(header, rules)),
+        CallBody::Python(python) => Box::new(PythonWalk::new(python, rules)),
+        CallBody::Dsl { quote } => Box::new(DslWalk::new(quote, rules)),
+        CallBody::React => Box::new(ReactWalk::new(rules)),
+        CallBody::Params(params) => Box::new(ParamsWalk::new(calls, params, rules)),
+        CallBody::Elements(elements) => Box::new(ElementsWalk::new(calls, elements, open, rules)),
     }
 }
 
@@ -111,18 +159,6 @@ pub(super) struct Walker {
 impl Walker {
     pub(super) fn of(walk: impl Walk + 'static) -> Self {
         Self { walk: Box::new(walk), held: String::new(), open: false, found: false }
-    }
-
-    /// Begins behind `open`, as it was written.
-    pub(super) fn new(calls: &'static Calls, open: &str, rules: &CallRules<'_>) -> Self {
-        match &calls.body {
-            CallBody::Header(header) => Self::of(HeaderWalk::new(header, rules)),
-            CallBody::Python(python) => Self::of(PythonWalk::new(python, rules)),
-            CallBody::Dsl { quote } => Self::of(DslWalk::new(quote, rules)),
-            CallBody::React => Self::of(ReactWalk::new(rules)),
-            CallBody::Params(params) => Self::of(ParamsWalk::new(calls, params, rules)),
-            CallBody::Elements(elements) => Self::of(ElementsWalk::new(calls, elements, open, rules)),
-        }
     }
 
     /// Reads on: how much of `text` was taken, and why not more.
@@ -167,9 +203,15 @@ impl Walker {
                     at += len;
                     continue;
                 }
-                Step::Hold if seen.len() > bound => return (at, Parsed::Stop),
-                Step::Hold => return (at, Parsed::More),
+                Step::Hold if seen.len() <= bound => return (at, Parsed::More),
+                Step::Hold if walk.recover(*open, tail(text, at)) => continue,
+                Step::Hold => return (at, Parsed::Stop),
+                Step::Stop(len) if walk.recover(*open, tail(text, at + len)) => {
+                    at += len;
+                    continue;
+                }
                 Step::Stop(len) => return (at + len, Parsed::Stop),
+                Step::Whole(len) => (len, Parsed::Whole),
                 Step::Certain(len) => (len, Parsed::Certain),
                 Step::End(len) => (len, Parsed::End),
                 Step::EndMessage(len) => (len, Parsed::EndMessage),
@@ -184,7 +226,7 @@ impl Walker {
 
     /// The text stops here; `None` if no call was open. `stopped`: because the model was done.
     pub(super) fn finish(&mut self, stopped: bool, out: &mut Out<'_>) -> Option<CallEnd> {
-        if !self.open && !self.walk.starts_at_end() {
+        if !self.stops_open() {
             return None;
         }
         self.found = true;
@@ -205,14 +247,29 @@ impl Walker {
         self.found
     }
 
-    /// What was read last belongs to a call that was found, not to something that may become one.
+    /// What was read last belongs to a call that has started.
     pub(super) fn is_in_call(&self) -> bool {
-        self.walk.is_in_call(self.found)
+        self.walk.is_in_call()
     }
 
     /// If the text stopped here, it would stop in a call.
     pub(super) fn stops_in_call(&self) -> bool {
-        self.is_in_call() || self.walk.starts_at_end()
+        self.walk.is_in_call() || self.walk.starts_at_end()
+    }
+
+    /// If the text stopped here, a call would be open.
+    pub(super) fn stops_open(&self) -> bool {
+        self.open || self.walk.starts_at_end()
+    }
+
+    /// The text stops outside any call: whether what was read since the last certain point is part of calls.
+    pub(super) fn ends_with_calls(&self) -> bool {
+        self.walk.ends_with_calls(&self.held)
+    }
+
+    /// See [`Walk::surroundings`].
+    pub(super) fn surroundings(&mut self, cut: bool) -> Surroundings {
+        self.walk.surroundings(cut)
     }
 
     /// The string of arguments that goes out as it comes.
@@ -271,7 +328,7 @@ mod tests {
                 }
                 Some(b';') => {
                     self.inside = false;
-                    Step::Certain(2)
+                    Step::Whole(2)
                 }
                 Some(b'.') => Step::End(2),
                 Some(_) => Step::Stop(1),

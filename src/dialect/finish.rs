@@ -28,6 +28,16 @@ pub(crate) fn finish_of(word: &str) -> Option<Finish> {
     })
 }
 
+/// The API's own word for `finish`.
+pub(crate) fn finish_word(finish: Finish) -> &'static str {
+    match finish {
+        Finish::Stop => "stop",
+        Finish::Calls => "tool_calls",
+        Finish::Length => "length",
+        Finish::Filter => "content_filter",
+    }
+}
+
 /// The failure that `word` means: a response that ended with it is not complete. `None` for any other word.
 pub(crate) fn failure_of(word: &str) -> Option<Failure> {
     let lower = word.to_ascii_lowercase();

@@ -1,4 +1,4 @@
-//! [`DeclaredTools`]: the declared tools as detection and the request's rules see them.
+//! [`DeclaredTools`]: the declared tools, with what detection and the request's rules need to know about them.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ pub(crate) use types::{ArgumentTypes, Schema, Types};
 /// What models put before a tool's name: the namespaces in which OpenAI's prompts declare tools.
 const NAMESPACES: [&str; 2] = ["functions.", "tools."];
 
-/// The tools that may be called in one request, by name. All stages of an answer share them, for as long as it takes:
-/// they hold no more than they need.
+/// The tools that may be called in one request, by name. All stages of a response share them while it lasts, so only
+/// what they need is kept.
 #[derive(Debug, Clone, Default)]
 pub struct DeclaredTools {
     declared: Arc<Table>,
@@ -44,8 +44,8 @@ impl Signature {
 }
 
 impl DeclaredTools {
-    /// The tools that `conversation` lets the model call. `prefix` is what their names carry where the model is told
-    /// of them in text; it may be empty.
+    /// The tools that `conversation` lets the model call. `prefix` is the prefix of their names in the prompt; it may be
+    /// empty.
     pub fn new(conversation: &Conversation, prefix: &str) -> Self {
         let tools = conversation.callable_tools();
         let mut tools: Vec<_> = tools.map(|tool| (tool.name.as_str().into(), Signature::of(tool))).collect();
@@ -60,7 +60,7 @@ impl DeclaredTools {
         tools.get(place).map(|(_, tool)| tool)
     }
 
-    /// No tool may be called: nothing is looked for.
+    /// Whether no tool may be called.
     pub fn is_empty(&self) -> bool {
         self.declared.tools.is_empty()
     }
@@ -86,12 +86,12 @@ impl DeclaredTools {
         self.is_prefixed().then(|| written.strip_prefix(self.declared.prefix.as_ref())).flatten()
     }
 
-    /// Whether tools are known to the model by a prefixed name.
+    /// Whether the model knows the tools by prefixed names.
     pub fn is_prefixed(&self) -> bool {
         !self.declared.prefix.is_empty()
     }
 
-    /// Whether `name` is declared and no longer name begins with it: what has come so far is all of it.
+    /// Whether `name` is declared and no longer declared name begins with it, so that the name is complete.
     pub(crate) fn is_whole(&self, name: &str) -> bool {
         let tools = &self.declared.tools;
         let place = tools.binary_search_by(|(declared, _)| declared.as_ref().cmp(name));
@@ -99,7 +99,7 @@ impl DeclaredTools {
         place.is_ok_and(|place| tools.get(place + 1).is_none_or(|(next, _)| !next.starts_with(name)))
     }
 
-    /// Whether more characters can make a declared name of `start`.
+    /// Whether `start` is the beginning of a declared name.
     pub(crate) fn may_become(&self, start: &str) -> bool {
         self.may_become_plain(start)
             || NAMESPACES.iter().any(|namespace| match start.strip_prefix(namespace) {
@@ -155,7 +155,7 @@ impl DeclaredTools {
         self.tool(name).is_some_and(|tool| tool.shape.keys().next().is_some())
     }
 
-    /// The required arguments of `name` that are no key of the JSON object `arguments`.
+    /// The required arguments of `name` that are not keys of the JSON object `arguments`.
     pub fn missing(&self, name: &str, arguments: &str) -> Vec<&str> {
         let Some(tool) = self.tool(name) else { return Vec::new() };
         let given: Option<serde_json::Map<String, Value>> = serde_json::from_str(arguments).ok();

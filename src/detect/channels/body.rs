@@ -1,18 +1,17 @@
 //! The bodies of messages: text, reasoning, and arguments in their several shapes.
 
-use super::{Channel, Mark, Phase, gate};
+use super::{Channel, Mark, Phase};
 use crate::{
     detect::{
         body::{Fed, JsonBody},
         envelope::{CallRules, Piece},
-        region::Passed,
+        gated::Passed,
         text::{boundary_from, head, tail},
-        thinking::hold_blank,
-        typed::escape,
         walker::{Out, Parsed},
     },
     event::CallEnd,
     format::Voice,
+    wire::json::escape_str,
 };
 
 impl Channel {
@@ -43,7 +42,7 @@ impl Channel {
                 Mark::End => {
                     self.end_raw(true, out);
                     self.markup.clear();
-                    self.blank.clear();
+                    self.reasoning.end();
                     self.phase = Phase::Between;
                     return Some(Passed::Certain(0));
                 }
@@ -70,22 +69,13 @@ impl Channel {
         }
         if self.raw {
             let mut escaped = String::with_capacity(text.len());
-            escape(text, &mut escaped);
-            return gate(self.waits, &mut self.waiting, Piece::Arguments(&escaped), out);
+            escape_str(&mut escaped, text);
+            return self.gate.pass(Piece::Arguments(&escaped), out);
         }
         if voice == Voice::Text {
             return out(Piece::Said(voice, text));
         }
-        let text = if self.begun { text } else { text.trim_start() };
-        let visible = text.trim_end();
-        if !visible.is_empty() {
-            self.blank.push_str(visible);
-            out(Piece::Said(voice, &self.blank));
-            self.blank.clear();
-            self.begun = true;
-        }
-        let blank = tail(text, visible.len());
-        hold_blank(&mut self.blank, blank, self.max_blank, |blank| out(Piece::Said(voice, blank)));
+        self.reasoning.put(text, |text| out(Piece::Said(voice, text)));
     }
 
     /// A call's arguments.
@@ -96,8 +86,8 @@ impl Channel {
         out: &mut Out<'_>,
     ) -> (usize, Option<Passed>) {
         let Phase::Arguments(body) = &mut self.phase else { return (0, None) };
-        let (waits, waiting) = (self.waits, &mut self.waiting);
-        match body.feed(text, &mut |text: &str| gate(waits, waiting, Piece::Arguments(text), out)) {
+        let gate = &mut self.gate;
+        match body.feed(text, &mut |text: &str| gate.pass(Piece::Arguments(text), out)) {
             Fed::More => (text.len(), None),
             Fed::Done(len) => {
                 self.end(CallEnd::Complete, out);
@@ -176,24 +166,23 @@ impl Channel {
                 self.phase = Phase::Call(walker);
                 None
             }
-            Parsed::Certain => {
+            Parsed::Whole | Parsed::Certain => {
                 // Each call counts by itself, whatever becomes of the next one.
-                self.settled(Some(CallEnd::Complete), out);
+                self.gate.settle(Some(CallEnd::Complete), out);
                 self.phase = Phase::Call(walker);
                 Some(Passed::Certain(0))
             }
             Parsed::End | Parsed::EndMessage => {
-                self.settled(Some(CallEnd::Complete), out);
+                self.gate.settle(Some(CallEnd::Complete), out);
                 Some(Passed::Again { taken: 0, rest, certain: true })
             }
             Parsed::Stop if !found => return self.no_call(head(text, len), out),
             Parsed::Stop => {
                 let open = walker.is_open();
                 let in_call = open || (walker.is_in_call() && self.mends(rules));
-                let (waits, waiting) = (self.waits, &mut self.waiting);
-                let mut out_or_wait = |piece: Piece<'_>| gate(waits, waiting, piece, out);
-                let end = if open { walker.finish(false, &mut out_or_wait) } else { None };
-                let certain = in_call && self.settled(end, out);
+                let end =
+                    if open { walker.finish(false, &mut |piece| self.gate.pass(piece, out)) } else { None };
+                let certain = in_call && self.gate.settle(end, out);
                 if !certain {
                     self.phase = Phase::Failed;
                 }
@@ -215,7 +204,7 @@ impl Channel {
         if !begun && matches!(piece, Piece::Start { .. }) {
             self.begin(out);
         }
-        gate(self.waits, &mut self.waiting, piece, out);
+        self.gate.pass(piece, out);
     }
 
     /// No call follows the header: all of it, and `text` behind it, is what it is without one.

@@ -1,17 +1,17 @@
 //! The headers of messages, and what stands between a call's header and its arguments.
 
-use super::{Channel, Mark, Phase, gate};
+use super::{Channel, Mark, Phase};
 use crate::{
     detect::{
         envelope::{CallRules, Envelope, Piece},
+        gated::Passed,
         params::ParamsWalk,
-        region::Passed,
         text::head,
-        typed::escape,
         walker::{Out, Walker},
     },
     event::CallEnd,
     format::{CallBody, Route, Voice},
+    wire::json::escape_str,
 };
 
 /// Most markers in a header. Openers are among them, so that the text behind a header that fails is read again as
@@ -126,9 +126,9 @@ impl Channel {
     ) -> Option<Passed> {
         self.start(name, rules, out);
         let mut opening = String::from("{\"");
-        escape(key, &mut opening);
+        escape_str(&mut opening, key);
         opening.push_str("\": \"");
-        gate(self.waits, &mut self.waiting, Piece::Arguments(&opening), out);
+        self.gate.pass(Piece::Arguments(&opening), out);
         (self.raw, self.phase) = (true, Phase::Said(Voice::Text));
         self.certain()
     }
@@ -174,7 +174,7 @@ impl Channel {
             Mark::Begins => (len, None),
             Mark::End => {
                 self.start(&name, rules, out);
-                gate(self.waits, &mut self.waiting, Piece::Arguments("{}"), out);
+                self.gate.pass(Piece::Arguments("{}"), out);
                 self.end(CallEnd::Complete, out);
                 self.phase = Phase::Between;
                 (len, Some(Passed::Certain(0)))

@@ -15,10 +15,11 @@ mod header;
 use super::{
     body::JsonBody,
     envelope::{CallRules, Piece},
-    gate::{Queue, Waiting},
-    region::Passed,
+    gate::{Gate, Wait, Waiting},
+    gated::Passed,
     string_fast_path::StringFastPath,
     text::tail,
+    trimmed::Trimmed,
     walker::{Out, Walker},
 };
 use crate::{
@@ -57,15 +58,11 @@ pub(super) struct Channel {
     markup: String,
     /// The spoken body in which the header stands.
     inside: Option<Voice>,
-    /// White space of reasoning since its last visible character; its first goes out with nothing before it.
-    blank: String,
-    /// White space held beyond this goes out.
-    max_blank: usize,
-    begun: bool,
+    /// The reasoning that is being read.
+    reasoning: Trimmed,
     /// The spoken body is the argument of a call.
     raw: bool,
-    waits: bool,
-    waiting: Queue,
+    gate: Gate,
     /// A message has been read.
     found: bool,
     /// Bytes fed since the last point up to which everything is certain. They may still be text.
@@ -97,12 +94,9 @@ impl Channel {
             source: open.to_owned(),
             markup: String::new(),
             inside: None,
-            blank: String::new(),
-            max_blank,
-            begun: false,
+            reasoning: Trimmed::new(max_blank),
             raw: false,
-            waits,
-            waiting: Queue::default(),
+            gate: Gate::new(if waits { Wait::CallEnd } else { Wait::Nothing }),
             found: false,
             uncertain: open.len(),
             header_at: 0,
@@ -111,7 +105,7 @@ impl Channel {
 
     /// What is fed is certain as it comes. While a call waits, nothing is.
     pub(super) fn is_streaming(&self) -> bool {
-        self.waiting.is_empty()
+        self.gate.is_empty()
             && match &self.phase {
                 Phase::Said(_) | Phase::Arguments(_) => true,
                 Phase::Call(walker) if walker.found() => walker.is_open(),
@@ -121,9 +115,9 @@ impl Channel {
     }
 
     /// In a string of arguments that goes out as it comes.
-    pub(super) fn flow(&self) -> Option<StringFastPath> {
+    pub(super) fn string(&self) -> Option<StringFastPath> {
         match &self.phase {
-            _ if self.waits => None,
+            _ if !self.gate.streams() => None,
             Phase::Arguments(body) => body.flow(),
             Phase::Call(walker) => walker.string(),
             _ => None,
@@ -132,18 +126,18 @@ impl Channel {
 
     /// A call has begun that waits for its end.
     pub(super) fn has_begun(&self) -> bool {
-        !self.waiting.is_empty()
+        !self.gate.is_empty()
     }
 
     /// Bytes kept back besides the source.
     pub(super) fn kept(&self) -> usize {
         let call = if let Phase::Call(walker) = &self.phase { walker.kept() } else { 0 };
-        call + self.blank.len()
+        call + self.reasoning.held()
     }
 
     /// The call that waited.
     pub(super) fn take_waiting(&mut self) -> Vec<Waiting> {
-        self.waiting.take()
+        self.gate.take()
     }
 
     /// Reads on.
@@ -163,7 +157,7 @@ impl Channel {
             };
             at += taken;
             self.uncertain += taken;
-            let certain = matches!(passed, Some(Passed::Certain(_))) && self.waiting.is_empty();
+            let certain = matches!(passed, Some(Passed::Certain(_))) && self.gate.is_empty();
             if certain || self.is_streaming() {
                 self.certain_but(self.pending());
             }
@@ -173,7 +167,6 @@ impl Channel {
                     self.certain_but(0);
                     return Passed::Again { taken: at, rest, certain };
                 }
-                Some(Passed::Left { rescan, .. }) => return Passed::Left { taken: at, rescan },
                 Some(Passed::Failed { rescan, .. }) => return Passed::Failed { taken: at, rescan },
                 _ => {}
             }
@@ -205,9 +198,8 @@ impl Channel {
                     self.begin(out);
                 }
                 let stopped = stopped && self.mends(rules);
-                let (waits, waiting) = (self.waits, &mut self.waiting);
-                let end = walker.finish(stopped, &mut |piece| gate(waits, waiting, piece, out));
-                self.settled(end, out)
+                let end = walker.finish(stopped, &mut |piece| self.gate.pass(piece, out));
+                self.gate.settle(end, out)
             }
             Phase::Between => true,
         };
@@ -215,7 +207,7 @@ impl Channel {
     }
 
     /// How many of the last bytes of what was fed may still be text.
-    pub(super) fn unsure(&self) -> usize {
+    pub(super) fn undecided(&self) -> usize {
         self.uncertain
     }
 
@@ -269,7 +261,7 @@ impl Channel {
     /// A message begins that is not a call.
     fn begin_said(&mut self, out: &mut Out<'_>) {
         self.begin(out);
-        self.waiting.open(out);
+        self.gate.settle(None, out);
     }
 
     /// A message is certain. If it is a call, it may still have to wait.
@@ -280,19 +272,18 @@ impl Channel {
             self.certain_but(self.uncertain.saturating_sub(self.header_at));
         }
         if !self.found {
-            gate(self.waits, &mut self.waiting, Piece::Framed, out);
+            self.gate.pass(Piece::Framed, out);
         }
         self.found = true;
         self.inside = None;
         self.source.clear();
         self.markup.clear();
-        self.blank.clear();
-        self.begun = false;
+        self.reasoning.end();
     }
 
     fn start(&mut self, name: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> JsonBody {
         self.begin(out);
-        gate(self.waits, &mut self.waiting, Piece::Start { name, id: "" }, out);
+        self.gate.pass(Piece::Start { name, id: "" }, out);
         JsonBody::new(rules.repair, rules.max_depth)
     }
 
@@ -304,34 +295,24 @@ impl Channel {
         if !whole {
             return self.end(CallEnd::Cut, out);
         }
-        gate(self.waits, &mut self.waiting, Piece::Arguments("\"}"), out);
+        self.gate.pass(Piece::Arguments("\"}"), out);
         self.end(CallEnd::Complete, out)
     }
 
     /// The call has ended: whether it goes out. One that waits does if it is whole.
     fn end(&mut self, end: CallEnd, out: &mut Out<'_>) -> bool {
-        gate(self.waits, &mut self.waiting, Piece::End(end), out);
-        self.settled(Some(end), out)
-    }
-
-    fn settled(&mut self, end: Option<CallEnd>, out: &mut Out<'_>) -> bool {
-        let mut waiting = std::mem::take(&mut self.waiting);
-        if self.waits && end == Some(CallEnd::Cut) {
-            return false;
-        }
-        waiting.open(out);
-        true
+        self.gate.pass(Piece::End(end), out);
+        self.gate.settle(Some(end), out)
     }
 
     /// Whether the brackets that are missing may be written. A waiting call that is not whole can be text instead.
     fn mends(&self, rules: &CallRules<'_>) -> bool {
-        rules.repair || !self.waits
+        rules.repair || self.gate.streams()
     }
 
     /// Writes the brackets that are missing, if nothing else is.
     fn close(&mut self, body: &mut JsonBody, out: &mut Out<'_>) -> bool {
-        let (waits, waiting) = (self.waits, &mut self.waiting);
-        body.close(&mut |text: &str| gate(waits, waiting, Piece::Arguments(text), out))
+        body.close(&mut |text: &str| self.gate.pass(Piece::Arguments(text), out))
     }
 
     /// A marker may begin with this.
@@ -359,7 +340,7 @@ impl Channel {
     }
 
     fn certain(&self) -> Option<Passed> {
-        (!self.waits).then_some(Passed::Certain(0))
+        self.gate.streams().then_some(Passed::Certain(0))
     }
 
     /// Behind a message.
@@ -387,9 +368,4 @@ impl Channel {
             }
         }
     }
-}
-
-/// Sends a piece on, or keeps it where calls wait.
-fn gate(waits: bool, waiting: &mut Queue, piece: Piece<'_>, out: &mut Out<'_>) {
-    if waits { waiting.push(piece) } else { out(piece) }
 }

@@ -14,11 +14,12 @@ use super::{
     string_fast_path::StringFastPath,
     tag::{Verdict, attribute, cdata, json, tag_text},
     text::{head, tail},
-    typed::{Mend, TypedValue, escape},
+    typed::{Mend, TypedValue},
     walker::{Out, Step, Walk},
 };
 use crate::format::{Calls, Elements, ElementsName};
 use crate::tools::{DeclaredTools, Types};
+use crate::wire::json::escape_str;
 
 #[derive(Debug)]
 enum At {
@@ -98,7 +99,7 @@ impl Walk for ElementsWalk {
             At::BeforeJson | At::AfterJson => self.around_json(text, out),
             At::Text(_) => self.text(text, out),
             At::Json => match json(&mut self.body, text, out) {
-                Step::Certain(len) => {
+                Step::Whole(len) => {
                     self.at = At::AfterJson;
                     Step::Took(len)
                 }
@@ -283,40 +284,11 @@ impl ElementsWalk {
         if self.is_repeating() {
             return self.repeated(text, rules.tools, out);
         }
-        let mut open = false;
-        if let [root] = self.levels.as_slice() {
-            for &(opener, close) in self.elements.json.iter().filter(|_| root.empty && !self.json) {
-                match fit(opener, text) {
-                    Fit::Whole(len) => {
-                        (self.at, self.json_close) = (At::BeforeJson, close);
-                        return Step::Took(len);
-                    }
-                    fit => open |= fit == Fit::Begins,
-                }
-            }
-            for marker in self.elements.around.iter().flat_map(|&(open, close)| [open, close]) {
-                match fit(marker, text) {
-                    Fit::Whole(len) => return Step::Took(len),
-                    fit => open |= fit == Fit::Begins,
-                }
-            }
-            match self.ends(text) {
-                Fit::Whole(len) => return Step::End(len),
-                fit => open |= fit == Fit::Begins,
-            }
-            match fit_any(self.outer(), text) {
-                Fit::Whole(_) if self.started || self.is_certain() => return Step::End(0),
-                fit => open |= fit == Fit::Begins,
-            }
-        } else {
-            match fit(&self.closer(), text) {
-                Fit::Whole(len) => {
-                    self.close_container(out);
-                    return Step::Took(len);
-                }
-                fit => open |= fit == Fit::Begins,
-            }
-        }
+        let open = match if self.levels.len() == 1 { self.at_root(text) } else { self.at_closer(text, out) } {
+            Step::Hold => true,
+            Step::Stop(_) => false,
+            step => return step,
+        };
         match self.child(text) {
             _ if open => Step::Hold,
             // The JSON was all of the arguments.
@@ -339,6 +311,41 @@ impl ElementsWalk {
         }
     }
 
+    /// What stands between the outermost elements; `Stop`: none of that.
+    fn at_root(&mut self, text: &str) -> Step {
+        let mut begins = false;
+        let empty = !self.json && self.levels.first().is_some_and(|root| root.empty);
+        for &(opener, close) in self.elements.json.iter().filter(|_| empty) {
+            match fit(opener, text) {
+                Fit::Whole(len) => {
+                    (self.at, self.json_close) = (At::BeforeJson, close);
+                    return Step::Took(len);
+                }
+                fit => begins |= fit == Fit::Begins,
+            }
+        }
+        let around = self.elements.around.iter().flat_map(|&(open, close)| [open, close]);
+        match (fit_any(around, text), self.ends(text), fit_any(self.outer(), text)) {
+            (Fit::Whole(len), ..) => Step::Took(len),
+            (_, Fit::Whole(len), _) => Step::End(len),
+            (.., Fit::Whole(_)) if self.started || self.is_certain() => Step::End(0),
+            fits if begins || [fits.0, fits.1, fits.2].contains(&Fit::Begins) => Step::Hold,
+            _ => Step::Stop(0),
+        }
+    }
+
+    /// The closer of the innermost container; `Stop`: another element.
+    fn at_closer(&mut self, text: &str, out: &mut Out<'_>) -> Step {
+        match fit(&self.closer(), text) {
+            Fit::Whole(len) => {
+                self.close_container(out);
+                Step::Took(len)
+            }
+            Fit::Begins => Step::Hold,
+            Fit::No => Step::Stop(0),
+        }
+    }
+
     /// The opener and a name show that a call is meant, where text of other kinds does not have them.
     fn is_certain(&self) -> bool {
         self.elements.name != ElementsName::Opener
@@ -355,7 +362,7 @@ impl ElementsWalk {
             fit => fit,
         };
         let step = bare.step(text, (&self.name, &self.id), closes, out);
-        if let Step::Certain(_) = step {
+        if let Step::Whole(_) = step {
             (self.started, self.ended) = (true, true);
         } else {
             self.at = At::Text(bare);
@@ -422,7 +429,7 @@ impl ElementsWalk {
         level.empty = false;
         if !level.array {
             written.push('"');
-            escape(tag, &mut written);
+            escape_str(&mut written, tag);
             written.push_str("\": ");
         }
         if !written.is_empty() {

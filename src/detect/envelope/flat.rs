@@ -1,6 +1,6 @@
 //! [`Flat`]: the members of a call's object beside its name, which may be its arguments.
 
-use crate::detect::typed::escape;
+use crate::wire::json::escape_str;
 
 /// One member.
 #[derive(Debug, Clone)]
@@ -40,7 +40,7 @@ impl Flat {
     pub(super) fn text(&mut self, text: &str) {
         if let Some(member) = self.members.last_mut() {
             member.json.push('"');
-            escape(text, &mut member.json);
+            escape_str(&mut member.json, text);
             member.json.push('"');
         }
     }
@@ -61,7 +61,7 @@ impl Flat {
                 return None;
             }
             json.push_str(if json.len() > 1 { ",\"" } else { "\"" });
-            escape(key, &mut json);
+            escape_str(&mut json, key);
             json.push_str("\":");
             json.push_str(value);
         }

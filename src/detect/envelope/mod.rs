@@ -252,7 +252,7 @@ impl Walk for Envelope {
                 return Step::End(at);
             }
             if std::mem::take(&mut self.settled) {
-                return Step::Certain(at);
+                return Step::Whole(at);
             }
         }
         Step::Took(at)
@@ -287,7 +287,7 @@ impl Walk for Envelope {
         self.call.kept.len() + self.call.flat.kept()
     }
 
-    fn is_in_call(&self, _found: bool) -> bool {
+    fn is_in_call(&self) -> bool {
         self.call.started
     }
 
@@ -320,18 +320,7 @@ impl Envelope {
         let byte = text.bytes().next().unwrap_or_default();
         match &mut self.at {
             At::KeyText { .. } | At::Text { .. } => return self.capture(text, byte, rules, out),
-            At::Skip(body) => {
-                let flat = &mut self.call.flat;
-                return match body.feed(text, &mut |text: &str| flat.value(text)) {
-                    Fed::More => Some(text.len()),
-                    Fed::Done(len) => {
-                        self.at = At::MemberEnd;
-                        Some(len)
-                    }
-                    // What is sound before the fault is taken, however it is cut; the next byte is the fault.
-                    Fed::Fault(len) => (len > 0).then_some(len),
-                };
-            }
+            At::Skip(_) => return self.skip(text),
             At::Arguments => return self.arguments(text, rules, out),
             At::Packed { .. } => return self.packed(text, byte, rules, out),
             _ if is_blank(byte) => return Some(1),
@@ -369,6 +358,21 @@ impl Envelope {
             At::Done => return None,
         }
         Some(1)
+    }
+
+    /// In a member's value that is no part of the envelope.
+    fn skip(&mut self, text: &str) -> Option<usize> {
+        let At::Skip(body) = &mut self.at else { return None };
+        let flat = &mut self.call.flat;
+        match body.feed(text, &mut |text: &str| flat.value(text)) {
+            Fed::More => Some(text.len()),
+            Fed::Done(len) => {
+                self.at = At::MemberEnd;
+                Some(len)
+            }
+            // What is sound before the fault is taken, however it is cut; the next byte is the fault.
+            Fed::Fault(len) => (len > 0).then_some(len),
+        }
     }
 
     /// Slips that are forgiven once a call has begun, and everywhere in marked formats: a trailing comma.

@@ -12,8 +12,8 @@ use super::{
     body::{Fed, literal},
     string_fast_path::StringFastPath,
     text::{head, tail},
-    typed::escape,
 };
+use crate::wire::json::escape_str;
 
 /// How values are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -409,7 +409,7 @@ impl Literal {
 /// `text` as a JSON string.
 pub(super) fn quote_into(out: &mut String, text: &str) {
     out.push('"');
-    escape(text, out);
+    escape_str(out, text);
     out.push('"');
 }
 

@@ -1,7 +1,7 @@
 //! Strings of [`Literal`]: quotes of all kinds, prefixes, escapes, strings that are joined.
 
 use super::{Literal, Quote, State};
-use crate::detect::{text::tail, typed::escape};
+use crate::{detect::text::tail, wire::json::escape_str};
 
 impl Literal {
     pub(super) fn begin_string(&mut self, mark: char, raw: bool) {
@@ -171,7 +171,7 @@ impl Literal {
         self.lone_half(out);
         if text.bytes().any(must_escape) {
             let mut escaped = String::with_capacity(text.len() + 8);
-            escape(text, &mut escaped);
+            escape_str(&mut escaped, text);
             self.put(&escaped, out);
         } else {
             self.put(text, out);

@@ -15,11 +15,12 @@ use super::{
     string_fast_path::StringFastPath,
     tag::{Sure, Verdict, attribute, bare_name, blank_or_name, json, tag_text, types_of},
     text::{head, tail},
-    typed::{Mend, TypedValue, escape},
+    typed::{Mend, TypedValue},
     walker::{Out, Step, Walk},
 };
 use crate::format::{Calls, Key, Params, ParamsName};
 use crate::tools::DeclaredTools;
+use crate::wire::json::escape_str;
 
 #[derive(Debug)]
 enum At {
@@ -72,7 +73,7 @@ impl Walk for ParamsWalk {
             At::Value { fresh } => self.value(text, fresh, rules.tools, out),
             At::Data => self.data(text, out),
             At::Json => match json(&mut self.body, text, out) {
-                Step::Certain(len) => {
+                Step::Whole(len) => {
                     self.at = At::Between;
                     Step::Took(len)
                 }
@@ -102,6 +103,10 @@ impl Walk for ParamsWalk {
 
     fn kept(&self) -> usize {
         self.value.kept()
+    }
+
+    fn is_in_call(&self) -> bool {
+        self.started
     }
 
     fn close(&mut self, held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
@@ -298,7 +303,7 @@ impl ParamsWalk {
     fn text(&mut self, text: &str, out: &mut Out<'_>) -> Step {
         let At::Text(mut bare) = std::mem::replace(&mut self.at, At::Between) else { return Step::Stop(0) };
         let step = bare.step(text, (&self.name, ""), |text| fit_any(self.closers(), text), out);
-        if let Step::Certain(_) = step {
+        if let Step::Whole(_) = step {
             (self.started, self.ended) = (true, true);
         } else {
             self.at = At::Text(bare);
@@ -338,7 +343,7 @@ impl ParamsWalk {
         let types = kind.and_then(types_of).or(declared).unwrap_or_default();
         self.string = (kind.is_some() || declared.is_some()) && types.is_string();
         let mut written = String::from(if self.keys.is_empty() { "{\"" } else { ", \"" });
-        escape(key, &mut written);
+        escape_str(&mut written, key);
         written.push_str("\": ");
         out(Piece::Arguments(&written));
         self.keys.push(key.to_owned());

@@ -12,59 +12,51 @@ impl Region {
     /// In a fence for code a call in it begins with this.
     fn begins_code(&self, character: char) -> bool {
         let code = matches!(self.container, RegionKind::Fence(Fence { code: Some(_), .. }));
-        code && self.markup.is_empty() && PythonWalk::may_begin(character)
+        code && PythonWalk::may_begin(character)
     }
 
-    /// One character before the first value.
-    pub(super) fn before(&mut self, character: char, rules: &CallRules<'_>) -> Between {
-        if self.begins_code(character) {
-            return Between::Value;
-        }
-        let in_fence = self.markup.starts_with('`');
-        if self.markup.is_empty() || in_fence {
-            match character {
-                '{' | '[' => return Between::Value,
-                '\n' => {
-                    self.markup.clear();
-                    return Between::Taken;
-                }
-                ' ' | '\t' | '\r' if self.markup.is_empty() => return Between::Taken,
-                _ => {}
-            }
+    /// One character before the first value, behind `markup` that may go on with it.
+    pub(super) fn before(&self, markup: &str, character: char, rules: &CallRules<'_>) -> Between {
+        let in_fence = markup.starts_with('`');
+        match character {
+            _ if markup.is_empty() && self.begins_code(character) => return Between::Value,
+            '{' | '[' if markup.is_empty() || in_fence => return Between::Value,
+            '\n' if markup.is_empty() || in_fence => return Between::Taken,
+            ' ' | '\t' | '\r' if markup.is_empty() => return Between::Taken,
+            _ => {}
         }
         let RegionKind::Tag(tag) = self.container else { return Between::Foreign };
-        let fence = if self.markup.is_empty() {
+        let fence = if markup.is_empty() {
             rules.marked && character == '`'
         } else {
             in_fence && (matches!(character, '`' | '_') || character.is_ascii_alphanumeric())
         };
-        let goes_on = match tag.kind {
-            _ if fence || in_fence => fence,
-            TagKind::Html => code_goes_on(&self.markup, character),
-            _ => begins(&self.markup, character, iter::once(&tag.open).chain(tag.special().inner)),
+        let html = tag.kind == TagKind::Html;
+        let goes_on = match () {
+            () if fence || in_fence => fence,
+            () if html => code_goes_on(markup, character),
+            () => begins(markup, character, iter::once(&tag.open).chain(tag.special().inner)),
         };
-        if !goes_on || self.markup.len() >= rules.max_markup {
+        if !goes_on || markup.len() >= rules.max_markup {
             return Between::Foreign;
         }
-        self.markup.push(character);
-        let whole = match tag.kind {
-            TagKind::Html => character == '>',
-            _ => self.markup == tag.open || tag.special().inner.contains(&self.markup.as_str()),
+        let is = |whole: &str| whole.strip_prefix(markup).is_some_and(|rest| rest.chars().eq([character]));
+        let whole = if html {
+            character == '>'
+        } else {
+            is(tag.open) || tag.special().inner.iter().any(|inner| is(inner))
         };
-        if whole {
-            self.markup.clear();
-        }
-        Between::Taken
+        if whole { Between::Taken } else { Between::Begins }
     }
 
-    /// One character after a value.
-    pub(super) fn after(&mut self, character: char, rules: &CallRules<'_>) -> Between {
-        if self.begins_opener(&self.markup) {
-            let goes_on = self.begins_opener(&format!("{}{character}", self.markup));
+    /// One character after a value, behind `markup` that may go on with it.
+    pub(super) fn after(&mut self, markup: &str, character: char, rules: &CallRules<'_>) -> Between {
+        if self.begins_opener(markup) {
+            let goes_on = self.begins_opener(&format!("{markup}{character}"));
             return if goes_on { Between::Foreign } else { Between::Value };
         }
-        if !self.markup.is_empty() {
-            return self.closer(character);
+        if !markup.is_empty() {
+            return self.closer(markup, character);
         }
         if self.begins_code(character) {
             return Between::Value;
@@ -78,18 +70,14 @@ impl Region {
             (RegionKind::Bare, '{' | '[') if self.joined => Between::Value,
             (RegionKind::Bare, _) => Between::Foreign,
             (_, '{' | '[') if !self.broken => {
-                let first = character.to_string();
-                if !self.begins_opener(&first) {
-                    return Between::Value;
-                }
-                self.markup = first;
-                Between::Taken
+                let opener = self.begins_opener(character.encode_utf8(&mut [0; 4]));
+                if opener { Between::Begins } else { Between::Value }
             }
             (RegionKind::Fence(fence), tick) if tick == char::from(fence.tick) => {
                 self.phase = Phase::Ticks(1);
                 Between::Taken
             }
-            (RegionKind::Tag(_), _) => match (self.closer(character), character) {
+            (RegionKind::Tag(_), _) => match (self.closer(markup, character), character) {
                 (Between::Foreign, '}' | ']' | ',' | ';') if rules.repair => Between::Taken,
                 (Between::Foreign, '`') if rules.marked => Between::Taken,
                 (between, _) => between,
@@ -99,27 +87,30 @@ impl Region {
     }
 
     /// Calls that end without a closer may be followed by their opener again, which begins as a value does: the
-    /// character behind it tells.
+    /// character behind it decides.
     pub(super) fn begins_opener(&self, markup: &str) -> bool {
         let RegionKind::Tag(tag) = self.container else { return false };
         tag.close.is_empty() && markup.starts_with(['{', '[']) && tag.open.starts_with(markup)
     }
 
     /// One character of what may be the closer, or markup that means nothing.
-    pub(super) fn closer(&mut self, character: char) -> Between {
+    fn closer(&self, markup: &str, character: char) -> Between {
         let RegionKind::Tag(tag) = self.container else { return Between::Foreign };
         let html = tag.kind == TagKind::Html;
-        let character = if html { character.to_ascii_lowercase() } else { character };
+        let mut markup = markup.to_owned();
+        markup.push(character);
+        if html {
+            markup.make_ascii_lowercase();
+        }
         let inner = if html { &["</code>"] } else { tag.special().inner };
-        if !begins(&self.markup, character, iter::once(&tag.close).chain(inner)) {
-            return Between::Foreign;
+        match () {
+            () if markup == tag.close => Between::Closed,
+            () if inner.contains(&markup.as_str()) => Between::Taken,
+            () if iter::once(&tag.close).chain(inner).any(|literal| literal.starts_with(&markup)) => {
+                Between::Begins
+            }
+            () => Between::Foreign,
         }
-        self.markup.push(character);
-        let (closes, whole) = (self.markup == tag.close, inner.contains(&self.markup.as_str()));
-        if closes || whole {
-            self.markup.clear();
-        }
-        if closes { Between::Closed } else { Between::Taken }
     }
 }
 

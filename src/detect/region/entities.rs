@@ -1,7 +1,7 @@
 //! [`Entities`]: JSON in an HTML element that was escaped as HTML, `{&quot;name&quot;: …}`, unescaped on its way in.
 //!
-//! Whether it was is told by its first quotation mark: an entity, or the mark itself. From an entity on all are read;
-//! otherwise none is, since arguments may well speak of them.
+//! The first quotation mark shows whether it was: an entity, or the mark itself. From an entity on all are read;
+//! otherwise none is, since arguments may well mention them.
 
 use crate::detect::{
     pattern::{Fit, fit},
@@ -19,25 +19,21 @@ const QUOTE: (&str, char) = ("&#34;", '"');
 pub(super) enum Part<'t> {
     /// This stands for itself.
     Plain(&'t str),
-    /// So many bytes may be of an entity; they are held.
-    Open(usize),
-    /// So many bytes end an entity that stands for this; what came of it before is held.
-    Whole(usize, char),
-    /// So many bytes were taken, and what is held is no entity.
-    None(usize),
+    /// An entity may begin here.
+    Begins,
+    /// An entity of this many bytes stands for a character.
+    Entity(usize, char),
 }
 
 /// The entities of one value.
 #[derive(Debug, Default)]
 pub(super) struct Entities {
-    /// The first quotation mark was an entity, or was none.
+    /// The first quotation mark was an entity, or was not.
     escaped: Option<bool>,
-    /// What may be an entity.
-    pub(super) held: String,
 }
 
 impl Entities {
-    /// The value is no escaped one.
+    /// The value is not written with entities.
     pub(super) fn are_none(&self) -> bool {
         self.escaped == Some(false)
     }
@@ -56,28 +52,18 @@ impl Entities {
         if self.escaped != Some(true) {
             return Part::Plain(text);
         }
-        if self.held.is_empty() {
-            match text.find('&') {
-                Some(0) => {}
-                plain => return Part::Plain(head(text, plain.unwrap_or(text.len()))),
+        match text.find('&') {
+            Some(0) => {}
+            plain => return Part::Plain(head(text, plain.unwrap_or(text.len()))),
+        }
+        let mut part = Part::Plain(head(text, 1));
+        for (entity, meant) in ENTITIES.into_iter().chain([QUOTE]) {
+            match fit(entity, text) {
+                Fit::Whole(len) => return Part::Entity(len, meant),
+                Fit::Begins => part = Part::Begins,
+                Fit::No => {}
             }
         }
-        let mut taken = 0;
-        for character in text.chars() {
-            self.held.push(character);
-            let mut begins = false;
-            for (entity, meant) in ENTITIES.into_iter().chain([QUOTE]) {
-                match fit(entity, &self.held) {
-                    Fit::Whole(_) => return Part::Whole(taken + character.len_utf8(), meant),
-                    fit => begins |= fit == Fit::Begins,
-                }
-            }
-            if !begins {
-                self.held.pop();
-                return Part::None(taken);
-            }
-            taken += character.len_utf8();
-        }
-        Part::Open(taken)
+        part
     }
 }

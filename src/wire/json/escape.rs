@@ -133,22 +133,47 @@ pub fn escape_into(out: &mut impl BufMut, text: &str) {
     }
 }
 
+/// As [`escape_into`], for a string.
+pub(crate) fn escape_str(out: &mut String, text: &str) {
+    let mut rest = text;
+    while let Some((run, tail)) = rest.split_at_checked(plain_run(rest.as_bytes())) {
+        out.push_str(run);
+        let mut tail = tail.chars();
+        let Some(special) = tail.next() else { return };
+        let byte = u8::try_from(special).unwrap_or_default();
+        match letter(byte) {
+            Some(letter) => out.extend(['\\', char::from(letter)]),
+            None => out.extend(numbered(byte).map(char::from)),
+        }
+        rest = tail.as_str();
+    }
+}
+
 fn escape_byte(out: &mut impl BufMut, byte: u8) {
-    let letter = match byte {
+    match letter(byte) {
+        Some(letter) => out.put_slice(&[b'\\', letter]),
+        None => out.put_slice(&numbered(byte)),
+    }
+}
+
+/// What stands behind the backslash in the short escape of `byte`, if there is one.
+fn letter(byte: u8) -> Option<u8> {
+    Some(match byte {
         b'"' | b'\\' => byte,
         b'\n' => b'n',
         b'\r' => b'r',
         b'\t' => b't',
         0x8 => b'b',
         0xc => b'f',
-        _ => {
-            const HEX: &[u8; 16] = b"0123456789abcdef";
-            let digit = |nibble: u8| HEX.get(usize::from(nibble)).copied().unwrap_or(b'0');
-            out.put_slice(&[b'\\', b'u', b'0', b'0', digit(byte >> 4), digit(byte & 15)]);
-            return;
-        }
-    };
-    out.put_slice(&[b'\\', letter]);
+        _ => return None,
+    })
+}
+
+/// The escape of `byte` by its number.
+fn numbered(byte: u8) -> [u8; 6] {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    let digit = |nibble: u8| HEX.get(usize::from(nibble)).copied().unwrap_or(b'0');
+    [b'\\', b'u', b'0', b'0', digit(byte >> 4), digit(byte & 15)]
 }
 
 /// Nothing in a string body is to be decoded.

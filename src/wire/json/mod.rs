@@ -15,8 +15,8 @@ mod surrogates;
 mod whole;
 
 pub(crate) use encoder::Encoder;
-pub(crate) use escape::Unescaper;
 pub use escape::escape_into;
+pub(crate) use escape::{Unescaper, escape_str};
 use escape::{has_no_escapes, plain_run};
 pub use frame_template::FrameTemplate;
 use index::Extent;

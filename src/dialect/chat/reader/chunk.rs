@@ -6,10 +6,7 @@
 
 use std::borrow::Cow;
 
-use crate::{
-    event::Finish,
-    wire::json::{Invalid, Json, Kind},
-};
+use crate::wire::json::{Invalid, Json, Kind};
 
 /// A chunk, or whatever was sent in its place.
 #[derive(Debug, Default)]
@@ -273,15 +270,5 @@ impl<'a> Delta<'a> {
     /// It begins the response in the canonical form, and contains nothing else.
     pub(super) fn is_role_only(&self) -> bool {
         self.role.and_then(|role| role.string_body()) == Some("assistant") && self.things() == 0
-    }
-}
-
-/// The API's own word for `finish`.
-pub(super) fn word_of(finish: Finish) -> &'static str {
-    match finish {
-        Finish::Stop => "stop",
-        Finish::Calls => "tool_calls",
-        Finish::Length => "length",
-        Finish::Filter => "content_filter",
     }
 }

@@ -2,7 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::event::{Annotation, CallResult, Finish, Media, ServerCall};
+use crate::{
+    dialect::finish,
+    event::{Annotation, CallResult, Finish, Media, ServerCall},
+};
 
 /// An element of a list with its index. Client libraries join the lists of deltas by `index`, and some fail if an element
 /// has none.
@@ -70,11 +73,6 @@ pub(super) fn server_call(call: &ServerCall<'_>) -> Value {
 
 /// The API's finish reason.
 pub(super) fn finish_word(finish: Finish, legacy_functions: bool) -> &'static str {
-    match finish {
-        Finish::Stop => "stop",
-        Finish::Calls if legacy_functions => "function_call",
-        Finish::Calls => "tool_calls",
-        Finish::Length => "length",
-        Finish::Filter => "content_filter",
-    }
+    let legacy = legacy_functions && finish == Finish::Calls;
+    if legacy { "function_call" } else { finish::finish_word(finish) }
 }

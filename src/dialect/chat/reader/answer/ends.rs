@@ -6,8 +6,8 @@ use super::{AnswerState, emit, said};
 use crate::{
     dialect::{
         Skip,
-        chat::reader::chunk::{Choice, word_of},
-        finish::{failure_of, finish_of},
+        chat::reader::chunk::Choice,
+        finish::{failure_of, finish_of, finish_word},
     },
     event::{Event, Finish, Sink, Usage},
     failure::{Failure, Kind},
@@ -70,7 +70,7 @@ impl AnswerState {
         let finish = known.unwrap_or(Finish::Stop);
         self.end_calls(matches!(finish, Finish::Length | Finish::Filter), out);
         let says_finish_only = choice.delta.things() == 0;
-        let canonical = canonical.filter(|_| says_finish_only && word == word_of(self.promoted(finish)));
+        let canonical = canonical.filter(|_| says_finish_only && word == finish_word(self.promoted(finish)));
         self.finish(finish, canonical, out);
         Ok(())
     }

@@ -1,0 +1,75 @@
+//! [`Trimmed`]: text without the blanks around it, on its way out.
+//!
+//! Blanks at the end are held until something visible follows, and blanks at the beginning are dropped. How much is held
+//! depends on the text alone, never on its cuts.
+
+use super::text::tail;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Trimmed {
+    /// Blanks since the last visible character.
+    blank: String,
+    max_blank: usize,
+    begun: bool,
+}
+
+impl Trimmed {
+    /// Blanks go out each time there are more than `max_blank` bytes of them.
+    pub(super) fn new(max_blank: usize) -> Self {
+        Self { blank: String::new(), max_blank, begun: false }
+    }
+
+    /// Something visible has gone out.
+    pub(super) fn has_begun(&self) -> bool {
+        self.begun
+    }
+
+    /// Bytes held.
+    pub(super) fn held(&self) -> usize {
+        self.blank.len()
+    }
+
+    /// Adds to the text; what need not be held goes out.
+    pub(super) fn put(&mut self, text: &str, mut out: impl FnMut(&str)) {
+        let text = if self.begun { text } else { text.trim_start() };
+        let visible = text.trim_end();
+        if !visible.is_empty() {
+            if self.blank.is_empty() {
+                out(visible);
+            } else {
+                self.blank.push_str(visible);
+                out(&self.blank);
+                self.blank.clear();
+            }
+            self.begun = true;
+        }
+        hold_blank(&mut self.blank, tail(text, visible.len()), self.max_blank, out);
+    }
+
+    /// The text has ended; the blanks at its end are dropped, and another text may follow.
+    pub(super) fn end(&mut self) {
+        self.blank.clear();
+        self.begun = false;
+    }
+}
+
+/// Holds blanks behind a text. Each time there are more than `most` bytes of them, they go out.
+pub(super) fn hold_blank(held: &mut String, blank: &str, most: usize, mut out: impl FnMut(&str)) {
+    if held.len() + blank.len() <= most {
+        match *blank.as_bytes() {
+            [] => {}
+            // Most often it is the one between two words.
+            [byte] => held.push(char::from(byte)),
+            _ => held.push_str(blank),
+        }
+        return;
+    }
+    for character in blank.chars() {
+        held.push(character);
+        if held.len() > most {
+            out(held);
+            held.clear();
+        }
+    }
+}
