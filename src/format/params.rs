@@ -306,11 +306,7 @@ pub static MINIMAX_M2: Format = Format {
     example: "<minimax:tool_call>\n<invoke name=\"get_weather\">\n<parameter name=\"city\">Paris</parameter>\n</invoke>\n</minimax:tool_call>",
     grammars: &[calls(&[("<minimax:tool_call>", "</minimax:tool_call>")], &["<invoke "], INVOKE)],
     auto: true,
-    reasoning: ReasoningHabits {
-        ended_by_calls: true,
-        opened_by_prompt: &["minimax-m2*"],
-        ..ReasoningHabits::DEFAULT
-    },
+    reasoning: ReasoningHabits { ended_by_calls: true, opened_by_prompt: &["minimax-m2*"] },
     teach: taught(
         "a tag for the tool and one for every argument between <minimax:tool_call> tags",
         Form::each(

@@ -97,7 +97,7 @@ impl HeadReader {
     ///
     /// # Errors
     /// If the bytes are not the beginning of a response that can be read.
-    pub fn next(&mut self) -> Result<Option<ResponseHead>, HeadError> {
+    pub fn next_head(&mut self) -> Result<Option<ResponseHead>, HeadError> {
         loop {
             self.skip_empty_lines();
             if *self.unread == *b"\r" {
@@ -271,7 +271,7 @@ mod tests {
         for piece in pieces {
             reader.push(piece);
             if head.is_none() {
-                head = reader.next()?;
+                head = reader.next_head()?;
             }
         }
         Ok((head, reader.into_rest()))

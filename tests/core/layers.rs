@@ -303,8 +303,7 @@ impl Scanner {
     /// it names something outside the crate.
     fn path(&mut self, from: Option<Vec<String>>, found: &mut Vec<Import>) {
         let (mut path, mut line) = (from, 0);
-        loop {
-            let Some((at, token)) = self.tokens.get(self.at).cloned() else { break };
+        while let Some((at, token)) = self.tokens.get(self.at).cloned() {
             line = at;
             match token {
                 Token::Word(word) => {

@@ -1,6 +1,5 @@
 //! The sans-IO core through its public interface: readers, writers, formats, detection and the whole pipeline, without
-//! sockets. [`docs`] checks the references in documents
-//! and comments, [`layers`] the order of the modules.
+//! sockets. [`docs`] checks the references in documents and comments, [`layers`] the order of the modules.
 
 #![allow(
     clippy::unwrap_used,

@@ -18,7 +18,7 @@ pub(super) fn take_form(conversation: &mut Conversation) -> Option<String> {
     let structured = kinds.filter_map(|(kind, value)| of_constraint(kind, value)).next();
     let mut other = None;
     for (key, kind) in FIELDS {
-        if let Some(value) = conversation.rest.remove(*key) {
+        if let Some(value) = conversation.rest.remove(key) {
             other = other.or_else(|| of_constraint(kind, &value));
         }
     }

@@ -148,7 +148,7 @@ impl Connection {
                 Ok(0) => closed(),
                 Ok(_) => {
                     pending.is_early |= pending.out.has_remaining();
-                    match pending.heads.next().map_err(Unanswered::Head)? {
+                    match pending.heads.next_head().map_err(Unanswered::Head)? {
                         Some(head) => return Poll::Ready(Ok(head)),
                         None => continue,
                     }

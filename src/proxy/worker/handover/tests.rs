@@ -97,7 +97,7 @@ fn bodies(mut read: &[u8]) -> Vec<String> {
     while !read.is_empty() {
         let mut heads = crate::http1::HeadReader::default();
         heads.push(read);
-        let mut head = heads.next().unwrap().unwrap();
+        let mut head = heads.next_head().unwrap().unwrap();
         let rest = heads.into_rest();
         let mut rest = rest.as_ref();
         let mut body = Vec::new();

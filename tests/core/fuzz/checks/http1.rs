@@ -72,7 +72,7 @@ fn read(pieces: &[&[u8]]) -> Read<HeadError, BodyError> {
     let head = loop {
         let Some(piece) = pieces.next() else { return incomplete(Ok(None)) };
         heads.push(piece);
-        match heads.next() {
+        match heads.next_head() {
             Ok(None) => {}
             Ok(Some(head)) => break head,
             Err(error) => return incomplete(Err(error)),
@@ -129,6 +129,7 @@ fn check_truncated(beginning: &[u8], whole: &Read<HeadError, BodyError>) {
 }
 
 /// Reads with hyper's client. The connection is closed when hyper has read everything and still waits.
+#[allow(clippy::disallowed_methods, reason = "both tasks end with the runtime, which is made here")]
 fn read_with_hyper(bytes: &[u8]) -> Read<(), ()> {
     let bytes = bytes.to_vec();
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
