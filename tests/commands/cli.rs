@@ -249,7 +249,7 @@ fn shutdown_is_logged_once_with_any_number_of_threads() {
     server.line();
     while !server.line().contains("curl") {}
     let (status, rest) = server.stop();
-    assert_eq!((status, rest.matches("stopping").count()), (Some(0), 1), "{rest}");
+    assert_eq!((status, rest.matches("shutting down").count()), (Some(0), 1), "{rest}");
 }
 
 #[test]
