@@ -1,4 +1,4 @@
-//! Whole messages in the formats of Python and its kin, in every cut.
+//! Whole messages in Python-like formats, cut at every position.
 
 use serde_json::json;
 
@@ -11,7 +11,7 @@ use crate::{
     tools::DeclaredTools,
 };
 
-/// What came out, one line for each thing: text joined, calls as `name arguments` with a `!` if cut.
+/// The output, one line per item: joined text, and calls as `name arguments` with a `!` if cut.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Seen {
     text: String,
@@ -62,7 +62,7 @@ fn run(formats: &[&str], pieces: &[&str], stopped: bool) -> Seen {
     seen
 }
 
-/// Reads `text` whole, by character and in two pieces; what comes out must be the same.
+/// Reads `text` whole, by character and in two pieces, and checks that the output is the same.
 fn seen(formats: &[&str], text: &str, stopped: bool) -> Seen {
     let whole = run(formats, &[text], stopped);
     let by_char: Vec<&str> = text.split_inclusive(|_| true).collect();
@@ -74,7 +74,7 @@ fn seen(formats: &[&str], text: &str, stopped: bool) -> Seen {
     whole
 }
 
-/// Text and calls of a message that ended by itself.
+/// Checks the text and calls of a message that ended normally.
 #[track_caller]
 fn check(format: &str, message: &str, text: &str, calls: &[&str]) {
     let seen = seen(&[format, "bare"], message, true);
@@ -103,7 +103,7 @@ fn a_bare_list_of_declared_names_is_calls() {
 }
 
 #[test]
-fn what_is_no_list_of_calls_passes() {
+fn text_that_is_not_a_call_list_passes_unchanged() {
     for text in [
         "[nope(a=1)]",
         "[get_weather](https://example.org)",
