@@ -51,7 +51,7 @@ impl BareText {
                     return Step::Whole(at);
                 }
                 Fit::Whole(_) => return Step::Stop(0),
-                // A lone sign may or may not begin markup.
+                // A lone `<` may or may not begin markup.
                 fit if fit == Fit::Begins || tail(text, at) == "<" => {
                     let step = fits(at);
                     self.seen = at;

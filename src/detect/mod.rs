@@ -4,7 +4,7 @@
 //!                    ┌─ prose ───────────────────────────────────────▶ Text
 //! Text ─▶ Detector ──┤  opener? ─▶ region ─▶ envelope ─▶ body ───────▶ CallStart, CallArguments, CallEnd
 //!                    └─ reasoning ───────────────────────────────────▶ Reasoning
-//! all other events ──────────────────────────────────────────────────▶ as they came
+//! all other events ──────────────────────────────────────────────────▶ unchanged
 //! ```
 //!
 //! The [`Detector`] is one state machine over the text's bytes: its output depends only on them, never on

@@ -80,7 +80,7 @@ fn check(format: &'static Format, text: &str, stopped: bool, wanted: &str) {
 }
 
 #[test]
-fn qwen() {
+fn qwen_calls_are_read_at_every_cut() {
     let body = "<tool_call>\n<function=write>\n<parameter=path>\na</parameter>\n";
     for (text, wanted) in [
         // A closer counts only where the grammar may continue.
@@ -130,7 +130,7 @@ fn qwen() {
 }
 
 #[test]
-fn glm_and_hy() {
+fn glm_and_hy_calls_are_read_at_every_cut() {
     let text = "Use <tool_call>now</tool_ or\n<tool_call>now</tool_call><tool_call>write\n<arg_key>path</arg_key>\n<arg_value> a </arg_value> b</arg_value>\n</tool_call>";
     check(
         &format::GLM45,
@@ -195,7 +195,7 @@ fn attributes_shields_and_json() {
 }
 
 #[test]
-fn elements() {
+fn element_calls_are_read_at_every_cut() {
     check(
         &format::TOOLBRIDGE,
         "<toolbridge_calls><write><path>p</path><content>\na <path>b</path> c\n</content></write>\n<now></now></toolbridge_calls>.",

@@ -23,7 +23,7 @@ pub struct Calls {
     pub sections: &'static [(&'static str, &'static str)],
     /// What a call begins with. If empty: its first character, inside a section.
     pub open: &'static [&'static str],
-    /// A call may stand outside a section.
+    /// A call may occur outside a section.
     pub naked: bool,
     /// Text without meaning that may occur between calls.
     pub noise: &'static [&'static str],

@@ -221,7 +221,7 @@ impl Pipeline {
         self.stages.has_content
     }
 
-    /// Why the answer failed, if it did.
+    /// Why the response failed, if it did.
     pub fn failure(&self) -> Option<&Failure> {
         self.failure.as_ref()
     }

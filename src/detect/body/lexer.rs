@@ -1,4 +1,4 @@
-//! The lexer behind [`JsonBody`]: processes one piece of text.
+//! The lexer of [`JsonBody`]: processes one piece of text.
 
 use super::{
     Fed, JsonBody, State,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! calls of a turn ─▶ before  call  between  call  after
-//!                            └─ {{name}} … {{arguments}} ─▶ a JSON object, or one {{key}} {{value}} after the other
+//!                            └─ {{name}} … {{arguments}} ─▶ a JSON object, or {{key}} {{value}} for each
 //! ```
 //!
 //! A placeholder is a word in double braces. Inserted text is not searched for placeholders.
