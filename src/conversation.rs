@@ -1,8 +1,8 @@
-//! [`Conversation`]: the one form of a request, whatever dialect it came in.
+//! [`Conversation`]: the common form of a request, independent of its dialect.
 //!
-//! A client dialect's `request` module decodes into it, a format's instructions are put into it, and an upstream
-//! dialect's `request` module encodes from it. What is not modelled here is kept as [`Rest`] and [`Received`], for an
-//! upstream that speaks the dialect that it came from.
+//! A client dialect's `request` module decodes into it, a format's instructions are added to it, and an
+//! upstream dialect's `request` module encodes from it. Anything not modelled here is kept as [`Rest`] and
+//! [`Received`], for an upstream that speaks the dialect it came from.
 
 mod arrange;
 mod received;
@@ -27,20 +27,20 @@ pub struct Conversation {
     pub turns: Vec<Turn>,
     /// The tools that the client declared.
     pub tools: Vec<Tool>,
-    /// Names of those that are declared as custom tools: their input is plain text. Everywhere but at the two ends,
-    /// which speak of custom tools, they are functions with one argument, [`CUSTOM_INPUT`].
+    /// Names of the tools declared as custom tools, whose input is plain text. Everywhere except in the
+    /// dialects' encoders and decoders they are functions with one argument, [`CUSTOM_INPUT`].
     pub custom_tools: Vec<String>,
     /// Whether and which tools may be called.
     pub tool_choice: ToolChoice,
-    /// Several calls in one answer are welcome. The default of all dialects is yes.
+    /// Whether the response may contain several calls. All dialects default to yes.
     pub parallel_calls: bool,
-    /// How many choices are wanted; `None`: one.
+    /// How many choices are requested; `None`: one.
     pub choices: Option<u64>,
-    /// The answer is wanted as a stream.
+    /// The response is requested as a stream.
     pub stream: bool,
-    /// Token counts are wanted at the end of a stream.
+    /// Token counts are requested at the end of a stream.
     pub include_usage: bool,
-    /// The client used the `functions` fields of before 2023-11 and is answered in kind.
+    /// The client used the `functions` fields from before 2023-11, and gets a response in the same form.
     pub legacy_functions: bool,
     /// Sampling and limits.
     pub sampling: Sampling,
@@ -51,20 +51,20 @@ pub struct Conversation {
 /// One message.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Turn {
-    /// Who speaks.
+    /// Who wrote it.
     pub role: Role,
-    /// What is said, in order.
+    /// Its content, in order.
     pub parts: Vec<Part>,
     /// All other fields of the message.
     pub rest: Rest,
 }
 
-/// Who speaks.
+/// The author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
     /// Instructions.
     System,
-    /// Instructions, by OpenAI's newer name.
+    /// Instructions, under OpenAI's newer name.
     Developer,
     /// The user.
     User,
@@ -108,7 +108,7 @@ pub struct Call {
     pub id: String,
     /// The tool's name.
     pub name: String,
-    /// The arguments as text: normally a JSON object, but nobody has checked.
+    /// The arguments as text: normally a JSON object, but not validated.
     pub arguments: String,
 }
 
@@ -117,11 +117,11 @@ pub struct Call {
 pub struct CallOutput {
     /// The call's id.
     pub id: String,
-    /// The tool's name; empty if the dialect does not say it here.
+    /// The tool's name; empty if the dialect does not give it here.
     pub name: String,
-    /// What the tool gave.
+    /// The tool's output.
     pub content: String,
-    /// The tool failed.
+    /// The tool reported a failure.
     pub is_error: bool,
 }
 
@@ -132,17 +132,17 @@ pub struct Tool {
     pub name: String,
     /// What it does; may be empty.
     pub description: String,
-    /// JSON Schema of the arguments object, as it was written; `None` when the client gave none (a tool without
+    /// JSON Schema of the arguments object, as it was written; `None` if the client gave none (a tool without
     /// arguments).
     pub parameters: Option<Raw>,
     /// OpenAI's `strict`, if given.
     pub strict: Option<bool>,
-    /// The whole declaration; `None` if made here.
+    /// The whole declaration; `None` if toolwire created it.
     pub declared: Option<Received<Raw>>,
 }
 
 impl Tool {
-    /// A tool of this name, without a description and without arguments.
+    /// A tool of this name, without a description or arguments.
     pub fn named(name: impl Into<String>) -> Self {
         Self { name: name.into(), description: String::new(), parameters: None, strict: None, declared: None }
     }
@@ -164,25 +164,25 @@ pub enum ToolChoice {
     Allowed {
         /// Their names.
         names: Vec<String>,
-        /// At least one call is wanted.
+        /// At least one call is required.
         required: bool,
     },
 }
 
-/// Sampling and limits, as far as more than one dialect has them. `None`: not asked for.
+/// Sampling settings and limits that more than one dialect has. `None`: not set.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sampling {
-    /// Most tokens of the answer.
+    /// Maximum number of tokens in the response.
     pub max_tokens: Option<u64>,
     /// Temperature, as it was written.
     pub temperature: Option<serde_json::Number>,
     /// Nucleus sampling, as it was written.
     pub top_p: Option<serde_json::Number>,
-    /// Texts that end the answer.
+    /// Texts that end the response.
     pub stop: Vec<String>,
     /// `none`, `minimal`, `low`, `medium`, `high`, … as the client wrote it.
     pub reasoning_effort: Option<String>,
-    /// OpenAI's `response_format`, as it came.
+    /// OpenAI's `response_format`, as it was received.
     pub response_format: Option<Value>,
     /// Seed, as it was written.
     pub seed: Option<serde_json::Number>,
@@ -206,7 +206,7 @@ impl Conversation {
 }
 
 impl Turn {
-    /// A message of `parts` and nothing else.
+    /// A message that consists of `parts`.
     pub fn of(role: Role, parts: Vec<Part>) -> Self {
         Self { role, parts, rest: Rest::default() }
     }
@@ -225,8 +225,8 @@ impl Turn {
         texts.collect::<Vec<_>>().join("\n")
     }
 
-    /// Makes several plain texts one, for servers that take only a string; `false` if what is said is more than plain
-    /// text: media, or texts with fields of their own.
+    /// Merges several plain texts into one, for servers that accept only a string. Returns `false` if the
+    /// content is more than plain text: media, or texts with their own fields.
     pub fn collapse_text(&mut self) -> bool {
         let says_more = |part: &Part| matches!(part, Part::Image { .. } | Part::Other(_));
         if self.rest.contains("content") || self.parts.iter().any(says_more) {
@@ -241,8 +241,8 @@ impl Turn {
         true
     }
 
-    /// Adds `text` behind what is said, with `separator` between: to the same text, so that what was a string stays
-    /// one, or as a part of its own where there is more than plain text.
+    /// Appends `text` to the content, after `separator`. It is added to the last text, so that a string
+    /// remains a string, or as a separate part if the content is more than plain text.
     pub fn add_text(&mut self, separator: &str, text: &str) {
         let is_plain = self.collapse_text();
         let last = self.parts.iter_mut().rev().find_map(|part| match part {
@@ -259,7 +259,7 @@ impl Turn {
         }
     }
 
-    /// Puts `text` before what is said, as [`Turn::add_text`] does.
+    /// Inserts `text` before the content, in the same way as [`Turn::add_text`].
     pub fn put_text_before(&mut self, separator: &str, text: &str) {
         let is_plain = self.collapse_text();
         let first = self.parts.iter_mut().find_map(|part| match part {

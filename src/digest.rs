@@ -1,8 +1,8 @@
-//! [`Digest`]: a text that is known again without being kept.
+//! [`Digest`]: recognises a text again without storing it.
 
 use std::hash::{DefaultHasher, Hasher};
 
-/// Length and hash of a text. Equal texts have equal digests; different ones almost never do.
+/// Length and hash of a text. Equal texts have equal digests; different texts almost never do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Digest {
     len: usize,
@@ -10,7 +10,7 @@ pub(crate) struct Digest {
 }
 
 impl Digest {
-    /// The digest of `text`; the same in every process.
+    /// The digest of `text`. It is the same in every process.
     pub(crate) fn of(text: &str) -> Self {
         let mut hasher = DefaultHasher::new();
         hasher.write(text.as_bytes());

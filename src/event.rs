@@ -1,20 +1,20 @@
-//! [`Event`]: the one vocabulary between the stages of an answer.
+//! [`Event`]: the type passed between the stages of a response.
 //!
-//! A dialect's reader says what the upstream sent as `Event`s, `detect` turns calls written as text into call
-//! events, [`pipeline`](crate::pipeline) applies the request's rules to calls, and a dialect's writer says the
-//! `Event`s to the client. Every stage pushes into the next through [`Sink`], so an event borrows from the bytes it
-//! was read from and a plain token is neither collected nor copied on its way.
+//! A dialect's reader turns the upstream's bytes into `Event`s, `detect` turns calls written as text into
+//! call events, [`pipeline`](crate::pipeline) applies the request's rules to calls, and a dialect's writer
+//! encodes the `Event`s for the client. Every stage pushes into the next through [`Sink`], so an event
+//! borrows from the bytes it was read from, and a plain token is neither collected nor copied on its way.
 //!
-//! A good answer is a sequence of events with exactly one [`Event::Finish`]. A failed one ends with a
-//! [`Failure`](crate::failure::Failure) from the stage that met it, and no finish.
+//! A successful response is a sequence of events with exactly one [`Event::Finish`]. A failed one ends with a
+//! [`Failure`](crate::failure::Failure) from the stage that detected it, and has no finish.
 
 use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
-/// Takes events, one after the other. Every stage but the first is one.
+/// Receives events one after the other. Every stage except the first is a sink.
 pub trait Sink {
-    /// Takes the next event of the answer.
+    /// Handles the next event of the response.
     fn event(&mut self, event: Event<'_>);
 }
 
@@ -24,26 +24,26 @@ impl<S: Sink + ?Sized> Sink for &mut S {
     }
 }
 
-/// Collects events, owned: for tests and for stages that must wait.
+/// Collects owned events, for tests and for stages that must wait.
 impl Sink for Vec<Event<'static>> {
     fn event(&mut self, event: Event<'_>) {
         self.push(event.into_owned());
     }
 }
 
-/// One piece of an answer.
+/// One piece of a response.
 ///
-/// Text pieces are UTF-8 and never cut inside a character. They may be empty in principle; readers leave empty
-/// pieces out, so that an upstream's padding gives no delta to the client.
+/// Text pieces are UTF-8 and never split inside a character. They may be empty; readers omit empty pieces, so
+/// that an upstream's padding does not become a delta for the client.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event<'a> {
-    /// What the upstream said of the answer as a whole. At most one, before everything else.
+    /// What the upstream reported about the response as a whole. At most one, before everything else.
     Start(Start<'a>),
-    /// A piece of the answer's text.
+    /// A piece of the response's text.
     Text(Cow<'a, str>),
     /// A piece of the model's reasoning.
     Reasoning(Reasoning<'a>),
-    /// A piece of a refusal, where the dialect keeps it apart from text.
+    /// A piece of a refusal, if the dialect separates it from text.
     Refusal(Cow<'a, str>),
     /// A call begins: its name is known.
     CallStart(CallStart<'a>),
@@ -54,51 +54,54 @@ pub enum Event<'a> {
         /// A piece of JSON text.
         piece: Cow<'a, str>,
     },
-    /// Nothing more of this call will come.
+    /// The call has ended; no more of its events follow.
     CallEnd {
         /// The call, by [`CallStart::index`].
         index: u32,
-        /// Whether its arguments are whole.
+        /// Whether its arguments are complete.
         end: CallEnd,
     },
-    /// What running a call gave: only for calls that the upstream or toolwire ran.
+    /// The result of a call, only for calls run by the upstream or by toolwire.
     CallResult(CallResult<'a>),
-    /// A call that the upstream ran, told beside the answer's own calls: it has none of the events of a call.
+    /// A call that the upstream ran, reported separately from the response's own calls: it has no other call
+    /// events.
     ServerCall(ServerCall<'a>),
-    /// A citation on the text so far.
+    /// A citation for the text so far.
     Annotation(Annotation<'a>),
     /// An image or file made by the upstream.
     Media(Media<'a>),
     /// Token counts. Later ones replace earlier ones.
     Usage(Usage),
-    /// How the answer ended. Exactly one in a good answer; only usage may follow.
+    /// How the response ended. Exactly one in a successful response; only usage may follow.
     Finish(Finish),
-    /// The upstream is alive, without content: `:queued`, a keep-alive comment.
+    /// The upstream is alive but sent no content: `:queued`, a keep-alive comment.
     Ping(Cow<'a, str>),
-    /// A frame of the client's own dialect that may be forwarded as it is, as long as what it means is not changed.
+    /// A frame of the client's own dialect that may be forwarded unchanged, provided its meaning is not
+    /// changed.
     Verbatim {
         /// The frame's data: one JSON object on one line, as the upstream wrote it.
         frame: &'a str,
-        /// What the frame says. Never a `Verbatim`. `None`: nothing that any stage knows of.
+        /// The frame's meaning, which is never a `Verbatim`. `None`: no stage handles it.
         means: Option<&'a Event<'a>>,
     },
 }
 
-/// The head of an answer, as far as the upstream told it. Empty and `None` mean: not said.
+/// The head of a response, as far as the upstream sent it. Empty strings and `None` mean that it was not
+/// sent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Start<'a> {
-    /// The upstream's id of the answer.
+    /// The upstream's id for the response.
     pub id: Cow<'a, str>,
-    /// The model's name, as the upstream tells it.
+    /// The model's name as sent by the upstream.
     pub model: Cow<'a, str>,
-    /// When the answer was begun, in seconds of Unix time.
+    /// When the response was created, in seconds of Unix time.
     pub created: Option<u64>,
 }
 
 /// A piece of reasoning.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reasoning<'a> {
-    /// Readable text; may be empty when only a signature comes.
+    /// Readable text; may be empty if there is only a signature.
     pub text: Cow<'a, str>,
     /// Opaque state that the client must send back with the next request.
     pub signature: Option<Cow<'a, str>>,
@@ -107,20 +110,20 @@ pub struct Reasoning<'a> {
 /// Who runs a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Runner {
-    /// The client: a tool that it declared, or a call that it has to answer.
+    /// The client: a tool that it declared, or another call that it must run.
     Client,
-    /// The upstream has run it, or is about to: a server tool.
+    /// The upstream, which has run it or is about to: a server tool.
     Upstream,
     /// toolwire's execution stage: a hosted tool.
     Toolwire,
 }
 
-/// How a call came to us: as structure of the upstream's dialect, or as text in one of the formats.
+/// How a call was received: as structure of the upstream's dialect, or as text in one of the formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Source {
     /// As structure of the upstream's own dialect.
     Native,
-    /// As a custom tool's call of the upstream's own dialect: its arguments are plain text, the tool's input.
+    /// As a custom tool's call in the upstream's own dialect: its arguments are plain text, the tool's input.
     NativeCustom,
     /// As text; the format's name (`hermes`, `fenced`, …).
     Format(&'static str),
@@ -129,11 +132,12 @@ pub enum Source {
 /// The beginning of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallStart<'a> {
-    /// The call's number among the calls of its stage, from 0, ascending. Each stage that adds calls numbers anew.
+    /// The call's number among the calls of its stage, ascending from 0. Each stage that adds calls renumbers
+    /// them.
     pub index: u32,
-    /// The call's id; empty when the upstream gave none.
+    /// The call's id; empty if the upstream gave none.
     pub id: Cow<'a, str>,
-    /// The tool's name, whole.
+    /// The complete name of the tool.
     pub name: Cow<'a, str>,
     /// Who runs it.
     pub runner: Runner,
@@ -144,12 +148,12 @@ pub struct CallStart<'a> {
 /// How a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CallEnd {
-    /// The arguments are whole.
+    /// The arguments are complete.
     Complete,
-    /// The answer was cut off inside the arguments. What came before stays as it is.
+    /// The response was cut off inside the arguments. What was sent before stays unchanged.
     Cut,
-    /// The arguments became something that no arguments can be, and the model went on behind them. What came before
-    /// stays as it is.
+    /// The arguments became invalid, and the model continued after them. What was sent before stays
+    /// unchanged.
     Broken,
 }
 
@@ -158,61 +162,62 @@ pub enum CallEnd {
 pub struct CallResult<'a> {
     /// The call, by [`CallStart::index`].
     pub index: u32,
-    /// The call's id; empty when the upstream gave none.
+    /// The call's id; empty if the upstream gave none.
     pub id: Cow<'a, str>,
-    /// The result as the tool gave it: JSON text or plain words.
+    /// The result as the tool returned it: JSON or plain text.
     pub content: Cow<'a, str>,
-    /// The tool failed.
+    /// The tool reported a failure.
     pub is_error: bool,
 }
 
-/// A call that the upstream ran by itself, with its result.
+/// A call that the upstream ran itself, with its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerCall<'a> {
-    /// The call's id; empty when the upstream gave none.
+    /// The call's id; empty if the upstream gave none.
     pub id: Cow<'a, str>,
     /// The tool's name.
     pub name: Cow<'a, str>,
-    /// The arguments as the model wrote them; `None` if they were told before.
+    /// The arguments as the model wrote them; `None` if they were reported before.
     pub arguments: Option<Cow<'a, str>>,
-    /// The result; `None` if none has come.
+    /// The result; `None` if there is none yet.
     pub content: Option<Cow<'a, str>>,
-    /// The tool failed.
+    /// The tool reported a failure.
     pub is_error: bool,
 }
 
-/// A web page that the text rests on.
+/// A web page that the text cites.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Annotation<'a> {
     /// Address of the page.
     pub url: Cow<'a, str>,
     /// Its title; may be empty.
     pub title: Cow<'a, str>,
-    /// Where in the answer's text it belongs: first and past-last character (Unicode scalar values) of the text.
+    /// The cited range of the response's text: index of the first character and index after the last one, in
+    /// Unicode scalar values.
     pub span: (u64, u64),
 }
 
-/// An image or another file in the answer.
+/// An image or another file in the response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Media<'a> {
     /// The upstream's id of it.
     pub id: Cow<'a, str>,
-    /// MIME type; empty if not said.
+    /// MIME type; empty if not given.
     pub mime: Cow<'a, str>,
-    /// The bytes in standard base64; empty when only the id is known.
+    /// The bytes in standard base64; empty if only the id is known.
     pub data: Cow<'a, str>,
 }
 
-/// Token counts. `None`: not said.
+/// Token counts. `None`: not reported.
 #[derive(Debug, Clone, Default)]
 pub struct Usage {
     /// Tokens of the request.
     pub input: Option<u64>,
-    /// Tokens of the answer, reasoning included.
+    /// Tokens of the response, including reasoning.
     pub output: Option<u64>,
-    /// Both.
+    /// The sum of both.
     pub total: Option<u64>,
-    /// The upstream's whole usage object, unknown fields kept.
+    /// The upstream's whole usage object, including unknown fields.
     pub raw: Option<Box<RawValue>>,
 }
 
@@ -224,12 +229,12 @@ impl PartialEq for Usage {
     }
 }
 
-/// Why an answer ended.
+/// Why a response ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Finish {
-    /// The model was done.
+    /// The model finished.
     Stop,
-    /// The model waits for the results of its calls.
+    /// The model is waiting for the results of its calls.
     Calls,
     /// A token limit, or a call that was cut off.
     Length,
@@ -238,8 +243,8 @@ pub enum Finish {
 }
 
 impl Event<'_> {
-    /// The same event, borrowing from nothing. A frame that was to be forwarded as it is becomes what it means; one
-    /// without a meaning becomes an empty ping.
+    /// The same event with owned contents. A frame to be forwarded unchanged becomes its meaning; one without
+    /// a meaning becomes an empty ping.
     pub fn into_owned(self) -> Event<'static> {
         fn own(text: Cow<'_, str>) -> Cow<'static, str> {
             Cow::Owned(text.into_owned())

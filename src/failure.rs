@@ -1,56 +1,56 @@
-//! [`Failure`]: what went wrong with an answer, whose fault it is, and how a client is told.
+//! [`Failure`]: why a response failed, which side caused it, and how it is reported to a client.
 //!
-//! One value for all stages and for the shell. A dialect's writer turns it into the dialect's error object, before
-//! the stream (with [`Failure::status`]) or inside it; nothing else decides how errors look.
+//! All stages and the shell use this type. A dialect's writer turns it into the dialect's error object,
+//! before the stream (with [`Failure::status`]) or inside it; nothing else decides how errors look.
 
 use std::{borrow::Cow, fmt, time::Duration};
 
-/// Covers the secrets in a text that may leave toolwire by another way than the answer.
+/// Covers secrets in text that may leave toolwire other than in the response.
 pub trait Redact: fmt::Debug + Send + Sync {
     /// `text` with its secrets covered.
     fn redact<'t>(&self, text: &'t str) -> Cow<'t, str>;
 }
 
-/// What kind of thing went wrong. The kind decides status, `type` and `code` that a client sees.
+/// The kind of failure. It decides the status, `type` and `code` that a client sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// The client's request is not one: 400.
+    /// The client's request is invalid: 400.
     Request,
-    /// The client's key is missing or wrong, or the upstream refused ours: 401.
+    /// The client's key is missing or wrong, or the upstream rejected toolwire's key: 401.
     Unauthorized,
     /// The upstream forbids it: 403.
     Forbidden,
     /// No such path, model or resource: 404.
     NotFound,
-    /// Path known, method not: 405.
+    /// The path is known but the method is not: 405.
     Method,
     /// The request is larger than `limits.max_body`: 413.
     TooLarge,
     /// The prompt is longer than the model's context: 400, code `context_length_exceeded`.
     ContextLength,
-    /// The upstream's rate limit, or our own waiting line is full: 429.
+    /// The upstream's rate limit was reached, or toolwire's own queue is full: 429.
     RateLimit,
-    /// The upstream has no capacity now: 503.
+    /// The upstream currently has no capacity: 503.
     Overloaded,
-    /// The upstream was too slow, or said so: 504.
+    /// The upstream was too slow, or reported a timeout: 504.
     Timeout,
     /// The upstream could not be reached: 502.
     Connect,
-    /// The upstream answered what its dialect does not allow (HTML, garbage, an oversized frame): 502.
+    /// The upstream's response violates its dialect (HTML, garbage, an oversized frame): 502.
     Protocol,
     /// The upstream's stream ended without its end mark: 502, code `upstream_truncated`.
     Truncated,
-    /// The upstream reported an error of its own: 502 (or the status it gave).
+    /// The upstream reported an error: 502 (or the status it gave).
     Upstream,
-    /// One of our configured limits was reached inside an answer: 502.
+    /// One of toolwire's configured limits was reached inside a response: 502.
     Limit,
     /// toolwire is shutting down: 503.
     Draining,
-    /// A fault of toolwire's own: 500.
+    /// An internal error in toolwire: 500.
     Internal,
 }
 
-/// Why an answer failed. Small and cheap to move; made once an answer at most.
+/// Why a response failed. Small and cheap to move; created at most once per response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure(Box<Inner>);
 
@@ -65,7 +65,7 @@ struct Inner {
 }
 
 impl Failure {
-    /// A failure of `kind`; `message` is a sentence that helps the reader to mend it.
+    /// A failure of `kind`. `message` is a sentence that helps the reader to fix the problem.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
         Self(Box::new(Inner {
             kind,
@@ -77,21 +77,21 @@ impl Failure {
         }))
     }
 
-    /// Replaces the kind's own `code`: for an upstream's code that is worth passing on.
+    /// Replaces the kind's own `code`, to pass on an upstream's code.
     #[must_use]
     pub fn with_code(mut self, code: impl Into<String>) -> Self {
         self.0.code = Some(code.into());
         self
     }
 
-    /// Names the request's field at fault, as a path: `tools[0].function.name`.
+    /// Names the request's invalid field as a path: `tools[0].function.name`.
     #[must_use]
     pub fn with_param(mut self, param: impl Into<String>) -> Self {
         self.0.param = Some(param.into());
         self
     }
 
-    /// Replaces the kind's own HTTP status: for an upstream's status that is passed on.
+    /// Replaces the kind's own HTTP status, to pass on an upstream's status.
     #[must_use]
     pub fn with_status(mut self, status: u16) -> Self {
         self.0.status = Some(status);
@@ -105,8 +105,8 @@ impl Failure {
         self
     }
 
-    /// The same with secrets covered in all words that may be an upstream's: servers put the key that they refuse
-    /// into their errors.
+    /// The same failure with secrets covered in all text that may come from an upstream: servers include the
+    /// key that they reject in their errors.
     #[must_use]
     pub fn redacted(mut self, redactor: &dyn Redact) -> Self {
         let cover = |text: &mut String| *text = redactor.redact(text).into_owned();
@@ -116,17 +116,17 @@ impl Failure {
         self
     }
 
-    /// What kind of thing went wrong.
+    /// The kind of failure.
     pub fn kind(&self) -> Kind {
         self.0.kind
     }
 
-    /// The sentence for the reader.
+    /// The message for the reader.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// The request's field at fault, if one is.
+    /// The request's invalid field, if there is one.
     pub fn param(&self) -> Option<&str> {
         self.0.param.as_deref()
     }
@@ -136,7 +136,7 @@ impl Failure {
         self.0.retry_after.as_deref()
     }
 
-    /// HTTP status for an answer that has not begun.
+    /// The HTTP status if the response has not begun.
     pub fn status(&self) -> u16 {
         self.0.status.unwrap_or(match self.0.kind {
             Kind::Request | Kind::ContextLength => 400,
@@ -153,7 +153,7 @@ impl Failure {
         })
     }
 
-    /// A short machine-readable name, stable over releases; `None` where the kind says all.
+    /// A short machine-readable name, stable across releases; `None` if the kind is sufficient.
     pub fn code(&self) -> Option<&str> {
         if let Some(code) = &self.0.code {
             return Some(code);
@@ -185,7 +185,7 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// The wording of a time limit that ran out: one place, so that all four read alike.
+/// The message for an expired time limit, in one place so that all four are worded alike.
 pub fn timed_out(what: &str, limit: Duration) -> Failure {
     Failure::new(Kind::Timeout, format!("the upstream's {what} took longer than {limit:?}"))
         .with_code("upstream_timeout")

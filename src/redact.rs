@@ -1,8 +1,8 @@
-//! [`Redactor`]: covers secrets in what is recorded, logged or passed on from an error.
+//! [`Redactor`]: covers secrets in recordings, logs and forwarded errors.
 //!
-//! Two kinds are known: the secrets of the configuration, by their value, and anything that has the shape of a key.
-//! A secret is covered by as many `x` as it has bytes, so that lengths, and with them the times of recorded pieces,
-//! stay true.
+//! Two kinds of secrets are known: those of the configuration, by value, and anything that has the form of a
+//! key. A secret is covered by as many `x` as it has bytes, so that lengths stay correct, and with them the
+//! timing of recorded pieces.
 
 use std::{borrow::Cow, fmt, ops::Range};
 
@@ -10,9 +10,9 @@ use regex::bytes::Regex;
 
 use crate::failure::Redact;
 
-/// What a secret looks like; the first group is what is covered. A key may stand behind an escape of a JSON string
-/// (`\nsk-…`), which looks like a letter before it. Members may stand inside a string, so that their quotes have
-/// backslashes before them.
+/// Patterns of secrets; the first group is covered. A key may follow an escape in a JSON string (`\nsk-…`),
+/// which looks like a letter before it. Members may be inside a string, so their quotes may be preceded by
+/// backslashes.
 const PATTERNS: [&str; 5] = [
     r"(?i-u)\bbearer[ \t]+((?:[a-z0-9._~+/=-]|\\/){8,})",
     concat!(
@@ -31,37 +31,38 @@ const PATTERNS: [&str; 5] = [
     ),
 ];
 
-/// Bytes of the shortest configured secret that is covered. Shorter ones (`none`, `EMPTY`, `key`) are placeholders and
-/// words of every text.
+/// Length in bytes of the shortest configured secret that is covered. Shorter ones (`none`, `EMPTY`, `key`)
+/// are placeholders and ordinary words.
 const SHORTEST: usize = 6;
 
-/// Bytes of a line that are held until it ends. Beyond: all but the last [`WINDOW`] bytes are settled.
+/// Bytes of a line that are held until it ends. In a longer line, everything except the last [`WINDOW`] bytes
+/// is settled.
 const LONGEST_LINE: usize = 256 << 10;
 
 /// Bytes at the end of a long line that may be the beginning of a secret.
 const WINDOW: usize = 16 << 10;
 
-/// Finds and covers secrets. Its `Debug` form shows none of them.
+/// Finds and covers secrets. Its `Debug` output does not show them.
 #[derive(Clone)]
 pub struct Redactor {
     patterns: Vec<Regex>,
-    /// Bytes of the longest configured secret.
+    /// Length in bytes of the longest configured secret.
     longest: usize,
 }
 
 impl Redactor {
-    /// One that knows keys of well-known shapes, members whose name says that they are secret, and `secrets`, however
-    /// they are escaped.
+    /// A redactor for keys of well-known forms, members whose name marks them as secret, and `secrets` in any
+    /// escaped form.
     pub fn new<'s>(secrets: impl IntoIterator<Item = &'s str>) -> Self {
         let patterns = PATTERNS.iter().filter_map(|pattern| Regex::new(pattern).ok());
-        // One pattern each: together they could be larger than a pattern may be.
+        // One pattern per secret: combined, they could exceed the size limit of a pattern.
         let secrets: Vec<_> = secrets.into_iter().filter(|secret| secret.len() >= SHORTEST).collect();
         let longest = secrets.iter().map(|secret| secret.len()).max().unwrap_or(0);
         let secrets = secrets.into_iter().filter_map(|secret| Regex::new(&pattern_of(secret)).ok());
         Self { patterns: secrets.chain(patterns).collect(), longest }
     }
 
-    /// Bytes of the longest configured secret.
+    /// Length in bytes of the longest configured secret.
     pub fn longest(&self) -> usize {
         self.longest
     }
@@ -74,7 +75,7 @@ impl Redactor {
         }
         let mut covered = text.as_bytes().to_vec();
         found.into_iter().for_each(|range| cover_range(&mut covered, range));
-        // Whole characters are covered, by as many bytes as they have.
+        // Whole characters are covered, by as many `x` as they have bytes.
         String::from_utf8(covered).unwrap_or_else(|_| "x".repeat(text.len())).into()
     }
 
@@ -83,8 +84,9 @@ impl Redactor {
         self.find(bytes).into_iter().for_each(|range| cover_range(bytes, range));
     }
 
-    /// How many of `bytes`, the beginning of more, can be covered now: no secret that begins in them goes on behind
-    /// them. That is all up to the end of a line, since no secret holds one; of a very long line all but its end.
+    /// How many of `bytes`, which more will follow, can be covered now: no secret that begins in them
+    /// continues after them. This is everything up to the end of a line, since no secret contains one; for a
+    /// very long line, everything except its end.
     pub fn settled(&self, bytes: &[u8]) -> usize {
         let lines = memchr::memrchr2(b'\n', b'\r', bytes).map_or(0, |at| at + 1);
         if bytes.len() - lines <= LONGEST_LINE {
@@ -92,11 +94,11 @@ impl Redactor {
         }
         let end = bytes.len() - WINDOW;
         let across = self.find(bytes).into_iter().filter(|range| range.start < end && range.end > end);
-        // A secret of that length is none: some of it has to go.
+        // A match that long is not a secret, and part of it has to be released.
         across.map(|range| range.start).min().filter(|start| *start > lines).unwrap_or(end)
     }
 
-    /// Where secrets are. Some places may overlap.
+    /// The ranges of secrets. Ranges may overlap.
     pub fn find(&self, bytes: &[u8]) -> Vec<Range<usize>> {
         let matches = |pattern: &Regex| -> Vec<Range<usize>> {
             let groups = pattern.captures_iter(bytes).filter_map(|found| Some(found.get(1)?.range()));
@@ -112,7 +114,7 @@ impl fmt::Debug for Redactor {
     }
 }
 
-/// A pattern for a secret in every form that it has in JSON, in JSON inside a JSON string, and in a URL.
+/// A pattern for a secret in every form it takes in JSON, in JSON inside a JSON string, and in a URL.
 fn pattern_of(secret: &str) -> String {
     let byte = |byte: u8| {
         let plain = regex::escape(char::from(byte).encode_utf8(&mut [0; 4]));
@@ -127,8 +129,8 @@ fn pattern_of(secret: &str) -> String {
     format!("(?-u)({})", secret.bytes().map(byte).collect::<String>())
 }
 
-/// A match whose first byte is the letter of a JSON escape (`\n` before the rest of a secret that begins with `n`)
-/// begins behind it: a covered escape would not be JSON any more.
+/// If the first byte of a match is the letter of a JSON escape (`\n` before the rest of a secret that begins
+/// with `n`), the match is moved to begin after it: covering the escape would make the JSON invalid.
 fn behind_escape(bytes: &[u8], range: Range<usize>) -> Range<usize> {
     let before = bytes.get(..range.start).unwrap_or_default();
     let backslashes = before.iter().rev().take_while(|byte| **byte == b'\\').count();
@@ -184,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_secret_stays() {
+    fn text_without_secrets_is_unchanged() {
         for text in [
             r#"{"max_tokens": 100, "model": "lumo-max"}"#,
             r#"{"properties": {"password": {"type": "string"}}}"#,

@@ -1,9 +1,9 @@
-//! What is said of a word that is not known: the words that are nearest to it, and where all of them are listed.
+//! Suggestions for an unknown word: the most similar known words, and where all of them are listed.
 
-/// Known words that are named.
+/// Maximum number of words suggested.
 const NAMED: usize = 3;
 
-/// What may have been meant by `word`, which none of `known` is. `listed_by` is the command that lists all of them.
+/// A suggestion for `word`, which is not in `known`. `listed_by` is the command that lists all known words.
 pub(crate) fn suggest(word: &str, known: &[&str], listed_by: Option<&str>) -> String {
     let nearest = nearest(word, known);
     let quoted = |names: &[(usize, &str)]| {
@@ -28,13 +28,13 @@ pub(crate) fn suggest(word: &str, known: &[&str], listed_by: Option<&str>) -> St
     told
 }
 
-/// The names of `known` that are nearest to `word`.
+/// The names in `known` that are most similar to `word`.
 #[cfg(feature = "cli")]
 pub(crate) fn nearest_names<'k>(word: &str, known: &[&'k str]) -> Vec<&'k str> {
     nearest(word, known).into_iter().take(NAMED).map(|(_, name)| name).collect()
 }
 
-/// `known` with each word's distance from `word`, the nearest first.
+/// `known` with each word's distance from `word`, nearest first.
 fn nearest<'k>(word: &str, known: &[&'k str]) -> Vec<(usize, &'k str)> {
     let mut known: Vec<_> =
         known.iter().map(|name| (strsim::damerau_levenshtein(word, name), *name)).collect();

@@ -1,11 +1,11 @@
-//! Turns rearranged for upstreams that take fewer forms of them.
+//! Rearranges turns for upstreams that accept fewer forms of them.
 
 use std::{borrow::Cow, mem};
 
 use super::{Part, Role, Turn};
 
-/// The turns with images and other media of tool results in a user's turn behind them: most servers take only text
-/// in a result. All results of a run come first, since calls and results must stand together.
+/// Moves images and other media of tool results into a user's turn after them: most servers accept only text
+/// in a result. All results of a run come first, since calls and results must be adjacent.
 pub fn media_behind_results(turns: &[Turn]) -> Cow<'_, [Turn]> {
     if !turns.iter().any(has_media) {
         return Cow::Borrowed(turns);
@@ -27,15 +27,15 @@ pub fn media_behind_results(turns: &[Turn]) -> Cow<'_, [Turn]> {
     Cow::Owned(arranged)
 }
 
-/// Takes images and other media out of a turn with a tool's result, and gives them behind words that say whose they
-/// are. `name` is the tool's, if it is known.
+/// Removes images and other media from a turn with a tool's result, and returns them after a text that says
+/// which result they belong to. `name` is the tool's name, if it is known.
 pub fn take_media(turn: &mut Turn, name: &str) -> Vec<Part> {
     if !has_media(turn) {
         return Vec::new();
     }
     let (media, kept): (Vec<_>, Vec<_>) = mem::take(&mut turn.parts).into_iter().partition(is_media);
     turn.parts = kept;
-    // The original form of the content holds the media too.
+    // The original form of the content contains the media too.
     turn.rest.remove("content");
     let id = turn.parts.iter().find_map(|part| match part {
         Part::Result(output) => Some(output.id.as_str()),
@@ -50,7 +50,7 @@ pub fn take_media(turn: &mut Turn, name: &str) -> Vec<Part> {
     std::iter::once(Part::Text(format!("Attached to the result of {whose}:"))).chain(media).collect()
 }
 
-/// The turns with neighbouring turns of the user joined, for chat templates in which user and assistant alternate.
+/// Joins adjacent turns of the user, for chat templates in which user and assistant alternate.
 pub fn joined_user_turns(turns: &[Turn]) -> Cow<'_, [Turn]> {
     let are_joined = |pair: &[Turn]| pair.iter().all(is_users);
     if !turns.windows(2).any(are_joined) {
@@ -66,7 +66,7 @@ pub fn joined_user_turns(turns: &[Turn]) -> Cow<'_, [Turn]> {
     Cow::Owned(joined)
 }
 
-/// Puts all that `next` says behind what `turn` says. Two texts become one.
+/// Appends the content of `next` to `turn`. Two texts become one.
 fn append(turn: &mut Turn, next: &Turn) {
     let mut next = next.clone();
     match (turn.collapse_text(), next.collapse_text(), next.parts.as_slice()) {
@@ -88,7 +88,7 @@ fn has_media(turn: &Turn) -> bool {
     turn.role == Role::Tool && turn.parts.iter().any(is_media)
 }
 
-/// The name of the tool whose result `turn` is: its own, or that of the call before it.
+/// The name of the tool whose result is in `turn`: its own name field, or the name of the call before it.
 fn called_name<'t>(turns: &'t [Turn], turn: &'t Turn) -> Option<&'t str> {
     if !has_media(turn) {
         return None;

@@ -1,12 +1,12 @@
-//! What a client said in its own dialect and no other dialect has a word for, kept as it was received.
+//! Parts of a client's request that only its own dialect can express, kept as they were received.
 //!
-//! Every such value carries the name of its dialect, and is read by that name: an encoder asks for what came from its
-//! own dialect and gets nothing else. So no field, declaration or content part reaches an upstream that would
-//! misunderstand it.
+//! Each such value carries the name of its dialect, and can only be read under that name: an encoder gets the
+//! values of its own dialect and no others. Fields, declarations and content parts therefore never reach an
+//! upstream that would misinterpret them.
 
 use serde_json::{Map, Value};
 
-/// A value in one dialect's own form.
+/// A value in the form of one dialect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Received<T> {
     dialect: &'static str,
@@ -40,7 +40,7 @@ impl Rest {
         self.0.as_ref()?.from_dialect(dialect)
     }
 
-    /// The names of all fields, for reports of what was left out.
+    /// The names of all fields, for reporting what was left out.
     pub fn keys(&self) -> impl Iterator<Item = &String> {
         self.0.iter().flat_map(|received| received.value.keys())
     }
@@ -66,8 +66,8 @@ impl Rest {
         removed
     }
 
-    /// Adds the fields of `other`. Lists of the same name are joined; of other values the first one stays. Fields of
-    /// another dialect are not mixed in.
+    /// Adds the fields of `other`. Lists under the same name are joined; for other values the existing one is
+    /// kept. Fields of another dialect are not added.
     pub(super) fn merge(&mut self, other: Self) {
         let (Some(received), Some(more)) = (&mut self.0, &other.0) else {
             if self.0.is_none() {

@@ -1,8 +1,9 @@
-//! [`BareText`]: a text in place of a call's arguments.
+//! [`BareText`]: plain text in place of a call's arguments.
 //!
-//! Models write `<function=calculator>sqrt(144)</function>` where the grammar wants `<parameter=expression>`. What was
-//! meant is certain only if the tool has one parameter, which is a string, and if the call is closed: until then all of
-//! the text is held. Markup that does not close the call shows that this is no such text.
+//! Models write `<function=calculator>sqrt(144)</function>` where the grammar wants `<parameter=expression>`.
+//! The meaning is certain only if the tool has exactly one parameter, which is a string, and if the call is
+//! closed, so all of the text is held until then. Markup that does not close the call shows that the text is
+//! not an argument.
 
 use super::{
     envelope::{CallRules, Piece},
@@ -16,22 +17,23 @@ use crate::wire::json::escape_str;
 #[derive(Debug, Default)]
 pub(super) struct BareText {
     key: String,
-    /// This many bytes of the text cannot be a closer.
+    /// The first `seen` bytes of the text cannot contain the start of a closer.
     seen: usize,
     most: usize,
 }
 
 impl BareText {
-    /// The text of a call to the tool `name`; `None` if the tool takes anything but one string. `certain`: only a call
-    /// can stand here; otherwise prose may, and less of it is held.
+    /// Starts the text of a call to the tool `name`; `None` unless the tool takes exactly one string.
+    /// `certain`: only a call can be here. Otherwise it may be prose, and less of it is held.
     pub(super) fn new(name: &str, certain: bool, rules: &CallRules<'_>) -> Option<Self> {
         let key = rules.tools.only_string(name)?.to_owned();
         let most = if certain { rules.max_hold } else { rules.max_markup };
         Some(Self { key, seen: 0, most })
     }
 
-    /// Reads on in `text`, which begins where the bare text does. `closer`: how what begins at a marker's first
-    /// character matches the call's closers. `Whole`: the call of that `name` and `id` has been written.
+    /// Continues with `text`, which begins where the bare text does. `closer` matches the text at a marker's
+    /// first character against the call's closers. `Whole`: the call of that `name` and `id` has been
+    /// written.
     pub(super) fn step(
         &mut self,
         text: &str,
@@ -49,7 +51,7 @@ impl BareText {
                     return Step::Whole(at);
                 }
                 Fit::Whole(_) => return Step::Stop(0),
-                // Of a sign alone it is not known whether markup begins with it.
+                // A lone `<` may or may not begin markup.
                 fit if fit == Fit::Begins || tail(text, at) == "<" => {
                     let step = fits(at);
                     self.seen = at;
@@ -64,7 +66,7 @@ impl BareText {
         step
     }
 
-    /// Writes the call that the text is the argument of.
+    /// Writes the call with the text as its argument.
     fn call(&self, text: &str, (name, id): (&str, &str), out: &mut Out<'_>) {
         let mut json = String::from("{\"");
         escape_str(&mut json, &self.key);
@@ -76,7 +78,7 @@ impl BareText {
     }
 }
 
-/// Something like a tag, not an operator.
+/// Looks like a tag, not like an operator.
 fn is_markup(text: &str) -> bool {
     let mut characters = text.chars();
     characters.next() == Some('<')

@@ -1,8 +1,8 @@
-//! Right behind a call: closers that close nothing, and results that the model made up.
+//! The text right after a call: closers without an opener, and results that the model invented.
 //!
-//! Small models close a call twice, or close what they never opened, and go on with the result that they expect. Both
-//! are framing where nothing but blanks stands between them and a call; anywhere else they are text. What is looked for
-//! is what the formats that are read have: their calls' closers, and the markers of their results.
+//! Small models close a call twice, or close something they never opened, and continue with the result that
+//! they expect. Both are framing if only blanks separate them from a call; anywhere else they are text. The
+//! closers and result markers come from the formats being read.
 
 use super::{
     Detector, State,
@@ -14,7 +14,7 @@ use crate::{
     format::{CallBody, Calls, Format, Grammar, Special},
 };
 
-/// What is framing right behind a call.
+/// Markup that is framing right after a call.
 #[derive(Debug, Default)]
 pub(super) struct Framing {
     closers: Vec<&'static str>,
@@ -22,18 +22,18 @@ pub(super) struct Framing {
     results: Vec<(&'static str, &'static str)>,
 }
 
-/// What stands right behind a call.
+/// What was found right after a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stands {
     Text,
     Begins,
     Closer,
-    /// A result begins, which ends so.
+    /// A result begins; it ends with this closer.
     Result(&'static str),
 }
 
 impl Framing {
-    /// What the calls and results of `formats` have.
+    /// Collects the closers and result markers of `formats`.
     pub(super) fn new(formats: &[&'static Format]) -> Self {
         let mut framing = Self::default();
         for format in formats {
@@ -44,7 +44,7 @@ impl Framing {
         framing
             .closers
             .extend(framing.results.iter().map(|(_, close)| *close).filter(|close| is_markup(close)));
-        // What opens something is no stray closer.
+        // A closer that also opens something is not a stray closer.
         let openers: Vec<_> = formats.iter().flat_map(|format| format.openers()).collect();
         framing.closers.retain(|closer| !openers.contains(closer));
         framing.results.retain(|(open, _)| !openers.iter().any(|opener| open.starts_with(opener)));
@@ -55,7 +55,7 @@ impl Framing {
         framing
     }
 
-    /// And what others have.
+    /// Adds the markers of `others`.
     pub(super) fn add(&mut self, others: &Self) {
         self.closers.extend(&others.closers);
         self.results.extend(&others.results);
@@ -76,7 +76,7 @@ impl Framing {
     }
 }
 
-/// Long enough and special enough to be nothing else.
+/// Long and distinctive enough not to occur in ordinary text.
 fn is_markup(closer: &str) -> bool {
     let special = closer.starts_with("</") || closer.starts_with(['<', '[', ']']) && closer.len() > 6;
     special && !closer.contains('%')
@@ -110,12 +110,12 @@ fn closers(grammar: &'static Grammar) -> Vec<&'static str> {
 }
 
 impl Detector {
-    /// Goes on in prose; right behind a call if nothing visible has come since.
+    /// Continues in prose, or in the state after a call if nothing visible has arrived since.
     pub(super) fn go_on(&mut self) {
         self.state = if self.prose.is_behind_call() { State::Behind } else { State::Prose };
     }
 
-    /// Right behind a call: a run of blanks, or one character of what may be framing.
+    /// Reads a run of blanks, or one character of possible framing, right after a call.
     pub(super) fn behind(&mut self, text: &str, out: &mut impl Sink) -> usize {
         let blank = text.bytes().position(|byte| !is_blank(byte)).unwrap_or(text.len());
         if self.held.is_empty() && blank > 0 {
@@ -140,14 +140,14 @@ impl Detector {
         character.len_utf8()
     }
 
-    /// What is held right behind a call is no framing.
+    /// The text held after a call is not framing: releases it.
     pub(super) fn leave_call(&mut self, out: &mut impl Sink) {
         self.prose.leave_call();
         self.state = State::Prose;
         self.release(self.held.len(), out);
     }
 
-    /// In a result that the model made up, up to its closer.
+    /// Skips a result that the model invented, up to its closer.
     pub(super) fn invented(&mut self, text: &str) -> usize {
         let State::Invented(close) = self.state else { return 0 };
         let first = close.as_bytes().first().copied().unwrap_or_default();
@@ -168,7 +168,7 @@ impl Detector {
                     break;
                 }
                 Fit::No => {
-                    // The closer may begin further on.
+                    // The closer may begin later in the held text.
                     let next = memchr::memchr(first, tail(&self.held, 1).as_bytes());
                     self.held.drain(..next.map_or(self.held.len(), |at| at + 1));
                     if self.held.is_empty() {

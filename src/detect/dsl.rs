@@ -1,4 +1,4 @@
-//! [`DslWalk`]: a call in Gemma's notation: `NAME{key:<|"|>text<|"|>,n:3}`, from behind `call:`.
+//! [`DslWalk`]: a call in Gemma's notation: `NAME{key:<|"|>text<|"|>,n:3}`, starting after `call:`.
 
 use super::{
     body::Fed,
@@ -8,7 +8,7 @@ use super::{
     walker::{Out, Step, Walk},
 };
 
-/// One call.
+/// Reads one call.
 #[derive(Debug)]
 pub(super) struct DslWalk {
     name: String,
@@ -17,13 +17,13 @@ pub(super) struct DslWalk {
 }
 
 impl DslWalk {
-    /// `quote`: the mark on both sides of a string.
+    /// `quote`: the marker on both sides of a string.
     pub(super) fn new(quote: &'static str, rules: &CallRules<'_>) -> Self {
         let arguments = Literal::new(Notation::Delimited(quote), rules.max_depth, rules.max_hold);
         Self { name: String::new(), arguments, started: false }
     }
 
-    /// One character of the name, or the brace behind it.
+    /// Reads one character of the name, or the brace after it.
     fn name(&mut self, character: char, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         if character == '{' {
             let Some(name) = rules.name(self.name.trim()) else { return Step::Stop(0) };

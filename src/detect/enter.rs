@@ -1,4 +1,4 @@
-//! From prose into something else: where an opener may begin, whether it is one, and what is then read.
+//! Transitions out of prose: where an opener may begin, whether it is one, and what is read after it.
 
 use super::{
     Detector, State,
@@ -20,7 +20,7 @@ use crate::{
 };
 
 impl Detector {
-    /// Where in `text` something may begin.
+    /// Offset in `text` at which an opener may begin.
     pub(super) fn opener(&self, text: &str) -> Option<usize> {
         let fresh = self.prose.starts_message();
         let mut from = 0;
@@ -33,7 +33,7 @@ impl Detector {
         }
     }
 
-    /// What begins at this byte of `text` may be more than text.
+    /// Whether something other than text may begin at this byte of `text`.
     fn opens(&self, text: &str, at: usize) -> bool {
         match text.as_bytes().get(at).and_then(|&byte| self.search.sought.begins(byte)) {
             None => false,
@@ -49,7 +49,7 @@ impl Detector {
         }
     }
 
-    /// What place the end of `before` is, which is text to come.
+    /// The [`Place`] at the end of `before`, which is text that has not been sent yet.
     fn place_behind(&self, before: &str) -> Place {
         match self.prose.starts_line(before) {
             true if self.prose.starts_message() && before.trim().is_empty() => Place::MessageStart,
@@ -58,7 +58,7 @@ impl Detector {
         }
     }
 
-    /// What place the held text has, on a line and in the message.
+    /// The [`Place`] of the held text, on its line and in the message.
     pub(super) fn here(&self, starts_line: bool) -> Place {
         match starts_line {
             true if self.prose.starts_message() => Place::MessageStart,
@@ -96,7 +96,7 @@ impl Detector {
         }
     }
 
-    /// Reads what begins with this byte as calls without a marker, if that may be; formats before the place `from`
+    /// Reads the text from this byte on as calls without a marker, if possible. Formats before index `from`
     /// have failed.
     pub(super) fn enter_unmarked(&mut self, byte: u8, from: usize, starts_line: bool, quoted: bool) -> bool {
         let may_begin = |unmarked: &Unmarked| match unmarked.list {
@@ -130,7 +130,7 @@ impl Detector {
         self.state = State::Calls(Box::new(reading));
     }
 
-    /// One character of what may be a marker.
+    /// Reads one character of a possible marker.
     pub(super) fn marker(&mut self, text: &str, out: &mut impl Sink) -> usize {
         let State::Marker { place: from, starts_line, quoted } = self.state else { return 0 };
         let Some(character) = text.chars().next() else { return 0 };
@@ -142,7 +142,7 @@ impl Detector {
                 self.false_start(starts_line, quoted, out);
                 return 0;
             }
-            // No opener begins with this character, not here.
+            // No opener allowed here begins with this character.
             self.state = State::Prose;
             let byte = u8::try_from(character).unwrap_or_default();
             if self.enter_unmarked(byte, 0, starts_line, quoted) {
@@ -159,7 +159,8 @@ impl Detector {
         character.len_utf8()
     }
 
-    /// What is held is no marker: it may be a bare value, else its first character is text and the rest is read again.
+    /// The held text is not a marker. It may be a bare value; otherwise its first character is text and the
+    /// rest is read again.
     fn false_start(&mut self, starts_line: bool, quoted: bool, out: &mut impl Sink) {
         self.state = State::Prose;
         let byte = self.held.bytes().next().unwrap_or_default();
@@ -172,7 +173,7 @@ impl Detector {
         }
     }
 
-    /// Reads what follows an opener as its format says.
+    /// Starts reading the text after an opener, as its format defines.
     pub(super) fn enter_at(&mut self, place: usize, starts_line: bool, quoted: bool) {
         let Some(opener) = self.search.sought.markers.get(place).copied() else { return };
         let (whole, mut marked) = (self.search.whole, true);
@@ -223,7 +224,7 @@ impl Detector {
         self.state = State::Calls(Box::new(reading));
     }
 
-    /// One character of an HTML opener's attributes.
+    /// Reads one character of an HTML opener's attributes.
     pub(super) fn attributes(&mut self, text: &str, out: &mut impl Sink) -> usize {
         let State::Attributes { place, starts_line, quoted } = self.state else { return 0 };
         let Some((format, Entry::Tag(tag))) =
@@ -248,7 +249,7 @@ impl Detector {
         character.len_utf8()
     }
 
-    /// One byte of a fence's opener.
+    /// Reads one byte of a fence's opener.
     pub(super) fn fence_opener(&mut self, text: &str, out: &mut impl Sink) -> usize {
         let State::Opener(opener) = &mut self.state else { return 0 };
         let Some(character) = text.chars().next() else { return 0 };
@@ -276,7 +277,7 @@ impl Detector {
     }
 }
 
-/// Calls in a container.
+/// Builds the reader for calls in a container.
 fn region(container: RegionKind, quoted: bool, wait: Wait) -> Container {
     let no_tool = if let RegionKind::Tag(tag) = container { tag.special().no_tool } else { &[] };
     let gate = Gate::new(wait).dropping(no_tool);

@@ -1,44 +1,44 @@
 //! [`Escape`]: one escape of a JSON string, read character by character.
 //!
-//! A surrogate pair is one escape, so that what comes out is always text. What turns out not to be an escape is given
-//! back as it was written, and the character that showed it is read again.
+//! A surrogate pair is read as one escape, so the output is always valid text. Text that turns out not to be
+//! an escape is returned as written, and the character that showed this is read again.
 
 use super::text::{head, tail};
 
-/// The first halves of surrogate pairs.
+/// High surrogates.
 const HIGH: std::ops::Range<u16> = 0xd800..0xdc00;
 
-/// An escape being read, from its backslash on; empty between escapes.
+/// The escape being read, starting with its backslash; empty between escapes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Escape {
     written: String,
 }
 
-/// What a character made of an escape.
+/// The result of reading a character.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Read {
-    /// It goes on.
+    /// The escape continues.
     More,
-    /// It is whole, and stands for this. Half a surrogate pair stands for itself, as written.
+    /// The escape is complete and stands for this text. An unpaired surrogate stands for itself, as written.
     Whole(String),
-    /// Half a surrogate pair, as written, ended before the character, which is read again.
+    /// An unpaired surrogate, as written, ended before the character, which is read again.
     Half(String),
-    /// It is no escape; what came before the character as written. The character is read again.
+    /// Not an escape; contains the text before the character as written. The character is read again.
     None(String),
 }
 
 impl Escape {
-    /// Between escapes.
+    /// Whether no escape is being read.
     pub(super) fn is_empty(&self) -> bool {
         self.written.is_empty()
     }
 
-    /// As it was written so far.
+    /// The text of the escape so far.
     pub(super) fn written(&self) -> &str {
         &self.written
     }
 
-    /// Takes the next character; the first one is the backslash.
+    /// Reads the next character. The first one must be the backslash.
     pub(super) fn read(&mut self, character: char) -> Read {
         let place = self.written.len();
         let expected = match place {
@@ -67,7 +67,8 @@ impl Escape {
         Read::Whole(character.map_or(written, String::from))
     }
 
-    /// Two escapes that are no pair: the first stands for itself, the second may be the half of one.
+    /// Two escapes that are not a pair: the first stands for itself, the second may be the high half of a
+    /// pair.
     fn two(&mut self) -> Read {
         let (first, second) = (head(&self.written, 6).to_owned(), tail(&self.written, 6).to_owned());
         match char::from_u32(self.unit(8).into()) {
@@ -88,7 +89,8 @@ impl Escape {
         u16::from_str_radix(digits, 16).unwrap_or_default()
     }
 
-    /// The last character was no part of it: gives back what comes before, or the first half of a pair.
+    /// The last character was not part of the escape: returns the text before it, or the first half of a
+    /// pair.
     fn broken(&mut self) -> Read {
         let written = std::mem::take(&mut self.written);
         if written.len() < 6 {
@@ -116,7 +118,7 @@ fn simple(letter: char) -> Option<char> {
 mod tests {
     use super::*;
 
-    /// A string's inside, decoded, with what is no escape in brackets.
+    /// Decodes the inside of a string; invalid escapes are in brackets.
     fn decoded(text: &str) -> String {
         let mut escape = Escape::default();
         let mut out = String::new();
@@ -141,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_are_decoded_and_others_given_back() {
+    fn valid_escapes_are_decoded_and_invalid_ones_returned_as_written() {
         for (written, wanted) in [
             (r#"\"\\\/ \b\f\n\r\t"#, "\"\\/ \u{8}\u{c}\n\r\t"),
             (r"\u00e9\u65E5 \ud83d\ude00", "é日 😀"),

@@ -1,8 +1,8 @@
-//! Markdown fences: the opener that may begin a container of calls, and the fences that nothing is looked for in.
+//! Markdown fences: openers that may begin a container of calls, and fences that are not searched.
 
 use crate::format::Python;
 
-/// A fence's opener, while it is being read and held.
+/// A fence's opener, while it is read and held.
 #[derive(Debug, Clone)]
 pub(super) struct Opener {
     tick: u8,
@@ -12,16 +12,16 @@ pub(super) struct Opener {
     info_ended: bool,
 }
 
-/// What a byte made of an opener.
+/// The result of reading a byte of an opener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Opening {
-    /// It may still be one that holds calls.
+    /// It may still open a fence with calls.
     More,
-    /// It is one; the byte is the first of what is in it, or blank.
+    /// It opens a fence with calls. The byte is the first of the contents, or blank.
     Calls,
-    /// It is some other fence; the rest of its line is its info string.
+    /// It opens another kind of fence; the rest of its line is its info string.
     Foreign,
-    /// It is no fence.
+    /// Not a fence.
     None,
 }
 
@@ -36,12 +36,12 @@ impl Opener {
         Fence { tick: self.tick, count: self.count, code: None }
     }
 
-    /// Its info string, in lower case.
+    /// The info string, in lower case.
     pub(super) fn info(&self) -> &str {
         &self.info
     }
 
-    /// Takes a byte. `infos`: the info strings of fences with calls.
+    /// Reads a byte. `infos`: the info strings of fences with calls.
     pub(super) fn feed(&mut self, byte: u8, infos: &[&str]) -> Opening {
         let counting = self.info.is_empty() && !self.info_ended;
         if byte == self.tick && counting {
@@ -69,23 +69,23 @@ impl Opener {
     }
 }
 
-/// A fence that is open: what closes it.
+/// An open fence, with what is needed to recognise its closer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fence {
     pub(super) tick: u8,
     pub(super) count: usize,
-    /// It may hold calls as Python writes them.
+    /// It may hold Python calls.
     pub(super) code: Option<&'static Python>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Line {
-    /// The opener's info string: a backtick in it means that this was no fence.
+    /// In the opener's info string. A backtick in it means that this is not a fence.
     Info,
     /// Only blanks so far.
     Indent,
     Ticks(usize),
-    /// Enough ticks, then blanks.
+    /// Enough ticks, followed by blanks only.
     Closing,
     Other,
 }
@@ -97,29 +97,29 @@ pub(super) struct Foreign {
     line: Line,
 }
 
-/// How far a foreign fence reaches.
+/// The extent of a foreign fence in a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reach {
-    /// Over all of the piece.
+    /// The whole piece is inside.
     More,
-    /// So many bytes; then ordinary text goes on.
+    /// The fence ends after this many bytes; ordinary text follows.
     Ends(usize),
 }
 
 impl Foreign {
-    /// From within the opener's info string.
+    /// Begins inside the opener's info string.
     pub(super) fn in_info(fence: Fence) -> Self {
         Self { fence, line: Line::Info }
     }
 
-    /// From within the fence, after `before`.
+    /// Begins inside the fence, after `before`.
     pub(super) fn in_body(fence: Fence, before: &str) -> Self {
         let line = before.rsplit('\n').next().unwrap_or_default();
         let blank = before.contains('\n') && line.bytes().all(|byte| matches!(byte, b' ' | b'\t' | b'\r'));
         Self { fence, line: if blank { Line::Indent } else { Line::Other } }
     }
 
-    /// No byte of `text` can end the fence or a line.
+    /// Whether `text` cannot end the fence or a line.
     pub(super) fn passes(&self, text: &str) -> bool {
         self.line == Line::Other && !text.contains('\n')
     }
@@ -128,7 +128,7 @@ impl Foreign {
         let mut at = 0;
         while let Some(&byte) = text.as_bytes().get(at) {
             if self.line == Line::Other {
-                // As bytes: the line may have begun with a character of several.
+                // Searched as bytes: `at` may be inside a multi-byte character.
                 let rest = text.as_bytes().get(at..).unwrap_or_default();
                 let Some(end) = memchr::memchr(b'\n', rest) else { return Reach::More };
                 at += end + 1;

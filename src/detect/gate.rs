@@ -1,4 +1,4 @@
-//! [`Gate`]: where the pieces of calls pass on their way out, at once or when what they wait for has come.
+//! [`Gate`]: passes the pieces of calls on, either at once or when the condition they wait for is met.
 
 use super::{
     envelope::{CallRules, Piece},
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{event::CallEnd, format::Voice};
 
-/// A [`Piece`] that waits.
+/// A waiting [`Piece`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Waiting {
     Framed,
@@ -39,19 +39,19 @@ impl Waiting {
     }
 }
 
-/// What calls wait for before they go out.
+/// The event that calls wait for before they are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wait {
     Nothing,
-    /// Their own end: whole arguments in a format with a marker, where each call counts by itself.
+    /// Their own end: complete arguments in a format with a marker, where each call is independent.
     CallEnd,
-    /// The region's end: whole arguments where a container has calls alone in it or none, and wherever a backtick
-    /// behind the container may mean that it was quoted.
+    /// The region's end: complete arguments where a container holds either only calls or none, and wherever a
+    /// backtick after the container may mean that it was quoted.
     RegionEnd,
 }
 
 impl Wait {
-    /// `marked`: the calls have a marker of their own; `whole`: arguments do not stream.
+    /// `marked`: calls have their own marker; `whole`: arguments do not stream.
     pub(super) fn new(quoted: bool, marked: bool, whole: bool) -> Self {
         match whole {
             _ if quoted => Self::RegionEnd,
@@ -62,16 +62,16 @@ impl Wait {
     }
 }
 
-/// The way out of one container's calls.
+/// The output gate of one container's calls.
 #[derive(Debug)]
 pub(super) struct Gate {
     wait: Wait,
-    /// Pieces that wait, in order. Arguments that follow each other become one text: the room for each by itself, a
-    /// token each, would be many times their size.
+    /// Waiting pieces, in order. Adjacent arguments are joined into one text: stored separately, one token
+    /// each, they would need many times their size.
     waiting: Vec<Waiting>,
-    /// The format's names for calling nothing.
+    /// Names by which the format calls no tool.
     no_tool: &'static [&'static str],
-    /// In a call to one of them.
+    /// The current call uses one of these names.
     drops: bool,
 }
 
@@ -80,22 +80,22 @@ impl Gate {
         Self { wait, waiting: Vec::new(), no_tool: &[], drops: false }
     }
 
-    /// Drops calls to these names, unless tools are declared by them.
+    /// Drops calls to these names, unless a tool with that name is declared.
     pub(super) fn dropping(self, no_tool: &'static [&'static str]) -> Self {
         Self { no_tool, ..self }
     }
 
-    /// What is written goes out at once.
+    /// Whether pieces are sent at once.
     pub(super) fn streams(&self) -> bool {
         self.wait == Wait::Nothing
     }
 
-    /// Calls wait for the end of their container.
+    /// Whether calls wait for the end of their container.
     pub(super) fn waits_for_all(&self) -> bool {
         self.wait == Wait::RegionEnd
     }
 
-    /// As [`Gate::pass`], but drops calls that call nothing.
+    /// As [`Gate::pass`], but drops calls to the format's no-tool names.
     pub(super) fn filter(&mut self, piece: Piece<'_>, rules: &CallRules<'_>, out: &mut Out<'_>) {
         if let Piece::Start { name, .. } = piece {
             self.drops = self.no_tool.contains(&name) && rules.tools.resolve(name).is_none();
@@ -105,7 +105,7 @@ impl Gate {
         }
     }
 
-    /// Sends a piece of a call on, or keeps it.
+    /// Sends or keeps a piece of a call.
     pub(super) fn pass(&mut self, piece: Piece<'_>, out: &mut Out<'_>) {
         if self.streams() {
             return out(piece);
@@ -116,8 +116,8 @@ impl Gate {
         }
     }
 
-    /// A call has ended so, or none was open: whether it may go out. A call that waits may only if it is whole; it goes
-    /// out now unless it waits for others.
+    /// A call has ended with `end`, or `None` if none was open. Returns whether it may be sent: a waiting
+    /// call must be complete. It is sent now unless it waits for others.
     pub(super) fn settle(&mut self, end: Option<CallEnd>, out: &mut Out<'_>) -> bool {
         if !self.streams() && end == Some(CallEnd::Cut) {
             return false;
@@ -128,17 +128,17 @@ impl Gate {
         true
     }
 
-    /// The call being read calls nothing.
+    /// Whether the call being read is dropped.
     pub(super) fn drops(&self) -> bool {
         self.drops
     }
 
-    /// Nothing waits.
+    /// Whether no piece is waiting.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// What waits.
+    /// Takes the waiting pieces.
     pub(super) fn take(&mut self) -> Vec<Waiting> {
         std::mem::take(&mut self.waiting)
     }

@@ -1,4 +1,4 @@
-//! [`Gated`]: a container of calls being read, whose calls pass a [`Gate`] on their way out.
+//! [`Gated`]: a container of calls being read, whose calls are sent through a [`Gate`].
 
 use super::{
     envelope::CallRules,
@@ -8,28 +8,28 @@ use super::{
     walker::{Out, Parsed, Surroundings, Walk, Walker},
 };
 
-/// How far a feed came.
+/// How far a feed got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Passed {
-    /// All was taken; the container goes on.
+    /// Everything was taken; the container continues.
     More,
-    /// This many bytes were taken, and everything up to there is certain: calls, not text.
+    /// This many bytes were taken, and everything up to there is certain to be calls, not text.
     Certain(usize),
-    /// This many bytes were taken, and the container has ended with its calls, before the last `rescan` bytes.
+    /// `taken` bytes were taken. The container with its calls has ended before the last `rescan` of them.
     Ended { taken: usize, rescan: usize },
-    /// The container has ended, and the rest of the message was made up by the model.
+    /// The container has ended, and the rest of the message was invented by the model.
     MessageEnded(usize),
-    /// This many bytes were taken; the last `rest` of them are read again by what goes on. `certain`: what is before
-    /// them is.
+    /// `taken` bytes were taken; the last `rest` of them are read again by the next state. `certain`:
+    /// everything before them is certain.
     Again { taken: usize, rest: usize, certain: bool },
-    /// This many bytes were taken, and a call was cut before the last `rescan` of them, which are text.
+    /// `taken` bytes were taken, and a call was cut before the last `rescan` of them, which are text.
     Cut { taken: usize, rescan: usize },
-    /// This many bytes were taken; the source since the last certain point is text. Its last `rescan` bytes may begin
-    /// something else.
+    /// `taken` bytes were taken; the source since the last certain point is text. Its last `rescan` bytes may
+    /// begin something else.
     Failed { taken: usize, rescan: usize },
 }
 
-/// See the module.
+/// Reads one container of calls.
 #[derive(Debug)]
 pub(super) struct Gated {
     walker: Walker,
@@ -41,7 +41,7 @@ impl Gated {
         Self { walker: Walker::of(walk), gate }
     }
 
-    /// Reads on. Pieces of calls go to `out`, unless they must wait.
+    /// Reads the next piece. Pieces of calls go to `out`, unless they must wait.
     pub(super) fn feed(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Passed {
         let mut at = 0;
         while at < text.len() {
@@ -57,7 +57,7 @@ impl Gated {
                 Parsed::End => Passed::Ended { taken: at, rescan },
                 Parsed::EndMessage => Passed::MessageEnded(at),
                 Parsed::Stop if self.is_streaming() => {
-                    // What is no part of the call is text, as is what follows.
+                    // Characters that are not part of the call are text, and so is everything after them.
                     self.walker.finish(false, out);
                     Passed::Cut { taken: at, rescan }
                 }
@@ -67,8 +67,8 @@ impl Gated {
         Passed::More
     }
 
-    /// The text stops here: whether what was read since the last certain point belongs to calls. `stopped`: because the
-    /// model was done.
+    /// The text stops here. Returns whether everything read since the last certain point belongs to calls.
+    /// `stopped`: the model finished.
     pub(super) fn finish(&mut self, stopped: bool, rules: &CallRules<'_>, out: &mut Out<'_>) -> bool {
         if !self.walker.stops_open() {
             return self.walker.ends_with_calls();
@@ -79,37 +79,38 @@ impl Gated {
         gate.settle(end, out)
     }
 
-    /// A call streams: what is fed is certain as it comes.
+    /// Whether a call streams, so that bytes are certain as soon as they are fed.
     pub(super) fn is_streaming(&self) -> bool {
         self.gate.streams() && self.walker.is_open()
     }
 
-    /// A call has begun: it streams, or waits.
+    /// Whether a call has begun, streaming or waiting.
     pub(super) fn has_begun(&self) -> bool {
         !self.gate.is_empty() || self.is_streaming()
     }
 
-    /// How many of the last bytes that were fed may still be no part of calls.
+    /// How many of the last bytes fed may turn out not to be part of calls.
     pub(super) fn undecided(&self) -> usize {
         self.walker.undecided()
     }
 
-    /// Bytes kept besides the source.
+    /// Bytes held in addition to the source.
     pub(super) fn kept(&self) -> usize {
         self.walker.kept()
     }
 
-    /// The string of arguments that goes out as it comes.
+    /// The fast path for the argument string being streamed, if there is one.
     pub(super) fn string(&self) -> Option<StringFastPath> {
         if self.gate.streams() && !self.gate.drops() { self.walker.string() } else { None }
     }
 
-    /// What the text behind the container is in, which has failed, or was left in the middle of a call that was `cut`.
+    /// The context of the text after this container, which has failed or has stopped in the middle of a `cut`
+    /// call.
     pub(super) fn surroundings(&mut self, cut: bool) -> Surroundings {
         self.walker.surroundings(cut)
     }
 
-    /// The calls that waited.
+    /// Takes the waiting calls.
     pub(super) fn take_waiting(&mut self) -> Vec<Waiting> {
         self.gate.take()
     }

@@ -1,7 +1,8 @@
-//! [`HeaderWalk`]: a call whose name stands before its arguments: `NAME[ARGS]{…}`, `functions.NAME:0<|sep|>{…}`.
+//! [`HeaderWalk`]: a call whose name precedes its arguments: `NAME[ARGS]{…}`, `functions.NAME:0<|sep|>{…}`.
 //!
-//! The header is captured up to one of its ends, and gives name and id; the arguments are then JSON text. Around them
-//! a format may have literals (a fence, a constrain mark), which mean nothing where they stand, and a closer.
+//! The header is captured up to one of its end markers, and gives the name and the id; the arguments that
+//! follow are JSON. A format may define literals around them that carry no information (a fence, a constrain
+//! marker), and a closer.
 
 use super::{
     bare_text::BareText,
@@ -17,39 +18,40 @@ use crate::format::{Header, HeaderEnd};
 
 #[derive(Debug)]
 enum At {
-    /// In the header; what may be one of its ends is part of [`HeaderWalk::captured`].
+    /// In the header. A possible end marker is part of [`HeaderWalk::captured`].
     Name,
     /// Before the arguments: blanks and the format's literals.
     Before,
     Arguments,
-    /// In a text in place of the arguments.
+    /// In plain text in place of the arguments.
     Text(BareText),
-    /// Behind the arguments: blanks, literals, the closer.
+    /// After the arguments: blanks, literals, the closer.
     After,
 }
 
-/// What stands before or behind the arguments.
+/// What was found before or after the arguments.
 enum Literal {
-    /// A literal of this many bytes that means nothing.
+    /// A literal without meaning, of this many bytes.
     Framing(usize),
     /// The call's closer, of this many bytes.
     Closer(usize),
-    /// One of them may begin.
+    /// One of them may begin here.
     Begins,
-    /// No literal, but what begins as one does.
+    /// Not a literal, but it begins like one.
     Broken,
     None,
 }
 
-/// One call with a header.
+/// Reads one call with a header.
 #[derive(Debug)]
 pub(super) struct HeaderWalk {
     header: &'static Header,
     at: At,
     captured: String,
-    /// This many bytes of [`HeaderWalk::captured`] are certain to be name: no end begins among them.
+    /// The first `legal` bytes of [`HeaderWalk::captured`] are certain to be the name: no end marker begins
+    /// in them.
     legal: usize,
-    /// This many bytes behind the arguments are known to be blanks.
+    /// This many bytes after the arguments are known to be blanks.
     blank: usize,
     body: JsonBody,
 }
@@ -108,7 +110,7 @@ impl HeaderWalk {
         }
     }
 
-    /// One character of the header: whether it was taken; `None` if this is no header.
+    /// Reads one character of the header. Returns whether it was taken; `None` if this is not a header.
     fn name(&mut self, character: char, rules: &CallRules<'_>) -> Option<bool> {
         let (ends, brace) = match self.header.end {
             HeaderEnd::Markers(ends) | HeaderEnd::MarkersThenBrace(ends) => (ends, false),
@@ -128,15 +130,16 @@ impl HeaderWalk {
         Some(!brace)
     }
 
-    /// The header is certain.
+    /// Starts the call: the header is certain.
     fn start(&self, rules: &CallRules<'_>, out: &mut Out<'_>) {
         if let Some((name, id)) = called(self.header, &self.captured, rules) {
             out(Piece::Start { name, id });
         }
     }
 
-    /// What is captured may be a header, or a header and the beginning of its end. The place where an end may begin only
-    /// moves forward as the header grows, so each character is checked once.
+    /// Whether the captured text may be a header, possibly followed by the beginning of an end marker. The
+    /// place where the end may begin only moves forward as the header grows, so each character is checked
+    /// once.
     fn may_go_on(&mut self, ends: &[&str], most: usize) -> bool {
         if self.captured.len() > most {
             return false;
@@ -158,7 +161,7 @@ impl HeaderWalk {
         true
     }
 
-    /// Before the arguments: blanks and literals, and what ends or replaces the arguments.
+    /// Before the arguments: reads blanks and literals, and whatever ends or replaces the arguments.
     fn before(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         let blank = text.len() - text.trim_ascii_start().len();
         if blank > 0 {
@@ -182,7 +185,7 @@ impl HeaderWalk {
         }
     }
 
-    /// What stands in place of the arguments may be a text.
+    /// Whether the text in place of the arguments may be a plain-text argument.
     fn begin_text(&mut self, rules: &CallRules<'_>) -> bool {
         let call = called(self.header, &self.captured, rules).filter(|_| !self.header.close.is_empty());
         let certain = !matches!(self.header.end, HeaderEnd::MarkersThenBrace(_));
@@ -191,7 +194,7 @@ impl HeaderWalk {
         true
     }
 
-    /// Behind the arguments. Blanks belong to the call if a literal or the closer follows them.
+    /// After the arguments. Blanks belong to the call if a literal or the closer follows them.
     fn after(&mut self, text: &str) -> Step {
         let rest = tail(text, self.blank);
         self.blank = text.len() - rest.trim_ascii_start().len();
@@ -226,7 +229,7 @@ impl HeaderWalk {
     }
 }
 
-/// The name and the id that a header gives.
+/// The name and the id from a header.
 fn called<'c>(header: &Header, captured: &'c str, rules: &CallRules<'_>) -> Option<(&'c str, &'c str)> {
     let (id, name) = (header.read)(captured.trim())?;
     Some((rules.dotted_name(name)?, id))

@@ -1,17 +1,17 @@
-//! [`Joined`]: the pieces of one text on their way out, neighbours of a kind joined to one.
+//! [`Joined`]: joins adjacent output pieces of the same kind.
 //!
-//! A stretch of text may come out in as many pieces as it has bytes, and each piece becomes a chunk of some hundred
-//! bytes for the client. Nothing waits for the next piece of the upstream: what is joined goes out when the text that it
-//! came of has been read.
+//! A stretch of text may produce as many pieces as it has bytes, and each piece becomes a chunk of a few
+//! hundred bytes for the client. Joining never waits for the upstream's next piece: the joined text is sent
+//! when the piece it came from has been read.
 
 use std::borrow::Cow;
 
 use crate::event::{Event, Reasoning, Sink};
 
-/// Bytes that are joined at most, unless they are text that may yet leave as the frame it came in.
+/// Maximum number of joined bytes, except for text that may still be sent as its original frame.
 const MAX_JOINED: usize = 16 << 10;
 
-/// What the pieces are of.
+/// The kind of the joined pieces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Text,
@@ -20,23 +20,23 @@ enum Kind {
     Arguments(u32),
 }
 
-/// See the module.
+/// A sink that joins adjacent pieces.
 #[derive(Debug)]
 pub(super) struct Joined<'s, S> {
     kind: Kind,
     pub(super) joined: String,
-    /// Nothing but text has come, and it has not gone out yet.
+    /// Only text has arrived, and it has not been sent yet.
     pub(super) pure: bool,
     pub(super) out: &'s mut S,
 }
 
 impl<'s, S: Sink> Joined<'s, S> {
-    /// Joins pieces in `space`, which is empty.
+    /// Joins pieces in `space`, which must be empty.
     pub(super) fn new(space: String, out: &'s mut S) -> Self {
         Self { kind: Kind::Text, joined: space, pure: true, out }
     }
 
-    /// Lets the last piece go, and gives the space back.
+    /// Sends the last piece and returns the buffer.
     pub(super) fn finish(mut self) -> String {
         self.flush();
         self.joined.shrink_to(MAX_JOINED);

@@ -1,10 +1,10 @@
-//! [`Markers`]: the openers of all formats that are looked for, and what begins at each.
+//! [`Markers`]: the openers of all formats being searched for, and what begins at each.
 //!
-//! Matching is by prefix over what is held: no opener is the proper beginning of another (a test over all formats
-//! holds that), so a full match is never in doubt, and a byte that goes on no opener fails the held one at once. What
-//! was held is then read again from its second character, since a real opener may begin inside a false start
-//! (`<<tool_call>`). Openers are short, so a byte is read a bounded number of times. Several formats may share an
-//! opener; they are tried in the order in which they are configured.
+//! Held text is matched by prefix. No opener is a proper prefix of another (a test over all formats checks
+//! this), so a full match is unambiguous, and a byte that continues no opener fails the match at once. The
+//! held text is then read again from its second character, since a real opener may begin inside a false start
+//! (`<<tool_call>`). Openers are short, so each byte is read a bounded number of times. Several formats may
+//! share an opener; they are tried in configured order.
 
 use std::iter;
 
@@ -23,7 +23,7 @@ pub(super) enum Entry {
     Channel(&'static Channels, &'static str),
     /// Reasoning.
     Thought(&'static Thought),
-    /// Markup that means nothing.
+    /// Markup without meaning.
     Frame,
     /// A section of calls, with its closer.
     Section(&'static Calls, &'static str),
@@ -45,7 +45,7 @@ impl Opener {
         if self.place > here { Fit::No } else { fit_cased(self.text, text, self.case) }
     }
 
-    /// It begins a call, or a section of them.
+    /// Whether it begins a call, or a section of calls.
     fn is_call(&self) -> bool {
         match self.entry {
             Entry::Section(..) | Entry::Call(_) => true,
@@ -54,7 +54,7 @@ impl Opener {
         }
     }
 
-    /// Both are the same pair of markers.
+    /// Whether both are the same pair of markers.
     fn reads_as(&self, other: &Self) -> bool {
         match (self.entry, other.entry) {
             (Entry::Tag(one), Entry::Tag(other)) => one == other,
@@ -72,7 +72,7 @@ impl Opener {
         first.into_iter().chain(other)
     }
 
-    /// What its second byte may be, in both cases; `None`: whatever a name or a namespace begins with.
+    /// The possible second bytes, in both cases. `None`: any byte that a name or a namespace may begin with.
     fn second_bytes(&self) -> Option<[u8; 2]> {
         match (self.text.as_bytes().get(1)?, self.case) {
             (b'*' | b'~' | b'%', _) => None,
@@ -81,7 +81,7 @@ impl Opener {
         }
     }
 
-    /// With a wildcard in the second place, it may have this byte there.
+    /// Whether a wildcard in second position matches this byte.
     fn may_have_wild(&self, byte: u8) -> bool {
         let first = self.text.as_bytes().first().copied().unwrap_or_default();
         let text = [first, byte];
@@ -89,15 +89,15 @@ impl Opener {
     }
 }
 
-/// The openers that begin with the same byte. There are many openers, and most begin with `<`: the byte behind it
-/// refutes all of them at once in most text.
+/// The openers that begin with the same byte. There are many openers, and most begin with `<`; in most text
+/// the byte after it rules out all of them at once.
 #[derive(Debug)]
 struct Group {
-    /// The least exacting place at which one of them counts.
+    /// The least restrictive place at which one of them counts.
     place: Place,
-    /// By byte: whether one of them may go on with it.
+    /// For each byte: whether one of the openers may have it in second position.
     second: [bool; 256],
-    /// Where they stand in [`Openers::all`].
+    /// Their indexes in [`Openers::all`].
     places: Vec<usize>,
 }
 
@@ -108,7 +108,7 @@ impl Group {
         group.place = group.place.min(opener.place);
         group.places.push(at);
         match opener.second_bytes() {
-            // A run of the first byte is refuted at once, as all that is no name.
+            // A repeated first byte is ruled out at once, like any other byte that does not begin a name.
             None => {
                 for (byte, second) in (0..=u8::MAX).zip(&mut group.second) {
                     *second |= opener.may_have_wild(byte);
@@ -124,14 +124,14 @@ impl Group {
         }
     }
 
-    /// One of them may begin with what `text` does, which begins as they do.
+    /// Whether one of the openers may begin like `text`, whose first byte matches.
     fn may_be(&self, text: &str) -> bool {
         let second = text.as_bytes().get(1);
         second.is_none_or(|byte| self.second.get(usize::from(*byte)).copied().unwrap_or_default())
     }
 }
 
-/// The openers of some formats.
+/// The openers of a list of formats.
 #[derive(Debug)]
 struct Openers {
     all: Vec<Opener>,
@@ -140,7 +140,8 @@ struct Openers {
 }
 
 impl Openers {
-    /// Those of `formats`; `chosen` by name or by the model's, not as all there are.
+    /// Collects the openers of `formats`. `chosen`: the formats were chosen by name or by the model's name;
+    /// otherwise they are all formats.
     fn new(formats: &[&'static Format], reads: Reads, chosen: bool) -> Self {
         let mut all: Vec<Opener> = Vec::new();
         for opener in formats.iter().flat_map(|format| openers(format, reads)) {
@@ -150,7 +151,7 @@ impl Openers {
                     Entry::Thought(thought) => thought.chosen,
                     _ => false,
                 };
-            // Many formats have the same pair of markers: what fails as one of them fails as all.
+            // Many formats share a pair of markers; a failure for one of them is a failure for all.
             if !passed_over && !all.iter().any(|known| known.reads_as(&opener)) {
                 all.push(opener);
             }
@@ -170,8 +171,8 @@ impl Openers {
         self.groups.get(usize::from(byte)).and_then(Option::as_deref)
     }
 
-    /// Those from the place `from` on that may begin as `text` does, by their places, as far as its first two bytes
-    /// tell.
+    /// The openers from index `from` on that may match `text`, judged by its first two bytes, with their
+    /// indexes.
     fn candidates(&self, text: &str, from: usize) -> impl Iterator<Item = (usize, &Opener)> {
         let group = text.bytes().next().and_then(|byte| self.group(byte)).filter(|group| group.may_be(text));
         let places = group.map_or(&[][..], |group| &group.places);
@@ -183,17 +184,17 @@ impl Openers {
 /// The openers of a set of formats.
 #[derive(Debug)]
 pub(super) struct Markers {
-    /// Those of the formats that were named first.
+    /// The openers of the formats that were named first.
     first: Openers,
-    /// Behind them, those of others: made once, for all that are looked for behind some.
+    /// The openers of other formats, tried after the first ones. They are built once and shared.
     behind: Option<&'static Openers>,
-    /// The formats that are chosen by name.
+    /// The formats chosen by name.
     named: Vec<&'static Format>,
 }
 
 impl Markers {
-    /// The openers of `formats`, and behind them those of the formats of `behind`. `chosen`: `formats` are chosen by
-    /// name or by the model's, not as all there are.
+    /// The openers of `formats`, followed by those of the formats in `behind`. `chosen`: `formats` were
+    /// chosen by name or by the model's name; otherwise they are all formats.
     pub(super) fn new(
         formats: &[&'static Format],
         reads: Reads,
@@ -207,29 +208,30 @@ impl Markers {
         }
     }
 
-    /// The bytes that the first openers may begin with, not those behind them.
+    /// The bytes that the first openers may begin with, without those tried after them.
     pub(super) fn first_bytes(&self) -> impl Iterator<Item = u8> {
         self.first.all.iter().flat_map(Opener::first_bytes)
     }
 
-    /// Some format's calls may end reasoning.
+    /// Whether the calls of some format may end reasoning.
     pub(super) fn calls_end_reasoning(&self) -> bool {
         self.named.iter().any(|format| format.reasoning.ended_by_calls)
     }
 
-    /// Calls of `format` may end reasoning.
+    /// Whether calls of `format` may end reasoning.
     pub(super) fn ends_reasoning(&self, format: &'static Format) -> bool {
         format.reasoning.ended_by_calls && self.named.contains(&format)
     }
 
-    /// Where an opener that begins with this byte counts, if there is one: the least exacting place.
+    /// The least restrictive place at which an opener that begins with this byte counts, if there is such an
+    /// opener.
     pub(super) fn first(&self, byte: u8) -> Option<Place> {
         let groups = [self.first.group(byte), self.behind.and_then(|behind| behind.group(byte))];
         groups.into_iter().flatten().map(|group| group.place).min()
     }
 
-    /// The openers from the place `from` on that may begin as `text` does, by their places, as far as its first two
-    /// bytes tell.
+    /// The openers from index `from` on that may match `text`, judged by its first two bytes, with their
+    /// indexes.
     fn candidates(&self, text: &str, from: usize) -> impl Iterator<Item = (usize, &Opener)> {
         let first = self.first.all.len();
         let behind = self.behind.into_iter();
@@ -239,32 +241,34 @@ impl Markers {
         self.first.candidates(text, from).chain(others)
     }
 
-    /// `opener`, of those behind, is one of the first as well.
+    /// Whether `opener`, one of those tried later, is also one of the first.
     fn comes_first(&self, opener: &Opener) -> bool {
         self.named.contains(&opener.format) || self.first.all.iter().any(|known| known.reads_as(opener))
     }
 
-    /// Whether the first two bytes of `rest` leave an opener that may begin where it does.
+    /// Whether an opener remains that may begin like `rest`, judged by its first two bytes.
     pub(super) fn may_be(&self, rest: &str) -> bool {
         self.candidates(rest, 0).next().is_some()
     }
 
-    /// An opener that counts here may begin with this byte.
+    /// Whether an opener that counts here may begin with this byte.
     pub(super) fn may_begin(&self, byte: u8, here: Place) -> bool {
         self.first(byte).is_some_and(|place| place <= here)
     }
 
-    /// An opener may begin where `rest` does. What `rest` itself refutes need not be held, nor its frame be rewritten.
+    /// Whether an opener may begin at `rest`. If `rest` itself rules this out, it need not be held, and its
+    /// frame need not be rewritten.
     pub(super) fn may_stand(&self, rest: &str, here: Place) -> bool {
         self.candidates(rest, 0).any(|(_, opener)| opener.fit(rest, here) != Fit::No)
     }
 
-    /// The place of the first opener from `from` on that begins with `held`, and whether `held` is all of it.
+    /// The index of the first opener from `from` on that begins with `held`, and whether `held` is the whole
+    /// opener.
     pub(super) fn find(&self, held: &str, here: Place, from: usize) -> Option<(usize, bool)> {
         self.find_of(held, here, from, |_| true)
     }
 
-    /// As [`Markers::find`], among the openers of calls that end reasoning.
+    /// As [`Markers::find`], limited to openers of calls that end reasoning.
     pub(super) fn call(&self, held: &str) -> Option<(usize, bool)> {
         self.find_of(held, Place::MessageStart, 0, |opener| {
             opener.is_call() && self.ends_reasoning(opener.format)
@@ -284,7 +288,7 @@ impl Markers {
             .map(|(place, fit)| (place, matches!(fit, Fit::Whole(_))))
     }
 
-    /// All reasoning that is looked for.
+    /// All reasoning markers being searched for.
     pub(super) fn thoughts(&self) -> Vec<&'static Thought> {
         let behind = self.behind.into_iter().flat_map(|behind| &behind.all);
         let others = behind.filter(|opener| !self.comes_first(opener));
@@ -293,7 +297,7 @@ impl Markers {
         self.first.all.iter().chain(others).filter_map(thought).collect()
     }
 
-    /// The opener at a place that [`Markers::find`] gave.
+    /// The opener at an index returned by [`Markers::find`].
     pub(super) fn get(&self, place: usize) -> Option<&Opener> {
         match place.checked_sub(self.first.all.len()) {
             None => self.first.all.get(place),
@@ -302,7 +306,7 @@ impl Markers {
     }
 }
 
-/// A format's openers of what is read of it.
+/// The openers of the parts of a format that are read.
 fn openers(format: &'static Format, reads: Reads) -> Vec<Opener> {
     let grammars = format.grammars.iter().filter(|grammar| reads.grammar(grammar));
     grammars.flat_map(|grammar| grammar_openers(format, grammar)).collect()
@@ -363,7 +367,8 @@ mod tests {
 
     static AUTO: LazyLock<Markers> = LazyLock::new(|| Markers::new(&format::auto(), Reads::ALL, false, None));
 
-    /// The openers of `first` and, behind them, of all formats that are safe to look for, told one by one.
+    /// The openers of `first`, followed by those of all formats that are safe to detect automatically,
+    /// collected one by one.
     fn listed(first: &[&'static Format]) -> Vec<Opener> {
         let mut all: Vec<Opener> = Vec::new();
         let others = format::auto().into_iter().filter(|format| !first.contains(format));
@@ -387,7 +392,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn formats_stand_before_those_looked_for_of_themselves_as_in_one_list(
+        fn named_formats_precede_automatic_ones_as_in_one_list(
             first in subsequence(ALL.to_vec(), 0..6).prop_shuffle(),
         ) {
             let (markers, listed) = (Markers::new(&first, Reads::ALL, true, Some(&AUTO)), listed(&first));

@@ -4,14 +4,14 @@
 //!                    ┌─ prose ───────────────────────────────────────▶ Text
 //! Text ─▶ Detector ──┤  opener? ─▶ region ─▶ envelope ─▶ body ───────▶ CallStart, CallArguments, CallEnd
 //!                    └─ reasoning ───────────────────────────────────▶ Reasoning
-//! all other events ──────────────────────────────────────────────────▶ as they came
+//! all other events ──────────────────────────────────────────────────▶ unchanged
 //! ```
 //!
-//! The [`Detector`] is one machine over the text's bytes: what it does depends on them and on nothing else, never on
-//! where a piece ends (law 1). In prose nothing is held but white space and the beginning of an opener; a byte that
-//! cannot go on an opener lets it go at once (law 2). What turns out to be no call comes out unchanged (law 3). A
-//! byte is looked at once, but for the few of a failed marker (law 4). How it gets from prose into something else is in
-//! `enter`, how out again in `settle`.
+//! The [`Detector`] is one state machine over the text's bytes: its output depends only on them, never on
+//! where a piece ends (law 1). In prose only white space and the beginning of an opener are held; a byte that
+//! does not continue an opener releases it at once (law 2). Text that turns out not to be a call is sent
+//! unchanged (law 3). Each byte is read once, except for the few bytes of a failed marker (law 4).
+//! Transitions out of prose are in `enter`, transitions back in `settle`.
 
 mod bare_text;
 mod behind;
@@ -74,7 +74,7 @@ use crate::{
     },
 };
 
-/// Calls found here are numbered from this on; the numbers below are the upstream's own calls'.
+/// Calls found here are numbered from this value on; lower numbers are the upstream's own calls.
 pub const DETECTED: u32 = 1 << 31;
 
 #[derive(Debug)]
@@ -82,12 +82,12 @@ enum State {
     Prose,
     /// `held` begins an opener.
     Marker {
-        /// The place of the first opener that it begins; it begins none of those before.
+        /// The index of the first opener that `held` begins; it does not begin any of the earlier ones.
         place: usize,
         starts_line: bool,
         quoted: bool,
     },
-    /// `held` is an HTML opener; its attributes go on.
+    /// `held` is an HTML opener whose attributes continue.
     Attributes {
         place: usize,
         starts_line: bool,
@@ -96,15 +96,15 @@ enum State {
     Opener(Opener),
     /// In a fence that is not searched.
     Foreign(Foreign),
-    /// In a JSON value that is no call.
+    /// In a JSON value that is not a call.
     Json(Scanner),
     Calls(Box<Reading>),
     Reasoning(Thinking),
-    /// Right behind a call; `held` begins what may be framing there.
+    /// Right after a call; `held` begins possible framing.
     Behind,
-    /// In a result that the model made up, which ends so; `held` begins that end.
+    /// In a result that the model invented, which ends with this marker; `held` begins that marker.
     Invented(&'static str),
-    /// The rest of the text is no part of the message: the model made it up.
+    /// The rest of the text is not part of the message: the model invented it.
     Dropped,
 }
 
@@ -114,23 +114,23 @@ pub struct Detector {
     search: Search,
     state: State,
     prose: Prose,
-    /// The source since the last point that is certain, while it may be part of something.
+    /// The source since the last certain point, while it may be part of something other than text.
     held: String,
-    /// In a string of arguments that goes out as it comes.
+    /// The fast path for the argument string being streamed.
     flow: Option<StringFastPath>,
-    /// A piece of it, as JSON has to write it.
+    /// A buffer for a piece of that string, escaped as JSON.
     escaped: String,
     held_peak: usize,
-    /// Empty: the space in which pieces are joined.
+    /// A buffer in which pieces are joined; empty between calls.
     joined: String,
-    /// Reasoning in which a call may have begun: it goes on if none has.
+    /// Reasoning in which a call may have begun. It continues if there is no call.
     doubted: Option<Thinking>,
     next: u32,
 }
 
 impl Detector {
-    /// A detector of reasoning and of the calls that `tools` allow; `None` if there is nothing to look for, and text
-    /// passes unheld. The formats that the rules name are looked up in `known`.
+    /// A detector of reasoning and of the calls that `tools` allow. `None` if there is nothing to detect, so
+    /// that text passes without being held. The formats that the rules name are looked up in `known`.
     pub fn new(tools: DeclaredTools, settings: &Rules, known: &Known) -> Option<Self> {
         let search = Search::new(tools, settings, known)?;
         Some(Self {
@@ -147,7 +147,7 @@ impl Detector {
         })
     }
 
-    /// Where a message begins, whose prompt may have begun it.
+    /// The state at the beginning of a message, which the prompt may already have begun.
     fn first_state(search: &Search, in_reasoning: bool) -> State {
         if in_reasoning {
             let mut thoughts = search.sought.markers.thoughts();
@@ -191,14 +191,14 @@ impl Detector {
         self.held_peak
     }
 
-    /// Takes an event of the reader.
+    /// Handles an event from the reader.
     pub fn event(&mut self, event: Event<'_>, out: &mut impl Sink) {
         if let Event::Reasoning(reasoning) | Event::Verbatim { means: Some(Event::Reasoning(reasoning)), .. } =
             &event
             && !reasoning.text.is_empty()
             && matches!(&self.state, State::Reasoning(thinking) if thinking.is_fresh())
         {
-            // Somebody has told reasoning from text already.
+            // The upstream already separates reasoning from text.
             self.state = Self::first_state(&self.search, false);
         }
         match event {
@@ -229,8 +229,9 @@ impl Detector {
         }
     }
 
-    /// A piece of text as the upstream has written it, perhaps in a `frame` of its own. What of it is text again goes
-    /// out in one piece where nothing comes between, and as the frame where it is all of it (law 6).
+    /// Handles a piece of text as the upstream wrote it, with its original `frame` if it had its own. Parts
+    /// that remain text are sent as one piece if nothing comes between them, and as the frame if they are all
+    /// of it (law 6).
     fn piece(&mut self, text: &str, frame: Option<&str>, out: &mut impl Sink) {
         let frame = frame.filter(|_| self.held() == 0);
         let mut joined = Joined::new(std::mem::take(&mut self.joined), out);
@@ -244,7 +245,7 @@ impl Detector {
         self.joined = joined.finish();
     }
 
-    /// The text has ended; `stopped`: because the model was done. What is held is decided.
+    /// The text has ended. `stopped`: the model finished. Held text is resolved.
     pub fn finish(&mut self, stopped: bool, out: &mut impl Sink) {
         let mut joined = Joined::new(std::mem::take(&mut self.joined), out);
         self.decide(stopped, &mut joined);
@@ -252,7 +253,7 @@ impl Detector {
         self.joined = joined.finish();
     }
 
-    /// The upstream's answer breaks off here, and the text of another one goes on with the message.
+    /// The upstream's response breaks off here, and the text of another response continues the message.
     pub fn next_answer(&mut self, out: &mut impl Sink) {
         let mut joined = Joined::new(std::mem::take(&mut self.joined), out);
         self.decide(false, &mut joined);
@@ -260,7 +261,7 @@ impl Detector {
         self.prose.next_answer();
     }
 
-    /// Whether `text` would leave as it came, with nothing held before or after it.
+    /// Whether `text` would be sent unchanged, with nothing held before or after it.
     pub(crate) fn passes_on(&self, text: &str) -> bool {
         match &self.state {
             State::Prose => self.prose.passes(text) && self.opener(text).is_none(),
@@ -269,7 +270,7 @@ impl Detector {
         }
     }
 
-    /// Whether `text` leaves as it came; if so, it has been taken.
+    /// As [`Self::passes_on`]; if so, the text has been taken.
     fn passes(&mut self, text: &str) -> bool {
         let passes = self.passes_on(text);
         if passes {
@@ -278,8 +279,8 @@ impl Detector {
         passes
     }
 
-    /// What most pieces are: the inside of a string of arguments, or prose in which nothing begins. If so, it has been
-    /// taken.
+    /// The common cases: the inside of an argument string, or prose in which nothing begins. Returns whether
+    /// the text was one of these and has been taken.
     fn flows(&mut self, text: &str, out: &mut impl Sink) -> bool {
         if let Some(piece) = self.flow.and_then(|flow| flow.take(text, &mut self.escaped)) {
             let index = DETECTED | self.next.saturating_sub(1);

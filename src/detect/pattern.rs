@@ -1,39 +1,40 @@
-//! [`fit`]: whether text begins with a marker, or may once more of it has come.
+//! [`fit`]: whether text begins with a marker, or may do so once more of it has arrived.
 //!
-//! A marker is literal but for one wildcard: `*` after the `<` of a tag is a namespace with its colon or nothing
-//! (`<*invoke`: `<x:invoke`), and `*` before a tag's end is a suffix with its colon or nothing (`<tool_call*>`:
-//! `<tool_call:opensource>`). `~` stands for some characters that a malformed closer may have before its end
-//! (`</parameter~>`: `</parameter/>`), `%` for a name (`<%>`: `<get_weather>`). Wildcards are short, so what may be a marker is bounded.
+//! A marker is literal except for one wildcard. `*` after the `<` of a tag matches an optional namespace with
+//! its colon (`<*invoke`: `<x:invoke`), and `*` before a tag's end matches an optional suffix with its colon
+//! (`<tool_call*>`: `<tool_call:opensource>`). `~` matches some characters that a malformed closer may have
+//! before its end (`</parameter~>`: `</parameter/>`), and `%` matches a name (`<%>`: `<get_weather>`).
+//! Wildcards are short, so the length of a possible marker is bounded.
 
 use super::text::{head, tail};
 
-/// How text stands to a marker.
+/// The result of matching text against a marker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fit {
-    /// It cannot be the marker.
+    /// The text cannot be the marker.
     No,
-    /// All of the text is a beginning of the marker.
+    /// The whole text is a prefix of the marker.
     Begins,
-    /// Its first so many bytes are the marker.
+    /// The first this many bytes are the marker.
     Whole(usize),
 }
 
-/// Longest text a wildcard stands for, in bytes.
+/// Longest text a wildcard matches, in bytes.
 const MAX_WILD: usize = 32;
 
-/// Whether the case of ASCII letters counts.
+/// Whether matching is case-sensitive for ASCII letters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Case {
     Exact,
     Any,
 }
 
-/// How `text` stands to `marker`.
+/// Matches `text` against `marker`.
 pub(super) fn fit(marker: &str, text: &str) -> Fit {
     fit_cased(marker, text, Case::Exact)
 }
 
-/// How `text` stands to `marker`, which is in lower case if case does not count.
+/// Matches `text` against `marker`, which must be in lower case if case is ignored.
 pub(super) fn fit_cased(marker: &str, text: &str, case: Case) -> Fit {
     if is_refuted(marker, text, case) {
         return Fit::No;
@@ -63,7 +64,7 @@ pub(super) fn fit_cased(marker: &str, text: &str, case: Case) -> Fit {
     shift(len + run, literal(end, tail(rest, run)))
 }
 
-/// The first two bytes tell, as they do of most text.
+/// Whether the first two bytes rule the marker out, as they do for most text.
 fn is_refuted(marker: &str, text: &str, case: Case) -> bool {
     let known =
         marker.bytes().zip(text.bytes()).take(2).take_while(|(own, _)| !matches!(own, b'*' | b'~' | b'%'));
@@ -72,11 +73,11 @@ fn is_refuted(marker: &str, text: &str, case: Case) -> bool {
         .any(|(own, byte)| own != byte && (case == Case::Exact || !own.eq_ignore_ascii_case(&byte)))
 }
 
-/// Namespaces that tags were seen with. Any word would do for reading, but then each `<` of prose would be held until a
-/// character says that no colon will come.
+/// Namespaces that tags have been seen with. Accepting any word would hold each `<` of prose until a
+/// character rules out a colon.
 const NAMESPACES: [&str; 3] = ["antml:", "ns:", "tool:"];
 
-/// What stands behind a tag's `<`, where a namespace may come first. `run`: the end of its first word.
+/// Matches the text after a tag's `<`, where a namespace may come first. `run`: the end of its first word.
 fn namespaced(len: usize, rest: &str, run: Option<usize>, end: &str, case: Case) -> Fit {
     let plain = literal(end, rest, case);
     match run {
@@ -108,7 +109,8 @@ fn literal(marker: &str, text: &str, case: Case) -> Fit {
     }
 }
 
-/// How `text` stands to several markers: the first that it begins with, else whether it may become one.
+/// Matches `text` against several markers: the first one that it begins with, otherwise whether it may become
+/// one.
 pub(super) fn fit_any<'m>(markers: impl IntoIterator<Item = &'m str>, text: &str) -> Fit {
     let mut best = Fit::No;
     for marker in markers {

@@ -1,10 +1,10 @@
-//! [`Prose`]: the text around calls on its way out, and the white space beside them.
+//! [`Prose`]: sends the text around calls, and handles the white space next to them.
 //!
-//! White space next to a call is framing: it is held until something visible follows. It is dropped at the very start
-//! and the very end of a message in which calls were found, kept between texts, and never touched in a message
-//! without calls. A container that starts its line takes its indentation and its line end with it
-//! (docs/protocols/text-formats.md#white-space). All of it depends on the text alone, so it is the same for every cut,
-//! and it delays one run of blanks at most.
+//! White space next to a call is framing: it is held until something visible follows. It is dropped at the
+//! very start and the very end of a message in which calls were found, kept between texts, and never changed
+//! in a message without calls. A container that starts its line takes its indentation and its line end with
+//! it (docs/protocols/text-formats.md#white-space). All of this depends on the text alone, so it is the same
+//! wherever pieces end, and it delays at most one run of blanks.
 
 use std::borrow::Cow;
 
@@ -24,24 +24,26 @@ fn trim_end(text: &str) -> &str {
     head(text, text.bytes().rposition(|byte| !is_blank(byte)).map_or(0, |at| at + 1))
 }
 
-/// The text outside calls, piece by piece.
+/// The state of the text outside calls.
 #[derive(Debug)]
 pub(super) struct Prose {
     /// White space since the last visible character.
     blank: String,
-    /// Only white space since the last line end; containers count as nothing.
+    /// Only white space since the last line end; containers are ignored.
     line_blank: bool,
     /// The last byte; 0 after a container.
     last: u8,
     seen_text: bool,
     seen_call: bool,
-    /// A call was the last thing, blanks aside.
+    /// The last thing other than blanks was a call.
     behind_call: bool,
-    /// From here on `blank` is the rest of a line that a container has begun: gone if a line end follows.
+    /// From this offset on, `blank` is the rest of a line that a container began. It is dropped if a line end
+    /// follows.
     line_rest: Option<usize>,
-    /// Blanks held beyond this go out.
+    /// Blanks beyond this number of bytes are sent.
     max_hold: usize,
-    /// Calls may stand beside blanks, which are held for that. Without, only those before the first text are.
+    /// Calls are searched for, so blanks next to them are held. Otherwise only blanks before the first text
+    /// are.
     calls: bool,
 }
 
@@ -65,7 +67,7 @@ impl Prose {
         self.blank.len()
     }
 
-    /// Only white space stands before the point where `upto` ends, on its line.
+    /// Whether only white space precedes the end of `upto` on its line.
     pub(super) fn starts_line(&self, upto: &str) -> bool {
         for byte in upto.bytes().rev() {
             match byte {
@@ -77,17 +79,17 @@ impl Prose {
         self.line_blank
     }
 
-    /// Nothing visible has stood in the message yet.
+    /// Whether nothing visible has appeared in the message yet.
     pub(super) fn starts_message(&self) -> bool {
         !self.seen_text && !self.seen_call
     }
 
-    /// The byte before the point where `upto` ends.
+    /// The byte before the end of `upto`.
     pub(super) fn last(&self, upto: &str) -> u8 {
         upto.bytes().next_back().unwrap_or(self.last)
     }
 
-    /// Nothing is held, and `text` would leave nothing held: it can go out as it came.
+    /// Whether nothing is held and `text` would leave nothing held, so that it can be sent unchanged.
     pub(super) fn passes(&self, text: &str) -> bool {
         let leads = self.seen_call && !self.seen_text && text.bytes().next().is_some_and(is_blank);
         let trails = match self.calls {
@@ -97,24 +99,24 @@ impl Prose {
         self.blank.is_empty() && self.line_rest.is_none() && !leads && !trails
     }
 
-    /// Notes that `text`, for which [`Prose::passes`] was true, went out as it came.
+    /// Records that `text`, for which [`Prose::passes`] was true, was sent unchanged.
     pub(super) fn passed(&mut self, text: &str) {
         self.note(text);
         self.seen_text = true;
         self.behind_call = false;
     }
 
-    /// A call was the last thing, blanks aside.
+    /// Whether the last thing other than blanks was a call.
     pub(super) fn is_behind_call(&self) -> bool {
         self.behind_call
     }
 
-    /// What follows the last call is no framing.
+    /// The text after the last call is not framing.
     pub(super) fn leave_call(&mut self) {
         self.behind_call = false;
     }
 
-    /// Puts text out, its trailing white space held.
+    /// Sends text; its trailing white space is held.
     pub(super) fn put(&mut self, text: &str, out: &mut impl Sink) {
         let text = if self.line_rest.is_some() { self.take_line_rest(text, out) } else { text };
         if text.is_empty() {
@@ -129,7 +131,7 @@ impl Prose {
         if !visible.is_empty() {
             let mut visible = visible;
             if self.seen_call && !self.seen_text {
-                // They lead the message, and go, unless there are too many to be held.
+                // These blanks begin the message and are dropped, unless there are too many to hold.
                 let rest = trim_start(visible);
                 self.hold(head(visible, visible.len() - rest.len()), out);
                 visible = rest;
@@ -139,12 +141,12 @@ impl Prose {
         self.hold(blank, out);
     }
 
-    /// So much more white space is too much to hold.
+    /// One more than the number of white space bytes that may still be held.
     fn room(&self) -> usize {
         self.max_hold.saturating_sub(self.blank.len()) + 1
     }
 
-    /// Holds white space as far as it may be held.
+    /// Holds white space up to the limit.
     fn hold(&mut self, blank: &str, out: &mut impl Sink) {
         let mut released = false;
         hold_blank(&mut self.blank, blank, self.max_hold, |blank| {
@@ -157,7 +159,7 @@ impl Prose {
         }
     }
 
-    /// Puts text out that no call can stand beside, white space and all: the inside of code and of other JSON.
+    /// Sends text including its white space, where no call can be adjacent: inside code and other JSON.
     pub(super) fn put_whole(&mut self, text: &str, out: &mut impl Sink) {
         if text.is_empty() {
             return;
@@ -167,14 +169,14 @@ impl Prose {
         self.show(text, out);
     }
 
-    /// Markup that is no text has begun: blanks before the first visible text are framing.
+    /// Markup that is not text has begun: blanks before the first visible text are framing.
     pub(super) fn framed(&mut self) {
         if !self.seen_text {
             self.blank.clear();
         }
     }
 
-    /// A call is certain; its container began a line or not.
+    /// A call is certain. `starts_line`: its container began a line.
     pub(super) fn call(&mut self, starts_line: bool) {
         self.seen_call = true;
         self.behind_call = true;
@@ -190,7 +192,7 @@ impl Prose {
         self.line_rest = starts_line.then_some(self.blank.len());
     }
 
-    /// Something of another channel follows: blanks that no call was beside go out.
+    /// Something of another channel follows: blanks that are not next to a call are sent.
     pub(super) fn interrupt(&mut self, out: &mut impl Sink) {
         if !self.seen_call {
             self.release_blank(out);
@@ -205,7 +207,7 @@ impl Prose {
         self.blank.clear();
     }
 
-    /// Another answer's text follows: it begins a line, as the first one's did.
+    /// The text of another response follows. It begins a line, as the first one did.
     pub(super) fn next_answer(&mut self) {
         self.line_blank = true;
         self.last = 0;
@@ -217,7 +219,7 @@ impl Prose {
         self.last = text.bytes().next_back().unwrap_or(self.last);
     }
 
-    /// Takes the rest of a line that a container has begun, if that is blank; gives what is left of `text`.
+    /// Takes the rest of a line that a container began, if it is blank. Returns the remaining `text`.
     fn take_line_rest<'t>(&mut self, text: &'t str, out: &mut impl Sink) -> &'t str {
         let Some(rest_at) = self.line_rest else { return text };
         let goes_on = |byte: u8| is_blank(byte) && byte != b'\n';

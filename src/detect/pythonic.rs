@@ -1,8 +1,8 @@
-//! [`PythonWalk`]: calls written as Python writes them: `[f(a=1), g()]`, or one call that stands alone.
+//! [`PythonWalk`]: calls in Python syntax: `[f(a=1), g()]`, or a single call.
 //!
-//! A call begins with its first argument, or with its end if it has none; in a list without a marker for calls, or with
-//! a name that is not declared, the list must then go on as a list does. Values are read by
-//! [`Literal`]; positional arguments get the names that the tool's declaration has in their places.
+//! A call begins with its first argument, or with its end if it has none. In a list without a marker for
+//! calls, or with an undeclared name, the list must then continue like a list. Values are read by
+//! [`Literal`]. Positional arguments get their names from the tool's declaration.
 
 use super::{
     body::Fed,
@@ -15,9 +15,9 @@ use crate::format::Python;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
-    /// Before everything: a list's bracket, or a call.
+    /// At the start: a list's bracket, or a call.
     Begin,
-    /// Before a call of a list; `or_end`: or its bracket.
+    /// Before a call of a list; `or_end`: the closing bracket may come instead.
     Item {
         or_end: bool,
     },
@@ -26,19 +26,19 @@ enum At {
     Argument,
     /// In a word that is a keyword or the beginning of a value.
     Keyword,
-    /// Behind it.
+    /// After that word.
     KeywordEnd,
     Value,
-    /// Behind a value.
+    /// After a value.
     After,
-    /// Behind a call without arguments that may be none.
+    /// After what may be a call without arguments.
     Doubtful,
-    /// Behind a call in `print(…)`.
+    /// After a call in `print(…)`.
     Printed,
     Done,
 }
 
-/// A call or a list of them.
+/// Reads a call or a list of calls.
 #[derive(Debug)]
 pub(super) struct PythonWalk {
     python: &'static Python,
@@ -47,10 +47,10 @@ pub(super) struct PythonWalk {
     in_print: bool,
     /// The call's name.
     name: String,
-    /// The word that is being read.
+    /// The word being read.
     word: String,
     value: Literal,
-    /// Arguments so far, and how many of them had no keyword.
+    /// Number of arguments so far, and how many of them had no keyword.
     arguments: usize,
     positional: usize,
     open: bool,
@@ -72,7 +72,7 @@ impl Walk for PythonWalk {
         }
     }
 
-    /// A call whose last value is provably whole lacks only its brackets.
+    /// A call whose last value is provably complete lacks only its brackets.
     fn close(&mut self, _held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
         let whole = stopped
             && match self.at {
@@ -116,7 +116,7 @@ impl PythonWalk {
         }
     }
 
-    /// A call may begin with this.
+    /// Whether a call may begin with this character.
     pub(super) fn may_begin(character: char) -> bool {
         character.is_alphabetic() || matches!(character, '_' | '[')
     }
@@ -162,7 +162,7 @@ impl PythonWalk {
         }
     }
 
-    /// The list's bracket.
+    /// Handles the list's closing bracket.
     fn finished(&mut self) -> Step {
         self.at = At::Done;
         Step::End(1)
@@ -176,7 +176,7 @@ impl PythonWalk {
         Step::Took(0)
     }
 
-    /// One character of a name, or the bracket behind it.
+    /// Reads one character of a name, or the bracket after it.
     fn name(&mut self, character: char, rules: &CallRules<'_>) -> Step {
         if character == '(' {
             return self.name_ended(rules);
@@ -188,7 +188,7 @@ impl PythonWalk {
             return Step::Stop(0);
         }
         self.name.push(character);
-        // Where nothing but the name tells a call, text must not wait longer than it has to.
+        // If only the name identifies a call, text must be released as soon as the name cannot match.
         let refused = self.in_list && !rules.marked && !rules.may_become_name(self.name.trim_end());
         if refused { Step::Stop(0) } else { Step::Took(character.len_utf8()) }
     }
@@ -210,7 +210,7 @@ impl PythonWalk {
         Step::Took(1)
     }
 
-    /// The call is certain.
+    /// Starts the call, which is certain.
     fn start(&mut self, out: &mut Out<'_>) {
         if self.open {
             return;
@@ -219,7 +219,7 @@ impl PythonWalk {
         (self.open, self.found) = (true, true);
     }
 
-    /// The first character of an argument, or the call's end.
+    /// Reads the first character of an argument, or the call's end.
     fn argument(&mut self, character: char, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         if character == ')' {
             let certain = rules.marked && rules.tools.resolve(&self.name).is_some();
@@ -248,7 +248,7 @@ impl PythonWalk {
         if self.word.len() > rules.max_markup { Step::Stop(0) } else { Step::Took(character.len_utf8()) }
     }
 
-    /// What was read is no keyword: it begins a value that has its name by its place.
+    /// The word is not a keyword: it begins a positional value.
     fn word_is_value(&mut self, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         if !self.open && !matches!(self.word.as_str(), "" | "True" | "False" | "None") {
             return Step::Stop(0);
@@ -296,7 +296,7 @@ impl PythonWalk {
     }
 }
 
-/// The tool that `written` calls: by that name, by the last part of it, or by what is before `method`.
+/// The tool that `written` calls: by that name, by its last dotted part, or by the part before `method`.
 fn tool<'n>(written: &'n str, method: &str, rules: &CallRules<'_>) -> Option<&'n str> {
     let called = written.strip_suffix(method)?;
     let last = || called.rsplit_once('.').and_then(|(_, last)| rules.tools.resolve(last));

@@ -1,4 +1,4 @@
-//! [`ReactWalk`]: a call of the ReAct prompts, from behind `Action:`.
+//! [`ReactWalk`]: a call in the style of ReAct prompts, starting after `Action:`.
 //!
 //! ```text
 //! Action: get_weather
@@ -6,8 +6,9 @@
 //! Observation: …
 //! ```
 //!
-//! `Action:` is ordinary text, so the name must be declared and `Action Input:` must follow. The input is JSON, or a
-//! text up to the observation, which then is the tool's text parameter. The observation is the model's invention.
+//! `Action:` is ordinary text, so the name must be declared and `Action Input:` must follow. The input is
+//! either JSON or a text up to the observation, which becomes the tool's text parameter. The observation is
+//! invented by the model.
 
 use super::{
     body::JsonBody,
@@ -26,30 +27,31 @@ const RESULT: &str = "Observation:";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
     Name,
-    /// Before and in `Action Input:`, of which [`ReactWalk::held`] is the beginning.
+    /// Before or in `Action Input:`, the beginning of which is in [`ReactWalk::held`].
     Label,
     /// Before the input.
     Before,
     Json,
     Text,
-    /// Behind JSON: blanks and `Observation:`.
+    /// After JSON: blanks and `Observation:`.
     After,
 }
 
-/// One call.
+/// Reads one call.
 #[derive(Debug)]
 pub(super) struct ReactWalk {
     at: At,
     name: String,
-    /// What may be a label, with the blanks before it.
+    /// A possible label, with the blanks before it.
     held: String,
-    /// Where in [`ReactWalk::held`] the observation's label may begin: behind the indentation of its last line.
+    /// Offset in [`ReactWalk::held`] at which the observation's label may begin: after the indentation of its
+    /// last line.
     label_at: Option<usize>,
     max_markup: usize,
     json: JsonBody,
-    /// The input is a text in quotes, which are no part of it.
+    /// The input is a quoted text; the quotes are not part of it.
     quoted: bool,
-    /// Some of the text has gone out.
+    /// Part of the text has been sent.
     begun: bool,
 }
 
@@ -77,7 +79,7 @@ impl Walk for ReactWalk {
         }
     }
 
-    /// A text ends where the message does; JSON has to be whole but for its brackets.
+    /// A text ends where the message does; JSON must be complete except for its brackets.
     fn close(&mut self, _held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
         stopped
             && match self.at {
@@ -112,7 +114,7 @@ impl ReactWalk {
         }
     }
 
-    /// One character of the name or behind it.
+    /// Reads one character of the name or after it.
     fn name(&mut self, character: char, rules: &CallRules<'_>) -> Option<bool> {
         if character == '\n' {
             self.name = rules.tools.resolve(self.name.trim())?.to_owned();
@@ -142,7 +144,7 @@ impl ReactWalk {
         INPUT.starts_with(self.held.as_str()).then_some(true)
     }
 
-    /// Before the input: whether the character was taken.
+    /// Before the input. Returns whether the character was taken.
     fn before(&mut self, character: char) -> bool {
         if character.is_ascii_whitespace() {
             self.hold_blank(character);
@@ -156,7 +158,7 @@ impl ReactWalk {
         self.quoted
     }
 
-    /// One character of a text: blanks, a quote that may be the last, and what may be the label are held.
+    /// Reads one character of a text. Blanks, a quote that may be the last, and a possible label are held.
     fn text(&mut self, character: char, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         let taken = character.len_utf8();
         let line = self.label_at.map(|at| tail(&self.held, at));
@@ -176,7 +178,7 @@ impl ReactWalk {
         let waits = blank || (self.quoted && character == '"');
         let full = self.held.len() >= self.max_markup;
         if in_label || !waits || full {
-            // On a line of nothing but blanks the label may still come.
+            // On a line that is blank so far, the label may still follow.
             self.label_at =
                 self.label_at.filter(|&at| !in_label && at == self.held.len() && blank).map(|_| 0);
             let held = std::mem::take(&mut self.held);
@@ -192,11 +194,11 @@ impl ReactWalk {
         Step::Took(taken)
     }
 
-    /// Holds a blank of or before a text.
+    /// Holds a blank in or before a text.
     fn hold_blank(&mut self, blank: char) {
         let indents = self.label_at == Some(self.held.len());
         if !self.begun && self.held.len() >= self.max_markup {
-            // It would be taken off the text's beginning.
+            // Leading blanks would be trimmed from the text anyway.
             self.held.clear();
         }
         self.held.push(blank);
@@ -220,12 +222,12 @@ impl ReactWalk {
         out(Piece::Arguments(&json));
     }
 
-    /// The text has ended; there may have been none.
+    /// Ends the text, which may be empty.
     fn close_text(&mut self, out: &mut Out<'_>) {
         out(Piece::Arguments(if self.begun { "\"}" } else { "{}" }));
     }
 
-    /// Behind JSON: blanks, then the observation's label, or else what is no part of the call.
+    /// After JSON: reads blanks and the observation's label, or stops at text that is not part of the call.
     fn after(&self, text: &str) -> Step {
         let label = text.trim_ascii_start();
         let blank = text.len() - label.len();

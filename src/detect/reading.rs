@@ -1,4 +1,4 @@
-//! [`Reading`]: a stretch of text that is being read as calls of one format, until it is certain whether it is.
+//! [`Reading`]: a stretch of text read as calls of one format, until it is certain whether it is that.
 
 use super::{
     channels::Channel,
@@ -15,7 +15,7 @@ use crate::{
 };
 use std::borrow::Cow;
 
-/// What a stretch is read as.
+/// The reader of the stretch.
 #[derive(Debug)]
 pub(super) enum Container {
     /// Calls in a [`Region`](super::region::Region) or a [`Section`](super::section::Section).
@@ -24,30 +24,30 @@ pub(super) enum Container {
     Channel(Box<Channel>),
 }
 
-/// See the module.
+/// The state of one attempt to read calls.
 #[derive(Debug)]
 pub(super) struct Reading {
     pub(super) format: &'static Format,
     pub(super) starts_line: bool,
     pub(super) quoted: bool,
-    /// The marker is made for calls: calls to undeclared names are calls too.
+    /// The marker is specific to calls: calls to undeclared names are calls too.
     pub(super) marked: bool,
     pub(super) read_as: Container,
-    /// What else may begin here, should this fail.
+    /// Alternatives that may begin here if this reading fails.
     pub(super) rivals: Rivals,
-    /// A section that may be quoted has ended so, and the next byte decides.
+    /// A section that may be quoted has ended like this, and the next byte decides.
     pub(super) behind: Option<Ending>,
 }
 
-/// What a section has ended with.
+/// How a section ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
     Calls,
-    /// The whole message: the model made up what follows.
+    /// The whole message has ended: the model invented the rest.
     Message,
 }
 
-/// A section that may be quoted has ended at `taken`: a backtick there means that it is quoted.
+/// A section that may be quoted has ended at `taken`. A backtick there means that it is quoted.
 fn quote(ending: Ending, text: &str, taken: usize) -> Passed {
     match (text.as_bytes().get(taken), ending) {
         (None, _) => Passed::More,
@@ -57,29 +57,29 @@ fn quote(ending: Ending, text: &str, taken: usize) -> Passed {
     }
 }
 
-/// What else may begin where a reading began.
+/// Alternatives to a reading at the same position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rivals {
     None,
-    /// Other formats with the same opener, which has this length, from this place on.
+    /// Other formats with the same opener, whose length is `opener`, from index `next` on.
     Marked {
         opener: usize,
         next: usize,
     },
-    /// Other formats without a marker, from this place on.
+    /// Other formats without a marker, from index `next` on.
     Unmarked {
         next: usize,
     },
 }
 
 impl Reading {
-    /// The container takes its indentation and its line end with it. Around a marker made for calls all blanks stay, as
-    /// if it stood within a line (docs/protocols/text-formats.md#white-space).
+    /// Whether the container takes its indentation and its line end with it. Around a marker specific to
+    /// calls all blanks stay, as if it were inside a line (docs/protocols/text-formats.md#white-space).
     pub(super) fn takes_line(&self) -> bool {
         self.starts_line && !self.marked && !matches!(self.read_as, Container::Channel(_))
     }
 
-    /// The string of arguments that goes out as it comes.
+    /// The fast path for the argument string being streamed, if there is one.
     pub(super) fn string(&self) -> Option<StringFastPath> {
         match &self.read_as {
             Container::Calls(calls) => calls.string().filter(|_| self.behind.is_none()),
@@ -104,12 +104,12 @@ impl Reading {
         quote(ending, text, taken)
     }
 
-    /// These were calls of this format, but quoted: no other format has a say.
+    /// Whether these were calls of this format, but quoted. Other formats are then not tried.
     pub(super) fn is_quotation(&self) -> bool {
         self.behind.is_some()
     }
 
-    /// The text stops here: whether this ends with calls. `stopped`: because the model was done.
+    /// The text stops here. Returns whether it ends with calls. `stopped`: the model finished.
     pub(super) fn finish(&mut self, stopped: bool, rules: &CallRules<'_>, out: &mut Out<'_>) -> bool {
         match &mut self.read_as {
             Container::Calls(calls) => self.behind.is_some() || calls.finish(stopped, rules, out),
@@ -117,7 +117,7 @@ impl Reading {
         }
     }
 
-    /// A call streams: what is fed is certain as it comes.
+    /// Whether a call streams, so that bytes are certain as soon as they are fed.
     pub(super) fn is_streaming(&self) -> bool {
         match &self.read_as {
             Container::Calls(calls) => calls.is_streaming(),
@@ -125,7 +125,7 @@ impl Reading {
         }
     }
 
-    /// Calls have begun that wait for the end.
+    /// Whether calls that wait for the end have begun.
     pub(super) fn has_begun(&self) -> bool {
         match &self.read_as {
             Container::Calls(calls) => calls.has_begun(),
@@ -133,7 +133,7 @@ impl Reading {
         }
     }
 
-    /// How many of the last bytes that were fed may still be no part of the call that streams.
+    /// How many of the last bytes fed may turn out not to be part of the streaming call.
     pub(super) fn undecided(&self) -> usize {
         match &self.read_as {
             Container::Calls(calls) => calls.undecided(),
@@ -141,7 +141,7 @@ impl Reading {
         }
     }
 
-    /// How many of the last bytes that were fed may still be text, however it goes on.
+    /// How many of the last bytes fed may still be text.
     pub(super) fn uncertain(&self) -> usize {
         match &self.read_as {
             Container::Calls(calls) if !calls.is_streaming() => usize::MAX,
@@ -149,7 +149,7 @@ impl Reading {
         }
     }
 
-    /// Bytes kept besides the source.
+    /// Bytes held in addition to the source.
     pub(super) fn kept(&self) -> usize {
         match &self.read_as {
             Container::Calls(calls) => calls.kept(),
@@ -157,7 +157,7 @@ impl Reading {
         }
     }
 
-    /// The calls that waited for the end.
+    /// Takes the calls that waited for the end.
     pub(super) fn take_waiting(&mut self) -> Vec<Waiting> {
         match &mut self.read_as {
             Container::Calls(calls) => calls.take_waiting(),
@@ -165,13 +165,13 @@ impl Reading {
         }
     }
 
-    /// The calls that waited up to a certain point. A channel lets its calls go by itself: what still waits there is in
-    /// a call that has not ended.
+    /// Takes the calls that waited up to a certain point. A channel releases its calls itself: pieces that
+    /// still wait there belong to a call that has not ended.
     pub(super) fn take_ended(&mut self) -> Vec<Waiting> {
         if matches!(self.read_as, Container::Channel(_)) { Vec::new() } else { self.take_waiting() }
     }
 
-    /// The waiting calls, the last one cut if it has not ended.
+    /// Takes the waiting calls; the last one is cut if it has not ended.
     pub(super) fn abandon(&mut self) -> Vec<Waiting> {
         let mut waiting = self.take_waiting();
         if self.is_streaming() || !matches!(waiting.last(), None | Some(Waiting::End(_))) {
@@ -181,21 +181,21 @@ impl Reading {
     }
 }
 
-/// Where the pieces of calls go: numbered, and with the white space around them settled.
+/// Sends the pieces of calls: numbers them, and settles the white space around them.
 #[derive(Debug)]
 pub(super) struct Outlet<'d, S> {
     pub(super) format: &'static Format,
     pub(super) starts_line: bool,
     pub(super) prose: &'d mut Prose,
-    /// The next call's number.
+    /// The number of the next call.
     pub(super) next: &'d mut u32,
-    /// The text has ended: a call that is not complete was cut off by that. Before it, the call is broken.
+    /// The text has ended: an incomplete call was cut off by that. Otherwise an incomplete call is broken.
     pub(super) at_end: bool,
     pub(super) out: &'d mut S,
 }
 
 impl<S: Sink> Outlet<'_, S> {
-    /// Sends a piece of a call on.
+    /// Sends a piece of a call.
     pub(super) fn piece(&mut self, piece: Piece<'_>) {
         let index = super::DETECTED | self.next.saturating_sub(1);
         match piece {
@@ -227,11 +227,11 @@ impl<S: Sink> Outlet<'_, S> {
         self.out.event(Event::CallArguments { index, piece });
     }
 
-    /// Sends the pieces of calls that have waited.
+    /// Sends the waiting pieces of calls.
     pub(super) fn pieces(&mut self, waiting: Vec<Waiting>) {
         for waiting in waiting {
             match waiting {
-                // They may be long: they are handed on, not copied.
+                // They may be long, so they are moved, not copied.
                 Waiting::Arguments(text) => self.arguments(Cow::Owned(text)),
                 waiting => self.piece(waiting.as_piece()),
             }

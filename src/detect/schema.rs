@@ -1,10 +1,10 @@
-//! [`SchemaGuard`]: tells a tool's definition from a call to it.
+//! [`SchemaGuard`]: distinguishes a tool's definition from a call to it.
 //!
-//! Models quote definitions: `{"name":"get_weather","parameters":{"type":"object","properties":{…}}}` has the shape
-//! of a call. The guard looks at the first keys of the would-be arguments. As long as they are words of JSON Schema
-//! that the tool does not declare as arguments, the call is in doubt; `properties` with an object decides against it,
-//! as does an end behind the type `object`; any other key decides for it. Most calls are decided by the first letter of
-//! their first key.
+//! Models quote definitions: `{"name":"get_weather","parameters":{"type":"object","properties":{…}}}` has the
+//! form of a call. The guard checks the first keys of the possible arguments. While they are keywords of JSON
+//! Schema that the tool does not declare as arguments, the call is in doubt. `properties` with an object
+//! means a definition, and so does an end after the type `object`; any other key means a call. Most calls are
+//! decided by the first letter of their first key.
 
 use super::body::JsonBody;
 
@@ -30,22 +30,22 @@ enum Verdict {
     #[default]
     Doubtful,
     Arguments,
-    /// This key has what a schema has; only a tool that declares it can mean it.
+    /// This key has a value as in a schema; it is an argument only if the tool declares it.
     Schema(&'static str),
 }
 
-/// The doubt about one call's arguments.
+/// The state of the check for one call's arguments.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SchemaGuard {
     verdict: Verdict,
-    /// The outermost key being read, or read last.
+    /// The outermost key being read, or the last one read.
     key: String,
     /// The beginning of the value of `type`.
     kind: String,
 }
 
 impl SchemaGuard {
-    /// Takes one character that led the body from `before` to `after`.
+    /// Reads one character, which took the body from `before` to `after`.
     pub(super) fn feed(&mut self, before: &JsonBody, after: &JsonBody, character: &str) {
         if self.verdict != Verdict::Doubtful {
             return;
@@ -80,12 +80,12 @@ impl SchemaGuard {
         }
     }
 
-    /// These are a schema, unless the tool has such an argument.
+    /// Whether these are a schema: the tool does not declare such an argument.
     pub(super) fn refuses(&self, declared: impl Fn(&str) -> bool) -> bool {
         matches!(self.verdict, Verdict::Schema(key) if !declared(key))
     }
 
-    /// These are arguments.
+    /// Whether these are arguments.
     pub(super) fn is_passed(&self, declared: impl Fn(&str) -> bool) -> bool {
         match self.verdict {
             Verdict::Arguments => true,

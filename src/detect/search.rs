@@ -1,5 +1,5 @@
-//! [`Search`]: what one request's text is searched for, made once from its tools and settings. Most of it, [`SearchPlan`],
-//! comes of the formats alone, and is made once for all requests where no format is named.
+//! [`Search`]: what to look for in one request's text, built once from its tools and settings. Most of it,
+//! the [`SearchPlan`], depends only on the formats, and is shared by all requests that do not name a format.
 
 use crate::tools::DeclaredTools;
 use std::sync::{Arc, LazyLock};
@@ -10,12 +10,12 @@ use crate::{
     rules::{ArgumentDelivery, Detect, Reasoning, Rules, UnknownCalls},
 };
 
-/// A format whose calls stand in fences.
+/// A format whose calls are written in fences.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fenced {
     pub(super) format: &'static Format,
     pub(super) infos: &'static [&'static str],
-    /// They may be written as Python writes them.
+    /// Calls may be written in Python syntax.
     pub(super) code: Option<&'static Python>,
 }
 
@@ -29,8 +29,8 @@ fn fenced(format: &'static Format, grammar: &'static Grammar) -> Option<Fenced> 
     }
 }
 
-/// A format whose calls have no marker: lists as Python writes them, or else JSON. Lists are tried first, since they
-/// fail at the first character that is none of a declared name.
+/// A format whose calls have no marker: Python lists, or JSON. Lists are tried first, since they fail at the
+/// first character that does not continue a declared name.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Unmarked {
     pub(super) format: &'static Format,
@@ -52,13 +52,13 @@ fn unmarked(format: &'static Format, grammar: &'static Grammar) -> Option<Unmark
 pub(super) enum Begins {
     /// A value, or a marker.
     Bracket,
-    /// At the beginning of a line, a fence.
+    /// A fence, at the beginning of a line.
     Fence,
-    /// From this place on, a marker.
+    /// A marker, at this place or a more specific one.
     Marker(Place),
 }
 
-/// What is looked for: all that the formats alone tell.
+/// The part of a search that depends only on the formats.
 #[derive(Debug)]
 pub(super) struct SearchPlan {
     pub(super) markers: Markers,
@@ -66,20 +66,20 @@ pub(super) struct SearchPlan {
     /// The info strings of fences with calls.
     pub(super) infos: Vec<&'static str>,
     pub(super) unmarked: Vec<Unmarked>,
-    /// What is framing right behind a call.
+    /// Markup that is framing right after a call.
     pub(super) framing: Framing,
-    /// By byte: it may begin something behind the first visible text, and before it.
+    /// For each byte: whether it may begin something after the first visible text, and before it.
     opens: [(bool, bool); 256],
     /// The format whose messages begin inside a header.
     pub(super) begun: Option<(&'static Format, &'static Channels)>,
 }
 
-/// What is read of formats.
+/// Which parts of formats are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Reads {
     /// Calls.
     pub(super) calls: bool,
-    /// Marks of reasoning and, where no calls are read, channels and frames.
+    /// Reasoning markers and, if calls are not read, channels and frames.
     pub(super) reasoning: bool,
 }
 
@@ -87,11 +87,11 @@ impl Reads {
     #[cfg(test)]
     pub(super) const ALL: Self = Self { calls: true, reasoning: true };
 
-    /// Whether this is read.
+    /// Whether this grammar is read.
     pub(super) fn grammar(self, grammar: &Grammar) -> bool {
         match grammar {
             Grammar::Reasoning(_) => self.reasoning,
-            // A format without an opener has no messages but calls.
+            // A format without an opener only has call messages.
             Grammar::Channels(channels) => self.calls || (self.reasoning && !channels.open.is_empty()),
             Grammar::Frame(_) => self.calls || self.reasoning,
             _ => self.calls,
@@ -100,8 +100,8 @@ impl Reads {
 }
 
 impl SearchPlan {
-    /// `None` if nothing is looked for. What is looked for of itself is made ready once for all requests, and what a
-    /// model's name adds is put before it.
+    /// `None` if there is nothing to look for. The plan for automatic detection is built once for all
+    /// requests, and the formats that a model's name adds are tried before it.
     fn of(detect: &Detect, known: &Known, reads: Reads) -> Option<Arc<Self>> {
         static ALL: LazyLock<Arc<SearchPlan>> = LazyLock::new(|| auto(true, true));
         static CALLS: LazyLock<Arc<SearchPlan>> = LazyLock::new(|| auto(true, false));
@@ -130,8 +130,8 @@ impl SearchPlan {
         }
     }
 
-    /// What is read of `formats`, and behind them those of `behind`. `chosen`: by name or by the model's, not as all
-    /// there are.
+    /// A plan for `formats`, followed by the formats of `behind`. `chosen`: `formats` were chosen by name or
+    /// by the model's name; otherwise they are all formats.
     fn new(formats: &[&'static Format], reads: Reads, chosen: bool, behind: Option<&'static Self>) -> Self {
         let read = |format: &&'static Format| {
             let format = *format;
@@ -161,7 +161,7 @@ impl SearchPlan {
         sought
     }
 
-    /// What is known of bytes from what stands behind is made right for those that begin something here.
+    /// The table copied from the plan tried later is corrected for bytes that begin something in this one.
     fn learn_opens(&mut self) {
         let mut opens = self.opens;
         for byte in self.markers.first_bytes().chain(*b"{[`~") {
@@ -183,8 +183,8 @@ impl SearchPlan {
         }
     }
 
-    /// The first byte of `text` from `from` on that may begin something; `fresh`: nothing visible has stood in the
-    /// message yet.
+    /// The offset of the first byte of `text` from `from` on that may begin something. `fresh`: nothing
+    /// visible has appeared in the message yet.
     pub(super) fn first_opening(&self, text: &str, from: usize, fresh: bool) -> Option<usize> {
         let rest = text.as_bytes().get(from..)?;
         let opens = |&byte: &u8| {
@@ -195,12 +195,12 @@ impl SearchPlan {
     }
 }
 
-/// See the module.
+/// What to look for in one request's text.
 #[derive(Debug)]
 pub(super) struct Search {
     pub(super) tools: DeclaredTools,
     pub(super) sought: Arc<SearchPlan>,
-    /// Calls are looked for.
+    /// Whether calls are searched for.
     pub(super) calls: bool,
     pub(super) whole: bool,
     any_name: bool,
@@ -213,14 +213,15 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// The search for reasoning, and for calls that `tools` allow; `None` if there is nothing to look for.
+    /// The search for reasoning, and for the calls that `tools` allow. `None` if there is nothing to look
+    /// for.
     pub(super) fn new(tools: DeclaredTools, settings: &Rules, known: &Known) -> Option<Self> {
         let calls = !tools.is_empty() && settings.detect != Detect::Off;
         let reads = Reads { calls, reasoning: settings.reasoning == Reasoning::Auto };
         Some(Self {
             sought: SearchPlan::of(&settings.detect, known, reads)?,
             calls,
-            // Without calls no name is a tool's: what would be a call is text.
+            // Without calls no name is a tool's, so a possible call is text.
             tools: if calls { tools } else { DeclaredTools::default() },
             whole: settings.arguments == ArgumentDelivery::Whole,
             any_name: calls && settings.unknown_calls == UnknownCalls::Forward,
@@ -233,7 +234,7 @@ impl Search {
         })
     }
 
-    /// `marked`: for a grammar with a marker made for calls.
+    /// `marked`: for a grammar with a marker specific to calls.
     pub(super) fn rules(&self, marked: bool) -> CallRules<'_> {
         CallRules {
             tools: &self.tools,
@@ -249,8 +250,8 @@ impl Search {
         }
     }
 
-    /// How much source may be held, where it is `max_hold` before a call has begun. A call that waits for its end may be as long as any call; only beyond that is
-    /// there no telling.
+    /// How many bytes of source may be held; `max_hold` before a call has begun. A call that waits for its
+    /// end may be as long as any call, so only beyond that length is the reading given up.
     pub(super) fn limit(&self, reading: &Reading, max_hold: usize) -> usize {
         let waits = if reading.has_begun() { self.max_arguments } else { 0 };
         max_hold.saturating_add(waits)
@@ -282,7 +283,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_made_ready_once_stands_behind_what_is_named(
+        fn named_formats_are_tried_before_the_shared_plan(
             first in subsequence(ALL.to_vec(), 0..6).prop_shuffle(),
         ) {
             let behind = format::auto().into_iter().filter(|format| !first.contains(format));

@@ -1,8 +1,9 @@
-//! [`Section`]: calls told by markers of their own, in a section or naked.
+//! [`Section`]: calls with their own markers, in a section or alone.
 //!
-//! A section is entered at its opener, or at a call's opener where the format's calls may stand alone. Between calls
-//! there are blanks, the format's noise, the next call's opener or the section's closer; each call is read by a walk of
-//! its body's kind. A section that fails before its first call is text; after a call only what follows it is.
+//! A section is entered at its opener, or at a call's opener if the format allows single calls. Between calls
+//! there may be blanks, the format's noise, the next call's opener or the section's closer. Each call is read
+//! by a walk for its kind of body. A section that fails before its first call is text; after a call, only the
+//! text after that call is.
 
 use super::{
     envelope::CallRules,
@@ -21,46 +22,46 @@ enum Phase {
     Call(Box<dyn Walk>),
 }
 
-/// A section of calls being read.
+/// Reads a section of calls.
 #[derive(Debug)]
 pub(super) struct Section {
     calls: &'static Calls,
     /// The section's closer; empty for a call outside any section.
     close: &'static str,
     in_section: bool,
-    /// All calls wait for the section's end.
+    /// Whether all calls wait for the section's end.
     waits: bool,
     phase: Phase,
-    /// A call has ended whole.
+    /// A call has ended complete.
     found: bool,
-    /// The call that is being read has.
+    /// The call being read has ended complete.
     whole: bool,
 }
 
-/// What stands between calls.
+/// Markup between calls.
 #[derive(Debug, Clone, Copy)]
 enum Mark {
     Closer,
     Opener,
-    /// It means nothing.
+    /// Markup without meaning.
     Noise,
 }
 
 impl Section {
-    /// Begins behind a section's opener.
+    /// Begins after a section's opener.
     pub(super) fn new(calls: &'static Calls, close: &'static str, wait: Wait) -> Self {
         let waits = wait == Wait::RegionEnd;
         Self { calls, close, in_section: true, waits, phase: Phase::Between, found: false, whole: false }
     }
 
-    /// Begins behind the opener of a call that stands alone.
+    /// Begins after the opener of a single call.
     pub(super) fn naked(calls: &'static Calls, open: &str, wait: Wait, rules: &CallRules<'_>) -> Self {
         let rules = CallRules { any_name: rules.any_name && !calls.naked_must_be_declared(), ..*rules };
         let phase = Phase::Call(body(calls, open, &rules));
         Self { in_section: false, phase, ..Self::new(calls, "", wait) }
     }
 
-    /// Each call of this section has a marker.
+    /// Whether each call of this section has a marker.
     fn is_marked(&self) -> bool {
         self.in_section && !self.calls.open.contains(&"")
     }
@@ -70,7 +71,7 @@ impl Section {
         self.whole = false;
     }
 
-    /// Between calls.
+    /// Reads the text between calls.
     fn between(&mut self, text: &str, rules: &CallRules<'_>) -> Step {
         let blank = text.len() - text.trim_ascii_start().len();
         if blank > 0 {
@@ -95,7 +96,7 @@ impl Section {
                 self.begin_call(head(text, len), rules);
                 Step::Took(len)
             }
-            // What has ended calls is not text, whatever follows it.
+            // Markup that ended calls is not text, whatever follows it.
             Some((len, Mark::Noise)) if self.found => Step::Whole(len),
             Some((len, Mark::Noise)) => Step::Took(len),
             None if begins => Step::Hold,
@@ -139,7 +140,7 @@ impl Walk for Section {
         if let Phase::Call(call) = &self.phase { call.kept() } else { 0 }
     }
 
-    /// What begins as a call does and is none may be something else between calls.
+    /// Text that begins like a call but is not one may be something else between calls.
     fn recover(&mut self, open: bool, _rest: &str) -> bool {
         let goes_on = self.found && !open && self.is_marked() && matches!(self.phase, Phase::Call(_));
         if goes_on {

@@ -1,4 +1,4 @@
-//! Out of something and back into prose: what becomes of a reading that goes on, ends, fails, or holds too much.
+//! Transitions back to prose: what happens when a reading continues, ends, fails, or holds too much.
 
 use super::{
     Detector, State,
@@ -12,15 +12,15 @@ use super::{
 };
 use crate::event::Sink;
 
-/// Most bytes of reasoning that are held because a call may begin in it, before one has. What is held for nothing is
-/// read again as reasoning, which may hold it again from the next opener on.
+/// Maximum number of bytes of reasoning held because a call may begin in it, before one has. If there is no
+/// call, they are read again as reasoning, which may hold them again from the next opener on.
 const MAX_DOUBT: usize = 512;
 
-/// Room for source that is kept when a call has ended: the next one may be as short as most are.
+/// Capacity kept for source after a call has ended. Most calls are short.
 const MAX_SPACE: usize = 4 << 10;
 
 impl Detector {
-    /// The text breaks off; `stopped`: because the model was done. What is held is decided.
+    /// The text breaks off. `stopped`: the model finished. Held text is resolved.
     pub(super) fn decide(&mut self, stopped: bool, out: &mut impl Sink) {
         self.flow = None;
         loop {
@@ -40,13 +40,13 @@ impl Detector {
         }
     }
 
-    /// The text has stopped in a reading, which has `ended` with calls or not.
+    /// The text has stopped in a reading. `ended`: it ended with calls.
     fn settle_calls(&mut self, reading: &Reading, ended: bool, out: &mut impl Sink) {
         let doubted = self.doubted.take();
         match (&reading.read_as, doubted) {
             _ if ended => self.held.clear(),
             (_, Some(thinking)) => self.think_on(thinking, out),
-            // What may have been the tag of a call may hold others.
+            // The text after a possible call tag may contain other calls.
             (Container::Calls(calls), None) => {
                 let tag = calls.undecided().min(self.held.len().saturating_sub(1));
                 self.release(tag, out);
@@ -55,7 +55,7 @@ impl Detector {
         }
     }
 
-    /// Feeds a reading; what it finds goes out.
+    /// Feeds a reading and sends what it finds.
     fn feed(&mut self, reading: &mut Reading, text: &str, out: &mut impl Sink) -> Passed {
         let (format, starts_line) = (reading.format, reading.takes_line());
         let rules = self.search.rules(reading.marked);
@@ -76,7 +76,7 @@ impl Detector {
         ended
     }
 
-    /// Reads on in calls.
+    /// Continues reading calls.
     pub(super) fn calls(&mut self, text: &str, out: &mut impl Sink) -> usize {
         self.flow = None;
         let State::Calls(mut reading) = std::mem::replace(&mut self.state, State::Prose) else { return 0 };
@@ -131,7 +131,8 @@ impl Detector {
         }
     }
 
-    /// As much of `text` as may be held and a character more, so that the limit is reached at the same one for every cut.
+    /// At most one character more of `text` than may be held, so that the limit is reached at the same
+    /// character wherever pieces end.
     fn within_limit<'t>(&self, text: &'t str, reading: &Reading) -> &'t str {
         let max_hold = self.max_hold();
         if self.held.len() + text.len() <= max_hold {
@@ -141,8 +142,8 @@ impl Detector {
         head(text, boundary_from(text, room.saturating_add(1)))
     }
 
-    /// All of `text` was taken, and the reading goes on. The source of a call that waits is held besides its arguments:
-    /// until it has ended it may be text.
+    /// All of `text` was taken, and the reading continues. The source of a waiting call is held in addition
+    /// to its arguments, because it may be text until the call has ended.
     fn take_all(&mut self, mut reading: Box<Reading>, text: &str, out: &mut impl Sink) {
         append(&mut self.held, text);
         let certain = self.held.len().saturating_sub(reading.uncertain());
@@ -160,7 +161,8 @@ impl Detector {
         }
     }
 
-    /// What is held is certain, as far as it is decided: it need not be kept as text, and nothing else begins there.
+    /// Held source that is decided is certain: it need not be kept as text, and no other format is tried
+    /// there.
     fn forget_certain(&mut self, reading: &mut Reading) {
         self.doubted = None;
         let certain = self.held.len().saturating_sub(reading.undecided());
@@ -168,14 +170,14 @@ impl Detector {
         reading.rivals = Rivals::None;
     }
 
-    /// As above, and the calls that waited go out.
+    /// As [`Self::forget_certain`], and sends the calls that waited.
     fn make_certain(&mut self, reading: &mut Reading, out: &mut impl Sink) {
         self.forget_certain(reading);
         let ended = reading.take_ended();
         self.send(reading, ended, false, out);
     }
 
-    /// The calls have ended before the last `rescan` bytes that are held.
+    /// The calls have ended before the last `rescan` held bytes.
     fn end_calls(&mut self, reading: &mut Reading, rescan: usize, out: &mut impl Sink) {
         self.doubted = None;
         let waiting = reading.take_waiting();
@@ -188,7 +190,7 @@ impl Detector {
         self.text(&again, out);
     }
 
-    /// Sends pieces of calls that have waited. `at_end`: the text has ended.
+    /// Sends waiting pieces of calls. `at_end`: the text has ended.
     fn send(&mut self, reading: &Reading, pieces: Vec<Waiting>, at_end: bool, out: &mut impl Sink) {
         let (format, starts_line) = (reading.format, reading.takes_line());
         let (prose, next) = (&mut self.prose, &mut self.next);
@@ -201,8 +203,8 @@ impl Detector {
         if self.doubted.is_some() { most.min(MAX_DOUBT) } else { most }
     }
 
-    /// More is held than may be. What has not begun to be a call is text; a waiting call goes out cut, since its
-    /// arguments are over their limit, too.
+    /// More is held than allowed. If no call has begun, the text is released as text; a waiting call is sent
+    /// cut, since its arguments exceed their limit too.
     fn overflow(&mut self, out: &mut impl Sink) {
         let State::Calls(mut reading) = std::mem::replace(&mut self.state, State::Prose) else { return };
         if !reading.has_begun() {
@@ -215,8 +217,9 @@ impl Detector {
         self.held.clear();
     }
 
-    /// These are no calls of this format. Another with the same opener may fit; else the source since the last
-    /// certain point is text, and the text goes on as what it then is. `cut`: a call was cut here.
+    /// These are not calls of this format. Another format with the same opener is tried; otherwise the source
+    /// since the last certain point is text, and the rest is read in that context. `cut`: a call was cut
+    /// here.
     fn fail(&mut self, reading: Reading, rescan: usize, cut: bool, out: &mut impl Sink) {
         let (quotation, begun, takes_line) =
             (reading.is_quotation(), reading.has_begun(), reading.takes_line());
@@ -255,14 +258,14 @@ impl Detector {
         self.release(rescan, out);
     }
 
-    /// No call has begun in the reasoning, or none that goes out: all that is held is reasoning. It is not looked at
-    /// again, since it may be as long as a call and may have as many openers as fit.
+    /// No call has begun in the reasoning, or none that is sent: all held text is reasoning. It is not
+    /// searched again, since it may be as long as a call and contain as many openers as fit.
     fn think_on(&mut self, mut thinking: Thinking, out: &mut impl Sink) {
         thinking.say(&std::mem::take(&mut self.held), out);
         self.state = State::Reasoning(thinking);
     }
 
-    /// The place of another opener that the first `opener` held bytes are, from `next` on.
+    /// The index of another opener that matches the first `opener` held bytes, from `next` on.
     fn rival(&self, opener: usize, next: usize, starts_line: bool) -> Option<usize> {
         let markers = &self.search.sought.markers;
         let (place, whole) = markers.find(head(&self.held, opener), self.here(starts_line), next)?;
@@ -270,7 +273,8 @@ impl Detector {
         (whole && (self.doubted.is_none() || counts(place))).then_some(place)
     }
 
-    /// What looked like a fence with calls is some other fence: it is not searched. `fence`: it had been entered.
+    /// A fence that looked like it held calls is of another kind and is not searched. `fence`: it had been
+    /// entered.
     pub(super) fn leave_fence(&mut self, fence: Option<Fence>, out: &mut impl Sink) {
         self.state = match (&self.state, fence) {
             (_, Some(fence)) => State::Foreign(Foreign::in_body(fence, &self.held)),
@@ -280,11 +284,11 @@ impl Detector {
         self.release(0, out);
     }
 
-    /// Lets what is held go as text; the last `rescan` bytes are read again.
+    /// Releases held source as text; the last `rescan` bytes are read again.
     pub(super) fn release(&mut self, rescan: usize, out: &mut impl Sink) {
         let held = std::mem::take(&mut self.held);
         if let Some(mut thinking) = self.doubted.take() {
-            // No call has begun: the reasoning goes on behind the opener's first character.
+            // No call has begun: the reasoning continues after the opener's first character.
             let first = held.chars().next().map_or(0, char::len_utf8);
             thinking.say(head(&held, first), out);
             self.state = State::Reasoning(thinking);

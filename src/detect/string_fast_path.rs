@@ -1,24 +1,26 @@
-//! [`StringFastPath`]: the inside of a string of arguments, past which a call need not be looked at.
+//! [`StringFastPath`]: sends the inside of an argument string without running the full reader.
 //!
-//! By far the most of a long call is the inside of one string, and most pieces of it have nothing that could end it or
-//! might have to be held. They go out at once and leave everything as it is, so the walk over the call need not see
-//! them. Every other piece goes the long way; what comes out is the same.
+//! Most of a long call is the inside of one string, and most pieces of it contain nothing that could end it
+//! or that would have to be held. Such pieces are sent at once and do not change the state of the reader.
+//! Every other piece is read in full; the output is the same.
 
 use crate::wire::json::escape_str;
 
 /// How the string is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StringFastPath {
-    /// As JSON writes it, in double quotes.
+    /// A JSON string in double quotes.
     Json,
-    /// In quotes of either kind, with escapes of its own; or inside another string.
+    /// In single or double quotes with other escapes, or inside another string.
     Quotes,
-    /// Between tags, where entities and CDATA may stand; `lines`: line ends next to the tags are no part of it.
+    /// Between tags, where entities and CDATA may occur. `lines`: line ends next to the tags are not part of
+    /// the string.
     Tags { lines: bool },
 }
 
 impl StringFastPath {
-    /// What `text` is as JSON, if nothing in it stops the flow. `escaped` is for what has to be written otherwise.
+    /// `text` as JSON, or `None` if it needs the full reader. `escaped` is a buffer for text that must be
+    /// escaped.
     pub(super) fn take<'t>(self, text: &'t str, escaped: &'t mut String) -> Option<&'t str> {
         let plain = |byte: u8| byte >= 0x20 && byte != b'"' && byte != b'\\';
         match self {
@@ -44,7 +46,7 @@ impl StringFastPath {
     }
 }
 
-/// Inside of a JSON string, as it should be, with every escape whole and of one letter.
+/// Whether `text` is the inside of a valid JSON string in which every escape is complete and has one letter.
 fn is_json(text: &str) -> bool {
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {
@@ -66,7 +68,7 @@ mod tests {
     use crate::detect::body::{Fed, JsonBody};
 
     #[test]
-    fn what_flows_is_what_the_long_way_gives() {
+    fn fast_path_output_equals_full_reader_output() {
         for (text, flows) in [
             ("abc é日😀 '<&]", true),
             (r#"a\n\t\\\"\/"#, true),
@@ -97,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn between_tags_all_but_what_may_be_markup_flows() {
+    fn tag_fast_path_stops_at_possible_markup() {
         let take =
             |lines, text| StringFastPath::Tags { lines }.take(text, &mut String::new()).map(str::to_owned);
         assert_eq!(take(true, "a > b's").as_deref(), Some("a > b's"));

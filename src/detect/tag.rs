@@ -1,4 +1,4 @@
-//! Tags, and what stands in them and between them.
+//! Tags: their names and attributes, and the text between them.
 
 use super::{
     body::{Fed, JsonBody},
@@ -10,20 +10,20 @@ use super::{
 use crate::format::Key;
 use crate::tools::Types;
 
-/// What a possible terminator in a value is.
+/// The meaning of a possible terminator in a value.
 pub(super) enum Verdict {
-    /// So many bytes are data.
+    /// This many bytes are data.
     Data(usize),
     Open,
-    /// The value ends here; so many bytes are its closer.
+    /// The value ends here; its closer has this many bytes.
     Ends(usize),
-    /// So many bytes open CDATA.
+    /// This many bytes open a CDATA section.
     Shield(usize),
-    /// So many bytes stand for a character.
+    /// This many bytes stand for a character.
     Entity(usize, char),
 }
 
-/// Whether something is so.
+/// A three-valued truth value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sure {
     Yes,
@@ -41,13 +41,13 @@ impl From<Fit> for Sure {
     }
 }
 
-/// Longest run of blanks behind a closer that is looked past, in bytes: beyond it, what was held is not looked at again.
+/// Longest run of blanks skipped after a closer, in bytes. It bounds how much held text is examined again.
 pub(super) const MAX_BLANK: usize = 256;
 pub(super) const CDATA: (&str, &str) = ("<![CDATA[", "]]>");
 pub(super) const ENTITIES: [(&str, char); 6] =
     [("&lt;", '<'), ("&gt;", '>'), ("&amp;", '&'), ("&quot;", '"'), ("&apos;", '\''), ("&#39;", '\'')];
 
-/// Text of a CDATA section up to its end, and how it goes on: `End` behind the section's closer.
+/// The text of a CDATA section up to its end, and the step after it: `End` after the section's closer.
 pub(super) fn cdata(text: &str) -> (&str, Step) {
     let mut from = 0;
     while let Some(found) = memchr::memchr(b']', tail(text, from).as_bytes()) {
@@ -62,7 +62,7 @@ pub(super) fn cdata(text: &str) -> (&str, Step) {
     (text, Step::Took(text.len()))
 }
 
-/// CDATA or an entity at the beginning of `text`, where a value may have them.
+/// CDATA or an entity at the beginning of `text`, where a value may contain them.
 pub(super) fn shield(text: &str, has_cdata: bool, has_entities: bool) -> Option<Verdict> {
     if has_entities && text.starts_with('&') {
         for (entity, character) in ENTITIES {
@@ -82,15 +82,15 @@ pub(super) fn shield(text: &str, has_cdata: bool, has_entities: bool) -> Option<
 }
 
 impl Key {
-    /// What every parameter begins with.
+    /// The marker that every parameter begins with.
     pub(super) fn open(&self) -> &'static str {
         match *self {
             Self::Tag(open, _) | Self::Attribute { open, .. } | Self::Pair { open, .. } => open,
         }
     }
 
-    /// The key, the type and the length of a parameter's opening tag, from behind what it begins with; nothing yet,
-    /// or `None` if it is none.
+    /// The key, the type and the length of a parameter's opening tag, from after its marker. `Some(None)` if
+    /// more text is needed, `None` if it is not an opening tag.
     pub(super) fn read<'t>(&self, text: &'t str) -> Option<Option<(&'t str, Option<&'t str>, usize)>> {
         let (end, attributes) = match *self {
             Self::Tag(_, end) => (end, None),
@@ -105,8 +105,8 @@ impl Key {
         (!key.is_empty()).then_some(Some((key, kind, tag.len() + end.len())))
     }
 
-    /// The key of a pair, its type and its length up to the value, from its beginning; nothing yet, or `None` if it is
-    /// none.
+    /// The key of a pair, its type, and its length up to the value, from its beginning. `Some(None)` if more
+    /// text is needed, `None` if it is not a pair.
     pub(super) fn read_pair<'t>(&self, text: &'t str) -> Option<Option<(&'t str, Option<&'t str>, usize)>> {
         let Self::Pair { open, close, kind, value } = *self else { return None };
         let before = match fit(open, text) {
@@ -146,12 +146,12 @@ impl Key {
     }
 }
 
-/// How many blanks `text` begins with, in bytes.
+/// The number of bytes of blanks at the beginning of `text`.
 fn blanks(text: &str) -> usize {
     text.len() - text.trim_start().len()
 }
 
-/// Reads on in the JSON that stands for all arguments.
+/// Continues reading the JSON object of all arguments.
 pub(super) fn json(body: &mut JsonBody, text: &str, out: &mut Out<'_>) -> Step {
     match body.feed(text, &mut |text: &str| out(Piece::Arguments(text))) {
         Fed::More => Step::Took(text.len()),
@@ -160,7 +160,7 @@ pub(super) fn json(body: &mut JsonBody, text: &str, out: &mut Out<'_>) -> Step {
     }
 }
 
-/// What a tag says of its value's type.
+/// The types that a tag declares for its value.
 pub(super) fn types_of(kind: &str) -> Option<Types> {
     match kind {
         "true" => Some(Types::STRING),
@@ -169,7 +169,7 @@ pub(super) fn types_of(kind: &str) -> Option<Types> {
     }
 }
 
-/// The name that `text` begins with, and its end; `None` if it does not end there.
+/// The name at the beginning of `text`, and its end. `None` if it does not end in `text`.
 pub(super) fn bare_name(text: &str) -> Option<(&str, usize)> {
     let blank = text.len() - text.trim_start().len();
     let name = tail(text, blank);
@@ -185,7 +185,7 @@ pub(super) fn is_name(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '/')
 }
 
-/// A tag's text before its `end`; nothing yet, or `None` if it is no tag.
+/// A tag's text before its `end`. `Some(None)` if more text is needed, `None` if it is not a tag.
 pub(super) fn tag_text<'t>(text: &'t str, end: &str) -> Option<Option<&'t str>> {
     if let Some(at) = text.find(end) {
         return Some(head(text, at)).filter(|tag| !tag.contains('<')).map(Some);
@@ -194,7 +194,7 @@ pub(super) fn tag_text<'t>(text: &'t str, end: &str) -> Option<Option<&'t str>> 
     begins.then_some(None)
 }
 
-/// The attribute `key` of a tag: in any quotes or none.
+/// The attribute `key` of a tag, quoted or unquoted.
 pub(super) fn attribute<'t>(tag: &'t str, key: &str) -> Option<&'t str> {
     let mut rest = tag;
     while let Some(at) = rest.find('=') {

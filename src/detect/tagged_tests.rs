@@ -1,4 +1,4 @@
-//! Calls with tags for their arguments, through the detector at every cut.
+//! Calls with tagged arguments, read through the detector with every cut.
 
 use std::borrow::Cow;
 
@@ -35,7 +35,8 @@ fn tools() -> Conversation {
     }
 }
 
-/// Text and calls as one line: `text|name(arguments)|text`, a cut call with `…`; and how many pieces of arguments came.
+/// Text and calls as one line, `text|name(arguments)|text`, with `…` for a cut call; and the number of
+/// argument pieces.
 #[derive(Default)]
 struct Line(String, usize);
 
@@ -79,22 +80,22 @@ fn check(format: &'static Format, text: &str, stopped: bool, wanted: &str) {
 }
 
 #[test]
-fn qwen() {
+fn qwen_calls_are_read_at_every_cut() {
     let body = "<tool_call>\n<function=write>\n<parameter=path>\na</parameter>\n";
     for (text, wanted) in [
-        // A closer counts only where the grammar may go on.
+        // A closer counts only where the grammar may continue.
         (
             "<parameter=content>\nx </parameter> y\n</parameter>\n</function>\n</tool_call>",
             r#"|write({"path": "a", "content": "x </parameter> y"})|"#,
         ),
-        // No closer: the next parameter that the tool has ends the value; others are data.
+        // Without a closer, the next parameter that the tool declares ends the value; others are data.
         (
             "<parameter=content>\nx <parameter=no>\n<parameter=mode>\n7\n</parameter>\n</function>\n</tool_call>",
             r#"|write({"path": "a", "content": "x <parameter=no>", "mode": 7})|"#,
         ),
         // A number ends with the call.
         ("<parameter=mode>\n7\n</function>\n</tool_call>", r#"|write({"path": "a", "mode": 7})|"#),
-        // A string does so only at the end.
+        // A string ends with the call only at the end of the text.
         ("<parameter=content>\n7\n</function>\n</tool_call>", r#"|write({"path": "a", "content": "7"})|"#),
         (
             "<parameter=content>\n</function></tool_call>\n</parameter></function></tool_call>",
@@ -102,7 +103,7 @@ fn qwen() {
         ),
         // A malformed closer.
         ("<parameter=mode>7</parameter/>\n</function>\n</tool_call>", r#"|write({"path": "a", "mode": 7})|"#),
-        // The next call without any closer; text behind.
+        // The next call without any closer; text after it.
         ("<function=now>\n</function></tool_call> ok", r#"|write({"path": "a"})||now({})|ok"#),
         ("</tool_call> ok", r#"|write({"path": "a"})|ok"#),
         ("", r#"|write({"path": "a"})|"#),
@@ -129,7 +130,7 @@ fn qwen() {
 }
 
 #[test]
-fn glm_and_hy() {
+fn glm_and_hy_calls_are_read_at_every_cut() {
     let text = "Use <tool_call>now</tool_ or\n<tool_call>now</tool_call><tool_call>write\n<arg_key>path</arg_key>\n<arg_value> a </arg_value> b</arg_value>\n</tool_call>";
     check(
         &format::GLM45,
@@ -194,7 +195,7 @@ fn attributes_shields_and_json() {
 }
 
 #[test]
-fn elements() {
+fn element_calls_are_read_at_every_cut() {
     check(
         &format::TOOLBRIDGE,
         "<toolbridge_calls><write><path>p</path><content>\na <path>b</path> c\n</content></write>\n<now></now></toolbridge_calls>.",

@@ -1,7 +1,8 @@
-//! [`Thinking`]: reasoning between markers, on its way to the reasoning channel.
+//! [`Thinking`]: sends reasoning between markers to the reasoning channel.
 //!
-//! Inside reasoning only a closer counts, and, in formats whose models end their reasoning with a call, the opener of
-//! one. Nothing is held but the beginning of these and trailing white space, which goes with the closer.
+//! Inside reasoning only a closer counts and, in formats whose models end their reasoning with a call, the
+//! opener of one. Only the beginning of such a marker and trailing white space are held; the white space is
+//! dropped with the closer.
 
 use std::borrow::Cow;
 
@@ -16,24 +17,25 @@ use crate::{
     format::{Place, Thought},
 };
 
-/// How far a feed came.
+/// How far a feed got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ThinkingProgress {
-    /// All was taken; it goes on.
+    /// Everything was taken; the reasoning continues.
     On,
-    /// So much was taken, the last of it a closer.
+    /// This many bytes were taken, ending with a closer.
     Closed(usize),
-    /// So much was taken, the last of it a call's opener: [`Thinking::markup`], at this place of the markers.
+    /// This many bytes were taken, ending with a call's opener, which is in [`Thinking::markup`]; the second
+    /// number is its index in the markers.
     Calls(usize, usize),
 }
 
-/// Reasoning being read.
+/// Reads one stretch of reasoning.
 #[derive(Debug)]
 pub(super) struct Thinking {
     close: Vec<&'static str>,
     /// A redundant opener at the very beginning.
     open: Vec<&'static str>,
-    /// Where calls end it, their openers count too.
+    /// Calls may end the reasoning, so their openers are recognised too.
     ended_by_calls: bool,
     markup: String,
     text: Trimmed,
@@ -41,12 +43,12 @@ pub(super) struct Thinking {
 }
 
 impl Thinking {
-    /// Begins behind the opener of `thought`.
+    /// Begins after the opener of `thought`.
     pub(super) fn new(thought: &'static Thought, ended_by_calls: bool, max_blank: usize) -> Self {
         Self::of(thought.close.to_vec(), Vec::new(), ended_by_calls, max_blank)
     }
 
-    /// Begins with the message: its opener was in the prompt, and any closer ends it.
+    /// Begins with the message: the opener was in the prompt, and any closer ends the reasoning.
     pub(super) fn from_start(thoughts: &[&'static Thought], ended_by_calls: bool, max_blank: usize) -> Self {
         let close = thoughts.iter().flat_map(|thought| thought.close).copied().collect();
         Self::of(close, thoughts.iter().map(|thought| thought.open).collect(), ended_by_calls, max_blank)
@@ -57,7 +59,7 @@ impl Thinking {
         Self { close, open, ended_by_calls, markup: String::new(), text, last: 0 }
     }
 
-    /// The message has begun inside it, and nothing of it has come.
+    /// Whether the message began inside the reasoning, and none of it has arrived.
     pub(super) fn is_fresh(&self) -> bool {
         !self.open.is_empty() && !self.text.has_begun() && self.held() == 0
     }
@@ -67,17 +69,17 @@ impl Thinking {
         self.markup.len() + self.text.held()
     }
 
-    /// Takes what may be a marker out.
+    /// Takes the possible marker.
     pub(super) fn take_markup(&mut self) -> String {
         std::mem::take(&mut self.markup)
     }
 
-    /// A backtick stands before the marker: it is quoted.
+    /// Whether the marker is quoted: a backtick precedes it.
     fn quoted(&self) -> bool {
         self.last == b'`'
     }
 
-    /// Reads on.
+    /// Reads the next piece.
     pub(super) fn feed(&mut self, text: &str, markers: &Markers, out: &mut impl Sink) -> ThinkingProgress {
         let mut at = 0;
         while at < text.len() {
@@ -97,7 +99,7 @@ impl Thinking {
         ThinkingProgress::On
     }
 
-    /// The text has ended: what may have been a closer is reasoning.
+    /// The text has ended: a possible closer is reasoning.
     pub(super) fn finish(&mut self, out: &mut impl Sink) {
         let markup = self.take_markup();
         self.say(&markup, out);
@@ -110,7 +112,7 @@ impl Thinking {
             || (self.ended_by_calls && markers.may_begin(byte, Place::MessageStart))
     }
 
-    /// Lets go of what is no marker: the first of what is held, and again what follows it.
+    /// Releases held characters that do not begin a marker, one at a time.
     fn settle(&mut self, at: usize, markers: &Markers, out: &mut impl Sink) -> Option<ThinkingProgress> {
         while !self.markup.is_empty() {
             let fits = |marker: &&str| fit_cased(marker, &self.markup, Case::Any);
@@ -144,7 +146,7 @@ impl Thinking {
         None
     }
 
-    /// Puts reasoning out, its trailing white space held.
+    /// Sends reasoning; its trailing white space is held.
     pub(super) fn say(&mut self, text: &str, out: &mut impl Sink) {
         self.text.put(text, |text| reasoning(text, out));
         self.last = text.bytes().next_back().unwrap_or(self.last);
@@ -178,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_starts_in_reasoning_may_repeat_the_opener() {
+    fn a_response_that_starts_in_reasoning_may_repeat_the_opener() {
         for pieces in [1, 3, 100] {
             let (said, ends) = think("<think>\na <b> </thin c \n</THINK>", pieces);
             assert_eq!(said, "a <b> </thin c");

@@ -1,11 +1,11 @@
-//! [`Trimmed`]: text without the blanks around it, on its way out.
+//! [`Trimmed`]: sends text without the blanks around it.
 //!
-//! Blanks at the end are held until something visible follows, and blanks at the beginning are dropped. How much is held
-//! depends on the text alone, never on its cuts.
+//! Trailing blanks are held until something visible follows, and leading blanks are dropped. How much is held
+//! depends only on the text, never on where pieces end.
 
 use super::text::tail;
 
-/// See the module.
+/// Sends text without the blanks around it.
 #[derive(Debug)]
 pub(super) struct Trimmed {
     /// Blanks since the last visible character.
@@ -15,12 +15,12 @@ pub(super) struct Trimmed {
 }
 
 impl Trimmed {
-    /// Blanks go out each time there are more than `max_blank` bytes of them.
+    /// Blanks are sent whenever there are more than `max_blank` bytes of them.
     pub(super) fn new(max_blank: usize) -> Self {
         Self { blank: String::new(), max_blank, begun: false }
     }
 
-    /// Something visible has gone out.
+    /// Whether something visible has been sent.
     pub(super) fn has_begun(&self) -> bool {
         self.begun
     }
@@ -30,7 +30,7 @@ impl Trimmed {
         self.blank.len()
     }
 
-    /// Adds to the text; what need not be held goes out.
+    /// Adds to the text, and sends whatever need not be held.
     pub(super) fn put(&mut self, text: &str, mut out: impl FnMut(&str)) {
         let text = if self.begun { text } else { text.trim_start() };
         let visible = text.trim_end();
@@ -47,19 +47,19 @@ impl Trimmed {
         hold_blank(&mut self.blank, tail(text, visible.len()), self.max_blank, out);
     }
 
-    /// The text has ended; the blanks at its end are dropped, and another text may follow.
+    /// The text has ended. The trailing blanks are dropped, and another text may follow.
     pub(super) fn end(&mut self) {
         self.blank.clear();
         self.begun = false;
     }
 }
 
-/// Holds blanks behind a text. Each time there are more than `most` bytes of them, they go out.
+/// Holds blanks after a text. They are sent whenever there are more than `most` bytes of them.
 pub(super) fn hold_blank(held: &mut String, blank: &str, most: usize, mut out: impl FnMut(&str)) {
     if held.len() + blank.len() <= most {
         match *blank.as_bytes() {
             [] => {}
-            // Most often it is the one between two words.
+            // The common case: the blank between two words.
             [byte] => held.push(char::from(byte)),
             _ => held.push_str(blank),
         }

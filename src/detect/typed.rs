@@ -1,8 +1,9 @@
-//! Values that are written as plain text, made JSON by what the tool's schema says of their parameter.
+//! Values written as plain text, converted to JSON according to the parameter's schema.
 //!
-//! [`TypedValue`] writes one value of the [`Types`] that a schema allows. What can only be a string streams as it comes;
-//! what may be something else is held to its end and then converted, in a fixed order: null, number, boolean,
-//! container, string. Numbers keep their text. A parameter without a schema is a string: types are never guessed.
+//! [`TypedValue`] writes one value of the [`Types`] that a schema allows. A value that can only be a string
+//! streams as it arrives; any other is held to its end and then converted, trying in this order: null,
+//! number, boolean, container, string. Numbers keep their text. A parameter without a schema is a string:
+//! types are never guessed.
 
 use super::{
     body::{Fed, JsonBody, is_number},
@@ -33,11 +34,11 @@ impl Types {
     }
 }
 
-/// `text` if it is one JSON value, mended where that is switched on.
+/// `text` if it is one JSON value, repaired if repair is enabled.
 fn json(text: &str, mend: Mend) -> Option<String> {
     let mut value = String::with_capacity(text.len());
     let mut body = JsonBody::new(mend.repair, mend.max_depth);
-    // A number or word ends with what follows it.
+    // A number or word ends only with the character after it.
     let mut put = |text: &str| value.push_str(text);
     match body.feed(text, &mut put) {
         Fed::Done(len) if tail(text, len).trim().is_empty() => Some(value),
@@ -51,7 +52,7 @@ fn json(text: &str, mend: Mend) -> Option<String> {
 pub(super) struct Mend {
     pub(super) repair: bool,
     pub(super) max_depth: usize,
-    /// Bytes of a value that is held to its end. Beyond, it is a string.
+    /// Maximum number of bytes of a value held to its end. A longer one is a string.
     pub(super) max_hold: usize,
 }
 
@@ -61,7 +62,7 @@ impl Mend {
     }
 }
 
-/// Whether a value written as JSON is inside one of its strings, where nothing but its own closer ends it.
+/// Whether a value written as JSON is inside one of its strings, where only its own closer ends it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Quotes {
     /// Its first visible byte opens a container.
@@ -91,29 +92,29 @@ impl Quotes {
     }
 }
 
-/// One value on its way from text to JSON.
+/// Converts one value from text to JSON.
 #[derive(Debug, Default)]
 pub(super) struct TypedValue {
     types: Types,
     mend: Mend,
-    /// It is a string, and its opening quote is out.
+    /// It is a string, and its opening quote has been sent.
     streams: bool,
-    /// Its text so far, while it may be something else.
+    /// Its text so far, while it may not be a string.
     text: String,
-    /// How many bytes of it are white space before its first visible character.
+    /// How many bytes of the text are white space before its first visible character.
     blank: usize,
     quotes: Quotes,
     escaped: String,
 }
 
 impl TypedValue {
-    /// A value of these types; of none: a string.
+    /// A value of these types. An empty set means a string.
     pub(super) fn new(types: Types, mend: Mend) -> Self {
         let types = if types == Types::default() { Types::STRING } else { types };
         Self { types, mend, ..Self::default() }
     }
 
-    /// It is a string, and goes out as it comes.
+    /// Whether it is a string that is sent as it arrives.
     pub(super) fn streams(&self) -> bool {
         self.streams
     }
@@ -123,12 +124,13 @@ impl TypedValue {
         self.text.len()
     }
 
-    /// Nothing but blanks has come.
+    /// Whether only blanks have arrived.
     pub(super) fn is_empty(&self) -> bool {
         !self.streams && self.text.trim().is_empty()
     }
 
-    /// Where in its JSON it is. What may be a string is none.
+    /// Whether the value is inside a string of its own JSON. A value that may be a string is not read as
+    /// JSON.
     pub(super) fn quotes(&self) -> Quotes {
         if self.types.has(Types::STRING) {
             Quotes { container: Some(false), ..Quotes::default() }
@@ -137,7 +139,7 @@ impl TypedValue {
         }
     }
 
-    /// Opens it: a string's quote is certain.
+    /// Begins the value: sends the opening quote if it is certain to be a string.
     pub(super) fn begin(&mut self, out: &mut Out<'_>) {
         if self.types == Types::STRING {
             self.streams = true;
@@ -145,7 +147,7 @@ impl TypedValue {
         }
     }
 
-    /// A piece of its text.
+    /// Adds a piece of its text.
     pub(super) fn push(&mut self, text: &str, out: &mut Out<'_>) {
         if text.is_empty() {
             return;
@@ -168,7 +170,7 @@ impl TypedValue {
         }
     }
 
-    /// Its end.
+    /// Ends the value.
     pub(super) fn end(&mut self, out: &mut Out<'_>) {
         if self.streams {
             return out(Piece::Arguments("\""));
@@ -182,7 +184,7 @@ impl TypedValue {
         out(Piece::Arguments("\""));
     }
 
-    /// A piece of a string that streams.
+    /// Sends a piece of a streaming string.
     fn string(&mut self, text: &str, out: &mut Out<'_>) {
         let special = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
         if !text.bytes().any(special) {
@@ -197,7 +199,7 @@ impl TypedValue {
     }
 }
 
-/// `text`, which begins with its first visible character, may be `null` with blanks behind it.
+/// Whether `text`, which begins with its first visible character, may be `null` followed by blanks.
 fn may_be_null(text: &str) -> bool {
     if text.len() > 64 {
         return false;
@@ -239,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn converted_as_the_schema_says_and_never_guessed() {
+    fn values_are_converted_by_schema_and_never_guessed() {
         for (schema, text, wanted) in [
             (json!({"type": "string"}), "7", r#""7""#),
             (json!({}), "true", r#""true""#),

@@ -1,12 +1,12 @@
-//! [`Walk`]: the contract of everything that reads a call; [`Walker`]: the one driver behind it.
+//! [`Walk`]: the trait of everything that reads a call; [`Walker`]: the driver for all of them.
 //!
-//! A walk decides on the text alone. Each step takes as much as is certain; what is not certain it leaves, and sees it
-//! again with what follows. The driver holds that text and joins it with the next piece, so a walk never knows where a
-//! piece ends. From this follows that what comes out does not depend on the cuts: a test below proves it for a toy walk,
-//! and the laws for all formats.
+//! A walk decides on the text alone. Each step takes as much as is certain and leaves the rest, which it sees
+//! again together with the text after it. The driver holds that rest and joins it with the next piece, so a
+//! walk never knows where a piece ends. The output therefore does not depend on the cuts: a test below checks
+//! it for a toy walk, and the laws check it for all formats.
 //!
-//! The driver also knows whether a call is open, since it sees each start pass, and it alone ends calls: whole where a
-//! step says so, and where the text stops as the walk says.
+//! The driver also tracks whether a call is open, since it sees each start, and only the driver ends calls:
+//! complete where a step says so, or as the walk decides where the text stops.
 
 use std::fmt::Debug;
 
@@ -28,24 +28,24 @@ use crate::{
     wire::json::Scanner,
 };
 
-/// Where the pieces of calls go.
+/// Receives the pieces of calls.
 pub(super) type Out<'o> = dyn FnMut(Piece<'_>) + 'o;
 
-/// What one step made of the text.
+/// The result of one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     /// This many bytes have been read; 0 if only the state changed.
     Took(usize),
-    /// What the text begins with depends on what follows. The text is seen again, with more behind it.
+    /// The meaning of the text depends on what follows. The step is repeated with more text.
     Hold,
-    /// This many bytes have been read. If a call was open, it is whole. All of it is certain, unless the calls of this
-    /// container wait for each other.
+    /// This many bytes have been read. If a call was open, it is complete. Everything read is certain, unless
+    /// the calls of this container wait for each other.
     Whole(usize),
-    /// As `Whole`, and all of it is certain even so.
+    /// As `Whole`, but certain in any case.
     Certain(usize),
-    /// The walk ends behind this many bytes. If a call was open, it is whole.
+    /// The walk ends after this many bytes. If a call was open, it is complete.
     End(usize),
-    /// As `End`, and the rest of the message was made up by the model.
+    /// As `End`, and the model invented the rest of the message.
     EndMessage(usize),
     /// This many bytes have been read. What follows them cannot continue the walk.
     Stop(usize),
@@ -70,71 +70,71 @@ pub(super) enum Parsed {
 
 /// Reads one call, or a value that holds several.
 pub(super) trait Walk: Debug + Send {
-    /// Reads on at the beginning of `text`, which is not empty. Pieces go to `out` in order: `Start` when the call is
-    /// certain, then `Arguments` as they come. The driver adds `End`.
+    /// Reads on from the beginning of `text`, which is not empty. Pieces go to `out` in order: `Start` when
+    /// the call is certain, then `Arguments` as they arrive. The driver adds `End`.
     fn step(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step;
 
-    /// The most bytes that may be held. A step sees no more than one byte beyond, so that it decides the same whether
-    /// it waits or not.
+    /// The maximum number of bytes that may be held. A step sees at most one byte more, so that it decides
+    /// the same whether it waits or not.
     fn bound(&self) -> usize {
         usize::MAX
     }
 
-    /// The text stops inside an open call, behind `held`, which no step has taken. `stopped`: because the model was
-    /// done. Writes what is provably missing, and returns whether the call is whole with that.
+    /// The text stops inside an open call, after `held`, which no step has taken. `stopped`: the model
+    /// finished. Writes what is provably missing, and returns whether the call is complete with that.
     fn close(&mut self, held: &str, stopped: bool, out: &mut Out<'_>) -> bool;
 
-    /// The string of arguments that the walk is in, if all of its text goes out as it comes.
+    /// The argument string that the walk is in, if all of its text is sent as it arrives.
     fn string(&self) -> Option<StringFastPath> {
         None
     }
 
-    /// Bytes that the walk keeps besides the source.
+    /// Bytes that the walk holds in addition to the source.
     fn kept(&self) -> usize {
         0
     }
 
-    /// What was read last belongs to a call that has started.
+    /// Whether the last text read belongs to a call that has started.
     fn is_in_call(&self) -> bool {
         false
     }
 
-    /// A call that has not started would start if the text stopped here.
+    /// Whether a call that has not started would start if the text stopped here.
     fn starts_at_end(&self) -> bool {
         false
     }
 
-    /// The last step stopped before `rest`, in an `open` call or not. Whether the walk goes on all the same, in another
-    /// state.
+    /// The last step stopped before `rest`; `open`: inside a call. Returns whether the walk continues in
+    /// another state.
     fn recover(&mut self, _open: bool, _rest: &str) -> bool {
         false
     }
 
-    /// The text stops outside any call, behind `held`: whether what was read since the last certain point is part of
-    /// calls.
+    /// The text stops outside any call, after `held`. Returns whether everything read since the last certain
+    /// point is part of calls.
     fn ends_with_calls(&self, _held: &str) -> bool {
         false
     }
 
-    /// What the text is in behind the point where the walk stopped; `cut`: in the middle of a call.
+    /// The context of the text after the point where the walk stopped. `cut`: in the middle of a call.
     fn surroundings(&mut self, cut: bool) -> Surroundings {
         if cut { Surroundings::Behind } else { Surroundings::Prose }
     }
 }
 
-/// What the text behind a failed container is in.
+/// The context of the text after a failed container.
 #[derive(Debug)]
 pub(super) enum Surroundings {
     Prose,
-    /// Prose right behind a container of calls.
+    /// Prose right after a container of calls.
     Behind,
     /// A fence that is not searched.
     Fence(Fence),
-    /// A JSON value that is no call.
+    /// A JSON value that is not a call.
     Json(Scanner),
 }
 
-/// The walk of one call of `calls`, from behind `open`, as it was written.
+/// The walk for one call of `calls`, starting after `open`, which is given as it was written.
 pub(super) fn body(calls: &'static Calls, open: &str, rules: &CallRules<'_>) -> Box<dyn Walk> {
     match &calls.body {
         CallBody::Header(header) => Box::new(HeaderWalk::new(header, rules)),
@@ -146,11 +146,11 @@ pub(super) fn body(calls: &'static Calls, open: &str, rules: &CallRules<'_>) -> 
     }
 }
 
-/// A walk, and the text that it has not taken yet.
+/// Drives a walk, and holds the text that it has not taken yet.
 #[derive(Debug)]
 pub(super) struct Walker {
     walk: Box<dyn Walk>,
-    /// The end of what was fed, as far as no step has taken it.
+    /// The part of the text fed that no step has taken.
     held: String,
     open: bool,
     found: bool,
@@ -161,7 +161,7 @@ impl Walker {
         Self { walk: Box::new(walk), held: String::new(), open: false, found: false }
     }
 
-    /// Reads on: how much of `text` was taken, and why not more.
+    /// Reads the next piece. Returns how much of `text` was taken, and why it stopped.
     pub(super) fn feed(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> (usize, Parsed) {
         let before = self.held.len();
         if before == 0 {
@@ -224,7 +224,7 @@ impl Walker {
         (at, Parsed::More)
     }
 
-    /// The text stops here; `None` if no call was open. `stopped`: because the model was done.
+    /// The text stops here; `None` if no call was open. `stopped`: the model finished.
     pub(super) fn finish(&mut self, stopped: bool, out: &mut Out<'_>) -> Option<CallEnd> {
         if !self.stops_open() {
             return None;
@@ -237,32 +237,33 @@ impl Walker {
         Some(end)
     }
 
-    /// A call has started and has not ended.
+    /// Whether a call has started and has not ended.
     pub(super) fn is_open(&self) -> bool {
         self.open
     }
 
-    /// A call has started.
+    /// Whether a call has started.
     pub(super) fn found(&self) -> bool {
         self.found
     }
 
-    /// What was read last belongs to a call that has started.
+    /// Whether the last text read belongs to a call that has started.
     pub(super) fn is_in_call(&self) -> bool {
         self.walk.is_in_call()
     }
 
-    /// If the text stopped here, it would stop in a call.
+    /// Whether the text would stop in a call if it stopped here.
     pub(super) fn stops_in_call(&self) -> bool {
         self.walk.is_in_call() || self.walk.starts_at_end()
     }
 
-    /// If the text stopped here, a call would be open.
+    /// Whether a call would be open if the text stopped here.
     pub(super) fn stops_open(&self) -> bool {
         self.open || self.walk.starts_at_end()
     }
 
-    /// The text stops outside any call: whether what was read since the last certain point is part of calls.
+    /// The text stops outside any call. Returns whether everything read since the last certain point is part
+    /// of calls.
     pub(super) fn ends_with_calls(&self) -> bool {
         self.walk.ends_with_calls(&self.held)
     }
@@ -272,23 +273,23 @@ impl Walker {
         self.walk.surroundings(cut)
     }
 
-    /// The string of arguments that goes out as it comes.
+    /// The fast path for the argument string being streamed, if there is one.
     pub(super) fn string(&self) -> Option<StringFastPath> {
         if self.open && self.held.is_empty() { self.walk.string() } else { None }
     }
 
-    /// Bytes kept besides the source.
+    /// Bytes held in addition to the source.
     pub(super) fn kept(&self) -> usize {
         self.walk.kept()
     }
 
-    /// How many of the last bytes that were taken are undecided, and no part of a call that has ended or failed.
+    /// How many of the last bytes taken are undecided, and not part of a call that has ended or failed.
     pub(super) fn undecided(&self) -> usize {
         self.held.len()
     }
 }
 
-/// As much of `text` as shows that there are more than `most` bytes.
+/// `text`, cut to just over `most` bytes.
 pub(super) fn bounded(text: &str, most: usize) -> &str {
     if text.len() <= most { text } else { head(text, boundary_from(text, most.saturating_add(1))) }
 }
@@ -300,7 +301,7 @@ mod tests {
     use super::*;
     use crate::tools::DeclaredTools;
 
-    /// Calls of the form `name((text)`, of which several may follow each other: `);` ends one, `).` the last, `))` is a
+    /// Calls of the form `name((text)`, possibly several in a row: `);` ends one, `).` the last, `))` is a
     /// bracket in the text.
     #[derive(Debug, Default)]
     struct Toy {
@@ -344,7 +345,7 @@ mod tests {
         }
     }
 
-    /// What comes out of `pieces`, and the text that the walk has not taken.
+    /// The output for `pieces`, and the text that the walk has not taken.
     fn walked(pieces: &[String]) -> (String, String) {
         let tools = DeclaredTools::default();
         let rules = CallRules::lenient(&tools);
@@ -374,7 +375,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_a_walk_sees_does_not_depend_on_cuts(
+        fn walk_output_does_not_depend_on_cuts(
             pieces in prop::collection::vec("[a(é]{0,3}(\\(\\()?[a);.]{0,3}", 0..8),
         ) {
             let whole = walked(&[pieces.concat()]);

@@ -1,69 +1,71 @@
-//! The tables of formats whose calls are told by markers: sections, openers, and what a call's body is made of.
+//! Types for formats whose calls have markers: sections, openers, and the form of a call's body.
 
 use super::{elements::Elements, params::Params};
 
-/// Where an opener counts.
+/// Where an opener counts. Ordered from the least to the most restrictive.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
     /// Anywhere in the text.
     #[default]
     Anywhere,
-    /// At the beginning of a line, blanks aside.
+    /// At the beginning of a line, ignoring blanks.
     LineStart,
     /// The format has no opener: wherever a bracket may begin a list of calls.
     Bracket,
-    /// At the beginning of the message, blanks and reasoning aside.
+    /// At the beginning of the message, ignoring blanks and reasoning.
     MessageStart,
 }
 
-/// Calls told by markers.
+/// Calls with markers.
 #[derive(Debug)]
 pub struct Calls {
-    /// Openers and closers of the section around calls. An empty closer: the section has none.
+    /// Openers and closers of the section around calls. An empty closer means that the section has none.
     pub sections: &'static [(&'static str, &'static str)],
-    /// What a call begins with; an empty one: its first character, in a section.
+    /// What a call begins with. If empty: its first character, inside a section.
     pub open: &'static [&'static str],
-    /// A call may stand outside a section.
+    /// A call may occur outside a section.
     pub naked: bool,
-    /// What may stand between calls and means nothing.
+    /// Text without meaning that may occur between calls.
     pub noise: &'static [&'static str],
     /// Where openers count.
     pub place: Place,
-    /// What a call is made of, from behind its opener.
+    /// The form of a call after its opener.
     pub body: CallBody,
 }
 
-/// What a call is made of, from behind its opener.
+/// The form of a call after its opener.
 #[derive(Debug)]
 pub enum CallBody {
     /// A header with the name, then the arguments as JSON.
     Header(Header),
-    /// Calls as Python writes them.
+    /// Calls in Python syntax.
     Python(Python),
-    /// A name, then arguments in braces with bare keys; strings stand between two of `quote`.
+    /// A name, then arguments in braces with bare keys; strings are enclosed in `quote`.
     Dsl {
-        /// What strings are put between.
+        /// The delimiter on both sides of a string.
         quote: &'static str,
     },
-    /// A name on its line, then `Action Input:` and the arguments, then perhaps an invented result.
+    /// A name on its own line, then `Action Input:` and the arguments, possibly followed by an invented
+    /// result.
     React,
-    /// A tag for every argument.
+    /// A tag for each argument.
     Params(Params),
-    /// An element for every argument.
+    /// An element for each argument.
     Elements(Elements),
 }
 
-/// Calls as Python writes them, alone or in a list.
+/// Calls in Python syntax, alone or in a list.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Python {
     /// A call may be the argument of `print`.
     pub prints: bool,
-    /// What stands behind the tool's name, as a method of it; may be empty.
+    /// The method name after the tool's name; may be empty.
     pub method: &'static str,
 }
 
 impl Calls {
-    /// A call that stands alone counts only if its name is declared, since text of other kinds has its opener.
+    /// Whether a call outside a section counts only if its name is declared, because other text has its
+    /// opener too.
     pub(crate) fn naked_must_be_declared(&self) -> bool {
         match &self.body {
             CallBody::Params(params) => params.common,
@@ -73,21 +75,21 @@ impl Calls {
     }
 }
 
-/// A call whose name stands before its arguments.
+/// A call whose name precedes its arguments.
 #[derive(Debug)]
 pub struct Header {
     /// What ends the header.
     pub end: HeaderEnd,
-    /// Id and name of a header, blanks around it trimmed; `None` if it is none of this format. The id is empty where
-    /// none is written.
+    /// Returns the id and name in a header, with surrounding blanks trimmed; `None` if it is not a header of
+    /// this format. The id is empty if none is written.
     pub read: fn(&str) -> Option<(&str, &str)>,
-    /// Characters besides those of names and blanks that a header may have.
+    /// Characters that a header may contain in addition to those of names and blanks.
     pub legal: &'static str,
-    /// Literals that may stand before the arguments.
+    /// Literals that may precede the arguments.
     pub before: &'static [&'static str],
-    /// Literals that may stand behind the arguments.
+    /// Literals that may follow the arguments.
     pub after: &'static [&'static str],
-    /// What ends the call; it may be missing.
+    /// Closers of the call; they may be missing.
     pub close: &'static [&'static str],
 }
 
@@ -98,6 +100,7 @@ pub enum HeaderEnd {
     Markers(&'static [&'static str]),
     /// One of these markers, or the arguments' brace.
     MarkersOrBrace(&'static [&'static str]),
-    /// One of these markers, and a brace must follow: other formats have the same header before another body.
+    /// One of these markers, and a brace must follow, because other formats have the same header before a
+    /// different body.
     MarkersThenBrace(&'static [&'static str]),
 }

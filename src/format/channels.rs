@@ -1,56 +1,59 @@
-//! The tables of channel formats: an answer is a row of messages, and a header says where each goes.
+//! Channel formats: a response is a sequence of messages, and each header says where its message goes.
 
 use super::{
     CallBody, Calls, Format, Grammar, Key, Params, ParamsName, Place, ReasoningHabits, THOUGHT_K3,
     teach::{Form, Values, taught},
 };
 
-/// Messages told apart by headers.
+/// Messages with headers.
 #[derive(Debug)]
 pub struct Channels {
     /// What a header begins with, and where that counts.
     pub open: &'static [(&'static str, Place)],
-    /// The text may begin inside a header, whose opener is the prompt's: only where the format is chosen by name.
+    /// The text may begin inside a header whose opener is in the prompt. Only if the format is chosen by
+    /// name.
     pub begins_in_header: bool,
     /// Markers inside headers.
     pub inner: &'static [&'static str],
     /// What ends a header and begins a message's body.
     pub body: &'static [&'static str],
-    /// What ends a body besides the next header.
+    /// What ends a body, other than the next header.
     pub end: &'static [&'static str],
-    /// Where the body goes behind this header, its opener included, and this body marker; `None` if it is no header of this format.
+    /// Returns where the body goes, given this header with its opener and this body marker; `None` if it is
+    /// not a header of this format.
     pub route: for<'a> fn(&'a str, &str) -> Option<Route<'a>>,
-    /// Openers occur in ordinary text: only declared names are calls, and what is not one stays text.
+    /// Openers occur in ordinary text: only calls to declared names count, and everything else stays text.
     pub common: bool,
 }
 
-/// Who hears a body that is no call.
+/// The channel of a body that is not a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Voice {
-    /// The reader.
+    /// Text, shown to the reader.
     Text,
-    /// Nobody: it is reasoning.
+    /// Reasoning.
     Reasoning,
 }
 
 /// Where a message's body goes.
 #[derive(Debug, Clone, Copy)]
 pub enum Route<'a> {
-    /// It is spoken.
+    /// It is text or reasoning.
     Said(Voice),
-    /// It is the arguments of a call: JSON. If it begins with no brace, it is spoken so, or the message is none.
+    /// It is the JSON arguments of a call. If it does not begin with a brace, it goes to this voice; with
+    /// `None` it is not a message.
     Call(&'a str, Option<Voice>),
-    /// It is the one argument of a call, as it stands: code for a tool that runs it.
+    /// It is the single argument of a call, unchanged: code for a tool that runs it.
     Raw(&'a str),
     /// It is the arguments of a call, each in a tag.
     Params(&'a str, &'static Calls),
-    /// It is a JSON object with name and arguments.
+    /// It is a JSON object with a name and arguments.
     Envelope,
-    /// There is none: other messages follow.
+    /// There is no body: other messages follow.
     Nothing,
 }
 
-/// What a harmony header says.
+/// The words of a harmony header.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Words<'a> {
     channel: Option<&'a str>,
@@ -102,7 +105,7 @@ fn harmony(header: &str) -> Option<Route<'_>> {
     let voice = match words.channel {
         Some("analysis") => Voice::Reasoning,
         Some("commentary" | "final") => Voice::Text,
-        // Without a channel it is an answer; with a recipient, some other format's.
+        // Without a channel it is the response's text; with a recipient it belongs to another format.
         None if words.recipient.is_none() && !header.contains(CHANNEL) => Voice::Text,
         _ => return None,
     };
@@ -139,7 +142,7 @@ pub static HARMONY: Format = Format {
     ),
 };
 
-/// Beam's arguments.
+/// The body of a Beam call.
 static BEAM_BODY: Calls = Calls {
     sections: &[],
     open: &[START],
@@ -159,7 +162,7 @@ static BEAM_BODY: Calls = Calls {
     }),
 };
 
-/// Beam: harmony's headers, and a tag for every argument.
+/// Beam: harmony's headers, and a tag for each argument.
 pub static BEAM: Format = Format {
     name: "beam",
     summary: "harmony's headers with xml as constrain, and a tag for every argument",
@@ -188,7 +191,7 @@ pub static BEAM: Format = Format {
     ),
 };
 
-/// Muse: a message to a tool holds calls in tags of their own.
+/// Muse: a message to a tool contains calls in their own tags.
 pub static MUSE_ATEM: Format = Format {
     name: "muse_atem",
     summary: "messages to self (reasoning), to the user, or to a tool, with calls in <atem:function_calls>",
@@ -291,7 +294,7 @@ pub static KIMI_K3: Format = Format {
     ),
 };
 
-/// Functionary 3.2. The first `>>>` is the prompt's.
+/// Functionary 3.2. The first `>>>` is in the prompt.
 pub static FUNCTIONARY_V32: Format = Format {
     name: "functionary_v32",
     summary: ">>> and a recipient on a separate line: all is text, python is code, any other tool name is a call",
@@ -315,7 +318,7 @@ pub static FUNCTIONARY_V32: Format = Format {
     teach: None,
 };
 
-/// GLM-4-9B: the message is a call's name on a line of its own, and its arguments.
+/// GLM-4-9B: the message is a call's name on its own line, followed by its arguments.
 pub static GLM4_9B: Format = Format {
     name: "glm4_9b",
     summary: "a declared tool's name on the message's first line, the arguments as JSON on the next",
@@ -374,7 +377,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_of_a_header_stand_in_any_order() {
+    fn header_words_may_be_in_any_order() {
         let harmony = |header| harmony(header).map(|route| format!("{route:?}"));
         let tool = Some(format!("{:?}", Route::Call("f", Some(Voice::Text))));
         for header in [

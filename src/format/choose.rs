@@ -1,21 +1,22 @@
-//! Which formats are looked for: those of a model, told by its name, and those that are safe to look for in any text.
+//! Selects the formats to search for: those of a model, by its name, and those that are safe to search for in
+//! any text.
 
 use std::{cmp::Reverse, sync::LazyLock};
 
 use super::{ALL, CustomFormat, Format, all_and};
 
-/// What models' names tell: the formats that a configuration knows, its own and the built-in ones, and more.
+/// The formats that a configuration knows, both its own and the built-in ones, indexed by models' names.
 #[derive(Debug)]
 pub struct Known {
     own: Vec<CustomFormat>,
-    /// First those of the configuration's own formats, then those of the others; each the longest first.
+    /// The configuration's own formats first, then the others; each group sorted by length, longest first.
     writers: Globs<&'static Format>,
     /// [`ReasoningHabits::opened_by_prompt`](super::ReasoningHabits::opened_by_prompt) of all formats.
     reasoners: Globs<()>,
 }
 
 impl Known {
-    /// The built-in formats and `own`.
+    /// Knows the built-in formats and `own`.
     pub fn new(own: Vec<CustomFormat>) -> Self {
         let formats =
             own.iter().map(|own| (false, own.format)).chain(ALL.iter().map(|format| (true, *format)));
@@ -32,30 +33,30 @@ impl Known {
         }
     }
 
-    /// The built-in formats, and no others.
+    /// Knows the built-in formats only.
     pub fn built_in() -> &'static Self {
         static BUILT_IN: LazyLock<Known> = LazyLock::new(Known::default);
         &BUILT_IN
     }
 
-    /// The formats of these names, in their order. A name that no known format has is left out.
+    /// The formats with these names, in the same order. Unknown names are skipped.
     pub fn named(&self, names: &[&str]) -> Vec<&'static Format> {
         names.iter().filter_map(|name| self.all().find(|format| format.name == *name)).collect()
     }
 
-    /// The configuration's own.
+    /// The formats of the configuration.
     pub fn own(&self) -> &[CustomFormat] {
         &self.own
     }
 
-    /// All of them, the built-in ones first.
+    /// All formats, the built-in ones first.
     pub fn all(&self) -> impl Iterator<Item = &'static Format> {
         all_and(&self.own)
     }
 
-    /// The formats that the model called `name` is known to write: first the configuration's own, then the built-in
-    /// ones; each the surer, the longer the glob that fits. Names come with a vendor before a slash or without one, in
-    /// any case.
+    /// The formats that the model called `name` is known to write: first the configuration's own, then the
+    /// built-in ones, each group with the longest matching glob first. Names may have a vendor before a
+    /// slash, and are matched in any case.
     pub fn of_model(&self, name: &str) -> Vec<&'static Format> {
         let mut formats = Vec::new();
         for format in self.writers.fitting(name) {
@@ -66,7 +67,7 @@ impl Known {
         formats
     }
 
-    /// The model called `name` is known to be prompted inside its reasoning.
+    /// Whether the prompt of the model called `name` is known to open its reasoning.
     pub fn prompt_opens_reasoning(&self, name: &str) -> bool {
         self.reasoners.fitting(name).next().is_some()
     }
@@ -78,10 +79,11 @@ impl Default for Known {
     }
 }
 
-/// Globs over models' names, each with what it tells.
+/// Globs over models' names, each with a value.
 #[derive(Debug)]
 struct Globs<T> {
-    /// What each of `all` needs: apart from them, since a name is held against all of these.
+    /// The pairs that each of `all` requires. Stored separately, because every name is checked against all of
+    /// them.
     needs: Vec<Pairs>,
     all: Vec<(&'static str, T)>,
 }
@@ -91,7 +93,7 @@ impl<T: Copy> Globs<T> {
         Self { needs: all.iter().map(|(glob, _)| Pairs::of(glob)).collect(), all }
     }
 
-    /// What those tell that fit `name`, with its vendor or without.
+    /// The values whose globs match `name`, with or without its vendor.
     fn fitting(&self, name: &str) -> impl Iterator<Item = T> {
         let pairs = Pairs::of(name);
         let globs = self.needs.iter().zip(&self.all);
@@ -100,18 +102,19 @@ impl<T: Copy> Globs<T> {
     }
 }
 
-/// The pairs of neighbouring bytes in a text, each as one of 64 bits: nearly all globs need one that a name has not.
+/// The pairs of adjacent bytes in a text, each mapped to one of 64 bits. Nearly all globs require a pair that
+/// a given name does not have.
 #[derive(Debug, Clone, Copy)]
 struct Pairs(u64);
 
 impl Pairs {
-    /// Those of `text`, whatever its case; a glob's `*` is no part of any.
+    /// The pairs of `text`, ignoring case. The `*` of a glob is not part of any pair.
     fn of(text: &str) -> Self {
         let pairs = text.as_bytes().iter().zip(text.as_bytes().iter().skip(1));
         let literal = pairs.filter(|&(one, other)| *one != b'*' && *other != b'*');
         let bit = |(one, other): (&u8, &u8)| {
             let pair = u16::from_be_bytes([one.to_ascii_lowercase(), other.to_ascii_lowercase()]);
-            // The upper bits of a product depend on all of the pair's.
+            // The upper bits of a product depend on the whole pair.
             1 << (pair.wrapping_mul(0x9e37) >> 10)
         };
         Self(literal.map(bit).fold(0, |all, bit| all | bit))
@@ -122,21 +125,21 @@ impl Pairs {
     }
 }
 
-/// All formats with [`Format::auto`].
+/// All formats with [`Format::auto`] set.
 pub fn auto() -> Vec<&'static Format> {
     ALL.iter().copied().filter(|format| format.auto).collect()
 }
 
-/// Whether `glob` fits a model's name, with its vendor or without.
+/// Whether `glob` matches a model's name, with or without its vendor.
 fn fits(glob: &str, name: &str) -> bool {
     matches(glob, name) || name.rsplit_once('/').is_some_and(|(_, plain)| matches(glob, plain))
 }
 
-/// Whether `text` fits `glob`, in which `*` stands for any characters. ASCII letters fit in any case.
+/// Whether `text` matches `glob`, in which `*` stands for any characters. ASCII letters match in any case.
 fn matches(glob: &str, text: &str) -> bool {
     let (glob, text) = (glob.as_bytes(), text.as_bytes());
     let (mut at, mut in_glob) = (0, 0);
-    // Behind the last `*`: where its text ends if it takes one byte more, and where the glob goes on.
+    // For the last `*`: where its text ends if it takes one byte more, and where the glob continues.
     let mut again = None;
     while let Some(byte) = text.get(at) {
         match glob.get(in_glob) {
@@ -165,7 +168,7 @@ mod tests {
     use super::*;
     use crate::format::Definition;
 
-    /// What [`Known::of_model`] finds, told without its index.
+    /// The result of [`Known::of_model`], computed without its index.
     fn searched(name: &str, own: &[CustomFormat]) -> Vec<&'static str> {
         let surest_first = |formats: &mut dyn Iterator<Item = &'static Format>| {
             let sure = |format: &Format| {
@@ -180,7 +183,7 @@ mod tests {
         own.chain(surest_first(&mut ALL.iter().copied())).collect()
     }
 
-    /// What stands in globs, so that names made of it fit some.
+    /// Parts of globs, so that names made of them match some globs.
     fn pieces() -> Vec<&'static str> {
         let globs = ALL.iter().flat_map(|format| format.models);
         let pieces = globs.flat_map(|glob| glob.split('*'));
@@ -228,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn globs_fit_whole_names() {
+    fn globs_match_whole_names() {
         for (glob, text, fits) in [
             ("a", "a", true),
             ("a", "ab", false),
@@ -246,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_models_name_tells_its_formats() {
+    fn formats_are_chosen_by_model_name() {
         assert_eq!(names("microsoft/Phi-4-mini-instruct"), ["phi4_mini"]);
         assert_eq!(names("phi4-mini:3.8b"), ["phi4_mini"]);
         assert_eq!(names("swiss-ai/Apertus-8B-Instruct-2509"), ["apertus"]);
@@ -255,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_models_name_tells_whether_it_starts_in_reasoning() {
+    fn starting_in_reasoning_is_chosen_by_model_name() {
         let known = Known::default();
         for name in
             ["deepseek-ai/DeepSeek-R1-0528", "QwQ-32B", "Qwen/Qwen3-30B-A3B-Thinking-2507", "MiniMax-M2"]

@@ -1,9 +1,11 @@
-//! [`Definition`]: a format told in words, as a configuration, a fixture's manifest and an imported template tell it.
+//! [`Definition`]: the declarative form of a format, as used by a configuration, a fixture's manifest and an
+//! imported template.
 //!
-//! Three families can be told: JSON calls between markers; calls whose name stands before their arguments (`name_end`);
-//! and those with a tag for every argument (`parameter`). The engine refers to formats for as long as an answer lasts
-//! and compares them by reference, which is free for the built-in tables; so one made of a definition lives as long
-//! as the program, too. Configurations and manifests are read once, and what they leak is a few hundred bytes.
+//! Three families can be defined: JSON calls between markers; calls whose name precedes their arguments
+//! (`name_end`); and calls with a tag for each argument (`parameter`). The engine refers to formats for as
+//! long as a response lasts and compares them by reference, which costs nothing for the built-in tables. A
+//! format built from a definition is therefore leaked and lives as long as the program. Configurations and
+//! manifests are read once, and leak a few hundred bytes.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,82 +14,82 @@ use super::{
     ReasoningHabits, Special, Tag, TagKind, Teach, Thought,
 };
 
-/// A call, and a result, as a JSON object.
+/// A call and a result as a JSON object.
 const OBJECT: &str = r#"{"name":{{json_name}},"arguments":{{arguments}}}"#;
 const CONTENT: &str = r#"{"name":{{json_name}},"content":{{json_content}}}"#;
 
-/// `[[formats]]`: a format's words. What is empty is not said.
+/// `[[formats]]`: the settings of a format. An empty value means that it is not set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Definition {
     /// Its name.
     pub name: String,
-    /// What it is, in one line.
+    /// A one-line description.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub summary: String,
-    /// Globs over the names of models that write it.
+    /// Globs over the names of models that write this format.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<String>,
-    /// What a call begins with; with `name_end`, what stands before its name.
+    /// What a call begins with; with `name_end`, the text before its name.
     pub open: String,
     /// What a call ends with.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub close: String,
-    /// The opener counts at the beginning of a line only.
+    /// The opener counts only at the beginning of a line.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub line_start: bool,
-    /// Markers around the JSON that mean nothing.
+    /// Markers without meaning around the JSON.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub inner: Vec<String>,
-    /// A call is an object of one member: its key is the name.
+    /// A call is an object with one member, whose key is the name.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub name_is_key: bool,
-    /// Markers around a result: with them the format can be taught.
+    /// Markers around a result; required for teaching the format.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<[String; 2]>,
-    /// What stands behind a call's name.
+    /// The text after a call's name.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name_end: String,
-    /// Other words may stand between the name and `name_end`.
+    /// Other words may occur between the name and `name_end`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub name_first: bool,
     /// Markers around all calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub section: Option<[String; 2]>,
-    /// What stands before an argument's key, behind it, and behind its value.
+    /// The text before an argument's key, after the key, and after its value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parameter: Option<[String; 3]>,
     /// One line end on each side of a value is framing.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub trim: bool,
-    /// What reasoning begins with; then what it may end with.
+    /// What reasoning begins with, followed by what it may end with.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reasoning: Vec<String>,
-    /// Markers around the answer that mean nothing.
+    /// Markers without meaning around the response.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub frame: Vec<String>,
 }
 
-/// A format made of a definition.
+/// A format built from a definition.
 #[derive(Debug, Clone)]
 pub struct CustomFormat {
-    /// Its words.
+    /// Its definition.
     pub definition: Definition,
     /// The format.
     pub format: &'static Format,
 }
 
-/// The built-in formats, then those of `own`.
+/// The built-in formats, followed by those of `own`.
 pub fn all_and(own: &[CustomFormat]) -> impl Iterator<Item = &'static Format> {
     ALL.iter().copied().chain(own.iter().map(|own| own.format))
 }
 
-/// What is wrong with a definition.
+/// An error in a definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DefinitionError {
-    /// The word.
+    /// The setting with the error.
     pub key: &'static str,
-    /// What about it.
+    /// The error message.
     pub message: String,
 }
 
@@ -98,10 +100,10 @@ impl DefinitionError {
 }
 
 impl Definition {
-    /// The format that these words tell; `earlier` are those defined before it.
+    /// Builds the format; `earlier` are the formats defined before it.
     ///
     /// # Errors
-    /// All that is wrong.
+    /// All errors in the definition.
     pub fn build(self, earlier: &[CustomFormat]) -> Result<CustomFormat, Vec<DefinitionError>> {
         let known: Vec<&Format> = all_and(earlier).collect();
         let wrong = self.wrong(&known);
@@ -110,7 +112,7 @@ impl Definition {
         }
         let mut grammars = vec![self.calls()];
         if let [open, close @ ..] = self.reasoning.as_slice() {
-            // A special token stands in no prose.
+            // Special tokens do not occur in prose.
             let place = if open.contains('|') { Place::Anywhere } else { Place::LineStart };
             let (open, close) = (leaked(open), leaked_list(close));
             grammars.push(Grammar::Reasoning(leak([Thought {
@@ -173,7 +175,7 @@ impl Definition {
         wrong
     }
 
-    /// All markers, with their words. In built-in tables some characters stand for others.
+    /// All markers, with the names of their settings. In built-in tables some characters are wildcards.
     fn markers(&self) -> impl Iterator<Item = (&'static str, &String)> {
         let one = [("open", &self.open), ("close", &self.close), ("name_end", &self.name_end)];
         let lists = [
@@ -190,7 +192,7 @@ impl Definition {
         if self.name_end.is_empty() { self.tagged() } else { self.named() }
     }
 
-    /// JSON between markers.
+    /// The grammar for JSON between markers.
     fn tagged(&self) -> Grammar {
         let kind = TagKind::Special(Special {
             keyed: self.name_is_key,
@@ -201,7 +203,7 @@ impl Definition {
         Grammar::Tagged(leak([Tag { open: leaked(&self.open), close: leaked(&self.close), kind }]))
     }
 
-    /// A name, then arguments.
+    /// The grammar for a name followed by arguments.
     fn named(&self) -> Grammar {
         let sections: Vec<_> =
             self.section.iter().map(|[open, close]| (leaked(open), leaked(close))).collect();
@@ -267,7 +269,7 @@ impl Definition {
     }
 }
 
-/// Why this opener cannot be told apart from every other, or from fences and white space.
+/// Why this opener cannot be distinguished from another one, or from fences and white space.
 fn undistinct(key: &'static str, open: &str, known: &[&Format]) -> Option<DefinitionError> {
     if open.starts_with(|first: char| first.is_whitespace() || matches!(first, '`' | '~')) {
         let message = "an opener cannot begin with white space, a backtick or a tilde";

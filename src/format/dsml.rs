@@ -1,4 +1,4 @@
-//! DeepSeek's DSML: a tag for every argument, each with the mark, in three generations.
+//! DeepSeek's DSML: a tag for each argument, each with DeepSeek's sign, in three generations.
 
 use super::{
     Format, Grammar, Key, Params, ReasoningHabits,
@@ -6,10 +6,10 @@ use super::{
     teach::{Form, Values, taught},
 };
 
-/// How it is taught.
+/// The description used for teaching.
 const WORDS: &str = "a tag for the tool and one for every argument, each with the mark";
 
-/// A call of V3.2 and V4, whose sections differ in name only.
+/// A call of V3.2 and V4, whose sections differ only in name.
 const FORM: Form = Form::each(
     "<｜DSML｜invoke name=\"{{name}}\">\n{{arguments}}</｜DSML｜invoke>",
     "<｜DSML｜parameter name=\"{{key}}\" string=\"{{is_string}}\">{{value}}</｜DSML｜parameter>\n",
@@ -17,7 +17,8 @@ const FORM: Form = Form::each(
     Values::Text,
 );
 
-/// DeepSeek's markup with these signs: sections, a call's opener, a parameter's opener and closer, a call's closer.
+/// DeepSeek's markup with these markers: sections, a call's opener, a parameter's opener and closer, a call's
+/// closer.
 const fn dsml(
     sections: &'static [(&'static str, &'static str)],
     open: &'static [&'static str],
@@ -29,7 +30,7 @@ const fn dsml(
     calls(sections, open, Params { key, close, end, common: false, ..INVOKE })
 }
 
-/// V3.2 and V4, whose sections differ in name only, also with bars that are ASCII or doubled, as they were seen.
+/// V3.2 and V4, whose sections differ only in name, also with ASCII or doubled bars, which have been seen.
 const DSML: &[Grammar] = &[
     dsml(
         &[
@@ -94,7 +95,7 @@ pub static DEEPSEEK_V4: Format = Format {
     models: &["deepseek-v4*"],
     example: "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"get_weather\">\n<｜DSML｜parameter name=\"city\" string=\"true\">Paris</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
     grammars: DSML,
-    // Another format reads the same.
+    // Another format reads the same text.
     auto: false,
     reasoning: ReasoningHabits::DEFAULT,
     teach: taught(WORDS, FORM.within("<｜DSML｜tool_calls>\n", "\n", "\n</｜DSML｜tool_calls>")),

@@ -1,4 +1,4 @@
-//! The formats whose arguments are elements: the tag is the key, and elements may nest.
+//! Formats whose arguments are elements: the tag is the key, and elements may be nested.
 
 use super::{
     CallBody, Calls, Format, Grammar, MINIMAX_THINK, Place, ReasoningHabits, THINKING,
@@ -8,36 +8,36 @@ use super::{
 /// A call whose arguments are elements.
 #[derive(Debug)]
 pub struct Elements {
-    /// Where the call's name stands.
+    /// Where the call's name is.
     pub name: ElementsName,
-    /// What stands before every tag.
+    /// The sign before every tag.
     pub sign: &'static str,
-    /// Opener and closer of the id, which may stand before the name; empty: there is none.
+    /// Opener and closer of the id, which may precede the name; empty if there is none.
     pub id: (&'static str, &'static str),
-    /// Openers and closers of what may stand around the arguments, or between the name and them.
+    /// Openers and closers of elements that may surround the arguments, or occur between the name and them.
     pub around: &'static [(&'static str, &'static str)],
-    /// Openers and closers of elements that hold all arguments as JSON.
+    /// Openers and closers of elements that contain all arguments as JSON.
     pub json: &'static [(&'static str, &'static str)],
-    /// What closes the call; `%` is its name.
+    /// Closers of the call; `%` stands for its name.
     pub end: &'static [&'static str],
     /// One line end on each side of a value is framing.
     pub trim: bool,
-    /// An element that the schema makes an array may be written once for each of its items.
+    /// An element that is an array in the schema may be repeated, once for each item.
     pub repeats: bool,
     /// Values may have CDATA sections.
     pub cdata: bool,
-    /// Values have XML's entities.
+    /// Values may have XML entities.
     pub entities: bool,
 }
 
-/// Where a call's name stands.
+/// Where a call's name is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ElementsName {
     /// It is the opening tag.
     Opener,
-    /// It is this attribute of the tag, which the opener begins and this ends.
+    /// It is this attribute of the tag that begins with the opener and ends with the second string.
     Attribute(&'static str, &'static str),
-    /// It is the content of the first element, one of these.
+    /// It is the content of the first element, which is one of these.
     Element(&'static [(&'static str, &'static str)]),
 }
 
@@ -54,7 +54,7 @@ const TAGS: Elements = Elements {
     entities: false,
 };
 
-/// Anthropic's form of 2023, which the one of 2024 has taken in.
+/// Anthropic's format of 2023, which the one of 2024 includes.
 pub(super) const ANTHROPIC_2023: Elements = Elements {
     name: ElementsName::Element(&[("<tool_name>", "</tool_name>")]),
     around: &[("<parameters>", "</parameters>")],

@@ -1,4 +1,4 @@
-//! The formats whose calls are JSON in markers. Many models write the same markers: their formats are names for it.
+//! Formats whose calls are JSON between markers. Many models use the same markers; their formats are aliases.
 
 use super::{
     APRIEL, APRIEL_FRAME, COHERE, FENCE_INFOS, FUNCTION, Format, GRANITE, Grammar, HUNYUAN, ReasoningHabits,
@@ -8,7 +8,7 @@ use super::{
     teach::{Form, OBJECT, taught},
 };
 
-/// A missing closer is forgiven, as everywhere.
+/// A missing closer is tolerated, as in all formats.
 const TOOL_CALL: Tag = marked("<tool_call>", "</tool_call>");
 const TOOL_CALLS: Tag = marked("<tool_calls>", "</tool_calls>");
 const FUNCTION_CALL: Tag = marked("<function_call>", "</function_call>");
@@ -51,18 +51,18 @@ const IN_TOOL_CALLS: Format = Format {
     ),
 };
 
-/// `<tool_call>` and its kin.
+/// `<tool_call>` and similar markers.
 pub static HERMES: Format = IN_TOOL_CALL;
 
-/// Qwen2.5, as Hermes.
+/// Qwen2.5, same as Hermes.
 pub static QWEN25: Format =
     Format { name: "qwen25", summary: "as hermes", models: &["*qwen2.5*", "*qwen-2.5*"], ..IN_TOOL_CALL };
 
-/// Granite 4, as Hermes.
+/// Granite 4, same as Hermes.
 pub static GRANITE4: Format =
     Format { name: "granite4", summary: "as hermes", models: &["*granite-4*", "*granite4*"], ..IN_TOOL_CALL };
 
-/// Ernie 4.5, as Hermes.
+/// Ernie 4.5, same as Hermes.
 pub static ERNIE45: Format = Format {
     name: "ernie45",
     summary: "as hermes",
@@ -83,7 +83,7 @@ pub static LONGCAT: Format = Format {
     teach: taught("a JSON object between <longcat_tool_call> tags", Form::json("<longcat_tool_call>\n{\"name\":{{json_name}},\"arguments\":{{arguments}}}\n</longcat_tool_call>").answered("<longcat_tool_response>\n{\"name\":{{json_name}},\"content\":{{json_content}}}\n</longcat_tool_response>")),
 };
 
-/// Granite 3: 3.0 has a token of its own, 3.1 to 3.3 write it as text; no closer.
+/// Granite 3: 3.0 has its own token, 3.1 to 3.3 write it as text; no closer.
 pub static GRANITE3: Format = Format {
     name: "granite3",
     summary: "a JSON array after <|tool_call|> or <tool_call>, without a closer",
@@ -134,7 +134,7 @@ pub static APRIEL_CALLS: Format = Format {
     ..IN_TOOL_CALLS
 };
 
-/// MiniMax-M1: an object a line.
+/// MiniMax-M1: one object per line.
 pub static MINIMAX_M1: Format = Format {
     name: "minimax_m1",
     summary: "JSON objects in <tool_calls>, one per line",
@@ -166,7 +166,7 @@ pub static NEMOTRON_TOOLCALL: Format = Format {
     ),
 };
 
-/// Llama 3.1 to 3.3: bare, behind its token, or in the custom form, whose tag has the name.
+/// Llama 3.1 to 3.3: without markers, after its token, or in the custom form, whose tag contains the name.
 pub static LLAMA3_JSON: Format = Format {
     name: "llama3_json",
     summary: "bare JSON objects, optionally after <|python_tag|>, joined by `;`; or <function=NAME>",
@@ -190,7 +190,8 @@ pub static LLAMA3_JSON: Format = Format {
     ),
 };
 
-/// Phi-4-mini and FireFunction v2. The word stands in Python code, so it is looked for where the model says so.
+/// Phi-4-mini and FireFunction v2. The opener is also a word in Python code, so it is searched for only if
+/// the model's name implies it.
 pub static PHI4_MINI: Format = Format {
     name: "phi4_mini",
     summary: "a JSON array after `functools`, or between <|tool_call|> and <|/tool_call|>",
@@ -226,7 +227,7 @@ pub static INTERNLM2: Format = Format {
     ),
 };
 
-/// xLAM, which writes an array in one of several ways.
+/// xLAM, which writes an array in several forms.
 pub static XLAM: Format = Format {
     name: "xlam",
     summary: "a JSON array: bare, in a json fence, after [TOOL_CALLS], or in <tool_call>",
@@ -297,7 +298,7 @@ pub static GIGACHAT31: Format = Format {
     ),
 };
 
-/// Command R and R+. `Action:` is a word of ordinary text.
+/// Command R and R+. `Action:` also occurs in ordinary text.
 pub static COMMAND_R_PLUS: Format = Format {
     name: "command_r_plus",
     summary: "a JSON array in a code fence after `Action:`",
@@ -320,7 +321,7 @@ pub static COMMAND_R_PLUS: Format = Format {
     ),
 };
 
-/// Command R7B, Command A and their kin.
+/// Command R7B, Command A and related models.
 pub static COMMAND_R7B: Format = Format {
     name: "command_r7b",
     summary: "a JSON array between <|START_ACTION|> and <|END_ACTION|>",
@@ -336,7 +337,7 @@ pub static COMMAND_R7B: Format = Format {
     ),
 };
 
-/// K2-Horizon: JSON, or a pair of tags for every argument.
+/// K2-Horizon: JSON, or a pair of tags for each argument.
 pub static K2_HORIZON: Format = Format {
     name: "k2_horizon",
     summary: "JSON objects, or <ifm|arg_key> and <ifm|arg_value>, in <ifm|tool_call>, optionally all in <ifm|tool_calls>",
@@ -361,7 +362,7 @@ pub static K2_HORIZON: Format = Format {
     ),
 };
 
-/// What OpenAI's API itself returns, echoed as text.
+/// The form that OpenAI's API itself returns, repeated by the model as text.
 pub static OPENAI_FUNCTION_CALL: Format = Format {
     name: "openai_function_call",
     summary: "the function_call or tool_calls object of OpenAI's API, as text",

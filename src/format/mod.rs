@@ -1,7 +1,8 @@
-//! The ways in which models write tool calls as text: each is data, read by the engine in [`detect`](crate::detect).
+//! The formats in which models write tool calls as text. Each is a table that is read by the engine in
+//! [`detect`](crate::detect).
 //!
-//! A [`Format`] says how a call is marked ([`Grammar`]), which models write it so, and one example. How a model is
-//! taught a format and how past calls are shown to it is in `teach`.
+//! A [`Format`] defines how a call is marked ([`Grammar`]), which models write it, and an example. How a
+//! model is taught a format, and how past calls are shown to it, is in `teach`.
 
 mod calls;
 mod channels;
@@ -54,60 +55,63 @@ use teach::{OBJECT, taught};
 /// A way of writing tool calls as text.
 #[derive(Debug)]
 pub struct Format {
-    /// The name, as in configuration files and metrics.
+    /// The name used in configuration files and metrics.
     pub name: &'static str,
-    /// What it is, in one line.
+    /// A one-line description.
     pub summary: &'static str,
-    /// Models that write it of their own accord: globs over model names.
+    /// Globs over the names of models that write it without being asked to.
     pub models: &'static [&'static str],
-    /// `detect = "auto"` looks for it: its openers occur in no ordinary text, or its guards make it safe. Others are
-    /// looked for when they are named, or when the model's name says so.
+    /// Whether `detect = "auto"` searches for it: its openers do not occur in ordinary text, or its guards
+    /// make it safe. Other formats are searched for if they are named, or if the model's name implies them.
     pub auto: bool,
-    /// How its models reason.
+    /// How the models that write it reason.
     pub reasoning: ReasoningHabits,
     /// A call as a model writes it.
     pub example: &'static str,
-    /// How it is found: in one of these ways.
+    /// How it is recognised: by any of these grammars.
     pub grammars: &'static [Grammar],
-    /// How it is taught; `None` for what is no way of calling.
+    /// How it is taught; `None` if it is not a way of writing calls.
     pub teach: Option<Teach>,
 }
 
-/// How a format is found in text.
+/// How a format is recognised in text.
 #[derive(Debug)]
 pub enum Grammar {
     /// JSON calls between an opening and a closing marker.
     Tagged(&'static [Tag]),
     /// JSON calls in a Markdown code fence.
     Fenced {
-        /// The info strings that a call's fence may have, in lower case; a fence without one always may.
+        /// The info strings that a fence of calls may have, in lower case. A fence without one is always
+        /// accepted.
         infos: &'static [&'static str],
     },
-    /// Calls as Python writes them, in a Markdown code fence.
+    /// Python calls in a Markdown code fence.
     Code {
         /// The info string of the fence.
         info: &'static str,
-        /// How they are written.
+        /// The Python syntax.
         python: Python,
     },
-    /// JSON calls without any marker.
+    /// JSON calls without a marker.
     Bare,
-    /// Calls told by markers of their own, in sections or alone.
+    /// Calls with their own markers, in sections or alone.
     Calls(Calls),
     /// Messages with headers, some of them calls.
     Channels(Channels),
     /// Not calls: reasoning between markers, which goes to the reasoning channel.
     Reasoning(&'static [Thought]),
-    /// Not calls: markup around the answer that means nothing and is dropped, where the format is chosen by name.
+    /// Not calls: markup without meaning around the response, which is dropped if the format is chosen by
+    /// name.
     Frame(&'static [&'static str]),
 }
 
-/// A pair of markers. No opener is the beginning of another: the engine's hold rests on that, and a test holds it.
+/// A pair of markers. No opener is a prefix of another one: the engine's holding rule depends on it, and a
+/// test checks it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Tag {
-    /// The opening marker; for HTML elements without its closing `>`, since attributes may follow.
+    /// The opening marker. For HTML elements it excludes the closing `>`, since attributes may follow.
     pub open: &'static str,
-    /// The closing marker; empty: there is none, and the calls end with their JSON.
+    /// The closing marker. If empty, there is none, and the calls end with their JSON.
     pub close: &'static str,
     /// How strictly it is read.
     pub kind: TagKind,
@@ -116,36 +120,37 @@ pub struct Tag {
 /// How strictly a marker is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TagKind {
-    /// A marker made for tool calls: calls to undeclared names are calls too, and Python-like JSON is mended.
+    /// A marker specific to tool calls: calls to undeclared names are calls too, and Python-like JSON is
+    /// repaired.
     Marked,
-    /// As `Marked`, but for what is told here.
+    /// As `Marked`, with these exceptions.
     Special(Special),
-    /// An HTML element: any case, attributes, a `<code>` element inside. Ordinary text uses it too, so only declared
-    /// names in strict JSON are calls.
+    /// An HTML element: matched in any case, with attributes, and possibly a `<code>` element inside.
+    /// Ordinary text contains it too, so only declared names in strict JSON are calls.
     Html,
 }
 
-/// What may be different about a marker made for tool calls.
+/// Exceptions for a marker specific to tool calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Special {
-    /// A call is an object of one member: its key is the name, its value the arguments.
+    /// A call is an object with one member: its key is the name, its value the arguments.
     pub keyed: bool,
-    /// The opener is a word of ordinary text, too: it counts at the beginning of a line only, and only declared names
-    /// are calls.
+    /// The opener also occurs in ordinary text: it counts only at the beginning of a line, and only declared
+    /// names are calls.
     pub common: bool,
-    /// Markers that may stand before, between and behind the calls, and mean nothing.
+    /// Markers without meaning that may occur before, between and after the calls.
     pub inner: &'static [&'static str],
-    /// Names that call nothing: such a call is dropped, unless a tool of that name is declared.
+    /// Names that call no tool: such a call is dropped, unless a tool of that name is declared.
     pub no_tool: &'static [&'static str],
 }
 
 impl Special {
-    /// Nothing is different.
+    /// No exceptions.
     pub const NONE: Self = Self { keyed: false, common: false, inner: &[], no_tool: &[] };
 }
 
 impl Format {
-    /// What its calls begin with, where that is a marker.
+    /// The markers that its calls begin with.
     pub fn openers(&self) -> Vec<&'static str> {
         let openers = self.grammars.iter().flat_map(|grammar| match grammar {
             Grammar::Tagged(tags) => tags.iter().map(|tag| tag.open).collect(),
@@ -169,18 +174,18 @@ impl PartialEq for Format {
 impl Eq for Format {}
 
 impl Tag {
-    /// Where its opener counts: a word of ordinary text begins a line.
+    /// Where its opener counts: an opener that occurs in ordinary text must begin a line.
     pub fn place(&self) -> Place {
         if self.special().common { Place::LineStart } else { Place::Anywhere }
     }
 
-    /// What is different about it.
+    /// Its exceptions.
     pub fn special(&self) -> Special {
         if let TagKind::Special(special) = self.kind { special } else { Special::NONE }
     }
 }
 
-/// `<pre>{…}</pre>`: Lumo through HTML-like rendering.
+/// `<pre>{…}</pre>`: Lumo, due to its HTML-like rendering.
 pub static PRE: Format = Format {
     name: "pre",
     summary: "a JSON object in an HTML <pre> element, optionally with <code> inside",
@@ -196,11 +201,11 @@ pub static PRE: Format = Format {
     ),
 };
 
-/// What a fence of calls may be called.
+/// The possible info strings of a fence of calls.
 const FENCE_INFOS: &[&str] =
     &["json", "jsonc", "json5", "tool", "tool_call", "tool_calls", "tool_code", "function_call"];
 
-/// A Markdown fence with JSON in it.
+/// A Markdown fence containing JSON.
 pub static FENCED: Format = Format {
     name: "fenced",
     summary: "JSON in a Markdown code fence of backticks or tildes",
@@ -216,7 +221,7 @@ pub static FENCED: Format = Format {
     ),
 };
 
-/// A JSON object or array with nothing around it.
+/// A JSON object or array without markers.
 pub static BARE: Format = Format {
     name: "bare",
     summary: "a JSON object, or an array of them, without a marker",
@@ -228,7 +233,7 @@ pub static BARE: Format = Format {
     teach: taught("a JSON object on lines of its own", Form::json(OBJECT).answered("{{output}}")),
 };
 
-/// All formats. `detect = "auto"` looks at once for all that have [`Format::auto`].
+/// All formats. `detect = "auto"` searches for all those with [`Format::auto`] at once.
 pub static ALL: &[&Format] = &[
     &PRE,
     &FENCED,
@@ -305,7 +310,7 @@ pub fn names(formats: &[&Format]) -> Vec<&'static str> {
     formats.iter().map(|format| format.name).collect()
 }
 
-/// The format of this name.
+/// The format with this name.
 pub fn by_name(name: &str) -> Option<&'static Format> {
     ALL.iter().copied().find(|format| format.name == name)
 }

@@ -1,4 +1,4 @@
-//! [`page`]: the formats as a page of documentation, made from the tables.
+//! [`page`]: the documentation page of the formats, generated from the tables.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! The formats with a tag for every argument.
+//! Formats with a tag for each argument.
 
 use super::{
     CallBody, Calls, Format, Grammar, Place, ReasoningHabits, SEED,
@@ -6,47 +6,49 @@ use super::{
     teach::{Form, Values, taught},
 };
 
-/// A call with a tag for every argument. Markers may have the wildcards of `detect`'s patterns: `<*invoke` for any
-/// namespace, `<tool_call*>` for any suffix, `</parameter~>` for a malformed end.
+/// A call with a tag for each argument. Markers may contain the wildcards of `detect`'s patterns: `<*invoke`
+/// for any namespace, `<tool_call*>` for any suffix, `</parameter~>` for a malformed end.
 #[derive(Debug)]
 pub struct Params {
-    /// Where the call's name stands, behind the opener.
+    /// Where the call's name is, after the opener.
     pub name: ParamsName,
-    /// How a parameter is opened.
+    /// How a parameter begins.
     pub key: Key,
     /// What closes a parameter's value.
     pub close: &'static str,
-    /// What closes the call.
+    /// Closers of the call.
     pub end: &'static [&'static str],
     /// One line end on each side of a value is framing.
     pub trim: bool,
     /// Values may have CDATA sections.
     pub cdata: bool,
-    /// Values have XML's entities.
+    /// Values may have XML entities.
     pub entities: bool,
-    /// A JSON object may stand in place of the parameters.
+    /// A JSON object may replace the parameters.
     pub json: bool,
-    /// Ordinary text has this call's opener too: outside a section only a declared name makes it a call.
+    /// The opener also occurs in ordinary text: outside a section it begins a call only if the name is
+    /// declared.
     pub common: bool,
 }
 
-/// Where a call's name stands, behind its opener.
+/// Where a call's name is, after its opener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ParamsName {
     /// It is the text before the first parameter or the call's closer.
     Text,
-    /// It is the text before this.
+    /// It is the text before this marker.
     Before(&'static str),
-    /// It is this attribute of a tag that ends so.
+    /// It is the attribute named first, in a tag that ends with the second string.
     Attribute(&'static str, &'static str),
 }
 
-/// How a parameter is opened.
+/// How a parameter begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Key {
     /// A marker, the key, an end.
     Tag(&'static str, &'static str),
-    /// A tag that begins and ends so, with the key in an attribute, and perhaps the type in another.
+    /// A tag with this beginning and end, which has the key in one attribute and possibly the type in
+    /// another.
     Attribute {
         /// What the tag begins with.
         open: &'static str,
@@ -57,20 +59,20 @@ pub enum Key {
         /// The type's attribute.
         kind: &'static str,
     },
-    /// The key in an element of its own, then the value's opener.
+    /// The key in its own element, followed by the value's opener.
     Pair {
         /// The key's opener.
         open: &'static str,
         /// The key's closer.
         close: &'static str,
-        /// Opener and closer of the type, which may stand behind the key; empty: there is none.
+        /// Opener and closer of the type, which may follow the key; empty if there is none.
         kind: (&'static str, &'static str),
         /// The value's opener.
         value: &'static str,
     },
 }
 
-/// Qwen3-Coder's parameters, on which others are built.
+/// Qwen3-Coder's parameters, the basis of others.
 const QWEN: Params = Params {
     name: ParamsName::Before(">"),
     key: Key::Tag("<parameter=", ">"),
@@ -108,7 +110,7 @@ const GLM: Params = Params {
     common: false,
 };
 
-/// K2-Horizon's calls where they are no JSON.
+/// K2-Horizon's calls in the form that is not JSON.
 pub(super) const IFM: Grammar = calls(
     &[("<ifm|tool_calls>", "</ifm|tool_calls>")],
     &["<ifm|tool_call>"],
@@ -125,7 +127,7 @@ pub(super) const IFM: Grammar = calls(
     },
 );
 
-/// Calls in these sections, or alone.
+/// A grammar for calls in these sections, or alone.
 pub(super) const fn calls(
     sections: &'static [(&'static str, &'static str)],
     open: &'static [&'static str],
@@ -185,7 +187,7 @@ pub static MIMO: Format = Format {
     models: &["mimo-v2*"],
     example: "<tool_call>\n<function=get_weather>\n<parameter=city>Paris</parameter>\n</function>\n</tool_call>",
     grammars: &[calls(&[("<tool_call>", "</tool_call>")], &["<function="], MIMO_BODY)],
-    // Another format reads the same.
+    // Another format reads the same text.
     auto: false,
     reasoning: ReasoningHabits::DEFAULT,
     teach: taught(
@@ -247,7 +249,7 @@ pub static GLM47: Format = Format {
     models: &["glm-4.7*", "glm-5*", "ling-3*", "*laguna*"],
     example: "<tool_call>get_weather<arg_key>city</arg_key><arg_value>Paris</arg_value></tool_call>",
     grammars: &[calls(&[], &["<tool_call>"], GLM)],
-    // Another format reads the same.
+    // Another format reads the same text.
     auto: false,
     reasoning: ReasoningHabits { ended_by_calls: true, ..ReasoningHabits::DEFAULT },
     teach: taught(
@@ -396,7 +398,7 @@ pub static MINICPM5: Format = Format {
     ),
 };
 
-/// Anthropic's form of 2024.
+/// Anthropic's format of 2024.
 pub static ANTHROPIC_LEGACY: Format = Format {
     name: "anthropic_legacy",
     summary: "<invoke> with <parameter> in <function_calls>, in any namespace",

@@ -1,4 +1,4 @@
-//! The formats whose calls are written as Python, in Gemma's notation, or as lines of text.
+//! Formats whose calls are in Python syntax, in Gemma's notation, or in lines of text.
 
 use super::{
     CallBody, Calls, Format, GEMMA_THOUGHT, Grammar, Place, Python, ReasoningHabits, Tag, TagKind,
@@ -7,7 +7,7 @@ use super::{
 
 const CALLS: Python = Python { prints: false, method: "" };
 
-/// Sections of calls as Python writes them: a list of them, or one after the other.
+/// Sections of Python calls: a list of them, or one after the other.
 const fn sections(sections: &'static [(&'static str, &'static str)]) -> Grammar {
     Grammar::Calls(Calls {
         sections,
@@ -19,7 +19,7 @@ const fn sections(sections: &'static [(&'static str, &'static str)]) -> Grammar 
     })
 }
 
-/// Sections with one `call:NAME{…}` or several.
+/// Sections with one or more `call:NAME{…}`.
 const fn gemma(sections: &'static [(&'static str, &'static str)], quote: &'static str) -> Grammar {
     Grammar::Calls(Calls {
         sections,
@@ -31,7 +31,7 @@ const fn gemma(sections: &'static [(&'static str, &'static str)], quote: &'stati
     })
 }
 
-/// `<|python_tag|>brave_search.call(query="…")`: the tools that are built into Llama 3.1. Its `.call` is what tells a
+/// `<|python_tag|>brave_search.call(query="…")`: the tools built into Llama 3.1. Its `.call` distinguishes a
 /// call from code.
 pub const PYTHON_TAG: Grammar = Grammar::Calls(Calls {
     sections: &[("<|python_tag|>", "")],
@@ -42,7 +42,7 @@ pub const PYTHON_TAG: Grammar = Grammar::Calls(Calls {
     body: CallBody::Python(Python { prints: false, method: ".call" }),
 });
 
-/// A list of calls in Python, with nothing around it or in Llama 4's markers.
+/// A list of Python calls, without markers or in Llama 4's markers.
 pub static PYTHONIC: Format = Format {
     name: "pythonic",
     summary: "a Python list of calls to declared tools, optionally in <|python_start|>",
@@ -68,7 +68,7 @@ pub static PYTHONIC: Format = Format {
     ),
 };
 
-/// LFM2: a list in Python between markers, or one in JSON.
+/// LFM2: a Python list between markers, or a JSON list.
 pub static LFM2: Format = Format {
     name: "lfm2",
     summary: "a Python list of calls, or a JSON one, in <|tool_call_start|>",
@@ -94,7 +94,7 @@ pub static LFM2: Format = Format {
     ),
 };
 
-/// Olmo 3: a call on each line.
+/// Olmo 3: one call per line.
 pub static OLMO3: Format = Format {
     name: "olmo3",
     summary: "Python calls, one on each line, in <function_calls>",
@@ -113,7 +113,7 @@ pub static OLMO3: Format = Format {
     ),
 };
 
-/// Gemma 2 and 3 as they are prompted.
+/// Gemma 2 and 3, as prompted.
 pub static GEMMA3_TOOL_CODE: Format = Format {
     name: "gemma3_toolcode",
     summary: "a Python call, optionally in print(…), in a tool_code fence",
@@ -172,7 +172,7 @@ pub static GEMMA4: Format = Format {
     ),
 };
 
-/// Sarashina: a list of dictionaries as Python writes them, which is JSON to be mended.
+/// Sarashina: a list of Python dictionaries, which is repaired to JSON.
 pub static SARASHINA: Format = Format {
     name: "sarashina",
     summary: "a Python list of dictionaries after <|tool_calls|>",
@@ -187,7 +187,7 @@ pub static SARASHINA: Format = Format {
     ),
 };
 
-/// The ReAct prompts.
+/// The format of ReAct prompts.
 pub static REACT: Format = Format {
     name: "react",
     summary: "Action: and Action Input: on separate lines; text after Observation: is dropped",

@@ -1,32 +1,32 @@
-//! Reasoning between markers, and markup around the answer that means nothing.
+//! Reasoning between markers, and markup without meaning around the response.
 
 use super::{Format, Grammar, Place};
 
-/// A pair of markers with reasoning between them. They are read in any case of their letters; `*` is a checkpoint's
-/// suffix, with its colon, or nothing.
+/// A pair of markers with reasoning between them. They are matched in any case; `*` stands for a checkpoint's
+/// suffix with its colon, or for nothing.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Thought {
     /// The opening marker.
     pub open: &'static str,
-    /// The closing markers: one of them.
+    /// The possible closing markers.
     pub close: &'static [&'static str],
     /// Where the opener counts.
     pub place: Place,
-    /// Where a closer may stand without its opener, at the beginning of the message, and is dropped.
+    /// Whether a closer may occur without its opener at the beginning of the message. It is dropped there.
     pub bare: bool,
-    /// It is prose: it counts only where the format is chosen by name.
+    /// The markers also occur in prose: they count only if the format is chosen by name.
     pub chosen: bool,
 }
 
-/// How the models that write a format reason, where that is not the default.
+/// How the models that write a format reason, if different from the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReasoningHabits {
-    /// A call's opener inside reasoning ends the reasoning if a call follows it. This holds only where the format is
-    /// chosen by name. Everywhere else reasoning is opaque: calls in it are quoted or planned.
+    /// A call's opener inside reasoning ends the reasoning if a call follows it. This applies only if the
+    /// format is chosen by name. Otherwise reasoning is opaque: calls in it are quoted or planned.
     pub ended_by_calls: bool,
-    /// Globs over the names of models whose chat template opens the reasoning, so that an answer starts inside it
-    /// (docs/protocols/text-formats.md#reasoning).
-    /// Only models that always reason are listed: where it depends on the request, the configuration must say so.
+    /// Globs over the names of models whose chat template opens the reasoning, so that a response starts
+    /// inside it (docs/protocols/text-formats.md#reasoning). Only models that always reason are listed: if it
+    /// depends on the request, the configuration must specify it.
     pub opened_by_prompt: &'static [&'static str],
 }
 
@@ -35,17 +35,17 @@ impl ReasoningHabits {
     pub const DEFAULT: Self = Self { ended_by_calls: false, opened_by_prompt: &[] };
 }
 
-/// A word in angle brackets: prose may speak of it, so it begins a line.
+/// A word in angle brackets, which prose may mention: it must begin a line.
 const fn word(open: &'static str, close: &'static [&'static str]) -> Thought {
     Thought { open, close, place: Place::LineStart, bare: false, chosen: false }
 }
 
-/// A word that documents have for other things, too: it begins the message.
+/// A word that documents also use for other things: it must begin the message.
 const fn first(open: &'static str, close: &'static [&'static str]) -> Thought {
     Thought { open, close, place: Place::MessageStart, bare: false, chosen: false }
 }
 
-/// Words of a sentence.
+/// A phrase of ordinary words.
 const fn phrase(open: &'static str, close: &'static [&'static str]) -> Thought {
     Thought { chosen: true, ..first(open, close) }
 }
@@ -55,7 +55,7 @@ const fn token(open: &'static str, close: &'static [&'static str]) -> Thought {
     Thought { open, close, place: Place::Anywhere, bare: false, chosen: false }
 }
 
-/// Reasoning in the tags of many models.
+/// Reasoning in tags that many models use.
 pub static THINK: Format = Format {
     name: "think",
     summary: "reasoning in <think> or a similar tag at the start of a line; sent to the reasoning channel and not searched for calls",
@@ -96,7 +96,7 @@ pub(crate) const SEED: Grammar = Grammar::Reasoning(&[word("<seed:think>", &["</
 pub(crate) const MINIMAX_THINK: Grammar =
     Grammar::Reasoning(&[Thought { bare: true, ..word("<mm:think>", &["</mm:think>"]) }]);
 
-/// The tag of Cline's prompt.
+/// The tag in Cline's prompt.
 pub(crate) const THINKING: Grammar = Grammar::Reasoning(&[word("<thinking>", &["</thinking>"])]);
 
 /// Gemma 4's channel.
@@ -114,16 +114,16 @@ pub(crate) const GRANITE: Grammar = Grammar::Reasoning(&[
 
 const RESPONSE: &[&str] = &["Here is my response:", "Here's my response:"];
 
-/// Apriel's phrase, and the mark of its answer.
+/// Apriel's phrase, and the marker of its final text.
 pub(crate) const APRIEL: Grammar =
     Grammar::Reasoning(&[phrase("Here are my reasoning steps:", &["[BEGIN FINAL RESPONSE]"])]);
 
-/// The mark behind Apriel's answer.
+/// The marker after Apriel's final text.
 pub(crate) const APRIEL_FRAME: Grammar = Grammar::Frame(&["[BEGIN FINAL RESPONSE]", "[END FINAL RESPONSE]"]);
 
-/// Hunyuan's tags around the answer.
+/// Hunyuan's tags around the final text.
 pub(crate) const HUNYUAN: Grammar = Grammar::Frame(&["<answer>", "</answer>"]);
 
-/// Cohere's marks around the answer.
+/// Cohere's markers around the final text.
 pub(crate) const COHERE: Grammar =
     Grammar::Frame(&["<|START_TEXT|>", "<|END_TEXT|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>"]);

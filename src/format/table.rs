@@ -1,16 +1,16 @@
-//! The formats whose calls are told by markers of their own.
+//! Formats whose calls have their own markers.
 
 use super::{
     CallBody, Calls, Format, Grammar, Header, HeaderEnd, Place, ReasoningHabits, Tag, TagKind,
     teach::{Form, taught},
 };
 
-/// A header that is the name.
+/// Reads a header that consists of the name.
 fn name_only(header: &str) -> Option<(&str, &str)> {
     Some(("", header))
 }
 
-/// `[TOOL_CALLS]name[ARGS]{…}`, with `[CALL_ID]id` between at times; the `[ARGS]` may be lost.
+/// `[TOOL_CALLS]name[ARGS]{…}`, sometimes with `[CALL_ID]id` in between; the `[ARGS]` may be missing.
 pub static MISTRAL: Format = Format {
     name: "mistral",
     summary: "[TOOL_CALLS], then a name and [ARGS]",
@@ -47,7 +47,8 @@ pub static MISTRAL: Format = Format {
     ),
 };
 
-// DeepSeek's marks have a full-width bar and a block for a blank; look-alikes in ASCII were seen, too.
+// DeepSeek's markers have a full-width bar, and a block in place of a blank; ASCII look-alikes have been seen
+// too.
 const DEEPSEEK_SECTIONS: &[(&str, &str)] = &[
     ("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),
     ("<|tool▁calls▁begin|>", "<|tool▁calls▁end|>"),
@@ -73,7 +74,7 @@ pub static DEEPSEEK_V31: Format = Format {
         place: Place::Anywhere,
         body: CallBody::Header(Header {
             end: HeaderEnd::Markers(DEEPSEEK_SEP),
-            // The older form has a type word here.
+            // The older form has the word `function` here.
             read: |header| (header != "function").then_some(("", header)),
             legal: "",
             before: &[],
@@ -118,7 +119,7 @@ pub static DEEPSEEK_V3: Format = Format {
     teach: taught("the marks of a tool call, the tool's name and the arguments in a json code block", Form::json("<｜tool▁call▁begin｜>function<｜tool▁sep｜>{{name}}\n```json\n{{arguments}}\n```<｜tool▁call▁end｜>").within("<｜tool▁calls▁begin｜>", "\n", "<｜tool▁calls▁end｜>").answered("<｜tool▁output▁begin｜>{{content}}<｜tool▁output▁end｜>")),
 };
 
-/// Kimi K2; the id is in band and tells the name.
+/// Kimi K2; the id is part of the text and contains the name.
 pub static KIMI_K2: Format = Format {
     name: "kimi_k2",
     summary: "Kimi's section markers; the id contains the name",

@@ -1,8 +1,8 @@
-//! [`Backlog`]: what has been read of an answer and waits for the stages behind the reader.
+//! [`Backlog`]: events that have been read from a response and wait for the stages after the reader.
 //!
-//! One frame may hold megabytes of text, and detection may have to work on each byte of it. Such a text is cut into
-//! slices, so that the shell can send what a slice gave, and let others have the thread, before it asks for the next.
-//! What the reader said behind it waits in order. Nearly all events are small and never come here.
+//! One frame may hold megabytes of text, and detection may have to process each byte of it. Such a text is
+//! cut into slices, so that the shell can send the output of one slice, and yield the thread, before it asks
+//! for the next. Later events wait in order. Nearly all events are small and are never queued here.
 
 use std::{borrow::Cow, collections::VecDeque};
 
@@ -13,28 +13,28 @@ use crate::{
     wire::text::{boundary_from, slice},
 };
 
-/// Bytes of text that are worked on at once.
+/// Bytes of text that are processed at once.
 pub(crate) const SLICE: usize = 4 << 10;
 
-/// An event that waits, with the frame that it may leave as.
+/// A waiting event, with the frame in which it may be forwarded.
 #[derive(Debug)]
 struct Waiting {
     frame: Option<String>,
     means: Option<Event<'static>>,
 }
 
-/// What the reader came to with the last of what waits.
+/// The state of the reader after the last waiting event.
 #[derive(Debug)]
 pub(super) struct Read {
     pub(super) result: Result<(), Failure>,
     pub(super) ended: bool,
 }
 
-/// See the module.
+/// The queue of waiting events.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
     events: VecDeque<Waiting>,
-    /// Bytes of the first event's text that are done.
+    /// Bytes of the first event's text that have been processed.
     done: usize,
     /// Set while events wait.
     pub(super) read: Option<Read>,
@@ -45,20 +45,20 @@ impl Backlog {
         self.events.is_empty()
     }
 
-    /// What waits is not wanted any more.
+    /// Discards the waiting events.
     pub(super) fn clear(&mut self) {
         self.events.clear();
         self.done = 0;
     }
 
-    /// `event` has to wait: others do, or it is more than should be worked on at once. What leaves as it came is no
-    /// work.
+    /// Whether `event` has to wait: other events are waiting, or it is too large to process at once. An event
+    /// that is forwarded unchanged needs no processing.
     pub(super) fn takes(&self, event: &Event<'_>, detector: &Detector) -> bool {
         let is_large = |text: &str| text.len() > SLICE && !detector.passes_on(text);
         !self.events.is_empty() || text_of(event).is_some_and(is_large)
     }
 
-    /// Puts an event behind those that wait.
+    /// Appends an event to the queue.
     pub(super) fn put(&mut self, event: Event<'_>) {
         self.events.push_back(match event {
             Event::Verbatim { frame, means } => Waiting {
@@ -69,7 +69,7 @@ impl Backlog {
         });
     }
 
-    /// Gives `out` the next slice of what waits.
+    /// Passes the next slice of the waiting events to `out`.
     pub(super) fn next(&mut self, out: &mut impl Sink) {
         let Some(Waiting { frame, means }) = self.events.front() else { return };
         if let Some(text) = means.as_ref().and_then(text_of).filter(|text| text.len() > SLICE) {

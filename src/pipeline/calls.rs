@@ -1,12 +1,13 @@
-//! [`Calls`]: the request's rules for calls, wherever they came from.
+//! [`Calls`]: applies the request's rules to calls, whatever their source.
 //!
-//! Between detection and the writer every call passes here. It gets its final index (dense, from 0) and a unique id,
-//! is counted and limited, and the request's and the model's rules are applied: calls that the upstream ran itself
-//! are forwarded, told beside the answer or hidden; a declared tool called over the upstream's own channel is rescued;
-//! one call only, where the client asked for that; whole arguments, where the configuration does. The finish reason is
-//! made to agree with what was sent. Text passes untouched, but for an apology after a rescued call.
+//! Every call passes this stage between detection and the writer. It gets its final index (dense, from 0) and
+//! a unique id, and is counted and limited. Then the request's and the model's rules are applied: calls that
+//! the upstream ran itself are forwarded, reported separately or hidden; a declared tool called over the
+//! upstream's own channel is rescued; only one call is sent if the client asked for that; arguments are
+//! delivered complete if so configured. The finish reason is made consistent with what was sent. Text passes
+//! unchanged, except for an apology after a rescued call.
 //!
-//! Limits hold for every call, whatever becomes of it. Of a call that is left out nothing is kept.
+//! Limits apply to every call, whether it is sent or not. Nothing of an omitted call is kept.
 
 use std::borrow::Cow;
 
@@ -25,32 +26,32 @@ use crate::{
     },
 };
 
-/// What becomes of a call.
+/// How a call is handled.
 #[derive(Debug)]
 enum Fate {
-    /// It goes out under this index.
+    /// It is sent under this index.
     Sent { index: u32, runner: Runner },
     /// It waits for its end.
     Waits { start: CallStart<'static>, arguments: String, rescue: bool },
-    /// It is told beside the answer, with its result. The arguments are `None` once they have been told.
+    /// It is reported separately, with its result. The arguments are `None` once they have been reported.
     Annotated { id: String, name: String, arguments: Option<String> },
-    /// It is left out.
+    /// It is omitted.
     Hidden,
-    /// It was the client's, and is out: its result is the upstream's refusal to run it.
+    /// It was meant for the client, and has been sent. Its result is the upstream's refusal to run it.
     Rescued,
 }
 
-/// A call of the reader's or detector's.
+/// A call from the reader or the detector.
 #[derive(Debug)]
 struct Entry {
-    /// Its index there.
+    /// Its index in that stage.
     source: u32,
     /// Bytes of its arguments so far.
     bytes: usize,
     fate: Fate,
 }
 
-/// Calls that lack required arguments, and for which the model is to be asked once more.
+/// Calls that lack required arguments and for which the model is asked again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Bounce {
     pub(super) calls: Vec<Incomplete>,
@@ -70,7 +71,7 @@ impl Incomplete {
     }
 }
 
-/// The stage that applies the rules.
+/// The stage that applies the rules for calls.
 #[derive(Debug)]
 pub(super) struct Calls {
     tools: DeclaredTools,
@@ -79,38 +80,39 @@ pub(super) struct Calls {
     ids: Ids,
     /// Calls in order of appearance.
     entries: Vec<Entry>,
-    /// Calls that were begun, also those that are left out: each is remembered.
+    /// Number of calls begun, including omitted ones: each of them is remembered.
     begun: usize,
     sent_ids: Vec<String>,
-    /// Names and arguments of calls that were rescued.
+    /// Names and arguments of rescued calls.
     rescued: Vec<(String, Digest)>,
-    /// Rescued calls that lack arguments. The end of the answer decides what becomes of them.
+    /// Rescued calls that lack arguments. They are handled when the response ends.
     incomplete: Vec<Incomplete>,
-    /// What the model says now is its apology for a call that the upstream refused to run.
+    /// The current text is the model's apology for a call that the upstream refused to run.
     apologises: bool,
     client_calls: usize,
-    /// Of these, calls whose arguments are not JSON, behind which the model went on.
+    /// Of these, calls whose arguments are not JSON and after which the model continued.
     broken_calls: usize,
-    /// The answer was cut off inside a call.
+    /// The response was cut off inside a call.
     cut: bool,
     /// The client declared tools.
     has_tools: bool,
-    /// Characters of text sent: where citations belong. `None`: not counted, since there will be none.
+    /// Number of characters of text sent, which gives the position of citations. `None`: not counted, because
+    /// there cannot be any.
     characters: Option<u64>,
-    /// Bytes of arguments kept for calls that are told beside the answer.
+    /// Bytes of arguments kept for calls that are reported separately.
     kept: usize,
-    /// Text sent so far, where a bounce would have to repeat it.
+    /// Text sent so far, if a bounce would have to repeat it.
     said: String,
     bounced: bool,
     pub(super) bounce: Option<Bounce>,
     pub(super) failure: Option<Failure>,
     pub(super) tally: Tally,
-    /// What was left out here.
+    /// What this stage left out.
     pub(super) skipped: Skipped,
 }
 
 impl Calls {
-    /// `cites`: the upstream may run tools by itself, so that text may have citations.
+    /// `cites`: the upstream may run tools itself, so that text may have citations.
     pub(super) fn new(
         conversation: &Conversation,
         tools: DeclaredTools,
@@ -150,12 +152,12 @@ impl Calls {
         }
     }
 
-    /// What the model has said so far, kept only where a bounce may need it.
+    /// The model's text so far, kept only if a bounce may need it.
     pub(super) fn said(&self) -> &str {
         &self.said
     }
 
-    /// Another upstream answer follows: its calls are numbered from 0 again.
+    /// Another upstream response follows, whose calls are numbered from 0 again.
     pub(super) fn next_hop(&mut self) {
         self.entries.clear();
         self.apologises = false;
@@ -163,7 +165,7 @@ impl Calls {
         self.bounced = true;
     }
 
-    /// Takes an event; `frame` is the upstream's frame of it, if that may be forwarded as it is.
+    /// Handles an event. `frame` is the upstream's frame of it, if that may be forwarded unchanged.
     pub(super) fn event(&mut self, event: Event<'_>, out: &mut impl Sink) {
         if self.failure.is_some() || self.bounce.is_some() {
             return;
@@ -202,7 +204,7 @@ impl Calls {
         if let Some(characters) = &mut self.characters {
             *characters += u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
         }
-        // What does not fit is left out of the repeat: the model then sees the beginning of what it said.
+        // Text beyond the limit is left out of the repeat: the model then sees the beginning of its text.
         let fits = self.said.len() + text.len() <= self.settings.limits.max_hold;
         if self.settings.misroute == Misroute::Bounce && !self.bounced && fits {
             self.said.push_str(&text);
@@ -244,8 +246,8 @@ impl Calls {
         self.entries.push(Entry { source, bytes: 0, fate });
     }
 
-    /// Whether a call that the upstream ran itself goes to the client as one of the answer's calls. Many clients try to
-    /// run whatever is one, and fail on a name that they did not declare.
+    /// Whether a call that the upstream ran itself is sent to the client as one of the response's calls. Many
+    /// clients try to run every call, and fail on a name that they did not declare.
     fn forwards(&self, written: &str) -> bool {
         match self.settings.server_calls {
             ServerCalls::Forward => true,
@@ -254,7 +256,7 @@ impl Calls {
         }
     }
 
-    /// What becomes of a server call that is not forwarded.
+    /// How to handle a server call that is not forwarded.
     fn left_out(&self, start: &CallStart<'_>) -> Fate {
         if self.settings.server_calls == ServerCalls::Hide {
             return Fate::Hidden;
@@ -263,8 +265,9 @@ impl Calls {
         Fate::Annotated { id, name, arguments: Some(String::new()) }
     }
 
-    /// A call on the upstream's own channel is the client's if the client declared the name; where tools are taught
-    /// with a prefix, an unprefixed name that the upstream has too is the upstream's.
+    /// Whether a call on the upstream's own channel is meant for the client, because the client declared the
+    /// name. If tools are taught with a prefix, an unprefixed name that the upstream also has is the
+    /// upstream's.
     fn is_misrouted(&self, written: &str) -> bool {
         let prefixed = self.tools.unprefixed(written).is_some_and(|name| self.tools.resolve(name).is_some());
         let theirs =
@@ -272,7 +275,7 @@ impl Calls {
         prefixed || (self.tools.resolve(written).is_some() && !theirs)
     }
 
-    /// Sends a call's beginning, with its final index and id; `None` if it is dropped.
+    /// Sends a call's beginning, with its final index and id. `None` if it is dropped.
     fn send_start(
         &mut self,
         mut start: CallStart<'_>,
@@ -319,13 +322,14 @@ impl Calls {
         match &mut entry.fate {
             Fate::Sent { index, .. } => {
                 let index = *index;
-                // What fits goes out, so that it does not depend on where the arguments were cut into pieces.
+                // The part within the limit is sent, so that the output does not depend on how the arguments
+                // were cut.
                 let piece =
                     if fits { piece } else { head(&piece, boundary_upto(&piece, room)).to_owned().into() };
                 send(Event::CallArguments { index, piece }, frame.filter(|_| index == source && fits), out);
             }
             Fate::Waits { arguments, .. } if fits => match piece {
-                // What waited before it came here is all there is, and is not copied.
+                // The arguments already waited in full in an earlier stage, so they are not copied.
                 Cow::Owned(all) if arguments.is_empty() => *arguments = all,
                 piece => append(arguments, &piece),
             },
@@ -362,14 +366,14 @@ impl Calls {
                 self.end_waiting(source, start, arguments, rescue, end, out);
             }
             Fate::Annotated { .. } if is_too_much => {
-                // More than may be kept for results to come: it is told without one.
+                // More than may be kept until a result arrives: it is reported without one.
                 self.annotate(source, None, out);
             }
             _ => {}
         }
     }
 
-    /// A call that waited is complete, or never will be.
+    /// A waiting call is complete, or will never be.
     fn end_waiting(
         &mut self,
         source: u32,
@@ -397,7 +401,8 @@ impl Calls {
         out.event(Event::CallEnd { index, end });
     }
 
-    /// Sends the beginning of a call that the upstream cannot run, unless the model is to be asked for it once more.
+    /// Sends the beginning of a call that the upstream cannot run, unless the model is to be asked for it
+    /// again.
     fn rescue(&mut self, start: CallStart<'static>, arguments: &str, out: &mut impl Sink) -> Option<u32> {
         self.apologises = true;
         // The model repeats a call that the upstream refuses to run; the client must not run it twice.
@@ -422,7 +427,7 @@ impl Calls {
         }
     }
 
-    /// The call sent under `index` is complete. It takes the place of one to the same tool that lacks arguments.
+    /// The call sent under `index` is complete. It replaces one to the same tool that lacks arguments.
     fn supersede(&mut self, index: u32) {
         if self.incomplete.is_empty() {
             return;
@@ -459,7 +464,7 @@ impl Calls {
         }
     }
 
-    /// Tells of a call that the upstream ran, beside the answer.
+    /// Reports a call that the upstream ran, separately from the response's own calls.
     fn annotate(&mut self, source: u32, result: Option<&CallResult<'_>>, out: &mut impl Sink) {
         let Some(Entry { fate: Fate::Annotated { id, name, arguments }, .. }) = self.entry(source) else {
             return;
@@ -476,14 +481,14 @@ impl Calls {
         self.kept -= told.map_or(0, |told| told.len());
     }
 
-    /// The answer has ended: what waits for that is decided, and the finish reason with it.
+    /// The response has ended: decides the pending calls, and with them the finish reason.
     fn finish(&mut self, said: Finish, frame: Option<&str>, out: &mut impl Sink) {
         let calls = std::mem::take(&mut self.incomplete);
         if !calls.is_empty() && matches!(said, Finish::Stop | Finish::Calls) {
             self.bounce = Some(Bounce { calls });
             return;
         }
-        // An answer that was cut off is not asked for again: the calls go out as they are.
+        // The model is not asked again after a response that was cut off: the calls are sent as they are.
         for Incomplete { start, arguments, .. } in calls {
             let Some(Fate::Sent { index, .. }) = self.send_start(start, None, out) else { continue };
             out.event(Event::CallArguments { index, piece: Cow::Owned(arguments) });
@@ -502,8 +507,9 @@ impl Calls {
         &self.tools
     }
 
-    /// The reason that agrees with what was sent: complete calls promote a plain stop and nothing else, an answer that
-    /// ends inside a call was cut off, and neither broken calls nor calls that the upstream ran itself change it.
+    /// The finish reason that is consistent with what was sent: complete calls change only a plain stop, a
+    /// response that ends inside a call was cut off, and neither broken calls nor calls that the upstream ran
+    /// itself change it.
     fn agreed(&self, said: Finish) -> Finish {
         match said {
             Finish::Length | Finish::Filter => said,
@@ -514,7 +520,7 @@ impl Calls {
     }
 }
 
-/// Sends an event, as the upstream's frame if that still says the same.
+/// Sends an event, as the upstream's frame if that still has the same meaning.
 fn send(event: Event<'_>, frame: Option<&str>, out: &mut impl Sink) {
     match frame {
         Some(frame) => out.event(Event::Verbatim { frame, means: Some(&event) }),
@@ -522,7 +528,8 @@ fn send(event: Event<'_>, frame: Option<&str>, out: &mut impl Sink) {
     }
 }
 
-/// A web search's results (docs/protocols/lumo.md#server-tools) as citations on the text up to `at` characters.
+/// Sends a web search's results (docs/protocols/lumo.md#server-tools) as citations for the text up to `at`
+/// characters.
 fn cite(content: &str, at: u64, out: &mut impl Sink) {
     let Ok(content) = Json::parse(content) else { return };
     for page in content.get("results").into_iter().flat_map(|results| results.elements()) {

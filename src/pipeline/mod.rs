@@ -1,11 +1,11 @@
-//! The stages joined for one answer: upstream bytes in, client bytes out, sans-IO.
+//! The stages combined for one response: upstream bytes in, client bytes out, sans-IO.
 //!
 //! ```text
 //! bytes ─▶ Reader ─Event─▶ Detector ─Event─▶ Calls (the request's rules) ─Event─▶ Writer ─▶ bytes
 //! ```
 //!
-//! Each stage is a [`Sink`] for the one before it, so an event runs through all of them before the next is read, and
-//! nothing is collected in between.
+//! Each stage is a [`Sink`] for the one before it, so an event passes through all of them before the next one
+//! is read, and nothing is collected in between.
 
 mod backlog;
 mod calls;
@@ -32,24 +32,25 @@ use crate::{
     tools::DeclaredTools,
 };
 
-/// Where an answer stands.
+/// The state of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// More may come.
+    /// More input may follow.
     Open,
-    /// The answer is whole and its end is written; further input is ignored.
+    /// The response is complete and its end is written; further input is ignored.
     Done,
-    /// The answer has failed: see [`Pipeline::failure`]. What was certain before it is written.
+    /// The response has failed: see [`Pipeline::failure`]. Everything that was certain before has been
+    /// written.
     Failed,
-    /// The upstream has to be asked once more: send [`Pipeline::follow_up`], then [`Pipeline::resume`] with a reader
-    /// for what it answers. Further input of the first answer is ignored.
+    /// The upstream has to be asked again: send [`Pipeline::follow_up`], then call [`Pipeline::resume`] with
+    /// a reader for the new response. Further input of the first response is ignored.
     Asks,
 }
 
-/// One answer on its way from an upstream to a client.
+/// Converts one upstream response for a client.
 ///
-/// The output of `push` and `finish` is appended to `out`. When the pipeline has failed, nothing of the failure is
-/// in `out`: a shell that has sent nothing yet responds with a status and [`Pipeline::error_body`], one that has sent
+/// The output of `push` and `finish` is appended to `out`. After a failure, `out` contains nothing of it: a
+/// shell that has sent nothing yet responds with a status and [`Pipeline::error_body`]; one that has sent
 /// something calls [`Pipeline::write_failure`].
 #[derive(Debug)]
 pub struct Pipeline {
@@ -62,7 +63,7 @@ pub struct Pipeline {
     redactor: Option<Arc<dyn Redact>>,
 }
 
-/// What comes after the reader.
+/// The stages after the reader.
 #[derive(Debug)]
 struct Stages {
     backlog: Backlog,
@@ -75,8 +76,8 @@ struct Stages {
 }
 
 impl Pipeline {
-    /// A pipeline for the answer to `conversation`, as the client asked it (with its tools, even where the upstream
-    /// is told of them in text). The formats that the rules name are looked up in `known`.
+    /// A pipeline for the response to `conversation` in the form the client sent it (with its tools, even if
+    /// they are described to the upstream in text). The formats that the rules name are looked up in `known`.
     pub fn new(
         conversation: &Conversation,
         settings: &Rules,
@@ -106,28 +107,28 @@ impl Pipeline {
         }
     }
 
-    /// Covers secrets in a failure before anybody sees it: the client, the log or a recording.
+    /// Covers secrets in a failure before it reaches the client, the log or a recording.
     #[must_use]
     pub fn redacting(mut self, redactor: Arc<dyn Redact>) -> Self {
         self.redactor = Some(redactor);
         self
     }
 
-    /// Takes the next bytes of the upstream's body.
+    /// Processes the next bytes of the upstream's body.
     pub fn push(&mut self, bytes: &[u8], out: &mut BytesMut) -> State {
         self.begin_push(bytes, out);
         self.catch_up(out)
     }
 
-    /// The upstream's body has ended.
+    /// Processes the end of the upstream's body.
     pub fn finish(&mut self, out: &mut BytesMut) -> State {
         self.catch_up(out);
         self.begin_finish(out);
         self.catch_up(out)
     }
 
-    /// As [`Pipeline::push`], but a large text is only begun: while [`Pipeline::is_behind`], go on with
-    /// [`Pipeline::work`].
+    /// As [`Pipeline::push`], but a large text is only begun: while [`Pipeline::is_behind`] is true, continue
+    /// with [`Pipeline::work`].
     pub fn begin_push(&mut self, bytes: &[u8], out: &mut BytesMut) {
         let ended = self.stages.backlog.read.as_ref().is_some_and(|read| read.ended || read.result.is_err());
         if self.state == State::Open && !ended {
@@ -137,7 +138,7 @@ impl Pipeline {
         }
     }
 
-    /// As [`Pipeline::finish`], with the work left as by [`Pipeline::begin_push`].
+    /// As [`Pipeline::finish`], but leaves work to be done as [`Pipeline::begin_push`] does.
     pub fn begin_finish(&mut self, out: &mut BytesMut) {
         if self.state == State::Open && self.stages.backlog.read.as_ref().is_none_or(|read| !read.ended) {
             let read = self.reader.finish(&mut self.stages.sink(out));
@@ -145,12 +146,12 @@ impl Pipeline {
         }
     }
 
-    /// Some of what was read waits for [`Pipeline::work`].
+    /// Whether input that has been read waits for [`Pipeline::work`].
     pub fn is_behind(&self) -> bool {
         !self.stages.backlog.is_empty()
     }
 
-    /// Works on the next slice of what waits: some kilobytes of text at most.
+    /// Processes the next slice of the waiting input: at most some kilobytes of text.
     pub fn work(&mut self, out: &mut BytesMut) {
         let mut backlog = std::mem::take(&mut self.stages.backlog);
         backlog.next(&mut self.stages.sink(out));
@@ -171,7 +172,7 @@ impl Pipeline {
         self.state
     }
 
-    /// What has been read decides how the answer goes on, when the stages have worked on all of it.
+    /// Decides how the response continues, once the stages have processed everything that was read.
     fn settle(&mut self, read: Result<(), Failure>, ended: bool, out: &mut BytesMut) {
         if self.is_behind() {
             self.stages.backlog.read = Some(Read { result: read, ended });
@@ -189,7 +190,7 @@ impl Pipeline {
         }
     }
 
-    /// The transport failed, or a time limit ran out. What is held is released to `out` first.
+    /// The transport failed, or a time limit expired. Held output is released to `out` first.
     pub fn fail(&mut self, failure: Failure, out: &mut BytesMut) {
         if matches!(self.state, State::Done | State::Failed) {
             return;
@@ -203,24 +204,24 @@ impl Pipeline {
         });
     }
 
-    /// The upstream's end mark came without a finish reason. Further input is ignored; [`Pipeline::finish`] makes the
-    /// answer complete, and a body that never ends leaves it truncated.
+    /// Whether the upstream's end mark arrived without a finish reason. Further input is ignored.
+    /// [`Pipeline::finish`] completes the response; if the body never ends, it stays truncated.
     pub fn awaits_end(&self) -> bool {
         self.state == State::Open && self.reader.awaits_end()
     }
 
-    /// Where the answer stands.
+    /// The state of the response.
     pub fn state(&self) -> State {
         self.state
     }
 
-    /// Something that a client would call content has been written (text, reasoning, a call, a finish): the moment
-    /// to commit to status 200.
+    /// Whether something that a client considers content has been written (text, reasoning, a call, a
+    /// finish). From then on the status is 200.
     pub fn has_content(&self) -> bool {
         self.stages.has_content
     }
 
-    /// Why the answer failed, if it did.
+    /// Why the response failed, if it did.
     pub fn failure(&self) -> Option<&Failure> {
         self.failure.as_ref()
     }
@@ -237,14 +238,14 @@ impl Pipeline {
         }
     }
 
-    /// A sign of life for a silent stream.
+    /// Writes a keep-alive for a silent stream.
     pub fn keep_alive(&mut self, out: &mut BytesMut) {
         if self.state == State::Open {
             self.stages.writer.keep_alive(out);
         }
     }
 
-    /// In [`State::Asks`]: what the upstream is to be asked, `sent` being what it was asked before.
+    /// In [`State::Asks`]: the request to send to the upstream. `sent` is the previous request.
     pub fn follow_up(&self, sent: &Conversation) -> Conversation {
         let mut next = sent.clone();
         let Some(bounce) = &self.stages.calls.bounce else { return next };
@@ -263,7 +264,7 @@ impl Pipeline {
         next
     }
 
-    /// In [`State::Asks`]: goes on with the upstream's next answer.
+    /// In [`State::Asks`]: continues with the upstream's next response.
     pub fn resume(&mut self, mut reader: Reader) {
         let Stages { calls, limits, stream, .. } = &self.stages;
         reader.expect(Asked { tools: calls.tools().clone(), limits: *limits, stream: *stream });
@@ -273,7 +274,7 @@ impl Pipeline {
         self.state = State::Open;
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     pub fn tally(&self) -> Tally {
         let detector = self.stages.detector.as_ref();
         let mut skipped = self.reader.skipped();
@@ -290,13 +291,13 @@ impl Pipeline {
 }
 
 impl Stages {
-    /// A limit that was reached behind the reader.
+    /// The failure for a limit that was reached after the reader, if one was.
     fn failure(&mut self) -> Option<Failure> {
         let is_too_long = self.writer.kept() > self.limits.max_answer;
         self.calls.failure.take().or_else(|| is_too_long.then(|| self.limits.answer_too_long()))
     }
 
-    /// A limit was reached: nothing more is taken.
+    /// Whether a limit was reached, so that no more input is accepted.
     fn is_full(&self) -> bool {
         self.calls.failure.is_some() || self.writer.kept() > self.limits.max_answer
     }
@@ -306,7 +307,7 @@ impl Stages {
         ToDetector { backlog, detector, next: ToCalls { calls, next: ToWriter { writer, has_content, out } } }
     }
 
-    /// The answer is left off for another: what was held before that point is let go.
+    /// Abandons the response for another one, and releases what was held before that point.
     fn break_off(&mut self, out: &mut BytesMut) {
         let bounce = self.calls.bounce.take();
         let Self { detector, calls, writer, has_content, .. } = self;
@@ -316,7 +317,7 @@ impl Stages {
         self.calls.bounce = bounce;
     }
 
-    /// Lets go what is held, since nothing more will come to decide it.
+    /// Releases what is held, since no more input will arrive to decide it.
     fn release(&mut self, out: &mut BytesMut) {
         let Self { detector, calls, writer, has_content, .. } = self;
         if let Some(detector) = detector {
@@ -376,30 +377,30 @@ fn is_content(event: &Event<'_>) -> bool {
     }
 }
 
-/// What an answer was made of: for logs and metrics.
+/// Statistics of a response, for logs and metrics.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Every call that reached the client.
     pub calls: Vec<CallTally>,
     /// Calls that were refused or dropped.
     pub dropped_calls: u64,
-    /// Parts of the upstream's answer that were left out because they were malformed.
+    /// Parts of the upstream's response that were left out because they were malformed.
     pub malformed_frames: u64,
-    /// Everything that was left out of the upstream's answer, by reason.
+    /// Everything that was left out of the upstream's response, by reason.
     pub skipped: Skipped,
-    /// The most bytes ever held back at once.
+    /// The maximum number of bytes held at once.
     pub held_peak: usize,
-    /// Bytes held back now.
+    /// Bytes currently held.
     pub held: usize,
-    /// Tokens of the request, as far as the upstream said.
+    /// Tokens of the request, as reported by the upstream.
     pub input_tokens: Option<u64>,
-    /// Tokens of the answer, as far as the upstream said.
+    /// Tokens of the response, as reported by the upstream.
     pub output_tokens: Option<u64>,
     /// The finish reason that was written.
     pub finish: Option<crate::event::Finish>,
 }
 
-/// One call, for metrics: labels of bounded number only.
+/// One call, for metrics: all labels have a bounded number of values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallTally {
     /// `native` or a format's name.

@@ -1,4 +1,4 @@
-//! [`DeclaredTools`]: the declared tools, with what detection and the request's rules need to know about them.
+//! [`DeclaredTools`]: the declared tools, with the information that detection and the request's rules need.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ mod types;
 use crate::conversation::{Conversation, Tool};
 pub(crate) use types::{ArgumentTypes, Schema, Types};
 
-/// What models put before a tool's name: the namespaces in which OpenAI's prompts declare tools.
+/// Prefixes that models add to a tool's name: the namespaces in which OpenAI's prompts declare tools.
 const NAMESPACES: [&str; 2] = ["functions.", "tools."];
 
-/// The tools that may be called in one request, by name. All stages of a response share them while it lasts, so only
-/// what they need is kept.
+/// The tools that may be called in one request, by name. All stages of a response share them while it lasts,
+/// so only what they need is kept.
 #[derive(Debug, Clone, Default)]
 pub struct DeclaredTools {
     declared: Arc<Table>,
@@ -22,11 +22,11 @@ pub struct DeclaredTools {
 #[derive(Debug, Default)]
 struct Table {
     prefix: Box<str>,
-    /// In the order of the names, each once.
+    /// Sorted by name, without duplicates.
     tools: Box<[(Box<str>, Signature)]>,
 }
 
-/// What is known of a tool's arguments.
+/// What is known about a tool's arguments.
 #[derive(Debug, Default)]
 struct Signature {
     required: Box<[Box<str>]>,
@@ -44,8 +44,8 @@ impl Signature {
 }
 
 impl DeclaredTools {
-    /// The tools that `conversation` lets the model call. `prefix` is the prefix of their names in the prompt; it may be
-    /// empty.
+    /// The tools that `conversation` lets the model call. `prefix` is the prefix of their names in the
+    /// prompt; it may be empty.
     pub fn new(conversation: &Conversation, prefix: &str) -> Self {
         let tools = conversation.callable_tools();
         let mut tools: Vec<_> = tools.map(|tool| (tool.name.as_str().into(), Signature::of(tool))).collect();
@@ -65,8 +65,8 @@ impl DeclaredTools {
         self.declared.tools.is_empty()
     }
 
-    /// The declared name that `written` stands for: itself, or without the prefix (taken off once), or without a
-    /// namespace of OpenAI's prompts before that.
+    /// The declared name that `written` refers to: the name itself, the name without the prefix (removed
+    /// once), or the name without a namespace of OpenAI's prompts before either.
     pub fn resolve<'a>(&self, written: &'a str) -> Option<&'a str> {
         self.resolve_plain(written).or_else(|| {
             let inner = NAMESPACES.iter().find_map(|namespace| written.strip_prefix(namespace))?;
@@ -81,7 +81,7 @@ impl DeclaredTools {
             .or_else(|| self.tool(written).is_some().then_some(written))
     }
 
-    /// `written` without the prefix, if it carries one.
+    /// `written` without the prefix, if it has one.
     pub fn unprefixed<'a>(&self, written: &'a str) -> Option<&'a str> {
         self.is_prefixed().then(|| written.strip_prefix(self.declared.prefix.as_ref())).flatten()
     }
@@ -91,11 +91,11 @@ impl DeclaredTools {
         !self.declared.prefix.is_empty()
     }
 
-    /// Whether `name` is declared and no longer declared name begins with it, so that the name is complete.
+    /// Whether `name` is declared and is not the beginning of a longer declared name, so that it is complete.
     pub(crate) fn is_whole(&self, name: &str) -> bool {
         let tools = &self.declared.tools;
         let place = tools.binary_search_by(|(declared, _)| declared.as_ref().cmp(name));
-        // In their order, the longer one would come next.
+        // The names are sorted, so a longer one would come next.
         place.is_ok_and(|place| tools.get(place + 1).is_none_or(|(next, _)| !next.starts_with(name)))
     }
 
@@ -118,13 +118,13 @@ impl DeclaredTools {
         self.tool(name).is_some_and(|tool| tool.shape.keys().any(|property| property == key))
     }
 
-    /// The declared argument of the tool `name` at `place`, in the order of its declaration.
+    /// The declared argument of the tool `name` at position `place`, in the order of its declaration.
     pub(crate) fn property(&self, name: &str, place: usize) -> Option<&str> {
         self.tool(name)?.shape.keys().nth(place)
     }
 
-    /// The argument of the tool `name` that a text without a key is for: a required string before any string, before
-    /// any argument.
+    /// The argument of the tool `name` that receives a text without a key: preferably a required string, then
+    /// any string, then any argument.
     pub(crate) fn text_parameter(&self, name: &str) -> Option<&str> {
         let tool = self.tool(name)?;
         let is_text = |key: &&str| self.types(name, key).is_some_and(|types| types.is_string());
@@ -132,25 +132,25 @@ impl DeclaredTools {
         keys.find(is_text).or(tool.shape.keys().next())
     }
 
-    /// The argument of the tool `name`, if it has one alone and that is a string.
+    /// The argument of the tool `name`, if it is the only one and is a string.
     pub(crate) fn only_string(&self, name: &str) -> Option<&str> {
         let mut keys = self.tool(name)?.shape.keys();
         let key = keys.next().filter(|_| keys.next().is_none())?;
         self.types(name, key).is_some_and(|types| types.is_string()).then_some(key)
     }
 
-    /// What the argument `key` of the tool `name` may be; `None` if nothing is declared of it.
+    /// The types that the argument `key` of the tool `name` may have; `None` if it is not declared.
     pub(crate) fn types(&self, name: &str, key: &str) -> Option<Types> {
         Some(self.shape(name)?.inner(Some(key))?.types)
     }
 
-    /// What the arguments of the tool `name` are; `None` if it is not declared.
+    /// The argument types of the tool `name`; `None` if it is not declared.
     pub(crate) fn shape(&self, name: &str) -> Option<&ArgumentTypes> {
         self.tool(name).map(|tool| &tool.shape)
     }
 
-    /// Whether the tool `name` is declared with arguments, so that a key can be told from something that looks like
-    /// one.
+    /// Whether the tool `name` is declared with arguments, so that its keys can be distinguished from similar
+    /// text.
     pub(crate) fn has_arguments(&self, name: &str) -> bool {
         self.tool(name).is_some_and(|tool| tool.shape.keys().next().is_some())
     }

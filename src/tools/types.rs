@@ -1,12 +1,13 @@
-//! What a tool's schema says of its arguments, as far as values that are written as plain text need it.
+//! Argument types from a tool's schema, as far as they are needed to convert values written as plain text.
 //!
-//! [`Types`] is what one value may be; [`ArgumentTypes`] keeps that of a whole schema; a [`Schema`] is read to make one.
+//! [`Types`] is the set of types of one value; [`ArgumentTypes`] holds them for a whole schema; a [`Schema`]
+//! is the intermediate result of reading it.
 
 use std::ops::BitOr;
 
 use crate::wire::json::{Json, Kind};
 
-/// The types that a value may have: a set.
+/// The set of types that a value may have.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Types(u8);
 
@@ -17,14 +18,14 @@ impl Types {
     pub(crate) const BOOLEAN: Self = Self(8);
     pub(crate) const OBJECT: Self = Self(16);
     pub(crate) const ARRAY: Self = Self(32);
-    /// Whatever JSON value it is, and a string if it is none.
+    /// Any JSON value, or a string if the text is not valid JSON.
     pub(crate) const JSON: Self = Self(64);
 
     fn of_name(name: Json<'_>) -> Self {
         name.as_str().map(|name| Self::named(&name)).unwrap_or_default()
     }
 
-    /// The type of this name; none if there is no such type.
+    /// The type of this name; empty if there is no such type.
     pub(crate) fn named(name: &str) -> Self {
         const NAMES: [(&str, Types); 17] = [
             ("string", Types::STRING),
@@ -60,37 +61,37 @@ impl Types {
         }
     }
 
-    /// All of `other` is allowed.
+    /// Whether all types of `other` are allowed.
     pub(crate) fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// An array may stand here.
+    /// Whether an array is allowed.
     pub(crate) fn may_be_array(self) -> bool {
         self.has(Self::ARRAY)
     }
 
-    /// Nothing but a container may stand here.
+    /// Whether only a container is allowed.
     pub(crate) fn is_container(self) -> bool {
         self.may_nest() && self.0 & !(Self::ARRAY.0 | Self::OBJECT.0) == 0
     }
 
-    /// A container may stand here.
+    /// Whether a container is allowed.
     pub(crate) fn may_nest(self) -> bool {
         self.0 & (Self::ARRAY.0 | Self::OBJECT.0) != 0
     }
 
-    /// Nothing but a string may stand here.
+    /// Whether only a string is allowed.
     pub(crate) fn is_string(self) -> bool {
         self == Self::STRING
     }
 }
 
-/// What a JSON schema says at its outermost, read in one pass.
+/// The outermost level of a JSON schema, read in one pass.
 #[derive(Debug, Default)]
 pub(crate) struct Schema<'a> {
-    /// What it allows; empty if it does not say. In this order: its `type` and branches, its `enum` and `const`, what
-    /// only containers have.
+    /// The allowed types; empty if not specified. They come from, in this order: its `type` and branches, its
+    /// `enum` and `const`, keywords that only containers have.
     pub(crate) types: Types,
     properties: Option<Json<'a>>,
     items: Option<Json<'a>>,
@@ -102,7 +103,7 @@ impl<'a> Schema<'a> {
         Self::within(schema, 8)
     }
 
-    /// Reads `schema`, and branches so deep.
+    /// Reads `schema`, with branches up to this depth.
     fn within(schema: Json<'a>, depth: usize) -> Self {
         let Some(depth) = depth.checked_sub(1) else { return Self::default() };
         let mut read = Self::default();
@@ -141,7 +142,7 @@ impl<'a> Schema<'a> {
     }
 }
 
-/// A schema as far as values that are written as text need it.
+/// A schema, reduced to what is needed to convert values written as text.
 #[derive(Debug, Default)]
 pub(crate) struct ArgumentTypes {
     pub(crate) types: Types,
@@ -150,7 +151,7 @@ pub(crate) struct ArgumentTypes {
 }
 
 impl ArgumentTypes {
-    /// What `schema` says, no deeper than values may nest.
+    /// The types in `schema`, to the depth that values may have.
     pub(crate) fn of(schema: &Schema<'_>) -> Self {
         Self::within(schema, 16)
     }
@@ -166,12 +167,12 @@ impl ArgumentTypes {
         }
     }
 
-    /// The keys of the members that are told of, in their order.
+    /// The keys of the declared members, in order.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
         self.members.iter().map(|(key, _)| key.as_ref())
     }
 
-    /// The shape of the member `key`; of an array's elements without one.
+    /// The types of the member `key`, or of an array's elements if `key` is `None`.
     pub(crate) fn inner(&self, key: Option<&str>) -> Option<&Self> {
         let Some(key) = key else { return self.items.as_deref() };
         let mut members = self.members.iter();

@@ -1,5 +1,5 @@
-//! Bytes in any split become SSE lines and frames, and JSON values, borrowed from the input where they are contiguous in
-//! it. Nothing here knows what they mean.
+//! Converts bytes, split anywhere, to SSE lines and frames and to JSON values, borrowed from the input where
+//! they are contiguous in it. This module does not interpret them.
 
 pub mod json;
 pub mod sse;

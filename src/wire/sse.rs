@@ -1,10 +1,10 @@
-//! The event stream of the WHATWG: bytes in any cut in; lines, then frames out.
+//! The WHATWG event stream format: bytes, split anywhere, become lines and then frames.
 //!
-//! [`Lines`] finds line ends, and nothing else; [`Frames`] reads the lines of the standard into frames; a reader of an
-//! upstream that bends the standard takes [`Lines`] and [`parse_line`] and does the rest its own way.
+//! [`Lines`] only finds line ends. [`Frames`] turns the lines of a standard stream into frames. A reader for
+//! an upstream that deviates from the standard uses [`Lines`] and [`parse_line`] and does the rest itself.
 //!
-//! What lies whole in one input is handed over where it lies; only what was cut apart is copied, once. The search for
-//! a line's end never looks at kept bytes again, so the work is linear however small the pieces are.
+//! Data that is contiguous in one input is passed on in place; only data split across inputs is copied, once.
+//! The search for a line's end never rescans kept bytes, so the work is linear for pieces of any size.
 
 use std::{error, fmt, mem, ops::ControlFlow};
 
@@ -28,42 +28,44 @@ impl fmt::Display for Oversized {
 
 impl error::Error for Oversized {}
 
-/// Splits bytes into lines: LF, CR and CRLF end one, also where CR and LF come apart.
+/// Splits bytes into lines, which end with LF, CR or CRLF, even if CR and LF arrive separately.
 ///
-/// A CR ends its line at once, without waiting whether an LF follows. One byte order mark at the start is dropped.
+/// A CR ends its line at once, without waiting to see whether an LF follows. One byte order mark at the start
+/// is dropped.
 #[derive(Debug)]
 pub struct Lines {
     max_line: usize,
-    /// The beginning of a line whose end has not come.
+    /// The beginning of a line whose end has not arrived.
     partial: Vec<u8>,
-    /// `partial` was a whole line and has been handed over.
+    /// `partial` was a complete line and has been passed on.
     spent: bool,
-    /// Bytes of the byte order mark seen; all of them once the question is settled.
+    /// Number of bytes of the byte order mark seen; the full number once it has been found or ruled out.
     bom: usize,
-    /// The last line ended with CR: an LF that comes now belongs to it.
+    /// The last line ended with CR: an LF that follows belongs to it.
     after_cr: bool,
     closed: bool,
 }
 
 /// A complete line.
 enum Found<'i> {
-    /// Lying whole in the input.
+    /// Contiguous in the input.
     Whole(&'i [u8]),
-    /// Put together in [`Lines::partial`]. Only the first line of an input can be.
+    /// Assembled in [`Lines::partial`]. This can only be the first line of an input.
     Joined,
 }
 
 impl Lines {
-    /// A splitter that refuses lines of more than `max_line` bytes (their end not counted).
+    /// A splitter that rejects lines of more than `max_line` bytes, excluding line ends.
     pub fn new(max_line: usize) -> Self {
         Self { max_line, partial: Vec::new(), spent: false, bom: 0, after_cr: false, closed: false }
     }
 
-    /// Calls `on` with each line that `bytes` complete, without its end. When `on` breaks, the rest of the stream is
-    /// ignored.
+    /// Calls `on` with each line that `bytes` complete, without its line end. When `on` breaks, the rest of
+    /// the stream is ignored.
     ///
     /// # Errors
-    /// A line longer than the limit; the lines before it have been handed over, the rest of the stream is ignored.
+    /// A line is longer than the limit. The lines before it have been passed on, the rest of the stream is
+    /// ignored.
     pub fn push(
         &mut self,
         bytes: &[u8],
@@ -83,14 +85,14 @@ impl Lines {
         Ok(())
     }
 
-    /// The stream has ended: calls `on` with the last line, if it is not empty and no line end closed it.
+    /// The stream has ended: calls `on` with the last line, if it is not empty and has no line end.
     pub fn finish(&mut self, mut on: impl FnMut(&[u8]) -> ControlFlow<()>) {
         if let Some(line) = self.last() {
             let _ = on(line);
         }
     }
 
-    /// What of `bytes` is to be read: nothing after the end, and no byte order mark.
+    /// The part of `bytes` to be read: excludes anything after the end, and a byte order mark.
     fn open<'i>(&mut self, bytes: &'i [u8]) -> &'i [u8] {
         let mut rest = if self.closed { &[] } else { bytes };
         while let (Some(mark), Some((first, tail))) = (BOM.get(self.bom), rest.split_first()) {
@@ -105,7 +107,7 @@ impl Lines {
         rest
     }
 
-    /// The next line, taken off `rest`. Without one, `rest` is kept for the next input.
+    /// Removes the next line from `rest`. If there is none, `rest` is kept for the next input.
     fn next<'i>(&mut self, rest: &mut &'i [u8]) -> Result<Option<Found<'i>>, Oversized> {
         if mem::take(&mut self.spent) {
             self.partial.clear();
@@ -119,7 +121,7 @@ impl Lines {
             }
         }
         let end = match rest {
-            // Every other line is blank: no search for its end.
+            // Every other line is blank and needs no search for its end.
             [b'\n' | b'\r', ..] => 0,
             _ => memchr2(b'\n', b'\r', rest).unwrap_or(rest.len()),
         };
@@ -143,7 +145,7 @@ impl Lines {
         Ok(Some(Found::Joined))
     }
 
-    /// The line that the end of the stream ends.
+    /// The last line, ended by the end of the stream.
     fn last(&mut self) -> Option<&[u8]> {
         if mem::take(&mut self.spent) {
             self.partial.clear();
@@ -156,23 +158,23 @@ impl Lines {
     }
 }
 
-/// What a line of an event stream is.
+/// The kinds of lines in an event stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Line<'a> {
     /// The end of an event.
     Blank,
-    /// `: …`: what follows the colon and one optional space.
+    /// `: …`: the text after the colon and one optional space.
     Comment(&'a [u8]),
     /// `name: value`.
     Field {
-        /// What stands before the first colon.
+        /// The text before the first colon.
         name: &'a [u8],
-        /// What stands behind it and one optional space; empty if there is no colon.
+        /// The text after the colon and one optional space; empty if there is no colon.
         value: &'a [u8],
     },
 }
 
-/// Reads one line, given without its end.
+/// Parses one line, given without its line end.
 pub fn parse_line(line: &[u8]) -> Line<'_> {
     if line.is_empty() {
         return Line::Blank;
@@ -189,14 +191,14 @@ pub fn parse_line(line: &[u8]) -> Line<'_> {
     if name.is_empty() { Line::Comment(value) } else { Line::Field { name, value } }
 }
 
-/// What a stream says, in its order.
+/// The items of a stream, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Frame<'a> {
     /// An event, ended by a blank line.
     Event(Message<'a>),
-    /// A comment; the standard ignores them, upstreams say with them that they are alive.
+    /// A comment. The standard ignores comments; upstreams send them as keep-alives.
     Comment(&'a [u8]),
-    /// How long to wait before connecting anew, in milliseconds.
+    /// How long to wait before reconnecting, in milliseconds.
     Retry(u64),
 }
 
@@ -207,14 +209,15 @@ pub struct Message<'a> {
     pub event: &'a [u8],
     /// Its data lines, joined with LF. Not checked to be UTF-8.
     pub data: &'a [u8],
-    /// The last event id: of this event or the last one before it that had one. `None`: none had.
+    /// The last event id: from this event, or from the last one before it that had one. `None`: there was
+    /// none.
     pub id: Option<&'a [u8]>,
 }
 
-/// Reads the frames of a stream as the WHATWG's standard has it.
+/// Reads the frames of a stream as the WHATWG standard defines them.
 ///
-/// An event without a data line is none. An id with a NUL and a `retry` that is not made of digits are ignored, and so
-/// are fields of other names.
+/// An event without a data line is ignored. So are an id with a NUL, a `retry` that does not consist of
+/// digits, and fields with other names.
 #[derive(Debug)]
 pub struct Frames {
     lines: Lines,
@@ -222,22 +225,22 @@ pub struct Frames {
     block: Block,
 }
 
-/// The event that is being read.
+/// The event being read.
 #[derive(Debug, Default)]
 struct Block {
     event: Vec<u8>,
     /// Data lines that had to be copied, joined; meaningless without `has_data`.
     data: Vec<u8>,
     has_data: bool,
-    /// Outlives the event.
+    /// Kept after the event.
     id: Option<Vec<u8>>,
-    /// Bytes of the event's field lines.
+    /// Total bytes of the event's field lines.
     size: usize,
 }
 
 impl Frames {
-    /// A reader that refuses events of more than `max_frame` bytes, which are those of all its fields' lines, their
-    /// ends not counted, and comments longer than that.
+    /// A reader that rejects events of more than `max_frame` bytes, counting all field lines without line
+    /// ends, and comments longer than that.
     pub fn new(max_frame: usize) -> Self {
         Self { lines: Lines::new(max_frame), max_frame, block: Block::default() }
     }
@@ -245,7 +248,8 @@ impl Frames {
     /// Calls `on` with each frame that `bytes` complete. When `on` breaks, the rest of the stream is ignored.
     ///
     /// # Errors
-    /// A frame larger than the limit; the frames before it have been handed over, the rest of the stream is ignored.
+    /// A frame is larger than the limit. The frames before it have been passed on, the rest of the stream is
+    /// ignored.
     pub fn push<'i>(
         &mut self,
         bytes: &'i [u8],
@@ -274,8 +278,8 @@ impl Frames {
         Ok(())
     }
 
-    /// The stream has ended: calls `on` with what no line end and no blank line ended. The standard drops it; a reader
-    /// that must not lose an upstream's last words asks for it.
+    /// The stream has ended: calls `on` with data that has no line end or blank line after it. The standard
+    /// drops such data; a reader that must not lose the end of an upstream's stream calls this.
     pub fn finish(&mut self, mut on: impl FnMut(Frame<'_>) -> ControlFlow<()>) {
         if self.lines.closed {
             return;
@@ -292,8 +296,8 @@ impl Frames {
 }
 
 impl Block {
-    /// Takes a line of the event. A first data line stays where it lies, in `whole`, until it is certain whether it is
-    /// the only one.
+    /// Reads a line of the event. A first data line stays in place, in `whole`, until it is known whether it
+    /// is the only one.
     fn line<'l>(
         &mut self,
         line: &'l [u8],
@@ -324,7 +328,7 @@ impl Block {
         ControlFlow::Continue(())
     }
 
-    /// Copies a data line, since its event goes on behind the input it lies in, or has a second line.
+    /// Copies a data line, because its event continues after this input, or has a second line.
     fn keep(&mut self, data: Option<&[u8]>) {
         let Some(data) = data else { return };
         if self.has_data {
@@ -357,7 +361,7 @@ fn replace(kept: &mut Vec<u8>, value: &[u8]) {
     kept.extend_from_slice(value);
 }
 
-/// A number written in ASCII digits alone.
+/// A number written only in ASCII digits.
 fn digits(value: &[u8]) -> Option<u64> {
     let text = str::from_utf8(value).ok()?;
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
@@ -404,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_those_of_the_standard_however_the_stream_is_cut() {
+    fn frames_match_the_standard_wherever_the_stream_is_cut() {
         let whole = frames(&[STREAM]);
         assert_eq!(whole, [":hi", "a 1 -", r" 2\n 7", "retry 30", ":", r" 3\xc3\xa9 7", " 4 7"]);
         for at in 0..=STREAM.len() {

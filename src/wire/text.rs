@@ -1,4 +1,4 @@
-//! Slices that cannot panic: offsets come from searches for ASCII bytes, which are character boundaries.
+//! Slicing that cannot panic: offsets come from searches for ASCII bytes, which are character boundaries.
 
 /// `text[..at]`, empty if there is no such slice.
 pub(crate) fn head(text: &str, at: usize) -> &str {
@@ -15,12 +15,12 @@ pub(crate) fn slice(text: &str, from: usize, to: usize) -> &str {
     text.get(from..to).unwrap_or_default()
 }
 
-/// White space as JSON and Markdown know it.
+/// White space as defined by JSON and Markdown.
 pub(crate) fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 
-/// Adds to a text that is kept and may grow large. It is given an eighth more room than it needs, not twice as much.
+/// Appends to a buffer that may grow large. Capacity grows by an eighth more than needed instead of doubling.
 pub(crate) fn append(kept: &mut String, text: &str) {
     if kept.capacity() - kept.len() < text.len() {
         kept.reserve_exact(text.len().max(kept.len() / 8).max(64));
@@ -28,12 +28,12 @@ pub(crate) fn append(kept: &mut String, text: &str) {
     kept.push_str(text);
 }
 
-/// The first place at or behind `at` where no character is cut.
+/// The first character boundary at or after `at`.
 pub(crate) fn boundary_from(text: &str, at: usize) -> usize {
     (at..text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len())
 }
 
-/// The last place at or before `at` where no character is cut.
+/// The last character boundary at or before `at`.
 pub(crate) fn boundary_upto(text: &str, at: usize) -> usize {
     (0..=at.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! The lexer behind [`JsonBody`]: one piece of text on its way through.
+//! The lexer of [`JsonBody`]: processes one piece of text.
 
 use super::{
     Fed, JsonBody, State,
@@ -6,13 +6,13 @@ use super::{
 };
 use crate::detect::text::{head, is_blank, slice, tail};
 
-/// Longest number or bare word, in bytes; a longer one is a fault.
+/// Longest number or bare word, in bytes. A longer one is a fault.
 const MAX_WORD: usize = 256;
 
-/// [`Lexer::from`] inside a comment: nothing goes out.
+/// Value of [`Lexer::from`] inside a comment: nothing is sent.
 pub(super) const SKIPPED: usize = usize::MAX;
 
-/// A piece being read: `from..` is raw text that has not gone out; from `mark` on it is held.
+/// A piece being read: `from..` is raw text that has not been sent; from `mark` on it is held.
 pub(super) struct Lexer<'b, 't, 'o, F> {
     pub(super) body: &'b mut JsonBody,
     pub(super) text: &'t str,
@@ -28,21 +28,21 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
         }
     }
 
-    /// Sends the raw text before `at` on.
+    /// Sends the raw text before `at`.
     fn flush(&mut self, at: usize) {
         let text = slice(self.text, self.from, at);
         self.emit(text);
         self.from = at;
     }
 
-    /// Puts `new` in the place of the raw text from `at` to `end`.
+    /// Replaces the raw text from `at` to `end` with `new`.
     fn replace(&mut self, at: usize, end: usize, new: &str) {
         self.flush(at);
         self.emit(new);
         self.from = end;
     }
 
-    /// Reads all of the text, as far as it goes.
+    /// Reads the text until its end, the value's end or a fault.
     pub(super) fn run(mut self) -> Fed {
         let mut at = 0;
         let fed = loop {
@@ -65,7 +65,7 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
         fed
     }
 
-    /// Takes the byte at `at`, or more; gives the offset to go on at, or `None` for a fault.
+    /// Reads one or more bytes from `at`. Returns the offset at which to continue, or `None` for a fault.
     fn step(&mut self, byte: u8, at: usize) -> Option<usize> {
         match self.body.state {
             State::String { quote, key } => self.string(at, quote, key),
@@ -115,7 +115,7 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
         Some(self.keep_comma(at))
     }
 
-    /// The held comma goes out with the blanks behind it.
+    /// Sends the held comma with the blanks after it.
     fn keep_comma(&mut self, at: usize) -> usize {
         self.settle(at, None);
         let in_object = self.body.stack.last() == Some(&b'{');
@@ -182,7 +182,7 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
         }
     }
 
-    /// Closes the innermost container, if `byte` is its bracket.
+    /// Closes the innermost container if `byte` is its closing bracket.
     fn end(&mut self, byte: u8, at: usize) -> Option<usize> {
         let open = match byte {
             b'}' => b'{',
@@ -205,7 +205,8 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
         self.body.state = if self.body.stack.is_empty() { State::Done } else { State::After };
     }
 
-    /// A string's plain run, and the byte that ends it: its quote, a backslash, or what must be escaped.
+    /// Reads a string's plain run and the byte that ends it: its quote, a backslash, or a byte that must be
+    /// escaped.
     fn string(&mut self, at: usize, quote: u8, key: bool) -> Option<usize> {
         let rest = tail(self.text, at).as_bytes();
         let special = |byte: &u8| *byte < 0x20 || matches!(*byte, b'"' | b'\\') || *byte == quote;
@@ -241,7 +242,7 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
         Some(at + 1)
     }
 
-    /// Bytes of the held token up to `at`.
+    /// Length in bytes of the held token up to `at`.
     fn token_len(&self, at: usize) -> usize {
         self.body.held.len() + at.saturating_sub(self.mark.unwrap_or(at))
     }
@@ -255,12 +256,12 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
         format!("{}{}", self.body.held, slice(self.text, mark, at))
     }
 
-    /// Lets the held token go that ends before `at`, as it is or as `new`.
+    /// Sends the held token that ends before `at`, unchanged or replaced by `new`.
     fn settle(&mut self, at: usize, new: Option<&str>) {
         let mark = self.mark.take().unwrap_or(at);
         match new {
             None if self.body.held.is_empty() => {}
-            // In one piece, so that no piece ends inside an escape.
+            // Sent in one piece, so that no piece ends inside an escape.
             None => {
                 let token = self.token_from(mark, at);
                 self.emit(&token);
@@ -271,8 +272,8 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
         self.body.held.clear();
     }
 
-    /// One byte of an escape. Legal ones go out as they are, others are mended: `\'` loses its backslash, any other
-    /// backslash is doubled.
+    /// Reads one byte of an escape. Legal escapes are sent unchanged, others are repaired: `\'` loses its
+    /// backslash, any other backslash is doubled.
     fn escape(&mut self, byte: u8, at: usize, quote: u8, key: bool) -> Option<usize> {
         let string = State::String { quote, key };
         match self.body.held.len() + at - self.mark.unwrap_or(at) {
@@ -284,7 +285,7 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
                 }
                 b'u' => Some(at + 1),
                 _ if !self.body.repair => None,
-                // In single quotes the string is Python's.
+                // A single-quoted string uses Python's escapes.
                 b'x' | b'U' if quote == b'\'' => Some(at + 1),
                 b'\'' => {
                     self.settle(at + 1, Some("'"));
@@ -305,7 +306,7 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
         }
     }
 
-    /// One byte of Python's `\xXX` or `\UXXXXXXXX`, which is as long as the second length.
+    /// Reads one byte of Python's `\xXX` or `\UXXXXXXXX`; the second length is the full length of the escape.
     fn python_escape(
         &mut self,
         byte: u8,
@@ -336,7 +337,8 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
         Some(at + 1)
     }
 
-    /// One byte of a `\uXXXX` escape; after a high surrogate, of the low one that should follow (12 bytes in all).
+    /// Reads one byte of a `\uXXXX` escape. After a high surrogate it includes the low surrogate that should
+    /// follow (12 bytes in total).
     fn unicode_escape(&mut self, byte: u8, at: usize, len: usize, string: State) -> Option<usize> {
         let expected = match len {
             6 => byte == b'\\',
@@ -356,7 +358,8 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
             return Some(at + 1);
         }
         if len >= 6 {
-            // The first escape is whole; what follows is read anew, from its backslash if there is one.
+            // The first escape is complete. The text after it is read again, from its backslash if there is
+            // one.
             return self.split_escape(at, string);
         }
         if !self.body.repair {
@@ -368,8 +371,8 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
         Some(at)
     }
 
-    /// A high surrogate's escape without a low one after it: it goes out alone; a second escape stays held, mended
-    /// if it is none.
+    /// A high surrogate's escape without a low one after it is sent alone. A second escape stays held, and is
+    /// repaired if it is invalid.
     fn split_escape(&mut self, at: usize, string: State) -> Option<usize> {
         let token = self.token(at);
         let (first, second) = (head(&token, 6), tail(&token, 6));
@@ -380,7 +383,7 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
         match second {
             "" => self.settle(at, None),
             "\\" => {
-                // The next byte decides; the backslash begins an escape of its own.
+                // The next byte decides; the backslash begins a separate escape.
                 self.settle(at, Some(first));
                 self.body.held.push('\\');
                 self.mark = Some(at);
@@ -395,7 +398,7 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
         Some(at)
     }
 
-    /// One byte of a number, literal or bare key; the byte after it shows it whole.
+    /// Reads one byte of a number, literal or bare key. The byte after it shows that it is complete.
     fn word(&mut self, byte: u8, at: usize, key: bool) -> Option<usize> {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.' | b'_' | b'$') {
             let start = self.mark.unwrap_or(at);
@@ -420,7 +423,7 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
         Some(at)
     }
 
-    /// One byte of a comment, which is dropped.
+    /// Reads one byte of a comment, which is dropped.
     fn comment(&mut self, byte: u8, at: usize) -> Option<usize> {
         let ended = match self.body.state {
             State::Slash => {

@@ -1,13 +1,14 @@
-//! Argument bodies that are JSON: the model's bytes go through unchanged, and only what is not JSON is mended.
+//! JSON argument bodies: the model's bytes pass unchanged, and only invalid JSON is repaired.
 //!
-//! [`JsonBody`] is a resumable lexer of one JSON value. Each byte goes out as soon as it is known to be part of a
-//! legal text; what may still have to change is held: an unfinished escape (at most 12 bytes, so that no piece ends
-//! inside a surrogate pair), a number or word (until its delimiter shows it whole), a comma (a trailing one is
-//! dropped). Valid JSON therefore comes out byte for byte, and every repair is local: raw control characters in
-//! strings, illegal escapes, single quotes, Python's literals and tuples, trailing commas, comments, bare keys.
+//! [`JsonBody`] is a resumable lexer of one JSON value. Each byte is sent as soon as it is known to be part
+//! of a legal text. Whatever may still have to change is held: an unfinished escape (at most 12 bytes, so
+//! that no piece ends inside a surrogate pair), a number or word (until its delimiter arrives), a comma (a
+//! trailing one is dropped). Valid JSON therefore passes byte for byte, and every repair is local: raw
+//! control characters in strings, illegal escapes, single quotes, Python's literals and tuples, trailing
+//! commas, comments, bare keys.
 //!
-//! Re-serialising instead would round numbers, reorder keys and rewrite escapes, and a partial re-serialisation is
-//! not a prefix of the next one, which is where peers lose their last characters.
+//! Re-serialising instead would round numbers, reorder keys and rewrite escapes. A partial re-serialisation
+//! is also not a prefix of the next one, which is how other proxies lose their last characters.
 
 mod lexer;
 mod scalar;
@@ -16,24 +17,25 @@ use self::lexer::{Lexer, SKIPPED};
 pub(super) use self::scalar::{is_number, literal, mend_number};
 use super::string_fast_path::StringFastPath;
 
-/// What became of a piece that was fed.
+/// The outcome of feeding a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fed {
-    /// All of it was taken; the value goes on.
+    /// The whole piece was taken; the value continues.
     More,
-    /// The value ended after so many bytes.
+    /// The value ended after this many bytes.
     Done(usize),
-    /// The byte at this offset can be no part of the value, even mended. What is before it has been taken.
+    /// The byte at this offset cannot be part of the value, even with repair. Everything before it has been
+    /// taken.
     Fault(usize),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// A value must come; in an array that was just opened, `]` may.
+    /// A value must follow; in an array that was just opened, `]` may.
     Value {
         or_end: bool,
     },
-    /// A key must come; in an object that was just opened, `}` may.
+    /// A key must follow; in an object that was just opened, `}` may.
     Key {
         or_end: bool,
     },
@@ -64,15 +66,15 @@ enum State {
     Done,
 }
 
-/// One JSON value on its way through.
+/// The lexer of one JSON value.
 #[derive(Debug, Clone)]
 pub(super) struct JsonBody {
     state: State,
-    /// Where a comment returns to.
+    /// The state to return to after a comment.
     resume: State,
-    /// Open containers: `{` or `[`, or `(` of a tuple.
+    /// Open containers: `{`, `[`, or `(` for a tuple.
     stack: Vec<u8>,
-    /// The held token's bytes of earlier pieces.
+    /// The part of the held token that came in earlier pieces.
     held: String,
     repair: bool,
     max_depth: usize,
@@ -84,17 +86,17 @@ impl JsonBody {
         Self { state: start, resume: start, stack: Vec::new(), held: String::new(), repair, max_depth }
     }
 
-    /// From here on, what is not JSON is mended or not.
+    /// Switches repair on or off from here on.
     pub(super) fn mend(&mut self, repair: bool) {
         self.repair = repair;
     }
 
-    /// Nesting at the point reached; 0 before the value and after it.
+    /// Current nesting depth; 0 before the value and after it.
     pub(super) fn depth(&self) -> usize {
         self.stack.len()
     }
 
-    /// A key's text is being read.
+    /// Whether a key's text is being read.
     pub(super) fn in_key(&self) -> bool {
         matches!(
             self.state,
@@ -102,12 +104,12 @@ impl JsonBody {
         )
     }
 
-    /// The next token begins a member's value.
+    /// Whether the next token begins a member's value.
     pub(super) fn expects_value(&self) -> bool {
         matches!(self.state, State::Value { or_end: false })
     }
 
-    /// In a value that is a string.
+    /// The fast path for the string that is being read, unless it is a key.
     pub(super) fn flow(&self) -> Option<StringFastPath> {
         match self.state {
             State::String { quote: b'"', key: false } => Some(StringFastPath::Json),
@@ -116,12 +118,12 @@ impl JsonBody {
         }
     }
 
-    /// The value has ended.
+    /// Whether the value has ended.
     pub(super) fn is_done(&self) -> bool {
         self.state == State::Done
     }
 
-    /// Reads on. What is certain goes to `out`.
+    /// Reads the next piece. Everything that is certain goes to `out`.
     pub(super) fn feed<F: FnMut(&str)>(&mut self, text: &str, out: &mut F) -> Fed {
         let holding = matches!(self.state, State::Comma | State::Escape { .. } | State::Word { .. });
         let skipping = matches!(self.state, State::Slash | State::LineComment | State::BlockComment { .. });
@@ -129,9 +131,9 @@ impl JsonBody {
         Lexer { body: self, text, from, mark: holding.then_some(0), out }.run()
     }
 
-    /// The text stops here and the model was done: writes the closing brackets that are missing, if the value is
-    /// provably whole but for them, and says whether it is. A number at the very end is not provably whole: more
-    /// digits may have been on their way.
+    /// The text stops here because the model finished. If only closing brackets are missing and the value is
+    /// provably complete without them, writes them and returns true. A number at the very end is not provably
+    /// complete: more digits may have followed.
     pub(super) fn close(&mut self, out: &mut impl FnMut(&str)) -> bool {
         if self.state == (State::Word { key: false })
             && let Some(word) = literal(&self.held, self.repair)

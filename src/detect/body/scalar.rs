@@ -1,8 +1,8 @@
-//! Numbers and literals of argument bodies: which are JSON, and what the others are as JSON.
+//! Numbers and literals in argument bodies: which are valid JSON, and how the others are written as JSON.
 
 use crate::detect::text::tail;
 
-/// A literal as JSON writes it; with `repair` Python's and JavaScript's too.
+/// A literal as JSON writes it. With `repair`, Python's and JavaScript's literals are accepted too.
 pub(in crate::detect) fn literal(word: &str, repair: bool) -> Option<&'static str> {
     match word {
         "true" => Some("true"),
@@ -43,7 +43,7 @@ pub(in crate::detect) fn is_number(text: &str) -> bool {
     rest.is_empty()
 }
 
-/// `+1`, `.5`, `5.`, `007`, `1_000` as JSON writes them.
+/// Rewrites `+1`, `.5`, `5.`, `007` and `1_000` as JSON numbers.
 pub(in crate::detect) fn mend_number(text: &str) -> Option<String> {
     let (sign, digits) = match text.strip_prefix('-') {
         Some(rest) => ("-", rest),

@@ -51,7 +51,7 @@ fn mends_only_what_is_not_json() {
 }
 
 #[test]
-fn a_comma_does_not_hold_any_number_of_blanks() {
+fn blanks_after_a_comma_are_held_up_to_a_limit() {
     let text = format!("[1,{}2]", " ".repeat(5000));
     let mut body = JsonBody::new(true, 16);
     let mut out = String::new();

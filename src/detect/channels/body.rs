@@ -1,4 +1,4 @@
-//! The bodies of messages: text, reasoning, and arguments in their several shapes.
+//! Message bodies: text, reasoning, and arguments in their several forms.
 
 use super::{Channel, Mark, Phase};
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Channel {
-    /// A spoken body.
+    /// Reads a spoken body (text or reasoning).
     pub(super) fn said(&mut self, text: &str, voice: Voice, out: &mut Out<'_>) -> (usize, Option<Passed>) {
         if self.markup.is_empty() {
             let begins = |byte: u8| {
@@ -34,7 +34,8 @@ impl Channel {
         (character.len_utf8(), self.settle(at, voice, out))
     }
 
-    /// Lets go of what is no marker in a spoken body. `at`: where the held markup begins in the uncertain bytes.
+    /// Releases held characters of a spoken body that are not a marker. `at`: where the held markup begins in
+    /// the uncertain bytes.
     pub(super) fn settle(&mut self, mut at: usize, voice: Voice, out: &mut Out<'_>) -> Option<Passed> {
         while !self.markup.is_empty() {
             match self.mark() {
@@ -78,7 +79,7 @@ impl Channel {
         self.reasoning.put(text, |text| out(Piece::Said(voice, text)));
     }
 
-    /// A call's arguments.
+    /// Reads a call's arguments.
     pub(super) fn arguments(
         &mut self,
         text: &str,
@@ -102,7 +103,7 @@ impl Channel {
         }
     }
 
-    /// Behind arguments that stopped short.
+    /// Handles the text after arguments that stopped short.
     pub(super) fn broken(
         &mut self,
         text: &str,
@@ -139,12 +140,13 @@ impl Channel {
                 self.open(open, at);
                 (character.len_utf8(), Some(Passed::Certain(0)))
             }
-            // The text goes on behind the call that was cut.
+            // The text continues after the call that was cut.
             Mark::None | Mark::Begins => (0, Some(Passed::Failed { taken: 0, rescan })),
         }
     }
 
-    /// A call with its name or its arguments' grammar to itself. Until it begins, it is source with the header before it.
+    /// Reads a call whose body holds its name, or whose arguments have their own grammar. Until the call
+    /// begins, it is kept as source together with its header.
     pub(super) fn call(
         &mut self,
         text: &str,
@@ -167,7 +169,7 @@ impl Channel {
                 None
             }
             Parsed::Whole | Parsed::Certain => {
-                // Each call counts by itself, whatever becomes of the next one.
+                // Each call is independent of the ones that follow it.
                 self.gate.settle(Some(CallEnd::Complete), out);
                 self.phase = Phase::Call(walker);
                 Some(Passed::Certain(0))
@@ -199,7 +201,7 @@ impl Channel {
         (len, passed)
     }
 
-    /// A piece of a call that a message holds; `begun`: not its first.
+    /// Sends a piece of a call in a message's body. `begun`: it is not the first piece.
     fn piece(&mut self, piece: Piece<'_>, begun: bool, out: &mut Out<'_>) {
         if !begun && matches!(piece, Piece::Start { .. }) {
             self.begin(out);
@@ -207,14 +209,15 @@ impl Channel {
         self.gate.pass(piece, out);
     }
 
-    /// No call follows the header: all of it, and `text` behind it, is what it is without one.
+    /// The header is not followed by a call: the header and `text` after it are read as they would be without
+    /// one.
     fn no_call(&mut self, text: &str, out: &mut Out<'_>) -> (usize, Option<Passed>) {
         let mut source = std::mem::take(&mut self.source);
         source.push_str(text);
         (text.len(), self.no_message(source, out))
     }
 
-    /// As much of `text` as may be held and a character more, while the call has not begun.
+    /// At most one character more than may be held of `text`, while the call has not begun.
     fn bounded<'t>(&self, text: &'t str, begun: bool, rules: &CallRules<'_>) -> &'t str {
         let room = rules.max_hold.saturating_sub(self.source.len()).saturating_add(1);
         if begun || text.len() <= room { text } else { head(text, boundary_from(text, room)) }

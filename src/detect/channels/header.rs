@@ -1,4 +1,4 @@
-//! The headers of messages, and what stands between a call's header and its arguments.
+//! Message headers, and the markup between a call's header and its arguments.
 
 use super::{Channel, Mark, Phase};
 use crate::{
@@ -14,19 +14,19 @@ use crate::{
     wire::json::escape_str,
 };
 
-/// Most markers in a header. Openers are among them, so that the text behind a header that fails is read again as
-/// often as it has markers.
+/// Maximum number of markers in a header. Openers count as markers, so the text after a failed header is read
+/// again once per marker.
 const MAX_INNER: usize = 4;
 
 impl Channel {
-    /// One character of a header.
+    /// Reads one character of a header.
     pub(super) fn header(
         &mut self,
         text: &str,
         rules: &CallRules<'_>,
         out: &mut Out<'_>,
     ) -> (usize, Option<Passed>) {
-        // An opener may be the body's marker, too.
+        // An opener may also be the body's marker.
         if self.markup.is_empty()
             && let Some(&body) = self.channels.body.iter().find(|body| **body == self.source)
         {
@@ -59,12 +59,12 @@ impl Channel {
         self.refuse(out)
     }
 
-    /// The header cannot go on with the last character of its source, which is read again.
+    /// The header cannot continue with the last character of its source. That character is read again.
     fn refuse(&mut self, out: &mut Out<'_>) -> (usize, Option<Passed>) {
         self.markup.pop();
         self.source.pop();
         let Some(voice) = self.inside.take() else { return (0, Some(self.failed())) };
-        // What may have been a marker of the header may be one of the body.
+        // A possible marker of the header may be a marker of the body.
         let source = std::mem::take(&mut self.source);
         let markup = self.markup.len();
         self.phase = Phase::Said(voice);
@@ -73,7 +73,7 @@ impl Channel {
         (0, None)
     }
 
-    /// The header is whole.
+    /// The header is complete.
     fn routed(&mut self, body: &'static str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<Passed> {
         let source = std::mem::take(&mut self.source);
         let route = (self.channels.route)(source.strip_suffix(body).unwrap_or(&source), body);
@@ -116,7 +116,7 @@ impl Channel {
         None
     }
 
-    /// A call begins whose argument `key` is the body as it stands.
+    /// Starts a call whose argument `key` is the raw body.
     fn begin_raw(
         &mut self,
         name: &str,
@@ -133,7 +133,7 @@ impl Channel {
         self.certain()
     }
 
-    /// `source` looked like a header and is none.
+    /// `source` looked like a header but is not one.
     pub(super) fn no_message(&mut self, source: String, out: &mut Out<'_>) -> Option<Passed> {
         if let Some(voice) = self.inside.take() {
             self.phase = Phase::Said(voice);
@@ -144,7 +144,7 @@ impl Channel {
         Some(self.failed())
     }
 
-    /// Before a call's arguments.
+    /// Reads the markup before a call's arguments.
     pub(super) fn opened(
         &mut self,
         text: &str,

@@ -1,13 +1,13 @@
-//! [`Channel`]: an answer that is a row of messages, each with a header that says where its body goes.
+//! [`Channel`]: a response that is a sequence of messages, each with a header that says where its body goes.
 //!
 //! ```text
 //! opener header body-marker  text | reasoning | arguments  end  opener header …
 //! ```
 //!
-//! A header is a guess until its route is known: till then all is source, and a false start comes out byte for byte.
-//! From then on bodies go out as they come, and markers are framing. A header that begins inside a spoken body and
-//! turns out to be none is part of that body. After a message's end there are blanks, ends and openers; anything else
-//! is the text behind the last message.
+//! A header is a guess until its route is known. Until then everything is kept as source, and a false start
+//! is released byte for byte. From then on bodies stream and markers are framing. A header that begins inside
+//! a spoken body and turns out not to be one is part of that body. After a message's end, blanks, end markers
+//! and openers are expected; anything else is text after the last message.
 
 mod body;
 mod header;
@@ -29,45 +29,47 @@ use crate::{
 
 #[derive(Debug)]
 enum Phase {
-    /// In a header; [`Channel::source`] is it with its opener.
+    /// In a header; [`Channel::source`] holds the header with its opener.
     Header,
-    /// Behind the header of a call, before its arguments. `Voice`: what it is without any.
+    /// After the header of a call, before its arguments. `Voice`: how the body is read if there are no
+    /// arguments.
     Opened {
         name: String,
         otherwise: Option<Voice>,
     },
     Said(Voice),
     Arguments(JsonBody),
-    /// The arguments stopped short; whole all the same if only brackets are missing before an end.
+    /// The arguments stopped short. They are still complete if only brackets are missing before an end
+    /// marker.
     Broken(JsonBody),
-    /// In the body of a call that has its name or its arguments' grammar to itself.
+    /// In the body of a call that holds its name, or whose arguments have their own grammar.
     Call(Box<Walker>),
-    /// Behind a message.
+    /// After a message.
     Between,
     Failed,
 }
 
-/// Messages being read.
+/// Reads a sequence of messages.
 #[derive(Debug)]
 pub(super) struct Channel {
     channels: &'static Channels,
     phase: Phase,
-    /// The opener and header being read.
+    /// The opener and header read so far.
     source: String,
-    /// What may be a marker.
+    /// Text that may be a marker.
     markup: String,
-    /// The spoken body in which the header stands.
+    /// The spoken body that contains the header.
     inside: Option<Voice>,
-    /// The reasoning that is being read.
+    /// The reasoning being read.
     reasoning: Trimmed,
-    /// The spoken body is the argument of a call.
+    /// The spoken body is a call's argument.
     raw: bool,
     gate: Gate,
     /// A message has been read.
     found: bool,
     /// Bytes fed since the last point up to which everything is certain. They may still be text.
     uncertain: usize,
-    /// Where in them the header begins.
+    /// Offset of the header in the uncertain bytes.
     header_at: usize,
 }
 
@@ -81,7 +83,7 @@ enum Mark {
 }
 
 impl Channel {
-    /// Begins behind a header's opener; in the header if that is empty.
+    /// Begins after a header's opener, or inside the header if the opener is empty.
     pub(super) fn new(
         channels: &'static Channels,
         open: &'static str,
@@ -103,7 +105,7 @@ impl Channel {
         }
     }
 
-    /// What is fed is certain as it comes. While a call waits, nothing is.
+    /// Whether bytes are certain as soon as they are fed. While a call waits, none are.
     pub(super) fn is_streaming(&self) -> bool {
         self.gate.is_empty()
             && match &self.phase {
@@ -114,7 +116,7 @@ impl Channel {
             }
     }
 
-    /// In a string of arguments that goes out as it comes.
+    /// The fast path for the argument string being streamed, if there is one.
     pub(super) fn string(&self) -> Option<StringFastPath> {
         match &self.phase {
             _ if !self.gate.streams() => None,
@@ -124,23 +126,23 @@ impl Channel {
         }
     }
 
-    /// A call has begun that waits for its end.
+    /// A call that waits for its end has begun.
     pub(super) fn has_begun(&self) -> bool {
         !self.gate.is_empty()
     }
 
-    /// Bytes kept back besides the source.
+    /// Bytes held in addition to the source.
     pub(super) fn kept(&self) -> usize {
         let call = if let Phase::Call(walker) = &self.phase { walker.kept() } else { 0 };
         call + self.reasoning.held()
     }
 
-    /// The call that waited.
+    /// Takes the waiting call.
     pub(super) fn take_waiting(&mut self) -> Vec<Waiting> {
         self.gate.take()
     }
 
-    /// Reads on.
+    /// Reads the next piece.
     pub(super) fn feed(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Passed {
         let mut at = 0;
         while at < text.len() {
@@ -174,7 +176,7 @@ impl Channel {
         Passed::More
     }
 
-    /// The text stops here: whether all of it was messages. `stopped`: the model was done.
+    /// The text stops here; returns whether all of it was messages. `stopped`: the model finished.
     pub(super) fn finish(&mut self, stopped: bool, rules: &CallRules<'_>, out: &mut Out<'_>) -> bool {
         let ended = match std::mem::replace(&mut self.phase, Phase::Between) {
             Phase::Failed => false,
@@ -206,12 +208,12 @@ impl Channel {
         if self.raw { self.end_raw(stopped, out) } else { ended }
     }
 
-    /// How many of the last bytes of what was fed may still be text.
+    /// How many of the last bytes fed may still be text.
     pub(super) fn undecided(&self) -> usize {
         self.uncertain
     }
 
-    /// How many of the last bytes of what was fed belong to no message yet, where everything before them is certain.
+    /// How many of the last bytes fed do not belong to a message yet; everything before them is certain.
     fn pending(&self) -> usize {
         match &self.phase {
             Phase::Said(_) | Phase::Between | Phase::Broken(_) => self.markup.len(),
@@ -223,18 +225,18 @@ impl Channel {
         }
     }
 
-    /// Everything that was fed is certain except for its last `pending` bytes.
+    /// Marks everything fed as certain except for the last `pending` bytes.
     fn certain_but(&mut self, pending: usize) {
         self.header_at = self.header_at.saturating_sub(self.uncertain.saturating_sub(pending));
         self.uncertain = pending;
     }
 
-    /// Where the held markup begins in the uncertain bytes, before the next character is taken.
+    /// Offset of the held markup in the uncertain bytes, before the next character is taken.
     fn markup_at(&self) -> usize {
         self.uncertain.saturating_sub(self.markup.len())
     }
 
-    /// A header begins with its opener, which stands at `at` in the uncertain bytes.
+    /// Starts a header with its opener, which is at `at` in the uncertain bytes.
     fn open(&mut self, open: &str, at: usize) {
         self.markup.clear();
         self.source.clear();
@@ -243,7 +245,8 @@ impl Channel {
         self.phase = Phase::Header;
     }
 
-    /// The header was none: if it stands in a spoken body, it is part of that, and nothing is left.
+    /// The text was not a header. If it is in a spoken body, it becomes part of that body and nothing is left
+    /// over.
     fn unsaid(&mut self, out: &mut Out<'_>) -> bool {
         let Some(voice) = self.inside.take() else { return false };
         let source = std::mem::take(&mut self.source);
@@ -251,7 +254,7 @@ impl Channel {
         true
     }
 
-    /// What is held is no message: all but its first character is read again.
+    /// The held text is not a message: everything after its first character is read again.
     fn failed(&mut self) -> Passed {
         self.phase = Phase::Failed;
         let first = if self.found { 0 } else { self.source.chars().next().map_or(0, char::len_utf8) };
@@ -268,7 +271,7 @@ impl Channel {
     fn begin(&mut self, out: &mut Out<'_>) {
         self.end_raw(true, out);
         if self.inside.is_some() {
-            // The message in which the header stands has ended before it.
+            // The message that contains the header has ended before it.
             self.certain_but(self.uncertain.saturating_sub(self.header_at));
         }
         if !self.found {
@@ -287,7 +290,7 @@ impl Channel {
         JsonBody::new(rules.repair, rules.max_depth)
     }
 
-    /// The body is all there is of the call's argument: whether it goes out.
+    /// The body is the whole argument of the call. Returns whether the call is sent.
     fn end_raw(&mut self, whole: bool, out: &mut Out<'_>) -> bool {
         if !std::mem::take(&mut self.raw) {
             return true;
@@ -299,29 +302,29 @@ impl Channel {
         self.end(CallEnd::Complete, out)
     }
 
-    /// The call has ended: whether it goes out. One that waits does if it is whole.
+    /// The call has ended. Returns whether it is sent; a waiting call is sent if it is complete.
     fn end(&mut self, end: CallEnd, out: &mut Out<'_>) -> bool {
         self.gate.pass(Piece::End(end), out);
         self.gate.settle(Some(end), out)
     }
 
-    /// Whether the brackets that are missing may be written. A waiting call that is not whole can be text instead.
+    /// Whether missing brackets may be written. A waiting call that is incomplete can become text instead.
     fn mends(&self, rules: &CallRules<'_>) -> bool {
         rules.repair || self.gate.streams()
     }
 
-    /// Writes the brackets that are missing, if nothing else is.
+    /// Writes the missing brackets, if nothing else is missing.
     fn close(&mut self, body: &mut JsonBody, out: &mut Out<'_>) -> bool {
         body.close(&mut |text: &str| self.gate.pass(Piece::Arguments(text), out))
     }
 
-    /// A marker may begin with this.
+    /// Whether a marker may begin with this character.
     fn begins_mark(&self, character: char) -> bool {
         let openers = self.channels.open.iter().map(|(open, _)| open);
         openers.chain(self.channels.end).any(|marker| marker.starts_with(character))
     }
 
-    /// What the held markup is.
+    /// Classifies the held markup.
     fn mark(&self) -> Mark {
         let markup = self.markup.as_str();
         let anywhere = |&&(_, place): &&(&str, Place)| place == Place::Anywhere;
@@ -343,7 +346,7 @@ impl Channel {
         self.gate.streams().then_some(Passed::Certain(0))
     }
 
-    /// Behind a message.
+    /// Reads the text after a message.
     fn between(&mut self, text: &str) -> (usize, Option<Passed>) {
         let Some(character) = text.chars().next() else { return (0, None) };
         let len = character.len_utf8();

@@ -12,7 +12,7 @@ use crate::detect::{
 use crate::tools::{DeclaredTools, Types};
 
 impl ElementsWalk {
-    /// In an element that has no children so far.
+    /// Reads an element that has no children so far.
     pub(super) fn leaf(&mut self, text: &str, fresh: bool, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         if self.may_nest {
             return self.opening(text, rules, out);
@@ -51,7 +51,7 @@ impl ElementsWalk {
         Step::Took(text.len())
     }
 
-    /// At the beginning of an element that may have children: the first visible character tells.
+    /// Reads the beginning of an element that may have children. The first visible character decides.
     fn opening(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         let blank = text.len() - text.trim_start().len();
         if blank > 0 && self.blank.len() <= self.mend.max_hold {
@@ -89,7 +89,8 @@ impl ElementsWalk {
         }
     }
 
-    /// An element that should be an array, and is neither JSON nor has children, is the first of its items.
+    /// An element that should be an array, and is neither JSON nor has children, becomes the first item of
+    /// the array.
     fn repeats(&mut self, text: &str, tools: &DeclaredTools, out: &mut Out<'_>) {
         let list = self.elements.repeats && self.types.is_container() && self.types.may_be_array();
         if !list || text.starts_with(['[', '<']) {
@@ -110,7 +111,7 @@ impl ElementsWalk {
         self.at = At::Between;
     }
 
-    /// Where something other than data may begin.
+    /// Offset at which something other than data may begin.
     fn candidate(&self, text: &str) -> Option<usize> {
         let first = self.elements.sign.bytes().next().unwrap_or(b'<');
         let line = if self.elements.trim { b'\n' } else { b'<' };
@@ -118,7 +119,7 @@ impl ElementsWalk {
         memchr::memchr3(first, line, entity, text.as_bytes())
     }
 
-    /// What `text`, which begins with a candidate, is. `last`: nothing follows it.
+    /// Classifies `text`, which begins with a candidate. `last`: nothing follows it.
     pub(super) fn verdict(&self, text: &str, tools: &DeclaredTools, last: bool) -> Verdict {
         let newline = usize::from(text.starts_with('\n') && self.elements.trim);
         let marker = tail(text, newline);
@@ -145,7 +146,7 @@ impl ElementsWalk {
         }
     }
 
-    /// What stands behind an element's closer, `rest`, may stand there.
+    /// Whether `rest` may follow an element's closer.
     fn followed(&self, rest: &str, tools: &DeclaredTools) -> Sure {
         if !self.elements.sign.is_empty() {
             return Sure::Yes;
@@ -171,7 +172,7 @@ impl ElementsWalk {
         any(Sure::Yes).or_else(|| any(Sure::Maybe)).unwrap_or(Sure::No)
     }
 
-    /// The element `tag` may come next: it is declared where the tool says what it has.
+    /// Whether the element `tag` may come next: if the tool's parameters are known, it must be one of them.
     pub(super) fn may_follow(&self, tag: &str, tools: &DeclaredTools) -> bool {
         self.levels.len() > 1 || !tools.has_arguments(&self.name) || tools.declares(&self.name, tag)
     }

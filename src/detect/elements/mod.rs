@@ -1,8 +1,9 @@
-//! [`ElementsWalk`]: a call whose arguments are elements: `<city>Paris</city>`, nested where the schema nests.
+//! [`ElementsWalk`]: a call whose arguments are elements: `<city>Paris</city>`, nested like the schema.
 //!
-//! An element that the schema makes a string, or that it does not know, is one, and streams; its closer counts only if
-//! something stands behind it that may. An element that may be a container becomes one with its first child: an array
-//! if it may be one or the child is an `item`, else an object. All others are held and converted.
+//! An element that is a string in the schema, or that the schema does not know, is a string and streams; its
+//! closer counts only if the text after it fits. An element that may be a container becomes one with its
+//! first child: an array if the schema allows one or the child is an `item`, otherwise an object. All others
+//! are held and converted.
 
 mod leaf;
 
@@ -27,17 +28,17 @@ enum At {
     Tag,
     /// Between elements.
     Between,
-    /// In an element without children so far; `fresh`: nothing of it has been read.
+    /// In an element without children so far; `fresh`: none of it has been read.
     Leaf {
         fresh: bool,
     },
-    /// In CDATA of a leaf.
+    /// In a leaf's CDATA section.
     Data,
-    /// Before the JSON of all arguments, in it, and behind it.
+    /// Before, in or after the JSON of all arguments.
     BeforeJson,
     Json,
     AfterJson,
-    /// In a text that stands for the only argument.
+    /// In plain text in place of the only argument.
     Text(BareText),
 }
 
@@ -47,27 +48,27 @@ struct Level {
     key: String,
     array: bool,
     empty: bool,
-    /// It has no tags of its own: each item has its key for a tag.
+    /// It has no tags of its own: each item uses its key as tag.
     repeats: bool,
 }
 
-/// One call whose arguments are elements.
+/// Reads one call whose arguments are elements.
 #[derive(Debug)]
 pub(super) struct ElementsWalk {
     calls: &'static Calls,
     elements: &'static Elements,
     at: At,
     name: String,
-    /// The name as the tags have it.
+    /// The name as written in the tags.
     written: String,
     id: String,
     any_name: bool,
     levels: Vec<Level>,
-    /// The open leaf's tag.
+    /// The tag of the open leaf.
     leaf: String,
     value: TypedValue,
     types: Types,
-    /// The leaf's text so far is blank, and children may come.
+    /// The leaf's text so far is blank, and children are allowed.
     may_nest: bool,
     blank: String,
     /// Closer of the element that holds the arguments as JSON.
@@ -77,7 +78,7 @@ pub(super) struct ElementsWalk {
     mend: Mend,
     max_markup: usize,
     started: bool,
-    /// The arguments are written to their end.
+    /// The arguments have been written completely.
     ended: bool,
 }
 
@@ -153,7 +154,7 @@ impl Walk for ElementsWalk {
             At::AfterJson => true,
             At::Tag | At::Data | At::BeforeJson | At::Text(_) => false,
         };
-        // Whole JSON is all there is; another element may have been on its way.
+        // Complete JSON is all of the arguments; with elements, another one may have followed.
         let whole = ended && (stopped || self.json);
         if whole {
             self.end(out);
@@ -163,7 +164,7 @@ impl Walk for ElementsWalk {
 }
 
 impl ElementsWalk {
-    /// Begins behind `open`, as it was written.
+    /// Begins after `open`, which is given as it was written.
     pub(super) fn new(
         calls: &'static Calls,
         elements: &'static Elements,
@@ -224,7 +225,7 @@ impl ElementsWalk {
         }
     }
 
-    /// The opening tag's attributes.
+    /// Reads the opening tag's attributes.
     fn tag(&mut self, text: &str, rules: &CallRules<'_>) -> Step {
         let ElementsName::Attribute(key, end) = self.elements.name else { return Step::Stop(0) };
         match tag_text(text, end) {
@@ -240,7 +241,7 @@ impl ElementsWalk {
         }
     }
 
-    /// The element with the name, or one with the id before it.
+    /// Reads the element with the name, or one with the id before it.
     fn named(&mut self, text: &str, rules: &CallRules<'_>) -> Step {
         let ElementsName::Element(names) = self.elements.name else { return Step::Stop(0) };
         let id = Some(&self.elements.id).filter(|(open, _)| !open.is_empty() && self.id.is_empty());
@@ -272,7 +273,7 @@ impl ElementsWalk {
         Step::Stop(0)
     }
 
-    /// Between elements.
+    /// Reads the text between elements.
     fn between(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         let blank = text.len() - text.trim_start().len();
         if blank > 0 {
@@ -311,7 +312,7 @@ impl ElementsWalk {
         }
     }
 
-    /// What stands between the outermost elements; `Stop`: none of that.
+    /// Reads the text between the outermost elements. `Stop`: something else.
     fn at_root(&mut self, text: &str) -> Step {
         let mut begins = false;
         let empty = !self.json && self.levels.first().is_some_and(|root| root.empty);
@@ -334,7 +335,7 @@ impl ElementsWalk {
         }
     }
 
-    /// The closer of the innermost container; `Stop`: another element.
+    /// Reads the closer of the innermost container. `Stop`: another element.
     fn at_closer(&mut self, text: &str, out: &mut Out<'_>) -> Step {
         match fit(&self.closer(), text) {
             Fit::Whole(len) => {
@@ -346,12 +347,12 @@ impl ElementsWalk {
         }
     }
 
-    /// The opener and a name show that a call is meant, where text of other kinds does not have them.
+    /// The opener and the name identify a call, in formats where other text does not have them.
     fn is_certain(&self) -> bool {
         self.elements.name != ElementsName::Opener
     }
 
-    /// A text in place of the elements.
+    /// Reads plain text in place of the elements.
     fn text(&mut self, text: &str, out: &mut Out<'_>) -> Step {
         let At::Text(mut bare) = std::mem::replace(&mut self.at, At::Between) else { return Step::Stop(0) };
         let closes = |text: &str| match self.ends(text) {
@@ -370,13 +371,13 @@ impl ElementsWalk {
         step
     }
 
-    /// What stands behind a call.
+    /// Markers that may follow a call.
     fn outer(&self) -> impl Iterator<Item = &'static str> {
         let sections = self.calls.sections.iter().map(|&(_, close)| close);
         sections.chain(self.calls.open.iter().copied().filter(|open| !open.contains('%')))
     }
 
-    /// The call's closer at the beginning of `text`.
+    /// Matches the call's closer at the beginning of `text`.
     fn ends(&self, text: &str) -> Fit {
         let mut best = Fit::No;
         for end in self.elements.end {
@@ -396,7 +397,8 @@ impl ElementsWalk {
         format!("{}</{key}>", self.elements.sign)
     }
 
-    /// An element's opener at the beginning of `text`: its tag and length; nothing yet, or `None` if it is none.
+    /// An element's opener at the beginning of `text`, as tag and length. `Some(None)` if more text is
+    /// needed, `None` if it is not an opener.
     fn child(&self, text: &str) -> Option<Option<(String, usize)>> {
         let sign = match fit(self.elements.sign, text) {
             Fit::Whole(len) => len,
@@ -447,7 +449,7 @@ impl ElementsWalk {
         Step::Took(len)
     }
 
-    /// What the schema says of the element `tag` in the innermost container.
+    /// The types that the schema gives the element `tag` in the innermost container.
     fn types_of(&self, tag: &str, tools: &DeclaredTools) -> Option<Types> {
         let mut shape = tools.shape(&self.name)?;
         let (_, inner) = self.levels.split_first()?;
@@ -459,12 +461,12 @@ impl ElementsWalk {
         Some(shape.inner((!array).then_some(tag))?.types).filter(|types| *types != Types::default())
     }
 
-    /// The innermost container is a list of elements that stand beside one another.
+    /// The innermost container is a list written as adjacent elements.
     fn is_repeating(&self) -> bool {
         self.levels.last().is_some_and(|level| level.repeats)
     }
 
-    /// Behind an item of a list whose items have its own tag: one more, or its end.
+    /// After an item of a list whose items share a tag: reads another item, or ends the list.
     fn repeated(&mut self, text: &str, tools: &DeclaredTools, out: &mut Out<'_>) -> Step {
         let key = self.levels.last().map(|level| level.key.clone()).unwrap_or_default();
         match fit(&format!("<{key}>"), text) {
@@ -489,7 +491,7 @@ impl ElementsWalk {
         }
     }
 
-    /// Around the JSON of all arguments: blanks, CDATA, the closer.
+    /// Reads the text around the JSON of all arguments: blanks, CDATA, the closer.
     fn around_json(&mut self, text: &str, out: &mut Out<'_>) -> Step {
         let blank = text.len() - text.trim_start().len();
         if blank > 0 {
@@ -510,7 +512,7 @@ impl ElementsWalk {
             }
             (Fit::Begins, _) | (_, Fit::Begins) => Step::Hold,
             _ if before => {
-                // No JSON: the arguments are elements.
+                // Not JSON: the arguments are elements.
                 self.at = At::Between;
                 Step::Took(0)
             }

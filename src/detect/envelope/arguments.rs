@@ -1,4 +1,4 @@
-//! The arguments of a call in JSON: as they stand, or packed into a string.
+//! The arguments of a JSON call: written as a value, or packed into a string.
 
 use super::{Arguments, At, CallRules, Envelope, Flat, Piece};
 use crate::detect::{
@@ -9,8 +9,9 @@ use crate::detect::{
 };
 
 impl Envelope {
-    /// The first byte of the arguments: an object, a string that holds one, `null`; anything else only where a marker
-    /// says that it is a call all the same. A marked call begins with them, unless they may be a declaration's schema.
+    /// Reads the first byte of the arguments: an object, a string that holds one, or `null`. Anything else is
+    /// accepted only where a marker identifies a call. A marked call begins here, unless the arguments may be
+    /// a declaration's schema.
     pub(super) fn begin_arguments(
         &mut self,
         byte: u8,
@@ -29,7 +30,7 @@ impl Envelope {
                 self.at = At::Packed { quote: byte, escape, literal: false, brace: String::new() };
                 return Some(1);
             }
-            // Declarations call their schema so; other keys are a marked call's for certain.
+            // Declarations use this key for their schema; under any other key a marked call is certain.
             b'{' if !rules.marked || self.call.is_declared() => {}
             b'n' | b'N' => {}
             _ if strict => return None,
@@ -40,7 +41,7 @@ impl Envelope {
         Some(0)
     }
 
-    /// Arguments written as JSON.
+    /// Reads arguments written as JSON.
     pub(super) fn arguments(
         &mut self,
         text: &str,
@@ -48,7 +49,7 @@ impl Envelope {
         out: &mut Out<'_>,
     ) -> Option<usize> {
         let piece = match self.call.arguments {
-            // One character at a time, until the first key tells whether these are arguments.
+            // One character at a time, until the first key shows whether these are arguments.
             Arguments::Doubtful => head(text, text.chars().next()?.len_utf8()),
             _ => text,
         };
@@ -59,12 +60,12 @@ impl Envelope {
                 self.at = At::MemberEnd;
                 Some(len)
             }
-            // What was sound is out; the next byte is the fault.
+            // The valid part has been sent; the next byte is the fault.
             Fed::Fault(len) => (len > 0).then_some(len),
         }
     }
 
-    /// Feeds the body, its output kept or sent; `None` if these cannot be arguments.
+    /// Feeds the body; its output is kept or sent. `None` if these cannot be arguments.
     fn feed_body(&mut self, piece: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<Fed> {
         let call = &mut self.call;
         if call.arguments != Arguments::Doubtful {
@@ -94,11 +95,11 @@ impl Envelope {
         Some(fed)
     }
 
-    /// The arguments' value is complete: `null` stands for an empty object.
+    /// The arguments' value is complete. `null` becomes an empty object.
     fn arguments_ended(&mut self, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<()> {
         let call = &mut self.call;
         if call.arguments == Arguments::Doubtful {
-            // So is a tool without arguments declared.
+            // A declaration of a tool without parameters looks the same.
             let is_empty = call.kept.strip_prefix('{').is_some_and(|rest| rest.trim() == "}");
             if is_empty && call.is_described && call.is_declared() {
                 return None;
@@ -119,7 +120,7 @@ impl Envelope {
         Some(())
     }
 
-    /// Arguments in a JSON string: decoded, escape by escape, and read as JSON.
+    /// Reads arguments in a JSON string: decodes each escape and reads the result as JSON.
     pub(super) fn packed(
         &mut self,
         text: &str,
@@ -140,7 +141,7 @@ impl Envelope {
             let run = text.bytes().position(|byte| !plain(byte)).unwrap_or(text.len());
             let run = head(text, run);
             let taken = self.feed_packed(run, run, rules, out)?;
-            // What is sound before a fault is out; the next byte is the fault.
+            // The valid part before a fault has been sent; the next byte is the fault.
             return (taken > 0).then_some(taken);
         }
         let character = text.chars().next()?;
@@ -149,20 +150,20 @@ impl Envelope {
         let (decoded, written, next) = match escape.read(character) {
             Read::More => return Some(len),
             Read::Whole(decoded) => {
-                // The second half of what was to be a pair may have stayed.
+                // The second half of a broken surrogate pair may still be held.
                 let written = head(&written, written.len() - escape.written().len()).to_owned();
                 (decoded, written, len)
             }
             Read::None(_) if strict => return None,
-            // Python's and JavaScript's way to write a quote.
+            // Python and JavaScript escape a single quote this way.
             Read::None(text) if text == "\\" && character == '\'' => ("'".to_owned(), written, len),
             Read::Half(text) | Read::None(text) => (text.clone(), text, 0),
         };
         (self.feed_packed(&decoded, &written, rules, out)? == decoded.len()).then_some(next)
     }
 
-    /// Text of packed arguments, decoded and as written. They are an object, or (in marked formats) something else.
-    /// Gives how much of the text was taken.
+    /// Reads packed arguments, both decoded and as written. They are an object or, in marked formats, another
+    /// value. Returns how much of the text was taken.
     fn feed_packed(
         &mut self,
         text: &str,
@@ -208,9 +209,10 @@ impl Envelope {
         Some(text.len())
     }
 
-    /// Before the first token of packed arguments: `Some(true)` while they may be an object, whose first token must be
-    /// a key or its end; `Some(false)` if `first` begins that token; `None` if they are none. Blanks before an object
-    /// are framing; before anything else they are part of the string.
+    /// Before the first token of packed arguments: `Some(true)` while they may be an object, whose first
+    /// token must be a key or the closing brace; `Some(false)` if `first` begins that token; `None` if they
+    /// are not an object. Blanks before an object are framing; before anything else they are part of the
+    /// string.
     fn may_be_object(&mut self, first: char, rules: &CallRules<'_>) -> Option<bool> {
         let At::Packed { brace, .. } = &mut self.at else { return None };
         let opens = first == '{' && brace.is_empty();
@@ -224,7 +226,7 @@ impl Envelope {
         (!brace.is_empty() && key).then_some(false)
     }
 
-    /// The brace that was held begins an object.
+    /// The held brace begins an object.
     fn object_begins(&mut self, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<()> {
         let At::Packed { brace, .. } = &mut self.at else { return None };
         let brace = std::mem::take(brace);
@@ -234,7 +236,7 @@ impl Envelope {
         Some(())
     }
 
-    /// The string holds no object: in marked formats it is passed on as the string that it is.
+    /// The string does not hold an object: in marked formats it is passed on as a string.
     fn begin_literal(&mut self, written: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> bool {
         let At::Packed { quote, literal, .. } = &mut self.at else { return false };
         *literal = true;

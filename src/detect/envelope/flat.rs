@@ -1,42 +1,42 @@
-//! [`Flat`]: the members of a call's object beside its name, which may be its arguments.
+//! [`Flat`]: the members next to a call's name in its object, which may be its arguments.
 
 use crate::wire::json::escape_str;
 
-/// One member.
+/// A member of the object.
 #[derive(Debug, Clone)]
 struct Member {
     key: String,
-    /// Its value, as JSON.
+    /// The value, as JSON.
     json: String,
-    /// An envelope may have it, so it is an argument only if the tool declares it.
+    /// Envelopes may have a member of this name, so it is an argument only if the tool declares it.
     is_envelope: bool,
 }
 
-/// Members in the order in which they were written.
+/// The members in written order.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Flat {
     members: Vec<Member>,
 }
 
 impl Flat {
-    /// Bytes kept.
+    /// Bytes held.
     pub(super) fn kept(&self) -> usize {
         self.members.iter().map(|member| member.key.len() + member.json.len()).sum()
     }
 
-    /// A member begins.
+    /// Begins a member.
     pub(super) fn key(&mut self, key: String, is_envelope: bool) {
         self.members.push(Member { key, json: String::new(), is_envelope });
     }
 
-    /// A piece of its value's JSON.
+    /// Appends a piece of the value's JSON.
     pub(super) fn value(&mut self, json: &str) {
         if let Some(member) = self.members.last_mut() {
             member.json.push_str(json);
         }
     }
 
-    /// Its value is this text.
+    /// Sets the value to this text.
     pub(super) fn text(&mut self, text: &str) {
         if let Some(member) = self.members.last_mut() {
             member.json.push('"');
@@ -45,12 +45,12 @@ impl Flat {
         }
     }
 
-    /// The last member is part of the envelope: the name, or what holds it.
+    /// Removes the last member, which is part of the envelope: the name, or the object that contains it.
     pub(super) fn take_back(&mut self) {
         self.members.pop();
     }
 
-    /// The arguments that the members are for a tool that declares these keys; `None` if a key is not declared.
+    /// The members as arguments of a tool that declares these keys; `None` if a key is not declared.
     pub(super) fn arguments(&self, declares: impl Fn(&str) -> bool) -> Option<String> {
         let mut json = String::from("{");
         for Member { key, json: value, is_envelope } in &self.members {

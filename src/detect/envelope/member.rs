@@ -1,4 +1,4 @@
-//! The keys of an object that may be a call, and the values that are no arguments: names, ids, types.
+//! The keys of an object that may be a call, and the values that are not arguments: names, ids, types.
 
 use super::{Arguments, At, BARE, Call, CallRules, Envelope, KEYS, Key, Level, TYPES};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
 };
 
 impl Call {
-    /// The arguments stand under the word that declarations have for their schema.
+    /// Whether the arguments are under the key that declarations use for their schema.
     pub(super) fn is_declared(&self) -> bool {
         let parameters = KEYS.iter().position(|(key, _)| *key == "parameters");
         parameters.is_some_and(|place| self.seen & (1 << place) != 0)
@@ -21,7 +21,7 @@ impl Envelope {
             if key { At::KeyText { quote, escaped: false } } else { At::Text { quote, escaped: false } };
     }
 
-    /// One character of a key or of a captured value.
+    /// Reads one character of a key or of a captured value.
     pub(super) fn capture(
         &mut self,
         text: &str,
@@ -55,7 +55,7 @@ impl Envelope {
         }
         self.captured.push_str(head(text, len));
         let may_go_on = match self.key {
-            // What an escape makes of it is known at the end.
+            // Escapes are decoded at the end.
             _ if self.captured.contains('\\') => true,
             _ if is_key => {
                 let begins = || KEYS.iter().any(|(key, _)| key.starts_with(&self.captured));
@@ -76,7 +76,7 @@ impl Envelope {
         self.key = known.map_or(Key::Other, |(_, (_, key))| *key);
         if let Some((place, _)) = known {
             let bit = 1_u32 << place;
-            // A key twice is ambiguous. Beyond the start of a call that streams nothing can be refused any more.
+            // A repeated key is ambiguous. Once a streaming call has started it can no longer be refused.
             let may_refuse = !rules.marked && (rules.whole || !self.call.started);
             if self.call.seen & bit != 0 && may_refuse {
                 return None;
@@ -95,7 +95,7 @@ impl Envelope {
         Some(())
     }
 
-    /// Whether a key is a call's name: a declared one always is, others unless they are words of an envelope.
+    /// Whether a key is a call's name. Declared names always are; others are unless they are envelope keys.
     fn keyed_name(&mut self, key: &str, rules: &CallRules<'_>) -> bool {
         let call = &mut self.call;
         let fresh = call.seen == 0 && matches!(call.arguments, Arguments::None | Arguments::Done);
@@ -134,7 +134,7 @@ impl Envelope {
         Some(())
     }
 
-    /// The first byte of a member's value.
+    /// Reads the first byte of a member's value.
     pub(super) fn value(&mut self, byte: u8, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<usize> {
         let quote = byte == b'"' || (byte == b'\'' && rules.marked && rules.repair);
         match self.key {
@@ -170,7 +170,7 @@ impl Envelope {
     }
 }
 
-/// A string's text. Single-quoted ones are read as Python writes them.
+/// The decoded text of a string. Single-quoted strings use Python's escapes.
 fn decode(body: &str, quote: u8) -> Option<String> {
     if !body.contains('\\') {
         return Some(body.to_owned());

@@ -1,16 +1,16 @@
-//! [`Envelope`]: the JSON around a call's arguments, walked byte by byte.
+//! [`Envelope`]: the JSON around a call's arguments, read byte by byte.
 //!
-//! One value is read: an object that is a call, or an array of them. At an object's own level the walker reads keys:
-//! a name key gives the name, an argument key hands the value to [`JsonBody`], a wrapper key (`function`,
-//! `tool_calls`) goes one level down, any other value is skipped. What models write under these keys:
+//! Reads one value: an object that is a call, or an array of calls. At an object's own level it reads keys: a
+//! name key gives the name, an argument key passes the value to [`JsonBody`], a wrapper key (`function`,
+//! `tool_calls`) descends one level, and any other value is skipped. What models write under these keys:
 //! docs/protocols/text-formats.md#call-objects and docs/protocols/text-formats.md#arguments.
 //!
-//! A call *starts* when it is certain: its name is complete and its arguments have begun. Everything that can be refused
-//! before is refused first: a schema in place of arguments, and in formats without a marker of their own an undeclared
-//! name, a key twice, arguments that are no object. Until then arguments are kept back.
+//! A call *starts* when it is certain: its name is complete and its arguments have begun. Reasons to refuse
+//! are checked first: a schema in place of arguments and, in formats without their own marker, an undeclared
+//! name, a repeated key, or arguments that are not an object. Arguments are held until then.
 //!
-//! In a marked format an object without an arguments member is a call if nothing else stands in it, or if all else are
-//! parameters that the tool declares, which then are the arguments.
+//! In a marked format an object without an arguments member is a call if it has no other members, or if all
+//! other members are parameters that the tool declares. Those members are then the arguments.
 
 mod arguments;
 mod flat;
@@ -28,14 +28,14 @@ use super::{
 use crate::tools::DeclaredTools;
 use crate::{event::CallEnd, format::Voice};
 
-/// What the walker finds, in the order in which it is certain.
+/// What the envelope reports, in the order in which it becomes certain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Piece<'a> {
-    /// What stood before it is framing.
+    /// The text before it is framing.
     Framed,
     /// A piece of text, or of reasoning, between calls.
     Said(Voice, &'a str),
-    /// A call begins. The id is empty where none was written.
+    /// A call begins. The id is empty if none was written.
     Start { name: &'a str, id: &'a str },
     /// A piece of its arguments.
     Arguments(&'a str),
@@ -43,18 +43,18 @@ pub(super) enum Piece<'a> {
     End(CallEnd),
 }
 
-/// What holds for all calls of one request.
+/// Rules that apply to all calls of one request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CallRules<'a> {
     pub(super) tools: &'a DeclaredTools,
-    /// The format has a marker of its own: lenient, and a name is enough to begin.
+    /// The format has its own marker: reading is lenient, and a name is enough to begin a call.
     pub(super) marked: bool,
-    /// In a marked format a name need not be declared.
+    /// In a marked format, names need not be declared.
     pub(super) any_name: bool,
-    /// Names that the format has for calling nothing.
+    /// Names by which the format calls no tool.
     pub(super) no_tool: &'a [&'a str],
     pub(super) repair: bool,
-    /// Calls wait until they have been read whole: they can be refused up to their end.
+    /// Calls wait until they have been read completely, so they can be refused up to their end.
     pub(super) whole: bool,
     pub(super) max_depth: usize,
     pub(super) max_name: usize,
@@ -63,7 +63,7 @@ pub(super) struct CallRules<'a> {
 }
 
 impl CallRules<'_> {
-    /// Rules of a format with a marker of its own, and narrow limits.
+    /// Rules of a format with its own marker, with small limits.
     #[cfg(test)]
     pub(super) fn lenient(tools: &DeclaredTools) -> CallRules<'_> {
         CallRules {
@@ -80,22 +80,22 @@ impl CallRules<'_> {
         }
     }
 
-    /// The name of the tool that `written` calls, if it may.
+    /// The name of the tool that `written` calls, if calls to it are allowed.
     pub(super) fn name<'n>(&self, written: &'n str) -> Option<&'n str> {
         let undeclared = || (self.marked && self.any_name && self.is_legal_name(written)).then_some(written);
         let nothing = || self.no_tool.contains(&written).then_some(written);
         self.tools.resolve(written).or_else(nothing).or_else(undeclared)
     }
 
-    /// As [`CallRules::name`], but a name with dots that is not declared may be a declared one behind some of them: the
-    /// longest.
+    /// As [`CallRules::name`], but for an undeclared name with dots, a declared name after one of the dots is
+    /// accepted. The longest one wins.
     pub(super) fn dotted_name<'n>(&self, written: &'n str) -> Option<&'n str> {
         let behind = written.match_indices('.').map(|(at, _)| tail(written, at + 1));
         let declared = std::iter::once(written).chain(behind).find_map(|name| self.tools.resolve(name));
         declared.or_else(|| self.name(written))
     }
 
-    /// A shape that names have everywhere: letters, digits or `_-.:/`.
+    /// Has the form of a name: letters, digits or `_-.:/`.
     fn is_legal_name(&self, name: &str) -> bool {
         (1..=self.max_name).contains(&name.len())
             && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '/'))
@@ -107,7 +107,7 @@ impl CallRules<'_> {
     }
 }
 
-/// In place of a quote: the key has none, and ends where a blank or a colon stands.
+/// Used in place of a quote for a bare key, which ends at a blank or a colon.
 const BARE: u8 = b':';
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,9 +116,9 @@ enum Key {
     Arguments,
     Id,
     Type,
-    /// `function`: the name itself, or an object that holds name and arguments.
+    /// `function`: the name itself, or an object with the name and arguments.
     Function,
-    /// `tool_calls`, `function_call`: holds whole calls.
+    /// `tool_calls`, `function_call`: contains whole calls.
     Calls,
     Other,
 }
@@ -151,7 +151,7 @@ const TYPES: [&str; 4] = ["function", "function_call", "tool_call", "tool_use"];
 enum Level {
     /// An array of calls.
     List,
-    /// An object that is a call, or wraps some.
+    /// An object that is a call, or that wraps calls.
     Call,
     /// The object under `function`: part of the call above it.
     Inner,
@@ -159,7 +159,7 @@ enum Level {
 
 #[derive(Debug, Clone)]
 enum At {
-    /// A call object or an array of them must come; in an array that was just opened, `]` may.
+    /// A call object or an array of them must follow; in an array that was just opened, `]` may.
     Item {
         or_end: bool,
     },
@@ -181,8 +181,8 @@ enum At {
     },
     Skip(JsonBody),
     Arguments,
-    /// Arguments in a JSON string; `literal`: it holds no object, and is passed on as the string it is. `brace`: what
-    /// may be an object's brace and the blanks behind it.
+    /// Arguments in a JSON string. `literal`: it does not hold an object, and is passed on as a string.
+    /// `brace`: a possible opening brace and the blanks after it.
     Packed {
         quote: u8,
         escape: Escape,
@@ -199,9 +199,9 @@ enum At {
 enum Arguments {
     #[default]
     None,
-    /// They are being read, and may still turn out to be none.
+    /// Being read; they may turn out not to be arguments.
     Doubtful,
-    /// They are an object, and are being read.
+    /// An object, being read.
     Open,
     Done,
 }
@@ -212,21 +212,21 @@ struct Call {
     id: String,
     started: bool,
     arguments: Arguments,
-    /// Arguments that came before the call was certain.
+    /// Arguments that arrived before the call was certain.
     kept: String,
-    /// The object's other members, as long as they may be the arguments.
+    /// The object's other members, while they may be the arguments.
     flat: Flat,
-    /// It has a description, as declarations have.
+    /// It has a description, like a declaration.
     is_described: bool,
     guard: SchemaGuard,
     /// Bits of [`KEYS`] seen on the call's own level.
     seen: u32,
 }
 
-/// The walk over one value.
+/// Reads one value.
 #[derive(Debug)]
 pub(super) struct Envelope {
-    /// A call's only key is its name, its value the arguments.
+    /// The object's only key is the call's name, and its value is the arguments.
     keyed: bool,
     marked: bool,
     at: At,
@@ -258,7 +258,7 @@ impl Walk for Envelope {
         Step::Took(at)
     }
 
-    /// If the model was done, only closing brackets may be missing.
+    /// If the model finished, only closing brackets may be missing.
     fn close(&mut self, _held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
         if self.starts_at_end() {
             self.call.arguments = Arguments::Open;
@@ -282,7 +282,7 @@ impl Walk for Envelope {
         }
     }
 
-    /// Bytes of arguments that are kept back.
+    /// Bytes of arguments that are held.
     fn kept(&self) -> usize {
         self.call.kept.len() + self.call.flat.kept()
     }
@@ -291,7 +291,8 @@ impl Walk for Envelope {
         self.call.started
     }
 
-    /// A marked call's arguments have begun and may still be a schema. If the text stops here, they are not one.
+    /// A marked call's arguments have begun and may still be a schema. If the text stops here, they are
+    /// arguments.
     fn starts_at_end(&self) -> bool {
         let doubted = self.call.arguments == Arguments::Doubtful && self.call.name.is_some();
         self.marked && !self.call.started && doubted && self.call.kept.starts_with('{')
@@ -315,7 +316,7 @@ impl Envelope {
         }
     }
 
-    /// One byte or more: how many were taken, or `None` if the first cannot be part of a call.
+    /// Reads one or more bytes. Returns how many were taken, or `None` if the first cannot be part of a call.
     fn token(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<usize> {
         let byte = text.bytes().next().unwrap_or_default();
         match &mut self.at {
@@ -360,7 +361,7 @@ impl Envelope {
         Some(1)
     }
 
-    /// In a member's value that is no part of the envelope.
+    /// Reads a member's value that is not part of the envelope.
     fn skip(&mut self, text: &str) -> Option<usize> {
         let At::Skip(body) = &mut self.at else { return None };
         let flat = &mut self.call.flat;
@@ -370,17 +371,17 @@ impl Envelope {
                 self.at = At::MemberEnd;
                 Some(len)
             }
-            // What is sound before the fault is taken, however it is cut; the next byte is the fault.
+            // The valid part before the fault is taken, wherever the pieces end; the next byte is the fault.
             Fed::Fault(len) => (len > 0).then_some(len),
         }
     }
 
-    /// Slips that are forgiven once a call has begun, and everywhere in marked formats: a trailing comma.
+    /// Whether trailing commas are tolerated: once a call has begun, and everywhere in marked formats.
     fn lenient(&self, rules: &CallRules<'_>) -> bool {
         rules.repair && (rules.marked || self.call.started)
     }
 
-    /// The first byte of a call object or an array of them.
+    /// Reads the first byte of a call object or of an array of them.
     fn item(&mut self, byte: u8, or_end: bool) -> Option<()> {
         match byte {
             b'{' => {
@@ -417,7 +418,7 @@ impl Envelope {
         Some(())
     }
 
-    /// A call's object has ended: everything that could make a call of it is known.
+    /// A call's object has ended: whether it is a call is now known.
     fn call_object_ended(&mut self, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<()> {
         if let (Arguments::None, Some(name), true) = (&self.call.arguments, &self.call.name, rules.marked) {
             self.call.kept = self.call.flat.arguments(|key| rules.tools.declares(name, key))?;
@@ -427,7 +428,7 @@ impl Envelope {
         (self.call.started || (self.found && self.call.name.is_none())).then_some(())
     }
 
-    /// Starts the call, if it is certain by now.
+    /// Starts the call if it is certain.
     fn start(&mut self, out: &mut Out<'_>) {
         let call = &mut self.call;
         let certain = matches!(call.arguments, Arguments::Open | Arguments::Done);

@@ -1,9 +1,10 @@
-//! [`Literal`]: one value in Python's notation, or in one like it, as JSON while it is being read.
+//! [`Literal`]: converts one value in Python's notation, or a similar one, to JSON while it is being read.
 //!
-//! What is certain goes out at once; held are a number or word until the byte behind it, an unfinished escape, a
-//! string's closing quote (another string beside it is joined to it), a comma. Two things are known only by what
-//! follows them: whether a `(` or `{` holds one element or a list, and whether a text is a key. There the element is
-//! kept until its comma, colon or bracket, and what it is in JSON is put in where it begins.
+//! Whatever is certain is sent at once. Held are: a number or word until the byte after it, an unfinished
+//! escape, a string's closing quote (an adjacent string is joined to it), and a comma. Two things are known
+//! only from what follows: whether a `(` or `{` holds one element or a list, and whether a text is a key. In
+//! these cases the element is kept until its comma, colon or bracket, and its JSON form is inserted where it
+//! begins.
 
 mod text;
 mod word;
@@ -19,11 +20,11 @@ use crate::wire::json::escape_str;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Notation {
     Python,
-    /// Bare keys, and strings between two of these, without escapes; a word is a string.
+    /// Bare keys, and strings without escapes between two of these delimiters; a word is a string.
     Delimited(&'static str),
 }
 
-/// How a string that is being read is written.
+/// How the string being read is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Quote {
     mark: char,
@@ -33,41 +34,41 @@ struct Quote {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// A value must come.
+    /// A value must follow.
     Value,
-    /// A value, a key or the container's end.
+    /// A value, a key or the container's end must follow.
     ValueOrEnd,
-    /// Behind a value: a comma, a colon or the container's end.
+    /// After a value: a comma, a colon or the container's end.
     After,
-    /// In a word, which is held; `joins`: it can only be the prefix of a string.
+    /// In a word, which is held; `joins`: it can only be a string prefix.
     Word {
         joins: bool,
     },
-    /// Behind the first quote, or the second one.
+    /// After the first quote, or the second one.
     Opening {
         quote: Quote,
         second: bool,
     },
     Text(Quote),
-    /// In an escape; `held` is what is behind its backslash.
+    /// In an escape; `held` is the text after its backslash.
     Escape(Quote),
-    /// Behind quotes that may close a triple-quoted string.
+    /// After quotes that may close a triple-quoted string.
     Closing {
         quote: Quote,
         count: usize,
     },
-    /// Behind a string: another one may be joined to it.
+    /// After a string; another one may be joined to it.
     Joining,
     /// In a delimiter before a string; `held` is its beginning.
     Delimiter,
-    /// In a string between delimiters; `held` is what may be the second one.
+    /// In a string between delimiters; `held` may be the beginning of the second one.
     Delimited,
     Done,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Level {
-    /// `(` or `{`, until it is known what it is; its first element begins at this place of what is kept.
+    /// `(` or `{` whose kind is not known yet; its first element begins at this offset in the kept output.
     Unclear {
         open: char,
         from: usize,
@@ -75,31 +76,31 @@ enum Level {
     List {
         close: char,
     },
-    /// A dictionary's key, which begins at this place of what is kept.
+    /// A dictionary's key, which begins at this offset in the kept output.
     Key {
         from: usize,
     },
-    /// A dictionary, but for its keys.
+    /// A dictionary, outside its keys.
     Member,
 }
 
-/// One value being read.
+/// Reads one value.
 #[derive(Debug)]
 pub(super) struct Literal {
     notation: Notation,
     state: State,
     levels: Vec<Level>,
     held: String,
-    /// Output that waits for an unclear level or a key to be settled.
+    /// Output that waits until an unclear level or a key is settled.
     kept: String,
-    /// Levels that are unclear, or keys.
+    /// Number of levels that are unclear, or that are keys.
     unsettled: usize,
-    /// A comma waits for what follows it.
+    /// A held comma; the text after it decides whether it is sent.
     comma: bool,
     /// The first half of a surrogate pair.
     high: Option<u32>,
     max_depth: usize,
-    /// Bytes of an element that is kept until it is known what it is.
+    /// Maximum number of bytes of an element that is kept until its kind is known.
     max_kept: usize,
 }
 
@@ -122,7 +123,7 @@ impl Literal {
         }
     }
 
-    /// In a string whose text goes out as it comes.
+    /// The fast path for a string whose text is sent as it arrives.
     pub(super) fn flow(&self) -> Option<StringFastPath> {
         let flow = match self.state {
             State::Text(_) => StringFastPath::Quotes,
@@ -132,12 +133,13 @@ impl Literal {
         (self.unsettled == 0 && self.high.is_none()).then_some(flow)
     }
 
-    /// Bytes kept back.
+    /// Bytes held.
     pub(super) fn kept(&self) -> usize {
         self.kept.len() + self.held.len()
     }
 
-    /// Reads on. What is certain goes to `out`. A value without brackets ends before the byte that shows its end.
+    /// Reads the next piece. Everything certain goes to `out`. A value without brackets ends before the byte
+    /// that shows its end.
     pub(super) fn feed(&mut self, text: &str, out: &mut impl FnMut(&str)) -> Fed {
         let mut at = 0;
         while let Some(character) = tail(text, at).chars().next() {
@@ -159,8 +161,8 @@ impl Literal {
         if self.state == State::Done { Fed::Done(at) } else { Fed::More }
     }
 
-    /// The text stops here and the model was done: writes the brackets that are missing, if the value is provably
-    /// whole but for them, and says whether it is.
+    /// The text stops here because the model finished. If only closing brackets are missing and the value is
+    /// provably complete without them, writes them and returns true.
     pub(super) fn close(&mut self, out: &mut impl FnMut(&str)) -> bool {
         match self.state {
             State::Joining => self.string_ended(out),
@@ -178,9 +180,9 @@ impl Literal {
         self.state == State::Done
     }
 
-    /// The beginning of `text` that is plainly part of a string, and so much only as may be kept.
+    /// The beginning of `text` that is plainly part of a string, limited to what may be kept.
     fn run(&mut self, text: &str, out: &mut impl FnMut(&str)) -> usize {
-        // What is kept is looked at a character at a time, since there is a limit to it.
+        // Kept text is read one character at a time because its length is limited.
         let first = text.chars().next().map_or(0, char::len_utf8);
         let text = if self.unsettled > 0 { head(text, first) } else { text };
         let bytes = text.as_bytes();
@@ -197,7 +199,7 @@ impl Literal {
         run
     }
 
-    /// One character: whether it was taken; `None` if it cannot be part of the value.
+    /// Reads one character. Returns whether it was taken; `None` if it cannot be part of the value.
     fn step(&mut self, character: char, out: &mut impl FnMut(&str)) -> Option<bool> {
         match self.state {
             State::Value | State::ValueOrEnd => self.value(character, out),
@@ -220,7 +222,7 @@ impl Literal {
         }
     }
 
-    /// Before a value.
+    /// Reads a character before a value.
     fn value(&mut self, character: char, out: &mut impl FnMut(&str)) -> Option<bool> {
         if character.is_ascii_whitespace() {
             return Some(true);
@@ -251,7 +253,7 @@ impl Literal {
         Some(true)
     }
 
-    /// A value or key begins: the comma before it is none that trails.
+    /// A value or key begins, so the comma before it is not a trailing one.
     fn begin_value(&mut self, out: &mut impl FnMut(&str)) {
         let key = self.state == State::ValueOrEnd && self.levels.last() == Some(&Level::Member);
         self.unsettled += usize::from(key);
@@ -287,7 +289,7 @@ impl Literal {
         Some(())
     }
 
-    /// Behind a value.
+    /// Reads a character after a value.
     fn after(&mut self, character: char, out: &mut impl FnMut(&str)) -> Option<bool> {
         match (character, *self.levels.last()?) {
             (blank, _) if blank.is_ascii_whitespace() => {}
@@ -308,7 +310,7 @@ impl Literal {
         Some(true)
     }
 
-    /// What is kept from `from` on is a key: a text, whatever it was written as.
+    /// The kept output from `from` on is a key, which becomes a string in whatever form it was written.
     fn key_ended(&mut self, brace: &str, from: usize, out: &mut impl FnMut(&str)) {
         let key = self.kept.split_off(from.min(self.kept.len()));
         self.kept.push_str(brace);
@@ -330,7 +332,7 @@ impl Literal {
         self.unsettled = self.unsettled.saturating_sub(1);
     }
 
-    /// A closing bracket.
+    /// Reads a closing bracket.
     fn closer(&mut self, bracket: char, out: &mut impl FnMut(&str)) -> Option<bool> {
         let empty = self.state == State::ValueOrEnd && !self.comma;
         match (self.levels.pop()?, bracket) {
@@ -360,7 +362,7 @@ impl Literal {
         self.state = if self.levels.is_empty() { State::Done } else { State::After };
     }
 
-    /// One character of a delimiter, or of what looked like one.
+    /// Reads one character of a delimiter, or of text that looks like one.
     fn delimiter(&mut self, character: char, out: &mut impl FnMut(&str)) -> Option<bool> {
         let Notation::Delimited(delimiter) = self.notation else { return None };
         let (length, inside) = (self.held.len(), self.state == State::Delimited);
@@ -376,7 +378,7 @@ impl Literal {
             if !inside {
                 return None;
             }
-            // A delimiter has no second beginning in it: what was held is text.
+            // A delimiter does not contain its own beginning a second time, so the held text is text.
             self.held.truncate(length);
             let held = std::mem::take(&mut self.held);
             if held.is_empty() {
@@ -397,7 +399,7 @@ impl Literal {
         }
     }
 
-    /// Lets what was kept go, if nothing is left to be settled.
+    /// Sends the kept output if nothing is left to be settled.
     fn flush(&mut self, out: &mut impl FnMut(&str)) {
         if self.unsettled == 0 && !self.kept.is_empty() {
             out(&self.kept);

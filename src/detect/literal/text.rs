@@ -1,4 +1,4 @@
-//! Strings of [`Literal`]: quotes of all kinds, prefixes, escapes, strings that are joined.
+//! Strings of [`Literal`]: all kinds of quotes, prefixes, escapes, and joined strings.
 
 use super::{Literal, Quote, State};
 use crate::{detect::text::tail, wire::json::escape_str};
@@ -8,7 +8,7 @@ impl Literal {
         self.state = State::Opening { quote: Quote { mark, triple: false, raw }, second: false };
     }
 
-    /// Behind the first quote or two.
+    /// Reads a character after the first or second quote.
     pub(super) fn opening(&mut self, quote: Quote, second: bool, character: char) -> bool {
         let again = character == quote.mark;
         self.state = match (again, second) {
@@ -20,7 +20,7 @@ impl Literal {
         again
     }
 
-    /// Behind quotes in a triple-quoted string.
+    /// Reads a character after quotes in a triple-quoted string.
     pub(super) fn closing(
         &mut self,
         quote: Quote,
@@ -39,7 +39,7 @@ impl Literal {
         true
     }
 
-    /// Behind a string.
+    /// Reads a character after a string.
     pub(super) fn joining(&mut self, character: char, out: &mut impl FnMut(&str)) -> Option<bool> {
         if character.is_ascii_whitespace() {
             return Some(true);
@@ -63,7 +63,7 @@ impl Literal {
         self.value_ended();
     }
 
-    /// One character behind a backslash.
+    /// Reads one character after a backslash.
     pub(super) fn escape(&mut self, quote: Quote, character: char, out: &mut impl FnMut(&str)) -> bool {
         if quote.raw {
             self.content("\\", out);
@@ -102,7 +102,7 @@ impl Literal {
         fits
     }
 
-    /// The first character behind a backslash; what is no escape stands for itself.
+    /// Reads the first character after a backslash. An invalid escape stands for itself.
     pub(super) fn escape_begins(
         &mut self,
         quote: Quote,
@@ -136,7 +136,7 @@ impl Literal {
         true
     }
 
-    /// A character by its number, or half of one.
+    /// Writes the character with this code point, or keeps a high surrogate.
     pub(super) fn code(&mut self, code: u32, out: &mut impl FnMut(&str)) {
         let low = (0xdc00..0xe000).contains(&code);
         if let Some(high) = self.high.filter(|_| low) {
@@ -156,14 +156,14 @@ impl Literal {
         }
     }
 
-    /// Half a character has no other half.
+    /// Writes a high surrogate that is not followed by a low one.
     pub(super) fn lone_half(&mut self, out: &mut impl FnMut(&str)) {
         if let Some(half) = self.high.take() {
             self.put(&format!("\\u{half:04x}"), out);
         }
     }
 
-    /// Text of a string.
+    /// Writes text of a string.
     pub(super) fn content(&mut self, text: &str, out: &mut impl FnMut(&str)) {
         if text.is_empty() {
             return;

@@ -1,9 +1,9 @@
-//! [`ParamsWalk`]: a call with a tag for every argument: `<parameter=city>Paris</parameter>`.
+//! [`ParamsWalk`]: a call with a tag for each argument: `<parameter=city>Paris</parameter>`.
 //!
-//! A value ends at its own closer if something stands behind it that the grammar expects there, so that a closer quoted
-//! in a value is data. Where the closer is missing, the value ends before the next parameter that the tool declares. The
-//! call's own closers end a value only if that cannot be a string. Strings stream; what the schema makes something else
-//! is kept and converted ([`TypedValue`]).
+//! A value ends at its own closer if the text after it is expected there by the grammar, so a closer quoted
+//! inside a value is data. If the closer is missing, the value ends before the next parameter that the tool
+//! declares. The call's own closers end a value only if it cannot be a string. Strings stream; values of
+//! other types are held and converted ([`TypedValue`]).
 
 mod value;
 
@@ -25,23 +25,23 @@ use crate::wire::json::escape_str;
 #[derive(Debug)]
 enum At {
     Name,
-    /// Before the first parameter, between two, or behind the last.
+    /// Before the first parameter, between two, or after the last.
     Between,
-    /// In a parameter's opening tag, behind the marker that it begins with.
+    /// In a parameter's opening tag, after the marker that begins it.
     Tag,
-    /// In a value; `fresh`: nothing of it has been read.
+    /// In a value; `fresh`: none of it has been read.
     Value {
         fresh: bool,
     },
-    /// In a CDATA section of a value.
+    /// In a value's CDATA section.
     Data,
-    /// In a JSON object that stands for the parameters.
+    /// In a JSON object in place of the parameters.
     Json,
-    /// In a text that stands for the only parameter.
+    /// In plain text in place of the only parameter.
     Text(BareText),
 }
 
-/// One call with tagged parameters.
+/// Reads one call with tagged parameters.
 #[derive(Debug)]
 pub(super) struct ParamsWalk {
     calls: &'static Calls,
@@ -52,14 +52,14 @@ pub(super) struct ParamsWalk {
     /// Keys written so far.
     keys: Vec<String>,
     value: TypedValue,
-    /// The value can only be a string, as the call's tool declares.
+    /// By the tool's declaration, the value can only be a string.
     string: bool,
     body: JsonBody,
     json: bool,
     mend: Mend,
     max_markup: usize,
     started: bool,
-    /// The arguments are written to their end.
+    /// The arguments have been written completely.
     ended: bool,
 }
 
@@ -125,7 +125,7 @@ impl Walk for ParamsWalk {
             At::Json => stopped && self.body.close(&mut |text: &str| out(Piece::Arguments(text))),
             At::Name | At::Tag | At::Data | At::Text(_) => false,
         };
-        // Whole JSON is all there is; another parameter may have been on its way.
+        // Complete JSON is all of the arguments; with tags, another parameter may have followed.
         let whole = ended && (stopped || self.json);
         if whole {
             self.end(out);
@@ -154,7 +154,7 @@ impl ParamsWalk {
         }
     }
 
-    /// Begins behind a header that told the name.
+    /// Begins after a header that gave the name.
     pub(super) fn named(
         calls: &'static Calls,
         params: &'static Params,
@@ -164,7 +164,7 @@ impl ParamsWalk {
         Self { at: At::Between, name: name.to_owned(), ..Self::new(calls, params, rules) }
     }
 
-    /// The call is certain.
+    /// Starts the call, which is certain.
     pub(super) fn start(&mut self, out: &mut Out<'_>) {
         if !self.started {
             self.started = true;
@@ -184,7 +184,7 @@ impl ParamsWalk {
         }
     }
 
-    /// The call's name, to the end of its tag.
+    /// Reads the call's name, to the end of its tag.
     fn name(&mut self, text: &str, rules: &CallRules<'_>) -> Step {
         let rules = CallRules { any_name: self.any_name, ..*rules };
         let (name, len) = match self.params.name {
@@ -194,10 +194,10 @@ impl ParamsWalk {
                     let blank = rest.len() - rest.trim_start().len();
                     let (alone, declared) =
                         (head(rest, blank).contains('\n'), rules.tools.resolve(name.0).is_some());
-                    // Prose may have a marker, a word and a brace on one line.
+                    // Prose may contain a marker, a word and a brace on one line.
                     let brace = self.params.json && tail(rest, blank).starts_with('{');
                     let json = brace && (alone || declared || blank == 0);
-                    // A declared name on a line of its own is enough, whatever follows.
+                    // A declared name on its own line is enough, whatever follows.
                     let line = alone && declared;
                     match self.expected(tail(rest, blank)) {
                         _ if json => (name.0, name.1),
@@ -234,12 +234,12 @@ impl ParamsWalk {
         Step::Took(len)
     }
 
-    /// The opener and a name show that a call is meant, where text of other kinds does not have them.
+    /// The opener and the name identify a call, in formats where other text does not have them.
     fn is_certain(&self) -> bool {
         self.any_name || !self.params.common
     }
 
-    /// What may follow the name or a parameter.
+    /// Whether `text` may follow the name or a parameter.
     fn expected(&self, text: &str) -> Sure {
         let text = text.trim_start();
         if text.is_empty() {
@@ -248,18 +248,18 @@ impl ParamsWalk {
         fit_any([self.params.key.open()].into_iter().chain(self.closers()), text).into()
     }
 
-    /// What ends the call, or shows that it has ended.
+    /// Markers that end the call, or show that it has ended.
     fn closers(&self) -> impl Iterator<Item = &'static str> {
         self.params.end.iter().copied().chain(self.outer())
     }
 
-    /// What stands behind a call.
+    /// Markers that may follow a call.
     fn outer(&self) -> impl Iterator<Item = &'static str> {
         let sections = self.calls.sections.iter().map(|&(_, close)| close).filter(|close| !close.is_empty());
         sections.chain(self.calls.open.iter().copied()).chain(self.calls.noise.iter().copied())
     }
 
-    /// Between parameters.
+    /// Reads the text between parameters.
     fn between(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         let blank = text.len() - text.trim_start().len();
         if blank > 0 {
@@ -299,7 +299,7 @@ impl ParamsWalk {
         }
     }
 
-    /// A text in place of the parameters.
+    /// Reads plain text in place of the parameters.
     fn text(&mut self, text: &str, out: &mut Out<'_>) -> Step {
         let At::Text(mut bare) = std::mem::replace(&mut self.at, At::Between) else { return Step::Stop(0) };
         let step = bare.step(text, (&self.name, ""), |text| fit_any(self.closers(), text), out);
@@ -311,7 +311,7 @@ impl ParamsWalk {
         step
     }
 
-    /// A parameter's opening tag, behind its marker.
+    /// Reads a parameter's opening tag, after its marker.
     fn tag(&mut self, text: &str, tools: &DeclaredTools, out: &mut Out<'_>) -> Step {
         match self.params.key.read(text) {
             Some(Some((key, kind, len))) => {
@@ -323,7 +323,7 @@ impl ParamsWalk {
         }
     }
 
-    /// `<arg_key>K</arg_key><arg_value>`; the key's closer may be missing.
+    /// Reads `<arg_key>K</arg_key><arg_value>`; the key's closer may be missing.
     fn pair(&mut self, text: &str, tools: &DeclaredTools, out: &mut Out<'_>) -> Step {
         match self.params.key.read_pair(text) {
             Some(Some((key, kind, len))) => {
@@ -337,7 +337,7 @@ impl ParamsWalk {
         }
     }
 
-    /// Begins the parameter `key`; `kind` is what its tag says of its type.
+    /// Begins the parameter `key`; `kind` is the type given in its tag.
     fn begin(&mut self, key: &str, kind: Option<&str>, tools: &DeclaredTools, out: &mut Out<'_>) {
         let declared = tools.types(&self.name, key);
         let types = kind.and_then(types_of).or(declared).unwrap_or_default();

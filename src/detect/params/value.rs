@@ -13,11 +13,11 @@ use crate::{
     tools::DeclaredTools,
 };
 
-/// Longest word of a tag that is taken for a parameter's, in bytes.
+/// Longest word in a tag that is accepted in place of the parameter's, in bytes.
 const MAX_WORD: usize = 32;
 
 impl ParamsWalk {
-    /// Inside a value: what cannot end it goes on, up to what may.
+    /// Reads a value: sends everything up to a possible terminator.
     pub(super) fn value(
         &mut self,
         text: &str,
@@ -66,7 +66,7 @@ impl ParamsWalk {
         Step::Took(text.len())
     }
 
-    /// Where something other than data may begin.
+    /// Offset at which something other than data may begin.
     fn candidate(&self, text: &str) -> Option<usize> {
         let bytes = text.as_bytes();
         match (self.params.trim, self.params.entities) {
@@ -77,7 +77,7 @@ impl ParamsWalk {
         }
     }
 
-    /// What `text`, which begins with a candidate, is. `last`: nothing follows it.
+    /// Classifies `text`, which begins with a candidate. `last`: nothing follows it.
     pub(super) fn verdict(&self, text: &str, tools: &DeclaredTools, quotes: Quotes, last: bool) -> Verdict {
         let newline = usize::from(text.starts_with('\n'));
         let marker = tail(text, newline);
@@ -114,7 +114,7 @@ impl ParamsWalk {
         }
     }
 
-    /// What stands behind a value's closer, `rest`, may stand there.
+    /// Whether `rest` may follow a value's closer.
     fn followed(&self, rest: &str) -> Sure {
         let blank = rest.len() - rest.trim_start().len();
         if blank > MAX_BLANK {
@@ -126,8 +126,9 @@ impl ParamsWalk {
         }
     }
 
-    /// What stands behind a value's closer is a parameter's opener but for its word: `<argument=` for `<parameter=`.
-    /// No other markup looks so, and no text has the closer before it.
+    /// Whether `rest`, the text after a value's closer, is a parameter's opener with another word:
+    /// `<argument=` for `<parameter=`. No other markup has this form, and in ordinary text the closer does
+    /// not precede it.
     fn opens_another(&self, rest: &str) -> Sure {
         let (Key::Tag(open, _), Some(inner)) = (self.params.key, rest.strip_prefix('<')) else {
             return Sure::No;
@@ -141,7 +142,8 @@ impl ParamsWalk {
         }
     }
 
-    /// What stands behind a call's closer, `rest`, may stand there. For a string only its end may: all else is data.
+    /// Whether `rest` may follow a call's closer. After a string only the end of the text may: everything
+    /// else is data.
     fn outside(&self, rest: &str) -> Sure {
         let blank = rest.len() - rest.trim_start().len();
         let rest = tail(rest, blank);
@@ -155,8 +157,8 @@ impl ParamsWalk {
         }
     }
 
-    /// `marker` opens another parameter, so that the closer of this one is missing: one that has not been written,
-    /// and that the tool has if it says what it has.
+    /// Whether `marker` opens another parameter, so that the closer of this one is missing. The parameter
+    /// must not have been written yet and, if the tool's parameters are known, must be one of them.
     fn opens(&self, marker: &str, rest: &str, tools: &DeclaredTools) -> Sure {
         let most = self.max_markup;
         let (marker, rest) = (bounded(marker, most), bounded(rest, most));
@@ -176,7 +178,7 @@ impl ParamsWalk {
         }
     }
 
-    /// In CDATA.
+    /// Reads a CDATA section.
     pub(super) fn data(&mut self, text: &str, out: &mut Out<'_>) -> Step {
         let (data, step) = cdata(text);
         self.value.push(data, out);

@@ -1,4 +1,4 @@
-//! Whole messages in the formats of Python and its kin, in every cut.
+//! Whole messages in Python-like formats, cut at every position.
 
 use serde_json::json;
 
@@ -11,7 +11,7 @@ use crate::{
     tools::DeclaredTools,
 };
 
-/// What came out, one line for each thing: text joined, calls as `name arguments` with a `!` if cut.
+/// The output, one line per item: joined text, and calls as `name arguments` with a `!` if cut.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Seen {
     text: String,
@@ -62,7 +62,7 @@ fn run(formats: &[&str], pieces: &[&str], stopped: bool) -> Seen {
     seen
 }
 
-/// Reads `text` whole, by character and in two pieces; what comes out must be the same.
+/// Reads `text` whole, by character and in two pieces, and checks that the output is the same.
 fn seen(formats: &[&str], text: &str, stopped: bool) -> Seen {
     let whole = run(formats, &[text], stopped);
     let by_char: Vec<&str> = text.split_inclusive(|_| true).collect();
@@ -74,7 +74,7 @@ fn seen(formats: &[&str], text: &str, stopped: bool) -> Seen {
     whole
 }
 
-/// Text and calls of a message that ended by itself.
+/// Checks the text and calls of a message that ended normally.
 #[track_caller]
 fn check(format: &str, message: &str, text: &str, calls: &[&str]) {
     let seen = seen(&[format, "bare"], message, true);
@@ -103,7 +103,7 @@ fn a_bare_list_of_declared_names_is_calls() {
 }
 
 #[test]
-fn what_is_no_list_of_calls_passes() {
+fn text_that_is_not_a_call_list_passes_unchanged() {
     for text in [
         "[nope(a=1)]",
         "[get_weather](https://example.org)",
@@ -124,7 +124,7 @@ fn what_is_no_list_of_calls_passes() {
 }
 
 #[test]
-fn calls_that_stop_short() {
+fn calls_that_stop_short_are_completed_or_cut() {
     for (text, stopped, call) in [
         ("[get_weather(city='Pa", false, r#"get_weather {"city": "Pa!"#),
         ("[get_weather(city='Pa", true, r#"get_weather {"city": "Pa!"#),
@@ -144,7 +144,7 @@ fn calls_that_stop_short() {
 }
 
 #[test]
-fn sections_of_python() {
+fn python_sections_are_read() {
     let paris = r#"get_weather {"city": "Paris"}."#;
     check(
         "lfm2",
@@ -176,7 +176,7 @@ fn sections_of_python() {
 }
 
 #[test]
-fn fences_with_code() {
+fn python_calls_in_code_fences_are_read() {
     let paris = r#"get_weather {"city": "Paris"}."#;
     let check = |message: &str, text: &str, calls: &[&str]| {
         check("gemma3_toolcode", message, text, calls);
@@ -219,7 +219,7 @@ fn gemma_writes_bare_keys_and_marked_strings() {
 }
 
 #[test]
-fn react_prompts() {
+fn react_calls_are_read() {
     let paris = r#"get_weather {"city": "Paris"}."#;
     let json = "Thought: t\nAction: get_weather\nAction Input: {\"city\": \"Paris\"}";
     let text = "Action: get_weather \nAction Input: Paris";
@@ -251,7 +251,7 @@ fn react_prompts() {
 }
 
 #[test]
-fn sarashina_writes_dictionaries() {
+fn sarashina_dictionaries_are_read() {
     check(
         "sarashina",
         "<|tool_calls|>[{'name': 'search', 'arguments': {'query': \"it's\", 'limit': None}}] b",
@@ -261,7 +261,7 @@ fn sarashina_writes_dictionaries() {
 }
 
 #[test]
-fn tools_that_are_built_into_llama() {
+fn built_in_llama_tools_are_read() {
     check("llama3_json", "<|python_tag|>search.call(query=\"x\")", "", &[r#"search {"query": "x"}."#]);
     check("llama3_json", "<|python_tag|>{\"name\": \"now\", \"parameters\": {}}", "", &["now {}."]);
     let code = "<|python_tag|>print(search(query='x'))";

@@ -1,4 +1,4 @@
-//! What stands before, between and behind the values of a container.
+//! The text before, between and after the values of a container.
 
 use std::iter;
 
@@ -9,13 +9,13 @@ use crate::{
 };
 
 impl Region {
-    /// In a fence for code a call in it begins with this.
+    /// Whether a call in a code fence may begin with this character.
     fn begins_code(&self, character: char) -> bool {
         let code = matches!(self.container, RegionKind::Fence(Fence { code: Some(_), .. }));
         code && PythonWalk::may_begin(character)
     }
 
-    /// One character before the first value, behind `markup` that may go on with it.
+    /// Reads one character before the first value. It may continue `markup`.
     pub(super) fn before(&self, markup: &str, character: char, rules: &CallRules<'_>) -> Between {
         let in_fence = markup.starts_with('`');
         match character {
@@ -49,7 +49,7 @@ impl Region {
         if whole { Between::Taken } else { Between::Begins }
     }
 
-    /// One character after a value, behind `markup` that may go on with it.
+    /// Reads one character after a value. It may continue `markup`.
     pub(super) fn after(&mut self, markup: &str, character: char, rules: &CallRules<'_>) -> Between {
         if self.begins_opener(markup) {
             let goes_on = self.begins_opener(&format!("{markup}{character}"));
@@ -86,14 +86,14 @@ impl Region {
         }
     }
 
-    /// Calls that end without a closer may be followed by their opener again, which begins as a value does: the
-    /// character behind it decides.
+    /// Calls that end without a closer may be followed by another opener, which begins like a value. The
+    /// character after it decides.
     pub(super) fn begins_opener(&self, markup: &str) -> bool {
         let RegionKind::Tag(tag) = self.container else { return false };
         tag.close.is_empty() && markup.starts_with(['{', '[']) && tag.open.starts_with(markup)
     }
 
-    /// One character of what may be the closer, or markup that means nothing.
+    /// Reads one character of a possible closer, or of markup without meaning.
     fn closer(&self, markup: &str, character: char) -> Between {
         let RegionKind::Tag(tag) = self.container else { return Between::Foreign };
         let html = tag.kind == TagKind::Html;

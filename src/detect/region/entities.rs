@@ -1,7 +1,8 @@
-//! [`Entities`]: JSON in an HTML element that was escaped as HTML, `{&quot;name&quot;: …}`, unescaped on its way in.
+//! [`Entities`]: JSON escaped as HTML in an HTML element, `{&quot;name&quot;: …}`, unescaped before it is
+//! read.
 //!
-//! The first quotation mark shows whether it was: an entity, or the mark itself. From an entity on all are read;
-//! otherwise none is, since arguments may well mention them.
+//! The first quotation mark shows whether the value is escaped. If it is an entity, all entities from there
+//! on are decoded; otherwise none are, since arguments may well mention entities.
 
 use crate::detect::{
     pattern::{Fit, fit},
@@ -9,15 +10,15 @@ use crate::detect::{
     text::{boundary_from, head},
 };
 
-/// How far the first quotation mark is looked for at a time, in bytes.
+/// How many bytes are searched at a time for the first quotation mark.
 const AHEAD: usize = 64;
 
-/// A quotation mark by its number.
+/// A quotation mark as a numeric character reference.
 const QUOTE: (&str, char) = ("&#34;", '"');
 
-/// What the text begins with.
+/// The beginning of a text.
 pub(super) enum Part<'t> {
-    /// This stands for itself.
+    /// Literal text.
     Plain(&'t str),
     /// An entity may begin here.
     Begins,
@@ -28,20 +29,20 @@ pub(super) enum Part<'t> {
 /// The entities of one value.
 #[derive(Debug, Default)]
 pub(super) struct Entities {
-    /// The first quotation mark was an entity, or was not.
+    /// Whether the first quotation mark was an entity.
     escaped: Option<bool>,
 }
 
 impl Entities {
-    /// The value is not written with entities.
+    /// Whether the value is not written with entities.
     pub(super) fn are_none(&self) -> bool {
         self.escaped == Some(false)
     }
 
-    /// What `text` begins with, which is not empty.
+    /// The first part of `text`, which must not be empty.
     pub(super) fn next<'t>(&mut self, text: &'t str) -> Part<'t> {
         if self.escaped.is_none() {
-            // Looked for a stretch at a time: the value may stop long before its first quotation mark.
+            // Searched in stretches: the value may end long before its first quotation mark.
             let text = head(text, boundary_from(text, AHEAD));
             let first = text.bytes().find(|byte| matches!(byte, b'"' | b'&'));
             self.escaped = first.map(|byte| byte == b'&');

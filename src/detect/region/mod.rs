@@ -1,7 +1,7 @@
-//! [`Region`]: a stretch of text that is a container of calls, or may be one.
+//! [`Region`]: a stretch of text that is, or may be, a container of calls.
 //!
-//! A region is entered at a container's opener, or at a bare `{` or `[`. It reads what is before a value, walks each
-//! value with an [`Envelope`], and reads what is after it up to the container's end.
+//! A region is entered at a container's opener, or at a bare `{` or `[`. It reads the text before a value,
+//! each value with an [`Envelope`], and the text after it up to the container's end.
 
 mod between;
 mod entities;
@@ -21,7 +21,7 @@ use crate::{
     wire::json::{Progress, Scanner},
 };
 
-/// What holds the calls.
+/// The kind of container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RegionKind {
     Tag(&'static Tag),
@@ -31,7 +31,7 @@ pub(super) enum RegionKind {
 
 #[derive(Debug)]
 enum Phase {
-    /// Before a value: blanks and markup (`<code>`, an opener twice, a fence inside a marker).
+    /// Before a value: blanks and markup (`<code>`, a repeated opener, a fence inside a marker).
     Before,
     Value,
     /// After a value: blanks, stray brackets, another value, the closer.
@@ -40,22 +40,22 @@ enum Phase {
     Ticks(usize),
 }
 
-/// What a character between values is.
+/// The meaning of a character between values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Between {
-    /// Part of what may be markup.
+    /// It may be part of markup.
     Begins,
-    /// The last one of markup or blanks that mean nothing.
+    /// It ends markup or blanks without meaning.
     Taken,
-    /// A value begins with the markup, or with this.
+    /// A value begins with the markup, or with this character.
     Value,
-    /// The last one of the closer.
+    /// It ends the closer.
     Closed,
-    /// No part of the container.
+    /// It is not part of the container.
     Foreign,
 }
 
-/// A container being read.
+/// Reads a container.
 #[derive(Debug)]
 pub(super) struct Region {
     container: RegionKind,
@@ -63,17 +63,18 @@ pub(super) struct Region {
     wait: Wait,
     phase: Phase,
     value: Option<Box<dyn Walk>>,
-    /// What is written as entities, in an HTML element.
+    /// The entities in an HTML element.
     entities: Option<Entities>,
-    /// The same value as strict JSON: if the value is no call and goes on as text, its end must be known.
+    /// Reads the same value as strict JSON: if it is not a call and continues as text, its end must be known.
     scanner: Option<Scanner>,
-    /// Calls may lack brackets, or have too many.
+    /// Missing or extra brackets around calls are tolerated.
     forgives: bool,
-    /// A call's arguments stopped short where the closer may begin. If it does, they may be whole all the same.
+    /// A call's arguments stopped short at a possible closer. If it is the closer, they may still be
+    /// complete.
     broken: bool,
-    /// The container has ended, or a bare value of calls; another one may follow behind a `;` or `,`.
+    /// The container, or a bare value of calls, has ended; another one may follow after a `;` or `,`.
     ended: bool,
-    /// That `;` or `,` stands.
+    /// That `;` or `,` has been read.
     joined: bool,
 }
 
@@ -101,7 +102,8 @@ impl Region {
         CallRules { any_name: rules.any_name && !special.common, no_tool: special.no_tool, ..*rules }
     }
 
-    /// Before, between and behind values. While it is not known whether the closer mends a broken call, all is held.
+    /// Reads the text before, between and after values. Everything is held while it is not known whether the
+    /// closer completes a broken call.
     fn between(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         let mut from = 0;
         for (at, character) in text.char_indices() {
@@ -115,7 +117,7 @@ impl Region {
                 Between::Taken if self.broken => from = behind,
                 Between::Taken => return Step::Took(behind),
                 Between::Value => {
-                    // Behind a value, what may have been an opener is part of the next one.
+                    // After a value, a possible opener is part of the next value.
                     let at = if matches!(self.phase, Phase::Before) { at } else { from };
                     self.begin_value(tail(text, at).chars().next().unwrap_or_default(), rules);
                     return Step::Took(at);
@@ -127,7 +129,7 @@ impl Region {
         Step::Hold
     }
 
-    /// The container's closer ends at `len`. A broken call is whole if only brackets are missing.
+    /// The container's closer ends at `len`. A broken call is complete if only brackets are missing.
     fn closed(&mut self, len: usize, out: &mut Out<'_>) -> Step {
         let broken = std::mem::take(&mut self.broken);
         let value = self.value.as_mut().filter(|_| broken);
@@ -153,7 +155,7 @@ impl Region {
         self.entities = html.then(Entities::default);
     }
 
-    /// In a value, which may be written with entities.
+    /// Reads a value that may be written with entities.
     fn unescaped(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         let Some(entities) = &mut self.entities else { return self.value(text, rules, out) };
         let (len, meant) = match entities.next(text) {
@@ -172,7 +174,7 @@ impl Region {
         }
     }
 
-    /// In a value, as it was meant.
+    /// Reads an unescaped value.
     fn value(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         let Some(value) = &mut self.value else { return Step::Stop(0) };
         let step = value.step(text, rules, out);
@@ -194,7 +196,8 @@ impl Region {
         step
     }
 
-    /// A value of calls has ended. Without a container that is all, unless a backtick behind it may quote it.
+    /// A value of calls has ended. Without a container nothing more follows, unless a backtick after it may
+    /// quote it.
     fn value_ended(&mut self, len: usize) -> Step {
         self.phase = Phase::After;
         match self.container {
@@ -203,7 +206,7 @@ impl Region {
                 (self.ended, self.joined) = (true, false);
                 Step::Certain(len)
             }
-            // What closes the last call's envelope is not text either.
+            // The end of the last call's envelope is not text either.
             _ => Step::Whole(len),
         }
     }
@@ -234,15 +237,15 @@ impl Walk for Region {
 
     fn close(&mut self, _held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
         let closes = match self.phase {
-            // Whole JSON in a container that was not closed is a call. JSON that stops short is one only if its call has
-            // begun to stream, or if a marker shows that a call was meant.
+            // Complete JSON in a container that was not closed is a call. Incomplete JSON is one only if its
+            // call has begun to stream, or if a marker shows that a call was intended.
             Phase::Value => self.wait != Wait::RegionEnd,
             _ => self.broken,
         };
         closes && self.value.as_mut().is_some_and(|value| value.close("", stopped, out))
     }
 
-    /// The strict reading of the value beside the call's own is in that string, too, or has been given up.
+    /// The strict reader of the value is in the same string, or has been given up.
     fn string(&self) -> Option<StringFastPath> {
         let as_it_stands = self.entities.as_ref().is_none_or(Entities::are_none);
         let in_value = as_it_stands && matches!(self.phase, Phase::Value);
@@ -267,7 +270,7 @@ impl Walk for Region {
                 rest.chars().next().is_some_and(|next| tag.close.starts_with(next))
             }
             (true, _) | (false, RegionKind::Bare) => false,
-            // The arguments were whole: a brace too few or too many around them does not undo the call.
+            // The arguments were complete: a brace too few or too many around them does not discard the call.
             (false, _) => value.is_in_call(),
         };
         if recovers && self.forgives {
@@ -299,5 +302,5 @@ impl Walk for Region {
     }
 }
 
-/// Bytes that are held while the closer of a broken call may come.
+/// Maximum number of bytes held while the closer of a broken call may follow.
 const MAX_BROKEN: usize = 1024;

@@ -1,25 +1,26 @@
-//! [`Anchor`]: a regular expression that is literal text but for blanks and named groups.
+//! [`Anchor`]: a regular expression that is literal text except for blanks and named groups.
 
 /// A part of an anchor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Part {
     /// Text.
     Literal(String),
-    /// A group by its name. What it may hold is the engine's affair: names and keys have their own rules.
+    /// A group, by name. The engine decides what it matches: names and keys have their own rules.
     Group(String),
     /// Any characters.
     Any,
 }
 
-/// The parts of an expression. Blanks between them are gone: around markers they mean nothing to the engine.
+/// The parts of an expression. Blanks between them are dropped, because they have no meaning to the engine
+/// around markers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Anchor(pub(super) Vec<Part>);
 
 impl Anchor {
-    /// Reads an expression.
+    /// Parses an expression.
     ///
     /// # Errors
-    /// The first piece of it that is none of these.
+    /// The first part of it that is not supported.
     pub(super) fn read(pattern: &str) -> Result<Self, String> {
         let mut anchor = Self(Vec::new());
         let mut rest = pattern;
@@ -47,7 +48,7 @@ impl Anchor {
                 anchor.text(first);
                 rest.split_at(first.len_utf8()).1
             };
-            // What is repeated is not literal.
+            // A repeated character is not literal.
             if rest.starts_with(['*', '+', '?', '{']) {
                 return Err(told(rest));
             }
@@ -63,7 +64,7 @@ impl Anchor {
         }
     }
 
-    /// Blanks may stand here: what comes is another literal.
+    /// Blanks are allowed here; a new literal follows.
     fn space(&mut self) {
         self.0.push(Part::Literal(String::new()));
     }
@@ -80,7 +81,7 @@ impl Anchor {
 
 const BLANKS: [&str; 6] = [r"\s*", r"\s+", r"\n*", r"\n?", r"\n+", r"\s?"];
 
-/// A group's name, and what is behind the group, which has no other in it.
+/// The name of a group, and the text after the group, which must not contain another one.
 fn group_of(text: &str) -> Option<(&str, &str)> {
     let (name, rest) = text.split_once('>')?;
     let (inside, rest) = rest.split_once(')')?;
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_literal_is_named() {
+    fn non_literal_parts_are_reported() {
         for (pattern, shown) in [
             ("(?:^|<think>)", "`(?:^|<think>"),
             ("<a+>", "`+>`"),

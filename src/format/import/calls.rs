@@ -1,4 +1,5 @@
-//! A template's `tool_calls`: how its calls are opened, what they are made of, and how a call is made of that.
+//! A template's `tool_calls`: how its calls are opened, what they consist of, and how a call is built from
+//! that.
 
 use serde_json::Value;
 
@@ -13,7 +14,7 @@ enum Name {
     Opener,
 }
 
-/// Keys of a call's JSON that the engine takes for its name, its arguments and its id.
+/// Keys of a call's JSON that the engine accepts as its name, its arguments and its id.
 const NAMES: [&str; 5] = ["name", "tool_name", "tool", "function_name", "action"];
 const ARGUMENTS: [&str; 7] =
     ["arguments", "parameters", "args", "input", "params", "tool_input", "action_input"];
@@ -53,7 +54,7 @@ impl Field<'_> {
         self.transform(name)
     }
 
-    /// What calls begin with; where their name comes from.
+    /// Reads what calls begin with. Returns where their name comes from.
     fn opener(&self, definition: &mut Definition) -> Result<Name, Refused> {
         let Some(Anchor(parts)) = self.pattern("open_pattern")? else {
             let open = self.literals("open")?;
@@ -99,19 +100,19 @@ impl Field<'_> {
         }
     }
 
-    /// Bare keys are mended anyway.
+    /// Bare keys are repaired in any case.
     fn json_arguments(&self) -> Result<(), Refused> {
         let Some(Value::Object(arguments)) = self.get("content_args") else { return Ok(()) };
         only(arguments, &self.path("content_args."), &["unquoted_keys"])
     }
 
-    /// A tag for every argument.
+    /// Reads a tag for each argument.
     fn parameters(&self, definition: &mut Definition) -> Result<(), Refused> {
         const KEY: &str = "content_args.tag_pattern";
         let Some(Value::Object(arguments)) = self.get("content_args") else {
             return self.refused("content_args", "it is missing");
         };
-        // A value's type is the tool's: how the template parses it does not matter.
+        // The tool's schema gives a value's type; how the template parses it does not matter.
         only(arguments, &self.path("content_args."), &["tag_pattern", "value_parser"])?;
         let pattern = arguments.get("tag_pattern").and_then(Value::as_str).unwrap_or_default();
         let parts = Anchor::read(pattern).or_else(|why| self.refused(KEY, why))?.0;
@@ -133,7 +134,7 @@ impl Field<'_> {
         }
         definition.parameter = Some([before.clone(), behind.clone(), end.clone()]);
         definition.trim = pattern.contains(r"\s*(?P<value>") || pattern.contains(r"\n(?P<value>");
-        // The template skips what closes the call's own tag, so it does not tell it.
+        // The template skips the closer of the call's own tag, so it does not contain it.
         if definition.section.is_some() {
             let tag: String = definition
                 .open
@@ -146,7 +147,7 @@ impl Field<'_> {
         Ok(())
     }
 
-    /// How a call is made of what was read: only as the engine does.
+    /// Checks how a call is built from the parsed parts: only the engine's way is supported.
     fn transform(&self, name: Name) -> Result<(), Refused> {
         let Some(transform) = self.get("transform") else {
             return match name {
@@ -187,7 +188,7 @@ impl Field<'_> {
         }
     }
 
-    /// A placeholder for one of these keys of the content.
+    /// Checks for a placeholder for one of these keys of the content.
     fn placeholder(&self, place: &str, value: &Value, keys: &[&str]) -> Result<(), Refused> {
         let inner = value.as_str().and_then(|text| text.strip_prefix('{')?.strip_suffix('}'));
         let key = inner.map(|key| key.strip_prefix("content.").unwrap_or(key));

@@ -1,11 +1,12 @@
-//! [`import`]: the words of a format from a checkpoint's response template, as far as its anchors are literal.
+//! [`import`]: builds a format definition from a checkpoint's response template, as far as its anchors are
+//! literal.
 //!
-//! A checkpoint may carry under `response_template` in its `tokenizer_config.json` how its output is read: a table of
-//! `fields` (`thinking`, `content`, `tool_calls`), each with what opens and closes it (a literal, or a regular
-//! expression), the notation of its content, and how a call is made of that. The engine works on literal markers, so
-//! what comes over is what such a table says in literals, and in the few expressions that are literals but for a name
-//! and blanks ([`anchor`]). All else is refused with the place of what stands in the way: a format that reads half of
-//! what its model writes helps nobody.
+//! A checkpoint may describe under `response_template` in its `tokenizer_config.json` how its output is
+//! parsed: a table of `fields` (`thinking`, `content`, `tool_calls`), each with what opens and closes it (a
+//! literal, or a regular expression), the notation of its content, and how a call is built from that. The
+//! engine works on literal markers, so only literals can be imported, and the few expressions that are
+//! literals except for a name and blanks ([`anchor`]). Everything else is refused with its place in the
+//! template: a format that reads half of what its model writes is not useful.
 
 mod anchor;
 mod calls;
@@ -20,9 +21,9 @@ use super::Definition;
 /// Why a template cannot be imported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
-    /// The place in the template: keys with dots between.
+    /// The place in the template: keys separated by dots.
     pub field: String,
-    /// What about it.
+    /// The reason.
     pub why: String,
 }
 
@@ -38,10 +39,11 @@ fn refused<T>(field: impl Into<String>, why: impl Into<String>) -> Result<T, Ref
     Err(Refused { field: field.into(), why: why.into() })
 }
 
-/// The format `name` that the template in `text` tells: a response template, or a `tokenizer_config.json` that has one.
+/// The definition of the format `name` from the template in `text`: a response template, or a
+/// `tokenizer_config.json` that has one.
 ///
 /// # Errors
-/// The first thing that cannot be told in the words of a [`Definition`].
+/// The first part that a [`Definition`] cannot express.
 pub fn import(name: &str, text: &str) -> Result<Definition, Refused> {
     let Ok(Value::Object(file)) = serde_json::from_str(text) else {
         return refused(
@@ -84,14 +86,14 @@ pub fn import(name: &str, text: &str) -> Result<Definition, Refused> {
     if definition.open.is_empty() {
         return refused("fields.tool_calls", "it is missing, and a format is one of calls");
     }
-    // Some models write the header of their turn again before each part of it.
+    // Some models repeat the header of their turn before each part of it.
     let again = template.get("start_anchor").and_then(Value::as_str).map(str::trim);
     let again = again.filter(|anchor| anchor.starts_with('<') && !definition.frame.is_empty());
     definition.frame.extend(again.map(str::to_owned));
     Ok(definition)
 }
 
-/// Refuses keys of `table` that are not known, and so may change what it means.
+/// Refuses unknown keys of `table`, since they may change its meaning.
 fn only(table: &Map<String, Value>, path: &str, known: &[&str]) -> Result<(), Refused> {
     match table.keys().find(|key| !known.contains(&key.as_str())) {
         Some(key) => refused(format!("{path}{key}"), "not known, so what it asks for would be lost"),
@@ -123,7 +125,7 @@ impl<'t> Field<'t> {
         refused(self.path(key), why)
     }
 
-    /// A literal, or a list of them, under `key`.
+    /// The literal, or list of literals, under `key`.
     fn literals(&self, key: &str) -> Result<Vec<String>, Refused> {
         let literals: Option<Vec<&str>> = match self.get(key) {
             None => Some(Vec::new()),
@@ -132,13 +134,13 @@ impl<'t> Field<'t> {
             Some(_) => None,
         };
         match literals {
-            // Blanks around markers mean nothing to the engine.
+            // Blanks around markers have no meaning to the engine.
             Some(literals) => Ok(literals.into_iter().map(|literal| literal.trim().to_owned()).collect()),
             None => self.refused(key, "expected a literal, or a list of them"),
         }
     }
 
-    /// What opens or closes the field, as literals: a pattern that is one counts.
+    /// What opens or closes the field, as literals. A pattern that is a literal is accepted.
     fn anchors(&self, key: &'static str, pattern: &'static str) -> Result<Vec<String>, Refused> {
         let mut literals = self.literals(key)?;
         if let Some(anchor) = self.pattern(pattern)? {
@@ -167,7 +169,7 @@ impl<'t> Field<'t> {
         }
     }
 
-    /// The one literal that there is; empty: none.
+    /// The single literal; empty if there is none.
     fn one(&self, key: &str, mut literals: Vec<String>) -> Result<String, Refused> {
         let first = literals.pop().unwrap_or_default();
         if literals.is_empty() { Ok(first) } else { self.refused(key, "only one marker can be told here") }
@@ -214,7 +216,7 @@ impl<'t> Field<'t> {
         Ok(())
     }
 
-    /// What stands around the answer means nothing.
+    /// Reads the markers around the response, which have no meaning.
     fn content(&self, definition: &mut Definition) -> Result<(), Refused> {
         self.is_text()?;
         definition.frame.extend(self.anchors("open", "open_pattern")?);

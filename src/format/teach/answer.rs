@@ -1,13 +1,14 @@
-//! [`take_form`]: the form that an answer must have, put into words.
+//! [`take_form`]: expresses the required form of the response in words.
 
 use serde_json::Value;
 
 use crate::conversation::Conversation;
 
-/// Takes what constrains the answer's form out of the request and says it in words; `None` if nothing does.
+/// Removes the fields that constrain the response's form from the request and returns them in words; `None`
+/// if there are none.
 ///
-/// Besides `response_format` these are the fields of servers that OpenAI's API does not have: vLLM's
-/// `structured_outputs` and the older `guided_…`, llama.cpp's `json_schema` and `grammar`.
+/// Besides `response_format` these are fields that servers add to OpenAI's API: vLLM's `structured_outputs`
+/// and the older `guided_…`, llama.cpp's `json_schema` and `grammar`.
 pub(super) fn take_form(conversation: &mut Conversation) -> Option<String> {
     let format = conversation.sampling.response_format.as_ref().and_then(of_response_format);
     if format.is_some() {
@@ -29,7 +30,7 @@ pub(super) fn take_form(conversation: &mut Conversation) -> Option<String> {
     ))
 }
 
-/// Fields at the top of a request that constrain the answer, with the kind of constraint that each is.
+/// Top-level request fields that constrain the response, each with its kind of constraint.
 const FIELDS: &[(&str, &str)] = &[
     ("guided_json", "json"),
     ("guided_regex", "regex"),
@@ -39,7 +40,7 @@ const FIELDS: &[(&str, &str)] = &[
     ("grammar", "grammar"),
 ];
 
-/// `None` for `text`, which constrains nothing, and for types that are not known: they stay as they came.
+/// `None` for `text`, which constrains nothing, and for unknown types, which are left unchanged.
 fn of_response_format(format: &Value) -> Option<String> {
     match format.get("type")?.as_str()? {
         "json_schema" => {
@@ -56,7 +57,7 @@ fn of_response_format(format: &Value) -> Option<String> {
     }
 }
 
-/// A constraint in vLLM's words for its kind.
+/// The words for a constraint, by vLLM's name for its kind.
 fn of_constraint(kind: &str, value: &Value) -> Option<String> {
     let text = || value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     Some(match kind {
@@ -70,7 +71,7 @@ fn of_constraint(kind: &str, value: &Value) -> Option<String> {
     })
 }
 
-/// A JSON value of `schema`, which may be given as text; any object without one.
+/// The words for a JSON value of `schema`, which may be given as text; for any object if there is no schema.
 fn of_schema(schema: &Value) -> String {
     match schema {
         Value::Null => "one JSON object.".to_owned(),

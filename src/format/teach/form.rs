@@ -1,11 +1,11 @@
-//! [`Form`]: how calls and results are written in a format, as text with holes.
+//! [`Form`]: how calls and results are written in a format, as templates.
 //!
 //! ```text
 //! calls of a turn ─▶ before  call  between  call  after
-//!                            └─ {{name}} … {{arguments}} ─▶ a JSON object, or one {{key}} {{value}} after the other
+//!                            └─ {{name}} … {{arguments}} ─▶ a JSON object, or {{key}} {{value}} for each
 //! ```
 //!
-//! A hole is a word in double braces. What fills it is not searched for holes again.
+//! A placeholder is a word in double braces. Inserted text is not searched for placeholders.
 
 use serde_json::{Map, Value, json, value::RawValue};
 
@@ -15,16 +15,17 @@ use crate::conversation::{Call, CallOutput};
 /// How calls and results are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Form {
-    /// Before, between and behind the calls of a turn.
+    /// The text before, between and after the calls of a turn.
     pub around: (&'static str, &'static str, &'static str),
-    /// A call. `{{name}}` stands for the tool's name and `{{json_name}}` for it as a JSON string, `{{arguments}}` for
-    /// the arguments and `{{json_arguments}}` for them as JSON in a JSON string, `{{id}}` for the call's id, `{{index}}`
-    /// and `{{number}}` for its place among the calls of the turn, from 0 and from 1.
+    /// A call. Placeholders: `{{name}}` is the tool's name and `{{json_name}}` the name as a JSON string,
+    /// `{{arguments}}` the arguments and `{{json_arguments}}` the arguments as JSON in a JSON string,
+    /// `{{id}}` the call's id, `{{index}}` and `{{number}}` its position among the calls of the turn, counted
+    /// from 0 and from 1.
     pub call: &'static str,
     /// How the arguments are written.
     pub arguments: ArgumentForm,
-    /// A result. `{{json_name}}`, `{{content}}` and `{{json_content}}` stand for the tool's name and what it gave,
-    /// `{{output}}` for a JSON object with both and the call's id, in OpenAI's words.
+    /// A result. Placeholders: `{{json_name}}`, `{{content}}` and `{{json_content}}` are the tool's name and
+    /// its output, `{{output}}` is a JSON object with both and the call's id, in OpenAI's terms.
     pub result: &'static str,
 }
 
@@ -33,32 +34,32 @@ pub struct Form {
 pub enum ArgumentForm {
     /// As a JSON object.
     Json,
-    /// One after the other.
+    /// One after the other, each with this template.
     Each {
-        /// One argument. `{{key}}` and `{{value}}` stand for its name and value, `{{type}}` for the value's JSON type,
-        /// `{{is_string}}` for whether that is a string: `true` or `false`.
+        /// One argument. Placeholders: `{{key}}` and `{{value}}` are its name and value, `{{type}}` is the
+        /// value's JSON type, `{{is_string}}` whether that is a string: `true` or `false`.
         one: &'static str,
-        /// Between two arguments.
+        /// The text between two arguments.
         between: &'static str,
         /// How the value is written.
         values: Values,
     },
 }
 
-/// How a value is written where arguments stand one after the other.
+/// How a value is written if arguments are written one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Values {
-    /// A string as it stands, all else as JSON.
+    /// Strings unchanged, everything else as JSON.
     Text,
-    /// As Python writes it.
+    /// In Python syntax.
     Python,
-    /// As JSON, but for keys without quotes and strings between this mark.
+    /// As JSON, except for keys without quotes and strings between this delimiter.
     Delimited(&'static str),
-    /// As an argument is: members of an object by their keys, elements of a list as `item`.
+    /// Like an argument: members of an object by their keys, elements of a list as `item`.
     Elements,
 }
 
-/// A result as Hermes models were trained on.
+/// A result in the form that Hermes models were trained on.
 const RESPONSE: &str =
     "<tool_response>\n{\"name\":{{json_name}},\"content\":{{json_content}}}\n</tool_response>";
 
@@ -66,27 +67,27 @@ const RESPONSE: &str =
 pub(in crate::format) const OBJECT: &str = r#"{"name":{{json_name}},"arguments":{{arguments}}}"#;
 
 impl Form {
-    /// Calls, one a line, with their arguments as JSON.
+    /// Calls, one per line, with their arguments as JSON.
     pub const fn json(call: &'static str) -> Self {
         Self { around: ("", "\n", ""), call, arguments: ArgumentForm::Json, result: RESPONSE }
     }
 
-    /// Calls, one a line, with an argument after the other.
+    /// Calls, one per line, with their arguments one after the other.
     pub const fn each(call: &'static str, one: &'static str, between: &'static str, values: Values) -> Self {
         Self { arguments: ArgumentForm::Each { one, between, values }, ..Self::json(call) }
     }
 
-    /// The same with this before, between and behind the calls.
+    /// The same form with this text before, between and after the calls.
     pub const fn within(self, before: &'static str, between: &'static str, after: &'static str) -> Self {
         Self { around: (before, between, after), ..self }
     }
 
-    /// The same with results written so.
+    /// The same form with results written like this.
     pub const fn answered(self, result: &'static str) -> Self {
         Self { result, ..self }
     }
 
-    /// What a result begins and ends with, where that is markup of its own and not a call's.
+    /// The beginning and end of a result, if they are its own markup and not a call's.
     pub(crate) fn result_markers(&self) -> Option<(&'static str, &'static str)> {
         let (before, _) = self.result.split_once("{{")?;
         let (_, behind) = self.result.rsplit_once("}}")?;
@@ -99,7 +100,8 @@ impl Form {
         (open.starts_with(['<', '[']) && close.len() > 1).then_some((open, close.trim_end()))
     }
 
-    /// Calls of one turn, as the model is asked to write them. Arguments that stay JSON keep their bytes.
+    /// The calls of one turn, in the form that the model is asked to write. Arguments that stay JSON keep
+    /// their bytes.
     pub fn calls(&self, calls: &[Call]) -> String {
         let (before, between, after) = self.around;
         let calls: Vec<String> = calls.iter().enumerate().map(|(at, call)| self.call(at, call)).collect();
@@ -123,7 +125,7 @@ impl Form {
         })
     }
 
-    /// A result, as it is shown to the model.
+    /// A result in the form shown to the model.
     pub fn result(&self, result: &CallOutput) -> String {
         render(self.result, |hole| match hole {
             "json_name" => Some(quoted(&result.name)),
@@ -139,7 +141,7 @@ fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }
 
-/// Arguments that are no JSON are a JSON string, so that they are shown as they were.
+/// Arguments that are not JSON become a JSON string, so that they are shown unchanged.
 fn as_json(arguments: &str) -> String {
     match serde_json::from_str::<serde::de::IgnoredAny>(arguments) {
         Ok(_) => arguments.trim().to_owned(),
@@ -148,7 +150,7 @@ fn as_json(arguments: &str) -> String {
     }
 }
 
-/// The members of an object, each as it is written and in its order; `None` for what is no object.
+/// The members of an object in order, each as it is written; `None` if it is not an object.
 fn members(json: &str) -> Option<Vec<(String, &RawValue)>> {
     struct Members;
 
@@ -172,7 +174,7 @@ fn members(json: &str) -> Option<Vec<(String, &RawValue)>> {
     serde::de::Deserializer::deserialize_map(&mut json, Members).ok()
 }
 
-/// Arguments, one after the other; what is no JSON object is shown as it was.
+/// The arguments one after the other; anything other than a JSON object is shown unchanged.
 fn each(arguments: &str, one: &str, between: &str, values: Values) -> String {
     let Some(members) = members(arguments) else { return arguments.trim().to_owned() };
     let written = members.iter().map(|(key, value)| argument(key, value.get(), one, values));
@@ -232,7 +234,7 @@ fn value(json: &str, one: &str, values: Values) -> String {
     }
 }
 
-/// A result in OpenAI's words.
+/// A result in OpenAI's terms.
 fn output(result: &CallOutput) -> String {
     let mut output = Map::new();
     output.insert("type".to_owned(), "function_call_output".into());

@@ -1,8 +1,8 @@
-//! [`instruct`]: declared tools put into words, for models whose upstream has no tools of its own.
+//! [`instruct`]: describes declared tools in words, for models whose upstream has no tools of its own.
 //!
-//! The model is told which tools there are and how a call is written; past calls and their results are shown in the
-//! very form that it is asked to write, names with the same prefix. What the client wrote is never changed: text goes
-//! around it, not into it.
+//! The model is given a list of the tools and the form of a call. Past calls and their results are shown in
+//! the same form, with the same name prefix. Text that the client wrote is never changed: instructions are
+//! added around it.
 
 mod answer;
 mod form;
@@ -20,27 +20,28 @@ use crate::{
 /// How a format is taught.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Teach {
-    /// The form in words, after "To call a tool, write ".
+    /// A description of the form, to follow "To call a tool, write ".
     pub words: &'static str,
     /// How calls and results are written.
     pub form: Form,
 }
 
-/// The form that is taught in these words.
+/// A format that is taught with this description and form.
 pub(super) const fn taught(words: &'static str, form: Form) -> Option<Teach> {
     Some(Teach { words, form })
 }
 
-/// How a model is told of tools in text.
+/// How tools are described to a model in text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Teaching {
-    /// Put before every tool's name.
+    /// Prefix added to every tool's name.
     pub prefix: String,
-    /// Replaces the built-in instruction text; empty: the built-in one. `{{tools}}`, `{{example}}`, `{{words}}`,
-    /// `{{prefix}}`, `{{rules}}` and `{{result}}` stand for what this request gives.
+    /// Replaces the built-in instruction text; if empty, the built-in one is used. `{{tools}}`,
+    /// `{{example}}`, `{{words}}`, `{{prefix}}`, `{{rules}}` and `{{result}}` stand for the contents of this
+    /// request.
     pub template: String,
-    /// The instructions, and system texts with them, go in brackets before the first user's text, for models that
-    /// have no system role or heed it less. Otherwise they are a system turn.
+    /// Put the instructions, together with system texts, in brackets before the first user's text, for models
+    /// that have no system role or follow it less closely. Otherwise they are a system turn.
     pub in_user_turn: bool,
 }
 
@@ -61,11 +62,11 @@ The tools, one JSON object a line, with the JSON Schema of their arguments under
 
 {{tools}}";
 
-/// The conversation with its tools in words: no tools are declared in it any more, and no part of it is a call or a
-/// result. A format that cannot be taught leaves it as it is.
+/// The conversation with its tools described in words: it no longer declares tools, and none of its parts is
+/// a call or a result. If the format cannot be taught, the conversation is unchanged.
 ///
-/// While tools may be called, `response_format` and its kin become words as well: a server that constrains its output
-/// to a schema could not write a call.
+/// If tools may be called, `response_format` and similar fields are also replaced by words: a server that
+/// constrains its output to a schema could not write a call.
 #[must_use]
 pub fn instruct(mut conversation: Conversation, format: &Format, teaching: &Teaching) -> Conversation {
     let Some(teach) = &format.teach else { return conversation };
@@ -126,8 +127,8 @@ fn instructions(conversation: &Conversation, teach: &Teach, teaching: &Teaching)
     }))
 }
 
-/// `{{name}}`s replaced in one pass, so that what is put in is not searched again; unknown ones stay. Of three braces
-/// the outer one is text.
+/// Replaces each `{{name}}` in one pass, so that inserted text is not searched again. Unknown names are left
+/// unchanged. Of three braces the outer one is text.
 fn render(template: &str, value: impl Fn(&str) -> Option<String>) -> String {
     let mut text = String::with_capacity(template.len());
     let mut rest = template;
@@ -151,7 +152,7 @@ fn render(template: &str, value: impl Fn(&str) -> Option<String>) -> String {
     text
 }
 
-/// What holds for calls in this request, one sentence a line.
+/// The rules for calls in this request, one sentence per line.
 fn rules(conversation: &Conversation, teach: &Teach, prefix: &str) -> String {
     let mut rules = vec![
         "- Use the names exactly as they are listed.".to_owned(),
@@ -182,7 +183,7 @@ fn rules(conversation: &Conversation, teach: &Teach, prefix: &str) -> String {
     rules.join("\n")
 }
 
-/// A tool on one line.
+/// A tool in one line.
 fn declaration(tool: &Tool, prefix: &str) -> String {
     let mut json = Encoder::default();
     json.object(|json| {
@@ -200,7 +201,7 @@ fn declaration(tool: &Tool, prefix: &str) -> String {
     json.finish_text()
 }
 
-/// Calls and results of the history as text. Media of results stand behind the results that they came with.
+/// The calls and results of the history as text. Media of results follow the results they belong to.
 fn history(turns: Vec<Turn>, teach: &Teach, prefix: &str) -> Vec<Turn> {
     let mut names: Vec<(String, String)> = Vec::new();
     let mut told: Vec<Turn> = Vec::with_capacity(turns.len());
@@ -217,7 +218,8 @@ fn history(turns: Vec<Turn>, teach: &Teach, prefix: &str) -> Vec<Turn> {
             _ => turn,
         };
         match told.last_mut() {
-            // Results of parallel calls are one turn: not every model takes two of the same role in a row.
+            // Results of parallel calls form one turn: not every model accepts two consecutive turns with the
+            // same role.
             Some(last) if results && after_results => {
                 last.add_text("\n", &turn.joined_text());
                 last.parts.extend(turn.parts.into_iter().filter(|part| !matches!(part, Part::Text(_))));
@@ -232,7 +234,7 @@ fn history(turns: Vec<Turn>, teach: &Teach, prefix: &str) -> Vec<Turn> {
     told
 }
 
-/// An assistant's turn with its calls written out, behind its text.
+/// An assistant's turn with its calls written as text after its own text.
 fn assistant(mut turn: Turn, teach: &Teach, prefix: &str, names: &mut Vec<(String, String)>) -> Turn {
     let mut calls = Vec::new();
     turn.parts.retain(|part| match part {
@@ -278,7 +280,7 @@ fn results_turn(
     Turn::of(Role::User, std::iter::once(Part::Text(text)).chain(kept).collect())
 }
 
-/// Puts the instructions where the model heeds them.
+/// Inserts the instructions at the configured place.
 fn place(turns: &mut Vec<Turn>, instructions: Option<String>, in_user_turn: bool) {
     let is_system = |turn: &Turn| matches!(turn.role, Role::System | Role::Developer);
     if !in_user_turn {
@@ -346,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn history_is_shown_as_calls_are_to_be_written() {
+    fn history_is_shown_in_the_format_of_calls() {
         let teaching = Teaching { prefix: "user:".into(), in_user_turn: true, ..Teaching::default() };
         let told = instruct(conversation(), &FENCED, &teaching);
         let texts: Vec<_> = told.turns.iter().map(|turn| (turn.role, turn.joined_text())).collect();
@@ -389,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_of_tools_that_may_not_be_called() {
+    fn tools_that_may_not_be_called_are_not_mentioned() {
         let mut asked = conversation();
         asked.tool_choice = ToolChoice::None;
         let told = instruct(asked, &HERMES, &Teaching::default());
@@ -399,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_is_told_on_one_line() {
+    fn a_tool_is_described_on_one_line() {
         let mut asked = conversation();
         let schema = "{\n  \"type\": \"object\",\n  \"title\": \"a b\"\n}";
         asked.tools[0].parameters = Some(crate::wire::json::Json::parse(schema).unwrap().into());
@@ -408,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_of_ones_own_replaces_the_words() {
+    fn a_custom_template_replaces_the_built_in_text() {
         let teaching = Teaching { template: "Tools: {{ tools }}; {{what}}".into(), ..Teaching::default() };
         let told = instruct(conversation(), &HERMES, &teaching);
         let system = told.turns[0].joined_text();

@@ -5,21 +5,22 @@ use serde::Serialize;
 
 use super::{Json, escape_into, string_end};
 
-/// Writes a JSON text without a tree of it. Values are said one after the other; commas come by themselves.
+/// Writes a JSON text without building a tree. Values are written one after the other; commas are inserted
+/// automatically.
 ///
-/// That an object has members with keys, and an array none, is up to who writes.
+/// The caller must write a key before each member of an object, and none in an array.
 #[derive(Debug, Default)]
 pub(crate) struct Encoder {
     out: Vec<u8>,
 }
 
 impl Encoder {
-    /// Room for so many bytes at first.
+    /// Reserves this many bytes initially.
     pub(crate) fn with_capacity(bytes: usize) -> Self {
         Self { out: Vec::with_capacity(bytes) }
     }
 
-    /// An object; `members` writes a key and a value in turns.
+    /// Writes an object; `members` must alternate between keys and values.
     pub(crate) fn object(&mut self, members: impl FnOnce(&mut Self)) {
         self.begin();
         self.out.push(b'{');
@@ -27,7 +28,7 @@ impl Encoder {
         self.out.push(b'}');
     }
 
-    /// An array; `elements` writes its values.
+    /// Writes an array; `elements` writes its values.
     pub(crate) fn array(&mut self, elements: impl FnOnce(&mut Self)) {
         self.begin();
         self.out.push(b'[');
@@ -35,14 +36,14 @@ impl Encoder {
         self.out.push(b']');
     }
 
-    /// A member's key. Its value comes next.
+    /// Writes a member's key. Its value must follow.
     pub(crate) fn key(&mut self, key: &str) -> &mut Self {
         self.string(key);
         self.out.push(b':');
         self
     }
 
-    /// A string.
+    /// Writes a string.
     pub(crate) fn string(&mut self, text: &str) {
         self.begin();
         self.out.push(b'"');
@@ -50,13 +51,13 @@ impl Encoder {
         self.out.push(b'"');
     }
 
-    /// A value as it was written.
+    /// Writes a value unchanged.
     pub(crate) fn raw(&mut self, json: Json<'_>) {
         self.begin();
         self.out.extend_from_slice(json.raw().as_bytes());
     }
 
-    /// A value as it was written, but on one line and without white space between its parts.
+    /// Writes a value unchanged except that it is on one line and without white space between its parts.
     pub(crate) fn compact(&mut self, json: Json<'_>) {
         self.begin();
         let mut rest = json.raw();
@@ -71,12 +72,13 @@ impl Encoder {
         self.pack(rest);
     }
 
-    /// What stands between strings.
+    /// Writes the text between strings.
     fn pack(&mut self, text: &str) {
         text.split_ascii_whitespace().for_each(|text| self.out.extend_from_slice(text.as_bytes()));
     }
 
-    /// Any value whose keys are strings. One that fails on the way, as no value of ours does, is null.
+    /// Writes any value whose keys are strings. If serialisation fails, which does not happen for toolwire's
+    /// types, the value is `null`.
     pub(crate) fn value(&mut self, value: &(impl Serialize + ?Sized)) {
         self.begin();
         let before = self.out.len();
@@ -86,19 +88,19 @@ impl Encoder {
         }
     }
 
-    /// What was written.
+    /// The bytes written.
     pub(crate) fn finish(self) -> Bytes {
         self.out.into()
     }
 
-    /// What was written, as text.
+    /// The bytes written, as text.
     pub(crate) fn finish_text(self) -> String {
-        // All that is put in is text.
+        // Only text is ever written.
         String::from_utf8(self.out).unwrap_or_default()
     }
 
-    /// A value or key begins: behind another one there is a comma. A string ends with its quote, so that the last byte
-    /// tells.
+    /// A value or key begins: writes a comma if it follows another value. A string ends with its quote, so
+    /// the last byte shows this.
     fn begin(&mut self) {
         if !matches!(self.out.last(), None | Some(b'{' | b'[' | b':')) {
             self.out.push(b',');
@@ -111,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_compact_value_keeps_what_its_strings_say() {
+    fn a_compact_value_keeps_its_strings_unchanged() {
         let mut json = Encoder::default();
         let value = "{ \"a b\" :\n[ 1 , 2.0 ,\t\"c \\\" d\\\\\" , {} , true ] }";
         json.compact(Json::parse(value).unwrap());
@@ -119,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn commas_stand_between_values() {
+    fn values_are_separated_by_commas() {
         let mut json = Encoder::default();
         json.object(|json| {
             json.key("a").array(|json| {

@@ -1,28 +1,28 @@
-//! String bodies, decoded and written: what stands between the quotes of a JSON string.
+//! Decodes and writes string bodies: the text between the quotes of a JSON string.
 
 use bytes::BufMut;
 use memchr::memchr;
 
-/// Decodes string bodies that come in pieces, cut anywhere, also inside an escape.
+/// Decodes string bodies that arrive in pieces, which may end anywhere, including inside an escape.
 ///
-/// A pair of surrogates may be split over two events of a stream, each of which is a JSON text of its own: the first
-/// half is carried. A half without its other one becomes U+FFFD, the only thing it can be in UTF-8.
+/// A surrogate pair may be split over two events of a stream, each of which is a separate JSON text, so a
+/// high surrogate is carried over. An unpaired surrogate becomes U+FFFD, since UTF-8 cannot represent it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Unescaper {
     escape: Escape,
-    /// A first half whose second one has not come.
+    /// A high surrogate whose low surrogate has not arrived.
     high: Option<u16>,
 }
 
-/// Where a piece was cut.
+/// The position in an escape at which a piece ended.
 #[derive(Debug, Clone, Copy, Default)]
 enum Escape {
     /// Not inside an escape.
     #[default]
     Outside,
-    /// Behind a backslash.
+    /// After a backslash.
     Begun,
-    /// Inside `\u`: the digits so far.
+    /// In `\u`, with the digits so far.
     Hex { digits: u8, unit: u16 },
 }
 
@@ -32,8 +32,8 @@ impl Unescaper {
         Self::default()
     }
 
-    /// Decodes the next piece of a valid string body: borrowed from `body` if there is nothing to decode, else put into
-    /// `scratch`. (In a body that is not valid an unknown escape stands for its letter.)
+    /// Decodes the next piece of a valid string body. The result borrows from `body` if there is nothing to
+    /// decode, and otherwise from `scratch`. (In an invalid body an unknown escape stands for its letter.)
     pub(crate) fn decode<'b>(&mut self, body: &'b str, scratch: &'b mut String) -> &'b str {
         let carried = self.high.is_some() || !matches!(self.escape, Escape::Outside);
         if !carried && has_no_escapes(body) {
@@ -47,13 +47,13 @@ impl Unescaper {
         scratch
     }
 
-    /// The string has ended: U+FFFD for a half of a pair that is still alone.
+    /// The string has ended: returns U+FFFD for an unpaired surrogate.
     pub(crate) fn finish(&mut self) -> Option<char> {
         self.escape = Escape::Outside;
         self.high.take().map(|_| char::REPLACEMENT_CHARACTER)
     }
 
-    /// Decodes a run without escapes or one character of an escape; gives the rest.
+    /// Decodes a run without escapes, or one character of an escape. Returns the rest.
     fn step<'b>(&mut self, rest: &'b str, out: &mut String) -> &'b str {
         if let Escape::Outside = self.escape {
             let end = memchr(b'\\', rest.as_bytes()).unwrap_or(rest.len());
@@ -73,7 +73,7 @@ impl Unescaper {
         chars.as_str()
     }
 
-    /// Takes the next character of an escape.
+    /// Reads the next character of an escape.
     fn escaped(&mut self, char: char, out: &mut String) -> Escape {
         let (digits, unit) = match self.escape {
             Escape::Begun if char == 'u' => return Escape::Hex { digits: 0, unit: 0 },
@@ -93,7 +93,7 @@ impl Unescaper {
         Escape::Outside
     }
 
-    /// Takes a UTF-16 code unit.
+    /// Adds a UTF-16 code unit.
     fn unit(&mut self, unit: u16, out: &mut String) {
         if let Some(high) = self.high.take() {
             if let Some(Ok(char)) = char::decode_utf16([high, unit]).next() {
@@ -109,7 +109,7 @@ impl Unescaper {
     }
 }
 
-/// What a backslash and `char` stand for.
+/// The character that a backslash followed by `char` stands for.
 fn meaning(char: char) -> char {
     match char {
         'n' => '\n',
@@ -121,8 +121,8 @@ fn meaning(char: char) -> char {
     }
 }
 
-/// Writes `text` as the body of a JSON string, without the quotes: quote, backslash and control characters escaped, all
-/// else as it is.
+/// Writes `text` as the body of a JSON string, without the quotes: quotes, backslashes and control characters
+/// are escaped, everything else is unchanged.
 pub fn escape_into(out: &mut impl BufMut, text: &str) {
     let mut rest = text.as_bytes();
     while let Some((run, tail)) = rest.split_at_checked(plain_run(rest)) {
@@ -133,7 +133,7 @@ pub fn escape_into(out: &mut impl BufMut, text: &str) {
     }
 }
 
-/// As [`escape_into`], for a string.
+/// As [`escape_into`], but appends to a string.
 pub(crate) fn escape_str(out: &mut String, text: &str) {
     let mut rest = text;
     while let Some((run, tail)) = rest.split_at_checked(plain_run(rest.as_bytes())) {
@@ -156,7 +156,7 @@ fn escape_byte(out: &mut impl BufMut, byte: u8) {
     }
 }
 
-/// What stands behind the backslash in the short escape of `byte`, if there is one.
+/// The letter after the backslash in the short escape of `byte`, if there is one.
 fn letter(byte: u8) -> Option<u8> {
     Some(match byte {
         b'"' | b'\\' => byte,
@@ -169,30 +169,30 @@ fn letter(byte: u8) -> Option<u8> {
     })
 }
 
-/// The escape of `byte` by its number.
+/// The `\u` escape of `byte`.
 fn numbered(byte: u8) -> [u8; 6] {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     let digit = |nibble: u8| HEX.get(usize::from(nibble)).copied().unwrap_or(b'0');
     [b'\\', b'u', b'0', b'0', digit(byte >> 4), digit(byte & 15)]
 }
 
-/// Nothing in a string body is to be decoded.
+/// Whether a string body contains nothing to decode.
 pub(super) fn has_no_escapes(body: &str) -> bool {
     plain_run(body.as_bytes()) == body.len()
 }
 
-/// How many bytes come before the first that cannot stand for itself in a string's body: quote, backslash or control
-/// character; all, if none comes.
+/// The number of bytes before the first one that must be escaped in a string's body (quote, backslash or
+/// control character); all of them if there is none.
 ///
-/// Keys and tokens are short: most are over within eight bytes, which cost less in one register than a search costs to
-/// start. Documents are long: behind their first bytes the compiler's vectors take over.
+/// Keys and tokens are short: most end within eight bytes, which cost less in one register than starting a
+/// search does. Documents are long: after their first bytes the compiler's vector code takes over.
 #[inline]
 pub(super) fn plain_run(bytes: &[u8]) -> usize {
     let first = bytes.first_chunk().map_or(0, special);
     if first != 0 { place(first) } else { longer_run(bytes) }
 }
 
-/// [`plain_run`] of more than a word.
+/// [`plain_run`] for more than one word.
 fn longer_run(bytes: &[u8]) -> usize {
     const SHORT: usize = 64;
     let (head, tail) = bytes.split_at_checked(SHORT).unwrap_or((bytes, &[]));
@@ -217,18 +217,18 @@ fn run_by_words(bytes: &[u8]) -> usize {
     words.len() * 8 + rest.iter().take_while(|byte| !is_special(**byte)).count()
 }
 
-/// Which byte of a word was found first.
+/// The index of the first byte found in a word.
 fn place(found: u64) -> usize {
     found.trailing_zeros() as usize / 8
 }
 
-/// Every operand is computed, so that many bytes can be looked at side by side.
+/// Every operand is evaluated, so that many bytes can be tested in parallel.
 fn is_special(byte: u8) -> bool {
     (byte < 0x20) | (byte == b'"') | (byte == b'\\')
 }
 
-/// The top bit of each byte of `word` that cannot stand for itself. Bits above the lowest may be wrong: a subtraction
-/// borrows from the next byte where, and only where, it found something.
+/// Sets the top bit of each byte of `word` that must be escaped. Bits above the lowest one may be wrong: a
+/// subtraction borrows from the next byte only where it has found something.
 fn special(word: &[u8; 8]) -> u64 {
     let word = u64::from_le_bytes(*word);
     const ONES: u64 = u64::MAX / 0xff;
@@ -243,7 +243,7 @@ mod tests {
 
     use super::*;
 
-    /// The text of all pieces, the last half of a pair included.
+    /// The text of all pieces, including a final unpaired surrogate.
     fn decode<'a>(pieces: impl IntoIterator<Item = &'a str>) -> String {
         let (mut unescaper, mut scratch, mut all) = (Unescaper::new(), String::new(), String::new());
         for piece in pieces {
@@ -261,7 +261,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_escaped_is_json_and_comes_back(text in "\\PC{0,6}[\u{0}-\u{24}\\\\\"é😀\u{7f}\u{2028}]{0,12}\\PC{0,40}") {
+        fn escaped_text_is_valid_json_and_round_trips(text in "\\PC{0,6}[\u{0}-\u{24}\\\\\"é😀\u{7f}\u{2028}]{0,12}\\PC{0,40}") {
             let body = escaped(&text);
             prop_assert_eq!(&serde_json::from_str::<String>(&format!("\"{body}\"")).unwrap(), &text);
             prop_assert_eq!(format!("\"{body}\""), serde_json::to_string(&text).unwrap());
@@ -269,7 +269,7 @@ mod tests {
         }
 
         #[test]
-        fn bodies_are_decoded_as_serde_json_does_however_they_are_cut(
+        fn bodies_are_decoded_as_by_serde_json_wherever_they_are_cut(
             body in r#"([a é😀]|\\["\\/bfnrt]|\\u00[0-7][0-9a-fA-F]|\\ud83[dD]\\uDe0[0-9]){0,12}"#,
         ) {
             let text: String = serde_json::from_str(&format!("\"{body}\"")).unwrap();
@@ -282,7 +282,7 @@ mod tests {
         }
 
         #[test]
-        fn lone_halves_become_the_replacement_character(
+        fn unpaired_surrogates_become_the_replacement_character(
             units in prop::collection::vec(prop_oneof![0xd7fe..0xe002_u16, Just(0xd83d), Just(0xde00), 0x20..0x7f_u16], 0..12),
         ) {
             let expected: String =
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_is_joined_over_two_events_and_a_half_does_not_wait_for_long() {
+    fn a_surrogate_pair_is_joined_across_two_events() {
         let (mut unescaper, mut scratch) = (Unescaper::new(), String::new());
         assert_eq!(unescaper.decode(r"a\ud83d", &mut scratch), "a");
         assert_eq!(unescaper.decode("", &mut scratch), "");

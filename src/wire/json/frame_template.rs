@@ -1,26 +1,27 @@
-//! [`FrameTemplate`]: the fast path for a stream whose events differ in one string, and one value beside it, only.
+//! [`FrameTemplate`]: the fast path for a stream whose events differ only in one string and one value beside
+//! it.
 
 use std::ops::Range;
 
 use super::{Json, Kind, escape::plain_run, span};
 
-/// What the frames of a stream have in common, learnt from one of them.
+/// The common parts of the frames of a stream, learnt from one of them.
 ///
-/// A model's answer is hundreds of frames that are equal but for the token in them, and often a counter, or letters
-/// that hide how long the token is. To know such a frame it is enough to compare what is before, between and behind
-/// the two with what a full parse has once found to be JSON, and to check the two themselves: about the cost of reading
-/// the bytes once. Where the comparison fails the frame is parsed in full, so a shape never decides what is valid, it
-/// only says so sooner.
+/// A model's response consists of hundreds of frames that are equal except for their token, and often a
+/// counter, or letters that hide the length of the token. To recognise such a frame, it is enough to compare
+/// the text before, between and after the two with text that a full parse has found to be JSON, and to check
+/// the two themselves. This costs about as much as reading the bytes once. If the comparison fails, the frame
+/// is parsed in full, so a template never decides what is valid; it only saves time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FrameTemplate {
     /// The frame up to its first varying part.
     head: Box<[u8]>,
     beside: Beside,
-    /// The frame from behind its last varying part.
+    /// The frame after its last varying part.
     tail: Box<[u8]>,
 }
 
-/// Where a frame has the value that varies beside its string, and what is between the two.
+/// The position of the value that varies beside the string, and the text between the two.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Beside {
     None,
@@ -28,17 +29,17 @@ enum Beside {
     Behind(Box<[u8]>, Varying),
 }
 
-/// What is to be skipped.
+/// The kind of value to be skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Varying {
-    /// A number of digits only.
+    /// A number that consists only of digits.
     Digits,
     /// The body of a string.
     Text,
 }
 
 impl Varying {
-    /// The kind of `value`, and where it lies in `frame`.
+    /// The kind of `value`, and its range in `frame`.
     fn of(value: Json<'_>, frame: &str) -> Option<(Self, Range<usize>)> {
         match value.string_body() {
             Some(body) => Some((Self::Text, span(frame, body)?)),
@@ -49,7 +50,7 @@ impl Varying {
         }
     }
 
-    /// What comes behind it.
+    /// The bytes after it.
     fn skip(self, bytes: &[u8]) -> Option<&[u8]> {
         match self {
             Self::Digits => digits(bytes),
@@ -59,8 +60,9 @@ impl Varying {
 }
 
 impl FrameTemplate {
-    /// The shape of `frame`, which has been parsed; `body` is the [`Json::string_body`] of a value in it, and `beside`
-    /// another value in it. `None` if they are not, or `beside` is neither a string nor a number of digits only.
+    /// The template of `frame`, which has been parsed. `body` is the [`Json::string_body`] of a value in it,
+    /// and `beside` another value in it. `None` if they are not in it, or if `beside` is neither a string nor
+    /// a number that consists only of digits.
     pub fn learn(frame: &str, body: &str, beside: Option<Json<'_>>) -> Option<Self> {
         let body = span(frame, body)?;
         let boxed = |range: Range<usize>| frame.as_bytes().get(range).map(Box::from);
@@ -80,8 +82,8 @@ impl FrameTemplate {
         Some(Self { head: boxed(0..outer.start)?, beside, tail: boxed(outer.end..frame.len())? })
     }
 
-    /// The string body (escapes not decoded) of a frame of this shape, which is then certainly JSON. `None` says only
-    /// that the frame has to be parsed.
+    /// The string body (escapes not decoded) of a frame that matches, which is then certain to be JSON.
+    /// `None` means only that the frame has to be parsed.
     pub fn body<'a>(&self, frame: &'a str) -> Option<&'a str> {
         let bytes = frame.as_bytes();
         let mut rest = bytes.strip_prefix(&*self.head)?;
@@ -101,7 +103,7 @@ impl FrameTemplate {
     }
 }
 
-/// What comes behind a number of digits only.
+/// The bytes after a number that consists only of digits.
 fn digits(bytes: &[u8]) -> Option<&[u8]> {
     let end = bytes.iter().position(|byte| !byte.is_ascii_digit())?;
     let (number, rest) = bytes.split_at_checked(end)?;
@@ -109,7 +111,7 @@ fn digits(bytes: &[u8]) -> Option<&[u8]> {
     whole.then_some(rest)
 }
 
-/// The valid string body up to the first quote that is not escaped.
+/// The valid string body before the first unescaped quote.
 fn string_body(bytes: &[u8]) -> Option<&[u8]> {
     let mut end = 0;
     loop {
@@ -132,7 +134,7 @@ mod tests {
     use super::*;
     use crate::wire::json::{Kind, span};
 
-    /// All values of a text with the way to them, keys and element numbers.
+    /// All values of a text with their paths (keys and element numbers).
     fn values<'a>(json: Json<'a>, way: &str, all: &mut Vec<(String, Json<'a>)>) {
         all.push((way.to_owned(), json));
         for (place, (_, value)) in json.members().enumerate() {
@@ -143,14 +145,14 @@ mod tests {
         }
     }
 
-    /// The slow path: the string body at `way`, if `frame` is JSON and has a string there.
+    /// The slow path: the string body at the path `way`, if `frame` is JSON and has a string there.
     fn parsed<'a>(frame: &'a str, way: &str) -> Option<&'a str> {
         let mut all = Vec::new();
         values(Json::parse(frame).ok()?, "", &mut all);
         all.iter().find(|(place, _)| place == way)?.1.string_body()
     }
 
-    /// The way to the string whose body lies at `body`.
+    /// The path of the string whose body has the range `body`.
     fn way(frame: &str, body: &Range<usize>) -> Option<String> {
         let mut all = Vec::new();
         values(Json::parse(frame).ok()?, "", &mut all);
@@ -177,7 +179,7 @@ mod tests {
         ]
     }
 
-    /// A frame with other text at two places.
+    /// A frame with other text in two places.
     fn with(frame: &str, first: Range<usize>, one: &str, last: Range<usize>, two: &str) -> String {
         let mut frame = frame.to_owned();
         frame.replace_range(last, two);
@@ -186,7 +188,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes, where the shape tells a body it is the one that a parse finds; and it tells those it is for.
+        /// If the template finds a body in any input, a parse finds the same one; and it does find those that
+        /// it was learnt for.
         #[test]
         fn frames_of_the_shape_take_the_fast_path_and_only_valid_ones(
             frame in prop::sample::select(&FRAMES[..]),
@@ -214,7 +217,7 @@ mod tests {
                 };
                 let slow = parsed(&changed, &way).filter(|slow| *slow == body);
                 prop_assert_eq!(shape.body(&changed), slow.filter(|_| fits), "{}", changed);
-                // Any other change makes another shape of it, or is no JSON.
+                // Any other change gives a frame of another form, or invalid JSON.
                 let mut broken = changed.clone();
                 let at = (0..=junk.index(changed.len())).rev().find(|at| changed.is_char_boundary(*at)).unwrap();
                 broken.remove(at);
@@ -226,7 +229,7 @@ mod tests {
         }
     }
 
-    /// Every string of `frame`, alone and with each other string or number beside it.
+    /// Every string of `frame`, alone and with every other string or number as the value beside it.
     fn holes(frame: &str) -> Vec<(Json<'_>, Option<Json<'_>>)> {
         let mut all = Vec::new();
         values(Json::parse(frame).unwrap(), "", &mut all);
@@ -263,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_json_does_not_allow_is_no_number() {
+    fn a_number_that_json_does_not_allow_is_rejected() {
         let at = |count: &str| format!("{{\"n\":{count},\"t\":\"x\"}}");
         let frame = at("5");
         let json = Json::parse(&frame).unwrap();

@@ -1,31 +1,32 @@
-//! [`Index`]: where the containers of a text end, noted while it is checked.
+//! [`Index`]: the ends of a text's containers, recorded while it is checked.
 
 use super::{
     Invalid, Json,
     whole::{self, Marks},
 };
 
-/// Lets a text be walked without looking for the ends of its containers again, which a view without an index does at
-/// each level. Worth it where most of a deep text is walked, as a request's is.
+/// Allows a text to be walked without searching for the ends of its containers again, which a view without an
+/// index does at each level. Worthwhile if most of a deep text is walked, as for a request.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    /// In the order in which they begin: a container's own are behind it.
+    /// In the order in which they begin: the contents of a container follow it.
     extents: Vec<Extent>,
-    /// The place of the innermost container that is open.
+    /// The index of the innermost open container.
     innermost: usize,
 }
 
 /// A container of a text.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Extent {
-    /// Its bytes, brackets included. As long as it is open: what was left of the text at its beginning.
+    /// Its length in bytes, including brackets. While it is open: the number of bytes left in the text at its
+    /// beginning.
     pub(super) bytes: u32,
-    /// How many containers are in it, at any depth. As long as it is open: the place of the one that it is in.
+    /// The number of containers in it, at any depth. While it is open: the index of its parent.
     pub(super) inner: u32,
 }
 
 impl Index {
-    /// [`Json::parse`]; the view knows where its containers end.
+    /// As [`Json::parse`]; the view knows where its containers end.
     ///
     /// # Errors
     /// `text` is not one JSON value.
@@ -35,7 +36,7 @@ impl Index {
         }
         *self = Self::default();
         let json = Json::checked(text, |begin| whole::value(begin, self))?;
-        // The value itself is the first, unless it is no container.
+        // The value itself is the first, unless it is not a container.
         let inner = self.extents.get(1..).unwrap_or_default();
         Ok(Json { inner, ..json })
     }
@@ -63,7 +64,7 @@ mod tests {
     use super::*;
     use crate::wire::json::Kind;
 
-    /// All that a walk finds.
+    /// Everything that a walk finds.
     fn walked(json: Json<'_>, found: &mut Vec<String>) {
         found.push(json.raw().to_owned());
         match json.kind() {
@@ -97,7 +98,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_view_with_an_index_shows_what_one_without_shows(text in value()) {
+        fn views_with_and_without_an_index_are_equal(text in value()) {
             let (mut with, mut without) = (Vec::new(), Vec::new());
             walked(Index::default().parse(&text).unwrap(), &mut with);
             walked(Json::parse(&text).unwrap(), &mut without);

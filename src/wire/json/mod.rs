@@ -1,9 +1,11 @@
-//! JSON read where it lies: [`Json`] views a whole text, [`Scanner`] reads one as it comes, [`Unescaper`] and
-//! [`escape_into`] turn string bodies into text and back, [`FrameTemplate`] knows the frames of a stream again. An [`Index`]
-//! spares a view of a deep text the search for ends, [`Raw`] keeps a value as it was written, an [`Encoder`] writes one.
+//! JSON read in place: [`Json`] views a whole text, [`Scanner`] reads a text as it arrives, [`Unescaper`] and
+//! [`escape_into`] convert string bodies to text and back, [`FrameTemplate`] recognises similar frames of a
+//! stream. An [`Index`] saves a view of a deep text the search for ends, [`Raw`] keeps a value as it was
+//! written, an [`Encoder`] writes one.
 //!
-//! No tree is built. A reader of a stream wants two or three members of each event, and the numbers and key order of
-//! what it passes on as they were written; a tree costs an allocation a member and loses both.
+//! No tree is built. A reader of a stream needs two or three members of each event, and must preserve the
+//! numbers and key order of everything that it passes on. A tree costs one allocation per member and loses
+//! both.
 
 mod encoder;
 mod escape;
@@ -27,7 +29,7 @@ pub(crate) use surrogates::mend_surrogates;
 
 use std::{borrow::Cow, error, fmt, ops::Range};
 
-/// What a value is.
+/// The kind of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// `null`
@@ -44,10 +46,10 @@ pub enum Kind {
     Object,
 }
 
-/// A text is not one JSON value.
+/// The text is not one JSON value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Invalid {
-    /// The first byte at fault; the text's length, if it ends too early.
+    /// Offset of the first invalid byte, or the text's length if it ends too early.
     pub at: usize,
     why: &'static str,
 }
@@ -62,28 +64,29 @@ impl error::Error for Invalid {}
 
 /// A valid JSON value, viewed in the text it was read from.
 ///
-/// The whole text is checked once, by [`Json::parse`]; after that nothing can fail, and what is asked of a value of
-/// another kind is `None` or empty. Readers of sloppy upstreams rely on that: a member that is missing, `null` or of
-/// the wrong kind is one case.
+/// The whole text is checked once, by [`Json::parse`]. After that nothing can fail: an accessor for another
+/// kind of value returns `None` or nothing. Readers of careless upstreams rely on this, because a member that
+/// is missing, `null` or of the wrong kind is one case for them.
 #[derive(Clone, Copy)]
 pub struct Json<'a> {
     /// The value as it was written, from its first byte to its last.
     text: &'a str,
-    /// The containers in it, if they are known.
+    /// The containers in it, if known.
     inner: &'a [Extent],
 }
 
 impl<'a> Json<'a> {
-    /// Checks that `text` is one JSON value, with white space around it or not, nested at most [`MAX_DEPTH`] deep.
+    /// Checks that `text` is one JSON value, optionally surrounded by white space and nested at most
+    /// [`MAX_DEPTH`] deep.
     ///
     /// # Errors
-    /// It is not.
+    /// `text` is not one JSON value.
     pub fn parse(text: &'a str) -> Result<Self, Invalid> {
         Self::checked(text, |begin| whole::value(begin, &mut ()))
     }
 
-    /// [`Json::parse`] and [`Json::members`] in one: the members of an object are told while it is checked. What has
-    /// been told of a text that turns out to be none is worth nothing.
+    /// [`Json::parse`] and [`Json::members`] in one: the members of an object are passed to `on` while the
+    /// text is checked. If the text turns out to be invalid, discard them.
     ///
     /// # Errors
     /// `text` is not one JSON value.
@@ -111,10 +114,10 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// [`Json::parse`] for bytes, which have to be UTF-8.
+    /// As [`Json::parse`], for bytes, which must be UTF-8.
     ///
     /// # Errors
-    /// They are not, or not JSON.
+    /// The bytes are not UTF-8 or not JSON.
     pub fn parse_bytes(bytes: &'a [u8]) -> Result<Self, Invalid> {
         let text =
             str::from_utf8(bytes).map_err(|error| Invalid { at: error.valid_up_to(), why: "not UTF-8" })?;
@@ -126,7 +129,7 @@ impl<'a> Json<'a> {
         self.text
     }
 
-    /// What it is.
+    /// The kind of the value.
     pub fn kind(&self) -> Kind {
         match self.text.as_bytes().first() {
             Some(b'{') => Kind::Object,
@@ -138,7 +141,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// It is `null`.
+    /// Whether it is `null`.
     pub fn is_null(&self) -> bool {
         self.kind() == Kind::Null
     }
@@ -153,23 +156,22 @@ impl<'a> Json<'a> {
         self.raw().parse().ok()
     }
 
-    /// What stands between the quotes of a string, as it was written.
+    /// The text between the quotes of a string, as it was written.
     pub fn string_body(&self) -> Option<&'a str> {
         self.text.strip_prefix('"')?.strip_suffix('"')
     }
 
-    /// The text of a string. A half of a surrogate pair becomes U+FFFD.
+    /// The text of a string. An unpaired surrogate becomes U+FFFD.
     pub fn as_str(&self) -> Option<Cow<'a, str>> {
         self.string_body().map(decoded)
     }
 
-    /// A tree of it, for those who need one: `null` if a tree cannot hold it (half of a surrogate pair, the deepest
-    /// nesting).
+    /// The value as a tree; `null` if a tree cannot hold it (an unpaired surrogate, the deepest nesting).
     pub fn to_value(&self) -> serde_json::Value {
         serde_json::from_str(self.raw()).unwrap_or_default()
     }
 
-    /// The members of an object, in order, all of several with one key; nothing for other kinds.
+    /// The members of an object in order, including all members with a repeated key. Empty for other kinds.
     pub fn members(&self) -> impl Iterator<Item = (Cow<'a, str>, Json<'a>)> + use<'a> {
         let mut values = self.values(b'{');
         std::iter::from_fn(move || {
@@ -178,12 +180,12 @@ impl<'a> Json<'a> {
         })
     }
 
-    /// The elements of an array, in order; nothing for other kinds.
+    /// The elements of an array, in order. Empty for other kinds.
     pub fn elements(&self) -> impl Iterator<Item = Json<'a>> + use<'a> {
         self.values(b'[')
     }
 
-    /// The member of that key: the first, if there are several.
+    /// The member with this key; the first one if there are several.
     pub fn get(&self, key: &str) -> Option<Json<'a>> {
         let mut values = self.values(b'{');
         loop {
@@ -214,7 +216,7 @@ impl fmt::Debug for Json<'_> {
     }
 }
 
-/// Where `inner` lies in `outer`; `None` if it does not.
+/// The range of `inner` in `outer`; `None` if it is not a slice of it.
 pub(crate) fn span(outer: &str, inner: &str) -> Option<Range<usize>> {
     let start = inner.as_ptr().addr().checked_sub(outer.as_ptr().addr())?;
     let range = start..start + inner.len();
@@ -237,21 +239,21 @@ fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\n' | b'\r' | b'\t')
 }
 
-/// The values inside a container that is known to be valid. Of an object, keys and values are taken in turns.
+/// The values inside a container that is known to be valid. For an object, keys and values alternate.
 struct Values<'a> {
     text: &'a str,
-    /// Behind the value that was given last.
+    /// Offset after the last value returned.
     at: usize,
-    /// The containers from there on, if they are known.
+    /// The containers from there on, if known.
     inner: &'a [Extent],
 }
 
 impl<'a> Values<'a> {
-    /// The key that comes next.
+    /// The next key.
     fn key(&mut self) -> Option<Cow<'a, str>> {
         let [b'"', body @ ..] = self.ahead() else { return None };
         let run = plain_run(body);
-        // Most have no escapes, and are not looked at twice.
+        // Most keys have no escapes and are not scanned twice.
         let is_plain = body.get(run) == Some(&b'"');
         let end = if is_plain { run + 1 } else { string_end(body) };
         let start = self.at + 1;
@@ -260,7 +262,7 @@ impl<'a> Values<'a> {
         Some(if is_plain { Cow::Borrowed(key) } else { decoded(key) })
     }
 
-    /// How long the container that comes next is, and what is in it.
+    /// The length of the next container, and the containers in it.
     fn container(&mut self) -> Option<(usize, &'a [Extent])> {
         let (next, behind) = self.inner.split_first()?;
         let (inner, behind) = behind.split_at_checked(next.inner as usize)?;
@@ -268,7 +270,7 @@ impl<'a> Values<'a> {
         Some((next.bytes as usize, inner))
     }
 
-    /// What follows white space, commas and colons.
+    /// The bytes after white space, commas and colons.
     fn ahead(&mut self) -> &'a [u8] {
         let mut rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
         while let [b',' | b':' | b' ' | b'\n' | b'\r' | b'\t', tail @ ..] = rest {
@@ -282,7 +284,8 @@ impl<'a> Values<'a> {
 impl<'a> Iterator for Values<'a> {
     type Item = Json<'a>;
 
-    /// A value's end is looked for once, here: whoever asks for a value reads it, or goes on behind it.
+    /// The end of a value is searched for once, here: the caller either reads the value or continues after
+    /// it.
     fn next(&mut self) -> Option<Json<'a>> {
         let mut inner: &[Extent] = &[];
         let length = match self.ahead() {
@@ -306,7 +309,7 @@ impl<'a> Iterator for Values<'a> {
     }
 }
 
-/// Where the valid container at the start of `bytes` ends.
+/// The end of the valid container at the start of `bytes`.
 fn container_end(bytes: &[u8]) -> usize {
     let mut rest = bytes;
     let mut depth = 0_usize;
@@ -325,7 +328,7 @@ fn container_end(bytes: &[u8]) -> usize {
     bytes.len() - rest.len()
 }
 
-/// Where the string ends, its quote included, whose body goes on with `bytes`.
+/// The end, including the quote, of the string whose body continues with `bytes`.
 fn string_end(bytes: &[u8]) -> usize {
     let mut at = 0;
     while let Some(rest) = bytes.get(at..) {
@@ -345,7 +348,7 @@ mod tests {
     const CHUNK: &str = r#" {"id":"x","choices":[{"index":0,"delta":{"content":"a\nb"},"end":null}],"n":12,"e":{ },"f":[ ],"id":2} "#;
 
     #[test]
-    fn a_view_tells_what_is_there_and_nothing_else() {
+    fn a_view_returns_existing_values_only() {
         let json = Json::parse(CHUNK).unwrap();
         assert_eq!(json.raw(), CHUNK.trim());
         assert_eq!(json.get("id").unwrap().as_str().unwrap(), "x");
@@ -365,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_where() {
+    fn errors_contain_the_offset() {
         let at = |text: &[u8]| Json::parse_bytes(text).unwrap_err().at;
         assert_eq!(at(b""), 0);
         assert_eq!(at(b"{\"a\":tru}"), 8);

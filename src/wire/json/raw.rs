@@ -1,4 +1,4 @@
-//! [`Raw`]: one JSON value that is kept as it was written.
+//! [`Raw`]: one JSON value, kept as it was written.
 
 use std::fmt;
 
@@ -6,14 +6,15 @@ use serde_json::Value;
 
 use super::Json;
 
-/// A JSON value as it was written, order of keys, digits and white space included.
+/// A JSON value as it was written, including key order, digits and white space.
 ///
-/// What is passed on needs no tree: a tree costs an allocation a member to make, and again to copy.
+/// A value that is only passed on does not need a tree: a tree costs one allocation per member to build, and
+/// again to copy.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Raw(Box<str>);
 
 impl Raw {
-    /// The value, to be looked at.
+    /// A view of the value.
     pub fn view(&self) -> Json<'_> {
         Json { text: &self.0, inner: &[] }
     }

@@ -2,22 +2,22 @@
 
 use super::escape::plain_run;
 
-/// The deepest nesting that any scanner allows.
+/// The maximum nesting that any scanner allows.
 pub(crate) const MAX_DEPTH: usize = 128;
 
 /// Why a [`Scanner`] stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// All bytes are taken; the value goes on.
+    /// All bytes were taken; the value continues.
     More,
-    /// The value is complete. The byte that closes it is taken; where only the byte behind it can tell (a number),
-    /// that one is not.
+    /// The value is complete. The byte that closes it has been taken. If only the next byte shows the end
+    /// (for a number), that byte has not.
     End,
-    /// The next byte cannot continue JSON, or nests too deep. It is not taken.
+    /// The next byte cannot continue JSON, or nests too deeply. It has not been taken.
     Invalid,
 }
 
-/// Reads one JSON value, cut anywhere. White space before it is taken.
+/// Reads one JSON value in pieces of any size. White space before it is taken.
 ///
 /// Checks all of JSON's grammar except that its bytes are UTF-8.
 #[derive(Debug, Clone)]
@@ -25,7 +25,7 @@ pub(crate) struct Scanner {
     state: State,
     max_depth: usize,
     depth: usize,
-    /// A bit for each open container, the innermost one lowest: set for an array.
+    /// One bit per open container, the innermost one lowest: set for an array.
     arrays: u128,
     /// The string being read is a key.
     in_key: bool,
@@ -33,32 +33,32 @@ pub(crate) struct Scanner {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// A value must come.
+    /// A value must follow.
     Value,
-    /// Behind `[`: a value or `]`.
+    /// After `[`: a value or `]`.
     FirstElement,
-    /// Behind `{`: a key or `}`.
+    /// After `{`: a key or `}`.
     FirstKey,
-    /// Behind a comma in an object.
+    /// After a comma in an object.
     Key,
-    /// Behind a key.
+    /// After a key.
     Colon,
-    /// Behind a value in a container: a comma, or the container's end.
+    /// After a value in a container: a comma, or the container's end.
     Behind,
     /// In a string.
     Text,
-    /// Behind a backslash.
+    /// After a backslash.
     Escape,
-    /// In `\u`: so many digits are missing.
+    /// In `\u`: the number of digits missing.
     Hex(u8),
     Number(Number),
-    /// In `true`, `false` or `null`: what is missing of it.
+    /// In `true`, `false` or `null`: the part that is missing.
     Literal(&'static [u8]),
     Done,
     Broken,
 }
 
-/// What has been seen of a number.
+/// The part of a number that has been read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Number {
     Minus,
@@ -72,7 +72,7 @@ enum Number {
 }
 
 impl Number {
-    /// What it is with `byte`; `None` if `byte` does not belong to it.
+    /// The state after `byte`; `None` if `byte` is not part of the number.
     fn next(self, byte: u8) -> Option<Self> {
         use Number::{Exponent, Fraction, Integer, Minus, Point, Power, Sign, Zero};
         Some(match (self, byte) {
@@ -87,23 +87,24 @@ impl Number {
         })
     }
 
-    /// It may end here.
+    /// Whether the number may end here.
     fn is_whole(self) -> bool {
         matches!(self, Self::Zero | Self::Integer | Self::Fraction | Self::Power)
     }
 }
 
-/// One step: how many bytes it took, and why to stop, if so.
+/// The result of one step: how many bytes it took, and the reason to stop, if any.
 type Step = (usize, Option<Progress>);
 
 impl Scanner {
-    /// A scanner for one value in which at most `max_depth` containers (and never more than [`MAX_DEPTH`]) are open at
-    /// once.
+    /// A scanner for one value in which at most `max_depth` containers (and never more than [`MAX_DEPTH`])
+    /// are open at once.
     pub(crate) fn new(max_depth: usize) -> Self {
         Self { state: State::Value, max_depth: max_depth.min(MAX_DEPTH), depth: 0, arrays: 0, in_key: false }
     }
 
-    /// Reads on. Says how many of `bytes` it took and why it stopped; go on with those that were not taken.
+    /// Reads the next bytes. Returns how many of `bytes` were taken and why it stopped; continue with those
+    /// that were not taken.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> (usize, Progress) {
         match self.state {
             State::Done => return (0, Progress::End),
@@ -122,7 +123,8 @@ impl Scanner {
         (taken, Progress::More)
     }
 
-    /// The input has ended: whether the value is complete. Only for a number is that not known before.
+    /// The input has ended. Returns whether the value is complete; only for a number is this not known
+    /// before.
     #[cfg(any(test, feature = "bench"))]
     pub(crate) fn finish(&self) -> bool {
         match self.state {
@@ -132,7 +134,7 @@ impl Scanner {
         }
     }
 
-    /// How many containers are open.
+    /// The number of open containers.
     pub(crate) fn depth(&self) -> usize {
         self.depth
     }
@@ -157,7 +159,7 @@ impl Scanner {
         }
     }
 
-    /// One byte taken, on to `state`.
+    /// Takes one byte and changes to `state`.
     fn go(&mut self, state: State) -> Step {
         self.state = state;
         (1, None)
@@ -200,7 +202,7 @@ impl Scanner {
         self.arrays & 1 == 1
     }
 
-    /// Behind a value in a container.
+    /// Reads a byte after a value in a container.
     fn behind(&mut self, byte: u8) -> Step {
         match (byte, self.in_array()) {
             (b',', true) => self.go(State::Value),
@@ -210,7 +212,7 @@ impl Scanner {
         }
     }
 
-    /// A value is complete with the `taken` bytes of this step.
+    /// The value is complete with the `taken` bytes of this step.
     fn complete(&mut self, taken: usize) -> Step {
         if self.depth == 0 {
             self.state = State::Done;
@@ -220,7 +222,7 @@ impl Scanner {
         (taken, None)
     }
 
-    /// A string begins with the first byte of `rest`. Most end in the same input: one step for all of it.
+    /// A string begins with the first byte of `rest`. Most end in the same input and take a single step.
     fn open_text(&mut self, rest: &[u8]) -> Step {
         self.state = State::Text;
         let (taken, stop) = self.text(rest.get(1..).unwrap_or_default());
@@ -245,7 +247,7 @@ impl Scanner {
         }
     }
 
-    /// Behind a backslash, or in the digits of `\u`.
+    /// Reads a byte after a backslash, or among the digits of `\u`.
     fn escape(&mut self, byte: u8) -> Step {
         match (self.state, byte) {
             (State::Escape, b'u') => self.go(State::Hex(4)),
@@ -285,7 +287,8 @@ mod tests {
     use super::*;
     use crate::wire::json::Json;
 
-    /// Where the scanner stops when it is fed `pieces`, and why. More at the end of the input is End where it suffices.
+    /// Where the scanner stops when it is fed `pieces`, and why. `More` at the end of the input counts as
+    /// `End` if the value is complete.
     fn scan<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (usize, Progress) {
         let mut scanner = Scanner::new(MAX_DEPTH);
         let mut all = 0;
@@ -301,7 +304,7 @@ mod tests {
         (all, if scanner.finish() { Progress::End } else { Progress::More })
     }
 
-    /// JSON in ASCII, with all its forms of white space, numbers, escapes and literals.
+    /// JSON in ASCII, with all forms of white space, numbers, escapes and literals.
     fn json() -> impl Strategy<Value = String> {
         let space = "[ \n\r\t]{0,2}";
         let leaf = prop_oneof![
@@ -325,7 +328,7 @@ mod tests {
         })
     }
 
-    /// One byte of `text` replaced, put in or taken out.
+    /// `text` with one byte replaced, inserted or removed.
     fn mutated(text: &str, place: prop::sample::Index, byte: char, how: u8) -> String {
         let at = place.index(text.len() + 1);
         let (head, tail) = text.split_at(at);
@@ -339,7 +342,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn json_is_what_serde_json_takes_however_it_is_cut(
+        fn scanner_accepts_what_serde_json_accepts_wherever_it_is_cut(
             text in json(),
             place: prop::sample::Index,
             byte in r#"[\[\]{}:,"\\eE0-2.+ \n\u{0}tfnu-]"#,
@@ -358,7 +361,7 @@ mod tests {
         }
 
         #[test]
-        fn a_whole_text_is_judged_as_one_that_comes_in_pieces(
+        fn whole_text_and_pieces_give_the_same_result(
             text in json(),
             place: prop::sample::Index,
             byte in r#"[\[\]{}:,"\\eE0-2.+ \n\u{0}tfnué-]"#,
@@ -391,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_ends_where_it_ends() {
+    fn the_end_of_a_value_is_found() {
         for (text, taken) in
             [("{\"a\":[1]}, x", 9), (" \"a\\\"b\"c", 7), ("12 ", 2), ("-0.5e3,", 6), ("null]", 4), ("[]]", 2)]
         {
@@ -401,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_json_ends_at_its_first_wrong_byte() {
+    fn invalid_json_stops_at_its_first_invalid_byte() {
         for text in [
             "{!]",
             "[!}",

@@ -1,12 +1,13 @@
-//! [`mend_surrogates`]: halves of surrogate pairs that stand alone.
+//! [`mend_surrogates`]: replaces unpaired surrogates.
 
 use std::borrow::Cow;
 
 use memchr::memchr;
 
-/// The JSON `text` with U+FFFD in place of every escaped half of a surrogate pair whose other half is missing.
+/// The JSON `text` with U+FFFD in place of every escaped surrogate without its other half.
 ///
-/// JSON's grammar allows it, UTF-8 has no form for it, and clients that cut a text in the middle of a character write it.
+/// JSON's grammar allows them, UTF-8 cannot represent them, and clients that cut a text in the middle of a
+/// character write them.
 pub(crate) fn mend_surrogates(text: &str) -> Cow<'_, str> {
     let bytes = text.as_bytes();
     let mut mended = String::new();
@@ -32,7 +33,7 @@ pub(crate) fn mend_surrogates(text: &str) -> Cow<'_, str> {
     Cow::Owned(mended)
 }
 
-/// The UTF-16 unit that is escaped at `at`.
+/// The UTF-16 code unit escaped at `at`.
 fn unit(bytes: &[u8], at: usize) -> Option<u16> {
     let digits = bytes.get(at..at + 6)?.strip_prefix(b"\\u")?;
     u16::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
@@ -43,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn halves_alone_are_replaced() {
+    fn unpaired_surrogates_are_replaced() {
         for (text, mended) in [
             (r#""a""#, r#""a""#),
             (r#""\ud83d\ude00 \uD83D\uDE00""#, r#""\ud83d\ude00 \uD83D\uDE00""#),

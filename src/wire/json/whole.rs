@@ -1,19 +1,19 @@
-//! The grammar over a whole text: what [`Scanner`](super::Scanner) checks of one that comes in pieces, several times
-//! faster, since nothing has to be remembered where a piece ends.
+//! The grammar for a whole text: the same checks as [`Scanner`](super::Scanner) for text in pieces, but
+//! several times faster, since no state has to be kept between pieces.
 //!
-//! Each function reads something off the beginning of a text. `Ok`: what follows it. `Err`: what follows the last byte
-//! that could belong to JSON; nothing, if the text ends too early.
+//! Each function reads from the beginning of a text. `Ok`: the text after it. `Err`: the text after the last
+//! byte that could belong to JSON; empty if the text ends too early.
 
 use super::{MAX_DEPTH, escape::plain_run};
 
-/// What is left of a text.
+/// The rest of a text.
 pub(super) type Rest<'a> = Result<&'a [u8], &'a [u8]>;
 
-/// The containers that are open.
+/// The open containers.
 #[derive(Default)]
 struct Open {
     depth: usize,
-    /// A bit for each, the innermost one lowest: set for an array.
+    /// One bit per container, the innermost one lowest: set for an array.
     arrays: u128,
 }
 
@@ -33,15 +33,15 @@ impl Open {
     }
 }
 
-/// Who is told where containers begin and end, each by how many bytes follow.
+/// Receives where containers begin and end, as the number of bytes that follow.
 pub(super) trait Marks {
-    /// The next byte opens one.
+    /// The next byte opens a container.
     fn open(&mut self, left: usize);
-    /// The innermost one has ended.
+    /// The innermost container has ended.
     fn close(&mut self, left: usize);
 }
 
-/// Nobody.
+/// Ignores the positions.
 impl Marks for () {
     fn open(&mut self, _: usize) {}
     fn close(&mut self, _: usize) {}
@@ -52,7 +52,8 @@ pub(super) fn value<'a>(text: &'a [u8], marks: &mut impl Marks) -> Rest<'a> {
     nested(text, MAX_DEPTH, marks)
 }
 
-/// The same; of an object, `on` is told each member: the text from its key on, from its value on, and from behind it.
+/// As [`value`]. For an object, each member is passed to `on`: the text from its key on, from its value on,
+/// and from after it.
 pub(super) fn members<'a>(text: &'a [u8], mut on: impl FnMut(&[u8], &[u8], &[u8])) -> Rest<'a> {
     let [b'{', tail @ ..] = text else { return value(text, &mut ()) };
     let mut rest = space(tail);
@@ -109,7 +110,8 @@ fn nested<'a>(text: &'a [u8], max_depth: usize, marks: &mut impl Marks) -> Rest<
     }
 }
 
-/// Behind a value: the ends of containers, as many as there are, and the comma before the next value or key.
+/// After a value: reads the ends of all containers that end there, and the comma before the next value or
+/// key.
 fn behind<'a>(mut rest: &'a [u8], open: &mut Open, marks: &mut impl Marks) -> Rest<'a> {
     while open.depth > 0 {
         rest = match space(rest) {
@@ -133,7 +135,7 @@ fn key(rest: &[u8]) -> Rest<'_> {
     }
 }
 
-/// White space, if there is any.
+/// Skips white space.
 pub(super) fn space(rest: &[u8]) -> &[u8] {
     match rest {
         [b' ' | b'\n' | b'\r' | b'\t', ..] => {
@@ -144,7 +146,7 @@ pub(super) fn space(rest: &[u8]) -> &[u8] {
     }
 }
 
-/// A string from behind its first quote on.
+/// A string, starting after its first quote.
 fn string(mut rest: &[u8]) -> Rest<'_> {
     loop {
         rest = match rest.get(plain_run(rest)..).unwrap_or_default() {
@@ -155,7 +157,7 @@ fn string(mut rest: &[u8]) -> Rest<'_> {
     }
 }
 
-/// What stands behind a backslash.
+/// The text after a backslash.
 fn escape(rest: &[u8]) -> Rest<'_> {
     match rest {
         [b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't', tail @ ..] => Ok(tail),
