@@ -4,7 +4,8 @@ use crate::{
     event::CallEnd,
 };
 
-/// id, name, arguments and end of every call, in the order in which they began; checks the order of events.
+/// The id, name, arguments and end of every call, in the order of their beginnings; checks the order of
+/// events.
 fn calls_of(events: &[Event<'_>]) -> Vec<(String, String, String, CallEnd)> {
     let mut calls: Vec<(String, String, String, Option<CallEnd>)> = Vec::new();
     for event in events {
@@ -39,7 +40,7 @@ fn read(deltas: &[&str], cut: bool) -> Vec<(String, String, String, CallEnd)> {
     calls_of(&events)
 }
 
-/// Reads deltas whose calls all are to be whole; gives `id name arguments` of each.
+/// Reads deltas whose calls are all expected to be complete; returns `id name arguments` of each.
 fn whole(deltas: &[&str]) -> Vec<String> {
     let calls = read(deltas, false);
     assert!(calls.iter().all(|call| call.3 == CallEnd::Complete), "{calls:?}");
@@ -301,7 +302,7 @@ fn arguments_behind_a_complete_call_are_counted() {
     assert_eq!(calls.skipped().count(Skip::LateArguments), 1);
 }
 
-/// What a call of these deltas comes to under small limits: its arguments, or the failure.
+/// The result of reading these deltas under small limits: the calls' arguments, or the failure.
 fn limited(deltas: &[&str]) -> Result<Vec<String>, String> {
     let mut events = Vec::new();
     let mut calls = CallDeltas::new(128);
@@ -337,7 +338,7 @@ fn arguments_before_the_name_are_limited_for_each_call() {
             assert!(read.is_err_and(|message| message.contains("max_arguments")) != fits);
         }
     }
-    // One call's arguments do not count against another's.
+    // The arguments of one call do not count towards another's limit.
     let named = |n: usize| {
         format!(
             r#"[{{"index":{n},"function":{{"arguments":"{}"}}}},{{"index":{n},"id":"c{n}","function":{{"name":"a"}}}}]"#,
@@ -405,7 +406,7 @@ fn the_legacy_form_is_one_call() {
     assert_eq!(calls_of(&events), [(String::new(), "a".into(), r#"{"x":1}"#.into(), CallEnd::Complete)]);
 }
 
-/// What comes of deltas of both forms: `f` before a `function_call`, `t` before `tool_calls`.
+/// The calls in deltas of both forms: `f` before a `function_call`, `t` before `tool_calls`.
 fn both_forms(deltas: &[&str]) -> Vec<(String, String)> {
     let mut events = Vec::new();
     let mut calls = CallDeltas::new(128);
@@ -431,13 +432,13 @@ fn a_call_in_both_forms_is_one_call() {
     let (left, right, all) = (r#"{\"x\":"#, "1}", r#"{\"x\":1}"#);
     let next = r#"t[{"index":1,"id":"q","function":{"name":"b","arguments":"{\"y\":2}"}}]"#;
     for (deltas, expected) in [
-        // Both in each delta, `tool_calls` first: the reader takes them in this order.
+        // Both forms in each delta, `tool_calls` first: the reader takes them in this order.
         (vec![head("t", left), head("f", left), head("t", right), head("f", right)], vec![&x]),
-        // The older form first, and each piece once.
+        // The older form first, and each piece only once.
         (vec![head("f", left), head("t", right)], vec![&x]),
-        // A head in the older form, and the call in the newer.
+        // The head in the older form, and the call in the newer.
         (vec![head("f", ""), head("t", all), head("f", all)], vec![&x]),
-        // Complete in the older form, and all of it again.
+        // The complete call in the older form, then again in the newer.
         (vec![head("f", all), head("t", all)], vec![&x]),
         (vec![head("f", all), head("t", left), head("t", right), next.to_owned()], vec![&x, &y]),
     ] {
