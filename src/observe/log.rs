@@ -1,5 +1,6 @@
-//! Log lines: where they go and how they look. tracing-subscriber formats them. This module adds that a value cannot
-//! leave its place: text from outside is escaped and clipped ([`untrusted`](super::untrusted)), in text and in JSON.
+//! Log lines: where they go and how they look. tracing-subscriber formats them. This module adds that a value
+//! cannot leave its place: text from outside is escaped and clipped ([`untrusted`](super::untrusted)), in
+//! text and in JSON.
 
 use std::{
     error::Error,
@@ -36,8 +37,8 @@ pub(crate) enum Style {
 }
 
 /// Sends log lines to stderr. `filter` is the value of `TOOLWIRE_LOG` in the usual form (`info`,
-/// `toolwire=debug,hyper=warn`); `None` means `info`. Text is coloured if `coloured`. Does nothing if logging is set up
-/// already.
+/// `toolwire=debug,hyper=warn`); `None` means `info`. Text is coloured if `coloured`. Does nothing if logging
+/// is set up already.
 ///
 /// # Errors
 /// If `filter` is invalid.
@@ -52,8 +53,8 @@ pub(crate) fn init(style: Style, coloured: bool, filter: Option<&str>) -> Result
     Ok(())
 }
 
-/// A list, which is an array in JSON. tracing has no such value; it is recorded as an error (`value as &dyn Error`),
-/// which the formatter recognises.
+/// A list, which is an array in JSON. tracing has no such value; it is recorded as an error
+/// (`value as &dyn Error`), which the formatter recognises.
 #[derive(Debug)]
 pub(crate) struct List(pub Vec<String>);
 
@@ -85,7 +86,8 @@ impl<V: Visit> Visit for Clean<V> {
         if field.name() == "message" {
             return self.record_debug(field, &format_args!("{text}"));
         }
-        // The library quotes a text with its unprintable characters escaped. Clipped before that, its quotes stay a pair.
+        // The library quotes a text and escapes its unprintable characters. Clipping before that keeps both
+        // quotes.
         self.0.record_str(field, &clip(text, MAX_VALUE));
     }
 
@@ -94,8 +96,8 @@ impl<V: Visit> Visit for Clean<V> {
     }
 }
 
-/// A line of JSON as the library writes it, its texts clipped, its unprintable characters escaped, with arrays for each
-/// [`List`].
+/// A line of JSON as the library writes it, its texts clipped, its unprintable characters escaped, with
+/// arrays for each [`List`].
 #[derive(Debug)]
 struct CleanObjects<L>(L);
 
@@ -144,8 +146,8 @@ fn clip_all(value: &mut Value) {
     }
 }
 
-/// Writes JSON with all unprintable characters escaped. serde_json escapes those up to U+001F; the others can stand in
-/// strings only.
+/// Writes JSON with all unprintable characters escaped. serde_json escapes those up to U+001F; the others can
+/// stand in strings only.
 fn write_printable(writer: &mut Writer<'_>, json: &str) -> fmt::Result {
     for char in json.chars() {
         if is_unprintable(char) {
@@ -180,7 +182,7 @@ mod tests {
         }
     }
 
-    /// What `log` writes while `events` runs.
+    /// The output of `log` while `events` runs.
     fn logged<L: Subscriber + Send + Sync + 'static>(
         log: impl FnOnce(Lines) -> L,
         events: impl FnOnce(),
@@ -191,7 +193,7 @@ mod tests {
         String::from_utf8(lines).unwrap()
     }
 
-    /// What `log` writes of every kind of value.
+    /// The output of `log` for every kind of value.
     fn written<L: Subscriber + Send + Sync + 'static>(log: impl FnOnce(Lines) -> L) -> String {
         logged(log, || {
             let missing: Option<&str> = None;
