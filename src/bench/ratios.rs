@@ -1,7 +1,7 @@
 //! Ratios of targets, round by round.
 //!
-//! Within a round, targets run under the most similar conditions, so ratios are computed there. Quote their median over
-//! the rounds; their spread shows how far to trust it.
+//! Within a round, targets run under the most similar conditions, so ratios are computed there. Quote their
+//! median over the rounds; their spread shows how reliable it is.
 
 use super::report::{Distribution, Metric, Ratio, Summary, Target};
 

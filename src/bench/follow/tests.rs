@@ -27,7 +27,7 @@ fn whole(dialect: Dialect, stream: &str) -> Sample {
     follow(dialect, &[stream.as_bytes()])
 }
 
-/// What must not depend on splits: everything except the times.
+/// The part of a sample that must not depend on splits: everything except the times.
 fn told(mut sample: Sample) -> Sample {
     sample.tokens.iter_mut().for_each(|token| token.at = 0);
     for time in [&mut sample.first_byte, &mut sample.first_call, &mut sample.last_call] {
@@ -79,7 +79,8 @@ fn times_are_those_of_the_bytes() {
     }
 }
 
-/// The table of `variants`: changes to the canonical stream, and the rules that it then violates. `⏎` is LF, `␍` CR.
+/// The table of `variants`: changes to the canonical stream, and the rules that it then violates. `⏎` is LF,
+/// `␍` CR.
 fn check(dialect: Dialect, canonical: &str, variants: &str) {
     for variant in variants.split("\n\n").filter(|variant| !variant.trim().is_empty()) {
         let (mut stream, mut from, mut rules) = (canonical.to_owned(), String::new(), Vec::new());
@@ -226,7 +227,7 @@ fn a_token_needs_no_memory_but_its_place() {
 
 #[test]
 fn what_our_pipeline_writes_breaks_no_rule() {
-    // Server calls without a result cannot be told from the client's calls.
+    // Server calls without a result cannot be distinguished from the client's calls.
     let unanswered = ["v1-older-keys", "v2-announce-only"];
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
     let mut seen = 0;

@@ -1,4 +1,4 @@
-//! Warnings that a reader must see before the figures, one per line; none if all is well.
+//! Warnings that a reader must see before the figures, one per line.
 
 use super::{Metric, Report, Summary, Target, figure};
 use crate::observe::terminal::{counted, plural};
@@ -144,7 +144,7 @@ fn thin(report: &Report) -> Vec<String> {
     lines
 }
 
-/// Memory per stream can be told from general growth of the process only with many streams.
+/// Memory per stream can be distinguished from general growth of the process only with many streams.
 fn lonely(report: &Report) -> Option<String> {
     let processes = report.targets.iter().filter_map(|target| target.all.process.as_ref());
     let most = processes.map(|process| process.open_streams).max()?;
