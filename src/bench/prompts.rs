@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn generated_prompts_differ_from_their_beginning_on() {
+    fn generated_prompts_have_different_beginnings() {
         for dialect in [Dialect::Chat, Dialect::Responses, Dialect::Messages] {
             let prompts = Prompts::generated(&terms(dialect), 40, 6);
             let (first, again, other) = (prompts.body(3, 0), prompts.body(3, 0), prompts.body(4, 71));
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_are_declared_as_each_dialect_has_them() {
+    fn tools_are_declared_in_the_form_of_each_dialect() {
         let tools =
             |dialect| value(&Prompts::generated(&terms(dialect), 9, 1).body(0, 0))["tools"][0].clone();
         assert_eq!(tools(Dialect::Chat)["function"]["name"], "get_weather");
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_prompts_messages_or_whole_requests() {
+    fn file_lines_are_prompts_messages_or_requests() {
         let text = r#"
             {"prompt": "Hello"}
             {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]}
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_line_is_told_with_its_number() {
+    fn prompt_file_error_names_the_line() {
         for (text, told) in [
             ("{\"prompt\": \"a\"}\n[1]", "2: not a JSON object"),
             ("{\"prompt\": 1}", "1: a line has `prompt`"),

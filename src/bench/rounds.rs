@@ -304,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everybody_is_as_often_at_each_place() {
+    fn each_target_is_equally_often_at_each_position() {
         for runs in 1..6 {
             let rounds: Vec<_> = (0..2 * runs).map(|round| order(round, runs)).collect();
             for place in 0..runs {

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_hold_or_not() {
+    fn slo_conditions_are_compared() {
         for text in [
             "ttft_p99<300ms",
             "ttft_p99 <= 0.21s , first_call_p50<451us",
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_tells_what_was_measured() {
+    fn verdict_contains_the_measured_values() {
         let slo: Slo = "ttft_p99<300ms,itl_p99<50ms,broken_share<0.1%".parse().unwrap();
         let verdict = slo.judge(&summary());
         assert!(!verdict.held);
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_says_what_and_where() {
+    fn slo_error_has_a_message_and_a_place() {
         for (text, at, part) in [
             ("", 0, "a condition is"),
             ("ttft_p99<300ms,", 15, "a condition is"),

@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn postmarks_of_other_clocks_are_no_times() {
+    fn postmarks_of_other_clocks_are_ignored() {
         let tokens =
             [token(20 * MS, Some(9 * MS)), token(30 * MS, Some(31 * MS)), token(40 * MS, Some(40 * MS))];
         let summary = summary(&[sample(&tokens)]);
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn usage_tells_of_tokens_that_share_a_delta() {
+    fn usage_counts_tokens_that_share_a_delta() {
         let tokens = [token(20 * MS, None), token(60 * MS, None)];
         let tpot = |usage| max(&summary(&[Sample { usage, ..sample(&tokens) }]), Metric::Tpot).unwrap();
         assert!((tpot(None) - 40.0).abs() < 0.1 && (tpot(Some(5)) - 10.0).abs() < 0.1);
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn every_end_is_counted_and_named() {
+    fn every_outcome_is_counted_and_named() {
         let ended = |outcome| Sample { outcome, ..sample(&[token(20 * MS, None)]) };
         let samples = [
             ended(Outcome::Done),
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_add_up() {
+    fn tallies_of_turns_are_summed() {
         let streams: Vec<_> = (1..9).map(|at| sample(&[token(20 * MS + at * at * MS, None)])).collect();
         let (mut all, mut both) = (Tally::new(MS), Tally::new(MS));
         for half in streams.chunks(4) {
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_stream_with_a_token_is_the_one_shown() {
+    fn timeline_is_that_of_the_first_stream_with_a_token() {
         let mut tally = Tally::new(MS);
         tally.record(&Sample { outcome: Outcome::Broken(String::new()), ..Sample::default() });
         tally.record(&sample(&[token(20 * MS, None), token(30 * MS, None)]));

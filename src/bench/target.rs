@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_have_a_name_or_that_of_their_host() {
+    fn target_name_defaults_to_its_host() {
         let pair = |name: &str, url: &str| Ok((name.to_owned(), url.to_owned()));
         assert_eq!(told("direct=http://[::1]:80/v1"), pair("direct", "http://[::1]:80/v1"));
         assert_eq!(
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told() {
+    fn invalid_target_is_reported() {
         for (text, why) in [
             ("ftp://host", "http:// or https://"),
             ("localhost:8787", "http:// or https://"),
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_read() {
+    fn header_is_parsed() {
         let (name, value) = header("X-Fixture:  weather").unwrap();
         assert_eq!((name.as_str(), value.as_bytes()), ("x-fixture", b"weather".as_slice()));
         assert!(header("nothing").is_err() && header("a b: c").is_err());

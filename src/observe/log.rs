@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn harmless_fields_look_as_the_library_writes_them() {
+    fn harmless_fields_are_unchanged() {
         let plain = written(text(CleanFields, false));
         assert_eq!(plain, written(text(DefaultFields::new(), false)));
         assert!(plain.starts_with(" INFO a: text=\"plain, and 'so'\" some=\"x\" empty=\"\"\n"), "{plain}");
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn harmless_objects_look_as_the_library_writes_them() {
+    fn harmless_objects_are_unchanged() {
         let library = written(|lines| {
             let json = tracing_subscriber::fmt().json().flatten_event(true).without_time();
             json.with_writer(move || lines.clone()).finish()

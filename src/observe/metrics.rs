@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_clients_are_shown_only_where_configured() {
+    fn client_tool_names_are_shown_only_if_configured() {
         let call = |name: &str| CallTally { format: "native", name: Some(name.to_owned()) };
         let tally = Tally { calls: vec![call("secret_tool"), call("other_tool")], ..Tally::default() };
         let metrics = Metrics::new(false);

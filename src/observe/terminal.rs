@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn one_is_not_a_plural() {
+    fn count_of_one_is_singular() {
         assert_eq!([0, 1, 2].map(|count| counted(count, "stream")), ["0 streams", "1 stream", "2 streams"]);
     }
 }

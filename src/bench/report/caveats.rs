@@ -164,7 +164,7 @@ mod tests {
     };
 
     #[test]
-    fn a_quiet_run_has_only_its_losses() {
+    fn undisturbed_run_warns_only_about_losses() {
         assert_eq!(
             caveats(&example::report()),
             ["nginx: 2 of 607 streams were incomplete or violated the rules"]
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn each_weakness_is_told() {
+    fn each_weakness_has_a_warning() {
         let mut report = example::report();
         report.rounds = 3;
         report.machine.load = Some((3.2, 4.0));
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ramp_has_other_loads_and_no_rounds() {
+    fn ramp_report_warns_about_loads_and_not_rounds() {
         let mut report = example::report();
         report.rounds = 0;
         let lines = caveats(&report);

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn every_figure_is_found_again() {
+    fn every_figure_is_in_the_csv() {
         let report = example::report();
         let lines = read(&csv(&report).unwrap());
         for target in &report.targets {

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn the_report_is_read_back_from_the_page() {
+    fn report_round_trips_through_the_page() {
         let report = example::report();
         let page = page(&report);
         let data = between(&page, r#"<script type="application/json" id="report">"#, "</script>");
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_cannot_leave_its_place() {
+    fn target_name_is_escaped_in_the_page() {
         let evil =
             "</script><script>alert(1)</script><!-- <script> @@report@@ @@script@@ \u{2028} ' \" & ]]>";
         let mut report = example::report();
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_needs_no_network() {
+    fn page_needs_no_network() {
         let page = page(&example::report());
         let code =
             page.replace(between(&page, r#"<script type="application/json" id="report">"#, "</script>"), "");
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn every_part_has_its_place() {
+    fn every_part_has_a_place_in_the_template() {
         let page = page(&example::report());
         assert!(!page.contains("@@"), "a mark was left, or is in another order");
         assert!(between(&page, "<noscript>", "</noscript>").contains("toolwire 0.1.0 bench"));

@@ -348,7 +348,7 @@ mod tests {
 
     /// With `TOOLWIRE_APPROVE` it overwrites the expected table; it passes once rebuilt with that.
     #[test]
-    fn the_table_is_as_it_was_approved() {
+    fn table_matches_the_approved_one() {
         let told = table(&example::report(), None);
         if std::env::var_os("TOOLWIRE_APPROVE").is_some() {
             std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/src/bench/report/example/table.txt"), &told)
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn no_line_is_too_long_for_a_terminal() {
+    fn table_lines_fit_the_terminal() {
         let mut report = example::report();
         report.targets[1].name = "a-gateway-with-a-very-long-name".to_owned();
         report.targets[1].all.metrics.get_mut(&Metric::Slip).unwrap().p99 = 4_200.0;
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_table_holds_the_same_figures() {
+    fn narrow_table_contains_the_same_figures() {
         let report = example::report();
         let words = |width| {
             let told = table(&report, Some(width));
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_cannot_write_to_the_terminal() {
+    fn target_name_cannot_control_the_terminal() {
         let mut report = example::report();
         report.targets[0].name = "\u{1b}[31mred".to_owned();
         report.targets[0].complaints.insert("bad\u{1b}[2J".to_owned(), 1);
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_step_that_was_tried_again_the_second_try_counts() {
+    fn second_attempt_of_a_ramp_step_counts() {
         let step = |streams, held| RampStep { streams, held, measured: vec![format!("{streams} {held}")] };
         let steps = vec![step(8, false), step(8, true), step(16, false), step(16, false)];
         let ramp = Ramp { steps, ..Ramp::default() };
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_report_is_told_too() {
+    fn empty_report_is_printed() {
         let report = Report {
             baseline: None,
             targets: Vec::new(),

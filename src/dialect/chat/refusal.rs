@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_quoted_is_short_and_one_line() {
+    fn quoted_text_is_short_and_on_one_line() {
         assert_eq!(first_words(b" \n"), None);
         assert_eq!(first_words(b"a\n  b\tc").unwrap(), "a b c");
         assert_eq!(first_words(b"<html><title> 502 Bad\nGateway </title>x").unwrap(), "502 Bad Gateway");

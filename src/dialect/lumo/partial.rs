@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_copy_takes_the_place_of_its_beginning() {
+    fn complete_copy_replaces_its_beginning() {
         assert_eq!(joined(&[r#"{"x":"#, r#"{"x":1}"#]), (r#"{"x":1}"#.to_owned(), true));
         assert_eq!(joined(&["{", r#"{"x":1}"#]), (r#"{"x":1}"#.to_owned(), true));
     }

@@ -432,13 +432,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn known_frames_mean_what_parsed_ones_mean(frames in vec(frame(), 0..24)) {
+        fn fast_path_gives_the_same_events_as_parsing(frames in vec(frame(), 0..24)) {
             prop_assert_eq!(events(&frames, true).0, events(&frames, false).0);
         }
     }
 
     #[test]
-    fn plain_tokens_are_known_from_the_second_on() {
+    fn plain_tokens_take_the_fast_path_from_the_second_on() {
         let token = |count| {
             format!(
                 "data: {}",

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_upstream_refuses_with() {
+    fn error_responses_map_to_failures() {
         for (status, body, expected) in [
             (
                 401,
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told_in_words() {
+    fn error_responses_have_readable_messages() {
         let failure = refusal(429, Some("9"), br#"{"Code":2028,"Error":"weekly limit"}"#);
         assert_eq!((failure.message(), failure.retry_after()), ("weekly limit", Some("9")));
         let failure = refusal(404, None, br#"{"Code":404,"Error":"Path not found"}"#);

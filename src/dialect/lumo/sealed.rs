@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn anything_but_a_false_value_seals() {
+    fn any_flag_except_a_false_value_seals() {
         for (flag, expected) in [
             ("true", true),
             ("1", true),

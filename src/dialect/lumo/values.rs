@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_in_a_broken_payload_is_not_a_payload() {
+    fn object_inside_a_broken_payload_is_not_a_payload() {
         let (found, broken) = split(Outside::Noise, &[r#"{\"a\":bad,\"b\":{\"c\":\"}\"}} {\"d\":1}"#]);
         assert_eq!((found, broken), (vec![r#"{"d":1}"#.to_owned()], 1));
     }
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn cuts_do_not_matter() {
+    fn payloads_do_not_depend_on_cuts() {
         for (outside, text) in [
             (Outside::Noise, r#" x{\"a\":\"\u00e9{\"}{}[{\"b\":[1]}]"#),
             (Outside::Prose, r#" {\"a\":\"\u00e9{\"}{}[1] plain {words}"#),
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn prose_lasts_to_the_end_of_the_segment() {
+    fn plain_text_payload_lasts_to_the_end_of_the_segment() {
         let (found, _) = split(Outside::Prose, &["{}", "plain ", "words {}"]);
         assert_eq!(found, ["{}", "plain words {}"]);
         assert_eq!(split(Outside::Prose, &[r#"{\"cut\":"#]).0, [r#"{"cut":"#]);

@@ -48,7 +48,7 @@ fn whole(deltas: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn fragments_are_joined_as_they_were_written() {
+fn argument_fragments_are_joined_verbatim() {
     let calls = whole(&[
         r#"[{"index":0,"id":"p","type":"function","function":{"name":"a","arguments":""}}]"#,
         r#"[{"index":0,"function":{"arguments":"{\"x\": "}}]"#,
@@ -77,7 +77,7 @@ fn a_name_is_joined_until_the_arguments_begin() {
 }
 
 #[test]
-fn a_repeated_name_is_one_name() {
+fn repeated_name_is_not_appended() {
     let calls = whole(&[
         r#"[{"index":0,"id":"p","function":{"name":"a","arguments":""}}]"#,
         r#"[{"index":0,"id":"p","function":{"name":"a","arguments":"{"}}]"#,
@@ -87,7 +87,7 @@ fn a_repeated_name_is_one_name() {
 }
 
 #[test]
-fn without_an_index_two_in_one_delta_are_two() {
+fn two_calls_in_one_delta_without_index_are_separate() {
     let whole_calls =
         r#"[{"function":{"name":"a","arguments":"{}"}},{"function":{"name":"a","arguments":"{}"}}]"#;
     assert_eq!(whole(&[whole_calls]), [" a {}", " a {}"]);
@@ -100,7 +100,7 @@ fn without_an_index_two_in_one_delta_are_two() {
 }
 
 #[test]
-fn without_an_index_a_new_name_or_id_is_a_new_call() {
+fn new_name_or_id_without_index_begins_a_call() {
     let by_name = [
         r#"[{"function":{"name":"a","arguments":"{}"}}]"#,
         r#"[{"function":{"name":"b","arguments":"{"}}]"#,
@@ -118,7 +118,7 @@ fn without_an_index_a_new_name_or_id_is_a_new_call() {
 }
 
 #[test]
-fn index_0_for_every_call_is_seen_through() {
+fn calls_that_all_have_index_0_are_separated() {
     let one_delta = r#"[{"index":0,"id":"p","function":{"name":"a","arguments":"{}"}},{"index":0,"id":"q","function":{"name":"b","arguments":"{}"}}]"#;
     assert_eq!(whole(&[one_delta]), ["p a {}", "q b {}"]);
     let two_deltas = [
@@ -136,7 +136,7 @@ fn index_0_for_every_call_is_seen_through() {
 }
 
 #[test]
-fn an_id_that_all_calls_share_is_kept_by_the_first() {
+fn id_shared_by_all_calls_is_kept_by_the_first() {
     let calls = whole(&[
         r#"[{"index":0,"id":"x","function":{"name":"a","arguments":"{}"}},{"index":1,"id":"x","function":{"name":"b","arguments":"{}"}}]"#,
     ]);
@@ -149,7 +149,7 @@ fn an_id_that_all_calls_share_is_kept_by_the_first() {
 }
 
 #[test]
-fn an_id_invented_for_every_delta_is_no_new_call() {
+fn new_id_in_every_delta_does_not_begin_a_call() {
     let calls = whole(&[
         r#"[{"index":0,"id":"r1","function":{"name":"a"}}]"#,
         r#"[{"index":0,"id":"r2","function":{"arguments":"{"}}]"#,
@@ -159,7 +159,7 @@ fn an_id_invented_for_every_delta_is_no_new_call() {
 }
 
 #[test]
-fn arguments_that_are_no_string() {
+fn non_string_arguments_are_accepted() {
     let calls = whole(&[
         r#"[{"index":0,"function":{"name":"a","arguments":{"x": 1.0}}}]"#,
         r#"[{"index":1,"function":{"name":"b","arguments":null}}]"#,
@@ -170,7 +170,7 @@ fn arguments_that_are_no_string() {
 }
 
 #[test]
-fn empty_and_null_lists_say_nothing() {
+fn empty_and_null_lists_are_ignored() {
     let deltas = [
         "[]",
         "null",
@@ -190,7 +190,7 @@ fn ids_are_kept_verbatim() {
 }
 
 #[test]
-fn arguments_may_come_before_the_name() {
+fn arguments_before_the_name_are_accepted() {
     let calls = whole(&[
         r#"[{"index":0,"function":{"arguments":"{\"x\":"}}]"#,
         r#"[{"index":0,"id":"p","function":{"name":"a"}}]"#,
@@ -200,7 +200,7 @@ fn arguments_may_come_before_the_name() {
 }
 
 #[test]
-fn a_surrogate_pair_may_be_cut() {
+fn surrogate_pair_cut_between_deltas_is_joined() {
     let calls = whole(&[
         r#"[{"index":0,"function":{"name":"a","arguments":"{\"x\":\"\ud83d"}}]"#,
         r#"[{"index":0,"function":{"arguments":"\ude00\"}"}}]"#,
@@ -209,7 +209,7 @@ fn a_surrogate_pair_may_be_cut() {
 }
 
 #[test]
-fn a_call_is_announced_no_later_than_its_first_argument() {
+fn call_is_announced_at_its_first_argument_byte_at_the_latest() {
     let mut events = Vec::new();
     let mut calls = CallDeltas::new(128);
     let mut count = |delta: &str| {
@@ -228,7 +228,7 @@ fn a_call_is_announced_no_later_than_its_first_argument() {
 }
 
 #[test]
-fn a_declared_name_is_announced_at_once() {
+fn declared_name_is_announced_at_once() {
     let tools = ["get", "get_weather", "read"].map(|name| Tool {
         name: name.to_owned(),
         description: String::new(),
@@ -267,7 +267,7 @@ fn a_declared_name_is_announced_at_once() {
 }
 
 #[test]
-fn what_is_no_whole_object_is_cut() {
+fn incomplete_or_non_object_arguments_end_as_cut() {
     for arguments in [r#"{\"x\":"#, "[1]", "5", "{} {}", "{}x", "{,}"] {
         let delta = format!(r#"[{{"index":0,"function":{{"name":"a","arguments":"{arguments}"}}}}]"#);
         assert_eq!(read(&[&delta], false)[0].3, CallEnd::Cut, "{arguments}");
@@ -279,7 +279,7 @@ fn what_is_no_whole_object_is_cut() {
 }
 
 #[test]
-fn a_call_without_a_name_is_counted() {
+fn nameless_call_is_counted() {
     let mut events = Vec::new();
     let mut calls = CallDeltas::new(128);
     calls.delta(Json::parse(r#"[{"index":0,"function":{"arguments":"{}"}}]"#).unwrap(), &mut events).unwrap();
@@ -288,7 +288,7 @@ fn a_call_without_a_name_is_counted() {
 }
 
 #[test]
-fn arguments_behind_a_complete_call_are_counted() {
+fn arguments_after_a_complete_call_are_counted() {
     let mut events = Vec::new();
     let mut calls = CallDeltas::new(128);
     for delta in [
@@ -324,7 +324,7 @@ fn limited(deltas: &[&str]) -> Result<Vec<String>, String> {
 }
 
 #[test]
-fn arguments_before_the_name_are_limited_for_each_call() {
+fn arguments_before_the_name_are_limited_per_call() {
     let arguments = |len: usize| format!(r#"{{\"x\":\"{}\"}}"#, "y".repeat(len - 8));
     for (len, fits) in [(19, true), (20, true), (21, false), (900, false)] {
         let text = arguments(len);
@@ -351,7 +351,7 @@ fn arguments_before_the_name_are_limited_for_each_call() {
 }
 
 #[test]
-fn a_name_is_limited_however_it_comes() {
+fn name_limit_holds_for_whole_and_split_names() {
     for (name, fits) in [("abcdefgh", true), ("abcdefghi", false)] {
         let head = |name: &str| {
             format!(r#"[{{"index":0,"id":"p","function":{{"name":"{name}","arguments":"{{}}"}}}}]"#)
@@ -364,7 +364,7 @@ fn a_name_is_limited_however_it_comes() {
 }
 
 #[test]
-fn a_declared_name_may_be_longer_than_the_limit() {
+fn declared_name_may_exceed_the_limit() {
     let name = "n".repeat(300);
     let tool = Tool {
         name: name.clone(),
@@ -386,7 +386,7 @@ fn a_declared_name_may_be_longer_than_the_limit() {
 }
 
 #[test]
-fn one_call_too_many_fails_and_those_before_are_complete() {
+fn call_over_the_limit_fails_after_the_earlier_ones_are_complete() {
     let delta =
         |n: usize| format!(r#"[{{"index":{n},"id":"c{n}","function":{{"name":"a","arguments":"{{}}"}}}}]"#);
     let deltas: Vec<String> = (0..4).map(delta).collect();
@@ -396,7 +396,7 @@ fn one_call_too_many_fails_and_those_before_are_complete() {
 }
 
 #[test]
-fn the_legacy_form_is_one_call() {
+fn legacy_function_call_is_one_call() {
     let mut events = Vec::new();
     let mut calls = CallDeltas::new(128);
     for delta in [r#"{"name":"a","arguments":"{\"x\":"}"#, r#"{"arguments":"1}"}"#] {
@@ -422,7 +422,7 @@ fn both_forms(deltas: &[&str]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_call_in_both_forms_is_one_call() {
+fn call_in_legacy_and_current_form_is_one_call() {
     let x = ("a".to_owned(), r#"{"x":1}"#.to_owned());
     let y = ("b".to_owned(), r#"{"y":2}"#.to_owned());
     let head = |form: &str, arguments: &str| match form {

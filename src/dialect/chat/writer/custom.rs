@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_input_is_read_however_the_arguments_are_cut() {
+    fn custom_input_does_not_depend_on_cuts() {
         assert_eq!(CUSTOM_INPUT, "input");
         let spaces = format!("{{{}\"input\": \"x\"}}", " ".repeat(LONGEST_OPENING));
         for (arguments, input) in [
@@ -222,14 +222,14 @@ mod tests {
     }
 
     #[test]
-    fn the_input_goes_out_as_it_arrives() {
+    fn custom_input_is_streamed() {
         let mut input = Input::Before(String::new());
         let pieces = ["{\"in", "put\": \"SEL", "ECT\\", "n1\"", "}"];
         assert_eq!(pieces.map(|piece| input.piece(piece)), ["", "SEL", "ECT", "\n1", ""]);
     }
 
     #[test]
-    fn the_input_of_a_call_that_was_cut_off_ends_where_it_was_cut() {
+    fn custom_input_of_a_truncated_call_ends_at_the_cut() {
         assert_eq!(read([r#"{"input":"SEL"#], CallEnd::Cut), "SEL");
         assert_eq!(read([r#"{"inp"#], CallEnd::Cut), "");
         assert_eq!(read([r#"{"code":"SEL"#], CallEnd::Cut), r#"{"code":"SEL"#);
