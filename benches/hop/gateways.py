@@ -22,7 +22,8 @@ class Unusable(Exception):
 
 class Gateway(Target):
     name = version = None
-    # An interpreter loads things at the end of its first answer; Portkey reads an answer on when its client has left.
+    # An interpreter loads modules at the end of its first response; Portkey keeps reading a response after
+    # its client left.
     warms_up = True
 
     def __init__(self):
@@ -49,7 +50,8 @@ class Gateway(Target):
         """A port that listens is not enough: some take a while longer until they know their upstream."""
         if self.process is None:
             self.port = free_port()
-            # In a real-time class an interpreter that spins keeps everybody else from its core, for minutes.
+            # In a real-time class, a busy-waiting interpreter would block all other processes on its core for
+            # minutes.
             self.launch(urgent=("nice", "-n", "-15"))
             end = time.monotonic() + 120
             while not self.answers():
@@ -100,10 +102,10 @@ class Litellm(Gateway):
     environment = {
         "LITELLM_MODE": "PRODUCTION",
         "LITELLM_LOG": "ERROR",
-        # It would stop at 500 streams to one upstream.
+        # The default limit is 500 streams to one upstream.
         "AIOHTTP_CONNECTOR_LIMIT": "20000",
         "AIOHTTP_CONNECTOR_LIMIT_PER_HOST": "20000",
-        # Prices come with the package; it would fetch newer ones.
+        # Prices are in the package; otherwise it would download newer ones.
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
         "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",
     }

@@ -53,7 +53,7 @@ def checked(target, streams, requests=1, **_):
 
 def cost(target, **options):
     """What the client saw, and what the target spent."""
-    # The mock writes an answer's score for the first that asks.
+    # The mock generates a response on the first request for it, so that is done before measuring.
     read(target, streams=1, hold=not target.warms_up)
     before = cpu_ns(target.pid) if target.process else 0
     reading = checked if ARGS.bench and not options.get("stagger_us") else read
@@ -80,7 +80,7 @@ def calls_per_token(target, name, streams, requests, *options):
     MOCKED.play(*options)
     read(target.up(), streams=1, hold=not target.warms_up)
     out = WORK / "strace.out"
-    # The process exists before strace: it is attached to, and says nothing of the start.
+    # The process exists before strace is attached, so its start is not counted.
     command = ["strace", "-c", "-f", "-o", str(out)] + [part for pid in family(target.pid) for part in ("-p", str(pid))]
     tracer = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
     RUNNING.append(tracer)

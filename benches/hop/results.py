@@ -8,7 +8,7 @@ def median(values):
     return statistics.median(values) if values else None
 
 
-# How much later than without anything between: of the first token, and of each.
+# The latency added to that of a direct connection: of the first token, and of each token.
 ADDED = {"added_ttft": "ttft_p50", "added_p50": "transit_p50"}
 
 

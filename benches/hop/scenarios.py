@@ -65,7 +65,7 @@ def held(target):
     if not target.command:
         return {}
     figures = {}
-    # Two sockets a stream, and some for the rest.
+    # Two sockets per stream, and some in reserve.
     most = (resource.getrlimit(resource.RLIMIT_NOFILE)[1] - 1000) // 2
     for streams in (200, min(target.most_streams, most)):
         MOCKED.play("--tokens", "1000", "--pace", "2s")
@@ -86,5 +86,5 @@ def syscalls(target):
 
 KNOWN = {one.__name__: one for one in (lone, first, many, spread, growth, flood, long, call, held, syscalls)}
 ONCE = {"held", "syscalls"}
-# Where requests are a part of what is measured, so that it matters what they say.
+# Scenarios in which requests are part of the measurement, so their content matters.
 OF_REQUESTS = {"lone", "first", "many", "spread", "growth", "long"}

@@ -52,13 +52,14 @@ MOCKED = Mock(free_port())
 class Target:
     """Something between client and mock. `command` makes it, given its port and the mock's."""
 
-    # What a request says beside its body, and what the process finds around it.
+    # Additional headers of requests, and environment variables of the process.
     headers = {}
     environment = {"TOOLWIRE_LOG": "warn"}
-    # Tokens of an answer without a pace, and streams that are held open: what is slow gets fewer.
+    # Tokens of a response without a pace, and streams that are held open: slow targets override these with
+    # lower values.
     flood = 50_000
     most_streams = 10_000
-    # Whether the answer before a measure is read to its end.
+    # Whether the response before a measurement is read to its end.
     warms_up = False
 
     def __init__(self, name, command, body=PLAIN, version=None):
