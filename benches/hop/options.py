@@ -1,4 +1,4 @@
-"""What a run was asked for, and where it puts things. All other modules ask here."""
+"""The options of a run, and the paths that it uses. All other modules import them from here."""
 
 import argparse
 import atexit
