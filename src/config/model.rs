@@ -30,7 +30,7 @@ pub struct Model {
     pub upstream: Arc<Upstream>,
     /// The name that is sent to the upstream. `None`: the name that the client requested.
     pub upstream_name: Option<String>,
-    /// How the model is told about tools.
+    /// How tools are described to the model.
     pub tools: ToolStyle,
     /// Replaces the format's own instruction template.
     pub instructions: Option<String>,
@@ -99,7 +99,7 @@ pub(crate) fn settings_for<'s>(
     settings
 }
 
-/// `tools`: how the model is told about tools.
+/// `tools`: how tools are described to the model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ToolStyle {
     /// By the upstream dialect's own structure.

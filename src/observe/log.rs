@@ -45,7 +45,7 @@ pub(crate) enum Style {
 pub(crate) fn init(style: Style, coloured: bool, filter: Option<&str>) -> Result<(), ParseError> {
     let filter = EnvFilter::try_new(filter.unwrap_or("info"))?;
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
-    // If logging is set up already, a test or an embedding program did it: its choice stands.
+    // If logging is set up already, a test or an embedding program did it, which takes precedence.
     let _ = match style {
         Style::Text => lines.fmt_fields(CleanFields).with_ansi(coloured).try_init(),
         Style::Json => lines.json().flatten_event(true).map_event_format(CleanObjects).try_init(),
@@ -147,7 +147,7 @@ fn clip_all(value: &mut Value) {
 }
 
 /// Writes JSON with all unprintable characters escaped. serde_json escapes those up to U+001F; the others can
-/// stand in strings only.
+/// occur in strings only.
 fn write_printable(writer: &mut Writer<'_>, json: &str) -> fmt::Result {
     for char in json.chars() {
         if is_unprintable(char) {

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::failure::{Failure, Kind};
 
-/// The error object of `failure`: the body of an answer with status [`Failure::status`], or the data of a frame.
+/// The error object of `failure`: the body of a response with status [`Failure::status`], or the data of a frame.
 pub fn error_body(failure: &Failure) -> Vec<u8> {
     let error = json!({
         "error": {

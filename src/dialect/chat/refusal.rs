@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use crate::failure::{Failure, Kind};
 
-/// The failure that an upstream's HTTP error means. `retry_after` is the header of that name; `body` may be anything,
-/// and may be truncated.
+/// The failure that an upstream's HTTP error means. `retry_after` is the header with that name; `body` may have any
+/// content, and may be truncated.
 pub fn refusal(status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
     let words = Words::of_body(body);
     let mut failure = match status {
@@ -189,8 +189,7 @@ fn kind_of_word(word: &str) -> Option<Kind> {
     })
 }
 
-/// The first words of a body that is not what was asked for: a page's title if it is HTML, else its beginning.
-/// `None` if there are none.
+/// The first words of an unexpected body: the title if it is HTML, otherwise its beginning. `None` if it has no text.
 pub(super) fn first_words(body: &[u8]) -> Option<String> {
     /// Characters quoted: a line of a log, not a page.
     const LONGEST: usize = 120;

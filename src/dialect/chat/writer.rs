@@ -109,5 +109,5 @@ impl Head {
     }
 }
 
-/// Keeps an answer's id apart from other ids of the same seed.
+/// Keeps a response's id apart from other ids of the same seed.
 const ID_SALT: u64 = 0x6368_6174;

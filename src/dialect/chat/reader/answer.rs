@@ -87,7 +87,7 @@ enum ChannelName {
     Arguments(u64),
 }
 
-/// Templates that may be learnt in vain before learning stops: each costs copies of a frame.
+/// The number of unused templates after which learning stops: each costs copies of a frame.
 const FUTILE: u32 = 4;
 
 impl AnswerState {
@@ -115,7 +115,7 @@ impl AnswerState {
         }
     }
 
-    /// Sets the tools whose names are known, and the limits of the response.
+    /// Sets the declared tools and the limits of the response.
     pub(super) fn expect(&mut self, tools: DeclaredTools, limits: Limits) {
         self.deltas.expect(tools, limits);
     }

@@ -27,7 +27,7 @@ pub(super) struct Calls {
 /// A call of a custom tool.
 #[derive(Debug)]
 struct Custom {
-    /// The upstream's index of it, and ours.
+    /// The upstream's index of it, and toolwire's.
     key: u64,
     index: u32,
     input: Channel,
@@ -59,7 +59,7 @@ impl Calls {
         Listening { calls: self, head: None, piece, out }
     }
 
-    /// The same where the delta may be a call's first; `frame`: its frame, if that says nothing else.
+    /// The same if the delta may be a call's first; `frame`: its frame, if that contains nothing else.
     pub(super) fn listen_for_head<'a, S: Sink>(
         &'a mut self,
         frame: Option<&'a str>,

@@ -27,7 +27,7 @@ impl Channel {
         !self.cut && !cuts_pair(body)
     }
 
-    /// What is new in a text that repeats everything before it.
+    /// The new part of a text that repeats everything before it.
     pub(super) fn news<'a>(&'a mut self, body: &'a str) -> &'a str {
         self.unescaper.finish();
         let text = self.unescaper.decode(body, &mut self.scratch);

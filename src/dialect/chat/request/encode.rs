@@ -17,7 +17,7 @@ use crate::{
     wire::json::Encoder,
 };
 
-/// Encodes `conversation` for an upstream, which knows the model as `model`; empty: it is not named.
+/// Encodes `conversation` for an upstream that knows the model as `model`; an empty name is left out.
 pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> UpstreamRequest {
     let mut dropped = Vec::new();
     let stream = conversation.stream || options.stream == Streaming::Always;
@@ -47,7 +47,7 @@ pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> Up
     UpstreamRequest { body: body.finish(), dropped, stream }
 }
 
-/// What is sent as it was received must have come from a client of this dialect.
+/// The dialect from which fields may be forwarded unchanged.
 const DIALECT: &str = Dialect::Chat.name();
 
 /// Names of the fields that came from a client of another dialect: this one cannot express them.

@@ -75,7 +75,7 @@ pub(super) enum Input {
     /// The arguments are not those of the declared function, or begin with another member: they are read at their
     /// end.
     Held(String),
-    /// Inside the text. `escaped`: behind a backslash.
+    /// Inside the text. `escaped`: after a backslash.
     Inside { text: Unescaper, escaped: bool },
     /// The text has ended; what follows closes the object.
     Behind,
@@ -146,9 +146,9 @@ impl Input {
     }
 }
 
-/// What the beginning of arguments is.
+/// The kind of the arguments' beginning.
 enum Opening<'a> {
-    /// `{"input":"`, and this behind it.
+    /// `{"input":"`, followed by this.
     Text(&'a str),
     /// More may make it one.
     Short,
@@ -157,7 +157,7 @@ enum Opening<'a> {
 }
 
 fn opening(arguments: &str) -> Opening<'_> {
-    /// Behind all but the last there may be white space.
+    /// White space may follow all tokens except the last.
     const TOKENS: [&str; 4] = ["{", "\"input\"", ":", "\""];
     let mut rest = arguments;
     for token in TOKENS {

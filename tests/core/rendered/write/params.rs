@@ -17,7 +17,7 @@ const fn but(never: &'static [&'static str]) -> Carries {
     Carries { never, ..TYPED }
 }
 
-/// A value as it stands in a tag.
+/// A value as it is written in a tag.
 pub(super) fn plain(value: &Json, style: Style) -> String {
     match value {
         Json::Text(text) => text.clone(),
