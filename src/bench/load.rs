@@ -1,9 +1,9 @@
 //! The load of a trial: which stream starts when.
 //!
-//! *Open loop*: starts follow a [`Schedule`] that does not depend on responses. A target that stalls does not slow the
-//! schedule down, so the streams that users would have started meanwhile are started, and their wait is in the figures:
-//! each counts from its *intended* start. *Closed loop*: a fixed number of concurrent streams. It shows what a target can
-//! do, not what its users experience.
+//! *Open loop*: starts follow a [`Schedule`] that does not depend on responses. A target that stalls does not
+//! slow the schedule down, so the streams that users would have started meanwhile are started, and their wait
+//! is in the figures: each counts from its *intended* start. *Closed loop*: a fixed number of concurrent
+//! streams. It shows what a target can do, not what its users experience.
 
 use std::{io, time::Duration};
 
@@ -69,8 +69,8 @@ pub(crate) struct LoadStats {
 }
 
 impl Trial {
-    /// Runs the trial: `start` creates the stream of a number and an intended start, `keep` gets each sample when its
-    /// stream has ended.
+    /// Runs the trial: `start` creates the stream of a number and an intended start, `keep` gets each sample
+    /// when its stream has ended.
     ///
     /// # Errors
     /// The system's timer.

@@ -1,8 +1,8 @@
 //! [`ProcessTree`]: CPU time and memory of a process under test and its children, from `/proc` on Linux.
 //!
-//! CPU time is the scheduler's count in nanoseconds (`schedstat`), not the count of ticks in `stat`. Memory is the
-//! proportional set size, in which shared pages count proportionally. Reading it makes the kernel walk the whole address
-//! space under a lock, so it is read five times per second, on a separate thread.
+//! CPU time is the scheduler's count in nanoseconds (`schedstat`), not the count of ticks in `stat`. Memory
+//! is the proportional set size, in which shared pages count proportionally. Reading it makes the kernel walk
+//! the whole address space under a lock, so it is read five times per second, on a separate thread.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -64,8 +64,8 @@ impl ProcessTree {
         (!threads.is_empty()).then(|| threads.values().sum())
     }
 
-    /// CPU time of every living thread, in nanoseconds. The time of a thread disappears when it ends, so use [`used`] to
-    /// compare two readings.
+    /// CPU time of every living thread, in nanoseconds. The time of a thread disappears when it ends, so use
+    /// [`used`] to compare two readings.
     pub(crate) fn cpu(&self) -> BTreeMap<u32, u64> {
         self.members().into_iter().flat_map(thread_times).collect()
     }

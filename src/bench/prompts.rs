@@ -1,7 +1,7 @@
 //! [`Prompts`]: request bodies of a client dialect.
 //!
-//! They come from a file of JSON lines, from fixtures, or are generated. Generated prompts begin differently each time, so
-//! that an upstream's prefix cache does not apply.
+//! They come from a file of JSON lines, from fixtures, or are generated. Generated prompts begin differently
+//! each time, so that an upstream's prefix cache does not apply.
 
 use std::{fmt, fs, io, path::Path};
 
@@ -87,8 +87,8 @@ impl Prompts {
         Self(Kind::Numbered(Bytes::from(before.to_owned()), Bytes::from(after.to_owned())))
     }
 
-    /// The prompts of a file of JSON lines: `{"prompt": …}`, `{"messages": …, "tools": …}` in the form of Chat
-    /// Completions, or complete request bodies of the dialect.
+    /// The prompts of a file of JSON lines: `{"prompt": …}`, `{"messages": …, "tools": …}` in the form of
+    /// Chat Completions, or complete request bodies of the dialect.
     ///
     /// # Errors
     /// Reading the file failed, a line has none of these forms, or there are no lines.
@@ -142,7 +142,8 @@ impl Prompts {
 }
 
 impl Terms {
-    /// A request with this content (a text, or messages in the form of Chat Completions) and tools in the same form.
+    /// A request with this content (a text, or messages in the form of Chat Completions) and tools in the
+    /// same form.
     fn body(&self, content: &Value, tools: Option<&Value>) -> Value {
         let messages = match content {
             Value::String(_) => json!([{ "role": "user", "content": content }]),

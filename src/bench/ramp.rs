@@ -1,7 +1,7 @@
 //! The ramp: the highest number of concurrent streams that meets a service level.
 //!
-//! It doubles the number while the level is met, then bisects. A failed step is repeated once, so that a single hiccup of
-//! the machine does not halve the result.
+//! It doubles the number while the level is met, then bisects. A failed step is repeated once, so that a
+//! single hiccup of the machine does not halve the result.
 
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ pub(crate) struct Range {
 /// The search ends when the highest success and the lowest failure differ by at most this fraction.
 const PRECISION: u64 = 20;
 
-/// Searches `range` for the highest number at which `attempt` reports that the level was met. Returns it, if there is
-/// one, and every step.
+/// Searches `range` for the highest number at which `attempt` reports that the level was met. Returns it, if
+/// there is one, and every step.
 ///
 /// # Errors
 /// Errors of `attempt`.

@@ -1,4 +1,5 @@
-//! The visitors of declared keys: [`Reading`] a table, [`Showing`] what it resolved to, and [`Documenting`] the keys.
+//! The visitors of declared keys: [`Reading`] a table, [`Showing`] what it resolved to, and [`Documenting`]
+//! the keys.
 
 use std::{borrow::Cow, time::Duration};
 

@@ -7,7 +7,8 @@
 //! nginx,all,added_p99,ratio_median,1.31,ratio
 //! ```
 //!
-//! `round` is `all` or a number from 1. The target `(tool)` has the tool's own costs, `(baseline)` the baseline.
+//! `round` is `all` or a number from 1. The target `(tool)` has the tool's own costs, `(baseline)` the
+//! baseline.
 
 use super::{Distribution, Overhead, Process, Ramp, Ratio, Report, Summary, Target};
 

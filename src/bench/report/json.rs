@@ -1,5 +1,5 @@
-//! The report as JSON: what `--json` writes and the page carries. Its members and their order are those of [`Report`];
-//! docs/bench.md lists them.
+//! The report as JSON: what `--json` writes and the page carries. Its members and their order are those of
+//! [`Report`]; docs/bench.md lists them.
 
 use std::io::{self, Write};
 

@@ -1,5 +1,5 @@
-//! [`Report`]: all results of a run of `toolwire bench`, as `--json` writes them. The table, the CSV and the page are
-//! views of it.
+//! [`Report`]: all results of a run of `toolwire bench`, as `--json` writes them. The table, the CSV and the
+//! page are views of it.
 
 mod caveats;
 mod csv;

@@ -5,9 +5,9 @@
 //! upstream's bytes ─Reader─▶ Event ─Writer─▶ client's bytes
 //! ```
 //!
-//! The reader accepts every form that servers of this API are known to send and turns all of them into the same events;
-//! the writer writes the one form that every client understands. [`refusal()`] reads an upstream's errors,
-//! [`error_body`] writes toolwire's.
+//! The reader accepts every form that servers of this API are known to send and turns all of them into the
+//! same events; the writer writes the one form that every client understands. [`refusal()`] reads an
+//! upstream's errors, [`error_body`] writes toolwire's.
 
 mod client;
 mod error;

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Servers of this API deviate wherever a client library tolerates it, and often where it does not
-//! (docs/protocols/chat.md#upstream-deviations). The first byte determines the kind of body; [`answer`] reads the
-//! frames; [`chunk`] is the view of one of them.
+//! (docs/protocols/chat.md#upstream-deviations). The first byte determines the kind of body; [`answer`] reads
+//! the frames; [`chunk`] is the view of one of them.
 
 mod answer;
 mod calls;
@@ -84,8 +84,8 @@ impl Reader {
         Self { settings, body: Body::Blank(0), answer, whole: None, over: false }
     }
 
-    /// Sets what was requested: the names that are declared, the limits of the response, and whether the client wants it
-    /// whole. Then the upstream's response may also be whole, up to `max_answer` bytes.
+    /// Sets what was requested: the names that are declared, the limits of the response, and whether the
+    /// client wants it whole. Then the upstream's response may also be whole, up to `max_answer` bytes.
     pub fn expect(&mut self, asked: Asked) {
         self.whole = (!asked.stream).then_some(asked.limits);
         self.answer.expect(asked.tools, asked.limits);
@@ -94,7 +94,8 @@ impl Reader {
     /// Reads the next bytes of the body, cut anywhere.
     ///
     /// # Errors
-    /// What the upstream reported, or how its bytes violate the dialect. What was certain before that has gone to `out`.
+    /// What the upstream reported, or how its bytes violate the dialect. What was certain before that has
+    /// gone to `out`.
     pub fn push(&mut self, bytes: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
         if self.over {
             return Ok(());
@@ -132,7 +133,8 @@ impl Reader {
     /// The body has ended.
     ///
     /// # Errors
-    /// [`Kind::Truncated`] if the response was not complete; a description of the body if it was not a response.
+    /// [`Kind::Truncated`] if the response was not complete; a description of the body if it was not a
+    /// response.
     pub fn finish(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         if std::mem::replace(&mut self.over, true) {
             return Ok(());
@@ -179,8 +181,8 @@ impl Reader {
         self.over
     }
 
-    /// The end mark came without a finish reason: what follows is ignored, and the response is complete if the body ends
-    /// properly.
+    /// The end mark came without a finish reason: what follows is ignored, and the response is complete if
+    /// the body ends properly.
     pub fn awaits_end(&self) -> bool {
         !self.over && self.answer.awaits_end()
     }
@@ -195,8 +197,8 @@ impl Reader {
         self.answer.skipped()
     }
 
-    /// Skips what may precede the first significant byte, and chooses the kind of body by that byte. Returns what is left
-    /// to read.
+    /// Skips what may precede the first significant byte, and chooses the kind of body by that byte. Returns
+    /// what is left to read.
     fn open<'i>(&mut self, bytes: &'i [u8]) -> &'i [u8] {
         let mut rest = bytes;
         while let Body::Blank(bom) = &mut self.body {

@@ -30,8 +30,8 @@ pub struct Options {
 /// When an upstream is asked for a stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Streaming {
-    /// If the client asks for one. What the upstream reports in a response that is not streamed (its status, its token
-    /// counts) reaches the client.
+    /// If the client asks for one. What the upstream reports in a response that is not streamed (its status,
+    /// its token counts) reaches the client.
     #[default]
     AsAsked,
     /// Always: for upstreams that only stream. Responses for clients that do not stream are assembled here.

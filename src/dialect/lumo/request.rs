@@ -1,5 +1,5 @@
-//! [`encode`]: a conversation as a request to Lumo (docs/protocols/lumo.md#v1-request, docs/protocols/lumo.md#v2-request,
-//! docs/protocols/lumo.md#turns).
+//! [`encode`]: a conversation as a request to Lumo (docs/protocols/lumo.md#v1-request,
+//! docs/protocols/lumo.md#v2-request, docs/protocols/lumo.md#turns).
 
 use std::collections::HashSet;
 

@@ -1,11 +1,12 @@
 //! The frames of native calls: which of them may be forwarded as they are, beside the events that
 //! [`CallDeltas`](crate::dialect::tool_calls::CallDeltas) makes of them.
 //!
-//! A call is announced when its name is certain, perhaps only with a later frame than its first. So the first frame of a
-//! call is kept until then and goes out with the call's start; each further frame goes out with its piece of arguments.
+//! A call is announced when its name is certain, perhaps only with a later frame than its first. So the first
+//! frame of a call is kept until then and goes out with the call's start; each further frame goes out with
+//! its piece of arguments.
 //!
-//! Calls of custom tools, whose input is plain text, become calls with their input as arguments. Forwarded frames keep
-//! their own form.
+//! Calls of custom tools, whose input is plain text, become calls with their input as arguments. Forwarded
+//! frames keep their own form.
 
 use super::{answer::emit, channel::Channel};
 use crate::{
@@ -49,8 +50,8 @@ impl Head {
 }
 
 impl Calls {
-    /// The sink for the events of one delta; `piece`: its frame, if that is a piece of the arguments of the call of that
-    /// number and nothing else.
+    /// The sink for the events of one delta; `piece`: its frame, if that is a piece of the arguments of the
+    /// call of that number and nothing else.
     pub(super) fn listen<'a, S: Sink>(
         &'a mut self,
         piece: Option<(&'a str, u64)>,

@@ -42,8 +42,8 @@ impl Channel {
     }
 }
 
-/// Whether a string body begins or ends inside a pair of surrogates that a server has cut in two. Such a piece cannot
-/// be forwarded as it is: most clients decode each frame by itself.
+/// Whether a string body begins or ends inside a pair of surrogates that a server has cut in two. Such a
+/// piece cannot be forwarded as it is: most clients decode each frame by itself.
 pub(super) fn cuts_pair(body: &str) -> bool {
     let body = body.as_bytes();
     let is_half = |escape: &[u8], halves: &[u8]| match escape {

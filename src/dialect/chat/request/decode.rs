@@ -1,7 +1,7 @@
 //! Decodes a client's request body into a [`Conversation`].
 //!
-//! Every known field is taken out of the object and checked; the others are kept unchanged. All errors are the client's:
-//! they name the field by its path and describe a valid value.
+//! Every known field is taken out of the object and checked; the others are kept unchanged. All errors are
+//! the client's: they name the field by its path and describe a valid value.
 
 mod fields;
 mod messages;
@@ -90,8 +90,8 @@ fn choices(fields: &Fields<'_, '_>) -> Result<Option<u64>, Failure> {
     }
 }
 
-/// `max_completion_tokens` is the newer name and takes precedence. Under that name the limit also stays in the rest,
-/// since an upstream may know only the name that its clients use.
+/// `max_completion_tokens` is the newer name and takes precedence. Under that name the limit also stays in
+/// the rest, since an upstream may know only the name that its clients use.
 fn max_tokens(fields: &mut Fields<'_, '_>) -> Result<Option<u64>, Failure> {
     let older = fields.count("max_tokens")?;
     let newer = fields.count("max_completion_tokens")?;

@@ -1,7 +1,8 @@
 //! Calls of custom tools, whose input is plain text.
 //!
-//! Upstreams that do not support custom tools get functions with one argument, and so do models that are taught tools in
-//! the prompt. Their calls have the arguments `{"input":"…"}`; the client gets the text of that string as it arrives.
+//! Upstreams that do not support custom tools get functions with one argument, and so do models that are
+//! taught tools in the prompt. Their calls have the arguments `{"input":"…"}`; the client gets the text of
+//! that string as it arrives.
 
 use crate::{
     conversation::CUSTOM_INPUT,
@@ -72,8 +73,8 @@ pub(super) enum Input {
     Plain,
     /// The input's text has not begun; what has come so far.
     Before(String),
-    /// The arguments are not those of the declared function, or begin with another member: they are read at their
-    /// end.
+    /// The arguments are not those of the declared function, or begin with another member: they are read at
+    /// their end.
     Held(String),
     /// Inside the text. `escaped`: after a backslash.
     Inside { text: Unescaper, escaped: bool },
@@ -113,7 +114,8 @@ impl Input {
         }
     }
 
-    /// The call has ended: gives the rest of the input. Arguments that have no input are the input as they are.
+    /// The call has ended: gives the rest of the input. Arguments that have no input are the input as they
+    /// are.
     pub(super) fn end(&mut self, end: CallEnd) -> String {
         match std::mem::replace(self, Self::Behind) {
             Self::Held(held) => whole(&held),

@@ -124,7 +124,8 @@ fn element(body: &mut Encoder, part: &Part, rest: &Map<String, Value>) {
     }
 }
 
-/// Past reasoning is sent as `reasoning_content`: Kimi rejects a past call without it, and accepts an empty one.
+/// Past reasoning is sent as `reasoning_content`: Kimi rejects a past call without it, and accepts an empty
+/// one.
 fn put_reasoning(body: &mut Encoder, parts: &[Part], dropped: &mut Vec<String>) {
     let mut joined: Option<String> = None;
     for part in parts {
