@@ -1,7 +1,7 @@
-"""Gateways that registries have: one version of each, in a folder of its own, with the settings that its docs give for
-speed, one process on one core.
+"""Gateways from package registries: one version of each, in a folder of its own, with the settings that its
+docs recommend for speed, one process on one core.
 
-What is installed stays from run to run, under the build's target folder.
+Installations are kept between runs, under the build's target folder.
 """
 
 import http.client
@@ -22,7 +22,8 @@ class Unusable(Exception):
 
 class Gateway(Target):
     name = version = None
-    # An interpreter loads things at the end of its first answer; Portkey reads an answer on when its client has left.
+    # An interpreter loads modules at the end of its first response; Portkey keeps reading a response after
+    # its client left.
     warms_up = True
 
     def __init__(self):
@@ -33,7 +34,7 @@ class Gateway(Target):
         raise NotImplementedError
 
     def tried(self):
-        """Itself, installed and found to answer."""
+        """Installs the gateway, checks that it responds, and returns it."""
         done = self.home / "installed"
         if not done.exists():
             print(f"{self.name} {self.version} is being installed in {self.home}", file=sys.stderr)
@@ -46,10 +47,11 @@ class Gateway(Target):
         return self
 
     def up(self):
-        """A port that listens is not enough: some take a while longer until they know their upstream."""
+        """Waits for a response, since some gateways listen before they know their upstream."""
         if self.process is None:
             self.port = free_port()
-            # In a real-time class an interpreter that spins keeps everybody else from its core, for minutes.
+            # In a real-time class, a busy-waiting interpreter would block all other processes on its core for
+            # minutes.
             self.launch(urgent=("nice", "-n", "-15"))
             end = time.monotonic() + 120
             while not self.answers():
@@ -72,7 +74,7 @@ class Gateway(Target):
 
 
 class Smg(Gateway):
-    """For an upstream that is an API, which the mock is. It has no health, load or tokenizer to ask for."""
+    """Set up for an upstream that is an API, like the mock, which has no health, load or tokenizer endpoint."""
 
     name, version = "smg", "1.13.0"
 
@@ -90,8 +92,8 @@ class Smg(Gateway):
 
 
 class Litellm(Gateway):
-    """Without database, callbacks and keys, on uvicorn with uvloop: one worker a core is what its docs advise. From
-    1.105.4 on it asks for a certifi that PyPI did not have: this is the newest version whose requirements can be met.
+    """Without database, callbacks and keys, on uvicorn with uvloop: its docs recommend one worker per core. Versions
+    from 1.105.4 on require a certifi that PyPI did not have; this is the newest version that can be installed.
     """
 
     name, version = "litellm", "1.105.3"
@@ -100,10 +102,10 @@ class Litellm(Gateway):
     environment = {
         "LITELLM_MODE": "PRODUCTION",
         "LITELLM_LOG": "ERROR",
-        # It would stop at 500 streams to one upstream.
+        # The default limit is 500 streams to one upstream.
         "AIOHTTP_CONNECTOR_LIMIT": "20000",
         "AIOHTTP_CONNECTOR_LIMIT_PER_HOST": "20000",
-        # Prices come with the package; it would fetch newer ones.
+        # Prices are in the package; otherwise it would download newer ones.
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
         "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",
     }
@@ -127,8 +129,8 @@ litellm_settings:
 
 
 class Portkey(Gateway):
-    """Without its log page. Newer versions of the server below it refuse the headers that it writes
-    (Portkey-AI/gateway#1389): it gets the last one that does not."""
+    """Without its log page. Newer versions of its server library reject the headers that it writes
+    (Portkey-AI/gateway#1389), so the last one that accepts them is installed."""
 
     name, version = "portkey", "1.15.2"
     flood = 10_000
@@ -179,7 +181,7 @@ def last_line(text):
 
 
 def wanted(names):
-    """Those of these names that can be had; for the others, why not."""
+    """The gateways of these names that work; prints the reason for each of the others."""
     found = []
     for name in names:
         try:

@@ -1,4 +1,4 @@
-"""What a client sees of a target, and what the target spends on it."""
+"""What a client observes of a target, and what that costs the target."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def read(target, **options):
 
 
 def checked(target, streams, requests=1, **_):
-    """As `read`, by `toolwire bench`: every stream is held to the rules of its dialect."""
+    """As `read`, by `toolwire bench`, which checks every stream against the rules of its dialect."""
     body, out = WORK / "prompts.jsonl", WORK / "bench.json"
     body.write_text(json.dumps(target.body) + "\n")
     command = [ARGS.toolwire, "bench", "--target", f"it=http://127.0.0.1:{target.port}/v1", "--prompts", body]
@@ -52,8 +52,8 @@ def checked(target, streams, requests=1, **_):
 
 
 def cost(target, **options):
-    """What the client saw, and what the target spent."""
-    # The mock writes an answer's score for the first that asks.
+    """The client's measurements and the target's CPU time."""
+    # The mock generates a response on the first request for it, so that is done before measuring.
     read(target, streams=1, hold=not target.warms_up)
     before = cpu_ns(target.pid) if target.process else 0
     reading = checked if ARGS.bench and not options.get("stagger_us") else read
@@ -80,7 +80,7 @@ def calls_per_token(target, name, streams, requests, *options):
     MOCKED.play(*options)
     read(target.up(), streams=1, hold=not target.warms_up)
     out = WORK / "strace.out"
-    # The process exists before strace: it is attached to, and says nothing of the start.
+    # The process exists before strace is attached, so its start is not counted.
     command = ["strace", "-c", "-f", "-o", str(out)] + [part for pid in family(target.pid) for part in ("-p", str(pid))]
     tracer = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
     RUNNING.append(tracer)
@@ -99,7 +99,7 @@ def calls_per_token(target, name, streams, requests, *options):
 
 
 def memory(target, streams):
-    """Of so many streams that are held open, and what they spend at a token every 2 s each."""
+    """Memory of `streams` streams that are held open, and their CPU time at one token every 2 s each."""
     read(target, streams=1, hold=True)
     time.sleep(0.3)
     idle, before = pss_kib(target.pid), cpu_ns(target.pid)

@@ -1,4 +1,4 @@
-"""What a run was asked for, and where it puts things. All other modules ask here."""
+"""The options of a run, and the paths that it uses. All other modules import them from here."""
 
 import argparse
 import atexit
@@ -34,7 +34,7 @@ ARGS = parser.parse_args()
 
 BUILT = Path(os.environ.get("CARGO_TARGET_DIR", HERE / "target"))
 RELAYS = BUILT / "release"
-# Gateways are kept from run to run, each in a folder that is named by its version.
+# Gateways are kept between runs, each in a folder named after its version.
 INSTALLED = BUILT / "gateways"
 IS_GIVEN = ARGS.toolwire is not None
 ARGS.toolwire = ARGS.toolwire or Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release/toolwire"

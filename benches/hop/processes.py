@@ -50,7 +50,7 @@ def stop_all():
 
 
 def wait_for(port, limit=10):
-    """Until somebody listens there, for so many seconds."""
+    """Waits until something listens on the port, at most `limit` seconds."""
     end = time.monotonic() + limit
     while time.monotonic() < end:
         try:
@@ -62,7 +62,7 @@ def wait_for(port, limit=10):
 
 
 def family(pid):
-    """A process and all below it."""
+    """A process and all its descendants."""
     found = [pid]
     for one in found:
         try:

@@ -1,4 +1,4 @@
-"""Medians, ratios and tables of what was measured."""
+"""Medians, ratios and tables of the measurements."""
 
 import statistics
 
@@ -8,14 +8,14 @@ def median(values):
     return statistics.median(values) if values else None
 
 
-# How much later than without anything between: of the first token, and of each.
+# The latency added to that of a direct connection: of the first token, and of each token.
 ADDED = {"added_ttft": "ttft_p50", "added_p50": "transit_p50"}
 
 
 def summary(rounds, tooled):
     """Rounds of `{scenario: {target: figures}}` → the same with medians, and ratios to the yardsticks.
 
-    Targets in `tooled` declare tools in their requests, and are held to yardsticks that pass on the same.
+    Targets in `tooled` declare tools in their requests, and are compared with yardsticks that forward the same requests.
     """
     result = {}
     for scenario in {name: None for one in rounds for name in one}:
@@ -37,12 +37,12 @@ def summary(rounds, tooled):
 
 
 def yardstick(row, to, target, tooled):
-    """What `to` has for requests like the target's."""
+    """The figures of `to` for requests like the target's."""
     return target in tooled and row.get(f"{to}-tools") or row.get(to, {})
 
 
 def with_added(row, tooled):
-    """The row, and in it what each target adds to direct's times."""
+    """The row, with the latency that each target adds to the direct connection."""
     result = {}
     for target, figures in row.items():
         direct = yardstick(row, "direct", target, tooled)

@@ -12,7 +12,7 @@ def lone(target):
 
 
 def first(target):
-    """Short answers, one after the other: what it takes until the first token."""
+    """Short responses, one after the other: the time to the first token."""
     MOCKED.play("--tokens", "3", "--pace", "1ms")
     return {"first": cost(target.up(), streams=1, requests=300)}
 
@@ -36,7 +36,7 @@ def growth(target):
 
 
 def flood(target):
-    """Without a pace: sixteen frames a write, as a fast server has them, and one a write."""
+    """Without a pace: sixteen frames per write, as a fast server sends them, and one per write."""
     figures = {}
     for burst in ("16", "1"):
         MOCKED.play("--tokens", str(target.flood), "--pace", "none", "--burst", burst)
@@ -53,7 +53,7 @@ def long(target):
 
 
 def call(target):
-    """Calls written as text, each character behind the name is an argument's."""
+    """Calls written as text, in which each character after the name is part of an argument."""
     figures = {}
     for format in ("hermes", "pre", "qwen3_coder"):
         MOCKED.play("--tokens", "500", "--pace", "1ms", "--answer", "call", "--format", format)
@@ -65,7 +65,7 @@ def held(target):
     if not target.command:
         return {}
     figures = {}
-    # Two sockets a stream, and some for the rest.
+    # Two sockets per stream, and some in reserve.
     most = (resource.getrlimit(resource.RLIMIT_NOFILE)[1] - 1000) // 2
     for streams in (200, min(target.most_streams, most)):
         MOCKED.play("--tokens", "1000", "--pace", "2s")
@@ -86,5 +86,5 @@ def syscalls(target):
 
 KNOWN = {one.__name__: one for one in (lone, first, many, spread, growth, flood, long, call, held, syscalls)}
 ONCE = {"held", "syscalls"}
-# Where requests are a part of what is measured, so that it matters what they say.
+# Scenarios in which requests are part of the measurement, so their content matters.
 OF_REQUESTS = {"lone", "first", "many", "spread", "growth", "long"}

@@ -1,4 +1,4 @@
-"""What stands between client and mock."""
+"""The targets between client and mock."""
 
 import json
 import os
@@ -27,7 +27,7 @@ WITH_TOOLS = PLAIN | {"tools": TOOLS}
 
 
 class Mock:
-    """`toolwire mock --generate` on a port that targets know."""
+    """`toolwire mock --generate` on a port that is configured in the targets."""
 
     def __init__(self, port):
         self.port, self.process, self.options = port, None, None
@@ -50,15 +50,16 @@ MOCKED = Mock(free_port())
 
 
 class Target:
-    """Something between client and mock. `command` makes it, given its port and the mock's."""
+    """A server between client and mock. `command` returns its command line, given its port and the mock's."""
 
-    # What a request says beside its body, and what the process finds around it.
+    # Additional headers of requests, and environment variables of the process.
     headers = {}
     environment = {"TOOLWIRE_LOG": "warn"}
-    # Tokens of an answer without a pace, and streams that are held open: what is slow gets fewer.
+    # Tokens of a response without a pace, and streams that are held open: slow targets override these with
+    # lower values.
     flood = 50_000
     most_streams = 10_000
-    # Whether the answer before a measure is read to its end.
+    # Whether the response before a measurement is read to its end.
     warms_up = False
 
     def __init__(self, name, command, body=PLAIN, version=None):
@@ -88,7 +89,7 @@ class Target:
 
     @property
     def twin(self):
-        """The yardstick without tools of which this is the one with tools; `None` for all others."""
+        """The name of the same target without tools; `None` if this is not a target with tools."""
         return self.name.removesuffix("-tools") if self.name.endswith("-tools") else None
 
     @property
@@ -101,7 +102,7 @@ class Target:
 
 
 class Direct(Target):
-    """Nothing between them."""
+    """The client connects to the mock directly."""
 
     def __init__(self, name="direct", body=PLAIN):
         super().__init__(name, None, body)
@@ -166,7 +167,7 @@ def relay(name):
 
 
 def toolwire(name, program):
-    """What is measured of a toolwire: frames passed on as they are, and with detection on in both dialects."""
+    """The targets of one toolwire: frames forwarded unchanged, and detection on in both dialects."""
     return [
         Target(f"{name}-verbatim", serving(program, "chat"), PLAIN),
         Target(f"{name}-chat", serving(program, "chat"), WITH_TOOLS),
@@ -196,14 +197,14 @@ upstream = "mock"
 
 
 def other(name, text):
-    """Any other gateway, as the command line has it."""
+    """Any other gateway, described on the command line."""
     return Target(f"other:{name}", lambda port, upstream: [
         part.format(port=port, upstream=upstream) for part in text.split()
     ])
 
 
 def packaged(name, command, program, *more):
-    """What the system has a package of, where it is installed. `more` names are the same with tools."""
+    """A proxy from a system package, if it is installed. `more` are the names of the same with tools."""
     if not Path(program).exists():
         print(f"{name} is missing (apt-get install {name}): left out", file=sys.stderr)
         return []
@@ -214,7 +215,7 @@ def packaged(name, command, program, *more):
 
 
 def known():
-    """All but the gateways that registries have."""
+    """All targets except the gateways from package registries."""
     also = (one.partition("=") for one in ARGS.also)
     others = (one.partition("=") for one in ARGS.other)
     return [

@@ -4,9 +4,9 @@
 //! run: connection (idle or new) ─▶ one POST ─▶ head ─▶ body, frame by frame ─▶ Follower ─▶ Sample
 //! ```
 //!
-//! The request that uses a connection drives it, in the same task: a token costs one wake-up and one read, and its time
-//! is that of the read. Nothing drives an idle connection, so one that the target has closed is detected when it is
-//! reused. Then another is opened, once, which is not an error.
+//! The request that uses a connection drives it, in the same task: a token costs one wake-up and one read,
+//! and its time is that of the read. Nothing drives an idle connection, so one that the target has closed is
+//! detected when it is reused. Then another is opened, once, which is not an error.
 
 use std::{
     error::Error,
@@ -102,7 +102,8 @@ impl Client {
         Self { target, dialect, timeout, path, headers, connector, idle: Mutex::default() }
     }
 
-    /// Sends `body` and follows the response to its end. `intended` is the intended start of the load's schedule.
+    /// Sends `body` and follows the response to its end. `intended` is the intended start of the load's
+    /// schedule.
     pub(crate) async fn run(&self, body: Bytes, intended: u64) -> Sample {
         let mut sample = Sample { intended, ..Sample::default() };
         let exchange = timeout(self.timeout, self.exchange(body, &mut sample)).await;
@@ -288,8 +289,8 @@ impl Link {
     }
 }
 
-/// Polls `part`, which only the connection can advance, and the connection where needed. Because both are polled here,
-/// `part` wakes no task: it is polled again after the connection has run.
+/// Polls `part`, which only the connection can advance, and the connection if necessary. Because both are
+/// polled here, `part` wakes no task: it is polled again after the connection has run.
 fn drive_for<C: Future + Unpin, T>(
     connection: &mut C,
     closed: &mut bool,

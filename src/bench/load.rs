@@ -1,9 +1,9 @@
 //! The load of a trial: which stream starts when.
 //!
-//! *Open loop*: starts follow a [`Schedule`] that does not depend on responses. A target that stalls does not slow the
-//! schedule down, so the streams that users would have started meanwhile are started, and their wait is in the figures:
-//! each counts from its *intended* start. *Closed loop*: a fixed number of concurrent streams. It shows what a target can
-//! do, not what its users experience.
+//! *Open loop*: starts follow a [`Schedule`] that does not depend on responses. A target that stalls does not
+//! slow the schedule down, so the streams that users would have started meanwhile are started, and their wait
+//! is in the figures: each counts from its *intended* start. *Closed loop*: a fixed number of concurrent
+//! streams. It shows what a target can do, not what its users experience.
 
 use std::{io, time::Duration};
 
@@ -69,8 +69,8 @@ pub(crate) struct LoadStats {
 }
 
 impl Trial {
-    /// Runs the trial: `start` creates the stream of a number and an intended start, `keep` gets each sample when its
-    /// stream has ended.
+    /// Runs the trial: `start` creates the stream of a number and an intended start, `keep` gets each sample
+    /// when its stream has ended.
     ///
     /// # Errors
     /// The system's timer.
@@ -206,14 +206,14 @@ mod tests {
     }
 
     #[test]
-    fn constant_arrivals_are_as_long_after_one_another() {
+    fn constant_arrivals_are_evenly_spaced() {
         let starts: Vec<_> = schedule(Arrivals::Constant, 7).take(4).collect();
         assert_eq!(starts, [0, 1_000_000, 2_000_000, 3_000_000]);
         assert_eq!(Schedule::new(3.0, Arrivals::Constant, 0).nth(3_000_000), Some(1_000_000_000_000_000));
     }
 
     #[test]
-    fn poisson_arrivals_keep_the_rate_and_are_the_same_for_the_same_seed() {
+    fn poisson_arrivals_keep_the_rate_and_depend_only_on_the_seed() {
         let starts: Vec<_> = schedule(Arrivals::Poisson, 7).take(20_000).collect();
         assert!(starts.is_sorted());
         let mean = starts[19_999] as f64 / 20_000.0;
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stall_is_in_the_figures_of_all_who_would_have_come_meanwhile() {
+    async fn stall_counts_for_all_streams_scheduled_meanwhile() {
         const STALL: u64 = 60_000_000;
         let open_until = clock::now() + STALL;
         // The target responds to no request until then, and to all at once after that.
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn starts_that_too_many_open_streams_forbid_are_counted() {
+    async fn starts_skipped_for_too_many_open_streams_are_counted() {
         let load = Load::Open { rate: 10_000.0, arrivals: Arrivals::Constant, seed: 0 };
         let turn = Trial { max_open: 3, ..turn(load, 10) };
         let (release, released) = tokio::sync::watch::channel(false);
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_closed_loop_keeps_its_width() {
+    async fn closed_loop_keeps_its_concurrency() {
         for (concurrency, requests, most) in [(4, 11, 4), (4, 2, 2), (1, 3, 1)] {
             let stream = |number, intended| async move {
                 tokio::task::yield_now().await;
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_is_a_broken_stream() {
+    async fn panicked_stream_is_broken() {
         async fn fails() -> Sample {
             panic!("on purpose")
         }

@@ -6,9 +6,9 @@
 //!                        report (table, JSON, CSV, HTML) ◀─ Report ◀─ tallies (histograms) ◀─┘
 //! ```
 //!
-//! Every round measures all targets, so that the machine affects them alike; ratios are computed round by round. The
-//! intended start of a stream follows the schedule of the load, not earlier responses, so stalls are in the figures.
-//! docs/bench.md defines every measure.
+//! Every round measures all targets, so that the machine affects them alike; ratios are computed round by
+//! round. The intended start of a stream follows the schedule of the load, not earlier responses, so stalls
+//! are in the figures. docs/bench.md defines every measure.
 
 pub(crate) mod baseline;
 pub(crate) mod client;

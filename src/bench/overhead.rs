@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn canned_streams_keep_all_rules() {
+    fn canned_streams_have_no_violations() {
         for dialect in [Dialect::Chat, Dialect::Responses, Dialect::Messages] {
             let (mut sample, mut follower) = (Sample::default(), Follower::new(dialect));
             for frame in canned(dialect) {

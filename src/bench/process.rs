@@ -1,8 +1,8 @@
 //! [`ProcessTree`]: CPU time and memory of a process under test and its children, from `/proc` on Linux.
 //!
-//! CPU time is the scheduler's count in nanoseconds (`schedstat`), not the count of ticks in `stat`. Memory is the
-//! proportional set size, in which shared pages count proportionally. Reading it makes the kernel walk the whole address
-//! space under a lock, so it is read five times per second, on a separate thread.
+//! CPU time is the scheduler's count in nanoseconds (`schedstat`), not the count of ticks in `stat`. Memory
+//! is the proportional set size, in which shared pages count proportionally. Reading it makes the kernel walk
+//! the whole address space under a lock, so it is read five times per second, on a separate thread.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -64,8 +64,8 @@ impl ProcessTree {
         (!threads.is_empty()).then(|| threads.values().sum())
     }
 
-    /// CPU time of every living thread, in nanoseconds. The time of a thread disappears when it ends, so use [`used`] to
-    /// compare two readings.
+    /// CPU time of every living thread, in nanoseconds. The time of a thread disappears when it ends, so use
+    /// [`used`] to compare two readings.
     pub(crate) fn cpu(&self) -> BTreeMap<u32, u64> {
         self.members().into_iter().flat_map(thread_times).collect()
     }
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_family_is_all_that_descend_from_its_roots() {
+    fn process_tree_contains_all_descendants() {
         let shell = Shell(Command::new("sh").args(["-c", "sleep 30 & wait"]).spawn().unwrap());
         let family = ProcessTree::new(&[shell.0.id()]).unwrap();
         while family.members().len() < 2 {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn work_is_counted() {
+    fn cpu_time_is_counted() {
         let family = ProcessTree::new(&[std::process::id()]).unwrap();
         let watch = Watch::begin(family);
         let own = ProcessTree::own_cpu().unwrap();
@@ -206,14 +206,14 @@ mod tests {
     }
 
     #[test]
-    fn time_of_new_threads_is_counted_from_their_start() {
+    fn cpu_time_of_new_threads_is_counted_from_their_start() {
         let before = BTreeMap::from([(1, 100), (2, 50)]);
         let after = BTreeMap::from([(1, 130), (3, 7)]);
         assert_eq!(used(&before, &after), 37);
     }
 
     #[test]
-    fn a_process_that_is_not_there_is_told() {
+    fn missing_process_is_reported() {
         let error = ProcessTree::new(&[u32::MAX]).unwrap_err();
         assert_eq!(error.to_string(), format!("there is no process {}", u32::MAX));
     }

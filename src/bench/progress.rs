@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn position_follows_the_fraction_and_stays_in_the_bar() {
+    fn bar_position_follows_the_fraction_and_is_bounded() {
         let progress = Progress::new(15, true);
         progress.tick("round 1 of 5, direct", 0.5);
         assert_eq!(progress.bar.position(), 750);
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn quiet_is_hidden() {
+    fn quiet_bar_is_hidden() {
         assert!(Progress::new(3, true).bar.is_hidden());
     }
 }

@@ -1,7 +1,7 @@
 //! [`Prompts`]: request bodies of a client dialect.
 //!
-//! They come from a file of JSON lines, from fixtures, or are generated. Generated prompts begin differently each time, so
-//! that an upstream's prefix cache does not apply.
+//! They come from a file of JSON lines, from fixtures, or are generated. Generated prompts begin differently
+//! each time, so that an upstream's prefix cache does not apply.
 
 use std::{fmt, fs, io, path::Path};
 
@@ -87,8 +87,8 @@ impl Prompts {
         Self(Kind::Numbered(Bytes::from(before.to_owned()), Bytes::from(after.to_owned())))
     }
 
-    /// The prompts of a file of JSON lines: `{"prompt": …}`, `{"messages": …, "tools": …}` in the form of Chat
-    /// Completions, or complete request bodies of the dialect.
+    /// The prompts of a file of JSON lines: `{"prompt": …}`, `{"messages": …, "tools": …}` in the form of
+    /// Chat Completions, or complete request bodies of the dialect.
     ///
     /// # Errors
     /// Reading the file failed, a line has none of these forms, or there are no lines.
@@ -142,7 +142,8 @@ impl Prompts {
 }
 
 impl Terms {
-    /// A request with this content (a text, or messages in the form of Chat Completions) and tools in the same form.
+    /// A request with this content (a text, or messages in the form of Chat Completions) and tools in the
+    /// same form.
     fn body(&self, content: &Value, tools: Option<&Value>) -> Value {
         let messages = match content {
             Value::String(_) => json!([{ "role": "user", "content": content }]),
@@ -285,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn generated_prompts_differ_from_their_beginning_on() {
+    fn generated_prompts_have_different_beginnings() {
         for dialect in [Dialect::Chat, Dialect::Responses, Dialect::Messages] {
             let prompts = Prompts::generated(&terms(dialect), 40, 6);
             let (first, again, other) = (prompts.body(3, 0), prompts.body(3, 0), prompts.body(4, 71));
@@ -308,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_are_declared_as_each_dialect_has_them() {
+    fn tools_are_declared_in_the_form_of_each_dialect() {
         let tools =
             |dialect| value(&Prompts::generated(&terms(dialect), 9, 1).body(0, 0))["tools"][0].clone();
         assert_eq!(tools(Dialect::Chat)["function"]["name"], "get_weather");
@@ -321,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_prompts_messages_or_whole_requests() {
+    fn file_lines_are_prompts_messages_or_requests() {
         let text = r#"
             {"prompt": "Hello"}
             {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]}
@@ -342,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_line_is_told_with_its_number() {
+    fn prompt_file_error_names_the_line() {
         for (text, told) in [
             ("{\"prompt\": \"a\"}\n[1]", "2: not a JSON object"),
             ("{\"prompt\": 1}", "1: a line has `prompt`"),

@@ -1,7 +1,7 @@
 //! The ramp: the highest number of concurrent streams that meets a service level.
 //!
-//! It doubles the number while the level is met, then bisects. A failed step is repeated once, so that a single hiccup of
-//! the machine does not halve the result.
+//! It doubles the number while the level is met, then bisects. A failed step is repeated once, so that a
+//! single hiccup of the machine does not halve the result.
 
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ pub(crate) struct Range {
 /// The search ends when the highest success and the lowest failure differ by at most this fraction.
 const PRECISION: u64 = 20;
 
-/// Searches `range` for the highest number at which `attempt` reports that the level was met. Returns it, if there is
-/// one, and every step.
+/// Searches `range` for the highest number at which `attempt` reports that the level was met. Returns it, if
+/// there is one, and every step.
 ///
 /// # Errors
 /// Errors of `attempt`.
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_grows_by_doubling_and_then_halves_the_distance() {
+    async fn ramp_doubles_then_bisects() {
         let (streams, steps) = found(1, 1000, 11).await;
         assert_eq!(streams, Some(11));
         assert_eq!(steps, [1, 2, 4, 8, 16, 16, 12, 12, 10, 11]);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn its_ends_are_answers_too() {
+    async fn ramp_can_end_at_either_bound() {
         assert_eq!(found(1, 50, 1000).await, (Some(50), vec![1, 2, 4, 8, 16, 32, 50]));
         assert_eq!(found(16, 64, 3).await.0, Some(3));
         assert_eq!(found(4, 64, 0).await.0, None);
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_hiccup_does_not_halve_the_answer() {
+    async fn failed_ramp_step_is_repeated_once() {
         let range = Range { from: 1, to: 64, step: Duration::ZERO };
         let mut tries = 0;
         let attempt = async |_| {

@@ -1,7 +1,7 @@
 //! Ratios of targets, round by round.
 //!
-//! Within a round, targets run under the most similar conditions, so ratios are computed there. Quote their median over
-//! the rounds; their spread shows how far to trust it.
+//! Within a round, targets run under the most similar conditions, so ratios are computed there. Quote their
+//! median over the rounds; their spread shows how reliable it is.
 
 use super::report::{Distribution, Metric, Ratio, Summary, Target};
 
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_is_the_median_of_the_rounds_with_its_spread() {
+    fn ratio_is_the_median_of_the_rounds() {
         let first = target("direct", &[(10.0, None), (20.0, None), (10.0, None), (0.0, None)]);
         let second = target("proxy", &[(30.0, Some(5.0)), (40.0, Some(5.0)), (10.0, None), (7.0, None)]);
         let ratios = ratios(&[first, second]);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_first_target_lacks_is_compared_with_the_next_that_has_it() {
+    fn ratio_refers_to_the_first_target_that_has_the_measure() {
         let direct = target("direct", &[(10.0, None)]);
         let others = [("one", 4.0), ("two", 2.0)].map(|(name, cpu)| target(name, &[(20.0, Some(cpu))]));
         let ratios = ratios(&[&[direct][..], &others].concat());
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn one_target_has_nobody_to_be_compared_with() {
+    fn single_target_has_no_ratios() {
         assert_eq!(ratios(&[target("direct", &[(1.0, None)])]), []);
         assert_eq!(ratios(&[]), []);
     }

@@ -1,4 +1,4 @@
-//! [`run`]: a plan carried out, target by target, round by round.
+//! [`run`]: executes a plan, target by target, round by round.
 
 use std::{io, sync::Arc, thread, time::Instant};
 
@@ -18,17 +18,17 @@ use super::{
 };
 use crate::{clock, observe::terminal::plural};
 
-/// The first streams of a ramp's step are spread over this part of it.
+/// The first streams of a ramp's step are spread over this fraction of it.
 const RAMP_SPREAD: u32 = 4;
 
-/// A run that came to nothing.
+/// Why a run has no result.
 #[derive(Debug)]
 pub(crate) enum RunError {
-    /// A process under test.
+    /// A process under test cannot be inspected.
     Process(Unseen),
-    /// The system.
+    /// An operating system error.
     System(io::Error),
-    /// It was stopped before it had found anything.
+    /// It was stopped before it had a result.
     Stopped,
 }
 
@@ -52,11 +52,11 @@ impl From<io::Error> for RunError {
     }
 }
 
-/// Carries `plan` out, or as much of it as is done when `stop` is: turns that had ended by then are in the report.
+/// Executes `plan`, until it is complete or `stop` is: the report contains the turns that had ended by then.
 ///
 /// # Errors
-/// A process under test that cannot be looked at, the system, or a stop before the first turn's end. What targets do
-/// wrong is in the report.
+/// A process under test cannot be inspected, the operating system reports an error, or the run is stopped
+/// before the end of the first turn. Errors of targets are in the report.
 pub(crate) async fn run(plan: &Plan, stop: impl Future<Output = ()>) -> Result<Report, RunError> {
     let began = Instant::now();
     let load_before = load_average();
@@ -99,20 +99,20 @@ pub(crate) async fn run(plan: &Plan, stop: impl Future<Output = ()>) -> Result<R
     Ok(report)
 }
 
-/// A run on its way.
+/// A run in progress.
 struct Bench<'p> {
     plan: &'p Plan,
     runs: Vec<TargetRun>,
-    /// Whether the last run is the mock in our own process.
+    /// Whether the last target is the mock in the bench's own process.
     has_baseline: bool,
     progress: Progress,
-    /// Turns so far.
+    /// The number of turns so far.
     turns: u64,
-    /// Makes generated prompts differ from those of other runs.
+    /// Distinguishes generated prompts from those of other runs.
     started: u64,
-    /// What we cost ourselves in turns of real targets: CPU time in ns, tokens.
+    /// The bench's own cost in turns of real targets: CPU time in ns, tokens.
     own: (u64, u64),
-    /// What was found of each target, in a ramp.
+    /// The ramps' results, one per target.
     ramps: Vec<Ramp>,
 }
 
@@ -164,7 +164,8 @@ impl<'p> Bench<'p> {
         Ok(())
     }
 
-    /// One turn under this load. A Poisson schedule is another one each round, and the same for all in a round.
+    /// One turn under this load. A Poisson schedule changes with each round and is the same for all targets
+    /// of a round.
     fn turn_of(&self, load: Load, round: u64) -> Trial {
         let load = match load {
             Load::Open { rate, arrivals, seed } => {
@@ -203,7 +204,7 @@ impl<'p> Bench<'p> {
         Ok(())
     }
 
-    /// A turn of one run. `span` is the part of the run that it is.
+    /// Runs one turn of a target. `span` is the part of the whole run that it covers.
     async fn measure(
         &mut self,
         run: usize,
@@ -244,7 +245,7 @@ impl<'p> Bench<'p> {
         Ok((tally, process))
     }
 
-    /// Writes all that was found into the report.
+    /// Writes all results into the report.
     fn fill(mut self, report: &mut Report) {
         let mut lag = Times::default();
         self.runs.iter().for_each(|run| lag.absorb(&run.all.start_lag));
@@ -259,15 +260,16 @@ impl<'p> Bench<'p> {
         }
         report.ramps = self.ramps;
         report.targets = self.runs.into_iter().map(TargetRun::finish).collect();
-        // After a ramp each target's figures are of another load: nothing to compare.
+        // After a ramp the targets' figures are from different loads and cannot be compared.
         if report.rounds > 0 {
             report.ratios = ratios(&report.targets);
         }
     }
 }
 
-/// Who has a turn when in a round: there and back, then from the next one on. So everybody is as often early as late,
-/// and behind each neighbour; what drifts steadily meets all alike.
+/// The order of the turns in a round: forward in one round, backward in the next, then the same from the next
+/// target on. So every target is equally often early and late, and equally often after each neighbour; steady
+/// drift affects all alike.
 fn order(round: usize, runs: usize) -> Vec<usize> {
     let mut order: Vec<_> = (0..runs).collect();
     order.rotate_left((round / 2).checked_rem(runs).unwrap_or(0));
@@ -292,7 +294,7 @@ fn seconds_since_1970() -> u64 {
     since.map_or(0, |since| since.as_secs())
 }
 
-/// The machine's load average of the last minute, where there is one.
+/// The machine's load average over the last minute, if available.
 fn load_average() -> Option<f64> {
     std::fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
 }
@@ -302,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everybody_is_as_often_at_each_place() {
+    fn each_target_is_equally_often_at_each_position() {
         for runs in 1..6 {
             let rounds: Vec<_> = (0..2 * runs).map(|round| order(round, runs)).collect();
             for place in 0..runs {

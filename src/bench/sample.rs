@@ -1,17 +1,17 @@
-//! [`Sample`]: what one stream showed.
+//! [`Sample`]: the measurements of one stream.
 
 use crate::fixture::postmark::Postmark;
 
 /// One request and its stream. Times are nanoseconds of [`clock::now`](crate::clock::now).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Sample {
-    /// When the load's schedule wanted the request to leave.
+    /// When the load's schedule intended the request to be sent.
     pub intended: u64,
-    /// When it left.
+    /// When it was sent.
     pub sent: u64,
-    /// A connection had to be made for it.
+    /// A connection had to be opened for it.
     pub connected: bool,
-    /// The response's status, if one came.
+    /// The response's status, if there was one.
     pub status: Option<u16>,
     /// The first byte of the body.
     pub first_byte: Option<u64>,
@@ -23,30 +23,31 @@ pub(crate) struct Sample {
     pub end: u64,
     /// Every delta with content, in order.
     pub tokens: Vec<Token>,
-    /// The output tokens that the answer's usage tells.
+    /// The number of output tokens in the response's usage.
     pub usage: Option<u64>,
     /// Bytes of the body.
     pub bytes: u64,
     /// How it ended.
     pub outcome: Outcome,
-    /// What a target said that refused: the error's message, or the beginning of the body.
+    /// The message of an error response, or the beginning of its body.
     pub refusal: Option<String>,
-    /// What the stream did against its dialect's rules, a sentence a rule, each rule once.
+    /// The stream's violations of its dialect's rules, one sentence per rule, each rule once.
     pub violations: Vec<String>,
 }
 
-/// A delta that has content: text, reasoning, or a piece of arguments.
+/// A delta with content: text, reasoning, or a piece of arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Token {
     /// When it was read.
     pub at: u64,
-    /// What it carries.
+    /// The kind of its content.
     pub kind: TokenKind,
-    /// When the mock sent it, where the upstream is one. A delta with several postmarks gives a token for each.
+    /// When the mock sent it, if the upstream is a mock. A delta with several postmarks gives a token for
+    /// each.
     pub postmark: Option<Postmark>,
 }
 
-/// What a token carries.
+/// The kind of content in a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TokenKind {
     /// Text for the reader.
@@ -60,15 +61,15 @@ pub(crate) enum TokenKind {
 /// How a stream ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// With its end mark, whole.
+    /// Complete, with its end mark.
     Done,
-    /// The target answered with another status than 200.
+    /// The target responded with a status other than 200.
     Refused,
-    /// It told an error event in the stream.
+    /// It contained an error event.
     Failed(String),
-    /// Without its end: no connection, a broken body, an end without the end mark, a time limit.
+    /// Without a proper end: no connection, an interrupted body, an end without the end mark, a time limit.
     Broken(String),
-    /// Not yet.
+    /// It has not ended yet.
     #[default]
     Open,
 }

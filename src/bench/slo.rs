@@ -1,7 +1,7 @@
 //! [`Slo`]: a service level, such as `ttft_p99<300ms,itl_p99<50ms,broken_share<0.1%`.
 //!
-//! Conditions with commas between; each is a measure, `<`, `<=`, `>` or `>=`, and a bound. Measures of time are a
-//! metric, `_` and a statistic; shares are of the streams that were asked for.
+//! Conditions are separated by commas; each is a measure, `<`, `<=`, `>` or `>=`, and a bound. A measure of
+//! time is a metric, `_` and a statistic; shares are fractions of the requested streams.
 
 use std::{fmt, str::FromStr};
 
@@ -9,7 +9,7 @@ use super::report::{Distribution, Metric, Summary};
 
 type Statistic = fn(&Distribution) -> f64;
 
-/// What of a distribution, in µs.
+/// The statistics of a distribution, in µs.
 const STATISTICS: [(&str, Statistic); 8] = [
     ("min", |times| times.min),
     ("mean", |times| times.mean),
@@ -23,7 +23,7 @@ const STATISTICS: [(&str, Statistic); 8] = [
 
 type Count = fn(&Summary) -> u64;
 
-/// Kinds of streams whose share a service level may bound.
+/// The kinds of streams whose share a service level may limit.
 const SHARES: [(&str, Count); 6] = [
     ("broken_share", |summary| summary.broken),
     ("failed_share", |summary| summary.failed),
@@ -33,7 +33,7 @@ const SHARES: [(&str, Count); 6] = [
     ("bad_share", |summary| (summary.streams + summary.unsent).saturating_sub(summary.good)),
 ];
 
-/// Units of times, in µs; a longer unit stands before one that it ends with.
+/// Units of times, in µs; a unit comes before those that are its suffixes.
 const TIME_UNITS: [(&str, f64); 5] = [("ns", 1e-3), ("us", 1.0), ("µs", 1.0), ("ms", 1e3), ("s", 1e6)];
 
 /// A service level.
@@ -66,21 +66,21 @@ enum Relation {
     AtLeast,
 }
 
-/// Each way to compare; a longer one stands before one that it begins with.
+/// The comparison operators; each comes before those that are its prefixes.
 const RELATIONS: [(&str, Relation); 4] =
     [("<=", Relation::AtMost), (">=", Relation::AtLeast), ("<", Relation::Below), (">", Relation::Above)];
 
-/// Whether a service level held, and each condition with what was measured.
+/// Whether a service level was met, and each condition with the measured value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Verdict {
-    /// It did.
+    /// It was met.
     pub held: bool,
     /// `ttft_p99 = 210 ms`.
     pub measured: Vec<String>,
 }
 
 impl Slo {
-    /// Holds the figures to it. What was not measured does not hold.
+    /// Compares the figures with it. A condition on something that was not measured fails.
     pub(crate) fn judge(&self, summary: &Summary) -> Verdict {
         let mut verdict = Verdict { held: true, measured: Vec::new() };
         for condition in &self.conditions {
@@ -143,7 +143,7 @@ impl Relation {
     }
 }
 
-/// A time in µs, for people.
+/// A time in µs, for readers.
 pub(crate) fn time(micros: f64) -> String {
     match micros {
         under if under < 1e3 => format!("{under:.0} µs"),
@@ -153,7 +153,7 @@ pub(crate) fn time(micros: f64) -> String {
     }
 }
 
-/// What is wrong with the text of a service level, and where.
+/// An error in the text of a service level, and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SloError {
     text: String,
@@ -191,7 +191,7 @@ impl FromStr for Slo {
     }
 }
 
-/// Reads one condition. An error has its place in `text`.
+/// Parses one condition. An error has its place in `text`.
 fn condition(text: &str) -> Result<Condition, (usize, String)> {
     let found = text.find(['<', '>']).and_then(|at| text.split_at_checked(at));
     let Some((name, rest)) = found.filter(|(name, _)| !name.trim().is_empty()) else {
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_hold_or_not() {
+    fn slo_conditions_are_compared() {
         for text in [
             "ttft_p99<300ms",
             "ttft_p99 <= 0.21s , first_call_p50<451us",
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_tells_what_was_measured() {
+    fn verdict_contains_the_measured_values() {
         let slo: Slo = "ttft_p99<300ms,itl_p99<50ms,broken_share<0.1%".parse().unwrap();
         let verdict = slo.judge(&summary());
         assert!(!verdict.held);
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_says_what_and_where() {
+    fn slo_error_has_a_message_and_a_place() {
         for (text, at, part) in [
             ("", 0, "a condition is"),
             ("ttft_p99<300ms,", 15, "a condition is"),

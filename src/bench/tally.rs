@@ -1,7 +1,7 @@
-//! [`Tally`]: samples become counts and histograms.
+//! [`Tally`]: aggregates samples into counts and histograms.
 //!
-//! Times are recorded in nanoseconds with three digits; reports are in µs. A tally is made for each turn of a target
-//! and added to that of all its turns.
+//! Times are recorded in nanoseconds with three significant digits; reports are in µs. Each turn of a target
+//! has a tally, which is added to that of all its turns.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ use super::{
 };
 use crate::fixture::postmark::Postmark;
 
-/// Decimal digits that histograms keep.
+/// The significant decimal digits that histograms keep.
 const DIGITS: u8 = 3;
 
-/// The longest time that is told from longer ones: an hour, in nanoseconds.
+/// The longest time that is recorded exactly: an hour, in nanoseconds.
 const LONGEST: u64 = 3_600_000_000_000;
 
 /// Steps of a percentile curve for each halving of the distance to 100 %.
@@ -30,20 +30,20 @@ pub(crate) struct Times(Option<Histogram<u64>>);
 
 impl Default for Times {
     fn default() -> Self {
-        // The bounds are right, so there is one.
+        // These bounds are valid, so this is never `None`.
         Self(Histogram::new_with_bounds(1, LONGEST, DIGITS).ok())
     }
 }
 
 impl Times {
-    /// Takes a time in; beyond an hour counts as an hour.
+    /// Records a time; one longer than an hour counts as an hour.
     pub(crate) fn record(&mut self, nanoseconds: u64) {
         if let Some(histogram) = &mut self.0 {
             histogram.saturating_record(nanoseconds);
         }
     }
 
-    /// Takes all of another's times in.
+    /// Adds all times of `other`.
     pub(crate) fn absorb(&mut self, other: &Self) {
         if let (Some(histogram), Some(other)) = (&mut self.0, &other.0) {
             // Both have the same bounds.
@@ -51,7 +51,7 @@ impl Times {
         }
     }
 
-    /// In µs; `None` without a time. With the percentile curve or without it.
+    /// The distribution in µs, with or without the percentile curve; `None` if there are no times.
     pub(crate) fn distribution(&self, with_curve: bool) -> Option<Distribution> {
         let histogram = self.0.as_ref().filter(|histogram| !histogram.is_empty())?;
         let at = |quantile| micros(histogram.value_at_quantile(quantile));
@@ -77,18 +77,18 @@ impl Times {
 pub(crate) struct Tally {
     /// Pauses longer than this are counted, in nanoseconds.
     gap: u64,
-    /// Counts, and no distributions as yet.
+    /// The counts; distributions are added at the end.
     counts: Summary,
     times: BTreeMap<Metric, Times>,
-    /// How late requests left that had a connection.
+    /// How late requests with an open connection were sent.
     pub start_lag: Times,
-    /// Sentences about what went wrong, with how often.
+    /// Sentences about errors, with the number of occurrences.
     pub complaints: BTreeMap<String, u64>,
     /// The first stream that had a token.
     pub timeline: Option<Timeline>,
     began: Option<u64>,
     ended: u64,
-    /// Seconds of turns that were added.
+    /// The seconds of turns that were added.
     earlier: f64,
 }
 
@@ -98,13 +98,14 @@ impl Tally {
         Self { gap, ..Self::default() }
     }
 
-    /// Takes a stream in.
+    /// Records a stream.
     pub(crate) fn record(&mut self, sample: &Sample) {
         self.count(sample);
         if sample.sent > 0 {
             self.span(sample);
         }
-        // Where a connection had to be made, the target's part in that is not told from ours.
+        // If a connection had to be opened, the target's part of the delay cannot be separated from the
+        // tool's own.
         if sample.sent > 0 && !sample.connected {
             self.start_lag.record(sample.sent.saturating_sub(sample.intended));
         }
@@ -173,7 +174,8 @@ impl Tally {
         }
     }
 
-    /// Postmarks of another machine's clock, or of another day's recording, lie outside the stream and tell nothing.
+    /// Records postmarks. Those of another machine's clock, or of an old recording, lie outside the stream
+    /// and are ignored.
     fn postmarks(&mut self, sample: &Sample) {
         for token in &sample.tokens {
             let sent = |postmark: &Postmark| (sample.intended..=token.at).contains(&postmark.left);
@@ -188,7 +190,7 @@ impl Tally {
         self.times.entry(metric).or_default().record(nanoseconds);
     }
 
-    /// Takes in what the load itself counted.
+    /// Adds the counts of the load itself.
     pub(crate) fn course(&mut self, course: LoadStats) {
         self.counts.unsent += course.unsent;
         if course.unsent > 0 {
@@ -220,12 +222,12 @@ impl Tally {
         self.earlier += turn.seconds();
     }
 
-    /// Deltas with content, as yet.
+    /// The number of deltas with content so far.
     pub(crate) fn token_count(&self) -> u64 {
         self.counts.tokens
     }
 
-    /// From the first intended start to the last end, turn by turn.
+    /// From the first intended start to the last end, summed over the turns.
     fn seconds(&self) -> f64 {
         let own = self.began.map_or(0, |began| self.ended.saturating_sub(began));
         self.earlier + own as f64 / 1e9
@@ -248,8 +250,8 @@ impl Tally {
     }
 }
 
-/// A stream's mean time for an output token behind the first, if it is whole and has several. Upstreams that put
-/// several tokens into a delta tell the true number as usage.
+/// A stream's mean time per output token after the first, if it is complete and has several. If the upstream
+/// puts several tokens into a delta, usage has the true number.
 fn time_per_token(sample: &Sample) -> Option<u64> {
     let (first, last) = (sample.tokens.first()?, sample.tokens.last()?);
     let deltas = sample.tokens.len() as u64;
@@ -284,7 +286,7 @@ mod tests {
         Token { at, kind: TokenKind::Text, postmark }
     }
 
-    /// A whole stream that was to leave at 10 ms and left at 11.
+    /// A complete stream that was intended to start at 10 ms and started at 11.
     fn sample(tokens: &[Token]) -> Sample {
         Sample {
             intended: 10 * MS,
@@ -304,7 +306,7 @@ mod tests {
         tally.summary(true, None)
     }
 
-    /// The greatest time of a metric, in ms; three digits are kept.
+    /// The maximum of a metric, in ms, with three digits.
     fn max(summary: &Summary, metric: Metric) -> Option<f64> {
         summary.metrics.get(&metric).map(|times| (times.max / 10.0).round() / 100.0)
     }
@@ -337,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn postmarks_of_other_clocks_are_no_times() {
+    fn postmarks_of_other_clocks_are_ignored() {
         let tokens =
             [token(20 * MS, Some(9 * MS)), token(30 * MS, Some(31 * MS)), token(40 * MS, Some(40 * MS))];
         let summary = summary(&[sample(&tokens)]);
@@ -346,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn usage_tells_of_tokens_that_share_a_delta() {
+    fn usage_counts_tokens_that_share_a_delta() {
         let tokens = [token(20 * MS, None), token(60 * MS, None)];
         let tpot = |usage| max(&summary(&[Sample { usage, ..sample(&tokens) }]), Metric::Tpot).unwrap();
         assert!((tpot(None) - 40.0).abs() < 0.1 && (tpot(Some(5)) - 10.0).abs() < 0.1);
@@ -355,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn every_end_is_counted_and_named() {
+    fn every_outcome_is_counted_and_named() {
         let ended = |outcome| Sample { outcome, ..sample(&[token(20 * MS, None)]) };
         let samples = [
             ended(Outcome::Done),
@@ -394,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_add_up() {
+    fn tallies_of_turns_are_summed() {
         let streams: Vec<_> = (1..9).map(|at| sample(&[token(20 * MS + at * at * MS, None)])).collect();
         let (mut all, mut both) = (Tally::new(MS), Tally::new(MS));
         for half in streams.chunks(4) {
@@ -411,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_stream_with_a_token_is_the_one_shown() {
+    fn timeline_is_that_of_the_first_stream_with_a_token() {
         let mut tally = Tally::new(MS);
         tally.record(&Sample { outcome: Outcome::Broken(String::new()), ..Sample::default() });
         tally.record(&sample(&[token(20 * MS, None), token(30 * MS, None)]));

@@ -7,15 +7,15 @@ use http::{HeaderName, HeaderValue, Uri, uri::Scheme};
 /// An endpoint.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
-    /// What the report calls it.
+    /// The name in the report.
     pub name: String,
     /// The base address of its API, such as `http://127.0.0.1:8787/v1`.
     pub url: Uri,
-    /// Headers that its requests carry beside our own; one of the same name replaces ours.
+    /// Additional headers of its requests; one with the name of a default header replaces it.
     pub headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-/// Why a text names no target.
+/// Why a text is not a valid target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TargetError(String);
 
@@ -30,7 +30,7 @@ impl std::error::Error for TargetError {}
 impl FromStr for Target {
     type Err = TargetError;
 
-    /// Reads `name=url`, or `url` alone: its host and port are the name then.
+    /// Parses `name=url`, or `url` alone, whose host and port then are the name.
     fn from_str(text: &str) -> Result<Self, TargetError> {
         let (name, url) = match text.split_once('=') {
             Some((name, url)) if !name.contains("://") => (Some(name), url),
@@ -54,10 +54,10 @@ impl FromStr for Target {
     }
 }
 
-/// Reads `Name: value`, a header for a target. The value is never printed.
+/// Parses `Name: value`, a header for a target. The value is never printed.
 ///
 /// # Errors
-/// It is none.
+/// It is not a valid header.
 pub(crate) fn header(text: &str) -> Result<(HeaderName, HeaderValue), TargetError> {
     let wrong = || TargetError("a header is `Name: value`, in printable characters".to_owned());
     let (name, value) = text.split_once(':').ok_or_else(wrong)?;
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_have_a_name_or_that_of_their_host() {
+    fn target_name_defaults_to_its_host() {
         let pair = |name: &str, url: &str| Ok((name.to_owned(), url.to_owned()));
         assert_eq!(told("direct=http://[::1]:80/v1"), pair("direct", "http://[::1]:80/v1"));
         assert_eq!(
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told() {
+    fn invalid_target_is_reported() {
         for (text, why) in [
             ("ftp://host", "http:// or https://"),
             ("localhost:8787", "http:// or https://"),
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_read() {
+    fn header_is_parsed() {
         let (name, value) = header("X-Fixture:  weather").unwrap();
         assert_eq!((name.as_str(), value.as_bytes()), ("x-fixture", b"weather".as_slice()));
         assert!(header("nothing").is_err() && header("a b: c").is_err());

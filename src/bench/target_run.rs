@@ -12,7 +12,8 @@ use super::{
     tally::Tally,
 };
 
-/// Tokens of samples that are kept until a turn has ended, so that counting them disturbs nothing: some 160 MB.
+/// Tokens of samples that are kept until a turn has ended, so that counting does not disturb it: about 160
+/// MB.
 const MAX_KEPT: usize = 4 << 20;
 
 /// A target under measurement.
@@ -47,14 +48,14 @@ impl TargetRun {
         })
     }
 
-    /// Forgets what was measured: only the last turn is shown.
+    /// Discards the measurements so far: only the last turn is reported.
     pub(super) fn clear(&mut self, plan: &Plan) {
         self.all = Tally::new(nanoseconds(plan.gap));
         self.process = None;
         self.shown = Target { rounds: Vec::new(), timelines: Vec::new(), ..mem::take(&mut self.shown) };
     }
 
-    /// The processes' cost of one turn.
+    /// The processes' cost in one turn.
     pub(super) fn cost(&self, (cpu, peak_kib): (u64, f64), tokens: u64, open_streams: u64) -> Process {
         let mut process = Process {
             cpu_seconds: cpu as f64 / 1e9,
@@ -67,7 +68,7 @@ impl TargetRun {
         process
     }
 
-    /// Takes a turn in.
+    /// Adds a turn.
     pub(super) fn take(&mut self, tally: &Tally, process: Option<Process>) {
         self.all.absorb(tally);
         self.shown.timelines.extend(tally.timeline.clone());
@@ -90,7 +91,7 @@ impl TargetRun {
 }
 
 impl Process {
-    /// Costs a token and a stream, from the sums.
+    /// Computes the cost per token and per stream from the sums.
     fn per_unit(&mut self, tokens: u64) {
         let per = |sum: f64, count: u64| if count > 0 { sum / count as f64 } else { 0.0 };
         self.cpu_per_token = per(self.cpu_seconds * 1e6, tokens);
@@ -121,7 +122,7 @@ impl SampleBuffer {
     }
 
     fn settle(&mut self) {
-        // The first to have started is the one whose timeline is shown.
+        // The timeline shown is that of the stream that started first.
         self.samples.sort_unstable_by_key(|sample| sample.intended);
         self.samples.drain(..).for_each(|sample| self.tally.record(&sample));
         self.tokens = 0;

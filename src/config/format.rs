@@ -69,7 +69,7 @@ pub(super) fn keys(keys: &mut impl Keys, definition: &mut Definition) {
     keys.key(Key::new("frame", "markers around the response to ignore"), Field::Texts(&mut definition.frame));
 }
 
-/// The keys for results, and for calls whose name stands outside of the JSON.
+/// The keys for results, and for calls whose name is outside of the JSON.
 fn marker_keys(keys: &mut impl Keys, definition: &mut Definition) {
     let two = "two markers: what is before, and what is behind";
     let three = "three markers: before the key, behind it, and behind the value";

@@ -1,4 +1,5 @@
-//! The visitors of declared keys: [`Reading`] a table, [`Showing`] what it resolved to, and [`Documenting`] the keys.
+//! The visitors of declared keys: [`Reading`] a table, [`Showing`] what it resolved to, and [`Documenting`]
+//! the keys.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -191,14 +192,14 @@ impl Keys for Documenting {
     }
 }
 
-/// What the fields that `visit` declares hold.
+/// The values of the fields that `visit` declares.
 pub(crate) fn table_of(visit: impl FnOnce(&mut Showing)) -> toml::Table {
     let mut showing = Showing::default();
     visit(&mut showing);
     showing.0
 }
 
-/// Reads `table`, which stands in no configuration file, into the fields that `visit` declares.
+/// Reads `table`, which is not part of a configuration file, into the fields that `visit` declares.
 ///
 /// # Errors
 /// What is wrong with it, each with its key.

@@ -5,8 +5,9 @@
 //!                                            flags, environment ─▶ Overrides ─┘      └─▶ problems, all of them
 //! ```
 //!
-//! Reading continues after a mistake, so one run reports every mistake, each with file, line and column. A [`Config`] is
-//! complete: every model has its upstream, every format name its format, every secret its value.
+//! Reading continues after a mistake, so one run reports every mistake, each with file, line and column. A
+//! [`Config`] is complete: every model has its upstream, every format name its format, every secret its
+//! value.
 
 mod format;
 mod keys;
@@ -45,7 +46,8 @@ use toml::de::DeTable;
 use self::{source::Source, table::Context};
 use crate::{format::Known, rules};
 
-/// Looks up an environment variable. It is an argument so that tests need not change the process's environment.
+/// Looks up an environment variable. It is an argument so that tests need not change the process's
+/// environment.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// A valid configuration, and warnings about it.
@@ -110,8 +112,8 @@ impl Config {
         named.or_else(|| self.models.iter().find(|model| model.is_wildcard()))
     }
 
-    /// All configured secrets: clients' keys, upstreams' keys, and the values of upstreams' headers, except headers that
-    /// are never secret.
+    /// All configured secrets: clients' keys, upstreams' keys, and the values of upstreams' headers, except
+    /// headers that are never secret.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let keys = self.api_keys.iter().chain(self.upstreams.iter().filter_map(|up| up.api_key.as_ref()));
         let headers = self.upstreams.iter().flat_map(|up| upstream::secret_headers(&up.headers));
@@ -131,7 +133,8 @@ pub struct Metrics {
 pub struct Limits {
     /// Bytes of a client's request body. Beyond: 413.
     pub max_body: usize,
-    /// Bytes of all request bodies together that no upstream has answered yet. Beyond: 503. At least `max_body`.
+    /// Bytes of all request bodies together that no upstream has answered yet. Beyond: 503. At least
+    /// `max_body`.
     pub max_pending_bodies: usize,
     /// How long a client's request body may take. Beyond: 408.
     pub body_timeout: Duration,

@@ -30,7 +30,7 @@ pub struct Model {
     pub upstream: Arc<Upstream>,
     /// The name that is sent to the upstream. `None`: the name that the client requested.
     pub upstream_name: Option<String>,
-    /// How the model is told about tools.
+    /// How tools are described to the model.
     pub tools: ToolStyle,
     /// Replaces the format's own instruction template.
     pub instructions: Option<String>,
@@ -55,8 +55,9 @@ impl Model {
         self.upstream_name.as_deref().unwrap_or(asked)
     }
 
-    /// [`Model::settings`] when a client requests `asked`. With `detect = "auto"`, the formats that the model is taught or
-    /// that its name implies come first; the name may also imply that responses start inside reasoning.
+    /// [`Model::settings`] when a client requests `asked`. With `detect = "auto"`, the formats that the model
+    /// is taught or that its name implies come first; the name may also imply that responses start inside
+    /// reasoning.
     pub fn settings_for(&self, asked: &str) -> Cow<'_, Rules> {
         let name = self.upstream_name(asked);
         settings_for(&self.settings, (self.tools, self.starts_in_reasoning), &self.formats, name)
@@ -72,8 +73,8 @@ impl Model {
     }
 }
 
-/// `settings` completed for the model that its upstream calls `name`: with the formats that its `tools` setting and its
-/// name imply, and whether its responses start inside reasoning, unless that is configured.
+/// `settings` completed for the model that its upstream calls `name`: with the formats that its `tools`
+/// setting and its name imply, and whether its responses start inside reasoning, unless that is configured.
 pub(crate) fn settings_for<'s>(
     settings: &'s Rules,
     (tools, starts_in_reasoning): (ToolStyle, Option<bool>),
@@ -99,7 +100,7 @@ pub(crate) fn settings_for<'s>(
     settings
 }
 
-/// `tools`: how the model is told about tools.
+/// `tools`: how tools are described to the model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ToolStyle {
     /// By the upstream dialect's own structure.
@@ -244,14 +245,16 @@ pub(super) fn read<'a>(
     (name, model)
 }
 
-/// Sets what the upstream implies for its models: the defaults of some keys, and the rules that are not keys of theirs.
+/// Sets what the upstream implies for its models: the defaults of some keys, and the rules that are not keys
+/// of theirs.
 fn imply(upstream: &Upstream, draft: &mut Draft) {
     let side = upstream.options.side();
     draft.settings.tolerate_truncation = upstream.tolerate_truncation;
     side.tool_prefix().clone_into(&mut draft.settings.tool_prefix);
     if let ToolStyle::Format(_) = draft.tools {
-        // Where a client's tools are declared natively, one named like a server tool takes its place: the name is the
-        // client's. Taught with a prefix, the client's tool has another name, and the plain one stays the upstream's.
+        // Where a client's tools are declared natively, one named like a server tool takes its place: the
+        // name is the client's. Taught with a prefix, the client's tool has another name, and the plain one
+        // stays the upstream's.
         draft.settings.server_tools = side.server_tools().to_vec();
         if side.instructs_in_user_turn() {
             draft.system_position = SystemPosition::User;

@@ -9,8 +9,8 @@ use super::{
     value::{list, text},
 };
 
-/// Origins whose pages may read responses. Every entry has the form that browsers send: scheme, host and port in lower
-/// case, without a default port, so that comparing bytes is enough.
+/// Origins whose pages may read responses. Every entry has the form that browsers send: scheme, host and port
+/// in lower case, without a default port, so that comparing bytes is enough.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Origins {
     /// No web page.

@@ -12,7 +12,8 @@ use toml::{
 
 use super::{WILDCARD, problem::Findings, source::Source};
 
-/// Values from the command line and the environment. Empty and `None`: not given, so the file or the default decides.
+/// Values from the command line and the environment. Empty and `None`: not given, so the file or the default
+/// decides.
 #[derive(Debug, Clone, Default)]
 pub struct Overrides {
     /// The configuration file.

@@ -137,8 +137,8 @@ impl Findings {
 
     /// The problems in the order of `source`, and whether one of them is an error.
     ///
-    /// A syntax error hides the rest of its line. Other problems on that line, and all reports of missing keys, are left
-    /// out: what they are about may be what could not be read.
+    /// A syntax error hides the rest of its line. Other problems on that line, and all reports of missing
+    /// keys, are left out: what they are about may be what could not be read.
     pub(super) fn into_problems(self, source: &Source) -> (Vec<Problem>, bool) {
         let mut findings = self.0.into_inner();
         let place = |finding: &Finding| match &finding.span {

@@ -1,4 +1,4 @@
-//! What a configuration resolved to, as TOML: every key with its value, secrets masked.
+//! The resolved configuration as TOML: every key with its value, secrets masked.
 
 use toml::{Table, Value};
 
@@ -8,12 +8,12 @@ use super::{
     read::{self, Root},
 };
 
-/// In the place of a secret.
+/// Shown in place of a secret.
 pub(super) const MASK: &str = "********";
 
 impl Config {
-    /// The whole configuration as TOML, defaults filled in and secrets masked. Loaded again it resolves to the same
-    /// configuration, but for the secrets.
+    /// The whole configuration as TOML, with defaults filled in and secrets masked. Loaded again, it resolves
+    /// to the same configuration except for the secrets.
     pub fn to_toml(&self) -> Table {
         let mut root = Root {
             listen: self.listen.clone(),
@@ -28,7 +28,7 @@ impl Config {
             ("limits", table_of(|keys| read::limits(keys, &mut self.limits.clone()))),
         ];
         shown.extend(tables.map(|(key, table)| (key.to_owned(), Value::Table(table))));
-        // A definition shows what it has, and none of its defaults.
+        // A definition contains only the keys that were set, no defaults.
         let formats: Vec<_> =
             self.formats.own().iter().filter_map(|own| Value::try_from(&own.definition).ok()).collect();
         let upstreams = self.upstreams.iter().map(|upstream| Value::Table(upstream.shown()));

@@ -11,8 +11,8 @@ use super::{
     problem::{Place, Problem, Problems, Severity},
 };
 
-/// A file's text with its name. Offsets after the text's end stand for flags, so that a value from a flag is read and
-/// reported by the same code as one from the file.
+/// A file's text with its name. Offsets after the text's end stand for flags, so that a value from a flag is
+/// read and reported by the same code as one from the file.
 #[derive(Debug, Default)]
 pub(super) struct Source {
     path: Option<PathBuf>,
@@ -83,8 +83,8 @@ impl Source {
         }
     }
 
-    /// Resolves the path `written`: relative to the file's directory if it comes from the file, otherwise to the working
-    /// directory.
+    /// Resolves the path `written`: relative to the file's directory if it comes from the file, otherwise to
+    /// the working directory.
     pub(super) fn resolve(&self, written: &str, offset: usize) -> PathBuf {
         let beside = self.path.as_deref().and_then(Path::parent).filter(|_| !self.is_flag(offset));
         beside.unwrap_or(Path::new("")).join(written)

@@ -1,7 +1,8 @@
 //! [`Cell`] and [`Table`]: a TOML value with its place, and a table that remembers which keys were read.
 //!
-//! A value is read by a function `Fn(Cell) -> Option<T>`, which reports a mistake at the cell's place and returns `None`.
-//! A key that is absent or wrong keeps its default, so reading goes on and finds the next mistake.
+//! A value is read by a function `Fn(Cell) -> Option<T>`, which reports a mistake at the cell's place and
+//! returns `None`. A key that is absent or wrong keeps its default, so reading goes on and finds the next
+//! mistake.
 
 use std::ops::Range;
 

@@ -36,8 +36,8 @@ pub struct Upstream {
     pub queue: QueueLimits,
     /// A stream that closes without its end mark is complete.
     pub tolerate_truncation: bool,
-    /// A request is repeated if a reused connection closes without a byte of a response. The upstream may then act on it
-    /// twice.
+    /// A request is repeated if a reused connection closes without a byte of a response. The upstream may
+    /// then act on it twice.
     pub retry_unanswered: bool,
 }
 
@@ -82,13 +82,13 @@ pub struct Timeouts {
     pub total: Option<Duration>,
 }
 
-/// How long the headers of a response that is not streamed may take, unless `header_timeout` is longer or `total_timeout`
-/// is set. It is the default timeout of client libraries.
+/// How long the headers of a response that is not streamed may take, unless `header_timeout` is longer or
+/// `total_timeout` is set. It is the default timeout of client libraries.
 const WHOLE_ANSWER: Duration = Duration::from_secs(600);
 
 impl Timeouts {
-    /// How long the upstream may take to send its headers. It sends those of a response that is not streamed when the
-    /// response is complete, so for them the limit of the whole response applies.
+    /// How long the upstream may take to send its headers. It sends those of a response that is not streamed
+    /// when the response is complete, so for them the limit of the whole response applies.
     pub fn first_headers(&self, stream: bool) -> Duration {
         if stream { self.header } else { self.total.unwrap_or(WHOLE_ANSWER).max(self.header) }
     }
@@ -266,8 +266,8 @@ pub(super) fn read<'a>(table: &mut Table<'a>) -> Entry<'a> {
     (name, upstream)
 }
 
-/// Reads the tables of all dialects, to report the mistakes in them; gives the upstream's own, the only one that may be
-/// there.
+/// Reads the tables of all dialects, to report the mistakes in them; gives the upstream's own, the only one
+/// that may be there.
 fn options(table: &mut Table<'_>, draft: &Draft) -> Option<UpstreamDialect> {
     let host = draft.base_url.as_ref().and_then(Uri::host).unwrap_or_default();
     let mut own = None;
@@ -382,7 +382,7 @@ fn headers(cell: Cell<'_>) -> Option<HeaderMap> {
     Some(headers)
 }
 
-/// Headers whose values are not secret, and may be words that occur in any text.
+/// Headers whose values are not secret, and may be words that occur in ordinary text.
 const PUBLIC_HEADERS: [&str; 10] = [
     "accept",
     "accept-language",
@@ -396,14 +396,15 @@ const PUBLIC_HEADERS: [&str; 10] = [
     "x-title",
 ];
 
-/// Parts of the names of headers that hold secrets.
+/// Parts of the names of headers with secret values.
 const SECRET_NAMES: [&str; 8] =
     ["auth", "cookie", "credential", "key", "password", "secret", "session", "token"];
 
-/// Length in bytes from which any value may be a secret. Shorter values are words, such as a provider's name.
+/// The length in bytes from which any value may be a secret. Shorter values are words, such as a provider's
+/// name.
 const SECRET_LENGTH: usize = 16;
 
-/// The values of `headers` that are or may be secrets; of `Bearer KEY` and the like the key.
+/// The values of `headers` that are or may be secrets; of `Bearer KEY` and similar values only the key.
 pub(super) fn secret_headers(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let secret = headers.iter().filter(|(name, value)| {
         let name = name.as_str();

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_of_failure_are_not_taken_for_an_end() {
+    fn failure_finish_reasons_do_not_end_a_response() {
         for (word, code) in [
             ("timeout", "timeout"),
             ("network_error", "error"),

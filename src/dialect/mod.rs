@@ -1,13 +1,13 @@
 //! The HTTP APIs, one folder each.
 //!
-//! A dialect has a client's side, an upstream's side, or both. The client's side ([`ClientSide`]) decodes requests into
-//! a [`Conversation`](crate::conversation::Conversation) and writes [`Event`]s as a response. The upstream's side
-//! ([`UpstreamSide`]) encodes requests and reads responses as `Event`s. The rest of the crate holds a [`ClientDialect`],
-//! which a request's route gives, and an [`UpstreamDialect`], which the configuration gives, and never asks which
-//! dialect that is.
+//! A dialect has a client's side, an upstream's side, or both. The client's side ([`ClientSide`]) decodes
+//! requests into a [`Conversation`](crate::conversation::Conversation) and writes [`Event`]s as a response.
+//! The upstream's side ([`UpstreamSide`]) encodes requests and reads responses as `Event`s. The rest of the
+//! crate holds a [`ClientDialect`], which a request's route gives, and an [`UpstreamDialect`], which the
+//! configuration gives, and never asks which dialect that is.
 //!
-//! A new dialect is a folder here and a line in the table below; for clients, also a line in the table of routes
-//! (`proxy::routes`).
+//! A new dialect is a folder here and a line in the table below; for clients, also a line in the table of
+//! routes (`proxy::routes`).
 
 pub mod chat;
 mod client;

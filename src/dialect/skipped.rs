@@ -1,7 +1,7 @@
 //! [`Skipped`]: what a reader left out of an upstream's response, by reason.
 //!
-//! By law 3, everything received goes to the client, fails the response, or is left out for a reason that is counted here.
-//! The counts become the metric `toolwire_skipped` and one warning per response.
+//! By law 3, everything received goes to the client, fails the response, or is left out for a reason that is
+//! counted here. The counts become the metric `toolwire_skipped` and one warning per response.
 
 use std::fmt;
 
@@ -28,7 +28,8 @@ pub enum Skip {
     UndispatchedCall,
     /// Content for a target that is not known.
     UnknownTarget,
-    /// Text after a call that was meant for the client and that the upstream tried to run itself: its apology.
+    /// Text after a call that was meant for the client and that the upstream tried to run itself: its
+    /// apology.
     Apology,
     /// A finish reason that is not known; it counts as `stop`.
     UnknownFinish,

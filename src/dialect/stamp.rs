@@ -1,6 +1,7 @@
 //! [`Stamp`] and [`Ids`]: the time and the ids of a response.
 
-/// What makes one response different from another. It is an argument, because the core has neither clock nor randomness.
+/// What makes one response different from another. It is an argument, because the core has neither clock nor
+/// randomness.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stamp {
     /// The seed of ids: equal seeds give equal ids.

@@ -1,13 +1,15 @@
 //! The table of dialects: one line makes a dialect known to everything that chooses among them.
 
-/// Declares the dialects: `Variant "name" "title": client module, upstream module;`, with one of the sides or both.
+/// Declares the dialects: `Variant "name" "title": client module, upstream module;`, with one of the sides or
+/// both.
 ///
-/// The name is the one in configurations and on command lines, the title is for people. The module of a client's side
-/// has `Client`, which implements [`ClientSide`](super::ClientSide), and `Writer`. The module of an upstream's side has
-/// `Options`, the settings of one upstream, which implements [`UpstreamSide`](super::UpstreamSide), and `Reader`.
+/// The name is the one in configurations and on command lines, the title is for people. The module of a
+/// client's side has `Client`, which implements [`ClientSide`](super::ClientSide), and `Writer`. The module
+/// of an upstream's side has `Options`, the settings of one upstream, which implements
+/// [`UpstreamSide`](super::UpstreamSide), and `Reader`.
 ///
-/// Readers and writers are enums, not trait objects: they are called for every token, and a reader's sink is a type
-/// parameter.
+/// Readers and writers are enums, not trait objects: they are called for every token, and a reader's sink is
+/// a type parameter.
 macro_rules! dialects {
     ($($variant:ident $name:literal $title:literal: $(client $client:ident)? $(,)? $(upstream $upstream:ident)?;)*) => {
         /// An HTTP API, by the name that configuration and command line use.
@@ -52,7 +54,8 @@ macro_rules! dialects {
             }
         }
 
-        /// The dialect of an upstream, with the settings that only this dialect has. The configuration gives it.
+        /// The dialect of an upstream, with the settings that only this dialect has. The configuration gives
+        /// it.
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub enum UpstreamDialect {
             $($(#[doc = concat!($title, ".")] $variant($upstream::Options),)?)*
@@ -104,8 +107,8 @@ macro_rules! dialects {
             /// Reads the next bytes of the body, cut anywhere.
             ///
             /// # Errors
-            /// What the upstream reported, or how its bytes violate the dialect. What was certain before that has gone
-            /// to `out`.
+            /// What the upstream reported, or how its bytes violate the dialect. What was certain before that
+            /// has gone to `out`.
             pub fn push(&mut self, bytes: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
                 match self {
                     $($(Self::$variant(reader) => $upstream::Reader::push(reader, bytes, out),)?)*
@@ -129,14 +132,16 @@ macro_rules! dialects {
                 }
             }
 
-            /// The end mark came without a finish reason, so only a proper end of the body makes the response complete.
+            /// The end mark came without a finish reason, so only a proper end of the body makes the response
+            /// complete.
             pub fn awaits_end(&self) -> bool {
                 match self {
                     $($(Self::$variant(reader) => $upstream::Reader::awaits_end(reader),)?)*
                 }
             }
 
-            /// The end mark has been read; whatever follows is ignored, so the rest of the body need not be read.
+            /// The end mark has been read; whatever follows is ignored, so the rest of the body need not be
+            /// read.
             pub fn is_done(&self) -> bool {
                 match self {
                     $($(Self::$variant(reader) => $upstream::Reader::is_done(reader),)?)*

@@ -36,8 +36,8 @@ pub trait UpstreamSide {
     /// A reader for one response.
     fn reader(&self, rules: &ReaderRules) -> Reader;
 
-    /// The failure that a response with the error `status` means. `retry_after` is the value of that header; `body` is
-    /// as much of the body as was read.
+    /// The failure that a response with the error `status` means. `retry_after` is the value of that header;
+    /// `body` is as much of the body as was read.
     fn refusal(&self, status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure;
 
     /// Tools that the upstream runs itself, by name.
@@ -45,8 +45,8 @@ pub trait UpstreamSide {
         &[]
     }
 
-    /// Put before the names of tools that are taught in the prompt, so that the model does not confuse them with its
-    /// own.
+    /// Put before the names of tools that are taught in the prompt, so that the model does not confuse them
+    /// with its own.
     fn tool_prefix(&self) -> &'static str {
         ""
     }
@@ -87,7 +87,8 @@ pub struct ReaderRules {
     pub max_frame: usize,
     /// A body that ends without an end mark has ended well.
     pub tolerate_truncation: bool,
-    /// The client's dialect. If the upstream speaks it too, frames that need no change are forwarded as they are.
+    /// The client's dialect. If the upstream speaks it too, frames that need no change are forwarded as they
+    /// are.
     pub client: Dialect,
 }
 

@@ -1,7 +1,7 @@
 //! [`Access`]: the record of one request, logged and counted when it is dropped.
 //!
-//! It travels inside the response's body, because that lives as long as the request: a complete response, a failed one,
-//! and a client that disconnected all end with the drop of the body.
+//! It travels inside the response's body, because that lives as long as the request: a complete response, a
+//! failed one, and a client that disconnected all end with the drop of the body.
 
 use std::{
     fmt,

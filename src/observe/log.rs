@@ -1,5 +1,6 @@
-//! Log lines: where they go and how they look. tracing-subscriber formats them. This module adds that a value cannot
-//! leave its place: text from outside is escaped and clipped ([`untrusted`](super::untrusted)), in text and in JSON.
+//! Log lines: where they go and how they look. tracing-subscriber formats them. This module adds that a value
+//! cannot leave its place: text from outside is escaped and clipped ([`untrusted`](super::untrusted)), in
+//! text and in JSON.
 
 use std::{
     error::Error,
@@ -36,15 +37,15 @@ pub(crate) enum Style {
 }
 
 /// Sends log lines to stderr. `filter` is the value of `TOOLWIRE_LOG` in the usual form (`info`,
-/// `toolwire=debug,hyper=warn`); `None` means `info`. Text is coloured if `coloured`. Does nothing if logging is set up
-/// already.
+/// `toolwire=debug,hyper=warn`); `None` means `info`. Text is coloured if `coloured`. Does nothing if logging
+/// is set up already.
 ///
 /// # Errors
 /// If `filter` is invalid.
 pub(crate) fn init(style: Style, coloured: bool, filter: Option<&str>) -> Result<(), ParseError> {
     let filter = EnvFilter::try_new(filter.unwrap_or("info"))?;
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
-    // If logging is set up already, a test or an embedding program did it: its choice stands.
+    // If logging is set up already, a test or an embedding program did it, which takes precedence.
     let _ = match style {
         Style::Text => lines.fmt_fields(CleanFields).with_ansi(coloured).try_init(),
         Style::Json => lines.json().flatten_event(true).map_event_format(CleanObjects).try_init(),
@@ -52,8 +53,8 @@ pub(crate) fn init(style: Style, coloured: bool, filter: Option<&str>) -> Result
     Ok(())
 }
 
-/// A list, which is an array in JSON. tracing has no such value; it is recorded as an error (`value as &dyn Error`),
-/// which the formatter recognises.
+/// A list, which is an array in JSON. tracing has no such value; it is recorded as an error
+/// (`value as &dyn Error`), which the formatter recognises.
 #[derive(Debug)]
 pub(crate) struct List(pub Vec<String>);
 
@@ -85,7 +86,8 @@ impl<V: Visit> Visit for Clean<V> {
         if field.name() == "message" {
             return self.record_debug(field, &format_args!("{text}"));
         }
-        // The library quotes a text with its unprintable characters escaped. Clipped before that, its quotes stay a pair.
+        // The library quotes a text and escapes its unprintable characters. Clipping before that keeps both
+        // quotes.
         self.0.record_str(field, &clip(text, MAX_VALUE));
     }
 
@@ -94,8 +96,8 @@ impl<V: Visit> Visit for Clean<V> {
     }
 }
 
-/// A line of JSON as the library writes it, its texts clipped, its unprintable characters escaped, with arrays for each
-/// [`List`].
+/// A line of JSON as the library writes it, its texts clipped, its unprintable characters escaped, with
+/// arrays for each [`List`].
 #[derive(Debug)]
 struct CleanObjects<L>(L);
 
@@ -144,8 +146,8 @@ fn clip_all(value: &mut Value) {
     }
 }
 
-/// Writes JSON with all unprintable characters escaped. serde_json escapes those up to U+001F; the others can stand in
-/// strings only.
+/// Writes JSON with all unprintable characters escaped. serde_json escapes those up to U+001F; the others can
+/// occur in strings only.
 fn write_printable(writer: &mut Writer<'_>, json: &str) -> fmt::Result {
     for char in json.chars() {
         if is_unprintable(char) {
@@ -180,7 +182,7 @@ mod tests {
         }
     }
 
-    /// What `log` writes while `events` runs.
+    /// The output of `log` while `events` runs.
     fn logged<L: Subscriber + Send + Sync + 'static>(
         log: impl FnOnce(Lines) -> L,
         events: impl FnOnce(),
@@ -191,7 +193,7 @@ mod tests {
         String::from_utf8(lines).unwrap()
     }
 
-    /// What `log` writes of every kind of value.
+    /// The output of `log` for every kind of value.
     fn written<L: Subscriber + Send + Sync + 'static>(log: impl FnOnce(Lines) -> L) -> String {
         logged(log, || {
             let missing: Option<&str> = None;
@@ -224,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn harmless_fields_look_as_the_library_writes_them() {
+    fn harmless_fields_are_unchanged() {
         let plain = written(text(CleanFields, false));
         assert_eq!(plain, written(text(DefaultFields::new(), false)));
         assert!(plain.starts_with(" INFO a: text=\"plain, and 'so'\" some=\"x\" empty=\"\"\n"), "{plain}");
@@ -232,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn harmless_objects_look_as_the_library_writes_them() {
+    fn harmless_objects_are_unchanged() {
         let library = written(|lines| {
             let json = tracing_subscriber::fmt().json().flatten_event(true).without_time();
             json.with_writer(move || lines.clone()).finish()

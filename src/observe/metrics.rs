@@ -1,8 +1,8 @@
 //! [`Metrics`]: the counters behind `/metrics`.
 //!
-//! `/metrics` requires no key. Labels therefore hold only configured names, kinds, formats and names from the API, nothing
-//! that clients choose. That also bounds the number of series. Names of called tools are a label only if the configuration
-//! says so, up to [`MAX_NAMES`] of them; the others are counted as `other`.
+//! `/metrics` requires no key. Labels therefore hold only configured names, kinds, formats and names from the
+//! API, nothing that clients choose. That also bounds the number of series. Names of called tools are a label
+//! only if the configuration says so, up to [`MAX_NAMES`] of them; the others are counted as `other`.
 
 use std::{collections::HashSet, fmt, sync::Mutex, time::Duration};
 
@@ -25,7 +25,7 @@ const MAX_NAMES: usize = 256;
 /// The most bytes of a tool name that becomes a label: what OpenAI allows. A longer one is `other`.
 const MAX_NAME: usize = 64;
 
-/// The label of every name that has none of its own.
+/// The label of every name that has no label of its own.
 const OTHER: &str = "other";
 
 /// All metrics of one server.
@@ -233,8 +233,8 @@ impl Metrics {
         self.held_peak.observe(tally.held_peak as f64);
     }
 
-    /// Counts fields of a request that the dialect of `upstream` could not express. Fields that the API does not define are
-    /// counted as `other`.
+    /// Counts fields of a request that the dialect of `upstream` could not express. Fields that the API does
+    /// not define are counted as `other`.
     pub(crate) fn dropped_fields(&self, upstream: &str, fields: &[String]) {
         for field in fields {
             let field = FIELDS.into_iter().find(|known| known == field).unwrap_or(OTHER);
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_clients_are_shown_only_where_configured() {
+    fn client_tool_names_are_shown_only_if_configured() {
         let call = |name: &str| CallTally { format: "native", name: Some(name.to_owned()) };
         let tally = Tally { calls: vec![call("secret_tool"), call("other_tool")], ..Tally::default() };
         let metrics = Metrics::new(false);

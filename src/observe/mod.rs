@@ -1,7 +1,8 @@
 //! What an operator sees: one log line per request, and Prometheus metrics.
 //!
-//! [`Access`] is created when a request arrives, and travels with its response. When it is dropped the request is over,
-//! however it ended: the line is written and everything is counted. Nothing here sees a body or a secret.
+//! [`Access`] is created when a request arrives, and travels with its response. When it is dropped the
+//! request is over, however it ended: the line is written and everything is counted. Nothing here sees a body
+//! or a secret.
 
 mod access;
 #[cfg(feature = "cli")]

@@ -16,14 +16,15 @@ pub(crate) fn is_coloured(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && !is_set("NO_COLOR") && env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// The width in columns of the terminal behind `stream`; `None` if it is not a terminal or does not report its width.
+/// The width in columns of the terminal behind `stream`; `None` if it is not a terminal or does not report
+/// its width.
 pub(crate) fn width(stream: &(impl AsFd + IsTerminal)) -> Option<usize> {
     let columns = stream.is_terminal().then(|| tcgetwinsize(stream).ok())??.ws_col;
     (columns > 0).then(|| usize::from(columns).max(LEAST))
 }
 
-/// Wraps `text` to at most `width` columns. The first line starts with `mark`, and the others are indented as far. A word
-/// is cut only if it is longer than a line.
+/// Wraps `text` to at most `width` columns. The first line starts with `mark`, and the others are indented as
+/// far. A word is cut only if it is longer than a line.
 pub(crate) fn wrapped(text: &str, mark: &str, width: usize) -> String {
     let columns = |text: &str| text.chars().count();
     let indent = " ".repeat(columns(mark));
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn one_is_not_a_plural() {
+    fn count_of_one_is_singular() {
         assert_eq!([0, 1, 2].map(|count| counted(count, "stream")), ["0 streams", "1 stream", "2 streams"]);
     }
 }

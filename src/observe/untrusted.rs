@@ -1,8 +1,8 @@
 //! Makes text from outside safe for a log line or a terminal.
 //!
-//! Clients and upstreams choose model names, paths, error codes and messages. Written unchanged, such text can start a
-//! line of its own, move a terminal's cursor, or fill a disk. Code that shows it to people passes it through this
-//! module, which escapes invisible characters and clips long texts.
+//! Clients and upstreams choose model names, paths, error codes and messages. Written unchanged, such text
+//! can start a line of its own, move a terminal's cursor, or fill a disk. Code that shows it to people passes
+//! it through this module, which escapes invisible characters and clips long texts.
 
 use std::{
     borrow::Cow,
@@ -12,8 +12,8 @@ use std::{
 /// The most bytes of one value in a log line. The rest is cut off, and a mark says how much is missing.
 pub(crate) const MAX_VALUE: usize = 256;
 
-/// Whether a terminal or a line reader could treat `char` as anything but a visible character: control characters (C0,
-/// DEL, C1), line and paragraph separators, and characters that reorder or hide text.
+/// Whether a terminal or a line reader could treat `char` as anything but a visible character: control
+/// characters (C0, DEL, C1), line and paragraph separators, and characters that reorder or hide text.
 pub(crate) fn is_unprintable(char: char) -> bool {
     char.is_control()
         || matches!(char,
@@ -40,7 +40,7 @@ pub(crate) fn clip(text: &str, max: usize) -> Cow<'_, str> {
     }
 }
 
-/// Stands for the bytes that were cut off.
+/// The mark in place of the bytes that were cut off.
 struct Mark(usize);
 
 impl fmt::Display for Mark {
@@ -49,10 +49,10 @@ impl fmt::Display for Mark {
     }
 }
 
-/// `value` as its `Debug` writes it, escaped, and clipped to [`MAX_VALUE`] bytes. What is cut off is never kept.
+/// The `Debug` form of `value`, escaped, and clipped to [`MAX_VALUE`] bytes. The rest is never kept.
 pub(super) fn cleaned(value: &dyn fmt::Debug) -> String {
     let mut cleaner = Cleaner { text: String::new(), missing: 0 };
-    // Writing into a string cannot fail; a value whose `Debug` fails is shown as far as it came.
+    // Writing into a string cannot fail; a value whose `Debug` fails is shown up to that point.
     let _ = write!(cleaner, "{value:?}");
     match cleaner.missing {
         0 => cleaner.text,

@@ -1,5 +1,5 @@
-//! A bare relay: a hyper server, a hyper client with kept-alive connections, one thread. What happens to bodies on the
-//! way is the caller's.
+//! A bare relay: a hyper server, a hyper client with kept-alive connections, one thread. The caller decides
+//! how bodies are transformed.
 
 use std::{convert::Infallible, env, net::SocketAddr};
 
@@ -17,7 +17,7 @@ use hyper_util::{
 };
 use tokio::net::{TcpListener, TcpSocket};
 
-/// Relays from `--listen ADDR` to `--upstream ADDR`, each response's body as `adapt` makes it.
+/// Relays from `--listen ADDR` to `--upstream ADDR`; `adapt` transforms each response's body.
 pub fn run<B>(adapt: fn(Incoming) -> B) -> Result<(), Box<dyn std::error::Error>>
 where
     B: Body<Data = Bytes> + Send + 'static,
@@ -37,7 +37,7 @@ where
             let service = service_fn(move |request| relay(client.clone(), upstream, request, adapt));
             #[expect(clippy::disallowed_methods, reason = "a bare relay has nothing but its connections")]
             tokio::spawn(async move {
-                // A client that goes away is nothing to report.
+                // A client's disconnect is not reported.
                 let _ = http1::Builder::new().serve_connection(TokioIo::new(socket), service).await;
             });
         }

@@ -1,4 +1,4 @@
-//! Whether the sums are right, and the same for every cut.
+//! Checks whether results are right, and the same for every cut.
 
 use crate::{
     client::Assembled,
@@ -11,24 +11,24 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Tally {
     pub samples: usize,
-    /// Right in one piece.
+    /// Samples with the right result in one piece.
     pub right: usize,
     /// Two-way splits, between characters.
     pub splits: usize,
-    /// Of these, those with another sum than in one piece.
+    /// Splits whose result differs from that in one piece.
     pub differ: usize,
-    /// Of these, those with a wrong sum.
+    /// Splits with a wrong result.
     pub wrong: usize,
 }
 
-/// What a client has at the end.
+/// What a client has received at the end.
 pub fn sum(contender: &dyn Contender, format: &str, pieces: &[&str], stopped: bool) -> Assembled {
     let mut client = Assembled::default();
     contender.read(Answer { format, pieces, stopped }, &mut client, &mut Clock::new(Duration::from_secs(60)));
     client
 }
 
-/// Reads the samples in one piece and in two; of all two-way splits each `step`th.
+/// Reads the samples in one piece and in two; of all two-way splits, every `step`th.
 pub fn tally(
     contender: &dyn Contender,
     format: &str,

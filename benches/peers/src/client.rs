@@ -1,10 +1,10 @@
-//! What a client has at the end of a stream.
+//! What a client has received at the end of a stream.
 
 use serde_json::Value;
 
-/// Takes what a contender says, delta by delta.
+/// Receives a contender's output, delta by delta.
 pub trait Client {
-    /// The contender is given its next piece.
+    /// The contender is about to get its next piece.
     fn piece(&mut self) {}
     /// A piece of visible text.
     fn text(&mut self, text: &str);
@@ -14,7 +14,7 @@ pub trait Client {
     fn arguments(&mut self, index: usize, piece: &str);
 }
 
-/// Puts everything together, as the SDKs do: calls by their index, strings end to end.
+/// Assembles the output as the SDKs do: calls by index, strings concatenated.
 #[derive(Debug, Clone, Default)]
 pub struct Assembled {
     pub content: String,
@@ -40,7 +40,8 @@ impl Assembled {
         self.calls.iter().map(|(_, call)| call)
     }
 
-    /// The same to a client that reads arguments as JSON and does not mind how much white space there is.
+    /// Whether a client that parses arguments as JSON and ignores the amount of white space would see no
+    /// difference.
     pub fn same(&self, other: &Self) -> bool {
         let alike = |(a, b): (&Call, &Call)| {
             a.name == b.name && (a.arguments == b.arguments || value(&a.arguments) == value(&b.arguments))
@@ -51,17 +52,17 @@ impl Assembled {
     }
 }
 
-/// Text without regard to how much white space it has between words.
+/// The words of a text, whatever the white space between them.
 pub fn words(text: &str) -> Vec<&str> {
     text.split_whitespace().collect()
 }
 
-/// Arguments as a value, numbers as numbers; what is no JSON is told apart by its text.
+/// Arguments as a value with numbers normalised; text that is not JSON is compared as it is.
 pub fn value(arguments: &str) -> Value {
     serde_json::from_str(arguments).map_or_else(|_| Value::String(format!("no JSON: {arguments}")), numbers)
 }
 
-/// Numbers compared as numbers, not as they are written.
+/// Normalises numbers, so that they are compared by value and not by their notation.
 pub fn numbers(value: Value) -> Value {
     match value {
         Value::Number(number) => Value::String(format!("number {:?}", number.as_f64())),
@@ -85,13 +86,13 @@ impl Client for Assembled {
     }
 }
 
-/// Counts, and keeps nothing: what a client does with a delta is no contender's cost.
+/// Counts and keeps nothing, so that the cost of a client is not attributed to a contender.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Counted {
     pub bytes: usize,
-    /// Pieces of the answer that gave a piece of arguments.
+    /// Pieces of the response that yielded a piece of arguments.
     pub streamed: usize,
-    /// This one has not yet.
+    /// The current piece has not yielded arguments yet.
     waits: bool,
 }
 

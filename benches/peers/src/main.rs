@@ -1,12 +1,12 @@
-//! toolwire's engine against the parsers of other servers: whether the sums are right, whether they depend on cuts, how
-//! fast, how much streams. Prints Markdown.
+//! Compares toolwire's engine with the parsers of other servers: whether results are right, whether they
+//! depend on cuts, how fast it is, and how much it streams. Prints Markdown.
 //!
 //! ```text
-//! --quick           fewer rounds, less patience, one split of five
+//! --quick           fewer rounds, a shorter time limit, every fifth split
 //! --format NAME     this format only
 //! --sums, --times   only these
-//! --wrong           lists what was wrong
-//! --json FILE       all figures for a machine
+//! --wrong           lists wrong results
+//! --json FILE       all figures for programs
 //! ```
 
 mod behaviour;
@@ -98,7 +98,7 @@ fn run(options: &Options) -> Result<(), String> {
     std::fs::write(file, format!("{:#}\n", report.json())).map_err(|failure| format!("{file}: {failure}"))
 }
 
-/// A case's format, as toolwire has it.
+/// The name in toolwire of a case's format.
 fn ours(format: &str) -> &str {
     match format {
         "pre_json" => "pre",

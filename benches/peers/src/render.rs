@@ -1,4 +1,4 @@
-//! Calls in the way of a [`Shape`].
+//! Calls written in the notation of a [`Shape`].
 
 use serde_json::{Map, Value};
 
@@ -11,7 +11,7 @@ pub struct Wanted {
     pub arguments: Map<String, Value>,
 }
 
-/// What a model writes: text, and which stretches of it are single tokens to models that have tokens for their markers.
+/// Model output: text, and the ranges of it that are single tokens for models with tokens for their markers.
 #[derive(Debug, Clone, Default)]
 pub struct Written {
     pub text: String,
@@ -27,7 +27,7 @@ impl Written {
         self.text.push_str(value);
     }
 
-    /// Of the format's own text, what stands in angle brackets or is all capitals in square ones is a marker.
+    /// Appends the format's own text; text in angle brackets, or in capitals in square brackets, is a marker.
     fn push_own(&mut self, own: &str) {
         let base = self.text.len();
         let mut at = 0;
@@ -50,7 +50,7 @@ impl Written {
     }
 }
 
-/// Writes `calls` behind what `out` has.
+/// Appends `calls` to `out`.
 pub fn calls(shape: &Shape, calls: &[Wanted], out: &mut Written) {
     let first = calls.first().map_or("", |call| call.name);
     fill(shape.section.0, out, &mut |key, out| {
@@ -103,7 +103,7 @@ fn params(shape: &Shape, call: &Wanted, out: &mut Written) {
     }
 }
 
-/// Runs through a template.
+/// Expands a template.
 fn fill(template: &str, out: &mut Written, value: &mut dyn FnMut(&str, &mut Written)) {
     let mut parts = template.split('$');
     out.push_own(parts.next().unwrap_or_default());
@@ -142,7 +142,7 @@ fn raw(shape: &Shape, value: &Value) -> String {
     }
 }
 
-/// As Python writes it. JSON's escapes in double quotes are Python's, too.
+/// A value in Python's notation. JSON's escapes in double quotes are valid in Python too.
 fn literal(value: &Value) -> String {
     match value {
         Value::Null => "None".to_owned(),

@@ -71,7 +71,7 @@ impl Report {
         rate(*bytes, times)
     }
 
-    /// One line a format: toolwire, and the fastest peer.
+    /// One line per format: toolwire, and the fastest peer.
     pub fn summary(&self) -> String {
         let mut out = "| format | toolwire, 200 KB call, MB/s | looking for all formats | × time of 20 KB | pieces with a delta, % | fastest peer | its MB/s | ratio |\n|---|---|---|---|---|---|---|---|\n".to_owned();
         for ours in self.speeds.iter().filter(|speed| speed.contender == OURS) {
@@ -96,7 +96,7 @@ impl Report {
         out
     }
 
-    /// Sums, contender by contender.
+    /// Results, by contender.
     pub fn sums(&self) -> String {
         let mut out = "| format | contender | published cases: right in one piece | wrong, % of splits | plain calls: right in one piece | wrong, % of splits | splits with another sum than one piece, % |\n|---|---|---|---|---|---|---|\n".to_owned();
         for row in &self.behaviours {
@@ -149,7 +149,7 @@ impl Report {
         names.iter().map(line).collect()
     }
 
-    /// Times, contender by contender.
+    /// Times, by contender.
     pub fn times(&self) -> String {
         let mut out = "| format | contender | 2 KB, MB/s | 20 KB | 200 KB | × time of 20 KB | pieces with a delta, % |\n|---|---|---|---|---|---|---|\n".to_owned();
         for speed in &self.speeds {
@@ -173,7 +173,7 @@ impl Report {
         out
     }
 
-    /// Prose, contender by contender.
+    /// Prose, by contender.
     pub fn prose(&self) -> String {
         let mut out = "| format looked for | toolwire, MB/s | toolwire, all formats | fastest peer | its MB/s | ratio | ratio, all formats |\n|---|---|---|---|---|---|---|\n".to_owned();
         for ours in self.proses.iter().filter(|prose| prose.contender == OURS) {
@@ -204,7 +204,7 @@ impl Report {
         out
     }
 
-    /// Everything, for a machine.
+    /// All figures, for programs.
     pub fn json(&self) -> Value {
         let tally = |tally: &Tally| json!({"samples": tally.samples, "right": tally.right, "splits": tally.splits, "differ": tally.differ, "wrong": tally.wrong});
         let times = |bytes: usize, times: &Times| json!({"bytes": bytes, "seconds": times.median().map(|median| median.as_secs_f64()), "spread": times.spread(), "expired": times.expired, "streamed": times.streamed});

@@ -1,4 +1,4 @@
-//! What is measured of each format, and the measuring of it.
+//! The measurements of each format.
 
 use std::time::Duration;
 
@@ -19,13 +19,13 @@ const PIECE: usize = 4;
 
 pub type Contenders = [Box<dyn Contender>];
 
-/// One contender's sums of one format.
+/// One contender's results in one format.
 pub struct Behaviour {
     pub format: &'static str,
     pub contender: &'static str,
     pub cases: Tally,
     pub plain: Tally,
-    /// What was wrong, or not the same for every cut.
+    /// Results that were wrong, or differed between cuts.
     pub wrong: Vec<String>,
 }
 
@@ -33,11 +33,11 @@ pub struct Behaviour {
 pub struct Speed {
     pub label: &'static str,
     pub contender: &'static str,
-    /// The call is found only if no marker is cut: markers were given whole, as a model's tokens are.
+    /// The call is found only if no marker is cut, so markers were passed whole, like a model's tokens.
     pub whole: bool,
-    /// The call is not found, or not right: there is no telling how long finding it would take.
+    /// The call is not found, or is wrong, so the times are meaningless.
     pub missed: bool,
-    /// For each of `SIZES`: bytes of the answer, times.
+    /// For each of `SIZES`: bytes of the response, times.
     pub cells: Vec<(usize, Times)>,
 }
 
@@ -54,7 +54,7 @@ fn shapes_of(format: &str) -> impl Iterator<Item = &'static Shape> {
     shapes::ALL.iter().filter(move |shape| shape.format == format)
 }
 
-/// Sums of all contenders that have the format.
+/// The results of all contenders that support the format.
 pub fn behaviour(
     contenders: &Contenders,
     format: &'static str,
@@ -77,7 +77,7 @@ pub fn behaviour(
     contenders.iter().filter(|contender| contender.has(format)).map(of).collect()
 }
 
-/// Times of all contenders that have the format.
+/// The times of all contenders that support the format.
 pub fn speed(contenders: &Contenders, shape: &'static Shape, effort: Effort) -> Vec<Speed> {
     let texts = SIZES.map(|bytes| samples::long_call(shape, bytes));
     let found = |contender: &dyn Contender, whole: bool| {
@@ -114,7 +114,7 @@ pub fn speed(contenders: &Contenders, shape: &'static Shape, effort: Effort) -> 
     all.into_iter().map(|(_, speed)| speed).collect()
 }
 
-/// Times of prose, of all contenders that have the format.
+/// The times for prose of all contenders that support the format.
 pub fn prose(contenders: &Contenders, format: &'static str, effort: Effort) -> Vec<Prose> {
     let sample = samples::prose(PROSE);
     let pieces = || samples::pieces(&sample.written, PIECE, false);
@@ -133,13 +133,14 @@ pub fn prose(contenders: &Contenders, format: &'static str, effort: Effort) -> V
     able.iter().zip(times).map(row).collect()
 }
 
-/// Megabytes a second; `None`: not done in time.
+/// Megabytes per second; `None` if it did not finish in time.
 pub fn rate(bytes: usize, times: &Times) -> Option<f64> {
     let median = times.median().filter(|_| !times.expired)?;
     Some(bytes as f64 / median.as_secs_f64() / 1e6)
 }
 
-/// How much longer the longest answer takes than the one of a tenth; at least so much if it was not done in time.
+/// How many times longer the longest response takes than one of a tenth; a lower bound if it did not finish
+/// in time.
 pub fn growth(speed: &Speed, budget: Duration) -> Option<f64> {
     let [_, (_, middle), (_, long)] = speed.cells.as_slice() else { return None };
     let middle = middle.median().filter(|_| !middle.expired)?;

@@ -1,4 +1,4 @@
-//! What models say: scenarios that every format can write, the published cases, and long answers.
+//! Model output: scenarios that every format can express, the published cases, and long responses.
 
 use serde_json::{Map, Value, json};
 
@@ -8,7 +8,7 @@ use crate::{
     shapes::Shape,
 };
 
-/// What a client must have at the end.
+/// What a client must have received at the end.
 #[derive(Debug, Clone, Default)]
 pub struct Expected {
     content: String,
@@ -18,11 +18,11 @@ pub struct Expected {
 #[derive(Debug, Clone)]
 enum Arguments {
     Whole(Value),
-    /// The call is cut off: what has come begins so, and nothing was made up.
+    /// The call is cut off: its arguments begin with this text and contain nothing invented.
     Begin(String),
 }
 
-/// An unfinished token may still be held when an answer is cut off.
+/// Characters that may still be held back when a response is cut off: an unfinished token.
 const LAG: usize = 12;
 
 impl Arguments {
@@ -48,7 +48,7 @@ impl Expected {
     }
 }
 
-/// A text with what must come out.
+/// A text with its expected result.
 #[derive(Debug, Clone)]
 pub struct Sample {
     pub id: String,
@@ -57,7 +57,7 @@ pub struct Sample {
     pub stopped: bool,
 }
 
-/// A published case; `None` if it is about reasoning, which is no business of parsers for calls alone.
+/// A published case; `None` if it is about reasoning, which parsers for calls do not handle.
 pub fn case(case: &Value) -> Option<Sample> {
     let expect = &case["expect"];
     if expect["reasoning"].as_str().is_some_and(|reasoning| !reasoning.is_empty()) {
@@ -84,7 +84,7 @@ fn wanted(name: &'static str, arguments: Value) -> Wanted {
     Wanted { name, arguments }
 }
 
-/// The plain scenarios that this format can write: text before, calls, text behind.
+/// The plain scenarios that this format can express: text before, calls, text after.
 pub fn scenarios(shape: &Shape) -> Vec<Sample> {
     let weather = || wanted("get_weather", json!({"city": "Paris"}));
     let search = || wanted("search", json!({"query": "café au lait", "limit": 3}));
@@ -131,12 +131,12 @@ fn scenario(shape: &Shape, id: &str, before: &str, calls: &[Wanted], behind: &st
     Sample { id: format!("{}, {id}", shape.label), written, expected, stopped: true }
 }
 
-/// Code with all that has to be escaped, 2 % of it not ASCII.
+/// Code that contains everything that must be escaped; 2 % of it is not ASCII.
 const CODE: &str = "fn greet(name: &str) -> String {\n    // Grüße aus München – naïve, wie immer\n    let path = \
     \"C:\\\\temp\";\n    if name.len() < 3 && path != \"\" {\n        return format!(\"{name}: {path}\\t\");\n    }\n    let \
     list: Vec<u32> = vec![1, 2, 3];\n    println!(\"{}\", list.iter().sum::<u32>());\n    name.to_owned()\n}\n\n";
 
-/// One call whose argument is a file of so many bytes.
+/// One call whose argument is a file of `bytes` bytes.
 pub fn long_call(shape: &Shape, bytes: usize) -> Sample {
     let mut content: String = CODE.chars().cycle().take(bytes * CODE.chars().count() / CODE.len()).collect();
     content.push_str("// end");
@@ -152,7 +152,7 @@ const PROSE: &str = "The weather in Paris stays mild through the week, with ligh
     covered passages cost 5 € less, if a < b holds and `x[0]` is {set}.\n\nShould it rain on Thursday, the café at the corner \
     is a pleasant place to wait – it's dry, and it's warm.\n\n";
 
-/// Prose of so many bytes, with the punctuation that assistants use.
+/// Prose of `bytes` bytes, with punctuation typical of assistants.
 pub fn prose(bytes: usize) -> Sample {
     let content: String = PROSE.chars().cycle().take(bytes * PROSE.chars().count() / PROSE.len()).collect();
     let written = Written::text(&content);
@@ -164,7 +164,7 @@ pub fn prose(bytes: usize) -> Sample {
     }
 }
 
-/// Text in pieces of at most so many bytes, cut between characters; `whole`: and never inside a marker.
+/// Text in pieces of at most `size` bytes, cut between characters; if `whole`, never inside a marker.
 pub fn pieces(written: &Written, size: usize, whole: bool) -> Vec<&str> {
     let text = written.text.as_str();
     let mut pieces = Vec::new();

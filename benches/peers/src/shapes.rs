@@ -1,29 +1,30 @@
-//! How each format is written, independent of toolwire's own tables: templates in which `$name`, `$args` and the like are
-//! filled in.
+//! The notation of each format, independent of toolwire's own tables: templates in which `$name`, `$args` and
+//! similar placeholders are replaced.
 
 /// A way of writing calls.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
-    /// As it stands in the tables.
+    /// The name in the tables.
     pub label: &'static str,
-    /// The format's name, as toolwire has it.
+    /// The format's name in toolwire.
     pub format: &'static str,
-    /// Before the first call and behind the last.
+    /// The text before the first call and after the last.
     pub section: (&'static str, &'static str),
-    /// Between two calls.
+    /// The text between two calls.
     pub between: &'static str,
-    /// A call: `$name`, `$n` (its number from 0), its arguments as `$args` (JSON), `$quoted` (JSON in a JSON string), `$params`
-    /// (each as `param`), `$python` (keyword arguments), `$literal` (a Python dict), `$gemma` (bare keys).
+    /// A call: `$name`, `$n` (its number from 0), its arguments as `$args` (JSON), `$quoted` (JSON in a JSON
+    /// string), `$params` (each as `param`), `$python` (keyword arguments), `$literal` (a Python dict),
+    /// `$gemma` (bare keys).
     pub call: &'static str,
     /// A parameter: `$key`, `$value`, `$type` (of JSON), `$string` (whether it is one).
     pub param: &'static str,
-    /// Between two parameters.
+    /// The text between two parameters.
     pub comma: &'static str,
-    /// What stands around a string in `$gemma`.
+    /// The quotes around a string in `$gemma`.
     pub quote: &'static str,
-    /// What stands before each tag where lists and objects are written as elements.
+    /// The text before each tag if lists and objects are written as elements.
     pub elements: Option<&'static str>,
-    /// Text may stand before the calls, behind them.
+    /// Whether text may precede the calls, and whether it may follow them.
     pub text: (bool, bool),
     /// More than one call may be written.
     pub several: bool,
@@ -86,7 +87,7 @@ const fn of(format: &'static str, shape: Shape) -> Shape {
     Shape { format, ..shape }
 }
 
-/// All formats. Peers have no other; those of toolwire that are not built yet are passed over.
+/// All formats that a peer has. Those that toolwire has not implemented are skipped.
 pub const ALL: &[Shape] = &[
     call("hermes", "<tool_call>\n{\"name\": \"$name\", \"arguments\": $args}\n</tool_call>"),
     call("qwen25", "<tool_call>\n{\"name\": \"$name\", \"arguments\": $args}\n</tool_call>"),

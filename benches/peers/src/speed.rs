@@ -1,4 +1,4 @@
-//! How fast: all contenders in turns, round by round, so that each meets the same weather.
+//! Measures speed: all contenders take turns, round by round, so that conditions are the same for each.
 
 use std::time::Duration;
 
@@ -7,44 +7,44 @@ use crate::{
     contenders::{Answer, Clock, Contender},
 };
 
-/// What is asked of a measurement.
+/// The effort of a measurement.
 #[derive(Debug, Clone, Copy)]
 pub struct Effort {
     pub rounds: usize,
-    /// A contender has so much time for all its rounds.
+    /// The time that a contender has for all its rounds.
     pub budget: Duration,
-    /// A round is repeated until it has taken as long.
+    /// The minimum duration of a round: a reading is repeated until it is reached.
     pub least: Duration,
 }
 
-/// One who takes part.
+/// One participant.
 pub struct Side<'a> {
     pub contender: &'a dyn Contender,
     pub format: &'a str,
     pub pieces: Vec<&'a str>,
 }
 
-/// What came out for one side: time of one reading.
+/// The result of one side: times of one reading.
 #[derive(Debug, Clone, Default)]
 pub struct Times {
     rounds: Vec<Duration>,
     spent: Duration,
-    /// It was not done within the budget.
+    /// It did not finish within the budget.
     pub expired: bool,
-    /// Share of pieces that gave a piece of arguments.
+    /// The share of pieces that yielded a piece of arguments.
     pub streamed: f64,
 }
 
 impl Times {
-    /// The middle one.
+    /// The median.
     pub fn median(&self) -> Option<Duration> {
         let mut sorted = self.rounds.clone();
         sorted.sort_unstable();
         sorted.get(sorted.len() / 2).copied()
     }
 
-    /// Half of the distance between the slowest and the fastest round, as a share of the median; the slowest and the fastest of
-    /// many do not count.
+    /// Half of the difference between the slowest and the fastest round, as a share of the median; with many
+    /// rounds, the slowest and the fastest are ignored.
     pub fn spread(&self) -> f64 {
         let mut sorted = self.rounds.clone();
         sorted.sort_unstable();
@@ -58,10 +58,10 @@ impl Times {
     }
 }
 
-/// Reads the same answer with all sides, in turns.
+/// Reads the same response with all sides, in turns.
 pub fn race(sides: &[Side<'_>], effort: Effort) -> Vec<Times> {
     let mut all = vec![Times::default(); sides.len()];
-    // The first round is for warming up, and tells how often a side is repeated.
+    // The first round warms up and determines how often a side repeats its reading.
     let mut repeats = vec![1_u32; sides.len()];
     for round in 0..=effort.rounds {
         for ((side, times), repeats) in sides.iter().zip(&mut all).zip(&mut repeats) {
@@ -85,7 +85,7 @@ pub fn race(sides: &[Side<'_>], effort: Effort) -> Vec<Times> {
     all
 }
 
-/// Time of one reading.
+/// The time of one reading.
 fn repeat(side: &Side<'_>, repeats: u32, effort: Effort, times: &mut Times) -> Duration {
     let mut total = Duration::ZERO;
     for _ in 0..repeats {

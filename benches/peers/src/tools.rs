@@ -9,7 +9,7 @@ pub struct Declared {
     pub parameters: Value,
 }
 
-/// The published cases: a header with the tools, then one case a line.
+/// The published cases: a header with the tools, then one case per line.
 const CASES: &str = include_str!("../../../fixtures/conformance/formats.jsonl");
 
 /// The cases, and the tools that they all declare.

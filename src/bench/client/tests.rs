@@ -70,7 +70,7 @@ async fn ask(client: &Client) -> Sample {
 }
 
 #[tokio::test]
-async fn streams_of_the_mock_are_measured() {
+async fn mock_streams_are_measured() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/chat");
     let fixtures: Vec<_> =
         Fixture::find(&root).unwrap().iter().map(|dir| Fixture::load(dir).unwrap()).collect();
@@ -98,7 +98,7 @@ async fn streams_of_the_mock_are_measured() {
 }
 
 #[tokio::test]
-async fn answers_that_the_mock_makes_up_break_no_rule_and_each_token_has_its_postmark() {
+async fn generated_mock_responses_are_valid_and_every_token_has_a_postmark() {
     for (dialect, kind) in [Dialect::Chat, Dialect::Responses, Dialect::Messages]
         .into_iter()
         .flat_map(|dialect| [Kind::Text, Kind::Call, Kind::TextCall].map(|kind| (dialect, kind)))
@@ -127,7 +127,7 @@ async fn answers_that_the_mock_makes_up_break_no_rule_and_each_token_has_its_pos
 }
 
 #[tokio::test]
-async fn a_stream_is_noted_and_its_connection_used_again() {
+async fn stream_is_recorded_and_its_connection_reused() {
     let (address, _target) = scripted(vec![vec![good(), good()]]).await;
     let client = client(address, LIMIT);
     for connected in [true, false] {
@@ -140,7 +140,7 @@ async fn a_stream_is_noted_and_its_connection_used_again() {
 }
 
 #[tokio::test]
-async fn an_idle_connection_that_was_closed_is_replaced() {
+async fn closed_idle_connection_is_replaced() {
     let (address, _target) = scripted(vec![vec![good()], vec![good()], vec![good()]]).await;
     let client = client(address, LIMIT);
     for _ in 0..3 {
@@ -150,7 +150,7 @@ async fn an_idle_connection_that_was_closed_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_told() {
+async fn error_response_is_reported() {
     let body = r#"{"error":{"message":"too many","type":"rate_limit_error"}}"#;
     let refusal = format!("HTTP/1.1 429 Slow Down\r\ncontent-length: {}\r\n\r\n{body}", body.len());
     let (address, _target) = scripted(vec![vec![refusal, good()]]).await;
@@ -162,7 +162,7 @@ async fn a_refusal_is_told() {
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_off_is_broken_but_behind_the_end_a_violation() {
+async fn interrupted_body_is_broken_before_the_end_mark_and_a_violation_after_it() {
     let whole = good();
     let (cut, tail) = whole.split_at(whole.len() - 5);
     assert_eq!(tail, "0\r\n\r\n");
@@ -179,7 +179,7 @@ async fn a_body_that_breaks_off_is_broken_but_behind_the_end_a_violation() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_takes_too_long_is_broken() {
+async fn stream_over_the_time_limit_is_broken() {
     let whole = good();
     let (open, _) = whole.split_at(whole.len() - 5);
     let early = open.get(..200).unwrap().to_owned();
@@ -196,7 +196,7 @@ async fn what_takes_too_long_is_broken() {
 }
 
 #[tokio::test]
-async fn a_target_that_is_not_there_or_speaks_no_events_is_broken() {
+async fn unreachable_or_non_sse_target_is_broken() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
@@ -213,7 +213,7 @@ async fn a_target_that_is_not_there_or_speaks_no_events_is_broken() {
 }
 
 #[test]
-fn requests_go_where_the_dialect_says() {
+fn request_path_is_that_of_the_dialect() {
     for (base, expected) in [
         ("http://h:1/v1", "/v1/messages"),
         ("http://h:1", "/messages"),

@@ -12,8 +12,8 @@ use crate::wire::json::{MAX_DEPTH, Progress, Scanner, Unescaper};
 
 /// The raw value of a member; [`Default`] if the member is absent.
 ///
-/// Values are decoded only on demand, and a value of the wrong kind is reported where its rule is checked, so that the
-/// rest of the event is still read.
+/// Values are decoded only on demand, and a value of the wrong kind is reported where its rule is checked, so
+/// that the rest of the event is still read.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Field<'a>(Option<&'a str>);
 
@@ -124,8 +124,8 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Few<T> {
     }
 }
 
-/// A text that arrived in pieces, reduced to what is needed to compare it with the complete text: its length and a hash
-/// (FNV-1a). So memory does not grow with the length of texts.
+/// A text that arrived in pieces, reduced to what is needed to compare it with the complete text: its length
+/// and a hash (FNV-1a). So memory does not grow with the length of texts.
 #[derive(Debug, Clone)]
 pub(super) struct Sum {
     length: usize,

@@ -4,13 +4,13 @@
 //! bytes ─wire::sse─▶ events ─chat │ responses │ messages─▶ Notes ─▶ Sample: tokens, call times, usage, end, violations
 //! ```
 //!
-//! The rules are those of docs/protocols/chat.md#stream and its counterparts for the other dialects, taken literally:
-//! each of them breaks some client when it is violated, although most clients tolerate most violations. Only the stream
-//! is checked, not what was asked for. A violation is a sentence, followed in brackets by its first place;
-//! [`rule`] returns the sentence alone.
+//! The rules are those of docs/protocols/chat.md#stream and its counterparts for the other dialects, taken
+//! literally: each of them breaks some client when it is violated, although most clients tolerate most
+//! violations. Only the stream is checked, not what was asked for. A violation is a sentence, followed in
+//! brackets by its first place; [`rule`] returns the sentence alone.
 //!
-//! This runs on the measuring path, so an event is read once, into values that borrow from the receive buffer, and only
-//! what later events are compared with is kept: ids, and hashes of texts that are repeated.
+//! This runs on the measuring path, so an event is read once, into values that borrow from the receive
+//! buffer, and only what later events are compared with is kept: ids, and hashes of texts that are repeated.
 
 mod calls;
 mod chat;
@@ -32,8 +32,8 @@ use self::{
 use super::sample::{Outcome, Sample};
 use crate::wire::sse::{Frame, Frames, Message};
 
-/// Highest size of an event in bytes; a stream with a larger one is broken. The last event of Responses contains the
-/// whole response.
+/// Highest size of an event in bytes; a stream with a larger one is broken. The last event of Responses
+/// contains the whole response.
 const MAX_FRAME: usize = 16 << 20;
 
 /// The event that ends a chat stream; clients of the other dialects tolerate it.
@@ -75,7 +75,7 @@ impl Dialect {
     }
 }
 
-/// The sentence of a violation without its place: what is the same in every stream.
+/// The sentence of a violation without its place, which is the same in every stream.
 pub(crate) fn rule(violation: &str) -> &str {
     violation.split_once(" (").map_or(violation, |(rule, _)| rule)
 }
@@ -156,7 +156,8 @@ impl Follower {
         self.notes(at, sample).end(Outcome::Broken(missing.to_owned()));
     }
 
-    /// The body was interrupted or abandoned: `why`. After the end mark of the stream, that is only a violation.
+    /// The body was interrupted or abandoned: `why`. After the end mark of the stream, that is only a
+    /// violation.
     pub(crate) fn break_off(&mut self, why: &str, at: u64, sample: &mut Sample) {
         let mut notes = self.notes(at, sample);
         if notes.sample.outcome == Outcome::Open {

@@ -48,7 +48,8 @@ impl Notes<'_> {
         !self.sample.violations.iter().any(|told| super::rule(told) == rule)
     }
 
-    /// A delta contains `text`, decoded: one token for each postmark in it, one token without postmarks, none if it is empty.
+    /// A delta contains `text`, decoded: one token for each postmark in it, one token without postmarks, none
+    /// if it is empty.
     pub(super) fn token(&mut self, kind: TokenKind, text: &str) {
         if text.is_empty() {
             return;

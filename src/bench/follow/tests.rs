@@ -27,7 +27,7 @@ fn whole(dialect: Dialect, stream: &str) -> Sample {
     follow(dialect, &[stream.as_bytes()])
 }
 
-/// What must not depend on splits: everything except the times.
+/// The part of a sample that must not depend on splits: everything except the times.
 fn told(mut sample: Sample) -> Sample {
     sample.tokens.iter_mut().for_each(|token| token.at = 0);
     for time in [&mut sample.first_byte, &mut sample.first_call, &mut sample.last_call] {
@@ -37,7 +37,7 @@ fn told(mut sample: Sample) -> Sample {
 }
 
 #[test]
-fn canonical_streams_break_no_rule() {
+fn canonical_streams_have_no_violations() {
     use TokenKind::{Arguments, Reasoning, Text};
     for (dialect, stream, kinds, usage) in [
         (Dialect::Chat, CHAT, vec![Reasoning, Text, Arguments, Arguments, Arguments], 5),
@@ -59,7 +59,7 @@ fn canonical_streams_break_no_rule() {
 }
 
 #[test]
-fn times_are_those_of_the_bytes() {
+fn times_are_those_of_the_bytes_read() {
     for (dialect, stream) in
         [(Dialect::Chat, CHAT), (Dialect::Responses, RESPONSES), (Dialect::Messages, MESSAGES)]
     {
@@ -79,7 +79,8 @@ fn times_are_those_of_the_bytes() {
     }
 }
 
-/// The table of `variants`: changes to the canonical stream, and the rules that it then violates. `⏎` is LF, `␍` CR.
+/// The table of `variants`: changes to the canonical stream, and the rules that it then violates. `⏎` is LF,
+/// `␍` CR.
 fn check(dialect: Dialect, canonical: &str, variants: &str) {
     for variant in variants.split("\n\n").filter(|variant| !variant.trim().is_empty()) {
         let (mut stream, mut from, mut rules) = (canonical.to_owned(), String::new(), Vec::new());
@@ -104,12 +105,12 @@ fn check(dialect: Dialect, canonical: &str, variants: &str) {
 }
 
 #[test]
-fn each_rule_of_chat_has_its_sentence() {
+fn each_chat_violation_is_reported() {
     check(Dialect::Chat, CHAT, include_str!("tests/chat.variants"));
 }
 
 #[test]
-fn each_rule_of_responses_has_its_sentence() {
+fn each_responses_violation_is_reported() {
     check(Dialect::Responses, RESPONSES, include_str!("tests/responses.variants"));
     let without = |kind: &str| {
         let line = format!("event: {kind}\n");
@@ -133,12 +134,12 @@ fn each_rule_of_responses_has_its_sentence() {
 }
 
 #[test]
-fn each_rule_of_messages_has_its_sentence() {
+fn each_messages_violation_is_reported() {
     check(Dialect::Messages, MESSAGES, include_str!("tests/messages.variants"));
 }
 
 #[test]
-fn a_stream_without_its_end_is_broken() {
+fn stream_without_end_mark_is_broken() {
     for (dialect, stream, end) in [
         (Dialect::Chat, CHAT, "[DONE]"),
         (Dialect::Responses, RESPONSES, "response.completed"),
@@ -154,7 +155,7 @@ fn a_stream_without_its_end_is_broken() {
 }
 
 #[test]
-fn an_error_in_the_stream_is_a_failure() {
+fn error_event_in_the_stream_is_a_failure() {
     let role = CHAT.split_inclusive("\n\n").next().unwrap();
     let chat = |error: &str| whole(Dialect::Chat, &format!("{role}data: {error}\n\n"));
     let sample =
@@ -188,7 +189,7 @@ fn an_error_in_the_stream_is_a_failure() {
 }
 
 #[test]
-fn a_delta_has_a_token_for_each_of_its_postmarks() {
+fn delta_has_one_token_per_postmark() {
     let [first, second] = [1, 2].map(|left| Postmark { left, slip: 3 });
     let [one, two] = [first, second].map(|mark| String::from_utf8(mark.to_bytes().to_vec()).unwrap());
     let chunk =
@@ -206,7 +207,7 @@ fn a_delta_has_a_token_for_each_of_its_postmarks() {
 }
 
 #[test]
-fn a_token_needs_no_memory_but_its_place() {
+fn later_tokens_do_not_allocate() {
     for (dialect, stream, before) in
         [(Dialect::Chat, CHAT, 5), (Dialect::Responses, RESPONSES, 11), (Dialect::Messages, MESSAGES, 11)]
     {
@@ -219,14 +220,14 @@ fn a_token_needs_no_memory_but_its_place() {
         let deltas = || (0..100).for_each(|_| follower.push(rest[0].as_bytes(), 2, &mut sample));
         let info = allocation_counter::measure(deltas);
         assert_eq!(sample.tokens.len(), count + 100, "{dialect:?}: {}", rest[0]);
-        // Later ones need what the first one has; and a rule that several violate is reported once.
+        // Only the first delta allocates; a rule that several violate is reported once.
         assert!(info.count_total < 10, "{dialect:?}: {} allocations", info.count_total);
     }
 }
 
 #[test]
-fn what_our_pipeline_writes_breaks_no_rule() {
-    // Server calls without a result cannot be told from the client's calls.
+fn pipeline_output_has_no_violations() {
+    // Server calls without a result cannot be distinguished from the client's calls.
     let unanswered = ["v1-older-keys", "v2-announce-only"];
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
     let mut seen = 0;
@@ -249,7 +250,7 @@ fn what_our_pipeline_writes_breaks_no_rule() {
 
 proptest! {
     #[test]
-    fn a_stream_is_the_same_however_it_is_cut(
+    fn sample_does_not_depend_on_cuts(
         which in 0..3_usize,
         size in 1..40_usize,
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..3),

@@ -1,4 +1,4 @@
-//! Warnings that a reader must see before the figures, one per line; none if all is well.
+//! Warnings that a reader must see before the figures, one per line.
 
 use super::{Metric, Report, Summary, Target, figure};
 use crate::observe::terminal::{counted, plural};
@@ -144,7 +144,7 @@ fn thin(report: &Report) -> Vec<String> {
     lines
 }
 
-/// Memory per stream can be told from general growth of the process only with many streams.
+/// Memory per stream can be distinguished from general growth of the process only with many streams.
 fn lonely(report: &Report) -> Option<String> {
     let processes = report.targets.iter().filter_map(|target| target.all.process.as_ref());
     let most = processes.map(|process| process.open_streams).max()?;
@@ -164,7 +164,7 @@ mod tests {
     };
 
     #[test]
-    fn a_quiet_run_has_only_its_losses() {
+    fn undisturbed_run_warns_only_about_losses() {
         assert_eq!(
             caveats(&example::report()),
             ["nginx: 2 of 607 streams were incomplete or violated the rules"]
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn each_weakness_is_told() {
+    fn each_weakness_has_a_warning() {
         let mut report = example::report();
         report.rounds = 3;
         report.machine.load = Some((3.2, 4.0));
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ramp_has_other_loads_and_no_rounds() {
+    fn ramp_report_warns_about_loads_and_not_rounds() {
         let mut report = example::report();
         report.rounds = 0;
         let lines = caveats(&report);

@@ -7,7 +7,8 @@
 //! nginx,all,added_p99,ratio_median,1.31,ratio
 //! ```
 //!
-//! `round` is `all` or a number from 1. The target `(tool)` has the tool's own costs, `(baseline)` the baseline.
+//! `round` is `all` or a number from 1. The target `(tool)` has the tool's own costs, `(baseline)` the
+//! baseline.
 
 use super::{Distribution, Overhead, Process, Ramp, Ratio, Report, Summary, Target};
 
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn every_figure_is_found_again() {
+    fn every_figure_is_in_the_csv() {
         let report = example::report();
         let lines = read(&csv(&report).unwrap());
         for target in &report.targets {

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_choose_their_unit() {
+    fn times_have_a_suitable_unit() {
         let told = [0.0, 0.421, 9.996, 58.26, 999.4, 999.6, 1_240.0, 312_400.0, 999_600.0, 2.41e6, 1.234e9];
         let told = told.map(time);
         assert_eq!(
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_keep_three_digits() {
+    fn numbers_have_three_significant_digits() {
         assert_eq!(
             [0.0, 1.0, 9.994, 99.94, 99.96, 18_204.4, -1_234.0].map(number),
             ["0", "1.00", "9.99", "99.9", "100", "18,204", "-1,234"]

@@ -1,5 +1,5 @@
-//! The report as JSON: what `--json` writes and the page carries. Its members and their order are those of [`Report`];
-//! docs/bench.md lists them.
+//! The report as JSON: what `--json` writes and the page carries. Its members and their order are those of
+//! [`Report`]; docs/bench.md lists them.
 
 use std::io::{self, Write};
 
@@ -80,13 +80,13 @@ mod tests {
     use super::{super::example, *};
 
     #[test]
-    fn a_round_trip_changes_nothing() {
+    fn json_round_trips() {
         let report = example::report();
         assert_eq!(serde_json::from_str::<Report>(&json(&report)).unwrap(), report);
     }
 
     #[test]
-    fn numbers_have_no_more_digits_than_were_measured() {
+    fn numbers_are_rounded_to_measured_digits() {
         let mut report = example::report();
         report.seconds = 76.0 / 3.0;
         report.overhead.cpu_per_token = 1e15;
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn measures_stand_under_their_names() {
+    fn measures_are_keyed_by_name() {
         let value = serde_json::from_str::<serde_json::Value>(&json(&example::report())).unwrap();
         let metrics = &value["targets"][1]["all"]["metrics"];
         let names = metrics.as_object().unwrap().keys().map(String::as_str).collect::<Vec<_>>();
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn members_have_lines_of_their_own_and_curves_have_one() {
+    fn json_has_one_line_per_member_or_curve() {
         let mut report = example::report();
         report.targets[0].complaints.clear();
         let text = json(&report);

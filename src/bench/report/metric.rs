@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_of_the_json() {
+    fn metric_names_match_the_json() {
         for metric in Metric::ALL {
             assert_eq!(serde_json::to_value(metric).unwrap(), metric.name());
             assert_eq!(metric.name().parse(), Ok(metric));

@@ -1,5 +1,5 @@
-//! [`Report`]: all results of a run of `toolwire bench`, as `--json` writes them. The table, the CSV and the page are
-//! views of it.
+//! [`Report`]: all results of a run of `toolwire bench`, as `--json` writes them. The table, the CSV and the
+//! page are views of it.
 
 mod caveats;
 mod csv;
@@ -38,7 +38,8 @@ pub struct Report {
     pub machine: Machine,
     /// The tool's own cost.
     pub overhead: Overhead,
-    /// A mock in the tool's own process, read by the same client: the share of tool and kernel in the figures.
+    /// A mock in the tool's own process, read by the same client: the share of tool and kernel in the
+    /// figures.
     pub baseline: Option<Target>,
     /// In the order of the command line.
     pub targets: Vec<Target>,
@@ -104,7 +105,8 @@ pub struct Summary {
     pub broken: u64,
     /// Complete streams with violations.
     pub malformed: u64,
-    /// Streams of an open loop's schedule that were not sent because too many were open. Not included in `streams`.
+    /// Streams of an open loop's schedule that were not sent because too many were open. Not included in
+    /// `streams`.
     #[serde(default)]
     pub unsent: u64,
     /// Deltas with content.
@@ -125,7 +127,7 @@ pub struct Summary {
     pub process: Option<Process>,
 }
 
-/// What is measured of a stream; docs/bench.md defines each.
+/// A measure of a stream; docs/bench.md defines each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
@@ -188,7 +190,8 @@ pub struct Timeline {
     pub end: f64,
 }
 
-/// A target relative to the first one that has the measure: the median of the rounds' ratios, and their spread.
+/// A target relative to the first one that has the measure: the median of the rounds' ratios, and their
+/// spread.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
     /// The target.

@@ -1,8 +1,9 @@
-//! The report as a page: one file that needs no network, with the report's JSON in it and what draws it.
+//! The report as a page: one file that needs no network and contains the report's JSON and the script that
+//! draws it.
 
 use super::{Report, caveats::caveats, json::json, table::table};
 
-/// The page: where a part belongs stands its name between `@@`.
+/// The template of the page: names between `@@` mark the places of its parts.
 const FRAME: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
 const SCRIPT: &str =
@@ -23,7 +24,8 @@ pub fn page(report: &Report) -> String {
     ];
     let mut page = String::new();
     let mut rest = FRAME;
-    // Each part is looked for behind the one before, never in it: a target's name may be whatever it likes.
+    // Each part is searched after the one before, never inside it, because a target's name may contain any
+    // text.
     for (mark, part) in parts {
         let (before, behind) = rest.split_once(mark).unwrap_or((rest, ""));
         page.extend([before, &part]);
@@ -32,12 +34,12 @@ pub fn page(report: &Report) -> String {
     page + rest
 }
 
-/// Who was measured.
+/// The names of the measured targets.
 fn names(report: &Report) -> String {
     report.targets.iter().map(|target| target.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// Text as it stands between tags and in quoted attributes.
+/// Text escaped for use between tags and in quoted attributes.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for char in text.chars() {
@@ -53,8 +55,8 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// JSON as it stands in a `script` element. There `<` alone can end the element or begin a comment, and in JSON it
-/// stands only in strings.
+/// JSON escaped for use in a `script` element. There only `<` can end the element or begin a comment, and in
+/// JSON it occurs only in strings.
 fn embedded(json: &str) -> String {
     json.replace('<', "\\u003c")
 }
@@ -63,13 +65,13 @@ fn embedded(json: &str) -> String {
 mod tests {
     use super::{super::example, *};
 
-    /// What stands between the first `from` and the next `to` behind it.
+    /// The text between the first `from` and the next `to` after it.
     fn between<'a>(page: &'a str, from: &str, to: &str) -> &'a str {
         page.split_once(from).and_then(|(_, behind)| behind.split_once(to)).unwrap().0
     }
 
     #[test]
-    fn the_report_is_read_back_from_the_page() {
+    fn report_round_trips_through_the_page() {
         let report = example::report();
         let page = page(&report);
         let data = between(&page, r#"<script type="application/json" id="report">"#, "</script>");
@@ -77,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_cannot_leave_its_place() {
+    fn target_name_is_escaped_in_the_page() {
         let evil =
             "</script><script>alert(1)</script><!-- <script> @@report@@ @@script@@ \u{2028} ' \" & ]]>";
         let mut report = example::report();
@@ -100,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_needs_no_network() {
+    fn page_needs_no_network() {
         let page = page(&example::report());
         let code =
             page.replace(between(&page, r#"<script type="application/json" id="report">"#, "</script>"), "");
@@ -111,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn every_part_has_its_place() {
+    fn every_part_has_a_place_in_the_template() {
         let page = page(&example::report());
         assert!(!page.contains("@@"), "a mark was left, or is in another order");
         assert!(between(&page, "<noscript>", "</noscript>").contains("toolwire 0.1.0 bench"));

@@ -1,7 +1,7 @@
-//! The report for a terminal: plain text, numbers under numbers, as wide as the terminal is.
+//! The report for a terminal: plain text in aligned columns, at most as wide as the terminal.
 //!
-//! Targets stand below one another under each measure, since that is what a reader compares. A table that is too wide goes
-//! on below itself, with the targets' names again.
+//! Targets are listed below one another under each measure, since readers compare them. A table that is too
+//! wide continues below itself, with the targets' names repeated.
 
 use std::ops::Range;
 
@@ -18,14 +18,14 @@ use super::{
     figure::{self, NONE},
 };
 
-/// Columns of a line of words at most.
+/// The most columns of a line of prose.
 const WORDS: usize = 110;
-/// Characters of a target's name that are shown.
+/// The most characters of a target's name that are shown.
 const NAME: usize = 18;
-/// Under what name the baseline stands.
+/// The name under which the baseline is shown.
 pub(super) const BASELINE: &str = "(baseline)";
 
-/// The report's table, in lines of `width` columns: those of the terminal, if it goes to one.
+/// The report's tables, in lines of `width` columns: those of the terminal, if the output is one.
 pub fn table(report: &Report, width: Option<usize>) -> String {
     let width = width.unwrap_or(WITHOUT_TERMINAL);
     let words = width.min(WORDS);
@@ -40,7 +40,7 @@ pub fn table(report: &Report, width: Option<usize>) -> String {
     parts.join("\n\n") + "\n"
 }
 
-/// What was measured, and where.
+/// The subject of the measurement, and the machine.
 fn head(report: &Report, width: usize) -> String {
     let machine = &report.machine;
     let load =
@@ -57,19 +57,19 @@ fn head(report: &Report, width: usize) -> String {
     [first, report.load.clone(), machine].map(|line| wrapped(&line, "", width)).join("\n")
 }
 
-/// The targets with what they are called, the baseline first.
+/// The targets with the names under which they are shown, the baseline first.
 fn sides(report: &Report) -> impl Iterator<Item = (String, &Target)> {
     let baseline = report.baseline.iter().map(|target| (BASELINE.to_owned(), target));
     baseline.chain(report.targets.iter().map(|target| (name(&target.name), target)))
 }
 
-/// A name as it fits: without control characters, and not too long.
+/// A name for display: without control characters, and shortened.
 fn name(name: &str) -> String {
     let clean = || name.chars().map(|char| if is_unprintable(char) { '?' } else { char });
     if clean().count() <= NAME { clean().collect() } else { clean().take(NAME - 1).chain(['…']).collect() }
 }
 
-/// How the streams came.
+/// How the streams ended.
 fn streams(report: &Report) -> Grid {
     let heads =
         ["streams", "all", "good", "refused", "failed", "broken", "malformed", "unsent", "gaps", "tokens"];
@@ -82,7 +82,7 @@ fn streams(report: &Report) -> Grid {
     table
 }
 
-/// What a second brings, and what a token and a stream cost the process under test.
+/// The throughput, and the cost of a token and a stream in the process under test.
 fn costs(report: &Report) -> Grid {
     let process = report.targets.iter().any(|target| target.all.process.is_some());
     let measures: &[Cost] = if process { &COSTS } else { COSTS.split_at(1).0 };
@@ -106,7 +106,7 @@ struct Cost {
     told: fn(f64) -> String,
 }
 
-/// The columns; the last two where a process was watched.
+/// The columns; the last two are shown if a process was watched.
 const COSTS: [Cost; 3] = [
     Cost {
         title: "tokens/s",
@@ -128,7 +128,7 @@ const COSTS: [Cost; 3] = [
     },
 ];
 
-/// The distributions, a group a measure.
+/// The distributions, one group per measure.
 fn latencies(report: &Report) -> Grid {
     let (p50, p99) = (against(report, "ttft_p50"), against(report, "ttft_p99"));
     let heads = ["latency", "", "p50", "p90", "p99", "max"].map(str::to_owned);
@@ -149,7 +149,7 @@ fn latencies(report: &Report) -> Grid {
     table
 }
 
-/// One line of the latencies: of the target `called` so, which is shown under the name `shown`.
+/// One line of the latencies: of the target named `called`, which is displayed as `shown`.
 fn latency(
     report: &Report,
     (title, shown, called): (&str, String, &str),
@@ -162,23 +162,24 @@ fn latency(
     [title.to_owned(), shown, p50, p90, p99, max, typical, tail]
 }
 
-/// The heading of a column of ratios: against whom. Empty where nothing is compared by the measure.
+/// The heading of a column of ratios: the target that they refer to. Empty if the measure has no ratios.
 fn against(report: &Report, measure: &str) -> String {
     let found = ratios(report).iter().find(|ratio| ratio.measure == measure);
     found.map_or_else(String::new, |ratio| format!("÷ {}", name(&ratio.to)))
 }
 
-/// The ratios that say something: after a ramp each target's figures are of another load.
+/// The meaningful ratios: after a ramp there are none, because each target's figures are from a different
+/// load.
 fn ratios(report: &Report) -> &[Ratio] {
     if report.rounds > 0 { &report.ratios } else { &[] }
 }
 
-/// A heading behind what it is of, or nothing where there is none.
+/// A heading after the name of its subject; empty if there is no heading.
 fn titled(of: &str, against: &str) -> String {
     if against.is_empty() { String::new() } else { format!("{of}{against}") }
 }
 
-/// A ratio with its spread, marked where the rounds do not agree which side has more.
+/// A ratio with its spread, marked if the rounds disagree on which side has more.
 fn ratio(report: &Report, target: &str, measure: &str) -> String {
     let found = ratios(report).iter().find(|ratio| ratio.target == target && ratio.measure == measure);
     found.map_or_else(String::new, |ratio| {
@@ -197,7 +198,7 @@ fn legend(report: &Report, width: usize) -> Option<String> {
     })
 }
 
-/// What the ramp found.
+/// The results of the ramps.
 fn ramps(report: &Report, width: usize) -> Option<String> {
     let words = width.min(WORDS);
     let slo = &report.ramps.first()?.slo;
@@ -212,7 +213,7 @@ fn ramps(report: &Report, width: usize) -> Option<String> {
     Some(format!("{slo}\n\n{}\n\n{}", table.fitted(width), steps.join("\n")))
 }
 
-/// The steps of a ramp, those that did not hold marked, and what was measured at the least of these.
+/// The steps of a ramp, those that failed marked, and the measurements of the smallest of these.
 fn steps(ramp: &Ramp, width: usize) -> String {
     let steps = ends(ramp).map(|step| format!("{}{}", step.streams, if step.held { "" } else { "✗" }));
     let steps = steps.collect::<Vec<_>>().join(" ");
@@ -220,17 +221,17 @@ fn steps(ramp: &Ramp, width: usize) -> String {
     wrapped(&format!("{}: {steps}{}", name(&ramp.target), limit.unwrap_or_default()), "  ", width)
 }
 
-/// The least step that did not hold.
+/// The smallest step that failed.
 fn limit(ramp: &Ramp) -> Option<&RampStep> {
     ends(ramp).filter(|step| !step.held).min_by_key(|step| step.streams)
 }
 
-/// The last try of each step: one that does not hold is tried again.
+/// The last attempt of each step: a failed one is repeated.
 fn ends(ramp: &Ramp) -> impl Iterator<Item = &RampStep> {
     ramp.steps.chunk_by(|one, next| one.streams == next.streams).filter_map(|tries| tries.last())
 }
 
-/// What streams did wrong, target by target.
+/// The errors and violations of streams, target by target.
 fn complaints(report: &Report, width: usize) -> Option<String> {
     let mut lines = Vec::new();
     for (name, target) in sides(report) {
@@ -262,14 +263,14 @@ fn tool(report: &Report, width: usize) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// What speaks against the figures.
+/// The warnings about the figures.
 fn warnings(report: &Report, width: usize) -> Option<String> {
     let lines = caveats(report).into_iter().map(|line| wrapped(&line, "! ", width));
     let lines = lines.collect::<Vec<_>>();
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-/// A table before it is known how wide it may be.
+/// A table whose width is not limited yet.
 struct Grid {
     /// The head, and the rows.
     rows: Vec<Vec<String>>,
@@ -277,7 +278,7 @@ struct Grid {
     names: usize,
 }
 
-/// Columns between two of the table's: what pads each, and the line between them.
+/// The columns between two of the table's: the padding of each, and the line between them.
 const GAP: usize = 3;
 
 impl Grid {
@@ -289,8 +290,8 @@ impl Grid {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// The table in lines of at most `width` columns, as far as one number beside the names fits: numbers that do not fit
-    /// beside the others stand in a further table below, behind the names again.
+    /// The table in lines of at most `width` columns, if at least one number fits beside the names. Numbers
+    /// that do not fit are in a further table below, with the names repeated.
     fn fitted(&self, width: usize) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or_default();
         let widths: Vec<_> = (0..columns).map(|column| self.width(column)).collect();
@@ -302,7 +303,7 @@ impl Grid {
             let mut taken = 0;
             let fitting = rest.iter().take_while(|&&width| {
                 taken += width + GAP;
-                // Nothing follows the last.
+                // The last column has no gap after it.
                 taken <= room + 1
             });
             let end = first + fitting.count().max(1);
@@ -317,7 +318,7 @@ impl Grid {
         cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
     }
 
-    /// The names, and the columns `numbers`.
+    /// The table of the names and the columns `numbers`.
     fn part(&self, numbers: Range<usize>) -> String {
         let cells = |row: &Vec<String>| {
             let cells = row.iter().enumerate();
@@ -345,9 +346,9 @@ impl Grid {
 mod tests {
     use super::{super::example, *};
 
-    /// Writes what is expected anew where it is asked for, and says so by failing.
+    /// With `TOOLWIRE_APPROVE` it overwrites the expected table; it passes once rebuilt with that.
     #[test]
-    fn the_table_is_as_it_was_approved() {
+    fn table_matches_the_approved_one() {
         let told = table(&example::report(), None);
         if std::env::var_os("TOOLWIRE_APPROVE").is_some() {
             std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/src/bench/report/example/table.txt"), &told)
@@ -357,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn no_line_is_too_long_for_a_terminal() {
+    fn table_lines_fit_the_terminal() {
         let mut report = example::report();
         report.targets[1].name = "a-gateway-with-a-very-long-name".to_owned();
         report.targets[1].all.metrics.get_mut(&Metric::Slip).unwrap().p99 = 4_200.0;
@@ -374,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_table_holds_the_same_figures() {
+    fn narrow_table_contains_the_same_figures() {
         let report = example::report();
         let words = |width| {
             let told = table(&report, Some(width));
@@ -386,12 +387,12 @@ mod tests {
             wide.iter().filter(|word| rules(word)).collect::<Vec<_>>(),
             narrow.iter().filter(|word| rules(word)).collect::<Vec<_>>()
         );
-        // A narrow one is still a table when nothing fits.
+        // Even at a width where nothing fits, a table is printed.
         assert!(table(&report, Some(1)).contains("toolwire"));
     }
 
     #[test]
-    fn a_name_cannot_write_to_the_terminal() {
+    fn target_name_cannot_control_the_terminal() {
         let mut report = example::report();
         report.targets[0].name = "\u{1b}[31mred".to_owned();
         report.targets[0].complaints.insert("bad\u{1b}[2J".to_owned(), 1);
@@ -402,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_step_that_was_tried_again_the_second_try_counts() {
+    fn second_attempt_of_a_ramp_step_counts() {
         let step = |streams, held| RampStep { streams, held, measured: vec![format!("{streams} {held}")] };
         let steps = vec![step(8, false), step(8, true), step(16, false), step(16, false)];
         let ramp = Ramp { steps, ..Ramp::default() };
@@ -410,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_report_is_told_too() {
+    fn empty_report_is_printed() {
         let report = Report {
             baseline: None,
             targets: Vec::new(),

@@ -1,11 +1,12 @@
-//! Errors in the form of the Chat Completions API: `{"error": {"message", "type", "param", "code"}}`, as a body before
-//! the stream and as a frame inside it.
+//! Errors in the form of the Chat Completions API: `{"error": {"message", "type", "param", "code"}}`, as a
+//! body before the stream and as a frame inside it.
 
 use serde_json::json;
 
 use crate::failure::{Failure, Kind};
 
-/// The error object of `failure`: the body of an answer with status [`Failure::status`], or the data of a frame.
+/// The error object of `failure`: the body of a response with status [`Failure::status`], or the data of a
+/// frame.
 pub fn error_body(failure: &Failure) -> Vec<u8> {
     let error = json!({
         "error": {

@@ -1,13 +1,13 @@
-//! OpenAI Chat Completions, as client dialect and as upstream, and what resembles it.
+//! OpenAI Chat Completions, as client dialect and as upstream, and similar APIs.
 //!
 //! ```text
 //! client's request ─request::decode─▶ Conversation ─request::encode─▶ upstream's request
 //! upstream's bytes ─Reader─▶ Event ─Writer─▶ client's bytes
 //! ```
 //!
-//! The reader accepts every form that servers of this API are known to send and makes the same events of all of them;
-//! the writer writes the one form that every client understands. [`refusal()`] reads an upstream's errors,
-//! [`error_body`] writes toolwire's.
+//! The reader accepts every form that servers of this API are known to send and turns all of them into the
+//! same events; the writer writes the one form that every client understands. [`refusal()`] reads an
+//! upstream's errors, [`error_body`] writes toolwire's.
 
 mod client;
 mod error;

@@ -6,9 +6,9 @@
 //!                      └─a page─▶ Failure
 //! ```
 //!
-//! Servers of this API differ in everything that a client library forgives and in much that it does not
-//! (docs/protocols/chat.md#upstream-deviations). The first byte shows what kind of body it is; [`answer`] reads the
-//! frames; [`chunk`] is the view of one of them.
+//! Servers of this API deviate wherever a client library tolerates it, and often where it does not
+//! (docs/protocols/chat.md#upstream-deviations). The first byte determines the kind of body; [`answer`] reads
+//! the frames; [`chunk`] is the view of one of them.
 
 mod answer;
 mod calls;
@@ -59,7 +59,7 @@ pub struct Reader {
     over: bool,
 }
 
-/// The kinds of body that an upstream sends, told apart by the first byte.
+/// The kinds of body that an upstream sends, distinguished by the first byte.
 #[derive(Debug)]
 enum Body {
     /// Only white space and this many bytes of a byte order mark have arrived.
@@ -68,7 +68,7 @@ enum Body {
     Stream { frames: Box<Frames>, opening: Vec<u8> },
     /// JSON: a whole completion, or an error.
     Json(Vec<u8>),
-    /// Markup: the error page of some server on the path.
+    /// Markup: an error page from a server on the path.
     Page(Vec<u8>),
 }
 
@@ -84,8 +84,8 @@ impl Reader {
         Self { settings, body: Body::Blank(0), answer, whole: None, over: false }
     }
 
-    /// Tells the reader what was asked: which names need not be waited for, what an answer may hold, and whether the
-    /// client wants it whole. Then it may come whole, as large as `max_answer`.
+    /// Sets what was requested: the names that are declared, the limits of the response, and whether the
+    /// client wants it whole. Then the upstream's response may also be whole, up to `max_answer` bytes.
     pub fn expect(&mut self, asked: Asked) {
         self.whole = (!asked.stream).then_some(asked.limits);
         self.answer.expect(asked.tools, asked.limits);
@@ -94,7 +94,8 @@ impl Reader {
     /// Reads the next bytes of the body, cut anywhere.
     ///
     /// # Errors
-    /// What the upstream reported, or how its bytes violate the dialect. What was certain before that has gone to `out`.
+    /// What the upstream reported, or how its bytes violate the dialect. What was certain before that has
+    /// gone to `out`.
     pub fn push(&mut self, bytes: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
         if self.over {
             return Ok(());
@@ -132,7 +133,8 @@ impl Reader {
     /// The body has ended.
     ///
     /// # Errors
-    /// [`Kind::Truncated`] if the answer had not, and what the body was if it was no answer.
+    /// [`Kind::Truncated`] if the response was not complete; a description of the body if it was not a
+    /// response.
     pub fn finish(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         if std::mem::replace(&mut self.over, true) {
             return Ok(());
@@ -159,7 +161,7 @@ impl Reader {
             Body::Json(body) => {
                 let body = std::mem::take(body);
                 if self.settings.verbatim && self.whole.is_some() {
-                    // For what it says besides its events.
+                    // The frame is kept for its members that are not events.
                     let frame = std::str::from_utf8(&body).unwrap_or_default();
                     out.event(Event::Verbatim { frame, means: None });
                 }
@@ -179,8 +181,8 @@ impl Reader {
         self.over
     }
 
-    /// The end mark came without a finish reason: what follows is ignored, and the response is complete if the body ends
-    /// properly.
+    /// The end mark came without a finish reason: what follows is ignored, and the response is complete if
+    /// the body ends properly.
     pub fn awaits_end(&self) -> bool {
         !self.over && self.answer.awaits_end()
     }
@@ -195,8 +197,8 @@ impl Reader {
         self.answer.skipped()
     }
 
-    /// Skips what may precede the first significant byte, and chooses the kind of body by that byte. Returns what is left
-    /// to read.
+    /// Skips what may precede the first significant byte, and chooses the kind of body by that byte. Returns
+    /// what is left to read.
     fn open<'i>(&mut self, bytes: &'i [u8]) -> &'i [u8] {
         let mut rest = bytes;
         while let Body::Blank(bom) = &mut self.body {
@@ -220,7 +222,7 @@ impl Reader {
     }
 }
 
-/// Lets the answer read a frame, and stops the stream at its end or failure.
+/// Passes a frame to the response, and stops the stream at its end or failure.
 fn flow(
     answer: &mut AnswerState,
     frame: crate::wire::sse::Frame<'_>,

@@ -1,12 +1,12 @@
-//! Errors from an upstream: an HTTP error with its body, or an error object inside a stream, converted to a [`Failure`]
-//! that keeps the upstream's message, code and status.
+//! Errors from an upstream: an HTTP error with its body, or an error object inside a stream, converted to a
+//! [`Failure`] that keeps the upstream's message, code and status.
 
 use serde_json::Value;
 
 use crate::failure::{Failure, Kind};
 
-/// The failure that an upstream's HTTP error means. `retry_after` is the header of that name; `body` may be anything,
-/// and may be truncated.
+/// The failure that an upstream's HTTP error means. `retry_after` is the header with that name; `body` may
+/// have any content, and may be truncated.
 pub fn refusal(status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
     let words = Words::of_body(body);
     let mut failure = match status {
@@ -26,8 +26,8 @@ pub fn refusal(status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
         )
         .with_status(502)
         .with_code("upstream_error"),
-        // They are about the connection to the upstream, and a client that got one would need headers that only the
-        // upstream could give (RFC 9110, sections 15.5.8 and 15.5.22).
+        // They are about the connection to the upstream, and a client that got one would need headers that
+        // only the upstream could give (RFC 9110, sections 15.5.8 and 15.5.22).
         407 | 426 => Failure::new(
             Kind::Upstream,
             words.sentence(&format!("the upstream answered with status {status}")),
@@ -67,8 +67,8 @@ impl Words {
         }
     }
 
-    /// The bodies in use: `{"error": …}`, the same in an array (Gemini's layer), the error's fields at the top
-    /// (vLLM), `{"detail": …}` (FastAPI).
+    /// The bodies in use: `{"error": …}`, the same in an array (Gemini's layer), the error's fields at the
+    /// top (vLLM), `{"detail": …}` (FastAPI).
     fn of_answer(answer: &Value) -> Self {
         let answer = answer.get(0).unwrap_or(answer);
         match answer.get("error").or_else(|| answer.get("detail")).filter(|error| !error.is_null()) {
@@ -103,7 +103,8 @@ impl Words {
         self.code.as_deref() == Some("model_not_found")
     }
 
-    /// Whether the error means that the prompt is too long: by its code, or by the sentence of servers without codes.
+    /// Whether the error means that the prompt is too long: by its code, or by the sentence of servers
+    /// without codes.
     fn is_context_length(&self) -> bool {
         let is_code = |word: &Option<String>| word.as_deref() == Some("context_length_exceeded");
         let says_so = |message: &String| {
@@ -189,8 +190,8 @@ fn kind_of_word(word: &str) -> Option<Kind> {
     })
 }
 
-/// The first words of a body that is not what was asked for: a page's title if it is HTML, else its beginning.
-/// `None` if there are none.
+/// The first words of an unexpected body: the title if it is HTML, otherwise its beginning. `None` if it has
+/// no text.
 pub(super) fn first_words(body: &[u8]) -> Option<String> {
     /// Characters quoted: a line of a log, not a page.
     const LONGEST: usize = 120;
@@ -225,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_quoted_is_short_and_one_line() {
+    fn quoted_text_is_short_and_on_one_line() {
         assert_eq!(first_words(b" \n"), None);
         assert_eq!(first_words(b"a\n  b\tc").unwrap(), "a b c");
         assert_eq!(first_words(b"<html><title> 502 Bad\nGateway </title>x").unwrap(), "502 Bad Gateway");

@@ -4,9 +4,10 @@
 //! body ─decode─▶ Conversation ─(a format's instructions)─▶ encode ─▶ body
 //! ```
 //!
-//! Encoding what was decoded keeps all that the client said: fields that [`Conversation`](crate::conversation::Conversation)
-//! does not model are kept in its `rest`, digits of numbers included. Where a message says more than its parts can
-//! hold (a `cache_control` on a text, a signature on a call), its original form travels along, see `original`.
+//! Encoding a decoded request keeps everything that the client sent: fields that
+//! [`Conversation`](crate::conversation::Conversation) does not model are kept in its `rest`, including the
+//! digits of numbers. If a message contains more than its parts can hold (a `cache_control` on a text, a
+//! signature on a call), its original form is kept too, see `original`.
 
 mod decode;
 mod encode;

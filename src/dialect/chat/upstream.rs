@@ -1,4 +1,4 @@
-//! [`Options`]: the upstream's side of this dialect, with what one upstream wants otherwise.
+//! [`Options`]: the upstream's side of this dialect, with the settings of one upstream.
 
 use super::{MODELS_PATH, PATH, ReaderSettings, refusal, request};
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
 /// How one upstream differs from OpenAI's own servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Request token counts at the end of the stream. Off for upstreams that refuse the option.
+    /// Request token counts at the end of the stream. Off for upstreams that reject the option.
     pub include_usage: bool,
     /// Each delta repeats all of the text before it.
     pub cumulative: bool,
@@ -21,7 +21,7 @@ pub struct Options {
     pub keep_developer: bool,
     /// Custom tools are known. Otherwise they are sent as functions with one argument for the input.
     pub keep_custom_tools: bool,
-    /// Images may stand in a tool's result. Otherwise they follow in a user turn.
+    /// A tool's result may contain images. Otherwise they follow in a user turn.
     pub keep_result_images: bool,
     /// Adjacent user turns are joined, for chat templates in which user and assistant must alternate.
     pub join_user_turns: bool,
@@ -30,11 +30,11 @@ pub struct Options {
 /// When an upstream is asked for a stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Streaming {
-    /// If the client asks for one. What the upstream reports in a response that is not streamed (its status, its token
-    /// counts) reaches the client.
+    /// If the client asks for one. What the upstream reports in a response that is not streamed (its status,
+    /// its token counts) reaches the client.
     #[default]
     AsAsked,
-    /// Always: for upstreams that only stream. Responses for clients that do not stream are put together here.
+    /// Always: for upstreams that only stream. Responses for clients that do not stream are assembled here.
     Always,
 }
 

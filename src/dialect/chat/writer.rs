@@ -1,8 +1,8 @@
 //! The writer: events encoded for a client of Chat Completions, as a stream or as one object.
 //!
-//! The stream is the one form that every client library understands (docs/protocols/chat.md#stream): one role, whole
-//! call heads, clean argument deltas, one finish, usage last. The writer trusts the stage before it for what the form
-//! needs of the events: call indices from 0 without gaps, ids that differ, one finish.
+//! The stream is the one form that every client library understands (docs/protocols/chat.md#stream): one
+//! role, whole call heads, clean argument deltas, one finish, usage last. The writer trusts the stage before
+//! it for what the form needs of the events: call indices from 0 without gaps, ids that differ, one finish.
 
 mod custom;
 mod delta;
@@ -109,5 +109,5 @@ impl Head {
     }
 }
 
-/// Keeps an answer's id apart from other ids of the same seed.
+/// Keeps a response's id apart from other ids of the same seed.
 const ID_SALT: u64 = 0x6368_6174;

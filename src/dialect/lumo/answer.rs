@@ -1,8 +1,8 @@
 //! [`AnswerState`]: the state of a response, for frames of both versions.
 //!
-//! Each channel of the stream has its own state here: text and reasoning (a surrogate pair may be cut between two
-//! pieces), tool payloads of v1, calls of the upstream's and of the client's tools, images that are still changing.
-//! Everything goes out as soon as it is certain; [`AnswerState::finish`] releases the rest.
+//! Each channel of the stream has its own state here: text and reasoning (a surrogate pair may be cut between
+//! two pieces), tool payloads of v1, calls of the upstream's and of the client's tools, images that are still
+//! changing. Everything goes out as soon as it is certain; [`AnswerState::finish`] releases the rest.
 
 use std::borrow::Cow;
 
@@ -23,7 +23,8 @@ use crate::{
     wire::json::{Json, Kind as JsonKind, MAX_DEPTH, Unescaper},
 };
 
-/// Nesting in which the texts of content that is not a string are looked for: a list, its parts, and what is in them.
+/// The depth to which content that is not a string is searched for texts: a list, its parts, and their
+/// contents.
 pub(super) const MAX_PARTS: usize = 5;
 
 /// What a piece of content is for (docs/protocols/lumo.md#v1-stream).
@@ -37,9 +38,10 @@ pub(super) enum Target {
     ToolCall,
     /// Results of server tools.
     ToolResult,
-    /// Arguments of a client's tool, of the call of that number. No name names it: v2 has calls in deltas of their own.
+    /// Arguments of a client tool's call with this number. No target name means it: v2 carries calls in
+    /// separate deltas.
     Arguments(u64),
-    /// What Lumo's own client shows beside the response: never part of it.
+    /// Content that Lumo's own client shows beside the response; it is never part of it.
     Aside,
     /// An unknown target: left out, as Lumo's own client does.
     Unknown,
@@ -90,8 +92,8 @@ pub(super) struct AnswerState {
 }
 
 impl AnswerState {
-    /// An answer whose content is for `requested` unless a frame says something else; payloads of v1 tools have at most
-    /// `max_frame` bytes.
+    /// A response whose content is for `requested` unless a frame names another target; payloads of v1 tools
+    /// have at most `max_frame` bytes.
     pub(super) fn new(requested: Target, max_frame: usize) -> Self {
         Self {
             stage: Stage::Waiting,
@@ -109,7 +111,7 @@ impl AnswerState {
         }
     }
 
-    /// Something has been emitted, if only the head of the response.
+    /// Something has been emitted, at least the head of the response.
     pub(super) fn has_begun(&self) -> bool {
         self.stage > Stage::Waiting
     }
@@ -171,7 +173,7 @@ impl AnswerState {
 
     /// A piece of content for `target`: the body of a JSON string.
     ///
-    /// # Errors
+    /// A tool payload is larger than allowed.
     /// A tool payload is larger than allowed.
     pub(super) fn content(&mut self, target: Target, body: &str, out: &mut impl Sink) -> Result<(), Failure> {
         if target == Target::Unknown && !body.is_empty() {
@@ -193,8 +195,8 @@ impl AnswerState {
         Ok(())
     }
 
-    /// Content for `target` that is not a string: JSON of the tool channels as it is, else the texts in it, which may lie
-    /// in `depth` containers.
+    /// Content for `target` that is not a string: on the tool channels its JSON, otherwise the texts in it,
+    /// which may be nested `depth` containers deep.
     ///
     /// # Errors
     /// It is encrypted, or a tool payload is larger than allowed.
@@ -266,7 +268,7 @@ impl AnswerState {
         Ok(())
     }
 
-    /// An image in a `data:` URL; of any other only the URL is known.
+    /// An image in a `data:` URL; for any other image only the URL is known.
     fn linked_image(&mut self, url: &str, out: &mut impl Sink) {
         let found = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
         match found {
@@ -396,7 +398,8 @@ impl AnswerState {
         Ok(())
     }
 
-    /// The body has ended without an end mark, which is accepted as complete. What is unfinished is still truncated.
+    /// The body has ended without an end mark, which is accepted as complete. What is unfinished is still
+    /// truncated.
     ///
     /// # Errors
     /// As [`AnswerState::end`].
@@ -476,10 +479,10 @@ impl AnswerState {
         );
     }
 
-    /// Releases what waits: halves of characters, and calls. A second call does nothing.
+    /// Releases everything held back: halves of characters, and calls. A second call does nothing.
     ///
-    /// Half of a surrogate pair is an invalid character if the model had finished; if it was interrupted, it is an
-    /// incomplete one.
+    /// Half of a surrogate pair is an invalid character if the model had finished; if it was interrupted, it
+    /// is an incomplete one.
     fn release(&mut self, ending: Ending, out: &mut impl Sink) {
         let mut half = [0; 4];
         let (thought, said) = (self.reasoning.finish(), self.text.finish());

@@ -1,4 +1,5 @@
-//! [`Images`]: images that arrive progressively (docs/protocols/lumo.md#v1-stream). Only the last state of one counts.
+//! [`Images`]: images that arrive progressively (docs/protocols/lumo.md#v1-stream). Only the last state of
+//! one counts.
 
 use crate::event::{Event, Media, Sink};
 
@@ -17,7 +18,8 @@ impl Images {
         Self { unfinished: Vec::new(), max_kept }
     }
 
-    /// Keeps a state in place of the one before it. If that exceeds the limit, the oldest image is released as it is.
+    /// Keeps a state in place of the one before it. If that exceeds the limit, the oldest image is released
+    /// as it is.
     pub(super) fn keep(&mut self, media: &Media<'_>, out: &mut impl Sink) {
         self.forget(&media.id);
         let Event::Media(owned) = Event::Media(media.clone()).into_owned() else { return };

@@ -4,7 +4,8 @@ use std::{borrow::Cow, fmt::Write as _};
 
 const BOM: &[u8] = "\u{feff}".as_bytes();
 
-/// `line` without meaningless bytes before a frame: byte order marks, from a server that concatenates files, and NUL.
+/// `line` without meaningless bytes before a frame: byte order marks, from a server that concatenates files,
+/// and NUL.
 pub(super) fn begun(mut line: &[u8]) -> &[u8] {
     while let Some(rest) = line.strip_prefix(BOM).or_else(|| line.strip_prefix(b"\0")) {
         line = rest;
@@ -12,8 +13,9 @@ pub(super) fn begun(mut line: &[u8]) -> &[u8] {
     line
 }
 
-/// The frame in `text`, which is not JSON as it is: without byte order marks before it, control characters in strings
-/// escaped, and other ones made white space. No string goes over a line end, so a line begins outside of one.
+/// The frame in `text`, which is not valid JSON: without byte order marks before it, control characters in
+/// strings escaped, and others replaced by white space. A string cannot contain a line end, so a line begins
+/// outside of one.
 pub(super) fn mended(text: &str) -> Cow<'_, str> {
     let text = text.trim_start_matches(['\u{feff}', '\0']);
     if !text.bytes().any(|byte| byte.is_ascii_control()) {

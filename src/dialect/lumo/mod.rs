@@ -8,8 +8,8 @@
 //!                                                                          └─ CallDeltas: calls of the client's tools
 //! ```
 //!
-//! [`encode`] writes requests, [`refusal()`] reads error responses. U2L, Lumo's encryption, is not implemented; `sealed`
-//! is the place for it in responses, [`encode`] in requests.
+//! [`encode`] writes requests, [`refusal()`] reads error responses. U2L, Lumo's encryption, is not
+//! implemented; `sealed` is the place for it in responses, [`encode`] in requests.
 
 mod answer;
 mod images;

@@ -32,10 +32,11 @@ pub(super) struct Partial {
 }
 
 impl Partial {
-    /// Takes the next piece, the contents of a JSON string. `quoted` is that string: it stands for contents that are no
-    /// part of an object.
+    /// Takes the next piece, the contents of a JSON string. `quoted` is that string, which is used if the
+    /// contents are not part of an object.
     ///
-    /// A piece that repeats everything before it and continues replaces it: some servers send the whole each time.
+    /// A piece that repeats everything before it and continues replaces it: some servers send the whole text
+    /// each time.
     pub(super) fn push(&mut self, piece: &str, quoted: &str) {
         if !self.is_blank() && Extent::of(piece) == Extent::Whole {
             let mut joined = self.progress.clone();
@@ -71,13 +72,13 @@ impl Partial {
         self.text.len()
     }
 
-    /// What has arrived; `{}` if nothing has.
+    /// The text received so far; `{}` if there is none.
     pub(super) fn text(&self) -> &str {
         if self.is_blank() { "{}" } else { &self.text }
     }
 }
 
-/// Reads an object as it comes, each byte once.
+/// Reads an object as it arrives, each byte once.
 #[derive(Debug, Clone)]
 struct Progressing {
     scanner: Scanner,
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_copy_takes_the_place_of_its_beginning() {
+    fn complete_copy_replaces_its_beginning() {
         assert_eq!(joined(&[r#"{"x":"#, r#"{"x":1}"#]), (r#"{"x":1}"#.to_owned(), true));
         assert_eq!(joined(&["{", r#"{"x":1}"#]), (r#"{"x":1}"#.to_owned(), true));
     }

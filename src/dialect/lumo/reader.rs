@@ -1,10 +1,10 @@
 //! [`Reader`]: Lumo's stream, v1 and v2 mixed, in pieces cut anywhere.
 //!
-//! Lumo bends the standard of event streams, so frames are found here and not by the decoder of `wire`
-//! (docs/protocols/lumo.md#deviations): every `data` line is tried alone, and only one that is not complete JSON is
-//! joined with the lines after it. JSON without `data:` in front is accepted too. JSON that is not understood is counted
-//! and left out. So is a frame that is not JSON before and after an answer; inside an answer a part of it would be lost,
-//! so the answer fails.
+//! Lumo deviates from the event stream standard, so frames are found here and not by the decoder of `wire`
+//! (docs/protocols/lumo.md#deviations): every `data` line is tried alone, and only one that is not complete
+//! JSON is joined with the lines after it. JSON without `data:` before it is accepted too. JSON of an unknown
+//! kind is counted and left out, and so is a frame that is not JSON before or after a response. Inside a
+//! response such a frame fails the response, because a part of it would be lost.
 
 use std::{ops::ControlFlow, str};
 
@@ -26,13 +26,14 @@ use crate::{
     },
 };
 
-/// What a [`Reader`] has to know of the request. It does not know the client's tools: a later stage decides whose call a
-/// call is.
+/// What a [`Reader`] needs to know about the request. It does not know the client's tools: a later stage
+/// decides which calls are the client's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReaderSettings {
-    /// Bytes of one upstream frame, and of one tool payload put together from several. Beyond: the response fails.
+    /// Bytes of one upstream frame, and of one tool payload put together from several. Beyond: the response
+    /// fails.
     pub max_frame: usize,
-    /// The target that the request asked for: content that names none is for it.
+    /// The target that the request asked for: content without a target is for it.
     pub target: String,
     /// A response that ends without an end mark is complete, if it has any content.
     pub tolerate_truncation: bool,
@@ -48,7 +49,7 @@ impl Default for ReaderSettings {
 #[derive(Debug)]
 pub struct Reader {
     lines: Lines,
-    /// Boxed: a reader lies in an enum beside smaller ones, and is moved there.
+    /// Boxed because a reader is moved into an enum with smaller variants.
     body: Box<Body>,
     failed: bool,
 }
@@ -74,8 +75,8 @@ impl Reader {
     /// Reads the next bytes of the body, cut anywhere.
     ///
     /// # Errors
-    /// What the upstream reported, or how its bytes violate the protocol. What was certain before that has gone to `out`;
-    /// whatever follows is ignored.
+    /// What the upstream reported, or how its bytes violate the protocol. What was certain before that has
+    /// gone to `out`; whatever follows is ignored.
     pub fn push(&mut self, bytes: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
         if self.is_done() {
             return Ok(());
@@ -90,8 +91,8 @@ impl Reader {
     /// The body has ended.
     ///
     /// # Errors
-    /// [`Kind::Truncated`] if neither a finish reason nor an end mark has been read; [`Kind::Protocol`] if nothing of
-    /// the body could be understood.
+    /// [`Kind::Truncated`] if neither a finish reason nor an end mark has been read; [`Kind::Protocol`] if
+    /// nothing of the body could be understood.
     pub fn finish(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         if self.is_done() {
             return Ok(());
@@ -112,7 +113,8 @@ impl Reader {
         self.failed || self.body.answer.is_done()
     }
 
-    /// Sets the limits of the response. The client's tools do not matter: whose call a call is, is decided later.
+    /// Sets the limits of the response. The client's tools are not used: a later stage decides which calls
+    /// are the client's.
     pub fn expect(&mut self, asked: Asked) {
         self.body.answer.expect(asked.limits);
     }
@@ -152,7 +154,7 @@ struct Body {
     answer: AnswerState,
     unfinished: Unfinished,
     shapes: Shapes,
-    /// The line that is read has no end: if it is not JSON, the body was cut there.
+    /// The line that is read has no line end: if it is not JSON, the body was cut there.
     is_last: bool,
     max_frame: usize,
     tolerate_truncation: bool,
@@ -294,8 +296,8 @@ impl Body {
         self.unreadable("")
     }
 
-    /// A frame is not JSON. Inside a response that is an error, because a part of the response is lost; so is a frame that
-    /// is nested too deep, anywhere.
+    /// A frame is not JSON. Inside a response that is an error, because a part of the response is lost; so is
+    /// a frame that is nested too deep, anywhere.
     fn unreadable(&mut self, frame: &str) -> Result<(), Failure> {
         let is_sign_of_life = is_sign_of_life(frame.trim_ascii());
         let is_inside = self.answer.has_begun() && !self.answer.is_finished();
@@ -351,8 +353,8 @@ fn nests_too_deep(text: &str) -> bool {
     false
 }
 
-/// The readable part of a body's last line, which has no line end: nothing if it is the beginning of a field's name, and
-/// no incomplete character.
+/// The readable part of a body's last line, which has no line end: without an incomplete character, and empty
+/// if it is the beginning of a field's name.
 fn last_line(line: &[u8]) -> &[u8] {
     match str::from_utf8(line) {
         Ok(name) if "data".starts_with(name) => &[],
@@ -430,13 +432,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn known_frames_mean_what_parsed_ones_mean(frames in vec(frame(), 0..24)) {
+        fn fast_path_gives_the_same_events_as_parsing(frames in vec(frame(), 0..24)) {
             prop_assert_eq!(events(&frames, true).0, events(&frames, false).0);
         }
     }
 
     #[test]
-    fn plain_tokens_are_known_from_the_second_on() {
+    fn plain_tokens_take_the_fast_path_from_the_second_on() {
         let token = |count| {
             format!(
                 "data: {}",

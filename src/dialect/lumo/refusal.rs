@@ -1,5 +1,5 @@
-//! What the upstream's errors mean, before the stream ([`refusal`], docs/protocols/lumo.md#errors-before-the-stream) and
-//! in it.
+//! The meaning of the upstream's errors, before the stream ([`refusal`],
+//! docs/protocols/lumo.md#errors-before-the-stream) and in it.
 
 use std::borrow::Cow;
 
@@ -8,8 +8,8 @@ use crate::{
     wire::json::{Json, Kind as JsonKind},
 };
 
-/// The failure that a response with an error `status` means. `retry_after` is the value of that header, `body` as much of
-/// the body as was read.
+/// The failure that a response with an error `status` means. `retry_after` is the value of that header,
+/// `body` as much of the body as was read.
 pub fn refusal(status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
     let json = Json::parse_bytes(body).ok();
     let failure = json
@@ -21,8 +21,8 @@ pub fn refusal(status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
     }
 }
 
-/// The failure in a JSON body that is not a stream, also with status 200: Proton's `{Code, Error}` or OpenAI's `{error}`.
-/// `None`: neither of them.
+/// The failure in a JSON body that is not a stream, also with status 200: Proton's `{Code, Error}` or
+/// OpenAI's `{error}`. `None`: neither of them.
 pub(super) fn described(body: Json<'_>, status: u16) -> Option<Failure> {
     if let Some(error) = body.get("error").filter(|error| !error.is_null()) {
         return Some(openai(error, status));
@@ -50,8 +50,8 @@ pub(super) fn error_object(error: Json<'_>) -> Failure {
             Failure::new(Kind::RateLimit, message.unwrap_or("the upstream's rate limit is reached"))
         }
         code if is_request_fault(error) => request_fault(message.unwrap_or("the request"), Some(code)),
-        // Any other code counts as `error` (docs/protocols/lumo.md#v2-stream); the reader of the message may still
-        // want to know it.
+        // Any other code counts as `error` (docs/protocols/lumo.md#v2-stream); the message keeps it for its
+        // reader.
         code => {
             let text = message.unwrap_or("the upstream reports an error");
             reported("error", Some(&format!("{text} ({code})")))
@@ -157,7 +157,7 @@ fn code(error: Json<'_>) -> Cow<'_, str> {
     code.map_or(Cow::Borrowed(""), |code| code.as_str().unwrap_or(Cow::Borrowed(code.raw())))
 }
 
-/// The message of an error object, or an error that is nothing but its message.
+/// The message of an error object, or of an error that is only a string.
 fn message(error: Json<'_>) -> Option<Cow<'_, str>> {
     let message = if error.kind() == JsonKind::String { Some(error) } else { error.get("message") };
     message.and_then(|message| message.as_str()).filter(|message| !message.is_empty())
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_upstream_refuses_with() {
+    fn error_responses_map_to_failures() {
         for (status, body, expected) in [
             (
                 401,
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told_in_words() {
+    fn error_responses_have_readable_messages() {
         let failure = refusal(429, Some("9"), br#"{"Code":2028,"Error":"weekly limit"}"#);
         assert_eq!((failure.message(), failure.retry_after()), ("weekly limit", Some("9")));
         let failure = refusal(404, None, br#"{"Code":404,"Error":"Path not found"}"#);

@@ -1,5 +1,5 @@
-//! [`encode`]: a conversation as a request to Lumo (docs/protocols/lumo.md#v1-request, docs/protocols/lumo.md#v2-request,
-//! docs/protocols/lumo.md#turns).
+//! [`encode`]: a conversation as a request to Lumo (docs/protocols/lumo.md#v1-request,
+//! docs/protocols/lumo.md#v2-request, docs/protocols/lumo.md#turns).
 
 use std::collections::HashSet;
 
@@ -53,9 +53,9 @@ impl Default for Options {
 
 /// The request for `conversation`; `model` is the tier: `lumo`, `lumo-lite`, `lumo-max`, …
 ///
-/// Answers always come as a stream and with token counts, whatever the client asked for. What Lumo has no word for is
-/// left out and named in [`UpstreamRequest::dropped`]; text never is. (U2L would seal the turns' content here, and add
-/// `request_key` and `request_id`: docs/protocols/lumo.md#encryption.)
+/// Lumo always sends a stream with token counts, whatever the client asked for. Fields that Lumo cannot
+/// express are left out and named in [`UpstreamRequest::dropped`]; text is never left out. (U2L would seal
+/// the turns' content here, and add `request_key` and `request_id`: docs/protocols/lumo.md#encryption.)
 pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> UpstreamRequest {
     let mut dropped = Vec::new();
     let arranged = media_behind_results(&conversation.turns);

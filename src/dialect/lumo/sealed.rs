@@ -1,20 +1,21 @@
-//! The one place through which every payload passes that may be encrypted by U2L, Lumo's end-to-end encryption
+//! Every payload that U2L, Lumo's end-to-end encryption, may have encrypted passes through this module
 //! (docs/protocols/lumo.md#encryption).
 //!
-//! U2L itself is not built. When it is, a request's key and id come here, and what comes out is the plain text.
+//! U2L is not implemented. An implementation would take the request's key and id here and return the plain
+//! text.
 
 use crate::{
     failure::{Failure, Kind},
     wire::json::{Json, Kind as JsonKind},
 };
 
-/// The readable form of `payload`, which may be sealed.
+/// The plain text of `payload`, which may be sealed.
 ///
-/// An empty payload is readable either way.
+/// An empty payload is readable in both cases.
 ///
 /// # Errors
-/// It is sealed, and there is no key. To pass ciphertext on as text would be a false success, to leave it out a silent
-/// loss.
+/// It is sealed, and there is no key. Passing ciphertext on as text would be a false success, and leaving it
+/// out would be a silent loss.
 pub(super) fn opened(is_sealed: bool, payload: &str) -> Result<&str, Failure> {
     if payload.is_empty() || !is_sealed {
         return Ok(payload);
@@ -23,8 +24,8 @@ pub(super) fn opened(is_sealed: bool, payload: &str) -> Result<&str, Failure> {
     Err(Failure::new(Kind::Upstream, message).with_code("upstream_decrypt_failed"))
 }
 
-/// Checks that the arguments of a call are readable: an element of `tool_calls`, a `function_call`, or one telling of a
-/// server call. `is_sealed`: what the call lies in is.
+/// Checks that the arguments of a call are readable: an element of `tool_calls`, a `function_call`, or one
+/// report of a server call. `is_sealed` is the flag of the object that contains the call.
 ///
 /// # Errors
 /// As [`opened`].
@@ -42,13 +43,13 @@ pub(super) fn check_call(call: Json<'_>, is_sealed: bool) -> Result<(), Failure>
     Ok(())
 }
 
-/// Whether `holder` says that its payload is sealed.
+/// Whether `holder` marks its payload as sealed.
 pub(super) fn is_sealed(holder: Json<'_>) -> bool {
     holder.members().any(|(key, flag)| key == "encrypted" && is_set(flag))
 }
 
-/// Whether a flag is set. Its type is boolean, but servers are written in many languages: anything but `false`, `null`,
-/// zero, `""` and `"false"` sets it.
+/// Whether a flag is set. Its type is boolean, but servers vary: anything except `false`, `null`, zero, `""`
+/// and `"false"` sets it.
 pub(super) fn is_set(flag: Json<'_>) -> bool {
     match flag.kind() {
         JsonKind::Null => false,
@@ -67,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn anything_but_a_false_value_seals() {
+    fn any_flag_except_a_false_value_seals() {
         for (flag, expected) in [
             ("true", true),
             ("1", true),

@@ -1,12 +1,14 @@
-//! [`ServerCalls`]: tools that Lumo runs itself, or believes to.
+//! [`ServerCalls`]: calls of tools that Lumo runs itself, or tries to run.
 //!
-//! One call may be told several times: v2 announces it without arguments and then dispatches it with them; v1 repeats
-//! it, some copies without arguments (docs/protocols/lumo.md#v1-stream, docs/protocols/lumo.md#v2-stream). A dispatch may
-//! come in several pieces. All of them are one call.
+//! One call may be reported several times: v2 announces it without arguments and then dispatches it with
+//! them; v1 repeats it, and some copies have no arguments (docs/protocols/lumo.md#v1-stream,
+//! docs/protocols/lumo.md#v2-stream). A dispatch may arrive in several pieces. All these reports are one
+//! call.
 //!
-//! A call goes out when it is dispatched: when its arguments are whole, when its result comes, when another call takes
-//! its id, or when the answer has ended well. Until then it waits, and nothing else does. What an answer that fails or
-//! is cut off leaves waiting was never dispatched and does not go out.
+//! A call is emitted when it is dispatched: when its arguments are complete, when its result arrives, when
+//! another call takes its id, or when the response has ended successfully. Until then it waits, without
+//! delaying anything else. Calls that still wait when a response fails or is cut off were never dispatched
+//! and are not emitted.
 
 use std::borrow::Cow;
 
@@ -20,13 +22,13 @@ use crate::{
     wire::json::{Json, Kind as JsonKind},
 };
 
-/// The server-tool calls of one answer.
+/// The server-tool calls of one response.
 #[derive(Debug)]
 pub(super) struct ServerCalls {
     limits: Limits,
-    /// Calls that wait or have no result yet, in the order in which they were first told.
+    /// Calls that wait or have no result yet, in the order of their first report.
     calls: Vec<Call>,
-    /// Calls told so far, also those that are over.
+    /// The number of calls reported so far, including completed ones.
     told: usize,
     undispatched: u64,
     orphans: u64,
@@ -35,35 +37,35 @@ pub(super) struct ServerCalls {
 #[derive(Debug)]
 struct Call {
     id: String,
-    /// Empty until it is told.
+    /// Empty until it is reported.
     name: String,
     state: State,
 }
 
 #[derive(Debug)]
 enum State {
-    /// Not dispatched yet; what has come of its arguments.
+    /// Not dispatched yet; holds the arguments received so far.
     Waiting(Partial),
-    /// It has gone out under this index. Its arguments are not kept, only what a repetition is known by.
+    /// Emitted under this index. Only a digest of its arguments is kept, to recognise repetitions.
     Sent { index: u32, arguments: Digest },
 }
 
-/// What one telling gives as arguments.
+/// The arguments in one report.
 #[derive(Debug, Clone, Copy)]
 enum Given<'a> {
     Nothing,
     /// A string: the arguments' JSON text, or a piece of it.
     Text(Json<'a>),
-    /// JSON where a string belongs: it is the arguments.
+    /// JSON that is not a string: it is the arguments themselves.
     Value(Json<'a>),
 }
 
-/// How an answer ended, as far as its calls are concerned.
+/// How a response ended, as far as its calls are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// The model was done.
+    /// The model had finished.
     Well,
-    /// It was interrupted, or the stream broke off.
+    /// The model was interrupted, or the stream broke off.
     Cut,
 }
 
@@ -72,16 +74,16 @@ impl ServerCalls {
         Self { limits, calls: Vec::new(), told: 0, undispatched: 0, orphans: 0 }
     }
 
-    /// Sets the limits of the answer.
+    /// Sets the limits of the response.
     pub(super) fn expect(&mut self, limits: Limits) {
         self.limits = limits;
     }
 
-    /// Takes one telling of a call: an object with `name`, `arguments` or `parameters`, and maybe `id`, or with these in
-    /// a `function`. `false`: it is not a call.
+    /// Takes one report of a call: an object with `name`, `arguments` or `parameters`, and optionally `id`,
+    /// or an object with these members in a `function`. Returns `false` if it is not a call.
     ///
     /// # Errors
-    /// A limit is passed.
+    /// A limit is exceeded.
     pub(super) fn call(
         &mut self,
         telling: Json<'_>,
@@ -106,7 +108,7 @@ impl ServerCalls {
         Ok(true)
     }
 
-    /// Takes a result. Without an `id` it belongs to the oldest call that has none.
+    /// Takes a result. A result without an `id` belongs to the oldest call that has no result.
     pub(super) fn result(&mut self, id: &str, content: &str, numbers: &mut CallDeltas, out: &mut impl Sink) {
         let is_meant = |call: &Call| !call.name.is_empty() && (id.is_empty() || call.id == id);
         let Some(at) = self.calls.iter().position(is_meant) else {
@@ -124,7 +126,7 @@ impl ServerCalls {
         }));
     }
 
-    /// Nothing more will come.
+    /// The response has ended.
     pub(super) fn finish(&mut self, ending: Ending, numbers: &mut CallDeltas, out: &mut impl Sink) {
         for at in 0..self.calls.len() {
             let Some(call) = self.calls.get(at) else { break };
@@ -140,17 +142,18 @@ impl ServerCalls {
         self.calls.clear();
     }
 
-    /// Results without a call.
+    /// The number of results without a call.
     pub(super) fn orphans(&self) -> u64 {
         self.orphans
     }
 
-    /// Calls that were announced and never dispatched, or never named: they are left out.
+    /// The number of calls that were announced and never dispatched, or never named. They are left out.
     pub(super) fn undispatched(&self) -> u64 {
         self.undispatched
     }
 
-    /// A call that waits for its arguments under `id` gets none any more: another call has that id now.
+    /// Dispatches a call that waits under `id`: another call has that id now, so no more arguments can arrive
+    /// for it.
     fn displace(&mut self, id: &str, numbers: &mut CallDeltas, out: &mut impl Sink) {
         let same = |call: &Call| !id.is_empty() && call.id == id && call.is_waiting();
         if let Some(at) = self.calls.iter().position(same) {
@@ -168,7 +171,7 @@ impl ServerCalls {
         Ok(self.calls.len() - 1)
     }
 
-    /// Adds what a telling says to the call at `at`, which waits, and sends it if that dispatches it.
+    /// Adds a report to the waiting call at `at`, and emits the call if the report dispatches it.
     fn go_on(
         &mut self,
         at: usize,
@@ -193,7 +196,7 @@ impl ServerCalls {
             Given::Text(text) => {
                 let body = text.as_str().unwrap_or_default();
                 if is_named && partial.is_blank() {
-                    // The usual case: all of it at once, and nothing to keep.
+                    // The usual case: all arguments at once, nothing to keep.
                     match Extent::of(&body) {
                         Extent::Whole => {
                             let object = Json::parse(&body).map(|object| unwrapped(object).raw());
@@ -210,7 +213,8 @@ impl ServerCalls {
                 partial.push(&body, text.raw());
             }
         }
-        // What waits is kept, so it is limited here; what goes out at once, by the stage behind the reader.
+        // Limited here because a waiting call is kept; the stage after the reader limits calls that are
+        // emitted at once.
         if partial.len() + call.id.len() + call.name.len() > self.limits.max_arguments {
             return Err(self.limits.arguments_too_long());
         }
@@ -220,8 +224,8 @@ impl ServerCalls {
         Ok(())
     }
 
-    /// Sends the call at `at`, if it has not gone out: with `arguments`, or with what has come of them; `{}` if nothing
-    /// has.
+    /// Emits the call at `at`, if it has not been emitted: with `arguments`, or with those received so far,
+    /// or with `{}` if none were received.
     fn dispatch(
         &mut self,
         at: usize,
@@ -252,8 +256,8 @@ impl Call {
         matches!(self.state, State::Waiting(_))
     }
 
-    /// Whether a telling of `id` and `name` is of this call. Where both have an id that decides, unless the names
-    /// differ; else the name does.
+    /// Whether a report of `id` and `name` is about this call. If both have an id, the ids decide, unless the
+    /// names differ; otherwise the names decide.
     fn is(&self, id: &str, name: &str) -> bool {
         if id.is_empty() || self.id.is_empty() {
             return self.name == name && !name.is_empty();
@@ -261,7 +265,7 @@ impl Call {
         self.id == id && (name.is_empty() || self.name.is_empty() || self.name == name)
     }
 
-    /// Whether a telling says nothing that this call, which has gone out, did not say.
+    /// Whether a report adds nothing to this call, which has been emitted.
     fn repeats(&self, id: &str, name: &str, given: Given<'_>) -> bool {
         let State::Sent { arguments, .. } = self.state else { return false };
         self.is(id, name)
@@ -277,7 +281,8 @@ impl Call {
     }
 }
 
-/// What a telling gives as arguments. One without an id may be a copy that lacks them: an empty object says nothing.
+/// The arguments in a report. A report without an id may be a copy that lacks them, so its empty object
+/// counts as absent.
 fn given(function: Json<'_>, without_id: bool) -> Given<'_> {
     let member = |key| function.get(key).filter(|value| !value.is_null());
     let Some(value) = member("arguments").or_else(|| member("parameters")) else { return Given::Nothing };
@@ -291,9 +296,9 @@ fn given(function: Json<'_>, without_id: bool) -> Given<'_> {
     if says_nothing { Given::Nothing } else { Given::Text(value) }
 }
 
-/// Lumo sometimes wraps the arguments in a call that says nothing else:
-/// `{"arguments":null,"name":null,"parameters":{..}}` (docs/protocols/lumo.md#server-tools). Anything more in it, and it
-/// is no wrapper.
+/// Lumo sometimes wraps the arguments in a call that contains nothing else:
+/// `{"arguments":null,"name":null,"parameters":{..}}` (docs/protocols/lumo.md#server-tools). An object with
+/// further members is not such a wrapper.
 fn unwrapped(object: Json<'_>) -> Json<'_> {
     let mut inner = None;
     let mut empty = 0;
@@ -307,7 +312,8 @@ fn unwrapped(object: Json<'_>) -> Json<'_> {
     inner.filter(|_| empty == 2).unwrap_or(object)
 }
 
-/// A tool that failed gives `{"error":true}` (docs/protocols/lumo.md#server-tools), or says there what went wrong.
+/// A failed tool returns `{"error":true}` (docs/protocols/lumo.md#server-tools), or a description under the
+/// same key.
 fn is_error(content: &str) -> bool {
     let error = Json::parse(content).ok().and_then(|result| result.get("error"));
     error.is_some_and(|error| !error.is_null() && error.as_bool() != Some(false))

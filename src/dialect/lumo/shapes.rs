@@ -3,33 +3,35 @@
 use super::answer::Target;
 use crate::wire::json::{FrameTemplate, Json};
 
-/// Where a token lies that is all that a frame says.
+/// The place of a token in a frame that contains nothing else.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Token<'a> {
     pub(super) target: Target,
     /// The body of a JSON string.
     pub(super) body: &'a str,
-    /// A number in the frame that tells nothing, but varies.
+    /// A number in the frame that has no meaning but varies.
     pub(super) number: Option<Json<'a>>,
 }
 
-/// The fast path: frames that are known from earlier ones, all but their token.
+/// The fast path: recognises frames that equal an earlier one except for the token.
 ///
-/// A shape is learnt from a frame that said nothing but its token, so a frame of that shape says nothing else either.
+/// A shape is learnt from a frame that contained only a token, so a frame of that shape contains only a token
+/// too.
 #[derive(Debug, Default)]
 pub(super) struct Shapes {
-    /// Text and reasoning may take turns.
+    /// One each, since text and reasoning may alternate.
     known: [Option<(FrameTemplate, Target)>; 2],
     next: usize,
-    /// Shapes learnt since one last was of use.
+    /// Shapes learnt since one was last used.
     idle: u32,
 }
 
 impl Shapes {
-    /// Shapes learnt in vain until no more are: a stream whose frames are all different would pay for each.
+    /// After this many unused shapes no more are learnt: learning would slow a stream whose frames are all
+    /// different.
     const MAX_IDLE: u32 = 16;
 
-    /// The token of a frame that is known, and the channel it is for.
+    /// The token of a frame of a known shape, and its channel.
     pub(super) fn token<'a>(&mut self, frame: &'a str) -> Option<(Target, &'a str)> {
         let found =
             self.known.iter().flatten().find_map(|(shape, target)| Some((*target, shape.body(frame)?)));
@@ -39,7 +41,7 @@ impl Shapes {
         found
     }
 
-    /// Learns from a frame that says nothing but `token`.
+    /// Learns from a frame that contains only `token`.
     pub(super) fn learn(&mut self, frame: &str, token: Token<'_>) {
         if self.idle >= Self::MAX_IDLE {
             return;

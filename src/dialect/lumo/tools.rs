@@ -1,4 +1,4 @@
-//! The `tools` of a v2 request: Lumo's own by name, the client's as functions, in one list
+//! The `tools` of a v2 request: Lumo's own by name and the client's as functions, in one list
 //! (docs/protocols/lumo.md#v2-request).
 
 use crate::{
@@ -6,13 +6,14 @@ use crate::{
     wire::json::{Encoder, Raw},
 };
 
-/// The draft of JSON Schema that Lumo's own client names where a tool names none.
+/// The draft of JSON Schema that Lumo's own client adds to a tool that names none.
 const SCHEMA: &str = "https://json-schema.org/draft/2020-12/schema";
 
-/// Puts the tools for `conversation` and the choice among them into the request, if there are any.
+/// Writes the tools of `conversation` and the tool choice into the request, if there are any.
 ///
-/// Server tools come first. A client's tool takes the place of a server tool of the same name. Where the client wants a
-/// call, server tools are left out: Lumo cannot be told which tool is required, and a server tool's call would do.
+/// Server tools come first. A client's tool replaces a server tool of the same name. If the client requires a
+/// call, server tools are left out: a request cannot name the required tool, so Lumo might call a server tool
+/// instead.
 pub(super) fn put(
     body: &mut Encoder,
     conversation: &Conversation,
@@ -42,7 +43,7 @@ pub(super) fn put(
     body.key("tool_choice").string(choice);
 }
 
-/// A client's tool, completed as Lumo's own client does it.
+/// A client's tool, completed in the same way as in Lumo's own client.
 fn function(body: &mut Encoder, tool: &Tool) {
     body.object(|body| {
         body.key("type").string("function");

@@ -1,7 +1,7 @@
 //! [`turns`]: messages as Lumo's turns (docs/protocols/lumo.md#turns), for both versions.
 //!
-//! System texts become one turn; a call becomes a turn of its own, behind what the assistant said before it; every call
-//! has a result, since Lumo may refuse a call without one. No text is lost on the way.
+//! System texts become one turn; a call becomes a turn of its own after the text that the assistant wrote
+//! before it; every call has a result, since Lumo may reject a call without one. No text is lost.
 
 use std::{borrow::Cow, mem};
 
@@ -17,7 +17,7 @@ const RAW_ARGUMENTS: &str = "_raw_arguments";
 /// The result of a call whose result is missing.
 const NO_RESULT: &str = r#"{"error":"no result"}"#;
 
-/// Who speaks.
+/// The author of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     System,
@@ -34,7 +34,7 @@ pub(super) enum Role {
 pub(super) struct Turn<'a> {
     pub(super) role: Role,
     pub(super) content: Vec<Content<'a>>,
-    /// Of a result: the id of its call.
+    /// The id of a result's call.
     call_id: &'a str,
 }
 
@@ -80,7 +80,7 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// The turns of a conversation. Parts and fields that Lumo has no word for are named in `dropped`.
+/// The turns of a conversation. Parts and fields that Lumo cannot express are named in `dropped`.
 pub(super) fn turns<'a>(conversation: &'a [conversation::Turn], dropped: &mut Vec<String>) -> Vec<Turn<'a>> {
     let mut history = History { turns: Vec::new(), unanswered: Vec::new(), dropped };
     let mut system = Vec::new();
@@ -120,7 +120,7 @@ impl<'a> History<'a, '_> {
         turn.text()
     }
 
-    /// A message: what is said in it as turns of `role`, its calls and results as turns of their own, in order.
+    /// A message: its text as turns of `role`, its calls and results as turns of their own, in order.
     fn turn(&mut self, role: Role, turn: &'a conversation::Turn) {
         let mut said = Vec::new();
         let before = self.turns.len();
@@ -137,7 +137,7 @@ impl<'a> History<'a, '_> {
                 other => said.extend(self.content(other)),
             }
         }
-        // A message of the user stands for itself, even if there is nothing in it.
+        // A user message becomes a turn even if it is empty.
         if role == Role::User && self.turns.len() == before && said.is_empty() {
             said.push(Content::Text(Cow::Borrowed("")));
         }
@@ -154,7 +154,7 @@ impl<'a> History<'a, '_> {
     }
 
     fn call(&mut self, call: &'a Call) {
-        // Calls of one message stand together; only what comes behind their results ends them.
+        // The calls of one message stay together; they end at the first turn after their results.
         if self.turns.last().is_some_and(|turn| turn.role != Role::Call) {
             self.answer();
         }
@@ -174,12 +174,12 @@ impl<'a> History<'a, '_> {
             self.unanswered.remove(at);
             self.turns.push(Turn::result(&output.id, &output.content));
         } else {
-            // The upstream may refuse a result without its call; as the user's words it is still told.
+            // The upstream may reject a result without its call; as a user's text it still reaches the model.
             self.say(Role::User, vec![Content::Text(named(&output.id, &output.content).into())]);
         }
     }
 
-    /// Gives a result to calls that have none.
+    /// Adds a result to each call that has none.
     fn answer(&mut self) {
         for id in mem::take(&mut self.unanswered) {
             self.turns.push(Turn::result(id, NO_RESULT));
@@ -217,8 +217,8 @@ impl<'a> History<'a, '_> {
     }
 }
 
-/// Which result belongs to which call is told by their order, as long as each stands alone: where two follow each
-/// other, each names its call (docs/protocols/lumo.md#turns).
+/// Results are matched to calls by their order while each stands alone. Of adjacent results each names its
+/// call (docs/protocols/lumo.md#turns).
 fn name_adjacent_results(turns: &mut [Turn<'_>]) {
     let roles: Vec<_> = turns.iter().map(|turn| turn.role).collect();
     let is_result = |at: Option<usize>| at.and_then(|at| roles.get(at)) == Some(&Role::Result);
@@ -230,7 +230,7 @@ fn name_adjacent_results(turns: &mut [Turn<'_>]) {
     }
 }
 
-/// Arguments as they were written; what is not a JSON object is shown as text.
+/// Arguments as they were written; anything except a JSON object is shown as text.
 fn arguments(json: &mut Encoder, written: &str) {
     match Json::parse(written) {
         Ok(object) if object.kind() == Kind::Object => json.raw(object),

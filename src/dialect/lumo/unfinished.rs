@@ -1,49 +1,49 @@
-//! [`Unfinished`]: a frame whose JSON comes over several `data` lines.
+//! [`Unfinished`]: a frame whose JSON spans several `data` lines.
 
 use std::mem;
 
 use crate::wire::json::{MAX_DEPTH, Progress, Scanner};
 
-/// A frame that came over several `data` lines, as far as it has come.
+/// The part received so far of a frame that spans several `data` lines.
 #[derive(Debug)]
 pub(super) struct Unfinished {
     text: String,
     scanner: Scanner,
 }
 
-/// What a line made of an [`Unfinished`] frame.
+/// The state of an [`Unfinished`] frame after a line.
 pub(super) enum Joined<'l> {
-    /// It goes on.
+    /// It is incomplete.
     More,
-    /// It is complete; the second is the rest of the line.
+    /// It is complete; the second field is the rest of the line.
     Value(String, &'l str),
-    /// It is no JSON object.
+    /// It is not a JSON object.
     Broken,
 }
 
 impl Unfinished {
-    /// No frame yet.
+    /// Without a frame.
     pub(super) fn new() -> Self {
         Self { text: String::new(), scanner: Scanner::new(MAX_DEPTH) }
     }
 
-    /// No frame is open.
+    /// Whether no frame is open.
     pub(super) fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
 
-    /// The bytes so far.
+    /// The length in bytes so far.
     pub(super) fn len(&self) -> usize {
         self.text.len()
     }
 
-    /// Forgets it.
+    /// Drops the frame.
     pub(super) fn clear(&mut self) {
         self.text.clear();
         self.scanner = Scanner::new(MAX_DEPTH);
     }
 
-    /// Takes the next line, or what is left of it.
+    /// Takes the next line, or the rest of one.
     pub(super) fn push<'l>(&mut self, line: &'l str) -> Joined<'l> {
         let line = if self.is_empty() {
             let line = line.trim_ascii_start();
@@ -52,7 +52,7 @@ impl Unfinished {
             }
             line
         } else {
-            // The line end between the two, which a string cannot hold.
+            // The line end between the two, which cannot be inside a string.
             self.text.push('\n');
             if self.scanner.push(b"\n").1 == Progress::Invalid {
                 self.clear();

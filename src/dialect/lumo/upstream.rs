@@ -56,8 +56,8 @@ impl UpstreamSide for Options {
         &self.native_tools
     }
 
-    /// Without a prefix, the model takes taught tools for its own and calls them on a channel that is never answered
-    /// (docs/protocols/lumo.md#tool-names).
+    /// Without a prefix, the model confuses tools from the prompt with its own and calls them on a channel on
+    /// which no result ever arrives (docs/protocols/lumo.md#tool-names).
     fn tool_prefix(&self) -> &'static str {
         "user:"
     }
@@ -75,7 +75,8 @@ impl UpstreamSide for Options {
         false
     }
 
-    /// Lumo's scheduler holds headers back while it looks for a model; Proton's own client waits 60 s (docs/protocols/lumo.md#errors-before-the-stream).
+    /// Lumo's scheduler holds headers back while it looks for a model; Proton's own client waits 60 s
+    /// (docs/protocols/lumo.md#errors-before-the-stream).
     fn slow_headers(&self) -> Option<Duration> {
         Some(Duration::from_secs(60))
     }

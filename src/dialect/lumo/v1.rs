@@ -1,4 +1,5 @@
-//! What the typed objects of v1 mean (docs/protocols/lumo.md#v1-stream). They are understood in a v2 stream too.
+//! The meaning of v1's typed objects (docs/protocols/lumo.md#v1-stream). They are accepted in a v2 stream
+//! too.
 
 use std::borrow::Cow;
 
@@ -14,21 +15,21 @@ use crate::{
     wire::json::{Json, Kind as JsonKind},
 };
 
-/// What reading an object gave: whether it was one of this version's, and if it was nothing but a token, where that
-/// lies.
+/// The outcome of reading an object: whether it belongs to this version, and the place of its token if it
+/// contains nothing else.
 pub(super) enum Read<'a> {
     /// Not an object of this version.
     Foreign,
-    /// It has gone to the answer.
+    /// Passed on to the response.
     Taken,
-    /// It has gone to the answer, and was nothing but a token.
+    /// Passed on to the response; it contained only a token.
     Token(Token<'a>),
 }
 
 /// Reads `object`, whose `type` is `kind`.
 ///
 /// # Errors
-/// The upstream reports one, or an encrypted piece.
+/// The upstream reports one, or a piece is encrypted.
 pub(super) fn read<'a>(
     kind: &str,
     object: Json<'a>,
@@ -44,7 +45,7 @@ pub(super) fn read<'a>(
             out.event(Event::Ping(Cow::Borrowed("ingesting")));
         }
         "image_data" => image(object, answer, out)?,
-        // This version has no finish reasons: its end mark is one.
+        // This version has no finish reasons: its end mark stands for one.
         "done" => {
             answer.finish(Finish::Stop, out);
             answer.end(out)?;
@@ -53,7 +54,7 @@ pub(super) fn read<'a>(
             answer.finish(Finish::Filter, out);
             answer.end(out)?;
         }
-        // An answer that has ended well can no longer fail.
+        // A response that has ended successfully can no longer fail.
         "timeout" | "rejected" | "error" | "tool-error" if answer.is_finished() => {}
         "timeout" | "rejected" | "error" => return Err(refusal::reported(kind, message().as_deref())),
         "tool-error" => {
@@ -68,7 +69,7 @@ pub(super) fn read<'a>(
     Ok(Read::Taken)
 }
 
-/// The failure that an object of an unknown type tells of by that type, as `{"type":"network_error"}` does.
+/// The failure named by the type of an object whose type is unknown, such as `{"type":"network_error"}`.
 pub(super) fn failure(kind: &str, object: Json<'_>) -> Option<Failure> {
     let failure = finish::failure_of(kind)?;
     let message = object.get("message").and_then(|message| message.as_str());
@@ -78,8 +79,8 @@ pub(super) fn failure(kind: &str, object: Json<'_>) -> Option<Failure> {
     ))
 }
 
-/// A piece of text for one of the channels: the one that was asked for, if it names none. `count` says nothing that
-/// anyone needs, and is often missing.
+/// A piece of text for one of the channels; without a target it is for the one that was requested. `count` is
+/// ignored: nothing needs it, and it is often missing.
 fn token<'a>(object: Json<'a>, answer: &mut AnswerState, out: &mut impl Sink) -> Result<Read<'a>, Failure> {
     if answer.is_finished() {
         answer.skip(Skip::LateContent);
@@ -109,7 +110,7 @@ fn token<'a>(object: Json<'a>, answer: &mut AnswerState, out: &mut impl Sink) ->
     Ok(if plain { Read::Token(Token { target, body, number: count }) } else { Read::Taken })
 }
 
-/// An image. Of one that comes progressively only the last state counts.
+/// An image. Only the last state of a progressive image counts.
 fn image(object: Json<'_>, answer: &mut AnswerState, out: &mut impl Sink) -> Result<(), Failure> {
     if answer.is_finished() {
         answer.skip(Skip::LateContent);

@@ -1,5 +1,5 @@
-//! What the objects of v2 mean (docs/protocols/lumo.md#v2-stream): completion chunks as OpenAI has them, and Lumo's own
-//! beside them.
+//! The meaning of v2's objects (docs/protocols/lumo.md#v2-stream): OpenAI's completion chunks, and Lumo's own
+//! objects.
 
 use std::borrow::Cow;
 
@@ -23,7 +23,7 @@ use crate::{
 /// Reads an object, whose members are `frame`.
 ///
 /// # Errors
-/// The upstream reports one, or sent an encrypted piece, or a whole answer in place of a stream.
+/// The upstream reports one, or sent an encrypted piece, or a whole response in place of a stream.
 pub(super) fn read<'a>(
     frame: &Frame<'a>,
     answer: &mut AnswerState,
@@ -48,8 +48,8 @@ pub(super) fn read<'a>(
     Ok(Read::Taken)
 }
 
-/// What comes behind the finish reason: usage counts; content is too late, and an answer that has ended well can no
-/// longer fail.
+/// Reads an object after the finish reason: usage counts. Content is too late, and a response that has ended
+/// successfully can no longer fail.
 fn late(frame: &Frame<'_>, answer: &mut AnswerState, out: &mut impl Sink) {
     if let Some(usage) = frame.usage {
         answer.usage(usage, out);
@@ -60,7 +60,7 @@ fn late(frame: &Frame<'_>, answer: &mut AnswerState, out: &mut impl Sink) {
     }
 }
 
-/// The members of an object that mean something.
+/// The members of an object that are used.
 #[derive(Default)]
 pub(super) struct Frame<'a> {
     /// `type`, which only v1 has.
@@ -68,21 +68,22 @@ pub(super) struct Frame<'a> {
     /// `object`
     kind: Cow<'a, str>,
     start: Start<'a>,
-    /// It names a model: a hash or a tier, which means nothing to clients. They are told the name that they asked for.
+    /// It names a model: a hash or a tier, which is useless to clients. They get the name that they
+    /// requested.
     has_model: bool,
     created: Option<Json<'a>>,
     target: Option<Target>,
     choices: Option<Json<'a>>,
     usage: Option<Json<'a>>,
     error: Option<Json<'a>>,
-    /// It says that what it carries is encrypted.
+    /// Its payload is marked as encrypted.
     is_sealed: bool,
     /// `tool_call`, `tool_result` or `image`.
     payload: Option<Json<'a>>,
 }
 
 impl<'a> Frame<'a> {
-    /// Reads a text, if that is an object; and gives what it is.
+    /// Parses a text that is an object, and returns its members.
     pub(super) fn parse(text: &'a str) -> Result<(Json<'a>, Self), Invalid> {
         let mut frame = Self::default();
         let json = Json::parse_members(text, |key, value| frame.member(&key, value))?;
@@ -114,12 +115,12 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// It says something of the answer as a whole.
+    /// It describes the response as a whole.
     fn is_head(&self) -> bool {
         self.has_model || self.start != Start::default()
     }
 
-    /// The first choice: no other is ever asked for.
+    /// The first choice: more than one is never requested.
     fn choice(&self) -> Option<Json<'a>> {
         self.choices.and_then(|choices| choices.elements().next()).filter(|it| it.kind() == JsonKind::Object)
     }
@@ -147,7 +148,7 @@ fn chunk<'a>(frame: &Frame<'a>, answer: &mut AnswerState, out: &mut impl Sink) -
     for (key, value) in choice.members().filter(|(_, value)| !value.is_null()) {
         match key.as_ref() {
             "delta" => delta = Some(value),
-            // The text of an answer in a chunk of the older completions API.
+            // The text in a chunk of the older completions API.
             "text" => delta = delta.or(Some(value)),
             "message" if value.kind() == JsonKind::Object => message = Some(value),
             "finish_reason" => finish = value.as_str(),
@@ -176,7 +177,7 @@ fn chunk<'a>(frame: &Frame<'a>, answer: &mut AnswerState, out: &mut impl Sink) -
     Ok(token.filter(|_| !says_more).map_or(Read::Taken, Read::Token))
 }
 
-/// Ends the answer by the upstream's word for it. A word that is not known counts as `stop`.
+/// Ends the response with the upstream's finish reason. An unknown one counts as `stop`.
 fn finish_by(reason: &str, answer: &mut AnswerState, out: &mut impl Sink) -> Result<(), Failure> {
     let finish = finish_of(reason);
     if let (None, Some(failure)) = (finish, failure_of(reason)) {
@@ -189,14 +190,14 @@ fn finish_by(reason: &str, answer: &mut AnswerState, out: &mut impl Sink) -> Res
     Ok(())
 }
 
-/// The members of a delta that mean something; `null` and empty ones are as good as missing.
+/// The members of a delta that are used; `null` and empty ones count as missing.
 #[derive(Default)]
 struct Delta<'a> {
     is_sealed: bool,
     target: Option<Target>,
     content: &'a str,
     reasoning: &'a str,
-    /// Both reasoning fields have text: copies of one another.
+    /// Both reasoning fields have text: they are copies of each other.
     reasoning_twice: bool,
     /// Content and reasoning that are not strings.
     content_parts: Option<Json<'a>>,
@@ -206,7 +207,7 @@ struct Delta<'a> {
 }
 
 impl<'a> Delta<'a> {
-    /// Reads a delta: an object, or content that stands in the place of one.
+    /// Reads a delta: an object, or content in place of one.
     fn read(json: Json<'a>) -> Self {
         let (mut delta, mut reasoning) = (Self::default(), "");
         if json.kind() != JsonKind::Object {
@@ -250,7 +251,7 @@ impl<'a> Delta<'a> {
             || self.function_call.is_some()
     }
 
-    /// Gives all of it to the answer. `Some`: it was nothing but a token.
+    /// Passes everything on to the response. `Some`: it contained only a token.
     fn apply(
         &self,
         target: Target,
@@ -305,7 +306,7 @@ fn tool_result(
     let content = match result.get("content") {
         None => Cow::Borrowed(""),
         Some(content) if content.is_null() => Cow::Borrowed(""),
-        // Declared as a string, seen as an object: its text is the result.
+        // Documented as a string, observed as an object: then its JSON text is the result.
         Some(content) => content.as_str().unwrap_or(Cow::Borrowed(content.raw())),
     };
     let content = sealed::opened(is_sealed || sealed::is_sealed(result), &content)?;

@@ -1,20 +1,20 @@
 //! [`Values`]: the payloads of the v1 tool channels.
 //!
-//! A v1 stream carries tool calls and results as text: one JSON object over several pieces, several objects in one
-//! piece, results that are no JSON at all (docs/protocols/lumo.md#v1-stream). What tells one payload from the next is the
-//! JSON itself, and the end of the segment.
+//! A v1 stream carries tool calls and results as text: one JSON object over several pieces, several objects
+//! in one piece, or results that are not JSON (docs/protocols/lumo.md#v1-stream). Payloads are separated only
+//! by the syntax of the JSON itself and by the end of the segment.
 
 use crate::{
     failure::{Failure, Kind},
     wire::json::{MAX_DEPTH, Progress, Scanner, Unescaper},
 };
 
-/// What lies outside of JSON in a channel.
+/// What text outside of JSON means in a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outside {
-    /// Nothing of worth: quotes, commas and brackets around calls.
+    /// Nothing: quotes, commas and brackets around calls are dropped.
     Noise,
-    /// A payload, up to the end of the segment: a result in plain words.
+    /// A payload that lasts to the end of the segment: a result in plain text.
     Prose,
 }
 
@@ -36,11 +36,12 @@ enum State {
     Between,
     Json(Scanner),
     Prose,
-    /// In a call that is not JSON, up to where its brackets close: what lies in it is not a call of its own.
+    /// Inside a call that is not valid JSON, until its brackets close: an object in it is not a call of its
+    /// own.
     Broken(Nesting),
 }
 
-/// How many brackets are open, as far as that can be told of text that is not JSON.
+/// The number of open brackets, as far as it can be determined in text that is not JSON.
 #[derive(Debug, Default)]
 struct Nesting {
     depth: usize,
@@ -49,7 +50,7 @@ struct Nesting {
 }
 
 impl Nesting {
-    /// Reads on to where the last bracket closes; gives the text behind it.
+    /// Reads up to the position where the last bracket closes; returns the text after it.
     fn skip<'r>(&mut self, text: &'r str) -> Option<&'r str> {
         for (at, byte) in text.bytes().enumerate() {
             match byte {
@@ -70,7 +71,7 @@ impl Nesting {
 }
 
 impl Values {
-    /// For one channel, with payloads of at most `max_text` bytes.
+    /// A splitter for one channel, with payloads of at most `max_text` bytes.
     pub(super) fn new(outside: Outside, max_text: usize) -> Self {
         Self {
             outside,
@@ -101,8 +102,8 @@ impl Values {
         Ok(())
     }
 
-    /// The segment is over, and with it a payload that nothing else ends. A call that is not whole is dropped and
-    /// counted.
+    /// The segment has ended, which also ends a payload that has no end of its own. An incomplete call is
+    /// dropped and counted.
     pub(super) fn end(&mut self, mut on: impl FnMut(&str)) {
         if let Some(half) = self.unescaper.finish() {
             self.text.push(half);
@@ -116,17 +117,17 @@ impl Values {
         self.text.clear();
     }
 
-    /// A payload is being read that only the end of the segment can end.
+    /// The payload that is being read lasts to the end of the segment.
     pub(super) fn is_prose(&self) -> bool {
         matches!(self.state, State::Prose)
     }
 
-    /// Payloads that were no JSON where only JSON can be one.
+    /// The number of payloads that were not JSON in a channel where only JSON is valid.
     pub(super) fn broken(&self) -> u64 {
         self.broken
     }
 
-    /// Reads on to the end of `rest` or of a payload; gives what is left.
+    /// Reads up to the end of `rest` or of a payload; returns the rest.
     fn step<'r>(&mut self, rest: &'r str, on: &mut impl FnMut(&str)) -> &'r str {
         match &mut self.state {
             State::Between => self.begin(rest),
@@ -165,7 +166,7 @@ impl Values {
         }
     }
 
-    /// Looks for the beginning of a payload; gives the text from there on.
+    /// Looks for the beginning of a payload; returns the text from there on.
     fn begin<'r>(&mut self, rest: &'r str) -> &'r str {
         let rest = match self.outside {
             Outside::Noise => rest.find('{').and_then(|at| rest.get(at..)).unwrap_or_default(),
@@ -180,8 +181,8 @@ impl Values {
     }
 }
 
-/// Scans `rest` and appends what was taken of it to `text`; gives how many bytes that were. Control characters in the
-/// strings of calls are escaped: models write line ends there.
+/// Scans `rest` and appends the part that was consumed to `text`; returns its length in bytes. Control
+/// characters in the strings of calls are escaped, because models write unescaped line ends there.
 fn scan(scanner: &mut Scanner, rest: &str, outside: Outside, text: &mut String) -> (usize, Progress) {
     let mut at = 0;
     loop {
@@ -213,7 +214,7 @@ fn scan(scanner: &mut Scanner, rest: &str, outside: Outside, text: &mut String) 
 mod tests {
     use super::*;
 
-    /// The payloads of `pieces`, one segment, and how many were broken.
+    /// The payloads of `pieces`, which are one segment, and the number of broken ones.
     fn split(outside: Outside, pieces: &[&str]) -> (Vec<String>, u64) {
         let mut values = Values::new(outside, 1000);
         let mut found = Vec::new();
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_in_a_broken_payload_is_not_a_payload() {
+    fn object_inside_a_broken_payload_is_not_a_payload() {
         let (found, broken) = split(Outside::Noise, &[r#"{\"a\":bad,\"b\":{\"c\":\"}\"}} {\"d\":1}"#]);
         assert_eq!((found, broken), (vec![r#"{"d":1}"#.to_owned()], 1));
     }
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn cuts_do_not_matter() {
+    fn payloads_do_not_depend_on_cuts() {
         for (outside, text) in [
             (Outside::Noise, r#" x{\"a\":\"\u00e9{\"}{}[{\"b\":[1]}]"#),
             (Outside::Prose, r#" {\"a\":\"\u00e9{\"}{}[1] plain {words}"#),
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn prose_lasts_to_the_end_of_the_segment() {
+    fn plain_text_payload_lasts_to_the_end_of_the_segment() {
         let (found, _) = split(Outside::Prose, &["{}", "plain ", "words {}"]);
         assert_eq!(found, ["{}", "plain words {}"]);
         assert_eq!(split(Outside::Prose, &[r#"{\"cut\":"#]).0, [r#"{"cut":"#]);

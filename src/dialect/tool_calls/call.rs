@@ -1,4 +1,4 @@
-//! A call as its pieces come in, and how far its arguments are one JSON object.
+//! A call as its pieces arrive, and the extent of its arguments as one JSON object.
 
 use std::borrow::Cow;
 
@@ -11,26 +11,26 @@ use crate::{
     wire::json::{Progress, Scanner, Unescaper},
 };
 
-/// A call as far as it has come.
+/// The part of a call received so far.
 #[derive(Debug)]
 pub(super) struct StreamedCall {
     pub(super) key: Key,
     pub(super) id: String,
     pub(super) name: String,
     pub(super) state: State,
-    /// Arguments that came before the name.
+    /// Arguments that arrived before the name.
     pub(super) early: String,
-    /// The call was complete in the older form: what comes of it in `tool_calls` says it once more.
+    /// The call was complete in the older form, so its pieces in `tool_calls` are a repetition.
     pub(super) is_repeat: bool,
     pub(super) extent: Extent,
     pub(super) unescaper: Unescaper,
-    /// The last delta that brought a piece of it.
+    /// The last delta that contained a piece of it.
     pub(super) delta: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum State {
-    /// Its name has not come, or may still grow.
+    /// Its name has not arrived, or may still grow.
     Unnamed,
     /// Announced under this number.
     Open(u32),
@@ -52,16 +52,16 @@ impl StreamedCall {
         }
     }
 
-    /// Whether `piece`, though addressed to this call, begins the next one: indices may all be 0 and ids all the
-    /// same. `same_delta`: this call has got a piece of the same delta before.
+    /// Whether `piece`, though addressed to this call, begins the next one: some servers send index 0 or the
+    /// same id for every call. `same_delta`: this call has received a piece of the same delta before.
     pub(super) fn is_over_by(&self, piece: &Piece<'_>, same_delta: bool) -> bool {
         let other_id = !piece.id.is_empty() && !self.id.is_empty() && piece.id != self.id;
         if self.is_repeat {
             return other_id || (piece.is_named() && piece.name != self.name);
         }
         if !piece.is_named() {
-            // Some servers invent an id for every delta: only with nothing to add, or nothing left to add to, does a
-            // new id without a name begin a call.
+            // Some servers invent an id for every delta. So a new id without a name begins a call only if the
+            // piece has no arguments or this call is complete.
             return other_id && (self.extent.is_whole() || !piece.has_arguments());
         }
         let same_name = piece.name == self.name;
@@ -76,22 +76,24 @@ impl StreamedCall {
         !self.name.is_empty()
     }
 
-    /// Notes id and name of a piece.
+    /// Records the id and name in a piece.
     pub(super) fn note(&mut self, piece: &Piece<'_>) {
         let is_unnamed = matches!(self.state, State::Unnamed);
         if self.id.is_empty() && (is_unnamed || self.is_repeat) {
             self.id.push_str(&piece.id);
         }
-        // Joined until the first byte of arguments; servers that repeat the name send it whole each time.
+        // Pieces of a name are joined until the arguments begin; servers that repeat the name send it whole
+        // each time.
         if is_unnamed && piece.name != self.name {
             self.name.push_str(&piece.name);
         }
     }
 
-    /// Checks what is kept of a call that is not announced.
+    /// Checks what is kept of a call that has not been announced.
     ///
     /// # Errors
-    /// Its name is too long and not the beginning of a declared one, or its id or early arguments are too long.
+    /// Its name is too long and not the beginning of a declared one, or its id or early arguments are too
+    /// long.
     pub(super) fn check(&self, tools: &DeclaredTools, limits: &Limits) -> Result<(), Failure> {
         if self.name.len() > limits.max_name && !tools.may_become(&self.name) {
             return Err(limits.name_too_long());
@@ -122,7 +124,7 @@ impl StreamedCall {
     }
 }
 
-/// How far some arguments are one JSON object.
+/// The extent of arguments as one JSON object.
 #[derive(Debug)]
 pub(super) struct Extent {
     scanner: Scanner,
@@ -132,11 +134,11 @@ pub(super) struct Extent {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Nothing but white space so far.
+    /// Only white space so far.
     Blank,
     Inside,
     Whole,
-    /// Something else than one object.
+    /// Something other than one object.
     Broken,
 }
 

@@ -1,21 +1,23 @@
-//! [`CallDeltas`]: native function calls, put together from OpenAI's `tool_calls` deltas and from what resembles them.
+//! [`CallDeltas`]: native function calls, assembled from OpenAI's `tool_calls` deltas and from similar forms.
 //!
-//! A delta is a list of pieces; each says, more or less well, which call it belongs to (`index`, `id`, or neither)
-//! and brings a bit of it: an id, a name or a part of one, a part of the arguments. The way through is always the
-//! same: find the call that a piece addresses ([`CallDeltas::address`]), decide whether it is that call or the next
-//! one ([`StreamedCall::is_over_by`]), then let the call take the piece. A call is announced when its name is certain: at once,
-//! if it came with an id and is that of a declared tool with which no other's begins; else, since names may come in
-//! pieces, with the first byte of its arguments, with the beginning of another call, or at the end. From then on its
-//! arguments stream.
+//! A delta is a list of pieces. Each piece says, more or less precisely, which call it belongs to (`index`,
+//! `id`, or neither) and adds a part of it: an id, a name or a part of one, a part of the arguments. Every
+//! piece takes the same path: find the call that it addresses ([`CallDeltas::address`]), decide whether it is
+//! that call or the next one ([`StreamedCall::is_over_by`]), then add the piece to the call. A call is
+//! announced when its name is certain: at once, if it has an id and its name is that of a declared tool and
+//! not a prefix of another's. Otherwise, since names may arrive in pieces, it is announced at the first byte
+//! of its arguments, at the beginning of another call, or at the end. From then on its arguments are
+//! streamed.
 //!
-//! Arguments that stream are passed on and not kept. What is kept is limited for each call: its name by `max_name`, its
-//! id and the arguments that came before its name by `max_arguments`; and there are at most `max_calls` calls. An answer
-//! that needs more fails, and the call that was too large is not begun.
+//! Streamed arguments are passed on and not kept. The rest is limited for each call: its name by `max_name`,
+//! its id and the arguments before its name by `max_arguments`; and there are at most `max_calls` calls. A
+//! response that exceeds a limit fails, and the call that is too large is not announced.
 //!
-//! The form of before 2023-11, `function_call`, is one call. Some servers send both forms. Then `tool_calls` counts, and
-//! a call that the older form has begun is the first of `tool_calls` ([`CallDeltas::adopt`]).
+//! The form from before November 2023, `function_call`, is one call. Some servers send both forms. Then
+//! `tool_calls` counts, and a call that began in the older form is the first of `tool_calls`
+//! ([`CallDeltas::adopt`]).
 //!
-//! The deviations that are allowed for are those of docs/protocols/lumo.md#deviations and
+//! The accepted deviations are those of docs/protocols/lumo.md#deviations and
 //! docs/protocols/chat.md#upstream-deviations.
 
 mod call;
@@ -38,15 +40,15 @@ use crate::{
     wire::json::Json,
 };
 
-/// The native calls of one answer.
+/// The native calls of one response.
 #[derive(Debug)]
 pub(crate) struct CallDeltas {
     calls: Vec<StreamedCall>,
-    /// The tools whose names are known, if any are.
+    /// The declared tools, if there are any.
     tools: DeclaredTools,
     /// The number of the next call, see [`CallStart::index`].
     next: u32,
-    /// The number of the delta that is being read: tells pieces of one delta from those of the next.
+    /// The number of the current delta, which distinguishes its pieces from those of the next delta.
     delta: u64,
     max_depth: usize,
     limits: Limits,
@@ -65,7 +67,8 @@ enum Form {
 }
 
 impl CallDeltas {
-    /// For one answer; arguments nested deeper than `max_depth` end as [`CallEnd::Cut`](crate::event::CallEnd::Cut).
+    /// For one response; arguments nested deeper than `max_depth` end as
+    /// [`CallEnd::Cut`](crate::event::CallEnd::Cut).
     pub(crate) fn new(max_depth: usize) -> Self {
         Self {
             calls: Vec::new(),
@@ -80,20 +83,20 @@ impl CallDeltas {
         }
     }
 
-    /// Sets the tools whose names are known, and the limits of the answer.
+    /// Sets the declared tools and the limits of the response.
     pub(crate) fn expect(&mut self, tools: DeclaredTools, limits: Limits) {
         self.tools = tools;
         self.limits = limits;
     }
 
-    /// Takes the `tool_calls` of one delta; a value that is not a list says nothing.
+    /// Takes the `tool_calls` of one delta; a value that is not a list is ignored.
     ///
     /// # Errors
-    /// [`Kind::Limit`](crate::failure::Kind::Limit): a call, or their number, is larger than allowed.
+    /// [`Kind::Limit`](crate::failure::Kind::Limit): a call is larger than allowed, or there are too many.
     pub(crate) fn delta(&mut self, tool_calls: Json<'_>, out: &mut impl Sink) -> Result<(), Failure> {
         self.delta += 1;
         let several = tool_calls.elements().nth(1).is_some();
-        // Calls of custom tools have a form of their own, and readers of their own.
+        // Calls of custom tools have a different form and are read elsewhere.
         let functions = |(_, element): &(usize, Json<'_>)| element.get("custom").is_none();
         for (position, element) in tool_calls.elements().enumerate().filter(functions) {
             let index = element.get("index").and_then(|index| index.as_u64());
@@ -103,7 +106,7 @@ impl CallDeltas {
         Ok(())
     }
 
-    /// Takes a delta that [`arguments_only`] has read: `body` for the call of the number `index`.
+    /// Takes a delta that [`arguments_only`] has read: `body` for the call number `index`.
     ///
     /// # Errors
     /// As [`CallDeltas::delta`].
@@ -118,8 +121,8 @@ impl CallDeltas {
         self.take(Form::Listed, address, &Piece::arguments(body), out)
     }
 
-    /// Takes the `function_call` of one delta, OpenAI's form of before 2023-11: one call an answer. Behind `tool_calls`
-    /// it says the same once more and is left out.
+    /// Takes the `function_call` of one delta, OpenAI's form from before November 2023: one call per
+    /// response. After `tool_calls` it is a repetition and is left out.
     ///
     /// # Errors
     /// As [`CallDeltas::delta`].
@@ -132,8 +135,8 @@ impl CallDeltas {
         self.take(Form::Legacy, address, &Piece::read(function_call, None), out)
     }
 
-    /// Nothing more will come. A call that is no whole object by now is cut; one that never got arguments has `{}`,
-    /// unless the answer itself was `cut` short.
+    /// The response has ended. A call whose arguments are not a complete object by now is cut; one that never
+    /// got arguments has `{}`, unless the response itself was `cut` short.
     pub(crate) fn finish(&mut self, cut: bool, out: &mut impl Sink) {
         self.announce(out);
         for mut call in self.calls.drain(..) {
@@ -145,7 +148,8 @@ impl CallDeltas {
         }
     }
 
-    /// The number for a call that the dialect carries in another way: one row of numbers for all calls of a reader.
+    /// The number for a call that the dialect carries in another way: all calls of a reader share one
+    /// sequence.
     pub(crate) fn next_index(&mut self) -> u32 {
         let index = self.next;
         self.next += 1;
@@ -184,14 +188,14 @@ impl CallDeltas {
         call.note(piece);
         let result = if call.is_repeat { Ok(()) } else { self.grow(at, piece, out) };
         if result.is_err() {
-            // It never goes out, not even as a call that was cut off.
+            // It is not emitted at all, not even as a call that was cut off.
             self.calls.remove(at);
         }
         result
     }
 
-    /// `tool_calls` follow a `function_call`: its call is the one that their first piece, of the call `key`, is about.
-    /// If its arguments were complete by then, all that comes of it is a repetition.
+    /// `tool_calls` follow a `function_call`: the first piece, of the call `key`, is about the same call. If
+    /// its arguments were complete by then, all its further pieces are repetitions.
     fn adopt(&mut self, key: Key) {
         if let Some(call) = self.calls.last_mut() {
             call.key = key;
@@ -199,8 +203,8 @@ impl CallDeltas {
         }
     }
 
-    /// The call that a piece seems to belong to: by index; else by an id seen before; else by its place in a list of
-    /// several; else the last one.
+    /// The call that a piece most likely belongs to: found by index, otherwise by a known id, otherwise by
+    /// the piece's place in a list of several, otherwise the last call.
     fn address(&self, address: Address, piece: &Piece<'_>) -> Option<usize> {
         let last = |wanted: &dyn Fn(&StreamedCall) -> bool| self.calls.iter().rposition(wanted);
         if address.index.is_some() {
@@ -212,7 +216,8 @@ impl CallDeltas {
         by_id.or_else(by_place).or_else(latest)
     }
 
-    /// Begins a call. With it the names of those before are certain, and those whose arguments are whole are over.
+    /// Begins a call. This makes the names of earlier calls certain, and ends those whose arguments are
+    /// complete.
     fn open(&mut self, key: Key, out: &mut impl Sink) -> Result<usize, Failure> {
         self.announce(out);
         for call in &mut self.calls {
@@ -241,7 +246,8 @@ impl CallDeltas {
         if !matches!(call.state, State::Unnamed) || call.name.is_empty() {
             return;
         }
-        // Some servers give all calls one id: whoever comes second gets none, and with it an id of our own later.
+        // Some servers give all calls the same id: only the first keeps it, the others get generated ids
+        // later.
         let taken = |other: &StreamedCall| !matches!(other.state, State::Unnamed) && other.id == call.id;
         let id = if before.iter().chain(after.iter()).any(taken) { "" } else { call.id.as_str() };
         let index = self.next;
@@ -259,8 +265,8 @@ impl CallDeltas {
         }
     }
 
-    /// Gives the rest of a piece to the call at `at`, whose id and name have been noted: checks what is kept of it, and
-    /// passes its arguments on.
+    /// Adds the rest of a piece to the call at `at`, whose id and name have been recorded: checks what is
+    /// kept of the call, and passes its arguments on.
     fn grow(&mut self, at: usize, piece: &Piece<'_>, out: &mut impl Sink) -> Result<(), Failure> {
         let Self { calls, tools, limits, scratch, skipped, .. } = self;
         let Some(call) = calls.get_mut(at) else { return Ok(()) };
@@ -298,7 +304,7 @@ impl CallDeltas {
         result
     }
 
-    /// Passes on the first arguments of a call that has just been announced.
+    /// Passes on the early arguments of a call that has just been announced.
     fn pass(&self, at: usize, text: &str, out: &mut impl Sink) {
         if let (Some(State::Open(index)), false) =
             (self.calls.get(at).map(|call| call.state), text.is_empty())

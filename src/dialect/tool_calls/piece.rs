@@ -1,10 +1,11 @@
-//! One element of a `tool_calls` delta: which call it belongs to ([`Address`]), and what it adds ([`Piece`]).
+//! One element of a `tool_calls` delta: the call that it belongs to ([`Address`]), and what it adds
+//! ([`Piece`]).
 
 use std::borrow::Cow;
 
 use crate::wire::json::Json;
 
-/// The call that a piece belongs to, as it says.
+/// The call that a piece names.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Address {
     pub(super) index: Option<u64>,
@@ -18,14 +19,14 @@ impl Address {
     }
 }
 
-/// How the upstream tells calls apart.
+/// How the upstream identifies calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Key {
     Index(u64),
     Position(usize),
 }
 
-/// One element of a `tool_calls` delta. Empty: not given.
+/// One element of a `tool_calls` delta. Empty fields were not given.
 #[derive(Debug)]
 pub(super) struct Piece<'a> {
     pub(super) id: Cow<'a, str>,
@@ -36,9 +37,9 @@ pub(super) struct Piece<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ArgumentsPiece<'a> {
     None,
-    /// The inside of a JSON string: a piece of the arguments' text, escaped.
+    /// The body of a JSON string: a piece of the arguments' text, escaped.
     Text(&'a str),
-    /// JSON where a string belongs: it is the arguments.
+    /// JSON that is not a string: it is the arguments themselves.
     Raw(&'a str),
 }
 
@@ -48,8 +49,8 @@ impl<'a> ArgumentsPiece<'a> {
     }
 }
 
-/// The call's number and the string body of its arguments, if a `tool_calls` delta is a piece of one call's arguments
-/// and nothing else: no key but those two.
+/// The call's number and the string body of its arguments, if a `tool_calls` delta is a piece of one call's
+/// arguments without any other key.
 pub(crate) fn arguments_only(tool_calls: Json<'_>) -> Option<(u64, &str)> {
     let mut elements = tool_calls.elements();
     let element = elements.next().filter(|_| elements.next().is_none())?;
@@ -62,7 +63,7 @@ pub(crate) fn arguments_only(tool_calls: Json<'_>) -> Option<(u64, &str)> {
 }
 
 impl<'a> Piece<'a> {
-    /// A piece of arguments, and nothing else.
+    /// A piece that contains only arguments.
     pub(super) fn arguments(body: &'a str) -> Self {
         Self { id: Cow::Borrowed(""), name: Cow::Borrowed(""), arguments: ArgumentsPiece::text(body) }
     }

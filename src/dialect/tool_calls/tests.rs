@@ -4,7 +4,8 @@ use crate::{
     event::CallEnd,
 };
 
-/// id, name, arguments and end of every call, in the order in which they began; checks the order of events.
+/// The id, name, arguments and end of every call, in the order of their beginnings; checks the order of
+/// events.
 fn calls_of(events: &[Event<'_>]) -> Vec<(String, String, String, CallEnd)> {
     let mut calls: Vec<(String, String, String, Option<CallEnd>)> = Vec::new();
     for event in events {
@@ -39,7 +40,7 @@ fn read(deltas: &[&str], cut: bool) -> Vec<(String, String, String, CallEnd)> {
     calls_of(&events)
 }
 
-/// Reads deltas whose calls all are to be whole; gives `id name arguments` of each.
+/// Reads deltas whose calls are all expected to be complete; returns `id name arguments` of each.
 fn whole(deltas: &[&str]) -> Vec<String> {
     let calls = read(deltas, false);
     assert!(calls.iter().all(|call| call.3 == CallEnd::Complete), "{calls:?}");
@@ -47,7 +48,7 @@ fn whole(deltas: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn fragments_are_joined_as_they_were_written() {
+fn argument_fragments_are_joined_verbatim() {
     let calls = whole(&[
         r#"[{"index":0,"id":"p","type":"function","function":{"name":"a","arguments":""}}]"#,
         r#"[{"index":0,"function":{"arguments":"{\"x\": "}}]"#,
@@ -76,7 +77,7 @@ fn a_name_is_joined_until_the_arguments_begin() {
 }
 
 #[test]
-fn a_repeated_name_is_one_name() {
+fn repeated_name_is_not_appended() {
     let calls = whole(&[
         r#"[{"index":0,"id":"p","function":{"name":"a","arguments":""}}]"#,
         r#"[{"index":0,"id":"p","function":{"name":"a","arguments":"{"}}]"#,
@@ -86,7 +87,7 @@ fn a_repeated_name_is_one_name() {
 }
 
 #[test]
-fn without_an_index_two_in_one_delta_are_two() {
+fn two_calls_in_one_delta_without_index_are_separate() {
     let whole_calls =
         r#"[{"function":{"name":"a","arguments":"{}"}},{"function":{"name":"a","arguments":"{}"}}]"#;
     assert_eq!(whole(&[whole_calls]), [" a {}", " a {}"]);
@@ -99,7 +100,7 @@ fn without_an_index_two_in_one_delta_are_two() {
 }
 
 #[test]
-fn without_an_index_a_new_name_or_id_is_a_new_call() {
+fn new_name_or_id_without_index_begins_a_call() {
     let by_name = [
         r#"[{"function":{"name":"a","arguments":"{}"}}]"#,
         r#"[{"function":{"name":"b","arguments":"{"}}]"#,
@@ -117,7 +118,7 @@ fn without_an_index_a_new_name_or_id_is_a_new_call() {
 }
 
 #[test]
-fn index_0_for_every_call_is_seen_through() {
+fn calls_that_all_have_index_0_are_separated() {
     let one_delta = r#"[{"index":0,"id":"p","function":{"name":"a","arguments":"{}"}},{"index":0,"id":"q","function":{"name":"b","arguments":"{}"}}]"#;
     assert_eq!(whole(&[one_delta]), ["p a {}", "q b {}"]);
     let two_deltas = [
@@ -135,7 +136,7 @@ fn index_0_for_every_call_is_seen_through() {
 }
 
 #[test]
-fn an_id_that_all_calls_share_is_kept_by_the_first() {
+fn id_shared_by_all_calls_is_kept_by_the_first() {
     let calls = whole(&[
         r#"[{"index":0,"id":"x","function":{"name":"a","arguments":"{}"}},{"index":1,"id":"x","function":{"name":"b","arguments":"{}"}}]"#,
     ]);
@@ -148,7 +149,7 @@ fn an_id_that_all_calls_share_is_kept_by_the_first() {
 }
 
 #[test]
-fn an_id_invented_for_every_delta_is_no_new_call() {
+fn new_id_in_every_delta_does_not_begin_a_call() {
     let calls = whole(&[
         r#"[{"index":0,"id":"r1","function":{"name":"a"}}]"#,
         r#"[{"index":0,"id":"r2","function":{"arguments":"{"}}]"#,
@@ -158,7 +159,7 @@ fn an_id_invented_for_every_delta_is_no_new_call() {
 }
 
 #[test]
-fn arguments_that_are_no_string() {
+fn non_string_arguments_are_accepted() {
     let calls = whole(&[
         r#"[{"index":0,"function":{"name":"a","arguments":{"x": 1.0}}}]"#,
         r#"[{"index":1,"function":{"name":"b","arguments":null}}]"#,
@@ -169,7 +170,7 @@ fn arguments_that_are_no_string() {
 }
 
 #[test]
-fn empty_and_null_lists_say_nothing() {
+fn empty_and_null_lists_are_ignored() {
     let deltas = [
         "[]",
         "null",
@@ -189,7 +190,7 @@ fn ids_are_kept_verbatim() {
 }
 
 #[test]
-fn arguments_may_come_before_the_name() {
+fn arguments_before_the_name_are_accepted() {
     let calls = whole(&[
         r#"[{"index":0,"function":{"arguments":"{\"x\":"}}]"#,
         r#"[{"index":0,"id":"p","function":{"name":"a"}}]"#,
@@ -199,7 +200,7 @@ fn arguments_may_come_before_the_name() {
 }
 
 #[test]
-fn a_surrogate_pair_may_be_cut() {
+fn surrogate_pair_cut_between_deltas_is_joined() {
     let calls = whole(&[
         r#"[{"index":0,"function":{"name":"a","arguments":"{\"x\":\"\ud83d"}}]"#,
         r#"[{"index":0,"function":{"arguments":"\ude00\"}"}}]"#,
@@ -208,7 +209,7 @@ fn a_surrogate_pair_may_be_cut() {
 }
 
 #[test]
-fn a_call_is_announced_no_later_than_its_first_argument() {
+fn call_is_announced_at_its_first_argument_byte_at_the_latest() {
     let mut events = Vec::new();
     let mut calls = CallDeltas::new(128);
     let mut count = |delta: &str| {
@@ -227,7 +228,7 @@ fn a_call_is_announced_no_later_than_its_first_argument() {
 }
 
 #[test]
-fn a_declared_name_is_announced_at_once() {
+fn declared_name_is_announced_at_once() {
     let tools = ["get", "get_weather", "read"].map(|name| Tool {
         name: name.to_owned(),
         description: String::new(),
@@ -266,7 +267,7 @@ fn a_declared_name_is_announced_at_once() {
 }
 
 #[test]
-fn what_is_no_whole_object_is_cut() {
+fn incomplete_or_non_object_arguments_end_as_cut() {
     for arguments in [r#"{\"x\":"#, "[1]", "5", "{} {}", "{}x", "{,}"] {
         let delta = format!(r#"[{{"index":0,"function":{{"name":"a","arguments":"{arguments}"}}}}]"#);
         assert_eq!(read(&[&delta], false)[0].3, CallEnd::Cut, "{arguments}");
@@ -278,7 +279,7 @@ fn what_is_no_whole_object_is_cut() {
 }
 
 #[test]
-fn a_call_without_a_name_is_counted() {
+fn nameless_call_is_counted() {
     let mut events = Vec::new();
     let mut calls = CallDeltas::new(128);
     calls.delta(Json::parse(r#"[{"index":0,"function":{"arguments":"{}"}}]"#).unwrap(), &mut events).unwrap();
@@ -287,7 +288,7 @@ fn a_call_without_a_name_is_counted() {
 }
 
 #[test]
-fn arguments_behind_a_complete_call_are_counted() {
+fn arguments_after_a_complete_call_are_counted() {
     let mut events = Vec::new();
     let mut calls = CallDeltas::new(128);
     for delta in [
@@ -301,7 +302,7 @@ fn arguments_behind_a_complete_call_are_counted() {
     assert_eq!(calls.skipped().count(Skip::LateArguments), 1);
 }
 
-/// What a call of these deltas comes to under small limits: its arguments, or the failure.
+/// The result of reading these deltas under small limits: the calls' arguments, or the failure.
 fn limited(deltas: &[&str]) -> Result<Vec<String>, String> {
     let mut events = Vec::new();
     let mut calls = CallDeltas::new(128);
@@ -323,7 +324,7 @@ fn limited(deltas: &[&str]) -> Result<Vec<String>, String> {
 }
 
 #[test]
-fn arguments_before_the_name_are_limited_for_each_call() {
+fn arguments_before_the_name_are_limited_per_call() {
     let arguments = |len: usize| format!(r#"{{\"x\":\"{}\"}}"#, "y".repeat(len - 8));
     for (len, fits) in [(19, true), (20, true), (21, false), (900, false)] {
         let text = arguments(len);
@@ -337,7 +338,7 @@ fn arguments_before_the_name_are_limited_for_each_call() {
             assert!(read.is_err_and(|message| message.contains("max_arguments")) != fits);
         }
     }
-    // One call's arguments do not count against another's.
+    // The arguments of one call do not count towards another's limit.
     let named = |n: usize| {
         format!(
             r#"[{{"index":{n},"function":{{"arguments":"{}"}}}},{{"index":{n},"id":"c{n}","function":{{"name":"a"}}}}]"#,
@@ -350,7 +351,7 @@ fn arguments_before_the_name_are_limited_for_each_call() {
 }
 
 #[test]
-fn a_name_is_limited_however_it_comes() {
+fn name_limit_holds_for_whole_and_split_names() {
     for (name, fits) in [("abcdefgh", true), ("abcdefghi", false)] {
         let head = |name: &str| {
             format!(r#"[{{"index":0,"id":"p","function":{{"name":"{name}","arguments":"{{}}"}}}}]"#)
@@ -363,7 +364,7 @@ fn a_name_is_limited_however_it_comes() {
 }
 
 #[test]
-fn a_declared_name_may_be_longer_than_the_limit() {
+fn declared_name_may_exceed_the_limit() {
     let name = "n".repeat(300);
     let tool = Tool {
         name: name.clone(),
@@ -385,7 +386,7 @@ fn a_declared_name_may_be_longer_than_the_limit() {
 }
 
 #[test]
-fn one_call_too_many_fails_and_those_before_are_complete() {
+fn call_over_the_limit_fails_after_the_earlier_ones_are_complete() {
     let delta =
         |n: usize| format!(r#"[{{"index":{n},"id":"c{n}","function":{{"name":"a","arguments":"{{}}"}}}}]"#);
     let deltas: Vec<String> = (0..4).map(delta).collect();
@@ -395,7 +396,7 @@ fn one_call_too_many_fails_and_those_before_are_complete() {
 }
 
 #[test]
-fn the_legacy_form_is_one_call() {
+fn legacy_function_call_is_one_call() {
     let mut events = Vec::new();
     let mut calls = CallDeltas::new(128);
     for delta in [r#"{"name":"a","arguments":"{\"x\":"}"#, r#"{"arguments":"1}"}"#] {
@@ -405,7 +406,7 @@ fn the_legacy_form_is_one_call() {
     assert_eq!(calls_of(&events), [(String::new(), "a".into(), r#"{"x":1}"#.into(), CallEnd::Complete)]);
 }
 
-/// What comes of deltas of both forms: `f` before a `function_call`, `t` before `tool_calls`.
+/// The calls in deltas of both forms: `f` before a `function_call`, `t` before `tool_calls`.
 fn both_forms(deltas: &[&str]) -> Vec<(String, String)> {
     let mut events = Vec::new();
     let mut calls = CallDeltas::new(128);
@@ -421,7 +422,7 @@ fn both_forms(deltas: &[&str]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_call_in_both_forms_is_one_call() {
+fn call_in_legacy_and_current_form_is_one_call() {
     let x = ("a".to_owned(), r#"{"x":1}"#.to_owned());
     let y = ("b".to_owned(), r#"{"y":2}"#.to_owned());
     let head = |form: &str, arguments: &str| match form {
@@ -431,13 +432,13 @@ fn a_call_in_both_forms_is_one_call() {
     let (left, right, all) = (r#"{\"x\":"#, "1}", r#"{\"x\":1}"#);
     let next = r#"t[{"index":1,"id":"q","function":{"name":"b","arguments":"{\"y\":2}"}}]"#;
     for (deltas, expected) in [
-        // Both in each delta, `tool_calls` first: the reader takes them in this order.
+        // Both forms in each delta, `tool_calls` first: the reader takes them in this order.
         (vec![head("t", left), head("f", left), head("t", right), head("f", right)], vec![&x]),
-        // The older form first, and each piece once.
+        // The older form first, and each piece only once.
         (vec![head("f", left), head("t", right)], vec![&x]),
-        // A head in the older form, and the call in the newer.
+        // The head in the older form, and the call in the newer.
         (vec![head("f", ""), head("t", all), head("f", all)], vec![&x]),
-        // Complete in the older form, and all of it again.
+        // The complete call in the older form, then again in the newer.
         (vec![head("f", all), head("t", all)], vec![&x]),
         (vec![head("f", all), head("t", left), head("t", right), next.to_owned()], vec![&x, &y]),
     ] {

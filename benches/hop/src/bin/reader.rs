@@ -1,7 +1,8 @@
-//! A client that does as little as can be done: it shares a core with the mock, so what it spends is taken from both.
+//! A client with minimal overhead: it shares a core with the mock, so its own cost slows both.
 //!
-//! It sends one request body to one address, on so many connections, so often on each, reads the answers as bytes, and
-//! looks for postmarks only. At the end it prints one JSON object. `toolwire bench` checks streams; this counts them.
+//! It sends one request body to one address, on a given number of connections and a given number of times on
+//! each, reads the responses as bytes, and looks only for postmarks. At the end it prints one JSON object.
+//! `toolwire bench` checks streams; this counts them.
 
 use std::{env, error::Error, net::SocketAddr, rc::Rc, time::Duration};
 
@@ -30,7 +31,7 @@ fn option(name: &str) -> Option<String> {
     env::args().skip_while(|argument| argument != name).nth(1)
 }
 
-/// Of an option that may be there several times.
+/// The values of an option that may be repeated.
 fn options(name: &str) -> Vec<String> {
     let all: Vec<String> = env::args().collect();
     all.windows(2).filter(|pair| pair[0] == name).map(|pair| pair[1].clone()).collect()
@@ -40,14 +41,14 @@ fn number(name: &str, default: u64) -> Result<u64, Failed> {
     option(name).map_or(Ok(default), |text| text.parse().map_err(|_| format!("{name} wants a number").into()))
 }
 
-/// What all connections do.
+/// The task of every connection.
 struct Task {
     address: SocketAddr,
     request: Vec<u8>,
     requests: u64,
-    /// No answer takes longer.
+    /// The time limit of a response.
     limit: Duration,
-    /// Only the first bytes of an answer are waited for, and then the end of the run.
+    /// Reads only the first bytes of a response, then waits for the end of the run.
     hold: bool,
 }
 
@@ -57,7 +58,7 @@ struct Seen {
     first: Vec<u64>,
     /// From each postmark to its reading.
     transit: Vec<u64>,
-    /// Of the first postmark of each answer.
+    /// The same for the first postmark of each response.
     first_transit: Vec<u64>,
     slip: Vec<u64>,
     bytes: u64,
@@ -99,7 +100,7 @@ async fn measure() -> Result<(), Failed> {
     }
     println!("{}", all.told(now() - begun));
     if task.hold {
-        // The sockets live in the tasks, which have ended: see `Task::run`, that leaks them on purpose.
+        // The sockets must outlive the tasks, which have ended: `Task::run` leaks them on purpose.
         BufReader::new(tokio::io::stdin()).read_line(&mut String::new()).await?;
     }
     Ok(())
@@ -130,7 +131,7 @@ impl Task {
             }
         }
         if self.hold {
-            // Held open until the process ends.
+            // Leaked, so that it stays open until the process ends.
             std::mem::forget(socket);
         }
         seen
@@ -194,7 +195,7 @@ impl Task {
 
 const LEN: usize = 27;
 
-/// Time and slip of `@` 16 digits `+` 8 digits `;`.
+/// The time and slip in `@` 16 digits `+` 8 digits `;`.
 fn postmark(mark: &[u8]) -> Option<(u64, u64)> {
     let digits = |range| u64::from_str_radix(std::str::from_utf8(mark.get(range)?).ok()?, 16).ok();
     (mark.last() == Some(&b';')).then_some((digits(1..17)?, digits(18..26)?))

@@ -1,4 +1,4 @@
-//! Parses each event and writes it anew: what a proxy costs that turns every frame into values and back.
+//! Parses and serialises each event: the cost of a proxy that turns every frame into values and back.
 
 use std::{
     mem,
@@ -61,10 +61,10 @@ struct Function {
     arguments: Option<String>,
 }
 
-/// A body whose events are written anew.
+/// A body whose events are parsed and serialised again.
 struct Anew {
     body: Incoming,
-    /// The beginning of an event whose end has not come.
+    /// The beginning of an event that is not complete yet.
     begun: Vec<u8>,
 }
 
@@ -86,7 +86,7 @@ fn event(event: &[u8], out: &mut Vec<u8>) {
     let data = event.strip_prefix(b"data: ");
     if let Some(chunk) = data.and_then(|data| serde_json::from_slice::<Chunk>(data).ok()) {
         out.extend_from_slice(b"data: ");
-        // A vector takes all that is written.
+        // Writing to a vector cannot fail.
         let _ = serde_json::to_writer(&mut *out, &chunk);
     } else {
         out.extend_from_slice(event);

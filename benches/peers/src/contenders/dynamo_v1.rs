@@ -1,4 +1,4 @@
-//! `dynamo-parsers`: the stream of an answer's chunks goes through its jail, which keeps a call until it is whole.
+//! `dynamo-parsers`: a response's chunks pass through its jail, which holds a call back until it is complete.
 
 use dynamo_parsers::tool_calling::{
     ToolDefinition,
@@ -109,15 +109,15 @@ impl Contender for Jail {
     fn read(&self, answer: Answer<'_>, client: &mut dyn Client, clock: &mut Clock) {
         let Some(name) = lookup(NAMES, answer.format) else { return };
         let finish = if answer.stopped { FinishReason::Stop } else { FinishReason::Length };
-        // The chunks are the server's, made before they come here.
+        // The server creates the chunks, so that is done before the clock starts.
         let mut chunks: Vec<Chunk> = answer.pieces.iter().map(|piece| chunk(Some(piece), None)).collect();
         chunks.push(chunk(None, Some(finish)));
         let jail = JailedStream::builder().tool_call_parser(name).tool_definitions(self.0.clone()).build();
-        // A long call is one step of the jail, so that the clock has to be looked at where the chunks come from.
+        // A long call is one step of the jail, so the budget is checked where the chunks are pulled.
         clock.start();
         let in_time = clock.in_time();
         let mut jailed = Box::pin(jail.apply(stream::iter(chunks.into_iter().take_while(in_time))));
-        // It never waits: a chunk is there, or the stream has ended.
+        // This never waits: either a chunk is available, or the stream has ended.
         while let Some(Some(chunk)) = jailed.next().now_or_never() {
             client.piece();
             put(chunk, client);

@@ -1,5 +1,5 @@
-//! `dynamo-parsers-v2`: its parsers for calls alone, and those that own reasoning, text and calls. Where one fails, what
-//! it has not taken is text, and so is the rest of the answer.
+//! `dynamo-parsers-v2`: its parsers for calls alone, and those that handle reasoning, text and calls. If one
+//! fails, its unread input is text, and so is the rest of the response.
 
 use dynamo_parsers_v2::{
     Tool, ToolCallDelta, ToolParseResult, UnifiedParserEvent, UnifiedParserOutput,
@@ -113,7 +113,7 @@ impl Contender for Calls {
     }
 }
 
-/// The parsers that own everything.
+/// The parsers that handle reasoning, text and calls.
 pub struct Unified(Vec<Tool>);
 
 impl Unified {

@@ -1,4 +1,4 @@
-//! Who is measured, each driven as its own server drives it.
+//! The contenders, each driven as in its own server.
 
 #[cfg(feature = "peers")]
 mod dynamo_v1;
@@ -14,29 +14,30 @@ use cpu_time::ThreadTime;
 
 use crate::{client::Client, tools::Declared};
 
-/// One answer.
+/// One response.
 #[derive(Debug, Clone, Copy)]
 pub struct Answer<'a> {
-    /// The format's name, as toolwire has it.
+    /// The format's name in toolwire.
     pub format: &'a str,
     pub pieces: &'a [&'a str],
-    /// The model was done; otherwise it ran into its token limit.
+    /// The model had finished; otherwise it reached its token limit.
     pub stopped: bool,
 }
 
 /// A way of finding calls in a stream of text.
 pub trait Contender {
-    /// As it stands in the tables.
+    /// The name in the tables.
     fn name(&self) -> &'static str;
     /// Package and version.
     fn version(&self) -> &'static str;
     /// Whether it can read this format.
     fn has(&self, format: &str) -> bool;
-    /// Reads an answer. `clock` runs from the first piece to the end of the answer: what is made once a request is left out.
+    /// Reads a response. `clock` runs from the first piece to the end of the response: setup per request is
+    /// left out.
     fn read(&self, answer: Answer<'_>, client: &mut dyn Client, clock: &mut Clock);
 }
 
-/// How a format is called over there, by how it is called here.
+/// Maps a format's name in toolwire to the contender's name for it.
 #[cfg(feature = "peers")]
 type Names = &'static [(&'static str, &'static str)];
 
@@ -45,7 +46,7 @@ fn lookup(names: Names, format: &str) -> Option<&'static str> {
     names.iter().find(|(ours, _)| *ours == format).map(|(_, theirs)| *theirs)
 }
 
-/// All that there are; toolwire first.
+/// All contenders; toolwire first.
 pub fn all(tools: &[Declared]) -> Vec<Box<dyn Contender>> {
     vec![
         Box::new(toolwire::Toolwire::named(tools)),
@@ -61,7 +62,7 @@ pub fn all(tools: &[Declared]) -> Vec<Box<dyn Contender>> {
     ]
 }
 
-/// Times a reading, in time of the thread's own, and ends one that takes too long.
+/// Measures a reading in the thread's CPU time, and ends one that takes too long.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     budget: Duration,
@@ -72,7 +73,7 @@ pub struct Clock {
     expired: bool,
 }
 
-/// A clock is looked at once in so many pieces.
+/// The number of pieces between two checks of the budget.
 const GLANCE: u32 = 64;
 
 impl Clock {
@@ -87,19 +88,19 @@ impl Clock {
         }
     }
 
-    /// The reading begins.
+    /// Starts the clock.
     pub fn start(&mut self) {
         self.begun = Instant::now();
         self.ran = ThreadTime::now();
     }
 
-    /// The reading has ended.
+    /// Stops the clock.
     pub fn stop(&mut self) {
         self.taken = self.ran.elapsed();
         self.expired |= self.begun.elapsed() > self.budget;
     }
 
-    /// Another piece is read; `false`: there is no time left for it.
+    /// Counts a piece; returns `false` if the budget is used up.
     pub fn piece(&mut self) -> bool {
         self.pieces += 1;
         if self.pieces % GLANCE == 0 && self.begun.elapsed() > self.budget {
@@ -109,7 +110,7 @@ impl Clock {
     }
 
     #[cfg(feature = "peers")]
-    /// As `piece`, for a contender that takes the pieces of its own accord.
+    /// As `piece`, for a contender that pulls the pieces itself.
     pub fn in_time<T>(&self) -> impl FnMut(&T) -> bool + Send + use<T> {
         let (budget, begun, mut pieces) = (self.budget, self.begun, 0);
         move |_| {

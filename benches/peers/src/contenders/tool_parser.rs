@@ -1,5 +1,5 @@
-//! `tool-parser`, of the SMG gateway. A delta that it fails at is lost there; at the end the gateway takes what the parser
-//! has not said yet.
+//! `tool-parser`, of the SMG gateway. If it fails on a delta, that delta is lost; at the end the gateway
+//! takes the rest that the parser has not returned yet.
 
 use futures::FutureExt;
 use openai_protocol::common::{Function, Tool};

@@ -1,4 +1,4 @@
-//! toolwire: the detector alone, as the pipeline drives it. Peers do no more than that.
+//! toolwire: the detector alone, driven as by the pipeline. The peers do no more than that.
 
 use std::borrow::Cow;
 
@@ -19,12 +19,12 @@ pub struct Toolwire {
 }
 
 impl Toolwire {
-    /// Looks for the format that is written, as a peer that is told of it.
+    /// Looks only for the format of the response, like a peer that is configured for it.
     pub fn named(tools: &[Declared]) -> Self {
         Self { tools: declared(tools), auto: false }
     }
 
-    /// Looks for all formats at once that are safe to look for, as toolwire does by default.
+    /// Looks at the same time for all formats that are safe to detect, as toolwire does by default.
     pub fn auto(tools: &[Declared]) -> Self {
         Self { tools: declared(tools), auto: true }
     }

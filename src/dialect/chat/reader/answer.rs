@@ -1,8 +1,8 @@
 //! One response: its frames, in order, decoded to events.
 //!
-//! A frame takes one of two paths. The slow path parses it and views it as a [`Chunk`]. The fast path is for the hundreds
-//! of frames that differ from the one before only in a string: they are recognised by comparison ([`FrameTemplate`]) and
-//! mean the same with another string. Tests check that both paths agree.
+//! A frame takes one of two paths. The slow path parses it and views it as a [`Chunk`]. The fast path is for
+//! the hundreds of frames that differ from the one before only in a string: they are recognised by comparison
+//! ([`FrameTemplate`]) and mean the same with another string. Tests check that both paths agree.
 
 mod ends;
 mod said;
@@ -87,7 +87,7 @@ enum ChannelName {
     Arguments(u64),
 }
 
-/// Templates that may be learnt in vain before learning stops: each costs copies of a frame.
+/// The number of unused templates after which learning stops: each costs copies of a frame.
 const FUTILE: u32 = 4;
 
 impl AnswerState {
@@ -115,7 +115,7 @@ impl AnswerState {
         }
     }
 
-    /// Sets the tools whose names are known, and the limits of the response.
+    /// Sets the declared tools and the limits of the response.
     pub(super) fn expect(&mut self, tools: DeclaredTools, limits: Limits) {
         self.deltas.expect(tools, limits);
     }
@@ -168,7 +168,8 @@ impl AnswerState {
         }
     }
 
-    /// Takes a last frame without a line end. If it breaks off inside a character it was truncated, and is ignored.
+    /// Takes a last frame without a line end. If it breaks off inside a character it was truncated, and is
+    /// ignored.
     pub(super) fn last_frame(&mut self, frame: Frame<'_>, out: &mut impl Sink) -> Result<(), Failure> {
         self.begun = true;
         let is_cut = match frame {
@@ -219,9 +220,9 @@ impl AnswerState {
         }
     }
 
-    /// A frame that is not JSON. Inside a response it is an error, because a part of the response is lost. Before and after
-    /// the response it is skipped, and so are keep-alive words. A frame truncated by the body's end is skipped too: the
-    /// missing end of the response reports the loss.
+    /// A frame that is not JSON. Inside a response it is an error, because a part of the response is lost.
+    /// Before and after the response it is skipped, and so are keep-alive words. A frame truncated by the
+    /// body's end is skipped too: the missing end of the response reports the loss.
     fn unreadable(&mut self, frame: &str) -> Result<(), Failure> {
         let is_harmless = frame.starts_with(':') || crate::dialect::skipped::is_sign_of_life(frame);
         if self.has_choice && !self.finished && !self.is_cut && !is_harmless {

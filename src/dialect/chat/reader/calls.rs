@@ -1,11 +1,12 @@
 //! The frames of native calls: which of them may be forwarded as they are, beside the events that
 //! [`CallDeltas`](crate::dialect::tool_calls::CallDeltas) makes of them.
 //!
-//! A call is announced when its name is certain, perhaps only with a later frame than its first. So the first frame of a
-//! call is kept until then and goes out with the call's start; each further frame goes out with its piece of arguments.
+//! A call is announced when its name is certain, perhaps only with a later frame than its first. So the first
+//! frame of a call is kept until then and goes out with the call's start; each further frame goes out with
+//! its piece of arguments.
 //!
-//! Calls of custom tools, whose input is plain text, become calls with their input as arguments. Forwarded frames keep
-//! their own form.
+//! Calls of custom tools, whose input is plain text, become calls with their input as arguments. Forwarded
+//! frames keep their own form.
 
 use super::{answer::emit, channel::Channel};
 use crate::{
@@ -27,7 +28,7 @@ pub(super) struct Calls {
 /// A call of a custom tool.
 #[derive(Debug)]
 struct Custom {
-    /// The upstream's index of it, and ours.
+    /// The upstream's index of it, and toolwire's.
     key: u64,
     index: u32,
     input: Channel,
@@ -49,8 +50,8 @@ impl Head {
 }
 
 impl Calls {
-    /// The sink for the events of one delta; `piece`: its frame, if that is a piece of the arguments of the call of that
-    /// number and nothing else.
+    /// The sink for the events of one delta; `piece`: its frame, if that is a piece of the arguments of the
+    /// call of that number and nothing else.
     pub(super) fn listen<'a, S: Sink>(
         &'a mut self,
         piece: Option<(&'a str, u64)>,
@@ -59,7 +60,7 @@ impl Calls {
         Listening { calls: self, head: None, piece, out }
     }
 
-    /// The same where the delta may be a call's first; `frame`: its frame, if that says nothing else.
+    /// The same if the delta may be a call's first; `frame`: its frame, if that contains nothing else.
     pub(super) fn listen_for_head<'a, S: Sink>(
         &'a mut self,
         frame: Option<&'a str>,

@@ -27,7 +27,7 @@ impl Channel {
         !self.cut && !cuts_pair(body)
     }
 
-    /// What is new in a text that repeats everything before it.
+    /// The new part of a text that repeats everything before it.
     pub(super) fn news<'a>(&'a mut self, body: &'a str) -> &'a str {
         self.unescaper.finish();
         let text = self.unescaper.decode(body, &mut self.scratch);
@@ -42,8 +42,8 @@ impl Channel {
     }
 }
 
-/// Whether a string body begins or ends inside a pair of surrogates that a server has cut in two. Such a piece cannot
-/// be forwarded as it is: most clients decode each frame by itself.
+/// Whether a string body begins or ends inside a pair of surrogates that a server has cut in two. Such a
+/// piece cannot be forwarded as it is: most clients decode each frame by itself.
 pub(super) fn cuts_pair(body: &str) -> bool {
     let body = body.as_bytes();
     let is_half = |escape: &[u8], halves: &[u8]| match escape {
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pair_is_cut_only_at_an_end_of_a_piece() {
+    fn surrogate_pair_is_cut_only_at_the_end_of_a_piece() {
         for cut in [r"\ud83d", r"a\uDBFF", r"\ude00b", r"\uDC00", r"\ud83d\ude00\ud83d"] {
             assert!(cuts_pair(cut), "{cut}");
         }
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_half_is_carried_over_pieces_that_say_nothing() {
+    fn surrogate_half_is_kept_across_empty_pieces() {
         let mut channel = Channel::default();
         assert_eq!(channel.piece(r"\ud83d"), "");
         assert_eq!(channel.piece(""), "");
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_text_gives_what_is_new() {
+    fn repeated_text_yields_only_the_new_part() {
         let mut channel = Channel::default();
         let news = ["a", "aé", "aé", "a", "aéb"].map(|text| channel.news(text).to_owned());
         assert_eq!(news, ["a", "é", "", "", "b"]);

@@ -1,7 +1,7 @@
 //! A view of one frame's JSON: the chunk, its choice, and the choice's delta.
 //!
-//! Each level is read in one pass over its members; missing, null and of a wrong type are the same case. Each level also
-//! notes whether it is in the canonical form, the one that every client understands
+//! Each level is read in one pass over its members; missing, null and of a wrong type are the same case. Each
+//! level also notes whether it is in the canonical form, the one that every client understands
 //! (docs/protocols/chat.md#stream): only such frames may be forwarded as they are.
 
 use std::borrow::Cow;
@@ -246,7 +246,8 @@ impl<'a> Delta<'a> {
                 _ => delta.says_more |= !is_empty,
             }
         }
-        // Most clients do not read a list of content parts, and the form from before November 2023 is rewritten.
+        // Most clients do not read a list of content parts, and the form from before November 2023 is
+        // rewritten.
         let is_list = delta.content.is_some_and(|content| content.string_body().is_none());
         delta.is_sloppy |= is_list || delta.legacy_call.is_some();
         delta

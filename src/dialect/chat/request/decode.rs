@@ -1,7 +1,7 @@
 //! Decodes a client's request body into a [`Conversation`].
 //!
-//! Every field that is understood is taken out of the object and checked; the others are kept as they are. All errors
-//! are the client's: they name the field by its path and say what would be right.
+//! Every known field is taken out of the object and checked; the others are kept unchanged. All errors are
+//! the client's: they name the field by its path and describe a valid value.
 
 mod fields;
 mod messages;
@@ -22,7 +22,7 @@ use fields::{Fields, Path, wrong_type, wrong_value};
 /// Decodes a Chat Completions request.
 ///
 /// # Errors
-/// [`Kind::Request`] with a `param` path and a sentence that helps to mend it.
+/// [`Kind::Request`] with a `param` path and a sentence that helps to correct the request.
 pub fn decode(body: &[u8]) -> Result<Conversation, Failure> {
     let text = str::from_utf8(body).map_err(|_| unreadable(body))?;
     let text = mend_surrogates(text);
@@ -50,7 +50,7 @@ pub fn decode(body: &[u8]) -> Result<Conversation, Failure> {
     })
 }
 
-/// Says why `body` is not valid JSON, in the words of serde_json.
+/// Describes why `body` is not valid JSON, in the words of serde_json.
 fn unreadable(body: &[u8]) -> Failure {
     let message = match serde_json::from_slice::<Value>(body) {
         _ if body.is_empty() => "the request body is empty; it must be a JSON object".to_owned(),
@@ -90,8 +90,8 @@ fn choices(fields: &Fields<'_, '_>) -> Result<Option<u64>, Failure> {
     }
 }
 
-/// `max_completion_tokens` is the newer name and the stronger one. Under that name the limit also stays in the rest,
-/// since an upstream may know only the name that its clients use.
+/// `max_completion_tokens` is the newer name and takes precedence. Under that name the limit also stays in
+/// the rest, since an upstream may know only the name that its clients use.
 fn max_tokens(fields: &mut Fields<'_, '_>) -> Result<Option<u64>, Failure> {
     let older = fields.count("max_tokens")?;
     let newer = fields.count("max_completion_tokens")?;

@@ -17,7 +17,7 @@ use crate::{
     wire::json::Encoder,
 };
 
-/// Encodes `conversation` for an upstream, which knows the model as `model`; empty: it is not named.
+/// Encodes `conversation` for an upstream that knows the model as `model`; an empty name is left out.
 pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> UpstreamRequest {
     let mut dropped = Vec::new();
     let stream = conversation.stream || options.stream == Streaming::Always;
@@ -47,7 +47,7 @@ pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> Up
     UpstreamRequest { body: body.finish(), dropped, stream }
 }
 
-/// What is sent as it was received must have come from a client of this dialect.
+/// The dialect from which fields may be forwarded unchanged.
 const DIALECT: &str = Dialect::Chat.name();
 
 /// Names of the fields that came from a client of another dialect: this one cannot express them.
@@ -101,8 +101,8 @@ struct Optional<'a> {
 }
 
 impl Optional<'_> {
-    /// Writes a member that the client gave. A field of the same name in `rest` is the client's original and takes
-    /// precedence.
+    /// Writes a member that the client gave. A field of the same name in `rest` is the client's original and
+    /// takes precedence.
     fn member(&mut self, key: &str, value: Option<&impl Serialize>) {
         if let Some(value) = value
             && !self.rest.contains_key(key)
@@ -112,8 +112,8 @@ impl Optional<'_> {
     }
 }
 
-/// Keeps the client's other stream options. Token counts are requested even if the client does not want them: they are
-/// for the log, and the writer leaves them out.
+/// Keeps the client's other stream options. Token counts are requested even if the client does not want them:
+/// they are for the log, and the writer leaves them out.
 fn put_stream_options(body: &mut Encoder, rest: &Map<String, Value>, options: &Options) {
     let others = rest.get("stream_options").and_then(Value::as_object);
     if others.is_none_or(Map::is_empty) && !options.include_usage {

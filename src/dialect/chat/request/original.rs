@@ -1,9 +1,9 @@
-//! Originals: the client's own form of a list in a message, kept where the parts made of it say less.
+//! Originals: the client's own form of a list in a message, kept if the parts made of it contain less.
 //!
-//! A [`Turn`](crate::conversation::Turn) holds texts, images and calls without room for fields of one dialect. If an
-//! element carries such fields, the whole list stays in the turn's `rest` under its own key. The encoder then writes
-//! each part in its original form as long as that form still means the part; a part that a stage changed or added is
-//! written plainly. So nothing stale is ever sent.
+//! A [`Turn`](crate::conversation::Turn) holds texts, images and calls without room for fields of one
+//! dialect. If an element has such fields, the whole list is kept in the turn's `rest` under its own key. The
+//! encoder then writes each part in its original form if that form still means the part; it writes a part
+//! that a stage changed or added in the plain form. So nothing outdated is sent.
 
 use serde_json::{Map, Value};
 
@@ -13,7 +13,7 @@ use crate::{
     wire::json::{Encoder, Json},
 };
 
-/// What one element of `content` means; `None` if it is not of a form that has a meaning here.
+/// The meaning of one element of `content`; `None` if its form is unknown.
 pub(super) fn part(element: &Value) -> Option<Part> {
     match element.get("type")?.as_str()? {
         "text" => Some(Part::Text(element.get("text")?.as_str()?.to_owned())),
@@ -26,7 +26,7 @@ pub(super) fn part(element: &Value) -> Option<Part> {
     }
 }
 
-/// What one element of `content` means, if that is all that it says.
+/// The meaning of one element of `content`; `None` if the element contains anything else.
 pub(super) fn plain_part(element: Json<'_>) -> Option<Part> {
     match &*element.get("type")?.as_str()? {
         "text" => {
@@ -50,7 +50,7 @@ fn other(element: Value) -> Part {
     Part::Other(Received::new(Dialect::Chat.name(), element))
 }
 
-/// What one element of `tool_calls` means.
+/// The meaning of one element of `tool_calls`.
 pub(super) fn call(element: &Value) -> Option<Call> {
     let id = element.get("id")?.as_str()?.to_owned();
     let text = |value: Option<&Value>| match value {
@@ -68,7 +68,7 @@ pub(super) fn call(element: &Value) -> Option<Call> {
     Some(Call { id, name: body.get("name")?.as_str()?.to_owned(), arguments })
 }
 
-/// The arguments of a custom tool's call, where it is told of as a function.
+/// The arguments of a custom tool's call that is represented as a function's.
 fn custom_arguments(input: &str) -> String {
     let mut json = Encoder::default();
     json.object(|json| json.key(CUSTOM_INPUT).string(input));
@@ -80,7 +80,7 @@ pub(super) fn is_custom_call(element: &Value) -> bool {
     element.get("custom").is_some()
 }
 
-/// What one element of `tool_calls` means, if that is all that it says.
+/// The meaning of one element of `tool_calls`; `None` if the element contains anything else.
 pub(super) fn plain_call(element: Json<'_>) -> Option<Call> {
     let [id, kind, function] = only(element, ["id", "type", "function"])?;
     let [name, arguments] = only(function?, ["name", "arguments"])?;
@@ -89,8 +89,8 @@ pub(super) fn plain_call(element: Json<'_>) -> Option<Call> {
     Some(Call { id: text(id)?, name: text(name)?, arguments: text(arguments)? })
 }
 
-/// The text of a tool message's `content`: itself, or its text parts joined by newlines. What has a type but no text
-/// is among its [`result_media`].
+/// The text of a tool message's `content`: the string itself, or its text parts joined by newlines. Parts
+/// with a type but no text are among its [`result_media`].
 pub(super) fn result_text(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
@@ -119,7 +119,7 @@ fn is_media(element: &Value) -> bool {
     is_text("type") && !is_text("text")
 }
 
-/// The original among `rest[key]` that `means` the wanted thing.
+/// The original in `rest[key]` for which `means` is true.
 pub(super) fn find<'a>(
     rest: &'a Map<String, Value>,
     key: &str,
@@ -128,7 +128,7 @@ pub(super) fn find<'a>(
     rest.get(key)?.as_array()?.iter().find(|element| means(element))
 }
 
-/// The members of these keys, if the object has no others and each at most once.
+/// The members with these keys, if the object has no others and each at most once.
 fn only<'a, const N: usize>(object: Json<'a>, keys: [&str; N]) -> Option<[Option<Json<'a>>; N]> {
     let mut found = [None; N];
     for (key, value) in object.members() {

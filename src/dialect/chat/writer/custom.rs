@@ -1,7 +1,8 @@
 //! Calls of custom tools, whose input is plain text.
 //!
-//! Upstreams that do not support custom tools get functions with one argument, and so do models that are taught tools in
-//! the prompt. Their calls have the arguments `{"input":"…"}`; the client gets the text of that string as it arrives.
+//! Upstreams that do not support custom tools get functions with one argument, and so do models that are
+//! taught tools in the prompt. Their calls have the arguments `{"input":"…"}`; the client gets the text of
+//! that string as it arrives.
 
 use crate::{
     conversation::CUSTOM_INPUT,
@@ -72,10 +73,10 @@ pub(super) enum Input {
     Plain,
     /// The input's text has not begun; what has come so far.
     Before(String),
-    /// The arguments are not those of the declared function, or begin with another member: they are read at their
-    /// end.
+    /// The arguments are not those of the declared function, or begin with another member: they are read at
+    /// their end.
     Held(String),
-    /// Inside the text. `escaped`: behind a backslash.
+    /// Inside the text. `escaped`: after a backslash.
     Inside { text: Unescaper, escaped: bool },
     /// The text has ended; what follows closes the object.
     Behind,
@@ -113,7 +114,8 @@ impl Input {
         }
     }
 
-    /// The call has ended: gives the rest of the input. Arguments that have no input are the input as they are.
+    /// The call has ended: gives the rest of the input. Arguments that have no input are the input as they
+    /// are.
     pub(super) fn end(&mut self, end: CallEnd) -> String {
         match std::mem::replace(self, Self::Behind) {
             Self::Held(held) => whole(&held),
@@ -146,9 +148,9 @@ impl Input {
     }
 }
 
-/// What the beginning of arguments is.
+/// The kind of the arguments' beginning.
 enum Opening<'a> {
-    /// `{"input":"`, and this behind it.
+    /// `{"input":"`, followed by this.
     Text(&'a str),
     /// More may make it one.
     Short,
@@ -157,7 +159,7 @@ enum Opening<'a> {
 }
 
 fn opening(arguments: &str) -> Opening<'_> {
-    /// Behind all but the last there may be white space.
+    /// White space may follow all tokens except the last.
     const TOKENS: [&str; 4] = ["{", "\"input\"", ":", "\""];
     let mut rest = arguments;
     for token in TOKENS {
@@ -195,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn the_input_is_read_however_the_arguments_are_cut() {
+    fn custom_input_does_not_depend_on_cuts() {
         assert_eq!(CUSTOM_INPUT, "input");
         let spaces = format!("{{{}\"input\": \"x\"}}", " ".repeat(LONGEST_OPENING));
         for (arguments, input) in [
@@ -222,14 +224,14 @@ mod tests {
     }
 
     #[test]
-    fn the_input_goes_out_as_it_arrives() {
+    fn custom_input_is_streamed() {
         let mut input = Input::Before(String::new());
         let pieces = ["{\"in", "put\": \"SEL", "ECT\\", "n1\"", "}"];
         assert_eq!(pieces.map(|piece| input.piece(piece)), ["", "SEL", "ECT", "\n1", ""]);
     }
 
     #[test]
-    fn the_input_of_a_call_that_was_cut_off_ends_where_it_was_cut() {
+    fn custom_input_of_a_truncated_call_ends_at_the_cut() {
         assert_eq!(read([r#"{"input":"SEL"#], CallEnd::Cut), "SEL");
         assert_eq!(read([r#"{"inp"#], CallEnd::Cut), "");
         assert_eq!(read([r#"{"code":"SEL"#], CallEnd::Cut), r#"{"code":"SEL"#);

@@ -7,8 +7,8 @@ use crate::{
     event::{Annotation, CallResult, Finish, Media, ServerCall},
 };
 
-/// An element of a list with its index. Client libraries join the lists of deltas by `index`, and some fail if an element
-/// has none.
+/// An element of a list with its index. Client libraries join the lists of deltas by `index`, and some fail
+/// if an element has none.
 pub(super) fn numbered(mut element: Value, place: usize) -> Value {
     if let Some(object) = element.as_object_mut() {
         object.shift_insert(0, "index".to_owned(), place.into());

@@ -1,9 +1,9 @@
-//! What an upstream sends beside events, for a client that wants the response whole: in frames that a stream would
-//! forward, or in a response that came whole.
+//! What an upstream sends beside events, for a client that wants the response whole: in frames that a stream
+//! would forward, or in a response that came whole.
 //!
-//! A stream passes such frames on as they are: log probabilities, fingerprints, further choices, reasoning details.
-//! A whole response has to put their pieces together, as client libraries do: strings are joined, lists are appended to,
-//! elements with an index are joined by it, everything else is replaced.
+//! A stream passes such frames on as they are: log probabilities, fingerprints, further choices, reasoning
+//! details. A whole response has to put their pieces together, as client libraries do: strings are joined,
+//! lists are appended to, elements with an index are joined by it, everything else is replaced.
 
 use serde_json::{Map, Value};
 

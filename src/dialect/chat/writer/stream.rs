@@ -1,7 +1,7 @@
 //! A response as a stream of chunks.
 //!
-//! All chunks of a response begin and end in the same way. The beginning is built once, with the first chunk; after that
-//! a piece of text costs three copies and the escaping of the piece, and allocates nothing.
+//! All chunks of a response begin and end in the same way. The beginning is built once, with the first chunk;
+//! after that a piece of text costs three copies and the escaping of the piece, and allocates nothing.
 
 use std::fmt::Write as _;
 

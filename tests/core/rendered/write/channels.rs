@@ -1,5 +1,5 @@
-//! Responses that are a row of messages with headers (docs/protocols/text-formats.md#channels): text and reasoning are
-//! messages as calls are.
+//! Responses that are a sequence of messages with headers (docs/protocols/text-formats.md#channels): text and
+//! reasoning are messages, as calls are.
 
 use super::{
     Renderer, Write,
@@ -11,10 +11,10 @@ use crate::rendered::{
     value::Json,
 };
 
-/// White space between messages is none of theirs.
+/// White space between messages is not part of them.
 const MESSAGES: Carries = Carries { gaps: &[""], ..Carries::ALL };
 
-/// What a message holds.
+/// The content of a message.
 enum Message<'s> {
     Thought(&'s str),
     Text(&'s str),
@@ -33,7 +33,7 @@ fn messages(scene: &Scene) -> Vec<Message<'_>> {
     messages
 }
 
-/// What chooses among the ways of writing this scene.
+/// The number that selects among the ways of writing this scene.
 fn way(scene: &Scene) -> usize {
     scene.groups.first().map_or(0, |group| group.way)
 }
@@ -51,7 +51,7 @@ fn said(page: &mut Page, open: &str, message: &Message<'_>, close: &str) {
 
 const START: &str = "<|start|>assistant";
 
-/// Whether the header's beginning is the prompt's.
+/// The beginning of the header, which for the first message may be part of the prompt.
 fn start(at: usize, way: usize) -> &'static str {
     if at == 0 && way.is_multiple_of(2) { "" } else { START }
 }
@@ -79,7 +79,7 @@ fn harmony(scene: &Scene, page: &mut Page) {
                     }
                     _ => format!("<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>"),
                 };
-                // The last token is one to stop at, and not told.
+                // The last token is a stop token, which servers leave out.
                 let last = at + 1 == all.len() && way % 3 == 1;
                 let end = if last { "" } else { "<|call|>" };
                 page.calls(format!("{start}{header}{}{end}", call.json()), [*call], How::JSON);
@@ -135,7 +135,7 @@ fn muse(scene: &Scene, page: &mut Page) {
     }
 }
 
-/// The type that an argument's tag tells.
+/// The type that an argument's tag names.
 fn kind(value: &Json) -> &'static str {
     match value {
         Json::Null => "null",
@@ -191,7 +191,7 @@ fn inkling(scene: &Scene, page: &mut Page) {
     }
 }
 
-/// The first `>>>` is the prompt's.
+/// The first `>>>` is part of the prompt.
 fn functionary(scene: &Scene, page: &mut Page) {
     for (at, message) in messages(scene).iter().enumerate() {
         let mark = if at == 0 { "" } else { ">>>" };
@@ -205,7 +205,7 @@ fn functionary(scene: &Scene, page: &mut Page) {
     }
 }
 
-/// A message that is a call and nothing else.
+/// A message that consists of a call.
 fn glm4_9b(scene: &Scene, page: &mut Page) {
     for call in scene.groups.iter().flat_map(|group| &group.calls).take(1) {
         page.calls(format!("{}\n{}", call.name, call.json()), [call], How::JSON);
@@ -230,7 +230,7 @@ pub(super) const FORMATS: &[Renderer] = &[
         write: Write::Scene(kimi_k3),
     },
     Renderer { name: "inkling", carries: MESSAGES, write: Write::Scene(inkling) },
-    // No reasoning; and `>>>` may be of ordinary text, so that names are declared.
+    // No reasoning; and since `>>>` may occur in ordinary text, names are declared.
     Renderer {
         name: "functionary_v32",
         carries: Carries { unknown: false, reasons: false, ..MESSAGES },

@@ -14,7 +14,7 @@ use crate::rendered::{
 
 const SIGN: &str = "]<]minimax[>[";
 
-/// An element with `value` in it: members and items are elements, too.
+/// An element that contains `value`; members and items are elements too.
 fn nested(key: &str, value: &Json) -> String {
     let inner = match value {
         Json::Text(text) => text.clone(),
@@ -35,14 +35,14 @@ fn minimax_m3(group: &Group, page: &mut Page) {
     page.calls(format!("{SIGN}<tool_call>{line}{calls}{SIGN}</tool_call>"), &group.calls, How::VALUES);
 }
 
-/// With XML's entities, as far as they are needed.
+/// Escapes text with XML entities where necessary.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 fn toolify_call(call: &Call, way: usize) -> String {
     let arguments = match way % 3 {
-        // Tags count if they are declared.
+        // Tags are recognised if they are declared.
         0 => {
             let args = params(call, "", |key, value| format!("<{key}>{}</{key}>", escaped(value)));
             format!("<args>{args}</args>")
@@ -62,7 +62,7 @@ fn toolify(group: &Group, page: &mut Page) {
     page.calls(source, &group.calls, how);
 }
 
-/// A value between its tags, on lines of its own where it must be.
+/// A value between its tags, on lines of its own if necessary.
 fn element(key: &str, value: &str, way: usize) -> String {
     let lines = way.is_multiple_of(2) || value.starts_with(['\n', '\r']) || value.ends_with(['\n', '\r']);
     let line = if lines { "\n" } else { "" };
@@ -74,8 +74,8 @@ fn tags(call: &Call) -> String {
     format!("<{0}>\n{arguments}</{0}>", call.name)
 }
 
-/// The same with the elements of a list of texts each in a tag of its own. An empty first one would be an empty list,
-/// one with a bracket the list's JSON or its children.
+/// The same, with each element of a list of texts in a tag of its own. If the first text is empty, it would
+/// be read as an empty list; one that begins with a bracket would be read as the list's JSON or its children.
 fn morph(call: &Call) -> String {
     let tag = |key: &str, value: &str| format!("{}\n", element(key, value, call.way));
     let argument = |(key, value): &(String, Json)| match value {
@@ -99,7 +99,7 @@ fn toolbridge(group: &Group, page: &mut Page) {
     page.calls(source, &group.calls, How::VALUES);
 }
 
-/// The tags of arguments, which nothing would tell from those that end a value.
+/// The tags of arguments, which cannot occur in a value because they would end it.
 const TAGS: &[&str] = &[
     "</city>",
     "</unit>",
@@ -125,7 +125,7 @@ const TAGS: &[&str] = &[
 ];
 
 pub(super) const FORMATS: &[Renderer] = &[
-    // An element with nothing in it is an empty string as well as an empty list.
+    // An element without content may be an empty string or an empty list.
     Renderer {
         name: "minimax_m3",
         carries: Carries {
@@ -143,7 +143,7 @@ pub(super) const FORMATS: &[Renderer] = &[
         carries: Carries { never: TAGS, unknown: false, keys: Keys::Declared, ..TYPED },
         write: Write::Group(toolbridge),
     },
-    // A tool's name is the only marker, and begins a line.
+    // A tool's name is the only marker, at the beginning of a line.
     Renderer {
         name: "cline",
         carries: Carries {

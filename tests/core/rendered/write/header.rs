@@ -34,14 +34,15 @@ fn kimi(group: &Group, page: &mut Page) {
         )
     };
     let calls: String = group.calls.iter().enumerate().map(call).collect();
-    // The singular is seen, too.
+    // Models also write the singular.
     let section = ["calls", "calls", "call"][group.way / 3 % 3];
     let written = format!("<|tool_{section}_section_begin|>{line}{calls}<|tool_{section}_section_end|>");
     page.calls(written, &group.calls, How::JSON);
     page.name_ids(from, id);
 }
 
-/// Until v7 an array with ids; later a name and an object, in which `[ARGS]` may be lost and an id may stand.
+/// Before v7 an array with ids; since then a name and an object, where `[ARGS]` may be missing and an id may
+/// be present.
 fn mistral(group: &Group, page: &mut Page) {
     let from = page.calls.len();
     let id = |at: usize| format!("abcdef{:03}", at + from);
@@ -131,7 +132,7 @@ pub(super) const FORMATS: &[Renderer] = &[
         write: Write::Group(plamo),
     },
     Renderer { name: "solar_open", carries: Carries::ALL, write: Write::Group(solar) },
-    // No closer, so that more brackets behind the calls would be a slip.
+    // There is no closer, so additional brackets after the calls would count as a slip.
     Renderer {
         name: "mistral",
         carries: Carries {

@@ -7,10 +7,10 @@ use crate::rendered::{
     value::Json,
 };
 
-/// Between lines: what a call's marker is only at the beginning of one.
+/// Between lines: where a marker is recognised only at the beginning of a line.
 pub(super) const LINES: &[&str] = &["\n", "\n\n"];
 
-/// Without a closer: slips behind the calls are framing, so text behind them begins with a word.
+/// Without a closer, slips after the calls are framing, so text after them begins with a word.
 const OPEN: Carries = Carries { word_after: true, ..Carries::ALL };
 
 /// A JSON object with the keys `name` and `arguments`, in one of the ways in which models write it.
@@ -41,7 +41,7 @@ pub(super) fn array(group: &Group, write: impl Fn(&Call) -> String) -> String {
     }
 }
 
-/// Each call in markers, or at times all in an array in one pair of them.
+/// Each call in markers, or sometimes all calls as an array in one pair of them.
 fn marked(group: &Group, page: &mut Page, open: &str, close: &str) {
     let line = if group.way.is_multiple_of(2) { "\n" } else { "" };
     if group.way % 4 == 3 {
@@ -51,14 +51,14 @@ fn marked(group: &Group, page: &mut Page, open: &str, close: &str) {
     }
 }
 
-/// All in an array in one pair of markers.
+/// All calls as an array in one pair of markers.
 fn listed(group: &Group, page: &mut Page, open: &str, close: &str) {
     let marked = !open.is_empty() && !open.starts_with('`');
     let how = if marked { How::JSON } else { How::UNMARKED_JSON };
     page.calls(format!("{open}{}{close}", array(group, usual)), &group.calls, how);
 }
 
-/// Each call in the keys that Llama writes.
+/// Each call with the keys that Llama writes.
 fn parameters(call: &Call) -> String {
     object(call, "name", "parameters")
 }
@@ -185,28 +185,28 @@ pub(super) const FORMATS: &[Renderer] = &[
         carries: Carries::ALL,
         write: Write::Group(|group, page| listed(group, page, "<TOOLCALL>", "</TOOLCALL>")),
     },
-    // Half of it has no markers: names are declared, and a call has a line to itself. What follows a marked call is
-    // marked, too, so that a message has one way.
+    // Half of these have no markers: then names are declared, and a call has a line to itself. If one call is
+    // marked, so are those after it, so that a message is written in one way.
     Renderer {
         name: "llama3_json",
         carries: Carries { gaps: LINES, unknown: false, groups: 1, ..OPEN },
         write: Write::Group(llama),
     },
-    // `functools` is a word: it counts at the beginning of a line.
+    // `functools` is an ordinary word: it is a marker only at the beginning of a line.
     Renderer {
         name: "phi4_mini",
         carries: Carries { gaps: LINES, unknown: false, ..OPEN },
         write: Write::Group(phi),
     },
     Renderer { name: "internlm2", carries: Carries::ALL, write: Write::Group(internlm) },
-    // As Llama's; fences have lines of their own, and one array has all calls.
+    // Like Llama's; fences have lines of their own, and one array contains all calls.
     Renderer {
         name: "xlam",
         carries: Carries { gaps: LINES, unknown: false, groups: 1, ..OPEN },
         write: Write::Group(xlam),
     },
     Renderer { name: "apertus", carries: Carries::ALL, write: Write::Group(apertus) },
-    // One call, and nothing behind it.
+    // One call, and nothing after it.
     Renderer {
         name: "gigachat3",
         carries: Carries { groups: 1, most: 1, after: false, ..OPEN },
@@ -223,7 +223,7 @@ pub(super) const FORMATS: &[Renderer] = &[
             page.each(group, "", How::JSON, |call| format!("<|function_call|>{}", usual(call)))
         }),
     },
-    // `Action:` is of ordinary text, too, and a fence has lines of its own.
+    // `Action:` may occur in ordinary text, and a fence has lines of its own.
     Renderer {
         name: "command_r_plus",
         carries: Carries { gaps: LINES, unknown: false, ..Carries::ALL },

@@ -1,5 +1,5 @@
-//! The renderers: each writes calls down as the models of a format do (docs/protocols/text-formats.md#shapes), and knows
-//! nothing of the tables by which they are found.
+//! The renderers: each writes calls as the models of a format do (docs/protocols/text-formats.md#shapes),
+//! independent of the tables that detection uses.
 
 mod channels;
 mod elements;
@@ -23,14 +23,14 @@ pub(crate) struct Renderer {
 
 /// What a renderer writes.
 pub(crate) enum Write {
-    /// A group of calls: text is what stands beside it.
+    /// A group of calls, with text beside it.
     Group(fn(&Group, &mut Page)),
-    /// All of it: text has markup, too.
+    /// A whole scene: text has markup too.
     Scene(fn(&Scene, &mut Page)),
 }
 
 impl Renderer {
-    /// Text stands in markup, which is dropped.
+    /// Text is wrapped in markup, which detection removes.
     pub(crate) fn frames_text(&self) -> bool {
         matches!(self.write, Write::Scene(_))
     }

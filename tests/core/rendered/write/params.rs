@@ -1,5 +1,5 @@
-//! A tag for every argument (docs/protocols/text-formats.md#tagged-parameters). Values stand as they are; only the
-//! schema, or an attribute, tells a string that looks like a number from a number.
+//! One tag per argument (docs/protocols/text-formats.md#tagged-parameters). Values are written without
+//! quotes; only the schema, or an attribute, distinguishes a string that looks like a number from a number.
 
 use super::{Renderer, Write};
 use crate::rendered::{
@@ -8,16 +8,16 @@ use crate::rendered::{
     value::{Json, Style},
 };
 
-/// What the schemas say, and keys that fit in a tag.
+/// Values of the types in the schemas, and keys that fit in a tag.
 pub(super) const TYPED: Carries = Carries { keys: Keys::Words, values: Values::Declared, ..Carries::ALL };
 
-/// A string's own closer, and the next parameter's opener, cannot stand in it: nothing tells them from those that end
-/// it.
+/// A string cannot contain its own closer or the next parameter's opener, because they cannot be
+/// distinguished from those that end it.
 const fn but(never: &'static [&'static str]) -> Carries {
     Carries { never, ..TYPED }
 }
 
-/// A value as it stands in a tag.
+/// A value as it is written in a tag.
 pub(super) fn plain(value: &Json, style: Style) -> String {
     match value {
         Json::Text(text) => text.clone(),
@@ -38,7 +38,7 @@ fn qwen_function(call: &Call) -> String {
 
 fn qwen(group: &Group, page: &mut Page) {
     page.each(group, "\n", How::VALUES, |call| {
-        // The wrapper is missing at times.
+        // The wrapper is sometimes missing.
         let declared = call.name != "look_up2";
         match group.way % 4 {
             0 if declared => qwen_function(call),
@@ -47,7 +47,7 @@ fn qwen(group: &Group, page: &mut Page) {
     });
 }
 
-/// Qwen's tags around values as they are.
+/// Qwen's tags around unquoted values.
 fn inline(group: &Group, page: &mut Page, open: &str, close: &str) {
     page.each(group, "\n", How::VALUES, |call| {
         let params = params(call, "", |key, value| format!("<parameter={key}>{value}</parameter>\n"));
@@ -78,7 +78,7 @@ fn hy(group: &Group, page: &mut Page) {
     page.calls(format!("{}\n{calls}{}", tag("tool_calls"), tag("/tool_calls")), &group.calls, How::VALUES);
 }
 
-/// How an attribute's value is quoted.
+/// An attribute's value in quotes.
 fn quoted(text: &str, way: usize) -> String {
     match way % 4 {
         0 => format!("'{text}'"),
@@ -87,7 +87,7 @@ fn quoted(text: &str, way: usize) -> String {
     }
 }
 
-/// `<invoke name="…">` with `<parameter name="…">`, `space` being what stands before tag names.
+/// `<invoke name="…">` with `<parameter name="…">`; `space` is the text before tag names.
 fn invoke(call: &Call, space: &str, way: usize, line: &str) -> String {
     let params = params(call, "", |key, value| {
         let key = quoted(key, way);
@@ -146,7 +146,7 @@ fn anthropic(group: &Group, page: &mut Page) {
     invokes(group, page, space, (&open, &close), 2);
 }
 
-/// The namespaces of `<parameter>` and its kin, all of which end a value or may begin the next.
+/// The variants of `<parameter>` with a namespace, all of which end a value or may begin the next one.
 const PARAMETER: Carries = but(&["</parameter", "<parameter"]);
 
 const ARG: Carries = but(&["</arg_value", "<arg_key", "<arg_value"]);
@@ -212,7 +212,7 @@ pub(super) const FORMATS: &[Renderer] = &[
             invokes(group, page, "", ("<dots_function_call>", "</dots_function_call>"), 1 + group.way % 2);
         }),
     },
-    // Alone, `<function name=…>` may be of ordinary text; CDATA is markup.
+    // Without a wrapper, `<function name=…>` may be ordinary text; CDATA is markup.
     Renderer {
         name: "minicpm5",
         carries: Carries { unknown: false, ..but(&["</param", "<param", "<![CDATA["]) },

@@ -10,10 +10,10 @@ use crate::rendered::{
     value::Json,
 };
 
-/// Names are declared, since nothing else tells that it is a call.
+/// Names are declared, since nothing else identifies a call.
 const DECLARED: Carries = Carries { unknown: false, ..Carries::ALL };
 
-/// And calls have lines of their own.
+/// As above, and calls have lines of their own.
 const LINED: Carries = Carries { gaps: LINES, ..DECLARED };
 
 fn escaped(text: &str) -> String {
@@ -107,20 +107,20 @@ fn react(group: &Group, page: &mut Page) {
 pub(super) const FORMATS: &[Renderer] = &[
     Renderer { name: "pre", carries: DECLARED, write: Write::Group(pre) },
     Renderer { name: "fenced", carries: LINED, write: Write::Group(fenced) },
-    // Lateness behind the JSON are framing, as without a closer.
+    // Slips after the JSON are framing, as without a closer.
     Renderer { name: "bare", carries: Carries { word_after: true, ..LINED }, write: Write::Group(bare) },
     Renderer {
         name: "openai_function_call",
         carries: Carries { word_after: true, ..LINED },
         write: Write::Group(echo),
     },
-    // The model stops at the call, or makes up the rest.
+    // The model stops at the call, or invents the rest.
     Renderer {
         name: "react",
         carries: Carries { groups: 1, most: 1, after: false, ..LINED },
         write: Write::Group(react),
     },
-    // Reasoning is all there is.
+    // The response consists of reasoning only.
     Renderer {
         name: "think",
         carries: Carries { groups: 0, most: 1, reasoning: THOUGHTS, ..Carries::ALL },

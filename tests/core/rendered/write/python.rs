@@ -1,4 +1,5 @@
-//! Calls as Python writes them, and Gemma's notation (docs/protocols/text-formats.md#python-and-other-notations).
+//! Calls as Python writes them, and Gemma's notation
+//! (docs/protocols/text-formats.md#python-and-other-notations).
 
 use std::fmt::Write as _;
 
@@ -12,7 +13,7 @@ use crate::rendered::{
 /// Keys and names are words.
 const WORDS: Carries = Carries { keys: Keys::Words, dashes: false, ..Carries::ALL };
 
-/// A Python string, in one of the ways of writing one.
+/// A Python string, in one of several notations.
 fn string(text: &str, way: usize) -> String {
     let quote = if way.is_multiple_of(2) { '\'' } else { '"' };
     let mut out = String::from(quote);
@@ -38,7 +39,7 @@ fn string(text: &str, way: usize) -> String {
 
 /// A Python literal.
 fn literal(value: &Json, way: usize) -> String {
-    // JSON's words are seen, too.
+    // Models also write JSON's words.
     let json = way % 5 == 4;
     match value {
         Json::Null => (if json { "null" } else { "None" }).to_owned(),
@@ -48,7 +49,7 @@ fn literal(value: &Json, way: usize) -> String {
         Json::Text(text) => string(text, way),
         Json::List(items) => {
             let items: Vec<String> = items.iter().map(|item| literal(item, way)).collect();
-            // A tuple of one has a comma of its own.
+            // A tuple of one element ends with a comma.
             match items.len() {
                 2.. if way % 4 == 3 => format!("({})", items.join(", ")),
                 _ => format!("[{}]", items.join(", ")),
@@ -107,14 +108,14 @@ fn tool_code(group: &Group, page: &mut Page) {
 
 fn sarashina(group: &Group, page: &mut Page) {
     let list = json::array(group, |call| {
-        // In double quotes an escape of Python's alone cannot be told from a slip in JSON.
+        // In double quotes, an escape that only Python has cannot be distinguished from a slip in JSON.
         let arguments = dict(&call.arguments, 2 * call.way);
         format!("{{'name': '{}', 'arguments': {arguments}}}", call.name)
     });
     page.calls(format!("<|tool_calls|>{list}"), &group.calls, How::VALUES);
 }
 
-/// A value in Gemma's notation, strings between two of `quote`.
+/// A value in Gemma's notation, with strings between two of `quote`.
 fn gemma_value(value: &Json, quote: &str) -> String {
     match value {
         Json::Text(text) => format!("{quote}{text}{quote}"),
@@ -140,7 +141,7 @@ fn gemma(group: &Group, page: &mut Page, (open, close): (&str, &str), quote: &st
 }
 
 pub(super) const FORMATS: &[Renderer] = &[
-    // Half of them have no marker: names are declared.
+    // Half of these have no marker: names are declared.
     Renderer {
         name: "pythonic",
         carries: Carries { unknown: false, gaps: LINES, ..WORDS },
@@ -148,13 +149,13 @@ pub(super) const FORMATS: &[Renderer] = &[
     },
     Renderer { name: "lfm2", carries: WORDS, write: Write::Group(lfm2) },
     Renderer { name: "olmo3", carries: WORDS, write: Write::Group(olmo3) },
-    // A fence has lines of its own, and ordinary code in it may call anything.
+    // A fence has lines of its own, and ordinary code in it may contain any call.
     Renderer {
         name: "gemma3_toolcode",
         carries: Carries { unknown: false, gaps: LINES, ..WORDS },
         write: Write::Group(tool_code),
     },
-    // Nothing in a string is escaped.
+    // Strings are not escaped.
     Renderer {
         name: "functiongemma",
         carries: Carries { keys: Keys::Words, never: &["<escape>"], ..Carries::ALL },
@@ -172,7 +173,7 @@ pub(super) const FORMATS: &[Renderer] = &[
         },
         write: Write::Group(|group, page| gemma(group, page, ("<|tool_call>", "<tool_call|>"), "<|\"|>")),
     },
-    // No closer.
+    // There is no closer.
     Renderer {
         name: "sarashina",
         carries: Carries { word_after: true, ..Carries::ALL },

@@ -15,7 +15,8 @@ use crate::{
 };
 
 impl AnswerState {
-    /// The end mark. After a finish reason it ends the response; without one, the body must end properly as well.
+    /// The end mark. After a finish reason it ends the response; without one, the body must end properly as
+    /// well.
     pub(super) fn mark_end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         self.marked = true;
         self.plain = None;
@@ -102,8 +103,8 @@ impl AnswerState {
         emit(out, frame, Event::Finish(self.promoted(finish)));
     }
 
-    /// Usage is passed on at the end: after the finish, or with the end itself. `frame` is its frame, if that is in the
-    /// canonical form and contains nothing else.
+    /// Usage is passed on at the end: after the finish, or with the end itself. `frame` is its frame, if that
+    /// is in the canonical form and contains nothing else.
     pub(super) fn note_usage(&mut self, usage: Json<'_>, frame: Option<&str>, out: &mut impl Sink) {
         self.usage.clear();
         self.usage.push_str(usage.raw());

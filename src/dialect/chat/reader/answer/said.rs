@@ -76,7 +76,8 @@ impl AnswerState {
         }
     }
 
-    /// Content is a string; some servers send a list of parts, as in a message, or one part, or a bare number.
+    /// Content is a string; some servers send a list of parts, as in a message, or one part, or a bare
+    /// number.
     fn say_content(
         &mut self,
         content: Json<'_>,

@@ -1,4 +1,4 @@
-//! The fields of one JSON object, taken out by name and type; what is left is what nobody asked for.
+//! The fields of one JSON object, taken out by name and type; the remaining ones are unknown to the decoder.
 
 use std::{borrow::Cow, fmt};
 
@@ -9,14 +9,14 @@ use crate::{
     wire::json::{Json, Kind as JsonKind},
 };
 
-/// Where a value stands in the request: `messages[2].content`. It is put into words only for an error.
+/// The place of a value in the request: `messages[2].content`. It is formatted only for an error.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Path<'p> {
-    /// It is the request's body.
+    /// The request's body.
     Body,
-    /// It is the member of that key.
+    /// The member with this key.
     Member(&'p Path<'p>, &'p str),
-    /// It is the element at that place.
+    /// The element at this index.
     Element(&'p Path<'p>, usize),
 }
 
@@ -68,7 +68,7 @@ impl<'a, 'p> Fields<'a, 'p> {
         Some(value).filter(|value| !value.is_null())
     }
 
-    /// Of several fields of one name the last counts.
+    /// The last field with this name.
     fn last(&self, key: &str) -> Option<Json<'a>> {
         let (_, value) = self.members.iter().rev().find(|(name, _)| name == key)?;
         Some(*value)
@@ -79,7 +79,7 @@ impl<'a, 'p> Fields<'a, 'p> {
         self.typed(key, "a string", |value| value.as_str())
     }
 
-    /// Takes a string that must be there.
+    /// Takes a required string.
     pub(super) fn needed_string(&mut self, key: &str) -> Result<Cow<'a, str>, Failure> {
         self.string(key)?.ok_or_else(|| missing(self.at(key), "a string"))
     }
@@ -94,7 +94,7 @@ impl<'a, 'p> Fields<'a, 'p> {
         self.typed(key, "a whole number, 0 or more", |value| value.as_u64())
     }
 
-    /// Takes a number, its digits kept.
+    /// Takes a number; its digits are kept as written.
     pub(super) fn number(&mut self, key: &str) -> Result<Option<Number>, Failure> {
         self.typed(key, "a number", |value| match value.to_value() {
             Value::Number(number) => Some(number),
@@ -102,7 +102,7 @@ impl<'a, 'p> Fields<'a, 'p> {
         })
     }
 
-    /// Takes an array; absent, it has no elements.
+    /// Takes an array; an absent one has no elements.
     pub(super) fn list(&mut self, key: &str) -> Result<impl Iterator<Item = Json<'a>> + use<'a>, Failure> {
         let list = self.typed(key, "an array", |value| (value.kind() == JsonKind::Array).then_some(value))?;
         Ok(list.into_iter().flat_map(|list| list.elements()))
@@ -114,7 +114,7 @@ impl<'a, 'p> Fields<'a, 'p> {
         value.map(|value| Fields::new(self.at(key), value)).transpose()
     }
 
-    /// Takes an object that must be there.
+    /// Takes a required object.
     pub(super) fn needed_object<'s>(&'s mut self, key: &'s str) -> Result<Fields<'a, 's>, Failure> {
         match self.any(key) {
             Some(value) => Fields::new(self.at(key), value),
@@ -122,7 +122,7 @@ impl<'a, 'p> Fields<'a, 'p> {
         }
     }
 
-    /// Puts a field in again, in the form in which it is to be kept.
+    /// Puts a field back, in the form in which it is to be kept.
     pub(super) fn keep(&mut self, key: &str, value: impl Into<Value>) {
         self.kept.insert(key.to_owned(), value.into());
     }
@@ -144,10 +144,10 @@ impl<'a, 'p> Fields<'a, 'p> {
     }
 }
 
-/// Bytes of a number that an error shows. A longer one is only called a number.
+/// The most bytes of a number that an error shows. A longer one is described as "a number".
 const MAX_SHOWN: usize = 32;
 
-/// A field of another type than the wanted one, or a number out of its range.
+/// The error for a field of the wrong type, or a number out of range.
 pub(super) fn wrong_type(path: Path<'_>, wanted: &str, value: Json<'_>) -> Failure {
     let found = match value.kind() {
         JsonKind::Null => "null",
@@ -168,13 +168,13 @@ pub(super) fn wrong_type(path: Path<'_>, wanted: &str, value: Json<'_>) -> Failu
     }
 }
 
-/// A field of a value that makes no sense; `why` goes on after the field's name.
+/// The error for a field whose value is invalid; `why` continues the sentence after the field's name.
 pub(super) fn wrong_value(path: Path<'_>, why: impl fmt::Display) -> Failure {
     let failure = Failure::new(Kind::Request, format!("`{path}` {why}"));
     failure.with_param(path.to_string()).with_code("invalid_value")
 }
 
-/// A field that must be there.
+/// The error for a missing required field.
 pub(super) fn missing(path: Path<'_>, wanted: &str) -> Failure {
     Failure::new(Kind::Request, format!("`{path}` is missing; it must be {wanted}"))
         .with_param(path.to_string())

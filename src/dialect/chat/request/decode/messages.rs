@@ -45,7 +45,7 @@ fn turn(mut message: Fields<'_, '_>) -> Result<Turn, Failure> {
     Ok(Turn { role, parts, rest: Rest::new(Dialect::Chat.name(), message.into_rest()) })
 }
 
-/// The content of a message that must have some.
+/// The content of a message that must not be empty.
 fn spoken(message: &mut Fields<'_, '_>) -> Result<Vec<Part>, Failure> {
     if message.peek("content").is_none() {
         return Err(missing(message.at("content"), "a string or an array of content parts"));
@@ -53,7 +53,7 @@ fn spoken(message: &mut Fields<'_, '_>) -> Result<Vec<Part>, Failure> {
     content(message)
 }
 
-/// An assistant's turn: its reasoning, its text, its calls. Content may be null or absent.
+/// An assistant's turn: its reasoning, text and calls. Content may be null or absent.
 fn answered(message: &mut Fields<'_, '_>) -> Result<Vec<Part>, Failure> {
     let mut parts = Vec::new();
     if let Some(text) = message.peek("reasoning_content").and_then(|text| text.as_str()) {
@@ -79,7 +79,7 @@ fn content(message: &mut Fields<'_, '_>) -> Result<Vec<Part>, Failure> {
     }
 }
 
-/// Content parts. If one says more than a [`Part`] can, the whole list is kept.
+/// Content parts. If one contains more than a [`Part`] can hold, the whole list is kept.
 fn parts(content: Json<'_>, message: &mut Fields<'_, '_>) -> Result<Vec<Part>, Failure> {
     if let Some(parts) = content.elements().map(original::plain_part).collect() {
         return Ok(parts);
@@ -91,7 +91,7 @@ fn parts(content: Json<'_>, message: &mut Fields<'_, '_>) -> Result<Vec<Part>, F
     Ok(parts)
 }
 
-/// One content part. Its path is checked field by field, so that the error names the one at fault.
+/// One content part. It is checked field by field, so that an error names the field at fault.
 fn part(path: Path<'_>, element: Json<'_>) -> Result<Part, Failure> {
     if let Some(part) = original::part(&element.to_value()) {
         return Ok(part);
@@ -106,7 +106,7 @@ fn part(path: Path<'_>, element: Json<'_>) -> Result<Part, Failure> {
     }
 }
 
-/// Calls. If one says more than a [`Call`] can, the whole list is kept.
+/// Calls. If one contains more than a [`Call`] can hold, the whole list is kept.
 fn calls(message: &mut Fields<'_, '_>) -> Result<Vec<Call>, Failure> {
     let elements: Vec<_> = message.list("tool_calls")?.collect();
     if let Some(calls) = elements.iter().map(|element| original::plain_call(*element)).collect() {
@@ -130,7 +130,7 @@ fn call(path: Path<'_>, element: Json<'_>) -> Result<Call, Failure> {
     Ok(Call { id, name, arguments: String::new() })
 }
 
-/// A `tool` message: the result, and what there is in it besides text.
+/// A `tool` message: the result, and its parts that are not text.
 fn result(message: &mut Fields<'_, '_>) -> Result<Vec<Part>, Failure> {
     let Some(id) = message.string("tool_call_id")?.filter(|id| !id.is_empty()) else {
         return Err(missing(message.at("tool_call_id"), "the id of the call that this message answers"));
@@ -139,7 +139,7 @@ fn result(message: &mut Fields<'_, '_>) -> Result<Vec<Part>, Failure> {
     output(message, id.into_owned(), name)
 }
 
-/// A `function` message, the form of before 2023-11: it names the function and knows no ids.
+/// A `function` message, the form from before November 2023: it names the function and has no id.
 fn function_result(message: &mut Fields<'_, '_>) -> Result<Vec<Part>, Failure> {
     let name = message.needed_string("name")?.into_owned();
     output(message, String::new(), name)

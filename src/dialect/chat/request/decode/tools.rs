@@ -1,4 +1,4 @@
-//! `tools`, `tool_choice`, `parallel_tool_calls`, and their forms of before 2023-11, `functions` and
+//! `tools`, `tool_choice`, `parallel_tool_calls`, and their forms from before November 2023, `functions` and
 //! `function_call`.
 
 use std::borrow::Cow;
@@ -14,7 +14,7 @@ use crate::{
     wire::json::{Encoder, Json, Kind as JsonKind, Raw},
 };
 
-/// What a request says about tools.
+/// The tools of a request and the choice among them.
 pub(super) struct Toolbox {
     pub(super) tools: Vec<Tool>,
     pub(super) custom: Vec<String>,
@@ -25,8 +25,8 @@ pub(super) struct Toolbox {
 
 /// Takes all fields about tools out of the request.
 ///
-/// Tools of an unknown type (such as an upstream's own search) have no name to be called by. They are kept in `rest`
-/// under `tools`, and so are choices that only repeat the default, for an upstream of this dialect.
+/// Tools of an unknown type (such as an upstream's own search) have no name to be called by. They are kept in
+/// `rest` under `tools`, as are choices that only repeat the default, for an upstream of this dialect.
 pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
     let (mut tools, mut custom, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
     for (place, declaration) in request.list("tools")?.enumerate() {
@@ -62,7 +62,7 @@ pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
 enum Declared {
     Function(Tool),
     Custom(Tool),
-    /// Of a type that is not known.
+    /// Of an unknown type.
     Unknown,
 }
 
@@ -77,8 +77,8 @@ fn declared(path: Path<'_>, declaration: Json<'_>) -> Result<Declared, Failure> 
     }
 }
 
-/// A tool whose input is plain text, as a function with one argument for it. The argument's description contains the
-/// grammar that the input must follow, if there is one.
+/// A tool whose input is plain text, as a function with one argument for it. The argument's description
+/// contains the grammar that the input must follow, if there is one.
 fn custom_tool(mut body: Fields<'_, '_>, declared: Json<'_>) -> Result<Tool, Failure> {
     let format = body.any("format").filter(|format| format.kind() == JsonKind::Object);
     let grammar = format.map(|format| format.get("grammar").unwrap_or(format));
@@ -202,7 +202,7 @@ fn allowed(mut allowed: Fields<'_, '_>) -> Result<ToolChoice, Failure> {
     Ok(ToolChoice::Allowed { names, required })
 }
 
-/// Refuses choices that cannot be met.
+/// Rejects choices that cannot be satisfied.
 fn check_choice(
     path: Path<'_>,
     choice: &ToolChoice,

@@ -63,7 +63,7 @@ fn message(
     let (role, may_be_null) = match turn.role {
         Role::Developer if options.keep_developer => ("developer", false),
         Role::System | Role::Developer => ("system", false),
-        // A result in words is a user message: servers reject a `tool` message without an id.
+        // A result as text is a user message: servers reject a `tool` message without an id.
         Role::User | Role::Tool => ("user", false),
         Role::Assistant => ("assistant", true),
     };
@@ -87,7 +87,7 @@ fn content(body: &mut Encoder, parts: &[Part], rest: &Map<String, Value>, may_be
     }
 }
 
-/// Whether a part is one of a message's content, in words that this dialect has.
+/// Whether a part can be expressed in a message's content in this dialect.
 fn is_expressible(part: &Part) -> bool {
     match part {
         Part::Text(_) | Part::Image { .. } => true,
@@ -124,7 +124,8 @@ fn element(body: &mut Encoder, part: &Part, rest: &Map<String, Value>) {
     }
 }
 
-/// Past reasoning goes back as `reasoning_content`: Kimi refuses a past call without it, even an empty one counts.
+/// Past reasoning is sent as `reasoning_content`: Kimi rejects a past call without it, and accepts an empty
+/// one.
 fn put_reasoning(body: &mut Encoder, parts: &[Part], dropped: &mut Vec<String>) {
     let mut joined: Option<String> = None;
     for part in parts {

@@ -14,8 +14,8 @@ pub(super) fn owns(key: &str) -> bool {
     matches!(key, "tools" | "tool_choice" | "function_call" | "parallel_tool_calls")
 }
 
-/// Writes tools and choice. A conversation without tools, or whose tools are taught in the prompt, has no choice. The
-/// upstream's own tools that the client requested are kept.
+/// Writes tools and choice. A conversation without tools, or whose tools are taught in the prompt, has no
+/// choice. The upstream's own tools that the client requested are kept.
 pub(super) fn put(
     body: &mut Encoder,
     conversation: &Conversation,
