@@ -186,10 +186,12 @@ class Answer:
         self.number = number
 
     def refuse(self):
-        self._send(b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n")
+        self._send(b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
 
     def begin(self):
-        self._send(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+        # The connection closes after the response. Without the field a client may reuse it, and then fails now and then.
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n"
+        self._send(head + b"transfer-encoding: chunked\r\n\r\n")
         self._delta({"role": "assistant", "content": ""})
 
     def text(self, *pieces):
