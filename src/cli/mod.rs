@@ -1,7 +1,7 @@
 //! The command line: one file per command.
 //!
 //! Every command takes its own `Args` and returns an exit status: 0 success, 1 the work failed or differs, 2 the command
-//! line or the configuration is wrong. Results go to stdout ([`results`]), progress and logs to stderr.
+//! line or the configuration is wrong. Results go to stdout (`results`), progress and logs to stderr.
 
 mod announce;
 mod bench;

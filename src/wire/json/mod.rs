@@ -1,7 +1,7 @@
-//! JSON read in place: [`Json`] views a whole text, [`Scanner`] reads a text as it arrives, [`Unescaper`] and
+//! JSON read in place: [`Json`] views a whole text, `Scanner` reads a text as it arrives, `Unescaper` and
 //! [`escape_into`] convert string bodies to text and back, [`FrameTemplate`] recognises similar frames of a
-//! stream. An [`Index`] saves a view of a deep text the search for ends, [`Raw`] keeps a value as it was
-//! written, an [`Encoder`] writes one.
+//! stream. An `Index` saves a view of a deep text the search for ends, [`Raw`] keeps a value as it was
+//! written, an `Encoder` writes one.
 //!
 //! No tree is built. A reader of a stream needs two or three members of each event, and must preserve the
 //! numbers and key order of everything that it passes on. A tree costs one allocation per member and loses
@@ -77,7 +77,7 @@ pub struct Json<'a> {
 
 impl<'a> Json<'a> {
     /// Checks that `text` is one JSON value, optionally surrounded by white space and nested at most
-    /// [`MAX_DEPTH`] deep.
+    /// `MAX_DEPTH` deep.
     ///
     /// # Errors
     /// `text` is not one JSON value.
