@@ -119,7 +119,7 @@ fn marker_keys(keys: &mut impl Keys, definition: &mut Definition) {
 pub(super) const LISTED_BY: &str = "toolwire formats";
 
 /// The message for `name`, which none of the `known` formats has.
-#[cfg(feature = "bench")]
+#[cfg(feature = "cli")]
 pub(crate) fn unknown<'f>(name: &str, known: impl Iterator<Item = &'f crate::format::Format>) -> String {
     let known: Vec<_> = known.map(|format| format.name).collect();
     format!("there is no format `{name}`; {}", crate::suggest::suggest(name, &known, Some(LISTED_BY)))

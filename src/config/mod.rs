@@ -24,7 +24,7 @@ mod table;
 mod upstream;
 mod value;
 
-#[cfg(feature = "bench")]
+#[cfg(feature = "cli")]
 pub(crate) use format::unknown as unknown_format;
 pub use keys::Row;
 #[cfg(feature = "bench")]
