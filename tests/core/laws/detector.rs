@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use proptest::prelude::*;
+use proptest::{prelude::*, sample::Index};
 use serde_json::{Value, json};
 use toolwire::{
     conversation::Conversation,
@@ -15,7 +15,11 @@ use toolwire::{
 
 use crate::{
     fuzz::checks::Found,
-    support::exchange::{request, tools},
+    laws::soup::cut_text,
+    support::{
+        cuts::by_characters,
+        exchange::{request, tools},
+    },
 };
 
 /// What came out of a text, and when.
@@ -51,6 +55,22 @@ pub(crate) fn find(settings: &Rules, pieces: &[&str], finish: Finish) -> Traced 
         trace.push((found.text.len(), !found.calls.is_empty(), held));
     });
     Traced { found, trace }
+}
+
+/// What is found in `text`, after a check that it is the same in pieces cut at `cuts` and in single characters.
+pub(crate) fn find_in_any_split(
+    settings: &Rules,
+    text: &str,
+    cuts: &[Index],
+    finish: Finish,
+) -> Result<Traced, TestCaseError> {
+    let whole = find(settings, &[text], finish);
+    let pieces = cut_text(text, cuts);
+    let cut = find(settings, &pieces, finish);
+    prop_assert_eq!(cut.sum(), whole.sum(), "{:?}", pieces);
+    let cut = find(settings, &by_characters(text, 1), finish);
+    prop_assert_eq!(cut.sum(), whole.sum(), "by characters");
+    Ok(whole)
 }
 
 /// The tools that every test declares.
