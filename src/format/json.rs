@@ -373,7 +373,6 @@ pub static OPENAI_FUNCTION_CALL: Format = Format {
     grammars: &[Grammar::Bare],
     teach: taught(
         "a JSON object on lines of its own",
-        Form::json(r#"{"function_call":{"name":{{json_name}},"arguments":{{json_arguments}}}}"#)
-            .answered("{{output}}"),
+        Form::json(r#"{"function_call":{"name":{{json_name}},"arguments":{{json_arguments}}}}"#),
     ),
 };

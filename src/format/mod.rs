@@ -196,8 +196,7 @@ pub static PRE: Format = Format {
     grammars: &[Grammar::Tagged(&[Tag { open: "<pre", close: "</pre>", kind: TagKind::Html }])],
     teach: taught(
         "a JSON object in a <pre> element",
-        Form::json(r#"<pre>{"name":{{json_name}},"arguments":{{arguments}}}</pre>"#)
-            .answered("<pre>{{output}}</pre>"),
+        Form::json(r#"<pre>{"name":{{json_name}},"arguments":{{arguments}}}</pre>"#),
     ),
 };
 
@@ -216,8 +215,7 @@ pub static FENCED: Format = Format {
     grammars: &[Grammar::Fenced { infos: FENCE_INFOS }],
     teach: taught(
         "a JSON object in a json code block of its own",
-        Form::json("```json\n{\"name\":{{json_name}},\"arguments\":{{arguments}}}\n```")
-            .answered("```json\n{{output}}\n```"),
+        Form::json("```json\n{\"name\":{{json_name}},\"arguments\":{{arguments}}}\n```"),
     ),
 };
 
@@ -230,7 +228,7 @@ pub static BARE: Format = Format {
     reasoning: ReasoningHabits::DEFAULT,
     example: r#"{"name": "get_weather", "arguments": {"city": "Paris"}}"#,
     grammars: &[Grammar::Bare],
-    teach: taught("a JSON object on lines of its own", Form::json(OBJECT).answered("{{output}}")),
+    teach: taught("a JSON object on lines of its own", Form::json(OBJECT)),
 };
 
 /// All formats. `detect = "auto"` searches for all those with [`Format::auto`] at once.

@@ -7,7 +7,7 @@
 //!
 //! A placeholder is a word in double braces. Inserted text is not searched for placeholders.
 
-use serde_json::{Map, Value, json, value::RawValue};
+use serde_json::{Value, value::RawValue};
 
 use super::render;
 use crate::conversation::{Call, CallOutput};
@@ -25,7 +25,8 @@ pub struct Form {
     /// How the arguments are written.
     pub arguments: ArgumentForm,
     /// A result. Placeholders: `{{json_name}}`, `{{content}}` and `{{json_content}}` are the tool's name and
-    /// its output, `{{output}}` is a JSON object with both and the call's id, in OpenAI's terms.
+    /// its output. It must not look like a call in any format: small models copy what they are shown, and a
+    /// copied result would then reach the client as a call.
     pub result: &'static str,
 }
 
@@ -131,7 +132,6 @@ impl Form {
             "json_name" => Some(quoted(&result.name)),
             "content" => Some(result.content.clone()),
             "json_content" => Some(quoted(&result.content)),
-            "output" => Some(output(result)),
             _ => None,
         })
     }
@@ -232,16 +232,4 @@ fn value(json: &str, one: &str, values: Values) -> String {
         (Values::Python, Some(b'n')) => "None".to_owned(),
         (Values::Delimited(_) | Values::Python, _) => json.to_owned(),
     }
-}
-
-/// A result in OpenAI's terms.
-fn output(result: &CallOutput) -> String {
-    let mut output = Map::new();
-    output.insert("type".to_owned(), "function_call_output".into());
-    output.insert("call_id".to_owned(), result.id.clone().into());
-    if !result.name.is_empty() {
-        output.insert("tool_name".to_owned(), result.name.clone().into());
-    }
-    output.insert("output".to_owned(), result.content.clone().into());
-    json!(output).to_string()
 }

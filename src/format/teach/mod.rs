@@ -368,13 +368,10 @@ mod tests {
                     .to_owned()
             )
         );
-        let result = |id: &str, content: &str| {
-            format!(
-                "```json\n{{\"type\":\"function_call_output\",\"call_id\":\"{id}\",\"tool_name\":\"user:a\",\
-                 \"output\":\"{content}\"}}\n```"
-            )
+        let result = |content: &str| {
+            format!("<tool_response>\n{{\"name\":\"user:a\",\"content\":\"{content}\"}}\n</tool_response>")
         };
-        assert_eq!(texts[2], (Role::User, format!("{}\n{}", result("c1", "42"), result("c2", "43"))));
+        assert_eq!(texts[2], (Role::User, format!("{}\n{}", result("42"), result("43"))));
         assert!(told.tools.is_empty());
     }
 

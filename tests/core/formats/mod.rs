@@ -5,4 +5,5 @@ mod found;
 mod json;
 mod page;
 mod prose;
+mod results;
 mod taught;

@@ -1,0 +1,63 @@
+//! Results as they are shown to the model: a copy of one never becomes a call.
+
+use toolwire::{
+    conversation::CallOutput,
+    format::{ALL, Form, Format},
+    rules::Detect,
+};
+
+use crate::formats::found::find;
+
+fn taught() -> impl Iterator<Item = (&'static Format, Form)> {
+    ALL.iter().filter_map(|format| Some((*format, format.teach?.form)))
+}
+
+fn shown(form: &Form, content: &str) -> String {
+    form.result(&CallOutput {
+        id: "c1".to_owned(),
+        name: "get_weather".to_owned(),
+        content: content.to_owned(),
+        is_error: false,
+    })
+}
+
+/// Outputs that resemble calls as far as ordinary outputs do.
+const OUTPUTS: &[&str] = &[
+    "12 °C and \"rain\"",
+    r#"{"temperature": 12, "unit": "celsius"}"#,
+    r#"{"name": "get_weather", "city": "Paris"}"#,
+    r#"[{"name": "search", "score": 1}]"#,
+    "",
+];
+
+#[test]
+fn taught_result_is_not_a_call_in_any_format() {
+    for (format, form) in taught() {
+        // "auto" with the format itself first looks for everything that "auto" alone looks for.
+        let detects = [Detect::Formats(vec![format.name]), Detect::AutoAnd(vec![format.name])];
+        for output in OUTPUTS {
+            let result = shown(&form, output);
+            for text in [format!("It says:\n{result}\n{result}"), format!("{result}\nSo?")] {
+                for detect in &detects {
+                    let found = find(detect.clone(), [text.as_str()]);
+                    assert!(found.calls.is_empty(), "{} by {detect:?}: {text}\n{found:?}", format.name);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn imitated_result_after_a_call_is_dropped() {
+    for (format, form) in taught() {
+        let call = r#"{"name": "get_weather", "arguments": {"city": "Rome"}}"#;
+        for output in OUTPUTS.iter().chain([&call]) {
+            let text = format!("{}\n{}", format.example, shown(&form, output));
+            for detect in [Detect::Formats(vec![format.name]), Detect::AutoAnd(vec![format.name])] {
+                let found = find(detect, [text.as_str()]);
+                assert_eq!(found.calls.len(), 1, "{}: {text}\n{found:?}", format.name);
+                assert_eq!(found.text, "", "{}: {text}", format.name);
+            }
+        }
+    }
+}
