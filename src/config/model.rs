@@ -2,6 +2,8 @@
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
+use toml::Value;
+
 use super::{
     Upstream,
     format::LISTED_BY,
@@ -9,7 +11,7 @@ use super::{
     model_rules,
     read::Declared,
     table::{Cell, Table},
-    value::{listed_choice, referred, text},
+    value::{count_or_off, listed_choice, referred, text},
 };
 use crate::{
     format::{self, Format, Known, Teaching},
@@ -36,6 +38,8 @@ pub struct Model {
     pub instructions: Option<String>,
     /// Where a format's instructions go.
     pub system_position: SystemPosition,
+    /// How tools and example calls are shown in these instructions, and how long they may be.
+    pub showing: Showing,
     /// Whether responses start inside reasoning. `None`: the model's name decides.
     pub starts_in_reasoning: Option<bool>,
     /// The rules for its responses, as the pipeline takes them.
@@ -69,6 +73,11 @@ impl Model {
             prefix: self.settings.tool_prefix.clone(),
             template: self.instructions.clone().unwrap_or_default(),
             in_user_turn: self.system_position == SystemPosition::User,
+            in_last_user_turn: self.system_position == SystemPosition::LastUser,
+            examples: self.showing.examples,
+            example_turns: self.showing.examples_as == ExamplesAs::Turns,
+            signatures: self.showing.tool_list == ToolList::Signatures,
+            max_instructions: self.showing.max_instructions,
         }
     }
 }
@@ -125,8 +134,52 @@ pub enum SystemPosition {
     /// Into a system turn.
     #[default]
     System,
-    /// Into a user turn: for models without a system role.
+    /// Into the first user turn: for models without a system role.
     User,
+    /// Into the last user turn: for models that forget what is far from the end.
+    LastUser,
+}
+
+/// How a text format is shown in the instructions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Showing {
+    /// `examples`: how many example calls.
+    pub examples: usize,
+    /// `examples_as`: where they are.
+    pub examples_as: ExamplesAs,
+    /// `tool_list`: how tools are described.
+    pub tool_list: ToolList,
+    /// `max_instructions`: the most tokens of the instructions, by estimate. `None`: no limit.
+    pub max_instructions: Option<usize>,
+}
+
+impl Default for Showing {
+    fn default() -> Self {
+        Self {
+            examples: Teaching::default().examples,
+            examples_as: ExamplesAs::Text,
+            tool_list: ToolList::Signatures,
+            max_instructions: None,
+        }
+    }
+}
+
+/// `examples_as`: where example calls are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExamplesAs {
+    /// In the instructions.
+    Text,
+    /// As turns before the conversation.
+    Turns,
+}
+
+/// `tool_list`: how tools are described in the instructions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToolList {
+    /// As JSON objects with their JSON Schema.
+    Schemas,
+    /// As signatures.
+    Signatures,
 }
 
 /// An entry's name with its place, and the model as far as it could be read.
@@ -141,6 +194,7 @@ pub(super) struct Draft {
     tools: ToolStyle,
     instructions: Option<String>,
     system_position: SystemPosition,
+    showing: Showing,
     starts_in_reasoning: Option<bool>,
     settings: Rules,
 }
@@ -194,9 +248,9 @@ pub(super) fn treatment(keys: &mut impl Keys, draft: &mut Draft, formats: &Known
         Key::new(
             "instructions",
             "the template of the instructions that teach tools: the text, `\"file:PATH\"` or \
-             `\"env:NAME\"`. It may contain `{{tools}}` (the declared tools), `{{example}}` (a call), \
-             `{{words}}` (its form in words), `{{prefix}}`, `{{rules}}` (what `tool_choice` and \
-             `parallel_tool_calls` require) and `{{result}}` (a result)",
+             `\"env:NAME\"`. It may contain `{{tools}}` (the declared tools as JSON), `{{signatures}}` \
+             (the same as signatures), `{{examples}}` (example calls), `{{example}}` (one call), `{{words}}` (its form in words), `{{prefix}}`, `{{rules}}` (the \
+             rules for calls) and `{{result}}` (a result). See [teaching](teaching.md)",
         )
         .or("the format's own"),
         &mut draft.instructions,
@@ -208,15 +262,61 @@ pub(super) fn treatment(keys: &mut impl Keys, draft: &mut Draft, formats: &Known
             "system_position",
             "where these instructions go: into a `\"system\"` message, or, with the other system text, in \
              brackets before the first `\"user\"` text, for models that pay little attention to the \
-             system role. `\"user\"` for a text format with a Lumo upstream",
+             system role, or before the `\"last_user\"` text, which makes every prompt different for an \
+             upstream's cache. `\"user\"` for a text format with a Lumo upstream",
         )
         .or("`\"system\"` or `\"user\"`"),
         Field::Word(&mut OneOf(&mut draft.system_position, &SYSTEM_POSITION)),
     );
+    showing(keys, &mut draft.showing);
 }
 
-const SYSTEM_POSITION: [(&str, SystemPosition); 2] =
-    [("system", SystemPosition::System), ("user", SystemPosition::User)];
+/// The keys that say how tools and calls are shown in these instructions.
+fn showing(keys: &mut impl Keys, showing: &mut Showing) {
+    keys.key(
+        Key::new("examples", "how many example calls of the declared tools these instructions show"),
+        Field::Count(&mut showing.examples, 0),
+    );
+    keys.key(
+        Key::new(
+            "examples_as",
+            "where these examples are: in the instructions (`\"text\"`), or as `\"turns\"` of a user and the \
+             assistant before the conversation, which small models follow far more often",
+        ),
+        Field::Word(&mut OneOf(&mut showing.examples_as, &EXAMPLES_AS)),
+    );
+    keys.key(
+        Key::new(
+            "tool_list",
+            "how these instructions describe the tools: as `\"signatures\"` such as `get_weather(city: string)`, \
+             which take fewer tokens and keep small models from copying the schema into a call, or as JSON \
+             objects with their `\"schemas\"`, which say more of nested arguments",
+        ),
+        Field::Word(&mut OneOf(&mut showing.tool_list, &TOOL_LIST)),
+    );
+    keys.special(
+        Key::new(
+            "max_instructions",
+            "the most tokens that these instructions may have, by [estimate](teaching.md#budget), or \
+             `\"off\"`. Schemas are shortened first; tools that still do not fit are left out, with a warning \
+             in the log and the metric `toolwire_tools_left_out_total`",
+        ),
+        &mut showing.max_instructions,
+        count_or_off,
+        |most| Some(most.map_or_else(|| string("off"), |most| Value::Integer(i64::try_from(most).unwrap_or(i64::MAX)))),
+    );
+}
+
+const EXAMPLES_AS: [(&str, ExamplesAs); 2] = [("text", ExamplesAs::Text), ("turns", ExamplesAs::Turns)];
+
+const TOOL_LIST: [(&str, ToolList); 2] =
+    [("schemas", ToolList::Schemas), ("signatures", ToolList::Signatures)];
+
+const SYSTEM_POSITION: [(&str, SystemPosition); 3] = [
+    ("system", SystemPosition::System),
+    ("user", SystemPosition::User),
+    ("last_user", SystemPosition::LastUser),
+];
 
 /// Reads an entry of `[[models]]`.
 pub(super) fn read<'a>(
@@ -271,6 +371,7 @@ impl Draft {
             tools: self.tools,
             instructions: self.instructions,
             system_position: self.system_position,
+            showing: self.showing,
             starts_in_reasoning: self.starts_in_reasoning,
             settings: self.settings,
             formats: Arc::clone(formats),
@@ -290,6 +391,7 @@ impl Model {
             tools: self.tools,
             instructions: self.instructions.clone(),
             system_position: self.system_position,
+            showing: self.showing,
             starts_in_reasoning: is_known.then(|| self.settings_for(&self.name).starts_in_reasoning),
             settings: self.settings.clone(),
         };

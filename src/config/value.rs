@@ -38,6 +38,14 @@ pub(super) fn count(least: usize) -> impl Fn(Cell<'_>) -> Option<usize> {
     }
 }
 
+/// A whole number from 1 on, or `"off"` for none.
+pub(super) fn count_or_off(cell: Cell<'_>) -> Option<Option<usize>> {
+    match cell.value {
+        DeValue::String(text) if text == "off" => Some(None),
+        _ => count(1)(cell).map(Some),
+    }
+}
+
 /// A size in bytes: `"10MiB"`, or a plain number.
 pub(super) fn size(cell: Cell<'_>) -> Option<usize> {
     const EXPECTED: &str = "a size such as \"10MiB\"";

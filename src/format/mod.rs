@@ -49,7 +49,9 @@ pub(crate) use reasoning::{
 };
 pub use reasoning::{ReasoningHabits, THINK, Thought};
 pub use table::{DEEPSEEK_V3, DEEPSEEK_V31, KIMI_K2, MISTRAL};
-pub use teach::{ArgumentForm, Form, Teach, Teaching, Values, instruct};
+pub use teach::{
+    ArgumentForm, Form, Instructed, Teach, Teaching, Values, estimated_tokens, instruct, instruct_within,
+};
 use teach::{OBJECT, taught};
 
 /// A way of writing tool calls as text.

@@ -22,6 +22,9 @@ const CLIENT_LEFT: u16 = 499;
 /// The most bytes of a path or model name that are kept for the log line; longer ones are clipped.
 const MAX_WORD: usize = 128;
 
+/// The most bytes of tool names in one log line.
+const MAX_NAMES: usize = 512;
+
 /// How a request ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -123,6 +126,13 @@ impl Access {
     pub(crate) fn routed(&mut self, model: &str, upstream: &str, dialect: Dialect) {
         self.metrics.streams().inc();
         self.target = Some(Target { model: model.to_owned(), upstream: upstream.to_owned(), dialect });
+    }
+
+    /// Logs that the model learns nothing of these tools.
+    pub(crate) fn left_out(&self, model: &str, tools: &[String]) {
+        let names = tools.join(", ");
+        let (id, tools, names) = (self.id.as_str(), tools.len(), clip(&names, MAX_NAMES));
+        tracing::warn!(id, model, tools, %names, "tools were left out of the instructions (max_instructions)");
     }
 
     /// Sets the status of the response.

@@ -46,6 +46,7 @@ pub(crate) struct Metrics {
     waiting: Family<UpstreamLabel, Gauge>,
     dropped_fields: Family<FieldLabels, Counter>,
     unsolicited: Family<UpstreamLabel, Counter>,
+    tools_left_out: Family<ModelLabel, Counter>,
     /// `None` if tool names are not a label.
     names: Option<Names>,
 }
@@ -120,6 +121,7 @@ impl Metrics {
             waiting: Family::default(),
             dropped_fields: Family::default(),
             unsolicited: Family::default(),
+            tools_left_out: Family::default(),
             names: tool_names.then(Names::default),
         };
         new.register();
@@ -177,6 +179,11 @@ impl Metrics {
             "upstream_unsolicited",
             "Upstream connections closed because of bytes that no request had asked for",
             self.unsolicited.clone(),
+        );
+        registry.register(
+            "tools_left_out",
+            "Tools left out of the instructions because of max_instructions",
+            self.tools_left_out.clone(),
         );
     }
 
@@ -241,6 +248,12 @@ impl Metrics {
             let labels = FieldLabels { upstream: upstream.to_owned(), field };
             self.dropped_fields.get_or_create(&labels).inc();
         }
+    }
+
+    /// Counts tools that a request's instructions had no room for.
+    pub(crate) fn tools_left_out(&self, model: &str, tools: usize) {
+        let labels = ModelLabel { model: model.to_owned() };
+        self.tools_left_out.get_or_create(&labels).inc_by(tools as u64);
     }
 
     /// Counts what was left out of a response of `upstream`.

@@ -17,7 +17,7 @@ use crate::{
     conversation::Conversation,
     dialect::{Answering, ClientDialect, Reader, ReaderRules, Stamp, UpstreamRequest},
     failure::{Failure, Kind},
-    format,
+    format::{self, Instructed},
     pipeline::Pipeline,
     rules::Misroute,
 };
@@ -29,6 +29,8 @@ pub(super) struct Exchange<'a> {
     pub(super) model: &'a Model,
     /// What the client speaks.
     pub(super) dialect: ClientDialect,
+    /// Names of the tools that `max_instructions` left no room for.
+    pub(super) left_out: Vec<String>,
     /// The client's request, before instructions were put into it.
     pub(super) conversation: Conversation,
     /// The request to the upstream.
@@ -57,7 +59,7 @@ impl FollowUp {
     pub(super) fn ask(self, pipeline: &mut Pipeline) -> Result<UpstreamRequest, Failure> {
         let conversation = decode(self.dialect, &self.body)?;
         let model = model(&self.config, self.dialect, &conversation)?;
-        let sent = pipeline.follow_up(&sent(model, &conversation));
+        let sent = pipeline.follow_up(&sent(model, &conversation).0);
         pipeline.resume(reader(model, self.dialect));
         Ok(encode(model, &sent))
     }
@@ -89,13 +91,14 @@ pub(super) fn prepare<'c>(
     let model = model(config, dialect, &conversation)?;
     refuse_choices(model, &conversation)?;
     let answering = Answering::new(&conversation, stamp);
-    let request = encode(model, &sent(model, &conversation));
+    let (sent, left_out) = sent(model, &conversation);
+    let request = encode(model, &sent);
     let again = (model.settings.misroute == Misroute::Bounce).then(|| FollowUp {
         config: Arc::clone(config),
         dialect,
         body: body.to_vec().into(),
     });
-    Ok(Exchange { model, dialect, conversation, request, answering, again })
+    Ok(Exchange { model, dialect, left_out, conversation, request, answering, again })
 }
 
 /// The pipeline for the response to `conversation`.
@@ -135,12 +138,15 @@ fn refuse_choices(model: &Model, conversation: &Conversation) -> Result<(), Fail
     Ok(())
 }
 
-/// The conversation as the upstream sees it: with the tools taught in the prompt if the model is configured so.
-fn sent<'a>(model: &Model, conversation: &'a Conversation) -> Cow<'a, Conversation> {
+/// The conversation as the upstream sees it: with the tools taught in the prompt if the model is configured so. And
+/// the names of the tools that `max_instructions` left no room for.
+fn sent<'a>(model: &Model, conversation: &'a Conversation) -> (Cow<'a, Conversation>, Vec<String>) {
     match model.tools {
-        ToolStyle::Native => Cow::Borrowed(conversation),
+        ToolStyle::Native => (Cow::Borrowed(conversation), Vec::new()),
         ToolStyle::Format(format) => {
-            Cow::Owned(format::instruct(conversation.clone(), format, &model.teaching()))
+            let Instructed { conversation, left_out } =
+                format::instruct_within(conversation.clone(), format, &model.teaching());
+            (Cow::Owned(conversation), left_out)
         }
     }
 }

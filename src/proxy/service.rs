@@ -260,6 +260,11 @@ impl Service {
         })?;
         access.routed(&exchange.model.name, &upstream.name, upstream.dialect());
         self.metrics.dropped_fields(&upstream.name, &exchange.request.dropped);
+        if !exchange.left_out.is_empty() {
+            let model = exchange.model.name.as_str();
+            self.metrics.tools_left_out(model, exchange.left_out.len());
+            access.left_out(model, &exchange.left_out);
+        }
         Ok((exchange, Arc::clone(client)))
     }
 
@@ -272,7 +277,7 @@ impl Service {
         memory: Reservation,
         access: Access,
     ) -> Pin<Box<AnswerBody>> {
-        let Exchange { model, dialect, conversation, request, answering, again } = exchange;
+        let Exchange { model, dialect, left_out: _, conversation, request, answering, again } = exchange;
         let watch = self.tap.as_ref().and_then(|tap| {
             tap.begin(&Opening {
                 id: access.id(),

@@ -1,21 +1,38 @@
 //! [`instruct`]: describes declared tools in words, for models whose upstream has no tools of its own.
 //!
-//! The model is given a list of the tools and the form of a call. Past calls and their results are shown in
-//! the same form, with the same name prefix. Text that the client wrote is never changed: instructions are
-//! added around it.
+//! The model is given a list of the tools and examples of calls. Past calls and their results are shown in the same
+//! form, with the same name prefix. Text that the client wrote is never changed: instructions are added around it.
+//!
+//! ```text
+//! system    the client's text, tools, examples, rules     the same in every request of a conversation
+//! …         the history, with calls and results as text   grows at its end
+//! user      the client's text, what this request demands  `tool_choice`, `response_format`
+//! ```
+//!
+//! Upstreams cache the longest common prefix of two prompts. So nothing before the history depends on what differs
+//! between the requests of a conversation.
 
 mod answer;
+mod budget;
+mod examples;
 mod form;
+mod guess;
+mod history;
+mod prompt;
+mod sample;
+mod signature;
+mod template;
 
 use std::mem;
 
 pub(super) use self::form::OBJECT;
-pub use self::form::{ArgumentForm, Form, Values};
-use super::Format;
-use crate::{
-    conversation::{Call, CallOutput, Conversation, Part, Role, Tool, ToolChoice, Turn, take_media},
-    wire::json::Encoder,
+pub use self::{
+    budget::estimated_tokens,
+    form::{ArgumentForm, Form, Values},
 };
+use self::{history::history, template::render};
+use super::Format;
+use crate::conversation::{Conversation, Role, ToolChoice, Turn};
 
 /// How a format is taught.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,35 +49,59 @@ pub(super) const fn taught(words: &'static str, form: Form) -> Option<Teach> {
 }
 
 /// How tools are described to a model in text.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Teaching {
     /// Prefix added to every tool's name.
     pub prefix: String,
-    /// Replaces the built-in instruction text; if empty, the built-in one is used. `{{tools}}`,
-    /// `{{example}}`, `{{words}}`, `{{prefix}}`, `{{rules}}` and `{{result}}` stand for the contents of this
+    /// Replaces the built-in instruction text; if empty, the built-in one is used. `{{tools}}`, `{{signatures}}`,
+    /// `{{examples}}`, `{{example}}`, `{{words}}`, `{{prefix}}`, `{{rules}}` and `{{result}}` stand for the contents of this
     /// request.
     pub template: String,
     /// Put the instructions, together with system texts, in brackets before the first user's text, for models
     /// that have no system role or follow it less closely. Otherwise they are a system turn.
     pub in_user_turn: bool,
+    /// As `in_user_turn`, but before the last user's text: closer to the response, and a different prompt in every turn.
+    pub in_last_user_turn: bool,
+    /// How many examples of calls are shown.
+    pub examples: usize,
+    /// Show the examples as turns of the conversation before the first user's turn.
+    pub example_turns: bool,
+    /// Describe tools by signatures such as `get_weather(city: string)`, unless there is a template. Otherwise by their
+    /// JSON Schema.
+    pub signatures: bool,
+    /// The most tokens that the instructions may have, as [`estimated_tokens`] counts them. `None`: no limit.
+    pub max_instructions: Option<usize>,
 }
 
-const TEMPLATE: &str = "\
-You can call the tools listed below. They are run by the user's system, not by you.{{prefix_note}}
+impl Default for Teaching {
+    fn default() -> Self {
+        Self {
+            prefix: String::new(),
+            template: String::new(),
+            in_user_turn: false,
+            in_last_user_turn: false,
+            examples: 2,
+            example_turns: false,
+            signatures: true,
+            max_instructions: None,
+        }
+    }
+}
 
-To call a tool, write {{words}}, exactly in this form:
+/// A conversation with its tools described in words.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Instructed {
+    /// The conversation.
+    pub conversation: Conversation,
+    /// Names of the tools that `max_instructions` left no room for.
+    pub left_out: Vec<String>,
+}
 
-{{example}}
-
-{{rules}}
-
-You are then given the result in this form, and go on from it:
-
-{{result}}
-
-The tools, one JSON object a line, with the JSON Schema of their arguments under `parameters`:
-
-{{tools}}";
+/// As [`instruct_within`], for callers without a limit on the instructions.
+#[must_use]
+pub fn instruct(conversation: Conversation, format: &Format, teaching: &Teaching) -> Conversation {
+    instruct_within(conversation, format, teaching).conversation
+}
 
 /// The conversation with its tools described in words: it no longer declares tools, and none of its parts is
 /// a call or a result. If the format cannot be taught, the conversation is unchanged.
@@ -68,222 +109,72 @@ The tools, one JSON object a line, with the JSON Schema of their arguments under
 /// If tools may be called, `response_format` and similar fields are also replaced by words: a server that
 /// constrains its output to a schema could not write a call.
 #[must_use]
-pub fn instruct(mut conversation: Conversation, format: &Format, teaching: &Teaching) -> Conversation {
-    let Some(teach) = &format.teach else { return conversation };
-    let mut instructions = instructions(&conversation, teach, teaching);
-    if let Some(instructions) = &mut instructions
-        && let Some(answer) = answer::take_form(&mut conversation)
-    {
-        instructions.push_str("\n\n");
-        instructions.push_str(&answer);
+pub fn instruct_within(mut conversation: Conversation, format: &Format, teaching: &Teaching) -> Instructed {
+    let Some(teach) = &format.teach else { return Instructed { conversation, left_out: Vec::new() } };
+    let prompt = prompt::prompt(&conversation, teach, teaching);
+    let demand = prompt.as_ref().and_then(|_| demand(&mut conversation, &teaching.prefix));
+    let mut turns = history(mem::take(&mut conversation.turns), teach, &teaching.prefix);
+    let (instructions, example_turns, left_out) = match prompt {
+        Some(prompt) => (Some(prompt.instructions), prompt.example_turns, prompt.left_out),
+        None => (None, Vec::new(), Vec::new()),
+    };
+    // The order matters: the demand is put behind the last user's text, whatever is put before it.
+    if let Some(demand) = demand {
+        put_behind(&mut turns, &demand);
     }
-    conversation.turns = history(mem::take(&mut conversation.turns), teach, &teaching.prefix);
-    place(&mut conversation.turns, instructions, teaching.in_user_turn);
+    put_examples(&mut turns, example_turns);
+    place(&mut turns, instructions, teaching);
+    conversation.turns = turns;
     conversation.tools.clear();
     conversation.custom_tools.clear();
     conversation.tool_choice = ToolChoice::Auto;
     conversation.parallel_calls = true;
     conversation.legacy_functions = false;
-    conversation
+    Instructed { conversation, left_out }
 }
 
-/// The instruction text; `None` if no tool may be called.
-fn instructions(conversation: &Conversation, teach: &Teach, teaching: &Teaching) -> Option<String> {
-    let prefix = &teaching.prefix;
-    let tools: Vec<String> = conversation.callable_tools().map(|tool| declaration(tool, prefix)).collect();
-    if tools.is_empty() {
-        return None;
-    }
-    let example = Call {
-        id: "call_1".to_owned(),
-        name: format!("{prefix}tool_name"),
-        arguments: r#"{"argument": "value"}"#.to_owned(),
+/// What this request demands of the response: a call, or a form.
+fn demand(conversation: &mut Conversation, prefix: &str) -> Option<String> {
+    let listed = |names: &[String]| {
+        names.iter().map(|name| format!("`{prefix}{name}`")).collect::<Vec<_>>().join(", ")
     };
-    let example = teach.form.calls(&[example]);
-    let shown = CallOutput {
-        id: "call_1".to_owned(),
-        name: format!("{prefix}tool_name"),
-        content: "…".to_owned(),
-        is_error: false,
+    let choice = match &conversation.tool_choice {
+        ToolChoice::Named(name) => Some(format!("Your next message must be a call of `{prefix}{name}`.")),
+        ToolChoice::Required => Some("Your next message must be a tool call.".to_owned()),
+        ToolChoice::Allowed { names, required: true } => {
+            Some(format!("Your next message must call one of these tools: {}.", listed(names)))
+        }
+        ToolChoice::Allowed { names, required: false } => {
+            Some(format!("In your next message, call no tools other than these: {}.", listed(names)))
+        }
+        ToolChoice::Auto | ToolChoice::None => None,
     };
-    let prefix_note = if prefix.is_empty() {
-        String::new()
-    } else {
-        format!(
-            " Their names begin with `{prefix}`, which sets them apart from tools of your own: calling them through \
-             your own tool system fails. If that happens, write the call as text as told here."
-        )
-    };
-    let template = if teaching.template.is_empty() { TEMPLATE } else { &teaching.template };
-    Some(render(template, |name| match name {
-        "tools" => Some(tools.join("\n")),
-        "example" => Some(example.clone()),
-        "words" => Some(teach.words.to_owned()),
-        "prefix" => Some(prefix.clone()),
-        "prefix_note" => Some(prefix_note.clone()),
-        "rules" => Some(rules(conversation, teach, prefix)),
-        "result" => Some(teach.form.result(&shown)),
-        _ => None,
-    }))
+    let demands: Vec<String> = choice.into_iter().chain(answer::take_form(conversation)).collect();
+    (!demands.is_empty()).then(|| demands.join("\n\n"))
 }
 
-/// Replaces each `{{name}}` in one pass, so that inserted text is not searched again. Unknown names are left
-/// unchanged. Of three braces the outer one is text.
-fn render(template: &str, value: impl Fn(&str) -> Option<String>) -> String {
-    let mut text = String::with_capacity(template.len());
-    let mut rest = template;
-    while let Some((before, after)) = rest.split_once("{{") {
-        text.push_str(before);
-        let outer = after.len() - after.trim_start_matches('{').len();
-        text.push_str(&"{".repeat(outer));
-        let after = after.trim_start_matches('{');
-        match after.split_once("}}").and_then(|(name, after)| Some((value(name.trim())?, after))) {
-            Some((value, after)) => {
-                text.push_str(&value);
-                rest = after;
-            }
-            None => {
-                text.push_str("{{");
-                rest = after;
-            }
-        }
+/// Puts `demand` behind the last user's text.
+fn put_behind(turns: &mut Vec<Turn>, demand: &str) {
+    let demand = format!("[{demand}]");
+    match turns.iter_mut().rev().find(|turn| turn.role == Role::User) {
+        Some(user) => user.add_text("\n\n", &demand),
+        None => turns.push(Turn::text(Role::User, demand)),
     }
-    text.push_str(rest);
-    text
 }
 
-/// The rules for calls in this request, one sentence per line.
-fn rules(conversation: &Conversation, teach: &Teach, prefix: &str) -> String {
-    let mut rules = vec![
-        "- Use the names exactly as they are listed.".to_owned(),
-        match teach.form.arguments {
-            ArgumentForm::Json => {
-                "- The arguments are one JSON object that fits the tool's schema; leave out what you do not need."
-            }
-            ArgumentForm::Each { .. } => {
-                "- Give each argument by its name as the tool's schema has it; leave out what you do not need."
-            }
-        }
-        .to_owned(),
-        "- Stop after your calls and wait for the results. Never invent a result.".to_owned(),
-    ];
-    rules.push(if conversation.parallel_calls {
-        "- Several calls in one answer are welcome if none needs another's result: write them one after the other."
-            .to_owned()
-    } else {
-        "- Write one call at most in an answer.".to_owned()
-    });
-    match &conversation.tool_choice {
-        ToolChoice::Named(name) => rules.push(format!("- In this answer you must call `{prefix}{name}`.")),
-        ToolChoice::Required | ToolChoice::Allowed { required: true, .. } => {
-            rules.push("- In this answer you must call at least one tool.".to_owned());
-        }
-        _ => rules.push("- If no tool helps, answer in plain text.".to_owned()),
-    }
-    rules.join("\n")
+fn is_system(turn: &Turn) -> bool {
+    matches!(turn.role, Role::System | Role::Developer)
 }
 
-/// A tool in one line.
-fn declaration(tool: &Tool, prefix: &str) -> String {
-    let mut json = Encoder::default();
-    json.object(|json| {
-        json.key("name").string(&format!("{prefix}{}", tool.name));
-        json.key("description").string(&tool.description);
-        let json = json.key("parameters");
-        match &tool.parameters {
-            Some(schema) => json.compact(schema.view()),
-            None => json.object(|json| {
-                json.key("type").string("object");
-                json.key("properties").object(|_| {});
-            }),
-        }
-    });
-    json.finish_text()
+/// Puts the examples before the first turn that is not a system turn.
+fn put_examples(turns: &mut Vec<Turn>, examples: Vec<Turn>) {
+    let place = turns.iter().position(|turn| !is_system(turn)).unwrap_or(turns.len());
+    turns.splice(place..place, examples);
 }
 
-/// The calls and results of the history as text. Media of results follow the results they belong to.
-fn history(turns: Vec<Turn>, teach: &Teach, prefix: &str) -> Vec<Turn> {
-    let mut names: Vec<(String, String)> = Vec::new();
-    let mut told: Vec<Turn> = Vec::with_capacity(turns.len());
-    let mut after_results = false;
-    let mut media = Vec::new();
-    for turn in turns {
-        let results = turn.parts.iter().any(|part| matches!(part, Part::Result(_)));
-        if !results && let Some(last) = told.last_mut() {
-            last.parts.append(&mut media);
-        }
-        let turn = match turn.role {
-            Role::Assistant => assistant(turn, teach, prefix, &mut names),
-            _ if results => results_turn(turn, teach, prefix, &names, &mut media),
-            _ => turn,
-        };
-        match told.last_mut() {
-            // Results of parallel calls form one turn: not every model accepts two consecutive turns with the
-            // same role.
-            Some(last) if results && after_results => {
-                last.add_text("\n", &turn.joined_text());
-                last.parts.extend(turn.parts.into_iter().filter(|part| !matches!(part, Part::Text(_))));
-            }
-            _ => told.push(turn),
-        }
-        after_results = results;
-    }
-    if let Some(last) = told.last_mut() {
-        last.parts.append(&mut media);
-    }
-    told
-}
-
-/// An assistant's turn with its calls written as text after its own text.
-fn assistant(mut turn: Turn, teach: &Teach, prefix: &str, names: &mut Vec<(String, String)>) -> Turn {
-    let mut calls = Vec::new();
-    turn.parts.retain(|part| match part {
-        Part::Call(call) => {
-            names.push((call.id.clone(), call.name.clone()));
-            calls.push(Call { name: format!("{prefix}{}", call.name), ..call.clone() });
-            false
-        }
-        _ => true,
-    });
-    if !calls.is_empty() {
-        turn.add_text("\n", &teach.form.calls(&calls));
-    }
-    turn
-}
-
-fn results_turn(
-    mut turn: Turn,
-    teach: &Teach,
-    prefix: &str,
-    names: &[(String, String)],
-    media: &mut Vec<Part>,
-) -> Turn {
-    let name_of = |result: &CallOutput| {
-        let known = names.iter().rev().find(|(id, _)| *id == result.id).map(|(_, name)| name);
-        let name = known.unwrap_or(&result.name);
-        if name.is_empty() { String::new() } else { format!("{prefix}{name}") }
-    };
-    let name = turn.parts.iter().find_map(|part| match part {
-        Part::Result(result) => Some(name_of(result)),
-        _ => None,
-    });
-    media.append(&mut take_media(&mut turn, &name.unwrap_or_default()));
-    let texts = turn.parts.iter().filter_map(|part| match part {
-        Part::Result(result) => {
-            Some(teach.form.result(&CallOutput { name: name_of(result), ..result.clone() }))
-        }
-        Part::Text(text) => Some(text.clone()),
-        _ => None,
-    });
-    let text = texts.collect::<Vec<_>>().join("\n");
-    let kept = turn.parts.into_iter().filter(|part| !matches!(part, Part::Result(_) | Part::Text(_)));
-    Turn::of(Role::User, std::iter::once(Part::Text(text)).chain(kept).collect())
-}
-
-/// Inserts the instructions at the configured place.
-fn place(turns: &mut Vec<Turn>, instructions: Option<String>, in_user_turn: bool) {
-    let is_system = |turn: &Turn| matches!(turn.role, Role::System | Role::Developer);
-    if !in_user_turn {
+/// Puts the instructions at the configured place.
+fn place(turns: &mut Vec<Turn>, instructions: Option<String>, teaching: &Teaching) {
+    if !teaching.in_user_turn && !teaching.in_last_user_turn {
         let Some(instructions) = instructions else { return };
         match turns.iter_mut().find(|turn| is_system(turn)) {
             Some(system) => system.add_text("\n\n", &instructions),
@@ -298,7 +189,8 @@ fn place(turns: &mut Vec<Turn>, instructions: Option<String>, in_user_turn: bool
         return;
     }
     let bracketed = format!("[Instructions:\n{}]", texts.join("\n\n"));
-    match turns.iter_mut().find(|turn| turn.role == Role::User) {
+    let mut users = turns.iter_mut().filter(|turn| turn.role == Role::User);
+    match if teaching.in_last_user_turn { users.next_back() } else { users.next() } {
         Some(user) => user.put_text_before("\n\n", &bracketed),
         None => turns.insert(0, Turn::text(Role::User, bracketed)),
     }
@@ -358,7 +250,7 @@ mod tests {
             first.starts_with("[Instructions:\nS1\n\n") && first.ends_with("]\n\nx ] y   {{tools}}"),
             "{first}"
         );
-        assert!(first.contains(r#"{"name":"user:a","description":"adds {{example}}""#), "{first}");
+        assert!(first.contains("\nuser:a(): adds {{example}}\n"), "{first}");
         assert_eq!(
             texts[1],
             (
@@ -383,8 +275,10 @@ mod tests {
         let told = instruct(asked, &HERMES, &Teaching::default());
         let system = told.turns[0].joined_text();
         assert!(system.starts_with("S1\n"), "{system}");
-        assert!(system.contains("you must call `a`") && system.contains("one call at most"), "{system}");
-        assert!(system.contains("<tool_call>\n{\"name\":\"tool_name\""), "{system}");
+        assert!(system.contains("at most one call") && !system.contains("next message"), "{system}");
+        assert!(system.contains("<tool_call>\n{\"name\":\"a\",\"arguments\":{}}"), "{system}");
+        let last = told.turns.last().unwrap().joined_text();
+        assert!(last.ends_with("\n\n[Your next message must be a call of `a`.]"), "{last}");
     }
 
     #[test]
@@ -402,7 +296,8 @@ mod tests {
         let mut asked = conversation();
         let schema = "{\n  \"type\": \"object\",\n  \"title\": \"a b\"\n}";
         asked.tools[0].parameters = Some(crate::wire::json::Json::parse(schema).unwrap().into());
-        let system = instruct(asked, &HERMES, &Teaching::default()).turns[0].joined_text();
+        let teaching = Teaching { signatures: false, ..Teaching::default() };
+        let system = instruct(asked, &HERMES, &teaching).turns[0].joined_text();
         assert!(system.contains(r#""parameters":{"type":"object","title":"a b"}}"#), "{system}");
     }
 

@@ -1,9 +1,11 @@
 //! The tables of formats: properties that hold for each of them.
 
 mod custom;
+mod examples;
 mod found;
 mod json;
 mod page;
+mod prompts;
 mod prose;
 mod results;
 mod taught;

@@ -65,7 +65,7 @@ fn custom_tool_is_taught_and_declared_to_lumo_as_a_function() {
     let body = taught(&request(), "hermes");
     let system = body["messages"][0]["content"].as_str().unwrap();
     assert!(
-        system.contains(r#"{"name":"sql","description":"runs SQL","parameters":{"type":"object""#),
+        system.contains("\nsql(input: string (The whole input") && system.contains("): runs SQL\n"),
         "{system}"
     );
     let shown = body["messages"][2]["content"].as_str().unwrap();

@@ -92,8 +92,9 @@ fn response_format_is_put_into_the_prompt_while_tools_may_be_called() {
         for choice in ["auto", "required"] {
             let body = taught(&ask(key, value, choice), "hermes");
             assert!(body.get(key).is_none(), "{key} would forbid a call: {body}");
-            let system = content(&body, 0).as_str().unwrap();
-            assert!(words.iter().all(|words| system.contains(words)), "{key}: {system}");
+            let user = content(&body, 1).as_str().unwrap();
+            assert!(words.iter().all(|words| user.contains(words)), "{key}: {user}");
+            assert!(user.starts_with("?\n\n["), "it stands behind the text of the user: {user}");
         }
         let request = ask(key, value, "none");
         let body = taught(&request, "hermes");

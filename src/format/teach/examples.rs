@@ -1,0 +1,161 @@
+//! [`examples`]: example calls of the declared tools.
+
+use std::borrow::Cow;
+
+use super::{
+    ArgumentForm, Form, Values, estimated_tokens,
+    sample::{ReadBack, arguments, is_plain_name, placeholders},
+};
+use crate::{
+    conversation::{Call, Role, Tool, Turn},
+    wire::json::Json,
+};
+
+/// Tools that are considered for examples.
+const MAX_TOOLS: usize = 24;
+
+/// Estimated tokens of all examples, for each of them. Verbose formats show fewer examples.
+const TOKENS: usize = 60;
+
+/// Characters of a tool's description in a request.
+const MAX_REQUEST: usize = 120;
+
+/// Bytes of arguments beyond which another tool makes a better example.
+const LONG: usize = 80;
+
+/// A message with example calls.
+pub(super) struct Example {
+    /// What a user might have asked for.
+    request: String,
+    /// The calls, as the model is to write them.
+    pub(super) calls: String,
+}
+
+impl Example {
+    /// The request and the calls in the instructions.
+    pub(super) fn to_text(&self) -> String {
+        format!("User: {}\nYou:\n{}", self.request, self.calls)
+    }
+
+    /// The request and the calls as turns of a conversation.
+    pub(super) fn turns(self) -> [Turn; 2] {
+        [Turn::text(Role::User, self.request), Turn::text(Role::Assistant, self.calls)]
+    }
+}
+
+/// `count` messages with example calls, as the model is to write them: different tools where there are several,
+/// otherwise different arguments. If `parallel`, the last one of several contains two calls in formats that put the
+/// calls of a message in one container.
+///
+/// The examples depend on nothing but the tools. If no tool has arguments that every notation can show, they are
+/// placeholders.
+pub(super) fn examples(
+    form: &Form,
+    tools: &[&Tool],
+    prefix: &str,
+    count: usize,
+    parallel: bool,
+) -> Vec<Example> {
+    let request = |call: &Call| {
+        let tool = tools.iter().find(|tool| call.name.strip_prefix(prefix) == Some(&tool.name));
+        requested(tool.map_or("", |tool| &tool.description), call)
+    };
+    let example = |calls: &[Call]| Example {
+        request: calls.iter().map(request).collect::<Vec<_>>().join("\n"),
+        calls: form.calls(calls),
+    };
+    let several = parallel && count > 1 && !form.around.0.is_empty();
+    let room = count * TOKENS;
+    let mut shown = Vec::new();
+    for (count, paired) in
+        [(count, several), (count, false)].into_iter().chain((1..count).rev().map(|count| (count, false)))
+    {
+        let calls = chosen(form, tools, prefix, count + usize::from(paired));
+        let (single, pair) = match calls.len() {
+            found if paired && found > count => calls.split_at(count.saturating_sub(1)),
+            _ => calls.split_at(calls.len()),
+        };
+        let written = single.iter().map(std::slice::from_ref).chain((!pair.is_empty()).then_some(pair));
+        shown = written.map(example).collect::<Vec<_>>();
+        let tokens: usize = shown.iter().map(|example| estimated_tokens(&example.to_text())).sum();
+        if tokens <= room {
+            break;
+        }
+    }
+    shown
+}
+
+/// The calls for the examples: never empty unless `count` is 0.
+fn chosen(form: &Form, tools: &[&Tool], prefix: &str, count: usize) -> Vec<Call> {
+    let read_back = match form.arguments {
+        ArgumentForm::Json => ReadBack::Typed,
+        ArgumentForm::Each { values: Values::Python | Values::Delimited(_), .. } => ReadBack::Typed,
+        ArgumentForm::Each { values: Values::Text, .. } => ReadBack::Text,
+        ArgumentForm::Each { values: Values::Elements, .. } => ReadBack::Elements,
+    };
+    let call = |tool: &Tool, variant: usize| {
+        let schema = tool.parameters.as_ref().map(|schema| schema.view());
+        let arguments = arguments(schema, read_back, variant)?;
+        let id = "call_1".to_owned();
+        Some(Call { id, name: format!("{prefix}{}", tool.name), arguments })
+    };
+    let plain: Vec<&Tool> =
+        tools.iter().copied().take(MAX_TOOLS).filter(|tool| is_writable(form, &tool.name)).collect();
+    let mut calls: Vec<Call> = Vec::new();
+    // Short examples first, then tools without arguments, long examples, and the same tools with other arguments.
+    let rank = |call: &Call| match call.arguments.len() {
+        ..=2 => 1,
+        length if length > LONG => 2,
+        _ => 0,
+    };
+    for variant in 0..2 {
+        let mut made: Vec<Call> = plain.iter().filter_map(|tool| call(tool, variant)).collect();
+        made.sort_by_key(rank);
+        for call in made {
+            if calls.len() < count && !calls.contains(&call) {
+                calls.push(call);
+            }
+        }
+    }
+    if calls.is_empty() && count > 0 {
+        // The names are right at least. A name that the notation cannot write is a placeholder, too.
+        let tool = tools.iter().find(|tool| is_writable(form, &tool.name));
+        let schema = tool.and_then(|tool| tool.parameters.as_ref()).map(|schema| schema.view());
+        calls.push(Call {
+            id: String::new(),
+            name: format!("{prefix}{}", tool.map_or("tool_name", |tool| tool.name.as_str())),
+            arguments: placeholders(schema),
+        });
+    }
+    for (place, call) in calls.iter_mut().enumerate() {
+        call.id = format!("call_{}", place + 1);
+    }
+    calls
+}
+
+/// Whether the format can write a tool's name: any in a JSON string, otherwise a plain one.
+fn is_writable(form: &Form, name: &str) -> bool {
+    let quoted = !form.call.contains("{{name}}");
+    is_plain_name(name) || quoted && !name.is_empty() && name.len() <= 64 && !name.contains(char::is_control)
+}
+
+/// A request that leads to `call`: the tool's description and the values.
+fn requested(description: &str, call: &Call) -> String {
+    // The description is the client's text: what could be markup is left out.
+    let plain = |character: &char| character.is_alphanumeric() || " -_,'/()".contains(*character);
+    let line = description.trim().lines().next().unwrap_or_default();
+    let sentence = line.split(". ").next().unwrap_or(line).trim_end_matches('.');
+    let what: String = sentence.chars().filter(plain).take(MAX_REQUEST).collect();
+    let what = if what.trim().is_empty() { format!("Use {}", call.name) } else { what };
+    let values = Json::parse(&call.arguments).map(|arguments| {
+        let shown = |(key, value): (Cow<'_, str>, Json<'_>)| match value.as_str() {
+            Some(text) => format!("{key} {text}"),
+            None => format!("{key} {}", value.raw()),
+        };
+        arguments.members().map(shown).collect::<Vec<_>>().join(", ")
+    });
+    match values {
+        Ok(values) if !values.is_empty() => format!("{what}: {values}"),
+        _ => what,
+    }
+}

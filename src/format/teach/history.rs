@@ -1,0 +1,83 @@
+//! [`history`]: past calls and their results as text.
+
+use super::Teach;
+use crate::conversation::{Call, CallOutput, Part, Role, Turn, take_media};
+
+/// The calls and results of the history as text. Media of results follow the results they belong to.
+pub(super) fn history(turns: Vec<Turn>, teach: &Teach, prefix: &str) -> Vec<Turn> {
+    let mut names: Vec<(String, String)> = Vec::new();
+    let mut told: Vec<Turn> = Vec::with_capacity(turns.len());
+    let mut after_results = false;
+    let mut media = Vec::new();
+    for turn in turns {
+        let results = turn.parts.iter().any(|part| matches!(part, Part::Result(_)));
+        if !results && let Some(last) = told.last_mut() {
+            last.parts.append(&mut media);
+        }
+        let turn = match turn.role {
+            Role::Assistant => assistant(turn, teach, prefix, &mut names),
+            _ if results => results_turn(turn, teach, prefix, &names, &mut media),
+            _ => turn,
+        };
+        match told.last_mut() {
+            // Results of parallel calls form one turn: not every model accepts two consecutive turns with the
+            // same role.
+            Some(last) if results && after_results => {
+                last.add_text("\n", &turn.joined_text());
+                last.parts.extend(turn.parts.into_iter().filter(|part| !matches!(part, Part::Text(_))));
+            }
+            _ => told.push(turn),
+        }
+        after_results = results;
+    }
+    if let Some(last) = told.last_mut() {
+        last.parts.append(&mut media);
+    }
+    told
+}
+
+/// An assistant's turn with its calls written as text after its own text.
+fn assistant(mut turn: Turn, teach: &Teach, prefix: &str, names: &mut Vec<(String, String)>) -> Turn {
+    let mut calls = Vec::new();
+    turn.parts.retain(|part| match part {
+        Part::Call(call) => {
+            names.push((call.id.clone(), call.name.clone()));
+            calls.push(Call { name: format!("{prefix}{}", call.name), ..call.clone() });
+            false
+        }
+        _ => true,
+    });
+    if !calls.is_empty() {
+        turn.add_text("\n", &teach.form.calls(&calls));
+    }
+    turn
+}
+
+fn results_turn(
+    mut turn: Turn,
+    teach: &Teach,
+    prefix: &str,
+    names: &[(String, String)],
+    media: &mut Vec<Part>,
+) -> Turn {
+    let name_of = |result: &CallOutput| {
+        let known = names.iter().rev().find(|(id, _)| *id == result.id).map(|(_, name)| name);
+        let name = known.unwrap_or(&result.name);
+        if name.is_empty() { String::new() } else { format!("{prefix}{name}") }
+    };
+    let name = turn.parts.iter().find_map(|part| match part {
+        Part::Result(result) => Some(name_of(result)),
+        _ => None,
+    });
+    media.append(&mut take_media(&mut turn, &name.unwrap_or_default()));
+    let texts = turn.parts.iter().filter_map(|part| match part {
+        Part::Result(result) => {
+            Some(teach.form.result(&CallOutput { name: name_of(result), ..result.clone() }))
+        }
+        Part::Text(text) => Some(text.clone()),
+        _ => None,
+    });
+    let text = texts.collect::<Vec<_>>().join("\n");
+    let kept = turn.parts.into_iter().filter(|part| !matches!(part, Part::Result(_) | Part::Text(_)));
+    Turn::of(Role::User, std::iter::once(Part::Text(text)).chain(kept).collect())
+}

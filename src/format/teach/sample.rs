@@ -1,0 +1,319 @@
+//! [`arguments`]: example arguments of a tool, made from its schema.
+//!
+//! A value comes from the schema itself where it names one (`const`, `examples`, `default`, `enum`), and otherwise from
+//! the type, `format` and name. Values that some notation could not write unambiguously are not used: text with
+//! quotes, line ends or markup, and text that reads as a number.
+
+use super::guess;
+use crate::{
+    tools::{Schema, Types},
+    wire::json::{Encoder, Json, Kind},
+};
+
+/// How deeply the values of an example nest.
+const MAX_DEPTH: usize = 4;
+
+/// Schemas that are looked at for one example.
+const MAX_STEPS: usize = 128;
+
+/// Required arguments of a tool that serves as an example.
+const MAX_REQUIRED: usize = 8;
+
+/// Properties that are looked at in search of optional arguments.
+const MAX_OPTIONAL: usize = 32;
+
+/// Characters of a text.
+const MAX_TEXT: usize = 60;
+
+/// How the values of a notation are read back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ReadBack {
+    /// Values carry their types.
+    Typed,
+    /// Everything is text; scalars get the type that the schema declares.
+    Text,
+    /// As `Text`, and containers are elements, which need a declared type.
+    Elements,
+}
+
+/// The arguments of an example of the tool with this schema, as a JSON object; `None` if an argument that is required
+/// has no value that can be shown. `variant` selects among values: different variants give different examples if the
+/// schema allows.
+pub(super) fn arguments(schema: Option<Json<'_>>, read_back: ReadBack, variant: usize) -> Option<String> {
+    let Some(root) = schema else { return Some("{}".to_owned()) };
+    let mut sampler = Sampler { root, read_back, variant, steps: MAX_STEPS };
+    let object = sampler.resolve(root)?;
+    let mut members = sampler.required(object, 0)?;
+    let wants_more = members.is_empty() || variant % 2 == 1 && members.len() < 2;
+    if wants_more && let Some(member) = sampler.optional(object, &members) {
+        members.push(member);
+    }
+    Some(written(&members))
+}
+
+/// The required arguments whose names can be shown, or the first of all, with a text in place of each value: for tools
+/// that have no example arguments.
+pub(super) fn placeholders(schema: Option<Json<'_>>) -> String {
+    let schema = schema.unwrap_or_default();
+    let required = schema.get("required").into_iter().flat_map(|required| required.elements());
+    let required = required.filter_map(|key| Some(key.as_str()?.into_owned())).take(MAX_REQUIRED);
+    let properties = schema.get("properties").into_iter().flat_map(|properties| properties.members());
+    let is_declared = |key: &String| {
+        is_plain_name(key) && schema.get("properties").is_some_and(|properties| properties.get(key).is_some())
+    };
+    let mut keys: Vec<String> = required.filter(is_declared).collect();
+    if keys.is_empty() {
+        let keyed = properties.map(|(key, _)| key.into_owned()).take(MAX_OPTIONAL);
+        keys = keyed.filter(|key| is_plain_name(key)).take(1).collect();
+    }
+    keys.dedup();
+    written(&keys.into_iter().map(|key| (key, quoted("value"))).collect::<Vec<_>>())
+}
+
+/// Whether `name` is safe in every notation, as the name of a tool or an argument.
+pub(super) fn is_plain_name(name: &str) -> bool {
+    let begins = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
+    let plain = |character: char| character.is_ascii_alphanumeric() || matches!(character, '_' | '-');
+    begins && name.len() <= 64 && name.chars().all(plain)
+}
+
+type Member = (String, String);
+
+struct Sampler<'a> {
+    root: Json<'a>,
+    read_back: ReadBack,
+    variant: usize,
+    /// Schemas that may still be looked at.
+    steps: usize,
+}
+
+impl<'a> Sampler<'a> {
+    /// Follows local references; `None` if there are too many, or the target does not exist.
+    fn resolve(&mut self, mut schema: Json<'a>) -> Option<Json<'a>> {
+        loop {
+            self.steps = self.steps.checked_sub(1)?;
+            let Some(reference) = schema.get("$ref") else { return Some(schema) };
+            schema = target(self.root, &reference.as_str()?)?;
+        }
+    }
+
+    /// The required members of an object.
+    fn required(&mut self, object: Json<'a>, depth: usize) -> Option<Vec<Member>> {
+        let mut members = Vec::new();
+        let Some(required) = object.get("required") else { return Some(members) };
+        let properties = object.get("properties").unwrap_or_default();
+        for (place, key) in required.elements().enumerate() {
+            let key = key.as_str()?;
+            if place == MAX_REQUIRED {
+                return None;
+            }
+            if !members.iter().any(|(known, _)| *known == *key) {
+                members.push((key.to_string(), self.member(properties.get(&key)?, &key, depth)?));
+            }
+        }
+        Some(members)
+    }
+
+    /// A short optional argument: preferably one whose values the schema lists, otherwise the first.
+    fn optional(&mut self, object: Json<'a>, shown: &[Member]) -> Option<Member> {
+        let properties = object.get("properties")?;
+        let free =
+            |(key, _): &(std::borrow::Cow<'_, str>, Json<'_>)| !shown.iter().any(|(name, _)| name == key);
+        let candidates: Vec<_> = properties.members().take(MAX_OPTIONAL).filter(free).collect();
+        let listed = candidates.iter().filter(|(_, schema)| schema.get("enum").is_some());
+        let all = listed.chain(candidates.iter());
+        for (key, schema) in all {
+            if let Some(value) = self.member(*schema, key, 0).filter(|value| value.len() <= MAX_TEXT) {
+                return Some((key.to_string(), value));
+            }
+        }
+        None
+    }
+
+    fn member(&mut self, schema: Json<'a>, key: &str, depth: usize) -> Option<String> {
+        if !is_plain_name(key) {
+            return None;
+        }
+        self.value(schema, key, depth + 1)
+    }
+
+    /// A value of `schema` for an argument called `key`, as JSON.
+    fn value(&mut self, schema: Json<'a>, key: &str, depth: usize) -> Option<String> {
+        if depth > MAX_DEPTH {
+            return None;
+        }
+        let types = Schema::read(schema).types;
+        let schema = self.resolve(schema)?;
+        if let Some(value) = self.listed(schema, types) {
+            return Some(value);
+        }
+        if ["const", "enum"].iter().any(|key| schema.get(key).is_some()) {
+            return None;
+        }
+        for branches in ["anyOf", "oneOf", "allOf"] {
+            for branch in schema.get(branches).into_iter().flat_map(|branches| branches.elements()) {
+                let value = self.value(branch, key, depth + 1).filter(|value| self.is_readable(value, types));
+                if value.is_some() {
+                    return value;
+                }
+            }
+        }
+        let value = self.of_type(schema, key, depth)?;
+        self.is_readable(&value, types).then_some(value)
+    }
+
+    /// A value that the schema itself names.
+    fn listed(&self, schema: Json<'a>, types: Types) -> Option<String> {
+        let fits = |value: &Json<'a>| {
+            let short = value.raw().len() <= MAX_TEXT && !value.is_null();
+            short && is_plain(*value) && self.is_readable(value.raw(), types)
+        };
+        let one = |key: &str| schema.get(key).filter(|value| fits(value));
+        let several = |key: &str| {
+            let fitting: Vec<_> =
+                schema.get(key)?.elements().take(64).filter(|value| fits(value)).take(8).collect();
+            fitting.get(self.variant % fitting.len().max(1)).copied()
+        };
+        if schema.get("const").is_some() {
+            return one("const").map(compact);
+        }
+        let listed = schema.get("enum").is_some();
+        let named = several("examples").or_else(|| one("example")).filter(|_| !listed);
+        let default = one("default").filter(|_| !listed);
+        named.or_else(|| several("enum")).or(default).map(compact)
+    }
+
+    /// Whether a notation that writes this value reads it back, given what `types` declares.
+    fn is_readable(&self, value: &str, types: Types) -> bool {
+        let Ok(json) = Json::parse(value) else { return false };
+        let undeclared = types == Types::default();
+        match (self.read_back, json.kind()) {
+            (ReadBack::Typed, _) => true,
+            (_, Kind::String) => {
+                let literal = json.as_str().is_some_and(|text| reads_as_literal(&text));
+                types.is_string() || !literal && (undeclared || types.has(Types::STRING))
+            }
+            (ReadBack::Elements, Kind::Object) => types.has(Types::OBJECT) && !types.has(Types::ARRAY),
+            (ReadBack::Elements, Kind::Array) => types.has(Types::ARRAY) && !types.has(Types::OBJECT),
+            (_, kind) => undeclared || !types.has(Types::STRING) && types.has(of_kind(kind)),
+        }
+    }
+
+    fn of_type(&mut self, schema: Json<'a>, key: &str, depth: usize) -> Option<String> {
+        let named = schema.get("type");
+        let listed = named
+            .into_iter()
+            .flat_map(|named| named.elements())
+            .find_map(|name| name.as_str().filter(|name| *name != "null"));
+        let name = named.and_then(|name| name.as_str()).or(listed);
+        match name.as_deref().unwrap_or_default() {
+            "integer" => guess::number(schema, key, true, self.variant),
+            "number" => guess::number(schema, key, false, self.variant),
+            "boolean" => Some("true".to_owned()),
+            "array" => self.array(schema, key, depth),
+            "object" => self.object(schema, depth),
+            "" if schema.get("properties").is_some() => self.object(schema, depth),
+            "" if schema.get("items").is_some() => self.array(schema, key, depth),
+            "string" | "" => guess::text(schema, key, self.variant).map(|text| quoted(&text)),
+            _ => None,
+        }
+    }
+
+    fn object(&mut self, schema: Json<'a>, depth: usize) -> Option<String> {
+        let mut members = self.required(schema, depth)?;
+        if members.is_empty() {
+            let first = schema.get("properties").and_then(|properties| properties.members().next());
+            members.push(match first {
+                Some((key, schema)) => (key.to_string(), self.member(schema, &key, depth)?),
+                None => ("key".to_owned(), quoted("value")),
+            });
+        }
+        Some(written(&members))
+    }
+
+    fn array(&mut self, schema: Json<'a>, key: &str, depth: usize) -> Option<String> {
+        let least = schema.get("minItems").and_then(|least| least.as_u64()).unwrap_or(1).max(1);
+        let items = schema.get("items").unwrap_or(Json::default());
+        if least > 3 || schema.get("prefixItems").is_some() || items.kind() == Kind::Array {
+            return None;
+        }
+        let mut values = Vec::new();
+        let before = self.variant;
+        for place in 0..least {
+            self.variant = before.wrapping_add(usize::try_from(place).unwrap_or_default());
+            let value = match items.kind() {
+                Kind::Object => self.value(items, key.strip_suffix('s').unwrap_or(key), depth + 1),
+                _ => guess::text(Json::default(), key, self.variant).map(|text| quoted(&text)),
+            };
+            self.variant = before;
+            values.push(value?);
+        }
+        Some(format!("[{}]", values.join(",")))
+    }
+}
+
+/// The target of a reference such as `#/$defs/Place` in the schema `root`.
+pub(super) fn target<'a>(root: Json<'a>, reference: &str) -> Option<Json<'a>> {
+    let path = reference.strip_prefix('#')?;
+    if path.is_empty() {
+        return Some(root);
+    }
+    let mut found = root;
+    for key in path.strip_prefix('/')?.split('/').take(16) {
+        let key = key.replace("~1", "/").replace("~0", "~");
+        found = found.get(&key)?;
+    }
+    Some(found)
+}
+
+fn written(members: &[Member]) -> String {
+    let members: Vec<_> = members.iter().map(|(key, value)| format!("{}:{value}", quoted(key))).collect();
+    format!("{{{}}}", members.join(","))
+}
+
+fn quoted(text: &str) -> String {
+    let mut json = Encoder::default();
+    json.string(text);
+    json.finish_text()
+}
+
+fn compact(value: Json<'_>) -> String {
+    let mut json = Encoder::default();
+    json.compact(value);
+    json.finish_text()
+}
+
+fn of_kind(kind: Kind) -> Types {
+    match kind {
+        Kind::Null => Types::NULL,
+        Kind::Bool => Types::BOOLEAN,
+        Kind::Number => Types::NUMBER,
+        Kind::String => Types::STRING,
+        Kind::Array => Types::ARRAY,
+        Kind::Object => Types::OBJECT,
+    }
+}
+
+/// Whether a value that the schema names can be written in every notation: a short text of ordinary characters, or
+/// another scalar.
+fn is_plain(value: Json<'_>) -> bool {
+    match value.kind() {
+        Kind::Bool => true,
+        Kind::Number => !value.raw().contains(['e', 'E']),
+        Kind::String => value.as_str().is_some_and(|text| is_plain_text(&text)),
+        Kind::Null | Kind::Array | Kind::Object => false,
+    }
+}
+
+fn is_plain_text(text: &str) -> bool {
+    let plain = |character: char| character.is_alphanumeric() || " -_./:@,+?!&=°".contains(character);
+    !text.is_empty() && text.trim() == text && text.chars().count() <= MAX_TEXT && text.chars().all(plain)
+}
+
+/// Whether a notation without types could read `text` as something other than text.
+fn reads_as_literal(text: &str) -> bool {
+    let word = ["true", "false", "null", "none", "nan", "infinity"]
+        .iter()
+        .any(|word| text.eq_ignore_ascii_case(word));
+    word || text.starts_with(|first: char| first.is_ascii_digit() || matches!(first, '-' | '+' | '.'))
+}
