@@ -9,10 +9,8 @@ mod received;
 
 use serde_json::Value;
 
-pub use self::{
-    arrange::{joined_user_turns, media_behind_results, take_media},
-    received::{Received, Rest},
-};
+pub(crate) use self::arrange::{joined_user_turns, media_behind_results, take_media};
+pub use self::received::{Received, Rest};
 use crate::wire::json::Raw;
 
 /// The argument of a custom tool that is declared to the upstream as a function.

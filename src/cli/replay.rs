@@ -76,7 +76,7 @@ fn report(args: &Args, fixtures: &[(PathBuf, Fixture)]) -> io::Result<usize> {
         }
     }
     let is_large = |fixture: &&&Fixture| {
-        let (made, all) = cuts_in_two(fixture.len(), BUDGET);
+        let (made, all) = cuts_in_two(fixture.upstream_len(), BUDGET);
         made < all
     };
     let large = played.iter().filter(is_large).count();

@@ -198,7 +198,7 @@ fn check(args: &Args) -> Result<(), Stop> {
             "split this way, the stream gives a different result than in one piece".to_owned(),
         ));
     }
-    let len = fixture.len();
+    let len = fixture.upstream_len();
     let (made, all) = cuts_in_two(len, SPLIT_BUDGET);
     let places = match made == all {
         true => format!("each of its {all} places"),

@@ -26,7 +26,7 @@ mod value;
 
 #[cfg(feature = "cli")]
 pub(crate) use format::unknown as unknown_format;
-pub use keys::Row;
+pub(crate) use keys::Row;
 #[cfg(feature = "bench")]
 pub(crate) use keys::{Keys, read_table, table_of};
 #[cfg(feature = "cli")]

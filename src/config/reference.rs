@@ -16,7 +16,7 @@ pub struct Section {
     /// Its name in the file, such as `[[models]]`; empty for the top level.
     pub name: String,
     /// Its keys.
-    pub rows: Vec<Row>,
+    pub(crate) rows: Vec<Row>,
 }
 
 impl Section {

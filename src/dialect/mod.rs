@@ -27,9 +27,10 @@ use bytes::BytesMut;
 pub use self::{
     client::{Answering, ClientSide},
     skipped::{Skip, Skipped},
-    stamp::{Ids, Stamp},
-    upstream::{Asked, ReaderRules, UpstreamRequest, UpstreamSide},
+    stamp::Stamp,
+    upstream::{ReaderRules, UpstreamRequest, UpstreamSide},
 };
+pub(crate) use self::{stamp::Ids, upstream::Asked};
 
 use crate::{
     event::{Event, Sink},
