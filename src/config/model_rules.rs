@@ -9,13 +9,13 @@ use super::{
     value::{list, listed_choice},
 };
 use crate::{
-    format::Known,
+    format::KnownFormats,
     rules::{ArgumentDelivery, Detect, Limits, Misroute, Reasoning, Rules, ServerCalls, UnknownCalls},
     settings::{Field, Key, OneOf, Settings},
 };
 
 /// The keys of `[[models]]` that say how responses are treated. `formats` are those that may be named.
-pub(crate) fn rules(keys: &mut impl Keys, rules: &mut Rules, formats: &Known) {
+pub(crate) fn rules(keys: &mut impl Keys, rules: &mut Rules, formats: &KnownFormats) {
     keys.special(
         Key::new(
             "detect",
@@ -192,7 +192,7 @@ const ARGUMENTS: [(&str, ArgumentDelivery); 2] =
 const UNKNOWN_CALLS: [(&str, UnknownCalls); 2] =
     [("forward", UnknownCalls::Forward), ("text", UnknownCalls::Text)];
 
-fn detect(cell: Cell<'_>, known: &Known) -> Option<Detect> {
+fn detect(cell: Cell<'_>, known: &KnownFormats) -> Option<Detect> {
     let names: Vec<_> = known.all().map(|format| format.name).collect();
     match cell.value {
         DeValue::Array(_) => {

@@ -15,6 +15,7 @@ pub(crate) mod finish;
 pub mod lumo;
 mod skipped;
 mod stamp;
+pub(crate) mod status;
 #[macro_use]
 mod table;
 pub(crate) mod tool_calls;

@@ -40,7 +40,7 @@ use crate::{
     dialect::{Answering, Asked, Reader, Skipped, Writer},
     event::{Event, Sink},
     failure::{Failure, Redact},
-    format::Known,
+    format::KnownFormats,
     rules::{Limits, Rules},
     tools::DeclaredTools,
 };
@@ -95,7 +95,7 @@ impl Pipeline {
     pub fn new(
         conversation: &Conversation,
         settings: &Rules,
-        known: &Known,
+        known: &KnownFormats,
         mut reader: Reader,
         writer: Writer,
         answering: &Answering,

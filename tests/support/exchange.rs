@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use toolwire::{
     conversation::Conversation,
     dialect::{Answering, Reader, Stamp, Writer, chat, lumo},
-    format::Known,
+    format::KnownFormats,
     pipeline::{Pipeline, State, Tally},
     rules::Rules,
 };
@@ -66,7 +66,7 @@ impl Exchange {
         Pipeline::new(
             &self.conversation,
             &self.settings,
-            Known::built_in(),
+            KnownFormats::built_in(),
             self.reader(),
             writer,
             &answering,

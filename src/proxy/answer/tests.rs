@@ -10,7 +10,7 @@ use super::*;
 use crate::{
     config::Upstream,
     dialect::{Answering, ClientDialect, Reader, Stamp, UpstreamRequest, lumo},
-    format::Known,
+    format::KnownFormats,
     observe::Metrics,
     pipeline::{FollowUp, Pipeline},
     proxy::{
@@ -83,7 +83,7 @@ async fn answer(client: &Arc<Client>) -> (Pin<Box<AnswerBody>>, Decide) {
     let pipeline = Pipeline::new(
         &conversation,
         &rules,
-        Known::built_in(),
+        KnownFormats::built_in(),
         reader(),
         side.writer(&answering),
         &answering,

@@ -5,7 +5,7 @@ use bytes::BytesMut;
 use serde_json::{Value, json};
 use toolwire::{
     dialect::{Answering, Stamp, Writer, chat},
-    format::Known,
+    format::KnownFormats,
     pipeline::{Pipeline, State},
     rules::{ArgumentDelivery, Limits, Misroute, Rules, ServerCalls},
 };
@@ -244,7 +244,7 @@ fn list_elements_have_indices() {
     let mut pipeline = Pipeline::new(
         &exchange.conversation,
         &exchange.settings,
-        Known::built_in(),
+        KnownFormats::built_in(),
         exchange.reader(),
         writer,
         &answering,
