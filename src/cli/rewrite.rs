@@ -16,7 +16,7 @@ use crate::{
     config::{self, ToolStyle, model_rules},
     conversation::Conversation,
     dialect::{ClientDialect, Dialect, ReaderRules, UpstreamDialect},
-    fixture::{Fixture, Head, Splits, cuts_in_two, manifest::RuleOverrides, replay},
+    fixture::{Fixture, Response, Splits, cuts_in_two, manifest::RuleOverrides, replay},
     format::{self, KnownFormats},
     observe::{terminal::counted, untrusted::escaped},
     pipeline::{Pipeline, State},
@@ -140,6 +140,8 @@ fn filter(args: &Args) -> Result<(), Stop> {
             pass_on(&mut out, &mut stdout)?;
         }
     }
+    // There is no upstream to ask again.
+    pipeline.end(&mut out);
     let failed = end(&mut pipeline, conversation.stream, &mut out);
     pass_on(&mut out, &mut stdout)?;
     failed.map_or(Ok(()), |message| Err(Stop::Work(message)))
@@ -186,10 +188,8 @@ fn check(args: &Args) -> Result<(), Stop> {
         formats: Arc::new(KnownFormats::default()),
         request: Vec::new(),
         conversation,
-        head: Head { status: 200, headers: Vec::new() },
-        pieces: Vec::new(),
-        upstream,
-        second: None,
+        upstream: Response { body: upstream, ..Response::default() },
+        hops: Vec::new(),
         expect: None,
         expect_stream: None,
     };
@@ -200,7 +200,7 @@ fn check(args: &Args) -> Result<(), Stop> {
             "split this way, the stream gives a different result than in one piece".to_owned(),
         ));
     }
-    let len = fixture.upstream.len();
+    let len = fixture.upstream_len();
     let (made, all) = cuts_in_two(len, SPLIT_BUDGET);
     let places = match made == all {
         true => format!("each of its {all} places"),

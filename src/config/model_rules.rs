@@ -165,6 +165,14 @@ pub(crate) fn limits(keys: &mut dyn Settings, limits: &mut Limits) {
         ),
         Field::Size(&mut limits.max_answer),
     );
+    keys.key(
+        Key::new(
+            "max_hops",
+            "upstream requests for one response, the first included, where the model may be asked again \
+             (`misroute = \"bounce\"`); then the response ends with what the last one gave",
+        ),
+        Field::Count(&mut limits.max_hops, 1),
+    );
 }
 
 const REASONING: [(&str, Reasoning); 2] = [("auto", Reasoning::Auto), ("off", Reasoning::Off)];
