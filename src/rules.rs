@@ -17,6 +17,10 @@ pub struct Rules {
     pub arguments: ArgumentDelivery,
     /// What happens to a call to an undeclared name in a format with markers.
     pub unknown_calls: UnknownCalls,
+    /// What happens to a response without the call that `tool_choice` requires.
+    pub enforce: Enforce,
+    /// What happens to a call whose arguments break their schema.
+    pub invalid_arguments: InvalidArguments,
     /// The model's chat template opens the reasoning, so the text starts inside it and only the closing marker appears.
     pub starts_in_reasoning: bool,
     /// Repair arguments that are not valid JSON. Each repair is local and happens after the call has started.
@@ -36,7 +40,11 @@ pub struct Rules {
 impl Rules {
     /// Whether a response may take more than one upstream request.
     pub(crate) fn may_follow_up(&self) -> bool {
-        self.limits.max_hops > 1 && self.misroute == Misroute::Bounce
+        let asks_again = self.misroute == Misroute::Bounce
+            || self.enforce == Enforce::Retry
+            || self.unknown_calls == UnknownCalls::Retry
+            || self.invalid_arguments == InvalidArguments::Retry;
+        self.limits.max_hops > 1 && asks_again
     }
 }
 
@@ -49,6 +57,8 @@ impl Default for Rules {
             misroute: Misroute::Rescue,
             arguments: ArgumentDelivery::Stream,
             unknown_calls: UnknownCalls::Forward,
+            enforce: Enforce::Off,
+            invalid_arguments: InvalidArguments::Forward,
             starts_in_reasoning: false,
             repair: true,
             tool_prefix: String::new(),
@@ -121,6 +131,26 @@ pub enum UnknownCalls {
     Forward,
     /// Left as text.
     Text,
+    /// The model is asked again. If it does not do better, the call is forwarded.
+    Retry,
+}
+
+/// `enforce`: a response without the call that `tool_choice` requires.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Enforce {
+    /// The client gets it, with a warning.
+    Off,
+    /// The model is asked again. If it does not do better, the client gets the last response, with a warning.
+    Retry,
+}
+
+/// `invalid_arguments`: a call whose arguments break the schema of its tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InvalidArguments {
+    /// Forwarded, so that the client's error result lets the model recover.
+    Forward,
+    /// The model is asked again. If it does not do better, the call is forwarded.
+    Retry,
 }
 
 /// Limits of one response.
