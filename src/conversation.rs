@@ -10,8 +10,8 @@ mod received;
 
 use serde_json::Value;
 
+pub(crate) use self::arrange::{joined_user_turns, media_behind_results, take_media};
 pub use self::{
-    arrange::{joined_user_turns, media_behind_results, take_media},
     constraint::{Constraint, StructuralTags, Tag},
     received::{Received, Rest},
 };

@@ -33,6 +33,13 @@ pub struct Rules {
     pub limits: Limits,
 }
 
+impl Rules {
+    /// Whether a response may take more than one upstream request.
+    pub(crate) fn may_follow_up(&self) -> bool {
+        self.limits.max_hops > 1 && self.misroute == Misroute::Bounce
+    }
+}
+
 impl Default for Rules {
     fn default() -> Self {
         Self {
@@ -156,6 +163,9 @@ pub struct Limits {
     pub max_markup: usize,
     /// Bytes of a response that is not streamed and therefore buffered. Beyond that it fails.
     pub max_answer: usize,
+    /// Upstream requests for one response, the first included, if the model is asked again. Beyond that the response ends
+    /// with what the last one gave.
+    pub max_hops: usize,
 }
 
 impl Default for Limits {
@@ -169,6 +179,7 @@ impl Default for Limits {
             max_name: 256,
             max_markup: 1024,
             max_answer: 64 << 20,
+            max_hops: 2,
         }
     }
 }

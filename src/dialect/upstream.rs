@@ -100,13 +100,13 @@ pub struct ReaderRules {
 
 /// What a reader has to know of the client's request.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub(crate) struct Asked {
     /// The declared tools: a call's name is complete as soon as it is declared and no longer one can follow.
-    pub tools: DeclaredTools,
+    pub(crate) tools: DeclaredTools,
     /// The limits of one response.
-    pub limits: Limits,
+    pub(crate) limits: Limits,
     /// The client is answered with a stream.
-    pub stream: bool,
+    pub(crate) stream: bool,
 }
 
 /// A request in an upstream's dialect.

@@ -44,7 +44,6 @@ pub struct Enforced {
     pub format: &'static Format,
 }
 
-
 /// The constraint for `conversation`, whose tools are taught in `format` with `prefix` before their names. `None` if the
 /// request needs none (the model may answer in text, and no tool is strict), or if the server has no fitting means.
 ///
@@ -77,9 +76,11 @@ pub fn constrain(
         Enforce::StructuralTag => request.tags(),
         Enforce::Grammar => request.grammar(),
         Enforce::Prefill => request.prefill(),
-        Enforce::Auto => {
-            request.tags().or_else(|| request.schema()).or_else(|| request.grammar()).or_else(|| request.prefill())
-        }
+        Enforce::Auto => request
+            .tags()
+            .or_else(|| request.schema())
+            .or_else(|| request.grammar())
+            .or_else(|| request.prefill()),
     }
 }
 
@@ -180,7 +181,6 @@ impl Request<'_> {
         (!common.is_empty()).then_some(Enforced { constraint: Constraint::Prefill(common), format })
     }
 }
-
 
 #[cfg(test)]
 mod tests;

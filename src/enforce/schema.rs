@@ -63,7 +63,9 @@ impl Fitted {
     /// The schema of the tool's arguments. `None` if the subset cannot express that they are an object with these
     /// properties.
     pub(super) fn arguments(tool: &Tool, subset: Subset) -> Option<Self> {
-        let Some(parameters) = &tool.parameters else { return Some(Self(object(Map::new(), Vec::new(), None))) };
+        let Some(parameters) = &tool.parameters else {
+            return Some(Self(object(Map::new(), Vec::new(), None)));
+        };
         let root = parameters.view().to_value();
         let mut fitting = Fitting { root: &root, subset, left: MAX_SCHEMAS, exact: true };
         let fitted = fitting.fit(&root, MAX_DEPTH);
@@ -148,7 +150,9 @@ struct Fitting<'a> {
 
 impl Fitting<'_> {
     fn fit(&mut self, schema: &Value, depth: usize) -> Value {
-        let Some(members) = schema.as_object().filter(|_| depth > 0 && self.left > 0) else { return self.any() };
+        let Some(members) = schema.as_object().filter(|_| depth > 0 && self.left > 0) else {
+            return self.any();
+        };
         self.left -= 1;
         let depth = depth - 1;
         if let Some(reference) = members.get("$ref").and_then(Value::as_str) {
@@ -161,7 +165,9 @@ impl Fitting<'_> {
         if let Some(value) = members.get("const") {
             return constant(value.clone(), self.subset);
         }
-        if let Some(values) = members.get("enum").and_then(Value::as_array).filter(|values| !values.is_empty()) {
+        if let Some(values) =
+            members.get("enum").and_then(Value::as_array).filter(|values| !values.is_empty())
+        {
             return json!({"enum": values});
         }
         for key in ["anyOf", "oneOf"] {
@@ -198,7 +204,8 @@ impl Fitting<'_> {
 
     fn any_of(&mut self, branches: &[Value], depth: usize) -> Value {
         let branches: Vec<Value> = branches.iter().map(|branch| self.fit(branch, depth)).collect();
-        if branches.iter().any(|branch| branch.as_object().is_some_and(Map::is_empty)) || branches.is_empty() {
+        if branches.iter().any(|branch| branch.as_object().is_some_and(Map::is_empty)) || branches.is_empty()
+        {
             return self.any();
         }
         json!({"anyOf": branches})
@@ -206,13 +213,17 @@ impl Fitting<'_> {
 
     /// A schema and those that it must fit as well. Properties are merged, in order; of anything else the first counts.
     fn merged(&mut self, members: &Map<String, Value>, branches: &[Value], depth: usize) -> Value {
-        let mut whole: Map<String, Value> =
-            members.iter().filter(|(key, _)| *key != "allOf").map(|(key, value)| (key.clone(), value.clone())).collect();
+        let mut whole: Map<String, Value> = members
+            .iter()
+            .filter(|(key, _)| *key != "allOf")
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
         for branch in branches.iter().take(MAX_DEPTH) {
-            let branch = match branch.get("$ref").and_then(Value::as_str).and_then(|text| text.strip_prefix('#')) {
-                Some(pointer) => self.root.pointer(pointer),
-                None => Some(branch),
-            };
+            let branch =
+                match branch.get("$ref").and_then(Value::as_str).and_then(|text| text.strip_prefix('#')) {
+                    Some(pointer) => self.root.pointer(pointer),
+                    None => Some(branch),
+                };
             for (key, value) in branch.and_then(Value::as_object).into_iter().flatten() {
                 match (whole.get_mut(key), value) {
                     (Some(Value::Object(ours)), Value::Object(theirs)) if key == "properties" => {
@@ -313,7 +324,8 @@ fn bounded(kind: &str, members: &Map<String, Value>, keys: [&str; 2]) -> Value {
     let mut schema = json!({"type": kind});
     let is_pattern = members.contains_key("pattern") || members.contains_key("format");
     for key in keys {
-        let bound = members.get(key).and_then(Value::as_u64).filter(|bound| *bound <= MAX_BOUND && !is_pattern);
+        let bound =
+            members.get(key).and_then(Value::as_u64).filter(|bound| *bound <= MAX_BOUND && !is_pattern);
         if let Some(bound) = bound {
             set(&mut schema, key, bound.into());
         }

@@ -32,7 +32,12 @@ fn named(name: &str) -> &'static Format {
     format::ALL.iter().find(|format| format.name == name).unwrap()
 }
 
-fn constraint(conversation: &Conversation, format: &str, enforce: Enforce, means: &Means) -> Option<Constraint> {
+fn constraint(
+    conversation: &Conversation,
+    format: &str,
+    enforce: Enforce,
+    means: &Means,
+) -> Option<Constraint> {
     constrain(conversation, named(format), "", enforce, means).map(|enforced| enforced.constraint)
 }
 

@@ -104,7 +104,9 @@ impl Server {
             Self::LlamaCppPython => Means { grammar: true, ..schema(Subset::LLAMA_CPP) },
             Self::Ollama | Self::Tgi => Means { prefill: true, ..schema(Subset::LLAMA_CPP) },
             Self::LmStudio => Means { prefill: true, ..schema(Subset::PORTABLE) },
-            Self::Mistral | Self::Groq | Self::OpenRouter => Means { prefill: true, ..schema(Subset::PORTABLE) },
+            Self::Mistral | Self::Groq | Self::OpenRouter => {
+                Means { prefill: true, ..schema(Subset::PORTABLE) }
+            }
             Self::Fireworks => Means { grammar: true, ..schema(Subset::PORTABLE) },
             Self::DeepSeek => Means { prefill: true, ..none },
         }
@@ -140,7 +142,9 @@ impl Server {
             }
             Constraint::Grammar(grammar) => {
                 let members = match self {
-                    Self::Vllm => Map::from_iter([("structured_outputs".to_owned(), json!({"grammar": grammar}))]),
+                    Self::Vllm => {
+                        Map::from_iter([("structured_outputs".to_owned(), json!({"grammar": grammar}))])
+                    }
                     Self::Sglang => Map::from_iter([("ebnf".to_owned(), json!(grammar))]),
                     Self::Fireworks => format(json!({"type": "grammar", "grammar": grammar})),
                     _ => Map::from_iter([("grammar".to_owned(), json!(grammar))]),
