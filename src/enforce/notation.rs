@@ -2,7 +2,7 @@
 
 use crate::{
     conversation::Call,
-    format::{ArgumentForm, Form, Format},
+    format::{ArgumentForm, Form, Format, Grammar},
 };
 
 /// How a format writes calls whose arguments are a JSON object.
@@ -11,18 +11,20 @@ pub(super) struct Notation {
     form: Form,
 }
 
-/// Stands for the arguments. A JSON string, since a form writes JSON as it is; no tool has such a name.
-const ARGUMENTS: &str = "\"\u{1}arguments\u{1}\"";
+/// Stands for the arguments. It is JSON, so a form writes it unchanged; no tool has such a name.
+const ARGUMENTS: &str = r#""\u0001arguments\u0001""#;
 
 impl Notation {
     /// `None` if the format is not taught, writes arguments in another way, or writes what differs from call to call (an
-    /// id, a number) into each.
+    /// id, a number) into each. Nor if calls are messages with headers: the prompt ends inside the first header.
     pub(super) fn of(format: &Format) -> Option<Self> {
         let form = format.teach?.form;
         let varies = ["{{id}}", "{{index}}", "{{number}}", "{{json_arguments}}"];
         let is_fixed = !varies.iter().any(|hole| form.call.contains(hole));
         let has_arguments = form.call.matches("{{arguments}}").count() == 1;
-        (form.arguments == ArgumentForm::Json && is_fixed && has_arguments).then_some(Self { form })
+        let is_message = format.grammars.iter().any(|grammar| matches!(grammar, Grammar::Channels(_)));
+        let fits = form.arguments == ArgumentForm::Json && is_fixed && has_arguments && !is_message;
+        fits.then_some(Self { form })
     }
 
     /// The texts before and after the arguments of a call of the tool `name`, as one of several.
