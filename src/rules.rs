@@ -153,6 +153,26 @@ pub enum InvalidArguments {
     Retry,
 }
 
+/// `enforce`: how an upstream is made to write well-formed calls where the client requires them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Enforce {
+    /// By the best means that the upstream has.
+    Auto,
+    /// By a JSON schema of the whole response.
+    Schema,
+    /// By structural tags: a schema from a call's opener to its closer.
+    StructuralTag,
+    /// By a grammar of the whole response.
+    Grammar,
+    /// By beginning the response with a call's opener.
+    Prefill,
+    /// By asking once more.
+    Retry,
+    /// Not at all: what the model is told is all.
+    #[default]
+    Off,
+}
+
 /// Limits of one response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
