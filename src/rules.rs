@@ -135,15 +135,6 @@ pub enum UnknownCalls {
     Retry,
 }
 
-/// `enforce`: a response without the call that `tool_choice` requires.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Enforce {
-    /// The client gets it, with a warning.
-    Off,
-    /// The model is asked again. If it does not do better, the client gets the last response, with a warning.
-    Retry,
-}
-
 /// `invalid_arguments`: a call whose arguments break the schema of its tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InvalidArguments {
