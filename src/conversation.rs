@@ -5,12 +5,16 @@
 //! [`Received`], for an upstream that speaks the dialect it came from.
 
 mod arrange;
+mod constraint;
 mod received;
 
 use serde_json::Value;
 
 pub(crate) use self::arrange::{joined_user_turns, media_behind_results, take_media};
-pub use self::received::{Received, Rest};
+pub use self::{
+    constraint::{Constraint, StructuralTags, Tag},
+    received::{Received, Rest},
+};
 use crate::wire::json::Raw;
 
 /// The argument of a custom tool that is declared to the upstream as a function.
@@ -42,6 +46,8 @@ pub struct Conversation {
     pub legacy_functions: bool,
     /// Sampling and limits.
     pub sampling: Sampling,
+    /// What the upstream is asked to enforce.
+    pub constraint: Option<Constraint>,
     /// All other top-level fields.
     pub rest: Rest,
 }

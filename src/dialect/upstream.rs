@@ -6,7 +6,8 @@ use bytes::Bytes;
 
 use super::{Dialect, Reader};
 use crate::{
-    conversation::Conversation, failure::Failure, rules::Limits, settings::Settings, tools::DeclaredTools,
+    conversation::Conversation, enforce::Means, failure::Failure, rules::Limits, settings::Settings,
+    tools::DeclaredTools,
 };
 
 /// The upstream's side of a dialect, with the settings of one upstream.
@@ -54,6 +55,11 @@ pub trait UpstreamSide {
     /// Whether instructions to the model work better in a user turn than in a system turn.
     fn instructs_in_user_turn(&self) -> bool {
         false
+    }
+
+    /// What its server can enforce while the model writes.
+    fn means(&self) -> Means {
+        Means::default()
     }
 
     /// Whether requests can declare the client's tools.

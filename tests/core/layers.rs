@@ -10,7 +10,7 @@ use std::{
 };
 
 /// The modules from the bottom up. A module may import those that stand before it.
-const ORDER: [&str; 22] = [
+const ORDER: [&str; 23] = [
     "suggest",
     "settings",
     "digest",
@@ -22,6 +22,7 @@ const ORDER: [&str; 22] = [
     "rules",
     "tools",
     "format",
+    "enforce",
     "dialect",
     "detect",
     "pipeline",

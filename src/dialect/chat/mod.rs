@@ -14,6 +14,7 @@ mod error;
 mod reader;
 mod refusal;
 pub mod request;
+mod server;
 mod upstream;
 mod writer;
 
@@ -21,6 +22,7 @@ pub(crate) use client::Client;
 pub use error::error_body;
 pub use reader::{Reader, ReaderSettings};
 pub use refusal::refusal;
+pub use server::Server;
 pub use upstream::{Options, Streaming};
 pub use writer::Writer;
 
