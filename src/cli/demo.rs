@@ -53,7 +53,7 @@ use crate::{
 /// Options of `demo`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Exit after one request instead of staying up
+    /// Exit after one request instead of serving until stopped
     #[arg(long)]
     once: bool,
     /// Address of the proxy
@@ -92,8 +92,8 @@ fn script() -> Result<Fixture, LoadError> {
     let times = include_bytes!("../../fixtures/demo/upstream.times");
     let mut fixture =
         Fixture::parse("demo", (Path::new(load::MANIFEST), manifest), (Path::new(load::REQUEST), request))?;
-    fixture.pieces = load::parse_times(Path::new(load::TIMES), times, upstream.len())?;
-    fixture.upstream = upstream.to_vec();
+    fixture.upstream.pieces = load::parse_times(Path::new(load::TIMES), times, upstream.len())?;
+    fixture.upstream.body = upstream.to_vec();
     Ok(fixture)
 }
 
@@ -164,7 +164,7 @@ async fn converse(
     let client = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
     let response = client.request(request).await?;
     if response.status() != StatusCode::OK {
-        return Err(format!("the proxy answered {}", response.status()).into());
+        return Err(format!("the proxy responded with {}", response.status()).into());
     }
     let mut events = response.into_body().into_data_stream().eventsource();
     while let Some(event) = events.next().await {

@@ -31,8 +31,8 @@ pub(crate) struct Args {
     /// How to split the upstream's bytes: whole, recorded, a number of bytes, or every
     #[arg(long, value_name = "SPLITS", default_value = "recorded")]
     splits: Splits,
-    /// Show differences, then write the actual output to expect.json (and expect.sse, if there is one) of the fixtures that
-    /// differ
+    /// Show the differences, then write the actual output of each fixture that differs to its expect.json (and expect.sse,
+    /// if it has one)
     #[arg(long)]
     update: bool,
     /// Write one JSON object per fixture instead of text
@@ -76,7 +76,7 @@ fn report(args: &Args, fixtures: &[(PathBuf, Fixture)]) -> io::Result<usize> {
         }
     }
     let is_large = |fixture: &&&Fixture| {
-        let (made, all) = cuts_in_two(fixture.upstream.len(), BUDGET);
+        let (made, all) = cuts_in_two(fixture.upstream_len(), BUDGET);
         made < all
     };
     let large = played.iter().filter(is_large).count();
@@ -108,7 +108,7 @@ fn as_json(dir: &Path, finding: Option<&Finding>) -> serde_json::Value {
 /// Writes the output for the whole body as the expectation.
 fn update(dir: &Path, fixture: &Fixture) -> io::Result<()> {
     let played = fixture.play(Cutting::Whole).map_err(io::Error::other)?;
-    let answer = fixture.assemble(&played).answer.into_expectation(&fixture.upstream);
+    let answer = fixture.assemble(&played).answer.into_expectation(fixture);
     let mut text = serde_json::to_vec_pretty(&answer)?;
     text.push(b'\n');
     fs::write(dir.join(EXPECT), text)?;

@@ -16,8 +16,8 @@ use crate::{
     config::{self, ToolStyle, model_rules},
     conversation::Conversation,
     dialect::{ClientDialect, Dialect, ReaderRules, UpstreamDialect},
-    fixture::{Fixture, Head, Splits, cuts_in_two, manifest::RuleOverrides, replay},
-    format::{self, Known},
+    fixture::{Fixture, Response, Splits, cuts_in_two, manifest::RuleOverrides, replay},
+    format::{self, KnownFormats},
     observe::{terminal::counted, untrusted::escaped},
     pipeline::{Pipeline, State},
     redact::Redactor,
@@ -26,7 +26,7 @@ use crate::{
 
 /// Headings of the help.
 const STREAMS: &str = "Streams";
-const CALLS: &str = "Tools and their calls";
+const CALLS: &str = "Tool calls";
 
 /// Options of `rewrite`.
 #[derive(Debug, clap::Args)]
@@ -43,25 +43,26 @@ pub(crate) struct Args {
     /// Text formats to look for: auto, off, or comma-separated names
     #[arg(long, value_name = "FORMATS", help_heading = CALLS)]
     detect: Option<String>,
-    /// The client's request: its tools and options determine what is a call. Without it, the output is a stream
+    /// The client's request: its tools and options determine what counts as a call. Without a
+    /// request, the output is a stream
     #[arg(long, value_name = "FILE", help_heading = CALLS)]
     request: Option<PathBuf>,
     /// Names of tools that the client declared, instead of or in addition to a request
     #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = CALLS)]
     declare: Vec<String>,
-    /// Split the input into pieces of N bytes; or check that every split gives the same output
+    /// Split the input into pieces of N bytes; with `every`, check that every split gives the same output
     #[arg(long, value_name = "N|every", help_heading = STREAMS)]
     split: Option<Splits>,
-    /// stream: send arguments as they arrive; whole: send a call when it is complete
+    /// How calls are sent: stream sends arguments as they arrive, whole sends a call when it is complete
     #[arg(long, value_name = "HOW", help_heading = CALLS)]
     arguments: Option<String>,
-    /// Calls that the upstream ran itself: auto, forward, annotate or hide
+    /// What the output contains of calls that the upstream ran itself: auto, forward, annotate or hide
     #[arg(long, value_name = "HOW", env = "TOOLWIRE_SERVER_CALLS", help_heading = CALLS)]
     server_calls: Option<String>,
-    /// Calls to undeclared names in formats with markers: forward or text
+    /// What happens to calls of undeclared tools in formats with markers: forward or text
     #[arg(long, value_name = "HOW", help_heading = CALLS)]
     unknown_calls: Option<String>,
-    /// The prefix of the tool names that the model was taught
+    /// Prefix of the tool names that the model was taught
     #[arg(long, value_name = "TEXT", help_heading = CALLS)]
     tool_prefix: Option<String>,
     /// Do not repair arguments that are not JSON
@@ -121,8 +122,9 @@ fn filter(args: &Args) -> Result<(), Stop> {
         tolerate_truncation: settings.tolerate_truncation,
         client: args.to,
     });
-    let mut pipeline = replay::pipeline(reader, args.to()?, (&settings, Known::built_in()), &conversation)
-        .redacting(Arc::new(Redactor::new([])));
+    let mut pipeline =
+        replay::pipeline(reader, args.to()?, (&settings, KnownFormats::built_in()), &conversation)
+            .redacting(Arc::new(Redactor::new([])));
     let mut input = args.open()?;
     let mut stdout = io::stdout().lock();
     let mut out = BytesMut::new();
@@ -138,6 +140,8 @@ fn filter(args: &Args) -> Result<(), Stop> {
             pass_on(&mut out, &mut stdout)?;
         }
     }
+    // There is no upstream to ask again.
+    pipeline.end(&mut out);
     let failed = end(&mut pipeline, conversation.stream, &mut out);
     pass_on(&mut out, &mut stdout)?;
     failed.map_or(Ok(()), |message| Err(Stop::Work(message)))
@@ -181,13 +185,11 @@ fn check(args: &Args) -> Result<(), Stop> {
         from: args.from()?,
         to: args.to()?,
         settings: args.settings(&conversation.model).map_err(Stop::Usage)?,
-        formats: Arc::new(Known::default()),
+        formats: Arc::new(KnownFormats::default()),
         request: Vec::new(),
         conversation,
-        head: Head { status: 200, headers: Vec::new() },
-        pieces: Vec::new(),
-        upstream,
-        second: None,
+        upstream: Response { body: upstream, ..Response::default() },
+        hops: Vec::new(),
         expect: None,
         expect_stream: None,
     };
@@ -198,7 +200,7 @@ fn check(args: &Args) -> Result<(), Stop> {
             "split this way, the stream gives a different result than in one piece".to_owned(),
         ));
     }
-    let len = fixture.upstream.len();
+    let len = fixture.upstream_len();
     let (made, all) = cuts_in_two(len, SPLIT_BUDGET);
     let places = match made == all {
         true => format!("each of its {all} places"),
@@ -255,8 +257,8 @@ impl Args {
             .with("server_tools", Some(upstream.side().server_tools().to_vec()))
             .with("repair", self.no_repair.then_some(false))
             .with("tolerate_truncation", self.tolerate_truncation.then_some(true));
-        let settings = rules.settings(Known::built_in())?;
-        Ok(config::settings_for(&settings, (tools, None), Known::built_in(), model).into_owned())
+        let settings = rules.settings(KnownFormats::built_in())?;
+        Ok(config::settings_for(&settings, (tools, None), KnownFormats::built_in(), model).into_owned())
     }
 
     /// The client's request, with the tools of `--declare` appended to its own.

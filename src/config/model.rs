@@ -14,7 +14,7 @@ use super::{
     value::{count_or_off, listed_choice, referred, text},
 };
 use crate::{
-    format::{self, Format, Known, Teaching},
+    format::{self, Format, KnownFormats, Teaching},
     rules::{Detect, Limits, Rules},
     settings::{Field, Key, OneOf},
     suggest::suggest,
@@ -45,7 +45,7 @@ pub struct Model {
     /// The rules for its responses, as the pipeline takes them.
     pub settings: Rules,
     /// The formats that may be named, and what models' names imply.
-    pub formats: Arc<Known>,
+    pub formats: Arc<KnownFormats>,
 }
 
 impl Model {
@@ -87,7 +87,7 @@ impl Model {
 pub(crate) fn settings_for<'s>(
     settings: &'s Rules,
     (tools, starts_in_reasoning): (ToolStyle, Option<bool>),
-    formats: &Known,
+    formats: &KnownFormats,
     name: &str,
 ) -> Cow<'s, Rules> {
     let mut settings = Cow::Borrowed(settings);
@@ -204,7 +204,7 @@ pub(super) fn selection(
     keys: &mut impl Keys,
     draft: &mut Draft,
     upstreams: &[Declared<'_>],
-    formats: &Known,
+    formats: &KnownFormats,
 ) {
     keys.special(
         Key::new(
@@ -241,7 +241,7 @@ pub(super) fn selection(
 }
 
 /// The keys that say how requests are written and responses are read. `formats` may be named.
-pub(super) fn treatment(keys: &mut impl Keys, draft: &mut Draft, formats: &Known) {
+pub(super) fn treatment(keys: &mut impl Keys, draft: &mut Draft, formats: &KnownFormats) {
     model_rules::rules(keys, &mut draft.settings, formats);
     model_rules::starts_in_reasoning(keys, &mut draft.starts_in_reasoning);
     keys.special(
@@ -297,7 +297,7 @@ fn showing(keys: &mut impl Keys, showing: &mut Showing) {
     keys.special(
         Key::new(
             "max_instructions",
-            "the most tokens that these instructions may have, by [estimate](teaching.md#budget), or \
+            "the most tokens that these instructions may have, by [estimate](teaching.md), or \
              `\"off\"`. Schemas are shortened first; tools that still do not fit are left out, with a warning \
              in the log and the metric `toolwire_tools_left_out_total`",
         ),
@@ -322,7 +322,7 @@ const SYSTEM_POSITION: [(&str, SystemPosition); 3] = [
 pub(super) fn read<'a>(
     table: &mut Table<'a>,
     upstreams: &[Declared<'_>],
-    formats: &Arc<Known>,
+    formats: &Arc<KnownFormats>,
     limits: Limits,
 ) -> Entry<'a> {
     let mut draft = Draft::default();
@@ -363,7 +363,7 @@ fn imply(upstream: &Upstream, draft: &mut Draft) {
 }
 
 impl Draft {
-    fn finish(self, formats: &Arc<Known>) -> Option<Model> {
+    fn finish(self, formats: &Arc<KnownFormats>) -> Option<Model> {
         Some(Model {
             name: self.name?,
             upstream: self.upstream?,
@@ -449,7 +449,7 @@ fn declared(cell: Cell<'_>, upstreams: &[Declared<'_>]) -> Option<Arc<Upstream>>
     }
 }
 
-fn taught_by(cell: Cell<'_>, known: &Known) -> Option<ToolStyle> {
+fn taught_by(cell: Cell<'_>, known: &KnownFormats) -> Option<ToolStyle> {
     let mut choices = vec![("native", ToolStyle::Native)];
     let taught = known.all().filter(|format| format.teach.is_some());
     choices.extend(taught.map(|format| (format.name, ToolStyle::Format(format))));

@@ -11,12 +11,19 @@
 
 use std::borrow::Cow;
 
-use super::{CallTally, Tally};
+use super::{
+    CallTally, Tally,
+    corrections::Corrections,
+    hops::{FollowUp, Reason, UsageSum},
+    misrouted::{self, Incomplete},
+};
 use crate::{
     conversation::Conversation,
     dialect::{Ids, Skip, Skipped, Stamp},
     digest::Digest,
-    event::{Annotation, CallEnd, CallResult, CallStart, Event, Finish, Runner, ServerCall, Sink, Source},
+    event::{
+        Annotation, CallEnd, CallResult, CallStart, Event, Finish, Runner, ServerCall, Sink, Source, Usage,
+    },
     failure::Failure,
     rules::{ArgumentDelivery, Misroute, Rules, ServerCalls},
     tools::DeclaredTools,
@@ -51,24 +58,23 @@ struct Entry {
     fate: Fate,
 }
 
-/// Calls that lack required arguments and for which the model is asked again.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Bounce {
-    pub(super) calls: Vec<Incomplete>,
+/// A hop that has ended, after which the response is to go on with another one. The hop's finish is withheld.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) follow_up: FollowUp,
+    finish: Finish,
+    /// The calls that are sent as they are if there is no other hop.
+    incomplete: Vec<Incomplete>,
 }
 
-/// A call that lacks required arguments.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Incomplete {
-    start: CallStart<'static>,
-    pub(super) arguments: String,
-    pub(super) missing: Vec<String>,
-}
-
-impl Incomplete {
-    pub(super) fn name(&self) -> &str {
-        &self.start.name
-    }
+/// What had been sent at some point.
+#[derive(Debug, Default)]
+struct Checkpoint {
+    ids: usize,
+    client_calls: usize,
+    broken_calls: usize,
+    rescued: usize,
+    calls: usize,
 }
 
 /// The stage that applies the rules for calls.
@@ -101,10 +107,19 @@ pub(super) struct Calls {
     characters: Option<u64>,
     /// Bytes of arguments kept for calls that are reported separately.
     kept: usize,
-    /// Text sent so far, if a bounce would have to repeat it.
+    /// The text of this hop, kept only if a follow-up may have to repeat it.
     said: String,
-    bounced: bool,
-    pub(super) bounce: Option<Bounce>,
+    /// The number of the hop, from 0.
+    hop: usize,
+    /// Text sent in earlier hops, in characters; the upstream counts from 0 in each hop.
+    earlier_characters: u64,
+    usage: UsageSum,
+    corrections: Corrections,
+    /// Nothing of the response's content has been sent yet, so that another hop may replace this one.
+    pub(super) can_replace: bool,
+    /// What had been sent when this hop began.
+    checkpoint: Checkpoint,
+    pub(super) pending: Option<Pending>,
     pub(super) failure: Option<Failure>,
     pub(super) tally: Tally,
     /// What this stage left out.
@@ -121,6 +136,7 @@ impl Calls {
         stamp: &Stamp,
     ) -> Self {
         let has_tools = !conversation.tools.is_empty();
+        let corrections = Corrections::new(conversation, &tools, settings);
         let may_cite = match settings.server_calls {
             ServerCalls::Auto => has_tools,
             ServerCalls::Annotate => true,
@@ -141,37 +157,80 @@ impl Calls {
             broken_calls: 0,
             cut: false,
             has_tools,
-            characters: (cites && may_cite).then_some(0),
+            characters: ((cites && may_cite) || settings.may_follow_up()).then_some(0),
             kept: 0,
             said: String::new(),
-            bounced: false,
-            bounce: None,
+            hop: 0,
+            earlier_characters: 0,
+            usage: UsageSum::default(),
+            corrections,
+            can_replace: false,
+            checkpoint: Checkpoint::default(),
+            pending: None,
             failure: None,
             tally: Tally::default(),
             skipped: Skipped::default(),
         }
     }
 
-    /// The model's text so far, kept only if a bounce may need it.
-    pub(super) fn said(&self) -> &str {
-        &self.said
-    }
-
-    /// Another upstream response follows, whose calls are numbered from 0 again.
+    /// Another upstream response follows, whose calls and characters are numbered from 0 again.
     pub(super) fn next_hop(&mut self) {
+        if let Some(Pending { follow_up: FollowUp { reason, .. }, .. }) = self.pending.take() {
+            self.tally.follow_ups.push(reason);
+            if reason.replaces() {
+                self.roll_back();
+            }
+        }
+        self.checkpoint = Checkpoint {
+            ids: self.sent_ids.len(),
+            client_calls: self.client_calls,
+            broken_calls: self.broken_calls,
+            rescued: self.rescued.len(),
+            calls: self.tally.calls.len(),
+        };
+        self.corrections.next_hop();
         self.entries.clear();
         self.apologises = false;
-        self.bounce = None;
-        self.bounced = true;
+        self.said = String::new();
+        self.hop += 1;
+        self.earlier_characters = self.characters.unwrap_or(0);
+        self.usage.next_hop();
+    }
+
+    /// Forgets what this hop gave, since the next one replaces it. Limits count it all the same.
+    fn roll_back(&mut self) {
+        let Checkpoint { ids, client_calls, broken_calls, rescued, calls } = self.checkpoint;
+        self.sent_ids.truncate(ids);
+        self.rescued.truncate(rescued);
+        self.tally.calls.truncate(calls);
+        (self.client_calls, self.broken_calls) = (client_calls, broken_calls);
+        self.cut = false;
+        if let Some(characters) = &mut self.characters {
+            *characters = self.earlier_characters;
+        }
+    }
+
+    /// The checks of this hop's calls.
+    pub(super) fn corrections(&self) -> &Corrections {
+        &self.corrections
+    }
+
+    /// Whether another hop may follow this one.
+    fn may_follow_up(&self) -> bool {
+        self.settings.may_follow_up() && self.hop + 1 < self.settings.limits.max_hops
     }
 
     /// Handles an event. `frame` is the upstream's frame of it, if that may be forwarded unchanged.
     pub(super) fn event(&mut self, event: Event<'_>, out: &mut impl Sink) {
-        if self.failure.is_some() || self.bounce.is_some() {
+        if self.failure.is_some() || (self.pending.is_some() && !is_usage(&event)) {
             return;
         }
         match event {
-            Event::Verbatim { frame, means: Some(means) } => self.take(means.clone(), Some(frame), out),
+            // The frames of later hops have ids of their own.
+            Event::Verbatim { frame, means: Some(means) } => {
+                self.take(means.clone(), Some(frame).filter(|_| self.hop == 0), out);
+            }
+            Event::Verbatim { means: None, .. } if self.hop > 0 => {}
             event => self.take(event, None, out),
         }
     }
@@ -185,13 +244,25 @@ impl Calls {
             Event::CallResult(result) => self.result(result, out),
             Event::ServerCall(_) if self.settings.server_calls == ServerCalls::Hide => {}
             Event::Finish(finish) => self.finish(finish, frame, out),
-            Event::Usage(usage) => {
-                self.tally.input_tokens = usage.input.or(self.tally.input_tokens);
-                self.tally.output_tokens = usage.output.or(self.tally.output_tokens);
-                send(Event::Usage(usage), frame, out);
+            Event::Usage(usage) => self.usage(usage, frame, out),
+            Event::Start(_) if self.hop > 0 => {}
+            Event::Annotation(annotation) if self.earlier_characters > 0 => {
+                let shift = |at: u64| at.saturating_add(self.earlier_characters);
+                let span = (shift(annotation.span.0), shift(annotation.span.1));
+                out.event(Event::Annotation(Annotation { span, ..annotation }));
             }
             event => send(event, frame, out),
         }
+    }
+
+    /// Sends the token counts of all hops together.
+    fn usage(&mut self, usage: Usage, frame: Option<&str>, out: &mut impl Sink) {
+        let sum = self.usage.take(&usage, self.may_follow_up());
+        let frame = frame.filter(|_| sum.is_none());
+        let usage = sum.unwrap_or(usage);
+        self.tally.input_tokens = usage.input.or(self.tally.input_tokens);
+        self.tally.output_tokens = usage.output.or(self.tally.output_tokens);
+        send(Event::Usage(usage), frame, out);
     }
 
     fn text(&mut self, text: Cow<'_, str>, frame: Option<&str>, out: &mut impl Sink) {
@@ -206,7 +277,7 @@ impl Calls {
         }
         // Text beyond the limit is left out of the repeat: the model then sees the beginning of its text.
         let fits = self.said.len() + text.len() <= self.settings.limits.max_hold;
-        if self.settings.misroute == Misroute::Bounce && !self.bounced && fits {
+        if fits && self.may_follow_up() {
             self.said.push_str(&text);
         }
         send(Event::Text(text), frame, out);
@@ -234,7 +305,11 @@ impl Calls {
             start.name = Cow::Owned(declared.to_owned());
         }
         let source = start.index;
-        let whole = self.settings.arguments == ArgumentDelivery::Whole;
+        if start.runner == Runner::Client {
+            self.corrections.begins(&written, self.tools.resolve(&written).is_some());
+        }
+        let checks = self.corrections.checks_arguments();
+        let whole = checks || self.settings.arguments == ArgumentDelivery::Whole;
         let fate = if start.runner == Runner::Upstream && !self.forwards(&written) {
             self.left_out(&start)
         } else if rescue || (whole && start.runner == Runner::Client) {
@@ -383,6 +458,10 @@ impl Calls {
         end: CallEnd,
         out: &mut impl Sink,
     ) {
+        if end != CallEnd::Cut {
+            let arguments = Some(arguments.as_str()).filter(|_| end == CallEnd::Complete);
+            self.corrections.ends(&start.name, arguments);
+        }
         if end != CallEnd::Complete {
             self.cut |= end == CallEnd::Cut;
             self.tally.dropped_calls += 1;
@@ -412,7 +491,7 @@ impl Calls {
         if waits || self.rescued.contains(&call) {
             return None;
         }
-        if self.settings.misroute == Misroute::Bounce && !self.bounced {
+        if self.settings.misroute == Misroute::Bounce && self.may_follow_up() {
             let missing: Vec<String> =
                 self.tools.missing(&call.0, arguments).into_iter().map(str::to_owned).collect();
             if !missing.is_empty() {
@@ -481,25 +560,57 @@ impl Calls {
         self.kept -= told.map_or(0, |told| told.len());
     }
 
-    /// The response has ended: decides the pending calls, and with them the finish reason.
+    /// The hop has ended: decides whether another one follows.
     fn finish(&mut self, said: Finish, frame: Option<&str>, out: &mut impl Sink) {
-        let calls = std::mem::take(&mut self.incomplete);
-        if !calls.is_empty() && matches!(said, Finish::Stop | Finish::Calls) {
-            self.bounce = Some(Bounce { calls });
+        let incomplete = std::mem::take(&mut self.incomplete);
+        let untold = |entry: &Entry| matches!(entry.fate, Fate::Annotated { arguments: Some(_), .. });
+        let untold: Vec<u32> = self.entries.iter().filter(|it| untold(it)).map(|it| it.source).collect();
+        untold.into_iter().for_each(|source| self.annotate(source, None, out));
+        // The model is not asked again after a response that was cut off.
+        let follow_up = match said {
+            Finish::Length | Finish::Filter => None,
+            Finish::Stop | Finish::Calls if !incomplete.is_empty() => {
+                let turns = misrouted::turns(&self.said, &incomplete);
+                Some(FollowUp { reason: Reason::Misrouted, turns })
+            }
+            Finish::Stop | Finish::Calls if self.cut || !self.can_replace || !self.may_follow_up() => None,
+            Finish::Stop | Finish::Calls => self.corrections.follow_up(&self.said, &self.tools),
+        };
+        if let Some(follow_up) = follow_up {
+            self.pending = Some(Pending { follow_up, finish: said, incomplete });
             return;
         }
-        // The model is not asked again after a response that was cut off: the calls are sent as they are.
-        for Incomplete { start, arguments, .. } in calls {
+        self.conclude(said, incomplete, frame, out);
+    }
+
+    /// The response ends with this hop, although it was to go on.
+    pub(super) fn end_response(&mut self, out: &mut impl Sink) {
+        let Some(Pending { finish, incomplete, .. }) = self.pending.take() else { return };
+        self.conclude(finish, incomplete, None, out);
+    }
+
+    /// Sends what was withheld, and the finish.
+    fn conclude(
+        &mut self,
+        said: Finish,
+        incomplete: Vec<Incomplete>,
+        frame: Option<&str>,
+        out: &mut impl Sink,
+    ) {
+        for Incomplete { start, arguments, .. } in incomplete {
             let Some(Fate::Sent { index, .. }) = self.send_start(start, None, out) else { continue };
             out.event(Event::CallArguments { index, piece: Cow::Owned(arguments) });
             out.event(Event::CallEnd { index, end: CallEnd::Complete });
         }
-        let untold = |entry: &Entry| matches!(entry.fate, Fate::Annotated { arguments: Some(_), .. });
-        let untold: Vec<u32> = self.entries.iter().filter(|it| untold(it)).map(|it| it.source).collect();
-        untold.into_iter().for_each(|source| self.annotate(source, None, out));
         let agreed = self.agreed(said);
         self.tally.finish = Some(agreed);
-        send(Event::Finish(agreed), frame.filter(|_| agreed == said), out);
+        let warnings = self.corrections.warnings();
+        let frame = frame.filter(|_| agreed == said && warnings.is_empty());
+        for warning in warnings {
+            self.tally.warnings.push(warning.code);
+            out.event(Event::Warning(warning));
+        }
+        send(Event::Finish(agreed), frame, out);
     }
 
     /// The tools that may be called.
@@ -518,6 +629,10 @@ impl Calls {
             Finish::Stop | Finish::Calls => Finish::Stop,
         }
     }
+}
+
+fn is_usage(event: &Event<'_>) -> bool {
+    matches!(event, Event::Usage(_) | Event::Verbatim { means: Some(Event::Usage(_)), .. })
 }
 
 /// Sends an event, as the upstream's frame if that still has the same meaning.

@@ -19,6 +19,7 @@ mod cors;
 mod deadlines;
 mod drain;
 mod exchange;
+mod hops;
 mod intake;
 mod listen;
 mod models;

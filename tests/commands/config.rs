@@ -151,11 +151,11 @@ min, hours, days, weeks, months, years (and few variations)
 33:13: error: expected one of \"stream\", \"whole\", found a boolean
 35:1: error: missing key `upstream`
 36:8: error: a second model `ä`
-37:1: error: unknown key `ünknöwn_cäll`; did you mean `unknown_calls`? also known: `server_calls`, `arguments`; `toolwire check --keys` lists all
+37:1: error: unknown key `ünknöwn_cäll`; did you mean `unknown_calls`? also known: `server_calls`, `enforce`; `toolwire check --keys` lists all
 40:12: error: expected a size such as \"10MiB\"
 41:13: error: expected a whole number, found a float
 42:14: error: expected a duration greater than zero
-43:1: error: unknown key `maxcalls`; did you mean `max_calls`? also known: `max_hold`, `max_body`; `toolwire check --keys` lists all";
+43:1: error: unknown key `maxcalls`; did you mean `max_calls`? also known: `max_hold`, `max_hops`; `toolwire check --keys` lists all";
     assert_eq!(desk.told(), expected);
 }
 
@@ -167,7 +167,7 @@ fn syntax_errors_are_reported_together_with_other_errors() {
     let expected = "\
 1:22: error: invalid basic string, expected `\"`
 3:12: error: string values must be quoted, expected literal string
-4:1: error: unknown key `max_bdy`; did you mean `max_body`? also known: `max_hold`, `max_name`; `toolwire check --keys` lists all
+4:1: error: unknown key `max_bdy`; did you mean `max_body`? also known: `max_hold`, `max_hops`; `toolwire check --keys` lists all
 6:1: error: duplicate key";
     assert_eq!(desk.told(), expected);
 }
@@ -333,6 +333,8 @@ detect = ["hermes", "think"]
 server_calls = "hide"
 arguments = "whole"
 unknown_calls = "text"
+invalid_arguments = "retry"
+enforce = "retry"
 misroute = "bounce"
 repair = false
 tool_prefix = "my_"
@@ -397,6 +399,8 @@ keep_alive = "7ms"
         "server_calls = \"hide\"",
         "arguments = \"whole\"",
         "unknown_calls = \"text\"",
+        "invalid_arguments = \"retry\"",
+        "enforce = \"retry\"",
         "misroute = \"bounce\"",
         "tool_prefix = \"my_\"",
         "system_position = \"user\"",

@@ -86,7 +86,7 @@ impl Reader {
 
     /// Sets what was requested: the names that are declared, the limits of the response, and whether the
     /// client wants it whole. Then the upstream's response may also be whole, up to `max_answer` bytes.
-    pub fn expect(&mut self, asked: Asked) {
+    pub(crate) fn expect(&mut self, asked: Asked) {
         self.whole = (!asked.stream).then_some(asked.limits);
         self.answer.expect(asked.tools, asked.limits);
     }
@@ -183,12 +183,12 @@ impl Reader {
 
     /// The end mark came without a finish reason: what follows is ignored, and the response is complete if
     /// the body ends properly.
-    pub fn awaits_end(&self) -> bool {
+    pub(crate) fn awaits_end(&self) -> bool {
         !self.over && self.answer.awaits_end()
     }
 
     /// Servers of this API leave tools to the client.
-    pub fn runs_tools(&self) -> bool {
+    pub(crate) fn runs_tools(&self) -> bool {
         false
     }
 
@@ -238,7 +238,7 @@ fn keep(kept: &mut Vec<u8>, bytes: &[u8], most: usize) {
 }
 
 fn oversized(error: Oversized) -> Failure {
-    Failure::new(Kind::Protocol, format!("the upstream's answer cannot be read: {error}"))
+    Failure::new(Kind::Protocol, format!("the upstream's response cannot be read: {error}"))
 }
 
 fn not_a_stream(body: &[u8]) -> Failure {
@@ -246,14 +246,17 @@ fn not_a_stream(body: &[u8]) -> Failure {
         Kind::Protocol,
         match refusal::first_words(body) {
             Some(words) => {
-                format!("the upstream answered with something that is no event stream: \"{words}\"")
+                format!("the upstream responded with something that is not an event stream: \"{words}\"")
             }
-            None => "the upstream answered with something that is no event stream".to_owned(),
+            None => "the upstream responded with something that is not an event stream".to_owned(),
         },
     )
 }
 
 fn not_a_completion(body: &[u8]) -> Failure {
     let words = refusal::first_words(body).unwrap_or_default();
-    Failure::new(Kind::Protocol, format!("the upstream answered with JSON that is no completion: {words}"))
+    Failure::new(
+        Kind::Protocol,
+        format!("the upstream responded with JSON that is not a completion: {words}"),
+    )
 }

@@ -115,28 +115,23 @@ impl Reader {
 
     /// Sets the limits of the response. The client's tools are not used: a later stage decides which calls
     /// are the client's.
-    pub fn expect(&mut self, asked: Asked) {
+    pub(crate) fn expect(&mut self, asked: Asked) {
         self.body.answer.expect(asked.limits);
     }
 
     /// Lumo runs tools itself.
-    pub fn runs_tools(&self) -> bool {
+    pub(crate) fn runs_tools(&self) -> bool {
         true
     }
 
     /// Never: the end mark of this dialect is complete in itself.
-    pub fn awaits_end(&self) -> bool {
+    pub(crate) fn awaits_end(&self) -> bool {
         false
     }
 
     /// What was received and left out, by reason.
     pub fn skipped(&self) -> Skipped {
         self.body.answer.skipped()
-    }
-
-    /// What was left out because it was malformed.
-    pub fn malformed(&self) -> u64 {
-        self.skipped().malformed()
     }
 
     fn settle(&mut self, outcome: Result<(), Failure>, out: &mut impl Sink) -> Result<(), Failure> {
@@ -326,10 +321,10 @@ impl Body {
             return self.answer.end_tolerated(out);
         }
         Err(match (self.answer.has_begun(), understood) {
-            (true, _) => Failure::new(Kind::Truncated, "the upstream's answer ended in the middle"),
-            (false, true) => Failure::new(Kind::Truncated, "the upstream's answer ended before it began"),
+            (true, _) => Failure::new(Kind::Truncated, "the upstream's response broke off"),
+            (false, true) => Failure::new(Kind::Truncated, "the upstream's response ended before it began"),
             (false, false) => {
-                Failure::new(Kind::Protocol, "nothing in the upstream's answer could be understood")
+                Failure::new(Kind::Protocol, "nothing in the upstream's response could be understood")
             }
         })
     }
@@ -373,9 +368,9 @@ fn no_stream(line: &[u8]) -> Failure {
         (Some(b'<'), _) => "an HTML page".to_owned(),
         (Some(b'['), _) => "a JSON array".to_owned(),
         (_, Ok(text)) => format!("`{}`", text.chars().take(60).collect::<String>()),
-        (_, Err(_)) => "bytes that are no text".to_owned(),
+        (_, Err(_)) => "bytes that are not text".to_owned(),
     };
-    Failure::new(Kind::Protocol, format!("the upstream answered with {found} instead of an event stream"))
+    Failure::new(Kind::Protocol, format!("the upstream responded with {found} instead of an event stream"))
 }
 
 #[cfg(test)]

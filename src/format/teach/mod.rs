@@ -200,7 +200,7 @@ fn place(turns: &mut Vec<Turn>, instructions: Option<String>, teaching: &Teachin
 mod tests {
     use super::*;
     use crate::{
-        conversation::Rest,
+        conversation::{Call, CallOutput, Part, Rest, Tool},
         format::{FENCED, HERMES, THINK},
     };
 

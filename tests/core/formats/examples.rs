@@ -6,7 +6,7 @@ use toolwire::{
     conversation::{Conversation, Role, Tool, ToolChoice, Turn},
     detect::Detector,
     event::Finish,
-    format::{ALL, Format, Known, Teaching, instruct},
+    format::{ALL, Format, KnownFormats, Teaching, instruct},
     rules::{Detect, Rules},
     tools::DeclaredTools,
 };
@@ -35,7 +35,7 @@ fn examples(tools: &[Tool], format: &Format) -> String {
 fn found(tools: &[Tool], format: &'static Format, text: &str) -> Found {
     let rules = Rules { detect: Detect::Formats(vec![format.name]), ..Rules::default() };
     let tools = DeclaredTools::new(&conversation(tools), "");
-    let mut detector = Detector::new(tools, &rules, Known::built_in()).expect("tools are declared");
+    let mut detector = Detector::new(tools, &rules, KnownFormats::built_in()).expect("tools are declared");
     Found::of(&mut detector, &[text], Finish::Stop, |_, _| {})
 }
 

@@ -11,9 +11,11 @@
 
 mod calls;
 mod detector;
+mod hops;
 mod limits;
 mod markup;
 mod native;
+mod retry;
 mod server_calls;
 mod soup;
 mod streams;
