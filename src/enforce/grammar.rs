@@ -54,8 +54,8 @@ pub(super) fn of_calls(
     }
     let call = rules.named("call", call.join(" | "));
     let (before, between, after) = notation.around();
-    let more =
-        if only_one { String::new() } else { format!("({})*", sequence(&[literal(between), call.clone()])) };
+    let next = sequence(&[literal(between), call.clone()]);
+    let more = if only_one { String::new() } else { format!("({next}){{0,{}}}", MAX_CALLS - 1) };
     let root = sequence(&[literal(before), call, more, literal(after)]);
     (rules.count <= MAX_RULES).then(|| format!("root ::= {root}\n{}{COMMON}", rules.text))
 }
