@@ -210,7 +210,7 @@ impl Limits {
     /// More calls than `max_calls`.
     pub(crate) fn too_many_calls(&self) -> Failure {
         let limit = self.max_calls;
-        Failure::new(Kind::Limit, format!("the answer has more than {limit} tool calls (limits.max_calls)"))
+        Failure::new(Kind::Limit, format!("the response has more than {limit} tool calls (limits.max_calls)"))
     }
 
     /// A call with arguments of more than `max_arguments` bytes.
@@ -231,7 +231,7 @@ impl Limits {
     pub(crate) fn answer_too_long(&self) -> Failure {
         let limit = self.max_answer;
         let message =
-            format!("the answer is longer than {limit} bytes (limits.max_answer); ask for a stream");
+            format!("the response is longer than {limit} bytes (limits.max_answer); request a stream");
         Failure::new(Kind::Limit, message)
     }
 

@@ -277,7 +277,7 @@ async fn total_timeout_spans_hops() {
     let request = chat_request(&proxy, REQUEST);
     let body = Client::new().send(request).await.unwrap().rest().await;
     let error = stream_error(&body);
-    assert!(error["message"].as_str().unwrap().contains("whole answer"), "{error}");
+    assert!(error["message"].as_str().unwrap().contains("whole response"), "{error}");
 }
 
 /// A hop is complete with its finish reason. An upstream that then keeps its stream open delays the next hop, but does

@@ -191,7 +191,7 @@ async fn total_timeout_applies_to_a_pending_decision() {
     let begun = Instant::now();
     let body = rest(answer).await;
     assert_eq!(begun.elapsed(), total);
-    assert!(body.contains("whole answer") && !body.contains("finish_reason\":\"tool_calls"), "{body}");
+    assert!(body.contains("whole response") && !body.contains("finish_reason\":\"tool_calls"), "{body}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -196,11 +196,11 @@ fn non_literal_templates_are_rejected_with_location_and_reason() {
                 "/fields/thinking",
                 json!({"open_pattern": r"(?:^|<think>\s*)", "close": "x"}),
             ),
-            "`fields.thinking.open_pattern`: a regular expression that is no literal from `(?:^|<think>",
+            "`fields.thinking.open_pattern`: a regular expression that is not literal from `(?:^|<think>",
         ),
         (
             changed(json_between_tags(), "/fields/thinking", json!({"close": "</think>"})),
-            "`fields.thinking.open`: it is missing; for answers that start in reasoning there is `starts_in_reasoning`",
+            "`fields.thinking.open`: it is missing; for responses that start in reasoning there is `starts_in_reasoning`",
         ),
         (
             changed(json_between_tags(), &format!("{call}/content"), json!("kv-lines")),
@@ -228,7 +228,7 @@ fn non_literal_templates_are_rejected_with_location_and_reason() {
         ),
         (
             changed(tagged_arguments(), &format!("{call}/open_pattern"), json!(r"<tool=(?P<name>a|b)>x|y")),
-            "`fields.tool_calls.open_pattern`: a regular expression that is no literal from `|y`",
+            "`fields.tool_calls.open_pattern`: a regular expression that is not literal from `|y`",
         ),
         (
             changed(
