@@ -20,7 +20,7 @@ use answers::conversation;
 use toolwire::{
     detect::Detector,
     event::{Event, Finish, Sink},
-    format::{self, Format, Grammar, Known},
+    format::{self, Format, Grammar, KnownFormats},
     rules::{ArgumentDelivery, Detect, Rules},
     tools::DeclaredTools,
 };
@@ -247,7 +247,8 @@ fn openers(format: &'static Format) -> BTreeSet<&'static str> {
 /// Gives the steps that were counted, 0 where nothing counts them.
 fn run(case: &Case, text: &str, mode: Mode) -> u64 {
     let rules = Rules { detect: case.detect.clone(), arguments: mode.arguments, ..Rules::default() };
-    let Some(detector) = Detector::new(DeclaredTools::new(&conversation(), ""), &rules, Known::built_in())
+    let Some(detector) =
+        Detector::new(DeclaredTools::new(&conversation(), ""), &rules, KnownFormats::built_in())
     else {
         return 0;
     };

@@ -20,7 +20,7 @@ use toolwire::{
     conversation::Conversation,
     detect::Detector,
     event::{Event, Sink},
-    format::Known,
+    format::KnownFormats,
     tools::DeclaredTools,
     wire::json::escape_into,
 };
@@ -350,7 +350,8 @@ impl Sink for Count {
 
 /// Gives a text to a new detector, a lap every 2 KB.
 fn detect(tools: &DeclaredTools, pieces: &[&str], laps: &mut Laps) {
-    let Some(mut detector) = Detector::new(tools.clone(), &answers::settings(true), Known::built_in()) else {
+    let Some(mut detector) = Detector::new(tools.clone(), &answers::settings(true), KnownFormats::built_in())
+    else {
         return;
     };
     let mut count = Count::default();

@@ -11,7 +11,7 @@ use toolwire::{
     detect::Detector,
     dialect::{Answering, Stamp, chat},
     event::{Event, Sink},
-    format::Known,
+    format::KnownFormats,
     tools::DeclaredTools,
     wire::sse::{Frame, Frames},
 };
@@ -89,7 +89,7 @@ fn readers(criterion: &mut Criterion) {
 
 fn detector() -> impl Fn() -> Option<Detector> {
     let (tools, settings) = (DeclaredTools::new(&answers::conversation(), ""), answers::settings(true));
-    move || Detector::new(tools.clone(), &settings, Known::built_in())
+    move || Detector::new(tools.clone(), &settings, KnownFormats::built_in())
 }
 
 fn detected(detector: Option<Detector>, pieces: &[&str]) -> usize {

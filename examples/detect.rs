@@ -4,7 +4,7 @@ use toolwire::{
     conversation::{Conversation, Tool},
     detect::Detector,
     event::Event,
-    format::Known,
+    format::KnownFormats,
     rules::Rules,
     tools::DeclaredTools,
 };
@@ -12,7 +12,9 @@ use toolwire::{
 fn main() {
     let tools = vec![Tool::named("get_weather")];
     let declared = DeclaredTools::new(&Conversation { tools, ..Conversation::default() }, "");
-    let Some(mut detector) = Detector::new(declared, &Rules::default(), Known::built_in()) else { return };
+    let Some(mut detector) = Detector::new(declared, &Rules::default(), KnownFormats::built_in()) else {
+        return;
+    };
 
     let mut events: Vec<Event<'static>> = Vec::new();
     for piece in

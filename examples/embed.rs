@@ -5,7 +5,7 @@ use std::{error::Error, io::Write};
 use bytes::BytesMut;
 use toolwire::{
     dialect::{Answering, Reader, Stamp, Writer, chat},
-    format::Known,
+    format::KnownFormats,
     pipeline::{Pipeline, State},
     rules::Rules,
 };
@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let answering = Answering::new(&conversation, Stamp { seed: 7, created: 1_700_000_000 });
     let reader = Reader::Chat(chat::Reader::new(chat::ReaderSettings::default()));
     let writer = Writer::Chat(chat::Writer::new(&answering));
-    let (rules, formats) = (Rules::default(), Known::built_in());
+    let (rules, formats) = (Rules::default(), KnownFormats::built_in());
     let mut pipeline = Pipeline::new(&conversation, &rules, formats, reader, writer, &answering);
 
     let upstream = r#"data: {"choices": [{"delta": {"content": "<tool_call>{\"name\": \"get_weather\", "}}]}

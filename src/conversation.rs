@@ -5,12 +5,14 @@
 //! [`Received`], for an upstream that speaks the dialect it came from.
 
 mod arrange;
+mod constraint;
 mod received;
 
 use serde_json::Value;
 
+pub(crate) use self::arrange::{joined_user_turns, media_behind_results, take_media};
 pub use self::{
-    arrange::{joined_user_turns, media_behind_results, take_media},
+    constraint::{Constraint, StructuralTags, Tag},
     received::{Received, Rest},
 };
 use crate::wire::json::Raw;
@@ -44,6 +46,8 @@ pub struct Conversation {
     pub legacy_functions: bool,
     /// Sampling and limits.
     pub sampling: Sampling,
+    /// What the upstream is asked to enforce.
+    pub constraint: Option<Constraint>,
     /// All other top-level fields.
     pub rest: Rest,
 }

@@ -55,6 +55,7 @@ pub mod conversation;
 pub mod detect;
 pub mod dialect;
 mod digest;
+pub mod enforce;
 pub mod event;
 pub mod failure;
 #[cfg(feature = "bench")]

@@ -33,6 +33,13 @@ pub struct Rules {
     pub limits: Limits,
 }
 
+impl Rules {
+    /// Whether a response may take more than one upstream request.
+    pub(crate) fn may_follow_up(&self) -> bool {
+        self.limits.max_hops > 1 && self.misroute == Misroute::Bounce
+    }
+}
+
 impl Default for Rules {
     fn default() -> Self {
         Self {
@@ -116,6 +123,26 @@ pub enum UnknownCalls {
     Text,
 }
 
+/// `enforce`: how an upstream is made to write well-formed calls where the client requires them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Enforce {
+    /// By the best means that the upstream has.
+    Auto,
+    /// By a JSON schema of the whole response.
+    Schema,
+    /// By structural tags: a schema from a call's opener to its closer.
+    StructuralTag,
+    /// By a grammar of the whole response.
+    Grammar,
+    /// By beginning the response with a call's opener.
+    Prefill,
+    /// By asking once more.
+    Retry,
+    /// Not at all: what the model is told is all.
+    #[default]
+    Off,
+}
+
 /// Limits of one response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -136,6 +163,9 @@ pub struct Limits {
     pub max_markup: usize,
     /// Bytes of a response that is not streamed and therefore buffered. Beyond that it fails.
     pub max_answer: usize,
+    /// Upstream requests for one response, the first included, if the model is asked again. Beyond that the response ends
+    /// with what the last one gave.
+    pub max_hops: usize,
 }
 
 impl Default for Limits {
@@ -149,6 +179,7 @@ impl Default for Limits {
             max_name: 256,
             max_markup: 1024,
             max_answer: 64 << 20,
+            max_hops: 2,
         }
     }
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use toolwire::{
     conversation::{Conversation, Tool},
     dialect::{Answering, Reader, Stamp, Writer, chat, lumo},
-    format::Known,
+    format::KnownFormats,
     pipeline::{Pipeline, State},
     rules::{Detect, Rules},
 };
@@ -188,7 +188,7 @@ pub fn pipeline(conversation: &Conversation, upstream: Upstream, detect: bool, v
     Pipeline::new(
         conversation,
         &settings(detect),
-        Known::built_in(),
+        KnownFormats::built_in(),
         upstream.reader(verbatim),
         writer,
         &answering,

@@ -92,8 +92,8 @@ fn script() -> Result<Fixture, LoadError> {
     let times = include_bytes!("../../fixtures/demo/upstream.times");
     let mut fixture =
         Fixture::parse("demo", (Path::new(load::MANIFEST), manifest), (Path::new(load::REQUEST), request))?;
-    fixture.pieces = load::parse_times(Path::new(load::TIMES), times, upstream.len())?;
-    fixture.upstream = upstream.to_vec();
+    fixture.upstream.pieces = load::parse_times(Path::new(load::TIMES), times, upstream.len())?;
+    fixture.upstream.body = upstream.to_vec();
     Ok(fixture)
 }
 

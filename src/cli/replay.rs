@@ -76,7 +76,7 @@ fn report(args: &Args, fixtures: &[(PathBuf, Fixture)]) -> io::Result<usize> {
         }
     }
     let is_large = |fixture: &&&Fixture| {
-        let (made, all) = cuts_in_two(fixture.upstream.len(), BUDGET);
+        let (made, all) = cuts_in_two(fixture.upstream_len(), BUDGET);
         made < all
     };
     let large = played.iter().filter(is_large).count();
@@ -108,7 +108,7 @@ fn as_json(dir: &Path, finding: Option<&Finding>) -> serde_json::Value {
 /// Writes the output for the whole body as the expectation.
 fn update(dir: &Path, fixture: &Fixture) -> io::Result<()> {
     let played = fixture.play(Cutting::Whole).map_err(io::Error::other)?;
-    let answer = fixture.assemble(&played).answer.into_expectation(&fixture.upstream);
+    let answer = fixture.assemble(&played).answer.into_expectation(fixture);
     let mut text = serde_json::to_vec_pretty(&answer)?;
     text.push(b'\n');
     fs::write(dir.join(EXPECT), text)?;

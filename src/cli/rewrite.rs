@@ -16,8 +16,8 @@ use crate::{
     config::{self, ToolStyle, model_rules},
     conversation::Conversation,
     dialect::{ClientDialect, Dialect, ReaderRules, UpstreamDialect},
-    fixture::{Fixture, Head, Splits, cuts_in_two, manifest::RuleOverrides, replay},
-    format::{self, Known},
+    fixture::{Fixture, Response, Splits, cuts_in_two, manifest::RuleOverrides, replay},
+    format::{self, KnownFormats},
     observe::{terminal::counted, untrusted::escaped},
     pipeline::{Pipeline, State},
     redact::Redactor,
@@ -121,8 +121,9 @@ fn filter(args: &Args) -> Result<(), Stop> {
         tolerate_truncation: settings.tolerate_truncation,
         client: args.to,
     });
-    let mut pipeline = replay::pipeline(reader, args.to()?, (&settings, Known::built_in()), &conversation)
-        .redacting(Arc::new(Redactor::new([])));
+    let mut pipeline =
+        replay::pipeline(reader, args.to()?, (&settings, KnownFormats::built_in()), &conversation)
+            .redacting(Arc::new(Redactor::new([])));
     let mut input = args.open()?;
     let mut stdout = io::stdout().lock();
     let mut out = BytesMut::new();
@@ -138,6 +139,8 @@ fn filter(args: &Args) -> Result<(), Stop> {
             pass_on(&mut out, &mut stdout)?;
         }
     }
+    // There is no upstream to ask again.
+    pipeline.end(&mut out);
     let failed = end(&mut pipeline, conversation.stream, &mut out);
     pass_on(&mut out, &mut stdout)?;
     failed.map_or(Ok(()), |message| Err(Stop::Work(message)))
@@ -181,13 +184,11 @@ fn check(args: &Args) -> Result<(), Stop> {
         from: args.from()?,
         to: args.to()?,
         settings: args.settings(&conversation.model).map_err(Stop::Usage)?,
-        formats: Arc::new(Known::default()),
+        formats: Arc::new(KnownFormats::default()),
         request: Vec::new(),
         conversation,
-        head: Head { status: 200, headers: Vec::new() },
-        pieces: Vec::new(),
-        upstream,
-        second: None,
+        upstream: Response { body: upstream, ..Response::default() },
+        hops: Vec::new(),
         expect: None,
         expect_stream: None,
     };
@@ -198,7 +199,7 @@ fn check(args: &Args) -> Result<(), Stop> {
             "split this way, the stream gives a different result than in one piece".to_owned(),
         ));
     }
-    let len = fixture.upstream.len();
+    let len = fixture.upstream_len();
     let (made, all) = cuts_in_two(len, SPLIT_BUDGET);
     let places = match made == all {
         true => format!("each of its {all} places"),
@@ -255,8 +256,8 @@ impl Args {
             .with("server_tools", Some(upstream.side().server_tools().to_vec()))
             .with("repair", self.no_repair.then_some(false))
             .with("tolerate_truncation", self.tolerate_truncation.then_some(true));
-        let settings = rules.settings(Known::built_in())?;
-        Ok(config::settings_for(&settings, (tools, None), Known::built_in(), model).into_owned())
+        let settings = rules.settings(KnownFormats::built_in())?;
+        Ok(config::settings_for(&settings, (tools, None), KnownFormats::built_in(), model).into_owned())
     }
 
     /// The client's request, with the tools of `--declare` appended to its own.

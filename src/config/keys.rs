@@ -151,13 +151,13 @@ pub(super) fn size_value(size: usize) -> Value {
 
 /// A key as the documentation describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Row {
+pub(crate) struct Row {
     /// The key.
-    pub key: &'static str,
+    pub(crate) key: &'static str,
     /// Its default, in Markdown.
-    pub default: String,
+    pub(crate) default: String,
     /// What it does, in Markdown.
-    pub about: Cow<'static, str>,
+    pub(crate) about: Cow<'static, str>,
 }
 
 /// Describes keys, in the order of their declarations.

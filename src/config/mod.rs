@@ -26,7 +26,7 @@ mod value;
 
 #[cfg(feature = "cli")]
 pub(crate) use format::unknown as unknown_format;
-pub use keys::Row;
+pub(crate) use keys::Row;
 #[cfg(feature = "bench")]
 pub(crate) use keys::{Keys, read_table, table_of};
 #[cfg(feature = "cli")]
@@ -44,7 +44,7 @@ use secrecy::{ExposeSecret, SecretString};
 use toml::de::DeTable;
 
 use self::{source::Source, table::Context};
-use crate::{format::Known, rules};
+use crate::{format::KnownFormats, rules};
 
 /// Looks up an environment variable. It is an argument so that tests need not change the process's
 /// environment.
@@ -92,7 +92,7 @@ pub struct Config {
     /// The models that clients can request; at least one.
     pub models: Vec<Model>,
     /// The formats that models may name: the built-in ones, and those of `[[formats]]`.
-    pub formats: Arc<Known>,
+    pub formats: Arc<KnownFormats>,
     /// Origins whose web pages may read responses.
     pub cors_origins: Origins,
     /// What `/metrics` shows.

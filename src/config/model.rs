@@ -12,7 +12,7 @@ use super::{
     value::{listed_choice, referred, text},
 };
 use crate::{
-    format::{self, Format, Known, Teaching},
+    format::{self, Format, KnownFormats, Teaching},
     rules::{Detect, Limits, Rules},
     settings::{Field, Key, OneOf},
     suggest::suggest,
@@ -41,7 +41,7 @@ pub struct Model {
     /// The rules for its responses, as the pipeline takes them.
     pub settings: Rules,
     /// The formats that may be named, and what models' names imply.
-    pub formats: Arc<Known>,
+    pub formats: Arc<KnownFormats>,
 }
 
 impl Model {
@@ -78,7 +78,7 @@ impl Model {
 pub(crate) fn settings_for<'s>(
     settings: &'s Rules,
     (tools, starts_in_reasoning): (ToolStyle, Option<bool>),
-    formats: &Known,
+    formats: &KnownFormats,
     name: &str,
 ) -> Cow<'s, Rules> {
     let mut settings = Cow::Borrowed(settings);
@@ -150,7 +150,7 @@ pub(super) fn selection(
     keys: &mut impl Keys,
     draft: &mut Draft,
     upstreams: &[Declared<'_>],
-    formats: &Known,
+    formats: &KnownFormats,
 ) {
     keys.special(
         Key::new(
@@ -187,7 +187,7 @@ pub(super) fn selection(
 }
 
 /// The keys that say how requests are written and responses are read. `formats` may be named.
-pub(super) fn treatment(keys: &mut impl Keys, draft: &mut Draft, formats: &Known) {
+pub(super) fn treatment(keys: &mut impl Keys, draft: &mut Draft, formats: &KnownFormats) {
     model_rules::rules(keys, &mut draft.settings, formats);
     model_rules::starts_in_reasoning(keys, &mut draft.starts_in_reasoning);
     keys.special(
@@ -222,7 +222,7 @@ const SYSTEM_POSITION: [(&str, SystemPosition); 2] =
 pub(super) fn read<'a>(
     table: &mut Table<'a>,
     upstreams: &[Declared<'_>],
-    formats: &Arc<Known>,
+    formats: &Arc<KnownFormats>,
     limits: Limits,
 ) -> Entry<'a> {
     let mut draft = Draft::default();
@@ -263,7 +263,7 @@ fn imply(upstream: &Upstream, draft: &mut Draft) {
 }
 
 impl Draft {
-    fn finish(self, formats: &Arc<Known>) -> Option<Model> {
+    fn finish(self, formats: &Arc<KnownFormats>) -> Option<Model> {
         Some(Model {
             name: self.name?,
             upstream: self.upstream?,
@@ -347,7 +347,7 @@ fn declared(cell: Cell<'_>, upstreams: &[Declared<'_>]) -> Option<Arc<Upstream>>
     }
 }
 
-fn taught_by(cell: Cell<'_>, known: &Known) -> Option<ToolStyle> {
+fn taught_by(cell: Cell<'_>, known: &KnownFormats) -> Option<ToolStyle> {
     let mut choices = vec![("native", ToolStyle::Native)];
     let taught = known.all().filter(|format| format.teach.is_some());
     choices.extend(taught.map(|format| (format.name, ToolStyle::Format(format))));

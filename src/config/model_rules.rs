@@ -9,13 +9,13 @@ use super::{
     value::{list, listed_choice},
 };
 use crate::{
-    format::Known,
+    format::KnownFormats,
     rules::{ArgumentDelivery, Detect, Limits, Misroute, Reasoning, Rules, ServerCalls, UnknownCalls},
     settings::{Field, Key, OneOf, Settings},
 };
 
 /// The keys of `[[models]]` that say how responses are treated. `formats` are those that may be named.
-pub(crate) fn rules(keys: &mut impl Keys, rules: &mut Rules, formats: &Known) {
+pub(crate) fn rules(keys: &mut impl Keys, rules: &mut Rules, formats: &KnownFormats) {
     keys.special(
         Key::new(
             "detect",
@@ -165,6 +165,14 @@ pub(crate) fn limits(keys: &mut dyn Settings, limits: &mut Limits) {
         ),
         Field::Size(&mut limits.max_answer),
     );
+    keys.key(
+        Key::new(
+            "max_hops",
+            "upstream requests for one response, the first included, where the model may be asked again \
+             (`misroute = \"bounce\"`); then the response ends with what the last one gave",
+        ),
+        Field::Count(&mut limits.max_hops, 1),
+    );
 }
 
 const REASONING: [(&str, Reasoning); 2] = [("auto", Reasoning::Auto), ("off", Reasoning::Off)];
@@ -184,7 +192,7 @@ const ARGUMENTS: [(&str, ArgumentDelivery); 2] =
 const UNKNOWN_CALLS: [(&str, UnknownCalls); 2] =
     [("forward", UnknownCalls::Forward), ("text", UnknownCalls::Text)];
 
-fn detect(cell: Cell<'_>, known: &Known) -> Option<Detect> {
+fn detect(cell: Cell<'_>, known: &KnownFormats) -> Option<Detect> {
     let names: Vec<_> = known.all().map(|format| format.name).collect();
     match cell.value {
         DeValue::Array(_) => {

@@ -18,7 +18,7 @@ use super::{
     value::{list, one_or_more, secret, size, text},
 };
 use crate::{
-    format::Known,
+    format::KnownFormats,
     rules,
     settings::{Field, Key, Settings},
 };
@@ -263,19 +263,19 @@ fn upstreams<'a>(table: &mut Table<'a>, context: &Context<'_>) -> Vec<Declared<'
 }
 
 /// The known formats: the built-in ones, and those of the configuration that are valid.
-fn formats(table: &mut Table<'_>) -> Arc<Known> {
+fn formats(table: &mut Table<'_>) -> Arc<KnownFormats> {
     let mut own = Vec::new();
     for cell in entries(table, "formats") {
         own.extend(cell.table(|table| format::read(table, &own)));
     }
-    Arc::new(Known::new(own))
+    Arc::new(KnownFormats::new(own))
 }
 
 fn models<'a>(
     table: &mut Table<'a>,
     context: &Context<'_>,
     upstreams: &[Declared<'a>],
-    formats: &Arc<Known>,
+    formats: &Arc<KnownFormats>,
     limits: rules::Limits,
 ) -> Option<Vec<super::Model>> {
     let cells = entries(table, "models");

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     dialect::UpstreamDialect,
-    format::{Definition, Known},
+    format::{Definition, KnownFormats},
 };
 
 /// A table of a configuration file.
@@ -16,7 +16,7 @@ pub struct Section {
     /// Its name in the file, such as `[[models]]`; empty for the top level.
     pub name: String,
     /// Its keys.
-    pub rows: Vec<Row>,
+    pub(crate) rows: Vec<Row>,
 }
 
 impl Section {
@@ -52,8 +52,8 @@ pub fn reference() -> Vec<Section> {
     sections.extend([
         Section::new("[[models]]", |keys| {
             let mut draft = model::Draft::default();
-            model::selection(keys, &mut draft, &[], Known::built_in());
-            model::treatment(keys, &mut draft, Known::built_in());
+            model::selection(keys, &mut draft, &[], KnownFormats::built_in());
+            model::treatment(keys, &mut draft, KnownFormats::built_in());
         }),
         Section::new("[[formats]]", |keys| format::keys(keys, &mut Definition::default())),
         Section::new("[metrics]", |keys| read::metrics(keys, &mut Metrics::default())),

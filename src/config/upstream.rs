@@ -56,7 +56,7 @@ impl Upstream {
     }
 
     /// The URL of its list of models; `None` if its dialect has none.
-    pub fn models_endpoint(&self) -> Option<Result<Uri, http::Error>> {
+    pub(crate) fn models_endpoint(&self) -> Option<Result<Uri, http::Error>> {
         self.options.side().models_path().map(|path| self.below(path))
     }
 
@@ -89,7 +89,7 @@ const WHOLE_ANSWER: Duration = Duration::from_secs(600);
 impl Timeouts {
     /// How long the upstream may take to send its headers. It sends those of a response that is not streamed
     /// when the response is complete, so for them the limit of the whole response applies.
-    pub fn first_headers(&self, stream: bool) -> Duration {
+    pub(crate) fn first_headers(&self, stream: bool) -> Duration {
         if stream { self.header } else { self.total.unwrap_or(WHOLE_ANSWER).max(self.header) }
     }
 }

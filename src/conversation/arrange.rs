@@ -6,7 +6,7 @@ use super::{Part, Role, Turn};
 
 /// Moves images and other media of tool results into a user's turn after them: most servers accept only text
 /// in a result. All results of a run come first, since calls and results must be adjacent.
-pub fn media_behind_results(turns: &[Turn]) -> Cow<'_, [Turn]> {
+pub(crate) fn media_behind_results(turns: &[Turn]) -> Cow<'_, [Turn]> {
     if !turns.iter().any(has_media) {
         return Cow::Borrowed(turns);
     }
@@ -29,7 +29,7 @@ pub fn media_behind_results(turns: &[Turn]) -> Cow<'_, [Turn]> {
 
 /// Removes images and other media from a turn with a tool's result, and returns them after a text that says
 /// which result they belong to. `name` is the tool's name, if it is known.
-pub fn take_media(turn: &mut Turn, name: &str) -> Vec<Part> {
+pub(crate) fn take_media(turn: &mut Turn, name: &str) -> Vec<Part> {
     if !has_media(turn) {
         return Vec::new();
     }
@@ -51,7 +51,7 @@ pub fn take_media(turn: &mut Turn, name: &str) -> Vec<Part> {
 }
 
 /// Joins adjacent turns of the user, for chat templates in which user and assistant alternate.
-pub fn joined_user_turns(turns: &[Turn]) -> Cow<'_, [Turn]> {
+pub(crate) fn joined_user_turns(turns: &[Turn]) -> Cow<'_, [Turn]> {
     let are_joined = |pair: &[Turn]| pair.iter().all(is_users);
     if !turns.windows(2).any(are_joined) {
         return Cow::Borrowed(turns);

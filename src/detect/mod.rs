@@ -67,7 +67,7 @@ use self::{
 };
 use crate::{
     event::{Event, Finish, Sink},
-    format::{Known, THINK},
+    format::{KnownFormats, THINK},
     rules::Rules,
     tools::DeclaredTools,
     wire::{
@@ -133,7 +133,7 @@ pub struct Detector {
 impl Detector {
     /// A detector of reasoning and of the calls that `tools` allow. `None` if there is nothing to detect, so
     /// that text passes without being held. The formats that the rules name are looked up in `known`.
-    pub fn new(tools: DeclaredTools, settings: &Rules, known: &Known) -> Option<Self> {
+    pub fn new(tools: DeclaredTools, settings: &Rules, known: &KnownFormats) -> Option<Self> {
         let search = Search::new(tools, settings, known)?;
         Some(Self {
             prose: Prose::new(search.max_hold, search.calls),

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 
 use super::{behind::Framing, envelope::CallRules, markers::Markers, reading::Reading};
 use crate::{
-    format::{self, Calls, Channels, Format, Grammar, Known, Place, Python},
+    format::{self, Calls, Channels, Format, Grammar, KnownFormats, Place, Python},
     rules::{ArgumentDelivery, Detect, Reasoning, Rules, UnknownCalls},
 };
 
@@ -102,7 +102,7 @@ impl Reads {
 impl SearchPlan {
     /// `None` if there is nothing to look for. The plan for automatic detection is built once for all
     /// requests, and the formats that a model's name adds are tried before it.
-    fn of(detect: &Detect, known: &Known, reads: Reads) -> Option<Arc<Self>> {
+    fn of(detect: &Detect, known: &KnownFormats, reads: Reads) -> Option<Arc<Self>> {
         static ALL: LazyLock<Arc<SearchPlan>> = LazyLock::new(|| auto(true, true));
         static CALLS: LazyLock<Arc<SearchPlan>> = LazyLock::new(|| auto(true, false));
         static SAID: LazyLock<Arc<SearchPlan>> = LazyLock::new(|| auto(false, true));
@@ -215,7 +215,7 @@ pub(super) struct Search {
 impl Search {
     /// The search for reasoning, and for the calls that `tools` allow. `None` if there is nothing to look
     /// for.
-    pub(super) fn new(tools: DeclaredTools, settings: &Rules, known: &Known) -> Option<Self> {
+    pub(super) fn new(tools: DeclaredTools, settings: &Rules, known: &KnownFormats) -> Option<Self> {
         let calls = !tools.is_empty() && settings.detect != Detect::Off;
         let reads = Reads { calls, reasoning: settings.reasoning == Reasoning::Auto };
         Some(Self {

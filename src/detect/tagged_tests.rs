@@ -9,7 +9,7 @@ use crate::tools::DeclaredTools;
 use crate::{
     conversation::{Conversation, Tool},
     event::{CallEnd, Event, Sink},
-    format::{self, Format, Known},
+    format::{self, Format, KnownFormats},
     rules::{Detect, Rules},
 };
 
@@ -58,7 +58,8 @@ impl Sink for Line {
 
 fn read(format: &'static Format, pieces: &[&str], stopped: bool) -> (String, usize) {
     let settings = Rules { detect: Detect::Formats(vec![format.name]), ..Rules::default() };
-    let mut detector = Detector::new(DeclaredTools::new(&tools(), ""), &settings, Known::built_in()).unwrap();
+    let mut detector =
+        Detector::new(DeclaredTools::new(&tools(), ""), &settings, KnownFormats::built_in()).unwrap();
     let mut line = Line::default();
     for piece in pieces {
         detector.event(Event::Text(Cow::Borrowed(piece)), &mut line);

@@ -15,6 +15,7 @@ pub(crate) mod finish;
 pub mod lumo;
 mod skipped;
 mod stamp;
+pub(crate) mod status;
 #[macro_use]
 mod table;
 pub(crate) mod tool_calls;
@@ -27,9 +28,10 @@ use bytes::BytesMut;
 pub use self::{
     client::{Answering, ClientSide},
     skipped::{Skip, Skipped},
-    stamp::{Ids, Stamp},
-    upstream::{Asked, ReaderRules, UpstreamRequest, UpstreamSide},
+    stamp::Stamp,
+    upstream::{ReaderRules, UpstreamRequest, UpstreamSide},
 };
+pub(crate) use self::{stamp::Ids, upstream::Asked};
 
 use crate::{
     event::{Event, Sink},

@@ -100,12 +100,12 @@ pub struct Skipped(Vec<(Skip, u64)>);
 
 impl Skipped {
     /// Counts one more.
-    pub fn add(&mut self, why: Skip) {
+    pub(crate) fn add(&mut self, why: Skip) {
         self.add_many(why, 1);
     }
 
     /// Counts `count` more.
-    pub fn add_many(&mut self, why: Skip, count: u64) {
+    pub(crate) fn add_many(&mut self, why: Skip, count: u64) {
         if count == 0 {
             return;
         }
@@ -116,7 +116,7 @@ impl Skipped {
     }
 
     /// Adds all counts of `other`.
-    pub fn add_all(&mut self, other: &Self) {
+    pub(crate) fn add_all(&mut self, other: &Self) {
         other.iter().for_each(|(why, count)| self.add_many(why, count));
     }
 

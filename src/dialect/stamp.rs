@@ -12,18 +12,18 @@ pub struct Stamp {
 
 /// Ids of a fixed shape from a seed: letters and digits only, safe in every client.
 #[derive(Debug, Clone)]
-pub struct Ids {
+pub(crate) struct Ids {
     state: u64,
 }
 
 impl Ids {
     /// A sequence of ids; `salt` keeps several sequences of one seed apart.
-    pub fn new(seed: u64, salt: u64) -> Self {
+    pub(crate) fn new(seed: u64, salt: u64) -> Self {
         Self { state: seed ^ salt.wrapping_mul(0x9e37_79b9_7f4a_7c15) }
     }
 
     /// The next id: `prefix` and 24 letters or digits.
-    pub fn next(&mut self, prefix: &str) -> String {
+    pub(crate) fn next(&mut self, prefix: &str) -> String {
         const ALPHABET: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
         let mut id = String::with_capacity(prefix.len() + 24);
         id.push_str(prefix);

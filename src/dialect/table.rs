@@ -91,14 +91,14 @@ macro_rules! dialects {
 
         impl Reader {
             /// Says what was requested. Call it once, before the first bytes.
-            pub fn expect(&mut self, asked: Asked) {
+            pub(crate) fn expect(&mut self, asked: Asked) {
                 match self {
                     $($(Self::$variant(reader) => $upstream::Reader::expect(reader, asked),)?)*
                 }
             }
 
             /// Whether the upstream may run tools itself and report that in its response.
-            pub fn runs_tools(&self) -> bool {
+            pub(crate) fn runs_tools(&self) -> bool {
                 match self {
                     $($(Self::$variant(reader) => $upstream::Reader::runs_tools(reader),)?)*
                 }
@@ -134,7 +134,7 @@ macro_rules! dialects {
 
             /// The end mark came without a finish reason, so only a proper end of the body makes the response
             /// complete.
-            pub fn awaits_end(&self) -> bool {
+            pub(crate) fn awaits_end(&self) -> bool {
                 match self {
                     $($(Self::$variant(reader) => $upstream::Reader::awaits_end(reader),)?)*
                 }
@@ -185,7 +185,7 @@ macro_rules! dialects {
             }
 
             /// Bytes of a whole response that are kept until its end; none of a stream are.
-            pub fn kept(&self) -> usize {
+            pub(crate) fn kept(&self) -> usize {
                 match self {
                     $($(Self::$variant(writer) => $client::Writer::kept(writer),)?)*
                 }

@@ -6,7 +6,8 @@ use bytes::Bytes;
 
 use super::{Dialect, Reader};
 use crate::{
-    conversation::Conversation, failure::Failure, rules::Limits, settings::Settings, tools::DeclaredTools,
+    conversation::Conversation, enforce::Means, failure::Failure, rules::Limits, settings::Settings,
+    tools::DeclaredTools,
 };
 
 /// The upstream's side of a dialect, with the settings of one upstream.
@@ -56,6 +57,11 @@ pub trait UpstreamSide {
         false
     }
 
+    /// What its server can enforce while the model writes.
+    fn means(&self) -> Means {
+        Means::default()
+    }
+
     /// Whether requests can declare the client's tools.
     fn declares_tools(&self) -> bool {
         true
@@ -94,13 +100,13 @@ pub struct ReaderRules {
 
 /// What a reader has to know of the client's request.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub(crate) struct Asked {
     /// The declared tools: a call's name is complete as soon as it is declared and no longer one can follow.
-    pub tools: DeclaredTools,
+    pub(crate) tools: DeclaredTools,
     /// The limits of one response.
-    pub limits: Limits,
+    pub(crate) limits: Limits,
     /// The client is answered with a stream.
-    pub stream: bool,
+    pub(crate) stream: bool,
 }
 
 /// A request in an upstream's dialect.

@@ -7,7 +7,7 @@ use super::{ALL, CustomFormat, Format, all_and};
 
 /// The formats that a configuration knows, both its own and the built-in ones, indexed by models' names.
 #[derive(Debug)]
-pub struct Known {
+pub struct KnownFormats {
     own: Vec<CustomFormat>,
     /// The configuration's own formats first, then the others; each group sorted by length, longest first.
     writers: Globs<&'static Format>,
@@ -15,7 +15,7 @@ pub struct Known {
     reasoners: Globs<()>,
 }
 
-impl Known {
+impl KnownFormats {
     /// Knows the built-in formats and `own`.
     pub fn new(own: Vec<CustomFormat>) -> Self {
         let formats =
@@ -35,7 +35,7 @@ impl Known {
 
     /// Knows the built-in formats only.
     pub fn built_in() -> &'static Self {
-        static BUILT_IN: LazyLock<Known> = LazyLock::new(Known::default);
+        static BUILT_IN: LazyLock<KnownFormats> = LazyLock::new(KnownFormats::default);
         &BUILT_IN
     }
 
@@ -73,7 +73,7 @@ impl Known {
     }
 }
 
-impl Default for Known {
+impl Default for KnownFormats {
     fn default() -> Self {
         Self::new(Vec::new())
     }
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
     use crate::format::Definition;
 
-    /// The result of [`Known::of_model`], computed without its index.
+    /// The result of [`KnownFormats::of_model`], computed without its index.
     fn searched(name: &str, own: &[CustomFormat]) -> Vec<&'static str> {
         let surest_first = |formats: &mut dyn Iterator<Item = &'static Format>| {
             let sure = |format: &Format| {
@@ -210,14 +210,14 @@ mod tests {
                 own.push(definition.build(&own).unwrap());
             }
             let wanted = searched(&name, &own);
-            let found: Vec<_> = Known::new(own).of_model(&name).iter().map(|format| format.name).collect();
+            let found: Vec<_> = KnownFormats::new(own).of_model(&name).iter().map(|format| format.name).collect();
             prop_assert_eq!(found, wanted);
         }
     }
 
     #[test]
     fn a_name_is_compared_with_few_globs() {
-        let known = Known::default();
+        let known = KnownFormats::default();
         for name in ["m", "gpt-4o", "Qwen/Qwen3-Coder-480B-A35B-Instruct", "deepseek-ai/DeepSeek-R1-0528"] {
             let pairs = Pairs::of(name);
             let compared = known.writers.needs.iter().filter(|needs| needs.are_in(pairs)).count();
@@ -227,7 +227,7 @@ mod tests {
     }
 
     fn names(model: &str) -> Vec<&'static str> {
-        Known::default().of_model(model).into_iter().map(|format| format.name).collect()
+        KnownFormats::default().of_model(model).into_iter().map(|format| format.name).collect()
     }
 
     #[test]
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn starting_in_reasoning_is_chosen_by_model_name() {
-        let known = Known::default();
+        let known = KnownFormats::default();
         for name in
             ["deepseek-ai/DeepSeek-R1-0528", "QwQ-32B", "Qwen/Qwen3-30B-A3B-Thinking-2507", "MiniMax-M2"]
         {

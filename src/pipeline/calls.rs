@@ -11,12 +11,18 @@
 
 use std::borrow::Cow;
 
-use super::{CallTally, Tally};
+use super::{
+    CallTally, Tally,
+    hops::{FollowUp, Reason, UsageSum},
+    misrouted::{self, Incomplete},
+};
 use crate::{
     conversation::Conversation,
     dialect::{Ids, Skip, Skipped, Stamp},
     digest::Digest,
-    event::{Annotation, CallEnd, CallResult, CallStart, Event, Finish, Runner, ServerCall, Sink, Source},
+    event::{
+        Annotation, CallEnd, CallResult, CallStart, Event, Finish, Runner, ServerCall, Sink, Source, Usage,
+    },
     failure::Failure,
     rules::{ArgumentDelivery, Misroute, Rules, ServerCalls},
     tools::DeclaredTools,
@@ -51,24 +57,13 @@ struct Entry {
     fate: Fate,
 }
 
-/// Calls that lack required arguments and for which the model is asked again.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Bounce {
-    pub(super) calls: Vec<Incomplete>,
-}
-
-/// A call that lacks required arguments.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Incomplete {
-    start: CallStart<'static>,
-    pub(super) arguments: String,
-    pub(super) missing: Vec<String>,
-}
-
-impl Incomplete {
-    pub(super) fn name(&self) -> &str {
-        &self.start.name
-    }
+/// A hop that has ended, after which the response is to go on with another one. The hop's finish is withheld.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) follow_up: FollowUp,
+    finish: Finish,
+    /// The calls that are sent as they are if there is no other hop.
+    incomplete: Vec<Incomplete>,
 }
 
 /// The stage that applies the rules for calls.
@@ -101,10 +96,14 @@ pub(super) struct Calls {
     characters: Option<u64>,
     /// Bytes of arguments kept for calls that are reported separately.
     kept: usize,
-    /// Text sent so far, if a bounce would have to repeat it.
+    /// The text of this hop, kept only if a follow-up may have to repeat it.
     said: String,
-    bounced: bool,
-    pub(super) bounce: Option<Bounce>,
+    /// The number of the hop, from 0.
+    hop: usize,
+    /// Text sent in earlier hops, in characters; the upstream counts from 0 in each hop.
+    earlier_characters: u64,
+    usage: UsageSum,
+    pub(super) pending: Option<Pending>,
     pub(super) failure: Option<Failure>,
     pub(super) tally: Tally,
     /// What this stage left out.
@@ -141,37 +140,48 @@ impl Calls {
             broken_calls: 0,
             cut: false,
             has_tools,
-            characters: (cites && may_cite).then_some(0),
+            characters: ((cites && may_cite) || settings.may_follow_up()).then_some(0),
             kept: 0,
             said: String::new(),
-            bounced: false,
-            bounce: None,
+            hop: 0,
+            earlier_characters: 0,
+            usage: UsageSum::default(),
+            pending: None,
             failure: None,
             tally: Tally::default(),
             skipped: Skipped::default(),
         }
     }
 
-    /// The model's text so far, kept only if a bounce may need it.
-    pub(super) fn said(&self) -> &str {
-        &self.said
-    }
-
-    /// Another upstream response follows, whose calls are numbered from 0 again.
+    /// Another upstream response follows, whose calls and characters are numbered from 0 again.
     pub(super) fn next_hop(&mut self) {
+        if let Some(pending) = self.pending.take() {
+            self.tally.follow_ups.push(pending.follow_up.reason);
+        }
         self.entries.clear();
         self.apologises = false;
-        self.bounce = None;
-        self.bounced = true;
+        self.said = String::new();
+        self.hop += 1;
+        self.earlier_characters = self.characters.unwrap_or(0);
+        self.usage.next_hop();
+    }
+
+    /// Whether another hop may follow this one.
+    fn may_follow_up(&self) -> bool {
+        self.settings.may_follow_up() && self.hop + 1 < self.settings.limits.max_hops
     }
 
     /// Handles an event. `frame` is the upstream's frame of it, if that may be forwarded unchanged.
     pub(super) fn event(&mut self, event: Event<'_>, out: &mut impl Sink) {
-        if self.failure.is_some() || self.bounce.is_some() {
+        if self.failure.is_some() || (self.pending.is_some() && !is_usage(&event)) {
             return;
         }
         match event {
-            Event::Verbatim { frame, means: Some(means) } => self.take(means.clone(), Some(frame), out),
+            // The frames of later hops have ids of their own.
+            Event::Verbatim { frame, means: Some(means) } => {
+                self.take(means.clone(), Some(frame).filter(|_| self.hop == 0), out);
+            }
+            Event::Verbatim { means: None, .. } if self.hop > 0 => {}
             event => self.take(event, None, out),
         }
     }
@@ -185,13 +195,25 @@ impl Calls {
             Event::CallResult(result) => self.result(result, out),
             Event::ServerCall(_) if self.settings.server_calls == ServerCalls::Hide => {}
             Event::Finish(finish) => self.finish(finish, frame, out),
-            Event::Usage(usage) => {
-                self.tally.input_tokens = usage.input.or(self.tally.input_tokens);
-                self.tally.output_tokens = usage.output.or(self.tally.output_tokens);
-                send(Event::Usage(usage), frame, out);
+            Event::Usage(usage) => self.usage(usage, frame, out),
+            Event::Start(_) if self.hop > 0 => {}
+            Event::Annotation(annotation) if self.earlier_characters > 0 => {
+                let shift = |at: u64| at.saturating_add(self.earlier_characters);
+                let span = (shift(annotation.span.0), shift(annotation.span.1));
+                out.event(Event::Annotation(Annotation { span, ..annotation }));
             }
             event => send(event, frame, out),
         }
+    }
+
+    /// Sends the token counts of all hops together.
+    fn usage(&mut self, usage: Usage, frame: Option<&str>, out: &mut impl Sink) {
+        let sum = self.usage.take(&usage, self.may_follow_up());
+        let frame = frame.filter(|_| sum.is_none());
+        let usage = sum.unwrap_or(usage);
+        self.tally.input_tokens = usage.input.or(self.tally.input_tokens);
+        self.tally.output_tokens = usage.output.or(self.tally.output_tokens);
+        send(Event::Usage(usage), frame, out);
     }
 
     fn text(&mut self, text: Cow<'_, str>, frame: Option<&str>, out: &mut impl Sink) {
@@ -206,7 +228,7 @@ impl Calls {
         }
         // Text beyond the limit is left out of the repeat: the model then sees the beginning of its text.
         let fits = self.said.len() + text.len() <= self.settings.limits.max_hold;
-        if self.settings.misroute == Misroute::Bounce && !self.bounced && fits {
+        if fits && self.may_follow_up() {
             self.said.push_str(&text);
         }
         send(Event::Text(text), frame, out);
@@ -412,7 +434,7 @@ impl Calls {
         if waits || self.rescued.contains(&call) {
             return None;
         }
-        if self.settings.misroute == Misroute::Bounce && !self.bounced {
+        if self.settings.misroute == Misroute::Bounce && self.may_follow_up() {
             let missing: Vec<String> =
                 self.tools.missing(&call.0, arguments).into_iter().map(str::to_owned).collect();
             if !missing.is_empty() {
@@ -481,22 +503,41 @@ impl Calls {
         self.kept -= told.map_or(0, |told| told.len());
     }
 
-    /// The response has ended: decides the pending calls, and with them the finish reason.
+    /// The hop has ended: decides whether another one follows.
     fn finish(&mut self, said: Finish, frame: Option<&str>, out: &mut impl Sink) {
-        let calls = std::mem::take(&mut self.incomplete);
-        if !calls.is_empty() && matches!(said, Finish::Stop | Finish::Calls) {
-            self.bounce = Some(Bounce { calls });
+        let incomplete = std::mem::take(&mut self.incomplete);
+        let untold = |entry: &Entry| matches!(entry.fate, Fate::Annotated { arguments: Some(_), .. });
+        let untold: Vec<u32> = self.entries.iter().filter(|it| untold(it)).map(|it| it.source).collect();
+        untold.into_iter().for_each(|source| self.annotate(source, None, out));
+        // The model is not asked again after a response that was cut off.
+        if !incomplete.is_empty() && matches!(said, Finish::Stop | Finish::Calls) {
+            let turns = misrouted::turns(&self.said, &incomplete);
+            let follow_up = FollowUp { reason: Reason::Misrouted, turns };
+            self.pending = Some(Pending { follow_up, finish: said, incomplete });
             return;
         }
-        // The model is not asked again after a response that was cut off: the calls are sent as they are.
-        for Incomplete { start, arguments, .. } in calls {
+        self.conclude(said, incomplete, frame, out);
+    }
+
+    /// The response ends with this hop, although it was to go on.
+    pub(super) fn end_response(&mut self, out: &mut impl Sink) {
+        let Some(Pending { finish, incomplete, .. }) = self.pending.take() else { return };
+        self.conclude(finish, incomplete, None, out);
+    }
+
+    /// Sends what was withheld, and the finish.
+    fn conclude(
+        &mut self,
+        said: Finish,
+        incomplete: Vec<Incomplete>,
+        frame: Option<&str>,
+        out: &mut impl Sink,
+    ) {
+        for Incomplete { start, arguments, .. } in incomplete {
             let Some(Fate::Sent { index, .. }) = self.send_start(start, None, out) else { continue };
             out.event(Event::CallArguments { index, piece: Cow::Owned(arguments) });
             out.event(Event::CallEnd { index, end: CallEnd::Complete });
         }
-        let untold = |entry: &Entry| matches!(entry.fate, Fate::Annotated { arguments: Some(_), .. });
-        let untold: Vec<u32> = self.entries.iter().filter(|it| untold(it)).map(|it| it.source).collect();
-        untold.into_iter().for_each(|source| self.annotate(source, None, out));
         let agreed = self.agreed(said);
         self.tally.finish = Some(agreed);
         send(Event::Finish(agreed), frame.filter(|_| agreed == said), out);
@@ -518,6 +559,10 @@ impl Calls {
             Finish::Stop | Finish::Calls => Finish::Stop,
         }
     }
+}
+
+fn is_usage(event: &Event<'_>) -> bool {
+    matches!(event, Event::Usage(_) | Event::Verbatim { means: Some(Event::Usage(_)), .. })
 }
 
 /// Sends an event, as the upstream's frame if that still has the same meaning.

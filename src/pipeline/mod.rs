@@ -6,12 +6,25 @@
 //!
 //! Each stage is a [`Sink`] for the one before it, so an event passes through all of them before the next one
 //! is read, and nothing is collected in between.
+//!
+//! A response may take several *hops*, each an upstream request with its response. The client sees one
+//! response: after a hop that is not the last, the pipeline says what is needed next ([`FollowUp`]), and the
+//! shell, in its own time, either continues with the next upstream response or ends the response here.
+//!
+//! ```text
+//! Open ──end of hop──▶ HopEnded ──resume(reader)──▶ Open      (the next hop)
+//!   │                     └───────end────────────▶ Done
+//!   └──────────────────────────────────────────▶ Done, Failed
+//! ```
 
 mod backlog;
 mod calls;
+mod hops;
+mod misrouted;
 
 #[cfg(feature = "proxy")]
 pub(crate) use backlog::SLICE;
+pub use hops::{FollowUp, Reason};
 
 use std::sync::Arc;
 
@@ -22,12 +35,12 @@ use self::{
     calls::Calls,
 };
 use crate::{
-    conversation::{Conversation, Role, Turn},
+    conversation::Conversation,
     detect::Detector,
     dialect::{Answering, Asked, Reader, Skipped, Writer},
     event::{Event, Sink},
     failure::{Failure, Redact},
-    format::Known,
+    format::KnownFormats,
     rules::{Limits, Rules},
     tools::DeclaredTools,
 };
@@ -42,9 +55,10 @@ pub enum State {
     /// The response has failed: see [`Pipeline::failure`]. Everything that was certain before has been
     /// written.
     Failed,
-    /// The upstream has to be asked again: send [`Pipeline::follow_up`], then call [`Pipeline::resume`] with
-    /// a reader for the new response. Further input of the first response is ignored.
-    Asks,
+    /// The upstream's response has ended, but the client's has not: do what [`Pipeline::follow_up`] says, then
+    /// call [`Pipeline::resume`] with a reader for the next upstream response, or [`Pipeline::end`]. Further
+    /// input of the last hop is ignored.
+    HopEnded,
 }
 
 /// Converts one upstream response for a client.
@@ -81,7 +95,7 @@ impl Pipeline {
     pub fn new(
         conversation: &Conversation,
         settings: &Rules,
-        known: &Known,
+        known: &KnownFormats,
         mut reader: Reader,
         writer: Writer,
         answering: &Answering,
@@ -155,7 +169,7 @@ impl Pipeline {
     pub fn work(&mut self, out: &mut BytesMut) {
         let mut backlog = std::mem::take(&mut self.stages.backlog);
         backlog.next(&mut self.stages.sink(out));
-        if self.stages.calls.bounce.is_some() || self.stages.is_full() {
+        if self.stages.is_full() {
             backlog.clear();
         }
         let read = if backlog.is_empty() { backlog.read.take() } else { None };
@@ -179,11 +193,10 @@ impl Pipeline {
             return;
         }
         let read = self.stages.failure().map_or(read, Err);
-        if self.stages.calls.bounce.is_some() {
-            self.stages.break_off(out);
-            self.state = State::Asks;
-        } else if let Err(failure) = read {
+        if let Err(failure) = read {
             self.fail(failure, out);
+        } else if ended && self.stages.calls.pending.is_some() {
+            self.state = State::HopEnded;
         } else if ended {
             self.stages.writer.finish(out);
             self.state = State::Done;
@@ -204,10 +217,16 @@ impl Pipeline {
         });
     }
 
-    /// Whether the upstream's end mark arrived without a finish reason. Further input is ignored.
-    /// [`Pipeline::finish`] completes the response; if the body never ends, it stays truncated.
+    /// Whether the upstream's body is expected to end now: its end mark arrived without a finish reason, or
+    /// the hop has finished and only its token counts may follow. [`Pipeline::finish`] completes the hop.
     pub fn awaits_end(&self) -> bool {
-        self.state == State::Open && self.reader.awaits_end()
+        self.state == State::Open && (self.reader.awaits_end() || self.is_hop_finished())
+    }
+
+    /// Whether the hop has its finish reason, and another hop is to follow it. If the upstream does not end its
+    /// body, [`Pipeline::finish`] may be called all the same: only token counts are lost.
+    pub fn is_hop_finished(&self) -> bool {
+        self.stages.calls.pending.is_some()
     }
 
     /// The state of the response.
@@ -240,38 +259,38 @@ impl Pipeline {
 
     /// Writes a keep-alive for a silent stream.
     pub fn keep_alive(&mut self, out: &mut BytesMut) {
-        if self.state == State::Open {
+        if matches!(self.state, State::Open | State::HopEnded) {
             self.stages.writer.keep_alive(out);
         }
     }
 
-    /// In [`State::Asks`]: the request to send to the upstream. `sent` is the previous request.
-    pub fn follow_up(&self, sent: &Conversation) -> Conversation {
-        let mut next = sent.clone();
-        let Some(bounce) = &self.stages.calls.bounce else { return next };
-        let said = self.stages.calls.said();
-        if !said.is_empty() {
-            next.turns.push(Turn::text(Role::Assistant, said));
-        }
-        let told = bounce.calls.iter().map(|call| {
-            let (name, arguments, missing) = (call.name(), &call.arguments, call.missing.join("`, `"));
-            format!(
-                "Your call to the tool `{name}` with the arguments {arguments} was not run: the required arguments \
-                 `{missing}` are missing. Make the call again with all of them. Do not apologise or explain."
-            )
-        });
-        next.turns.push(Turn::text(Role::User, told.collect::<Vec<_>>().join("\n\n")));
-        next
+    /// In [`State::HopEnded`]: what the next hop needs.
+    pub fn follow_up(&self) -> Option<&FollowUp> {
+        let pending = self.stages.calls.pending.as_ref().filter(|_| self.state == State::HopEnded);
+        pending.map(|pending| &pending.follow_up)
     }
 
-    /// In [`State::Asks`]: continues with the upstream's next response.
-    pub fn resume(&mut self, mut reader: Reader) {
+    /// In [`State::HopEnded`]: continues with the upstream's next response. In other states, does nothing.
+    pub fn resume(&mut self, mut reader: Reader, out: &mut BytesMut) {
+        if self.state != State::HopEnded {
+            return;
+        }
         let Stages { calls, limits, stream, .. } = &self.stages;
         reader.expect(Asked { tools: calls.tools().clone(), limits: *limits, stream: *stream });
         self.skipped.add_all(&self.reader.skipped());
         self.reader = reader;
-        self.stages.calls.next_hop();
+        self.stages.next_hop(out);
         self.state = State::Open;
+    }
+
+    /// In [`State::HopEnded`]: ends the response with what the hops so far gave. In other states, does nothing.
+    pub fn end(&mut self, out: &mut BytesMut) {
+        if self.state != State::HopEnded {
+            return;
+        }
+        self.stages.end(out);
+        self.stages.writer.finish(out);
+        self.state = State::Done;
     }
 
     /// The counts so far.
@@ -307,14 +326,19 @@ impl Stages {
         ToDetector { backlog, detector, next: ToCalls { calls, next: ToWriter { writer, has_content, out } } }
     }
 
-    /// Abandons the response for another one, and releases what was held before that point.
-    fn break_off(&mut self, out: &mut BytesMut) {
-        let bounce = self.calls.bounce.take();
+    /// Another upstream response follows. What was held before that point is released.
+    fn next_hop(&mut self, out: &mut BytesMut) {
         let Self { detector, calls, writer, has_content, .. } = self;
         if let Some(detector) = detector {
             detector.next_answer(&mut ToCalls { calls, next: ToWriter { writer, has_content, out } });
         }
-        self.calls.bounce = bounce;
+        calls.next_hop();
+    }
+
+    /// No other hop follows.
+    fn end(&mut self, out: &mut BytesMut) {
+        let Self { calls, writer, has_content, .. } = self;
+        calls.end_response(&mut ToWriter { writer, has_content, out });
     }
 
     /// Releases what is held, since no more input will arrive to decide it.
@@ -334,9 +358,6 @@ struct ToDetector<'s> {
 
 impl Sink for ToDetector<'_> {
     fn event(&mut self, event: Event<'_>) {
-        if self.next.calls.bounce.is_some() {
-            return;
-        }
         match self.detector {
             Some(detector) if self.backlog.takes(&event, detector) => self.backlog.put(event),
             Some(detector) => detector.event(event, &mut self.next),
@@ -392,9 +413,11 @@ pub struct Tally {
     pub held_peak: usize,
     /// Bytes currently held.
     pub held: usize,
-    /// Tokens of the request, as reported by the upstream.
+    /// Why further hops followed, one reason per hop after the first.
+    pub follow_ups: Vec<Reason>,
+    /// Tokens of the request, as reported by the upstream, in all hops together.
     pub input_tokens: Option<u64>,
-    /// Tokens of the response, as reported by the upstream.
+    /// Tokens of the response, as reported by the upstream, in all hops together.
     pub output_tokens: Option<u64>,
     /// The finish reason that was written.
     pub finish: Option<crate::event::Finish>,

@@ -2,8 +2,10 @@
 //!
 //! ```text
 //! Opening ─headers─▶ Streaming ─end mark─▶ AwaitingBodyEnd ─end of body─▶ Over
-//!    │ ▲────once more────┤ └─end mark, no finish reason─▶ Ending ────▲
-//!    └───────────────────┴──── failure, deadline, cut ──────────────┘
+//!  │  ▲                │  │ └─end mark, no finish reason─▶ Ending ──────▲
+//!  │  │                │  └─a hop has ended─▶ Deciding ─no other hop────▲
+//!  │  └────────────────┼─────next hop──────────┘                        │
+//!  └───────────────────┴──── failure, deadline, cut ────────────────────┘
 //! ```
 //!
 //! There is no task and no channel between the two connections. The client's connection polls the body, and the body
@@ -16,6 +18,8 @@
 //! same steps.
 
 mod flow;
+#[cfg(test)]
+mod tests;
 
 use std::{
     convert::Infallible,
@@ -152,7 +156,7 @@ impl AnswerBody {
         }
         ready!(polled);
         match this.flow.stage {
-            Stage::Opening(_) => this.deadlines.asked(),
+            Stage::Opening(_) | Stage::Deciding(_) => this.deadlines.asked(),
             Stage::Streaming(_) => this.deadlines.heard(),
             Stage::Ending(_) => this.deadlines.await_end(),
             Stage::AwaitingBodyEnd(_) => this.deadlines.linger(),
@@ -180,6 +184,7 @@ impl AnswerBody {
                 this.flow.fail(failure::timed_out("whole answer", this.timeouts.total.unwrap_or_default()));
             }
             Deadline::Linger => this.flow.stage = Stage::Over,
+            Deadline::Unended if this.flow.end_hop() => this.deadlines.asked(),
             Deadline::Unended => this.flow.fail(Failure::new(
                 Kind::Truncated,
                 "the upstream sent its end mark without a finish reason and did not end its answer",

@@ -77,9 +77,11 @@ impl Deadlines {
         *self.project().heard = Some(Instant::now());
     }
 
-    /// Another request is sent to the upstream: it has no idle time until it responds.
+    /// Nothing is expected of the upstream until it responds to another request: it has no idle time.
     pub(super) fn asked(self: Pin<&mut Self>) {
-        *self.project().heard = None;
+        let this = self.project();
+        *this.heard = None;
+        *this.end = None;
     }
 
     /// Something is sent to the client: the keep-alive time starts again.
@@ -98,7 +100,7 @@ impl Deadlines {
         *self.project().linger = Some(Instant::now() + LINGER);
     }
 
-    /// The response is complete if its body ends soon.
+    /// The response, or this hop of it, is complete if its body ends soon.
     pub(super) fn await_end(self: Pin<&mut Self>) {
         let end = self.project().end;
         *end = end.or_else(|| Instant::now().checked_add(END));

@@ -19,8 +19,9 @@ use crate::{
     failure::{Failure, Kind},
     format,
     pipeline::Pipeline,
-    rules::Misroute,
 };
+
+use super::hops::{AskAgain, DecideHop};
 
 /// Everything that one exchange needs.
 #[derive(Debug)]
@@ -35,32 +36,8 @@ pub(super) struct Exchange<'a> {
     pub(super) request: UpstreamRequest,
     /// How the client is answered.
     pub(super) answering: Answering,
-    /// What is needed for a second request to the upstream, if the model's rules allow one.
-    pub(super) again: Option<FollowUp>,
-}
-
-/// What is needed for a second request to the upstream within one response
-/// ([`State::Asks`](crate::pipeline::State::Asks)), which is rare and happens at most once. It is kept until the
-/// response ends, so it holds the request's bytes and not the larger forms made of them.
-#[derive(Debug)]
-pub(super) struct FollowUp {
-    config: Arc<Config>,
-    dialect: ClientDialect,
-    body: Box<[u8]>,
-}
-
-impl FollowUp {
-    /// Prepares `pipeline` for the next upstream response, and gives the request for it.
-    ///
-    /// # Errors
-    /// Only those that the first request would have had.
-    pub(super) fn ask(self, pipeline: &mut Pipeline) -> Result<UpstreamRequest, Failure> {
-        let conversation = decode(self.dialect, &self.body)?;
-        let model = model(&self.config, self.dialect, &conversation)?;
-        let sent = pipeline.follow_up(&sent(model, &conversation));
-        pipeline.resume(reader(model, self.dialect));
-        Ok(encode(model, &sent))
-    }
+    /// Decides what follows a hop, if the model's rules allow several.
+    pub(super) hops: Option<Box<dyn DecideHop>>,
 }
 
 /// Decodes a request for a model's response.
@@ -90,12 +67,11 @@ pub(super) fn prepare<'c>(
     refuse_choices(model, &conversation)?;
     let answering = Answering::new(&conversation, stamp);
     let request = encode(model, &sent(model, &conversation));
-    let again = (model.settings.misroute == Misroute::Bounce).then(|| FollowUp {
-        config: Arc::clone(config),
-        dialect,
-        body: body.to_vec().into(),
+    let hops = model.settings.may_follow_up().then(|| {
+        let asking: Box<dyn DecideHop> = Box::new(AskAgain::new(Arc::clone(config), dialect, body));
+        asking
     });
-    Ok(Exchange { model, dialect, conversation, request, answering, again })
+    Ok(Exchange { model, dialect, conversation, request, answering, hops })
 }
 
 /// The pipeline for the response to `conversation`.
@@ -115,7 +91,11 @@ pub(super) fn pipeline(
     )
 }
 
-fn model<'c>(
+/// The configuration's entry that serves `conversation`.
+///
+/// # Errors
+/// [`Kind::NotFound`] if there is none.
+pub(super) fn model<'c>(
     config: &'c Config,
     dialect: ClientDialect,
     conversation: &Conversation,
@@ -136,7 +116,7 @@ fn refuse_choices(model: &Model, conversation: &Conversation) -> Result<(), Fail
 }
 
 /// The conversation as the upstream sees it: with the tools taught in the prompt if the model is configured so.
-fn sent<'a>(model: &Model, conversation: &'a Conversation) -> Cow<'a, Conversation> {
+pub(super) fn sent<'a>(model: &Model, conversation: &'a Conversation) -> Cow<'a, Conversation> {
     match model.tools {
         ToolStyle::Native => Cow::Borrowed(conversation),
         ToolStyle::Format(format) => {
@@ -145,12 +125,13 @@ fn sent<'a>(model: &Model, conversation: &'a Conversation) -> Cow<'a, Conversati
     }
 }
 
-fn encode(model: &Model, sent: &Conversation) -> UpstreamRequest {
+/// The request to the model's upstream.
+pub(super) fn encode(model: &Model, sent: &Conversation) -> UpstreamRequest {
     model.upstream.options.side().encode(sent, model.upstream_name(&sent.model))
 }
 
 /// A reader for a response of the model's upstream to a client that speaks `dialect`.
-fn reader(model: &Model, dialect: ClientDialect) -> Reader {
+pub(super) fn reader(model: &Model, dialect: ClientDialect) -> Reader {
     model.upstream.options.side().reader(&ReaderRules {
         max_frame: model.settings.limits.max_frame,
         tolerate_truncation: model.upstream.tolerate_truncation,

@@ -19,6 +19,7 @@ mod cors;
 mod deadlines;
 mod drain;
 mod exchange;
+mod hops;
 mod intake;
 mod listen;
 mod models;
@@ -33,5 +34,5 @@ mod turn;
 mod upstream;
 mod worker;
 
-pub use drain::terminated;
+pub(crate) use drain::terminated;
 pub use server::{ServeError, Server};

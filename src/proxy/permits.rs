@@ -51,7 +51,23 @@ impl Queue {
         if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
             return Ok(Permit { _place: place });
         }
-        let _waiting = self.join()?;
+        let waiting = self.join()?;
+        self.wait(waiting).await
+    }
+
+    /// As [`Queue::enter`], for another hop of a response in progress: it waits for its turn like every other request,
+    /// but the queue is never too full for it.
+    ///
+    /// # Errors
+    /// [`Kind::RateLimit`] if no permit is free in time.
+    pub(super) async fn enter_again(&self) -> Result<Permit, Failure> {
+        if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
+            return Ok(Permit { _place: place });
+        }
+        self.wait(Waiting::new(self)).await
+    }
+
+    async fn wait(&self, _waiting: Waiting<'_>) -> Result<Permit, Failure> {
         match timeout(self.limits.wait_timeout, Arc::clone(&self.places).acquire_owned()).await {
             Ok(Ok(place)) => Ok(Permit { _place: place }),
             Ok(Err(_closed)) => Err(Failure::new(Kind::Internal, "the upstream's queue was closed")),

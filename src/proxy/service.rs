@@ -272,7 +272,7 @@ impl Service {
         memory: Reservation,
         access: Access,
     ) -> Pin<Box<AnswerBody>> {
-        let Exchange { model, dialect, conversation, request, answering, again } = exchange;
+        let Exchange { model, dialect, conversation, request, answering, hops } = exchange;
         let watch = self.tap.as_ref().and_then(|tap| {
             tap.begin(&Opening {
                 id: access.id(),
@@ -293,7 +293,7 @@ impl Service {
             begun,
             client,
             opening,
-            again,
+            hops,
             pipeline,
             stream: answering.stream,
             watch,

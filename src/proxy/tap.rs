@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use crate::{
     config::{Model, Upstream},
-    conversation::Conversation,
+    conversation::{Conversation, Turn},
     dialect::{Answering, ClientDialect, UpstreamRequest},
     failure::Failure,
 };
@@ -22,7 +22,11 @@ pub trait Tap: fmt::Debug + Send + Sync {
 
 /// Observes one exchange, from before the request is sent to the upstream.
 pub trait Watch: Send {
-    /// The upstream has sent these headers, `after` the beginning of the exchange. Called again for every further hop.
+    /// The upstream is asked again within the same response, `after` the beginning of the exchange: another hop begins.
+    /// `request` has `turns` more than the request before.
+    fn asked_again(&mut self, _request: &UpstreamRequest, _turns: &[Turn], _after: Duration) {}
+
+    /// The upstream has sent these headers, `after` the beginning of the exchange. Called once per hop.
     fn answered(&mut self, status: http::StatusCode, headers: &http::HeaderMap, after: Duration);
 
     /// A piece of the upstream's body has arrived, as the network split it, `after` the beginning of the exchange.

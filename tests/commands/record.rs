@@ -185,3 +185,65 @@ fn recording_includes_the_custom_format_that_it_used() {
         serde_json::from_slice(&fs::read(out.join("0001-m-1/expect.json")).unwrap()).unwrap();
     assert_eq!((expect.calls.len(), calls.len()), (2, 2));
 }
+
+/// A response of two hops is recorded as such, and the recording can be served and replayed.
+#[test]
+fn hops_are_recorded_served_and_replayed() {
+    let desk = TempDir::new().unwrap();
+    let config = |mock: &str| {
+        let path = desk.path().join("toolwire.toml");
+        let text = format!(
+            "[[upstreams]]\nname = \"up\"\ndialect = \"lumo\"\nbase_url = \"http://{mock}\"\n\n\
+             [[models]]\nname = \"lumo\"\nupstream = \"up\"\nmisroute = \"bounce\"\n"
+        );
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let mut served = fixture_path("lumo/v2-bounce");
+    let request = fs::read_to_string(fixture("lumo/v2-bounce").join("request.json")).unwrap();
+    // The second round serves what the first one recorded.
+    for round in ["first", "second"] {
+        let mock = Server::start(&mut toolwire(&["mock", &served, "--listen", "127.0.0.1:0"]));
+        let out = desk.path().join(round).display().to_string();
+        let config = config(&mock.address);
+        let recorder = Server::start(&mut toolwire(&[
+            "record",
+            "--out",
+            &out,
+            "--config",
+            &config,
+            "--listen",
+            "127.0.0.1:0",
+        ]));
+        let (head, body) =
+            ask(&recorder, "/v1/chat/completions", "content-type: application/json\r\n", &request);
+        assert!(head.contains("200 ok"), "{head}");
+        assert_eq!(read_stream(&String::from_utf8(body).unwrap()).calls.len(), 1);
+        drop((recorder, mock));
+        let dir = Path::new(&out).join("0001-lumo");
+        for file in ["upstream.sse", "upstream-2.sse"] {
+            let original = fs::read(fixture("lumo/v2-bounce").join(file)).unwrap();
+            assert_eq!(fs::read(dir.join(file)).unwrap(), original, "{file}");
+        }
+        let manifest = fs::read_to_string(dir.join("fixture.toml")).unwrap();
+        assert!(manifest.contains("[[hops]]") && manifest.contains("`city` are missing"), "{manifest}");
+        assert!(dir.join("upstream-2.times").exists());
+        let (status, stdout, _) = run(&mut toolwire(&["replay", &out, "--splits", "every", "--update"]));
+        assert_eq!(status, 0, "{stdout}");
+        served = dir.display().to_string();
+    }
+    // What a request says is checked, and so is how many there are.
+    let manifest = Path::new(&served).join("fixture.toml");
+    let text = fs::read_to_string(&manifest).unwrap();
+    fs::write(&manifest, text.replace("`city` are missing", "`town` are missing")).unwrap();
+    let (status, stdout, _) = run(&mut toolwire(&["replay", &served]));
+    assert_eq!((status, stdout.contains("the request of hop 2 does not say")), (1, true), "{stdout}");
+    fs::write(&manifest, text.replace("bounce", "rescue")).unwrap();
+    let (status, stdout, _) = run(&mut toolwire(&["replay", &served]));
+    assert_eq!((status, stdout.contains("asks the upstream 1 times, not 2")), (1, true), "{stdout}");
+    let from = text.find("[[hops]]").unwrap();
+    let to = text.find("[settings]").unwrap();
+    fs::write(&manifest, format!("{}{}", &text[..from], &text[to..])).unwrap();
+    let (status, _, stderr) = run(&mut toolwire(&["replay", &served]));
+    assert_eq!((status, stderr.contains("there is no `[[hops]]` for it")), (2, true), "{stderr}");
+}

@@ -10,7 +10,7 @@ use std::{
 };
 
 /// The modules from the bottom up. A module may import those that stand before it.
-const ORDER: [&str; 22] = [
+const ORDER: [&str; 23] = [
     "suggest",
     "settings",
     "digest",
@@ -22,6 +22,7 @@ const ORDER: [&str; 22] = [
     "rules",
     "tools",
     "format",
+    "enforce",
     "dialect",
     "detect",
     "pipeline",
@@ -36,7 +37,7 @@ const ORDER: [&str; 22] = [
 ];
 
 /// What `dialect/` has besides the dialects: all of them may import it.
-const SHARED_BY_DIALECTS: [&str; 3] = ["finish", "skipped", "tool_calls"];
+const SHARED_BY_DIALECTS: [&str; 4] = ["finish", "skipped", "status", "tool_calls"];
 
 /// A path in a source file, without `crate` and `super`: the module that it names, seen from the root of the crate.
 #[derive(Debug, PartialEq, Eq)]

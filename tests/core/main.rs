@@ -14,6 +14,7 @@
 mod chat;
 mod conformance;
 mod docs;
+mod enforce;
 mod formats;
 mod fuzz;
 mod laws;

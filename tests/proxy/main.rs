@@ -17,6 +17,7 @@ mod cors;
 mod drain;
 mod exchanges;
 mod failures;
+mod hops;
 mod hosts;
 mod http1;
 mod limits;

@@ -219,7 +219,7 @@ impl Tap for Seen {
     fn begin(&self, opening: &Opening<'_>) -> Option<Box<dyn Watch>> {
         assert_eq!(opening.upstream.dialect(), Dialect::Chat);
         assert_eq!(opening.body.as_ref(), STREAM.as_bytes());
-        self.note(format!("begin {} {}", opening.model.name, opening.upstream.options.side().path()));
+        self.note(format!("begin {} {}", opening.model.name, opening.upstream.endpoint().unwrap().path()));
         Some(Box::new(self.clone()))
     }
 }
@@ -253,7 +253,7 @@ async fn a_tap_sees_the_exchange() {
     // The end is seen when the response is dropped, and the next request comes after that.
     drop(proxy);
     let seen = seen.0.lock().unwrap().clone();
-    assert_eq!(seen[..2], ["begin m chat/completions", "answered 200"]);
+    assert_eq!(seen[..2], ["begin m /base/chat/completions", "answered 200"]);
     let pieces = seen[2..seen.len() - 1].iter().map(|piece| {
         let length: usize = piece.strip_prefix("piece of ").unwrap().parse().unwrap();
         length

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use toolwire::{
     conversation::Conversation,
     dialect::{Answering, Reader, Stamp, Writer, chat, lumo},
-    format::Known,
+    format::KnownFormats,
     pipeline::{Pipeline, State, Tally},
     rules::Rules,
 };
@@ -22,8 +22,8 @@ pub(crate) struct Exchange {
     pub(crate) conversation: Conversation,
     pub(crate) settings: Rules,
     pub(crate) speech: Speech,
-    /// The upstream's second response, if it gets a second request.
-    pub(crate) second: Option<Vec<u8>>,
+    /// The upstream's further responses, if it is asked again.
+    pub(crate) later: Vec<Vec<u8>>,
 }
 
 /// A client's request: `fields` over a question that is asked as a stream.
@@ -57,7 +57,7 @@ pub(crate) fn tools<'n>(names: impl IntoIterator<Item = &'n str>, parameters: &V
 
 impl Exchange {
     pub(crate) fn new(conversation: Conversation, settings: Rules, speech: Speech) -> Self {
-        Self { conversation, settings, speech, second: None }
+        Self { conversation, settings, speech, later: Vec::new() }
     }
 
     pub(crate) fn pipeline(&self) -> Pipeline {
@@ -66,7 +66,7 @@ impl Exchange {
         Pipeline::new(
             &self.conversation,
             &self.settings,
-            Known::built_in(),
+            KnownFormats::built_in(),
             self.reader(),
             writer,
             &answering,
@@ -99,16 +99,15 @@ impl Exchange {
             pipeline.push(piece, &mut out);
         }
         pipeline.finish(&mut out);
-        if pipeline.state() == State::Asks {
-            let next = pipeline.follow_up(&self.conversation);
-            assert!(
-                next.turns.len() > self.conversation.turns.len(),
-                "the model is told why it is asked again"
-            );
-            pipeline.resume(self.reader());
-            pipeline.push(self.second.as_deref().expect("a second answer"), &mut out);
-            pipeline.finish(&mut out);
+        for response in &self.later {
+            if let Some(follow_up) = pipeline.follow_up() {
+                assert!(!follow_up.turns.is_empty(), "the model is told why it is asked again");
+                pipeline.resume(self.reader(), &mut out);
+                pipeline.push(response, &mut out);
+                pipeline.finish(&mut out);
+            }
         }
+        pipeline.end(&mut out);
         let answer = self.ended(&mut pipeline, out);
         (answer, pipeline.tally())
     }

@@ -6,7 +6,7 @@ use crate::{
     detect::Detector,
     dialect::ClientDialect,
     event::{CallEnd, Event, Sink},
-    format::{self, Known},
+    format::{self, KnownFormats},
     rules::{Detect, Rules},
     tools::DeclaredTools,
 };
@@ -50,7 +50,7 @@ fn detector(formats: &[&str]) -> Detector {
     let conversation = ClientDialect::Chat.side().decode(body.to_string().as_bytes()).unwrap();
     let formats = formats.iter().map(|name| format::by_name(name).unwrap().name).collect();
     let settings = Rules { detect: Detect::Formats(formats), ..Rules::default() };
-    Detector::new(DeclaredTools::new(&conversation, ""), &settings, Known::built_in()).unwrap()
+    Detector::new(DeclaredTools::new(&conversation, ""), &settings, KnownFormats::built_in()).unwrap()
 }
 
 fn run(formats: &[&str], pieces: &[&str], stopped: bool) -> Seen {

@@ -9,7 +9,7 @@ use crate::{
 
 /// The client's side of Chat Completions.
 #[derive(Debug, Clone, Copy)]
-pub struct Client;
+pub(crate) struct Client;
 
 impl ClientSide for Client {
     fn dialect(&self) -> Dialect {

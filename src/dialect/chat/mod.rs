@@ -14,18 +14,20 @@ mod error;
 mod reader;
 mod refusal;
 pub mod request;
+mod server;
 mod upstream;
 mod writer;
 
-pub use client::Client;
+pub(crate) use client::Client;
 pub use error::error_body;
 pub use reader::{Reader, ReaderSettings};
 pub use refusal::refusal;
+pub use server::Server;
 pub use upstream::{Options, Streaming};
 pub use writer::Writer;
 
 /// The path of requests, below an upstream's base URL.
-pub const PATH: &str = "chat/completions";
+pub(crate) const PATH: &str = "chat/completions";
 
 /// The path of the list of models, below the base URL.
-pub const MODELS_PATH: &str = "models";
+pub(crate) const MODELS_PATH: &str = "models";

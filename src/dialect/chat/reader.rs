@@ -86,7 +86,7 @@ impl Reader {
 
     /// Sets what was requested: the names that are declared, the limits of the response, and whether the
     /// client wants it whole. Then the upstream's response may also be whole, up to `max_answer` bytes.
-    pub fn expect(&mut self, asked: Asked) {
+    pub(crate) fn expect(&mut self, asked: Asked) {
         self.whole = (!asked.stream).then_some(asked.limits);
         self.answer.expect(asked.tools, asked.limits);
     }
@@ -183,12 +183,12 @@ impl Reader {
 
     /// The end mark came without a finish reason: what follows is ignored, and the response is complete if
     /// the body ends properly.
-    pub fn awaits_end(&self) -> bool {
+    pub(crate) fn awaits_end(&self) -> bool {
         !self.over && self.answer.awaits_end()
     }
 
     /// Servers of this API leave tools to the client.
-    pub fn runs_tools(&self) -> bool {
+    pub(crate) fn runs_tools(&self) -> bool {
         false
     }
 

@@ -3,39 +3,27 @@
 
 use serde_json::Value;
 
-use crate::failure::{Failure, Kind};
+use crate::{
+    dialect::status,
+    failure::{Failure, Kind},
+};
 
 /// The failure that an upstream's HTTP error means. `retry_after` is the header with that name; `body` may
 /// have any content, and may be truncated.
 pub fn refusal(status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
     let words = Words::of_body(body);
-    let mut failure = match status {
-        404 if !words.is_model_missing() => Failure::new(
-            Kind::Upstream,
-            words.sentence(&format!(
-                "the upstream has no such path (status {status}); its `base_url` may be wrong"
-            )),
-        )
-        .with_status(502)
-        .with_code("upstream_not_found"),
-        300..=399 | 405 => Failure::new(
-            Kind::Upstream,
-            words.sentence(&format!(
-                "the upstream answered with status {status}; its `base_url` may be wrong"
-            )),
-        )
-        .with_status(502)
-        .with_code("upstream_error"),
-        // They are about the connection to the upstream, and a client that got one would need headers that
-        // only the upstream could give (RFC 9110, sections 15.5.8 and 15.5.22).
-        407 | 426 => Failure::new(
-            Kind::Upstream,
-            words.sentence(&format!("the upstream answered with status {status}")),
-        )
-        .with_status(502)
-        .with_code("upstream_error"),
-        _ => words.failure(Some(status)),
+    let lead = match status {
+        404 => "the upstream has no such path (status 404); its `base_url` may be wrong".to_owned(),
+        300..=399 | 405 => {
+            format!("the upstream responded with status {status}; its `base_url` may be wrong")
+        }
+        _ => format!("the upstream responded with status {status}"),
     };
+    let failure = match status {
+        404 if words.is_model_missing() => None,
+        _ => status::failure_of_hop(status, words.sentence(&lead)),
+    };
+    let mut failure = failure.unwrap_or_else(|| words.failure(Some(status)));
     if let Some(value) = retry_after {
         failure = failure.with_retry_after(value);
     }
@@ -62,19 +50,19 @@ struct Words {
 impl Words {
     fn of_body(body: &[u8]) -> Self {
         match serde_json::from_slice::<Value>(body) {
-            Ok(value) => Self::of_answer(&value),
+            Ok(value) => Self::of_response(&value),
             Err(_) => Self { message: first_words(body), ..Self::default() },
         }
     }
 
     /// The bodies in use: `{"error": …}`, the same in an array (Gemini's layer), the error's fields at the
     /// top (vLLM), `{"detail": …}` (FastAPI).
-    fn of_answer(answer: &Value) -> Self {
-        let answer = answer.get(0).unwrap_or(answer);
-        match answer.get("error").or_else(|| answer.get("detail")).filter(|error| !error.is_null()) {
-            Some(Value::String(text)) => Self { message: Some(text.clone()), ..Self::of_error(answer) },
+    fn of_response(response: &Value) -> Self {
+        let response = response.get(0).unwrap_or(response);
+        match response.get("error").or_else(|| response.get("detail")).filter(|error| !error.is_null()) {
+            Some(Value::String(text)) => Self { message: Some(text.clone()), ..Self::of_error(response) },
             Some(error) => Self::of_error(error.get(0).unwrap_or(error)),
-            None => Self::of_error(answer),
+            None => Self::of_error(response),
         }
     }
 
@@ -127,7 +115,7 @@ impl Words {
         let message = match (&self.message, status) {
             (Some(message), _) if kind != Kind::Unauthorized => message.clone(),
             (Some(_), _) => self.sentence("the upstream refused the key it was given"),
-            (None, Some(status)) => format!("the upstream answered with status {status} and no message"),
+            (None, Some(status)) => format!("the upstream responded with status {status} and no message"),
             (None, None) => "the upstream reported an error without a message".to_owned(),
         };
         let mut failure = Failure::new(kind, message);
@@ -148,7 +136,7 @@ impl Words {
             return Kind::ContextLength;
         }
         if let Some(status) = status {
-            return kind_of_status(status);
+            return status::kind_of(status);
         }
         let word = |word: &Option<String>| word.as_deref().and_then(kind_of_word);
         word(&self.code).or_else(|| word(&self.kind)).unwrap_or(Kind::Upstream)
@@ -158,20 +146,6 @@ impl Words {
 /// Statuses of the same kind that clients may distinguish.
 fn keeps_status(kind: Kind) -> bool {
     matches!(kind, Kind::Request | Kind::Forbidden | Kind::Upstream)
-}
-
-fn kind_of_status(status: u16) -> Kind {
-    match status {
-        401 => Kind::Unauthorized,
-        402 | 403 => Kind::Forbidden,
-        404 => Kind::NotFound,
-        408 | 504 | 522 | 524 => Kind::Timeout,
-        413 => Kind::TooLarge,
-        429 => Kind::RateLimit,
-        503 | 529 => Kind::Overloaded,
-        400..=499 => Kind::Request,
-        _ => Kind::Upstream,
-    }
 }
 
 /// The values of `code` and `type` that upstreams use inside a stream, where there is no status.

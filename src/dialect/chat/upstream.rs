@@ -1,9 +1,10 @@
 //! [`Options`]: the upstream's side of this dialect, with the settings of one upstream.
 
-use super::{MODELS_PATH, PATH, ReaderSettings, refusal, request};
+use super::{MODELS_PATH, PATH, ReaderSettings, Server, refusal, request, server::SERVERS};
 use crate::{
     conversation::Conversation,
     dialect::{Dialect, Reader, ReaderRules, UpstreamRequest, UpstreamSide},
+    enforce::Means,
     failure::Failure,
     settings::{Field, Key, OneOf, Settings},
 };
@@ -25,6 +26,8 @@ pub struct Options {
     pub keep_result_images: bool,
     /// Adjacent user turns are joined, for chat templates in which user and assistant must alternate.
     pub join_user_turns: bool,
+    /// The software behind the API, which decides what can be enforced and how it is asked for.
+    pub server: Server,
 }
 
 /// When an upstream is asked for a stream.
@@ -49,6 +52,7 @@ impl Default for Options {
             keep_custom_tools: true,
             keep_result_images: false,
             join_user_turns: false,
+            server: Server::Other,
         }
     }
 }
@@ -131,6 +135,18 @@ impl UpstreamSide for Options {
             ),
             Field::Switch(&mut self.join_user_turns),
         );
+        keys.key(
+            Key::new(
+                "server",
+                "the software behind the API. It decides by what means `enforce` can constrain responses and \
+             how they are asked for: `\"vllm\"`, `\"sglang\"`, `\"llama.cpp\"`, `\"llama-cpp-python\"`, \
+             `\"ollama\"`, `\"lm-studio\"`, `\"tgi\"`, `\"tensorrt-llm\"`, `\"openai\"`, `\"mistral\"`, \
+             `\"deepseek\"`, `\"groq\"`, `\"fireworks\"`, `\"openrouter\"`, or `\"other\"`, for which nothing \
+             can be enforced",
+            )
+            .or("by the host, else `\"other\"`"),
+            Field::Word(&mut OneOf(&mut self.server, &SERVERS)),
+        );
     }
 
     /// OpenAI's own servers support what most others with their API do not.
@@ -141,6 +157,7 @@ impl UpstreamSide for Options {
         });
         self.keep_developer = is_openai;
         self.keep_custom_tools = is_openai;
+        self.server = Server::at_host(&host);
     }
 
     fn path(&self) -> &'static str {
@@ -166,6 +183,10 @@ impl UpstreamSide for Options {
 
     fn refusal(&self, status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
         refusal(status, retry_after, body)
+    }
+
+    fn means(&self) -> Means {
+        self.server.means()
     }
 
     fn is_cumulative(&self) -> bool {

@@ -63,7 +63,7 @@ impl Writer {
     }
 
     /// Bytes of a whole response that are kept until its end; none of a stream are.
-    pub fn kept(&self) -> usize {
+    pub(crate) fn kept(&self) -> usize {
         match &self.0 {
             Form::Stream(_) => 0,
             Form::Whole(whole) => whole.kept(),

@@ -115,28 +115,23 @@ impl Reader {
 
     /// Sets the limits of the response. The client's tools are not used: a later stage decides which calls
     /// are the client's.
-    pub fn expect(&mut self, asked: Asked) {
+    pub(crate) fn expect(&mut self, asked: Asked) {
         self.body.answer.expect(asked.limits);
     }
 
     /// Lumo runs tools itself.
-    pub fn runs_tools(&self) -> bool {
+    pub(crate) fn runs_tools(&self) -> bool {
         true
     }
 
     /// Never: the end mark of this dialect is complete in itself.
-    pub fn awaits_end(&self) -> bool {
+    pub(crate) fn awaits_end(&self) -> bool {
         false
     }
 
     /// What was received and left out, by reason.
     pub fn skipped(&self) -> Skipped {
         self.body.answer.skipped()
-    }
-
-    /// What was left out because it was malformed.
-    pub fn malformed(&self) -> u64 {
-        self.skipped().malformed()
     }
 
     fn settle(&mut self, outcome: Result<(), Failure>, out: &mut impl Sink) -> Result<(), Failure> {

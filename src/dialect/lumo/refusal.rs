@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use crate::{
+    dialect::status,
     failure::{Failure, Kind},
     wire::json::{Json, Kind as JsonKind},
 };
@@ -12,9 +13,9 @@ use crate::{
 /// `body` as much of the body as was read.
 pub fn refusal(status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
     let json = Json::parse_bytes(body).ok();
-    let failure = json
-        .and_then(|body| described(body, status))
-        .unwrap_or_else(|| bare(status, &format!("{}{}", told(status), body_kind(body, json.is_some()))));
+    let failure = json.and_then(|body| described(body, status)).unwrap_or_else(|| {
+        bare(status, &format!("{}{}", status_message(status), body_kind(body, json.is_some())))
+    });
     match retry_after {
         Some(value) => failure.with_retry_after(value),
         None => failure,
@@ -80,7 +81,7 @@ fn openai(error: Json<'_>, status: u16) -> Failure {
         _ if status < 400 => error_object(error),
         code => {
             let message = message(error);
-            let failure = bare(status, message.as_deref().unwrap_or(&told(status)));
+            let failure = bare(status, message.as_deref().unwrap_or(&status_message(status)));
             if code.is_empty() || matches!(status, 401 | 404 | 429) {
                 failure
             } else {
@@ -92,7 +93,7 @@ fn openai(error: Json<'_>, status: u16) -> Failure {
 
 /// Proton's own error: `code` is more specific than the status.
 fn proton(status: u16, code: u64, text: &str) -> Failure {
-    let said = if text.is_empty() { told(status) } else { text.to_owned() };
+    let said = if text.is_empty() { status_message(status) } else { text.to_owned() };
     match code {
         2028 => Failure::new(Kind::RateLimit, said),
         5003 => {
@@ -114,31 +115,24 @@ fn proton(status: u16, code: u64, text: &str) -> Failure {
     }
 }
 
-/// The failure that the status alone means.
+/// The failure that the status alone means. It differs from other upstreams where
+/// docs/protocols/lumo.md#errors-before-the-stream says so.
 fn bare(status: u16, message: &str) -> Failure {
-    let kind = match status {
-        400 | 422 => Kind::Request,
-        401 => Kind::Unauthorized,
-        403 => Kind::Forbidden,
-        404 => {
-            let hint = "the upstream has no such path; its other `version` (v1 or v2) may help";
-            return Failure::new(Kind::Upstream, format!("{hint}: {message}"))
-                .with_code("upstream_not_found")
-                .with_status(502);
-        }
-        408 | 504 => Kind::Timeout,
-        413 => Kind::TooLarge,
-        429 => Kind::RateLimit,
-        503 => Kind::Overloaded,
-        300..=399 => Kind::Protocol,
-        _ => Kind::Upstream,
-    };
-    let failure = Failure::new(kind, message);
-    if status == 422 { failure.with_status(422) } else { failure }
+    if status == 404 {
+        let hint = "the upstream has no such path; its other `version` (v1 or v2) may help";
+        return Failure::new(Kind::Upstream, format!("{hint}: {message}"))
+            .with_code("upstream_not_found")
+            .with_status(502);
+    }
+    match status::kind_of(status) {
+        _ if (300..400).contains(&status) => Failure::new(Kind::Protocol, message),
+        kind @ (Kind::Request | Kind::Forbidden) => Failure::new(kind, message).with_status(status),
+        kind => status::failure_of_hop(status, message).unwrap_or_else(|| Failure::new(kind, message)),
+    }
 }
 
-fn told(status: u16) -> String {
-    format!("the upstream answered with status {status}")
+fn status_message(status: u16) -> String {
+    format!("the upstream responded with status {status}")
 }
 
 /// The message for a body without one.
@@ -146,8 +140,8 @@ fn body_kind(body: &[u8], is_json: bool) -> &'static str {
     match body.trim_ascii_start().first() {
         None => "",
         Some(b'<') => " and an HTML page",
-        Some(_) if is_json => " and a JSON body of no known form",
-        Some(_) => " and a body that is no JSON",
+        Some(_) if is_json => " and a JSON body of an unknown form",
+        Some(_) => " and a body that is not JSON",
     }
 }
 
@@ -222,11 +216,18 @@ mod tests {
             (504, "", (Kind::Timeout, 504, "timeout")),
             (503, "{}", (Kind::Overloaded, 503, "overloaded")),
             (302, "", (Kind::Protocol, 502, "upstream_protocol")),
+            (405, "", (Kind::Upstream, 502, "upstream_error")),
+            (407, "", (Kind::Upstream, 502, "upstream_error")),
+            (522, "", (Kind::Timeout, 504, "timeout")),
+            (524, "<html>", (Kind::Timeout, 504, "timeout")),
+            (529, "{}", (Kind::Overloaded, 503, "overloaded")),
         ] {
             let (kind, code, name) = expected;
             assert_eq!(told(status, body), (kind, code, Some(name.to_owned())), "{status} {body}");
         }
         assert_eq!(told(422, "{}"), (Kind::Request, 422, None));
+        assert_eq!(told(409, ""), (Kind::Request, 409, None));
+        assert_eq!(told(402, ""), (Kind::Forbidden, 402, None));
     }
 
     #[test]
@@ -237,6 +238,6 @@ mod tests {
         assert!(failure.message().contains("version") && failure.message().contains("Path not found"));
         let failure = refusal(502, None, b" <html>secret</html>");
         assert!(failure.message().contains("HTML") && !failure.message().contains("secret"));
-        assert!(refusal(502, None, b"\xff").message().contains("no JSON"));
+        assert!(refusal(502, None, b"\xff").message().contains("not JSON"));
     }
 }

@@ -25,7 +25,7 @@ pub enum Version {
 
 impl Version {
     /// The path below the upstream's base URL.
-    pub fn path(self) -> &'static str {
+    pub(crate) fn path(self) -> &'static str {
         match self {
             Self::V1 => "ai/v1/chat",
             Self::V2 => "ai/v1/chat/completions",

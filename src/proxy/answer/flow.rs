@@ -18,10 +18,10 @@ use crate::{
 use super::{
     super::{
         budget::Reservation,
-        exchange::FollowUp,
+        hops::{Continuation, DecideHop, Deciding, NextHop},
         permits::Permit,
         tap::{Ending, Watch},
-        upstream::{BodyError, BodyRead, Client, OpenError, Opened, Opening, UpstreamBody},
+        upstream::{Admission, BodyError, BodyRead, Client, OpenError, Opened, Opening, UpstreamBody},
     },
     MAX_BYTES,
 };
@@ -32,7 +32,8 @@ pub(in crate::proxy) struct Parts {
     /// The upstream's client, and the request that is under way.
     pub(in crate::proxy) client: Arc<Client>,
     pub(in crate::proxy) opening: Opening,
-    pub(in crate::proxy) again: Option<FollowUp>,
+    /// Decides what follows a hop. `None`: the response ends with its first one.
+    pub(in crate::proxy) hops: Option<Box<dyn DecideHop>>,
     pub(in crate::proxy) pipeline: Pipeline,
     /// The client gets a stream.
     pub(in crate::proxy) stream: bool,
@@ -47,7 +48,7 @@ pub(super) struct ExchangeState {
     begun: Instant,
     pub(super) stage: Stage,
     client: Arc<Client>,
-    again: Option<FollowUp>,
+    hops: Option<Box<dyn DecideHop>>,
     pub(super) pipeline: Pipeline,
     /// Written, but not yet taken by the client's connection.
     pub(super) out: BytesMut,
@@ -74,8 +75,11 @@ pub(super) enum Stage {
     Opening(Opening),
     /// Reading the body.
     Streaming(UpstreamBody),
-    /// The end mark came without a finish reason. Only a proper end of the body makes the response complete.
+    /// Only the end of the body is missing: the end mark came without a finish reason, and only a proper end makes the
+    /// response complete; or another hop follows, and only token counts can still come of this one.
     Ending(UpstreamBody),
+    /// A hop has ended, and it is being decided how the response goes on.
+    Deciding(Deciding),
     /// The response is complete. Waiting for the end of the body, so that the connection can be reused.
     AwaitingBodyEnd(UpstreamBody),
     /// Done with the upstream.
@@ -89,7 +93,7 @@ impl ExchangeState {
             begun: parts.begun,
             stage: Stage::Opening(parts.opening),
             client: parts.client,
-            again: parts.again,
+            hops: parts.hops,
             pipeline: parts.pipeline,
             out: BytesMut::new(),
             stream: parts.stream,
@@ -106,7 +110,7 @@ impl ExchangeState {
 
     /// Whether more is expected of the upstream.
     pub(super) fn is_open(&self) -> bool {
-        matches!(self.stage, Stage::Opening(_) | Stage::Streaming(_) | Stage::Ending(_))
+        !matches!(self.stage, Stage::AwaitingBodyEnd(_) | Stage::Over)
     }
 
     /// Whether everything that has arrived of the upstream's body has been read.
@@ -141,7 +145,7 @@ impl ExchangeState {
                 self.worked += SLICE;
                 self.went_on(self.pipeline.state());
             }
-            Stage::Streaming(body) => {
+            Stage::Streaming(body) | Stage::Ending(body) => {
                 let (pipeline, out, watch) = (&mut self.pipeline, &mut self.out, &mut self.watch);
                 let (begun, worked) = (self.begun, &mut self.worked);
                 let read = ready!(body.poll_data(cx, |data| {
@@ -155,14 +159,13 @@ impl ExchangeState {
                 }));
                 self.read(read);
             }
-            Stage::Ending(body) => {
-                let read = loop {
-                    match ready!(body.poll_data(cx, |_| ())) {
-                        Ok(BodyRead::Data) => {}
-                        read => break read,
-                    }
+            Stage::Deciding(deciding) => {
+                let Poll::Ready(decided) = deciding.as_mut().poll(cx) else {
+                    // Others may use the slot meanwhile, and so may the decision itself.
+                    self.permit = None;
+                    return Poll::Pending;
                 };
-                self.read(read);
+                self.decided(decided);
             }
             Stage::AwaitingBodyEnd(body) => {
                 while let Ok(BodyRead::Data) = ready!(body.poll_data(cx, |_| ())) {}
@@ -221,7 +224,7 @@ impl ExchangeState {
             State::Open => {}
             State::Failed => self.stage = Stage::Over,
             State::Done => self.ebb(),
-            State::Asks => self.ask_again(),
+            State::HopEnded => self.hop_ended(),
         }
     }
 
@@ -232,7 +235,7 @@ impl ExchangeState {
         };
     }
 
-    /// The response is complete if its body ends properly.
+    /// The response, or this hop of it, is complete if its body ends properly.
     fn await_end(&mut self) {
         self.stage = match mem::replace(&mut self.stage, Stage::Over) {
             Stage::Streaming(body) => Stage::Ending(body),
@@ -240,16 +243,45 @@ impl ExchangeState {
         };
     }
 
-    /// Drops this hop's response and requests another, in the same slot.
-    fn ask_again(&mut self) {
-        let Some(again) = self.again.take() else {
-            return self.fail(Failure::new(Kind::Internal, "the upstream cannot be asked once more"));
-        };
-        let request = match again.ask(&mut self.pipeline) {
-            Ok(request) => request,
-            Err(failure) => return self.fail(failure),
-        };
-        let opening = Arc::clone(&self.client).open(request, self.permit.take());
+    /// The upstream has not ended its body, although nothing is missing of this hop. `false`: something is missing.
+    pub(super) fn end_hop(&mut self) -> bool {
+        if !self.pipeline.is_hop_finished() {
+            return false;
+        }
+        self.pipeline.finish(&mut self.out);
+        self.went_on(self.pipeline.state());
+        true
+    }
+
+    /// Drops this hop's response; decides how to go on.
+    fn hop_ended(&mut self) {
+        if let (Some(hops), Some(follow_up)) = (&mut self.hops, self.pipeline.follow_up()) {
+            self.stage = Stage::Deciding(hops.decide(follow_up.clone()));
+        } else {
+            self.pipeline.end(&mut self.out);
+            self.ebb();
+        }
+    }
+
+    fn decided(&mut self, decided: Result<Continuation, Failure>) {
+        match decided {
+            Ok(Continuation::Ask(next)) => self.ask_again(*next),
+            Ok(Continuation::End) => {
+                self.pipeline.end(&mut self.out);
+                self.stage = Stage::Over;
+            }
+            Err(failure) => self.fail(failure),
+        }
+    }
+
+    /// Sends the request of the next hop, in the same slot if it is still held.
+    fn ask_again(&mut self, next: NextHop) {
+        let NextHop { request, reader, turns } = next;
+        if let Some(watch) = &mut self.watch {
+            watch.asked_again(&request, &turns, self.begun.elapsed());
+        }
+        self.pipeline.resume(reader, &mut self.out);
+        let opening = Arc::clone(&self.client).open(request, Admission::Again(self.permit.take()));
         self.stage = Stage::Opening(Box::pin(opening));
     }
 
@@ -261,7 +293,7 @@ impl ExchangeState {
 
     /// The upstream has been silent for `limit`. If its connection is shared, no other request is sent on it.
     pub(super) fn fail_silent(&mut self, limit: Duration) {
-        if let Stage::Streaming(body) = &self.stage {
+        if let Stage::Streaming(body) | Stage::Ending(body) = &self.stage {
             body.retire();
         }
         self.fail(failure::timed_out("next piece", limit));
@@ -308,6 +340,7 @@ impl fmt::Debug for Stage {
             Self::Opening(_) => "Opening",
             Self::Streaming(_) => "Streaming",
             Self::Ending(_) => "Ending",
+            Self::Deciding(_) => "Deciding",
             Self::AwaitingBodyEnd(_) => "AwaitingBodyEnd",
             Self::Over => "Over",
         })

@@ -18,7 +18,7 @@ mod trust;
 mod unanswered;
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::{
     error::Error,
@@ -72,6 +72,15 @@ pub(super) struct Client {
 
 /// A request to an upstream whose response has not begun.
 pub(super) type Opening = Pin<Box<dyn Future<Output = Result<Opened, OpenError>> + Send>>;
+
+/// How a request gets its permit.
+#[derive(Debug)]
+pub(super) enum Admission {
+    /// It is the first of its response.
+    New,
+    /// It is another hop of its response, which may still have its permit.
+    Again(Option<Permit>),
+}
 
 /// A response that has begun.
 #[derive(Debug)]
@@ -148,25 +157,26 @@ impl Client {
     /// Starts a request and does what can be done without waiting, which is mostly to send it. The returned future does
     /// the rest, as [`Client::open`] does.
     pub(super) async fn begin(self: Arc<Self>, asked: UpstreamRequest) -> Opening {
-        let mut opening: Opening = Box::pin(self.open(asked, None));
+        let mut opening: Opening = Box::pin(self.open(asked, Admission::New));
         match poll_fn(|cx| Poll::Ready(opening.as_mut().poll(cx))).await {
             Poll::Ready(opened) => Box::pin(ready(opened)),
             Poll::Pending => opening,
         }
     }
 
-    /// Waits for a permit unless there is one already, sends `asked`, and waits for the headers of the response.
+    /// Waits for a permit as `admission` says, sends `asked`, and waits for the headers of the response.
     ///
     /// # Errors
     /// Whatever keeps a response from beginning. A refusal's body is read as the upstream's dialect defines it.
     pub(super) async fn open(
         self: Arc<Self>,
         asked: UpstreamRequest,
-        permit: Option<Permit>,
+        admission: Admission,
     ) -> Result<Opened, OpenError> {
-        let permit = match permit {
-            Some(permit) => permit,
-            None => self.queue.enter().await?,
+        let permit = match admission {
+            Admission::New => self.queue.enter().await?,
+            Admission::Again(Some(permit)) => permit,
+            Admission::Again(None) => self.queue.enter_again().await?,
         };
         let limit = self.upstream.timeouts.first_headers(asked.stream);
         let (head, body) = self.send(asked.body, limit).await?;

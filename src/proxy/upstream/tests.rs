@@ -51,7 +51,7 @@ impl Duplex for DuplexStream {
 type Serve = dyn Fn(usize, DuplexStream) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync;
 
 /// A server whose connections are pipes.
-struct Server {
+pub(in crate::proxy) struct Server {
     serve: Box<Serve>,
     connections: AtomicUsize,
     tasks: Mutex<JoinSet<()>>,
@@ -85,7 +85,7 @@ impl Server {
     }
 
     /// A server that passes each request to `answer`.
-    fn answering<F>(
+    pub(in crate::proxy) fn answering<F>(
         max_streams: u32,
         answer: impl Fn(Asked) -> F + Clone + Send + Sync + 'static,
     ) -> Arc<Self>
@@ -118,20 +118,26 @@ impl Server {
 }
 
 /// A request that the server has received.
-struct Asked {
+pub(in crate::proxy) struct Asked {
     /// The connection's number.
     number: usize,
     /// How many requests came before it, on all connections.
-    request: usize,
+    pub(in crate::proxy) request: usize,
     respond: SendResponse<Bytes>,
     /// Closes the connection at once.
     close: Arc<Notify>,
 }
 
 impl Asked {
-    async fn answer(mut self) {
-        let mut body = self.respond.send_response(Response::new(()), false).unwrap();
-        body.send_data(Bytes::from(format!("by {}", self.number)), true).unwrap();
+    async fn answer(self) {
+        let body = format!("by {}", self.number);
+        self.say(body);
+    }
+
+    /// Responds with `body`.
+    pub(in crate::proxy) fn say(mut self, body: impl Into<Bytes>) {
+        let mut stream = self.respond.send_response(Response::new(()), false).unwrap();
+        stream.send_data(body.into(), true).unwrap();
     }
 
     async fn never(self) {
@@ -139,7 +145,7 @@ impl Asked {
     }
 }
 
-fn upstream() -> Upstream {
+pub(in crate::proxy) fn upstream() -> Upstream {
     Upstream {
         name: "up".to_owned(),
         options: UpstreamDialect::try_from(Dialect::Chat).unwrap(),
@@ -153,7 +159,7 @@ fn upstream() -> Upstream {
     }
 }
 
-fn client(server: &Arc<Server>, upstream: Upstream) -> Arc<Client> {
+pub(in crate::proxy) fn client(server: &Arc<Server>, upstream: Upstream) -> Arc<Client> {
     let line = Arc::new(Queue::new(upstream.queue.clone(), Gauge::default()));
     let connector: Arc<dyn Connect> = server.clone();
     Arc::new(Client::with_connector(Arc::new(upstream), line, Counter::default(), connector).unwrap())
@@ -161,7 +167,7 @@ fn client(server: &Arc<Server>, upstream: Upstream) -> Arc<Client> {
 
 async fn open(client: &Arc<Client>) -> Result<Opened, Failure> {
     let asked = UpstreamRequest { body: Bytes::from_static(b"{}"), dropped: Vec::new(), stream: true };
-    client.clone().open(asked, None).await.map_err(|unopened| unopened.failure)
+    client.clone().open(asked, Admission::New).await.map_err(|unopened| unopened.failure)
 }
 
 /// Sends one request and returns the body of the response.
@@ -592,7 +598,7 @@ async fn refusal_before_the_request_is_read_reaches_the_client() {
     });
     let client = client(&server, upstream());
     let large = UpstreamRequest { body: Bytes::from(vec![b'x'; 4 << 20]), dropped: Vec::new(), stream: true };
-    let failure = client.clone().open(large, None).await.unwrap_err().failure;
+    let failure = client.clone().open(large, Admission::New).await.unwrap_err().failure;
     assert_eq!(failure.status(), 413, "{failure}");
     assert!(failure.message().contains("too much"), "{failure}");
 }

@@ -441,7 +441,7 @@ fn upstream_error_keeps_status_and_code() {
         (
             413,
             "",
-            "413 invalid_request_error request_too_large | the upstream answered with status 413 and no message",
+            "413 invalid_request_error request_too_large | the upstream responded with status 413 and no message",
         ),
         (429, r#"{"Code":2028,"Error":"limit"}"#, "429 rate_limit_error rate_limit_exceeded | limit"),
         (
@@ -460,11 +460,11 @@ fn upstream_error_keeps_status_and_code() {
             "502 server_error error | 502 Bad Gateway",
         ),
         (503, "busy", "503 server_error overloaded | busy"),
-        (504, "", "504 server_error timeout | the upstream answered with status 504 and no message"),
+        (504, "", "504 server_error timeout | the upstream responded with status 504 and no message"),
         (
             301,
             "",
-            "502 server_error upstream_error | the upstream answered with status 301; its `base_url` may be wrong",
+            "502 server_error upstream_error | the upstream responded with status 301; its `base_url` may be wrong",
         ),
     ] {
         assert_eq!(told(&refusal(status, None, body.as_bytes())), expected);

@@ -86,7 +86,7 @@ pub(super) fn exchange(case: &Value, arguments: ArgumentDelivery, speech: Speech
         fields.as_object_mut().unwrap().remove("tools");
     }
     let mut exchange = Exchange::new(request(&fields), settings(case, arguments), speech);
-    exchange.second = case["second"].as_array().map(|events| speech.stream(events));
+    exchange.later = case["second"].as_array().map(|events| speech.stream(events)).into_iter().collect();
     exchange
 }
 

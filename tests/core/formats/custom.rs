@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use toolwire::{
-    format::{self, Definition, Known},
+    format::{self, Definition, KnownFormats},
     rules::Detect,
 };
 
@@ -85,7 +85,7 @@ fn imported(template: &Value) -> Definition {
 /// What is found in `text` in the imported format, alone and before all that are looked for anyway.
 fn find(template: &Value, text: &str) -> Found {
     let own = imported(template).build(&[]).unwrap();
-    let known = Known::new(vec![own.clone()]);
+    let known = KnownFormats::new(vec![own.clone()]);
     let example =
         find_among_at_every_cut(&known, &Detect::Formats(vec![own.format.name]), own.format.example);
     assert_eq!(example.parsed_calls(), [("get_weather", json!({"city": "Paris"}))], "{}", own.format.example);
@@ -147,7 +147,7 @@ fn markers_similar_to_a_built_in_format_are_distinguished() {
                 <|begin|>assistant<|chan|>tools to=functions.get_weather <|as|>json<|body|>{\"city\": \"Rome\"}<|call|>";
     let aloud = "<|channel|>commentary<|message|>I look.<|end|>";
     let own = imported(&template).build(&[]).unwrap();
-    let known = Known::new(vec![own.clone()]);
+    let known = KnownFormats::new(vec![own.clone()]);
     let detect = Detect::AutoAnd(vec![own.format.name]);
     assert!(find_among_at_every_cut(&known, &detect, aloud).text.ends_with("I look."));
     let found = find(&template, &like(text));

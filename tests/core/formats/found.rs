@@ -5,7 +5,7 @@ use toolwire::{
     conversation::{Conversation, Tool},
     detect::Detector,
     event::Finish,
-    format::Known,
+    format::KnownFormats,
     rules::{Detect, Rules},
     tools::DeclaredTools,
 };
@@ -50,10 +50,10 @@ fn tools() -> DeclaredTools {
 
 /// Runs `pieces` through a detector of built-in formats.
 pub(crate) fn find<'t>(detect: Detect, pieces: impl IntoIterator<Item = &'t str>) -> Found {
-    find_among(Known::built_in(), detect, pieces)
+    find_among(KnownFormats::built_in(), detect, pieces)
 }
 
-fn find_among<'t>(known: &Known, detect: Detect, pieces: impl IntoIterator<Item = &'t str>) -> Found {
+fn find_among<'t>(known: &KnownFormats, detect: Detect, pieces: impl IntoIterator<Item = &'t str>) -> Found {
     let settings = Rules { detect, ..Rules::default() };
     let mut detector = Detector::new(tools(), &settings, known).expect("tools are declared");
     let pieces: Vec<&str> = pieces.into_iter().collect();
@@ -62,11 +62,11 @@ fn find_among<'t>(known: &Known, detect: Detect, pieces: impl IntoIterator<Item 
 
 /// The same from the text at once and from every cut in two.
 pub(crate) fn find_at_every_cut(detect: &Detect, text: &str) -> Found {
-    find_among_at_every_cut(Known::built_in(), detect, text)
+    find_among_at_every_cut(KnownFormats::built_in(), detect, text)
 }
 
 /// The same where these formats are known.
-pub(crate) fn find_among_at_every_cut(known: &Known, detect: &Detect, text: &str) -> Found {
+pub(crate) fn find_among_at_every_cut(known: &KnownFormats, detect: &Detect, text: &str) -> Found {
     let whole = find_among(known, detect.clone(), [text]);
     for (at, _) in text.char_indices() {
         let (one, other) = text.split_at(at);

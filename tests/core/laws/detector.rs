@@ -8,7 +8,7 @@ use toolwire::{
     conversation::Conversation,
     detect::Detector,
     event::Finish,
-    format::{self, Format, Known},
+    format::{self, Format, KnownFormats},
     rules::{ArgumentDelivery, Detect, Rules, UnknownCalls},
     tools::DeclaredTools,
 };
@@ -49,7 +49,7 @@ impl Traced {
 pub(crate) fn find(settings: &Rules, pieces: &[&str], finish: Finish) -> Traced {
     let conversation: Conversation = request(&json!({"tools": declared()}));
     let tools = DeclaredTools::new(&conversation, &settings.tool_prefix);
-    let mut detector = Detector::new(tools, settings, Known::built_in()).expect("tools are declared");
+    let mut detector = Detector::new(tools, settings, KnownFormats::built_in()).expect("tools are declared");
     let mut trace = Vec::new();
     let found = Found::of(&mut detector, pieces, finish, |found, held| {
         trace.push((found.text.len(), !found.calls.is_empty(), held));

@@ -11,6 +11,7 @@
 
 mod calls;
 mod detector;
+mod hops;
 mod limits;
 mod markup;
 mod native;

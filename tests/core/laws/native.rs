@@ -23,6 +23,7 @@ const LARGE: Limits = Limits {
     max_name: 256,
     max_markup: 1024,
     max_answer: 1 << 20,
+    max_hops: 2,
 };
 
 /// How the deltas of a call carry it.

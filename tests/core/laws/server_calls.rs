@@ -5,7 +5,7 @@ use bytes::BytesMut;
 use serde_json::{Value, json};
 use toolwire::{
     dialect::{Answering, Stamp, Writer, chat},
-    format::Known,
+    format::KnownFormats,
     pipeline::{Pipeline, State},
     rules::{ArgumentDelivery, Limits, Misroute, Rules, ServerCalls},
 };
@@ -153,7 +153,7 @@ fn bouncing() -> Exchange {
     let mut exchange = exchange(&["a", "b"], Rules { misroute: Misroute::Bounce, ..Rules::default() });
     let second =
         json!([["stc", {"id": "n9", "name": "a", "arguments": "{\"x\":9}"}], ["fin", "stop"], ["done"]]);
-    exchange.second = Some(exchange.speech.stream(second.as_array().unwrap()));
+    exchange.later = vec![exchange.speech.stream(second.as_array().unwrap())];
     exchange
 }
 
@@ -224,12 +224,14 @@ fn several_misrouted_calls_are_bounced_at_once() {
     let events = json!([
         ["stc", {"id": "n1", "name": "a", "arguments": "{\"y\":1}"}],
         ["stc", {"id": "n2", "name": "b", "arguments": "{\"z\":1}"}],
-        ["fin", "stop"]
+        ["fin", "stop"],
+        ["done"]
     ]);
     let mut pipeline = exchange.pipeline();
     let mut out = BytesMut::new();
-    assert_eq!(pipeline.push(&exchange.speech.stream(events.as_array().unwrap()), &mut out), State::Asks);
-    let asked = format!("{:?}", pipeline.follow_up(&exchange.conversation).turns);
+    let state = pipeline.push(&exchange.speech.stream(events.as_array().unwrap()), &mut out);
+    assert_eq!(state, State::HopEnded);
+    let asked = format!("{:?}", pipeline.follow_up().unwrap().turns);
     assert!(asked.contains("the tool `a`") && asked.contains("the tool `b`"), "{asked}");
 }
 
@@ -242,7 +244,7 @@ fn list_elements_have_indices() {
     let mut pipeline = Pipeline::new(
         &exchange.conversation,
         &exchange.settings,
-        Known::built_in(),
+        KnownFormats::built_in(),
         exchange.reader(),
         writer,
         &answering,

@@ -119,7 +119,7 @@ pub(crate) fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, settings: &Re
         assert!(!failure.message().is_empty());
         (failure.code().unwrap_or_default().to_owned(), failure.status())
     });
-    assembled.malformed = reader.malformed();
+    assembled.malformed = reader.skipped().malformed();
     assembled.orphans = reader.skipped().count(Skip::OrphanResult);
     assembled.skipped = reader.skipped().to_string();
     assembled

@@ -5,7 +5,7 @@ use bytes::BytesMut;
 use serde_json::{Value, json};
 use toolwire::{
     dialect::{Answering, Reader, Stamp, Writer, chat},
-    format::{self, Known},
+    format::{self, KnownFormats},
     pipeline::Pipeline,
     rules::{Detect, Rules},
 };
@@ -114,7 +114,7 @@ fn answer_to(body: &str, stream: bool, detect: &str, cut: usize) -> String {
     let mut pipeline = Pipeline::new(
         &conversation,
         &settings,
-        Known::built_in(),
+        KnownFormats::built_in(),
         Reader::Chat(chat::Reader::new(reader)),
         Writer::Chat(chat::Writer::new(&answering)),
         &answering,

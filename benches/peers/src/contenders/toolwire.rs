@@ -6,7 +6,7 @@ use toolwire::{
     conversation::{Conversation, Tool},
     detect::{DETECTED, Detector}, tools::DeclaredTools,
     event::{Event, Finish, Sink},
-    format::{self, Known},
+    format::{self, KnownFormats},
     rules::{Detect, Rules},
 };
 
@@ -64,7 +64,7 @@ impl Contender for Toolwire {
         let Some(format) = format::by_name(answer.format) else { return };
         let detect = if self.auto { Detect::Auto } else { Detect::Formats(vec![format.name]) };
         let settings = Rules { detect, ..Rules::default() };
-        let Some(mut detector) = Detector::new(self.tools.clone(), &settings, Known::built_in()) else { return };
+        let Some(mut detector) = Detector::new(self.tools.clone(), &settings, KnownFormats::built_in()) else { return };
         let mut out = Out(client);
         clock.start();
         for piece in answer.pieces {

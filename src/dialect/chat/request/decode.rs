@@ -46,6 +46,7 @@ pub fn decode(body: &[u8]) -> Result<Conversation, Failure> {
         legacy_functions: toolbox.legacy,
         sampling,
         choices: choices(&fields)?,
+        constraint: None,
         rest: Rest::new(Dialect::Chat.name(), fields.into_rest()),
     })
 }

@@ -26,15 +26,23 @@ pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> Up
     dropped.extend(foreign_fields(conversation));
     let no_rest = Map::new();
     let rest = conversation.rest.from_dialect(DIALECT).unwrap_or(&no_rest);
+    let constraint = conversation.constraint.as_ref();
+    let constraint = constraint.map(|constraint| options.server.fields(constraint)).unwrap_or_default();
     body.object(|body| {
         if !model.is_empty() {
             body.key("model").string(model);
         }
-        body.key("messages")
-            .array(|body| turns.iter().for_each(|turn| messages::put(body, turn, options, &mut dropped)));
+        body.key("messages").array(|body| {
+            turns.iter().for_each(|turn| messages::put(body, turn, options, &mut dropped));
+            constraint.begun.iter().for_each(|begun| body.value(begun));
+        });
         tools::put(body, conversation, rest, options);
-        put_sampling(body, conversation, rest);
-        for (key, value) in rest.iter().filter(|(key, _)| !is_put(key)) {
+        put_sampling(body, conversation, rest, &constraint.members);
+        let is_ours = |key: &str| is_put(key) || constraint.members.contains_key(key);
+        for (key, value) in rest.iter().filter(|(key, _)| !is_ours(key)) {
+            body.key(key).value(value);
+        }
+        for (key, value) in &constraint.members {
             body.key(key).value(value);
         }
         body.key("stream").value(&stream);
@@ -82,7 +90,13 @@ fn is_put(key: &str) -> bool {
     matches!(key, "model" | "messages" | "stream" | "stream_options") || tools::owns(key)
 }
 
-fn put_sampling(body: &mut Encoder, conversation: &Conversation, rest: &Map<String, Value>) {
+/// Writes the sampling settings; not those that `constraint` replaces.
+fn put_sampling(
+    body: &mut Encoder,
+    conversation: &Conversation,
+    rest: &Map<String, Value>,
+    constraint: &Map<String, Value>,
+) {
     let sampling = &conversation.sampling;
     let mut put = Optional { body, rest };
     put.member("max_tokens", sampling.max_tokens.as_ref());
@@ -90,7 +104,8 @@ fn put_sampling(body: &mut Encoder, conversation: &Conversation, rest: &Map<Stri
     put.member("top_p", sampling.top_p.as_ref());
     put.member("stop", Some(&sampling.stop).filter(|stop| !stop.is_empty()));
     put.member("reasoning_effort", sampling.reasoning_effort.as_ref());
-    put.member("response_format", sampling.response_format.as_ref());
+    let format = sampling.response_format.as_ref();
+    put.member("response_format", format.filter(|_| !constraint.contains_key("response_format")));
     put.member("seed", sampling.seed.as_ref());
 }
 

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use toolwire::{
     event::Finish,
-    format::{self, Format, Grammar, Known, Route},
+    format::{self, Format, Grammar, KnownFormats, Route},
     rules::{ArgumentDelivery, Detect, Limits, Rules, UnknownCalls},
 };
 
@@ -112,7 +112,7 @@ static SIGNS: LazyLock<Vec<String>> = LazyLock::new(|| {
 /// opener, and the header is taken off.
 fn begins_in_header(settings: &Rules, text: &str) -> bool {
     let (Detect::Formats(formats) | Detect::AutoAnd(formats)) = &settings.detect else { return false };
-    let formats = Known::built_in().named(formats);
+    let formats = KnownFormats::built_in().named(formats);
     formats.iter().flat_map(|format| format.grammars).any(|grammar| {
         let Grammar::Channels(channels) = grammar else { return false };
         let ends =

@@ -4,8 +4,8 @@ use std::sync::LazyLock;
 
 use serde_json::value::RawValue;
 use toolwire::{
-    conversation::Conversation, detect::Detector, dialect::chat, event::Finish, format::Known, rules::Rules,
-    tools::DeclaredTools,
+    conversation::Conversation, detect::Detector, dialect::chat, event::Finish, format::KnownFormats,
+    rules::Rules, tools::DeclaredTools,
 };
 
 use super::{
@@ -32,7 +32,7 @@ static CONVERSATION: LazyLock<Conversation> =
 
 fn detect(settings: &Rules, pieces: &[&str], finish: Finish, most: usize) -> Found {
     let tools = DeclaredTools::new(&CONVERSATION, &settings.tool_prefix);
-    let mut detector = Detector::new(tools, settings, Known::built_in()).expect("tools are declared");
+    let mut detector = Detector::new(tools, settings, KnownFormats::built_in()).expect("tools are declared");
     Found::of(&mut detector, pieces, finish, |_, held| assert!(held <= most, "{held} held of at most {most}"))
 }
 

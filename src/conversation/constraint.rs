@@ -1,0 +1,40 @@
+//! [`Constraint`]: what an upstream is asked to enforce while the model writes.
+
+use serde_json::Value;
+
+/// A constraint on the response. How a server is asked for it is the business of its dialect.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Constraint {
+    /// The whole response is JSON that fits this schema.
+    Schema(Value),
+    /// The text is free up to a trigger; from there on it is one of the tags.
+    Tags(StructuralTags),
+    /// The whole response fits this grammar, in GBNF: llama.cpp's notation, which xgrammar reads as well.
+    Grammar(String),
+    /// The response continues this text, with which the assistant's turn begins.
+    Prefill(String),
+}
+
+/// Calls between fixed texts, as servers with xgrammar enforce them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StructuralTags {
+    /// The texts with which a tag begins. Exactly one of them is the beginning of each [`Tag::begin`].
+    pub triggers: Vec<String>,
+    /// What may follow a trigger.
+    pub tags: Vec<Tag>,
+    /// The response begins with a tag.
+    pub at_least_one: bool,
+    /// The response ends after the first tag.
+    pub only_one: bool,
+}
+
+/// A piece of JSON between two fixed texts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tag {
+    /// The text before the JSON, with the trigger.
+    pub begin: String,
+    /// The schema of the JSON.
+    pub schema: Value,
+    /// The text after the JSON.
+    pub end: String,
+}

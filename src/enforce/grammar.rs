@@ -1,0 +1,217 @@
+//! [`of_calls`]: a grammar in GBNF for calls in a format's notation.
+//!
+//! ```text
+//! root ::= before call (between call)* after        call ::= "<tool_call>…" arguments "…</tool_call>" | …
+//! ```
+//!
+//! White space is written out. If a grammar allows any amount of it, small models write nothing else
+//! (docs/protocols/enforcement.md#grammars).
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value};
+
+use super::{
+    notation::Notation,
+    schema::{Fitted, MAX_BOUND},
+};
+
+/// How many rules a grammar may have.
+const MAX_RULES: usize = 4096;
+
+/// The rules that all grammars share: JSON of any shape, with at most one space behind `:` and `,`.
+const COMMON: &str = r#"any ::= any-object | any-array | string | number | boolean | null
+any-object ::= "{" (any-member (comma any-member)*)? "}"
+any-member ::= string colon any
+any-array ::= "[" (any (comma any)*)? "]"
+string ::= "\"" char* "\""
+char ::= [^"\\\x00-\x1F] | "\\" (["\\/bfnrt] | "u" [0-9a-fA-F]{4})
+number ::= integer ("." [0-9]{1,16})? ([eE] [-+]? [0-9]{1,3})?
+integer ::= "-"? ("0" | [1-9] [0-9]{0,15})
+boolean ::= "true" | "false"
+null ::= "null"
+comma ::= "," " "?
+colon ::= ":" " "?
+"#;
+
+/// The grammar of a response that is nothing but these calls: for each tool the texts around its arguments, and their
+/// schema. `None` if it would be too large.
+pub(super) fn of_calls(
+    notation: &Notation,
+    calls: &[((String, String), Fitted)],
+    only_one: bool,
+) -> Option<String> {
+    let mut rules = Rules::default();
+    let mut call = Vec::new();
+    for ((begin, end), schema) in calls {
+        let arguments = rules.of(schema.as_value());
+        call.push(sequence(&[literal(begin), arguments, literal(end)]));
+    }
+    let call = rules.named("call", call.join(" | "));
+    let (before, between, after) = notation.around();
+    let more =
+        if only_one { String::new() } else { format!("({})*", sequence(&[literal(between), call.clone()])) };
+    let root = sequence(&[literal(before), call, more, literal(after)]);
+    (rules.count <= MAX_RULES).then(|| format!("root ::= {root}\n{}{COMMON}", rules.text))
+}
+
+/// The rules written so far.
+#[derive(Debug, Default)]
+struct Rules {
+    text: String,
+    count: usize,
+}
+
+impl Rules {
+    /// Adds a rule; returns its name.
+    fn named(&mut self, name: &str, body: String) -> String {
+        self.count += 1;
+        // A rule must not be empty, and writing to a string cannot fail.
+        let body = if body.is_empty() { "\"\"".to_owned() } else { body };
+        let _ = writeln!(self.text, "{name} ::= {body}");
+        name.to_owned()
+    }
+
+    fn add(&mut self, body: String) -> String {
+        let name = format!("r{}", self.count);
+        self.named(&name, body)
+    }
+
+    /// What JSON of this schema is; a name, a literal or a group.
+    fn of(&mut self, schema: &Value) -> String {
+        let Some(members) = schema.as_object() else { return "any".to_owned() };
+        if self.count > MAX_RULES {
+            return "any".to_owned();
+        }
+        if let Some(value) = members.get("const") {
+            return literal(&value.to_string());
+        }
+        if let Some(values) = members.get("enum").and_then(Value::as_array) {
+            let values: Vec<String> = values.iter().map(|value| literal(&value.to_string())).collect();
+            return self.add(values.join(" | "));
+        }
+        if let Some(branches) = members.get("anyOf").and_then(Value::as_array) {
+            let branches: Vec<String> = branches.iter().map(|branch| self.of(branch)).collect();
+            return self.add(branches.join(" | "));
+        }
+        match members.get("type").and_then(Value::as_str) {
+            Some("object") => self.object(members),
+            Some("array") => self.array(members),
+            Some("string") => match repeated(members, ["minLength", "maxLength"]) {
+                None => "string".to_owned(),
+                Some(times) => format!("(\"\\\"\" char{times} \"\\\"\")"),
+            },
+            Some(plain @ ("number" | "integer" | "boolean" | "null")) => plain.to_owned(),
+            _ => "any".to_owned(),
+        }
+    }
+
+    /// Properties in the order of their declaration, first the required ones.
+    fn object(&mut self, members: &Map<String, Value>) -> String {
+        let none = Map::new();
+        let properties = members.get("properties").and_then(Value::as_object).unwrap_or(&none);
+        let additional = match members.get("additionalProperties") {
+            Some(Value::Bool(false)) | None => None,
+            Some(schema) => Some(self.of(schema)),
+        };
+        let is_required = |key: &str| {
+            let required = members.get("required").and_then(Value::as_array);
+            required.is_some_and(|required| required.iter().any(|name| name == key))
+        };
+        let mut required = Vec::new();
+        let mut optional = Vec::new();
+        for (key, schema) in properties {
+            let name = literal(&Value::from(key.as_str()).to_string());
+            let member = sequence(&[name, "colon".to_owned(), self.of(schema)]);
+            if is_required(key) { required.push(member) } else { optional.push(member) }
+        }
+        optional.extend(additional.map(|value| format!("string colon {value}")));
+        let may_repeat = members.get("additionalProperties").is_some_and(|additional| additional != false);
+        let members = match required.is_empty() {
+            false => {
+                let tail = self.tails(&optional, may_repeat).into_iter().next();
+                sequence(&[required.join(" comma "), tail.unwrap_or_default()])
+            }
+            true => self.any_of_these(&optional, may_repeat),
+        };
+        self.add(sequence(&["\"{\"".to_owned(), members, "\"}\"".to_owned()]))
+    }
+
+    /// For each member the rule of it and all later ones, each of which may be missing.
+    fn tails(&mut self, members: &[String], last_repeats: bool) -> Vec<String> {
+        let mut tails: Vec<String> = Vec::new();
+        for (at, member) in members.iter().enumerate().rev() {
+            let times = if last_repeats && at + 1 == members.len() { '*' } else { '?' };
+            let next = tails.last().cloned().unwrap_or_default();
+            let tail = self.add(sequence(&[format!("(comma {member}){times}"), next]));
+            tails.push(tail);
+        }
+        tails.reverse();
+        tails
+    }
+
+    /// Any of these members, in order, with commas between them.
+    fn any_of_these(&mut self, members: &[String], last_repeats: bool) -> String {
+        if members.is_empty() {
+            return String::new();
+        }
+        let mut tails = self.tails(members, last_repeats).into_iter().skip(1).map(Some).collect::<Vec<_>>();
+        let last = last_repeats.then(|| members.last().map(|last| format!("(comma {last})*"))).flatten();
+        tails.push(last);
+        let starts = members.iter().zip(tails);
+        let starts: Vec<String> =
+            starts.map(|(member, tail)| sequence(&[member.clone(), tail.unwrap_or_default()])).collect();
+        format!("({})?", starts.join(" | "))
+    }
+
+    fn array(&mut self, members: &Map<String, Value>) -> String {
+        let item = members.get("items").map_or_else(|| "any".to_owned(), |items| self.of(items));
+        let bound = |key: &str| members.get(key).and_then(Value::as_u64).filter(|bound| *bound <= MAX_BOUND);
+        let (least, most) = (bound("minItems").unwrap_or(0), bound("maxItems"));
+        if most == Some(0) {
+            return "\"[]\"".to_owned();
+        }
+        let more = match (least.saturating_sub(1), most) {
+            (0, None) => format!("(comma {item})*"),
+            (least, None) => format!("(comma {item}){{{least},}}"),
+            (least, Some(most)) => format!("(comma {item}){{{least},{}}}", most.saturating_sub(1).max(least)),
+        };
+        let items = if least == 0 { format!("({item} {more})?") } else { format!("{item} {more}") };
+        self.add(format!("\"[\" {items} \"]\""))
+    }
+}
+
+/// How often a rule is repeated, by these bounds; `None`: any number of times.
+fn repeated(members: &Map<String, Value>, [least, most]: [&str; 2]) -> Option<String> {
+    let bound = |key: &str| members.get(key).and_then(Value::as_u64).filter(|bound| *bound <= MAX_BOUND);
+    match (bound(least), bound(most)) {
+        (None | Some(0), None) => None,
+        (least, None) => Some(format!("{{{},}}", least.unwrap_or(0))),
+        (least, Some(most)) => Some(format!("{{{},{most}}}", least.unwrap_or(0).min(most))),
+    }
+}
+
+/// A text as a literal; nothing for an empty one.
+fn literal(text: &str) -> String {
+    if text.is_empty() {
+        return String::new();
+    }
+    let mut literal = String::from("\"");
+    for character in text.chars() {
+        match character {
+            '"' => literal.push_str("\\\""),
+            '\\' => literal.push_str("\\\\"),
+            '\n' => literal.push_str("\\n"),
+            // Writing to a string cannot fail.
+            control if control.is_control() => drop(write!(literal, "\\u{:04X}", u32::from(control))),
+            other => literal.push(other),
+        }
+    }
+    literal.push('"');
+    literal
+}
+
+fn sequence(parts: &[String]) -> String {
+    let parts: Vec<&str> = parts.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
+    parts.join(" ")
+}

@@ -1,0 +1,186 @@
+//! [`constrain`]: makes an upstream that can constrain its model's output enforce well-formed calls.
+//!
+//! ```text
+//! tools, tool_choice ─▶ what must hold ─▶ the means that the server has ─▶ Constraint (schema, tags, grammar, prefill)
+//! ```
+//!
+//! A constraint does not tell the model what to write, so it is used together with tools that are taught in the
+//! prompt. Servers ignore constraints without saying so. Responses are therefore read as always, and nothing here
+//! counts as a promise (docs/protocols/enforcement.md#servers-fail-open).
+
+mod grammar;
+mod notation;
+mod schema;
+
+use serde_json::Value;
+
+pub use self::schema::Subset;
+use self::{notation::Notation, schema::Fitted};
+use crate::{
+    conversation::{Constraint, Conversation, StructuralTags, Tag, Tool, ToolChoice},
+    format::{self, Format},
+    rules::Enforce,
+};
+
+/// What a server can enforce.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Means {
+    /// The schemas for whole responses that it accepts; `None`: it has no such schemas.
+    pub schema: Option<Subset>,
+    /// Structural tags.
+    pub tags: bool,
+    /// Grammars for whole responses.
+    pub grammar: bool,
+    /// It continues an assistant turn that the request begins.
+    pub prefill: bool,
+}
+
+/// What is enforced in one request.
+#[derive(Debug, Clone)]
+pub struct Enforced {
+    /// The constraint.
+    pub constraint: Constraint,
+    /// The format in which calls are written under the constraint, and therefore taught and looked for.
+    pub format: &'static Format,
+}
+
+/// The constraint for `conversation`, whose tools are taught in `format` with `prefix` before their names. `None` if the
+/// request needs none (the model may answer in text, and no tool is strict), or if the server has no fitting means.
+///
+/// - A required call: with a structural tag or a grammar in the notation of `format` if that writes arguments as JSON;
+///   otherwise, and with a schema, as one JSON object ([`format::BARE`]).
+/// - A strict tool that may be called: with a structural tag, which leaves text free.
+#[must_use]
+pub fn constrain(
+    conversation: &Conversation,
+    format: &'static Format,
+    prefix: &str,
+    enforce: Enforce,
+    means: &Means,
+) -> Option<Enforced> {
+    let tools: Vec<&Tool> = conversation.callable_tools().collect();
+    if tools.is_empty() {
+        return None;
+    }
+    let request = Request {
+        tools,
+        prefix,
+        format,
+        required: is_required(&conversation.tool_choice),
+        only_one: !conversation.parallel_calls,
+        means,
+    };
+    match enforce {
+        Enforce::Off | Enforce::Retry => None,
+        Enforce::Schema => request.schema(),
+        Enforce::StructuralTag => request.tags(),
+        Enforce::Grammar => request.grammar(),
+        Enforce::Prefill => request.prefill(),
+        Enforce::Auto => request
+            .tags()
+            .or_else(|| request.schema())
+            .or_else(|| request.grammar())
+            .or_else(|| request.prefill()),
+    }
+}
+
+fn is_required(choice: &ToolChoice) -> bool {
+    match choice {
+        ToolChoice::Required | ToolChoice::Named(_) => true,
+        ToolChoice::Allowed { required, .. } => *required,
+        ToolChoice::Auto | ToolChoice::None => false,
+    }
+}
+
+/// What a request asks for, and what its server has.
+struct Request<'a> {
+    /// At least one.
+    tools: Vec<&'a Tool>,
+    prefix: &'a str,
+    format: &'static Format,
+    required: bool,
+    only_one: bool,
+    means: &'a Means,
+}
+
+impl Request<'_> {
+    fn name(&self, tool: &Tool) -> String {
+        format!("{}{}", self.prefix, tool.name)
+    }
+
+    /// The format's notation, or that of plain JSON.
+    fn notation(&self) -> Option<(&'static Format, Notation)> {
+        let formats = [self.format, &format::BARE];
+        formats.into_iter().find_map(|format| Some((format, Notation::of(format)?)))
+    }
+
+    /// The whole response is one call as a JSON object.
+    fn schema(&self) -> Option<Enforced> {
+        let subset = self.means.schema.filter(|_| self.required)?;
+        let calls: Option<Vec<(String, Fitted)>> =
+            self.tools.iter().map(|tool| Some((self.name(tool), Fitted::arguments(tool, subset)?))).collect();
+        let schema = schema::any_call(&calls?, subset)?;
+        Some(Enforced { constraint: Constraint::Schema(schema), format: &format::BARE })
+    }
+
+    /// Calls between the format's markers. If none is required, only strict tools need them.
+    fn tags(&self) -> Option<Enforced> {
+        let is_strict = |tool: &&Tool| tool.strict == Some(true);
+        if !self.means.tags || !(self.required || self.tools.iter().any(is_strict)) {
+            return None;
+        }
+        let notation = Notation::of(self.format)?;
+        let trigger = notation.trigger()?;
+        let subset = self.means.schema.unwrap_or(Subset::PORTABLE);
+        let tag = |tool: &&Tool| {
+            let schema = match self.required || is_strict(tool) {
+                true => Fitted::arguments(tool, subset)?.into_value(),
+                false => Value::Bool(true),
+            };
+            let (begin, end) = notation.alone(&self.name(tool));
+            Some(Tag { begin, schema, end })
+        };
+        let tags: Option<Vec<Tag>> = self.tools.iter().map(tag).collect();
+        let tags = StructuralTags {
+            triggers: vec![trigger],
+            tags: tags?,
+            at_least_one: self.required,
+            only_one: self.only_one,
+        };
+        Some(Enforced { constraint: Constraint::Tags(tags), format: self.format })
+    }
+
+    /// The whole response is calls in the format's notation.
+    fn grammar(&self) -> Option<Enforced> {
+        if !(self.means.grammar && self.required) {
+            return None;
+        }
+        let (format, notation) = self.notation()?;
+        let mut calls = Vec::new();
+        for tool in &self.tools {
+            calls.push((notation.call(&self.name(tool)), Fitted::arguments(tool, Subset::GRAMMAR)?));
+        }
+        let grammar = grammar::of_calls(&notation, &calls, self.only_one)?;
+        Some(Enforced { constraint: Constraint::Grammar(grammar), format })
+    }
+
+    /// The response begins with what all of the allowed calls have in common.
+    fn prefill(&self) -> Option<Enforced> {
+        if !(self.means.prefill && self.required) {
+            return None;
+        }
+        let (format, notation) = self.notation()?;
+        let mut begins = self.tools.iter().map(|tool| notation.alone(&self.name(tool)).0);
+        let mut common = begins.next()?;
+        for begin in begins {
+            common.truncate(notation::common_prefix(&common, &begin));
+        }
+        // A prefill ends where a token can end: models write a quotation mark and what follows it, or a space and the
+        // next word, as one token (docs/protocols/enforcement.md#prefill).
+        common.truncate(common.trim_end_matches([' ', '"']).len());
+        (!common.is_empty()).then_some(Enforced { constraint: Constraint::Prefill(common), format })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,70 @@
+//! [`Notation`]: the fixed texts around the JSON arguments of a call, taken from the format's form.
+
+use crate::{
+    conversation::Call,
+    format::{ArgumentForm, Form, Format, Grammar},
+};
+
+/// How a format writes calls whose arguments are a JSON object.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Notation {
+    form: Form,
+}
+
+/// Stands for the arguments. It is JSON, so a form writes it unchanged; no tool has such a name.
+const ARGUMENTS: &str = r#""\u0001arguments\u0001""#;
+
+impl Notation {
+    /// `None` if the format is not taught, writes arguments in another way, or writes what differs from call to call (an
+    /// id, a number) into each. Nor if calls are messages with headers: the prompt ends inside the first header.
+    pub(super) fn of(format: &Format) -> Option<Self> {
+        let form = format.teach?.form;
+        let varies = ["{{id}}", "{{index}}", "{{number}}", "{{json_arguments}}"];
+        let is_fixed = !varies.iter().any(|hole| form.call.contains(hole));
+        let has_arguments = form.call.matches("{{arguments}}").count() == 1;
+        let is_message = format.grammars.iter().any(|grammar| matches!(grammar, Grammar::Channels(_)));
+        let fits = form.arguments == ArgumentForm::Json && is_fixed && has_arguments && !is_message;
+        fits.then_some(Self { form })
+    }
+
+    /// The texts before and after the arguments of a call of the tool `name`, as one of several.
+    pub(super) fn call(&self, name: &str) -> (String, String) {
+        let form = Form { around: ("", "", ""), ..self.form };
+        split(&form, name)
+    }
+
+    /// The texts before and after the arguments of a call that is the only one.
+    pub(super) fn alone(&self, name: &str) -> (String, String) {
+        split(&self.form, name)
+    }
+
+    /// The texts before, between and after all calls.
+    pub(super) fn around(&self) -> (&'static str, &'static str, &'static str) {
+        self.form.around
+    }
+
+    /// The marker with which calls begin. `None` if there is none that ordinary text does not contain.
+    pub(super) fn trigger(&self) -> Option<String> {
+        let (one, _) = self.alone("a");
+        let (other, _) = self.alone("b");
+        let common = one.get(..common_prefix(&one, &other))?;
+        let marker = common.split(['\n', '{', ' ']).next().unwrap_or_default().trim_end_matches(['[', '"']);
+        (marker.len() > 2 && !marker.starts_with("```")).then(|| marker.to_owned())
+    }
+}
+
+fn split(form: &Form, name: &str) -> (String, String) {
+    let call = Call { id: String::new(), name: name.to_owned(), arguments: ARGUMENTS.to_owned() };
+    let written = form.calls(&[call]);
+    match written.rsplit_once(ARGUMENTS) {
+        Some((before, after)) => (before.to_owned(), after.to_owned()),
+        // Only a name that contains the placeholder itself leads here; the call is then its own constant.
+        None => (written, String::new()),
+    }
+}
+
+/// The length of the longest text with which both begin.
+pub(super) fn common_prefix(one: &str, other: &str) -> usize {
+    let same = one.char_indices().zip(other.chars()).take_while(|((_, one), other)| one == other);
+    same.last().map_or(0, |((at, last), _)| at + last.len_utf8())
+}

@@ -1,0 +1,347 @@
+//! [`Fitted`]: a tool's schema, reduced to what a server's constraints can express.
+//!
+//! Every server supports another part of JSON Schema, and refuses or ignores the rest
+//! (docs/protocols/enforcement.md#schema-features). What a [`Subset`] lacks is left out, which allows more than the tool
+//! does; it allows less only in that an object has no properties besides the declared ones, unless the schema says so.
+
+use serde_json::{Map, Value, json};
+
+use crate::conversation::Tool;
+
+/// The part of JSON Schema that a server can enforce.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Subset {
+    /// `const`. Otherwise it becomes an `enum` of one value.
+    pub constants: bool,
+    /// Properties that may be missing. Otherwise all are required, and those that may be missing may be `null`.
+    pub optional: bool,
+    /// Objects with properties of any name.
+    pub open_objects: bool,
+    /// Lengths of strings and arrays.
+    pub lengths: bool,
+    /// `minimum` and `maximum`.
+    pub ranges: bool,
+    /// Branches of an `anyOf` may begin with the same key, and an `anyOf` may be the whole schema.
+    pub any_branches: bool,
+}
+
+impl Subset {
+    /// What all servers understand.
+    pub const PORTABLE: Self = Self {
+        constants: false,
+        optional: true,
+        open_objects: true,
+        lengths: false,
+        ranges: false,
+        any_branches: true,
+    };
+    /// xgrammar: vLLM, SGLang, TensorRT-LLM.
+    pub const XGRAMMAR: Self = Self { constants: true, lengths: true, ranges: true, ..Self::PORTABLE };
+    /// llama.cpp and what is built on it.
+    pub const LLAMA_CPP: Self = Self { constants: true, lengths: true, ..Self::PORTABLE };
+    /// OpenAI's strict mode.
+    pub const OPENAI: Self =
+        Self { constants: true, optional: false, open_objects: false, any_branches: false, ..Self::PORTABLE };
+    /// Anthropic's structured outputs.
+    pub const ANTHROPIC: Self = Self { constants: true, open_objects: false, ..Self::PORTABLE };
+    /// What our own grammars express.
+    pub(super) const GRAMMAR: Self = Self { constants: true, lengths: true, ..Self::PORTABLE };
+}
+
+/// The largest bound that is passed on: grammars repeat a rule that often, and llama.cpp refuses large numbers.
+pub(super) const MAX_BOUND: u64 = 256;
+/// How deep references and nested schemas are followed. Below, any value is allowed.
+const MAX_DEPTH: usize = 24;
+/// How many schemas one tool's schema may have once references are resolved. Beyond, any value is allowed.
+const MAX_SCHEMAS: usize = 4096;
+
+/// A schema that a server can enforce.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Fitted(Value);
+
+impl Fitted {
+    /// The schema of the tool's arguments. `None` if the subset cannot express that they are an object with these
+    /// properties.
+    pub(super) fn arguments(tool: &Tool, subset: Subset) -> Option<Self> {
+        let Some(parameters) = &tool.parameters else {
+            return Some(Self(object(Map::new(), Vec::new(), None)));
+        };
+        let root = parameters.view().to_value();
+        let mut fitting = Fitting { root: &root, subset, left: MAX_SCHEMAS, exact: true };
+        let fitted = fitting.fit(&root, MAX_DEPTH);
+        // Arguments are an object, whatever the schema leaves open.
+        let fitted = match fitted.get("type").and_then(Value::as_str) {
+            Some("object") => fitted,
+            _ if fitted.get("anyOf").is_some() => fitted,
+            _ if subset.open_objects => object(Map::new(), Vec::new(), Some(Value::Bool(true))),
+            _ => return None,
+        };
+        (fitting.exact || subset.open_objects).then_some(Self(fitted))
+    }
+
+    /// The schema.
+    pub(super) fn as_value(&self) -> &Value {
+        &self.0
+    }
+
+    /// The schema.
+    pub(super) fn into_value(self) -> Value {
+        self.0
+    }
+}
+
+/// The schema of a call of one of these tools, `{"name": …, "arguments": …}`. `None` if the subset cannot distinguish
+/// them.
+pub(super) fn any_call(calls: &[(String, Fitted)], subset: Subset) -> Option<Value> {
+    let call = |name: Value, arguments: Value| {
+        let members = Map::from_iter([("name".to_owned(), name), ("arguments".to_owned(), arguments)]);
+        object(members, vec!["name".into(), "arguments".into()], None)
+    };
+    match calls {
+        [] => None,
+        [(name, arguments)] => Some(call(constant(name.as_str().into(), subset), arguments.0.clone())),
+        _ if subset.any_branches => {
+            let branch = |(name, arguments): &(String, Fitted)| {
+                call(constant(name.as_str().into(), subset), arguments.0.clone())
+            };
+            Some(json!({"anyOf": calls.iter().map(branch).collect::<Vec<_>>()}))
+        }
+        _ => {
+            // The name cannot choose the branch. It is one of all names, and the arguments fit one of the tools.
+            let mut first_keys: Vec<&str> = calls.iter().map(|(_, arguments)| first_key(arguments)).collect();
+            first_keys.sort_unstable();
+            if first_keys.windows(2).any(|pair| pair.first() == pair.last()) {
+                return None;
+            }
+            let names: Vec<&str> = calls.iter().map(|(name, _)| name.as_str()).collect();
+            let arguments: Vec<&Value> = calls.iter().map(|(_, arguments)| &arguments.0).collect();
+            Some(call(json!({"type": "string", "enum": names}), json!({"anyOf": arguments})))
+        }
+    }
+}
+
+fn first_key(schema: &Fitted) -> &str {
+    let properties = schema.0.get("properties").and_then(Value::as_object);
+    properties.and_then(|properties| properties.keys().next()).map_or("", String::as_str)
+}
+
+fn constant(value: Value, subset: Subset) -> Value {
+    if subset.constants { json!({"const": value}) } else { json!({"enum": [value]}) }
+}
+
+fn object(properties: Map<String, Value>, required: Vec<Value>, additional: Option<Value>) -> Value {
+    json!({
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": additional.unwrap_or(Value::Bool(false)),
+    })
+}
+
+/// Reads a schema and writes what the subset has of it.
+struct Fitting<'a> {
+    root: &'a Value,
+    subset: Subset,
+    /// How many more schemas may be written.
+    left: usize,
+    /// Nothing that the subset needs was left open.
+    exact: bool,
+}
+
+impl Fitting<'_> {
+    fn fit(&mut self, schema: &Value, depth: usize) -> Value {
+        let Some(members) = schema.as_object().filter(|_| depth > 0 && self.left > 0) else {
+            return self.any();
+        };
+        self.left -= 1;
+        let depth = depth - 1;
+        if let Some(reference) = members.get("$ref").and_then(Value::as_str) {
+            let target = reference.strip_prefix('#').and_then(|pointer| self.root.pointer(pointer));
+            return match target {
+                Some(target) => self.fit(target, depth),
+                None => self.any(),
+            };
+        }
+        if let Some(value) = members.get("const") {
+            return constant(value.clone(), self.subset);
+        }
+        if let Some(values) =
+            members.get("enum").and_then(Value::as_array).filter(|values| !values.is_empty())
+        {
+            return json!({"enum": values});
+        }
+        for key in ["anyOf", "oneOf"] {
+            // A branch that stands beside properties of its own only restricts them.
+            if let Some(branches) = members.get(key).and_then(Value::as_array)
+                && !members.contains_key("properties")
+            {
+                return self.any_of(branches, depth);
+            }
+        }
+        if let Some(branches) = members.get("allOf").and_then(Value::as_array) {
+            return self.merged(members, branches, depth);
+        }
+        let written = match types(members).as_slice() {
+            [] => self.any(),
+            [one] => self.typed(one, members, depth),
+            several => {
+                let branches: Vec<Value> =
+                    several.iter().map(|one| self.typed(one, members, depth)).collect();
+                json!({"anyOf": branches})
+            }
+        };
+        match members.get("nullable") {
+            Some(Value::Bool(true)) => or_null(written),
+            _ => written,
+        }
+    }
+
+    /// Any value.
+    fn any(&mut self) -> Value {
+        self.exact = false;
+        json!({})
+    }
+
+    fn any_of(&mut self, branches: &[Value], depth: usize) -> Value {
+        let branches: Vec<Value> = branches.iter().map(|branch| self.fit(branch, depth)).collect();
+        if branches.iter().any(|branch| branch.as_object().is_some_and(Map::is_empty)) || branches.is_empty()
+        {
+            return self.any();
+        }
+        json!({"anyOf": branches})
+    }
+
+    /// A schema and those that it must fit as well. Properties are merged, in order; of anything else the first counts.
+    fn merged(&mut self, members: &Map<String, Value>, branches: &[Value], depth: usize) -> Value {
+        let mut whole: Map<String, Value> = members
+            .iter()
+            .filter(|(key, _)| *key != "allOf")
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        for branch in branches.iter().take(MAX_DEPTH) {
+            let branch =
+                match branch.get("$ref").and_then(Value::as_str).and_then(|text| text.strip_prefix('#')) {
+                    Some(pointer) => self.root.pointer(pointer),
+                    None => Some(branch),
+                };
+            for (key, value) in branch.and_then(Value::as_object).into_iter().flatten() {
+                match (whole.get_mut(key), value) {
+                    (Some(Value::Object(ours)), Value::Object(theirs)) if key == "properties" => {
+                        for (key, value) in theirs {
+                            ours.entry(key.clone()).or_insert_with(|| value.clone());
+                        }
+                    }
+                    (Some(Value::Array(ours)), Value::Array(theirs)) if key == "required" => {
+                        ours.extend(theirs.iter().cloned());
+                    }
+                    (Some(_), _) => {}
+                    (None, value) => {
+                        whole.insert(key.clone(), value.clone());
+                    }
+                }
+            }
+        }
+        self.fit(&Value::Object(whole), depth)
+    }
+
+    fn typed(&mut self, kind: &str, members: &Map<String, Value>, depth: usize) -> Value {
+        match kind {
+            "object" => self.object(members, depth),
+            "array" => self.array(members, depth),
+            "string" if self.subset.lengths => bounded("string", members, ["minLength", "maxLength"]),
+            "integer" | "number" if self.subset.ranges => {
+                let mut number = json!({"type": kind});
+                for key in ["minimum", "maximum"] {
+                    if let Some(bound @ Value::Number(_)) = members.get(key) {
+                        set(&mut number, key, bound.clone());
+                    }
+                }
+                number
+            }
+            "string" | "integer" | "number" | "boolean" | "null" => json!({"type": kind}),
+            _ => self.any(),
+        }
+    }
+
+    fn array(&mut self, members: &Map<String, Value>, depth: usize) -> Value {
+        let items = match members.get("items") {
+            Some(items) if !members.contains_key("prefixItems") => self.fit(items, depth),
+            _ => self.any(),
+        };
+        let mut array = match self.subset.lengths {
+            true => bounded("array", members, ["minItems", "maxItems"]),
+            false => json!({"type": "array"}),
+        };
+        set(&mut array, "items", items);
+        array
+    }
+
+    fn object(&mut self, members: &Map<String, Value>, depth: usize) -> Value {
+        let declared = members.get("properties").and_then(Value::as_object);
+        let is_required = |key: &str| {
+            let required = members.get("required").and_then(Value::as_array);
+            required.is_some_and(|required| required.iter().any(|name| name == key))
+        };
+        let mut properties = Map::new();
+        let mut required = Vec::new();
+        for (key, schema) in declared.into_iter().flatten() {
+            let fitted = self.fit(schema, depth);
+            let is_required = is_required(key);
+            let may_be_missing = !is_required && self.subset.optional;
+            let fitted = if is_required || may_be_missing { fitted } else { or_null(fitted) };
+            if !may_be_missing {
+                required.push(key.as_str().into());
+            }
+            properties.insert(key.clone(), fitted);
+        }
+        let additional = match members.get("additionalProperties") {
+            Some(Value::Bool(allowed)) => allowed.then_some(Value::Bool(true)),
+            Some(schema) => Some(self.fit(schema, depth)),
+            // A schema without properties means any object. One with properties lists all that the tool knows.
+            None => properties.is_empty().then_some(Value::Bool(true)),
+        };
+        let additional = additional.filter(|_| {
+            self.exact &= self.subset.open_objects;
+            self.subset.open_objects
+        });
+        object(properties, required, additional)
+    }
+}
+
+/// The types that a schema allows, by its `type` or by the keywords that only one type has.
+fn types(members: &Map<String, Value>) -> Vec<&str> {
+    match members.get("type") {
+        Some(Value::String(one)) => vec![one.as_str()],
+        Some(Value::Array(several)) => several.iter().filter_map(Value::as_str).collect(),
+        _ if members.contains_key("properties") => vec!["object"],
+        _ if members.contains_key("items") => vec!["array"],
+        _ => Vec::new(),
+    }
+}
+
+/// A schema of this type with its bounds, if they are small.
+fn bounded(kind: &str, members: &Map<String, Value>, keys: [&str; 2]) -> Value {
+    let mut schema = json!({"type": kind});
+    let is_pattern = members.contains_key("pattern") || members.contains_key("format");
+    for key in keys {
+        let bound =
+            members.get(key).and_then(Value::as_u64).filter(|bound| *bound <= MAX_BOUND && !is_pattern);
+        if let Some(bound) = bound {
+            set(&mut schema, key, bound.into());
+        }
+    }
+    schema
+}
+
+fn set(schema: &mut Value, key: &str, value: Value) {
+    if let Value::Object(members) = schema {
+        members.insert(key.to_owned(), value);
+    }
+}
+
+fn or_null(schema: Value) -> Value {
+    match schema {
+        Value::Object(members) if members.is_empty() => Value::Object(members),
+        schema => json!({"anyOf": [schema, {"type": "null"}]}),
+    }
+}

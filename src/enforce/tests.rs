@@ -1,0 +1,181 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{conversation::Turn, wire::json::Raw};
+
+const ALL: Means = Means { schema: Some(Subset::XGRAMMAR), tags: true, grammar: true, prefill: true };
+
+fn tool(name: &str, parameters: Value, strict: Option<bool>) -> Tool {
+    let parameters = serde_json::from_value::<Box<serde_json::value::RawValue>>(parameters).unwrap();
+    let parameters = Raw::from(crate::wire::json::Json::parse(parameters.get()).unwrap());
+    Tool { parameters: Some(parameters), strict, ..Tool::named(name) }
+}
+
+fn weather() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "city": {"type": "string"},
+            "days": {"type": "integer", "minimum": 1, "maximum": 14},
+            "unit": {"enum": ["C", "F"]},
+        },
+        "required": ["city"],
+    })
+}
+
+fn asking(tools: Vec<Tool>, tool_choice: ToolChoice) -> Conversation {
+    let turns = vec![Turn::text(crate::conversation::Role::User, "hello")];
+    Conversation { turns, tools, tool_choice, parallel_calls: true, ..Conversation::default() }
+}
+
+fn named(name: &str) -> &'static Format {
+    format::ALL.iter().find(|format| format.name == name).unwrap()
+}
+
+fn constraint(
+    conversation: &Conversation,
+    format: &str,
+    enforce: Enforce,
+    means: &Means,
+) -> Option<Constraint> {
+    constrain(conversation, named(format), "", enforce, means).map(|enforced| enforced.constraint)
+}
+
+#[test]
+fn text_is_not_constrained_unless_a_tool_is_strict() {
+    let conversation = asking(vec![tool("get_weather", weather(), None)], ToolChoice::Auto);
+    assert_eq!(constraint(&conversation, "hermes", Enforce::Auto, &ALL), None);
+    let conversation = asking(vec![tool("get_weather", weather(), Some(true))], ToolChoice::Auto);
+    let Some(Constraint::Tags(tags)) = constraint(&conversation, "hermes", Enforce::Auto, &ALL) else {
+        panic!("no tags")
+    };
+    assert!(!tags.at_least_one);
+    assert_eq!(tags.triggers, ["<tool_call>"]);
+    let [tag] = tags.tags.as_slice() else { panic!("one tag") };
+    assert_eq!(tag.begin, "<tool_call>\n{\"name\":\"get_weather\",\"arguments\":");
+    assert_eq!(tag.end, "}\n</tool_call>");
+}
+
+#[test]
+fn a_required_call_takes_the_best_means_that_the_server_has() {
+    let conversation = asking(vec![tool("get_weather", weather(), None)], ToolChoice::Required);
+    let with = |means: Means| constraint(&conversation, "hermes", Enforce::Auto, &means);
+    assert!(matches!(with(ALL), Some(Constraint::Tags(_))));
+    let means = Means { tags: false, ..ALL };
+    assert!(matches!(with(means), Some(Constraint::Schema(_))));
+    let means = Means { schema: None, ..means };
+    assert!(matches!(with(means), Some(Constraint::Grammar(_))));
+    let means = Means { grammar: false, ..means };
+    assert_eq!(
+        with(means),
+        Some(Constraint::Prefill("<tool_call>\n{\"name\":\"get_weather\",\"arguments\":".to_owned()))
+    );
+    assert_eq!(with(Means::default()), None);
+}
+
+#[test]
+fn a_prefill_is_what_all_tools_have_in_common() {
+    let tools = vec![tool("get_weather", weather(), None), tool("get_time", weather(), None)];
+    let conversation = asking(tools, ToolChoice::Required);
+    assert_eq!(
+        constraint(&conversation, "hermes", Enforce::Prefill, &ALL),
+        Some(Constraint::Prefill("<tool_call>\n{\"name\":\"get_".to_owned()))
+    );
+}
+
+#[test]
+fn formats_without_json_arguments_are_replaced_by_plain_json() {
+    let conversation = asking(vec![tool("get_weather", weather(), None)], ToolChoice::Required);
+    let enforced = constrain(&conversation, named("qwen3_coder"), "", Enforce::Auto, &ALL).unwrap();
+    assert_eq!(enforced.format.name, "bare");
+    assert_eq!(
+        enforced.constraint,
+        Constraint::Schema(json!({
+            "type": "object",
+            "properties": {
+                "name": {"const": "get_weather"},
+                "arguments": {
+                    "type": "object",
+                    "properties": {
+                        "city": {"type": "string"},
+                        "days": {"type": "integer", "minimum": 1, "maximum": 14},
+                        "unit": {"enum": ["C", "F"]},
+                    },
+                    "required": ["city"],
+                    "additionalProperties": false,
+                },
+            },
+            "required": ["name", "arguments"],
+            "additionalProperties": false,
+        }))
+    );
+}
+
+/// The arguments' schema as this subset has it.
+fn fitted(schema: Value, subset: Subset) -> Option<Value> {
+    Fitted::arguments(&tool("f", schema, None), subset).map(Fitted::into_value)
+}
+
+#[test]
+fn openai_requires_all_properties_and_distinct_first_keys() {
+    let strict = fitted(weather(), Subset::OPENAI).unwrap();
+    assert_eq!(strict["required"], json!(["city", "days", "unit"]));
+    assert_eq!(strict["properties"]["days"], json!({"anyOf": [{"type": "integer"}, {"type": "null"}]}));
+    let of = |schema| Fitted::arguments(&tool("f", schema, None), Subset::OPENAI).unwrap();
+    let same = [("a".to_owned(), of(weather())), ("b".to_owned(), of(weather()))];
+    assert_eq!(schema::any_call(&same, Subset::OPENAI), None);
+    let other = json!({"type": "object", "properties": {"zone": {"type": "string"}}, "required": ["zone"]});
+    let distinct = [("a".to_owned(), of(weather())), ("b".to_owned(), of(other))];
+    let schema = schema::any_call(&distinct, Subset::OPENAI).unwrap();
+    assert_eq!(schema["properties"]["name"]["enum"], json!(["a", "b"]));
+    assert_eq!(schema["type"], "object");
+}
+
+#[test]
+fn an_open_object_is_refused_where_it_cannot_be_expressed() {
+    let open = json!({"type": "object", "properties": {"map": {"type": "object"}}, "required": ["map"]});
+    assert_eq!(fitted(open.clone(), Subset::OPENAI), None);
+    let fitted = fitted(open, Subset::XGRAMMAR).unwrap();
+    assert_eq!(fitted["properties"]["map"]["additionalProperties"], json!(true));
+}
+
+#[test]
+fn references_are_resolved_and_recursion_ends() {
+    let tree = json!({
+        "type": "object",
+        "properties": {"root": {"$ref": "#/$defs/node"}},
+        "required": ["root"],
+        "$defs": {"node": {
+            "type": "object",
+            "properties": {"left": {"$ref": "#/$defs/node"}, "right": {"$ref": "#/$defs/node"}},
+        }},
+    });
+    for subset in [Subset::PORTABLE, Subset::XGRAMMAR, Subset::LLAMA_CPP] {
+        let fitted = fitted(tree.clone(), subset).unwrap();
+        assert_eq!(fitted["properties"]["root"]["properties"]["left"]["type"], "object");
+        assert!(fitted.to_string().len() < 2 << 20, "{}", fitted.to_string().len());
+    }
+    assert_eq!(fitted(json!({"$ref": "#"}), Subset::XGRAMMAR).unwrap()["type"], "object");
+}
+
+#[test]
+fn what_must_fit_as_well_is_merged() {
+    let schema = json!({"allOf": [
+        {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]},
+        {"properties": {"b": {"type": ["integer", "null"]}}, "required": ["b"]},
+    ]});
+    let fitted = fitted(schema, Subset::PORTABLE).unwrap();
+    assert_eq!(fitted["required"], json!(["a", "b"]));
+    assert_eq!(fitted["properties"]["b"], json!({"anyOf": [{"type": "integer"}, {"type": "null"}]}));
+}
+
+#[test]
+fn bounds_that_grammars_cannot_repeat_are_left_out() {
+    let schema = json!({"type": "object", "properties": {
+        "a": {"type": "string", "minLength": 256, "maxLength": 500_000},
+        "b": {"type": "string", "maxLength": 3, "pattern": "^x"},
+    }});
+    let fitted = fitted(schema, Subset::XGRAMMAR).unwrap();
+    assert_eq!(fitted["properties"]["a"], json!({"type": "string", "minLength": 256}));
+    assert_eq!(fitted["properties"]["b"], json!({"type": "string"}));
+}

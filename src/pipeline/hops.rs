@@ -1,0 +1,169 @@
+//! Hops: the upstream requests within one response, and the token counts of all of them together.
+
+use serde_json::{Map, Number, Value, value::RawValue};
+
+use crate::{conversation::Turn, event::Usage};
+
+/// What a response needs after a hop, before it can go on: see
+/// [`Pipeline::follow_up`](super::Pipeline::follow_up).
+#[derive(Debug, Clone, PartialEq)]
+pub struct FollowUp {
+    /// Why the response does not end here.
+    pub reason: Reason,
+    /// The turns to append to the conversation for the next request.
+    pub turns: Vec<Turn>,
+}
+
+/// Why the upstream is sent another request for the same response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// Calls over the upstream's server-tool channel lack required arguments (`misroute = "bounce"`).
+    Misrouted,
+}
+
+impl Reason {
+    /// The name, as in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Misrouted => "misrouted",
+        }
+    }
+}
+
+/// The token counts of all hops so far.
+#[derive(Debug, Default)]
+pub(super) struct UsageSum {
+    /// The sum over earlier hops.
+    earlier: Option<Usage>,
+    /// The latest counts of this hop. Kept only if another hop may follow.
+    current: Option<Usage>,
+}
+
+impl UsageSum {
+    /// Takes the latest counts of this hop. `Some`: the counts of the whole response, if they differ.
+    pub(super) fn take(&mut self, usage: &Usage, keeps: bool) -> Option<Usage> {
+        if keeps {
+            self.current = Some(usage.clone());
+        }
+        self.earlier.as_ref().map(|earlier| sum(earlier, usage))
+    }
+
+    /// Another hop begins.
+    pub(super) fn next_hop(&mut self) {
+        let Some(current) = self.current.take() else { return };
+        self.earlier = Some(match &self.earlier {
+            Some(earlier) => sum(earlier, &current),
+            None => current,
+        });
+    }
+}
+
+/// The sum of two counts. One that was not reported does not change the other.
+fn add(left: Option<u64>, right: Option<u64>) -> Option<u64> {
+    match (left, right) {
+        (Some(left), Some(right)) => Some(left.saturating_add(right)),
+        (one, other) => one.or(other),
+    }
+}
+
+fn sum(left: &Usage, right: &Usage) -> Usage {
+    let total = |usage: &Usage| usage.total.or_else(|| usage.input?.checked_add(usage.output?));
+    Usage {
+        input: add(left.input, right.input),
+        output: add(left.output, right.output),
+        total: add(total(left), total(right)),
+        raw: sum_of_raw(left.raw.as_deref(), right.raw.as_deref()),
+    }
+}
+
+/// The sum of two usage objects, field by field. An object that cannot be parsed is left out.
+fn sum_of_raw(left: Option<&RawValue>, right: Option<&RawValue>) -> Option<Box<RawValue>> {
+    let parse = |raw: &RawValue| serde_json::from_str::<Map<String, Value>>(raw.get()).ok();
+    let object = match (left.and_then(parse), right.and_then(parse)) {
+        (Some(mut left), Some(right)) => {
+            add_object(&mut left, right);
+            left
+        }
+        (one, other) => one.or(other)?,
+    };
+    RawValue::from_string(Value::Object(object).to_string()).ok()
+}
+
+fn add_object(left: &mut Map<String, Value>, right: Map<String, Value>) {
+    for (key, more) in right {
+        match (left.get_mut(&key), more) {
+            (Some(Value::Object(left)), Value::Object(more)) => add_object(left, more),
+            (Some(Value::Number(left)), Value::Number(more)) => *left = add_numbers(left, &more),
+            (Some(_), Value::Null) => {}
+            (_, more) => _ = left.insert(key, more),
+        }
+    }
+}
+
+/// The sum of two numbers: exact for whole numbers, otherwise in floating point. A sum that is not finite
+/// keeps the first.
+fn add_numbers(left: &Number, right: &Number) -> Number {
+    if let (Some(left), Some(right)) = (left.as_u64(), right.as_u64()) {
+        return left.saturating_add(right).into();
+    }
+    let sum = left.as_f64().zip(right.as_f64()).and_then(|(left, right)| Number::from_f64(left + right));
+    sum.unwrap_or_else(|| left.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usage(raw: &str) -> Usage {
+        let object: Value = serde_json::from_str(raw).unwrap();
+        let count = |key: &str| object[key].as_u64();
+        Usage {
+            input: count("prompt_tokens"),
+            output: count("completion_tokens"),
+            total: count("total_tokens"),
+            raw: RawValue::from_string(raw.to_owned()).ok(),
+        }
+    }
+
+    #[test]
+    fn usage_is_summed_field_by_field() {
+        let mut sum = UsageSum::default();
+        let first = usage(
+            r#"{"prompt_tokens":10,"completion_tokens":2,"total_tokens":12,"cost":0.25,
+                "prompt_tokens_details":{"cached_tokens":4},"completion_tokens_details":null}"#,
+        );
+        assert_eq!(sum.take(&first, true), None);
+        sum.next_hop();
+        // A hop without usage does not erase the sum.
+        sum.next_hop();
+        let second = usage(
+            r#"{"prompt_tokens":20,"completion_tokens":3,"cost":0.5,"tier":"x",
+                "prompt_tokens_details":{"cached_tokens":10,"audio_tokens":1},
+                "completion_tokens_details":{"reasoning_tokens":2}}"#,
+        );
+        let both = sum.take(&second, true).unwrap();
+        assert_eq!((both.input, both.output, both.total), (Some(30), Some(5), Some(35)));
+        let raw: Value = serde_json::from_str(both.raw.unwrap().get()).unwrap();
+        assert_eq!(raw["prompt_tokens_details"], serde_json::json!({"cached_tokens": 14, "audio_tokens": 1}));
+        assert_eq!(raw["completion_tokens_details"], serde_json::json!({"reasoning_tokens": 2}));
+        assert_eq!((raw["cost"].as_f64(), raw["tier"].as_str()), (Some(0.75), Some("x")));
+    }
+
+    #[test]
+    fn later_counts_of_one_hop_replace_earlier_ones() {
+        let mut sum = UsageSum::default();
+        sum.take(&usage(r#"{"completion_tokens":1}"#), true);
+        sum.take(&usage(r#"{"completion_tokens":5}"#), true);
+        sum.next_hop();
+        let both = sum.take(&usage(r#"{"completion_tokens":2}"#), true).unwrap();
+        assert_eq!(both.output, Some(7));
+        let both = sum.take(&usage(r#"{"completion_tokens":3}"#), true).unwrap();
+        assert_eq!(both.output, Some(8));
+    }
+
+    #[test]
+    fn large_counts_do_not_overflow() {
+        let most = usage(&format!(r#"{{"prompt_tokens":{},"n":1e308}}"#, u64::MAX));
+        assert_eq!(super::sum(&most, &most).input, Some(u64::MAX));
+    }
+}

@@ -1,0 +1,201 @@
+//! Between two hops, where a decision takes its time. The upstream's connections are pipes in memory, over HTTP/2, on a
+//! paused clock.
+
+use std::sync::{Arc, Mutex};
+
+use http_body_util::BodyExt;
+use tokio::{sync::oneshot, time::Instant};
+
+use super::*;
+use crate::{
+    config::Upstream,
+    dialect::{Answering, ClientDialect, Reader, Stamp, UpstreamRequest, lumo},
+    format::KnownFormats,
+    observe::Metrics,
+    pipeline::{FollowUp, Pipeline},
+    proxy::{
+        budget::{Budget, Reservation},
+        drain::Drain,
+        hops::{Continuation, DecideHop, Deciding, NextHop},
+        upstream::{
+            Client,
+            tests::{Asked, Server, client, upstream},
+        },
+    },
+    rules::{Misroute, Rules},
+};
+
+const REQUEST: &[u8] = br#"{"model":"m","stream":true,"messages":[{"role":"user","content":"weather?"}],
+    "tools":[{"type":"function","function":{"name":"weather","parameters":{"type":"object",
+    "properties":{"city":{"type":"string"}},"required":["city"]}}}]}"#;
+
+/// A hop whose call lacks its argument, so that another one is to follow.
+const INCOMPLETE: &str = "data: {\"object\":\"chat.tool_call\",\"tool_call\":{\"id\":\"n1\",\"name\":\"weather\",\
+    \"arguments\":\"{}\"}}\n\ndata: [DONE]\n\n";
+
+const COMPLETE: &str = "data: {\"object\":\"chat.tool_call\",\"tool_call\":{\"id\":\"n2\",\"name\":\"weather\",\
+    \"arguments\":\"{\\\"city\\\":\\\"Paris\\\"}\"}}\n\ndata: [DONE]\n\n";
+
+/// A decision that a test makes when it likes.
+#[derive(Debug)]
+struct Slow(Mutex<Option<oneshot::Receiver<Result<Continuation, Failure>>>>);
+
+impl DecideHop for Slow {
+    fn decide(&mut self, follow_up: FollowUp) -> Deciding {
+        assert!(follow_up.turns[0].joined_text().contains("`city` are missing"));
+        let decided = self.0.lock().unwrap().take().expect("one decision");
+        Box::pin(async { decided.await.unwrap() })
+    }
+}
+
+type Decide = oneshot::Sender<Result<Continuation, Failure>>;
+
+/// An upstream with one slot. The first request of a response gets [`INCOMPLETE`], and the others [`COMPLETE`].
+fn server() -> Arc<Server> {
+    Server::answering(100, |asked: Asked| async move {
+        let body = if asked.request == 0 { INCOMPLETE } else { COMPLETE };
+        asked.say(body);
+    })
+}
+
+fn client_of(server: &Arc<Server>, change: impl FnOnce(&mut Upstream)) -> Arc<Client> {
+    let mut upstream = upstream();
+    upstream.queue.max_concurrent = 1;
+    upstream.queue.max_waiting = 10;
+    change(&mut upstream);
+    client(server, upstream)
+}
+
+fn reader() -> Reader {
+    Reader::Lumo(lumo::Reader::new(lumo::ReaderSettings::default()))
+}
+
+fn request() -> UpstreamRequest {
+    UpstreamRequest { body: Bytes::from_static(b"{}"), dropped: Vec::new(), stream: true }
+}
+
+/// A response whose first hop is under way, with the sender of its decision.
+async fn answer(client: &Arc<Client>) -> (Pin<Box<AnswerBody>>, Decide) {
+    let side = ClientDialect::Chat.side();
+    let conversation = side.decode(REQUEST).unwrap();
+    let answering = Answering::new(&conversation, Stamp { seed: 1, created: 1 });
+    let rules = Rules { misroute: Misroute::Bounce, ..Rules::default() };
+    let pipeline = Pipeline::new(
+        &conversation,
+        &rules,
+        KnownFormats::built_in(),
+        reader(),
+        side.writer(&answering),
+        &answering,
+    );
+    let (decide, decided) = oneshot::channel();
+    let parts = Parts {
+        begun: std::time::Instant::now(),
+        client: Arc::clone(client),
+        opening: Arc::clone(client).begin(request()).await,
+        hops: Some(Box::new(Slow(Mutex::new(Some(decided))))),
+        pipeline,
+        stream: true,
+        watch: None,
+        access: Access::new(Arc::new(Metrics::new(false)), "r".to_owned(), http::Method::POST, "/", "chat"),
+        memory: Reservation::new(&Arc::new(Budget::new(1 << 20))),
+    };
+    (Box::pin(AnswerBody::new(parts, Duration::from_secs(15), Drain::default().when_cut())), decide)
+}
+
+fn next() -> Result<Continuation, Failure> {
+    Ok(Continuation::Ask(Box::new(NextHop { request: request(), reader: reader(), turns: Vec::new() })))
+}
+
+async fn commit(answer: &mut Pin<Box<AnswerBody>>) -> Result<(), Failure> {
+    std::future::poll_fn(|cx| answer.as_mut().poll_commit(cx)).await
+}
+
+async fn rest(answer: Pin<Box<AnswerBody>>) -> String {
+    let bytes = answer.collect().await.unwrap().to_bytes();
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn client_gets_keep_alives_while_a_decision_is_pending() {
+    let client = client_of(&server(), |_| {});
+    let (mut answer, decide) = answer(&client).await;
+    let begun = Instant::now();
+    commit(&mut answer).await.unwrap();
+    // The idle timeout does not apply: nothing is expected of the upstream.
+    assert_eq!(begun.elapsed(), Duration::from_secs(15));
+    let decision = async {
+        tokio::time::sleep(Duration::from_secs(50)).await;
+        decide.send(next()).unwrap();
+    };
+    let (body, ()) = tokio::join!(rest(answer), decision);
+    assert_eq!(body.matches(": keep-alive\n\n").count(), 4, "{body}");
+    assert!(body.contains("Paris") && body.ends_with("data: [DONE]\n\n"), "{body}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pending_decision_leaves_the_slot_to_others() {
+    let client = client_of(&server(), |_| {});
+    let (mut first, decide) = answer(&client).await;
+    commit(&mut first).await.unwrap();
+    // The only slot is free; the second response takes it, and the first waits for it.
+    let (mut second, _) = answer(&client).await;
+    commit(&mut second).await.unwrap();
+    decide.send(next()).unwrap();
+    let mut waiting = Box::pin(rest(first));
+    let mut cx = Context::from_waker(std::task::Waker::noop());
+    assert!(waiting.as_mut().poll(&mut cx).is_pending());
+    assert!(rest(second).await.contains("Paris"));
+    assert!(waiting.await.contains("Paris"));
+}
+
+/// The queue is never too full for a response in progress.
+#[tokio::test(start_paused = true)]
+async fn later_hop_enters_a_full_queue() {
+    let client = client_of(&server(), |upstream| upstream.queue.max_waiting = 0);
+    let (mut first, decide) = answer(&client).await;
+    commit(&mut first).await.unwrap();
+    let (second, _) = answer(&client).await;
+    decide.send(next()).unwrap();
+    let (first, second) = tokio::join!(rest(first), rest(second));
+    assert!(first.contains("Paris") && second.contains("Paris"), "{first} {second}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn decision_may_end_the_response() {
+    let client = client_of(&server(), |_| {});
+    let (answer, decide) = answer(&client).await;
+    decide.send(Ok(Continuation::End)).unwrap();
+    let body = rest(answer).await;
+    assert!(body.contains("\"id\":\"n1\"") && body.contains("\"finish_reason\":\"tool_calls\""), "{body}");
+    assert!(body.ends_with("data: [DONE]\n\n"), "{body}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_decision_before_any_content_has_its_status() {
+    let client = client_of(&server(), |_| {});
+    let (mut answer, decide) = answer(&client).await;
+    decide.send(Err(Failure::new(Kind::Overloaded, "no tool is free"))).unwrap();
+    assert_eq!(commit(&mut answer).await.unwrap_err().status(), 503);
+}
+
+#[tokio::test(start_paused = true)]
+async fn total_timeout_applies_to_a_pending_decision() {
+    let total = Duration::from_secs(40);
+    let client = client_of(&server(), |upstream| upstream.timeouts.total = Some(total));
+    let (answer, _decide) = answer(&client).await;
+    let begun = Instant::now();
+    let body = rest(answer).await;
+    assert_eq!(begun.elapsed(), total);
+    assert!(body.contains("whole answer") && !body.contains("finish_reason\":\"tool_calls"), "{body}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_the_body_drops_the_pending_decision() {
+    let client = client_of(&server(), |_| {});
+    let (mut answer, mut decide) = answer(&client).await;
+    commit(&mut answer).await.unwrap();
+    assert!(!decide.is_closed());
+    drop(answer);
+    decide.closed().await;
+}

@@ -1,0 +1,190 @@
+//! What upstreams are asked to enforce: what a constraint allows is read as the call that was meant.
+
+mod gbnf;
+
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+use toolwire::{
+    conversation::{Constraint, Conversation, Tool, ToolChoice},
+    detect::Detector,
+    enforce::{Enforced, Means, Subset, constrain},
+    event::Event,
+    format::{self, Format, KnownFormats},
+    rules::{Detect, Enforce, Rules},
+    tools::DeclaredTools,
+};
+
+use gbnf::Grammar;
+
+const ALL: Means = Means { schema: Some(Subset::LLAMA_CPP), tags: true, grammar: true, prefill: true };
+const NAMES: [&str; 4] = ["get_weather", "now", "mcp__x-y", "get"];
+
+fn asking(tools: &[(&str, Value)]) -> Conversation {
+    let tool = |(name, schema): &(&str, Value)| {
+        let parameters = Some(schema.clone().into());
+        Tool { parameters, ..Tool::named(*name) }
+    };
+    let tools = tools.iter().map(tool).collect();
+    Conversation { tools, tool_choice: ToolChoice::Required, parallel_calls: true, ..Conversation::default() }
+}
+
+/// The calls in `text`, and the text between them.
+fn found(text: &str, conversation: &Conversation, format: &Format) -> (String, Vec<(String, String)>) {
+    let declared = DeclaredTools::new(conversation, "");
+    let rules = Rules { detect: Detect::Formats(vec![format.name]), ..Rules::default() };
+    let mut detector =
+        Detector::new(declared, &rules, KnownFormats::built_in()).expect("formats to look for");
+    let mut events: Vec<Event<'static>> = Vec::new();
+    detector.event(Event::Text(text.into()), &mut events);
+    detector.finish(true, &mut events);
+    let (mut said, mut calls) = (String::new(), Vec::<(String, String)>::new());
+    for event in events {
+        match event {
+            Event::Text(piece) => said.push_str(&piece),
+            Event::CallStart(call) => calls.push((call.name.into_owned(), String::new())),
+            Event::CallArguments { piece, .. } => calls.last_mut().expect("a call").1.push_str(&piece),
+            _ => {}
+        }
+    }
+    (said, calls)
+}
+
+/// A schema and a value that fits it.
+type Pair = (Value, Value);
+
+fn pair() -> impl Strategy<Value = Pair> {
+    let plain = |kind: &'static str| move |value: Value| (json!({"type": kind}), value);
+    let word = prop_oneof!["[a-z ]{0,6}", "[\\PC\n\t\"\\\\]{0,6}"];
+    let leaf = prop_oneof![
+        word.clone().prop_map(Value::from).prop_map(plain("string")),
+        (-1000..1000_i64).prop_map(Value::from).prop_map(plain("integer")),
+        prop::sample::select(vec![json!(0), json!(1.5), json!(-20.25), json!(7)]).prop_map(plain("number")),
+        any::<bool>().prop_map(Value::from).prop_map(plain("boolean")),
+        Just((json!({"type": "null"}), Value::Null)),
+        word.clone().prop_map(|word| (json!({"enum": ["first", word, 3]}), word.into())),
+        word.clone().prop_map(|word| (json!({"const": word}), word.into())),
+        "[a-z]{2,4}"
+            .prop_map(|word| (json!({"type": "string", "minLength": 2, "maxLength": 4}), word.into())),
+        word.prop_map(|word| (json!({}), json!([word, {"a": [null, true]}]))),
+        (0..9_i64).prop_map(|number| (json!({"type": ["string", "integer"]}), number.into())),
+    ];
+    leaf.prop_recursive(3, 12, 4, |inner| {
+        prop_oneof![
+            // All items have the schema of the first.
+            (inner.clone(), 0..3_usize).prop_map(|((schema, value), times)| {
+                let least = times.min(1);
+                let schema = json!({"type": "array", "items": schema, "minItems": least, "maxItems": 2});
+                (schema, Value::Array(vec![value; times]))
+            }),
+            object(inner),
+        ]
+    })
+}
+
+/// An object: of its properties some are required, and some of the others are there.
+fn object(inner: impl Strategy<Value = Pair> + 'static) -> impl Strategy<Value = Pair> {
+    let property = ("[a-z_]{1,5}|ключ|a\"b", inner, any::<bool>(), any::<bool>());
+    prop::collection::vec(property, 0..4).prop_map(|properties| {
+        let (mut schemas, mut first, mut then) = (Map::new(), Map::new(), Map::new());
+        let mut required = Vec::new();
+        for (key, (schema, value), is_required, is_given) in properties {
+            if schemas.contains_key(&key) {
+                continue;
+            }
+            schemas.insert(key.clone(), schema);
+            if is_required {
+                required.push(key.clone());
+                first.insert(key, value);
+            } else if is_given {
+                then.insert(key, value);
+            }
+        }
+        first.extend(then);
+        let schema = json!({
+            "type": "object", "properties": schemas, "required": required, "additionalProperties": false,
+        });
+        (schema, Value::Object(first))
+    })
+}
+
+fn enforced(conversation: &Conversation, format: &'static Format, enforce: Enforce) -> Option<Enforced> {
+    constrain(conversation, format, "", enforce, &ALL)
+}
+
+/// The text of a call under tags.
+fn tagged(constraint: &Constraint, name: &str, arguments: &str) -> String {
+    let Constraint::Tags(tags) = constraint else { panic!("no tags") };
+    let begins = |begin: &str| {
+        begin
+            .split(|letter: char| !(letter.is_alphanumeric() || "_-".contains(letter)))
+            .any(|word| word == name)
+    };
+    let tag = tags.tags.iter().find(|tag| begins(&tag.begin)).expect("a tag for the tool");
+    let triggers = tags.triggers.iter().filter(|trigger| tag.begin.starts_with(*trigger)).count();
+    assert_eq!(triggers, 1, "{:?} begins {:?}", tags.triggers, tag.begin);
+    format!("{}{arguments}{}", tag.begin, tag.end)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn what_a_constraint_allows_is_the_call_that_was_meant(
+        (schema, value) in object(pair()),
+        format in prop::sample::select(format::ALL),
+        name in prop::sample::select(&NAMES as &[_]),
+    ) {
+        let tools: Vec<_> = NAMES.iter().map(|name| (*name, schema.clone())).collect();
+        let conversation = asking(&tools);
+        let arguments = value.to_string();
+        let meant = (String::new(), vec![(str::to_owned(name), arguments.clone())]);
+        if let Some(Enforced { constraint: Constraint::Grammar(grammar), format }) =
+            enforced(&conversation, format, Enforce::Grammar)
+        {
+            let form = format.teach.expect("a taught format").form;
+            let call = toolwire::conversation::Call { id: String::new(), name: name.to_owned(), arguments: arguments.clone() };
+            let text = form.calls(&[call.clone()]);
+            let read = Grammar::read(&grammar);
+            prop_assert!(read.has(&text), "{text}\n{grammar}");
+            let twice = form.calls(&[call.clone(), call]);
+            prop_assert!(read.has(&twice), "{twice}\n{grammar}");
+            let other = text.replace(&arguments, r#"{"undeclared":1}"#);
+            prop_assert!(other == text || !read.has(&other), "{other}\n{grammar}");
+            let prose = format!("Sure! {text}");
+            prop_assert!(!read.has(&prose));
+            prop_assert!(!read.has(&text.replace(name, "other_tool")) || arguments.contains(name));
+            prop_assert_eq!(found(&text, &conversation, format), meant.clone());
+        }
+        if let Some(Enforced { constraint, format }) = enforced(&conversation, format, Enforce::StructuralTag) {
+            let text = tagged(&constraint, name, &arguments);
+            prop_assert_eq!(found(&text, &conversation, format), meant.clone());
+        }
+        if let Some(Enforced { constraint: Constraint::Prefill(prefill), format }) =
+            enforced(&conversation, format, Enforce::Prefill)
+        {
+            let form = format.teach.expect("a taught format").form;
+            let call = toolwire::conversation::Call { id: String::new(), name: name.to_owned(), arguments: arguments.clone() };
+            prop_assert!(form.calls(&[call]).starts_with(&prefill));
+        }
+        let Some(Enforced { format, .. }) = enforced(&conversation, format, Enforce::Schema) else {
+            return Err(TestCaseError::fail("no schema"));
+        };
+        let text = json!({"name": name, "arguments": value}).to_string();
+        prop_assert_eq!(found(&text, &conversation, format), meant);
+    }
+}
+
+#[test]
+fn formats_with_json_arguments_and_a_marker_have_structural_tags() {
+    let conversation = asking(&[("now", json!({"type": "object"}))]);
+    let has_tags =
+        |format: &&&'static Format| enforced(&conversation, format, Enforce::StructuralTag).is_some();
+    let names: Vec<_> = format::ALL.iter().filter(has_tags).map(|format| format.name).collect();
+    for name in ["hermes", "mistral", "granite3", "jamba", "deepseek_v31", "pre"] {
+        assert!(names.contains(&name), "{name}");
+    }
+    // No marker; no JSON; a marker that is in the prompt already.
+    for name in ["bare", "fenced", "qwen3_coder", "pythonic", "harmony"] {
+        assert!(!names.contains(&name), "{name}");
+    }
+}

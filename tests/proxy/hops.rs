@@ -1,0 +1,307 @@
+//! Responses of several hops over sockets: what holds between two requests to the upstream.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use serde_json::Value;
+use tokio::sync::Notify;
+use toolwire::{
+    dialect::{UpstreamDialect, lumo},
+    rules::Misroute,
+};
+
+use crate::support::{
+    client::{Client, chat_request, stream_error},
+    proxy::Setup,
+    soon,
+    upstream::{Exchange, Upstream},
+};
+
+const REQUEST: &str = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"weather?"}],
+    "tools":[{"type":"function","function":{"name":"weather","parameters":
+        {"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}}}]}"#;
+
+/// A first hop: this text, and a call without its argument.
+fn first(text: &str) -> String {
+    format!(
+        "data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}}}}]}}\n\n\
+         data: {{\"object\":\"chat.tool_call\",\"tool_call\":{{\"id\":\"n1\",\"name\":\"weather\",\"arguments\":\"{{}}\"}}}}\n\n\
+         data: [DONE]\n\n"
+    )
+}
+
+const CALL: &str = "data: {\"object\":\"chat.tool_call\",\"tool_call\":{\"id\":\"n2\",\"name\":\"weather\",\
+     \"arguments\":\"{\\\"city\\\":\\\"Paris\\\"}\"}}\n\n";
+const SECOND: &str = "data: {\"object\":\"chat.tool_call\",\"tool_call\":{\"id\":\"n2\",\"name\":\"weather\",\
+     \"arguments\":\"{\\\"city\\\":\\\"Paris\\\"}\"}}\n\ndata: [DONE]\n\n";
+
+/// An upstream whose first hop is `text` and an incomplete call; `later` responds to the request of the second hop.
+async fn upstream<F>(
+    text: &'static str,
+    later: impl Fn(Exchange) -> F + Clone + Send + Sync + 'static,
+) -> Upstream
+where
+    F: Future<Output = Exchange> + Send + 'static,
+{
+    Upstream::start(move |mut exchange| {
+        let later = later.clone();
+        async move {
+            if is_second(&exchange) {
+                return later(exchange).await;
+            }
+            exchange.begin().await;
+            exchange.piece(first(text)).await;
+            exchange.end().await;
+            exchange
+        }
+    })
+    .await
+}
+
+fn is_second(exchange: &Exchange) -> bool {
+    String::from_utf8_lossy(&exchange.body).contains("are missing")
+}
+
+fn setup(upstream: &Upstream) -> Setup {
+    let mut setup = Setup::new(upstream.address);
+    setup.upstream.options = UpstreamDialect::Lumo(lumo::Options::default());
+    setup.settings.misroute = Misroute::Bounce;
+    setup
+}
+
+#[tokio::test]
+async fn slow_second_hop_gets_keep_alives() {
+    let go_on = Arc::new(Notify::new());
+    let wait = go_on.clone();
+    let upstream = upstream("", move |mut exchange| {
+        let wait = wait.clone();
+        async move {
+            wait.notified().await;
+            exchange.begin().await;
+            exchange.piece(SECOND).await;
+            exchange.end().await;
+            exchange
+        }
+    })
+    .await;
+    let mut setup = setup(&upstream);
+    setup.limits.keep_alive = Duration::from_millis(20);
+    let proxy = setup.start().await;
+    let mut reply = Client::new().chat(&proxy, REQUEST).await;
+    assert_eq!(reply.status(), 200);
+    reply.until(": keep-alive\n\n: keep-alive\n\n").await;
+    go_on.notify_one();
+    let rest = reply.rest().await;
+    assert!(rest.contains("Paris") && rest.ends_with("data: [DONE]\n\n"), "{rest}");
+}
+
+#[tokio::test]
+async fn client_disconnect_drops_the_second_hop() {
+    let (asked, gone) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (tell_asked, tell_gone) = (asked.clone(), gone.clone());
+    let upstream = upstream("Hm.", move |mut exchange| {
+        let (asked, gone) = (tell_asked.clone(), tell_gone.clone());
+        async move {
+            asked.notify_one();
+            exchange.gone().await;
+            gone.notify_one();
+            exchange
+        }
+    })
+    .await;
+    let proxy = setup(&upstream).start().await;
+    let mut reply = Client::new().chat(&proxy, REQUEST).await;
+    reply.until("Hm.").await;
+    soon("the second hop", asked.notified()).await;
+    drop(reply);
+    soon("its end", gone.notified()).await;
+}
+
+#[tokio::test]
+async fn second_hop_is_cut_at_the_drain_deadline() {
+    for text in ["Hm.", ""] {
+        let asked = Arc::new(Notify::new());
+        let tell = asked.clone();
+        let upstream = upstream(text, move |mut exchange| {
+            let tell = tell.clone();
+            async move {
+                tell.notify_one();
+                exchange.gone().await;
+                exchange
+            }
+        })
+        .await;
+        let mut setup = setup(&upstream);
+        setup.drain_timeout = Duration::from_millis(50);
+        let mut proxy = setup.start().await;
+        let request = chat_request(&proxy, REQUEST);
+        let client = tokio::spawn(async move { Client::new().send(request).await.unwrap() });
+        soon("the second hop", asked.notified()).await;
+        proxy.stop();
+        let reply = soon("the response", client).await.unwrap();
+        // Without content, the status is still open.
+        if text.is_empty() {
+            assert_eq!(reply.status(), 503);
+            assert_eq!(reply.json().await["error"]["code"], "shutting_down");
+        } else {
+            assert_eq!(reply.status(), 200);
+            assert_eq!(stream_error(&reply.rest().await)["code"], "shutting_down");
+        }
+        soon("the server to end", proxy.ended()).await;
+    }
+}
+
+#[tokio::test]
+async fn response_in_its_second_hop_finishes_while_draining() {
+    let (asked, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (tell, wait) = (asked.clone(), go_on.clone());
+    let upstream = upstream("", move |mut exchange| {
+        let (tell, wait) = (tell.clone(), wait.clone());
+        async move {
+            tell.notify_one();
+            wait.notified().await;
+            exchange.begin().await;
+            exchange.piece(SECOND).await;
+            exchange.end().await;
+            exchange
+        }
+    })
+    .await;
+    let mut proxy = setup(&upstream).start().await;
+    let request = chat_request(&proxy, REQUEST);
+    let client = tokio::spawn(async move { Client::new().send(request).await.unwrap() });
+    soon("the second hop", asked.notified()).await;
+    proxy.stop();
+    go_on.notify_one();
+    let body = soon("the response", client).await.unwrap().rest().await;
+    assert!(body.contains("Paris") && body.ends_with("data: [DONE]\n\n"), "{body}");
+    soon("the server to end", proxy.ended()).await;
+}
+
+/// The failure of a later hop is the response's failure: with its status before any content, in the stream after it.
+#[tokio::test]
+async fn failure_of_the_second_hop_is_the_failure_of_the_response() {
+    for text in ["", "Hm."] {
+        let refusing = upstream(text, |mut exchange| async move {
+            let body = r#"{"error":{"message":"too many","code":"busy"}}"#;
+            exchange.whole("429 Too Many Requests", "retry-after: 7\r\n", body).await;
+            exchange
+        })
+        .await;
+        let truncating = upstream(text, |mut exchange| async move {
+            exchange.begin().await;
+            exchange.piece("data: {\"choices\":[").await;
+            exchange
+        })
+        .await;
+        let closing = upstream(text, |exchange| async move { exchange }).await;
+        for (upstream, status) in [(refusing, 429), (truncating, 502), (closing, 502)] {
+            let proxy = setup(&upstream).start().await;
+            let reply = Client::new().chat(&proxy, REQUEST).await;
+            if text.is_empty() {
+                assert_eq!(reply.status(), status);
+                assert_eq!(reply.header("retry-after"), (status == 429).then_some("7"));
+                assert!(reply.json().await["error"]["message"].is_string());
+            } else {
+                assert_eq!(reply.status(), 200);
+                let body = reply.rest().await;
+                assert!(stream_error(&body)["message"].is_string(), "{body}");
+                assert!(!body.contains("\"finish_reason\":\"stop\""), "{body}");
+            }
+        }
+    }
+}
+
+/// A truncated second hop after its call: the call has been sent, and the response still fails.
+#[tokio::test]
+async fn second_hop_cut_after_content_fails_in_the_stream() {
+    let upstream = upstream("", |mut exchange| async move {
+        exchange.begin().await;
+        exchange.piece(CALL).await;
+        exchange
+    })
+    .await;
+    let proxy = setup(&upstream).start().await;
+    let reply = Client::new().chat(&proxy, REQUEST).await;
+    assert_eq!(reply.status(), 200);
+    let body = reply.rest().await;
+    assert!(body.contains("Paris"), "{body}");
+    assert_eq!(stream_error(&body)["code"], "upstream_truncated");
+}
+
+/// Each of several responses needs two hops, and only one request may be open: none waits for itself or for another.
+#[tokio::test]
+async fn hops_with_a_single_slot_do_not_deadlock() {
+    let (open, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (count, peak) = (open.clone(), most.clone());
+    let upstream = Upstream::start(move |mut exchange| {
+        let (count, peak) = (count.clone(), peak.clone());
+        async move {
+            peak.fetch_max(count.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            exchange.begin().await;
+            let body = if is_second(&exchange) { SECOND.to_owned() } else { first("") };
+            count.fetch_sub(1, Ordering::SeqCst);
+            exchange.piece(body).await;
+            exchange.end().await;
+            exchange
+        }
+    })
+    .await;
+    let mut setup = setup(&upstream);
+    setup.upstream.queue.max_concurrent = 1;
+    let proxy = setup.start().await;
+    let client = Client::new();
+    let replies = (0..6).map(|_| async { client.chat(&proxy, REQUEST).await.rest().await });
+    for body in soon("all responses", futures_util::future::join_all(replies)).await {
+        assert!(body.contains("Paris") && body.ends_with("data: [DONE]\n\n"), "{body}");
+    }
+    assert_eq!((upstream.requests(), most.load(Ordering::SeqCst)), (12, 1));
+}
+
+/// The time limit of the whole response spans its hops.
+#[tokio::test]
+async fn total_timeout_spans_hops() {
+    let upstream = upstream("Hm.", |mut exchange| async move {
+        exchange.gone().await;
+        exchange
+    })
+    .await;
+    let mut setup = setup(&upstream);
+    setup.upstream.timeouts.total = Some(Duration::from_millis(300));
+    let proxy = setup.start().await;
+    let request = chat_request(&proxy, REQUEST);
+    let body = Client::new().send(request).await.unwrap().rest().await;
+    let error = stream_error(&body);
+    assert!(error["message"].as_str().unwrap().contains("whole answer"), "{error}");
+}
+
+/// A hop is complete with its finish reason. An upstream that then keeps its stream open delays the next hop, but does
+/// not prevent it.
+#[tokio::test]
+async fn hop_whose_body_does_not_end_is_followed_all_the_same() {
+    let upstream = Upstream::start(|mut exchange| async move {
+        exchange.begin().await;
+        if is_second(&exchange) {
+            exchange.piece(SECOND).await;
+            exchange.end().await;
+        } else {
+            let finish = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n\
+                          data: {\"choices\":[],\"usage\":{\"prompt_tokens\":40}}\n\n";
+            exchange.piece(first("").replace("data: [DONE]\n\n", finish)).await;
+            exchange.gone().await;
+        }
+        exchange
+    })
+    .await;
+    let proxy = setup(&upstream).start().await;
+    let request = REQUEST.replacen("\"stream\":true", "\"stream\":false", 1);
+    let reply = Client::new().send(chat_request(&proxy, request)).await.unwrap();
+    let body: Value = reply.json().await;
+    assert_eq!(body["choices"][0]["message"]["tool_calls"][0]["id"], "n2", "{body}");
+    assert_eq!(body["usage"]["prompt_tokens"], 40, "{body}");
+}
