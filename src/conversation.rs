@@ -232,8 +232,8 @@ impl Turn {
     /// Merges several plain texts into one, for servers that accept only a string. Returns `false` if the
     /// content is more than plain text: media, or texts with their own fields.
     pub fn collapse_text(&mut self) -> bool {
-        let says_more = |part: &Part| matches!(part, Part::Image { .. } | Part::Other(_));
-        if self.rest.contains("content") || self.parts.iter().any(says_more) {
+        let is_media = |part: &Part| matches!(part, Part::Image { .. } | Part::Other(_));
+        if self.rest.contains("content") || self.parts.iter().any(is_media) {
             return false;
         }
         let is_text = |part: &Part| matches!(part, Part::Text(_));

@@ -72,6 +72,8 @@ pub enum Event<'a> {
     Media(Media<'a>),
     /// Token counts. Later ones replace earlier ones.
     Usage(Usage),
+    /// Something that the client should know about the response, before its finish.
+    Warning(Warning<'a>),
     /// How the response ended. Exactly one in a successful response; only usage may follow.
     Finish(Finish),
     /// The upstream is alive but sent no content: `:queued`, a keep-alive comment.
@@ -208,6 +210,15 @@ pub struct Media<'a> {
     pub data: Cow<'a, str>,
 }
 
+/// Something that is not as the client asked, although the response is complete.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Warning<'a> {
+    /// What it is, for programs.
+    pub code: &'static str,
+    /// A sentence for people.
+    pub message: Cow<'a, str>,
+}
+
 /// Token counts. `None`: not reported.
 #[derive(Debug, Clone, Default)]
 pub struct Usage {
@@ -277,6 +288,9 @@ impl Event<'_> {
                 Event::Media(Media { id: own(id), mime: own(mime), data: own(data) })
             }
             Event::Usage(usage) => Event::Usage(usage),
+            Event::Warning(Warning { code, message }) => {
+                Event::Warning(Warning { code, message: own(message) })
+            }
             Event::Finish(finish) => Event::Finish(finish),
             Event::Ping(text) => Event::Ping(own(text)),
             Event::Verbatim { means: Some(event), .. } => event.clone().into_owned(),

@@ -59,6 +59,14 @@ pub mod enforce;
 pub mod event;
 pub mod failure;
 #[cfg(feature = "bench")]
+#[cfg_attr(
+    not(feature = "cli"),
+    allow(
+        dead_code,
+        unused_imports,
+        reason = "fixtures and the scripted upstream are run by the command line"
+    )
+)]
 pub mod fixture;
 pub mod format;
 #[cfg(feature = "proxy")]

@@ -17,6 +17,10 @@ pub struct Rules {
     pub arguments: ArgumentDelivery,
     /// What happens to a call to an undeclared name in a format with markers.
     pub unknown_calls: UnknownCalls,
+    /// What happens to a response without the call that `tool_choice` requires.
+    pub enforce: Enforce,
+    /// What happens to a call whose arguments break their schema.
+    pub invalid_arguments: InvalidArguments,
     /// The model's chat template opens the reasoning, so the text starts inside it and only the closing marker appears.
     pub starts_in_reasoning: bool,
     /// Repair arguments that are not valid JSON. Each repair is local and happens after the call has started.
@@ -36,7 +40,11 @@ pub struct Rules {
 impl Rules {
     /// Whether a response may take more than one upstream request.
     pub(crate) fn may_follow_up(&self) -> bool {
-        self.limits.max_hops > 1 && self.misroute == Misroute::Bounce
+        let asks_again = self.misroute == Misroute::Bounce
+            || self.enforce == Enforce::Retry
+            || self.unknown_calls == UnknownCalls::Retry
+            || self.invalid_arguments == InvalidArguments::Retry;
+        self.limits.max_hops > 1 && asks_again
     }
 }
 
@@ -49,6 +57,8 @@ impl Default for Rules {
             misroute: Misroute::Rescue,
             arguments: ArgumentDelivery::Stream,
             unknown_calls: UnknownCalls::Forward,
+            enforce: Enforce::Off,
+            invalid_arguments: InvalidArguments::Forward,
             starts_in_reasoning: false,
             repair: true,
             tool_prefix: String::new(),
@@ -121,6 +131,17 @@ pub enum UnknownCalls {
     Forward,
     /// Left as text.
     Text,
+    /// The model is asked again. If it does not do better, the call is forwarded.
+    Retry,
+}
+
+/// `invalid_arguments`: a call whose arguments break the schema of its tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InvalidArguments {
+    /// Forwarded, so that the client's error result lets the model recover.
+    Forward,
+    /// The model is asked again. If it does not do better, the call is forwarded.
+    Retry,
 }
 
 /// `enforce`: how an upstream is made to write well-formed calls where the client requires them.
@@ -189,7 +210,7 @@ impl Limits {
     /// More calls than `max_calls`.
     pub(crate) fn too_many_calls(&self) -> Failure {
         let limit = self.max_calls;
-        Failure::new(Kind::Limit, format!("the answer has more than {limit} tool calls (limits.max_calls)"))
+        Failure::new(Kind::Limit, format!("the response has more than {limit} tool calls (limits.max_calls)"))
     }
 
     /// A call with arguments of more than `max_arguments` bytes.
@@ -210,7 +231,7 @@ impl Limits {
     pub(crate) fn answer_too_long(&self) -> Failure {
         let limit = self.max_answer;
         let message =
-            format!("the answer is longer than {limit} bytes (limits.max_answer); ask for a stream");
+            format!("the response is longer than {limit} bytes (limits.max_answer); request a stream");
         Failure::new(Kind::Limit, message)
     }
 

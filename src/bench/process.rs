@@ -98,9 +98,9 @@ pub(crate) fn used(before: &BTreeMap<u32, u64>, after: &BTreeMap<u32, u64>) -> u
 fn thread_times(pid: u32) -> BTreeMap<u32, u64> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let time = |thread: fs::DirEntry| {
-        let told = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        let stats = fs::read_to_string(thread.path().join("schedstat")).ok()?;
         let number = thread.file_name().to_str()?.parse().ok()?;
-        Some((number, told.split_whitespace().next()?.parse().ok()?))
+        Some((number, stats.split_whitespace().next()?.parse().ok()?))
     };
     threads.filter_map(time).collect()
 }
@@ -108,15 +108,16 @@ fn thread_times(pid: u32) -> BTreeMap<u32, u64> {
 /// The processes that threads of `pid` started.
 fn children(pid: u32) -> Vec<u32> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let told = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
-    told.flat_map(|told| told.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+    let children = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    children
+        .flat_map(|line| line.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
         .collect()
 }
 
 /// Proportional set size of one process, in KiB.
 fn pss(pid: u32) -> io::Result<f64> {
-    let told = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
-    let line = told.lines().find_map(|line| line.strip_prefix("Pss:"));
+    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"));
     let kib = line.and_then(|line| line.trim().strip_suffix("kB")).and_then(|kib| kib.trim().parse().ok());
     kib.ok_or_else(|| io::Error::other("its smaps_rollup has no Pss"))
 }

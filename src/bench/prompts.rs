@@ -344,14 +344,14 @@ mod tests {
 
     #[test]
     fn prompt_file_error_names_the_line() {
-        for (text, told) in [
+        for (text, expected) in [
             ("{\"prompt\": \"a\"}\n[1]", "2: not a JSON object"),
             ("{\"prompt\": 1}", "1: a line has `prompt`"),
             ("\n{\"tools\": []}", "2: a line has `prompt`"),
             ("\n \n", "it contains no prompt"),
         ] {
             let error = Prompts::parse(text, &terms(Dialect::Chat)).unwrap_err().to_string();
-            assert!(error.starts_with(told), "{error}");
+            assert!(error.starts_with(expected), "{error}");
         }
     }
 }

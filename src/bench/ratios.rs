@@ -116,12 +116,12 @@ mod tests {
         let direct = target("direct", &[(10.0, None)]);
         let others = [("one", 4.0), ("two", 2.0)].map(|(name, cpu)| target(name, &[(20.0, Some(cpu))]));
         let ratios = ratios(&[&[direct][..], &others].concat());
-        let told = |measure| {
+        let medians = |measure| {
             let found = ratios.iter().filter(move |ratio| ratio.measure == measure);
             found.map(|ratio| (ratio.target.as_str(), ratio.to.as_str(), ratio.median)).collect::<Vec<_>>()
         };
-        assert_eq!(told("ttft_p50"), [("one", "direct", 2.0), ("two", "direct", 2.0)]);
-        assert_eq!(told("cpu_per_token"), [("two", "one", 0.5)]);
+        assert_eq!(medians("ttft_p50"), [("one", "direct", 2.0), ("two", "direct", 2.0)]);
+        assert_eq!(medians("cpu_per_token"), [("two", "one", 0.5)]);
     }
 
     #[test]

@@ -86,8 +86,9 @@ impl Slo {
         for condition in &self.conditions {
             let value = condition.measure.of(summary);
             verdict.held &= value.is_some_and(|value| condition.relation.holds(value, condition.bound));
-            let told = value.map_or_else(|| "not measured".to_owned(), |value| condition.measure.tell(value));
-            verdict.measured.push(format!("{} = {told}", condition.name));
+            let shown =
+                value.map_or_else(|| "not measured".to_owned(), |value| condition.measure.tell(value));
+            verdict.measured.push(format!("{} = {shown}", condition.name));
         }
         verdict
     }

@@ -381,9 +381,10 @@ mod tests {
         );
         assert_eq!(summary.metrics[&Metric::Ttft].count, 7);
         assert!(summary.metrics.values().all(|times| times.curve.is_empty()));
-        let told: Vec<_> = tally.complaints.iter().map(|(told, times)| (told.as_str(), *times)).collect();
+        let found: Vec<_> =
+            tally.complaints.iter().map(|(complaint, times)| (complaint.as_str(), *times)).collect();
         assert_eq!(
-            told,
+            found,
             [
                 ("a rule", 2),
                 ("abandoned before its end", 1),

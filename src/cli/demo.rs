@@ -53,7 +53,7 @@ use crate::{
 /// Options of `demo`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Exit after one request instead of staying up
+    /// Exit after one request instead of serving until stopped
     #[arg(long)]
     once: bool,
     /// Address of the proxy
@@ -164,7 +164,7 @@ async fn converse(
     let client = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
     let response = client.request(request).await?;
     if response.status() != StatusCode::OK {
-        return Err(format!("the proxy answered {}", response.status()).into());
+        return Err(format!("the proxy responded with {}", response.status()).into());
     }
     let mut events = response.into_body().into_data_stream().eventsource();
     while let Some(event) = events.next().await {

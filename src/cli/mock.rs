@@ -37,7 +37,7 @@ pub(crate) struct Args {
     /// with --generate 10ms]
     #[arg(long, value_name = "PACE")]
     pace: Option<Pace>,
-    /// Worker threads, one per core
+    /// Number of worker threads
     #[arg(long, value_name = "N", default_value_t = 1)]
     threads: usize,
     #[command(flatten)]
@@ -52,7 +52,7 @@ struct Generate {
     /// bench`. A request may override length and pace with the headers x-mock-tokens and x-mock-pace
     #[arg(long)]
     generate: bool,
-    /// Dialect: lumo, lumo-v1, chat, responses or messages [default: by the request's path]
+    /// Dialect: lumo, lumo-v1, chat, responses or messages [default: determined by the path of the request]
     #[arg(long, value_name = "NAME", requires = "generate")]
     dialect: Option<MockDialect>,
     /// Content of a response: text, call, or text-call (text, then a call)
@@ -61,13 +61,13 @@ struct Generate {
     /// Write calls as text in this format (`toolwire formats` lists them) instead of the dialect's own form
     #[arg(long, value_name = "NAME", requires = "generate", value_parser = format_named)]
     format: Option<&'static Format>,
-    /// Tool to call, unless the request declares tools and not this one
+    /// Tool to call. If the request declares tools but not this one, the first declared tool is called
     #[arg(long, value_name = "NAME", requires = "generate", default_value = "write_file")]
     tool: String,
-    /// Tokens of a response, text and arguments together
+    /// Tokens in a response, counting text and arguments
     #[arg(long, value_name = "N", requires = "generate", default_value_t = 100)]
     tokens: usize,
-    /// Bytes of text per token; 27 of them carry the time at which it was sent
+    /// Bytes of text per token; 27 of them are its timestamp
     #[arg(long, value_name = "N", requires = "generate", default_value_t = 32, value_parser = token_bytes)]
     token_bytes: usize,
     /// Frames per write with --pace none
@@ -159,7 +159,7 @@ fn serve(listen: SocketAddr, threads: usize, mock: &Mock, about: &[String]) -> i
             ended = mock.clone().serve(listener) => ended?,
             () = ended => {}
         }
-        eprintln!("{}", mock.slips());
+        eprintln!("{}", mock.lateness());
         Ok(())
     })
 }

@@ -31,8 +31,8 @@ pub(crate) struct Args {
     /// How to split the upstream's bytes: whole, recorded, a number of bytes, or every
     #[arg(long, value_name = "SPLITS", default_value = "recorded")]
     splits: Splits,
-    /// Show differences, then write the actual output to expect.json (and expect.sse, if there is one) of the fixtures that
-    /// differ
+    /// Show the differences, then write the actual output of each fixture that differs to its expect.json (and expect.sse,
+    /// if it has one)
     #[arg(long)]
     update: bool,
     /// Write one JSON object per fixture instead of text

@@ -26,7 +26,7 @@ use crate::{
 
 /// Headings of the help.
 const STREAMS: &str = "Streams";
-const CALLS: &str = "Tools and their calls";
+const CALLS: &str = "Tool calls";
 
 /// Options of `rewrite`.
 #[derive(Debug, clap::Args)]
@@ -43,25 +43,26 @@ pub(crate) struct Args {
     /// Text formats to look for: auto, off, or comma-separated names
     #[arg(long, value_name = "FORMATS", help_heading = CALLS)]
     detect: Option<String>,
-    /// The client's request: its tools and options determine what is a call. Without it, the output is a stream
+    /// The client's request: its tools and options determine what counts as a call. Without a
+    /// request, the output is a stream
     #[arg(long, value_name = "FILE", help_heading = CALLS)]
     request: Option<PathBuf>,
     /// Names of tools that the client declared, instead of or in addition to a request
     #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = CALLS)]
     declare: Vec<String>,
-    /// Split the input into pieces of N bytes; or check that every split gives the same output
+    /// Split the input into pieces of N bytes; with `every`, check that every split gives the same output
     #[arg(long, value_name = "N|every", help_heading = STREAMS)]
     split: Option<Splits>,
-    /// stream: send arguments as they arrive; whole: send a call when it is complete
+    /// How calls are sent: stream sends arguments as they arrive, whole sends a call when it is complete
     #[arg(long, value_name = "HOW", help_heading = CALLS)]
     arguments: Option<String>,
-    /// Calls that the upstream ran itself: auto, forward, annotate or hide
+    /// What the output contains of calls that the upstream ran itself: auto, forward, annotate or hide
     #[arg(long, value_name = "HOW", env = "TOOLWIRE_SERVER_CALLS", help_heading = CALLS)]
     server_calls: Option<String>,
-    /// Calls to undeclared names in formats with markers: forward or text
+    /// What happens to calls of undeclared tools in formats with markers: forward or text
     #[arg(long, value_name = "HOW", help_heading = CALLS)]
     unknown_calls: Option<String>,
-    /// The prefix of the tool names that the model was taught
+    /// Prefix of the tool names that the model was taught
     #[arg(long, value_name = "TEXT", help_heading = CALLS)]
     tool_prefix: Option<String>,
     /// Do not repair arguments that are not JSON

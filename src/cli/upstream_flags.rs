@@ -11,9 +11,9 @@ use crate::{
 };
 
 /// Headings of the help.
-const SERVED: &str = "What to serve";
-const CLIENTS: &str = "For whom";
-const CALLS: &str = "Tools and their calls";
+const SERVED: &str = "Upstream";
+const CLIENTS: &str = "Clients";
+const CALLS: &str = "Tool calls";
 
 /// A configuration file, or one upstream instead.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -21,20 +21,21 @@ pub(crate) struct UpstreamFlags {
     /// The configuration file
     #[arg(long, value_name = "FILE", env = "TOOLWIRE_CONFIG", help_heading = SERVED)]
     pub config: Option<PathBuf>,
-    /// Address to listen on, replacing the file's; may be repeated [default: 127.0.0.1:8787]
+    /// Address to listen on; may be repeated. Overrides the configuration file [default: 127.0.0.1:8787]
     #[arg(long, value_name = "ADDR", env = "TOOLWIRE_LISTEN", value_delimiter = ',', help_heading = CLIENTS)]
     pub listen: Vec<String>,
-    /// Key that clients must send, replacing the file's: env:NAME or file:PATH; may be repeated, any one is accepted
+    /// API key that clients must send: env:NAME or file:PATH; may be repeated, and any of them is accepted. Overrides the
+    /// configuration file
     #[arg(long, value_name = "SECRET", env = "TOOLWIRE_CLIENT_KEY", hide_env_values = true, value_parser = secret)]
     #[arg(help_heading = CLIENTS)]
     pub client_key: Vec<SecretString>,
-    /// Base URL of one upstream for every model name, replacing the file's upstreams and models
+    /// Base URL of one upstream for all model names, in place of the upstreams and models of the configuration file
     #[arg(long, value_name = "URL", env = "TOOLWIRE_UPSTREAM", requires = "dialect", help_heading = SERVED)]
     pub upstream: Option<String>,
-    /// That upstream's dialect: lumo or chat
+    /// Dialect of that upstream: lumo or chat
     #[arg(long, value_name = "DIALECT", env = "TOOLWIRE_DIALECT", requires = "upstream", help_heading = SERVED)]
     pub dialect: Option<String>,
-    /// That upstream's key: env:NAME or file:PATH
+    /// API key for that upstream: env:NAME or file:PATH
     #[arg(
         long,
         value_name = "SECRET",
@@ -45,13 +46,14 @@ pub(crate) struct UpstreamFlags {
         help_heading = SERVED
     )]
     pub api_key: Option<SecretString>,
-    /// How tools are presented to models, replacing the file's setting: native, or a text format
+    /// How tools are presented to models: native, or the name of a text format. Overrides the configuration file
     #[arg(long, value_name = "TOOLS", env = "TOOLWIRE_TOOLS", help_heading = CALLS)]
     pub tools: Option<String>,
-    /// Text formats to look for, replacing the file's setting: auto, off, or comma-separated names
+    /// Text formats to look for in responses: auto, off, or comma-separated names. Overrides the configuration file
     #[arg(long, value_name = "FORMATS", env = "TOOLWIRE_DETECT", help_heading = CALLS)]
     pub detect: Option<String>,
-    /// What clients see of calls that an upstream ran itself, replacing the file's setting: auto, forward, annotate or hide
+    /// What clients see of calls that an upstream ran itself: auto, forward, annotate or hide. Overrides the configuration
+    /// file
     #[arg(long, value_name = "HOW", env = "TOOLWIRE_SERVER_CALLS", help_heading = CALLS)]
     pub server_calls: Option<String>,
 }

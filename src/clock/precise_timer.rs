@@ -1,4 +1,4 @@
-//! [`PreciseTimer`]: rings at a moment of [`clock::now`], to some tens of microseconds.
+//! [`PreciseTimer`]: fires at a time of [`clock::now`], to some tens of microseconds.
 //!
 //! The runtime's own timers tick in milliseconds. A request or a token that leaves a millisecond late has that
 //! millisecond in its times, which is more than many a proxy adds. On Linux a timer of the system's wakes us, waited for
@@ -21,17 +21,17 @@ impl PreciseTimer {
         kind::Timer::new().map(Self)
     }
 
-    /// Rings at this moment, and not when it was to ring before. A moment that is over rings at once.
+    /// Sets it to fire at this time instead of the time set before. A time in the past fires at once.
     pub(crate) fn set(&self, moment: u64) {
         self.0.set(moment);
     }
 
-    /// Waits until it rings.
+    /// Waits until it fires.
     ///
     /// # Errors
     /// The timer's own.
-    pub(crate) async fn rung(&self) -> io::Result<()> {
-        self.0.rung().await
+    pub(crate) async fn fired(&self) -> io::Result<()> {
+        self.0.fired().await
     }
 
     /// Sets it, and waits until that moment is over.
@@ -39,10 +39,10 @@ impl PreciseTimer {
     /// # Errors
     /// The timer's own.
     pub(crate) async fn until(&self, moment: u64) -> io::Result<()> {
-        // It may have rung for an earlier moment, for which nobody waited.
+        // It may have fired for an earlier time that is no longer waited for.
         while clock::now() < moment {
             self.set(moment);
-            self.rung().await?;
+            self.fired().await?;
         }
         Ok(())
     }
@@ -73,27 +73,27 @@ mod kind {
             Ok(Self(AsyncFd::new(timerfd_create(TimerfdClockId::Monotonic, flags)?)?))
         }
 
-        /// Rings at this time. A time that is over rings at once.
+        /// Sets it to fire at `due`. A time in the past fires at once.
         pub(super) fn set(&self, due: u64) {
             let part = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
             // Zero would mean never.
             let due = due.max(1);
             let it_value = Timespec { tv_sec: part(due / 1_000_000_000), tv_nsec: part(due % 1_000_000_000) };
             let it_interval = Timespec { tv_sec: 0, tv_nsec: 0 };
-            // It fails for times that are none and files that are no timers; these are neither.
+            // Infallible here: the descriptor is a timer and the time is valid.
             let _ =
                 timerfd_settime(&self.0, TimerfdTimerFlags::ABSTIME, &Itimerspec { it_interval, it_value });
         }
 
-        /// Waits until it rings. It need not be read: setting it makes it silent, and each ring is an edge.
-        pub(super) async fn rung(&self) -> io::Result<()> {
+        /// Waits until it fires. It need not be read: setting it clears it, and each firing is an edge.
+        pub(super) async fn fired(&self) -> io::Result<()> {
             self.0.readable().await?.clear_ready();
             Ok(())
         }
     }
 }
 
-/// The runtime's timer, on systems whose timers are no files.
+/// The runtime's timer, on systems whose timers are not file descriptors.
 #[cfg(not(target_os = "linux"))]
 mod kind {
     use std::{io, time::Duration};
@@ -115,7 +115,7 @@ mod kind {
             self.0.send_replace(Some(due));
         }
 
-        pub(super) async fn rung(&self) -> io::Result<()> {
+        pub(super) async fn fired(&self) -> io::Result<()> {
             let mut set = self.0.subscribe();
             loop {
                 let due = *set.borrow_and_update();
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn it_never_rings_early() {
+    async fn timer_never_fires_early() {
         let alarm = PreciseTimer::new().unwrap();
         for wait in [0, 1, 300_000, 3_000_000] {
             let moment = clock::now() + wait;

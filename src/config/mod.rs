@@ -26,6 +26,7 @@ mod value;
 
 #[cfg(feature = "cli")]
 pub(crate) use format::unknown as unknown_format;
+#[cfg(feature = "cli")]
 pub(crate) use keys::Row;
 #[cfg(feature = "bench")]
 pub(crate) use keys::{Keys, read_table, table_of};

@@ -10,7 +10,10 @@ use super::{
 };
 use crate::{
     format::KnownFormats,
-    rules::{ArgumentDelivery, Detect, Limits, Misroute, Reasoning, Rules, ServerCalls, UnknownCalls},
+    rules::{
+        ArgumentDelivery, Detect, Enforce, InvalidArguments, Limits, Misroute, Reasoning, Rules, ServerCalls,
+        UnknownCalls,
+    },
     settings::{Field, Key, OneOf, Settings},
 };
 
@@ -60,9 +63,26 @@ pub(crate) fn rules(keys: &mut impl Keys, rules: &mut Rules, formats: &KnownForm
         Key::new(
             "unknown_calls",
             "a call to an undeclared name in a format with markers: `\"forward\"` passes it on, \
-             `\"text\"` leaves it as text",
+             `\"text\"` leaves it as text, `\"retry\"` asks the model again (also after native calls); see \
+             [below](#asking-the-model-again)",
         ),
         Field::Word(&mut OneOf(&mut rules.unknown_calls, &UNKNOWN_CALLS)),
+    );
+    keys.key(
+        Key::new(
+            "invalid_arguments",
+            "a call whose arguments break the schema of its tool: `\"forward\"` passes it on, `\"retry\"` \
+             asks the model again; see [below](#asking-the-model-again)",
+        ),
+        Field::Word(&mut OneOf(&mut rules.invalid_arguments, &INVALID_ARGUMENTS)),
+    );
+    keys.key(
+        Key::new(
+            "enforce",
+            "a response without the call that `tool_choice` requires: `\"off\"` passes it on with a warning, \
+             `\"retry\"` asks the model again; see [below](#asking-the-model-again)",
+        ),
+        Field::Word(&mut OneOf(&mut rules.enforce, &ENFORCE)),
     );
     keys.key(
         Key::new(
@@ -168,8 +188,8 @@ pub(crate) fn limits(keys: &mut dyn Settings, limits: &mut Limits) {
     keys.key(
         Key::new(
             "max_hops",
-            "upstream requests for one response, the first included, where the model may be asked again \
-             (`misroute = \"bounce\"`); then the response ends with what the last one gave",
+            "upstream requests for one response, the first included, where the model may be [asked \
+             again](#asking-the-model-again); then the response ends with what the last one gave",
         ),
         Field::Count(&mut limits.max_hops, 1),
     );
@@ -189,8 +209,13 @@ const MISROUTE: [(&str, Misroute); 2] = [("rescue", Misroute::Rescue), ("bounce"
 const ARGUMENTS: [(&str, ArgumentDelivery); 2] =
     [("stream", ArgumentDelivery::Stream), ("whole", ArgumentDelivery::Whole)];
 
-const UNKNOWN_CALLS: [(&str, UnknownCalls); 2] =
-    [("forward", UnknownCalls::Forward), ("text", UnknownCalls::Text)];
+const UNKNOWN_CALLS: [(&str, UnknownCalls); 3] =
+    [("forward", UnknownCalls::Forward), ("text", UnknownCalls::Text), ("retry", UnknownCalls::Retry)];
+
+const INVALID_ARGUMENTS: [(&str, InvalidArguments); 2] =
+    [("forward", InvalidArguments::Forward), ("retry", InvalidArguments::Retry)];
+
+const ENFORCE: [(&str, Enforce); 2] = [("off", Enforce::Off), ("retry", Enforce::Retry)];
 
 fn detect(cell: Cell<'_>, known: &KnownFormats) -> Option<Detect> {
     let names: Vec<_> = known.all().map(|format| format.name).collect();

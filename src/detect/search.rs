@@ -224,7 +224,7 @@ impl Search {
             // Without calls no name is a tool's, so a possible call is text.
             tools: if calls { tools } else { DeclaredTools::default() },
             whole: settings.arguments == ArgumentDelivery::Whole,
-            any_name: calls && settings.unknown_calls == UnknownCalls::Forward,
+            any_name: calls && settings.unknown_calls != UnknownCalls::Text,
             repair: settings.repair,
             max_depth: settings.limits.max_depth,
             max_name: settings.limits.max_name,

@@ -53,7 +53,7 @@ pub(crate) fn failure_of(word: &str) -> Option<Failure> {
     };
     let word: String = word.chars().filter(|char| char.is_ascii_graphic()).take(MAX_WORD).collect();
     Some(
-        Failure::new(kind, format!("the upstream ended the answer with finish reason `{word}`"))
+        Failure::new(kind, format!("the upstream ended the response with finish reason `{word}`"))
             .with_code(code),
     )
 }

@@ -39,6 +39,8 @@ pub(crate) struct Metrics {
     calls: Family<CallLabels, Counter>,
     dropped_calls: Counter,
     malformed_frames: Counter,
+    follow_ups: Family<ReasonLabel, Counter>,
+    warnings: Family<CodeLabel, Counter>,
     skipped: Family<SkipLabels, Counter>,
     held_peak: Histogram,
     disconnects: Counter,
@@ -90,6 +92,16 @@ impl EncodeLabelSet for CallLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabel {
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CodeLabel {
+    code: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct FieldLabels {
     upstream: String,
     field: &'static str,
@@ -113,6 +125,8 @@ impl Metrics {
             calls: Family::default(),
             dropped_calls: Counter::default(),
             malformed_frames: Counter::default(),
+            follow_ups: Family::default(),
+            warnings: Family::default(),
             skipped: Family::default(),
             held_peak: Histogram::new(exponential_buckets(1.0, 8.0, 8)),
             disconnects: Counter::default(),
@@ -142,6 +156,12 @@ impl Metrics {
             "Tool calls that were refused or dropped",
             self.dropped_calls.clone(),
         );
+        registry.register(
+            "follow_ups",
+            "Further requests to an upstream within one response, by reason",
+            self.follow_ups.clone(),
+        );
+        registry.register("warnings", "Warnings in complete responses, by code", self.warnings.clone());
         registry.register(
             "malformed_frames",
             "Malformed upstream frames that were skipped",
@@ -225,6 +245,12 @@ impl Metrics {
         for call in &tally.calls {
             let name = self.names.as_ref().map(|names| names.label(call.name.as_deref()));
             self.calls.get_or_create(&CallLabels { format: call.format, name }).inc();
+        }
+        for reason in &tally.follow_ups {
+            self.follow_ups.get_or_create(&ReasonLabel { reason: reason.name() }).inc();
+        }
+        for &code in &tally.warnings {
+            self.warnings.get_or_create(&CodeLabel { code }).inc();
         }
         self.dropped_calls.inc_by(tally.dropped_calls);
         self.malformed_frames.inc_by(tally.malformed_frames);

@@ -18,9 +18,37 @@ pub(crate) const SLICE: usize = 4 << 10;
 
 /// A waiting event, with the frame in which it may be forwarded.
 #[derive(Debug)]
-struct Waiting {
+pub(super) struct Waiting {
     frame: Option<String>,
     means: Option<Event<'static>>,
+}
+
+impl Waiting {
+    pub(super) fn new(event: Event<'_>) -> Self {
+        match event {
+            Event::Verbatim { frame, means } => {
+                Self { frame: Some(frame.to_owned()), means: means.map(|means| means.clone().into_owned()) }
+            }
+            event => Self { frame: None, means: Some(event.into_owned()) },
+        }
+    }
+
+    /// The text of the event, if it is only text.
+    pub(super) fn text_mut(&mut self) -> Option<&mut String> {
+        match (&self.frame, &mut self.means) {
+            (None, Some(Event::Text(text))) => Some(text.to_mut()),
+            _ => None,
+        }
+    }
+
+    /// Passes the event on.
+    pub(super) fn pass(self, pass_on: &mut impl FnMut(Event<'_>)) {
+        match (self.frame, self.means) {
+            (Some(frame), means) => pass_on(Event::Verbatim { frame: &frame, means: means.as_ref() }),
+            (None, Some(event)) => pass_on(event),
+            (None, None) => {}
+        }
+    }
 }
 
 /// The state of the reader after the last waiting event.
@@ -60,13 +88,7 @@ impl Backlog {
 
     /// Appends an event to the queue.
     pub(super) fn put(&mut self, event: Event<'_>) {
-        self.events.push_back(match event {
-            Event::Verbatim { frame, means } => Waiting {
-                frame: Some(frame.to_owned()),
-                means: means.map(|means| means.clone().into_owned()),
-            },
-            event => Waiting { frame: None, means: Some(event.into_owned()) },
-        });
+        self.events.push_back(Waiting::new(event));
     }
 
     /// Passes the next slice of the waiting events to `out`.

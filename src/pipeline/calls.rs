@@ -13,6 +13,7 @@ use std::borrow::Cow;
 
 use super::{
     CallTally, Tally,
+    corrections::Corrections,
     hops::{FollowUp, Reason, UsageSum},
     misrouted::{self, Incomplete},
 };
@@ -66,6 +67,16 @@ pub(super) struct Pending {
     incomplete: Vec<Incomplete>,
 }
 
+/// What had been sent at some point.
+#[derive(Debug, Default)]
+struct Checkpoint {
+    ids: usize,
+    client_calls: usize,
+    broken_calls: usize,
+    rescued: usize,
+    calls: usize,
+}
+
 /// The stage that applies the rules for calls.
 #[derive(Debug)]
 pub(super) struct Calls {
@@ -103,6 +114,11 @@ pub(super) struct Calls {
     /// Text sent in earlier hops, in characters; the upstream counts from 0 in each hop.
     earlier_characters: u64,
     usage: UsageSum,
+    corrections: Corrections,
+    /// Nothing of the response's content has been sent yet, so that another hop may replace this one.
+    pub(super) can_replace: bool,
+    /// What had been sent when this hop began.
+    checkpoint: Checkpoint,
     pub(super) pending: Option<Pending>,
     pub(super) failure: Option<Failure>,
     pub(super) tally: Tally,
@@ -120,6 +136,7 @@ impl Calls {
         stamp: &Stamp,
     ) -> Self {
         let has_tools = !conversation.tools.is_empty();
+        let corrections = Corrections::new(conversation, &tools, settings);
         let may_cite = match settings.server_calls {
             ServerCalls::Auto => has_tools,
             ServerCalls::Annotate => true,
@@ -146,6 +163,9 @@ impl Calls {
             hop: 0,
             earlier_characters: 0,
             usage: UsageSum::default(),
+            corrections,
+            can_replace: false,
+            checkpoint: Checkpoint::default(),
             pending: None,
             failure: None,
             tally: Tally::default(),
@@ -155,15 +175,44 @@ impl Calls {
 
     /// Another upstream response follows, whose calls and characters are numbered from 0 again.
     pub(super) fn next_hop(&mut self) {
-        if let Some(pending) = self.pending.take() {
-            self.tally.follow_ups.push(pending.follow_up.reason);
+        if let Some(Pending { follow_up: FollowUp { reason, .. }, .. }) = self.pending.take() {
+            self.tally.follow_ups.push(reason);
+            if reason.replaces() {
+                self.roll_back();
+            }
         }
+        self.checkpoint = Checkpoint {
+            ids: self.sent_ids.len(),
+            client_calls: self.client_calls,
+            broken_calls: self.broken_calls,
+            rescued: self.rescued.len(),
+            calls: self.tally.calls.len(),
+        };
+        self.corrections.next_hop();
         self.entries.clear();
         self.apologises = false;
         self.said = String::new();
         self.hop += 1;
         self.earlier_characters = self.characters.unwrap_or(0);
         self.usage.next_hop();
+    }
+
+    /// Forgets what this hop gave, since the next one replaces it. Limits count it all the same.
+    fn roll_back(&mut self) {
+        let Checkpoint { ids, client_calls, broken_calls, rescued, calls } = self.checkpoint;
+        self.sent_ids.truncate(ids);
+        self.rescued.truncate(rescued);
+        self.tally.calls.truncate(calls);
+        (self.client_calls, self.broken_calls) = (client_calls, broken_calls);
+        self.cut = false;
+        if let Some(characters) = &mut self.characters {
+            *characters = self.earlier_characters;
+        }
+    }
+
+    /// The checks of this hop's calls.
+    pub(super) fn corrections(&self) -> &Corrections {
+        &self.corrections
     }
 
     /// Whether another hop may follow this one.
@@ -256,7 +305,11 @@ impl Calls {
             start.name = Cow::Owned(declared.to_owned());
         }
         let source = start.index;
-        let whole = self.settings.arguments == ArgumentDelivery::Whole;
+        if start.runner == Runner::Client {
+            self.corrections.begins(&written, self.tools.resolve(&written).is_some());
+        }
+        let checks = self.corrections.checks_arguments();
+        let whole = checks || self.settings.arguments == ArgumentDelivery::Whole;
         let fate = if start.runner == Runner::Upstream && !self.forwards(&written) {
             self.left_out(&start)
         } else if rescue || (whole && start.runner == Runner::Client) {
@@ -405,6 +458,10 @@ impl Calls {
         end: CallEnd,
         out: &mut impl Sink,
     ) {
+        if end != CallEnd::Cut {
+            let arguments = Some(arguments.as_str()).filter(|_| end == CallEnd::Complete);
+            self.corrections.ends(&start.name, arguments);
+        }
         if end != CallEnd::Complete {
             self.cut |= end == CallEnd::Cut;
             self.tally.dropped_calls += 1;
@@ -510,9 +567,16 @@ impl Calls {
         let untold: Vec<u32> = self.entries.iter().filter(|it| untold(it)).map(|it| it.source).collect();
         untold.into_iter().for_each(|source| self.annotate(source, None, out));
         // The model is not asked again after a response that was cut off.
-        if !incomplete.is_empty() && matches!(said, Finish::Stop | Finish::Calls) {
-            let turns = misrouted::turns(&self.said, &incomplete);
-            let follow_up = FollowUp { reason: Reason::Misrouted, turns };
+        let follow_up = match said {
+            Finish::Length | Finish::Filter => None,
+            Finish::Stop | Finish::Calls if !incomplete.is_empty() => {
+                let turns = misrouted::turns(&self.said, &incomplete);
+                Some(FollowUp { reason: Reason::Misrouted, turns })
+            }
+            Finish::Stop | Finish::Calls if self.cut || !self.can_replace || !self.may_follow_up() => None,
+            Finish::Stop | Finish::Calls => self.corrections.follow_up(&self.said, &self.tools),
+        };
+        if let Some(follow_up) = follow_up {
             self.pending = Some(Pending { follow_up, finish: said, incomplete });
             return;
         }
@@ -540,7 +604,13 @@ impl Calls {
         }
         let agreed = self.agreed(said);
         self.tally.finish = Some(agreed);
-        send(Event::Finish(agreed), frame.filter(|_| agreed == said), out);
+        let warnings = self.corrections.warnings();
+        let frame = frame.filter(|_| agreed == said && warnings.is_empty());
+        for warning in warnings {
+            self.tally.warnings.push(warning.code);
+            out.event(Event::Warning(warning));
+        }
+        send(Event::Finish(agreed), frame, out);
     }
 
     /// The tools that may be called.

@@ -19,6 +19,12 @@ pub struct FollowUp {
 pub enum Reason {
     /// Calls over the upstream's server-tool channel lack required arguments (`misroute = "bounce"`).
     Misrouted,
+    /// The call that `tool_choice` requires is missing (`enforce = "retry"`).
+    MissingCall,
+    /// A name that is not declared was called (`unknown_calls = "retry"`).
+    UnknownTool,
+    /// The arguments of a call break their schema (`invalid_arguments = "retry"`).
+    InvalidArguments,
 }
 
 impl Reason {
@@ -26,7 +32,15 @@ impl Reason {
     pub fn name(self) -> &'static str {
         match self {
             Self::Misrouted => "misrouted",
+            Self::MissingCall => "missing_call",
+            Self::UnknownTool => "unknown_tool",
+            Self::InvalidArguments => "invalid_arguments",
         }
+    }
+
+    /// Whether the next hop replaces what the last one gave, which the client has not received.
+    pub(super) fn replaces(self) -> bool {
+        self != Self::Misrouted
     }
 }
 

@@ -19,8 +19,10 @@
 
 mod backlog;
 mod calls;
+mod corrections;
 mod hops;
 mod misrouted;
+mod withheld;
 
 #[cfg(feature = "proxy")]
 pub(crate) use backlog::SLICE;
@@ -33,6 +35,7 @@ use bytes::BytesMut;
 use self::{
     backlog::{Backlog, Read},
     calls::Calls,
+    withheld::{Withheld, Withhold},
 };
 use crate::{
     conversation::Conversation,
@@ -83,6 +86,7 @@ struct Stages {
     backlog: Backlog,
     detector: Option<Detector>,
     calls: Calls,
+    withheld: Withheld,
     writer: Writer,
     limits: Limits,
     stream: bool,
@@ -102,10 +106,12 @@ impl Pipeline {
     ) -> Self {
         let tools = DeclaredTools::new(conversation, &settings.tool_prefix);
         reader.expect(Asked { tools: tools.clone(), limits: settings.limits, stream: answering.stream });
+        let calls = Calls::new(conversation, tools.clone(), settings, reader.runs_tools(), &answering.stamp);
         let stages = Stages {
             backlog: Backlog::default(),
-            detector: Detector::new(tools.clone(), settings, known),
-            calls: Calls::new(conversation, tools, settings, reader.runs_tools(), &answering.stamp),
+            detector: Detector::new(tools, settings, known),
+            withheld: Withheld::new(withhold(&calls, answering.stream), settings.limits.max_hold),
+            calls,
             writer,
             limits: settings.limits,
             stream: answering.stream,
@@ -303,7 +309,7 @@ impl Pipeline {
             malformed_frames: skipped.malformed(),
             skipped,
             held: detector.map_or(0, Detector::held),
-            held_peak: detector.map_or(0, Detector::held_peak),
+            held_peak: detector.map_or(0, Detector::held_peak).max(self.stages.withheld.peak()),
             ..self.stages.calls.tally.clone()
         }
     }
@@ -322,31 +328,56 @@ impl Stages {
     }
 
     fn sink<'s>(&'s mut self, out: &'s mut BytesMut) -> impl Sink + 's {
-        let Self { backlog, detector, calls, writer, has_content, .. } = self;
-        ToDetector { backlog, detector, next: ToCalls { calls, next: ToWriter { writer, has_content, out } } }
+        let Self { backlog, detector, calls, withheld, writer, has_content, .. } = self;
+        let next = ToWriter { withheld, writer, has_content, out };
+        ToDetector { backlog, detector, next: ToCalls { calls, next } }
     }
 
-    /// Another upstream response follows. What was held before that point is released.
-    fn next_hop(&mut self, out: &mut BytesMut) {
-        let Self { detector, calls, writer, has_content, .. } = self;
+    /// Passes what the detector gives to the stages after it.
+    fn with_detector(&mut self, out: &mut BytesMut, act: impl FnOnce(&mut Detector, &mut ToCalls<'_>)) {
+        let Self { detector, calls, withheld, writer, has_content, .. } = self;
+        let next = ToWriter { withheld, writer, has_content, out };
         if let Some(detector) = detector {
-            detector.next_answer(&mut ToCalls { calls, next: ToWriter { writer, has_content, out } });
+            act(detector, &mut ToCalls { calls, next });
         }
-        calls.next_hop();
+    }
+
+    fn calls_and_writer<'s>(&'s mut self, out: &'s mut BytesMut) -> (&'s mut Calls, ToWriter<'s>) {
+        let Self { calls, withheld, writer, has_content, .. } = self;
+        (calls, ToWriter { withheld, writer, has_content, out })
+    }
+
+    /// Another upstream response follows. What was held before that point is released, unless it is replaced.
+    fn next_hop(&mut self, out: &mut BytesMut) {
+        self.with_detector(out, |detector, next| detector.next_answer(next));
+        let replaces = self.calls.pending.as_ref().is_some_and(|pending| pending.follow_up.reason.replaces());
+        if !replaces {
+            self.calls_and_writer(out).1.release();
+        }
+        self.calls.next_hop();
+        self.withheld.next_hop(self.has_content);
     }
 
     /// No other hop follows.
     fn end(&mut self, out: &mut BytesMut) {
-        let Self { calls, writer, has_content, .. } = self;
-        calls.end_response(&mut ToWriter { writer, has_content, out });
+        let (calls, mut next) = self.calls_and_writer(out);
+        calls.end_response(&mut next);
     }
 
     /// Releases what is held, since no more input will arrive to decide it.
     fn release(&mut self, out: &mut BytesMut) {
-        let Self { detector, calls, writer, has_content, .. } = self;
-        if let Some(detector) = detector {
-            detector.finish(false, &mut ToCalls { calls, next: ToWriter { writer, has_content, out } });
-        }
+        self.with_detector(out, |detector, next| detector.finish(false, next));
+        self.calls_and_writer(out).1.release();
+    }
+}
+
+/// What is kept back from the client of a response, so that the model can be asked again.
+fn withhold(calls: &Calls, stream: bool) -> Withhold {
+    let corrections = calls.corrections();
+    match (corrections.retries_missing(), corrections.retries_calls()) {
+        (false, false) => Withhold::Never,
+        (false, true) if stream => Withhold::FromFirstCall,
+        _ => Withhold::Everything,
     }
 }
 
@@ -373,11 +404,27 @@ struct ToCalls<'s> {
 
 impl Sink for ToCalls<'_> {
     fn event(&mut self, event: Event<'_>) {
+        if self.next.withheld.is_active() {
+            return self.event_that_may_be_replaced(event);
+        }
         self.calls.event(event, &mut self.next);
     }
 }
 
+impl ToCalls<'_> {
+    /// The same while the model may be asked again.
+    fn event_that_may_be_replaced(&mut self, event: Event<'_>) {
+        self.calls.can_replace = !*self.next.has_content;
+        self.calls.event(event, &mut self.next);
+        self.calls.can_replace = false;
+        if self.next.withheld.is_holding() && self.calls.corrections().is_settled() {
+            self.next.release();
+        }
+    }
+}
+
 struct ToWriter<'s> {
+    withheld: &'s mut Withheld,
     writer: &'s mut Writer,
     has_content: &'s mut bool,
     out: &'s mut BytesMut,
@@ -385,14 +432,53 @@ struct ToWriter<'s> {
 
 impl Sink for ToWriter<'_> {
     fn event(&mut self, event: Event<'_>) {
-        *self.has_content |= is_content(&event);
-        self.writer.event(&event, self.out);
+        if self.withheld.is_active() && self.keeps_back(&event) {
+            return;
+        }
+        self.write(&event);
     }
+}
+
+impl ToWriter<'_> {
+    fn write(&mut self, event: &Event<'_>) {
+        *self.has_content |= is_content(event);
+        self.writer.event(event, self.out);
+    }
+
+    /// Keeps `event` back if it has to be, and releases everything if it decides that the client gets it.
+    fn keeps_back(&mut self, event: &Event<'_>) -> bool {
+        if is_finish(event) {
+            self.release();
+            return false;
+        }
+        let is_unknown = matches!(event, Event::Verbatim { means: None, .. });
+        if !self.withheld.takes(event, is_unknown || is_content(event)) {
+            return false;
+        }
+        if self.withheld.is_full() {
+            self.release();
+        }
+        true
+    }
+
+    /// Writes what was kept back.
+    fn release(&mut self) {
+        let Self { withheld, writer, has_content, out } = self;
+        withheld.release(|event| {
+            **has_content |= is_content(&event);
+            writer.event(&event, out);
+        });
+    }
+}
+
+fn is_finish(event: &Event<'_>) -> bool {
+    matches!(event, Event::Finish(_) | Event::Verbatim { means: Some(Event::Finish(_)), .. })
 }
 
 fn is_content(event: &Event<'_>) -> bool {
     match event {
-        Event::Start(_) | Event::Ping(_) | Event::Usage(_) | Event::Verbatim { means: None, .. } => false,
+        Event::Start(_) | Event::Ping(_) | Event::Usage(_) | Event::Warning(_) => false,
+        Event::Verbatim { means: None, .. } => false,
         Event::Verbatim { means: Some(means), .. } => is_content(means),
         _ => true,
     }
@@ -415,6 +501,8 @@ pub struct Tally {
     pub held: usize,
     /// Why further hops followed, one reason per hop after the first.
     pub follow_ups: Vec<Reason>,
+    /// The codes of the warnings that the client got.
+    pub warnings: Vec<&'static str>,
     /// Tokens of the request, as reported by the upstream, in all hops together.
     pub input_tokens: Option<u64>,
     /// Tokens of the response, as reported by the upstream, in all hops together.

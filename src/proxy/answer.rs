@@ -95,8 +95,8 @@ impl AnswerBody {
             }
             ready!(self.as_mut().poll_turn(cx));
             if self.as_mut().poll_upstream(cx).is_pending() {
-                let alarm = ready!(self.as_mut().poll_interrupt(cx));
-                if alarm == Some(Deadline::KeepAlive) {
+                let deadline = ready!(self.as_mut().poll_interrupt(cx));
+                if deadline == Some(Deadline::KeepAlive) {
                     break;
                 }
             }
@@ -108,12 +108,12 @@ impl AnswerBody {
     pub(super) fn refuse(self: Pin<&mut Self>, failure: &Failure) {
         let flow = self.project().flow;
         flow.out = BytesMut::from(flow.pipeline.error_body(failure).as_slice());
-        flow.failure_told = true;
+        flow.failure_written = true;
     }
 
     /// Whether it is sent piece by piece: it was requested as a stream, and did not fail before that.
     pub(super) fn is_streaming(&self) -> bool {
-        let refused = self.flow.failure_told && !self.flow.is_open();
+        let refused = self.flow.failure_written && !self.flow.is_open();
         self.flow.stream && !refused
     }
 
@@ -170,27 +170,28 @@ impl AnswerBody {
         let mut this = self.project();
         this.flow.reads = 0;
         if this.cut.poll(cx).is_ready() && this.flow.is_open() {
-            this.flow.fail(Failure::new(Kind::Draining, "toolwire was stopped before the answer was whole"));
+            this.flow
+                .fail(Failure::new(Kind::Draining, "toolwire was stopped before the response was complete"));
             return Poll::Ready(None);
         }
-        let alarm = ready!(this.deadlines.as_mut().poll_deadline(cx));
-        match alarm {
+        let deadline = ready!(this.deadlines.as_mut().poll_deadline(cx));
+        match deadline {
             Deadline::KeepAlive => {
                 this.flow.pipeline.keep_alive(&mut this.flow.out);
                 this.deadlines.spoke();
             }
             Deadline::Idle => this.flow.fail_silent(this.timeouts.idle),
             Deadline::Total => {
-                this.flow.fail(failure::timed_out("whole answer", this.timeouts.total.unwrap_or_default()));
+                this.flow.fail(failure::timed_out("whole response", this.timeouts.total.unwrap_or_default()));
             }
             Deadline::Linger => this.flow.stage = Stage::Over,
             Deadline::Unended if this.flow.end_hop() => this.deadlines.asked(),
             Deadline::Unended => this.flow.fail(Failure::new(
                 Kind::Truncated,
-                "the upstream sent its end mark without a finish reason and did not end its answer",
+                "the upstream sent its end mark without a finish reason and did not end its response",
             )),
         }
-        Poll::Ready(Some(alarm))
+        Poll::Ready(Some(deadline))
     }
 
     /// Checks `total_timeout`. For while the client accepts nothing and so nothing is read from the upstream: the
@@ -198,14 +199,14 @@ impl AnswerBody {
     pub(super) fn poll_overdue(self: Pin<&mut Self>, cx: &mut Context<'_>) {
         let this = self.project();
         if this.flow.is_open() && this.deadlines.poll_total(cx).is_ready() {
-            this.flow.fail(failure::timed_out("whole answer", this.timeouts.total.unwrap_or_default()));
+            this.flow.fail(failure::timed_out("whole response", this.timeouts.total.unwrap_or_default()));
         }
     }
 
     /// Waits until there are bytes for the client, see [`AnswerBody::take`]. `false`: the body has ended.
     pub(super) fn poll_some(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
         loop {
-            self.as_mut().project().flow.tell_failure();
+            self.as_mut().project().flow.write_failure();
             let waiting = !self.flow.out.is_empty();
             let is_full = self.flow.out.len() >= MAX_BYTES;
             if waiting && (!self.flow.is_open() || self.flow.is_drained() || is_full) {
@@ -266,7 +267,7 @@ impl Body for AnswerBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self.flow.stage, Stage::Over) && self.flow.is_told()
+        matches!(self.flow.stage, Stage::Over) && self.flow.is_flushed()
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -108,7 +108,7 @@ impl Deadlines {
 
     /// Ready with the next deadline that passes.
     pub(super) fn poll_deadline(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Deadline> {
-        let Some((at, alarm)) = self.next() else { return Poll::Pending };
+        let Some((at, deadline)) = self.next() else { return Poll::Pending };
         loop {
             let mut sleep = self.as_mut().project().sleep;
             if sleep.deadline() > at {
@@ -116,13 +116,13 @@ impl Deadlines {
             }
             ready!(sleep.as_mut().poll(cx));
             if at <= Instant::now() {
-                return Poll::Ready(alarm);
+                return Poll::Ready(deadline);
             }
             sleep.reset(at);
         }
     }
 
-    /// Ready when the whole answer took too long, whatever else might ring before.
+    /// Ready when the limit of the whole response is exceeded; ignores all other deadlines.
     pub(super) fn poll_total(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let Some(at) = self.total else { return Poll::Pending };
         let mut sleep = self.project().sleep;
@@ -138,13 +138,13 @@ impl Deadlines {
         }
         let keep_alive = self.keep_alive.and_then(|limit| self.spoken.checked_add(limit));
         let idle = self.heard.and_then(|heard| heard.checked_add(self.idle));
-        let alarms = [
+        let deadlines = [
             (self.total, Deadline::Total),
             (self.end, Deadline::Unended),
             (idle, Deadline::Idle),
             (keep_alive, Deadline::KeepAlive),
         ];
-        alarms.into_iter().filter_map(|(at, alarm)| Some((at?, alarm))).min_by_key(|(at, _)| *at)
+        deadlines.into_iter().filter_map(|(at, deadline)| Some((at?, deadline))).min_by_key(|(at, _)| *at)
     }
 }
 
@@ -159,7 +159,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[tokio::test(start_paused = true)]
-    async fn an_alarm_that_is_put_off_rings_later() {
+    async fn postponed_deadline_expires_later() {
         let start = Instant::now();
         let mut deadlines = pin!(Deadlines::new(None, 10 * SECOND, None));
         deadlines.as_mut().heard();
@@ -175,16 +175,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn keep_alives_come_in_silence_and_the_total_comes_last() {
         let mut deadlines = pin!(Deadlines::new(Some(4 * SECOND), 60 * SECOND, Some(9 * SECOND)));
-        let mut rung = Vec::new();
-        while rung.last() != Some(&Deadline::Total) {
-            rung.push(poll_fn(|cx| deadlines.as_mut().poll_deadline(cx)).await);
+        let mut passed = Vec::new();
+        while passed.last() != Some(&Deadline::Total) {
+            passed.push(poll_fn(|cx| deadlines.as_mut().poll_deadline(cx)).await);
             deadlines.as_mut().spoke();
         }
-        assert_eq!(rung, [Deadline::KeepAlive, Deadline::KeepAlive, Deadline::Total]);
+        assert_eq!(passed, [Deadline::KeepAlive, Deadline::KeepAlive, Deadline::Total]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_new_alarm_may_be_earlier_than_the_timer() {
+    async fn new_deadline_may_be_earlier_than_the_timer() {
         let start = Instant::now();
         let mut deadlines = pin!(Deadlines::new(Some(60 * SECOND), 60 * SECOND, None));
         assert!(poll_fn(|cx| Poll::Ready(deadlines.as_mut().poll_deadline(cx))).await.is_pending());

@@ -118,7 +118,7 @@ impl Future for SignalFuture {
 ///
 /// # Errors
 /// If the signals cannot be listened for.
-pub(crate) fn terminated(times: usize) -> io::Result<impl Future<Output = ()>> {
+pub fn terminated(times: usize) -> io::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     Ok(async move {

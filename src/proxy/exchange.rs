@@ -67,7 +67,8 @@ pub(super) fn prepare<'c>(
     refuse_choices(model, &conversation)?;
     let answering = Answering::new(&conversation, stamp);
     let request = encode(model, &sent(model, &conversation));
-    let hops = model.settings.may_follow_up().then(|| {
+    let may_follow_up = model.settings.may_follow_up() && !conversation.tools.is_empty();
+    let hops = may_follow_up.then(|| {
         let asking: Box<dyn DecideHop> = Box::new(AskAgain::new(Arc::clone(config), dialect, body));
         asking
     });

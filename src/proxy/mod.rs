@@ -34,5 +34,5 @@ mod turn;
 mod upstream;
 mod worker;
 
-pub(crate) use drain::terminated;
+pub use drain::terminated;
 pub use server::{ServeError, Server};

@@ -202,8 +202,8 @@ mod tests {
             ("/v1/responses", "POST /v1/chat/completions"),
         ] {
             assert_eq!(Route::find(path), None, "{path}");
-            let told = not_found(path).1.message().to_owned();
-            assert!(told.contains(meant) && told.contains("http://127.0.0.1:8787/v1"), "{told}");
+            let message = not_found(path).1.message().to_owned();
+            assert!(message.contains(meant) && message.contains("http://127.0.0.1:8787/v1"), "{message}");
         }
         assert!(not_found(&format!("/{}", "x".repeat(9_000))).1.message().len() < 500);
     }

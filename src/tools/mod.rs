@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+mod arguments;
 mod types;
 
 use crate::conversation::{Conversation, Tool};
+pub(crate) use arguments::fault as arguments_fault;
 pub(crate) use types::{ArgumentTypes, Schema, Types};
 
 /// Prefixes that models add to a tool's name: the namespaces in which OpenAI's prompts declare tools.
@@ -63,6 +65,16 @@ impl DeclaredTools {
     /// Whether no tool may be called.
     pub fn is_empty(&self) -> bool {
         self.declared.tools.is_empty()
+    }
+
+    /// The declared names, sorted.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.declared.tools.iter().map(|(name, _)| name.as_ref())
+    }
+
+    /// The name by which the model knows the tool `name`.
+    pub(crate) fn as_taught(&self, name: &str) -> String {
+        format!("{}{name}", self.declared.prefix)
     }
 
     /// The declared name that `written` refers to: the name itself, the name without the prefix (removed

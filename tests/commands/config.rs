@@ -151,7 +151,7 @@ min, hours, days, weeks, months, years (and few variations)
 33:13: error: expected one of \"stream\", \"whole\", found a boolean
 35:1: error: missing key `upstream`
 36:8: error: a second model `ä`
-37:1: error: unknown key `ünknöwn_cäll`; did you mean `unknown_calls`? also known: `server_calls`, `arguments`; `toolwire check --keys` lists all
+37:1: error: unknown key `ünknöwn_cäll`; did you mean `unknown_calls`? also known: `server_calls`, `enforce`; `toolwire check --keys` lists all
 40:12: error: expected a size such as \"10MiB\"
 41:13: error: expected a whole number, found a float
 42:14: error: expected a duration greater than zero
@@ -333,6 +333,8 @@ detect = ["hermes", "think"]
 server_calls = "hide"
 arguments = "whole"
 unknown_calls = "text"
+invalid_arguments = "retry"
+enforce = "retry"
 misroute = "bounce"
 repair = false
 tool_prefix = "my_"
@@ -397,6 +399,8 @@ keep_alive = "7ms"
         "server_calls = \"hide\"",
         "arguments = \"whole\"",
         "unknown_calls = \"text\"",
+        "invalid_arguments = \"retry\"",
+        "enforce = \"retry\"",
         "misroute = \"bounce\"",
         "tool_prefix = \"my_\"",
         "system_position = \"user\"",

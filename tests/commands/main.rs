@@ -10,6 +10,7 @@
 mod bench;
 mod cli;
 mod config;
+mod flags;
 mod log;
 mod mock;
 mod record;

@@ -324,7 +324,7 @@ async fn each_time_limit_says_which_it_was() {
             exchange
         },
     );
-    timed_out(&total.await, "whole answer");
+    timed_out(&total.await, "whole response");
 }
 
 /// An upstream that sends a head, or what frames a body, a byte at a time is silent all the same.
@@ -410,7 +410,7 @@ async fn a_busy_stream_has_a_total_limit_too() {
         },
     )
     .await;
-    assert!(error["message"].as_str().unwrap().contains("whole answer"), "{error}");
+    assert!(error["message"].as_str().unwrap().contains("whole response"), "{error}");
 }
 
 #[tokio::test]
@@ -436,7 +436,7 @@ async fn keep_alives_commit_a_silent_stream_and_its_errors_follow_in_it() {
     setup.upstream.timeouts.total = Some(5 * SHORT);
     let proxy = setup.start().await;
     let reply = Client::new().chat(&proxy, WHOLE).await;
-    assert_eq!(reply.status(), 504, "a whole answer has its real status, however long it takes");
+    assert_eq!(reply.status(), 504, "a complete response has its real status, however long it takes");
 }
 
 #[tokio::test]

@@ -12,14 +12,14 @@ use serde_json::Value;
 use tokio::sync::Notify;
 use toolwire::{
     dialect::{UpstreamDialect, lumo},
-    rules::Misroute,
+    rules::{Enforce, Misroute},
 };
 
 use crate::support::{
     client::{Client, chat_request, stream_error},
     proxy::Setup,
     soon,
-    upstream::{Exchange, Upstream},
+    upstream::{Exchange, Upstream, text},
 };
 
 const REQUEST: &str = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"weather?"}],
@@ -277,7 +277,7 @@ async fn total_timeout_spans_hops() {
     let request = chat_request(&proxy, REQUEST);
     let body = Client::new().send(request).await.unwrap().rest().await;
     let error = stream_error(&body);
-    assert!(error["message"].as_str().unwrap().contains("whole answer"), "{error}");
+    assert!(error["message"].as_str().unwrap().contains("whole response"), "{error}");
 }
 
 /// A hop is complete with its finish reason. An upstream that then keeps its stream open delays the next hop, but does
@@ -304,4 +304,92 @@ async fn hop_whose_body_does_not_end_is_followed_all_the_same() {
     let body: Value = reply.json().await;
     assert_eq!(body["choices"][0]["message"]["tool_calls"][0]["id"], "n2", "{body}");
     assert_eq!(body["usage"]["prompt_tokens"], 40, "{body}");
+}
+
+const REQUIRED: &str = r#"{"model":"m","stream":true,"tool_choice":"required","messages":[{"role":"user","content":"weather?"}],
+    "tools":[{"type":"function","function":{"name":"weather","parameters":
+        {"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}}}]}"#;
+
+/// An upstream of Chat Completions that says `first`, and `second` when it is asked again.
+async fn chat_upstream(first: &'static str, second: &'static str) -> Upstream {
+    Upstream::start(move |mut exchange| async move {
+        let again = String::from_utf8_lossy(&exchange.body).contains("is required");
+        exchange.begin().await;
+        exchange.piece(text(if again { second } else { first })).await;
+        exchange.finished().await
+    })
+    .await
+}
+
+const WRITTEN_CALL: &str =
+    "<tool_call>{\\\"name\\\":\\\"weather\\\",\\\"arguments\\\":{\\\"city\\\":\\\"Paris\\\"}}</tool_call>";
+
+#[tokio::test]
+async fn missing_call_is_asked_for_again_unseen_by_the_client() {
+    let upstream = chat_upstream("I would rather talk.", WRITTEN_CALL).await;
+    for client in [Client::new(), Client::http2()] {
+        let mut setup = Setup::new(upstream.address);
+        setup.settings.enforce = Enforce::Retry;
+        setup.upstream.queue.max_concurrent = 1;
+        let proxy = setup.start().await;
+        let body = client.chat(&proxy, REQUIRED).await.rest().await;
+        assert!(!body.contains("rather") && body.contains("Paris") && !body.contains("warnings"), "{body}");
+        assert!(
+            body.contains("\"finish_reason\":\"tool_calls\"") && body.ends_with("data: [DONE]\n\n"),
+            "{body}"
+        );
+        assert_eq!((body.matches("\"role\"").count(), body.matches("[DONE]").count()), (1, 1), "{body}");
+        let metrics = client.get(&proxy, "/metrics").await.rest().await;
+        assert!(metrics.contains("toolwire_follow_ups_total{reason=\"missing_call\"} 1\n"), "{metrics}");
+    }
+}
+
+#[tokio::test]
+async fn client_is_warned_if_the_call_stays_missing() {
+    let upstream = chat_upstream("No.", "Still no.").await;
+    for (enforce, text, requests) in [(Enforce::Off, "\"No.\"", 1), (Enforce::Retry, "\"Still no.\"", 2)] {
+        let before = upstream.requests();
+        let mut setup = Setup::new(upstream.address);
+        setup.settings.enforce = enforce;
+        let proxy = setup.start().await;
+        let client = Client::new();
+        let body = client.chat(&proxy, REQUIRED).await.rest().await;
+        assert!(body.contains(text) && body.contains("\"finish_reason\":\"stop\""), "{body}");
+        assert!(body.contains("\"toolwire\":{\"warnings\":[{\"code\":\"tool_choice_unfulfilled\""), "{body}");
+        assert_eq!(upstream.requests() - before, requests);
+        let metrics = client.get(&proxy, "/metrics").await.rest().await;
+        assert!(
+            metrics.contains("toolwire_warnings_total{code=\"tool_choice_unfulfilled\"} 1\n"),
+            "{metrics}"
+        );
+    }
+}
+
+/// While the first response is kept back, the client gets keep-alives, and disconnecting ends the hop.
+#[tokio::test]
+async fn kept_back_response_gets_keep_alives() {
+    let go_on = Arc::new(Notify::new());
+    let wait = go_on.clone();
+    let upstream = Upstream::start(move |mut exchange| {
+        let wait = wait.clone();
+        async move {
+            exchange.begin().await;
+            exchange.piece(text("Let me see.")).await;
+            wait.notified().await;
+            exchange.piece(text(WRITTEN_CALL)).await;
+            exchange.finished().await
+        }
+    })
+    .await;
+    let mut setup = Setup::new(upstream.address);
+    setup.settings.enforce = Enforce::Retry;
+    setup.limits.keep_alive = Duration::from_millis(20);
+    let proxy = setup.start().await;
+    let mut reply = Client::new().chat(&proxy, REQUIRED).await;
+    let begun = reply.until(": keep-alive\n\n: keep-alive\n\n").await;
+    assert!(!begun.contains("Let me see"), "{begun}");
+    go_on.notify_one();
+    let rest = reply.rest().await;
+    let (text, call) = (rest.find("Let me see."), rest.find("\"name\":\"weather\""));
+    assert!(text.is_some() && text < call && rest.ends_with("data: [DONE]\n\n"), "{rest}");
 }

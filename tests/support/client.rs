@@ -19,6 +19,8 @@ pub(crate) struct Answer {
     /// The kinds of content in the order of their arrival, without repetitions.
     pub(crate) order: Vec<&'static str>,
     pub(crate) usage: Option<Value>,
+    /// Codes of toolwire's warnings.
+    pub(crate) warnings: Vec<String>,
     pub(crate) finish: Option<String>,
     pub(crate) error: Option<Value>,
     /// `[DONE]` was read.
@@ -80,6 +82,7 @@ impl Answer {
         }
         answer.lists(message);
         answer.usage = Some(body["usage"].clone()).filter(|usage| !usage.is_null());
+        answer.warnings(&body);
         answer.finish = Some(choice["finish_reason"].as_str().expect("a finish reason").to_owned());
         answer
     }
@@ -102,7 +105,15 @@ impl Answer {
         assert_eq!((choices.len(), &choice["index"]), (1, &Value::from(0)), "{chunk}");
         assert_eq!(self.finish, None, "{chunk} behind the finish");
         self.delta(&choice["delta"]);
+        self.warnings(chunk);
         self.finish = choice["finish_reason"].as_str().map(str::to_owned);
+    }
+
+    fn warnings(&mut self, outer: &Value) {
+        for warning in outer["toolwire"]["warnings"].as_array().into_iter().flatten() {
+            assert!(warning["message"].is_string(), "{warning}");
+            self.warnings.push(warning["code"].as_str().unwrap().to_owned());
+        }
     }
 
     fn delta(&mut self, delta: &Value) {

@@ -28,13 +28,13 @@ pub(crate) struct Args {
     /// Dialect of all targets
     #[arg(long, value_enum, value_name = "DIALECT", default_value_t)]
     pub(super) dialect: Dialect,
-    /// Model to request [default: that of the prompts, else bench]
+    /// Model to request [default: the model of the prompts, or bench]
     #[arg(long, value_name = "NAME")]
     pub(super) model: Option<String>,
     /// Header for every request; may be repeated
     #[arg(long = "header", value_name = "NAME: VALUE", value_parser = target::header)]
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
-    /// Key for every target: sent as bearer token, for the Messages API as x-api-key
+    /// API key for all targets, sent as a bearer token, or as x-api-key in the Messages dialect
     #[arg(long, value_name = "KEY", env = "TOOLWIRE_BENCH_KEY", hide_env_values = true, value_parser = secret)]
     pub(super) api_key: Option<SecretString>,
     /// Process of a target: NAME=PID. Measures its CPU time and memory, including its children; may be repeated, also for one
@@ -63,7 +63,7 @@ pub(super) struct LoadFlags {
     /// Open loop: streams to start per second, independent of earlier streams
     #[arg(long, value_name = "STREAMS/S", value_parser = rate, conflicts_with = "concurrency")]
     rate: Option<f64>,
-    /// Distribution of the starts of an open loop
+    /// Distribution of the start times in an open loop
     #[arg(long, value_enum, value_name = "KIND", default_value = "poisson", requires = "rate")]
     arrivals: Arrivals,
     /// Seed of the Poisson schedule, which differs from round to round and is the same for all targets
@@ -78,16 +78,16 @@ pub(super) struct LoadFlags {
     /// Time over which the first streams of a closed loop start, so that they do not all begin and end together
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "0s", conflicts_with = "rate")]
     pub(super) spread: Duration,
-    /// Time in which new streams start in a trial; streams that are open then are measured to their end
+    /// For how long a trial starts new streams; streams that are still open afterwards are measured to their end
     #[arg(long, value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
-    /// Streams in a trial [default: 20, unless there is a --duration]
+    /// Streams per trial [default: 20, or unlimited with --duration]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     requests: Option<u64>,
     /// Rounds; each round has one trial of every target, in a different order
     #[arg(long, value_name = "N", default_value = "5")]
     pub(super) rounds: NonZeroUsize,
-    /// Unmeasured streams per target before the first round
+    /// Streams per target before the first round that are not measured
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(super) warm_up: u64,
     /// Time limit of a stream
@@ -124,13 +124,13 @@ pub(super) struct RampFlags {
     /// ttft_p99<300ms,itl_p99<50ms,broken_share<0.1%
     #[arg(long, value_name = "CONDITIONS", conflicts_with_all = ["rate", "concurrency", "spread", "duration", "requests", "rounds"])]
     slo: Option<Slo>,
-    /// Concurrent streams of the first step
+    /// Concurrent streams in the first step
     #[arg(long, value_name = "N", default_value_t = 1, requires = "slo")]
     ramp_from: u64,
-    /// Highest number to try
+    /// Highest number of concurrent streams to try
     #[arg(long, value_name = "N", default_value_t = 1000, requires = "slo")]
     ramp_to: u64,
-    /// Time in which new streams start in a step
+    /// For how long a step starts new streams
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "5s", requires = "slo")]
     ramp_step: Duration,
 }
@@ -167,7 +167,7 @@ pub(super) struct PromptFlags {
 
 /// The mocks: the one behind the toolwire that the bench starts, and the baseline.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Mock (the baseline, and the mock that is started if no target is given)")]
+#[command(next_help_heading = "Mock (used for the baseline, and started if no target is given)")]
 pub(super) struct MockFlags {
     /// Pace of its pieces: a time between two of them, none (all at once) or, with --replay, recorded [default: 2ms, with
     /// --replay recorded]

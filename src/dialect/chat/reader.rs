@@ -238,7 +238,7 @@ fn keep(kept: &mut Vec<u8>, bytes: &[u8], most: usize) {
 }
 
 fn oversized(error: Oversized) -> Failure {
-    Failure::new(Kind::Protocol, format!("the upstream's answer cannot be read: {error}"))
+    Failure::new(Kind::Protocol, format!("the upstream's response cannot be read: {error}"))
 }
 
 fn not_a_stream(body: &[u8]) -> Failure {
@@ -246,14 +246,17 @@ fn not_a_stream(body: &[u8]) -> Failure {
         Kind::Protocol,
         match refusal::first_words(body) {
             Some(words) => {
-                format!("the upstream answered with something that is no event stream: \"{words}\"")
+                format!("the upstream responded with something that is not an event stream: \"{words}\"")
             }
-            None => "the upstream answered with something that is no event stream".to_owned(),
+            None => "the upstream responded with something that is not an event stream".to_owned(),
         },
     )
 }
 
 fn not_a_completion(body: &[u8]) -> Failure {
     let words = refusal::first_words(body).unwrap_or_default();
-    Failure::new(Kind::Protocol, format!("the upstream answered with JSON that is no completion: {words}"))
+    Failure::new(
+        Kind::Protocol,
+        format!("the upstream responded with JSON that is not a completion: {words}"),
+    )
 }

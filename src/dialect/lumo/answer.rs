@@ -390,7 +390,7 @@ impl AnswerState {
     /// [`Kind::Truncated`]: there was neither a finish reason nor content.
     pub(super) fn end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         if !self.is_finished() && !self.has_content {
-            let message = "the upstream ended its answer without content, tool calls or a finish reason";
+            let message = "the upstream ended its response without content, tool calls or a finish reason";
             return Err(Failure::new(Kind::Truncated, message));
         }
         self.finish(Finish::Stop, out);

@@ -321,10 +321,10 @@ impl Body {
             return self.answer.end_tolerated(out);
         }
         Err(match (self.answer.has_begun(), understood) {
-            (true, _) => Failure::new(Kind::Truncated, "the upstream's answer ended in the middle"),
-            (false, true) => Failure::new(Kind::Truncated, "the upstream's answer ended before it began"),
+            (true, _) => Failure::new(Kind::Truncated, "the upstream's response broke off"),
+            (false, true) => Failure::new(Kind::Truncated, "the upstream's response ended before it began"),
             (false, false) => {
-                Failure::new(Kind::Protocol, "nothing in the upstream's answer could be understood")
+                Failure::new(Kind::Protocol, "nothing in the upstream's response could be understood")
             }
         })
     }
@@ -368,9 +368,9 @@ fn no_stream(line: &[u8]) -> Failure {
         (Some(b'<'), _) => "an HTML page".to_owned(),
         (Some(b'['), _) => "a JSON array".to_owned(),
         (_, Ok(text)) => format!("`{}`", text.chars().take(60).collect::<String>()),
-        (_, Err(_)) => "bytes that are no text".to_owned(),
+        (_, Err(_)) => "bytes that are not text".to_owned(),
     };
-    Failure::new(Kind::Protocol, format!("the upstream answered with {found} instead of an event stream"))
+    Failure::new(Kind::Protocol, format!("the upstream responded with {found} instead of an event stream"))
 }
 
 #[cfg(test)]

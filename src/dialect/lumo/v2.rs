@@ -157,7 +157,7 @@ fn chunk<'a>(frame: &Frame<'a>, answer: &mut AnswerState, out: &mut impl Sink) -
         }
     }
     if delta.is_none() && message.is_some() {
-        let message = "the upstream answered with one JSON body instead of a stream";
+        let message = "the upstream responded with one JSON body instead of a stream";
         return Err(Failure::new(Kind::Protocol, message));
     }
     let delta = delta.map(Delta::read);
@@ -173,8 +173,8 @@ fn chunk<'a>(frame: &Frame<'a>, answer: &mut AnswerState, out: &mut impl Sink) -
             finish_by(&reason, answer, out)?;
         }
     }
-    let says_more = frame.usage.is_some() || has_others;
-    Ok(token.filter(|_| !says_more).map_or(Read::Taken, Read::Token))
+    let has_more = frame.usage.is_some() || has_others;
+    Ok(token.filter(|_| !has_more).map_or(Read::Taken, Read::Token))
 }
 
 /// Ends the response with the upstream's finish reason. An unknown one counts as `stop`.

@@ -32,25 +32,25 @@ impl Anchor {
                 anchor.0.push(Part::Any);
                 behind
             } else if let Some(group) = rest.strip_prefix("(?P<") {
-                let Some((name, behind)) = group_of(group) else { return Err(told(rest)) };
+                let Some((name, behind)) = group_of(group) else { return Err(refusal(rest)) };
                 anchor.0.push(Part::Group(name.to_owned()));
                 behind
             } else if let Some(escaped) = rest.strip_prefix('\\') {
                 match escaped.chars().next() {
                     Some(character) if character.is_ascii_punctuation() => anchor.text(character),
                     Some('n') => anchor.text('\n'),
-                    _ => return Err(told(rest)),
+                    _ => return Err(refusal(rest)),
                 }
                 escaped.char_indices().nth(1).map_or("", |(at, _)| escaped.split_at(at).1)
             } else if ".^$*+?()[]{}|".contains(first) {
-                return Err(told(rest));
+                return Err(refusal(rest));
             } else {
                 anchor.text(first);
                 rest.split_at(first.len_utf8()).1
             };
             // A repeated character is not literal.
             if rest.starts_with(['*', '+', '?', '{']) {
-                return Err(told(rest));
+                return Err(refusal(rest));
             }
         }
         anchor.trim();
@@ -88,10 +88,10 @@ fn group_of(text: &str) -> Option<(&str, &str)> {
     (!inside.contains('(') && !inside.ends_with('\\')).then_some((name, rest))
 }
 
-fn told(rest: &str) -> String {
+fn refusal(rest: &str) -> String {
     let shown: String = rest.chars().take(12).collect();
     format!(
-        "a regular expression that is no literal from `{shown}` on; markers are literal text here, with a name or blanks between them"
+        "a regular expression that is not literal from `{shown}` on; markers are literal text here, with a name or blanks between them"
     )
 }
 

@@ -206,7 +206,7 @@ impl<'t> Field<'t> {
         if open.is_empty() {
             return self.refused(
                 "open",
-                "it is missing; for answers that start in reasoning there is `starts_in_reasoning`",
+                "it is missing; for responses that start in reasoning there is `starts_in_reasoning`",
             );
         }
         if close.is_empty() {

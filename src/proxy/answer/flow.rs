@@ -58,7 +58,7 @@ pub(super) struct ExchangeState {
     /// Bytes processed since other tasks had the thread.
     pub(super) worked: usize,
     /// The error has been written to `out`.
-    pub(super) failure_told: bool,
+    pub(super) failure_written: bool,
     /// The slot at the upstream, held until the client has read everything.
     permit: Option<Permit>,
     /// The memory of the request's body. Released when the upstream answers, since it has the request then.
@@ -99,7 +99,7 @@ impl ExchangeState {
             stream: parts.stream,
             reads: 0,
             worked: 0,
-            failure_told: false,
+            failure_written: false,
             permit: None,
             memory: Some(parts.memory),
             is_stalled: false,
@@ -128,8 +128,8 @@ impl ExchangeState {
     }
 
     /// Whether the client's connection has taken everything.
-    pub(super) fn is_told(&self) -> bool {
-        self.out.is_empty() && (self.failure_told || self.pipeline.failure().is_none())
+    pub(super) fn is_flushed(&self) -> bool {
+        self.out.is_empty() && (self.failure_written || self.pipeline.failure().is_none())
     }
 
     /// Takes the next step with the upstream.
@@ -207,7 +207,7 @@ impl ExchangeState {
                 self.pipeline.state()
             }
             Err(error) if self.pipeline.state() == State::Open => {
-                let message = format!("the upstream broke off inside its answer: {error}");
+                let message = format!("the upstream broke off inside its response: {error}");
                 return self.fail(Failure::new(Kind::Truncated, message));
             }
             // The response was complete before.
@@ -223,12 +223,12 @@ impl ExchangeState {
             State::Open if self.pipeline.awaits_end() => self.await_end(),
             State::Open => {}
             State::Failed => self.stage = Stage::Over,
-            State::Done => self.ebb(),
+            State::Done => self.await_body_end(),
             State::HopEnded => self.hop_ended(),
         }
     }
 
-    fn ebb(&mut self) {
+    fn await_body_end(&mut self) {
         self.stage = match mem::replace(&mut self.stage, Stage::Over) {
             Stage::Streaming(body) if !body.is_over() => Stage::AwaitingBodyEnd(body),
             _ => Stage::Over,
@@ -259,7 +259,7 @@ impl ExchangeState {
             self.stage = Stage::Deciding(hops.decide(follow_up.clone()));
         } else {
             self.pipeline.end(&mut self.out);
-            self.ebb();
+            self.await_body_end();
         }
     }
 
@@ -300,17 +300,17 @@ impl ExchangeState {
     }
 
     /// Writes the error into a stream that has begun, once, after everything that was certain before it.
-    pub(super) fn tell_failure(&mut self) {
-        if !self.failure_told && self.pipeline.failure().is_some() {
+    pub(super) fn write_failure(&mut self) {
+        if !self.failure_written && self.pipeline.failure().is_some() {
             self.pipeline.write_failure(&mut self.out);
-            self.failure_told = true;
+            self.failure_written = true;
         }
     }
 }
 
 impl Drop for ExchangeState {
     fn drop(&mut self) {
-        let whole = !self.is_open() && self.is_told();
+        let whole = !self.is_open() && self.is_flushed();
         let (ending, outcome) = match self.pipeline.failure() {
             Some(failure) => (Ending::Failed(failure), Outcome::Failed(failure.clone())),
             None if self.is_stalled => (Ending::Cancelled, Outcome::Stalled),

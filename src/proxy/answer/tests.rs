@@ -9,7 +9,9 @@ use tokio::{sync::oneshot, time::Instant};
 use super::*;
 use crate::{
     config::Upstream,
-    dialect::{Answering, ClientDialect, Reader, Stamp, UpstreamRequest, lumo},
+    dialect::{
+        Answering, ClientDialect, Dialect, Reader, ReaderRules, Stamp, UpstreamDialect, UpstreamRequest,
+    },
     format::KnownFormats,
     observe::Metrics,
     pipeline::{FollowUp, Pipeline},
@@ -67,7 +69,9 @@ fn client_of(server: &Arc<Server>, change: impl FnOnce(&mut Upstream)) -> Arc<Cl
 }
 
 fn reader() -> Reader {
-    Reader::Lumo(lumo::Reader::new(lumo::ReaderSettings::default()))
+    let lumo = UpstreamDialect::try_from(Dialect::Lumo).unwrap();
+    let rules = ReaderRules { max_frame: 1 << 20, tolerate_truncation: false, client: Dialect::Chat };
+    lumo.side().reader(&rules)
 }
 
 fn request() -> UpstreamRequest {
@@ -187,7 +191,7 @@ async fn total_timeout_applies_to_a_pending_decision() {
     let begun = Instant::now();
     let body = rest(answer).await;
     assert_eq!(begun.elapsed(), total);
-    assert!(body.contains("whole answer") && !body.contains("finish_reason\":\"tool_calls"), "{body}");
+    assert!(body.contains("whole response") && !body.contains("finish_reason\":\"tool_calls"), "{body}");
 }
 
 #[tokio::test(start_paused = true)]

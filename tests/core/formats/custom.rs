@@ -196,7 +196,7 @@ fn non_literal_templates_are_rejected_with_location_and_reason() {
                 "/fields/thinking",
                 json!({"open_pattern": r"(?:^|<think>\s*)", "close": "x"}),
             ),
-            "`fields.thinking.open_pattern`: a regular expression that is no literal from `(?:^|<think>",
+            "`fields.thinking.open_pattern`: a regular expression that is not literal from `(?:^|<think>",
         ),
         (
             changed(json_between_tags(), "/fields/thinking", json!({"close": "</think>"})),
@@ -228,7 +228,7 @@ fn non_literal_templates_are_rejected_with_location_and_reason() {
         ),
         (
             changed(tagged_arguments(), &format!("{call}/open_pattern"), json!(r"<tool=(?P<name>a|b)>x|y")),
-            "`fields.tool_calls.open_pattern`: a regular expression that is no literal from `|y`",
+            "`fields.tool_calls.open_pattern`: a regular expression that is not literal from `|y`",
         ),
         (
             changed(

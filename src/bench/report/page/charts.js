@@ -3,30 +3,30 @@
 const MEASURES = {
   ttfb: ["TTFB", "time to first byte", "Intended start of the request to the first byte of the body."],
   ttft: ["TTFT", "time to first token", "Intended start to the first delta with content."],
-  first_call: ["first call", "to the first call", "Intended start to the moment the first tool call's name is known."],
-  last_call: ["last call", "to the last piece of a call", "Intended start to the last piece of a tool call."],
-  itl: ["ITL", "between tokens", "Time between two successive deltas with content of one stream."],
-  tpot: ["TPOT", "per output token", "Mean time per output token after the first: (last − first) ÷ (tokens − 1)."],
+  first_call: ["first call", "time to first call", "Intended start to the moment the first tool call's name is known."],
+  last_call: ["last call", "time to last piece of a call", "Intended start to the last piece of a tool call."],
+  itl: ["ITL", "time between tokens", "Time between two successive deltas with content of one stream."],
+  tpot: ["TPOT", "time per output token", "Mean time per output token after the first: (last − first) ÷ (tokens − 1)."],
   e2e: ["E2E", "end to end", "Intended start to the end of the stream."],
-  added: ["added", "added to each token", "From the mock's postmark in a token to its arrival: the latency that the target added."],
-  slip: ["slip", "the mock's slip", "How late the mock sent a token, compared with its own schedule. Not caused by the target."],
+  added: ["added", "latency added to each token", "From the mock's postmark in a token to its arrival: the latency that the target added."],
+  slip: ["slip", "delay of the mock", "How late the mock sent a token, compared with its own schedule. Not caused by the target."],
 };
 
 // ---- Bars -----------------------------------------------------------------------------------------------------------
 
 const timed = (metric, statistic) => ({
-  title: `${MEASURES[metric][0]} ${statistic}`, hint: MEASURES[metric][1], measure: `${metric}_${statistic}`, told: time,
+  title: `${MEASURES[metric][0]} ${statistic}`, hint: MEASURES[metric][1], measure: `${metric}_${statistic}`, format: time,
   of: (summary) => summary.metrics[metric]?.[statistic],
 });
 const BARS = [
   timed("added", "p50"), timed("added", "p99"), timed("ttft", "p50"), timed("ttft", "p99"), timed("first_call", "p50"),
   timed("itl", "p50"), timed("itl", "p99"), timed("e2e", "p50"),
-  { title: "tokens/s", hint: "more is better", measure: "tokens_per_second", told: number, of: (summary) => summary.tokens_per_second },
-  { title: "CPU per token", hint: "process under test", measure: "cpu_per_token", told: time, of: (summary) => summary.process?.cpu_per_token },
-  { title: "memory a stream", hint: "over idle", measure: "kib_per_stream", told: (kib) => `${number(kib)} KiB`, of: (summary) => summary.process?.kib_per_stream },
+  { title: "tokens/s", hint: "higher is better", measure: "tokens_per_second", format: number, of: (summary) => summary.tokens_per_second },
+  { title: "CPU per token", hint: "of the measured process", measure: "cpu_per_token", format: time, of: (summary) => summary.process?.cpu_per_token },
+  { title: "memory per stream", hint: "above idle", measure: "kib_per_stream", format: (kib) => `${number(kib)} KiB`, of: (summary) => summary.process?.kib_per_stream },
 ];
 
-// After a ramp each target's figures are of another load: nothing to compare.
+// After a ramp, the figures of each target belong to a different load, so they are not compared.
 const compared = (report) => (report.rounds ? report.ratios : []);
 
 function ratioOf(report, side, measure) {
@@ -46,21 +46,21 @@ function panel(report, bar, targets, base) {
   const shown = targets.filter((side) => Number.isFinite(bar.of(side.target.all)));
   if (!shown.length) return null;
   const rounds = (side) => side.target.rounds.map(bar.of).filter(Number.isFinite);
-  const floor = bar.told === time && base ? bar.of(base.target.all) : undefined;
-  // One bad round must not make slivers of all bars: whiskers that go on beyond the edge end in an arrow.
+  const floor = bar.format === time && base ? bar.of(base.target.all) : undefined;
+  // One bad round must not shrink all bars, so whiskers that exceed the scale end in an arrow.
   const highest = Math.max(...shown.map((side) => bar.of(side.target.all)), floor ?? 0);
   const most = Math.min(Math.max(highest, ...shown.flatMap(rounds)), 1.6 * highest) || 1;
   const rows = shown.map((side) => {
     const value = bar.of(side.target.all);
     return html("div", { class: "row" },
-      html("div", { class: "said" },
+      html("div", { class: "caption" },
         html("span", { class: "name", title: side.name }, side.name),
         html("span", { class: "ratio" }, ratioOf(report, side, bar.measure)),
-        html("span", { class: "value" }, bar.told(value))),
+        html("span", { class: "value" }, bar.format(value))),
       drawn("", (width) => stick(width, most, value, rounds(side), floor, side)));
   });
-  const told = floor === undefined ? bar.hint : `${bar.hint} · ┆ ${bar.told(floor)}`;
-  return html("div", { class: "panel" }, html("h3", {}, bar.title, html("span", {}, told)), rows);
+  const hint = floor === undefined ? bar.hint : `${bar.hint} · ┆ ${bar.format(floor)}`;
+  return html("div", { class: "panel" }, html("h3", {}, bar.title, html("span", {}, hint)), rows);
 }
 
 function stick(width, most, value, rounds, floor, side) {
@@ -75,7 +75,7 @@ function stick(width, most, value, rounds, floor, side) {
     rounds.length > 1 && [
       shape("line", { class: "whisker", x1: x(least), x2: cut ? width - 4 : x(greatest), y1: 7, y2: 7 }),
       ...ends.map((at) => shape("line", { class: "whisker", x1: at, x2: at, y1: 3.5, y2: 10.5 })),
-      cut && shape("path", { class: "arrow", d: `M${width},7l-6,-4v8z` }, shape("title", {}, "beyond the edge")),
+      cut && shape("path", { class: "arrow", d: `M${width},7l-6,-4v8z` }, shape("title", {}, "beyond the scale")),
     ]);
 }
 
@@ -84,7 +84,7 @@ function stick(width, most, value, rounds, floor, side) {
 const nines = (percentile) => -Math.log10(Math.max(1 - percentile / 100, 1e-9));
 const EXACT = [["min", 0], ["p50", 50], ["p90", 90], ["p95", 95], ["p99", 99], ["p999", 99.9], ["max", 100]];
 
-// The points of a curve, rising, and among them those that the table tells.
+// The points of a curve in ascending order, including the values in the table.
 const pointsOf = new Map();
 function curveOf(side, metric) {
   const found = side.target.all.metrics[metric];
@@ -96,7 +96,7 @@ function curveOf(side, metric) {
   return pointsOf.get(found);
 }
 
-// What lies below it for so many percent: on the line as it is drawn.
+// The value at a percentile, interpolated along the line as it is drawn.
 function valueAt(curve, percentile, log) {
   const next = curve.findIndex(([at]) => at >= percentile - 1e-9);
   if (next < 1) return curve.at(next)?.[1];
@@ -110,33 +110,33 @@ function curves(sides) {
   const present = Object.keys(MEASURES).filter((metric) => sides.some((side) => curveOf(side, metric).length > 1));
   if (!present.length) return null;
   const state = { metric: present.includes("added") ? "added" : present[0], log: true, at: 99, hidden: new Set() };
-  const chart = drawn("chart", (width) => curveChart(width, sides, state, tell));
-  const said = html("div", { "aria-live": "polite" });
+  const chart = drawn("chart", (width) => curveChart(width, sides, state, describe));
+  const caption = html("div", { "aria-live": "polite" });
 
-  function tell() {
+  function describe() {
     const [short, , meaning] = MEASURES[state.metric];
-    said.replaceChildren(
+    caption.replaceChildren(
       html("p", { class: "at" }, html("b", {}, `${short}, ${percent(state.at)}`), html("span", { class: "soft" }, ` · ${meaning}`)),
       html("ul", { class: "legend" }, sides.filter((side) => curveOf(side, state.metric).length).map((side) =>
         html("li", {}, swatch(side), html("span", { class: "name", title: side.name }, side.name),
           html("span", { class: "value" }, time(valueAt(curveOf(side, state.metric), state.at, state.log)))))));
   }
-  const redraw = () => { chart.redraw(); tell(); };
+  const redraw = () => { chart.redraw(); describe(); };
   const choice = html("fieldset", { class: "choice", "aria-label": "Measure" }, present.map((metric) =>
     html("label", { title: MEASURES[metric][1] },
       html("input", { type: "radio", name: "metric", value: metric, checked: metric === state.metric,
         on: { change: () => { state.metric = metric; redraw(); } } }), MEASURES[metric][0])));
   const log = html("label", {}, html("input", { type: "checkbox", checked: true,
     on: { change: (event) => { state.log = event.target.checked; redraw(); } } }), "logarithmic");
-  tell();
+  describe();
   return section("Percentile curves",
-    "What share of values lies below: each step to the right is ten times rarer. Point at the chart, or focus it and use the arrow keys.",
-    html("div", { class: "controls" }, choice, log), chart, said);
+    "The share of values that lie below; each step to the right is ten times rarer. Hover over the chart, or focus it and use the arrow keys.",
+    html("div", { class: "controls" }, choice, log), chart, caption);
 }
 
-function curveChart(width, sides, state, tell) {
+function curveChart(width, sides, state, describe) {
   const shown = sides.map((side) => [side, curveOf(side, state.metric)]).filter(([, curve]) => curve.length > 1);
-  // The greatest of n values stands for the last nth of them: at its middle, 1 − 1/2n.
+  // The largest of n values represents the last 1/n of them, so it is placed in the middle of that, at 1 − 1/2n.
   const end = (side) => Math.log10(2 * side.target.all.metrics[state.metric].count);
   const rarest = Math.max(1, ...shown.map(([side]) => end(side)));
   const place = (side, percentile) => Math.min(nines(percentile), end(side));
@@ -162,7 +162,7 @@ function curveChart(width, sides, state, tell) {
     const bounded = Math.max(0, Math.min(position, rarest));
     state.at = bounded >= rarest - 1e-6 ? 100 : 100 * (1 - 10 ** -bounded);
     put();
-    tell();
+    describe();
   };
   const here = () => (state.at === 100 ? rarest : nines(state.at));
   put();
@@ -207,15 +207,15 @@ function timeline(sides) {
   if (!whole) return null;
   const state = { upTo: whole };
   const chart = drawn("chart", (width) => timelineChart(width, shown, state));
-  const told = html("output", {}, time(whole));
+  const shownTime = html("output", {}, time(whole));
   const zoom = html("input", { type: "range", min: 0, max: 100, value: 100, on: { input: (event) => {
     state.upTo = whole * (Math.min(2000, whole) / whole) ** (1 - event.target.value / 100);
-    told.textContent = time(state.upTo);
+    shownTime.textContent = time(state.upTo);
     chart.redraw();
   } } });
   return section("Timeline of tokens",
-    "A row a stream, a few streams of each target; a stroke for each token as it arrived. ○ first byte, ◆ beginning of the first call, ┃ end. Time runs from the intended start.",
-    html("div", { class: "controls" }, html("label", {}, "show the first", zoom, told)), chart);
+    "One row per stream, with a few streams of each target; one stroke per token, at its arrival. ○ first byte, ◆ start of the first call, ┃ end. Times are measured from the intended start.",
+    html("div", { class: "controls" }, html("label", {}, "show the first", zoom, shownTime)), chart);
 }
 
 function timelineChart(width, sides, state) {
@@ -264,9 +264,9 @@ function ramps(report, sides) {
   const chart = drawn("chart", (width) => rampChart(width, report.ramps, sides));
   const rows = report.ramps.flatMap((ramp) => [...ramp.steps].sort((one, other) => one.streams - other.streams).map((step, index) =>
     html("tr", { class: index ? "" : "first" }, html("th", { scope: "row" }, index ? "" : ramp.target), html("td", {}, count(step.streams)),
-      html("td", { class: "text" }, step.held ? "held" : "did not hold"), html("td", { class: "text" }, step.measured.join(", ")))));
-  return section("Ramp", `The most streams at once that hold ${report.ramps[0].slo}. ● held, ✕ did not.`, chart,
-    html("details", {}, html("summary", {}, "Every step"), table(["", "streams", "", "measured"], rows, "prose")));
+      html("td", { class: "text" }, step.held ? "met" : "not met"), html("td", { class: "text" }, step.measured.join(", ")))));
+  return section("Ramp", `The highest number of concurrent streams that meets ${report.ramps[0].slo}. ● met, ✕ not met.`, chart,
+    html("details", {}, html("summary", {}, "All steps"), table(["", "streams", "", "measured"], rows, "prose")));
 }
 
 function rampChart(width, ramps, sides) {
@@ -280,10 +280,10 @@ function rampChart(width, ramps, sides) {
     const side = sides.find((side) => side.name === ramp.target && !side.base) ?? sides[0];
     return shape("g", { color: side.color },
       shape("text", { class: "ink", x: left, y: y - 16 }, ramp.target),
-      shape("text", { class: "ink", x: width - right, y: y - 16, "text-anchor": "end" }, ramp.streams == null ? "never held" : `${count(ramp.streams)} streams`),
+      shape("text", { class: "ink", x: width - right, y: y - 16, "text-anchor": "end" }, ramp.streams == null ? "never met" : `${count(ramp.streams)} streams`),
       shape("line", { class: "life", x1: left, x2: width - right, y1: y, y2: y }),
       ramp.streams != null && shape("line", { class: "curve", x1: left, x2: x(ramp.streams), y1: y, y2: y }),
-      // Of a step that was tried again the last try counts.
+      // If a step was repeated, its last attempt counts.
       [...new Map(ramp.steps.map((step) => [step.streams, step])).values()].map((step) => step.held
         ? shape("circle", { class: "dot", cx: x(step.streams), cy: y, r: 5.5 }, shape("title", {}, `${step.streams}: ${step.measured.join(", ")}`))
         : shape("path", { class: "missed", d: `M${x(step.streams) - 4.5},${y - 4.5}l9,9m0,-9l-9,9` }, shape("title", {}, `${step.streams}: ${step.measured.join(", ")}`))));

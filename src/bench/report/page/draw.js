@@ -53,7 +53,7 @@ function steps(most, wanted) {
   const step = [1, 2, 5, 10].map((digit) => digit * power).find((step) => step >= raw * 0.999);
   return Array.from({ length: Math.floor(most / step + 1e-9) + 1 }, (_, index) => index * step);
 }
-// 1, 2, 5, 10, … within the bounds; powers of ten alone where those are many.
+// 1, 2, 5, 10, … within the bounds; only powers of ten if there would be too many.
 function powers(from, to) {
   const digits = to / from > 2e3 ? [1] : to / from > 60 ? [1, 3] : [1, 2, 5];
   const marks = [];
@@ -67,7 +67,7 @@ function drawn(className, draw) {
   const box = html("div", { class: className });
   let width = 0;
   box.redraw = () => width && box.replaceChildren(draw(width));
-  // Drawing changes heights: not inside the observer's own turn.
+  // Drawing changes heights, which must not happen inside the observer's callback.
   new ResizeObserver(() => requestAnimationFrame(() => {
     if (box.clientWidth !== width) {
       width = box.clientWidth;

@@ -79,7 +79,7 @@ function counts() {
   return table(["", ...kinds, "streams/s", "tokens/s"], rows);
 }
 
-// What a token and a stream cost, and the ratios of what is no time.
+// The cost per token and per stream, and the ratios of measures that are not times.
 function costs() {
   const watched = report.targets.some((target) => target.all.process);
   const rate = against("tokens_per_second");
@@ -109,7 +109,7 @@ function rounds() {
 function complaints() {
   const rows = sides.flatMap((side) => Object.entries(side.target.complaints).map(([sentence, times], index) =>
     html("tr", { class: index ? "" : "first" }, index ? html("th", {}) : head(side), html("td", {}, count(times)), html("td", { class: "text" }, sentence))));
-  return rows.length ? section("Complaints", "What streams did against their dialect's rules, or how they broke off.", table(["", "times", ""], rows, "prose")) : null;
+  return rows.length ? section("Complaints", "How streams violated the rules of their dialect, or how they broke off.", table(["", "times", ""], rows, "prose")) : null;
 }
 
 // ---- Method ---------------------------------------------------------------------------------------------------------
@@ -120,10 +120,10 @@ function method() {
   const lag = overhead.start_lag;
   const terms = [
     ...present.map((metric) => [MEASURES[metric][0], MEASURES[metric][2]]),
-    compared(report).length && ["ratios", "Taken round by round, since targets take turns within a round; the median, and in brackets the least and the greatest. ≈ marks those whose rounds lie on both sides of 1: no difference was shown."],
-    ["whiskers", "The least and the greatest of the rounds, ▸ where that lies beyond the edge; the bar is all rounds together. ┆ is the baseline: a mock inside the tool, read by the same client."],
-    ["the tool", `${time(overhead.cpu_per_token)} CPU a token, ${number(overhead.parse_ns)} ns to read a delta, ${number(overhead.clock_ns)} ns to read the clock` +
-      (lag ? `; requests left ${time(lag.p50)} (p50), ${time(lag.p99)} (p99) after their intended start.` : ".")],
+    compared(report).length && ["ratios", "Computed within each round, since all targets of a round share its conditions; the median, and in parentheses the lowest and the highest. ≈ marks ratios whose rounds lie on both sides of 1: no difference was shown."],
+    ["whiskers", "The lowest and the highest round, ▸ where that lies beyond the scale; the bar shows all rounds together. ┆ is the baseline: a mock inside the tool, read by the same client."],
+    ["the tool", `${time(overhead.cpu_per_token)} CPU per token, ${number(overhead.parse_ns)} ns to read a delta, ${number(overhead.clock_ns)} ns to read the clock` +
+      (lag ? `; requests were sent ${time(lag.p50)} (p50) and ${time(lag.p99)} (p99) after their intended start.` : ".")],
     ["command", html("code", {}, report.command)],
     ["version", report.version],
   ].filter(Boolean);
@@ -133,9 +133,8 @@ function method() {
 document.getElementById("main").append(...[
   cards,
   report.rounds ? null : ramps(report, sides),
-  section("Side by side", "All rounds together; whiskers show the least and the greatest round. Less is better unless said otherwise."
-    
-    + (compared(report).length ? ` Grey: the ratio to the first target that has the measure, with its spread, ≈ where the rounds do not agree.` : "")
+  section("Side by side", "All rounds together; whiskers show the lowest and the highest round. Lower is better unless stated otherwise."
+    + (compared(report).length ? " Grey: the ratio to the first target that has the measure, with its spread; ≈ where the rounds disagree." : "")
     + (report.baseline ? " ┆ baseline." : ""), bars(report, sides)),
   curves(sides),
   timeline(sides),

@@ -287,8 +287,8 @@ impl AnswerState {
                 self.skipped.add(Skip::OtherChoice);
             }
         }
-        let says_something = chunk.has_other_choices() || (chunk.is_bare() && chunk.says_more);
-        if let Some(frame) = canonical.filter(|_| says_something && chunk.usage.is_none()) {
+        let has_content = chunk.has_other_choices() || (chunk.is_bare() && chunk.has_other_members);
+        if let Some(frame) = canonical.filter(|_| has_content && chunk.usage.is_none()) {
             out.event(Event::Verbatim { frame, means: None });
         }
     }
@@ -321,16 +321,16 @@ impl AnswerState {
         self.say(&choice.delta, canonical, out)?;
         match choice.finish_word() {
             Some(word) => self.finish_by(&word, choice, canonical, out)?,
-            None => self.say_rest(choice, canonical, out),
+            None => self.forward_rest(choice, canonical, out),
         }
         self.learn(chunk, choice, frame, canonical.is_some());
         Ok(())
     }
 
     /// Forwards what no stage knows, if the frame contains nothing else.
-    fn say_rest(&self, choice: &Choice<'_>, canonical: Option<&str>, out: &mut impl Sink) {
-        let says_more = choice.says_more || choice.delta.says_more;
-        if let Some(frame) = canonical.filter(|_| says_more && choice.delta.things() == 0) {
+    fn forward_rest(&self, choice: &Choice<'_>, canonical: Option<&str>, out: &mut impl Sink) {
+        let has_more = choice.has_other_members || choice.delta.has_other_members;
+        if let Some(frame) = canonical.filter(|_| has_more && choice.delta.things() == 0) {
             out.event(Event::Verbatim { frame, means: None });
         }
     }
@@ -350,10 +350,12 @@ impl AnswerState {
     /// Learns the template of a frame with one piece of text or arguments and nothing else.
     fn learn(&mut self, chunk: &Chunk<'_>, choice: &Choice<'_>, frame: &str, is_canonical: bool) {
         let delta = &choice.delta;
-        let says_more =
-            choice.says_more || delta.says_more || chunk.usage.is_some() || choice.usage.is_some();
+        let has_more = choice.has_other_members
+            || delta.has_other_members
+            || chunk.usage.is_some()
+            || choice.usage.is_some();
         if self.finished
-            || says_more
+            || has_more
             || delta.things() != 1
             || choice.has_blank_finish()
             || self.learnt > FUTILE

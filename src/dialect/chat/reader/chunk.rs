@@ -25,7 +25,7 @@ pub(super) struct Chunk<'a> {
     /// Padding that hides the length of the frame's token; it differs from frame to frame.
     pub(super) padding: Option<Json<'a>>,
     /// It has members that not every chunk has.
-    pub(super) says_more: bool,
+    pub(super) has_other_members: bool,
 }
 
 impl<'a> Chunk<'a> {
@@ -56,14 +56,14 @@ impl<'a> Chunk<'a> {
             "error" if is_error(value) => self.error = Some(value),
             "obfuscation" => {
                 self.padding = Some(value);
-                self.says_more = true;
+                self.has_other_members = true;
             }
             "x_groq" => self.usage = self.usage.or(value.get("usage")),
             "type" => {
                 self.kind = Some(value);
-                self.says_more = true;
+                self.has_other_members = true;
             }
-            _ => self.says_more = true,
+            _ => self.has_other_members = true,
         }
     }
 
@@ -140,7 +140,7 @@ pub(super) struct Choice<'a> {
     pub(super) usage: Option<Json<'a>>,
     pub(super) error: Option<Json<'a>>,
     /// Members that no stage knows: `logprobs`, filter results.
-    pub(super) says_more: bool,
+    pub(super) has_other_members: bool,
     number: u64,
     has_index: bool,
     has_finish: bool,
@@ -173,7 +173,7 @@ impl<'a> Choice<'a> {
                 }
                 "usage" if value.kind() == Kind::Object => choice.usage = Some(value),
                 "error" if !value.is_null() && is_error(value) => choice.error = Some(value),
-                _ => choice.says_more |= !value.is_null(),
+                _ => choice.has_other_members |= !value.is_null(),
             }
         }
         choice
@@ -219,7 +219,7 @@ pub(super) struct Delta<'a> {
     pub(super) legacy_call: Option<Json<'a>>,
     pub(super) results: Option<Json<'a>>,
     /// Members that no stage knows: `audio`.
-    pub(super) says_more: bool,
+    pub(super) has_other_members: bool,
     /// Some member is of a form that breaks a client.
     is_sloppy: bool,
 }
@@ -243,7 +243,7 @@ impl<'a> Delta<'a> {
                 "tool_calls" => delta.calls = some,
                 "function_call" => delta.legacy_call = some,
                 "tool_results" => delta.results = some,
-                _ => delta.says_more |= !is_empty,
+                _ => delta.has_other_members |= !is_empty,
             }
         }
         // Most clients do not read a list of content parts, and the form from before November 2023 is

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     dialect::finish,
-    event::{Annotation, CallResult, Finish, Media, ServerCall},
+    event::{Annotation, CallResult, Finish, Media, ServerCall, Warning},
 };
 
 /// An element of a list with its index. Client libraries join the lists of deltas by `index`, and some fail
@@ -69,6 +69,16 @@ pub(super) fn server_call(call: &ServerCall<'_>) -> Value {
         object.insert("is_error".to_owned(), true.into());
     }
     object.into()
+}
+
+/// An element of `warnings` in toolwire's extension field.
+pub(super) fn warning(warning: &Warning<'_>) -> Value {
+    json!({"code": warning.code, "message": warning.message})
+}
+
+/// toolwire's extension field `toolwire`, beside `choices` in the last chunk or in the whole response.
+pub(super) fn notes(warnings: Vec<Value>) -> Value {
+    json!({ "warnings": warnings })
 }
 
 /// The API's finish reason.

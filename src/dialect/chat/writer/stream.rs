@@ -42,6 +42,7 @@ pub(super) struct Stream {
     images: usize,
     customs: Customs,
     usage: Counts,
+    warnings: Vec<Value>,
 }
 
 /// The last token counts.
@@ -69,6 +70,7 @@ impl Stream {
             images: 0,
             customs: Customs::new(answering),
             usage: Counts::None,
+            warnings: Vec::new(),
         }
     }
 
@@ -119,8 +121,14 @@ impl Stream {
                 out.put_slice(&self.prefix);
                 out.put_slice(b"{},\"finish_reason\":\"");
                 out.put_slice(delta::finish_word(*finish, self.legacy_functions).as_bytes());
-                out.put_slice(b"\"}]}\n\n");
+                out.put_slice(b"\"}]");
+                if !self.warnings.is_empty() {
+                    let notes = delta::notes(std::mem::take(&mut self.warnings)).to_string();
+                    put_all(out, [",\"toolwire\":", &notes]);
+                }
+                out.put_slice(b"}\n\n");
             }
+            Event::Warning(warning) => self.warnings.push(delta::warning(warning)),
             Event::Ping(_) => {}
             Event::Verbatim { frame, means } => self.verbatim(frame, *means, out),
         }

@@ -32,6 +32,7 @@ pub(super) struct Whole {
     images: Vec<Value>,
     usage: Option<Usage>,
     finish: Option<Finish>,
+    warnings: Vec<Value>,
     remainder: Remainder,
     /// Approximate bytes of the events that are kept.
     kept: usize,
@@ -62,6 +63,7 @@ impl Whole {
             images: Vec::new(),
             usage: None,
             finish: None,
+            warnings: Vec::new(),
             remainder: Remainder::default(),
             kept: 0,
         }
@@ -105,6 +107,7 @@ impl Whole {
             Event::Annotation(annotation) => self.annotations.push(delta::annotation(annotation)),
             Event::Media(media) => self.images.extend(delta::image(media)),
             Event::Usage(usage) => self.usage = Some(usage.clone()),
+            Event::Warning(warning) => self.warnings.push(delta::warning(warning)),
             Event::Finish(finish) => self.finish = Some(*finish),
             Event::Verbatim { frame, means } => {
                 self.remainder.take(frame, *means);
@@ -135,6 +138,9 @@ impl Whole {
             completion.insert("usage".to_owned(), usage.into());
         }
         completion.append(&mut self.remainder.outer);
+        if !self.warnings.is_empty() {
+            completion.insert("toolwire".to_owned(), delta::notes(std::mem::take(&mut self.warnings)));
+        }
         out.extend_from_slice(Value::Object(completion).to_string().as_bytes());
     }
 

@@ -27,7 +27,7 @@ impl AnswerState {
     pub(in crate::dialect::chat::reader) fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         self.done = true;
         if !self.finished && !self.has_content {
-            let message = "the upstream ended its answer without content, tool calls or a finish reason";
+            let message = "the upstream ended its response without content, tool calls or a finish reason";
             return Err(Failure::new(Kind::Truncated, message));
         }
         if !self.finished {
@@ -51,7 +51,7 @@ impl AnswerState {
             let message = format!("none of the upstream's {malformed} frames is a completion chunk");
             return Err(Failure::new(Kind::Protocol, message));
         }
-        Err(Failure::new(Kind::Truncated, "the upstream closed the stream before the answer's end"))
+        Err(Failure::new(Kind::Truncated, "the upstream closed the stream before the end of the response"))
     }
 
     pub(super) fn finish_by(

@@ -16,15 +16,15 @@ pub(super) fn put(body: &mut Encoder, turn: &Turn, options: &Options, dropped: &
     if let (Role::Tool, [Part::Result(output), media @ ..]) = (turn.role, turn.parts.as_slice()) {
         return result(body, output, media, rest);
     }
-    let mut says_more = turn.parts.is_empty();
+    let mut has_content = turn.parts.is_empty();
     for part in &turn.parts {
         match part {
             Part::Result(output) if turn.parts.len() == 1 => result(body, output, &[], rest),
             Part::Result(output) => result(body, output, &[], &no_rest),
-            _ => says_more = true,
+            _ => has_content = true,
         }
     }
-    if says_more {
+    if has_content {
         message(body, (turn, rest), options, dropped);
     }
 }

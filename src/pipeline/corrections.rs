@@ -1,0 +1,216 @@
+//! [`Corrections`]: what is wrong with the calls of a hop, and what the model is told when it is asked again.
+//!
+//! A call that `tool_choice` requires is missing, a name is not declared, or arguments break their schema. With
+//! the value `"retry"` of `enforce`, `unknown_calls` or `invalid_arguments`, the model is asked again;
+//! what is wrong with the last hop is a warning in the response.
+
+use std::borrow::Cow;
+
+use super::hops::{FollowUp, Reason};
+use crate::{
+    conversation::{Conversation, Role, ToolChoice, Turn},
+    event::Warning,
+    rules::{Enforce, InvalidArguments, Rules, UnknownCalls},
+    tools::{self, DeclaredTools},
+    wire::{
+        json::Raw,
+        text::{boundary_upto, head},
+    },
+};
+
+/// Bytes of a call's name and arguments that are repeated to the model.
+const REPEATED: usize = 4 << 10;
+
+/// The most tools that a message lists.
+const LISTED: usize = 32;
+
+/// A wrong call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Fault {
+    Unknown { name: String },
+    Invalid { name: String, arguments: String, why: String },
+}
+
+/// Checks the calls of one response.
+#[derive(Debug)]
+pub(super) struct Corrections {
+    /// The names of the tools of which one must be called; empty if none must be.
+    required: Vec<String>,
+    retries_missing: bool,
+    retries_unknown: bool,
+    /// The schemas of the tools, by name, if arguments are checked.
+    schemas: Option<Vec<(String, Option<Raw>)>>,
+    /// The hop has a call that `tool_choice` requires.
+    is_fulfilled: bool,
+    /// What is wrong with this hop.
+    faults: Vec<Fault>,
+}
+
+/// The most faults that are told to the model at once.
+const MAX_FAULTS: usize = 8;
+
+impl Corrections {
+    pub(super) fn new(conversation: &Conversation, tools: &DeclaredTools, rules: &Rules) -> Self {
+        let is_checked = !tools.is_empty() && conversation.choices.unwrap_or(1) <= 1;
+        let is_required = match conversation.tool_choice {
+            ToolChoice::Required | ToolChoice::Named(_) => true,
+            ToolChoice::Allowed { required, .. } => required,
+            ToolChoice::Auto | ToolChoice::None => false,
+        };
+        let names = || conversation.callable_tools().map(|tool| tools.as_taught(&tool.name));
+        let schemas = || {
+            let tools = conversation.callable_tools();
+            tools.map(|tool| (tool.name.clone(), tool.parameters.clone())).collect()
+        };
+        let retries = is_checked && rules.may_follow_up();
+        Self {
+            required: if is_checked && is_required { names().collect() } else { Vec::new() },
+            retries_missing: retries && is_required && rules.enforce == Enforce::Retry,
+            retries_unknown: retries && rules.unknown_calls == UnknownCalls::Retry,
+            schemas: (retries && rules.invalid_arguments == InvalidArguments::Retry).then(schemas),
+            is_fulfilled: false,
+            faults: Vec::new(),
+        }
+    }
+
+    /// Whether the model is asked again if a required call is missing.
+    pub(super) fn retries_missing(&self) -> bool {
+        self.retries_missing
+    }
+
+    /// Whether the model is asked again after a wrong call.
+    pub(super) fn retries_calls(&self) -> bool {
+        self.retries_unknown || self.checks_arguments()
+    }
+
+    /// Whether calls must be complete before they are sent.
+    pub(super) fn checks_arguments(&self) -> bool {
+        self.schemas.is_some()
+    }
+
+    /// Nothing about this hop can lead to a retry any more.
+    pub(super) fn is_settled(&self) -> bool {
+        self.is_fulfilled && !self.retries_calls()
+    }
+
+    /// Another hop begins.
+    pub(super) fn next_hop(&mut self) {
+        self.is_fulfilled = false;
+        self.faults.clear();
+    }
+
+    /// A call that the client is to run begins.
+    pub(super) fn begins(&mut self, written: &str, is_declared: bool) {
+        if is_declared {
+            self.is_fulfilled |= !self.checks_arguments();
+        } else if self.retries_unknown {
+            self.fault(Fault::Unknown { name: repeated(written) });
+        }
+    }
+
+    /// A call of a declared tool is complete; `None`: it is broken.
+    pub(super) fn ends(&mut self, name: &str, arguments: Option<&str>) {
+        let Some(schemas) = &self.schemas else { return };
+        let Some((_, schema)) = schemas.iter().find(|(known, _)| known == name) else { return };
+        let why = match arguments {
+            Some(arguments) => {
+                tools::arguments_fault(schema.as_ref().map(|schema| schema.view().raw()), arguments)
+            }
+            None => Some("they are not valid JSON".to_owned()),
+        };
+        match why {
+            None => self.is_fulfilled = true,
+            Some(why) => {
+                let arguments = repeated(arguments.unwrap_or_default());
+                self.fault(Fault::Invalid { name: name.to_owned(), arguments, why });
+            }
+        }
+    }
+
+    fn fault(&mut self, fault: Fault) {
+        if self.faults.len() < MAX_FAULTS {
+            self.faults.push(fault);
+        }
+    }
+
+    fn is_unfulfilled(&self) -> bool {
+        !self.required.is_empty() && !self.is_fulfilled
+    }
+
+    /// What to ask the model because of this hop, in which it said `said`.
+    pub(super) fn follow_up(&self, said: &str, tools: &DeclaredTools) -> Option<FollowUp> {
+        let reason = match self.faults.first() {
+            Some(Fault::Unknown { .. }) => Reason::UnknownTool,
+            Some(Fault::Invalid { .. }) => Reason::InvalidArguments,
+            None if self.is_unfulfilled() && self.retries_missing => Reason::MissingCall,
+            None => return None,
+        };
+        let mut lines: Vec<String> = self.faults.iter().map(|fault| fault.told(tools)).collect();
+        if lines.is_empty() {
+            let names = listed(self.required.iter());
+            lines.push(format!(
+                "Your answer calls no tool, but a call of {names} is required. Answer with the call alone."
+            ));
+        }
+        let said = (!said.is_empty()).then(|| Turn::text(Role::Assistant, said));
+        let turns = said.into_iter().chain([Turn::text(Role::User, lines.join("\n"))]).collect();
+        Some(FollowUp { reason, turns })
+    }
+
+    /// What the client is told of this hop, if the response ends with it.
+    pub(super) fn warnings(&self) -> Vec<Warning<'static>> {
+        let mut warnings: Vec<_> = self.faults.iter().map(Fault::warning).collect();
+        if self.is_unfulfilled() {
+            let names = listed(self.required.iter());
+            let message = format!("tool_choice requires a call of {names}, and the model made none");
+            warnings.push(Warning { code: "tool_choice_unfulfilled", message: Cow::Owned(message) });
+        }
+        warnings
+    }
+}
+
+impl Fault {
+    fn told(&self, tools: &DeclaredTools) -> String {
+        match self {
+            Self::Unknown { name } => {
+                let names: Vec<_> = tools.names().map(|name| tools.as_taught(name)).collect();
+                format!(
+                    "Your call to the tool `{name}` was not run: there is no such tool, only {}. If you need \
+                     one of these, call it. Do not apologise or explain.",
+                    listed(names.iter())
+                )
+            }
+            Self::Invalid { name, arguments, why } => {
+                let name = tools.as_taught(name);
+                format!(
+                    "Your call to the tool `{name}` with the arguments {arguments} was not run: {why}. Make the \
+                     call again with valid arguments. Do not apologise or explain."
+                )
+            }
+        }
+    }
+
+    fn warning(&self) -> Warning<'static> {
+        match self {
+            Self::Unknown { name } => {
+                let message = format!("the model called `{name}`, which is not a declared tool");
+                Warning { code: "unknown_tool", message: Cow::Owned(message) }
+            }
+            Self::Invalid { name, why, .. } => {
+                let message = format!("the arguments of a call to `{name}` break its schema: {why}");
+                Warning { code: "invalid_arguments", message: Cow::Owned(message) }
+            }
+        }
+    }
+}
+
+/// Names in backquotes, with commas between.
+fn listed<'n>(names: impl ExactSizeIterator<Item = &'n String>) -> String {
+    let more = if names.len() > LISTED { ", …" } else { "" };
+    let names: Vec<_> = names.take(LISTED).map(|name| format!("`{name}`")).collect();
+    format!("{}{more}", names.join(", "))
+}
+
+fn repeated(text: &str) -> String {
+    head(text, boundary_upto(text, REPEATED)).to_owned()
+}

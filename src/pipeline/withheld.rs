@@ -1,0 +1,142 @@
+//! [`Withheld`]: content of a hop that is kept back from the client, because the model may still be asked
+//! again and the client must not see what is then replaced.
+//!
+//! Only rules that ask for it (`enforce`, `unknown_calls` and `invalid_arguments` with the value `"retry"`) keep
+//! anything back. Nothing is kept once the client has received content: that cannot be taken back.
+
+use std::collections::VecDeque;
+
+use super::backlog::Waiting;
+use crate::event::{CallStart, Event, Runner};
+
+/// Which content is kept back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Withhold {
+    /// None.
+    Never,
+    /// From the first call on.
+    FromFirstCall,
+    /// All.
+    Everything,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WithheldState {
+    Passing,
+    AwaitingCall,
+    Holding,
+}
+
+/// The content that is kept back, in order.
+#[derive(Debug)]
+pub(super) struct Withheld {
+    rule: Withhold,
+    state: WithheldState,
+    events: VecDeque<Waiting>,
+    bytes: usize,
+    /// The most bytes that are kept; more of them are released.
+    limit: usize,
+    peak: usize,
+}
+
+/// What an event counts beside its text: it bounds the number of events.
+const OVERHEAD: usize = 64;
+
+impl Withheld {
+    pub(super) fn new(rule: Withhold, limit: usize) -> Self {
+        let mut withheld =
+            Self { rule, state: WithheldState::Passing, events: VecDeque::new(), bytes: 0, limit, peak: 0 };
+        withheld.next_hop(false);
+        withheld
+    }
+
+    /// Another hop begins. What was kept back of the last one is discarded.
+    pub(super) fn next_hop(&mut self, has_sent_content: bool) {
+        self.events = VecDeque::new();
+        self.bytes = 0;
+        self.state = match self.rule {
+            _ if has_sent_content => WithheldState::Passing,
+            Withhold::Never => WithheldState::Passing,
+            Withhold::FromFirstCall => WithheldState::AwaitingCall,
+            Withhold::Everything => WithheldState::Holding,
+        };
+    }
+
+    /// Whether events may be kept back.
+    pub(super) fn is_active(&self) -> bool {
+        self.state != WithheldState::Passing
+    }
+
+    /// Whether content is kept back from now on.
+    pub(super) fn is_holding(&self) -> bool {
+        self.state == WithheldState::Holding
+    }
+
+    /// The most bytes that were kept back at once.
+    pub(super) fn peak(&self) -> usize {
+        self.peak
+    }
+
+    /// Keeps `event` back if it is `content`. `false`: it is to be passed on.
+    pub(super) fn takes(&mut self, event: &Event<'_>, is_content: bool) -> bool {
+        if self.state == WithheldState::AwaitingCall && is_content {
+            self.state = if is_call(event) { WithheldState::Holding } else { WithheldState::Passing };
+        }
+        let takes = self.is_holding() && is_content;
+        if takes {
+            self.put(event);
+        }
+        takes
+    }
+
+    fn put(&mut self, event: &Event<'_>) {
+        self.bytes = self.bytes.saturating_add(weight(event));
+        self.peak = self.peak.max(self.bytes);
+        let last = self.events.back_mut().and_then(Waiting::text_mut);
+        match (last, event) {
+            (Some(last), Event::Text(text)) => last.push_str(text),
+            _ => self.events.push_back(Waiting::new(event.clone())),
+        }
+    }
+
+    /// Whether more is kept back than may be.
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes > self.limit
+    }
+
+    /// Passes on what is kept back, and keeps nothing from now on.
+    pub(super) fn release(&mut self, mut pass_on: impl FnMut(Event<'_>)) {
+        self.state = WithheldState::Passing;
+        self.bytes = 0;
+        for waiting in std::mem::take(&mut self.events) {
+            waiting.pass(&mut pass_on);
+        }
+    }
+}
+
+fn is_call(event: &Event<'_>) -> bool {
+    match event {
+        Event::CallStart(CallStart { runner, .. }) => *runner == Runner::Client,
+        Event::Verbatim { means: Some(means), .. } => is_call(means),
+        _ => false,
+    }
+}
+
+/// The bytes of an event. Pieces of one text count as much as the whole.
+fn weight(event: &Event<'_>) -> usize {
+    match event {
+        Event::Text(text) | Event::Refusal(text) => text.len(),
+        Event::Reasoning(reasoning) => reasoning.text.len(),
+        Event::CallArguments { piece, .. } => piece.len(),
+        Event::CallStart(start) => OVERHEAD + start.id.len() + start.name.len(),
+        Event::CallResult(result) => OVERHEAD + result.id.len() + result.content.len(),
+        Event::ServerCall(call) => {
+            let len = |text: &Option<std::borrow::Cow<'_, str>>| text.as_ref().map_or(0, |text| text.len());
+            OVERHEAD + call.id.len() + call.name.len() + len(&call.arguments) + len(&call.content)
+        }
+        Event::Annotation(annotation) => OVERHEAD + annotation.url.len() + annotation.title.len(),
+        Event::Media(media) => OVERHEAD + media.id.len() + media.data.len(),
+        Event::Verbatim { frame, .. } => frame.len(),
+        _ => OVERHEAD,
+    }
+}

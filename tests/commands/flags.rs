@@ -1,0 +1,209 @@
+//! The flags of the program and its documentation agree.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use crate::support::{run, toolwire};
+
+const COMMANDS: [&str; 9] =
+    ["serve", "check", "formats", "demo", "rewrite", "record", "replay", "mock", "bench"];
+
+/// The pages that show command lines.
+const PAGES: [&str; 5] =
+    ["README.md", "docs/bench.md", "docs/commands.md", "docs/configuration.md", "fixtures/README.md"];
+
+/// A flag or an argument, as the help describes it.
+#[derive(Debug, Default)]
+struct Flag {
+    /// As it is written, with its value: `--listen <ADDR>`.
+    written: String,
+    environment: String,
+    default: String,
+    about: Vec<String>,
+}
+
+/// The flags of a command, by name.
+type Flags = BTreeMap<String, Flag>;
+
+/// The help of a command.
+struct Help {
+    about: String,
+    usage: String,
+    /// In the order of the help.
+    flags: Vec<(String, Flag)>,
+}
+
+fn page(name: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
+}
+
+/// The help of `command`. Flags stand near the start of a line; what is said of them is indented further.
+fn help_of(command: &str) -> Help {
+    let (status, text, _) = run(&mut toolwire(&[command, "--help"]));
+    assert_eq!(status, 0);
+    let mut help = Help { about: String::new(), usage: String::new(), flags: Vec::new() };
+    for line in text.lines() {
+        let text = line.trim();
+        let indent = line.len() - line.trim_start().len();
+        if let Some(usage) = text.strip_prefix("Usage: ") {
+            help.usage = usage.to_owned();
+        } else if (1..8).contains(&indent) {
+            let long = text.split([' ', '[']).find(|word| word.starts_with("--"));
+            let flag = Flag { written: text.to_owned(), ..Flag::default() };
+            help.flags.push((long.unwrap_or(text).to_owned(), flag));
+        } else if indent == 0 && help.usage.is_empty() {
+            help.about += text;
+        } else if let Some((_, flag)) = help.flags.last_mut().filter(|_| indent > 0) {
+            let inside = |prefix| Some(text.strip_prefix(prefix)?.trim_end_matches([']', '=']).to_owned());
+            if let Some(variable) = inside("[env: ") {
+                flag.environment = variable;
+            } else if let Some(default) = inside("[default: ").filter(|_| text.ends_with(']')) {
+                flag.default = default;
+            } else if let Some(value) = text.strip_prefix("- ") {
+                let (name, about) = value.split_once(':').unwrap();
+                flag.about.push(format!("`{name}`: {}.", about.trim()));
+            } else if text == "Possible values:" {
+                flag.about.iter_mut().last().unwrap().push('.');
+            } else if !text.is_empty() && !text.starts_with("[possible values: ") {
+                flag.about.push(text.to_owned());
+            }
+        }
+    }
+    help
+}
+
+/// The flags that every command has.
+const GLOBAL: [&str; 4] = ["--log-format", "--log-level", "--help", "--version"];
+
+/// The page of all flags.
+fn commands_page() -> String {
+    let mut page = "# Commands\n\n<!-- Generated from the help of the program: \
+        TOOLWIRE_WRITE=1 cargo test --test commands flags:: -->\n\n\
+        `toolwire COMMAND --help` describes the same. The exit status is 0 for success, 1 if the work failed or a \
+        check found a difference,\nand 2 for an invalid command line or configuration. A flag overrides its \
+        environment variable.\n"
+        .to_owned();
+    let mut global = Vec::new();
+    let serve = flags_of("serve");
+    for command in COMMANDS {
+        let Help { about, usage, flags } = help_of(command);
+        let (every, own): (Vec<_>, Vec<_>) =
+            flags.into_iter().partition(|(name, _)| GLOBAL.contains(&name.as_str()));
+        global = every;
+        page += &format!("\n## `{command}`\n\n{about}.\n\n    {usage}\n\n");
+        // `check` and `record` read the same configuration as `serve`.
+        let (shared, own): (Vec<_>, Vec<_>) =
+            own.into_iter().partition(|(name, _)| command != "serve" && serve.contains_key(name));
+        let has_all = shared.len() + GLOBAL.len() == serve.len();
+        let shown = if has_all { own } else { own.into_iter().chain(shared).collect() };
+        page += &table(&shown);
+        if has_all {
+            page += "\nIt also has the flags of `serve`.\n";
+        }
+    }
+    page + &format!("\n## All commands\n\n{}", table(&global))
+}
+
+fn table(flags: &[(String, Flag)]) -> String {
+    let code =
+        |text: &str| if text.is_empty() { String::new() } else { format!("`{}`", text.replace('|', "\\|")) };
+    let rows = flags.iter().map(|(_, flag)| {
+        let about = flag.about.join(" ").replace('|', "\\|").replace('<', "&lt;");
+        let cells = [code(&flag.written), code(&flag.environment), code(&flag.default), about];
+        cells.iter().map(|cell| format!("| {cell} ").replace("|  ", "| ")).collect::<String>() + "|\n"
+    });
+    "| flag | environment | default | |\n|---|---|---|---|\n".to_owned() + &rows.collect::<String>()
+}
+
+fn flags_of(command: &str) -> Flags {
+    help_of(command).flags.into_iter().collect()
+}
+
+fn all() -> BTreeMap<&'static str, Flags> {
+    COMMANDS.into_iter().map(|command| (command, flags_of(command))).collect()
+}
+
+/// Whether the help of a flag names this one as another name of it.
+fn is_alias(flags: &Flags, name: &str) -> bool {
+    flags.values().any(|flag| flag.about.contains(&format!("[alias: {name}]")))
+}
+
+/// The long flags in `code`, up to a lone `--`.
+fn flags_in(code: &str) -> impl Iterator<Item = &str> {
+    let words = code.split(|char: char| !(char.is_ascii_alphanumeric() || "-=".contains(char)));
+    let words = words.map(|word| word.split('=').next().unwrap());
+    words.take_while(|word| *word != "--").filter(|word| word.starts_with("--"))
+}
+
+/// The code on a page: indented and fenced lines, with their continuations joined, and inline code.
+fn code_on(page: &str) -> Vec<String> {
+    let mut code = Vec::new();
+    let mut is_fenced = false;
+    let joined = page.replace("\\\n", " ");
+    for line in joined.lines() {
+        is_fenced ^= line.trim_start().starts_with("```");
+        if is_fenced || line.starts_with("    ") {
+            code.push(line.split(" # ").next().unwrap().to_owned());
+        } else {
+            code.extend(line.split('`').skip(1).step_by(2).map(str::to_owned));
+        }
+    }
+    code
+}
+
+/// With `TOOLWIRE_WRITE=1` it writes the page.
+#[test]
+fn generated_page_of_commands_is_up_to_date() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/commands.md");
+    let generated = commands_page();
+    if std::env::var_os("TOOLWIRE_WRITE").is_some() {
+        fs::write(&path, &generated).unwrap();
+    }
+    let hint = "write it: TOOLWIRE_WRITE=1 cargo test --test commands flags::";
+    assert!(
+        fs::read_to_string(&path).unwrap() == generated,
+        "docs/commands.md is not what the help says; {hint}"
+    );
+}
+
+#[test]
+fn every_documented_flag_exists() {
+    let all = all();
+    let mut unknown = Vec::new();
+    for name in PAGES {
+        for code in code_on(&page(name)) {
+            let commands = COMMANDS.iter().filter_map(|command| {
+                let (_, rest) = code.split_once(&format!("toolwire {command} "))?;
+                Some((*command, rest.split(['|', '&', ';']).next().unwrap()))
+            });
+            let commands: Vec<_> = commands.collect();
+            for (command, rest) in &commands {
+                let wrong = flags_in(rest)
+                    .filter(|flag| !all[command].contains_key(*flag) && !is_alias(&all[command], flag));
+                unknown.extend(wrong.map(|flag| format!("{name}: {command} {flag}")));
+            }
+            if code.starts_with("--") {
+                let exists =
+                    |flag: &str| all.values().any(|flags| flags.contains_key(flag) || is_alias(flags, flag));
+                let wrong = flags_in(&code).filter(|flag| !exists(flag));
+                unknown.extend(wrong.map(|flag| format!("{name}: {flag}")));
+            }
+        }
+    }
+    assert!(unknown.is_empty(), "{unknown:#?}");
+}
+
+#[test]
+fn table_of_flags_matches_serve() {
+    let page = page("docs/configuration.md");
+    let (_, table) = page.split_once("| flag | environment | replaces |\n|---|---|---|\n").unwrap();
+    let rows = table.lines().take_while(|line| line.starts_with('|'));
+    let documented: BTreeMap<_, _> = rows
+        .map(|row| {
+            let cells: Vec<_> = row.split('`').collect();
+            (cells[1].split(' ').next().unwrap().to_owned(), cells[3].to_owned())
+        })
+        .collect();
+    let flags = help_of("serve").flags.into_iter().map(|(name, flag)| (name, flag.environment));
+    let flags: BTreeMap<_, _> = flags.filter(|(_, environment)| !environment.is_empty()).collect();
+    assert_eq!(documented, flags);
+}
