@@ -12,6 +12,8 @@ use super::{
     value::{listed_choice, referred, text},
 };
 use crate::{
+    conversation::Conversation,
+    enforce::{self, Enforced, Means},
     format::{self, Format, KnownFormats, Teaching},
     rules::{Detect, Limits, Rules},
     settings::{Field, Key, OneOf},
@@ -61,6 +63,21 @@ impl Model {
     pub fn settings_for(&self, asked: &str) -> Cow<'_, Rules> {
         let name = self.upstream_name(asked);
         settings_for(&self.settings, (self.tools, self.starts_in_reasoning), &self.formats, name)
+    }
+
+    /// What its upstream is asked to enforce in the response to `conversation`, whose tools are taught in `format`.
+    /// Nothing, unless the response is searched for the calls that it may then have.
+    pub(crate) fn enforced(&self, conversation: &Conversation, format: &'static Format) -> Option<Enforced> {
+        let Rules { enforce, detect, tool_prefix, .. } = &self.settings;
+        // A response that continues a prefill would have to be read from the prefill on.
+        let means = Means { prefill: false, ..self.upstream.options.side().means() };
+        let enforced = enforce::constrain(conversation, format, tool_prefix, *enforce, &means)?;
+        let is_found = match detect {
+            Detect::Off => false,
+            Detect::Formats(names) => names.contains(&enforced.format.name),
+            Detect::Auto | Detect::AutoAnd(_) => true,
+        };
+        is_found.then_some(enforced)
     }
 
     /// How the model is taught the format of [`Model::tools`], if that is one.

@@ -16,6 +16,7 @@ use crate::{
     config::{Config, Model, ToolStyle},
     conversation::Conversation,
     dialect::{Answering, ClientDialect, Reader, ReaderRules, Stamp, UpstreamRequest},
+    enforce::Enforced,
     failure::{Failure, Kind},
     format,
     pipeline::Pipeline,
@@ -116,12 +117,19 @@ fn refuse_choices(model: &Model, conversation: &Conversation) -> Result<(), Fail
     Ok(())
 }
 
-/// The conversation as the upstream sees it: with the tools taught in the prompt if the model is configured so.
+/// The conversation as the upstream sees it: with the tools taught in the prompt, and well-formed calls enforced, if the
+/// model is configured so.
 pub(super) fn sent<'a>(model: &Model, conversation: &'a Conversation) -> Cow<'a, Conversation> {
     match model.tools {
         ToolStyle::Native => Cow::Borrowed(conversation),
         ToolStyle::Format(format) => {
-            Cow::Owned(format::instruct(conversation.clone(), format, &model.teaching()))
+            let enforced = model.enforced(conversation, format);
+            let (format, constraint) = match enforced {
+                Some(Enforced { format, constraint }) => (format, Some(constraint)),
+                None => (format, None),
+            };
+            let sent = format::instruct(conversation.clone(), format, &model.teaching());
+            Cow::Owned(Conversation { constraint, ..sent })
         }
     }
 }

@@ -200,7 +200,7 @@ fn non_literal_templates_are_rejected_with_location_and_reason() {
         ),
         (
             changed(json_between_tags(), "/fields/thinking", json!({"close": "</think>"})),
-            "`fields.thinking.open`: it is missing; for answers that start in reasoning there is `starts_in_reasoning`",
+            "`fields.thinking.open`: it is missing; for responses that start in reasoning there is `starts_in_reasoning`",
         ),
         (
             changed(json_between_tags(), &format!("{call}/content"), json!("kv-lines")),
