@@ -33,6 +33,8 @@ pub struct Rules {
     pub server_tools: Vec<String>,
     /// Accept a response whose body ends without an end mark as complete. Off: it is reported as truncated.
     pub tolerate_truncation: bool,
+    /// How the text format that the model is taught is shown in its instructions.
+    pub showing: Showing,
     /// Limits of one response.
     pub limits: Limits,
 }
@@ -64,9 +66,52 @@ impl Default for Rules {
             tool_prefix: String::new(),
             server_tools: Vec::new(),
             tolerate_truncation: false,
+            showing: Showing::default(),
             limits: Limits::default(),
         }
     }
+}
+
+/// How a text format is shown in the instructions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Showing {
+    /// `examples`: how many example calls.
+    pub examples: usize,
+    /// `examples_as`: where they are.
+    pub examples_as: ExamplesAs,
+    /// `tool_list`: how tools are described.
+    pub tool_list: ToolList,
+    /// `max_instructions`: the most tokens of the instructions, by estimate. `None`: no limit.
+    pub max_instructions: Option<usize>,
+}
+
+impl Default for Showing {
+    fn default() -> Self {
+        Self {
+            examples: 2,
+            examples_as: ExamplesAs::Text,
+            tool_list: ToolList::Signatures,
+            max_instructions: None,
+        }
+    }
+}
+
+/// `examples_as`: where example calls are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExamplesAs {
+    /// In the instructions.
+    Text,
+    /// As turns before the conversation.
+    Turns,
+}
+
+/// `tool_list`: how tools are described in the instructions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToolList {
+    /// As JSON objects with their JSON Schema.
+    Schemas,
+    /// As signatures.
+    Signatures,
 }
 
 /// `detect`: which text formats are looked for. Formats are named; what a name stands for is looked up in the

@@ -14,8 +14,10 @@ use super::{
     value::{count_or_off, listed_choice, referred, text},
 };
 use crate::{
+    conversation::Conversation,
+    enforce::{self, Enforced, Means},
     format::{self, Format, KnownFormats, Teaching},
-    rules::{Detect, Limits, Rules},
+    rules::{Detect, ExamplesAs, Limits, Rules, Showing, ToolList},
     settings::{Field, Key, OneOf},
     suggest::suggest,
 };
@@ -38,8 +40,6 @@ pub struct Model {
     pub instructions: Option<String>,
     /// Where a format's instructions go.
     pub system_position: SystemPosition,
-    /// How tools and example calls are shown in these instructions, and how long they may be.
-    pub showing: Showing,
     /// Whether responses start inside reasoning. `None`: the model's name decides.
     pub starts_in_reasoning: Option<bool>,
     /// The rules for its responses, as the pipeline takes them.
@@ -67,6 +67,26 @@ impl Model {
         settings_for(&self.settings, (self.tools, self.starts_in_reasoning), &self.formats, name)
     }
 
+    /// What its upstream, which has these `means`, is asked to enforce in the response to `conversation`, whose tools are
+    /// taught in `format`. Nothing, unless the response is searched for the calls that it may then have.
+    pub(crate) fn enforced(
+        &self,
+        conversation: &Conversation,
+        format: &'static Format,
+        means: &Means,
+    ) -> Option<Enforced> {
+        let Rules { enforce, detect, tool_prefix, .. } = &self.settings;
+        // A response that continues a prefill would have to be read from the prefill on.
+        let means = Means { prefill: false, ..*means };
+        let enforced = enforce::constrain(conversation, format, tool_prefix, *enforce, &means)?;
+        let is_found = match detect {
+            Detect::Off => false,
+            Detect::Formats(names) => names.contains(&enforced.format.name),
+            Detect::Auto | Detect::AutoAnd(_) => true,
+        };
+        is_found.then_some(enforced)
+    }
+
     /// How the model is taught the format of [`Model::tools`], if that is one.
     pub fn teaching(&self) -> Teaching {
         Teaching {
@@ -74,10 +94,10 @@ impl Model {
             template: self.instructions.clone().unwrap_or_default(),
             in_user_turn: self.system_position == SystemPosition::User,
             in_last_user_turn: self.system_position == SystemPosition::LastUser,
-            examples: self.showing.examples,
-            example_turns: self.showing.examples_as == ExamplesAs::Turns,
-            signatures: self.showing.tool_list == ToolList::Signatures,
-            max_instructions: self.showing.max_instructions,
+            examples: self.settings.showing.examples,
+            example_turns: self.settings.showing.examples_as == ExamplesAs::Turns,
+            signatures: self.settings.showing.tool_list == ToolList::Signatures,
+            max_instructions: self.settings.showing.max_instructions,
         }
     }
 }
@@ -140,48 +160,6 @@ pub enum SystemPosition {
     LastUser,
 }
 
-/// How a text format is shown in the instructions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Showing {
-    /// `examples`: how many example calls.
-    pub examples: usize,
-    /// `examples_as`: where they are.
-    pub examples_as: ExamplesAs,
-    /// `tool_list`: how tools are described.
-    pub tool_list: ToolList,
-    /// `max_instructions`: the most tokens of the instructions, by estimate. `None`: no limit.
-    pub max_instructions: Option<usize>,
-}
-
-impl Default for Showing {
-    fn default() -> Self {
-        Self {
-            examples: Teaching::default().examples,
-            examples_as: ExamplesAs::Text,
-            tool_list: ToolList::Signatures,
-            max_instructions: None,
-        }
-    }
-}
-
-/// `examples_as`: where example calls are shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ExamplesAs {
-    /// In the instructions.
-    Text,
-    /// As turns before the conversation.
-    Turns,
-}
-
-/// `tool_list`: how tools are described in the instructions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ToolList {
-    /// As JSON objects with their JSON Schema.
-    Schemas,
-    /// As signatures.
-    Signatures,
-}
-
 /// An entry's name with its place, and the model as far as it could be read.
 pub(super) type Entry<'a> = (Option<(String, Cell<'a>)>, Option<Model>);
 
@@ -194,7 +172,6 @@ pub(super) struct Draft {
     tools: ToolStyle,
     instructions: Option<String>,
     system_position: SystemPosition,
-    showing: Showing,
     starts_in_reasoning: Option<bool>,
     settings: Rules,
 }
@@ -268,7 +245,7 @@ pub(super) fn treatment(keys: &mut impl Keys, draft: &mut Draft, formats: &Known
         .or("`\"system\"` or `\"user\"`"),
         Field::Word(&mut OneOf(&mut draft.system_position, &SYSTEM_POSITION)),
     );
-    showing(keys, &mut draft.showing);
+    showing(keys, &mut draft.settings.showing);
 }
 
 /// The keys that say how tools and calls are shown in these instructions.
@@ -371,7 +348,6 @@ impl Draft {
             tools: self.tools,
             instructions: self.instructions,
             system_position: self.system_position,
-            showing: self.showing,
             starts_in_reasoning: self.starts_in_reasoning,
             settings: self.settings,
             formats: Arc::clone(formats),
@@ -391,7 +367,6 @@ impl Model {
             tools: self.tools,
             instructions: self.instructions.clone(),
             system_position: self.system_position,
-            showing: self.showing,
             starts_in_reasoning: is_known.then(|| self.settings_for(&self.name).starts_in_reasoning),
             settings: self.settings.clone(),
         };

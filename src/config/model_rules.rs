@@ -42,6 +42,11 @@ pub(crate) fn rules(keys: &mut impl Keys, rules: &mut Rules, formats: &KnownForm
         ),
         Field::Word(&mut OneOf(&mut rules.reasoning, &REASONING)),
     );
+    call_rules(keys, rules);
+}
+
+/// Those of them that say what becomes of calls.
+fn call_rules(keys: &mut impl Keys, rules: &mut Rules) {
     keys.key(
         Key::new(
             "server_calls",
@@ -79,8 +84,11 @@ pub(crate) fn rules(keys: &mut impl Keys, rules: &mut Rules, formats: &KnownForm
     keys.key(
         Key::new(
             "enforce",
-            "a response without the call that `tool_choice` requires: `\"off\"` passes it on with a warning, \
-             `\"retry\"` asks the model again; see [below](#asking-the-model-again)",
+            "how well-formed calls are enforced where the client requires a call or a tool is `strict`: \
+             `\"schema\"`, `\"structural_tag\"` and `\"grammar\"` ask the upstream to constrain the model, \
+             `\"auto\"` by the best of these that its `server` has; see [below](#enforcing-calls). \
+             `\"retry\"` asks the model again if a required call is missing; see \
+             [below](#asking-the-model-again). `\"off\"` only warns",
         ),
         Field::Word(&mut OneOf(&mut rules.enforce, &ENFORCE)),
     );
@@ -215,7 +223,14 @@ const UNKNOWN_CALLS: [(&str, UnknownCalls); 3] =
 const INVALID_ARGUMENTS: [(&str, InvalidArguments); 2] =
     [("forward", InvalidArguments::Forward), ("retry", InvalidArguments::Retry)];
 
-const ENFORCE: [(&str, Enforce); 2] = [("off", Enforce::Off), ("retry", Enforce::Retry)];
+const ENFORCE: [(&str, Enforce); 6] = [
+    ("auto", Enforce::Auto),
+    ("schema", Enforce::Schema),
+    ("structural_tag", Enforce::StructuralTag),
+    ("grammar", Enforce::Grammar),
+    ("retry", Enforce::Retry),
+    ("off", Enforce::Off),
+];
 
 fn detect(cell: Cell<'_>, known: &KnownFormats) -> Option<Detect> {
     let names: Vec<_> = known.all().map(|format| format.name).collect();

@@ -7,7 +7,7 @@ use super::{
     gate::{Gate, Wait},
     gated::Gated,
     markers::Entry,
-    reading::{Container, Reading, Rivals},
+    reading::{Reading, Rivals},
     region::{Region, RegionKind},
     search::{Begins, Fenced, Unmarked},
     section::Section,
@@ -107,27 +107,41 @@ impl Detector {
         let Some(place) = rest.iter().position(may_begin).map(|at| from + at) else { return false };
         let Some(&Unmarked { format, list }) = self.search.sought.unmarked.get(place) else { return false };
         let whole = self.search.whole;
-        let read_as = match list {
+        let container = match list {
             Some(calls) => {
                 let wait = Wait::new(quoted, false, whole);
-                Container::Calls(Box::new(Gated::new(
-                    Section::naked(calls, "", wait, &self.search.rules(false)),
-                    Gate::new(wait),
-                )))
+                let section = Section::naked(calls, "", wait, &self.search.rules(false));
+                Gated::new(section, Gate::new(wait), "")
             }
             None => region(RegionKind::Bare, quoted, Wait::new(quoted, false, whole)),
         };
         let rivals = Rivals::Unmarked { next: place + 1 };
-        let reading = Reading { format, starts_line, quoted, marked: false, read_as, rivals, behind: None };
-        self.state = State::Calls(Box::new(reading));
+        let marked = false;
+        self.state = State::Calls(Box::new(Reading {
+            format,
+            starts_line,
+            takes_line: starts_line,
+            quoted,
+            marked,
+            container,
+            rivals,
+            behind: None,
+        }));
         true
     }
 
     fn enter(&mut self, format: &'static Format, container: RegionKind, starts_line: bool, quoted: bool) {
-        let read_as = region(container, quoted, Wait::new(quoted, false, self.search.whole));
-        let rivals = Rivals::None;
-        let reading = Reading { format, starts_line, quoted, marked: false, read_as, rivals, behind: None };
-        self.state = State::Calls(Box::new(reading));
+        let container = region(container, quoted, Wait::new(quoted, false, self.search.whole));
+        self.state = State::Calls(Box::new(Reading {
+            format,
+            starts_line,
+            takes_line: starts_line,
+            quoted,
+            marked: false,
+            container,
+            rivals: Rivals::None,
+            behind: None,
+        }));
     }
 
     /// Reads one character of a possible marker.
@@ -176,16 +190,15 @@ impl Detector {
     /// Starts reading the text after an opener, as its format defines.
     pub(super) fn enter_at(&mut self, place: usize, starts_line: bool, quoted: bool) {
         let Some(opener) = self.search.sought.markers.get(place).copied() else { return };
-        let (whole, mut marked) = (self.search.whole, true);
-        let read_as = match opener.entry {
+        let mut marked = true;
+        let wait = Wait::new(quoted, true, self.search.whole);
+        let container = match opener.entry {
             Entry::Tag(tag) => match tag.kind {
                 TagKind::Html => {
                     self.state = State::Attributes { place, starts_line, quoted };
                     return;
                 }
-                TagKind::Marked | TagKind::Special(_) => {
-                    region(RegionKind::Tag(tag), quoted, Wait::new(quoted, true, whole))
-                }
+                TagKind::Marked | TagKind::Special(_) => region(RegionKind::Tag(tag), quoted, wait),
             },
             Entry::Thought(thought) => {
                 self.held.clear();
@@ -200,28 +213,25 @@ impl Detector {
             }
             Entry::Channel(channels, open) => {
                 marked = !channels.common;
-                Container::Channel(Box::new(Channel::new(
-                    channels,
-                    open,
-                    (whole, quoted),
-                    self.search.max_hold,
-                )))
+                let channel = Channel::new(channels, open, quoted, self.search.max_hold);
+                Gated::new(channel, Gate::new(wait), open)
             }
-            Entry::Section(calls, close) => {
-                let wait = Wait::new(quoted, true, whole);
-                Container::Calls(Box::new(Gated::new(Section::new(calls, close, wait), Gate::new(wait))))
-            }
+            Entry::Section(calls, close) => Gated::new(Section::new(calls, close, wait), Gate::new(wait), ""),
             Entry::Call(calls) => {
-                let rules = self.search.rules(true);
-                let wait = Wait::new(quoted, true, whole);
-                let section = Section::naked(calls, &self.held, wait, &rules);
-                Container::Calls(Box::new(Gated::new(section, Gate::new(wait))))
+                let section = Section::naked(calls, &self.held, wait, &self.search.rules(true));
+                Gated::new(section, Gate::new(wait), "")
             }
         };
-        let rivals = Rivals::Marked { opener: self.held.len(), next: place + 1 };
-        let format = opener.format;
-        let reading = Reading { format, starts_line, quoted, marked, read_as, rivals, behind: None };
-        self.state = State::Calls(Box::new(reading));
+        self.state = State::Calls(Box::new(Reading {
+            format: opener.format,
+            starts_line,
+            takes_line: false,
+            quoted,
+            marked,
+            container,
+            rivals: Rivals::Marked { opener: self.held.len(), next: place + 1 },
+            behind: None,
+        }));
     }
 
     /// Reads one character of an HTML opener's attributes.
@@ -278,8 +288,8 @@ impl Detector {
 }
 
 /// Builds the reader for calls in a container.
-fn region(container: RegionKind, quoted: bool, wait: Wait) -> Container {
+fn region(container: RegionKind, quoted: bool, wait: Wait) -> Gated {
     let no_tool = if let RegionKind::Tag(tag) = container { tag.special().no_tool } else { &[] };
     let gate = Gate::new(wait).dropping(no_tool);
-    Container::Calls(Box::new(Gated::new(Region::new(container, quoted, wait), gate)))
+    Gated::new(Region::new(container, quoted, wait), gate, "")
 }

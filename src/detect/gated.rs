@@ -19,9 +19,6 @@ pub(super) enum Passed {
     Ended { taken: usize, rescan: usize },
     /// The container has ended, and the rest of the message was invented by the model.
     MessageEnded(usize),
-    /// `taken` bytes were taken; the last `rest` of them are read again by the next state. `certain`:
-    /// everything before them is certain.
-    Again { taken: usize, rest: usize, certain: bool },
     /// `taken` bytes were taken, and a call was cut before the last `rescan` of them, which are text.
     Cut { taken: usize, rescan: usize },
     /// `taken` bytes were taken; the source since the last certain point is text. Its last `rescan` bytes may
@@ -37,8 +34,9 @@ pub(super) struct Gated {
 }
 
 impl Gated {
-    pub(super) fn new(walk: impl Walk + 'static, gate: Gate) -> Self {
-        Self { walker: Walker::of(walk), gate }
+    /// Reads with `walk`, beginning with the text `held`.
+    pub(super) fn new(walk: impl Walk + 'static, gate: Gate, held: &str) -> Self {
+        Self { walker: Walker::new(walk, held), gate }
     }
 
     /// Reads the next piece. Pieces of calls go to `out`, unless they must wait.
@@ -54,6 +52,7 @@ impl Gated {
                 Parsed::More => Passed::More,
                 Parsed::Whole if self.gate.waits_for_all() => continue,
                 Parsed::Whole | Parsed::Certain => Passed::Certain(at),
+                Parsed::Cut if self.gate.streams() => Passed::Certain(at),
                 Parsed::End => Passed::Ended { taken: at, rescan },
                 Parsed::EndMessage => Passed::MessageEnded(at),
                 Parsed::Stop if self.is_streaming() => {
@@ -61,7 +60,7 @@ impl Gated {
                     self.walker.finish(false, out);
                     Passed::Cut { taken: at, rescan }
                 }
-                Parsed::Stop => Passed::Failed { taken: at, rescan },
+                Parsed::Cut | Parsed::Stop => Passed::Failed { taken: at, rescan },
             };
         }
         Passed::More
@@ -70,11 +69,12 @@ impl Gated {
     /// The text stops here. Returns whether everything read since the last certain point belongs to calls.
     /// `stopped`: the model finished.
     pub(super) fn finish(&mut self, stopped: bool, rules: &CallRules<'_>, out: &mut Out<'_>) -> bool {
-        if !self.walker.stops_open() {
-            return self.walker.ends_with_calls();
-        }
         let gate = &mut self.gate;
-        let stopped = stopped && (gate.streams() || rules.repair);
+        if !self.walker.stops_open() {
+            return self.walker.ends_outside(&mut |piece| gate.filter(piece, rules, out));
+        }
+        // A waiting call that is incomplete can become text instead.
+        let stopped = stopped && (gate.streams() || rules.repair || self.walker.ends_with_text());
         let end = self.walker.finish(stopped, &mut |piece| gate.filter(piece, rules, out));
         gate.settle(end, out)
     }

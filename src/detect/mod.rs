@@ -54,10 +54,12 @@ use std::borrow::Cow;
 use self::{
     channels::Channel,
     fence::{Foreign, Opener, Reach},
+    gate::{Gate, Wait},
+    gated::Gated,
     joined::Joined,
     markers::Markers,
     prose::Prose,
-    reading::{Container, Reading, Rivals},
+    reading::{Reading, Rivals},
     search::{Reads, Search},
     string_fast_path::StringFastPath,
     text::{head, tail},
@@ -162,17 +164,14 @@ impl Detector {
             ));
         }
         let Some((format, channels)) = search.sought.begun else { return State::Prose };
+        let channel = Channel::new(channels, "", false, search.max_hold);
         State::Calls(Box::new(Reading {
             format,
             starts_line: false,
+            takes_line: false,
             quoted: false,
             marked: !channels.common,
-            read_as: Container::Channel(Box::new(Channel::new(
-                channels,
-                "",
-                (search.whole, false),
-                search.max_hold,
-            ))),
+            container: Gated::new(channel, Gate::new(Wait::new(false, true, search.whole)), ""),
             rivals: Rivals::None,
             behind: None,
         }))
@@ -180,7 +179,7 @@ impl Detector {
 
     /// Bytes held back now.
     pub fn held(&self) -> usize {
-        let kept = if let State::Calls(reading) = &self.state { reading.kept() } else { 0 };
+        let kept = if let State::Calls(reading) = &self.state { reading.container.kept() } else { 0 };
         let thinking =
             if let State::Reasoning(thinking) = &self.state { Some(thinking) } else { self.doubted.as_ref() };
         self.held.len() + kept + self.prose.held() + thinking.map_or(0, Thinking::held)

@@ -1,7 +1,6 @@
 //! [`Reading`]: a stretch of text read as calls of one format, until it is certain whether it is that.
 
 use super::{
-    channels::Channel,
     envelope::{CallRules, Piece},
     gate::Waiting,
     gated::{Gated, Passed},
@@ -15,15 +14,6 @@ use crate::{
 };
 use std::borrow::Cow;
 
-/// The reader of the stretch.
-#[derive(Debug)]
-pub(super) enum Container {
-    /// Calls in a [`Region`](super::region::Region) or a [`Section`](super::section::Section).
-    Calls(Box<Gated>),
-    /// Messages with headers.
-    Channel(Box<Channel>),
-}
-
 /// The state of one attempt to read calls.
 #[derive(Debug)]
 pub(super) struct Reading {
@@ -32,7 +22,10 @@ pub(super) struct Reading {
     pub(super) quoted: bool,
     /// The marker is specific to calls: calls to undeclared names are calls too.
     pub(super) marked: bool,
-    pub(super) read_as: Container,
+    /// Whether the container takes its indentation and its line end with it. Around a marker specific to calls
+    /// all blanks stay, as if it were inside a line (docs/protocols/text-formats.md#white-space).
+    pub(super) takes_line: bool,
+    pub(super) container: Gated,
     /// Alternatives that may begin here if this reading fails.
     pub(super) rivals: Rivals,
     /// A section that may be quoted has ended like this, and the next byte decides.
@@ -73,29 +66,16 @@ pub(super) enum Rivals {
 }
 
 impl Reading {
-    /// Whether the container takes its indentation and its line end with it. Around a marker specific to
-    /// calls all blanks stay, as if it were inside a line (docs/protocols/text-formats.md#white-space).
-    pub(super) fn takes_line(&self) -> bool {
-        self.starts_line && !self.marked && !matches!(self.read_as, Container::Channel(_))
-    }
-
     /// The fast path for the argument string being streamed, if there is one.
     pub(super) fn string(&self) -> Option<StringFastPath> {
-        match &self.read_as {
-            Container::Calls(calls) => calls.string().filter(|_| self.behind.is_none()),
-            Container::Channel(channel) => channel.string(),
-        }
+        self.container.string().filter(|_| self.behind.is_none())
     }
 
     pub(super) fn feed(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Passed {
-        let calls = match &mut self.read_as {
-            Container::Calls(calls) => calls,
-            Container::Channel(channel) => return channel.feed(text, rules, out),
-        };
         if let Some(ending) = self.behind {
             return quote(ending, text, 0);
         }
-        let (ending, taken) = match calls.feed(text, rules, out) {
+        let (ending, taken) = match self.container.feed(text, rules, out) {
             Passed::Ended { taken, rescan: 0 } if self.quoted => (Ending::Calls, taken),
             Passed::MessageEnded(taken) if self.quoted => (Ending::Message, taken),
             passed => return passed,
@@ -111,70 +91,18 @@ impl Reading {
 
     /// The text stops here. Returns whether it ends with calls. `stopped`: the model finished.
     pub(super) fn finish(&mut self, stopped: bool, rules: &CallRules<'_>, out: &mut Out<'_>) -> bool {
-        match &mut self.read_as {
-            Container::Calls(calls) => self.behind.is_some() || calls.finish(stopped, rules, out),
-            Container::Channel(channel) => channel.finish(stopped, rules, out),
-        }
-    }
-
-    /// Whether a call streams, so that bytes are certain as soon as they are fed.
-    pub(super) fn is_streaming(&self) -> bool {
-        match &self.read_as {
-            Container::Calls(calls) => calls.is_streaming(),
-            Container::Channel(channel) => channel.is_streaming(),
-        }
-    }
-
-    /// Whether calls that wait for the end have begun.
-    pub(super) fn has_begun(&self) -> bool {
-        match &self.read_as {
-            Container::Calls(calls) => calls.has_begun(),
-            Container::Channel(channel) => channel.has_begun(),
-        }
-    }
-
-    /// How many of the last bytes fed may turn out not to be part of the streaming call.
-    pub(super) fn undecided(&self) -> usize {
-        match &self.read_as {
-            Container::Calls(calls) => calls.undecided(),
-            Container::Channel(channel) => channel.undecided(),
-        }
+        self.behind.is_some() || self.container.finish(stopped, rules, out)
     }
 
     /// How many of the last bytes fed may still be text.
     pub(super) fn uncertain(&self) -> usize {
-        match &self.read_as {
-            Container::Calls(calls) if !calls.is_streaming() => usize::MAX,
-            _ => self.undecided(),
-        }
-    }
-
-    /// Bytes held in addition to the source.
-    pub(super) fn kept(&self) -> usize {
-        match &self.read_as {
-            Container::Calls(calls) => calls.kept(),
-            Container::Channel(channel) => channel.kept(),
-        }
-    }
-
-    /// Takes the calls that waited for the end.
-    pub(super) fn take_waiting(&mut self) -> Vec<Waiting> {
-        match &mut self.read_as {
-            Container::Calls(calls) => calls.take_waiting(),
-            Container::Channel(channel) => channel.take_waiting(),
-        }
-    }
-
-    /// Takes the calls that waited up to a certain point. A channel releases its calls itself: pieces that
-    /// still wait there belong to a call that has not ended.
-    pub(super) fn take_ended(&mut self) -> Vec<Waiting> {
-        if matches!(self.read_as, Container::Channel(_)) { Vec::new() } else { self.take_waiting() }
+        if self.container.is_streaming() { self.container.undecided() } else { usize::MAX }
     }
 
     /// Takes the waiting calls; the last one is cut if it has not ended.
     pub(super) fn abandon(&mut self) -> Vec<Waiting> {
-        let mut waiting = self.take_waiting();
-        if self.is_streaming() || !matches!(waiting.last(), None | Some(Waiting::End(_))) {
+        let mut waiting = self.container.take_waiting();
+        if self.container.is_streaming() || !matches!(waiting.last(), None | Some(Waiting::End(_))) {
             waiting.push(Waiting::End(CallEnd::Cut));
         }
         waiting

@@ -253,7 +253,7 @@ impl Search {
     /// How many bytes of source may be held; `max_hold` before a call has begun. A call that waits for its
     /// end may be as long as any call, so only beyond that length is the reading given up.
     pub(super) fn limit(&self, reading: &Reading, max_hold: usize) -> usize {
-        let waits = if reading.has_begun() { self.max_arguments } else { 0 };
+        let waits = if reading.container.has_begun() { self.max_arguments } else { 0 };
         max_hold.saturating_add(waits)
     }
 }

@@ -12,7 +12,7 @@ use super::{
     pythonic::PythonWalk,
     string_fast_path::StringFastPath,
     text::head,
-    walker::{Out, Step, Walk, body},
+    walker::{Out, Step, Walk, body, step},
 };
 use crate::format::Calls;
 
@@ -112,7 +112,7 @@ impl Section {
 impl Walk for Section {
     fn step(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         let Phase::Call(call) = &mut self.phase else { return self.between(text, rules) };
-        let step = call.step(text, rules, out);
+        let step = step(call.as_mut(), text, rules, out);
         self.whole |= matches!(step, Step::Whole(_) | Step::End(_) | Step::EndMessage(_));
         self.found |= self.whole;
         match step {
@@ -122,10 +122,6 @@ impl Walk for Section {
             }
             step => step,
         }
-    }
-
-    fn bound(&self) -> usize {
-        if let Phase::Call(call) = &self.phase { call.bound() } else { usize::MAX }
     }
 
     fn close(&mut self, held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
@@ -149,7 +145,7 @@ impl Walk for Section {
         goes_on
     }
 
-    fn ends_with_calls(&self, _held: &str) -> bool {
+    fn ends_outside(&mut self, _held: &str, _out: &mut Out<'_>) -> bool {
         match &self.phase {
             Phase::Between => self.found,
             // The markup of a call that has not started is framing.

@@ -5,7 +5,7 @@ use super::{
     fence::{Fence, Foreign},
     gate::Waiting,
     gated::Passed,
-    reading::{Container, Outlet, Reading, Rivals},
+    reading::{Outlet, Reading, Rivals},
     text::{append, boundary_from, head, tail},
     thinking::Thinking,
     walker::Surroundings,
@@ -42,22 +42,20 @@ impl Detector {
 
     /// The text has stopped in a reading. `ended`: it ended with calls.
     fn settle_calls(&mut self, reading: &Reading, ended: bool, out: &mut impl Sink) {
-        let doubted = self.doubted.take();
-        match (&reading.read_as, doubted) {
+        match self.doubted.take() {
             _ if ended => self.held.clear(),
-            (_, Some(thinking)) => self.think_on(thinking, out),
+            Some(thinking) => self.think_on(thinking, out),
             // The text after a possible call tag may contain other calls.
-            (Container::Calls(calls), None) => {
-                let tag = calls.undecided().min(self.held.len().saturating_sub(1));
-                self.release(tag, out);
+            None => {
+                let tag = Some(reading.container.undecided()).filter(|tag| *tag < self.held.len());
+                self.release(tag.unwrap_or_default(), out);
             }
-            (Container::Channel(_), None) => self.release(0, out),
         }
     }
 
     /// Feeds a reading and sends what it finds.
     fn feed(&mut self, reading: &mut Reading, text: &str, out: &mut impl Sink) -> Passed {
-        let (format, starts_line) = (reading.format, reading.takes_line());
+        let (format, starts_line) = (reading.format, reading.takes_line);
         let rules = self.search.rules(reading.marked);
         let (prose, next) = (&mut self.prose, &mut self.next);
         let mut outlet = Outlet { format, starts_line, prose, next, at_end: false, out };
@@ -65,13 +63,13 @@ impl Detector {
     }
 
     fn finish_calls(&mut self, reading: &mut Reading, stopped: bool, out: &mut impl Sink) -> bool {
-        let (format, starts_line) = (reading.format, reading.takes_line());
+        let (format, starts_line) = (reading.format, reading.takes_line);
         let rules = self.search.rules(reading.marked);
         let (prose, next) = (&mut self.prose, &mut self.next);
         let mut outlet = Outlet { format, starts_line, prose, next, at_end: true, out };
         let ended = reading.finish(stopped, &rules, &mut |piece| outlet.piece(piece));
         if ended {
-            outlet.pieces(reading.take_waiting());
+            outlet.pieces(reading.container.take_waiting());
         }
         ended
     }
@@ -91,16 +89,6 @@ impl Detector {
                 self.make_certain(&mut reading, out);
                 self.held.shrink_to(MAX_SPACE);
                 self.state = State::Calls(reading);
-                taken
-            }
-            Passed::Again { taken, rest, certain } => {
-                self.held.push_str(head(text, taken));
-                let again = self.held.split_off(self.held.len().saturating_sub(rest));
-                if certain {
-                    self.make_certain(&mut reading, out);
-                }
-                self.state = State::Calls(reading);
-                self.text(&again, out);
                 taken
             }
             Passed::Ended { taken, rescan } => {
@@ -148,7 +136,7 @@ impl Detector {
         append(&mut self.held, text);
         let certain = self.held.len().saturating_sub(reading.uncertain());
         self.held.drain(..certain);
-        if reading.is_streaming() {
+        if reading.container.is_streaming() {
             self.doubted = None;
             reading.rivals = Rivals::None;
         }
@@ -165,7 +153,7 @@ impl Detector {
     /// there.
     fn forget_certain(&mut self, reading: &mut Reading) {
         self.doubted = None;
-        let certain = self.held.len().saturating_sub(reading.undecided());
+        let certain = self.held.len().saturating_sub(reading.container.undecided());
         self.held.drain(..certain);
         reading.rivals = Rivals::None;
     }
@@ -173,26 +161,26 @@ impl Detector {
     /// As [`Self::forget_certain`], and sends the calls that waited.
     fn make_certain(&mut self, reading: &mut Reading, out: &mut impl Sink) {
         self.forget_certain(reading);
-        let ended = reading.take_ended();
-        self.send(reading, ended, false, out);
+        let waiting = reading.container.take_waiting();
+        self.send(reading, waiting, false, out);
     }
 
     /// The calls have ended before the last `rescan` held bytes.
     fn end_calls(&mut self, reading: &mut Reading, rescan: usize, out: &mut impl Sink) {
         self.doubted = None;
-        let waiting = reading.take_waiting();
+        let waiting = reading.container.take_waiting();
         self.send(reading, waiting, false, out);
         let again = self.held.split_off(self.held.len().saturating_sub(rescan));
         self.held.clear();
         self.held.shrink_to(MAX_SPACE);
-        self.prose.container_ended(reading.takes_line());
+        self.prose.container_ended(reading.takes_line);
         self.go_on();
         self.text(&again, out);
     }
 
     /// Sends waiting pieces of calls. `at_end`: the text has ended.
     fn send(&mut self, reading: &Reading, pieces: Vec<Waiting>, at_end: bool, out: &mut impl Sink) {
-        let (format, starts_line) = (reading.format, reading.takes_line());
+        let (format, starts_line) = (reading.format, reading.takes_line);
         let (prose, next) = (&mut self.prose, &mut self.next);
         Outlet { format, starts_line, prose, next, at_end, out }.pieces(pieces);
     }
@@ -207,7 +195,7 @@ impl Detector {
     /// cut, since its arguments exceed their limit too.
     fn overflow(&mut self, out: &mut impl Sink) {
         let State::Calls(mut reading) = std::mem::replace(&mut self.state, State::Prose) else { return };
-        if !reading.has_begun() {
+        if !reading.container.has_begun() {
             reading.rivals = Rivals::None;
             return self.fail(*reading, 0, false, out);
         }
@@ -222,8 +210,8 @@ impl Detector {
     /// here.
     fn fail(&mut self, reading: Reading, rescan: usize, cut: bool, out: &mut impl Sink) {
         let (quotation, begun, takes_line) =
-            (reading.is_quotation(), reading.has_begun(), reading.takes_line());
-        let Reading { starts_line, quoted, mut read_as, rivals, .. } = reading;
+            (reading.is_quotation(), reading.container.has_begun(), reading.takes_line);
+        let Reading { starts_line, quoted, mut container, rivals, .. } = reading;
         match if quotation { Rivals::None } else { rivals } {
             Rivals::Marked { opener, next } => {
                 if let Some(place) = self.rival(opener, next, starts_line) {
@@ -248,8 +236,7 @@ impl Detector {
             return self.think_on(thinking, out);
         }
         self.state = State::Prose;
-        let Container::Calls(calls) = &mut read_as else { return self.release(rescan, out) };
-        match calls.surroundings(cut) {
+        match container.surroundings(cut) {
             Surroundings::Prose => {}
             Surroundings::Behind => self.prose.container_ended(takes_line),
             Surroundings::Fence(fence) => return self.leave_fence(Some(fence), out),

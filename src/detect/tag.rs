@@ -5,6 +5,7 @@ use super::{
     envelope::Piece,
     pattern::{Fit, fit},
     text::{head, slice, tail},
+    typed::TypedValue,
     walker::{Out, Step},
 };
 use crate::format::Key;
@@ -48,7 +49,7 @@ pub(super) const ENTITIES: [(&str, char); 6] =
     [("&lt;", '<'), ("&gt;", '>'), ("&amp;", '&'), ("&quot;", '"'), ("&apos;", '\''), ("&#39;", '\'')];
 
 /// The text of a CDATA section up to its end, and the step after it: `End` after the section's closer.
-pub(super) fn cdata(text: &str) -> (&str, Step) {
+fn cdata(text: &str) -> (&str, Step) {
     let mut from = 0;
     while let Some(found) = memchr::memchr(b']', tail(text, from).as_bytes()) {
         let at = from + found;
@@ -60,6 +61,61 @@ pub(super) fn cdata(text: &str) -> (&str, Step) {
         }
     }
     (text, Step::Took(text.len()))
+}
+
+/// What a value has reached.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reached {
+    Data,
+    /// A CDATA section.
+    Cdata,
+    /// Its end.
+    End,
+}
+
+/// The first terminator in `text`, and its offset. `candidate` returns the offset in a text at which one may
+/// begin, and `verdict` classifies the text at an offset.
+pub(super) fn terminator(
+    text: &str,
+    candidate: impl Fn(&str) -> Option<usize>,
+    mut verdict: impl FnMut(usize) -> Verdict,
+) -> (usize, Verdict) {
+    let mut from = 0;
+    while let Some(found) = candidate(tail(text, from)) {
+        let at = from + found;
+        match verdict(at) {
+            Verdict::Data(len) => from = at + len,
+            verdict => return (at, verdict),
+        }
+    }
+    (text.len(), Verdict::Open)
+}
+
+/// Reads `text` up to its terminator as part of `value`.
+pub(super) fn read_value(
+    text: &str,
+    (at, terminator): (usize, Verdict),
+    value: &mut TypedValue,
+    out: &mut Out<'_>,
+) -> (Step, Reached) {
+    value.push(head(text, at), out);
+    match terminator {
+        Verdict::Ends(len) => (Step::Took(at + len), Reached::End),
+        Verdict::Shield(len) => (Step::Took(at + len), Reached::Cdata),
+        Verdict::Entity(len, character) => {
+            value.push(character.encode_utf8(&mut [0; 4]), out);
+            (Step::Took(at + len), Reached::Data)
+        }
+        Verdict::Open | Verdict::Data(_) if at == 0 => (Step::Hold, Reached::Data),
+        Verdict::Open | Verdict::Data(_) => (Step::Took(at), Reached::Data),
+    }
+}
+
+/// Reads a CDATA section of `value`.
+pub(super) fn read_cdata(text: &str, value: &mut TypedValue, out: &mut Out<'_>) -> (Step, Reached) {
+    let (data, step) = cdata(text);
+    value.push(data, out);
+    if let Step::End(len) = step { (Step::Took(len), Reached::Data) } else { (step, Reached::Cdata) }
 }
 
 /// CDATA or an entity at the beginning of `text`, where a value may contain them.

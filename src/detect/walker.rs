@@ -47,8 +47,26 @@ pub(super) enum Step {
     End(usize),
     /// As `End`, and the model invented the rest of the message.
     EndMessage(usize),
+    /// As `Certain`, but an open call is cut off: it cannot become complete.
+    Cut(usize),
     /// This many bytes have been read. What follows them cannot continue the walk.
     Stop(usize),
+}
+
+impl Step {
+    /// The same step, with `length` applied to the number of bytes.
+    pub(super) fn map(self, length: impl Fn(usize) -> usize) -> Self {
+        match self {
+            Self::Took(len) => Self::Took(length(len)),
+            Self::Hold => Self::Hold,
+            Self::Whole(len) => Self::Whole(length(len)),
+            Self::Certain(len) => Self::Certain(length(len)),
+            Self::End(len) => Self::End(length(len)),
+            Self::EndMessage(len) => Self::EndMessage(length(len)),
+            Self::Cut(len) => Self::Cut(length(len)),
+            Self::Stop(len) => Self::Stop(length(len)),
+        }
+    }
 }
 
 /// Why [`Walker::feed`] returned.
@@ -64,6 +82,8 @@ pub(super) enum Parsed {
     End,
     /// The walk has ended, and so has the message.
     EndMessage,
+    /// A call was cut off. Everything up to here is certain if the call has been sent.
+    Cut,
     /// What follows cannot continue the walk.
     Stop,
 }
@@ -104,6 +124,11 @@ pub(super) trait Walk: Debug + Send {
         false
     }
 
+    /// Whether the open call ends where the text does, so that nothing is missing there.
+    fn ends_with_text(&self) -> bool {
+        false
+    }
+
     /// The last step stopped before `rest`; `open`: inside a call. Returns whether the walk continues in
     /// another state.
     fn recover(&mut self, _open: bool, _rest: &str) -> bool {
@@ -111,8 +136,8 @@ pub(super) trait Walk: Debug + Send {
     }
 
     /// The text stops outside any call, after `held`. Returns whether everything read since the last certain
-    /// point is part of calls.
-    fn ends_with_calls(&self, _held: &str) -> bool {
+    /// point has a meaning, so that none of it is text.
+    fn ends_outside(&mut self, _held: &str, _out: &mut Out<'_>) -> bool {
         false
     }
 
@@ -146,6 +171,17 @@ pub(super) fn body(calls: &'static Calls, open: &str, rules: &CallRules<'_>) -> 
     }
 }
 
+/// A step of `walk` that sees at most one byte more than the walk may hold, and stops if that does not decide
+/// it.
+pub(super) fn step(walk: &mut dyn Walk, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
+    let bound = walk.bound();
+    let seen = bounded(text, bound);
+    match walk.step(seen, rules, out) {
+        Step::Hold if seen.len() > bound => Step::Stop(0),
+        step => step,
+    }
+}
+
 /// Drives a walk, and holds the text that it has not taken yet.
 #[derive(Debug)]
 pub(super) struct Walker {
@@ -153,12 +189,12 @@ pub(super) struct Walker {
     /// The part of the text fed that no step has taken.
     held: String,
     open: bool,
-    found: bool,
 }
 
 impl Walker {
-    pub(super) fn of(walk: impl Walk + 'static) -> Self {
-        Self { walk: Box::new(walk), held: String::new(), open: false, found: false }
+    /// Drives `walk`, beginning with the text `held`.
+    pub(super) fn new(walk: impl Walk + 'static, held: &str) -> Self {
+        Self { walk: Box::new(walk), held: held.to_owned(), open: false }
     }
 
     /// Reads the next piece. Returns how much of `text` was taken, and why it stopped.
@@ -187,15 +223,11 @@ impl Walker {
 
     /// Steps through `text` as far as it is decided.
     fn run(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> (usize, Parsed) {
-        let Self { walk, open, found, .. } = self;
+        let Self { walk, open, .. } = self;
         let mut at = 0;
         while at < text.len() {
-            let bound = walk.bound();
-            let seen = bounded(tail(text, at), bound);
-            let step = walk.step(seen, rules, &mut |piece| {
-                if let Piece::Start { .. } = piece {
-                    (*open, *found) = (true, true);
-                }
+            let step = step(walk.as_mut(), tail(text, at), rules, &mut |piece| {
+                *open |= matches!(piece, Piece::Start { .. });
                 out(piece);
             });
             let (len, parsed) = match step {
@@ -203,16 +235,18 @@ impl Walker {
                     at += len;
                     continue;
                 }
-                Step::Hold if seen.len() <= bound => return (at, Parsed::More),
-                Step::Hold if walk.recover(*open, tail(text, at)) => continue,
-                Step::Hold => return (at, Parsed::Stop),
+                Step::Hold => return (at, Parsed::More),
                 Step::Stop(len) if walk.recover(*open, tail(text, at + len)) => {
                     at += len;
                     continue;
                 }
                 Step::Stop(len) => return (at + len, Parsed::Stop),
+                Step::Cut(len) if std::mem::take(open) => {
+                    out(Piece::End(CallEnd::Cut));
+                    (len, Parsed::Cut)
+                }
                 Step::Whole(len) => (len, Parsed::Whole),
-                Step::Certain(len) => (len, Parsed::Certain),
+                Step::Certain(len) | Step::Cut(len) => (len, Parsed::Certain),
                 Step::End(len) => (len, Parsed::End),
                 Step::EndMessage(len) => (len, Parsed::EndMessage),
             };
@@ -229,7 +263,6 @@ impl Walker {
         if !self.stops_open() {
             return None;
         }
-        self.found = true;
         self.open = false;
         let whole = self.walk.close(&std::mem::take(&mut self.held), stopped, out);
         let end = if whole { CallEnd::Complete } else { CallEnd::Cut };
@@ -242,30 +275,19 @@ impl Walker {
         self.open
     }
 
-    /// Whether a call has started.
-    pub(super) fn found(&self) -> bool {
-        self.found
-    }
-
-    /// Whether the last text read belongs to a call that has started.
-    pub(super) fn is_in_call(&self) -> bool {
-        self.walk.is_in_call()
-    }
-
-    /// Whether the text would stop in a call if it stopped here.
-    pub(super) fn stops_in_call(&self) -> bool {
-        self.walk.is_in_call() || self.walk.starts_at_end()
-    }
-
     /// Whether a call would be open if the text stopped here.
     pub(super) fn stops_open(&self) -> bool {
         self.open || self.walk.starts_at_end()
     }
 
-    /// The text stops outside any call. Returns whether everything read since the last certain point is part
-    /// of calls.
-    pub(super) fn ends_with_calls(&self) -> bool {
-        self.walk.ends_with_calls(&self.held)
+    /// See [`Walk::ends_outside`].
+    pub(super) fn ends_outside(&mut self, out: &mut Out<'_>) -> bool {
+        self.walk.ends_outside(&self.held, out)
+    }
+
+    /// See [`Walk::ends_with_text`].
+    pub(super) fn ends_with_text(&self) -> bool {
+        self.walk.ends_with_text()
     }
 
     /// See [`Walk::surroundings`].
@@ -349,7 +371,7 @@ mod tests {
     fn walked(pieces: &[String]) -> (String, String) {
         let tools = DeclaredTools::default();
         let rules = CallRules::lenient(&tools);
-        let (mut walker, mut seen) = (Walker::of(Toy::default()), String::new());
+        let (mut walker, mut seen) = (Walker::new(Toy::default(), ""), String::new());
         let mut out = |piece: Piece<'_>| match piece {
             Piece::Start { name, .. } => seen.push_str(&format!("{name}[")),
             Piece::Arguments(text) => seen.push_str(text),

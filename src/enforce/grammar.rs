@@ -16,14 +16,19 @@ use super::{
     schema::{Fitted, MAX_BOUND},
 };
 
+/// How many calls a response may have: a small model may never stop writing calls if its grammar does not.
+const MAX_CALLS: usize = 4;
 /// How many rules a grammar may have.
 const MAX_RULES: usize = 4096;
 
+/// How often a further property may follow in an open object: small models invent them without end.
+const MORE: &str = "{0,15}";
+
 /// The rules that all grammars share: JSON of any shape, with at most one space behind `:` and `,`.
 const COMMON: &str = r#"any ::= any-object | any-array | string | number | boolean | null
-any-object ::= "{" (any-member (comma any-member)*)? "}"
+any-object ::= "{" (any-member (comma any-member){0,15})? "}"
 any-member ::= string colon any
-any-array ::= "[" (any (comma any)*)? "]"
+any-array ::= "[" (any (comma any){0,63})? "]"
 string ::= "\"" char* "\""
 char ::= [^"\\\x00-\x1F] | "\\" (["\\/bfnrt] | "u" [0-9a-fA-F]{4})
 number ::= integer ("." [0-9]{1,16})? ([eE] [-+]? [0-9]{1,3})?
@@ -49,8 +54,8 @@ pub(super) fn of_calls(
     }
     let call = rules.named("call", call.join(" | "));
     let (before, between, after) = notation.around();
-    let more =
-        if only_one { String::new() } else { format!("({})*", sequence(&[literal(between), call.clone()])) };
+    let next = sequence(&[literal(between), call.clone()]);
+    let more = if only_one { String::new() } else { format!("({next}){{0,{}}}", MAX_CALLS - 1) };
     let root = sequence(&[literal(before), call, more, literal(after)]);
     (rules.count <= MAX_RULES).then(|| format!("root ::= {root}\n{}{COMMON}", rules.text))
 }
@@ -141,7 +146,7 @@ impl Rules {
     fn tails(&mut self, members: &[String], last_repeats: bool) -> Vec<String> {
         let mut tails: Vec<String> = Vec::new();
         for (at, member) in members.iter().enumerate().rev() {
-            let times = if last_repeats && at + 1 == members.len() { '*' } else { '?' };
+            let times = if last_repeats && at + 1 == members.len() { MORE } else { "?" };
             let next = tails.last().cloned().unwrap_or_default();
             let tail = self.add(sequence(&[format!("(comma {member}){times}"), next]));
             tails.push(tail);
@@ -155,8 +160,9 @@ impl Rules {
         if members.is_empty() {
             return String::new();
         }
-        let mut tails = self.tails(members, last_repeats).into_iter().skip(1).map(Some).collect::<Vec<_>>();
-        let last = last_repeats.then(|| members.last().map(|last| format!("(comma {last})*"))).flatten();
+        let later = members.get(1..).unwrap_or_default();
+        let mut tails: Vec<_> = self.tails(later, last_repeats).into_iter().map(Some).collect();
+        let last = members.last().filter(|_| last_repeats).map(|last| format!("(comma {last}){MORE}"));
         tails.push(last);
         let starts = members.iter().zip(tails);
         let starts: Vec<String> =

@@ -297,8 +297,8 @@ impl Fitting<'_> {
         let additional = match members.get("additionalProperties") {
             Some(Value::Bool(allowed)) => allowed.then_some(Value::Bool(true)),
             Some(schema) => Some(self.fit(schema, depth)),
-            // A schema without properties means any object. One with properties lists all that the tool knows.
-            None => properties.is_empty().then_some(Value::Bool(true)),
+            // A schema without `properties` means any object. One that has them lists all that the tool knows.
+            None => declared.is_none().then_some(Value::Bool(true)),
         };
         let additional = additional.filter(|_| {
             self.exact &= self.subset.open_objects;

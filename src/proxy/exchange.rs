@@ -16,12 +16,16 @@ use crate::{
     config::{Config, Model, ToolStyle},
     conversation::Conversation,
     dialect::{Answering, ClientDialect, Reader, ReaderRules, Stamp, UpstreamRequest},
+    enforce::{Enforced, Means},
     failure::{Failure, Kind},
     format::{self, Instructed},
     pipeline::Pipeline,
 };
 
-use super::hops::{AskAgain, DecideHop};
+use super::{
+    hops::{AskAgain, DecideHop},
+    refused::{self, RefusedMeans},
+};
 
 /// Everything that one exchange needs.
 #[derive(Debug)]
@@ -60,7 +64,7 @@ pub(super) fn decode(dialect: ClientDialect, body: &[u8]) -> Result<Conversation
 /// # Errors
 /// [`Kind::NotFound`] for an unknown model, [`Kind::Request`] for what its upstream cannot do.
 pub(super) fn prepare<'c>(
-    config: &'c Arc<Config>,
+    (config, refused): (&'c Arc<Config>, &Arc<RefusedMeans>),
     dialect: ClientDialect,
     (body, conversation): (&Bytes, Conversation),
     stamp: Stamp,
@@ -68,11 +72,14 @@ pub(super) fn prepare<'c>(
     let model = model(config, dialect, &conversation)?;
     refuse_choices(model, &conversation)?;
     let answering = Answering::new(&conversation, stamp);
-    let (sent, left_out) = taught(model, &conversation);
+    let (sent, left_out) = taught(model, &conversation, &refused.left(model));
     let request = encode(model, &sent);
+    let constrained = sent.constraint.as_ref().map(refused::Kind::of);
+    drop(sent);
     let may_follow_up = model.settings.may_follow_up() && !conversation.tools.is_empty();
-    let hops = may_follow_up.then(|| {
-        let asking: Box<dyn DecideHop> = Box::new(AskAgain::new(Arc::clone(config), dialect, body));
+    let hops = (may_follow_up || constrained.is_some()).then(|| {
+        let asking = AskAgain::new((Arc::clone(config), Arc::clone(refused)), dialect, body, constrained);
+        let asking: Box<dyn DecideHop> = Box::new(asking);
         asking
     });
     Ok(Exchange { model, dialect, left_out, conversation, request, answering, hops })
@@ -119,19 +126,35 @@ fn refuse_choices(model: &Model, conversation: &Conversation) -> Result<(), Fail
     Ok(())
 }
 
-/// The conversation as the upstream sees it: with the tools taught in the prompt if the model is configured so.
-pub(super) fn sent<'a>(model: &Model, conversation: &'a Conversation) -> Cow<'a, Conversation> {
-    taught(model, conversation).0
+/// The conversation as the upstream sees it: with the tools taught in the prompt, and well-formed calls enforced, if the
+/// model is configured so.
+///
+/// `means` are what the upstream can enforce.
+pub(super) fn sent<'a>(
+    model: &Model,
+    conversation: &'a Conversation,
+    means: &Means,
+) -> Cow<'a, Conversation> {
+    taught(model, conversation, means).0
 }
 
 /// As [`sent`], with the names of the tools that `max_instructions` left no room for.
-fn taught<'a>(model: &Model, conversation: &'a Conversation) -> (Cow<'a, Conversation>, Vec<String>) {
+fn taught<'a>(
+    model: &Model,
+    conversation: &'a Conversation,
+    means: &Means,
+) -> (Cow<'a, Conversation>, Vec<String>) {
     match model.tools {
         ToolStyle::Native => (Cow::Borrowed(conversation), Vec::new()),
         ToolStyle::Format(format) => {
-            let Instructed { conversation, left_out } =
+            let enforced = model.enforced(conversation, format, means);
+            let (format, constraint) = match enforced {
+                Some(Enforced { format, constraint }) => (format, Some(constraint)),
+                None => (format, None),
+            };
+            let Instructed { conversation: sent, left_out } =
                 format::instruct_within(conversation.clone(), format, &model.teaching());
-            (Cow::Owned(conversation), left_out)
+            (Cow::Owned(Conversation { constraint, ..sent }), left_out)
         }
     }
 }

@@ -15,6 +15,7 @@ mod cancel;
 mod connections;
 mod cors;
 mod drain;
+mod enforce;
 mod exchanges;
 mod failures;
 mod hops;

@@ -1,16 +1,14 @@
-//! Message headers, and the markup between a call's header and its arguments.
+//! [`Header`]: a message's header, and the text after it as far as that decides whether it is one.
 
-use super::{Channel, Mark, Phase};
+use super::{Mark, Phase, mark, may_begin, named::NamedJson};
 use crate::{
     detect::{
         envelope::{CallRules, Envelope, Piece},
-        gated::Passed,
         params::ParamsWalk,
-        text::head,
-        walker::{Out, Walker},
+        text::{head, tail},
+        walker::{Out, Step, Walk, bounded, step},
     },
-    event::CallEnd,
-    format::{CallBody, Route, Voice},
+    format::{CallBody, Channels, Route, Voice},
     wire::json::escape_str,
 };
 
@@ -18,183 +16,217 @@ use crate::{
 /// again once per marker.
 const MAX_INNER: usize = 4;
 
-impl Channel {
-    /// Reads one character of a header.
-    pub(super) fn header(
-        &mut self,
-        text: &str,
-        rules: &CallRules<'_>,
-        out: &mut Out<'_>,
-    ) -> (usize, Option<Passed>) {
-        // An opener may also be the body's marker.
-        if self.markup.is_empty()
-            && let Some(&body) = self.channels.body.iter().find(|body| **body == self.source)
-        {
-            return (0, self.routed(body, rules, out));
-        }
-        let Some(character) = text.chars().next() else { return (0, None) };
-        self.source.push(character);
-        let legal = character.is_alphanumeric() || "_-.:/= \t\"".contains(character);
-        if self.markup.is_empty() && legal && self.source.len() <= rules.max_markup {
-            return (character.len_utf8(), None);
-        }
-        self.markup.push(character);
-        let (markup, channels) = (self.markup.as_str(), self.channels);
-        if let Some(&body) = channels.body.iter().find(|body| **body == markup) {
-            self.markup.clear();
-            return (character.len_utf8(), self.routed(body, rules, out));
-        }
-        if channels.inner.contains(&markup) {
-            let inner = channels.inner.iter().map(|inner| self.source.matches(inner).count());
-            if inner.sum::<usize>() > MAX_INNER {
-                return self.refuse(out);
+#[derive(Debug)]
+enum Part {
+    /// The opener, words, and markers between them.
+    Words,
+    /// After the header of a call, before its arguments. `otherwise`: how the body is read if there are no
+    /// arguments.
+    Named { name: String, otherwise: Option<Voice> },
+    /// The body of a call that has not started.
+    Body(Box<dyn Walk>),
+}
+
+/// Reads a header. Each time it sees the text from the opener on.
+#[derive(Debug)]
+pub(super) struct Header {
+    channels: &'static Channels,
+    part: Part,
+    /// The first `read` bytes have been read.
+    read: usize,
+    /// Number of markers so far, with the opener.
+    inner: usize,
+    /// Nothing has been read before it.
+    first: bool,
+}
+
+/// What a possible header has opened.
+#[derive(Debug)]
+pub(super) enum Opens {
+    /// This depends on the text that follows.
+    More,
+    /// Nothing: the first bytes, this many, are not part of a header.
+    Nothing(usize),
+    /// A message. Its first step begins at the opener.
+    Message(Phase, Step),
+}
+
+impl Header {
+    /// Begins at the opener `open`.
+    pub(super) fn new(channels: &'static Channels, open: &str, first: bool) -> Self {
+        let inner = usize::from(channels.inner.contains(&open));
+        Self { channels, part: Part::Words, read: open.len(), inner, first }
+    }
+
+    /// Reads on in `text`, of which at most one byte more is seen than may be held.
+    pub(super) fn read(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Opens {
+        let text = bounded(text, rules.max_hold);
+        loop {
+            let opens = match self.part {
+                Part::Words => self.words(text, rules, out),
+                Part::Named { .. } => self.named(text, rules, out),
+                Part::Body(_) => Some(self.body(text, rules, out)),
+            };
+            match opens {
+                None => {}
+                Some(Opens::More) if text.len() > rules.max_hold => return Opens::Nothing(text.len()),
+                Some(opens) => return opens,
             }
-            self.markup.clear();
-            return (character.len_utf8(), None);
         }
-        let mut markers = channels.body.iter().chain(channels.inner);
-        if self.source.len() <= rules.max_markup && markers.any(|marker| marker.starts_with(markup)) {
-            return (character.len_utf8(), None);
-        }
-        self.refuse(out)
     }
 
-    /// The header cannot continue with the last character of its source. That character is read again.
-    fn refuse(&mut self, out: &mut Out<'_>) -> (usize, Option<Passed>) {
-        self.markup.pop();
-        self.source.pop();
-        let Some(voice) = self.inside.take() else { return (0, Some(self.failed())) };
-        // A possible marker of the header may be a marker of the body.
-        let source = std::mem::take(&mut self.source);
-        let markup = self.markup.len();
-        self.phase = Phase::Said(voice);
-        self.say(voice, head(&source, source.len() - markup), out);
-        self.settle(self.markup_at(), voice, out);
-        (0, None)
+    /// Reads words and markers, up to the body's marker.
+    fn words(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<Opens> {
+        // An opener may also be the body's marker.
+        if let Some(body) = self.channels.body.iter().find(|body| **body == head(text, self.read)) {
+            return self.routed(text, body, rules, out);
+        }
+        loop {
+            let rest = tail(text, self.read);
+            let Some(character) = rest.chars().next() else { return Some(Opens::More) };
+            let room = rules.max_markup.saturating_sub(self.read);
+            let legal = character.is_alphanumeric() || "_-.:/= \t\"".contains(character);
+            if legal && character.len_utf8() <= room {
+                self.read += character.len_utf8();
+                continue;
+            }
+            let whole = |marker: &&&str| rest.starts_with(**marker) && marker.len() <= room + 1;
+            if let Some(body) = self.channels.body.iter().find(whole) {
+                self.read += body.len();
+                return self.routed(text, body, rules, out);
+            }
+            match self.channels.inner.iter().find(whole) {
+                Some(inner) if self.inner < MAX_INNER => {
+                    self.inner += 1;
+                    self.read += inner.len();
+                }
+                Some(_) => return Some(Opens::Nothing(self.read)),
+                None => {
+                    let mut markers = self.channels.body.iter().chain(self.channels.inner);
+                    let begins = rest.len() <= room && markers.any(|marker| marker.starts_with(rest));
+                    return Some(if begins { Opens::More } else { Opens::Nothing(self.read) });
+                }
+            }
+        }
     }
 
-    /// The header is complete.
-    fn routed(&mut self, body: &'static str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<Passed> {
-        let source = std::mem::take(&mut self.source);
-        let route = (self.channels.route)(source.strip_suffix(body).unwrap_or(&source), body);
-        let (name, otherwise) = match route {
-            Some(Route::Call(written, otherwise)) => match rules.name(written) {
-                Some(name) => (name.to_owned(), otherwise),
-                None => return self.no_message(source, out),
-            },
+    /// The header is complete; it ends with the body's marker `body`.
+    fn routed(&mut self, text: &str, body: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<Opens> {
+        let header = head(text, self.read);
+        let nothing = Some(Opens::Nothing(self.read));
+        let route = (self.channels.route)(header.strip_suffix(body).unwrap_or(header), body);
+        let named = |written| rules.name(written).map(str::to_owned);
+        self.part = match route {
+            None => return nothing,
+            Some(Route::Said(voice)) => return Some(self.spoken(Phase::Said(voice), out)),
+            Some(Route::Nothing) => return Some(self.spoken(Phase::Between, out)),
+            Some(Route::Envelope) => Part::Body(Box::new(Envelope::new(rules, false))),
             Some(Route::Raw(written)) => {
-                let Some(name) = rules.name(written) else { return self.no_message(source, out) };
-                return self.begin_raw(name, rules.tools.text_parameter(name).unwrap_or("code"), rules, out);
+                let Some(name) = rules.name(written) else { return nothing };
+                return Some(self.raw(name, rules.tools.text_parameter(name).unwrap_or("code"), out));
+            }
+            Some(Route::Call(written, otherwise)) => {
+                let Some(name) = named(written) else { return nothing };
+                Part::Named { name, otherwise }
             }
             Some(Route::Params(written, calls)) => {
                 let (Some(name), CallBody::Params(params)) = (rules.name(written), &calls.body) else {
-                    return self.no_message(source, out);
+                    return nothing;
                 };
-                self.phase = Phase::Call(Box::new(Walker::of(ParamsWalk::named(calls, params, name, rules))));
-                self.source = source;
-                return None;
+                Part::Body(Box::new(ParamsWalk::named(calls, params, name, rules)))
             }
-            Some(Route::Envelope) => {
-                self.phase = Phase::Call(Box::new(Walker::of(Envelope::new(rules, false))));
-                self.source = source;
-                return None;
-            }
-            Some(Route::Said(voice)) => {
-                self.begin_said(out);
-                self.phase = Phase::Said(voice);
-                return Some(Passed::Certain(0));
-            }
-            Some(Route::Nothing) => {
-                self.begin_said(out);
-                self.phase = Phase::Between;
-                return Some(Passed::Certain(0));
-            }
-            None => return self.no_message(source, out),
         };
-        self.phase = Phase::Opened { name, otherwise };
-        self.source = source;
         None
     }
 
-    /// Starts a call whose argument `key` is the raw body.
-    fn begin_raw(
-        &mut self,
-        name: &str,
-        key: &str,
-        rules: &CallRules<'_>,
-        out: &mut Out<'_>,
-    ) -> Option<Passed> {
-        self.start(name, rules, out);
+    /// A message begins that is not a call.
+    fn spoken(&self, phase: Phase, out: &mut Out<'_>) -> Opens {
+        self.begin(out);
+        Opens::Message(phase, Step::Certain(self.read))
+    }
+
+    /// A call begins whose argument `key` is the raw body.
+    fn raw(&self, name: &str, key: &str, out: &mut Out<'_>) -> Opens {
+        self.begin(out);
+        out(Piece::Start { name, id: "" });
         let mut opening = String::from("{\"");
         escape_str(&mut opening, key);
         opening.push_str("\": \"");
-        self.gate.pass(Piece::Arguments(&opening), out);
-        (self.raw, self.phase) = (true, Phase::Said(Voice::Text));
-        self.certain()
+        out(Piece::Arguments(&opening));
+        Opens::Message(Phase::Raw, Step::Took(self.read))
     }
 
-    /// `source` looked like a header but is not one.
-    pub(super) fn no_message(&mut self, source: String, out: &mut Out<'_>) -> Option<Passed> {
-        if let Some(voice) = self.inside.take() {
-            self.phase = Phase::Said(voice);
-            self.say(voice, &source, out);
+    /// A message is certain.
+    fn begin(&self, out: &mut Out<'_>) {
+        if self.first {
+            out(Piece::Framed);
+        }
+    }
+
+    /// Reads what follows the header of a call.
+    fn named(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<Opens> {
+        let Part::Named { name, otherwise } = &self.part else { return None };
+        let rest = tail(text, self.read).trim_start();
+        self.read = text.len() - rest.len();
+        let Some(first) = rest.bytes().next() else { return Some(Opens::More) };
+        let mark = mark(self.channels, rest);
+        if first == b'{' || matches!(mark, Mark::End(_)) {
+            self.part = Part::Body(Box::new(NamedJson::new(self.channels, name, rules)));
             return None;
         }
-        self.source = source;
-        Some(self.failed())
+        let is_text = !self.channels.common && !may_begin(self.channels, first);
+        let key = rules.tools.only_string(name).filter(|_| is_text);
+        Some(match (mark, key, otherwise) {
+            (_, Some(key), _) => self.raw(name, key, out),
+            (Mark::Begins, ..) => Opens::More,
+            (_, None, Some(voice)) => self.spoken(Phase::Said(*voice), out),
+            (_, None, None) => Opens::Nothing(self.read),
+        })
     }
 
-    /// Reads the markup before a call's arguments.
-    pub(super) fn opened(
-        &mut self,
-        text: &str,
-        rules: &CallRules<'_>,
-        out: &mut Out<'_>,
-    ) -> (usize, Option<Passed>) {
-        let Some(character) = text.chars().next() else { return (0, None) };
-        let Phase::Opened { name, otherwise } = &self.phase else { return (0, None) };
-        let (name, otherwise, len) = (name.clone(), *otherwise, character.len_utf8());
-        if self.markup.is_empty() && character == '{' {
-            self.phase = Phase::Arguments(self.start(&name, rules, out));
-            return (0, self.certain());
-        }
-        let is_text = self.markup.is_empty() && !character.is_whitespace() && !self.begins_mark(character);
-        if is_text
-            && !self.channels.common
-            && let Some(key) = rules.tools.only_string(&name)
+    /// Reads the body of a call until the call starts.
+    fn body(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Opens {
+        while let Part::Body(walk) = &mut self.part
+            && self.read < text.len()
         {
-            return (0, self.begin_raw(&name, key, rules, out));
-        }
-        self.source.push(character);
-        if self.markup.is_empty() && character.is_whitespace() {
-            return (len, None);
-        }
-        self.markup.push(character);
-        match self.mark() {
-            Mark::Begins => (len, None),
-            Mark::End => {
-                self.start(&name, rules, out);
-                self.gate.pass(Piece::Arguments("{}"), out);
-                self.end(CallEnd::Complete, out);
-                self.phase = Phase::Between;
-                (len, Some(Passed::Certain(0)))
+            let (at, mut begins, mut started) = (self.read, self.first, false);
+            let step = step(walk.as_mut(), tail(text, at), rules, &mut |piece| {
+                if std::mem::take(&mut begins) {
+                    out(Piece::Framed);
+                }
+                started = true;
+                out(piece);
+            });
+            match (step, std::mem::replace(&mut self.part, Part::Words)) {
+                (step, Part::Body(walk)) if started => {
+                    return Opens::Message(Phase::Call(walk), step.map(|len| at + len));
+                }
+                (Step::Took(len), part) => (self.part, self.read) = (part, at + len),
+                (Step::Hold, part) => {
+                    self.part = part;
+                    return Opens::More;
+                }
+                (Step::Stop(len), _) => return Opens::Nothing(at + len),
+                _ => return Opens::Nothing(text.len()),
             }
-            Mark::None | Mark::Open(_) => match otherwise {
-                Some(voice) => {
-                    let markup = std::mem::take(&mut self.markup);
-                    self.begin_said(out);
-                    self.phase = Phase::Said(voice);
-                    let at = self.uncertain.saturating_sub(markup.len().saturating_sub(len));
-                    self.markup = markup;
-                    self.settle(at, voice, out);
-                    (len, Some(Passed::Certain(0)))
-                }
-                None => {
-                    self.markup.clear();
-                    let source = std::mem::take(&mut self.source);
-                    (len, self.no_message(source, out))
-                }
-            },
         }
+        Opens::More
+    }
+
+    /// See [`Walk::close`].
+    pub(super) fn close(&mut self, held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
+        self.begin(out);
+        let Part::Body(walk) = &mut self.part else { return false };
+        walk.close(tail(held, self.read), stopped, out)
+    }
+
+    /// See [`Walk::starts_at_end`].
+    pub(super) fn starts_at_end(&self) -> bool {
+        matches!(&self.part, Part::Body(walk) if walk.starts_at_end())
+    }
+
+    /// Bytes held in addition to the source.
+    pub(super) fn kept(&self) -> usize {
+        if let Part::Body(walk) = &self.part { walk.kept() } else { 0 }
     }
 }

@@ -4,49 +4,40 @@
 //! opener header body-marker  text | reasoning | arguments  end  opener header …
 //! ```
 //!
-//! A header is a guess until its route is known. Until then everything is kept as source, and a false start
-//! is released byte for byte. From then on bodies stream and markers are framing. A header that begins inside
-//! a spoken body and turns out not to be one is part of that body. After a message's end, blanks, end markers
-//! and openers are expected; anything else is text after the last message.
+//! A header is a guess until its route is known, and a call's header until the call has started. Until then
+//! no step takes it, and a false start is released byte for byte. From then on bodies stream and markers are
+//! framing. A header that begins inside a spoken body and turns out not to be one is part of that body. After
+//! a message's end, blanks, end markers and openers are expected; anything else is text after the last
+//! message.
 
-mod body;
 mod header;
+mod named;
 
+use self::header::{Header, Opens};
 use super::{
-    body::JsonBody,
     envelope::{CallRules, Piece},
-    gate::{Gate, Wait, Waiting},
-    gated::Passed,
     string_fast_path::StringFastPath,
-    text::tail,
+    text::{head, tail},
     trimmed::Trimmed,
-    walker::{Out, Walker},
+    walker::{Out, Step, Surroundings, Walk, step},
 };
 use crate::{
-    event::CallEnd,
     format::{Channels, Place, Voice},
+    wire::json::escape_str,
 };
 
 #[derive(Debug)]
 enum Phase {
-    /// In a header; [`Channel::source`] holds the header with its opener.
-    Header,
-    /// After the header of a call, before its arguments. `Voice`: how the body is read if there are no
-    /// arguments.
-    Opened {
-        name: String,
-        otherwise: Option<Voice>,
-    },
+    /// Before the first message, which has this opener.
+    Start(&'static str),
+    /// In a spoken body.
     Said(Voice),
-    Arguments(JsonBody),
-    /// The arguments stopped short. They are still complete if only brackets are missing before an end
-    /// marker.
-    Broken(JsonBody),
-    /// In the body of a call that holds its name, or whose arguments have their own grammar.
-    Call(Box<Walker>),
+    /// In a body that is a call's only argument.
+    Raw,
+    /// In the body of a call that has started.
+    Call(Box<dyn Walk>),
     /// After a message.
     Between,
-    Failed,
 }
 
 /// Reads a sequence of messages.
@@ -54,321 +45,214 @@ enum Phase {
 pub(super) struct Channel {
     channels: &'static Channels,
     phase: Phase,
-    /// The opener and header read so far.
-    source: String,
-    /// Text that may be a marker.
-    markup: String,
-    /// The spoken body that contains the header.
-    inside: Option<Voice>,
+    /// The possible header at the beginning of the text.
+    header: Option<Header>,
     /// The reasoning being read.
     reasoning: Trimmed,
-    /// The spoken body is a call's argument.
-    raw: bool,
-    gate: Gate,
-    /// A message has been read.
-    found: bool,
-    /// Bytes fed since the last point up to which everything is certain. They may still be text.
-    uncertain: usize,
-    /// Offset of the header in the uncertain bytes.
-    header_at: usize,
 }
 
-/// What a character may be part of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mark {
-    None,
-    Begins,
-    End,
-    Open(&'static str),
+impl Walk for Channel {
+    fn step(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
+        if let Some(header) = self.header.take() {
+            return self.header(header, text, rules, out);
+        }
+        if let Phase::Call(call) = &mut self.phase {
+            let step = step(call.as_mut(), text, rules, out);
+            return self.called(step, rules);
+        }
+        let blank = text.len() - text.trim_start().len();
+        if matches!(self.phase, Phase::Between) && blank > 0 {
+            return Step::Took(blank);
+        }
+        match first_mark(self.channels, text) {
+            _ if matches!(self.phase, Phase::Start(_)) => self.say("", out),
+            (0, Mark::Begins) => Step::Hold,
+            (0, Mark::End(len)) => self.end_message(len, out),
+            (0, Mark::Open(open)) => {
+                self.header = Some(Header::new(self.channels, open, false));
+                Step::Took(0)
+            }
+            (at, _) => self.say(head(text, at), out),
+        }
+    }
+
+    fn close(&mut self, held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
+        match (&mut self.phase, &mut self.header) {
+            (Phase::Raw, _) => {
+                self.say(held, out);
+                if stopped {
+                    self.end_message(0, out);
+                }
+                stopped
+            }
+            (Phase::Call(call), _) => call.close(held, stopped, out),
+            (_, Some(header)) => header.close(held, stopped, out),
+            _ => false,
+        }
+    }
+
+    fn ends_outside(&mut self, held: &str, out: &mut Out<'_>) -> bool {
+        match &self.phase {
+            Phase::Start(_) => false,
+            Phase::Said(_) | Phase::Raw => {
+                self.say(held, out);
+                true
+            }
+            Phase::Call(call) => call.is_in_call(),
+            // A header that was cut off is text.
+            Phase::Between => self.header.is_none(),
+        }
+    }
+
+    fn string(&self) -> Option<StringFastPath> {
+        if let Phase::Call(call) = &self.phase { call.string() } else { None }
+    }
+
+    fn kept(&self) -> usize {
+        let call = if let Phase::Call(call) = &self.phase { call.kept() } else { 0 };
+        call + self.header.as_ref().map_or(0, Header::kept) + self.reasoning.held()
+    }
+
+    fn starts_at_end(&self) -> bool {
+        !matches!(self.phase, Phase::Raw) && self.header.as_ref().is_some_and(Header::starts_at_end)
+    }
+
+    fn ends_with_text(&self) -> bool {
+        matches!(self.phase, Phase::Raw)
+    }
+
+    fn surroundings(&mut self, _cut: bool) -> Surroundings {
+        Surroundings::Prose
+    }
 }
 
 impl Channel {
-    /// Begins after a header's opener, or inside the header if the opener is empty.
+    /// Begins at the opener of the first header or, if it is empty, inside that header. What is `quoted` is
+    /// not a header.
     pub(super) fn new(
         channels: &'static Channels,
         open: &'static str,
-        (waits, quoted): (bool, bool),
+        quoted: bool,
         max_blank: usize,
     ) -> Self {
-        Self {
-            channels,
-            phase: if quoted { Phase::Failed } else { Phase::Header },
-            source: open.to_owned(),
-            markup: String::new(),
-            inside: None,
-            reasoning: Trimmed::new(max_blank),
-            raw: false,
-            gate: Gate::new(if waits { Wait::CallEnd } else { Wait::Nothing }),
-            found: false,
-            uncertain: open.len(),
-            header_at: 0,
-        }
+        let header = (!quoted).then(|| Header::new(channels, open, true));
+        Self { channels, phase: Phase::Start(open), header, reasoning: Trimmed::new(max_blank) }
     }
 
-    /// Whether bytes are certain as soon as they are fed. While a call waits, none are.
-    pub(super) fn is_streaming(&self) -> bool {
-        self.gate.is_empty()
-            && match &self.phase {
-                Phase::Said(_) | Phase::Arguments(_) => true,
-                Phase::Call(walker) if walker.found() => walker.is_open(),
-                Phase::Header | Phase::Opened { .. } | Phase::Call(_) => self.inside.is_some(),
-                Phase::Broken(_) | Phase::Between | Phase::Failed => false,
+    /// Reads the header at the beginning of `text`, and whatever decides whether it is one.
+    fn header(&mut self, mut header: Header, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
+        let raw = matches!(self.phase, Phase::Raw);
+        let mut begin = |piece: Piece<'_>| {
+            if !raw {
+                out(piece);
             }
-    }
-
-    /// The fast path for the argument string being streamed, if there is one.
-    pub(super) fn string(&self) -> Option<StringFastPath> {
-        match &self.phase {
-            _ if !self.gate.streams() => None,
-            Phase::Arguments(body) => body.flow(),
-            Phase::Call(walker) => walker.string(),
-            _ => None,
-        }
-    }
-
-    /// A call that waits for its end has begun.
-    pub(super) fn has_begun(&self) -> bool {
-        !self.gate.is_empty()
-    }
-
-    /// Bytes held in addition to the source.
-    pub(super) fn kept(&self) -> usize {
-        let call = if let Phase::Call(walker) = &self.phase { walker.kept() } else { 0 };
-        call + self.reasoning.held()
-    }
-
-    /// Takes the waiting call.
-    pub(super) fn take_waiting(&mut self) -> Vec<Waiting> {
-        self.gate.take()
-    }
-
-    /// Reads the next piece.
-    pub(super) fn feed(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Passed {
-        let mut at = 0;
-        while at < text.len() {
-            let rest = tail(text, at);
-            let (taken, passed) = match &self.phase {
-                Phase::Header => self.header(rest, rules, out),
-                Phase::Opened { .. } => self.opened(rest, rules, out),
-                Phase::Said(voice) => self.said(rest, *voice, out),
-                Phase::Arguments(_) => self.arguments(rest, rules, out),
-                Phase::Call(_) => self.call(rest, rules, out),
-                Phase::Broken(_) => self.broken(rest, rules, out),
-                Phase::Between => self.between(rest),
-                Phase::Failed => (0, Some(self.failed())),
-            };
-            at += taken;
-            self.uncertain += taken;
-            let certain = matches!(passed, Some(Passed::Certain(_))) && self.gate.is_empty();
-            if certain || self.is_streaming() {
-                self.certain_but(self.pending());
-            }
-            match passed {
-                Some(Passed::Certain(_)) => return Passed::Certain(at),
-                Some(Passed::Again { rest, certain, .. }) => {
-                    self.certain_but(0);
-                    return Passed::Again { taken: at, rest, certain };
-                }
-                Some(Passed::Failed { rescan, .. }) => return Passed::Failed { taken: at, rescan },
-                _ => {}
-            }
-        }
-        Passed::More
-    }
-
-    /// The text stops here; returns whether all of it was messages. `stopped`: the model finished.
-    pub(super) fn finish(&mut self, stopped: bool, rules: &CallRules<'_>, out: &mut Out<'_>) -> bool {
-        let ended = match std::mem::replace(&mut self.phase, Phase::Between) {
-            Phase::Failed => false,
-            Phase::Header => {
-                self.unsaid(out);
-                self.found
-            }
-            Phase::Call(walker) if !walker.stops_in_call() => self.unsaid(out),
-            Phase::Opened { .. } => self.unsaid(out),
-            Phase::Said(voice) => {
-                let markup = std::mem::take(&mut self.markup);
-                self.say(voice, &markup, out);
-                true
-            }
-            Phase::Arguments(mut body) | Phase::Broken(mut body) => {
-                let whole = stopped && self.mends(rules) && self.close(&mut body, out);
-                self.end(if whole { CallEnd::Complete } else { CallEnd::Cut }, out)
-            }
-            Phase::Call(mut walker) => {
-                if !walker.found() {
-                    self.begin(out);
-                }
-                let stopped = stopped && self.mends(rules);
-                let end = walker.finish(stopped, &mut |piece| self.gate.pass(piece, out));
-                self.gate.settle(end, out)
-            }
-            Phase::Between => true,
         };
-        if self.raw { self.end_raw(stopped, out) } else { ended }
-    }
-
-    /// How many of the last bytes fed may still be text.
-    pub(super) fn undecided(&self) -> usize {
-        self.uncertain
-    }
-
-    /// How many of the last bytes fed do not belong to a message yet; everything before them is certain.
-    fn pending(&self) -> usize {
-        match &self.phase {
-            Phase::Said(_) | Phase::Between | Phase::Broken(_) => self.markup.len(),
-            Phase::Arguments(_) => 0,
-            Phase::Call(walker) if walker.found() => walker.undecided(),
-            Phase::Header | Phase::Opened { .. } | Phase::Call(_) | Phase::Failed => {
-                self.uncertain.saturating_sub(self.header_at)
+        match header.read(text, rules, &mut begin) {
+            Opens::More => {
+                self.header = Some(header);
+                Step::Hold
+            }
+            Opens::Nothing(len) => self.say(head(text, len), out),
+            // The call ends first. The header is then read again.
+            Opens::Message(..) if raw => self.end_message(0, out),
+            Opens::Message(phase, step) => {
+                self.reasoning.end();
+                self.phase = phase;
+                self.called(step, rules)
             }
         }
     }
 
-    /// Marks everything fed as certain except for the last `pending` bytes.
-    fn certain_but(&mut self, pending: usize) {
-        self.header_at = self.header_at.saturating_sub(self.uncertain.saturating_sub(pending));
-        self.uncertain = pending;
-    }
-
-    /// Offset of the held markup in the uncertain bytes, before the next character is taken.
-    fn markup_at(&self) -> usize {
-        self.uncertain.saturating_sub(self.markup.len())
-    }
-
-    /// Starts a header with its opener, which is at `at` in the uncertain bytes.
-    fn open(&mut self, open: &str, at: usize) {
-        self.markup.clear();
-        self.source.clear();
-        self.source.push_str(open);
-        self.header_at = at;
-        self.phase = Phase::Header;
-    }
-
-    /// The text was not a header. If it is in a spoken body, it becomes part of that body and nothing is left
-    /// over.
-    fn unsaid(&mut self, out: &mut Out<'_>) -> bool {
-        let Some(voice) = self.inside.take() else { return false };
-        let source = std::mem::take(&mut self.source);
-        self.say(voice, &source, out);
-        true
-    }
-
-    /// The held text is not a message: everything after its first character is read again.
-    fn failed(&mut self) -> Passed {
-        self.phase = Phase::Failed;
-        let first = if self.found { 0 } else { self.source.chars().next().map_or(0, char::len_utf8) };
-        Passed::Failed { taken: 0, rescan: self.source.len() - first }
-    }
-
-    /// A message begins that is not a call.
-    fn begin_said(&mut self, out: &mut Out<'_>) {
-        self.begin(out);
-        self.gate.settle(None, out);
-    }
-
-    /// A message is certain. If it is a call, it may still have to wait.
-    fn begin(&mut self, out: &mut Out<'_>) {
-        self.end_raw(true, out);
-        if self.inside.is_some() {
-            // The message that contains the header has ended before it.
-            self.certain_but(self.uncertain.saturating_sub(self.header_at));
+    /// `text`, at the beginning of the text, is not markup.
+    fn say(&mut self, text: &str, out: &mut Out<'_>) -> Step {
+        match self.phase {
+            // The rest may begin something else.
+            Phase::Start(open) => Step::Stop(open.chars().next().map_or(0, char::len_utf8)),
+            Phase::Said(Voice::Reasoning) => {
+                self.reasoning.put(text, |text| out(Piece::Said(Voice::Reasoning, text)));
+                Step::Certain(text.len())
+            }
+            Phase::Said(voice) => {
+                out(Piece::Said(voice, text));
+                Step::Certain(text.len())
+            }
+            Phase::Raw => {
+                let mut escaped = String::with_capacity(text.len());
+                escape_str(&mut escaped, text);
+                out(Piece::Arguments(&escaped));
+                Step::Took(text.len())
+            }
+            Phase::Call(_) | Phase::Between => Step::Stop(0),
         }
-        if !self.found {
-            self.gate.pass(Piece::Framed, out);
+    }
+
+    /// The message ends, with an end marker of `len` bytes.
+    fn end_message(&mut self, len: usize, out: &mut Out<'_>) -> Step {
+        if matches!(self.phase, Phase::Raw) {
+            out(Piece::Arguments("\"}"));
         }
-        self.found = true;
-        self.inside = None;
-        self.source.clear();
-        self.markup.clear();
         self.reasoning.end();
+        self.phase = Phase::Between;
+        Step::Certain(len)
     }
 
-    fn start(&mut self, name: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> JsonBody {
-        self.begin(out);
-        self.gate.pass(Piece::Start { name, id: "" }, out);
-        JsonBody::new(rules.repair, rules.max_depth)
+    /// The call has taken this step. Its end is the message's, whether it is complete or not.
+    fn called(&mut self, step: Step, rules: &CallRules<'_>) -> Step {
+        let in_call = matches!(&self.phase, Phase::Call(call) if call.is_in_call());
+        let step = match step {
+            Step::End(len) | Step::EndMessage(len) => Step::Certain(len),
+            Step::Stop(len) if in_call && may_mend(rules) => Step::Cut(len),
+            step => return step,
+        };
+        self.phase = Phase::Between;
+        step
     }
+}
 
-    /// The body is the whole argument of the call. Returns whether the call is sent.
-    fn end_raw(&mut self, whole: bool, out: &mut Out<'_>) -> bool {
-        if !std::mem::take(&mut self.raw) {
-            return true;
-        }
-        if !whole {
-            return self.end(CallEnd::Cut, out);
-        }
-        self.gate.pass(Piece::Arguments("\"}"), out);
-        self.end(CallEnd::Complete, out)
-    }
+/// Whether missing brackets may be written. A waiting call that is incomplete can become text instead.
+fn may_mend(rules: &CallRules<'_>) -> bool {
+    rules.repair || !rules.whole
+}
 
-    /// The call has ended. Returns whether it is sent; a waiting call is sent if it is complete.
-    fn end(&mut self, end: CallEnd, out: &mut Out<'_>) -> bool {
-        self.gate.pass(Piece::End(end), out);
-        self.gate.settle(Some(end), out)
-    }
+/// What a text begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    None,
+    /// A marker may begin here.
+    Begins,
+    /// An end marker of this many bytes.
+    End(usize),
+    Open(&'static str),
+}
 
-    /// Whether missing brackets may be written. A waiting call that is incomplete can become text instead.
-    fn mends(&self, rules: &CallRules<'_>) -> bool {
-        rules.repair || self.gate.streams()
-    }
+/// The openers that count inside a message.
+fn openers(channels: &'static Channels) -> impl Iterator<Item = &'static str> {
+    channels.open.iter().filter(|(_, place)| *place == Place::Anywhere).map(|&(open, _)| open)
+}
 
-    /// Writes the missing brackets, if nothing else is missing.
-    fn close(&mut self, body: &mut JsonBody, out: &mut Out<'_>) -> bool {
-        body.close(&mut |text: &str| self.gate.pass(Piece::Arguments(text), out))
-    }
+/// Whether a marker may begin with this byte.
+fn may_begin(channels: &'static Channels, byte: u8) -> bool {
+    openers(channels)
+        .chain(channels.end.iter().copied())
+        .any(|marker| marker.as_bytes().first() == Some(&byte))
+}
 
-    /// Whether a marker may begin with this character.
-    fn begins_mark(&self, character: char) -> bool {
-        let openers = self.channels.open.iter().map(|(open, _)| open);
-        openers.chain(self.channels.end).any(|marker| marker.starts_with(character))
+/// Classifies the beginning of `text`.
+fn mark(channels: &'static Channels, text: &str) -> Mark {
+    let ends = || channels.end.iter().copied();
+    if let Some(end) = ends().find(|end| text.starts_with(end)) {
+        return Mark::End(end.len());
     }
+    if let Some(open) = openers(channels).find(|open| text.starts_with(open)) {
+        return Mark::Open(open);
+    }
+    let begins = ends().chain(openers(channels)).any(|marker| marker.starts_with(text));
+    if begins { Mark::Begins } else { Mark::None }
+}
 
-    /// Classifies the held markup.
-    fn mark(&self) -> Mark {
-        let markup = self.markup.as_str();
-        let anywhere = |&&(_, place): &&(&str, Place)| place == Place::Anywhere;
-        if self.channels.end.contains(&markup) {
-            return Mark::End;
-        }
-        let mut open = self.channels.open.iter().filter(anywhere).map(|&(open, _)| open);
-        if let Some(open) = open.clone().find(|open| *open == markup) {
-            return Mark::Open(open);
-        }
-        let begins = |marker: &str| marker.starts_with(markup);
-        if open.any(begins) || self.channels.end.iter().any(|end| begins(end)) {
-            return Mark::Begins;
-        }
-        Mark::None
-    }
-
-    fn certain(&self) -> Option<Passed> {
-        self.gate.streams().then_some(Passed::Certain(0))
-    }
-
-    /// Reads the text after a message.
-    fn between(&mut self, text: &str) -> (usize, Option<Passed>) {
-        let Some(character) = text.chars().next() else { return (0, None) };
-        let len = character.len_utf8();
-        if self.markup.is_empty() && character.is_whitespace() {
-            return (len, None);
-        }
-        let at = self.markup_at();
-        self.markup.push(character);
-        match self.mark() {
-            Mark::Begins => (len, None),
-            Mark::End => {
-                self.markup.clear();
-                (len, Some(Passed::Certain(0)))
-            }
-            Mark::Open(open) => {
-                self.open(open, at);
-                (len, None)
-            }
-            Mark::None => {
-                self.markup.pop();
-                (0, Some(Passed::Failed { taken: 0, rescan: self.markup.len() }))
-            }
-        }
-    }
+/// The first marker that begins in `text`, and its offset.
+fn first_mark(channels: &'static Channels, text: &str) -> (usize, Mark) {
+    let candidates = text.bytes().enumerate().filter(|&(_, byte)| may_begin(channels, byte));
+    let mut marks = candidates.map(|(at, _)| (at, mark(channels, tail(text, at))));
+    marks.find(|(_, mark)| *mark != Mark::None).unwrap_or((text.len(), Mark::None))
 }

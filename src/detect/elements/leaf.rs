@@ -4,7 +4,7 @@ use super::{At, ElementsWalk, Level};
 use crate::detect::{
     envelope::{CallRules, Piece},
     pattern::{Fit, fit, fit_any},
-    tag::{MAX_BLANK, Sure, Verdict, shield},
+    tag::{MAX_BLANK, Reached, Sure, Verdict, read_cdata, read_value, shield, terminator},
     text::{head, tail},
     typed::TypedValue,
     walker::{Out, Step},
@@ -21,34 +21,24 @@ impl ElementsWalk {
             self.at = At::Leaf { fresh: false };
             return Step::Took(usize::from(self.elements.trim && text.starts_with('\n')));
         }
-        let mut from = 0;
-        while let Some(found) = self.candidate(tail(text, from)) {
-            let at = from + found;
-            let verdict = self.verdict(tail(text, at), rules.tools, false);
-            if let Verdict::Data(len) = verdict {
-                from = at + len;
-                continue;
-            }
-            self.value.push(head(text, at), out);
-            return match verdict {
-                Verdict::Ends(len) => {
-                    self.end_leaf(out);
-                    Step::Took(at + len)
-                }
-                Verdict::Shield(len) => {
-                    self.at = At::Data;
-                    Step::Took(at + len)
-                }
-                Verdict::Entity(len, character) => {
-                    self.value.push(character.encode_utf8(&mut [0; 4]), out);
-                    Step::Took(at + len)
-                }
-                _ if at == 0 => Step::Hold,
-                _ => Step::Took(at),
-            };
+        let verdict = |at| self.verdict(tail(text, at), rules.tools, false);
+        let terminator = terminator(text, |text| self.candidate(text), verdict);
+        let (step, reached) = read_value(text, terminator, &mut self.value, out);
+        match reached {
+            Reached::Data => {}
+            Reached::Cdata => self.at = At::Data,
+            Reached::End => self.end_leaf(out),
         }
-        self.value.push(text, out);
-        Step::Took(text.len())
+        step
+    }
+
+    /// Reads a CDATA section.
+    pub(super) fn data(&mut self, text: &str, out: &mut Out<'_>) -> Step {
+        let (step, reached) = read_cdata(text, &mut self.value, out);
+        if reached == Reached::Data {
+            self.at = At::Leaf { fresh: false };
+        }
+        step
     }
 
     /// Reads the beginning of an element that may have children. The first visible character decides.

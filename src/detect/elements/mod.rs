@@ -6,6 +6,7 @@
 //! are held and converted.
 
 mod leaf;
+mod name;
 
 use super::{
     bare_text::BareText,
@@ -13,7 +14,7 @@ use super::{
     envelope::{CallRules, Piece},
     pattern::{Fit, fit, fit_any},
     string_fast_path::StringFastPath,
-    tag::{Verdict, attribute, cdata, json, tag_text},
+    tag::{Verdict, json},
     text::{head, tail},
     typed::{Mend, TypedValue},
     walker::{Out, Step, Walk},
@@ -88,15 +89,7 @@ impl Walk for ElementsWalk {
             At::Tag => self.tag(text, rules),
             At::Between => self.between(text, rules, out),
             At::Leaf { fresh } => self.leaf(text, fresh, rules, out),
-            At::Data => {
-                let (data, step) = cdata(text);
-                self.value.push(data, out);
-                if let Step::End(len) = step {
-                    self.at = At::Leaf { fresh: false };
-                    return Step::Took(len);
-                }
-                step
-            }
+            At::Data => self.data(text, out),
             At::BeforeJson | At::AfterJson => self.around_json(text, out),
             At::Text(_) => self.text(text, out),
             At::Json => match json(&mut self.body, text, out) {
@@ -223,54 +216,6 @@ impl ElementsWalk {
             self.started = true;
             out(Piece::Start { name: &self.name, id: &self.id });
         }
-    }
-
-    /// Reads the opening tag's attributes.
-    fn tag(&mut self, text: &str, rules: &CallRules<'_>) -> Step {
-        let ElementsName::Attribute(key, end) = self.elements.name else { return Step::Stop(0) };
-        match tag_text(text, end) {
-            Some(Some(tag)) => {
-                let name = attribute(tag, key).and_then(|name| rules.name(name));
-                let Some(name) = name else { return Step::Stop(0) };
-                name.clone_into(&mut self.name);
-                self.at = At::Between;
-                Step::Took(tag.len() + end.len())
-            }
-            Some(None) => Step::Hold,
-            None => Step::Stop(0),
-        }
-    }
-
-    /// Reads the element with the name, or one with the id before it.
-    fn named(&mut self, text: &str, rules: &CallRules<'_>) -> Step {
-        let ElementsName::Element(names) = self.elements.name else { return Step::Stop(0) };
-        let id = Some(&self.elements.id).filter(|(open, _)| !open.is_empty() && self.id.is_empty());
-        for (open, close) in names.iter().chain(id) {
-            match fit(open, text) {
-                Fit::Begins => return Step::Hold,
-                Fit::No => {}
-                Fit::Whole(before) => {
-                    let Some(len) = tail(text, before).find('<') else {
-                        return Step::Hold;
-                    };
-                    let content = head(tail(text, before), len).trim();
-                    let after = match fit(close, tail(text, before + len)) {
-                        Fit::Begins => return Step::Hold,
-                        Fit::Whole(after) => after,
-                        Fit::No => return Step::Stop(0),
-                    };
-                    if *open == self.elements.id.0 {
-                        content.clone_into(&mut self.id);
-                        return Step::Took(before + len + after);
-                    }
-                    let rules = CallRules { any_name: self.any_name, ..*rules };
-                    let Some(name) = rules.name(content) else { return Step::Stop(0) };
-                    name.clone_into(&mut self.name);
-                    return Step::Took(before + len + after);
-                }
-            }
-        }
-        Step::Stop(0)
     }
 
     /// Reads the text between elements.

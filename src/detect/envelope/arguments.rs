@@ -177,36 +177,53 @@ impl Envelope {
         }
         let raw = text == written;
         let mut rest = text;
-        while let Some(first) = rest.chars().next() {
-            if self.body.is_done() {
-                let refuses = rules.whole && !rules.marked && !rest.trim().is_empty();
-                return (!refuses).then_some(text.len());
-            }
-            if self.body.depth() == 0 {
-                let written = if raw { rest } else { written };
-                match self.may_be_object(first, rules) {
-                    Some(true) => {
-                        if self.captured.len() < rules.max_markup {
-                            self.captured.push_str(if raw { head(rest, 1) } else { written });
-                        }
-                        rest = tail(rest, 1);
-                        continue;
-                    }
-                    Some(false) => self.object_begins(rules, out)?,
-                    None => return self.begin_literal(written, rules, out).then_some(text.len()),
-                }
-            }
-            let piece = match self.call.arguments {
-                Arguments::Doubtful => slice(rest, 0, first.len_utf8()),
-                _ => rest,
-            };
-            match self.feed_body(piece, rules, out)? {
-                Fed::More => rest = tail(rest, piece.len()),
+        while !rest.is_empty() {
+            let written = if raw { rest } else { written };
+            match self.feed_unpacked(rest, written, rules, out)? {
+                Fed::More => break,
                 Fed::Done(len) => rest = tail(rest, len),
                 Fed::Fault(len) => return Some(text.len() - rest.len() + len),
             }
         }
         Some(text.len())
+    }
+
+    /// Reads packed arguments that are not passed on as a string. `Done`: this many bytes of `text` were taken;
+    /// `More`: all were.
+    fn feed_unpacked(
+        &mut self,
+        text: &str,
+        written: &str,
+        rules: &CallRules<'_>,
+        out: &mut Out<'_>,
+    ) -> Option<Fed> {
+        let first = text.chars().next()?;
+        if self.body.is_done() {
+            let refuses = rules.whole && !rules.marked && !text.trim().is_empty();
+            return (!refuses).then_some(Fed::More);
+        }
+        let may_be_object = if self.body.depth() == 0 { self.may_be_object(first, rules) } else { None };
+        match may_be_object {
+            Some(true) => {
+                if self.captured.len() < rules.max_markup {
+                    self.captured.push_str(if text == written { head(text, 1) } else { written });
+                }
+                return Some(Fed::Done(1));
+            }
+            Some(false) => self.object_begins(rules, out)?,
+            None if self.body.depth() == 0 => {
+                return self.begin_literal(written, rules, out).then_some(Fed::More);
+            }
+            None => {}
+        }
+        let piece = match self.call.arguments {
+            Arguments::Doubtful => head(text, first.len_utf8()),
+            _ => text,
+        };
+        Some(match self.feed_body(piece, rules, out)? {
+            Fed::More => Fed::Done(piece.len()),
+            fed => fed,
+        })
     }
 
     /// Before the first token of packed arguments: `Some(true)` while they may be an object, whose first

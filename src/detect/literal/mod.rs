@@ -294,20 +294,24 @@ impl Literal {
         match (character, *self.levels.last()?) {
             (blank, _) if blank.is_ascii_whitespace() => {}
             (',', Level::Key { .. }) => return None,
-            (',', level) => {
-                if let Level::Unclear { open, from } = level {
-                    self.settle(Level::List { close: if open == '(' { ')' } else { '}' } });
-                    self.kept.insert(from, '[');
-                    self.flush(out);
-                }
-                self.comma = true;
-                self.state = State::ValueOrEnd;
-            }
+            (',', level) => self.comma(level, out),
             (':', Level::Unclear { open: '{', from }) => self.key_ended("{", from, out),
             (':', Level::Key { from }) => self.key_ended("", from, out),
             _ => return self.closer(character, out),
         }
         Some(true)
+    }
+
+    /// Reads a comma in `level`, which is then not a single value in brackets.
+    fn comma(&mut self, level: Level, out: &mut impl FnMut(&str)) {
+        if let Level::Unclear { open, from } = level {
+            let close = if open == '(' { ')' } else { '}' };
+            self.settle(Level::List { close });
+            self.kept.insert(from, '[');
+            self.flush(out);
+        }
+        self.comma = true;
+        self.state = State::ValueOrEnd;
     }
 
     /// The kept output from `from` on is a key, which becomes a string in whatever form it was written.

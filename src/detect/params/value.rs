@@ -4,8 +4,8 @@ use super::{At, ParamsWalk};
 use crate::{
     detect::{
         pattern::{Fit, fit, fit_any},
-        tag::{MAX_BLANK, Sure, Verdict, cdata, shield},
-        text::{head, slice, tail},
+        tag::{MAX_BLANK, Reached, Sure, Verdict, read_cdata, read_value, shield, terminator},
+        text::{slice, tail},
         typed::Quotes,
         walker::{Out, Step, bounded},
     },
@@ -33,37 +33,23 @@ impl ParamsWalk {
             self.at = At::Value { fresh: false };
             return Step::Took(if self.params.trim { newline } else { 0 });
         }
-        let (mut from, mut quotes, mut read) = (0, self.value.quotes(), 0);
-        while let Some(found) = self.candidate(tail(text, from)) {
-            let at = from + found;
+        let (mut quotes, mut read) = (self.value.quotes(), 0);
+        let verdict = |at| {
             quotes.read(slice(text, read, at));
             read = at;
-            let verdict = self.verdict(tail(text, at), tools, quotes, false);
-            if let Verdict::Data(len) = verdict {
-                from = at + len;
-                continue;
+            self.verdict(tail(text, at), tools, quotes, false)
+        };
+        let terminator = terminator(text, |text| self.candidate(text), verdict);
+        let (step, reached) = read_value(text, terminator, &mut self.value, out);
+        match reached {
+            Reached::Data => {}
+            Reached::Cdata => self.at = At::Data,
+            Reached::End => {
+                self.value.end(out);
+                self.at = At::Between;
             }
-            self.value.push(head(text, at), out);
-            return match verdict {
-                Verdict::Ends(len) => {
-                    self.value.end(out);
-                    self.at = At::Between;
-                    Step::Took(at + len)
-                }
-                Verdict::Shield(len) => {
-                    self.at = At::Data;
-                    Step::Took(at + len)
-                }
-                Verdict::Entity(len, character) => {
-                    self.value.push(character.encode_utf8(&mut [0; 4]), out);
-                    Step::Took(at + len)
-                }
-                _ if at == 0 => Step::Hold,
-                _ => Step::Took(at),
-            };
         }
-        self.value.push(text, out);
-        Step::Took(text.len())
+        step
     }
 
     /// Offset at which something other than data may begin.
@@ -180,11 +166,9 @@ impl ParamsWalk {
 
     /// Reads a CDATA section.
     pub(super) fn data(&mut self, text: &str, out: &mut Out<'_>) -> Step {
-        let (data, step) = cdata(text);
-        self.value.push(data, out);
-        if let Step::End(len) = step {
+        let (step, reached) = read_cdata(text, &mut self.value, out);
+        if reached == Reached::Data {
             self.at = At::Value { fresh: false };
-            return Step::Took(len);
         }
         step
     }

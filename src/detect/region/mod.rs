@@ -165,13 +165,7 @@ impl Region {
         };
         // The entity is taken if its character is.
         let length = |taken: usize| if taken == meant.len_utf8() { len } else { 0 };
-        match self.value(meant.encode_utf8(&mut [0; 4]), rules, out) {
-            Step::Took(taken) => Step::Took(length(taken)),
-            Step::Whole(taken) => Step::Whole(length(taken)),
-            Step::Certain(taken) => Step::Certain(length(taken)),
-            Step::Stop(taken) => Step::Stop(length(taken)),
-            step => step,
-        }
+        self.value(meant.encode_utf8(&mut [0; 4]), rules, out).map(length)
     }
 
     /// Reads an unescaped value.
@@ -180,9 +174,11 @@ impl Region {
         let step = value.step(text, rules, out);
         let (len, certain) = match step {
             Step::Took(len) | Step::Stop(len) => (len, false),
-            Step::Whole(len) | Step::Certain(len) | Step::End(len) | Step::EndMessage(len) => {
-                (len, self.wait != Wait::RegionEnd)
-            }
+            Step::Whole(len)
+            | Step::Certain(len)
+            | Step::Cut(len)
+            | Step::End(len)
+            | Step::EndMessage(len) => (len, self.wait != Wait::RegionEnd),
             Step::Hold => (0, false),
         };
         let step =
@@ -280,7 +276,7 @@ impl Walk for Region {
         recovers && self.forgives
     }
 
-    fn ends_with_calls(&self, held: &str) -> bool {
+    fn ends_outside(&mut self, held: &str, _out: &mut Out<'_>) -> bool {
         match self.phase {
             Phase::Before => false,
             Phase::Value => {

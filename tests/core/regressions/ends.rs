@@ -2,8 +2,9 @@
 //! nothing is invented.
 
 use serde_json::json;
+use toolwire::format;
 
-use crate::regressions::{ended, is, read, tried};
+use crate::regressions::{ended, found_in, is, read, tried};
 
 /// The argument text of a call before it is closed, and what closing it adds; `None`: it is not provably whole.
 const ENDS: &[(&str, Option<&str>)] = &[
@@ -152,6 +153,37 @@ fn truncated_value_contains_no_markup() {
         assert!(call.arguments.ends_with("ls -l"), "{format}: {call:?}");
         assert_eq!(answer.finish.as_deref(), Some("length"), "{format}");
     }
+}
+
+/// The header of a message that never began is text, as it is where no message came before it.
+#[test]
+fn header_cut_off_by_the_end_of_the_text_is_text() {
+    let call = [("run", json!({"cmd": "ls"}))];
+    for header in ["<|start|>assistant junk", "<|start|>assistant<|channel|>fin", "<|start|>assistant to=run"]
+    {
+        is("harmony", header, header, &[]);
+        is("harmony", &format!("<|channel|>final<|message|>Hi<|end|>{header}"), &format!("Hi{header}"), &[]);
+        let message = r#"<|channel|>commentary to=functions.run<|message|>{"cmd":"ls"}<|call|>"#;
+        is("harmony", &format!("{message}{header}"), header, &call);
+    }
+}
+
+/// Text in place of the arguments is the tool's only parameter, whatever letter it begins with: `to=` opens a header
+/// only at the message's beginning.
+#[test]
+fn bare_argument_may_begin_like_a_marker_of_the_message_start() {
+    for cmd in ["ls", "touch a", "to=a"] {
+        let text = format!("<|channel|>commentary to=functions.run<|message|>{cmd}<|call|>");
+        is("harmony", &text, "", &[("run", json!({"cmd": cmd}))]);
+    }
+}
+
+/// Text at a message's beginning that is not the rest of a header may be anything else.
+#[test]
+fn text_that_is_no_header_is_read_by_other_formats() {
+    let formats = ["functionary_v32", "react"].map(|name| format::by_name(name).unwrap());
+    let answer = found_in(&formats, "Action: run\nAction Input: {\"cmd\": \"ls\"}", "stop");
+    assert_eq!((answer.text.as_str(), read(&answer)), ("", vec![("run", json!({"cmd": "ls"}))]));
 }
 
 /// A marker states that something is a call, whatever its name; without one the name must be declared

@@ -1,0 +1,227 @@
+//! Enforced calls over sockets: what the upstream is asked for, and how its response is read.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use toolwire::{
+    config::ToolStyle,
+    dialect::{UpstreamDialect, chat},
+    format::{HERMES, QWEN3_CODER},
+    rules::{Detect, Enforce},
+};
+
+use crate::support::{
+    client::{Client, chat_request},
+    proxy::Setup,
+    upstream::{END, Upstream, text},
+};
+
+/// Sends a request to an upstream with this software, which answers with `said`. Returns what the upstream was asked, and
+/// the client's response.
+async fn exchange(
+    server: chat::Server,
+    setup: impl FnOnce(&mut Setup),
+    choice: Value,
+    said: &'static str,
+) -> (Value, Value) {
+    let asked = Arc::new(Mutex::new(Value::Null));
+    let seen = Arc::clone(&asked);
+    let upstream = Upstream::start(move |mut exchange| {
+        let seen = Arc::clone(&seen);
+        async move {
+            *seen.lock().unwrap() = serde_json::from_slice(&exchange.body).unwrap();
+            let said = said.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            exchange.begin().await;
+            exchange.piece(text(&said)).await;
+            exchange.piece(END).await;
+            exchange.end().await;
+            exchange
+        }
+    })
+    .await;
+    let mut proxy = Setup::new(upstream.address);
+    let options = chat::Options { server, stream: chat::Streaming::Always, ..chat::Options::of_host("") };
+    proxy.upstream.options = UpstreamDialect::Chat(options);
+    proxy.tools = ToolStyle::Format(&HERMES);
+    proxy.settings.enforce = Enforce::Auto;
+    setup(&mut proxy);
+    let proxy = proxy.start().await;
+    let body = json!({
+        "model": "m",
+        "messages": [{"role": "user", "content": "weather?"}],
+        "tools": [{"type": "function", "function": {"name": "weather", "parameters": {
+            "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"],
+        }}}],
+        "tool_choice": choice,
+        "response_format": {"type": "json_object"},
+    });
+    let response = Client::new().send(chat_request(&proxy, body.to_string())).await.unwrap().json().await;
+    let asked = asked.lock().unwrap().take();
+    (asked, response)
+}
+
+fn call_of(response: &Value) -> (&str, &str) {
+    let message = &response["choices"][0]["message"];
+    assert_eq!(message["content"], Value::Null, "{response}");
+    let call = &message["tool_calls"][0]["function"];
+    (call["name"].as_str().unwrap_or_default(), call["arguments"].as_str().unwrap_or_default())
+}
+
+const WEATHER: (&str, &str) = ("weather", r#"{"city":"Paris"}"#);
+const TAGGED: &str = "<tool_call>\n{\"name\":\"weather\",\"arguments\":{\"city\":\"Paris\"}}\n</tool_call>";
+const PLAIN: &str = r#"{"name": "weather", "arguments": {"city":"Paris"}}"#;
+
+fn prompt(asked: &Value) -> &str {
+    asked["messages"][0]["content"].as_str().unwrap()
+}
+
+#[tokio::test]
+async fn a_required_call_is_asked_for_as_a_structural_tag() {
+    let (asked, response) = exchange(chat::Server::Vllm, |_| (), json!("required"), TAGGED).await;
+    let format = &asked["response_format"];
+    assert_eq!(format["type"], "structural_tag");
+    assert_eq!(format["format"]["at_least_one"], true);
+    assert_eq!(format["format"]["tags"][0]["end"], "}\n</tool_call>");
+    assert_eq!(asked["skip_special_tokens"], false);
+    assert!(asked.get("tools").is_none());
+    assert_eq!(call_of(&response), WEATHER);
+    assert_eq!(response["choices"][0]["finish_reason"], "tool_calls");
+}
+
+#[tokio::test]
+async fn a_schema_is_taught_and_read_as_plain_json() {
+    let choice = json!({"type": "function", "function": {"name": "weather"}});
+    let (asked, response) = exchange(chat::Server::LlamaCpp, |_| (), choice, PLAIN).await;
+    let format = &asked["response_format"];
+    assert_eq!(format["type"], "json_schema");
+    assert_eq!(format["json_schema"]["schema"]["properties"]["name"]["const"], "weather");
+    assert!(!prompt(&asked).contains("<tool_call>"), "{}", prompt(&asked));
+    assert_eq!(call_of(&response), WEATHER);
+}
+
+#[tokio::test]
+async fn a_grammar_keeps_the_notation_of_the_format() {
+    let grammar = |setup: &mut Setup| setup.settings.enforce = Enforce::Grammar;
+    for (server, key) in [(chat::Server::LlamaCpp, "/grammar"), (chat::Server::Sglang, "/ebnf")] {
+        let (asked, response) = exchange(server, grammar, json!("required"), TAGGED).await;
+        let grammar = asked.pointer(key).and_then(Value::as_str).unwrap();
+        assert!(grammar.contains(r#""<tool_call>\n{\"name\":\"weather\",\"arguments\":""#), "{grammar}");
+        assert!(asked.get("response_format").is_none());
+        assert_eq!(call_of(&response), WEATHER);
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_enforced_without_need_or_means() {
+    let unconstrained = |asked: &Value| {
+        ["response_format", "grammar", "ebnf", "structured_outputs"]
+            .iter()
+            .all(|key| asked.get(key).is_none())
+    };
+    let (asked, response) = exchange(chat::Server::Vllm, |_| (), json!("auto"), TAGGED).await;
+    assert!(unconstrained(&asked), "{asked}");
+    assert_eq!(call_of(&response), WEATHER);
+    let (asked, _) = exchange(chat::Server::Other, |_| (), json!("required"), TAGGED).await;
+    assert!(unconstrained(&asked), "{asked}");
+    // The format under the constraint would not be found.
+    let narrow = |setup: &mut Setup| {
+        setup.tools = ToolStyle::Format(&QWEN3_CODER);
+        setup.settings.detect = Detect::Formats(vec!["qwen3_coder"]);
+    };
+    let (asked, _) = exchange(chat::Server::Vllm, narrow, json!("required"), "no").await;
+    assert!(unconstrained(&asked), "{asked}");
+}
+
+/// A server that ignores the constraint.
+#[tokio::test]
+async fn a_missing_call_is_a_warning_all_the_same() {
+    let (asked, response) = exchange(chat::Server::Ollama, |_| (), json!("required"), "I cannot.").await;
+    assert_eq!(asked["response_format"]["type"], "json_schema");
+    assert_eq!(response["choices"][0]["message"]["content"], "I cannot.");
+    assert_eq!(response["choices"][0]["finish_reason"], "stop");
+    assert!(response.to_string().contains("tool_choice_unfulfilled"), "{response}");
+}
+
+/// A server that refuses schemas and knows grammars: after the first refusal it is not asked for a schema again.
+#[tokio::test]
+async fn a_refused_means_is_replaced_and_remembered() {
+    let asked = Arc::new(Mutex::new(Vec::<Value>::new()));
+    let seen = Arc::clone(&asked);
+    let upstream = Upstream::start(move |mut exchange| {
+        let seen = Arc::clone(&seen);
+        async move {
+            let body: Value = serde_json::from_slice(&exchange.body).unwrap();
+            let has_schema = body.get("response_format").is_some();
+            seen.lock().unwrap().push(body);
+            if has_schema {
+                let error = r#"{"error":{"message":"unknown field response_format"}}"#;
+                exchange.whole("400 Bad Request", "content-type: application/json\r\n", error).await;
+                return exchange;
+            }
+            exchange.begin().await;
+            exchange.piece(text(&TAGGED.replace('"', "\\\"").replace('\n', "\\n"))).await;
+            exchange.piece(END).await;
+            exchange.end().await;
+            exchange
+        }
+    })
+    .await;
+    let mut proxy = Setup::new(upstream.address);
+    let server = chat::Server::LlamaCpp;
+    let options = chat::Options { server, stream: chat::Streaming::Always, ..chat::Options::of_host("") };
+    proxy.upstream.options = UpstreamDialect::Chat(options);
+    proxy.tools = ToolStyle::Format(&HERMES);
+    proxy.settings.enforce = Enforce::Auto;
+    let proxy = proxy.start().await;
+    let body = json!({
+        "model": "m",
+        "messages": [{"role": "user", "content": "weather?"}],
+        "tools": [{"type": "function", "function": {"name": "weather"}}],
+        "tool_choice": "required",
+    });
+    for _ in 0..2 {
+        let reply = Client::new().send(chat_request(&proxy, body.to_string())).await.unwrap();
+        assert_eq!(call_of(&reply.json().await), WEATHER);
+    }
+    let asked = asked.lock().unwrap();
+    let kinds: Vec<_> = asked
+        .iter()
+        .map(|body| (body.get("response_format").is_some(), body.get("grammar").is_some()))
+        .collect();
+    assert_eq!(kinds, [(true, false), (false, true), (false, true)]);
+}
+
+/// A refusal that has nothing to do with the constraint reaches the client, and nothing is learned from it.
+#[tokio::test]
+async fn a_refusal_for_another_reason_is_not_held_against_the_means() {
+    let asked = Arc::new(Mutex::new(0_usize));
+    let seen = Arc::clone(&asked);
+    let upstream = Upstream::start(move |mut exchange| {
+        let seen = Arc::clone(&seen);
+        async move {
+            *seen.lock().unwrap() += 1;
+            let error = r#"{"error":{"message":"the prompt is too long"}}"#;
+            exchange.whole("400 Bad Request", "content-type: application/json\r\n", error).await;
+            exchange
+        }
+    })
+    .await;
+    let mut proxy = Setup::new(upstream.address);
+    let options = chat::Options { server: chat::Server::Ollama, ..chat::Options::of_host("") };
+    proxy.upstream.options = UpstreamDialect::Chat(options);
+    proxy.tools = ToolStyle::Format(&HERMES);
+    proxy.settings.enforce = Enforce::Auto;
+    let proxy = proxy.start().await;
+    let body = json!({
+        "model": "m",
+        "messages": [{"role": "user", "content": "weather?"}],
+        "tools": [{"type": "function", "function": {"name": "weather"}}],
+        "tool_choice": "required",
+    });
+    for requests in [2, 4] {
+        let reply = Client::new().send(chat_request(&proxy, body.to_string())).await.unwrap();
+        assert_eq!(reply.status(), 400);
+        assert!(reply.json().await.to_string().contains("the prompt is too long"));
+        assert_eq!(*asked.lock().unwrap(), requests);
+    }
+}
