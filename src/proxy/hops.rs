@@ -58,14 +58,16 @@ pub(super) struct AskAgain {
     config: Arc<Config>,
     dialect: ClientDialect,
     body: Box<[u8]>,
+    /// The time of the request, in seconds of Unix time.
+    now: u64,
     /// The turns of all follow-ups so far.
     turns: Vec<Turn>,
 }
 
 impl AskAgain {
     /// For the response to the request `body`.
-    pub(super) fn new(config: Arc<Config>, dialect: ClientDialect, body: &[u8]) -> Self {
-        Self { config, dialect, body: body.into(), turns: Vec::new() }
+    pub(super) fn new(config: Arc<Config>, dialect: ClientDialect, body: &[u8], now: u64) -> Self {
+        Self { config, dialect, body: body.into(), now, turns: Vec::new() }
     }
 
     /// The next request.
@@ -76,10 +78,10 @@ impl AskAgain {
         let conversation = exchange::decode(self.dialect, &self.body)?;
         let model = exchange::model(&self.config, self.dialect, &conversation)?;
         self.turns.extend(follow_up.turns.iter().cloned());
-        let mut sent = exchange::sent(model, &conversation).into_owned();
+        let mut sent = exchange::sent(model, &conversation, self.now)?.into_owned();
         sent.turns.extend(self.turns.iter().cloned());
         Ok(Continuation::Ask(Box::new(NextHop {
-            request: exchange::encode(model, &sent),
+            request: exchange::encode(model, &sent, self.now)?.0,
             reader: exchange::reader(model, self.dialect),
             turns: follow_up.turns,
         })))

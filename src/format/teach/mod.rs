@@ -40,6 +40,8 @@ pub struct Teaching {
     /// `{{example}}`, `{{words}}`, `{{prefix}}`, `{{rules}}` and `{{result}}` stand for the contents of this
     /// request.
     pub template: String,
+    /// Finished instructions, which replace all of that: what a model's own chat template says of the tools.
+    pub text: Option<String>,
     /// Put the instructions, together with system texts, in brackets before the first user's text, for models
     /// that have no system role or follow it less closely. Otherwise they are a system turn.
     pub in_user_turn: bool,
@@ -93,6 +95,9 @@ fn instructions(conversation: &Conversation, teach: &Teach, teaching: &Teaching)
     let tools: Vec<String> = conversation.callable_tools().map(|tool| declaration(tool, prefix)).collect();
     if tools.is_empty() {
         return None;
+    }
+    if let Some(text) = &teaching.text {
+        return Some(text.clone());
     }
     let example = Call {
         id: "call_1".to_owned(),
