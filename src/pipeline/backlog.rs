@@ -33,12 +33,26 @@ impl Waiting {
         }
     }
 
-    /// The text of the event, if it is only text.
-    pub(super) fn text_mut(&mut self) -> Option<&mut String> {
-        match (&self.frame, &mut self.means) {
-            (None, Some(Event::Text(text))) => Some(text.to_mut()),
-            _ => None,
+    /// Appends the text of `event` if it continues this event. `false`: it does not.
+    pub(super) fn continues(&mut self, event: &Event<'_>) -> bool {
+        let (None, Some(means)) = (&self.frame, &mut self.means) else { return false };
+        match (means, event) {
+            (Event::Text(text), Event::Text(more)) | (Event::Refusal(text), Event::Refusal(more)) => {
+                text.to_mut().push_str(more);
+            }
+            (Event::Reasoning(reasoning), Event::Reasoning(more))
+                if reasoning.signature.is_none() && more.signature.is_none() =>
+            {
+                reasoning.text.to_mut().push_str(&more.text);
+            }
+            (Event::CallArguments { index, piece }, Event::CallArguments { index: same, piece: more })
+                if index == same =>
+            {
+                piece.to_mut().push_str(more);
+            }
+            _ => return false,
         }
+        true
     }
 
     /// Passes the event on.

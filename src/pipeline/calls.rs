@@ -109,8 +109,11 @@ pub(super) struct Calls {
     kept: usize,
     /// The text of this hop, kept only if a follow-up may have to repeat it.
     said: String,
+    said_is_cut: bool,
     /// The number of the hop, from 0.
     hop: usize,
+    /// Whether another hop may follow this one.
+    may_follow_up: bool,
     /// Text sent in earlier hops, in characters; the upstream counts from 0 in each hop.
     earlier_characters: u64,
     usage: UsageSum,
@@ -160,7 +163,9 @@ impl Calls {
             characters: ((cites && may_cite) || settings.may_follow_up()).then_some(0),
             kept: 0,
             said: String::new(),
+            said_is_cut: false,
             hop: 0,
+            may_follow_up: settings.may_follow_up(),
             earlier_characters: 0,
             usage: UsageSum::default(),
             corrections,
@@ -192,7 +197,9 @@ impl Calls {
         self.entries.clear();
         self.apologises = false;
         self.said = String::new();
+        self.said_is_cut = false;
         self.hop += 1;
+        self.may_follow_up = self.settings.may_follow_up() && self.hop + 1 < self.settings.limits.max_hops;
         self.earlier_characters = self.characters.unwrap_or(0);
         self.usage.next_hop();
     }
@@ -213,11 +220,6 @@ impl Calls {
     /// The checks of this hop's calls.
     pub(super) fn corrections(&self) -> &Corrections {
         &self.corrections
-    }
-
-    /// Whether another hop may follow this one.
-    fn may_follow_up(&self) -> bool {
-        self.settings.may_follow_up() && self.hop + 1 < self.settings.limits.max_hops
     }
 
     /// Handles an event. `frame` is the upstream's frame of it, if that may be forwarded unchanged.
@@ -257,7 +259,7 @@ impl Calls {
 
     /// Sends the token counts of all hops together.
     fn usage(&mut self, usage: Usage, frame: Option<&str>, out: &mut impl Sink) {
-        let sum = self.usage.take(&usage, self.may_follow_up());
+        let sum = self.usage.take(&usage, self.may_follow_up);
         let frame = frame.filter(|_| sum.is_none());
         let usage = sum.unwrap_or(usage);
         self.tally.input_tokens = usage.input.or(self.tally.input_tokens);
@@ -275,12 +277,19 @@ impl Calls {
         if let Some(characters) = &mut self.characters {
             *characters += u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
         }
-        // Text beyond the limit is left out of the repeat: the model then sees the beginning of its text.
-        let fits = self.said.len() + text.len() <= self.settings.limits.max_hold;
-        if fits && self.may_follow_up() {
-            self.said.push_str(&text);
+        if self.may_follow_up {
+            self.note_said(&text);
         }
         send(Event::Text(text), frame, out);
+    }
+
+    /// Keeps text for a follow-up, up to a limit: the model then sees the beginning of its text.
+    fn note_said(&mut self, text: &str) {
+        let room = self.settings.limits.max_hold.saturating_sub(self.said.len());
+        if !self.said_is_cut {
+            self.said.push_str(head(text, boundary_upto(text, room)));
+            self.said_is_cut = text.len() > room;
+        }
     }
 
     fn start(&mut self, mut start: CallStart<'_>, frame: Option<&str>, out: &mut impl Sink) {
@@ -491,7 +500,7 @@ impl Calls {
         if waits || self.rescued.contains(&call) {
             return None;
         }
-        if self.settings.misroute == Misroute::Bounce && self.may_follow_up() {
+        if self.settings.misroute == Misroute::Bounce && self.may_follow_up {
             let missing: Vec<String> =
                 self.tools.missing(&call.0, arguments).into_iter().map(str::to_owned).collect();
             if !missing.is_empty() {
@@ -573,7 +582,7 @@ impl Calls {
                 let turns = misrouted::turns(&self.said, &incomplete);
                 Some(FollowUp { reason: Reason::Misrouted, turns })
             }
-            Finish::Stop | Finish::Calls if self.cut || !self.can_replace || !self.may_follow_up() => None,
+            Finish::Stop | Finish::Calls if self.cut || !self.can_replace || !self.may_follow_up => None,
             Finish::Stop | Finish::Calls => self.corrections.follow_up(&self.said, &self.tools),
         };
         if let Some(follow_up) = follow_up {

@@ -57,7 +57,7 @@ impl Corrections {
             ToolChoice::Allowed { required, .. } => required,
             ToolChoice::Auto | ToolChoice::None => false,
         };
-        let names = || conversation.callable_tools().map(|tool| tools.as_taught(&tool.name));
+        let names = || conversation.callable_tools().map(|tool| tool.name.clone());
         let schemas = || {
             let tools = conversation.callable_tools();
             tools.map(|tool| (tool.name.clone(), tool.parameters.clone())).collect()
@@ -102,7 +102,7 @@ impl Corrections {
     /// A call that the client is to run begins.
     pub(super) fn begins(&mut self, written: &str, is_declared: bool) {
         if is_declared {
-            self.is_fulfilled |= !self.checks_arguments();
+            self.is_fulfilled = true;
         } else if self.retries_unknown {
             self.fault(Fault::Unknown { name: repeated(written) });
         }
@@ -118,17 +118,14 @@ impl Corrections {
             }
             None => Some("they are not valid JSON".to_owned()),
         };
-        match why {
-            None => self.is_fulfilled = true,
-            Some(why) => {
-                let arguments = repeated(arguments.unwrap_or_default());
-                self.fault(Fault::Invalid { name: name.to_owned(), arguments, why });
-            }
+        if let Some(why) = why {
+            let arguments = repeated(arguments.unwrap_or_default());
+            self.fault(Fault::Invalid { name: name.to_owned(), arguments, why });
         }
     }
 
     fn fault(&mut self, fault: Fault) {
-        if self.faults.len() < MAX_FAULTS {
+        if self.faults.len() < MAX_FAULTS && !self.faults.contains(&fault) {
             self.faults.push(fault);
         }
     }
@@ -147,9 +144,9 @@ impl Corrections {
         };
         let mut lines: Vec<String> = self.faults.iter().map(|fault| fault.told(tools)).collect();
         if lines.is_empty() {
-            let names = listed(self.required.iter());
+            let names = one_of(self.required.iter().map(|name| tools.as_taught(name)));
             lines.push(format!(
-                "Your answer calls no tool, but a call of {names} is required. Answer with the call alone."
+                "Your answer calls no tool, but a call to {names} is required. Answer with the call alone."
             ));
         }
         let said = (!said.is_empty()).then(|| Turn::text(Role::Assistant, said));
@@ -161,8 +158,8 @@ impl Corrections {
     pub(super) fn warnings(&self) -> Vec<Warning<'static>> {
         let mut warnings: Vec<_> = self.faults.iter().map(Fault::warning).collect();
         if self.is_unfulfilled() {
-            let names = listed(self.required.iter());
-            let message = format!("tool_choice requires a call of {names}, and the model made none");
+            let names = one_of(self.required.iter().cloned());
+            let message = format!("tool_choice requires a call to {names}, and the model made none");
             warnings.push(Warning { code: "tool_choice_unfulfilled", message: Cow::Owned(message) });
         }
         warnings
@@ -177,7 +174,7 @@ impl Fault {
                 format!(
                     "Your call to the tool `{name}` was not run: there is no such tool, only {}. If you need \
                      one of these, call it. Do not apologise or explain.",
-                    listed(names.iter())
+                    listed(names.into_iter())
                 )
             }
             Self::Invalid { name, arguments, why } => {
@@ -204,8 +201,14 @@ impl Fault {
     }
 }
 
+/// One of several tools, in words.
+fn one_of(names: impl ExactSizeIterator<Item = String>) -> String {
+    let several = if names.len() > 1 { "one of " } else { "" };
+    format!("{several}{}", listed(names))
+}
+
 /// Names in backquotes, with commas between.
-fn listed<'n>(names: impl ExactSizeIterator<Item = &'n String>) -> String {
+fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
     let more = if names.len() > LISTED { ", …" } else { "" };
     let names: Vec<_> = names.take(LISTED).map(|name| format!("`{name}`")).collect();
     format!("{}{more}", names.join(", "))

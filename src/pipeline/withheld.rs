@@ -92,10 +92,8 @@ impl Withheld {
     fn put(&mut self, event: &Event<'_>) {
         self.bytes = self.bytes.saturating_add(weight(event));
         self.peak = self.peak.max(self.bytes);
-        let last = self.events.back_mut().and_then(Waiting::text_mut);
-        match (last, event) {
-            (Some(last), Event::Text(text)) => last.push_str(text),
-            _ => self.events.push_back(Waiting::new(event.clone())),
+        if !self.events.back_mut().is_some_and(|last| last.continues(event)) {
+            self.events.push_back(Waiting::new(event.clone()));
         }
     }
 
@@ -138,5 +136,65 @@ fn weight(event: &Event<'_>) -> usize {
         Event::Media(media) => OVERHEAD + media.id.len() + media.data.len(),
         Event::Verbatim { frame, .. } => frame.len(),
         _ => OVERHEAD,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use super::*;
+    use crate::event::Reasoning;
+
+    fn holding() -> Withheld {
+        Withheld::new(Withhold::Everything, 1 << 20)
+    }
+
+    /// A million tiny pieces take the memory of their text, not of a million events.
+    #[test]
+    fn pieces_of_one_text_are_joined() {
+        let pieces: [fn() -> Event<'static>; 3] = [
+            || Event::Text(Cow::Borrowed("x")),
+            || Event::Reasoning(Reasoning { text: Cow::Borrowed("x"), signature: None }),
+            || Event::CallArguments { index: 1, piece: Cow::Borrowed("x") },
+        ];
+        for piece in pieces {
+            let mut withheld = holding();
+            for _ in 0..100_000 {
+                assert!(withheld.takes(&piece(), true));
+            }
+            assert_eq!((withheld.events.len(), withheld.bytes), (1, 100_000));
+        }
+    }
+
+    #[test]
+    fn other_events_are_not_joined() {
+        let mut withheld = holding();
+        let signed = Reasoning { text: Cow::Borrowed("x"), signature: Some(Cow::Borrowed("s")) };
+        let text = Event::Text(Cow::Borrowed("x"));
+        for event in [
+            text.clone(),
+            Event::Verbatim { frame: "{}", means: Some(&text) },
+            text.clone(),
+            Event::Reasoning(signed.clone()),
+            Event::Reasoning(signed),
+            Event::CallArguments { index: 1, piece: Cow::Borrowed("x") },
+            Event::CallArguments { index: 2, piece: Cow::Borrowed("x") },
+        ] {
+            assert!(withheld.takes(&event, true));
+        }
+        assert_eq!(withheld.events.len(), 7);
+        let mut released = 0;
+        withheld.release(|_| released += 1);
+        assert_eq!((released, withheld.is_active()), (7, false));
+    }
+
+    #[test]
+    fn text_before_a_call_is_sent_unless_everything_is_kept_back() {
+        let mut withheld = Withheld::new(Withhold::FromFirstCall, 10);
+        assert!(!withheld.takes(&Event::Ping(Cow::Borrowed("")), false));
+        assert!(withheld.is_active());
+        assert!(!withheld.takes(&Event::Text(Cow::Borrowed("x")), true));
+        assert!(!withheld.is_active());
     }
 }

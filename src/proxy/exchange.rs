@@ -16,13 +16,16 @@ use crate::{
     config::{Config, Model, ToolStyle},
     conversation::Conversation,
     dialect::{Answering, ClientDialect, Reader, ReaderRules, Stamp, UpstreamRequest},
-    enforce::Enforced,
+    enforce::{Enforced, Means},
     failure::{Failure, Kind},
     format,
     pipeline::Pipeline,
 };
 
-use super::hops::{AskAgain, DecideHop};
+use super::{
+    hops::{AskAgain, DecideHop},
+    refused::{self, RefusedMeans},
+};
 
 /// Everything that one exchange needs.
 #[derive(Debug)]
@@ -59,7 +62,7 @@ pub(super) fn decode(dialect: ClientDialect, body: &[u8]) -> Result<Conversation
 /// # Errors
 /// [`Kind::NotFound`] for an unknown model, [`Kind::Request`] for what its upstream cannot do.
 pub(super) fn prepare<'c>(
-    config: &'c Arc<Config>,
+    (config, refused): (&'c Arc<Config>, &Arc<RefusedMeans>),
     dialect: ClientDialect,
     (body, conversation): (&Bytes, Conversation),
     stamp: Stamp,
@@ -67,10 +70,14 @@ pub(super) fn prepare<'c>(
     let model = model(config, dialect, &conversation)?;
     refuse_choices(model, &conversation)?;
     let answering = Answering::new(&conversation, stamp);
-    let request = encode(model, &sent(model, &conversation));
+    let sent = sent(model, &conversation, &refused.left(model));
+    let request = encode(model, &sent);
+    let constrained = sent.constraint.as_ref().map(refused::Kind::of);
+    drop(sent);
     let may_follow_up = model.settings.may_follow_up() && !conversation.tools.is_empty();
-    let hops = may_follow_up.then(|| {
-        let asking: Box<dyn DecideHop> = Box::new(AskAgain::new(Arc::clone(config), dialect, body));
+    let hops = (may_follow_up || constrained.is_some()).then(|| {
+        let asking = AskAgain::new((Arc::clone(config), Arc::clone(refused)), dialect, body, constrained);
+        let asking: Box<dyn DecideHop> = Box::new(asking);
         asking
     });
     Ok(Exchange { model, dialect, conversation, request, answering, hops })
@@ -119,11 +126,17 @@ fn refuse_choices(model: &Model, conversation: &Conversation) -> Result<(), Fail
 
 /// The conversation as the upstream sees it: with the tools taught in the prompt, and well-formed calls enforced, if the
 /// model is configured so.
-pub(super) fn sent<'a>(model: &Model, conversation: &'a Conversation) -> Cow<'a, Conversation> {
+///
+/// `means` are what the upstream can enforce.
+pub(super) fn sent<'a>(
+    model: &Model,
+    conversation: &'a Conversation,
+    means: &Means,
+) -> Cow<'a, Conversation> {
     match model.tools {
         ToolStyle::Native => Cow::Borrowed(conversation),
         ToolStyle::Format(format) => {
-            let enforced = model.enforced(conversation, format);
+            let enforced = model.enforced(conversation, format, means);
             let (format, constraint) = match enforced {
                 Some(Enforced { format, constraint }) => (format, Some(constraint)),
                 None => (format, None),

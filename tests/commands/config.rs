@@ -723,6 +723,8 @@ fn documentation_matches_the_configuration() {
         "tool_prefix",
         "system_position",
         "starts_in_reasoning",
+        // By the host.
+        "server",
         // The machine's cores.
         "threads",
     ];

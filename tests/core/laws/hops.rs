@@ -236,3 +236,29 @@ proptest! {
         prop_assert_eq!(got.usage.unwrap()["completion_tokens"].as_u64(), Some(count));
     }
 }
+
+/// The text that the model is shown again is limited. What is left out does not depend on how it arrived.
+#[test]
+fn repeated_text_is_limited() {
+    let text = "aé€".repeat(40);
+    for limit in [98, 99, 100, 101, 240] {
+        let mut exchange = exchange(2, &json!({}));
+        exchange.settings.limits.max_hold = limit;
+        let mut seen = BTreeSet::new();
+        for size in [1, 2, 5, 17, 120] {
+            let characters: Vec<char> = text.chars().collect();
+            let pieces = characters.chunks(size).map(|piece| json!(["m", piece.iter().collect::<String>()]));
+            let call = json!(["stc", {"id": "n1", "name": "a", "arguments": "{}"}]);
+            let events: Vec<_> = pieces.chain([call, json!(["fin", "stop"]), json!(["done"])]).collect();
+            let mut pipeline = exchange.pipeline();
+            pipeline.push(&Speech::LumoV2.stream(&events), &mut BytesMut::new());
+            seen.insert(pipeline.follow_up().unwrap().turns[0].joined_text());
+        }
+        assert_eq!(seen.len(), 1, "{limit}: {seen:?}");
+        let said = seen.first().unwrap();
+        assert!(
+            text.starts_with(said) && said.len() <= limit && said.len() + 3 > limit.min(text.len()),
+            "{said}"
+        );
+    }
+}

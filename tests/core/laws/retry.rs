@@ -156,6 +156,32 @@ fn wrong_calls_are_asked_for_again() {
     }
 }
 
+/// A wrong call is a call: if one is required, only what is wrong with it is reported.
+#[test]
+fn wrong_call_is_not_a_missing_one() {
+    let rules = Rules { enforce: Enforce::Retry, ..checking() };
+    let wrong = call("a", "{}");
+    let exchange = exchange(Speech::Chat, &json!({"tool_choice": "required"}), rules, &[&wrong]);
+    let (got, tally) = answer(&exchange, &wrong);
+    assert_eq!((got.calls.len(), got.warnings.as_slice()), (1, ["invalid_arguments".to_owned()].as_slice()));
+    assert_eq!(tally.follow_ups, [Reason::InvalidArguments]);
+}
+
+/// The model is asked for a tool by the name that it was taught; the client knows only its own name.
+#[test]
+fn missing_call_is_asked_for_by_its_taught_name() {
+    let rules = Rules { tool_prefix: "user:".to_owned(), ..enforcing() };
+    let exchange = exchange(Speech::LumoV2, &json!({"tool_choice": "required"}), rules, &["No."]);
+    let mut pipeline = exchange.pipeline();
+    let mut out = BytesMut::new();
+    pipeline.push(&said(Speech::LumoV2, "No."), &mut out);
+    let turns = format!("{:?}", pipeline.follow_up().unwrap().turns);
+    assert!(turns.contains("a call to one of `user:a`, `user:b` is required"), "{turns}");
+    pipeline.end(&mut out);
+    let sent = String::from_utf8(out.to_vec()).unwrap();
+    assert!(sent.contains("a call to one of `a`, `b`") && !sent.contains("user:"), "{sent}");
+}
+
 /// Without these rules, wrong calls are forwarded as they are.
 #[test]
 fn wrong_calls_are_forwarded_by_default() {
