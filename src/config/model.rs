@@ -68,12 +68,17 @@ impl Model {
         settings_for(&self.settings, (self.tools, self.starts_in_reasoning), &self.formats, name)
     }
 
-    /// What its upstream is asked to enforce in the response to `conversation`, whose tools are taught in `format`.
-    /// Nothing, unless the response is searched for the calls that it may then have.
-    pub(crate) fn enforced(&self, conversation: &Conversation, format: &'static Format) -> Option<Enforced> {
+    /// What its upstream, which has these `means`, is asked to enforce in the response to `conversation`, whose tools are
+    /// taught in `format`. Nothing, unless the response is searched for the calls that it may then have.
+    pub(crate) fn enforced(
+        &self,
+        conversation: &Conversation,
+        format: &'static Format,
+        means: &Means,
+    ) -> Option<Enforced> {
         let Rules { enforce, detect, tool_prefix, .. } = &self.settings;
         // A response that continues a prefill would have to be read from the prefill on.
-        let means = Means { prefill: false, ..self.upstream.options.side().means() };
+        let means = Means { prefill: false, ..*means };
         let enforced = enforce::constrain(conversation, format, tool_prefix, *enforce, &means)?;
         let is_found = match detect {
             Detect::Off => false,

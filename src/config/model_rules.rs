@@ -42,6 +42,11 @@ pub(crate) fn rules(keys: &mut impl Keys, rules: &mut Rules, formats: &KnownForm
         ),
         Field::Word(&mut OneOf(&mut rules.reasoning, &REASONING)),
     );
+    call_rules(keys, rules);
+}
+
+/// Those of them that say what becomes of calls.
+fn call_rules(keys: &mut impl Keys, rules: &mut Rules) {
     keys.key(
         Key::new(
             "server_calls",

@@ -16,13 +16,16 @@ use crate::{
     config::{Config, Model, ToolStyle},
     conversation::{Conversation, Tool},
     dialect::{Answering, ClientDialect, Reader, ReaderRules, Stamp, UpstreamRequest},
-    enforce::Enforced,
+    enforce::{Enforced, Means},
     failure::{Failure, Kind},
     format,
     pipeline::Pipeline,
 };
 
-use super::hops::{AskAgain, DecideHop};
+use super::{
+    hops::{AskAgain, DecideHop},
+    refused::{self, RefusedMeans},
+};
 
 /// Everything that one exchange needs.
 #[derive(Debug)]
@@ -62,7 +65,7 @@ pub(super) fn decode(dialect: ClientDialect, body: &[u8]) -> Result<Conversation
 /// [`Kind::NotFound`] for an unknown model, [`Kind::Request`] for what its upstream or its chat template cannot do,
 /// [`Kind::Internal`] if the template fails.
 pub(super) fn prepare<'c>(
-    config: &'c Arc<Config>,
+    (config, refused): (&'c Arc<Config>, &Arc<RefusedMeans>),
     dialect: ClientDialect,
     (body, conversation): (&Bytes, Conversation),
     stamp: Stamp,
@@ -71,10 +74,15 @@ pub(super) fn prepare<'c>(
     refuse_choices(model, &conversation)?;
     let now = stamp.created;
     let answering = Answering::new(&conversation, stamp);
-    let (request, starts_in_reasoning) = encode(model, &*sent(model, &conversation, now)?, now)?;
+    let sent = sent(model, &conversation, (&refused.left(model), now))?;
+    let (request, starts_in_reasoning) = encode(model, &sent, now)?;
+    let constrained = sent.constraint.as_ref().map(refused::Kind::of);
+    drop(sent);
     let may_follow_up = model.settings.may_follow_up() && !conversation.tools.is_empty();
-    let hops = may_follow_up.then(|| {
-        let asking: Box<dyn DecideHop> = Box::new(AskAgain::new(Arc::clone(config), dialect, body, now));
+    let hops = (may_follow_up || constrained.is_some()).then(|| {
+        let asking =
+            AskAgain::new((Arc::clone(config), Arc::clone(refused)), dialect, (body, now), constrained);
+        let asking: Box<dyn DecideHop> = Box::new(asking);
         asking
     });
     Ok(Exchange { model, dialect, conversation, request, starts_in_reasoning, answering, hops })
@@ -130,15 +138,17 @@ fn refuse_choices(model: &Model, conversation: &Conversation) -> Result<(), Fail
 /// The conversation as the upstream sees it: with the tools taught in the prompt, and well-formed calls enforced, if the
 /// model is configured so.
 ///
+/// `means` are what the upstream can enforce, `now` is the time in seconds of Unix time.
+///
 /// # Errors
 /// The model's chat template cannot give the instructions.
 pub(super) fn sent<'a>(
     model: &Model,
     conversation: &'a Conversation,
-    now: u64,
+    (means, now): (&Means, u64),
 ) -> Result<Cow<'a, Conversation>, Failure> {
     let ToolStyle::Format(taught) = model.tools else { return Ok(Cow::Borrowed(conversation)) };
-    let (format, constraint) = match model.enforced(conversation, taught) {
+    let (format, constraint) = match model.enforced(conversation, taught, means) {
         Some(Enforced { format, constraint }) => (format, Some(constraint)),
         None => (taught, None),
     };

@@ -9,6 +9,8 @@
 
 use std::{fmt, future::ready, pin::Pin, sync::Arc};
 
+use http::StatusCode;
+
 use crate::{
     config::Config,
     conversation::Turn,
@@ -17,12 +19,23 @@ use crate::{
     pipeline::FollowUp,
 };
 
-use super::exchange;
+use super::{
+    exchange,
+    refused::{Kind, RefusedMeans},
+};
 
 /// Decides how a response goes on. It exists only for models whose rules allow several hops.
 pub(super) trait DecideHop: fmt::Debug + Send {
     /// Called after each hop that is not the last; the next hop begins when the future is ready.
     fn decide(&mut self, follow_up: FollowUp) -> Deciding;
+
+    /// Called when the upstream has refused a hop's request with `status`. `None`: the response fails.
+    fn refused(&mut self, _status: StatusCode) -> Option<Result<UpstreamRequest, Failure>> {
+        None
+    }
+
+    /// Called when the upstream has accepted a hop's request.
+    fn accepted(&mut self) {}
 }
 
 /// A decision that is being made.
@@ -62,34 +75,82 @@ pub(super) struct AskAgain {
     now: u64,
     /// The turns of all follow-ups so far.
     turns: Vec<Turn>,
+    /// The means by which the last request is enforced.
+    constrained: Option<Kind>,
+    /// The means that were refused in this response. Whether they were the reason shows when the upstream accepts a request
+    /// without them.
+    dropped: Vec<Kind>,
+    refused: Arc<RefusedMeans>,
 }
 
+/// The statuses with which servers refuse a constraint that they do not know
+/// (docs/protocols/enforcement.md#schemas-for-the-whole-response).
+const REFUSALS: [StatusCode; 4] = [
+    StatusCode::BAD_REQUEST,
+    StatusCode::UNPROCESSABLE_ENTITY,
+    StatusCode::INTERNAL_SERVER_ERROR,
+    StatusCode::NOT_IMPLEMENTED,
+];
+
 impl AskAgain {
-    /// For the response to the request `body`.
-    pub(super) fn new(config: Arc<Config>, dialect: ClientDialect, body: &[u8], now: u64) -> Self {
-        Self { config, dialect, body: body.into(), now, turns: Vec::new() }
+    /// For the response to the request `body` at the time `now`, whose first request to the upstream is `constrained`.
+    pub(super) fn new(
+        (config, refused): (Arc<Config>, Arc<RefusedMeans>),
+        dialect: ClientDialect,
+        (body, now): (&[u8], u64),
+        constrained: Option<Kind>,
+    ) -> Self {
+        let (turns, dropped) = (Vec::new(), Vec::new());
+        Self { config, dialect, body: body.into(), now, turns, constrained, dropped, refused }
     }
 
-    /// The next request.
+    /// The client's request with all follow-ups, as the upstream is to get it, and a reader for the response.
     ///
     /// # Errors
     /// Only those that the first request would have had.
-    fn ask(&mut self, follow_up: FollowUp) -> Result<Continuation, Failure> {
+    fn request(&mut self) -> Result<(UpstreamRequest, Reader), Failure> {
         let conversation = exchange::decode(self.dialect, &self.body)?;
         let model = exchange::model(&self.config, self.dialect, &conversation)?;
-        self.turns.extend(follow_up.turns.iter().cloned());
-        let mut sent = exchange::sent(model, &conversation, self.now)?.into_owned();
+        let left = self.refused.left(model);
+        let means = self.dropped.iter().fold(left, |means, kind| kind.removed_from(means));
+        let mut sent = exchange::sent(model, &conversation, (&means, self.now))?.into_owned();
+        self.constrained = sent.constraint.as_ref().map(Kind::of);
         sent.turns.extend(self.turns.iter().cloned());
-        Ok(Continuation::Ask(Box::new(NextHop {
-            request: exchange::encode(model, &sent, self.now)?.0,
-            reader: exchange::reader(model, self.dialect),
-            turns: follow_up.turns,
-        })))
+        let (request, _) = exchange::encode(model, &sent, self.now)?;
+        Ok((request, exchange::reader(model, self.dialect)))
+    }
+
+    fn ask(&mut self, follow_up: FollowUp) -> Result<Continuation, Failure> {
+        self.turns.extend(follow_up.turns.iter().cloned());
+        let (request, reader) = self.request()?;
+        Ok(Continuation::Ask(Box::new(NextHop { request, reader, turns: follow_up.turns })))
+    }
+
+    /// Remembers which means the upstream does not have.
+    fn remember(&mut self) -> Result<(), Failure> {
+        let dropped = std::mem::take(&mut self.dropped);
+        let conversation = exchange::decode(self.dialect, &self.body)?;
+        let model = exchange::model(&self.config, self.dialect, &conversation)?;
+        self.refused.remember(&model.name, &dropped);
+        Ok(())
     }
 }
 
 impl DecideHop for AskAgain {
     fn decide(&mut self, follow_up: FollowUp) -> Deciding {
         Box::pin(ready(self.ask(follow_up)))
+    }
+
+    fn refused(&mut self, status: StatusCode) -> Option<Result<UpstreamRequest, Failure>> {
+        let kind = self.constrained.take().filter(|_| REFUSALS.contains(&status))?;
+        self.dropped.push(kind);
+        Some(self.request().map(|(request, _)| request))
+    }
+
+    fn accepted(&mut self) {
+        if !self.dropped.is_empty() {
+            // The request has been decoded before, so this cannot fail.
+            let _ = self.remember();
+        }
     }
 }

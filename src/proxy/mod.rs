@@ -24,6 +24,7 @@ mod intake;
 mod listen;
 mod models;
 mod permits;
+mod refused;
 mod reply;
 mod request;
 mod routes;

@@ -32,6 +32,7 @@ use super::{
     intake,
     models::Models,
     permits::Queue,
+    refused::RefusedMeans,
     reply::{self, ReplyBody},
     request,
     routes::{self, Route},
@@ -56,6 +57,7 @@ pub(super) struct Service {
     /// By the upstreams' names.
     clients: HashMap<String, Arc<Client>>,
     models: Arc<Models>,
+    refused: Arc<RefusedMeans>,
     metrics: Arc<Metrics>,
     tap: Option<Arc<dyn Tap>>,
     redactor: Arc<Redactor>,
@@ -82,7 +84,8 @@ impl Service {
         let redactor = Arc::new(Redactor::new(config.secrets()));
         let models = Arc::new(Models::new(Arc::clone(&config), unix_time())?);
         let budget = Arc::new(Budget::new(config.limits.max_pending_bodies));
-        Ok(Self { config, clients, models, metrics, tap, redactor, drain: Arc::default(), budget })
+        let refused = Arc::default();
+        Ok(Self { config, clients, models, refused, metrics, tap, redactor, drain: Arc::default(), budget })
     }
 
     /// A service for another thread, with its own connections to upstreams and everything else shared.
@@ -96,6 +99,7 @@ impl Service {
             redactor: Arc::clone(&self.redactor),
             drain: Arc::clone(&self.drain),
             models: Arc::clone(&self.models),
+            refused: Arc::clone(&self.refused),
             budget: Arc::clone(&self.budget),
         }
     }
@@ -253,7 +257,8 @@ impl Service {
     ) -> Result<(Exchange<'_>, Arc<Client>), Failure> {
         let conversation = exchange::decode(dialect, body)?;
         access.asked(&conversation.model, conversation.stream);
-        let exchange = exchange::prepare(&self.config, dialect, (body, conversation), stamp())?;
+        let exchange =
+            exchange::prepare((&self.config, &self.refused), dialect, (body, conversation), stamp())?;
         let upstream = &exchange.model.upstream;
         let client = self.clients.get(&upstream.name).ok_or_else(|| {
             Failure::new(Kind::Internal, format!("there is no client for upstream `{}`", upstream.name))

@@ -141,3 +141,87 @@ async fn a_missing_call_is_a_warning_all_the_same() {
     assert_eq!(response["choices"][0]["finish_reason"], "stop");
     assert!(response.to_string().contains("tool_choice_unfulfilled"), "{response}");
 }
+
+/// A server that refuses schemas and knows grammars: after the first refusal it is not asked for a schema again.
+#[tokio::test]
+async fn a_refused_means_is_replaced_and_remembered() {
+    let asked = Arc::new(Mutex::new(Vec::<Value>::new()));
+    let seen = Arc::clone(&asked);
+    let upstream = Upstream::start(move |mut exchange| {
+        let seen = Arc::clone(&seen);
+        async move {
+            let body: Value = serde_json::from_slice(&exchange.body).unwrap();
+            let has_schema = body.get("response_format").is_some();
+            seen.lock().unwrap().push(body);
+            if has_schema {
+                let error = r#"{"error":{"message":"unknown field response_format"}}"#;
+                exchange.whole("400 Bad Request", "content-type: application/json\r\n", error).await;
+                return exchange;
+            }
+            exchange.begin().await;
+            exchange.piece(text(&TAGGED.replace('"', "\\\"").replace('\n', "\\n"))).await;
+            exchange.piece(END).await;
+            exchange.end().await;
+            exchange
+        }
+    })
+    .await;
+    let mut proxy = Setup::new(upstream.address);
+    let server = chat::Server::LlamaCpp;
+    let options = chat::Options { server, stream: chat::Streaming::Always, ..chat::Options::of_host("") };
+    proxy.upstream.options = UpstreamDialect::Chat(options);
+    proxy.tools = ToolStyle::Format(&HERMES);
+    proxy.settings.enforce = Enforce::Auto;
+    let proxy = proxy.start().await;
+    let body = json!({
+        "model": "m",
+        "messages": [{"role": "user", "content": "weather?"}],
+        "tools": [{"type": "function", "function": {"name": "weather"}}],
+        "tool_choice": "required",
+    });
+    for _ in 0..2 {
+        let reply = Client::new().send(chat_request(&proxy, body.to_string())).await.unwrap();
+        assert_eq!(call_of(&reply.json().await), WEATHER);
+    }
+    let asked = asked.lock().unwrap();
+    let kinds: Vec<_> = asked
+        .iter()
+        .map(|body| (body.get("response_format").is_some(), body.get("grammar").is_some()))
+        .collect();
+    assert_eq!(kinds, [(true, false), (false, true), (false, true)]);
+}
+
+/// A refusal that has nothing to do with the constraint reaches the client, and nothing is learned from it.
+#[tokio::test]
+async fn a_refusal_for_another_reason_is_not_held_against_the_means() {
+    let asked = Arc::new(Mutex::new(0_usize));
+    let seen = Arc::clone(&asked);
+    let upstream = Upstream::start(move |mut exchange| {
+        let seen = Arc::clone(&seen);
+        async move {
+            *seen.lock().unwrap() += 1;
+            let error = r#"{"error":{"message":"the prompt is too long"}}"#;
+            exchange.whole("400 Bad Request", "content-type: application/json\r\n", error).await;
+            exchange
+        }
+    })
+    .await;
+    let mut proxy = Setup::new(upstream.address);
+    let options = chat::Options { server: chat::Server::Ollama, ..chat::Options::of_host("") };
+    proxy.upstream.options = UpstreamDialect::Chat(options);
+    proxy.tools = ToolStyle::Format(&HERMES);
+    proxy.settings.enforce = Enforce::Auto;
+    let proxy = proxy.start().await;
+    let body = json!({
+        "model": "m",
+        "messages": [{"role": "user", "content": "weather?"}],
+        "tools": [{"type": "function", "function": {"name": "weather"}}],
+        "tool_choice": "required",
+    });
+    for requests in [2, 4] {
+        let reply = Client::new().send(chat_request(&proxy, body.to_string())).await.unwrap();
+        assert_eq!(reply.status(), 400);
+        assert!(reply.json().await.to_string().contains("the prompt is too long"));
+        assert_eq!(*asked.lock().unwrap(), requests);
+    }
+}

@@ -12,6 +12,7 @@ use super::{
     images::Images,
     sealed,
     server_calls::{Ending, ServerCalls},
+    target::Target,
     values::{Outside, Values},
 };
 use crate::{
@@ -26,40 +27,6 @@ use crate::{
 /// The depth to which content that is not a string is searched for texts: a list, its parts, and their
 /// contents.
 pub(super) const MAX_PARTS: usize = 5;
-
-/// What a piece of content is for (docs/protocols/lumo.md#v1-stream).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Target {
-    /// The response's text.
-    Message,
-    /// The model's reasoning.
-    Reasoning,
-    /// Calls of server tools.
-    ToolCall,
-    /// Results of server tools.
-    ToolResult,
-    /// Arguments of a client tool's call with this number. No target name means it: v2 carries calls in
-    /// separate deltas.
-    Arguments(u64),
-    /// Content that Lumo's own client shows beside the response; it is never part of it.
-    Aside,
-    /// An unknown target: left out, as Lumo's own client does.
-    Unknown,
-}
-
-impl Target {
-    /// The target with this name.
-    pub(super) fn named(name: &str) -> Self {
-        match name {
-            "message" => Self::Message,
-            "reasoning" => Self::Reasoning,
-            "tool_call" => Self::ToolCall,
-            "tool_result" => Self::ToolResult,
-            "title" | "suggested_questions" => Self::Aside,
-            _ => Self::Unknown,
-        }
-    }
-}
 
 /// The progress of the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -21,6 +21,7 @@ mod request;
 mod sealed;
 mod server_calls;
 mod shapes;
+mod target;
 mod tools;
 mod turns;
 mod unfinished;

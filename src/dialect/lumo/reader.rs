@@ -9,9 +9,10 @@
 use std::{ops::ControlFlow, str};
 
 use super::{
-    answer::{AnswerState, Target},
+    answer::AnswerState,
     lenient, refusal,
     shapes::{Shapes, Token},
+    target::Target,
     unfinished::{Joined, Unfinished},
     v1::{self, Read},
     v2::{self, Frame},

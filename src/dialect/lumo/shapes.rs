@@ -1,6 +1,6 @@
 //! [`Shapes`]: the fast path of the reader.
 
-use super::answer::Target;
+use super::target::Target;
 use crate::wire::json::{FrameTemplate, Json};
 
 /// The place of a token in a frame that contains nothing else.

@@ -4,9 +4,10 @@
 use std::borrow::Cow;
 
 use super::{
-    answer::{AnswerState, MAX_PARTS, Target},
+    answer::{AnswerState, MAX_PARTS},
     refusal, sealed,
     shapes::Token,
+    target::Target,
 };
 use crate::{
     dialect::{Skip, finish},

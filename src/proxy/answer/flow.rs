@@ -10,6 +10,7 @@ use std::{
 use bytes::BytesMut;
 
 use crate::{
+    dialect::UpstreamRequest,
     failure::{self, Failure, Kind},
     observe::{Access, Outcome},
     pipeline::{Pipeline, SLICE, State},
@@ -186,8 +187,17 @@ impl ExchangeState {
                 }
                 self.permit = Some(permit);
                 self.stage = Stage::Streaming(body);
+                if let Some(hops) = &mut self.hops {
+                    hops.accepted();
+                }
             }
             Err(OpenError { failure, said }) => {
+                let status = said.as_ref().map(|(head, _)| head.status);
+                if let (Some(hops), Some(status)) = (&mut self.hops, status)
+                    && let Some(request) = hops.refused(status)
+                {
+                    return self.ask_otherwise(request);
+                }
                 if let (Some(watch), Some((head, body))) = (&mut self.watch, said) {
                     watch.answered(head.status, &head.headers, after);
                     watch.piece(&body, after);
@@ -283,6 +293,17 @@ impl ExchangeState {
         self.pipeline.resume(reader, &mut self.out);
         let opening = Arc::clone(&self.client).open(request, Admission::Again(self.permit.take()));
         self.stage = Stage::Opening(Box::pin(opening));
+    }
+
+    /// Sends another request in place of the one that the upstream has refused.
+    fn ask_otherwise(&mut self, request: Result<UpstreamRequest, Failure>) {
+        match request {
+            Ok(request) => {
+                let opening = Arc::clone(&self.client).open(request, Admission::Again(None));
+                self.stage = Stage::Opening(Box::pin(opening));
+            }
+            Err(failure) => self.fail(failure),
+        }
     }
 
     /// Fails the response: drops the upstream's body, and flushes what was held back.

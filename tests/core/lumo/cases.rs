@@ -1,9 +1,12 @@
 //! The Lumo cases of the conformance file that are about decoding.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use toolwire::event::CallEnd;
 
-use crate::lumo::assembled::{Assembled, read_text};
+use crate::{
+    lumo::assembled::{Assembled, read_text},
+    support::upstream::Speech,
+};
 
 /// The cases whose expectations need a later stage: calls in text, what becomes of a misrouted call, decryption.
 const OTHER_STAGES: [&str; 1] = ["W34"];
@@ -15,53 +18,8 @@ pub(crate) fn cases() -> impl Iterator<Item = Value> {
 
 /// The frames of a case's events, in the notation of the conformance file.
 pub(crate) fn frames(events: &[Value], v1: bool) -> String {
-    let mut counts = Map::new();
-    let mut stream = String::new();
-    for event in events {
-        let parts: Vec<_> = event.as_array().expect("a tuple").iter().collect();
-        let word = parts[0].as_str().expect("a word");
-        let value = parts.get(1).map_or(Value::Null, |value| (*value).clone());
-        let frame = if v1 { v1_frame(word, value, &mut counts) } else { v2_frame(word, value) };
-        stream.push_str(&frame);
-        stream.push_str("\n\n");
-    }
-    stream
-}
-
-fn v1_frame(word: &str, value: Value, counts: &mut Map<String, Value>) -> String {
-    let target = match word {
-        "m" => "message",
-        "r" => "reasoning",
-        "t" => "title",
-        "tc" => "tool_call",
-        "tr" => "tool_result",
-        "q" => return r#"data: {"type":"queued"}"#.to_owned(),
-        "ing" => return format!("data: {}", json!({"type": "ingesting", "target": value})),
-        "tool-error" => return format!("data: {}", json!({"type": word, "error": value})),
-        _ => return format!("data: {}", json!({"type": word, "message": value})),
-    };
-    let count = counts.get(target).and_then(Value::as_u64).unwrap_or(0);
-    counts.insert(target.to_owned(), json!(count + 1));
-    format!("data: {}", json!({"type": "token_data", "target": target, "count": count, "content": value}))
-}
-
-fn v2_frame(word: &str, value: Value) -> String {
-    let chunk = |delta: Value| json!({"choices": [{"index": 0, "delta": delta}]});
-    let frame = match word {
-        "m" => chunk(json!({"content": value})),
-        "r" => chunk(json!({"reasoning_content": value})),
-        "d" => chunk(value),
-        "fin" => json!({"choices": [{"index": 0, "delta": {}, "finish_reason": value}]}),
-        "stc" => json!({"object": "chat.tool_call", "tool_call": value}),
-        "str" => json!({"object": "chat.tool_result", "tool_result": value}),
-        "img" => json!({"object": "lumo.image_data", "image": value}),
-        "u" => json!({"choices": [], "usage": value}),
-        "err" => json!({"error": value}),
-        "c" => return format!(":{}", value.as_str().expect("a comment")),
-        "done" => return "data: [DONE]".to_owned(),
-        other => panic!("unknown event {other}"),
-    };
-    format!("data: {frame}")
+    let speech = if v1 { Speech::LumoV1 } else { Speech::LumoV2 };
+    String::from_utf8(speech.stream(events)).expect("JSON")
 }
 
 fn stream_of(case: &Value) -> String {
