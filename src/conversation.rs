@@ -52,6 +52,15 @@ pub struct Conversation {
     pub rest: Rest,
 }
 
+/// A conversation as one text, which the model continues.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Prompt {
+    /// The text.
+    pub text: String,
+    /// Bytes of the token at its beginning that marks the beginning of a text; 0 without one.
+    pub bos: usize,
+}
+
 /// One message.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Turn {

@@ -33,7 +33,8 @@
 //!   [`conversation`] are the types between them, [`mod@format`] and [`detect`] describe and find calls written as text,
 //!   [`tools`] and [`rules`] are the declared tools and the settings of one model, [`failure`] says what went wrong, and
 //!   [`pipeline`] connects the stages for one response.
-//! - `proxy` adds [`http1`], the HTTP proxy, its configuration, its logs and metrics, and the redaction of secrets.
+//! - `proxy` adds [`http1`], the HTTP proxy, its configuration, models' chat templates ([`template`]), its logs and
+//!   metrics, and the redaction of secrets.
 //! - `bench` adds fixtures, the scripted upstream and the load generator. It includes `proxy`.
 //! - `cli` adds the command line of the program. It includes `bench`, and is on by default.
 
@@ -85,5 +86,7 @@ pub mod redact;
 pub mod rules;
 pub mod settings;
 mod suggest;
+#[cfg(feature = "proxy")]
+pub mod template;
 pub mod tools;
 pub mod wire;

@@ -1,6 +1,6 @@
 //! [`Model`]: a model that clients can request, and the rules for its responses.
 
-use std::{borrow::Cow, fmt, sync::Arc};
+use std::{borrow::Cow, fmt, fs, sync::Arc};
 
 use toml::Value;
 
@@ -20,6 +20,7 @@ use crate::{
     rules::{Detect, ExamplesAs, Limits, Rules, Showing, ToolList},
     settings::{Field, Key, OneOf},
     suggest::suggest,
+    template::ChatTemplate,
 };
 
 /// The model name that matches every name that no other entry has.
@@ -38,6 +39,8 @@ pub struct Model {
     pub tools: ToolStyle,
     /// Replaces the format's own instruction template.
     pub instructions: Option<String>,
+    /// The model's own chat template.
+    pub chat_template: Option<Arc<ChatTemplate>>,
     /// Where a format's instructions go.
     pub system_position: SystemPosition,
     /// Whether responses start inside reasoning. `None`: the model's name decides.
@@ -92,6 +95,7 @@ impl Model {
         Teaching {
             prefix: self.settings.tool_prefix.clone(),
             template: self.instructions.clone().unwrap_or_default(),
+            text: None,
             in_user_turn: self.system_position == SystemPosition::User,
             in_last_user_turn: self.system_position == SystemPosition::LastUser,
             examples: self.settings.showing.examples,
@@ -100,7 +104,16 @@ impl Model {
             max_instructions: self.settings.showing.max_instructions,
         }
     }
+
+    /// The chat template that the instructions are taken from, if they are.
+    pub fn instructing_template(&self) -> Option<&ChatTemplate> {
+        let is_chosen = self.instructions.as_deref() == Some(FROM_TEMPLATE);
+        self.chat_template.as_deref().filter(|_| is_chosen)
+    }
 }
+
+/// The value of `instructions` that takes them from the chat template.
+const FROM_TEMPLATE: &str = "template";
 
 /// `settings` completed for the model that its upstream calls `name`: with the formats that its `tools`
 /// setting and its name imply, and whether its responses start inside reasoning, unless that is configured.
@@ -171,6 +184,7 @@ pub(super) struct Draft {
     upstream_name: Option<String>,
     tools: ToolStyle,
     instructions: Option<String>,
+    chat_template: Option<Arc<ChatTemplate>>,
     system_position: SystemPosition,
     starts_in_reasoning: Option<bool>,
     settings: Rules,
@@ -227,12 +241,25 @@ pub(super) fn treatment(keys: &mut impl Keys, draft: &mut Draft, formats: &Known
             "the template of the instructions that teach tools: the text, `\"file:PATH\"` or \
              `\"env:NAME\"`. It may contain `{{tools}}` (the declared tools as JSON), `{{signatures}}` \
              (the same as signatures), `{{examples}}` (example calls), `{{example}}` (one call), `{{words}}` (its form in words), `{{prefix}}`, `{{rules}}` (the \
-             rules for calls) and `{{result}}` (a result). See [teaching](teaching.md)",
+             rules for calls) and `{{result}}` (a result). See [teaching](teaching.md). `\"template\"` takes what \
+             `chat_template` says of the tools",
         )
         .or("the format's own"),
         &mut draft.instructions,
         |cell| referred(cell).map(|(text, _)| Some(text)),
         |instructions| instructions.as_deref().map(string),
+    );
+    keys.special(
+        Key::new(
+            "chat_template",
+            "`\"file:PATH\"` of the model's `tokenizer_config.json`, or of a Jinja file: the template that \
+             writes the conversation and its tools as one prompt, for an upstream of the dialect \
+             `completions`; see [below](#chat-templates)",
+        )
+        .or("none"),
+        &mut draft.chat_template,
+        |cell| chat_template(cell).map(Some),
+        |template| template.as_ref().map(|template| string(&format!("file:{}", template.origin()))),
     );
     keys.key(
         Key::new(
@@ -347,6 +374,7 @@ impl Draft {
             upstream_name: self.upstream_name,
             tools: self.tools,
             instructions: self.instructions,
+            chat_template: self.chat_template,
             system_position: self.system_position,
             starts_in_reasoning: self.starts_in_reasoning,
             settings: self.settings,
@@ -366,6 +394,7 @@ impl Model {
             upstream_name: self.upstream_name.clone(),
             tools: self.tools,
             instructions: self.instructions.clone(),
+            chat_template: self.chat_template.clone(),
             system_position: self.system_position,
             starts_in_reasoning: is_known.then(|| self.settings_for(&self.name).starts_in_reasoning),
             settings: self.settings.clone(),
@@ -377,8 +406,48 @@ impl Model {
     }
 }
 
+/// Reads and compiles a chat template.
+fn chat_template(cell: Cell<'_>) -> Option<Arc<ChatTemplate>> {
+    let written = text(cell.clone())?;
+    let Some(path) = written.strip_prefix("file:") else { return cell.expected("\"file:PATH\"") };
+    let resolved = cell.context.source.resolve(path, cell.span.start);
+    match fs::read_to_string(&resolved).map(|text| ChatTemplate::parse(&text, path)) {
+        Ok(Ok(template)) => Some(Arc::new(template)),
+        Ok(Err(error)) => cell.wrong(format!("the chat template in {}, {error}", resolved.display())),
+        Err(error) => cell.wrong(format!("cannot read {}: {error}", resolved.display())),
+    }
+}
+
+/// Checks what has to do with the chat template.
+fn check_template(model: &Model, table: &mut Table<'_>) {
+    let takes_prompt = model.upstream.options.side().takes_prompt();
+    let is_taken = model.instructions.as_deref() == Some(FROM_TEMPLATE);
+    if let Some(cell) = table.cell("instructions").filter(|_| is_taken) {
+        match model.chat_template.as_ref().map(|template| template.check_instructions()) {
+            None => _ = cell.wrong::<()>("`instructions = \"template\"` needs a `chat_template`"),
+            Some(Err(error)) => _ = cell.wrong::<()>(error.message),
+            Some(Ok(())) => {}
+        }
+    }
+    if let Some(cell) = table.cell("chat_template").filter(|_| !takes_prompt && !is_taken) {
+        cell.warn(
+            "`chat_template` is used only for an upstream of the dialect `completions`, or by \
+             `instructions = \"template\"`",
+        );
+    }
+    if takes_prompt
+        && model.chat_template.is_none()
+        && let Some(name) = table.cell("name")
+    {
+        name.warn(
+            "without a `chat_template` the prompt is the conversation's bare text, without roles and tools",
+        );
+    }
+}
+
 /// Checks across the keys of a model.
 fn check(model: &Model, table: &mut Table<'_>) {
+    check_template(model, table);
     if let Some(instructions) = table.cell("instructions")
         && model.tools == ToolStyle::Native
     {

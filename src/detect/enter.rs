@@ -11,7 +11,7 @@ use super::{
     region::{Region, RegionKind},
     search::{Begins, Fenced, Unmarked},
     section::Section,
-    text::{head, slice, tail},
+    text::{head, is_blank, slice, tail},
     thinking::Thinking,
 };
 use crate::{
@@ -37,7 +37,7 @@ impl Detector {
     fn opens(&self, text: &str, at: usize) -> bool {
         match text.as_bytes().get(at).and_then(|&byte| self.search.sought.begins(byte)) {
             None => false,
-            Some(Begins::Bracket) => true,
+            Some(Begins::Bracket) => self.may_be_value(tail(text, at)),
             Some(Begins::Fence) => self.prose.starts_line(head(text, at)),
             Some(Begins::Marker(place)) => {
                 let (rest, markers) = (tail(text, at), &self.search.sought.markers);
@@ -47,6 +47,14 @@ impl Detector {
                 }
             }
         }
+    }
+
+    /// Whether the bracket at the beginning of `rest` may begin a call. A call's object begins with a quoted key;
+    /// braces of code and prose are ruled out here, before anything is allocated for them.
+    fn may_be_value(&self, rest: &str) -> bool {
+        let Some(inside) = rest.strip_prefix('{') else { return true };
+        let key = inside.bytes().find(|byte| !is_blank(*byte)).is_none_or(|byte| byte == b'"');
+        key || self.search.sought.markers.first(b'{').is_some()
     }
 
     /// The [`Place`] at the end of `before`, which is text that has not been sent yet.

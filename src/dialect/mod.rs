@@ -11,8 +11,10 @@
 
 pub mod chat;
 mod client;
+pub mod completions;
 pub(crate) mod finish;
 pub mod lumo;
+pub(crate) mod refusal;
 mod skipped;
 mod stamp;
 pub(crate) mod status;
@@ -43,6 +45,7 @@ use crate::{
 dialects! {
     Lumo "lumo" "Lumo": upstream lumo;
     Chat "chat" "OpenAI Chat Completions": client chat, upstream chat;
+    Completions "completions" "text completions": upstream completions;
 }
 
 impl fmt::Display for Dialect {

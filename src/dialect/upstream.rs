@@ -6,7 +6,11 @@ use bytes::Bytes;
 
 use super::{Dialect, Reader};
 use crate::{
-    conversation::Conversation, enforce::Means, failure::Failure, rules::Limits, settings::Settings,
+    conversation::{Conversation, Prompt},
+    enforce::Means,
+    failure::Failure,
+    rules::Limits,
+    settings::Settings,
     tools::DeclaredTools,
 };
 
@@ -33,6 +37,16 @@ pub trait UpstreamSide {
 
     /// The request for `conversation`, to an upstream that knows the model as `model`.
     fn encode(&self, conversation: &Conversation, model: &str) -> UpstreamRequest;
+
+    /// Whether requests carry the conversation as one text, which the model's chat template writes.
+    fn takes_prompt(&self) -> bool {
+        false
+    }
+
+    /// The same request with the conversation written as `prompt`, for dialects that take one.
+    fn encode_prompt(&self, _prompt: &Prompt, conversation: &Conversation, model: &str) -> UpstreamRequest {
+        self.encode(conversation, model)
+    }
 
     /// A reader for one response.
     fn reader(&self, rules: &ReaderRules) -> Reader;

@@ -3,7 +3,7 @@
 
 use std::{cmp::Reverse, sync::LazyLock};
 
-use super::{ALL, CustomFormat, Format, all_and};
+use super::{ALL, CustomFormat, Format, Grammar, all_and};
 
 /// The formats that a configuration knows, both its own and the built-in ones, indexed by models' names.
 #[derive(Debug)]
@@ -71,6 +71,31 @@ impl KnownFormats {
     pub fn prompt_opens_reasoning(&self, name: &str) -> bool {
         self.reasoners.fitting(name).next().is_some()
     }
+
+    /// Whether `prompt`, the whole text that a model continues, ends with a marker that opens reasoning.
+    pub fn opens_reasoning(&self, prompt: &str) -> bool {
+        let end = prompt.trim_end();
+        let thoughts = self.all().flat_map(|format| format.grammars).filter_map(|grammar| match grammar {
+            Grammar::Reasoning(thoughts) => Some(*thoughts),
+            _ => None,
+        });
+        thoughts.flatten().any(|thought| !thought.chosen && ends_with_marker(end, thought.open))
+    }
+}
+
+/// Whether `text` ends with `marker`, in any case. A `*` in the marker stands for a suffix with its colon, or
+/// for nothing.
+fn ends_with_marker(text: &str, marker: &str) -> bool {
+    let cut = |text: &str, end: &str| {
+        let (before, last) = text.split_at_checked(text.len().checked_sub(end.len())?)?;
+        last.eq_ignore_ascii_case(end).then(|| before.len())
+    };
+    let Some((head, tail)) = marker.split_once('*') else { return cut(text, marker).is_some() };
+    let Some(inside) = cut(text, tail).and_then(|length| text.get(..length)) else { return false };
+    let is_suffix = |suffix: &str| suffix.is_empty() || suffix.starts_with(':');
+    let start = inside.rfind('<').and_then(|at| inside.get(at..)).unwrap_or_default();
+    let (word, suffix) = start.split_at_checked(head.len()).unwrap_or_default();
+    word.eq_ignore_ascii_case(head) && is_suffix(suffix) && !suffix.contains(char::is_whitespace)
 }
 
 impl Default for KnownFormats {

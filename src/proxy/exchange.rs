@@ -14,7 +14,7 @@ use bytes::Bytes;
 
 use crate::{
     config::{Config, Model, ToolStyle},
-    conversation::Conversation,
+    conversation::{Conversation, Tool},
     dialect::{Answering, ClientDialect, Reader, ReaderRules, Stamp, UpstreamRequest},
     enforce::{Enforced, Means},
     failure::{Failure, Kind},
@@ -40,6 +40,8 @@ pub(super) struct Exchange<'a> {
     pub(super) conversation: Conversation,
     /// The request to the upstream.
     pub(super) request: UpstreamRequest,
+    /// Whether the response starts inside reasoning, if the prompt says so.
+    pub(super) starts_in_reasoning: Option<bool>,
     /// How the client is answered.
     pub(super) answering: Answering,
     /// Decides what follows a hop, if the model's rules allow several.
@@ -62,7 +64,8 @@ pub(super) fn decode(dialect: ClientDialect, body: &[u8]) -> Result<Conversation
 /// Prepares `conversation`, decoded from `body`, for its upstream.
 ///
 /// # Errors
-/// [`Kind::NotFound`] for an unknown model, [`Kind::Request`] for what its upstream cannot do.
+/// [`Kind::NotFound`] for an unknown model, [`Kind::Request`] for what its upstream or its chat template cannot do,
+/// [`Kind::Internal`] if the template fails.
 pub(super) fn prepare<'c>(
     (config, refused): (&'c Arc<Config>, &Arc<RefusedMeans>),
     dialect: ClientDialect,
@@ -71,30 +74,38 @@ pub(super) fn prepare<'c>(
 ) -> Result<Exchange<'c>, Failure> {
     let model = model(config, dialect, &conversation)?;
     refuse_choices(model, &conversation)?;
+    let now = stamp.created;
     let answering = Answering::new(&conversation, stamp);
-    let (sent, left_out) = taught(model, &conversation, &refused.left(model));
-    let request = encode(model, &sent);
+    let (sent, left_out) = taught(model, &conversation, (&refused.left(model), now))?;
+    let (request, starts_in_reasoning) = encode(model, &sent, now)?;
     let constrained = sent.constraint.as_ref().map(refused::Kind::of);
     drop(sent);
     let may_follow_up = model.settings.may_follow_up() && !conversation.tools.is_empty();
     let hops = (may_follow_up || constrained.is_some()).then(|| {
-        let asking = AskAgain::new((Arc::clone(config), Arc::clone(refused)), dialect, body, constrained);
+        let asking =
+            AskAgain::new((Arc::clone(config), Arc::clone(refused)), dialect, (body, now), constrained);
         let asking: Box<dyn DecideHop> = Box::new(asking);
         asking
     });
-    Ok(Exchange { model, dialect, left_out, conversation, request, answering, hops })
+    Ok(Exchange { model, dialect, left_out, conversation, request, starts_in_reasoning, answering, hops })
 }
 
 /// The pipeline for the response to `conversation`.
 pub(super) fn pipeline(
     model: &Model,
     dialect: ClientDialect,
-    conversation: &Conversation,
+    (conversation, starts_in_reasoning): (&Conversation, Option<bool>),
     answering: &Answering,
 ) -> Pipeline {
+    let mut settings = model.settings_for(&conversation.model);
+    if let (None, Some(starts)) = (model.starts_in_reasoning, starts_in_reasoning)
+        && settings.starts_in_reasoning != starts
+    {
+        settings.to_mut().starts_in_reasoning = starts;
+    }
     Pipeline::new(
         conversation,
-        &model.settings_for(&conversation.model),
+        &settings,
         &model.formats,
         reader(model, dialect),
         dialect.side().writer(answering),
@@ -129,39 +140,63 @@ fn refuse_choices(model: &Model, conversation: &Conversation) -> Result<(), Fail
 /// The conversation as the upstream sees it: with the tools taught in the prompt, and well-formed calls enforced, if the
 /// model is configured so.
 ///
-/// `means` are what the upstream can enforce.
+/// `means` are what the upstream can enforce, `now` is the time in seconds of Unix time.
+///
+/// # Errors
+/// The model's chat template cannot give the instructions.
 pub(super) fn sent<'a>(
     model: &Model,
     conversation: &'a Conversation,
-    means: &Means,
-) -> Cow<'a, Conversation> {
-    taught(model, conversation, means).0
+    means: (&Means, u64),
+) -> Result<Cow<'a, Conversation>, Failure> {
+    Ok(taught(model, conversation, means)?.0)
 }
 
 /// As [`sent`], with the names of the tools that `max_instructions` left no room for.
 fn taught<'a>(
     model: &Model,
     conversation: &'a Conversation,
-    means: &Means,
-) -> (Cow<'a, Conversation>, Vec<String>) {
-    match model.tools {
-        ToolStyle::Native => (Cow::Borrowed(conversation), Vec::new()),
-        ToolStyle::Format(format) => {
-            let enforced = model.enforced(conversation, format, means);
-            let (format, constraint) = match enforced {
-                Some(Enforced { format, constraint }) => (format, Some(constraint)),
-                None => (format, None),
-            };
-            let Instructed { conversation: sent, left_out } =
-                format::instruct_within(conversation.clone(), format, &model.teaching());
-            (Cow::Owned(Conversation { constraint, ..sent }), left_out)
+    (means, now): (&Means, u64),
+) -> Result<(Cow<'a, Conversation>, Vec<String>), Failure> {
+    let ToolStyle::Format(taught) = model.tools else { return Ok((Cow::Borrowed(conversation), Vec::new())) };
+    let (format, constraint) = match model.enforced(conversation, taught, means) {
+        Some(Enforced { format, constraint }) => (format, Some(constraint)),
+        None => (taught, None),
+    };
+    let mut teaching = model.teaching();
+    // What is enforced may be another format, which the template does not describe.
+    if let Some(template) = model.instructing_template().filter(|_| format == taught) {
+        let tools = conversation.callable_tools().map(|tool| {
+            let name = format!("{}{}", teaching.prefix, tool.name);
+            Tool { name, ..tool.clone() }
+        });
+        let tools: Vec<_> = tools.collect();
+        if !tools.is_empty() {
+            teaching.text = Some(template.tool_instructions(&tools, now)?);
         }
     }
+    let Instructed { conversation: sent, left_out } =
+        format::instruct_within(conversation.clone(), format, &teaching);
+    Ok((Cow::Owned(Conversation { constraint, ..sent }), left_out))
 }
 
-/// The request to the model's upstream.
-pub(super) fn encode(model: &Model, sent: &Conversation) -> UpstreamRequest {
-    model.upstream.options.side().encode(sent, model.upstream_name(&sent.model))
+/// The request to the model's upstream, and whether the response starts inside reasoning, if there is a prompt that says
+/// so.
+///
+/// # Errors
+/// The model's chat template refuses the conversation, or fails.
+pub(super) fn encode(
+    model: &Model,
+    sent: &Conversation,
+    now: u64,
+) -> Result<(UpstreamRequest, Option<bool>), Failure> {
+    let (side, name) = (model.upstream.options.side(), model.upstream_name(&sent.model));
+    let Some(template) = model.chat_template.as_ref().filter(|_| side.takes_prompt()) else {
+        return Ok((side.encode(sent, name), None));
+    };
+    let prompt = template.render(sent, now)?;
+    let starts_in_reasoning = model.formats.opens_reasoning(&prompt.text);
+    Ok((side.encode_prompt(&prompt, sent, name), Some(starts_in_reasoning)))
 }
 
 /// A reader for a response of the model's upstream to a client that speaks `dialect`.

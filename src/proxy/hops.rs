@@ -71,6 +71,8 @@ pub(super) struct AskAgain {
     config: Arc<Config>,
     dialect: ClientDialect,
     body: Box<[u8]>,
+    /// The time of the request, in seconds of Unix time.
+    now: u64,
     /// The turns of all follow-ups so far.
     turns: Vec<Turn>,
     /// The means by which the last request is enforced.
@@ -91,15 +93,15 @@ const REFUSALS: [StatusCode; 4] = [
 ];
 
 impl AskAgain {
-    /// For the response to the request `body`, whose first request to the upstream is `constrained`.
+    /// For the response to the request `body` at the time `now`, whose first request to the upstream is `constrained`.
     pub(super) fn new(
         (config, refused): (Arc<Config>, Arc<RefusedMeans>),
         dialect: ClientDialect,
-        body: &[u8],
+        (body, now): (&[u8], u64),
         constrained: Option<Kind>,
     ) -> Self {
         let (turns, dropped) = (Vec::new(), Vec::new());
-        Self { config, dialect, body: body.into(), turns, constrained, dropped, refused }
+        Self { config, dialect, body: body.into(), now, turns, constrained, dropped, refused }
     }
 
     /// The client's request with all follow-ups, as the upstream is to get it, and a reader for the response.
@@ -111,10 +113,11 @@ impl AskAgain {
         let model = exchange::model(&self.config, self.dialect, &conversation)?;
         let left = self.refused.left(model);
         let means = self.dropped.iter().fold(left, |means, kind| kind.removed_from(means));
-        let mut sent = exchange::sent(model, &conversation, &means).into_owned();
+        let mut sent = exchange::sent(model, &conversation, (&means, self.now))?.into_owned();
         self.constrained = sent.constraint.as_ref().map(Kind::of);
         sent.turns.extend(self.turns.iter().cloned());
-        Ok((exchange::encode(model, &sent), exchange::reader(model, self.dialect)))
+        let (request, _) = exchange::encode(model, &sent, self.now)?;
+        Ok((request, exchange::reader(model, self.dialect)))
     }
 
     fn ask(&mut self, follow_up: FollowUp) -> Result<Continuation, Failure> {

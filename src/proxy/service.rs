@@ -282,7 +282,16 @@ impl Service {
         memory: Reservation,
         access: Access,
     ) -> Pin<Box<AnswerBody>> {
-        let Exchange { model, dialect, left_out: _, conversation, request, answering, hops } = exchange;
+        let Exchange {
+            model,
+            dialect,
+            left_out: _,
+            conversation,
+            request,
+            starts_in_reasoning,
+            answering,
+            hops,
+        } = exchange;
         let watch = self.tap.as_ref().and_then(|tap| {
             tap.begin(&Opening {
                 id: access.id(),
@@ -297,8 +306,8 @@ impl Service {
         });
         let begun = Instant::now();
         let opening = Arc::clone(&client).begin(request).await;
-        let pipeline =
-            exchange::pipeline(model, dialect, &conversation, &answering).redacting(self.redactor.clone());
+        let asked = (&conversation, starts_in_reasoning);
+        let pipeline = exchange::pipeline(model, dialect, asked, &answering).redacting(self.redactor.clone());
         let parts = answer::Parts {
             begun,
             client,

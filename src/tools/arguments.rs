@@ -262,9 +262,9 @@ fn expect_type(schema: &Map<String, Value>, value: &Value, place: &Place<'_>) ->
         _ => return Ok(()),
     };
     let types: Vec<&str> = types.iter().filter_map(Value::as_str).collect();
-    let is_known = |name: &&str| TYPES.contains(name);
+    let is_known = |name: &str| TYPES.contains(&name);
     if types.is_empty()
-        || !types.iter().all(|name| is_known(&name))
+        || !types.iter().all(|name| is_known(name))
         || types.iter().any(|name| is_of(value, name))
     {
         return Ok(());
@@ -292,7 +292,8 @@ fn is_whole(number: &Number) -> bool {
 
 fn bounds(schema: &Map<String, Value>, number: &Number, place: &Place<'_>) -> Checked {
     let Some(value) = number.as_f64() else { return Ok(()) };
-    let rules: [(&str, &str, fn(f64, f64) -> bool); 4] = [
+    type Holds = fn(f64, f64) -> bool;
+    let rules: [(&str, &str, Holds); 4] = [
         ("minimum", "at least", |value, limit| value >= limit),
         ("maximum", "at most", |value, limit| value <= limit),
         ("exclusiveMinimum", "more than", |value, limit| value > limit),

@@ -128,7 +128,7 @@ maxcalls = 3
 2:45: error: 0.0.0.0:99 can be reached from other machines: without `api_keys` only loopback addresses are listened on
 2:59: error: 127.0.0.1:8787 stands here twice
 3:17: error: expected a duration such as \"90s\", found an integer
-7:11: error: unknown value `lummo`; did you mean `lumo`? also known: `chat`
+7:11: error: unknown value `lummo`; did you mean `lumo`? also known: `chat`, `completions`
 8:12: error: not a URL; expected one such as \"https://host/v1\"
 9:11: error: the environment variable `NOPE` is not set
 10:1: error: unknown key `conect_timeout`; did you mean `connect_timeout`? also known: `idle_timeout`, `total_timeout`; `toolwire check --keys` lists all
@@ -803,7 +803,7 @@ fn openai_hosts_get_fields_that_others_do_not_know() {
         );
         match &Desk::with(&text).load().unwrap().config.upstreams[0].options {
             UpstreamDialect::Chat(chat) => (chat.keep_developer, chat.keep_custom_tools),
-            UpstreamDialect::Lumo(_) => panic!("the dialect is chat"),
+            UpstreamDialect::Lumo(_) | UpstreamDialect::Completions(_) => panic!("the dialect is chat"),
         }
     };
     for url in
@@ -861,4 +861,50 @@ fn tool_names_are_a_metric_label_only_if_enabled() {
     assert!(shows("[metrics]\ntool_names = true\n"));
     let told = Desk::with(&format!("{GOOD}[metrics]\ntool_name = true\n")).told();
     assert!(told.contains("unknown key `tool_name`; did you mean `tool_names`?"), "{told}");
+}
+
+#[test]
+fn mistake_in_a_chat_template_names_its_file_and_line() {
+    let text = |more: &str| {
+        format!(
+            "[[upstreams]]\nname = \"up\"\ndialect = \"completions\"\nbase_url = \"http://h\"\n\
+             [[models]]\nname = \"m\"\n{more}"
+        )
+    };
+    let desk = Desk::with(&text("chat_template = \"file:model.jinja\"\n"));
+    assert!(desk.told().contains("7:17: error: cannot read "), "{}", desk.told());
+    let template = desk.0.path().join("model.jinja");
+    fs::write(&template, "a\n{% if x %}\n{{ y | }}\n").unwrap();
+    let told = desk.told();
+    assert!(
+        told.contains("7:17: error: the chat template in") && told.contains("model.jinja, line 3: "),
+        "{told}"
+    );
+    fs::write(&template, "{{ messages }}").unwrap();
+    assert_eq!(desk.told(), "");
+    let model = desk.load().unwrap().config.models.remove(0);
+    assert_eq!(model.chat_template.unwrap().origin(), "model.jinja");
+    assert!(Desk::with(&text("")).told().contains("without a `chat_template` the prompt is"));
+    assert!(Desk::with(&text("chat_template = \"x\"")).told().contains("expected \"file:PATH\""));
+}
+
+#[test]
+fn instructions_from_a_template_need_one_that_describes_tools() {
+    let text = "[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\nbase_url = \"http://h\"\n[[models]]\n\
+                name = \"m\"\ntools = \"hermes\"\ninstructions = \"template\"\n";
+    assert!(Desk::with(text).told().contains("needs a `chat_template`"));
+    let desk = Desk::with(&format!("{text}chat_template = \"file:m.jinja\"\n"));
+    let template = desk.0.path().join("m.jinja");
+    fs::write(&template, "{{ tools }}{% for m in messages %}<m>{{ m.content }}</m>{% endfor %}").unwrap();
+    assert!(desk.told().contains("does not describe tools within the system message"), "{}", desk.told());
+    fs::write(
+        &template,
+        "{% for m in messages %}<m>{{ m.content }}{{ tools if loop.first else '' }}</m>{% endfor %}",
+    )
+    .unwrap();
+    // Without tools, `tools` is none, which this template shows.
+    assert!(desk.told().contains("error"), "{}", desk.told());
+    fs::write(&template, "{% for m in messages %}<m>{{ m.content }}{{ tools if loop.first and tools else '' }}</m>{% endfor %}")
+        .unwrap();
+    assert_eq!(desk.told(), "");
 }

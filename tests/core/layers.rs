@@ -10,7 +10,7 @@ use std::{
 };
 
 /// The modules from the bottom up. A module may import those that stand before it.
-const ORDER: [&str; 23] = [
+const ORDER: [&str; 24] = [
     "suggest",
     "settings",
     "digest",
@@ -24,6 +24,7 @@ const ORDER: [&str; 23] = [
     "format",
     "enforce",
     "dialect",
+    "template",
     "detect",
     "pipeline",
     "redact",
@@ -37,7 +38,7 @@ const ORDER: [&str; 23] = [
 ];
 
 /// What `dialect/` has besides the dialects: all of them may import it.
-const SHARED_BY_DIALECTS: [&str; 4] = ["finish", "skipped", "status", "tool_calls"];
+const SHARED_BY_DIALECTS: [&str; 5] = ["finish", "refusal", "skipped", "status", "tool_calls"];
 
 /// A path in a source file, without `crate` and `super`: the module that it names, seen from the root of the crate.
 #[derive(Debug, PartialEq, Eq)]

@@ -12,6 +12,7 @@
 )]
 
 mod chat;
+mod completions;
 mod conformance;
 mod docs;
 mod enforce;
@@ -26,3 +27,5 @@ mod requests;
 mod sse;
 #[path = "../support/mod.rs"]
 mod support;
+#[cfg(feature = "proxy")]
+mod template;

@@ -12,6 +12,7 @@ mod support;
 
 mod bodies;
 mod cancel;
+mod completions;
 mod connections;
 mod cors;
 mod drain;

@@ -12,16 +12,17 @@
 mod client;
 mod error;
 mod reader;
-mod refusal;
 pub mod request;
 mod server;
 mod upstream;
 mod writer;
 
+use super::refusal;
+
+pub use super::refusal::refusal;
 pub(crate) use client::Client;
 pub use error::error_body;
 pub use reader::{Reader, ReaderSettings};
-pub use refusal::refusal;
 pub use server::Server;
 pub use upstream::{Options, Streaming};
 pub use writer::Writer;

@@ -57,6 +57,8 @@ pub struct Teaching {
     /// `{{examples}}`, `{{example}}`, `{{words}}`, `{{prefix}}`, `{{rules}}` and `{{result}}` stand for the contents of this
     /// request.
     pub template: String,
+    /// Finished instructions, which replace all of that: what a model's own chat template says of the tools.
+    pub text: Option<String>,
     /// Put the instructions, together with system texts, in brackets before the first user's text, for models
     /// that have no system role or follow it less closely. Otherwise they are a system turn.
     pub in_user_turn: bool,
@@ -78,6 +80,7 @@ impl Default for Teaching {
         Self {
             prefix: String::new(),
             template: String::new(),
+            text: None,
             in_user_turn: false,
             in_last_user_turn: false,
             examples: 2,

@@ -48,6 +48,9 @@ pub(super) struct Prompt {
 /// request can have the same beginning.
 pub(super) fn prompt(conversation: &Conversation, teach: &Teach, teaching: &Teaching) -> Option<Prompt> {
     conversation.callable_tools().next()?;
+    if let Some(text) = &teaching.text {
+        return Some(Prompt { instructions: text.clone(), example_turns: Vec::new(), left_out: Vec::new() });
+    }
     let tools: Vec<&Tool> = conversation.tools.iter().collect();
     let parts = Parts { conversation, teach, teaching };
     let Some(limit) = teaching.max_instructions else {

@@ -207,3 +207,19 @@ fn what_follows_a_call_in_its_message_is_text() {
     assert_eq!(inkling(text, ArgumentDelivery::Whole, false), (text.to_owned(), 0));
     assert_eq!(inkling(text, ArgumentDelivery::Stream, false), (String::new(), 1));
 }
+
+/// Text in place of the arguments is the tool's only parameter, whatever letter it begins with: `to=` opens a header
+/// only at the message's beginning.
+#[test]
+fn bare_argument_may_begin_like_a_marker_of_the_message_start() {
+    for code in ["ls", "touch a", "to=a"] {
+        let text = format!("<|channel|>commentary to=functions.python<|message|>{code}<|call|>");
+        let settings = Rules { detect: Detect::Formats(vec!["harmony"]), ..Rules::default() };
+        let found = find(&settings, &text, 3, Finish::Stop, usize::MAX);
+        let arguments: Vec<_> = found.calls.iter().map(|call| call.arguments.as_str()).collect();
+        assert_eq!(
+            (found.text.as_str(), arguments),
+            ("", vec![format!("{{\"code\": \"{code}\"}}").as_str()])
+        );
+    }
+}

@@ -168,16 +168,6 @@ fn header_cut_off_by_the_end_of_the_text_is_text() {
     }
 }
 
-/// Text in place of the arguments is the tool's only parameter, whatever letter it begins with: `to=` opens a header
-/// only at the message's beginning.
-#[test]
-fn bare_argument_may_begin_like_a_marker_of_the_message_start() {
-    for cmd in ["ls", "touch a", "to=a"] {
-        let text = format!("<|channel|>commentary to=functions.run<|message|>{cmd}<|call|>");
-        is("harmony", &text, "", &[("run", json!({"cmd": cmd}))]);
-    }
-}
-
 /// Text at a message's beginning that is not the rest of a header may be anything else.
 #[test]
 fn text_that_is_no_header_is_read_by_other_formats() {

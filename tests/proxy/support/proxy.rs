@@ -17,6 +17,7 @@ use toolwire::{
     dialect::{UpstreamDialect, chat},
     proxy::{Server, tap::Tap},
     rules::Rules,
+    template::ChatTemplate,
 };
 
 /// A configuration of one upstream and the model `m`, to be changed before [`Setup::start`].
@@ -27,6 +28,9 @@ pub(crate) struct Setup {
     pub(crate) keys: Vec<&'static str>,
     pub(crate) settings: Rules,
     pub(crate) tools: ToolStyle,
+    pub(crate) instructions: Option<String>,
+    /// The text of a chat template. With one, the prompt says whether responses start inside reasoning.
+    pub(crate) chat_template: Option<String>,
     pub(crate) limits: Limits,
     pub(crate) cors_origins: Origins,
     pub(crate) metrics: Metrics,
@@ -60,6 +64,8 @@ impl Setup {
             keys: Vec::new(),
             settings: Rules::default(),
             tools: ToolStyle::Native,
+            instructions: None,
+            chat_template: None,
             limits: Limits { keep_alive: NEVER, ..Limits::default() },
             cors_origins: Origins::None,
             metrics: Metrics::default(),
@@ -72,15 +78,19 @@ impl Setup {
 
     pub(crate) fn config(self) -> (Config, Option<Arc<dyn Tap>>) {
         let upstream = Arc::new(self.upstream);
+        let chat_template = self.chat_template.as_ref();
+        let chat_template =
+            chat_template.map(|text| Arc::new(ChatTemplate::parse(text, "model.jinja").unwrap()));
         let model = |name: &str, upstream_name: Option<&str>| Model {
             name: name.to_owned(),
             upstream: Arc::clone(&upstream),
             upstream_name: upstream_name.map(str::to_owned),
             tools: self.tools,
             formats: Arc::default(),
-            instructions: None,
+            instructions: self.instructions.clone(),
+            chat_template: chat_template.clone(),
             system_position: SystemPosition::System,
-            starts_in_reasoning: Some(self.settings.starts_in_reasoning),
+            starts_in_reasoning: chat_template.is_none().then_some(self.settings.starts_in_reasoning),
             settings: self.settings.clone(),
         };
         let mut models = vec![model("m", None), model("org/other", Some("theirs"))];

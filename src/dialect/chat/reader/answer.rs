@@ -17,8 +17,7 @@ use super::{
 };
 use crate::{
     dialect::{
-        Skip, Skipped,
-        chat::refusal,
+        Skip, Skipped, refusal,
         tool_calls::{CallDeltas, arguments_only},
     },
     event::{Event, Sink, Start},

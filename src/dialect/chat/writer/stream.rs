@@ -42,6 +42,13 @@ pub(super) struct Stream {
     images: usize,
     customs: Customs,
     usage: Counts,
+    /// Boxed because nearly no response has any.
+    notes: Option<Box<Notes>>,
+}
+
+/// What the last chunk says in toolwire's extension field.
+#[derive(Debug, Default)]
+struct Notes {
     warnings: Vec<Value>,
 }
 
@@ -70,7 +77,7 @@ impl Stream {
             images: 0,
             customs: Customs::new(answering),
             usage: Counts::None,
-            warnings: Vec::new(),
+            notes: None,
         }
     }
 
@@ -122,13 +129,14 @@ impl Stream {
                 out.put_slice(b"{},\"finish_reason\":\"");
                 out.put_slice(delta::finish_word(*finish, self.legacy_functions).as_bytes());
                 out.put_slice(b"\"}]");
-                if !self.warnings.is_empty() {
-                    let notes = delta::notes(std::mem::take(&mut self.warnings)).to_string();
-                    put_all(out, [",\"toolwire\":", &notes]);
+                if let Some(notes) = self.notes.take() {
+                    put_all(out, [",\"toolwire\":", &delta::notes(notes.warnings).to_string()]);
                 }
                 out.put_slice(b"}\n\n");
             }
-            Event::Warning(warning) => self.warnings.push(delta::warning(warning)),
+            Event::Warning(warning) => {
+                self.notes.get_or_insert_default().warnings.push(delta::warning(warning));
+            }
             Event::Ping(_) => {}
             Event::Verbatim { frame, means } => self.verbatim(frame, *means, out),
         }

@@ -1,7 +1,7 @@
 //! The readers of upstreams: any bytes, cut anywhere, mean the same.
 
 use toolwire::{
-    dialect::{Reader, chat, lumo},
+    dialect::{Reader, chat, completions, lumo},
     event::Event,
     failure::Failure,
 };
@@ -40,6 +40,10 @@ fn reader_of(flags: u8) -> Reader {
     if on(0) {
         let settings = lumo::ReaderSettings { max_frame, tolerate_truncation: on(2), ..Default::default() };
         return Reader::Lumo(lumo::Reader::new(settings));
+    }
+    if on(5) {
+        let settings = completions::ReaderSettings { max_frame, tolerate_truncation: on(2) };
+        return Reader::Completions(completions::Reader::new(settings));
     }
     Reader::Chat(chat::Reader::new(chat::ReaderSettings {
         max_frame,

@@ -31,7 +31,7 @@ pub fn refusal(status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
 }
 
 /// The failure that an error inside a stream means: the value of `error`, an object or a string.
-pub(super) fn reported(error: &Value) -> Failure {
+pub(crate) fn reported(error: &Value) -> Failure {
     let words = Words::of_error(error);
     let status = words.status;
     words.failure(status)
@@ -166,7 +166,7 @@ fn kind_of_word(word: &str) -> Option<Kind> {
 
 /// The first words of an unexpected body: the title if it is HTML, otherwise its beginning. `None` if it has
 /// no text.
-pub(super) fn first_words(body: &[u8]) -> Option<String> {
+pub(crate) fn first_words(body: &[u8]) -> Option<String> {
     /// Characters quoted: a line of a log, not a page.
     const LONGEST: usize = 120;
     let text = match std::str::from_utf8(body) {

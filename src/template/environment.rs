@@ -1,0 +1,87 @@
+//! The environment of chat templates: what transformers adds to Jinja, and where minijinja differs from Python.
+
+use std::{error, fmt};
+
+use minijinja::{
+    AutoEscape, Environment, Error, ErrorKind, Output, State, UndefinedBehavior, Value, escape_formatter,
+    syntax::SyntaxConfig,
+    value::{Kwargs, ValueKind},
+};
+use minijinja_contrib::{globals, pycompat};
+
+use super::python;
+
+/// Nested calls of macros and blocks.
+const RECURSION: usize = 60;
+
+/// Bytes of JSON that a unit of work pays for. The engine charges a filter only for its result, when it has one.
+const JSON_PER_FUEL: usize = 16;
+
+/// An environment without templates.
+pub(super) fn environment() -> Environment<'static> {
+    let mut environment = Environment::new();
+    if let Ok(syntax) = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build() {
+        environment.set_syntax(syntax);
+    }
+    environment.set_auto_escape_callback(|_| AutoEscape::None);
+    environment.set_undefined_behavior(UndefinedBehavior::Lenient);
+    environment.set_recursion_limit(RECURSION);
+    environment.set_unknown_method_callback(pycompat::unknown_method_callback);
+    environment.set_formatter(formatter);
+    environment.add_filter(
+        "tojson",
+        |state: &State<'_, '_>, value: &Value, indent: Option<Value>, options: Kwargs| {
+            let fuel = state.fuel_levels().map_or(0, |(_, remaining)| remaining);
+            let limit = usize::try_from(fuel).unwrap_or(usize::MAX).saturating_mul(JSON_PER_FUEL);
+            python::tojson(value, (indent, options), limit)
+        },
+    );
+    environment.add_test("sequence", |value: &Value| {
+        matches!(value.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::String | ValueKind::Undefined)
+    });
+    environment.add_function("raise_exception", raise_exception);
+    environment.add_function("cycler", globals::cycler);
+    environment.add_function("joiner", globals::joiner);
+    environment
+}
+
+/// Shows floats as Python does.
+fn formatter(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Result<(), Error> {
+    if value.kind() == ValueKind::Number && !value.is_integer() {
+        let number = f64::try_from(value.clone())?;
+        return out.write_str(&python::float(number)).map_err(Error::from);
+    }
+    escape_formatter(out, state, value)
+}
+
+/// The message with which a template refuses a conversation.
+#[derive(Debug)]
+struct Refusal(String);
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl error::Error for Refusal {}
+
+/// Bytes of a refusal that the client is shown.
+const MAX_REFUSAL: usize = 1000;
+
+fn raise_exception(message: &Value) -> Result<Value, Error> {
+    let message: String = message.to_string().chars().take(MAX_REFUSAL).collect();
+    Err(Error::new(ErrorKind::InvalidOperation, message.clone()).with_source(Refusal(message)))
+}
+
+/// The message of `raise_exception`, if the error came from it.
+pub(super) fn refusal_of(error: &Error) -> Option<String> {
+    let mut source: Option<&dyn error::Error> = Some(error);
+    while let Some(current) = source {
+        if let Some(Refusal(message)) = current.downcast_ref() {
+            return Some(message.clone());
+        }
+        source = current.source();
+    }
+    None
+}

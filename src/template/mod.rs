@@ -1,0 +1,241 @@
+//! [`ChatTemplate`]: a model's own chat template, which writes a conversation as one prompt.
+//!
+//! ```text
+//! tokenizer_config.json or *.jinja ─parse─▶ ChatTemplate ─render(Conversation, time)─▶ Prompt
+//! ```
+//!
+//! Templates are Jinja, as transformers renders it: blocks trimmed, loop controls, and a few functions
+//! (docs/protocols/completions.md#chat-templates). The language is minijinja's; `environment` makes it behave as
+//! Python's where the two differ. A template comes with a model and is not trusted: its work is paid from a
+//! budget that grows with the conversation, so neither an endless loop nor a text that doubles can block a
+//! thread or exhaust memory. (One case is left: minijinja compares lists, and converts them to text within an
+//! expression, without paying for it. A list that holds itself twice on each of many levels takes exponential
+//! time there.)
+//!
+//! What a client wrote is data, never a part of the template.
+
+mod environment;
+mod file;
+mod generation;
+mod instructions;
+mod messages;
+mod python;
+mod strftime;
+
+use std::{fmt, io};
+
+use minijinja::{Environment, ErrorKind, Value};
+
+use self::file::SpecialToken;
+use crate::{
+    conversation::{Conversation, Prompt},
+    failure::{Failure, Kind},
+};
+
+/// A compiled chat template with the model's special tokens.
+pub struct ChatTemplate {
+    environment: Environment<'static>,
+    /// What error messages call the file.
+    origin: String,
+    /// The model has a template of its own for requests with tools.
+    has_tool_template: bool,
+    /// Variables such as `bos_token`.
+    tokens: Vec<SpecialToken>,
+    /// The text of the file, by which templates are compared.
+    source: String,
+}
+
+/// Names of the templates in the environment. A name never chooses how text is escaped: nothing is.
+const DEFAULT: &str = "default";
+const TOOL_USE: &str = "tool_use";
+
+/// The token that begins a text.
+const BOS: &str = "bos_token";
+
+/// Units of work beyond those that grow with the conversation. One is an instruction, or 64 bytes.
+const BASE_FUEL: usize = 200_000;
+
+/// Bytes of the conversation that add one unit of work. A byte may be copied fifteen times, and a message of a
+/// few words pays for some forty instructions.
+const BYTES_PER_FUEL: usize = 4;
+
+/// Bytes of stack for calls of macros and blocks, and for the values of clients.
+const BASE_STACK: usize = 8 << 20;
+
+/// Bytes of stack that are reserved for each unit of work. Memory is used only where a template nests values.
+const STACK_PER_FUEL: usize = 512;
+
+/// Bytes of a prompt beyond those that grow with its conversation.
+const BASE_OUTPUT: usize = 4 << 20;
+
+/// Bytes of the prompt for each byte of the conversation: JSON may be written with escapes and indented.
+const OUTPUT_PER_BYTE: usize = 8;
+
+/// Bytes of a template's source. Real ones have less than 30 KB.
+const MAX_SOURCE: usize = 1 << 20;
+
+/// Why a template cannot be used: the line of the template, if it is known, and what is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TemplateError {
+    /// The line within the template, from 1.
+    pub line: Option<usize>,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl fmt::Display for TemplateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "line {line}: {}", self.message),
+            None => f.write_str(&self.message),
+        }
+    }
+}
+
+impl TemplateError {
+    fn new(message: impl Into<String>) -> Self {
+        Self { line: None, message: message.into() }
+    }
+
+    fn of(error: &minijinja::Error) -> Self {
+        let message = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
+        Self { line: error.line(), message }
+    }
+}
+
+impl ChatTemplate {
+    /// Compiles the text of a `tokenizer_config.json`, or of a Jinja file. `origin` is the file's name for
+    /// error messages.
+    ///
+    /// # Errors
+    /// If the file holds no template, or one with a syntax error.
+    pub fn parse(text: &str, origin: impl Into<String>) -> Result<Self, TemplateError> {
+        let file = file::read(text)?;
+        let mut environment = environment::environment();
+        for (name, source) in [(DEFAULT, Some(&file.default)), (TOOL_USE, file.tool_use.as_ref())] {
+            let Some(source) = source else { continue };
+            if source.len() > MAX_SOURCE {
+                let message = format!("the chat template is longer than {MAX_SOURCE} bytes");
+                return Err(TemplateError::new(message));
+            }
+            let source = generation::without_generation_tags(source);
+            environment.add_template_owned(name, source).map_err(|error| TemplateError::of(&error))?;
+        }
+        Ok(Self {
+            environment,
+            origin: origin.into(),
+            has_tool_template: file.tool_use.is_some(),
+            tokens: file.tokens,
+            source: text.to_owned(),
+        })
+    }
+
+    /// The name of its file.
+    pub fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    /// The prompt for the model's next message. `now`, in seconds of Unix time, is what `strftime_now` shows, in
+    /// UTC.
+    ///
+    /// # Errors
+    /// [`Kind::Request`] if the template refuses the conversation; [`Kind::Internal`] if the template fails or
+    /// exceeds a limit.
+    pub fn render(&self, conversation: &Conversation, now: u64) -> Result<Prompt, Failure> {
+        let (variables, size) = messages::variables(conversation, &self.tokens);
+        let has_tools = conversation.callable_tools().next().is_some();
+        let text = self.render_variables(variables, (size, has_tools), now)?;
+        let bos = self.tokens.iter().find(|token| token.name == BOS).map_or("", |token| &token.text);
+        let bos = if text.starts_with(bos) { bos.len() } else { 0 };
+        Ok(Prompt { text, bos })
+    }
+
+    /// Renders on a thread of its own, whose stack is as large as the work may make it: a template can nest lists
+    /// in a loop, and to drop them takes a frame a level.
+    fn render_variables(
+        &self,
+        mut variables: Vec<(String, Value)>,
+        (size, has_tools): (usize, bool),
+        now: u64,
+    ) -> Result<String, Failure> {
+        let fuel = BASE_FUEL.saturating_add(size / BYTES_PER_FUEL);
+        let limit = BASE_OUTPUT.saturating_add(size.saturating_mul(OUTPUT_PER_BYTE));
+        variables.push((
+            "strftime_now".to_owned(),
+            Value::from_function(move |format: &str| strftime::strftime(format, now)),
+        ));
+        let name = if has_tools && self.has_tool_template { TOOL_USE } else { DEFAULT };
+        let mut environment = self.environment.clone();
+        environment.set_fuel(Some(u64::try_from(fuel).unwrap_or(u64::MAX)));
+        let render = move || {
+            let mut output = Output { text: Vec::new(), limit, is_full: false };
+            let template = environment.get_template(name).map_err(|error| self.failure(&error, false))?;
+            let context = Value::from_pairs(variables);
+            match template.render_captured_to(context, &mut output) {
+                Ok(_) => Ok(output.text),
+                Err(error) => Err(self.failure(&error, output.is_full)),
+            }
+        };
+        let broken = |what: &str| {
+            Failure::new(Kind::Internal, format!("the model's chat template cannot be rendered: {what}"))
+        };
+        let stack = BASE_STACK.saturating_add(fuel.saturating_mul(STACK_PER_FUEL));
+        let text = std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name("chat-template".to_owned()).stack_size(stack);
+            let rendering = thread.spawn_scoped(scope, render).map_err(|error| broken(&error.to_string()))?;
+            rendering.join().map_err(|_| broken("it panicked"))?
+        })?;
+        String::from_utf8(text).map_err(|_| broken("it is not UTF-8"))
+    }
+
+    fn failure(&self, error: &minijinja::Error, is_full: bool) -> Failure {
+        if let Some(refusal) = environment::refusal_of(error) {
+            return Failure::new(Kind::Request, refusal).with_param("messages");
+        }
+        let origin = &self.origin;
+        let at = error.line().map_or_else(String::new, |line| format!(", line {line}"));
+        let message = if is_full {
+            format!("the model's chat template ({origin}{at}) writes a prompt that is too long")
+        } else if error.kind() == ErrorKind::OutOfFuel {
+            format!("the model's chat template ({origin}{at}) takes too much work")
+        } else {
+            let what = TemplateError::of(error).message;
+            format!("the model's chat template ({origin}{at}) fails: {what}")
+        };
+        Failure::new(Kind::Internal, message).with_code("chat_template")
+    }
+}
+
+impl fmt::Debug for ChatTemplate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChatTemplate").field("origin", &self.origin).finish_non_exhaustive()
+    }
+}
+
+impl PartialEq for ChatTemplate {
+    fn eq(&self, other: &Self) -> bool {
+        self.source == other.source && self.origin == other.origin
+    }
+}
+
+/// The prompt while it is written.
+struct Output {
+    text: Vec<u8>,
+    limit: usize,
+    is_full: bool,
+}
+
+impl io::Write for &mut Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.len() > self.limit.saturating_sub(self.text.len()) {
+            self.is_full = true;
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.text.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,232 @@
+//! Upstreams that complete text: requests in three forms, and responses in all of them, cut anywhere.
+
+use serde_json::{Value, json};
+use toolwire::{
+    conversation::{Conversation, Prompt},
+    dialect::{
+        ClientDialect, Dialect, Reader, ReaderRules, UpstreamDialect, UpstreamSide,
+        completions::{Bos, Options, Server},
+    },
+    event::{Event, Finish},
+    failure::{Failure, Kind},
+    format::KnownFormats,
+};
+
+type Read = Result<(String, Option<Finish>, Option<(u64, u64)>), Failure>;
+
+fn reader(tolerate_truncation: bool) -> Reader {
+    let rules = ReaderRules { max_frame: 1 << 16, tolerate_truncation, client: Dialect::Chat };
+    UpstreamDialect::try_from(Dialect::Completions).unwrap().side().reader(&rules)
+}
+
+fn summary(events: Vec<Event<'static>>) -> (String, Option<Finish>, Option<(u64, u64)>) {
+    let (mut text, mut finish, mut usage) = (String::new(), None, None);
+    for event in events {
+        match event {
+            Event::Text(piece) => text.push_str(&piece),
+            Event::Finish(reason) => assert_eq!(finish.replace(reason), None, "one finish"),
+            Event::Usage(counts) => usage = counts.input.zip(counts.output),
+            _ => {}
+        }
+    }
+    (text, finish, usage)
+}
+
+fn read_pieces<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Read {
+    let (mut reader, mut events) = (reader(false), Vec::new());
+    for piece in pieces {
+        reader.push(piece, &mut events)?;
+    }
+    reader.finish(&mut events)?;
+    Ok(summary(events))
+}
+
+/// Reads a body whole, in bytes, and cut at every place: always with the same result.
+fn read(body: &str) -> Read {
+    let bytes = body.as_bytes();
+    let whole = read_pieces([bytes]);
+    assert_eq!(read_pieces(bytes.chunks(1)), whole, "in bytes: {body}");
+    for at in 0..bytes.len() {
+        let (before, behind) = bytes.split_at(at);
+        assert_eq!(read_pieces([before, behind]), whole, "cut at {at}: {body}");
+    }
+    whole
+}
+
+fn text(text: &str, finish: Finish) -> Read {
+    Ok((text.to_owned(), Some(finish), None))
+}
+
+#[test]
+fn text_is_read_in_all_forms_however_it_is_cut() {
+    for (body, expected) in [
+        (
+            "data: {\"choices\":[{\"text\":\"a\"}]}\n\ndata: {\"choices\":[{\"text\":\"é\",\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n",
+            text("aé", Finish::Stop),
+        ),
+        ("data: {\"choices\":[{\"text\":\"a\"}]}\n\ndata: [DONE]\n\n", text("a", Finish::Stop)),
+        (
+            "data: {\"choices\":[{\"text\":\"\\ud83d\"}]}\n\ndata: {\"choices\":[{\"text\":\"\\ude00\",\"finish_reason\":\"length\"}]}\n\n",
+            text("😀", Finish::Length),
+        ),
+        (
+            "data: {\"choices\":[{\"text\":\"a\\ud83d\",\"finish_reason\":\"stop\"}]}\n\n",
+            text("a\u{fffd}", Finish::Stop),
+        ),
+        (
+            "data: {\"choices\":[{\"delta\":{\"content\":\"a\"},\"finish_reason\":\"tool_calls\"}]}\n\n",
+            text("a", Finish::Stop),
+        ),
+        (
+            ": ping\n\ndata: {\"content\":\"a\",\"stop\":false}\n\ndata: {\"content\":\"b\",\"stop\":true,\"stopped_limit\":true}\n\n",
+            text("ab", Finish::Length),
+        ),
+        ("data: {\"content\":\"a\",\"stop\":true,\"stop_type\":\"word\"}\n\n", text("a", Finish::Stop)),
+        (
+            "{\"response\":\"a\",\"done\":false}\n{\"response\":\"b\",\"done\":true,\"done_reason\":\"length\"}\n",
+            text("ab", Finish::Length),
+        ),
+        (
+            "{\"response\":\"a\",\"done\":false}\r\n\r\n{\"response\":\"\",\"done\":true}",
+            text("a", Finish::Stop),
+        ),
+        ("{\"choices\":[{\"text\":\"a\",\"finish_reason\":null}]}", text("a", Finish::Stop)),
+        ("{\"choices\":[{\"text\":\"a\",\"finish_reason\":null}]}\n", text("a", Finish::Stop)),
+        ("{\n \"content\": \"a\",\n \"stop\": true\n}\n", text("a", Finish::Stop)),
+        ("\u{feff} {\"content\":\"a\"}", text("a", Finish::Stop)),
+        (
+            "{\"content\":\"a\",\"stop\":true,\"tokens_evaluated\":3,\"tokens_predicted\":1}",
+            Ok(("a".into(), Some(Finish::Stop), Some((3, 1)))),
+        ),
+        (
+            "data: {\"choices\":[{\"text\":\"a\",\"finish_reason\":\"stop\"}]}\n\ndata: {\"choices\":[],\"usage\":{\"prompt_tokens\":4,\"completion_tokens\":1}}\n\ndata: [DONE]\n\n",
+            Ok(("a".into(), Some(Finish::Stop), Some((4, 1)))),
+        ),
+    ] {
+        assert_eq!(read(body), expected, "{body}");
+    }
+}
+
+#[test]
+fn failures_are_reported_and_truncated_responses_never_look_complete() {
+    for (body, kind) in [
+        ("", Kind::Truncated),
+        ("data: {\"choices\":[{\"text\":\"a\"}]}\n\n", Kind::Truncated),
+        ("data: {\"choices\":[{\"text\":\"a\"}]}\n\ndata: {\"choi", Kind::Truncated),
+        ("data: {\"content\":\"a\",\"stop\":false}\n\n", Kind::Truncated),
+        ("{\"response\":\"a\",\"done\":false}\n", Kind::Truncated),
+        ("{\"response\":\"a\",\"done\":false}\n{\"response\":\"b\",\"do", Kind::Truncated),
+        ("{\"response\":\"a\",\"done\":false}", Kind::Truncated),
+        ("{\"choices\":[{\"text\":\"a\"", Kind::Protocol),
+        ("data: [DONE]\n\n", Kind::Truncated),
+        ("data: {\"choices\":[{\"text\":\"a\",\"finish_reason\":\"abort\"}]}\n\n", Kind::Upstream),
+        ("data: {\"choices\":[{\"text\":\"a\"}]}\n\ndata: garbage\n\n", Kind::Protocol),
+        ("event: error\ndata: {\"message\":\"x\"}\n\n", Kind::Upstream),
+        ("{\"error\":\"model not found\"}\n", Kind::Upstream),
+        ("{\"response\":\"a\",\"done\":false}\n{\"error\":\"out of memory\"}\n", Kind::Upstream),
+        ("{\"object\":\"error\",\"message\":\"no\",\"code\":400}", Kind::Request),
+        ("[]", Kind::Protocol),
+        ("{}", Kind::Protocol),
+        ("<html>no</html>", Kind::Protocol),
+        ("no stream at all", Kind::Protocol),
+    ] {
+        assert_eq!(read(body).unwrap_err().kind(), kind, "{body}");
+    }
+}
+
+#[test]
+fn what_follows_the_end_is_not_read() {
+    let (mut reader, mut events) = (reader(false), Vec::new());
+    reader.push(b"{\"response\":\"a\",\"done\":true}\n", &mut events).unwrap();
+    assert!(reader.is_done());
+    reader.push(b"garbage\n", &mut events).unwrap();
+    reader.finish(&mut events).unwrap();
+    assert_eq!(summary(events).0, "a");
+}
+
+#[test]
+fn oversized_lines_fail() {
+    for start in ["{\"response\":\"", "{\n\"response\":\"", "data: {\"content\":\""] {
+        let (mut reader, mut events) = (reader(false), Vec::new());
+        let body = format!("{start}{}", "x".repeat(1 << 17));
+        let failure = body.as_bytes().chunks(1000).find_map(|piece| reader.push(piece, &mut events).err());
+        assert_eq!(failure.map(|failure| failure.kind()), Some(Kind::Protocol), "{start}");
+    }
+}
+
+fn conversation(fields: Value) -> Conversation {
+    let mut request = json!({"model": "m", "messages": [{"role": "system", "content": "S"}, {"role": "user", "content": "U"}]});
+    request.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    ClientDialect::Chat.side().decode(request.to_string().as_bytes()).unwrap()
+}
+
+fn encoded(options: &Options, fields: Value) -> (Value, Vec<String>) {
+    let prompt = Prompt { text: "<s>Hello \"you\"\n".into(), bos: 3 };
+    let request = options.encode_prompt(&prompt, &conversation(fields), "up");
+    (serde_json::from_slice(&request.body).unwrap(), request.dropped)
+}
+
+#[test]
+fn each_server_gets_its_own_form_of_a_request() {
+    let fields = json!({"stream": true, "temperature": 0.5, "max_completion_tokens": 7, "stop": ["a"], "seed": 1, "top_k": 3,
+        "logit_bias": {"1": 2}, "chat_template_kwargs": {"x": 1}, "metadata": {}, "logprobs": true});
+    let dropped = |more: &[&str]| {
+        let mut names: Vec<_> =
+            ["logprobs", "metadata"].iter().chain(more).map(|name| (*name).to_owned()).collect();
+        names.sort();
+        names
+    };
+    let openai = json!({"model": "up", "prompt": "Hello \"you\"\n", "max_tokens": 7, "temperature": 0.5, "stop": ["a"], "seed": 1,
+        "top_k": 3, "logit_bias": {"1": 2}, "stream": true, "stream_options": {"include_usage": true}});
+    assert_eq!(encoded(&Options::default(), fields.clone()), (openai, dropped(&[])));
+    let llama = Options { server: Server::LlamaCpp, bos: Bos::Prompt, ..Options::default() };
+    let expected = json!({"model": "up", "prompt": "<s>Hello \"you\"\n", "n_predict": 7, "temperature": 0.5, "stop": ["a"],
+        "seed": 1, "top_k": 3, "stream": true});
+    assert_eq!(encoded(&llama, fields.clone()), (expected, dropped(&["logit_bias"])));
+    let ollama = Options { server: Server::Ollama, ..Options::default() };
+    let expected = json!({"model": "up", "prompt": "Hello \"you\"\n", "raw": true, "stream": true, "options": {"num_predict": 7,
+        "temperature": 0.5, "stop": ["a"], "seed": 1, "top_k": 3}});
+    assert_eq!(encoded(&ollama, fields), (expected, dropped(&["logit_bias"])));
+}
+
+#[test]
+fn openai_servers_get_a_limit_of_tokens_and_the_others_none() {
+    let options = Options { keep_special_tokens: true, ..Options::default() };
+    let (body, _) = encoded(&options, json!({}));
+    assert_eq!((&body["max_tokens"], &body["skip_special_tokens"]), (&json!(2048), &json!(false)));
+    assert_eq!((&body["stream"], body.get("stream_options")), (&json!(false), None));
+    let (body, _) = encoded(&Options { server: Server::LlamaCpp, ..Options::default() }, json!({}));
+    assert_eq!(body.get("n_predict"), None);
+}
+
+#[test]
+fn without_a_template_the_prompt_is_the_bare_text() {
+    let request = Options::default().encode(&conversation(json!({})), "");
+    let body: Value = serde_json::from_slice(&request.body).unwrap();
+    assert_eq!((&body["prompt"], body.get("model")), (&json!("S\n\nU"), None));
+}
+
+#[test]
+fn prompt_that_ends_with_an_opener_starts_in_reasoning() {
+    let known = KnownFormats::built_in();
+    for prompt in [
+        "<|im_start|>assistant\n<think>\n",
+        "x<THINK>",
+        "x[THINK]",
+        "<think:opensource>",
+        "<|START_THINKING|>",
+    ] {
+        assert!(known.opens_reasoning(prompt), "{prompt}");
+    }
+    for prompt in [
+        "",
+        "<think>\n\n</think>\n\n",
+        "<|im_start|>assistant\n",
+        "<think>a",
+        "think>",
+        "a <think b>",
+        "<thinker>",
+    ] {
+        assert!(!known.opens_reasoning(prompt), "{prompt}");
+    }
+}
