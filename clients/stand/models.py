@@ -49,11 +49,14 @@ def configuration(models):
 
 
 def fixtures(folders):
-    """The fixtures in `folders` that one server can serve together: those without limits of their own and with one hop."""
+    """The fixtures in `folders` that one server can serve together: those without limits of their own and with one hop.
+
+    A mock does not speak completions yet.
+    """
     for manifest in sorted(path for folder in folders for path in folder.glob("**/fixture.toml")):
-        settings = tomllib.loads(manifest.read_text("utf-8")).get("settings", {})
-        limited = any(key.startswith("max_") for key in settings)
-        if not limited and not (manifest.parent / "upstream-2.sse").exists():
+        fixture = tomllib.loads(manifest.read_text("utf-8"))
+        limited = any(key.startswith("max_") for key in fixture.get("settings", {}))
+        if not limited and fixture["from"] != "completions" and not (manifest.parent / "upstream-2.sse").exists():
             yield manifest.parent
 
 
