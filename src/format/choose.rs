@@ -88,7 +88,7 @@ impl KnownFormats {
 fn ends_with_marker(text: &str, marker: &str) -> bool {
     let cut = |text: &str, end: &str| {
         let (before, last) = text.split_at_checked(text.len().checked_sub(end.len())?)?;
-        last.eq_ignore_ascii_case(end).then(|| before.len())
+        last.eq_ignore_ascii_case(end).then_some(before.len())
     };
     let Some((head, tail)) = marker.split_once('*') else { return cut(text, marker).is_some() };
     let Some(inside) = cut(text, tail).and_then(|length| text.get(..length)) else { return false };

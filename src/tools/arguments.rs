@@ -291,8 +291,8 @@ fn is_whole(number: &Number) -> bool {
 }
 
 fn bounds(schema: &Map<String, Value>, number: &Number, place: &Place<'_>) -> Checked {
-    let Some(value) = number.as_f64() else { return Ok(()) };
     type Holds = fn(f64, f64) -> bool;
+    let Some(value) = number.as_f64() else { return Ok(()) };
     let rules: [(&str, &str, Holds); 4] = [
         ("minimum", "at least", |value, limit| value >= limit),
         ("maximum", "at most", |value, limit| value <= limit),
