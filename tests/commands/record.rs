@@ -241,9 +241,9 @@ fn hops_are_recorded_served_and_replayed() {
     fs::write(&manifest, text.replace("bounce", "rescue")).unwrap();
     let (status, stdout, _) = run(&mut toolwire(&["replay", &served]));
     assert_eq!((status, stdout.contains("asks the upstream 1 times, not 2")), (1, true), "{stdout}");
-    let from = text.find("[[hops]]").unwrap();
-    let to = text.find("[settings]").unwrap();
-    fs::write(&manifest, format!("{}{}", &text[..from], &text[to..])).unwrap();
+    let (before, hops) = text.split_once("[[hops]]").unwrap();
+    let (_, settings) = hops.split_once("[settings]").unwrap();
+    fs::write(&manifest, format!("{before}[settings]{settings}")).unwrap();
     let (status, _, stderr) = run(&mut toolwire(&["replay", &served]));
     assert_eq!((status, stderr.contains("there is no `[[hops]]` for it")), (2, true), "{stderr}");
 }

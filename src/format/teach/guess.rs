@@ -70,7 +70,7 @@ pub(super) fn text(schema: Json<'_>, key: &str, variant: usize) -> Option<String
         Some((_, texts)) => texts,
         None => lookup(TEXTS, key).unwrap_or(&["example", "sample"]),
     };
-    let text = if variant % 2 == 0 { one } else { other };
+    let text = if variant.is_multiple_of(2) { one } else { other };
     let bound = |key: &str| schema.get(key).and_then(|bound| bound.as_u64());
     let length = text.chars().count() as u64;
     let fits = bound("minLength").is_none_or(|least| least <= length)
@@ -81,7 +81,7 @@ pub(super) fn text(schema: Json<'_>, key: &str, variant: usize) -> Option<String
 /// A number; `None` if none is known to fit the schema's bounds.
 pub(super) fn number(schema: Json<'_>, key: &str, whole: bool, variant: usize) -> Option<String> {
     let [one, other] = lookup(NUMBERS, key).unwrap_or(&["5", "3"]);
-    let mut text = if variant % 2 == 0 { *one } else { *other };
+    let mut text = if variant.is_multiple_of(2) { *one } else { *other };
     if whole {
         text = text.split('.').next().unwrap_or(text);
     }

@@ -233,7 +233,7 @@ impl<'a> Sampler<'a> {
 
     fn array(&mut self, schema: Json<'a>, key: &str, depth: usize) -> Option<String> {
         let least = schema.get("minItems").and_then(|least| least.as_u64()).unwrap_or(1).max(1);
-        let items = schema.get("items").unwrap_or(Json::default());
+        let items = schema.get("items").unwrap_or_default();
         if least > 3 || schema.get("prefixItems").is_some() || items.kind() == Kind::Array {
             return None;
         }
