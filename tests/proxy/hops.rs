@@ -9,7 +9,7 @@ use std::{
 };
 
 use serde_json::Value;
-use tokio::sync::Notify;
+use tokio::{sync::Notify, task::JoinSet};
 use toolwire::{
     dialect::{UpstreamDialect, lumo},
     rules::{Enforce, Misroute},
@@ -64,7 +64,7 @@ where
 }
 
 fn is_second(exchange: &Exchange) -> bool {
-    String::from_utf8_lossy(&exchange.body).contains("are missing")
+    str::from_utf8(&exchange.body).unwrap().contains("are missing")
 }
 
 fn setup(upstream: &Upstream) -> Setup {
@@ -140,10 +140,11 @@ async fn second_hop_is_cut_at_the_drain_deadline() {
         setup.drain_timeout = Duration::from_millis(50);
         let mut proxy = setup.start().await;
         let request = chat_request(&proxy, REQUEST);
-        let client = tokio::spawn(async move { Client::new().send(request).await.unwrap() });
+        let mut client = JoinSet::new();
+        client.spawn(async move { Client::new().send(request).await.unwrap() });
         soon("the second hop", asked.notified()).await;
         proxy.stop();
-        let reply = soon("the response", client).await.unwrap();
+        let reply = soon("the response", client.join_next()).await.unwrap().unwrap();
         // Without content, the status is still open.
         if text.is_empty() {
             assert_eq!(reply.status(), 503);
@@ -174,11 +175,12 @@ async fn response_in_its_second_hop_finishes_while_draining() {
     .await;
     let mut proxy = setup(&upstream).start().await;
     let request = chat_request(&proxy, REQUEST);
-    let client = tokio::spawn(async move { Client::new().send(request).await.unwrap() });
+    let mut client = JoinSet::new();
+    client.spawn(async move { Client::new().send(request).await.unwrap() });
     soon("the second hop", asked.notified()).await;
     proxy.stop();
     go_on.notify_one();
-    let body = soon("the response", client).await.unwrap().rest().await;
+    let body = soon("the response", client.join_next()).await.unwrap().unwrap().rest().await;
     assert!(body.contains("Paris") && body.ends_with("data: [DONE]\n\n"), "{body}");
     soon("the server to end", proxy.ended()).await;
 }
@@ -313,7 +315,7 @@ const REQUIRED: &str = r#"{"model":"m","stream":true,"tool_choice":"required","m
 /// An upstream of Chat Completions that says `first`, and `second` when it is asked again.
 async fn chat_upstream(first: &'static str, second: &'static str) -> Upstream {
     Upstream::start(move |mut exchange| async move {
-        let again = String::from_utf8_lossy(&exchange.body).contains("is required");
+        let again = str::from_utf8(&exchange.body).unwrap().contains("is required");
         exchange.begin().await;
         exchange.piece(text(if again { second } else { first })).await;
         exchange.finished().await

@@ -143,7 +143,7 @@ proptest! {
         {
             let form = format.teach.expect("a taught format").form;
             let call = toolwire::conversation::Call { id: String::new(), name: name.to_owned(), arguments: arguments.clone() };
-            let text = form.calls(&[call.clone()]);
+            let text = form.calls(std::slice::from_ref(&call));
             let read = Grammar::read(&grammar);
             prop_assert!(read.has(&text), "{text}\n{grammar}");
             let twice = form.calls(&[call.clone(), call]);

@@ -115,10 +115,10 @@ fn required_call_releases_what_was_kept_back() {
     let stream = String::from_utf8(Speech::Chat.says(&[&text], "stop")).unwrap();
     let end = stream.find("\"finish_reason\":\"stop\"").unwrap();
     let before = stream[..end].rfind("\n\n").unwrap() + 2;
-    pipeline.push(stream[..before].as_bytes(), &mut out);
+    pipeline.push(&stream.as_bytes()[..before], &mut out);
     let sent = String::from_utf8(out.to_vec()).unwrap();
     assert!(sent.contains("Let me see.") && sent.contains("\"name\":\"a\""), "{sent}");
-    pipeline.push(stream[before..].as_bytes(), &mut out);
+    pipeline.push(&stream.as_bytes()[before..], &mut out);
     let got = Answer::of_stream(&out);
     assert_eq!((got.named_calls().len(), got.finish.as_deref()), (1, Some("tool_calls")));
     assert_eq!(pipeline.tally().follow_ups, []);
