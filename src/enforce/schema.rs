@@ -211,34 +211,16 @@ impl Fitting<'_> {
         json!({"anyOf": branches})
     }
 
-    /// A schema and those that it must fit as well. Properties are merged, in order; of anything else the first counts.
+    /// A schema and those that it must fit as well.
     fn merged(&mut self, members: &Map<String, Value>, branches: &[Value], depth: usize) -> Value {
-        let mut whole: Map<String, Value> = members
-            .iter()
-            .filter(|(key, _)| *key != "allOf")
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect();
+        let own = members.iter().filter(|(key, _)| *key != "allOf");
+        let mut whole: Map<String, Value> = own.map(|(key, value)| (key.clone(), value.clone())).collect();
         for branch in branches.iter().take(MAX_DEPTH) {
-            let branch =
-                match branch.get("$ref").and_then(Value::as_str).and_then(|text| text.strip_prefix('#')) {
-                    Some(pointer) => self.root.pointer(pointer),
-                    None => Some(branch),
-                };
+            let reference =
+                branch.get("$ref").and_then(Value::as_str).and_then(|text| text.strip_prefix('#'));
+            let branch = reference.map_or(Some(branch), |pointer| self.root.pointer(pointer));
             for (key, value) in branch.and_then(Value::as_object).into_iter().flatten() {
-                match (whole.get_mut(key), value) {
-                    (Some(Value::Object(ours)), Value::Object(theirs)) if key == "properties" => {
-                        for (key, value) in theirs {
-                            ours.entry(key.clone()).or_insert_with(|| value.clone());
-                        }
-                    }
-                    (Some(Value::Array(ours)), Value::Array(theirs)) if key == "required" => {
-                        ours.extend(theirs.iter().cloned());
-                    }
-                    (Some(_), _) => {}
-                    (None, value) => {
-                        whole.insert(key.clone(), value.clone());
-                    }
-                }
+                merge(&mut whole, key, value);
             }
         }
         self.fit(&Value::Object(whole), depth)
@@ -305,6 +287,24 @@ impl Fitting<'_> {
             self.subset.open_objects
         });
         object(properties, required, additional)
+    }
+}
+
+/// Adds a keyword of another schema. Properties are merged, in order; of anything else the first counts.
+fn merge(whole: &mut Map<String, Value>, key: &str, value: &Value) {
+    match (whole.get_mut(key), value) {
+        (Some(Value::Object(ours)), Value::Object(theirs)) if key == "properties" => {
+            for (key, value) in theirs {
+                ours.entry(key.clone()).or_insert_with(|| value.clone());
+            }
+        }
+        (Some(Value::Array(ours)), Value::Array(theirs)) if key == "required" => {
+            ours.extend(theirs.iter().cloned());
+        }
+        (Some(_), _) => {}
+        (None, value) => {
+            whole.insert(key.to_owned(), value.clone());
+        }
     }
 }
 

@@ -18,7 +18,8 @@ pub(super) fn without_generation_tags(source: &str) -> String {
             _ => 1,
         };
         let (tag, after) = tag.split_at_checked(length).unwrap_or((tag, ""));
-        let word = tag.strip_prefix("{%").map_or("", tag_word);
+        let inside = tag.strip_prefix("{%").and_then(|tag| tag.strip_suffix("%}"));
+        let word = inside.map_or("", tag_word);
         match word {
             "raw" => is_raw = true,
             "endraw" => is_raw = false,
@@ -63,7 +64,6 @@ fn tag_length(tag: &str, end: &str) -> usize {
 
 /// The only word of a tag's inside.
 fn tag_word(inside: &str) -> &str {
-    let inside = inside.strip_suffix("%}").unwrap_or(inside);
     let inside = inside.strip_prefix(['-', '+']).unwrap_or(inside);
     let inside = inside.strip_suffix(['-', '+']).unwrap_or(inside);
     inside.trim()

@@ -155,7 +155,7 @@ fn four_tools_take_at_most_380_tokens() {
 }
 
 #[test]
-fn estimate_is_within_a_quarter_of_a_tokenizer() {
+fn estimate_is_near_the_count_of_a_tokenizer() {
     let mut worst: f64 = 1.0;
     for format in taught() {
         for tools in [four_tools(), large()] {
