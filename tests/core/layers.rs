@@ -37,6 +37,17 @@ const ORDER: [&str; 24] = [
     "cli",
 ];
 
+#[test]
+fn architecture_lists_the_modules_in_this_order() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("ARCHITECTURE.md");
+    let page = fs::read_to_string(page).expect("the page");
+    let (_, list) = page.split_once("    src/\n").expect("the list of modules");
+    let names = list.lines().filter_map(|line| line.strip_prefix("      ")?.split_whitespace().next());
+    let names = names.map(|name| name.trim_end_matches('/').trim_end_matches(".rs"));
+    let listed: Vec<_> = names.filter(|name| ORDER.contains(name)).collect();
+    assert_eq!(listed, ORDER);
+}
+
 /// What `dialect/` has besides the dialects: all of them may import it.
 const SHARED_BY_DIALECTS: [&str; 5] = ["finish", "refusal", "skipped", "status", "tool_calls"];
 
