@@ -74,7 +74,7 @@ pub struct Timeouts {
     /// To a connection, TLS included.
     pub connect: Duration,
     /// From the request to the response's headers. For a response that is not streamed, see
-    /// [`Timeouts::first_headers`].
+    /// `Timeouts::first_headers`.
     pub header: Duration,
     /// Between two pieces of a stream.
     pub idle: Duration,
