@@ -29,8 +29,8 @@ pub(super) trait DecideHop: fmt::Debug + Send {
     /// Called after each hop that is not the last; the next hop begins when the future is ready.
     fn decide(&mut self, follow_up: FollowUp) -> Deciding;
 
-    /// Called when the upstream has refused a hop's request with `status`. `None`: the response fails.
-    fn refused(&mut self, _status: StatusCode) -> Option<Result<UpstreamRequest, Failure>> {
+    /// Called when the upstream has refused a hop's request with `status` and this body. `None`: the response fails.
+    fn refused(&mut self, _status: StatusCode, _body: &[u8]) -> Option<Result<UpstreamRequest, Failure>> {
         None
     }
 
@@ -83,14 +83,18 @@ pub(super) struct AskAgain {
     refused: Arc<RefusedMeans>,
 }
 
-/// The statuses with which servers refuse a constraint that they do not know
+/// Whether an error may mean that the server does not know a constraint. Most say so with status 400 or 422, some with a
+/// status that means a fault of the server, and then with a message about the constraint
 /// (docs/protocols/enforcement.md#schemas-for-the-whole-response).
-const REFUSALS: [StatusCode; 4] = [
-    StatusCode::BAD_REQUEST,
-    StatusCode::UNPROCESSABLE_ENTITY,
-    StatusCode::INTERNAL_SERVER_ERROR,
-    StatusCode::NOT_IMPLEMENTED,
-];
+fn may_mean_a_constraint(status: StatusCode, body: &[u8]) -> bool {
+    const WORDS: [&[u8]; 4] = [b"response_format", b"literal_error", b"grammar", b"schema"];
+    let names_it = || WORDS.iter().any(|word| body.windows(word.len()).any(|part| part == *word));
+    match status {
+        StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => true,
+        StatusCode::INTERNAL_SERVER_ERROR | StatusCode::NOT_IMPLEMENTED => names_it(),
+        _ => false,
+    }
+}
 
 impl AskAgain {
     /// For the response to the request `body` at the time `now`, whose first request to the upstream is `constrained`.
@@ -141,8 +145,8 @@ impl DecideHop for AskAgain {
         Box::pin(ready(self.ask(follow_up)))
     }
 
-    fn refused(&mut self, status: StatusCode) -> Option<Result<UpstreamRequest, Failure>> {
-        let kind = self.constrained.take().filter(|_| REFUSALS.contains(&status))?;
+    fn refused(&mut self, status: StatusCode, body: &[u8]) -> Option<Result<UpstreamRequest, Failure>> {
+        let kind = self.constrained.take().filter(|_| may_mean_a_constraint(status, body))?;
         self.dropped.push(kind);
         Some(self.request().map(|(request, _)| request))
     }

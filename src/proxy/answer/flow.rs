@@ -192,9 +192,8 @@ impl ExchangeState {
                 }
             }
             Err(OpenError { failure, said }) => {
-                let status = said.as_ref().map(|(head, _)| head.status);
-                if let (Some(hops), Some(status)) = (&mut self.hops, status)
-                    && let Some(request) = hops.refused(status)
+                if let (Some(hops), Some((head, body))) = (&mut self.hops, &said)
+                    && let Some(request) = hops.refused(head.status, body)
                 {
                     return self.ask_otherwise(request);
                 }
