@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::{
     notation::Notation,
-    schema::{Fitted, MAX_BOUND},
+    schema::{Fitted, MAX_BOUND, required_of},
 };
 
 /// How many calls a response may have: a small model may never stop writing calls if its grammar does not.
@@ -119,16 +119,13 @@ impl Rules {
             Some(Value::Bool(false)) | None => None,
             Some(schema) => Some(self.of(schema)),
         };
-        let is_required = |key: &str| {
-            let required = members.get("required").and_then(Value::as_array);
-            required.is_some_and(|required| required.iter().any(|name| name == key))
-        };
+        let listed = required_of(members);
         let mut required = Vec::new();
         let mut optional = Vec::new();
         for (key, schema) in properties {
             let name = literal(&Value::from(key.as_str()).to_string());
             let member = sequence(&[name, "colon".to_owned(), self.of(schema)]);
-            if is_required(key) { required.push(member) } else { optional.push(member) }
+            if listed.contains(key.as_str()) { required.push(member) } else { optional.push(member) }
         }
         optional.extend(additional.map(|value| format!("string colon {value}")));
         let may_repeat = members.get("additionalProperties").is_some_and(|additional| additional != false);

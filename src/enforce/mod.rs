@@ -15,7 +15,10 @@ mod schema;
 use serde_json::Value;
 
 pub use self::schema::Subset;
-use self::{notation::Notation, schema::Fitted};
+use self::{
+    notation::Notation,
+    schema::{Fitted, MAX_SIZE},
+};
 use crate::{
     conversation::{Constraint, Conversation, StructuralTags, Tag, Tool, ToolChoice},
     format::{self, Format},
@@ -117,9 +120,12 @@ impl Request<'_> {
     /// The whole response is one call as a JSON object.
     fn schema(&self) -> Option<Enforced> {
         let subset = self.means.schema.filter(|_| self.required)?;
-        let calls: Option<Vec<(String, Fitted)>> =
-            self.tools.iter().map(|tool| Some((self.name(tool), Fitted::arguments(tool, subset)?))).collect();
-        let schema = schema::any_call(&calls?, subset)?;
+        let mut left = MAX_SIZE;
+        let mut calls = Vec::new();
+        for tool in &self.tools {
+            calls.push((self.name(tool), Fitted::arguments(tool, subset, &mut left)?));
+        }
+        let schema = schema::any_call(&calls, subset)?;
         Some(Enforced { constraint: Constraint::Schema(schema), format: &format::BARE })
     }
 
@@ -132,9 +138,10 @@ impl Request<'_> {
         let notation = Notation::of(self.format)?;
         let trigger = notation.trigger()?;
         let subset = self.means.schema.unwrap_or(Subset::PORTABLE);
+        let mut left = MAX_SIZE;
         let tag = |tool: &&Tool| {
             let schema = match self.required || is_strict(tool) {
-                true => Fitted::arguments(tool, subset)?.into_value(),
+                true => Fitted::arguments(tool, subset, &mut left)?.into_value(),
                 false => Value::Bool(true),
             };
             let (begin, end) = notation.alone(&self.name(tool));
@@ -156,9 +163,13 @@ impl Request<'_> {
             return None;
         }
         let (format, notation) = self.notation()?;
+        let mut left = MAX_SIZE;
         let mut calls = Vec::new();
         for tool in &self.tools {
-            calls.push((notation.call(&self.name(tool)), Fitted::arguments(tool, Subset::GRAMMAR)?));
+            calls.push((
+                notation.call(&self.name(tool)),
+                Fitted::arguments(tool, Subset::GRAMMAR, &mut left)?,
+            ));
         }
         let grammar = grammar::of_calls(&notation, &calls, self.only_one)?;
         Some(Enforced { constraint: Constraint::Grammar(grammar), format })

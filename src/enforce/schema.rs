@@ -4,6 +4,8 @@
 //! (docs/protocols/enforcement.md#schema-features). What a [`Subset`] lacks is left out, which allows more than the tool
 //! does; it allows less only in that an object has no properties besides the declared ones, unless the schema says so.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value, json};
 
 use crate::conversation::Tool;
@@ -52,8 +54,9 @@ impl Subset {
 pub(super) const MAX_BOUND: u64 = 256;
 /// How deep references and nested schemas are followed. Below, any value is allowed.
 const MAX_DEPTH: usize = 24;
-/// How many schemas one tool's schema may have once references are resolved. Beyond, any value is allowed.
-const MAX_SCHEMAS: usize = 4096;
+/// How much the schemas of a request's tools may take, about in bytes, once references are resolved: a small schema that refers
+/// to itself twice would double with each level. Beyond, any value is allowed.
+pub(super) const MAX_SIZE: usize = 1 << 20;
 
 /// A schema that a server can enforce.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,12 +65,14 @@ pub(super) struct Fitted(Value);
 impl Fitted {
     /// The schema of the tool's arguments. `None` if the subset cannot express that they are an object with these
     /// properties.
-    pub(super) fn arguments(tool: &Tool, subset: Subset) -> Option<Self> {
+    ///
+    /// `left` is what is left of [`MAX_SIZE`].
+    pub(super) fn arguments(tool: &Tool, subset: Subset, left: &mut usize) -> Option<Self> {
         let Some(parameters) = &tool.parameters else {
             return Some(Self(object(Map::new(), Vec::new(), None)));
         };
         let root = parameters.view().to_value();
-        let mut fitting = Fitting { root: &root, subset, left: MAX_SCHEMAS, exact: true };
+        let mut fitting = Fitting { root: &root, subset, left, exact: true };
         let fitted = fitting.fit(&root, MAX_DEPTH);
         // Arguments are an object, whatever the schema leaves open.
         let fitted = match fitted.get("type").and_then(Value::as_str) {
@@ -142,18 +147,18 @@ fn object(properties: Map<String, Value>, required: Vec<Value>, additional: Opti
 struct Fitting<'a> {
     root: &'a Value,
     subset: Subset,
-    /// How many more schemas may be written.
-    left: usize,
+    /// How much more may be written.
+    left: &'a mut usize,
     /// Nothing that the subset needs was left open.
     exact: bool,
 }
 
 impl Fitting<'_> {
     fn fit(&mut self, schema: &Value, depth: usize) -> Value {
-        let Some(members) = schema.as_object().filter(|_| depth > 0 && self.left > 0) else {
+        let Some(members) = schema.as_object().filter(|_| depth > 0) else { return self.any() };
+        if !self.affords(cost(members)) {
             return self.any();
-        };
-        self.left -= 1;
+        }
         let depth = depth - 1;
         if let Some(reference) = members.get("$ref").and_then(Value::as_str) {
             let target = reference.strip_prefix('#').and_then(|pointer| self.root.pointer(pointer));
@@ -196,6 +201,13 @@ impl Fitting<'_> {
         }
     }
 
+    /// Whether that much may still be written. If not, nothing more is.
+    fn affords(&mut self, cost: usize) -> bool {
+        let left = self.left.checked_sub(cost);
+        *self.left = left.unwrap_or(0);
+        left.is_some()
+    }
+
     /// Any value.
     fn any(&mut self) -> Value {
         self.exact = false;
@@ -214,12 +226,18 @@ impl Fitting<'_> {
     /// A schema and those that it must fit as well.
     fn merged(&mut self, members: &Map<String, Value>, branches: &[Value], depth: usize) -> Value {
         let own = members.iter().filter(|(key, _)| *key != "allOf");
+        if !self.affords(own.clone().map(|(_, value)| size(value)).sum()) {
+            return self.any();
+        }
         let mut whole: Map<String, Value> = own.map(|(key, value)| (key.clone(), value.clone())).collect();
         for branch in branches.iter().take(MAX_DEPTH) {
             let reference =
                 branch.get("$ref").and_then(Value::as_str).and_then(|text| text.strip_prefix('#'));
             let branch = reference.map_or(Some(branch), |pointer| self.root.pointer(pointer));
             for (key, value) in branch.and_then(Value::as_object).into_iter().flatten() {
+                if !self.affords(size(value)) {
+                    return self.any();
+                }
                 merge(&mut whole, key, value);
             }
         }
@@ -260,10 +278,8 @@ impl Fitting<'_> {
 
     fn object(&mut self, members: &Map<String, Value>, depth: usize) -> Value {
         let declared = members.get("properties").and_then(Value::as_object);
-        let is_required = |key: &str| {
-            let required = members.get("required").and_then(Value::as_array);
-            required.is_some_and(|required| required.iter().any(|name| name == key))
-        };
+        let listed = required_of(members);
+        let is_required = |key: &str| listed.contains(key);
         let mut properties = Map::new();
         let mut required = Vec::new();
         for (key, schema) in declared.into_iter().flatten() {
@@ -288,6 +304,32 @@ impl Fitting<'_> {
         });
         object(properties, required, additional)
     }
+}
+
+/// The names under `required`.
+pub(super) fn required_of(members: &Map<String, Value>) -> HashSet<&str> {
+    let listed = members.get("required").and_then(Value::as_array);
+    listed.into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+/// About how many bytes are written for a schema itself, without the schemas in it.
+fn cost(members: &Map<String, Value>) -> usize {
+    const EACH: usize = 16;
+    let own = members.iter().map(|(key, value)| match (key.as_str(), value) {
+        ("enum" | "const", value) => size(value),
+        ("properties", Value::Object(properties)) => {
+            properties.keys().map(|key| EACH + key.len()).sum::<usize>()
+        }
+        (_, Value::Array(values)) => EACH * values.len(),
+        (_, Value::String(text)) => text.len(),
+        _ => 0,
+    });
+    own.fold(4 * EACH, usize::saturating_add)
+}
+
+/// The bytes of a value as JSON.
+fn size(value: &Value) -> usize {
+    value.to_string().len()
 }
 
 /// Adds a keyword of another schema. Properties are merged, in order; of anything else the first counts.

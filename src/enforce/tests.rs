@@ -113,7 +113,7 @@ fn formats_without_json_arguments_are_replaced_by_plain_json() {
 
 /// The arguments' schema as this subset has it.
 fn fitted(schema: Value, subset: Subset) -> Option<Value> {
-    Fitted::arguments(&tool("f", schema, None), subset).map(Fitted::into_value)
+    Fitted::arguments(&tool("f", schema, None), subset, &mut { MAX_SIZE }).map(Fitted::into_value)
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn openai_requires_all_properties_and_distinct_first_keys() {
     let strict = fitted(weather(), Subset::OPENAI).unwrap();
     assert_eq!(strict["required"], json!(["city", "days", "unit"]));
     assert_eq!(strict["properties"]["days"], json!({"anyOf": [{"type": "integer"}, {"type": "null"}]}));
-    let of = |schema| Fitted::arguments(&tool("f", schema, None), Subset::OPENAI).unwrap();
+    let of = |schema| Fitted::arguments(&tool("f", schema, None), Subset::OPENAI, &mut { MAX_SIZE }).unwrap();
     let same = [("a".to_owned(), of(weather())), ("b".to_owned(), of(weather()))];
     assert_eq!(schema::any_call(&same, Subset::OPENAI), None);
     let other = json!({"type": "object", "properties": {"zone": {"type": "string"}}, "required": ["zone"]});
@@ -178,4 +178,33 @@ fn bounds_that_grammars_cannot_repeat_are_left_out() {
     let fitted = fitted(schema, Subset::XGRAMMAR).unwrap();
     assert_eq!(fitted["properties"]["a"], json!({"type": "string", "minLength": 256}));
     assert_eq!(fitted["properties"]["b"], json!({"type": "string"}));
+}
+
+/// What a client declares decides how much is written, and never multiplies it.
+#[test]
+fn many_hostile_schemas_are_written_within_one_limit() {
+    let word = "w".repeat(10_000);
+    let schema = json!({
+        "type": "object",
+        "properties": {"a": {"$ref": "#/$defs/n"}, "b": {"$ref": "#/$defs/n"}},
+        "$defs": {"n": {
+            "type": ["object", "object", "object"],
+            "properties": {
+                "l": {"$ref": "#/$defs/n"},
+                "r": {"allOf": [{"$ref": "#/$defs/n"}, {"$ref": "#/$defs/n"}]},
+                "e": {"enum": [word]},
+            },
+        }},
+    });
+    let tools = (0..200).map(|at| tool(&format!("t{at}"), schema.clone(), None)).collect();
+    let conversation = asking(tools, ToolChoice::Required);
+    for enforce in [Enforce::Schema, Enforce::StructuralTag, Enforce::Grammar] {
+        let size = match constraint(&conversation, "hermes", enforce, &ALL) {
+            Some(Constraint::Schema(schema)) => schema.to_string().len(),
+            Some(Constraint::Tags(tags)) => tags.tags.iter().map(|tag| tag.schema.to_string().len()).sum(),
+            Some(Constraint::Grammar(grammar)) => grammar.len(),
+            Some(Constraint::Prefill(_)) | None => 0,
+        };
+        assert!(size < 4 * MAX_SIZE, "{enforce:?}: {size}");
+    }
 }
