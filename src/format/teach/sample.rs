@@ -246,7 +246,9 @@ impl<'a> Sampler<'a> {
                 _ => guess::text(Json::default(), key, self.variant).map(|text| quoted(&text)),
             };
             self.variant = before;
-            values.push(value?);
+            // Lists of lists are not told apart in a notation that writes an element of a list as `<item>`, if the
+            // argument has that name as well.
+            values.push(value.filter(|value| !value.starts_with('['))?);
         }
         Some(format!("[{}]", values.join(",")))
     }
