@@ -182,6 +182,17 @@ pub enum ToolChoice {
     },
 }
 
+impl ToolChoice {
+    /// Whether the response must have a call.
+    pub(crate) fn requires_call(&self) -> bool {
+        match self {
+            Self::Required | Self::Named(_) => true,
+            Self::Allowed { required, .. } => *required,
+            Self::Auto | Self::None => false,
+        }
+    }
+}
+
 /// Sampling settings and limits that more than one dialect has. `None`: not set.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sampling {

@@ -20,7 +20,7 @@ use self::{
     schema::{Fitted, MAX_SIZE},
 };
 use crate::{
-    conversation::{Constraint, Conversation, StructuralTags, Tag, Tool, ToolChoice},
+    conversation::{Constraint, Conversation, StructuralTags, Tag, Tool},
     format::{self, Format},
     rules::Enforce,
 };
@@ -69,7 +69,7 @@ pub fn constrain(
         tools,
         prefix,
         format,
-        required: is_required(&conversation.tool_choice),
+        required: conversation.tool_choice.requires_call(),
         only_one: !conversation.parallel_calls,
         means,
     };
@@ -84,14 +84,6 @@ pub fn constrain(
             .or_else(|| request.schema())
             .or_else(|| request.grammar())
             .or_else(|| request.prefill()),
-    }
-}
-
-fn is_required(choice: &ToolChoice) -> bool {
-    match choice {
-        ToolChoice::Required | ToolChoice::Named(_) => true,
-        ToolChoice::Allowed { required, .. } => *required,
-        ToolChoice::Auto | ToolChoice::None => false,
     }
 }
 

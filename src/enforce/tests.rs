@@ -1,7 +1,10 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{conversation::Turn, wire::json::Raw};
+use crate::{
+    conversation::{ToolChoice, Turn},
+    wire::json::Raw,
+};
 
 const ALL: Means = Means { schema: Some(Subset::XGRAMMAR), tags: true, grammar: true, prefill: true };
 

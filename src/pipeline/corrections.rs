@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use super::hops::{FollowUp, Reason};
 use crate::{
-    conversation::{Conversation, Role, ToolChoice, Turn},
+    conversation::{Conversation, Role, Turn},
     event::Warning,
     rules::{Enforce, InvalidArguments, Rules, UnknownCalls},
     tools::{self, DeclaredTools},
@@ -52,11 +52,7 @@ const MAX_FAULTS: usize = 8;
 impl Corrections {
     pub(super) fn new(conversation: &Conversation, tools: &DeclaredTools, rules: &Rules) -> Self {
         let is_checked = !tools.is_empty() && conversation.choices.unwrap_or(1) <= 1;
-        let is_required = match conversation.tool_choice {
-            ToolChoice::Required | ToolChoice::Named(_) => true,
-            ToolChoice::Allowed { required, .. } => required,
-            ToolChoice::Auto | ToolChoice::None => false,
-        };
+        let is_required = conversation.tool_choice.requires_call();
         let names = || conversation.callable_tools().map(|tool| tool.name.clone());
         let schemas = || {
             let tools = conversation.callable_tools();

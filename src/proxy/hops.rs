@@ -80,6 +80,8 @@ pub(super) struct AskAgain {
     /// The means that were refused in this response. Whether they were the reason shows when the upstream accepts a request
     /// without them.
     dropped: Vec<Kind>,
+    /// The model entry that served the last request made here.
+    model: String,
     refused: Arc<RefusedMeans>,
 }
 
@@ -104,8 +106,8 @@ impl AskAgain {
         (body, now): (&[u8], u64),
         constrained: Option<Kind>,
     ) -> Self {
-        let (turns, dropped) = (Vec::new(), Vec::new());
-        Self { config, dialect, body: body.into(), now, turns, constrained, dropped, refused }
+        let (turns, dropped, model) = (Vec::new(), Vec::new(), String::new());
+        Self { config, dialect, body: body.into(), now, turns, constrained, dropped, model, refused }
     }
 
     /// The client's request with all follow-ups, as the upstream is to get it, and a reader for the response.
@@ -115,6 +117,7 @@ impl AskAgain {
     fn request(&mut self) -> Result<(UpstreamRequest, Reader), Failure> {
         let conversation = exchange::decode(self.dialect, &self.body)?;
         let model = exchange::model(&self.config, self.dialect, &conversation)?;
+        self.model.clone_from(&model.name);
         let left = self.refused.left(model);
         let means = self.dropped.iter().fold(left, |means, kind| kind.removed_from(means));
         let mut sent = exchange::sent(model, &conversation, (&means, self.now))?.into_owned();
@@ -128,15 +131,6 @@ impl AskAgain {
         self.turns.extend(follow_up.turns.iter().cloned());
         let (request, reader) = self.request()?;
         Ok(Continuation::Ask(Box::new(NextHop { request, reader, turns: follow_up.turns })))
-    }
-
-    /// Remembers which means the upstream does not have.
-    fn remember(&mut self) -> Result<(), Failure> {
-        let dropped = std::mem::take(&mut self.dropped);
-        let conversation = exchange::decode(self.dialect, &self.body)?;
-        let model = exchange::model(&self.config, self.dialect, &conversation)?;
-        self.refused.remember(&model.name, &dropped);
-        Ok(())
     }
 }
 
@@ -153,8 +147,7 @@ impl DecideHop for AskAgain {
 
     fn accepted(&mut self) {
         if !self.dropped.is_empty() {
-            // The request has been decoded before, so this cannot fail.
-            let _ = self.remember();
+            self.refused.remember(&self.model, &std::mem::take(&mut self.dropped));
         }
     }
 }
