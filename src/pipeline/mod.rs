@@ -21,7 +21,6 @@ mod backlog;
 mod calls;
 mod corrections;
 mod hops;
-mod misrouted;
 mod prefill;
 mod withheld;
 
