@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::{Dialect, Reader};
 use crate::{
-    conversation::{Conversation, Prompt},
+    conversation::{Conversation, Prefill, Prompt},
     enforce::Means,
     failure::Failure,
     rules::Limits,
@@ -132,4 +132,6 @@ pub struct UpstreamRequest {
     pub dropped: Vec<String>,
     /// The response is requested as a stream: its headers come before its content is complete.
     pub stream: bool,
+    /// The text with which the request begins the response.
+    pub prefill: Option<Prefill>,
 }

@@ -120,10 +120,10 @@ impl AskAgain {
         self.model.clone_from(&model.name);
         let left = self.refused.left(model);
         let means = self.dropped.iter().fold(left, |means, kind| kind.removed_from(means));
-        let mut sent = exchange::sent(model, &conversation, (&means, self.now))?.into_owned();
+        let mut sent = exchange::sent(model, &conversation, (&means, self.now))?;
+        sent.to_mut().turns.extend(self.turns.iter().cloned());
+        let (request, _) = exchange::encode(model, &mut sent, self.now)?;
         self.constrained = sent.constraint.as_ref().map(Kind::of);
-        sent.turns.extend(self.turns.iter().cloned());
-        let (request, _) = exchange::encode(model, &sent, self.now)?;
         Ok((request, exchange::reader(model, self.dialect)))
     }
 

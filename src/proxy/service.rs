@@ -305,9 +305,12 @@ impl Service {
             })
         });
         let begun = Instant::now();
+        let prefill = request.prefill.clone();
         let opening = Arc::clone(&client).begin(request).await;
         let asked = (&conversation, starts_in_reasoning);
-        let pipeline = exchange::pipeline(model, dialect, asked, &answering).redacting(self.redactor.clone());
+        let mut pipeline =
+            exchange::pipeline(model, dialect, asked, &answering).redacting(self.redactor.clone());
+        pipeline.expect_prefill(prefill);
         let parts = answer::Parts {
             begun,
             client,

@@ -27,6 +27,7 @@ mod log;
 mod lumo;
 mod models;
 mod persistence;
+mod prefill;
 mod requests;
 mod reuse;
 mod stalls;

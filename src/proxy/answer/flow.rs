@@ -290,6 +290,7 @@ impl ExchangeState {
             watch.asked_again(&request, &turns, self.begun.elapsed());
         }
         self.pipeline.resume(reader, &mut self.out);
+        self.pipeline.expect_prefill(request.prefill.clone());
         let opening = Arc::clone(&self.client).open(request, Admission::Again(self.permit.take()));
         self.stage = Stage::Opening(Box::pin(opening));
     }
@@ -298,6 +299,10 @@ impl ExchangeState {
     fn ask_otherwise(&mut self, request: Result<UpstreamRequest, Failure>) {
         match request {
             Ok(request) => {
+                if let Some(watch) = &mut self.watch {
+                    watch.asked_otherwise(&request);
+                }
+                self.pipeline.expect_prefill(request.prefill.clone());
                 let opening = Arc::clone(&self.client).open(request, Admission::Again(None));
                 self.stage = Stage::Opening(Box::pin(opening));
             }
