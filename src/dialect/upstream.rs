@@ -114,7 +114,7 @@ pub struct ReaderRules {
 
 /// What a reader has to know of the client's request.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub struct Asked {
     /// The declared tools: a call's name is complete as soon as it is declared and no longer one can follow.
     pub(crate) tools: DeclaredTools,
     /// The limits of one response.
