@@ -529,8 +529,17 @@ pub struct Tally {
     pub input_tokens: Option<u64>,
     /// Tokens of the response, as reported by the upstream, in all hops together.
     pub output_tokens: Option<u64>,
+    /// The model refused to answer, in a form that the dialect separates from text.
+    pub is_refusal: bool,
     /// The finish reason that was written.
     pub finish: Option<crate::event::Finish>,
+}
+
+impl Tally {
+    /// Whether the client was warned that a call which it requires is missing.
+    pub fn lacks_required_call(&self) -> bool {
+        self.warnings.contains(&corrections::UNFULFILLED)
+    }
 }
 
 /// One call, for metrics: all labels have a bounded number of values.

@@ -24,7 +24,7 @@ use crate::{
 
 use super::{
     hops::{AskAgain, DecideHop},
-    refused::{self, RefusedMeans},
+    learned::{Kind as MeansKind, LearnedMeans, Subject},
 };
 
 /// Everything that one exchange needs.
@@ -67,7 +67,7 @@ pub(super) fn decode(dialect: ClientDialect, body: &[u8]) -> Result<Conversation
 /// [`Kind::NotFound`] for an unknown model, [`Kind::Request`] for what its upstream or its chat template cannot do,
 /// [`Kind::Internal`] if the template fails.
 pub(super) fn prepare<'c>(
-    (config, refused): (&'c Arc<Config>, &Arc<RefusedMeans>),
+    (config, learned): (&'c Arc<Config>, &Arc<LearnedMeans>),
     dialect: ClientDialect,
     (body, conversation): (&Bytes, Conversation),
     stamp: Stamp,
@@ -76,14 +76,17 @@ pub(super) fn prepare<'c>(
     refuse_choices(model, &conversation)?;
     let now = stamp.created;
     let answering = Answering::new(&conversation, stamp);
-    let (mut sent, left_out) = taught(model, &conversation, (&refused.left(model), now))?;
+    let means = learned.left(model.upstream.options.side().means(), model, &conversation.model);
+    let (mut sent, left_out) = taught(model, &conversation, (&means, now))?;
     let (request, starts_in_reasoning) = encode(model, &mut sent, now)?;
-    let constrained = sent.constraint.as_ref().map(refused::Kind::of);
+    let constrained = sent.constraint.as_ref().map(MeansKind::of);
     drop(sent);
     let may_follow_up = model.settings.may_follow_up() && !conversation.tools.is_empty();
     let hops = (may_follow_up || constrained.is_some()).then(|| {
-        let asking =
-            AskAgain::new((Arc::clone(config), Arc::clone(refused)), dialect, (body, now), constrained);
+        let shared = (Arc::clone(config), Arc::clone(learned));
+        let subject = Subject::new(model, &conversation.model);
+        let requires_call = conversation.tool_choice.requires_call();
+        let asking = AskAgain::new(shared, dialect, (body, now), (subject, requires_call, constrained));
         let asking: Box<dyn DecideHop> = Box::new(asking);
         asking
     });

@@ -197,6 +197,10 @@ impl Calls {
             Event::Finish(finish) => self.finish(finish, frame, out),
             Event::Usage(usage) => self.usage(usage, frame, out),
             Event::Start(_) if self.hop > 0 => {}
+            Event::Refusal(_) => {
+                self.tally.is_refusal = true;
+                send(event, frame, out);
+            }
             Event::Annotation(annotation) if self.earlier_characters > 0 => {
                 let shift = |at: u64| at.saturating_add(self.earlier_characters);
                 let span = (shift(annotation.span.0), shift(annotation.span.1));

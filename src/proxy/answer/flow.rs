@@ -232,7 +232,10 @@ impl ExchangeState {
             State::Open if self.pipeline.awaits_end() => self.await_end(),
             State::Open => {}
             State::Failed => self.stage = Stage::Over,
-            State::Done => self.await_body_end(),
+            State::Done => {
+                self.completed();
+                self.await_body_end();
+            }
             State::HopEnded => self.hop_ended(),
         }
     }
@@ -268,7 +271,15 @@ impl ExchangeState {
             self.stage = Stage::Deciding(hops.decide(follow_up.clone()));
         } else {
             self.pipeline.end(&mut self.out);
+            self.completed();
             self.await_body_end();
+        }
+    }
+
+    /// The response is complete.
+    fn completed(&mut self) {
+        if let Some(hops) = &mut self.hops {
+            hops.completed(&self.pipeline.tally());
         }
     }
 
@@ -277,6 +288,7 @@ impl ExchangeState {
             Ok(Continuation::Ask(next)) => self.ask_again(*next),
             Ok(Continuation::End) => {
                 self.pipeline.end(&mut self.out);
+                self.completed();
                 self.stage = Stage::Over;
             }
             Err(failure) => self.fail(failure),

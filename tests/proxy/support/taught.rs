@@ -17,9 +17,12 @@ use super::{
 };
 
 /// The model's answer to a request.
+#[derive(Clone)]
 pub(crate) enum Said {
     /// A text in pieces, and the finish reason.
     Text(Vec<String>, &'static str),
+    /// A refusal, as OpenAI's models give it.
+    Refusal(&'static str),
     /// A status, and the message of an error.
     Refused(&'static str, &'static str),
 }
@@ -55,6 +58,12 @@ pub(crate) async fn model(answer: impl Fn(&Value) -> Said + Send + Sync + 'stati
                     }
                     exchange.piece(chunk(json!({}), finish.into())).await;
                     exchange.piece("data: [DONE]\n\n").await;
+                    exchange.end().await;
+                }
+                Said::Refusal(text) => {
+                    exchange.begin().await;
+                    exchange.piece(chunk(json!({"refusal": text}), Value::Null)).await;
+                    exchange.piece(chunk(json!({}), "stop".into()) + "data: [DONE]\n\n").await;
                     exchange.end().await;
                 }
                 Said::Refused(status, message) => {
