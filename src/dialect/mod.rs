@@ -15,6 +15,7 @@ mod client;
 pub mod completions;
 pub(crate) mod finish;
 pub mod lumo;
+mod progress;
 pub(crate) mod refusal;
 mod skipped;
 mod stamp;
@@ -23,12 +24,16 @@ pub(crate) mod status;
 mod table;
 pub(crate) mod tool_calls;
 mod upstream;
+mod usage;
 
 use std::{fmt, str::FromStr};
 
 use bytes::BytesMut;
 
-use self::body::{BodyReader, JsonBody, ResponseState, not_json};
+use self::{
+    body::{BodyReader, JsonBody, ResponseState, not_json},
+    progress::Progress,
+};
 pub use self::{
     client::{Answering, ClientSide},
     skipped::{Skip, Skipped},

@@ -3,7 +3,10 @@
 use super::{ReaderSettings, request};
 use crate::{
     conversation::{Conversation, Prompt},
-    dialect::{Dialect, Reader, ReaderRules, UpstreamRequest, UpstreamSide, refusal::refusal},
+    dialect::{
+        Dialect, Reader, ReaderRules, UpstreamRequest, UpstreamSide, refusal::refusal,
+        upstream::include_usage,
+    },
     failure::Failure,
     settings::{Field, Key, OneOf, Settings},
 };
@@ -77,14 +80,7 @@ impl UpstreamSide for Options {
             ),
             Field::Word(&mut OneOf(&mut self.server, &SERVER)),
         );
-        keys.key(
-            Key::new(
-                "include_usage",
-                "request token counts at the end of a stream; `false` for servers that reject \
-                 `stream_options`",
-            ),
-            Field::Switch(&mut self.include_usage),
-        );
+        include_usage(keys, &mut self.include_usage);
         keys.key(
             Key::new(
                 "max_tokens",
