@@ -25,7 +25,6 @@ mod http1;
 mod learned;
 mod limits;
 mod log;
-mod lumo;
 mod models;
 mod persistence;
 mod prefill;
