@@ -48,6 +48,12 @@ impl Source {
         }
     }
 
+    /// A text that the program made. Paths in it are those of `beside`, if it is given.
+    #[cfg(feature = "bench")]
+    pub(super) fn made(beside: Option<&Path>, text: String) -> Self {
+        Self { path: beside.map(Path::to_owned), text }
+    }
+
     /// The text; empty without a file.
     pub(super) fn text(&self) -> &str {
         &self.text

@@ -24,6 +24,8 @@ mod intake;
 mod listen;
 mod models;
 mod permits;
+#[cfg(feature = "bench")]
+mod preview;
 mod refused;
 mod reply;
 mod request;
@@ -36,4 +38,6 @@ mod upstream;
 mod worker;
 
 pub use drain::terminated;
+#[cfg(feature = "bench")]
+pub(crate) use preview::{Preview, preview};
 pub use server::{ServeError, Server};
