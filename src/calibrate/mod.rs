@@ -17,6 +17,7 @@ pub mod interval;
 pub mod judge;
 pub(crate) mod failures;
 pub(crate) mod plan;
+pub mod report;
 pub(crate) mod run;
 pub mod set;
 pub(crate) mod variant;
