@@ -47,7 +47,10 @@
 )]
 pub mod bench;
 #[cfg(feature = "bench")]
-#[cfg_attr(not(feature = "cli"), allow(dead_code, unused_imports, reason = "calibration is run by the command line"))]
+#[cfg_attr(
+    not(feature = "cli"),
+    allow(dead_code, unused_imports, reason = "calibration is run by the command line")
+)]
 pub mod calibrate;
 #[cfg(feature = "cli")]
 pub mod cli;

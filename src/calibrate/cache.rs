@@ -7,7 +7,7 @@ use std::{
     collections::HashMap,
     fs::{self, File, OpenOptions},
     io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write},
-    path::{Path, PathBuf},
+    path::Path,
     time::Duration,
 };
 
@@ -43,7 +43,6 @@ pub(crate) struct Asked<'a> {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Cache {
-    path: PathBuf,
     file: File,
     replies: HashMap<String, Reply>,
 }
@@ -60,12 +59,7 @@ impl Cache {
         let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
         let replies = read(&file, is_wanted)?;
         end_line(&mut file)?;
-        Ok(Self { path: path.to_owned(), file, replies })
-    }
-
-    /// Where it is.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+        Ok(Self { file, replies })
     }
 
     /// The answer with this key.

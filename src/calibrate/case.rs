@@ -11,15 +11,19 @@ pub struct CaseTool {
     pub description: String,
     /// The JSON Schema of its arguments.
     pub parameters: Value,
+    /// `strict`: its calls must fit the schema.
+    pub strict: Option<bool>,
 }
 
 impl CaseTool {
     /// As a chat request declares it.
     fn declared(&self) -> Value {
-        json!({
-            "type": "function",
-            "function": { "name": self.name, "description": self.description, "parameters": self.parameters },
-        })
+        let Self { name, description, parameters, strict } = self;
+        let mut function = json!({ "name": name, "description": description, "parameters": parameters });
+        if let (Some(strict), Value::Object(members)) = (strict, &mut function) {
+            members.insert("strict".to_owned(), json!(strict));
+        }
+        json!({ "type": "function", "function": function })
     }
 }
 
@@ -77,6 +81,11 @@ impl Case {
     /// Whether the request requires a call.
     pub fn requires_call(&self) -> bool {
         self.choice != CaseChoice::Auto
+    }
+
+    /// Whether `enforce` has anything to enforce: a call, or the schema of a strict tool.
+    pub fn may_be_enforced(&self) -> bool {
+        self.requires_call() || self.tools.iter().any(|tool| tool.strict == Some(true))
     }
 
     /// The declared tool `name`, if it is offered.

@@ -33,9 +33,11 @@ impl Severity {
             AskError::Refused { status: 401 | 403 | 404, .. } => Self::Fatal,
             AskError::Refused { code: Some(code), .. } => match code.as_str() {
                 "upstream_not_found" => Self::Fatal,
-                "upstream_unreachable" | "upstream_timeout" | "timeout" | "overloaded" | "rate_limit_exceeded" => {
-                    Self::Down
-                }
+                "upstream_unreachable"
+                | "upstream_timeout"
+                | "timeout"
+                | "overloaded"
+                | "rate_limit_exceeded" => Self::Down,
                 _ => Self::Rejected,
             },
             AskError::Slow(_) => Self::Down,
@@ -125,7 +127,12 @@ mod tests {
 
     #[test]
     fn refused_key_or_model_stops_at_once() {
-        for error in [refused(401, None), refused(403, None), refused(404, None), refused(502, Some("upstream_not_found"))] {
+        for error in [
+            refused(401, None),
+            refused(403, None),
+            refused(404, None),
+            refused(502, Some("upstream_not_found")),
+        ] {
             let mut failures = Failures::new(1);
             failures.succeeded(0);
             assert_eq!(failures.failed(0, 7, &error), Next::Stop);

@@ -13,9 +13,9 @@
 pub(crate) mod ask;
 pub(crate) mod cache;
 pub mod case;
+pub(crate) mod failures;
 pub mod interval;
 pub mod judge;
-pub(crate) mod failures;
 pub(crate) mod plan;
 pub mod report;
 pub(crate) mod run;

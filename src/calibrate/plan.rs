@@ -90,6 +90,28 @@ impl Plan {
         questions
     }
 
+    /// Takes out the variants whose `enforce` changes no request, because the upstream is not known to have the means, and
+    /// returns their labels.
+    pub(crate) fn drop_unenforced(&mut self) -> Vec<String> {
+        let is_same = |variant: &Variant, other: &Variant| {
+            self.cases.iter().all(|case| {
+                let sent = |variant: &Variant| Some(self.preview(&self.request(variant, case, 0))?.body);
+                !case.may_be_enforced() || sent(variant) == sent(other)
+            })
+        };
+        let is_idle = |variant: &Variant| {
+            let by_request = !["off", "retry"].contains(&variant.enforce.as_str());
+            let plain = self.variants.iter().find(|other| {
+                other.enforce == "off" && other.format == variant.format && other.wording == variant.wording
+            });
+            by_request && plain.is_some_and(|plain| is_same(variant, plain))
+        };
+        let idle: Vec<_> =
+            self.variants.iter().filter(|variant| is_idle(variant)).map(Variant::label).collect();
+        self.variants.retain(|variant| !idle.contains(&variant.label()));
+        idle
+    }
+
     /// What the model is shown in a variant for a prompt.
     pub(crate) fn shown(&self, variant: &Variant, case: &Case) -> Shown {
         let shown = self.preview(&self.request(variant, case, 0));
@@ -117,13 +139,14 @@ impl Plan {
     }
 
     /// The digest of all that an answer depends on: the upstream, the exact request that it gets, the settings that its
-    /// response is read with, the run, and toolwire's version. `enforce` is one of them only where a call is required.
+    /// response is read with, the run, and toolwire's version. `enforce` is one of them only where it has
+    /// anything to enforce.
     fn key(&self, variant: &Variant, case: &Case, (run, body): (u32, &Bytes)) -> String {
         let request = self.preview(body).map_or_else(|| body.clone(), |preview| preview.body);
         let model = self.config.models.iter().find(|model| model.name == variant.label());
         let settings = model.map(|model| {
             let mut settings = model.settings.clone();
-            if !case.requires_call() {
+            if !case.may_be_enforced() {
                 settings.enforce = crate::rules::Enforce::Off;
             }
             (settings, model.starts_in_reasoning)

@@ -171,7 +171,8 @@ impl Session<'_> {
         self.progress.steady();
         loop {
             while self.measured.stopped.is_none() && open.len() < self.plan.concurrency.max(1) {
-                let Some((place, question)) = waiting.find(|(place, question)| self.is_open(*place, question))
+                let Some((place, question)) =
+                    waiting.find(|(place, question)| self.is_open(*place, question))
                 else {
                     break;
                 };
@@ -211,7 +212,12 @@ impl Session<'_> {
             Ok(reply) if reply.answer.error.is_none() => {
                 self.failures.succeeded(question.variant);
                 let asked = Asked {
-                    variant: &self.plan.variants.get(question.variant).map(|it| it.label()).unwrap_or_default(),
+                    variant: &self
+                        .plan
+                        .variants
+                        .get(question.variant)
+                        .map(|it| it.label())
+                        .unwrap_or_default(),
                     prompt: self.plan.cases.get(question.case).map_or("", |case| &case.name),
                     run: question.run,
                 };

@@ -187,8 +187,7 @@ struct FunctionEntry {
     description: String,
     #[serde(default = "no_parameters")]
     parameters: Value,
-    #[serde(rename = "strict", default)]
-    _strict: Option<bool>,
+    strict: Option<bool>,
 }
 
 fn no_parameters() -> Value {
@@ -198,8 +197,8 @@ fn no_parameters() -> Value {
 impl ToolEntry {
     fn into_tool(self) -> CaseTool {
         let (Self::Wrapped { function, .. } | Self::Plain(function)) = self;
-        let FunctionEntry { name, description, parameters, .. } = function;
-        CaseTool { name, description, parameters }
+        let FunctionEntry { name, description, parameters, strict } = function;
+        CaseTool { name, description, parameters, strict }
     }
 }
 
@@ -255,7 +254,9 @@ impl PromptEntry {
         }
         let messages = match self.messages {
             Some(_) if self.user.is_some() || self.system.is_some() || !self.earlier.is_empty() => {
-                return Err("`messages` is the whole conversation: leave `system`, `earlier` and `user` out".into());
+                return Err(
+                    "`messages` is the whole conversation: leave `system`, `earlier` and `user` out".into()
+                );
             }
             Some(messages) => messages,
             None => messages(self.system, self.earlier, self.user),

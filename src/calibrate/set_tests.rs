@@ -49,7 +49,8 @@ fn conversation_is_written_as_chat_messages() {
 
 #[test]
 fn json_says_the_same_as_toml() {
-    let toml = "[[tools]]\nname = \"f\"\n[[prompts]]\nuser = \"x\"\ntool_choice = \"f\"\ncalls = [{ name = \"f\" }]";
+    let toml =
+        "[[tools]]\nname = \"f\"\n[[prompts]]\nuser = \"x\"\ntool_choice = \"f\"\ncalls = [{ name = \"f\" }]";
     let json = r#"{"tools": [{"type": "function", "function": {"name": "f"}}],
         "prompts": [{"user": "x", "tool_choice": "f", "calls": [{"name": "f"}]}]}"#;
     let read_json = read("p.json", json).unwrap();
@@ -85,13 +86,25 @@ fn errors_name_their_place() {
         ("p.toml", "x = [", "p.toml:1:"),
         ("p.json", "{\"prompts\": [{\"user\": 3}]}", "p.json:1:23: invalid type"),
         ("p.toml", "", "there are no `prompts`"),
-        ("p.toml", "[[prompts]]\nname = \"a\"\nuser = \"x\"\ntools = [\"get_wether\"]", "prompt `a`: offers the tool `get_wether`"),
-        ("p.toml", "[[prompts]]\nuser = \"x\"\ncalls = [{ name = \"f\" }]", "prompt 1: expects a call of `f`"),
+        (
+            "p.toml",
+            "[[prompts]]\nname = \"a\"\nuser = \"x\"\ntools = [\"get_wether\"]",
+            "prompt `a`: offers the tool `get_wether`",
+        ),
+        (
+            "p.toml",
+            "[[prompts]]\nuser = \"x\"\ncalls = [{ name = \"f\" }]",
+            "prompt 1: expects a call of `f`",
+        ),
         ("p.toml", "[[prompts]]\nuser = \"x\"\ntool_choice = \"f\"", "`tool_choice` names the tool `f`"),
         ("p.toml", "[[prompts]]\nuser = \"x\"\ntool_choice = \"required\"", "expects none"),
         ("p.toml", "[[prompts]]\nname = \"a\"", "says nothing"),
         ("p.toml", "[[prompts]]\nuser = \"x\"\nmessages = []", "whole conversation"),
-        ("p.toml", "[[prompts]]\nname = \"a\"\nuser = \"x\"\n[[prompts]]\nname = \"a\"\nuser = \"y\"", "a second prompt"),
+        (
+            "p.toml",
+            "[[prompts]]\nname = \"a\"\nuser = \"x\"\n[[prompts]]\nname = \"a\"\nuser = \"y\"",
+            "a second prompt",
+        ),
     ] {
         let error = read(name, text).unwrap_err();
         assert!(error.contains(why), "{text}: {error}");

@@ -12,9 +12,8 @@ pub(crate) const ENFORCE: [&str; 7] =
     ["off", "auto", "schema", "structural_tag", "grammar", "prefill", "retry"];
 
 /// The keys of a `[[models]]` entry that variants set.
-pub(crate) const VARIED: [&str; 8] = [
-    "tools", "detect", "instructions", "system_position", "examples", "examples_as", "tool_list", "enforce",
-];
+pub(crate) const VARIED: [&str; 8] =
+    ["tools", "detect", "instructions", "system_position", "examples", "examples_as", "tool_list", "enforce"];
 
 /// The short words of wordings, each with the key and value that it stands for.
 const WORDS: [(&str, &str); 7] = [
@@ -136,7 +135,9 @@ impl Variant {
     pub(crate) fn entry(&self, name: &str, base: &Table) -> Table {
         let mut entry = Table::new();
         entry.insert("name".to_owned(), Value::String(name.to_owned()));
-        entry.extend(base.iter().filter(|(key, _)| *key != "name").map(|(key, value)| (key.clone(), value.clone())));
+        entry.extend(
+            base.iter().filter(|(key, _)| *key != "name").map(|(key, value)| (key.clone(), value.clone())),
+        );
         entry.extend(self.keys.clone());
         entry
     }

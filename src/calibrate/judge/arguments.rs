@@ -4,8 +4,20 @@ use serde_json::{Map, Value};
 
 /// Values that stand for a value: in forms that models are shown, and in what models make of them.
 const PLACEHOLDERS: [&str; 14] = [
-    "value", "string", "number", "argument", "arg", "tool_name", "name", "example", "placeholder", "text", "todo",
-    "...", "…", "xxx",
+    "value",
+    "string",
+    "number",
+    "argument",
+    "arg",
+    "tool_name",
+    "name",
+    "example",
+    "placeholder",
+    "text",
+    "todo",
+    "...",
+    "…",
+    "xxx",
 ];
 
 /// Characters of a value that is recognised as copied. Shorter ones are in every text.
@@ -21,7 +33,9 @@ pub(super) fn difference(wanted: &Map<String, Value>, actual: &Value) -> String 
     for (key, wanted) in wanted {
         match actual.get(key) {
             None => return format!("`{key}` is missing, not {wanted}"),
-            Some(actual) if !value_fits(wanted, actual) => return format!("`{key}` is {actual}, not {wanted}"),
+            Some(actual) if !value_fits(wanted, actual) => {
+                return format!("`{key}` is {actual}, not {wanted}");
+            }
             Some(_) => {}
         }
     }
@@ -88,7 +102,9 @@ pub(super) fn placeholder(arguments: &Value, said: &str) -> Option<String> {
 fn is_placeholder(text: &str) -> bool {
     let between = |open: &str, close: &str| {
         let inner = text.strip_prefix(open).and_then(|rest| rest.strip_suffix(close));
-        inner.is_some_and(|inner| !inner.is_empty() && inner.len() < 40 && !inner.contains(['<', '>', '{', '}', '=']))
+        inner.is_some_and(|inner| {
+            !inner.is_empty() && inner.len() < 40 && !inner.contains(['<', '>', '{', '}', '='])
+        })
     };
     PLACEHOLDERS.contains(&text)
         || between("<", ">")
@@ -109,7 +125,8 @@ pub(super) fn copied(
     let said = folded(said);
     let shown = folded(shown);
     leaves(arguments).into_iter().find_map(|(key, value)| {
-        let is_wanted = wanted.and_then(|wanted| wanted.get(key)).is_some_and(|wanted| value_fits(wanted, value));
+        let is_wanted =
+            wanted.and_then(|wanted| wanted.get(key)).is_some_and(|wanted| value_fits(wanted, value));
         let text = match value {
             Value::String(text) => folded(text),
             Value::Number(number) => number.to_string(),

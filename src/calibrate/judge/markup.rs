@@ -16,7 +16,12 @@ const CALL_WORDS: [&str; 7] =
 
 /// Words in the tags of results.
 const RESULT_WORDS: [&str; 7] = [
-    "tool_response", "tool_result", "tool_output", "tool▁output", "function_response", "function_result",
+    "tool_response",
+    "tool_result",
+    "tool_output",
+    "tool▁output",
+    "function_response",
+    "function_result",
     "function_output",
 ];
 
@@ -36,9 +41,7 @@ static OPENERS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
 /// Whether the openers of a format are markers of its own.
 fn is_distinct(format: &Format) -> bool {
     format.grammars.iter().all(|grammar| match grammar {
-        Grammar::Tagged(tags) => {
-            tags.iter().all(|tag| tag.kind != TagKind::Html && !tag.special().common)
-        }
+        Grammar::Tagged(tags) => tags.iter().all(|tag| tag.kind != TagKind::Html && !tag.special().common),
         _ => true,
     })
 }
@@ -118,13 +121,16 @@ impl Text<'_> {
             return Mention::Prose;
         }
         if let Some(arguments) = behind.strip_prefix('(') {
-            return in_parentheses(arguments);
+            // A program that defines a function of that name.
+            let is_defined = ["def ", "function ", "func ", "fn "].iter().any(|word| before.ends_with(word));
+            return if is_defined { Mention::Prose } else { in_parentheses(arguments) };
         }
         if let (Some(before), Some(behind)) = (before.strip_suffix('"'), behind.strip_prefix('"')) {
             return in_json(before.trim_end(), behind.trim_start());
         }
         let is_tag = before.ends_with(['<', '=']) && behind.starts_with(['>', ' ', '\n']);
-        let is_action = ["Action:", "action:", "ACTION:"].iter().any(|word| before.trim_end().ends_with(word));
+        let is_action =
+            ["Action:", "action:", "ACTION:"].iter().any(|word| before.trim_end().ends_with(word));
         if is_tag || is_action { Mention::Call } else { Mention::Prose }
     }
 
@@ -148,7 +154,9 @@ fn in_parentheses(arguments: &str) -> Mention {
             Mention::Declaration
         }
         // An enumeration: `unit?: "celsius" | "fahrenheit"`.
-        Some((key, value)) if is_word(key) && value.split(',').next().is_some_and(|first| first.contains('|')) => {
+        Some((key, value))
+            if is_word(key) && value.split(',').next().is_some_and(|first| first.contains('|')) =>
+        {
             Mention::Declaration
         }
         _ => Mention::Call,
@@ -169,16 +177,20 @@ fn in_json(before: &str, behind: &str) -> Mention {
     });
     if !is_name {
         // The name as a key: `{"get_weather": {…}}`.
-        let keyed = before.ends_with('{') && behind.strip_prefix(':').is_some_and(|rest| rest.trim_start().starts_with('{'));
+        let keyed = before.ends_with('{')
+            && behind.strip_prefix(':').is_some_and(|rest| rest.trim_start().starts_with('{'));
         return if keyed { Mention::Call } else { Mention::Prose };
     }
-    // What the next members are: those of a declaration, or arguments.
+    // What the next members are: those of a declaration, of a result, or arguments.
     let next = behind.get(..behind.floor_char_boundary(MAX_LOOK)).unwrap_or(behind);
-    let position = |word: &str| next.find(word).unwrap_or(usize::MAX);
-    let schema = position("\"description\"").min(position("\"type\""));
-    let arguments = position("\"arguments\"").min(position("\"parameters\"")).min(position("\"input\""));
-    if schema < usize::MAX && (schema < arguments || next.contains("\"properties\"")) {
+    let first = |words: &[&str]| words.iter().filter_map(|word| next.find(word)).min().unwrap_or(usize::MAX);
+    let schema = first(&["\"description\"", "\"type\""]);
+    let arguments = first(&["\"arguments\"", "\"parameters\"", "\"input\""]);
+    let result = first(&["\"content\"", "\"result\"", "\"output\""]);
+    if schema < arguments.min(result) || schema < usize::MAX && next.contains("\"properties\"") {
         Mention::Declaration
+    } else if result < arguments {
+        Mention::Prose
     } else {
         Mention::Call
     }

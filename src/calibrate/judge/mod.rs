@@ -87,6 +87,24 @@ impl Verdict {
             Self::Failed => "failed",
         }
     }
+
+    /// The same, as the head of a narrow column.
+    pub(crate) fn short_title(self) -> &'static str {
+        match self {
+            Self::Proper => "proper",
+            Self::Answered => "answered",
+            Self::WrongTool => "tool",
+            Self::WrongArguments => "arguments",
+            Self::SchemaError => "schema",
+            Self::UndeclaredName => "undeclared",
+            Self::NoCall => "no call",
+            Self::FalseCall => "false call",
+            Self::Leak => "leak",
+            Self::Imitation => "imitation",
+            Self::Truncated => "truncated",
+            Self::Failed => "failed",
+        }
+    }
 }
 
 impl fmt::Display for Verdict {
@@ -213,7 +231,8 @@ impl Source<'_> {
         }
         let schema = self.case.tool(&call.name).map_or(&Value::Null, |tool| &tool.parameters);
         let wanted = self.case.calls.iter().find(|wanted| wanted.name == call.name);
-        let value = copied(&arguments, wanted.map(|wanted| &wanted.arguments), schema, (self.shown, self.said))?;
+        let value =
+            copied(&arguments, wanted.map(|wanted| &wanted.arguments), schema, (self.shown, self.said))?;
         Some(format!("the argument is copied from the instructions: {value}"))
     }
 }

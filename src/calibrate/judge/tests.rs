@@ -31,7 +31,10 @@ fn call_as_wanted_is_proper() {
         ("one-weather", json!({"city": "lisbon, Portugal", "unit": "celsius"})),
         ("one-currency", json!({"amount": 250.0, "from": "eur", "to": "JPY"})),
         ("one-message", json!({"recipient": "Priya", "text": "I will be ten  minutes late."})),
-        ("several-event-attendees", json!({"title": "Sprint planning", "date": "2026-06-01", "attendees": ["Tom", "Lena"]})),
+        (
+            "several-event-attendees",
+            json!({"title": "Sprint planning", "date": "2026-06-01", "attendees": ["Tom", "Lena"]}),
+        ),
         ("awkward-lines", json!({"path": "list.txt", "content": "first\nsecond\nthird\n"})),
         ("language-japanese", json!({"city": "Osaka"})),
     ] {
@@ -88,14 +91,13 @@ fn text_without_a_call_is_judged_by_what_was_wanted() {
     assert_eq!(verdict("none-sum", &text("7 times 8 is 56.")), Verdict::Answered);
     assert_eq!(verdict("one-weather", &text("It is sunny.")), Verdict::NoCall);
     assert_eq!(verdict("one-weather", &text("You could use get_weather() for this.")), Verdict::NoCall);
+    assert_eq!(verdict("one-weather", &text("def get_weather(city):\n    pass")), Verdict::NoCall);
     assert_eq!(verdict("one-weather", &text("")), Verdict::NoCall);
     let cut = Answer { finish: Some("length".to_owned()), ..text("Let me think about this") };
     assert_eq!(verdict("one-weather", &cut), Verdict::Truncated);
     assert_eq!(verdict("none-sum", &cut), Verdict::Answered);
-    let within = Answer {
-        finish: Some("length".to_owned()),
-        ..calls(&[("get_weather", json!("{\"city\": \"Lis"))])
-    };
+    let within =
+        Answer { finish: Some("length".to_owned()), ..calls(&[("get_weather", json!("{\"city\": \"Lis"))]) };
     assert_eq!(verdict("one-weather", &within), Verdict::Truncated);
 }
 
@@ -178,14 +180,27 @@ fn error_is_a_failure_whatever_came_before_it() {
         ..Default::default()
     });
     let judgement = judge(&case("one-weather"), "", &answer);
-    assert_eq!((judgement.verdict, judgement.why.as_str()), (Verdict::Failed, "the upstream closed the stream"));
+    assert_eq!(
+        (judgement.verdict, judgement.why.as_str()),
+        (Verdict::Failed, "the upstream closed the stream")
+    );
 }
 
 /// Text from a model may be anything: no case panics, and the work is linear.
 #[test]
 fn hostile_text_is_judged() {
     let case = case("several-weather");
-    for piece in ["<", "[", "get_weather(", "\"name\": \"get_weather\"", "<tool", "é<", "user:get_weather", "{{", "\u{0}"] {
+    for piece in [
+        "<",
+        "[",
+        "get_weather(",
+        "\"name\": \"get_weather\"",
+        "<tool",
+        "é<",
+        "user:get_weather",
+        "{{",
+        "\u{0}",
+    ] {
         let _ = judge(&case, piece, &text(&piece.repeat(2_000)));
         let _ = judge(&case, piece, &calls(&[("get_weather", json!({"city": piece.repeat(500)}))]));
         let _ = judge(&case, piece, &calls(&[(piece, json!(piece.repeat(500)))]));

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use super::{interval::Share, judge::Verdict};
 use crate::bench::report::json::in_lines;
 
-pub use self::{page::page, table::table};
 pub(crate) use self::tally::report;
+pub use self::{page::page, table::table};
 
 /// A whole run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

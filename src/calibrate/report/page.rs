@@ -19,7 +19,9 @@ const FRAME: &str = include_str!("page.html");
 
 /// The page.
 pub fn page(report: &Report) -> String {
-    let lines = |lines: Vec<String>| lines.iter().map(|line| format!("<li>{}</li>", visible(line))).collect::<String>();
+    let lines = |lines: Vec<String>| {
+        lines.iter().map(|line| format!("<li>{}</li>", visible(line))).collect::<String>()
+    };
     let entry = report.entry.clone().unwrap_or_else(|| "No variant had a proper call.".to_owned());
     let parts = [
         ("@@title@@", visible(&format!("toolwire calibrate: {}", report.model))),
@@ -45,8 +47,18 @@ fn visible(text: &str) -> String {
 
 fn variants(report: &Report) -> String {
     let heads = [
-        "variant", "answers", "proper", "without history", "with history", "required", "false calls", "leaking",
-        "imitating", "tokens", "to call", "to end",
+        "variant",
+        "answers",
+        "proper",
+        "without history",
+        "with history",
+        "required",
+        "false calls",
+        "leaking",
+        "imitating",
+        "tokens",
+        "to call",
+        "to end",
     ];
     let time = |millis: Option<f64>| {
         Cell::Plain(millis.map_or_else(|| NONE.to_owned(), |millis| figure::time(millis * 1e3)))
@@ -79,8 +91,10 @@ fn share(share: &Share) -> Cell {
 }
 
 fn failures(report: &Report) -> String {
-    let heads: Vec<_> =
-        ["variant".to_owned()].into_iter().chain(FAILURES.map(|verdict| verdict.title().to_owned())).collect();
+    let heads: Vec<_> = ["variant".to_owned()]
+        .into_iter()
+        .chain(FAILURES.map(|verdict| verdict.title().to_owned()))
+        .collect();
     let rows = report.variants.iter().map(|variant| {
         let counts = FAILURES.map(|verdict| variant.verdicts.get(&verdict).copied().unwrap_or_default());
         let counts = counts.into_iter().map(|count| Cell::Plain(figure::count(count)));
@@ -108,7 +122,8 @@ fn examples(variant: &VariantReport) -> String {
         return String::new();
     }
     let shown = variant.examples.iter().map(|example| {
-        let calls = example.calls.iter().map(|call| format!("<pre>{}</pre>", visible(call))).collect::<String>();
+        let calls =
+            example.calls.iter().map(|call| format!("<pre>{}</pre>", visible(call))).collect::<String>();
         let text = match example.text.is_empty() {
             true => String::new(),
             false => format!("<pre>{}</pre>", visible(&example.text)),

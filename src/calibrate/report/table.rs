@@ -55,9 +55,10 @@ pub fn table(report: &Report, width: Option<usize>) -> String {
     parts.join("\n\n")
 }
 
-pub(super) const LEGEND: &str = "Proper: of the prompts that want a call, with the 95 % interval; without and with earlier calls in \
-    the conversation; where tool_choice requires a call. False: calls where none was wanted. Leaking, imitating: answers \
-    with such text, whatever else they have. Tokens: estimated, of the instructions. To call: median.";
+pub(super) const LEGEND: &str = "Proper: calls as wanted, of the prompts that want one, with the 95 % interval. New: of those without \
+    earlier calls in the conversation. History: of those with. Required: of those whose tool_choice requires a call. False: \
+    calls where none was wanted. Leaks, copies: answers with markup of a call in the text, or with copies of what the model \
+    was shown, of all. Tokens: of the instructions, estimated. To call: the median.";
 
 /// What was measured.
 pub(super) fn head(report: &Report, width: usize) -> String {
@@ -89,7 +90,7 @@ pub(super) fn interval(share: &Share) -> String {
 
 fn shares(report: &Report) -> Grid {
     let heads = [
-        "variant", "answers", "proper", "95 %", "without", "with", "required", "false", "leaking", "imitating", "tokens",
+        "calls", "proper", "95 %", "new", "history", "required", "false", "leaks", "copies", "tokens",
         "to call",
     ];
     let mut grid = Grid::new(heads, 1);
@@ -97,7 +98,6 @@ fn shares(report: &Report) -> Grid {
         let time = variant.call_ms.map_or_else(|| NONE.to_owned(), |millis| figure::time(millis * 1e3));
         grid.add_row([
             name(variant),
-            figure::count(variant.answers),
             percent(&variant.proper),
             interval(&variant.proper),
             percent(&variant.proper_without_history),
@@ -114,12 +114,12 @@ fn shares(report: &Report) -> Grid {
 }
 
 fn failures(report: &Report) -> Grid {
-    let heads = ["failures"].into_iter().chain(FAILURES.map(Verdict::title));
+    let heads = ["failures", "answers"].into_iter().chain(FAILURES.map(Verdict::short_title));
     let mut grid = Grid::new(heads, 1);
     for variant in &report.variants {
         let counts = FAILURES.map(|verdict| variant.verdicts.get(&verdict).copied().unwrap_or_default());
         let counts = counts.map(|count| if count == 0 { "·".to_owned() } else { figure::count(count) });
-        grid.add_row([name(variant)].into_iter().chain(counts));
+        grid.add_row([name(variant), figure::count(variant.answers)].into_iter().chain(counts));
     }
     grid
 }
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn table_shows_shares_failures_examples_and_ends_with_the_entry() {
         let told = table(&example_report(), None);
-        for part in ["hermes turns", "80 %", "49–94", "schema error", "Examples\n", "! "] {
+        for part in ["hermes turns", "80 %", "49–94", "schema", "Examples\n", "! "] {
             assert!(told.contains(part), "{part} in\n{told}");
         }
         let (_, entry) = told.rsplit_once("\n\n# ").unwrap();

@@ -29,7 +29,8 @@ pub(crate) fn report(
     (upstream, model): (&str, &str),
     entry: impl Fn(usize) -> String,
 ) -> Report {
-    let mut variants: Vec<_> = (0..plan.variants.len()).map(|place| (place, tally(plan, measured, place))).collect();
+    let mut variants: Vec<_> =
+        (0..plan.variants.len()).map(|place| (place, tally(plan, measured, place))).collect();
     variants.sort_by(|(_, one), (_, other)| {
         other.score.total_cmp(&one.score).then(one.tool_tokens.total_cmp(&other.tool_tokens))
     });
@@ -138,7 +139,8 @@ impl Tally {
         if case.wants_call() {
             let is_proper = verdict == Verdict::Proper;
             self.proper.add(is_proper);
-            if case.has_history() { &mut self.with_history } else { &mut self.without_history }.add(is_proper);
+            if case.has_history() { &mut self.with_history } else { &mut self.without_history }
+                .add(is_proper);
             if case.requires_call() {
                 self.required.add(is_proper);
             }
