@@ -17,7 +17,7 @@ use crate::{
     conversation::Conversation,
     enforce::{self, Enforced, Means},
     format::{self, Format, KnownFormats, Teaching},
-    rules::{Detect, ExamplesAs, Limits, Rules, Showing, ToolList},
+    rules::{Detect, Enforce, ExamplesAs, Limits, Rules, Showing, ToolList},
     settings::{Field, Key, OneOf},
     suggest::suggest,
     template::ChatTemplate,
@@ -79,8 +79,10 @@ impl Model {
         means: &Means,
     ) -> Option<Enforced> {
         let Rules { enforce, detect, tool_prefix, .. } = &self.settings;
-        // A response that continues a prefill would have to be read from the prefill on.
-        let means = Means { prefill: false, ..*means };
+        // A model that reasons first would have no place for it behind a prefill.
+        let reasons_first = || self.settings_for(&conversation.model).starts_in_reasoning;
+        let prefill = means.prefill && !(*enforce == Enforce::Auto && reasons_first());
+        let means = Means { prefill, ..*means };
         let enforced = enforce::constrain(conversation, format, tool_prefix, *enforce, &means)?;
         let is_found = match detect {
             Detect::Off => false,

@@ -15,6 +15,15 @@ pub enum Constraint {
     Prefill(String),
 }
 
+/// The text with which a request has begun the response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prefill {
+    /// The text.
+    pub text: String,
+    /// The server's responses repeat it at their beginning.
+    pub is_repeated: bool,
+}
+
 /// Calls between fixed texts, as servers with xgrammar enforce them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StructuralTags {

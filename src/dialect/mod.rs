@@ -9,6 +9,7 @@
 //! A new dialect is a folder here and a line in the table below; for clients, also a line in the table of
 //! routes (`proxy::routes`).
 
+mod body;
 pub mod chat;
 mod client;
 pub mod completions;
@@ -27,6 +28,7 @@ use std::{fmt, str::FromStr};
 
 use bytes::BytesMut;
 
+use self::body::{BodyReader, JsonBody, ResponseState, not_json};
 pub use self::{
     client::{Answering, ClientSide},
     skipped::{Skip, Skipped},

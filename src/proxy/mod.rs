@@ -21,12 +21,12 @@ mod drain;
 mod exchange;
 mod hops;
 mod intake;
+mod learned;
 mod listen;
 mod models;
 mod permits;
 #[cfg(feature = "bench")]
 mod preview;
-mod refused;
 mod reply;
 mod request;
 mod routes;

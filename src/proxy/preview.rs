@@ -34,8 +34,8 @@ pub(crate) fn preview(config: &Arc<Config>, dialect: ClientDialect, body: &[u8])
     let conversation = exchange::decode(dialect, body)?;
     let model = exchange::model(config, dialect, &conversation)?;
     let means = model.upstream.options.side().means();
-    let sent = exchange::sent(model, &conversation, (&means, NOW))?;
-    let (request, _) = exchange::encode(model, &sent, NOW)?;
+    let mut sent = exchange::sent(model, &conversation, (&means, NOW))?;
+    let (request, _) = exchange::encode(model, &mut sent, NOW)?;
     let untaught = Conversation { tool_choice: ToolChoice::None, ..conversation.clone() };
     let without = tokens(&*exchange::sent(model, &untaught, (&means, NOW))?);
     let tool_tokens = tokens(&sent).saturating_sub(without);

@@ -5,7 +5,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::{
-    conversation::{Constraint, StructuralTags},
+    conversation::{Constraint, Prefill, StructuralTags},
     enforce::{Means, Subset},
 };
 
@@ -81,6 +81,8 @@ pub(super) struct Fields {
     pub(super) members: Map<String, Value>,
     /// The last message: a turn of the assistant that the response continues.
     pub(super) begun: Option<Value>,
+    /// The text of that turn.
+    pub(super) prefill: Option<Prefill>,
 }
 
 impl Server {
@@ -113,7 +115,7 @@ impl Server {
     }
 
     /// Whether a response that continues a text begins with that text again.
-    pub fn repeats_prefill(self) -> bool {
+    fn repeats_prefill(self) -> bool {
         self == Self::Mistral
     }
 
@@ -130,7 +132,7 @@ impl Server {
                         "json_schema": {"name": "tool_call", "schema": schema, "strict": true},
                     })),
                 };
-                Fields { members, begun: None }
+                Fields { members, ..Fields::default() }
             }
             Constraint::Tags(tags) => {
                 let mut members = format(structural_tag(tags));
@@ -138,7 +140,7 @@ impl Server {
                     // A marker may be a special token, which these servers leave out of the text by default.
                     members.insert("skip_special_tokens".to_owned(), false.into());
                 }
-                Fields { members, begun: None }
+                Fields { members, ..Fields::default() }
             }
             Constraint::Grammar(grammar) => {
                 let members = match self {
@@ -149,7 +151,7 @@ impl Server {
                     Self::Fireworks => format(json!({"type": "grammar", "grammar": grammar})),
                     _ => Map::from_iter([("grammar".to_owned(), json!(grammar))]),
                 };
-                Fields { members, begun: None }
+                Fields { members, ..Fields::default() }
             }
             Constraint::Prefill(text) => {
                 let mut begun = json!({"role": "assistant", "content": text});
@@ -169,7 +171,8 @@ impl Server {
                     }
                     _ => {}
                 }
-                Fields { members, begun: Some(begun) }
+                let prefill = Prefill { text: text.clone(), is_repeated: self.repeats_prefill() };
+                Fields { members, begun: Some(begun), prefill: Some(prefill) }
             }
         }
     }

@@ -1,11 +1,13 @@
 //! Encodes a prompt and the sampling of a [`Conversation`] as the body of a request.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{Bos, Options, Server};
 use crate::{
-    conversation::{Conversation, Part, Prompt},
+    conversation::{Constraint, Conversation, Part, Prefill, Prompt},
     dialect::{Dialect, UpstreamRequest},
     wire::json::Encoder,
 };
@@ -79,6 +81,14 @@ pub(super) fn encode(
         Bos::Prompt => 0,
     };
     let text = prompt.text.get(start..).unwrap_or(&prompt.text);
+    let prefill = match &conversation.constraint {
+        Some(Constraint::Prefill(text)) => Some(Prefill { text: text.clone(), is_repeated: false }),
+        _ => None,
+    };
+    let prompt = match &prefill {
+        Some(prefill) => Cow::Owned(format!("{text}{}", prefill.text)),
+        None => Cow::Borrowed(text),
+    };
     let no_rest = Map::new();
     let rest = conversation.rest.from_dialect(Dialect::Chat.name()).unwrap_or(&no_rest);
     let mut body = Encoder::with_capacity(text.len() + 256);
@@ -86,7 +96,7 @@ pub(super) fn encode(
         if !model.is_empty() {
             body.key("model").string(model);
         }
-        body.key("prompt").string(text);
+        body.key("prompt").string(&prompt);
         match options.server {
             Server::OpenAi => openai(body, (conversation, rest), options),
             Server::LlamaCpp => {
@@ -101,7 +111,7 @@ pub(super) fn encode(
         }
     });
     let dropped = dropped(conversation, rest, options);
-    UpstreamRequest { body: body.finish(), dropped, stream: conversation.stream }
+    UpstreamRequest { body: body.finish(), dropped, stream: conversation.stream, prefill }
 }
 
 fn openai(body: &mut Encoder, (conversation, rest): (&Conversation, &Map<String, Value>), options: &Options) {
