@@ -16,6 +16,7 @@ pub mod completions;
 pub(crate) mod finish;
 pub mod lumo;
 pub(crate) mod refusal;
+pub(crate) mod server;
 mod skipped;
 mod stamp;
 pub(crate) mod status;
