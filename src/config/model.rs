@@ -92,6 +92,14 @@ impl Model {
         is_found.then_some(enforced)
     }
 
+    /// The format in which the model that a client requests as `asked` writes calls, if its name or `detect` implies one.
+    pub(crate) fn own_format(&self, asked: &str) -> Option<&'static Format> {
+        match &self.settings_for(asked).detect {
+            Detect::AutoAnd(names) | Detect::Formats(names) => self.formats.named(names).first().copied(),
+            Detect::Auto | Detect::Off => None,
+        }
+    }
+
     /// How the model is taught the format of [`Model::tools`], if that is one.
     pub fn teaching(&self) -> Teaching {
         Teaching {

@@ -15,6 +15,14 @@ pub enum Constraint {
     Prefill(String),
 }
 
+impl Constraint {
+    /// Whether it applies from the first token on, so that there can be no text and no reasoning before the call.
+    #[must_use]
+    pub fn applies_at_once(&self) -> bool {
+        !matches!(self, Self::Tags(StructuralTags { at_least_one: false, .. }))
+    }
+}
+
 /// The text with which a request has begun the response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prefill {

@@ -17,6 +17,7 @@ pub(crate) mod finish;
 pub mod lumo;
 mod progress;
 pub(crate) mod refusal;
+pub(crate) mod server;
 mod skipped;
 mod stamp;
 pub(crate) mod status;

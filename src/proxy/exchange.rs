@@ -161,7 +161,9 @@ fn taught<'a>(
     conversation: &'a Conversation,
     (means, now): (&Means, u64),
 ) -> Result<(Cow<'a, Conversation>, Vec<String>), Failure> {
-    let ToolStyle::Format(taught) = model.tools else { return Ok((Cow::Borrowed(conversation), Vec::new())) };
+    let ToolStyle::Format(taught) = model.tools else {
+        return Ok((rendered(model, conversation, means), Vec::new()));
+    };
     let (format, constraint) = match model.enforced(conversation, taught, means) {
         Some(Enforced { format, constraint }) => (format, Some(constraint)),
         None => (taught, None),
@@ -183,8 +185,21 @@ fn taught<'a>(
     Ok((Cow::Owned(Conversation { constraint, ..sent }), left_out))
 }
 
+/// The conversation whose tools the model's chat template writes, with well-formed calls enforced in the format that the
+/// model's name or `detect` implies.
+fn rendered<'a>(model: &Model, conversation: &'a Conversation, means: &Means) -> Cow<'a, Conversation> {
+    let is_rendered = model.chat_template.is_some() && model.upstream.options.side().takes_prompt();
+    let format = if is_rendered { model.own_format(&conversation.model) } else { None };
+    match format.and_then(|format| model.enforced(conversation, format, means)) {
+        Some(Enforced { constraint, .. }) => {
+            Cow::Owned(Conversation { constraint: Some(constraint), ..conversation.clone() })
+        }
+        None => Cow::Borrowed(conversation),
+    }
+}
+
 /// The request to the model's upstream, and whether the response starts inside reasoning, if there is a prompt that says
-/// so. What is enforced must not begin inside reasoning, so `sent` loses a prefill behind such a prompt.
+/// so. In that case, `sent` loses a constraint that applies from the first token on: it would constrain the reasoning.
 ///
 /// # Errors
 /// The model's chat template refuses the conversation, or fails.
@@ -199,7 +214,7 @@ pub(super) fn encode(
     };
     let prompt = template.render(sent, now)?;
     let starts_in_reasoning = model.formats.opens_reasoning(&prompt.text);
-    if starts_in_reasoning && matches!(sent.constraint, Some(Constraint::Prefill(_))) {
+    if starts_in_reasoning && sent.constraint.as_ref().is_some_and(Constraint::applies_at_once) {
         sent.to_mut().constraint = None;
     }
     Ok((side.encode_prompt(&prompt, sent, &name), Some(starts_in_reasoning)))

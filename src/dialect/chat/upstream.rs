@@ -1,9 +1,11 @@
 //! [`Options`]: the upstream's side of this dialect, with the settings of one upstream.
 
-use super::{MODELS_PATH, PATH, ReaderSettings, Server, refusal, request, server::SERVERS};
+use super::{MODELS_PATH, PATH, ReaderSettings, Server, refusal, request};
 use crate::{
     conversation::Conversation,
-    dialect::{Dialect, Reader, ReaderRules, UpstreamRequest, UpstreamSide, upstream::include_usage},
+    dialect::{
+        Dialect, Reader, ReaderRules, UpstreamRequest, UpstreamSide, server::SERVERS, upstream::include_usage,
+    },
     enforce::Means,
     failure::Failure,
     settings::{Field, Key, OneOf, Settings},
