@@ -482,6 +482,17 @@ fn variant_that_the_upstream_rejects_is_given_up() {
 }
 
 #[test]
+fn request_without_capacity_is_repeated() {
+    let upstream = Upstream::start(|number, path, request| match number {
+        1 => Act::Refuse(429, "slow down"),
+        _ => good(number, path, request),
+    });
+    let report = Desk::new().report(&upstream, &["--concurrency=3"]);
+    assert_eq!((report.answers, upstream.asked()), (REQUESTS, REQUESTS + 1));
+    assert_eq!(report.variants[0].proper.count, 3);
+}
+
+#[test]
 fn hostile_text_reaches_neither_terminal_nor_page() {
     const EVIL: &str =
         "\u{1b}[2J\u{7}\r\n\u{202e}</script><script>alert(1)</script> get_weather(x=\u{1b}[31m";
