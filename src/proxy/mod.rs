@@ -25,6 +25,8 @@ mod learned;
 mod listen;
 mod models;
 mod permits;
+#[cfg(feature = "bench")]
+mod preview;
 mod reply;
 mod request;
 mod routes;
@@ -37,4 +39,6 @@ mod upstream;
 mod worker;
 
 pub use drain::terminated;
+#[cfg(feature = "bench")]
+pub(crate) use preview::{Preview, preview};
 pub use server::{ServeError, Server};

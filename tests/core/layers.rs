@@ -10,7 +10,7 @@ use std::{
 };
 
 /// The modules from the bottom up. A module may import those that stand before it.
-const ORDER: [&str; 24] = [
+const ORDER: [&str; 25] = [
     "suggest",
     "settings",
     "digest",
@@ -34,6 +34,7 @@ const ORDER: [&str; 24] = [
     "clock",
     "fixture",
     "bench",
+    "calibrate",
     "cli",
 ];
 
