@@ -31,6 +31,7 @@ mod reply;
 mod request;
 mod routes;
 mod server;
+mod servers;
 mod service;
 pub mod tap;
 mod turn;

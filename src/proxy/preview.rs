@@ -35,7 +35,7 @@ pub(crate) fn preview(config: &Arc<Config>, dialect: ClientDialect, body: &[u8])
     let model = exchange::model(config, dialect, &conversation)?;
     let means = model.upstream.options.side().means();
     let mut sent = exchange::sent(model, &conversation, (&means, NOW))?;
-    let (request, _) = exchange::encode(model, &mut sent, NOW)?;
+    let (request, _) = exchange::encode((model, &model.upstream.options), &mut sent, NOW)?;
     let untaught = Conversation { tool_choice: ToolChoice::None, ..conversation.clone() };
     let without = tokens(&*exchange::sent(model, &untaught, (&means, NOW))?);
     let tool_tokens = tokens(&sent).saturating_sub(without);
