@@ -31,6 +31,7 @@ mod reply;
 mod request;
 mod routes;
 mod server;
+mod servers;
 mod service;
 pub mod tap;
 mod turn;
@@ -38,6 +39,8 @@ mod upstream;
 mod worker;
 
 pub use drain::terminated;
+#[cfg(feature = "cli")]
+pub(crate) use preview::with_known_servers;
 #[cfg(feature = "bench")]
 pub(crate) use preview::{Preview, preview};
 pub use server::{ServeError, Server};

@@ -50,9 +50,10 @@ fn architecture_lists_the_modules_in_this_order() {
 }
 
 /// What `dialect/` has besides the dialects: all of them may import it.
-const SHARED_BY_DIALECTS: [&str; 10] = [
+const SHARED_BY_DIALECTS: [&str; 11] = [
     "body",
     "finish",
+    "probe",
     "progress",
     "refusal",
     "server",
