@@ -77,14 +77,16 @@ impl fmt::Display for AskError {
 pub(crate) struct Asker {
     client: Client<HttpConnector, Full<Bytes>>,
     base: String,
+    /// The value of `Authorization`.
+    authorization: String,
     timeout: Duration,
 }
 
 impl Asker {
-    /// For the server at `address`; a response may take as long as `timeout`.
-    pub(crate) fn new(address: SocketAddr, timeout: Duration) -> Self {
+    /// For the server at `address`, which requires `key`; a response may take as long as `timeout`.
+    pub(crate) fn new(address: SocketAddr, key: &str, timeout: Duration) -> Self {
         let client = Client::builder(TokioExecutor::new()).build_http();
-        Self { client, base: format!("http://{address}/v1"), timeout }
+        Self { client, base: format!("http://{address}/v1"), authorization: format!("Bearer {key}"), timeout }
     }
 
     /// Sends a chat request with `stream`.
@@ -97,6 +99,7 @@ impl Asker {
         let started = Instant::now();
         let request = Request::post(format!("{}/chat/completions", self.base))
             .header(header::CONTENT_TYPE, "application/json")
+            .header(header::AUTHORIZATION, &self.authorization)
             .body(Full::new(body))
             .map_err(|error| AskError::Broken(error.to_string()))?;
         let response =
@@ -128,7 +131,9 @@ impl Asker {
     /// The names at `/v1/models`.
     pub(crate) async fn models(&self) -> Result<Vec<String>, AskError> {
         let broken = |error: &dyn fmt::Display| AskError::Broken(error.to_string());
-        let request = Request::get(format!("{}/models", self.base)).body(Full::default());
+        let request = Request::get(format!("{}/models", self.base))
+            .header(header::AUTHORIZATION, &self.authorization)
+            .body(Full::default());
         let request = request.map_err(|error| broken(&error))?;
         let list = async {
             let response = self.client.request(request).await.map_err(|error| broken(&error))?;

@@ -7,7 +7,9 @@
 //! ```
 
 use std::{
+    collections::HashSet,
     future::pending,
+    hash::{BuildHasher, RandomState},
     io,
     net::{Ipv4Addr, SocketAddr},
     pin::pin,
@@ -16,6 +18,7 @@ use std::{
 };
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
+use secrecy::SecretString;
 use tokio::time::{Instant, sleep};
 
 use super::{
@@ -100,9 +103,8 @@ impl std::error::Error for RunError {}
 ///
 /// # Errors
 /// Why there are none.
-pub(crate) async fn models(config: Arc<Config>, timeout: Duration) -> Result<Vec<String>, AskError> {
-    let server = Server::bind(config, None).map_err(|error| AskError::Broken(error.to_string()))?;
-    let asker = Asker::new(address(&server), timeout);
+pub(crate) async fn models(config: &Config, timeout: Duration) -> Result<Vec<String>, AskError> {
+    let (server, asker) = serving(config, timeout).map_err(|error| AskError::Broken(error.to_string()))?;
     tokio::select! {
         names = asker.models() => names,
         served = server.run(pending()) => Err(AskError::Broken(
@@ -111,8 +113,18 @@ pub(crate) async fn models(config: Arc<Config>, timeout: Duration) -> Result<Vec
     }
 }
 
-fn address(server: &Server) -> SocketAddr {
-    server.addresses().first().copied().unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
+/// A server with this configuration, and a client of it. The server has the upstream's key, so it requires one that only
+/// this process knows: other users of the machine can reach loopback addresses too.
+fn serving(config: &Config, timeout: Duration) -> Result<(Server, Asker), ServeError> {
+    // The keys of the standard library's hashes come from the system's source of randomness.
+    let random = || RandomState::new().hash_one("key");
+    let key = format!("{:016x}{:016x}", random(), random());
+    let config = Config { api_keys: vec![SecretString::from(key.as_str())], ..config.clone() };
+    let server = Server::bind(Arc::new(config), None)?;
+    let address = server.addresses().first().copied();
+    let address = address.unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+    let asker = Asker::new(address, &key, timeout);
+    Ok((server, asker))
 }
 
 /// Asks what is not in the cache. After `stop` nothing more is asked, and open requests go on; after `abort` they are
@@ -126,10 +138,9 @@ pub(crate) async fn run(
     abort: impl Future<Output = ()>,
 ) -> Result<Measured, RunError> {
     let questions = plan.questions();
-    let keys: std::collections::HashSet<_> = questions.iter().map(|question| question.key.as_str()).collect();
+    let keys: HashSet<_> = questions.iter().map(|question| question.key.as_str()).collect();
     let cache = Cache::open(&plan.cache, |key| keys.contains(key)).map_err(RunError::Cache)?;
-    let server = Server::bind(Arc::clone(&plan.config), None).map_err(RunError::Serve)?;
-    let asker = Asker::new(address(&server), plan.timeout);
+    let (server, asker) = serving(&plan.config, plan.timeout).map_err(RunError::Serve)?;
     let mut session = Session {
         plan,
         failures: Failures::new(plan.variants.len()),

@@ -313,5 +313,4 @@ fn messages(system: Option<String>, earlier: Vec<EarlierEntry>, user: Option<Str
 }
 
 #[cfg(test)]
-#[path = "set_tests.rs"]
 mod tests;

@@ -33,7 +33,7 @@ use crate::{
     config::Problems,
     digest::Digest,
     observe::terminal,
-    proxy::terminated,
+    proxy::{terminated, with_known_servers},
 };
 
 /// Hint for a wrong command line.
@@ -76,7 +76,7 @@ async fn calibrate(args: &Args) -> ExitCode {
     };
     let variants = Variant::combinations(&formats, &wordings, &args.variants.enforce);
     let config = match subject.with_variants(&variants) {
-        Ok(config) => Arc::new(config),
+        Ok(config) => Arc::new(with_known_servers(config).await),
         Err(Problems(problems)) => {
             say(&problems);
             return WRONG_INPUT.into();

@@ -9,7 +9,7 @@
 //! [`Config`] is complete: every model has its upstream, every format name its format, every secret its
 //! value.
 
-#[cfg(feature = "bench")]
+#[cfg(feature = "cli")]
 mod entries;
 mod format;
 mod keys;

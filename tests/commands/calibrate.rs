@@ -97,8 +97,12 @@ fn serve(socket: TcpStream, log: &Mutex<Vec<Value>>, model: &dyn Fn(usize, &str,
         }
         let mut body = vec![0; length];
         reader.read_exact(&mut body).unwrap();
-        if path.ends_with("/models") {
-            respond(&mut socket, 200, "application/json", r#"{"object":"list","data":[{"id":"scripted"}]}"#);
+        if length == 0 {
+            // A path that begins with the name of a server belongs to that server.
+            let owner = path.split('/').nth(1).unwrap_or_default();
+            let list = json!({ "object": "list", "data": [{ "id": "scripted", "owned_by": owner }] });
+            let status = if path.ends_with("/models") { 200 } else { 404 };
+            respond(&mut socket, status, "application/json", &list.to_string());
             continue;
         }
         let request: Value = serde_json::from_slice(&body).unwrap();
@@ -479,6 +483,47 @@ fn variant_that_the_upstream_rejects_is_given_up() {
     let (status, stdout, stderr) = Desk::new().run(&upstream, &["--formats=native"]);
     assert_eq!(status, 1);
     assert!(stderr.contains("rejects every request"), "{stdout}{stderr}");
+}
+
+/// The variant with `enforce` exists if the upstream has the means, which it is asked for before anything else.
+#[test]
+fn enforcement_is_a_variant_where_the_server_has_it() {
+    let upstream = Upstream::start(good);
+    let names = |report: &Report| {
+        let mut names: Vec<_> = report.variants.iter().map(|variant| variant.name.clone()).collect();
+        names.sort();
+        names
+    };
+    let constrained = |upstream: &Upstream| {
+        let asked = upstream.asked.lock().unwrap();
+        asked
+            .iter()
+            .filter(|request| {
+                request.as_object().unwrap().keys().any(|key| {
+                    ["structured_outputs", "response_format", "guided_json"].contains(&key.as_str())
+                })
+            })
+            .count()
+    };
+    assert_eq!(names(&Desk::new().report(&upstream, &[])), ["hermes"]);
+    assert_eq!(constrained(&upstream), 0);
+    let vllm = Upstream { url: upstream.url.replace("/v1", "/vllm/v1"), ..upstream };
+    let before = vllm.asked();
+    let report = Desk::new().report(&vllm, &[]);
+    assert_eq!(names(&report), ["hermes", "hermes enforce=auto"]);
+    assert_eq!(vllm.asked() - before, REQUESTS + 1, "only a required call is asked for again");
+    assert_eq!(constrained(&vllm), 1);
+}
+
+#[test]
+fn request_without_capacity_is_repeated() {
+    let upstream = Upstream::start(|number, path, request| match number {
+        1 => Act::Refuse(429, "slow down"),
+        _ => good(number, path, request),
+    });
+    let report = Desk::new().report(&upstream, &["--concurrency=3"]);
+    assert_eq!((report.answers, upstream.asked()), (REQUESTS, REQUESTS + 1));
+    assert_eq!(report.variants[0].proper.count, 3);
 }
 
 #[test]

@@ -72,19 +72,24 @@ fn folded(text: &str) -> String {
     text.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Whether `text` contains `words`, and neither a letter nor a digit goes on before or behind them.
+/// Whether `text` contains `words`, and no word goes on before or behind them: `Oslo` is in `Oslo, Norway`, but not in
+/// `Osloer` or `oslo@example.com`.
 fn contains_words(text: &str, words: &str) -> bool {
     if words.is_empty() {
         return text.is_empty();
     }
-    let (first, last) = (words.chars().next(), words.chars().next_back());
-    let joins = |one: Option<char>, other: Option<char>| {
-        one.is_some_and(char::is_alphanumeric) && other.is_some_and(char::is_alphanumeric)
+    let is_word = |char: Option<char>| char.is_some_and(char::is_alphanumeric);
+    let goes_on = |mut chars: &mut dyn Iterator<Item = char>| {
+        let next = chars.next();
+        // Signs join words only if a word follows: a point may end a sentence.
+        is_word(next) || next.is_some_and(|sign| "@_-.".contains(sign)) && is_word((&mut chars).next())
     };
+    let (first, last) = (words.chars().next(), words.chars().next_back());
     text.match_indices(words).any(|(at, found)| {
         let (before, rest) = text.split_at_checked(at).unwrap_or_default();
         let behind = rest.get(found.len()..).unwrap_or_default();
-        !joins(before.chars().next_back(), first) && !joins(last, behind.chars().next())
+        !(is_word(first) && goes_on(&mut before.chars().rev()))
+            && !(is_word(last) && goes_on(&mut behind.chars()))
     })
 }
 

@@ -63,6 +63,8 @@ fn each_fault_of_a_call_has_its_verdict() {
     let weather = |arguments: Value| verdict("several-weather", &calls(&[("get_weather", arguments)]));
     assert_eq!(weather(json!({"city": "Rome"})), Verdict::WrongArguments);
     assert_eq!(weather(json!({"city": "Bergenia"})), Verdict::WrongArguments);
+    assert_eq!(weather(json!({"city": "bergen@example.com"})), Verdict::WrongArguments);
+    assert_eq!(weather(json!({"city": "Bergen-Belsen"})), Verdict::WrongArguments);
     assert_eq!(weather(json!({"town": "Bergen"})), Verdict::SchemaError);
     assert_eq!(weather(json!({"city": "Bergen", "unit": "kelvin"})), Verdict::SchemaError);
     assert_eq!(weather(json!("{\"city\": ")), Verdict::SchemaError);

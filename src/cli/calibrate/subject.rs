@@ -32,7 +32,7 @@ const FAMILIES: [&str; 9] =
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Subject {
-    /// The configuration that was given, listening on loopback without a key.
+    /// The configuration that was given, listening on loopback.
     config: Config,
     /// The entry of `[[models]]` that is calibrated.
     model: Model,
@@ -59,7 +59,6 @@ impl Subject {
     pub(super) async fn find(args: &UpstreamArgs, timeout: Duration) -> Result<Self, NoSubject> {
         let mut config = load(args)?;
         config.listen = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))];
-        config.api_keys.clear();
         config.threads = 1;
         let model = entry(&config, args.model.as_deref())?.clone();
         if args.upstream.is_some() {
@@ -199,7 +198,7 @@ fn waiting_for(upstream: &Upstream, timeout: Duration) -> Upstream {
 /// The only model that the upstream lists.
 async fn only_model(config: &Config, model: &Model, timeout: Duration) -> Result<String, NoSubject> {
     let listing = Config { models: vec![model.clone()], ..config.clone() };
-    let names = run::models(Arc::new(listing), timeout).await;
+    let names = run::models(&listing, timeout).await;
     let names = names.map_err(|error| NoSubject::Upstream(error.to_string()))?;
     match names.as_slice() {
         [only] => Ok(only.clone()),
