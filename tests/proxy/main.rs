@@ -22,6 +22,7 @@ mod failures;
 mod hops;
 mod hosts;
 mod http1;
+mod instructions;
 mod learned;
 mod limits;
 mod log;
