@@ -125,8 +125,7 @@ pub static GEMMA3_TOOL_CODE: Format = Format {
     teach: taught(
         "a Python call with named arguments in a tool_code code block",
         Form::each("{{name}}({{arguments}})", "{{key}}={{value}}", ", ", Values::Python)
-            .within("```tool_code\n", "\n", "\n```")
-            .answered("```tool_output\n{{content}}\n```"),
+            .within("```tool_code\n", "\n", "\n```"),
     ),
 };
 
