@@ -80,7 +80,12 @@ pub static LONGCAT: Format = Format {
     reasoning: ReasoningHabits::DEFAULT,
     example: "<longcat_tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n</longcat_tool_call>",
     grammars: &[Grammar::Tagged(&[marked("<longcat_tool_call>", "</longcat_tool_call>")])],
-    teach: taught("a JSON object between <longcat_tool_call> tags", Form::json("<longcat_tool_call>\n{\"name\":{{json_name}},\"arguments\":{{arguments}}}\n</longcat_tool_call>")),
+    teach: taught(
+        "a JSON object between <longcat_tool_call> tags",
+        Form::json(
+            "<longcat_tool_call>\n{\"name\":{{json_name}},\"arguments\":{{arguments}}}\n</longcat_tool_call>",
+        ),
+    ),
 };
 
 /// Granite 3: 3.0 has its own token, 3.1 to 3.3 write it as text; no closer.

@@ -217,7 +217,8 @@ pub static FENCED: Format = Format {
     grammars: &[Grammar::Fenced { infos: FENCE_INFOS }],
     teach: taught(
         "a JSON object in a json code block of its own",
-        Form::json("```json\n{\"name\":{{json_name}},\"arguments\":{{arguments}}}\n```").answered(TOOL_RESPONSE),
+        Form::json("```json\n{\"name\":{{json_name}},\"arguments\":{{arguments}}}\n```")
+            .answered(TOOL_RESPONSE),
     ),
 };
 

@@ -124,8 +124,11 @@ pub static GEMMA3_TOOL_CODE: Format = Format {
     grammars: &[Grammar::Code { info: "tool_code", python: Python { prints: true, method: "" } }],
     teach: taught(
         "a Python call with named arguments in a tool_code code block",
-        Form::each("{{name}}({{arguments}})", "{{key}}={{value}}", ", ", Values::Python)
-            .within("```tool_code\n", "\n", "\n```"),
+        Form::each("{{name}}({{arguments}})", "{{key}}={{value}}", ", ", Values::Python).within(
+            "```tool_code\n",
+            "\n",
+            "\n```",
+        ),
     ),
 };
 

@@ -41,8 +41,7 @@ pub static MISTRAL: Format = Format {
     ],
     teach: taught(
         "[TOOL_CALLS], the tool's name, [ARGS] and the arguments as JSON",
-        Form::json("[TOOL_CALLS]{{name}}[ARGS]{{arguments}}")
-            .within("", "", ""),
+        Form::json("[TOOL_CALLS]{{name}}[ARGS]{{arguments}}").within("", "", ""),
     ),
 };
 
@@ -83,8 +82,11 @@ pub static DEEPSEEK_V31: Format = Format {
     })],
     teach: taught(
         "the marks of a tool call, the tool's name and the arguments as JSON",
-        Form::json("<｜tool▁call▁begin｜>{{name}}<｜tool▁sep｜>{{arguments}}<｜tool▁call▁end｜>")
-            .within("<｜tool▁calls▁begin｜>", "", "<｜tool▁calls▁end｜>"),
+        Form::json("<｜tool▁call▁begin｜>{{name}}<｜tool▁sep｜>{{arguments}}<｜tool▁call▁end｜>").within(
+            "<｜tool▁calls▁begin｜>",
+            "",
+            "<｜tool▁calls▁end｜>",
+        ),
     ),
 };
 

@@ -266,9 +266,7 @@ mod tests {
                     .to_owned()
             )
         );
-        let result = |content: &str| {
-            format!("<tool_response>\nuser:a: {content}\n</tool_response>")
-        };
+        let result = |content: &str| format!("<tool_response>\nuser:a: {content}\n</tool_response>");
         assert_eq!(texts[2], (Role::User, format!("{}\n{}", result("42"), result("43"))));
         assert!(told.tools.is_empty());
     }

@@ -93,7 +93,12 @@ fn repeated_result_is_not_a_call() {
         let turns = shown(format, &Teaching::default());
         let result = turns.iter().rfind(|turn| turn.joined_text().contains("temperature")).unwrap();
         let result = result.joined_text();
-        for text in [result.clone(), format!("Rome:\n{result}"), format!("{result}\nIt is warm."), result.replace('3', "21")] {
+        for text in [
+            result.clone(),
+            format!("Rome:\n{result}"),
+            format!("{result}\nIt is warm."),
+            result.replace('3', "21"),
+        ] {
             assert_no_call(format, &text);
         }
     }
@@ -106,7 +111,11 @@ fn repeated_instructions_are_not_calls() {
             // What surrounds the examples: they are calls wherever they are written.
             let teaching = Teaching { signatures, examples: 0, ..Teaching::default() };
             let instructions = shown(format, &teaching)[0].joined_text();
-            for text in [instructions.clone(), format!("```\n{instructions}\n```"), format!("I was told: {instructions}")] {
+            for text in [
+                instructions.clone(),
+                format!("```\n{instructions}\n```"),
+                format!("I was told: {instructions}"),
+            ] {
                 assert_no_call(format, &text);
             }
         }
@@ -164,10 +173,12 @@ fn call_where_none_is_allowed_is_text() {
     }
 }
 
-const PLACEHOLDER: &str = "<tool_call>\n{\"name\": \"tool_name\", \"arguments\": {\"argument\": \"value\"}}\n</tool_call>";
+const PLACEHOLDER: &str =
+    "<tool_call>\n{\"name\": \"tool_name\", \"arguments\": {\"argument\": \"value\"}}\n</tool_call>";
 const INVENTED: &str =
     "<tool_call>\n{\"name\": \"get_weather_of_rome\", \"arguments\": {\"city\": \"Rome\"}}\n</tool_call>";
-const PROPER: &str = "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\"}}\n</tool_call>";
+const PROPER: &str =
+    "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\"}}\n</tool_call>";
 /// A schema in place of the arguments, another tool's argument, and none.
 const WRONG_ARGUMENTS: [&str; 3] = [
     r#"{"type": "object", "properties": {"city": {"type": "string"}}}"#,
@@ -198,7 +209,8 @@ fn placeholder_and_invented_name_are_treated_as_configured() {
 #[test]
 fn wrong_arguments_are_treated_as_configured() {
     for arguments in WRONG_ARGUMENTS {
-        let text = format!("<tool_call>\n{{\"name\": \"get_weather\", \"arguments\": {arguments}}}\n</tool_call>");
+        let text =
+            format!("<tool_call>\n{{\"name\": \"get_weather\", \"arguments\": {arguments}}}\n</tool_call>");
         let (answer, tally) = said(&json!({}), &Rules::default(), &[&text]);
         assert_eq!(outcome(&answer), ("", vec!["get_weather"]));
         assert_eq!(tally.follow_ups, []);
@@ -215,16 +227,27 @@ fn required_call_that_is_only_imitated_is_reported() {
     let required = json!({"tool_choice": "required"});
     for format in taught() {
         let turns = shown(format, &Teaching::default());
-        let result = turns.iter().rfind(|turn| turn.joined_text().contains("temperature")).unwrap().joined_text();
+        let result =
+            turns.iter().rfind(|turn| turn.joined_text().contains("temperature")).unwrap().joined_text();
         let fenced = "You can use this:\n```python\ndef get_weather(city: str) -> str:\n    return city\n```";
         for text in [result.as_str(), fenced, "It is warm in Rome."] {
             let rules = Rules { detect: Detect::Formats(vec![format.name]), ..Rules::default() };
             let (answer, _) = said(&required, &rules, &[text]);
-            assert_eq!((answer.calls.len(), answer.finish.as_deref()), (0, Some("stop")), "{}: {text}", format.name);
+            assert_eq!(
+                (answer.calls.len(), answer.finish.as_deref()),
+                (0, Some("stop")),
+                "{}: {text}",
+                format.name
+            );
             assert_eq!(answer.warnings, ["tool_choice_unfulfilled"], "{}: {text}", format.name);
             let rules = Rules { enforce: Enforce::Retry, ..rules };
             let (answer, tally) = said(&required, &rules, &[text, &example(format)]);
-            assert_eq!((outcome(&answer).1, answer.warnings.len()), (vec!["get_weather"], 0), "{}", format.name);
+            assert_eq!(
+                (outcome(&answer).1, answer.warnings.len()),
+                (vec!["get_weather"], 0),
+                "{}",
+                format.name
+            );
             assert_eq!(tally.follow_ups, [Reason::MissingCall], "{}: {text}", format.name);
         }
     }
