@@ -485,6 +485,24 @@ fn variant_that_the_upstream_rejects_is_given_up() {
     assert!(stderr.contains("rejects every request"), "{stdout}{stderr}");
 }
 
+#[test]
+fn wordings_are_variants_unless_they_are_the_default() {
+    let upstream = Upstream::start(good);
+    let desk = Desk::new();
+    let (status, stdout, stderr) =
+        desk.run(&upstream, &["--json", "--wordings=default,signatures,schemas,turns+examples=1"]);
+    let report: Report = serde_json::from_str(&stdout).unwrap();
+    let mut names: Vec<_> = report.variants.iter().map(|variant| variant.name.as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(
+        (status, &names[..]),
+        (0, &["hermes", "hermes schemas", "hermes turns+examples=1"][..]),
+        "{stderr}"
+    );
+    assert!(stderr.contains("hermes signatures"), "{stderr}");
+    assert_eq!(upstream.asked(), 3 * REQUESTS);
+}
+
 /// The variant with `enforce` exists if the upstream has the means, which it is asked for before anything else.
 #[test]
 fn enforcement_is_a_variant_where_the_server_has_it() {
@@ -582,6 +600,7 @@ fn invalid_command_line_exits_with_status_2() {
         (&[&upstream[..], &["--wordings=loud"]].concat(), "unknown word `loud`"),
         (&[&upstream[..], &["--enforce=some"]].concat(), "structural_tag"),
         (&[&upstream[..], &["--runs=0"]].concat(), "--runs"),
+        (&[&upstream[..], &["--runs=100000"]].concat(), "requests are too many"),
         (&[&upstream[..], &["--temperature=-1"]].concat(), "temperature"),
         (&[&upstream[..], &["--tools", &bad]].concat(), "--prompts"),
         (&[&upstream[..], &["--prompts", &bad]].concat(), "bad.toml:2:1: unknown field"),
