@@ -12,6 +12,7 @@
 pub mod chat;
 mod client;
 pub mod completions;
+mod fields;
 pub(crate) mod finish;
 pub mod lumo;
 pub(crate) mod refusal;
