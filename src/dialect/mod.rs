@@ -15,6 +15,7 @@ pub mod completions;
 mod fields;
 pub(crate) mod finish;
 pub mod lumo;
+pub mod messages;
 pub(crate) mod refusal;
 mod skipped;
 mod stamp;
@@ -23,6 +24,7 @@ pub(crate) mod status;
 mod table;
 pub(crate) mod tool_calls;
 mod upstream;
+mod usage;
 
 use std::{fmt, str::FromStr};
 
@@ -46,6 +48,7 @@ use crate::{
 dialects! {
     Lumo "lumo" "Lumo": upstream lumo;
     Chat "chat" "OpenAI Chat Completions": client chat, upstream chat;
+    Messages "messages" "Anthropic Messages": client messages;
     Completions "completions" "text completions": upstream completions;
 }
 

@@ -86,6 +86,8 @@ fn sum(left: &Usage, right: &Usage) -> Usage {
         input: add(left.input, right.input),
         output: add(left.output, right.output),
         total: add(total(left), total(right)),
+        cached: add(left.cached, right.cached),
+        cache_written: add(left.cache_written, right.cache_written),
         raw: sum_of_raw(left.raw.as_deref(), right.raw.as_deref()),
     }
 }
@@ -136,6 +138,7 @@ mod tests {
             output: count("completion_tokens"),
             total: count("total_tokens"),
             raw: RawValue::from_string(raw.to_owned()).ok(),
+            ..Usage::default()
         }
     }
 

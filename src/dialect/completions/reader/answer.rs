@@ -1,7 +1,5 @@
 //! One response: its chunks, in order, decoded to events.
 
-use serde_json::value::RawValue;
-
 use super::chunk::{Choice, Chunk};
 use crate::{
     dialect::{
@@ -9,6 +7,7 @@ use crate::{
         finish::{failure_of, finish_of},
         refusal::{first_words, reported},
         skipped::is_sign_of_life,
+        usage::usage_of,
     },
     event::{Event, Finish, Reasoning, Sink, Start, Usage},
     failure::{Failure, Kind},
@@ -313,14 +312,11 @@ impl AnswerState {
 
     fn note_usage(&mut self, chunk: &Chunk<'_>) {
         if let Some(usage) = chunk.usage {
-            let count = |key: &str| usage.get(key)?.as_u64();
-            let (input, output) = (count("prompt_tokens"), count("completion_tokens"));
-            let total = count("total_tokens").or_else(|| input?.checked_add(output?));
-            let raw = RawValue::from_string(usage.raw().to_owned()).ok();
-            self.usage = Some(Usage { input, output, total, raw });
+            self.usage = Some(usage_of(usage));
         } else if let (Some(input), Some(output)) = chunk.counts() {
             let total = input.checked_add(output);
-            self.usage = Some(Usage { input: Some(input), output: Some(output), total, raw: None });
+            let (input, output) = (Some(input), Some(output));
+            self.usage = Some(Usage { input, output, total, ..Usage::default() });
         }
     }
 

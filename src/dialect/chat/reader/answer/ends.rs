@@ -1,15 +1,14 @@
 //! How a response ends: the finish reason, the usage, the end mark or its absence.
 
-use serde_json::value::RawValue;
-
 use super::{AnswerState, emit, said};
 use crate::{
     dialect::{
         Skip,
         chat::reader::chunk::Choice,
         finish::{failure_of, finish_of, finish_word},
+        usage::usage_of,
     },
-    event::{Event, Finish, Sink, Usage},
+    event::{Event, Finish, Sink},
     failure::{Failure, Kind},
     wire::json::Json,
 };
@@ -125,17 +124,8 @@ impl AnswerState {
             return;
         }
         let usage = std::mem::take(&mut self.usage);
-        emit(out, frame, Event::Usage(usage_of(&usage)));
+        if let Ok(usage) = Json::parse(&usage) {
+            emit(out, frame, Event::Usage(usage_of(usage)));
+        }
     }
-}
-
-/// The counts of a usage object, and the object itself.
-fn usage_of(usage: &str) -> Usage {
-    let json = Json::parse(usage).ok();
-    let count = |keys: [&str; 2]| keys.iter().find_map(|key| json?.get(key)?.as_u64());
-    let input = count(["prompt_tokens", "input_tokens"]);
-    let output = count(["completion_tokens", "output_tokens"]);
-    let sum = || input?.checked_add(output?);
-    let total = count(["total_tokens"; 2]).or_else(sum);
-    Usage { input, output, total, raw: RawValue::from_string(usage.to_owned()).ok() }
 }
