@@ -159,7 +159,10 @@ pub(super) fn directions() -> String {
 }
 
 fn base_url() -> String {
-    format!("a client's base URL ends in `{BASE}`, such as `http://127.0.0.1:8787{BASE}`")
+    let local = "http://127.0.0.1:8787";
+    format!(
+        "a client's base URL ends in `{BASE}`, such as `{local}{BASE}`, unless the client adds `{BASE}` itself, as Anthropic's do"
+    )
 }
 
 /// The list of models, below [`BASE`].

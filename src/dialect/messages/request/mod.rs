@@ -102,15 +102,14 @@ fn message_turns(mut message: Fields<'_, '_>, turns: &mut Vec<Turn>) -> Result<(
 }
 
 fn sampling(fields: &mut Fields<'_, '_>) -> Result<Sampling, Failure> {
-    let Some(max_tokens) = fields.count("max_tokens")? else {
-        return Err(missing(fields.at("max_tokens"), "the most tokens that the response may have"));
-    };
-    if max_tokens == 0 {
+    // The API requires it, but not when tokens are counted.
+    let max_tokens = fields.count("max_tokens")?;
+    if max_tokens == Some(0) {
         return Err(wrong_value(fields.at("max_tokens"), "is 0; it must be at least 1"));
     }
     let (reasoning_effort, response_format) = output_config(fields)?;
     Ok(Sampling {
-        max_tokens: Some(max_tokens),
+        max_tokens,
         temperature: fields.number("temperature")?,
         top_p: fields.number("top_p")?,
         stop: stop_sequences(fields)?,
