@@ -12,7 +12,7 @@ use serde_json::Value;
 
 pub(crate) use self::arrange::{joined_user_turns, media_behind_results, take_media};
 pub use self::{
-    constraint::{Constraint, StructuralTags, Tag},
+    constraint::{Constraint, Prefill, StructuralTags, Tag},
     received::{Received, Rest},
 };
 use crate::wire::json::Raw;

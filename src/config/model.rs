@@ -17,7 +17,7 @@ use crate::{
     conversation::Conversation,
     enforce::{self, Enforced, Means},
     format::{self, Format, KnownFormats, Teaching},
-    rules::{Detect, ExamplesAs, Limits, Rules, Showing, ToolList},
+    rules::{Detect, Enforce, ExamplesAs, Limits, Rules, Showing, ToolList},
     settings::{Field, Key, OneOf},
     suggest::suggest,
     template::ChatTemplate,
@@ -79,8 +79,10 @@ impl Model {
         means: &Means,
     ) -> Option<Enforced> {
         let Rules { enforce, detect, tool_prefix, .. } = &self.settings;
-        // A response that continues a prefill would have to be read from the prefill on.
-        let means = Means { prefill: false, ..*means };
+        // A model that reasons first would have no place for it behind a prefill.
+        let reasons_first = || self.settings_for(&conversation.model).starts_in_reasoning;
+        let prefill = means.prefill && !(*enforce == Enforce::Auto && reasons_first());
+        let means = Means { prefill, ..*means };
         let enforced = enforce::constrain(conversation, format, tool_prefix, *enforce, &means)?;
         let is_found = match detect {
             Detect::Off => false,
@@ -88,6 +90,14 @@ impl Model {
             Detect::Auto | Detect::AutoAnd(_) => true,
         };
         is_found.then_some(enforced)
+    }
+
+    /// The format in which the model that a client requests as `asked` writes calls, if its name or `detect` implies one.
+    pub(crate) fn own_format(&self, asked: &str) -> Option<&'static Format> {
+        match &self.settings_for(asked).detect {
+            Detect::AutoAnd(names) | Detect::Formats(names) => self.formats.named(names).first().copied(),
+            Detect::Auto | Detect::Off => None,
+        }
     }
 
     /// How the model is taught the format of [`Model::tools`], if that is one.

@@ -86,7 +86,8 @@ fn call_rules(keys: &mut impl Keys, rules: &mut Rules) {
             "enforce",
             "how well-formed calls are enforced where the client requires a call or a tool is `strict`: \
              `\"schema\"`, `\"structural_tag\"` and `\"grammar\"` ask the upstream to constrain the model, \
-             `\"auto\"` by the best of these that its `server` has; see [below](#enforcing-calls). \
+             `\"prefill\"` begins its response with the opener of a call, \
+             `\"auto\"` takes the best of these that its `server` has; see [below](#enforcing-calls). \
              `\"retry\"` asks the model again if a required call is missing; see \
              [below](#asking-the-model-again). `\"off\"` only warns",
         ),
@@ -223,11 +224,12 @@ const UNKNOWN_CALLS: [(&str, UnknownCalls); 3] =
 const INVALID_ARGUMENTS: [(&str, InvalidArguments); 2] =
     [("forward", InvalidArguments::Forward), ("retry", InvalidArguments::Retry)];
 
-const ENFORCE: [(&str, Enforce); 6] = [
+const ENFORCE: [(&str, Enforce); 7] = [
     ("auto", Enforce::Auto),
     ("schema", Enforce::Schema),
     ("structural_tag", Enforce::StructuralTag),
     ("grammar", Enforce::Grammar),
+    ("prefill", Enforce::Prefill),
     ("retry", Enforce::Retry),
     ("off", Enforce::Off),
 ];

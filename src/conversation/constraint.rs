@@ -15,6 +15,23 @@ pub enum Constraint {
     Prefill(String),
 }
 
+impl Constraint {
+    /// Whether it applies from the first token on, so that there can be no text and no reasoning before the call.
+    #[must_use]
+    pub fn applies_at_once(&self) -> bool {
+        !matches!(self, Self::Tags(StructuralTags { at_least_one: false, .. }))
+    }
+}
+
+/// The text with which a request has begun the response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prefill {
+    /// The text.
+    pub text: String,
+    /// The server's responses repeat it at their beginning.
+    pub is_repeated: bool,
+}
+
 /// Calls between fixed texts, as servers with xgrammar enforce them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StructuralTags {

@@ -17,6 +17,7 @@ mod bare_text;
 mod behind;
 mod body;
 mod channels;
+mod checkpoint;
 mod dsl;
 mod elements;
 mod enter;
@@ -50,6 +51,8 @@ mod typed;
 mod walker;
 
 use std::borrow::Cow;
+
+pub(crate) use self::checkpoint::Checkpoint;
 
 use self::{
     channels::Channel,
@@ -195,10 +198,8 @@ impl Detector {
         if let Event::Reasoning(reasoning) | Event::Verbatim { means: Some(Event::Reasoning(reasoning)), .. } =
             &event
             && !reasoning.text.is_empty()
-            && matches!(&self.state, State::Reasoning(thinking) if thinking.is_fresh())
         {
-            // The upstream already separates reasoning from text.
-            self.state = Self::first_state(&self.search, false);
+            self.reasoning_is_separate();
         }
         match event {
             Event::Text(text) => {

@@ -25,7 +25,7 @@ fn trim_end(text: &str) -> &str {
 }
 
 /// The state of the text outside calls.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Prose {
     /// White space since the last visible character.
     blank: String,

@@ -9,6 +9,7 @@
 //! A new dialect is a folder here and a line in the table below; for clients, also a line in the table of
 //! routes (`proxy::routes`).
 
+mod body;
 pub mod chat;
 mod client;
 pub mod completions;
@@ -17,6 +18,7 @@ pub(crate) mod finish;
 pub mod lumo;
 pub mod messages;
 pub(crate) mod refusal;
+pub(crate) mod server;
 mod skipped;
 mod stamp;
 pub(crate) mod status;
@@ -30,6 +32,7 @@ use std::{fmt, str::FromStr};
 
 use bytes::BytesMut;
 
+use self::body::{BodyReader, JsonBody, ResponseState, not_json};
 pub use self::{
     client::{Answering, ClientSide},
     skipped::{Skip, Skipped},

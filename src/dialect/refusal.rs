@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::{
     dialect::status,
     failure::{Failure, Kind},
+    wire::json::Json,
 };
 
 /// The failure that an upstream's HTTP error means. `retry_after` is the header with that name; `body` may
@@ -35,6 +36,20 @@ pub(crate) fn reported(error: &Value) -> Failure {
     let words = Words::of_error(error);
     let status = words.status;
     words.failure(status)
+}
+
+/// The same, for an error that has only been viewed.
+pub(crate) fn reported_json(error: Json<'_>) -> Failure {
+    reported(&serde_json::from_str(error.raw()).unwrap_or_default())
+}
+
+/// The failure that a server-sent event of the type `error` means: its data may be the error object, contain
+/// it, or be plain text.
+pub(crate) fn reported_event(data: &[u8]) -> Failure {
+    match serde_json::from_slice::<Value>(data) {
+        Ok(value) => reported(value.get("error").unwrap_or(&value)),
+        Err(_) => reported(&first_words(data).into()),
+    }
 }
 
 /// The parts of an upstream's error; each may be missing.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::{Dialect, Reader};
 use crate::{
-    conversation::{Conversation, Prompt},
+    conversation::{Conversation, Prefill, Prompt},
     enforce::Means,
     failure::Failure,
     rules::Limits,
@@ -114,7 +114,7 @@ pub struct ReaderRules {
 
 /// What a reader has to know of the client's request.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub struct Asked {
     /// The declared tools: a call's name is complete as soon as it is declared and no longer one can follow.
     pub(crate) tools: DeclaredTools,
     /// The limits of one response.
@@ -132,4 +132,6 @@ pub struct UpstreamRequest {
     pub dropped: Vec<String>,
     /// The response is requested as a stream: its headers come before its content is complete.
     pub stream: bool,
+    /// The text with which the request begins the response.
+    pub prefill: Option<Prefill>,
 }

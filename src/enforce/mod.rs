@@ -20,7 +20,7 @@ use self::{
     schema::{Fitted, MAX_SIZE},
 };
 use crate::{
-    conversation::{Constraint, Conversation, StructuralTags, Tag, Tool},
+    conversation::{Constraint, Conversation, Role, StructuralTags, Tag, Tool},
     format::{self, Format},
     rules::Enforce,
 };
@@ -52,6 +52,7 @@ pub struct Enforced {
 ///
 /// - A required call: with a structural tag or a grammar in the notation of `format` if that writes arguments as JSON;
 ///   otherwise, and with a schema, as one JSON object ([`format::BARE`]).
+/// - Without any of these: with a prefill, the beginning that the allowed calls have in common.
 /// - A strict tool that may be called: with a structural tag, which leaves text free.
 #[must_use]
 pub fn constrain(
@@ -65,6 +66,7 @@ pub fn constrain(
     if tools.is_empty() {
         return None;
     }
+    let ends_with_assistant = conversation.turns.last().is_some_and(|turn| turn.role == Role::Assistant);
     let request = Request {
         tools,
         prefix,
@@ -72,6 +74,7 @@ pub fn constrain(
         required: conversation.tool_choice.requires_call(),
         only_one: !conversation.parallel_calls,
         means,
+        can_begin_turn: !ends_with_assistant,
     };
     match enforce {
         Enforce::Off | Enforce::Retry => None,
@@ -96,6 +99,8 @@ struct Request<'a> {
     required: bool,
     only_one: bool,
     means: &'a Means,
+    /// The client has not begun the assistant's turn itself.
+    can_begin_turn: bool,
 }
 
 impl Request<'_> {
@@ -169,7 +174,7 @@ impl Request<'_> {
 
     /// The response begins with what all of the allowed calls have in common.
     fn prefill(&self) -> Option<Enforced> {
-        if !(self.means.prefill && self.required) {
+        if !(self.means.prefill && self.required && self.can_begin_turn) {
             return None;
         }
         let (format, notation) = self.notation()?;

@@ -49,6 +49,7 @@ pub(crate) struct Metrics {
     dropped_fields: Family<FieldLabels, Counter>,
     unsolicited: Family<UpstreamLabel, Counter>,
     tools_left_out: Family<ModelLabel, Counter>,
+    constraints_failed: Family<ConstraintLabels, Counter>,
     /// `None` if tool names are not a label.
     names: Option<Names>,
 }
@@ -109,6 +110,14 @@ struct FieldLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ConstraintLabels {
+    upstream: String,
+    model: String,
+    means: &'static str,
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct SkipLabels {
     upstream: String,
     reason: &'static str,
@@ -136,6 +145,7 @@ impl Metrics {
             dropped_fields: Family::default(),
             unsolicited: Family::default(),
             tools_left_out: Family::default(),
+            constraints_failed: Family::default(),
             names: tool_names.then(Names::default),
         };
         new.register();
@@ -204,6 +214,11 @@ impl Metrics {
             "tools_left_out",
             "Tools left out of the instructions because of max_instructions",
             self.tools_left_out.clone(),
+        );
+        registry.register(
+            "constraints_failed",
+            "Constrained requests that the upstream refused, or whose responses lack the required call",
+            self.constraints_failed.clone(),
         );
     }
 
@@ -280,6 +295,17 @@ impl Metrics {
     pub(crate) fn tools_left_out(&self, model: &str, tools: usize) {
         let labels = ModelLabel { model: model.to_owned() };
         self.tools_left_out.get_or_create(&labels).inc_by(tools as u64);
+    }
+
+    /// Counts a constraint by these means that did not work for this reason. `model` is the name of the configuration entry.
+    pub(crate) fn constraint_failed(
+        &self,
+        upstream: &str,
+        model: &str,
+        (means, reason): (&'static str, &'static str),
+    ) {
+        let (upstream, model) = (upstream.to_owned(), model.to_owned());
+        self.constraints_failed.get_or_create(&ConstraintLabels { upstream, model, means, reason }).inc();
     }
 
     /// Counts what was left out of a response of `upstream`.

@@ -7,10 +7,9 @@
 use std::{borrow::Cow, collections::VecDeque};
 
 use crate::{
-    detect::Detector,
     event::{Event, Sink},
     failure::Failure,
-    wire::text::{boundary_from, slice},
+    wire::text::{boundary_upto, slice},
 };
 
 /// Bytes of text that are processed at once.
@@ -93,10 +92,10 @@ impl Backlog {
         self.done = 0;
     }
 
-    /// Whether `event` has to wait: other events are waiting, or it is too large to process at once. An event
-    /// that is forwarded unchanged needs no processing.
-    pub(super) fn takes(&self, event: &Event<'_>, detector: &Detector) -> bool {
-        let is_large = |text: &str| text.len() > SLICE && !detector.passes_on(text);
+    /// Whether `event` has to wait: other events are waiting, or its text is too large to process at once, if it
+    /// `needs_processing`.
+    pub(super) fn takes(&self, event: &Event<'_>, needs_processing: impl FnOnce(&str) -> bool) -> bool {
+        let is_large = |text: &str| text.len() > SLICE && needs_processing(text);
         !self.events.is_empty() || text_of(event).is_some_and(is_large)
     }
 
@@ -109,7 +108,8 @@ impl Backlog {
     pub(super) fn next(&mut self, out: &mut impl Sink) {
         let Some(Waiting { frame, means }) = self.events.front() else { return };
         if let Some(text) = means.as_ref().and_then(text_of).filter(|text| text.len() > SLICE) {
-            let end = boundary_from(text, self.done + SLICE);
+            // Not more than a slice: the stages after this one would let it wait again.
+            let end = boundary_upto(text, self.done + SLICE);
             out.event(Event::Text(Cow::Borrowed(slice(text, self.done, end))));
             self.done = end;
             if end < text.len() {

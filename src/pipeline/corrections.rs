@@ -21,6 +21,9 @@ use crate::{
 /// Bytes of a call's name and arguments that are repeated to the model.
 const REPEATED: usize = 4 << 10;
 
+/// The code of the warning that a required call is missing.
+pub(super) const UNFULFILLED: &str = "tool_choice_unfulfilled";
+
 /// The most tools that a message lists.
 const LISTED: usize = 32;
 
@@ -156,7 +159,7 @@ impl Corrections {
         if self.is_unfulfilled() {
             let names = one_of(self.required.iter().cloned());
             let message = format!("tool_choice requires a call to {names}, and the model made none");
-            warnings.push(Warning { code: "tool_choice_unfulfilled", message: Cow::Owned(message) });
+            warnings.push(Warning { code: UNFULFILLED, message: Cow::Owned(message) });
         }
         warnings
     }

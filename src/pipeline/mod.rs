@@ -21,7 +21,7 @@ mod backlog;
 mod calls;
 mod corrections;
 mod hops;
-mod misrouted;
+mod prefill;
 mod withheld;
 
 #[cfg(feature = "proxy")]
@@ -35,10 +35,11 @@ use bytes::BytesMut;
 use self::{
     backlog::{Backlog, Read},
     calls::Calls,
+    prefill::PrefillStage,
     withheld::{Withheld, Withhold},
 };
 use crate::{
-    conversation::Conversation,
+    conversation::{Conversation, Prefill},
     detect::Detector,
     dialect::{Answering, Asked, Reader, Skipped, Writer},
     event::{Event, Sink},
@@ -84,6 +85,7 @@ pub struct Pipeline {
 #[derive(Debug)]
 struct Stages {
     backlog: Backlog,
+    prefill: PrefillStage,
     detector: Option<Detector>,
     calls: Calls,
     withheld: Withheld,
@@ -109,6 +111,7 @@ impl Pipeline {
         let calls = Calls::new(conversation, tools.clone(), settings, reader.runs_tools(), &answering.stamp);
         let stages = Stages {
             backlog: Backlog::default(),
+            prefill: PrefillStage::default(),
             detector: Detector::new(tools, settings, known),
             withheld: Withheld::new(withhold(&calls, answering.stream), settings.limits.max_hold),
             calls,
@@ -125,6 +128,12 @@ impl Pipeline {
             failure: None,
             redactor: None,
         }
+    }
+
+    /// The request of this hop has begun the response with this text. Call it before the first bytes of the hop.
+    pub fn expect_prefill(&mut self, prefill: Option<Prefill>) {
+        let Stages { prefill: stage, detector, limits, .. } = &mut self.stages;
+        *stage = PrefillStage::new(prefill.filter(|_| detector.is_some()), limits);
     }
 
     /// Covers secrets in a failure before it reaches the client, the log or a recording.
@@ -308,8 +317,11 @@ impl Pipeline {
         Tally {
             malformed_frames: skipped.malformed(),
             skipped,
-            held: detector.map_or(0, Detector::held),
-            held_peak: detector.map_or(0, Detector::held_peak).max(self.stages.withheld.peak()),
+            held: detector.map_or(0, Detector::held) + self.stages.prefill.held(),
+            held_peak: detector
+                .map_or(0, Detector::held_peak)
+                .max(self.stages.withheld.peak())
+                .max(self.stages.prefill.peak()),
             ..self.stages.calls.tally.clone()
         }
     }
@@ -328,17 +340,19 @@ impl Stages {
     }
 
     fn sink<'s>(&'s mut self, out: &'s mut BytesMut) -> impl Sink + 's {
-        let Self { backlog, detector, calls, withheld, writer, has_content, .. } = self;
+        let Self { backlog, prefill, detector, calls, withheld, writer, has_content, .. } = self;
         let next = ToWriter { withheld, writer, has_content, out };
-        ToDetector { backlog, detector, next: ToCalls { calls, next } }
+        ToDetector { backlog, prefill, detector, next: ToCalls { calls, next } }
     }
 
-    /// Passes what the detector gives to the stages after it.
-    fn with_detector(&mut self, out: &mut BytesMut, act: impl FnOnce(&mut Detector, &mut ToCalls<'_>)) {
-        let Self { detector, calls, withheld, writer, has_content, .. } = self;
+    /// The hop's text ends here: passes what the detector gives to the stages after it.
+    fn end_text(&mut self, out: &mut BytesMut, act: impl FnOnce(&mut Detector, &mut ToCalls<'_>)) {
+        let Self { prefill, detector, calls, withheld, writer, has_content, .. } = self;
         let next = ToWriter { withheld, writer, has_content, out };
         if let Some(detector) = detector {
-            act(detector, &mut ToCalls { calls, next });
+            let mut next = ToCalls { calls, next };
+            prefill.finish(false, detector, &mut next);
+            act(detector, &mut next);
         }
     }
 
@@ -349,7 +363,7 @@ impl Stages {
 
     /// Another upstream response follows. What was held before that point is released, unless it is replaced.
     fn next_hop(&mut self, out: &mut BytesMut) {
-        self.with_detector(out, |detector, next| detector.next_answer(next));
+        self.end_text(out, |detector, next| detector.next_answer(next));
         let replaces = self.calls.pending.as_ref().is_some_and(|pending| pending.follow_up.reason.replaces());
         if !replaces {
             self.calls_and_writer(out).1.release();
@@ -366,7 +380,7 @@ impl Stages {
 
     /// Releases what is held, since no more input will arrive to decide it.
     fn release(&mut self, out: &mut BytesMut) {
-        self.with_detector(out, |detector, next| detector.finish(false, next));
+        self.end_text(out, |detector, next| detector.finish(false, next));
         self.calls_and_writer(out).1.release();
     }
 }
@@ -383,6 +397,7 @@ fn withhold(calls: &Calls, stream: bool) -> Withhold {
 
 struct ToDetector<'s> {
     backlog: &'s mut Backlog,
+    prefill: &'s mut PrefillStage,
     detector: &'s mut Option<Detector>,
     next: ToCalls<'s>,
 }
@@ -390,7 +405,14 @@ struct ToDetector<'s> {
 impl Sink for ToDetector<'_> {
     fn event(&mut self, event: Event<'_>) {
         match self.detector {
-            Some(detector) if self.backlog.takes(&event, detector) => self.backlog.put(event),
+            Some(detector)
+                if self
+                    .backlog
+                    .takes(&event, |text| self.prefill.is_active() || !detector.passes_on(text)) =>
+            {
+                self.backlog.put(event);
+            }
+            Some(detector) if self.prefill.is_active() => self.prefill.event(event, detector, &mut self.next),
             Some(detector) => detector.event(event, &mut self.next),
             None => self.next.event(event),
         }
@@ -507,8 +529,17 @@ pub struct Tally {
     pub input_tokens: Option<u64>,
     /// Tokens of the response, as reported by the upstream, in all hops together.
     pub output_tokens: Option<u64>,
+    /// The model refused to answer, in a form that the dialect separates from text.
+    pub is_refusal: bool,
     /// The finish reason that was written.
     pub finish: Option<crate::event::Finish>,
+}
+
+impl Tally {
+    /// Whether the client was warned that a call which it requires is missing.
+    pub fn lacks_required_call(&self) -> bool {
+        self.warnings.contains(&corrections::UNFULFILLED)
+    }
 }
 
 /// One call, for metrics: all labels have a bounded number of values.

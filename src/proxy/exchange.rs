@@ -14,7 +14,7 @@ use bytes::Bytes;
 
 use crate::{
     config::{Config, Model, ToolStyle},
-    conversation::{Conversation, Tool},
+    conversation::{Constraint, Conversation, Tool},
     dialect::{Answering, ClientDialect, Reader, ReaderRules, Stamp, UpstreamRequest},
     enforce::{Enforced, Means},
     failure::{Failure, Kind},
@@ -24,7 +24,7 @@ use crate::{
 
 use super::{
     hops::{AskAgain, DecideHop},
-    refused::{self, RefusedMeans},
+    learned::{Kind as MeansKind, LearnedMeans, Subject},
 };
 
 /// Everything that one exchange needs.
@@ -67,7 +67,7 @@ pub(super) fn decode(dialect: ClientDialect, body: &[u8]) -> Result<Conversation
 /// [`Kind::NotFound`] for an unknown model, [`Kind::Request`] for what its upstream or its chat template cannot do,
 /// [`Kind::Internal`] if the template fails.
 pub(super) fn prepare<'c>(
-    (config, refused): (&'c Arc<Config>, &Arc<RefusedMeans>),
+    (config, learned): (&'c Arc<Config>, &Arc<LearnedMeans>),
     dialect: ClientDialect,
     (body, conversation): (&Bytes, Conversation),
     stamp: Stamp,
@@ -76,14 +76,17 @@ pub(super) fn prepare<'c>(
     refuse_choices(model, &conversation)?;
     let now = stamp.created;
     let answering = Answering::new(&conversation, stamp);
-    let (sent, left_out) = taught(model, &conversation, (&refused.left(model), now))?;
-    let (request, starts_in_reasoning) = encode(model, &sent, now)?;
-    let constrained = sent.constraint.as_ref().map(refused::Kind::of);
+    let means = learned.left(model.upstream.options.side().means(), model, &conversation.model);
+    let (mut sent, left_out) = taught(model, &conversation, (&means, now))?;
+    let (request, starts_in_reasoning) = encode(model, &mut sent, now)?;
+    let constrained = sent.constraint.as_ref().map(MeansKind::of);
     drop(sent);
     let may_follow_up = model.settings.may_follow_up() && !conversation.tools.is_empty();
     let hops = (may_follow_up || constrained.is_some()).then(|| {
-        let asking =
-            AskAgain::new((Arc::clone(config), Arc::clone(refused)), dialect, (body, now), constrained);
+        let shared = (Arc::clone(config), Arc::clone(learned));
+        let subject = Subject::new(model, &conversation.model);
+        let requires_call = conversation.tool_choice.requires_call();
+        let asking = AskAgain::new(shared, dialect, (body, now), (subject, requires_call, constrained));
         let asking: Box<dyn DecideHop> = Box::new(asking);
         asking
     });
@@ -158,7 +161,9 @@ fn taught<'a>(
     conversation: &'a Conversation,
     (means, now): (&Means, u64),
 ) -> Result<(Cow<'a, Conversation>, Vec<String>), Failure> {
-    let ToolStyle::Format(taught) = model.tools else { return Ok((Cow::Borrowed(conversation), Vec::new())) };
+    let ToolStyle::Format(taught) = model.tools else {
+        return Ok((rendered(model, conversation, means), Vec::new()));
+    };
     let (format, constraint) = match model.enforced(conversation, taught, means) {
         Some(Enforced { format, constraint }) => (format, Some(constraint)),
         None => (taught, None),
@@ -180,23 +185,39 @@ fn taught<'a>(
     Ok((Cow::Owned(Conversation { constraint, ..sent }), left_out))
 }
 
+/// The conversation whose tools the model's chat template writes, with well-formed calls enforced in the format that the
+/// model's name or `detect` implies.
+fn rendered<'a>(model: &Model, conversation: &'a Conversation, means: &Means) -> Cow<'a, Conversation> {
+    let is_rendered = model.chat_template.is_some() && model.upstream.options.side().takes_prompt();
+    let format = if is_rendered { model.own_format(&conversation.model) } else { None };
+    match format.and_then(|format| model.enforced(conversation, format, means)) {
+        Some(Enforced { constraint, .. }) => {
+            Cow::Owned(Conversation { constraint: Some(constraint), ..conversation.clone() })
+        }
+        None => Cow::Borrowed(conversation),
+    }
+}
+
 /// The request to the model's upstream, and whether the response starts inside reasoning, if there is a prompt that says
-/// so.
+/// so. In that case, `sent` loses a constraint that applies from the first token on: it would constrain the reasoning.
 ///
 /// # Errors
 /// The model's chat template refuses the conversation, or fails.
 pub(super) fn encode(
     model: &Model,
-    sent: &Conversation,
+    sent: &mut Cow<'_, Conversation>,
     now: u64,
 ) -> Result<(UpstreamRequest, Option<bool>), Failure> {
-    let (side, name) = (model.upstream.options.side(), model.upstream_name(&sent.model));
+    let (side, name) = (model.upstream.options.side(), model.upstream_name(&sent.model).to_owned());
     let Some(template) = model.chat_template.as_ref().filter(|_| side.takes_prompt()) else {
-        return Ok((side.encode(sent, name), None));
+        return Ok((side.encode(sent, &name), None));
     };
     let prompt = template.render(sent, now)?;
     let starts_in_reasoning = model.formats.opens_reasoning(&prompt.text);
-    Ok((side.encode_prompt(&prompt, sent, name), Some(starts_in_reasoning)))
+    if starts_in_reasoning && sent.constraint.as_ref().is_some_and(Constraint::applies_at_once) {
+        sent.to_mut().constraint = None;
+    }
+    Ok((side.encode_prompt(&prompt, sent, &name), Some(starts_in_reasoning)))
 }
 
 /// A reader for a response of the model's upstream to a client that speaks `dialect`.

@@ -16,12 +16,12 @@ use crate::{
     conversation::Turn,
     dialect::{ClientDialect, Reader, UpstreamRequest},
     failure::Failure,
-    pipeline::FollowUp,
+    pipeline::{FollowUp, Tally},
 };
 
 use super::{
     exchange,
-    refused::{Kind, RefusedMeans},
+    learned::{Kind, LearnedMeans, Subject},
 };
 
 /// Decides how a response goes on. It exists only for models whose rules allow several hops.
@@ -36,6 +36,9 @@ pub(super) trait DecideHop: fmt::Debug + Send {
 
     /// Called when the upstream has accepted a hop's request.
     fn accepted(&mut self) {}
+
+    /// Called when the response is complete.
+    fn completed(&mut self, _tally: &Tally) {}
 }
 
 /// A decision that is being made.
@@ -80,9 +83,11 @@ pub(super) struct AskAgain {
     /// The means that were refused in this response. Whether they were the reason shows when the upstream accepts a request
     /// without them.
     dropped: Vec<Kind>,
-    /// The model entry that served the last request made here.
-    model: String,
-    refused: Arc<RefusedMeans>,
+    /// The model that is asked.
+    subject: Subject,
+    /// The response must have a call.
+    requires_call: bool,
+    learned: Arc<LearnedMeans>,
 }
 
 /// Whether an error may mean that the server does not know a constraint. Most say so with status 400 or 422, some with a
@@ -101,13 +106,13 @@ fn may_mean_a_constraint(status: StatusCode, body: &[u8]) -> bool {
 impl AskAgain {
     /// For the response to the request `body` at the time `now`, whose first request to the upstream is `constrained`.
     pub(super) fn new(
-        (config, refused): (Arc<Config>, Arc<RefusedMeans>),
+        (config, learned): (Arc<Config>, Arc<LearnedMeans>),
         dialect: ClientDialect,
         (body, now): (&[u8], u64),
-        constrained: Option<Kind>,
+        (subject, requires_call, constrained): (Subject, bool, Option<Kind>),
     ) -> Self {
-        let (turns, dropped, model) = (Vec::new(), Vec::new(), String::new());
-        Self { config, dialect, body: body.into(), now, turns, constrained, dropped, model, refused }
+        let (body, turns, dropped) = (body.into(), Vec::new(), Vec::new());
+        Self { config, dialect, body, now, turns, constrained, dropped, subject, requires_call, learned }
     }
 
     /// The client's request with all follow-ups, as the upstream is to get it, and a reader for the response.
@@ -117,13 +122,13 @@ impl AskAgain {
     fn request(&mut self) -> Result<(UpstreamRequest, Reader), Failure> {
         let conversation = exchange::decode(self.dialect, &self.body)?;
         let model = exchange::model(&self.config, self.dialect, &conversation)?;
-        self.model.clone_from(&model.name);
-        let left = self.refused.left(model);
+        let means = model.upstream.options.side().means();
+        let left = self.learned.left(means, model, &conversation.model);
         let means = self.dropped.iter().fold(left, |means, kind| kind.removed_from(means));
-        let mut sent = exchange::sent(model, &conversation, (&means, self.now))?.into_owned();
+        let mut sent = exchange::sent(model, &conversation, (&means, self.now))?;
+        sent.to_mut().turns.extend(self.turns.iter().cloned());
+        let (request, _) = exchange::encode(model, &mut sent, self.now)?;
         self.constrained = sent.constraint.as_ref().map(Kind::of);
-        sent.turns.extend(self.turns.iter().cloned());
-        let (request, _) = exchange::encode(model, &sent, self.now)?;
         Ok((request, exchange::reader(model, self.dialect)))
     }
 
@@ -147,7 +152,13 @@ impl DecideHop for AskAgain {
 
     fn accepted(&mut self) {
         if !self.dropped.is_empty() {
-            self.refused.remember(&self.model, &std::mem::take(&mut self.dropped));
+            self.learned.refused(&self.subject, &std::mem::take(&mut self.dropped));
+        }
+    }
+
+    fn completed(&mut self, tally: &Tally) {
+        if let Some(kind) = self.constrained.filter(|_| self.requires_call) {
+            self.learned.answered(&self.subject, kind, tally);
         }
     }
 }

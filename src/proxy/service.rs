@@ -31,9 +31,9 @@ use super::{
     drain::{self, Drain},
     exchange::{self, Exchange},
     intake,
+    learned::LearnedMeans,
     models::Models,
     permits::Queue,
-    refused::RefusedMeans,
     reply::{self, ReplyBody},
     request,
     routes::{self, Route},
@@ -58,7 +58,7 @@ pub(super) struct Service {
     /// By the upstreams' names.
     clients: HashMap<String, Arc<Client>>,
     models: Arc<Models>,
-    refused: Arc<RefusedMeans>,
+    learned: Arc<LearnedMeans>,
     metrics: Arc<Metrics>,
     tap: Option<Arc<dyn Tap>>,
     redactor: Arc<Redactor>,
@@ -85,8 +85,8 @@ impl Service {
         let redactor = Arc::new(Redactor::new(config.secrets()));
         let models = Arc::new(Models::new(Arc::clone(&config), unix_time())?);
         let budget = Arc::new(Budget::new(config.limits.max_pending_bodies));
-        let refused = Arc::default();
-        Ok(Self { config, clients, models, refused, metrics, tap, redactor, drain: Arc::default(), budget })
+        let learned = Arc::new(LearnedMeans::new(Arc::clone(&metrics)));
+        Ok(Self { config, clients, models, learned, metrics, tap, redactor, drain: Arc::default(), budget })
     }
 
     /// A service for another thread, with its own connections to upstreams and everything else shared.
@@ -100,7 +100,7 @@ impl Service {
             redactor: Arc::clone(&self.redactor),
             drain: Arc::clone(&self.drain),
             models: Arc::clone(&self.models),
-            refused: Arc::clone(&self.refused),
+            learned: Arc::clone(&self.learned),
             budget: Arc::clone(&self.budget),
         }
     }
@@ -287,7 +287,7 @@ impl Service {
         let conversation = exchange::decode(dialect, body)?;
         access.asked(&conversation.model, conversation.stream);
         let exchange =
-            exchange::prepare((&self.config, &self.refused), dialect, (body, conversation), stamp())?;
+            exchange::prepare((&self.config, &self.learned), dialect, (body, conversation), stamp())?;
         let upstream = &exchange.model.upstream;
         let client = self.clients.get(&upstream.name).ok_or_else(|| {
             Failure::new(Kind::Internal, format!("there is no client for upstream `{}`", upstream.name))
@@ -334,9 +334,12 @@ impl Service {
             })
         });
         let begun = Instant::now();
+        let prefill = request.prefill.clone();
         let opening = Arc::clone(&client).begin(request).await;
         let asked = (&conversation, starts_in_reasoning);
-        let pipeline = exchange::pipeline(model, dialect, asked, &answering).redacting(self.redactor.clone());
+        let mut pipeline =
+            exchange::pipeline(model, dialect, asked, &answering).redacting(self.redactor.clone());
+        pipeline.expect_prefill(prefill);
         let parts = answer::Parts {
             begun,
             client,

@@ -26,6 +26,9 @@ pub trait Watch: Send {
     /// `request` has `turns` more than the request before.
     fn asked_again(&mut self, _request: &UpstreamRequest, _turns: &[Turn], _after: Duration) {}
 
+    /// The upstream has refused the hop's request because of a constraint, and is asked with `request` instead.
+    fn asked_otherwise(&mut self, _request: &UpstreamRequest) {}
+
     /// The upstream has sent these headers, `after` the beginning of the exchange. Called once per hop.
     fn answered(&mut self, status: http::StatusCode, headers: &http::HeaderMap, after: Duration);
 

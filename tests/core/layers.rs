@@ -49,7 +49,7 @@ fn architecture_lists_the_modules_in_this_order() {
 }
 
 /// What `dialect/` has besides the dialects: all of them may import it.
-const SHARED_BY_DIALECTS: [&str; 5] = ["finish", "refusal", "skipped", "status", "tool_calls"];
+const SHARED_BY_DIALECTS: [&str; 6] = ["finish", "refusal", "server", "skipped", "status", "tool_calls"];
 
 /// A path in a source file, without `crate` and `super`: the module that it names, seen from the root of the crate.
 #[derive(Debug, PartialEq, Eq)]

@@ -11,6 +11,7 @@
     reason = "a failing test panics, wherever its helpers live"
 )]
 
+mod bodies;
 mod chat;
 mod completions;
 mod conformance;
@@ -21,6 +22,7 @@ mod fuzz;
 mod laws;
 mod layers;
 mod lumo;
+mod read;
 mod regressions;
 mod rendered;
 mod requests;

@@ -11,6 +11,7 @@ use toolwire::{
         completions::{Options, Server},
     },
     format,
+    rules::{Detect, Enforce},
 };
 
 use crate::support::{
@@ -175,4 +176,142 @@ async fn instructions_of_a_chat_upstream_can_come_from_the_template() {
     let system = asked[0].1["messages"][0]["content"].as_str().unwrap();
     assert!(system.starts_with("Tools: [{\"type\": \"function\"") && system.ends_with("}}]"), "{system}");
     assert_eq!(asked[0].1.get("tools"), None);
+}
+
+const WHOLE: &str = "<tool_call>\n{\"name\":\"f\",\"arguments\":{\"x\":1}}\n</tool_call>";
+
+/// What an upstream with this software is asked for a required call, in the format `hermes`, and the response to `said`.
+async fn required(
+    (server, said): (Server, &str),
+    fields: Value,
+    change: impl FnOnce(&mut Setup),
+) -> (Value, Value) {
+    let body = match server {
+        Server::LlamaCpp => json!({"content": said, "stop": true}),
+        Server::Ollama => json!({"response": said, "done": true}),
+        _ => json!({"choices": [{"text": said, "finish_reason": "stop"}]}),
+    };
+    let (proxy, _upstream, asked) = before(server, ("200 OK", JSON, body.to_string()), |setup| {
+        setup.settings.detect = Detect::AutoAnd(vec!["hermes"]);
+        change(setup);
+    })
+    .await;
+    let mut request = json!({"tools": [tool()], "tool_choice": "required"});
+    request.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    let (status, answer) = ask(&proxy, request).await;
+    assert_eq!(status, 200, "{answer}");
+    let asked = asked.lock().await[0].1.clone();
+    (asked, answer)
+}
+
+fn arguments(answer: &Value) -> &Value {
+    assert_eq!(answer["choices"][0]["message"]["content"], Value::Null, "{answer}");
+    &answer["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"]
+}
+
+#[tokio::test]
+async fn each_server_is_asked_for_constraints_in_its_own_form() {
+    let bare = r#"{"name": "f", "arguments": {"x":1}}"#;
+    for (server, enforce, key, pointer, expected) in [
+        (Server::Vllm, Enforce::Auto, "response_format", "/response_format/type", json!("structural_tag")),
+        (Server::Vllm, Enforce::Schema, "response_format", "/response_format/type", json!("json_schema")),
+        (Server::Vllm, Enforce::Grammar, "structured_outputs", "", Value::Null),
+        (Server::Sglang, Enforce::Auto, "response_format", "/response_format/type", json!("structural_tag")),
+        (
+            Server::Sglang,
+            Enforce::Schema,
+            "response_format",
+            "/response_format/json_schema/name",
+            json!("tool_call"),
+        ),
+        (Server::Sglang, Enforce::Grammar, "ebnf", "", Value::Null),
+        (Server::LlamaCpp, Enforce::Auto, "json_schema", "/json_schema/properties/name/const", json!("f")),
+        (Server::LlamaCpp, Enforce::Grammar, "grammar", "", Value::Null),
+        (Server::LlamaCppPython, Enforce::Auto, "grammar", "", Value::Null),
+        (Server::Ollama, Enforce::Auto, "format", "/format/properties/name/const", json!("f")),
+    ] {
+        let what = format!("{server:?} {enforce:?}");
+        let is_schema = ["json_schema", "format"].contains(&key)
+            || pointer.contains("json_schema")
+            || expected == "json_schema";
+        let said = if is_schema { bare } else { WHOLE };
+        let fields = json!({"response_format": {"type": "json_object"}, "skip_special_tokens": true});
+        let (asked, answer) =
+            required((server, said), fields, |setup| setup.settings.enforce = enforce).await;
+        let found = asked.get(key).unwrap_or_else(|| panic!("{what}: {asked}"));
+        if pointer.is_empty() {
+            assert!(found.to_string().contains("root ::="), "{what}: {asked}");
+        } else {
+            assert_eq!(asked.pointer(pointer), Some(&expected), "{what}: {asked}");
+        }
+        assert!(asked["prompt"].as_str().unwrap().ends_with("[assistant]"), "{what}: {asked}");
+        assert_eq!(arguments(&answer), "{\"x\":1}", "{what}: {answer}");
+        let is_tagged = expected == "structural_tag";
+        if is_tagged {
+            assert_eq!(asked["skip_special_tokens"], false, "{what}: {asked}");
+        }
+    }
+}
+
+/// A prefill is the prompt's end, which every server continues.
+#[tokio::test]
+async fn prompt_ends_with_the_prefill() {
+    for server in [Server::OpenAi, Server::Other, Server::Tgi, Server::Vllm, Server::LlamaCpp, Server::Ollama]
+    {
+        let rest = WHOLE.strip_prefix("<tool_call>\n{\"name\":\"f\",\"arguments\":").unwrap();
+        let enforce = if server == Server::OpenAi { Enforce::Auto } else { Enforce::Prefill };
+        let (asked, answer) =
+            required((server, rest), json!({}), |setup| setup.settings.enforce = enforce).await;
+        let prompt = asked["prompt"].as_str().unwrap();
+        assert!(prompt.ends_with("[assistant]<tool_call>\n{\"name\":\"f\",\"arguments\":"), "{prompt}");
+        assert_eq!(arguments(&answer), "{\"x\":1}", "{answer}");
+    }
+}
+
+/// A constraint from the first token on would be one of the reasoning.
+#[tokio::test]
+async fn nothing_is_enforced_inside_reasoning() {
+    for (server, enforce) in [
+        (Server::OpenAi, Enforce::Auto),
+        (Server::Vllm, Enforce::Auto),
+        (Server::LlamaCpp, Enforce::Schema),
+        (Server::Ollama, Enforce::Auto),
+        (Server::Sglang, Enforce::Grammar),
+    ] {
+        let said = format!("Hm.</think>{WHOLE}");
+        let thinks = json!({"chat_template_kwargs": {"enable_thinking": true}});
+        let (asked, answer) =
+            required((server, &said), thinks, |setup| setup.settings.enforce = enforce).await;
+        for key in ["response_format", "format", "json_schema", "grammar", "ebnf", "structured_outputs"] {
+            assert!(asked.get(key).is_none(), "{server:?}: {asked}");
+        }
+        assert!(asked["prompt"].as_str().unwrap().ends_with("<think>\n"), "{asked}");
+        assert_eq!(arguments(&answer), "{\"x\":1}", "{answer}");
+        assert_eq!(answer["choices"][0]["message"]["reasoning_content"], "Hm.");
+    }
+}
+
+/// The format in which the template writes calls is not known.
+#[tokio::test]
+async fn nothing_is_enforced_in_an_unknown_format() {
+    let auto = |setup: &mut Setup| {
+        setup.settings.enforce = Enforce::Auto;
+        setup.settings.detect = Detect::Auto;
+    };
+    let (asked, answer) = required((Server::Vllm, WHOLE), json!({}), auto).await;
+    assert!(asked.get("response_format").is_none(), "{asked}");
+    assert_eq!(arguments(&answer), "{\"x\":1}", "{answer}");
+}
+
+/// Tools that are taught in a text format are enforced in that format.
+#[tokio::test]
+async fn taught_tools_are_enforced() {
+    let taught = |setup: &mut Setup| {
+        setup.settings.enforce = Enforce::Auto;
+        setup.tools = ToolStyle::Format(&format::HERMES);
+        setup.chat_template = None;
+    };
+    let (asked, answer) = required((Server::Vllm, WHOLE), json!({}), taught).await;
+    assert_eq!(asked["response_format"]["format"]["triggers"], json!(["<tool_call>"]), "{asked}");
+    assert_eq!(arguments(&answer), "{\"x\":1}", "{answer}");
 }

@@ -222,7 +222,7 @@ async fn a_refusal_for_another_reason_is_not_held_against_the_means() {
         "tool_choice": "required",
     });
     // A fault of the server says nothing about the constraint unless its message does.
-    for (said, requests) in [("400 Bad Request", 2), ("400 Bad Request", 4), ("500 Oh", 5), ("503 Busy", 6)] {
+    for (said, requests) in [("400 Bad Request", 3), ("400 Bad Request", 6), ("500 Oh", 7), ("503 Busy", 8)] {
         *status.lock().unwrap() = said;
         let reply = Client::new().send(chat_request(&proxy, body.to_string())).await.unwrap();
         assert!(!reply.status().is_success());

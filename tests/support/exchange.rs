@@ -3,7 +3,7 @@
 use bytes::BytesMut;
 use serde_json::{Value, json};
 use toolwire::{
-    conversation::Conversation,
+    conversation::{Conversation, Prefill},
     dialect::{Answering, Reader, Stamp, Writer, chat, lumo},
     format::KnownFormats,
     pipeline::{Pipeline, State, Tally},
@@ -24,6 +24,8 @@ pub(crate) struct Exchange {
     pub(crate) speech: Speech,
     /// The upstream's further responses, if it is asked again.
     pub(crate) later: Vec<Vec<u8>>,
+    /// The text with which each request begins the response.
+    pub(crate) prefill: Option<Prefill>,
 }
 
 /// A client's request: `fields` over a question that is asked as a stream.
@@ -57,20 +59,22 @@ pub(crate) fn tools<'n>(names: impl IntoIterator<Item = &'n str>, parameters: &V
 
 impl Exchange {
     pub(crate) fn new(conversation: Conversation, settings: Rules, speech: Speech) -> Self {
-        Self { conversation, settings, speech, later: Vec::new() }
+        Self { conversation, settings, speech, later: Vec::new(), prefill: None }
     }
 
     pub(crate) fn pipeline(&self) -> Pipeline {
         let answering = Answering::new(&self.conversation, Stamp { seed: 11, created: 1_700_000_000 });
         let writer = Writer::Chat(chat::Writer::new(&answering));
-        Pipeline::new(
+        let mut pipeline = Pipeline::new(
             &self.conversation,
             &self.settings,
             KnownFormats::built_in(),
             self.reader(),
             writer,
             &answering,
-        )
+        );
+        pipeline.expect_prefill(self.prefill.clone());
+        pipeline
     }
 
     pub(crate) fn reader(&self) -> Reader {
@@ -103,6 +107,7 @@ impl Exchange {
             if let Some(follow_up) = pipeline.follow_up() {
                 assert!(!follow_up.turns.is_empty(), "the model is told why it is asked again");
                 pipeline.resume(self.reader(), &mut out);
+                pipeline.expect_prefill(self.prefill.clone());
                 pipeline.push(response, &mut out);
                 pipeline.finish(&mut out);
             }

@@ -19,11 +19,10 @@ mod writer;
 
 use super::refusal;
 
-pub use super::refusal::refusal;
+pub use super::{refusal::refusal, server::Server};
 pub(crate) use client::Client;
 pub use error::error_body;
 pub use reader::{Reader, ReaderSettings};
-pub use server::Server;
 pub use upstream::{Options, Streaming};
 pub use writer::Writer;
 

@@ -1,9 +1,9 @@
 //! [`Options`]: the upstream's side of this dialect, with the settings of one upstream.
 
-use super::{MODELS_PATH, PATH, ReaderSettings, Server, refusal, request, server::SERVERS};
+use super::{MODELS_PATH, PATH, ReaderSettings, Server, refusal, request};
 use crate::{
     conversation::Conversation,
-    dialect::{Dialect, Reader, ReaderRules, UpstreamRequest, UpstreamSide},
+    dialect::{Dialect, Reader, ReaderRules, UpstreamRequest, UpstreamSide, server::SERVERS},
     enforce::Means,
     failure::Failure,
     settings::{Field, Key, OneOf, Settings},

@@ -1,6 +1,6 @@
 //! Text completions, as an upstream: a finished prompt in, text out.
 //!
-//! Three servers have this in three forms ([`Server`], docs/protocols/completions.md#servers). One reader
+//! It has three forms (`Form`, docs/protocols/completions.md#servers). One reader
 //! recognises all of them by their fields. The prompt is what the model's chat template writes; without a
 //! template it is the conversation's bare text.
 
@@ -8,5 +8,6 @@ mod reader;
 mod request;
 mod upstream;
 
+pub use super::server::Server;
 pub use reader::{Reader, ReaderSettings};
-pub use upstream::{Bos, Options, Server};
+pub use upstream::{Bos, Options};

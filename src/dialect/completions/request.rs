@@ -1,11 +1,13 @@
 //! Encodes a prompt and the sampling of a [`Conversation`] as the body of a request.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{Bos, Options, Server};
+use super::{Bos, Options, upstream::Form};
 use crate::{
-    conversation::{Conversation, Part, Prompt},
+    conversation::{Constraint, Conversation, Part, Prefill, Prompt},
     dialect::{Dialect, UpstreamRequest},
     wire::json::Encoder,
 };
@@ -79,42 +81,65 @@ pub(super) fn encode(
         Bos::Prompt => 0,
     };
     let text = prompt.text.get(start..).unwrap_or(&prompt.text);
+    let prefill = match &conversation.constraint {
+        Some(Constraint::Prefill(text)) => Some(Prefill { text: text.clone(), is_repeated: false }),
+        _ => None,
+    };
+    let prompt = match &prefill {
+        Some(prefill) => Cow::Owned(format!("{text}{}", prefill.text)),
+        None => Cow::Borrowed(text),
+    };
     let no_rest = Map::new();
     let rest = conversation.rest.from_dialect(Dialect::Chat.name()).unwrap_or(&no_rest);
+    let constraint = conversation.constraint.as_ref();
+    let members = constraint.map(|constraint| options.members(constraint)).unwrap_or_default();
     let mut body = Encoder::with_capacity(text.len() + 256);
     body.object(|body| {
         if !model.is_empty() {
             body.key("model").string(model);
         }
-        body.key("prompt").string(text);
-        match options.server {
-            Server::OpenAi => openai(body, (conversation, rest), options),
-            Server::LlamaCpp => {
+        body.key("prompt").string(&prompt);
+        match options.form() {
+            Form::OpenAi => openai(body, (conversation, rest), options, &members),
+            Form::LlamaCpp => {
                 sampling(body, (conversation, rest), "n_predict");
                 body.key("stream").value(&conversation.stream);
             }
-            Server::Ollama => {
+            Form::Ollama => {
                 body.key("raw").value(&true);
                 body.key("stream").value(&conversation.stream);
                 body.key("options").object(|body| sampling(body, (conversation, rest), "num_predict"));
             }
         }
+        for (key, value) in &members {
+            body.key(key).value(value);
+        }
     });
     let dropped = dropped(conversation, rest, options);
-    UpstreamRequest { body: body.finish(), dropped, stream: conversation.stream }
+    UpstreamRequest { body: body.finish(), dropped, stream: conversation.stream, prefill }
 }
 
-fn openai(body: &mut Encoder, (conversation, rest): (&Conversation, &Map<String, Value>), options: &Options) {
+/// Writes what OpenAI's form has; not what `constraint` replaces.
+fn openai(
+    body: &mut Encoder,
+    (conversation, rest): (&Conversation, &Map<String, Value>),
+    options: &Options,
+    constraint: &Map<String, Value>,
+) {
+    let is_free = |key: &str| !constraint.contains_key(key);
     if limit(conversation, rest).is_none() {
         body.key("max_tokens").value(&options.max_tokens);
     }
     sampling(body, (conversation, rest), "max_tokens");
-    put(body, "response_format", conversation.sampling.response_format.as_ref());
-    for (key, value) in rest.iter().filter(|(key, _)| OPENAI.contains(&key.as_str())) {
+    let format = conversation.sampling.response_format.as_ref();
+    put(body, "response_format", format.filter(|_| is_free("response_format")));
+    let own = |key: &str| OPENAI.contains(&key) && is_free(key);
+    for (key, value) in rest.iter().filter(|(key, _)| own(key)) {
         body.key(key).value(value);
     }
-    if options.keep_special_tokens && !rest.contains_key("skip_special_tokens") {
-        body.key("skip_special_tokens").value(&false);
+    let key = "skip_special_tokens";
+    if options.keep_special_tokens && !rest.contains_key(key) && is_free(key) {
+        body.key(key).value(&false);
     }
     body.key("stream").value(&conversation.stream);
     if conversation.stream && options.include_usage {
@@ -149,7 +174,7 @@ fn put(body: &mut Encoder, key: &str, value: Option<&impl Serialize>) {
 
 /// Names of what the request cannot express: unknown fields, and media, which no prompt contains.
 fn dropped(conversation: &Conversation, rest: &Map<String, Value>, options: &Options) -> Vec<String> {
-    let is_openai = options.server == Server::OpenAi;
+    let is_openai = options.form() == Form::OpenAi;
     let is_sent =
         |key: &str| HANDLED.contains(&key) || SAMPLING.contains(&key) || (is_openai && OPENAI.contains(&key));
     let fields = rest.keys().filter(|key| !is_sent(key)).cloned();

@@ -1,9 +1,14 @@
 //! [`Options`]: the upstream's side of this dialect, with the settings of one upstream.
 
-use super::{ReaderSettings, request};
+use serde_json::{Map, Value};
+
+use super::{ReaderSettings, Server, request};
 use crate::{
-    conversation::{Conversation, Prompt},
-    dialect::{Dialect, Reader, ReaderRules, UpstreamRequest, UpstreamSide, refusal::refusal},
+    conversation::{Constraint, Conversation, Prompt},
+    dialect::{
+        Dialect, Reader, ReaderRules, UpstreamRequest, UpstreamSide, refusal::refusal, server::SERVERS,
+    },
+    enforce::{Means, Subset},
     failure::Failure,
     settings::{Field, Key, OneOf, Settings},
 };
@@ -11,7 +16,7 @@ use crate::{
 /// How one upstream is asked for a completion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Whose form of the API it speaks.
+    /// The software behind the API, which decides which form of it is used, what can be enforced and how it is asked for.
     pub server: Server,
     /// Request token counts at the end of the stream. Off for upstreams that reject the option.
     pub include_usage: bool,
@@ -24,10 +29,9 @@ pub struct Options {
 }
 
 /// The forms of the API.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Server {
-    /// OpenAI's `/v1/completions`, which vLLM, SGLang and llama.cpp have as well.
-    #[default]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// OpenAI's `/v1/completions`, which most servers have.
     OpenAi,
     /// llama.cpp's own `/completion`.
     LlamaCpp,
@@ -48,7 +52,7 @@ pub enum Bos {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            server: Server::default(),
+            server: Server::OpenAi,
             include_usage: true,
             max_tokens: 2048,
             bos: Bos::default(),
@@ -57,9 +61,31 @@ impl Default for Options {
     }
 }
 
-const SERVER: [(&str, Server); 3] =
-    [("openai", Server::OpenAi), ("llama.cpp", Server::LlamaCpp), ("ollama", Server::Ollama)];
 const BOS: [(&str, Bos); 2] = [("server", Bos::Server), ("prompt", Bos::Prompt)];
+
+impl Options {
+    /// The form of the API.
+    pub(super) fn form(&self) -> Form {
+        match self.server {
+            Server::LlamaCpp => Form::LlamaCpp,
+            Server::Ollama => Form::Ollama,
+            _ => Form::OpenAi,
+        }
+    }
+
+    /// The members of a request that ask for `constraint`. A prefill is the prompt's end instead.
+    pub(super) fn members(&self, constraint: &Constraint) -> Map<String, Value> {
+        match (self.server, constraint) {
+            (Server::LlamaCpp, Constraint::Schema(schema)) => member("json_schema", schema),
+            (Server::Ollama, Constraint::Schema(schema)) => member("format", schema),
+            _ => self.server.members(constraint),
+        }
+    }
+}
+
+fn member(key: &str, value: &Value) -> Map<String, Value> {
+    Map::from_iter([(key.to_owned(), value.clone())])
+}
 
 impl UpstreamSide for Options {
     fn dialect(&self) -> Dialect {
@@ -70,12 +96,15 @@ impl UpstreamSide for Options {
         keys.key(
             Key::new(
                 "server",
-                "the form of the API: `\"openai\"` is `completions` under a base URL such as \
-                 `http://host/v1` (vLLM, SGLang, llama.cpp and others), `\"llama.cpp\"` is llama.cpp's own \
-                 `completion`, `\"ollama\"` is Ollama's `api/generate` with `raw: true`, both under the \
-                 server's root",
+                "the software behind the API. It decides which form of it is used: `\"llama.cpp\"` is \
+                 llama.cpp's own `completion`, `\"ollama\"` is Ollama's `api/generate` with `raw: true`, both \
+                 under the server's root; all others are `completions` under a base URL such as \
+                 `http://host/v1`. It also decides by what means `enforce` can constrain responses: \
+                 `\"vllm\"` and `\"sglang\"` have all, the two above schemas, llama.cpp and \
+                 `\"llama-cpp-python\"` grammars, and every server continues a prefill. Other names are \
+                 those of `[upstreams.chat]`",
             ),
-            Field::Word(&mut OneOf(&mut self.server, &SERVER)),
+            Field::Word(&mut OneOf(&mut self.server, &SERVERS)),
         );
         keys.key(
             Key::new(
@@ -88,8 +117,8 @@ impl UpstreamSide for Options {
         keys.key(
             Key::new(
                 "max_tokens",
-                "the limit that is sent to an `\"openai\"` server if the client gives none: such servers \
-                 otherwise stop after 16 tokens",
+                "the limit that is sent if the client gives none: servers with OpenAI's form otherwise stop after 16 \
+                 tokens. llama.cpp's and Ollama's own forms need none",
             ),
             Field::Count(&mut self.max_tokens, 1),
         );
@@ -106,25 +135,25 @@ impl UpstreamSide for Options {
             Key::new(
                 "keep_special_tokens",
                 "send `skip_special_tokens: false`, so that vLLM and SGLang do not remove markers of calls \
-                 that are special tokens of the model. Only for an `\"openai\"` server",
+                 that are special tokens of the model. Not for llama.cpp's and Ollama's own forms",
             ),
             Field::Switch(&mut self.keep_special_tokens),
         );
     }
 
     fn path(&self) -> &'static str {
-        match self.server {
-            Server::OpenAi => "completions",
-            Server::LlamaCpp => "completion",
-            Server::Ollama => "api/generate",
+        match self.form() {
+            Form::OpenAi => "completions",
+            Form::LlamaCpp => "completion",
+            Form::Ollama => "api/generate",
         }
     }
 
-    /// All three list their models as OpenAI does.
+    /// All forms list their models as OpenAI does.
     fn models_path(&self) -> Option<&'static str> {
-        Some(match self.server {
-            Server::OpenAi => "models",
-            Server::LlamaCpp | Server::Ollama => "v1/models",
+        Some(match self.form() {
+            Form::OpenAi => "models",
+            Form::LlamaCpp | Form::Ollama => "v1/models",
         })
     }
 
@@ -150,6 +179,20 @@ impl UpstreamSide for Options {
 
     fn refusal(&self, status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
         refusal(status, retry_after, body)
+    }
+
+    /// Fewer than in chat: most servers have `response_format` only there (docs/protocols/enforcement.md#text-completions).
+    fn means(&self) -> Means {
+        let prefill = Means { prefill: true, ..Means::default() };
+        match self.server {
+            Server::Vllm | Server::Sglang => {
+                Means { schema: Some(Subset::XGRAMMAR), tags: true, grammar: true, ..prefill }
+            }
+            Server::LlamaCpp => Means { schema: Some(Subset::LLAMA_CPP), grammar: true, ..prefill },
+            Server::LlamaCppPython => Means { grammar: true, ..prefill },
+            Server::Ollama => Means { schema: Some(Subset::LLAMA_CPP), ..prefill },
+            _ => prefill,
+        }
     }
 
     fn gives_choices(&self) -> bool {

@@ -232,7 +232,10 @@ impl ExchangeState {
             State::Open if self.pipeline.awaits_end() => self.await_end(),
             State::Open => {}
             State::Failed => self.stage = Stage::Over,
-            State::Done => self.await_body_end(),
+            State::Done => {
+                self.completed();
+                self.await_body_end();
+            }
             State::HopEnded => self.hop_ended(),
         }
     }
@@ -268,7 +271,15 @@ impl ExchangeState {
             self.stage = Stage::Deciding(hops.decide(follow_up.clone()));
         } else {
             self.pipeline.end(&mut self.out);
+            self.completed();
             self.await_body_end();
+        }
+    }
+
+    /// The response is complete.
+    fn completed(&mut self) {
+        if let Some(hops) = &mut self.hops {
+            hops.completed(&self.pipeline.tally());
         }
     }
 
@@ -277,6 +288,7 @@ impl ExchangeState {
             Ok(Continuation::Ask(next)) => self.ask_again(*next),
             Ok(Continuation::End) => {
                 self.pipeline.end(&mut self.out);
+                self.completed();
                 self.stage = Stage::Over;
             }
             Err(failure) => self.fail(failure),
@@ -290,6 +302,7 @@ impl ExchangeState {
             watch.asked_again(&request, &turns, self.begun.elapsed());
         }
         self.pipeline.resume(reader, &mut self.out);
+        self.pipeline.expect_prefill(request.prefill.clone());
         let opening = Arc::clone(&self.client).open(request, Admission::Again(self.permit.take()));
         self.stage = Stage::Opening(Box::pin(opening));
     }
@@ -298,6 +311,10 @@ impl ExchangeState {
     fn ask_otherwise(&mut self, request: Result<UpstreamRequest, Failure>) {
         match request {
             Ok(request) => {
+                if let Some(watch) = &mut self.watch {
+                    watch.asked_otherwise(&request);
+                }
+                self.pipeline.expect_prefill(request.prefill.clone());
                 let opening = Arc::clone(&self.client).open(request, Admission::Again(None));
                 self.stage = Stage::Opening(Box::pin(opening));
             }

@@ -166,7 +166,8 @@ pub(in crate::proxy) fn client(server: &Arc<Server>, upstream: Upstream) -> Arc<
 }
 
 async fn open(client: &Arc<Client>) -> Result<Opened, Failure> {
-    let asked = UpstreamRequest { body: Bytes::from_static(b"{}"), dropped: Vec::new(), stream: true };
+    let asked =
+        UpstreamRequest { body: Bytes::from_static(b"{}"), dropped: Vec::new(), stream: true, prefill: None };
     client.clone().open(asked, Admission::New).await.map_err(|unopened| unopened.failure)
 }
 
@@ -597,7 +598,12 @@ async fn refusal_before_the_request_is_read_reaches_the_client() {
         body.send_data(Bytes::from_static(b"{\"error\":{\"message\":\"too much\"}}"), true).unwrap();
     });
     let client = client(&server, upstream());
-    let large = UpstreamRequest { body: Bytes::from(vec![b'x'; 4 << 20]), dropped: Vec::new(), stream: true };
+    let large = UpstreamRequest {
+        body: Bytes::from(vec![b'x'; 4 << 20]),
+        dropped: Vec::new(),
+        stream: true,
+        prefill: None,
+    };
     let failure = client.clone().open(large, Admission::New).await.unwrap_err().failure;
     assert_eq!(failure.status(), 413, "{failure}");
     assert!(failure.message().contains("too much"), "{failure}");

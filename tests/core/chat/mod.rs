@@ -1,6 +1,6 @@
 //! The Chat Completions dialect: requests decoded and encoded, upstream streams read, client streams written.
 
-mod read;
+mod frames;
 mod reader;
 mod requests;
 mod writer;

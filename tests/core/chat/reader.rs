@@ -2,7 +2,10 @@
 
 use toolwire::dialect::{Skip, chat::ReaderSettings};
 
-use crate::chat::read::{Read, chunk, end, loose, read_in, read_splits};
+use crate::{
+    chat::frames::{chunk, end, loose},
+    read::{Read, read_in, read_splits},
+};
 
 const DONE: &str = "data: [DONE]\n\n";
 
@@ -15,8 +18,8 @@ fn means(stream: &str, expected: &str) -> Read {
 fn means_with(settings: ReaderSettings, stream: &str, expected: &str) -> Read {
     let verbatim = read_splits(ReaderSettings { verbatim: true, ..settings }, stream.as_bytes());
     let read = read_splits(settings, stream.as_bytes());
-    assert_eq!(read.told(), expected);
-    assert_eq!(verbatim.told(), expected, "with verbatim frames");
+    assert_eq!(read.summary(), expected);
+    assert_eq!(verbatim.summary(), expected, "with verbatim frames");
     read
 }
 
@@ -89,12 +92,12 @@ fn incomplete_frame_at_the_end_is_ignored() {
     let stream = stream.trim_end().as_bytes();
     for at in loose(r#"{"content":"A"}"#).len()..stream.len() {
         let read = read_in(ReaderSettings::default(), [stream.get(..at).unwrap()], true);
-        assert_eq!(read.told(), "A | error Truncated upstream_truncated", "{at}");
+        assert_eq!(read.summary(), "A | error Truncated upstream_truncated", "{at}");
     }
     let read = read_in(ReaderSettings::default(), [stream], true);
-    assert_eq!(read.told(), "Aé | error Truncated upstream_truncated");
+    assert_eq!(read.summary(), "Aé | error Truncated upstream_truncated");
     let half = b"data: {\"choices\":[{\"delta\":{\"content\":\"\xc3";
-    assert_eq!(read_splits(ReaderSettings::default(), half).told(), "error Truncated upstream_truncated");
+    assert_eq!(read_splits(ReaderSettings::default(), half).summary(), "error Truncated upstream_truncated");
 }
 
 #[test]
@@ -379,7 +382,7 @@ fn content_after_the_finish_is_dropped() {
 fn protocol_violations_fail_the_response() {
     let broken = b"data: {\"choices\":[{\"delta\":{\"content\":\"A\"}}]}\n\ndata: {\"x\":\"\xff\"}\n\n";
     let read = read_splits(ReaderSettings::default(), broken);
-    assert_eq!(read.told(), "A | error Protocol upstream_protocol");
+    assert_eq!(read.summary(), "A | error Protocol upstream_protocol");
     let settings = ReaderSettings { max_frame: 100, ..ReaderSettings::default() };
     let long = format!("{}data: {{\"x\":\"{}\"}}\n\n", loose(r#"{"content":"A"}"#), "x".repeat(100));
     means_with(settings, &long, "A | error Protocol upstream_protocol");
@@ -399,7 +402,7 @@ fn only_choice_0_is_read() {
 fn finish_is_sent_as_soon_as_it_is_read() {
     let stream = [loose(r#"{"content":"A"}"#), end("stop")].concat();
     let read = read_in(ReaderSettings::default(), [stream.as_bytes()], false);
-    assert_eq!(read.told(), "A | stop");
+    assert_eq!(read.summary(), "A | stop");
 }
 
 #[test]
@@ -505,6 +508,6 @@ fn json_lines_without_an_end_are_a_truncated_response() {
 fn done_without_a_finish_waits_for_the_end_of_the_body() {
     let stream = [&loose(r#"{"content":"A"}"#), DONE, &loose(r#"{"content":"B"}"#)].concat();
     let open = read_in(ReaderSettings::default(), [stream.as_bytes()], false);
-    assert_eq!(open.told(), "A");
+    assert_eq!(open.summary(), "A");
     means(&stream, "A | stop");
 }

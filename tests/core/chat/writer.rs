@@ -14,7 +14,10 @@ use toolwire::{
     failure::{Failure, Kind},
 };
 
-use crate::chat::read::{Read, chunk, end, loose, read_in};
+use crate::{
+    chat::frames::{chunk, end, loose},
+    read::{Read, read_in},
+};
 
 const DONE: &str = "data: [DONE]\n\n";
 
@@ -514,11 +517,11 @@ fn answers() -> impl Strategy<Value = Vec<Event<'static>>> {
 fn told(events: &[Event<'_>]) -> String {
     let mut read = Read::default();
     events.iter().for_each(|event| read.event(event.clone()));
-    read.told()
+    read.summary()
 }
 
 fn wire_told(settings: ReaderSettings, bytes: &str, size: usize) -> String {
-    read_in(settings, bytes.as_bytes().chunks(size), true).told()
+    read_in(settings, bytes.as_bytes().chunks(size), true).summary()
 }
 
 /// Frames of one server: canonical and less so, with what else may be between them.
@@ -604,7 +607,7 @@ proptest! {
         let read = |bytes: &str| {
             let mut read = read_in(ReaderSettings::default(), bytes.as_bytes().chunks(size), true);
             read.start = None;
-            read.told()
+            read.summary()
         };
         for verbatim in [false, true] {
             let (bytes, _) = through(verbatim, &answering(), &stream);

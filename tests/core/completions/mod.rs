@@ -4,57 +4,21 @@ use serde_json::{Value, json};
 use toolwire::{
     conversation::{Conversation, Prompt},
     dialect::{
-        ClientDialect, Dialect, Reader, ReaderRules, UpstreamDialect, UpstreamSide,
-        completions::{Bos, Options, Server},
+        ClientDialect, UpstreamSide,
+        completions::{Bos, Options, ReaderSettings, Server},
     },
-    event::{Event, Finish},
-    failure::{Failure, Kind},
+    failure::Kind,
     format::KnownFormats,
 };
 
-type Read = Result<(String, Option<Finish>, Option<(u64, u64)>), Failure>;
+use crate::read::read_splits;
 
-fn reader(tolerate_truncation: bool) -> Reader {
-    let rules = ReaderRules { max_frame: 1 << 16, tolerate_truncation, client: Dialect::Chat };
-    UpstreamDialect::try_from(Dialect::Completions).unwrap().side().reader(&rules)
-}
+const SETTINGS: ReaderSettings = ReaderSettings { max_frame: 1 << 16, tolerate_truncation: false };
 
-fn summary(events: Vec<Event<'static>>) -> (String, Option<Finish>, Option<(u64, u64)>) {
-    let (mut text, mut finish, mut usage) = (String::new(), None, None);
-    for event in events {
-        match event {
-            Event::Text(piece) => text.push_str(&piece),
-            Event::Finish(reason) => assert_eq!(finish.replace(reason), None, "one finish"),
-            Event::Usage(counts) => usage = counts.input.zip(counts.output),
-            _ => {}
-        }
-    }
-    (text, finish, usage)
-}
-
-fn read_pieces<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Read {
-    let (mut reader, mut events) = (reader(false), Vec::new());
-    for piece in pieces {
-        reader.push(piece, &mut events)?;
-    }
-    reader.finish(&mut events)?;
-    Ok(summary(events))
-}
-
-/// Reads a body whole, in bytes, and cut at every place: always with the same result.
-fn read(body: &str) -> Read {
-    let bytes = body.as_bytes();
-    let whole = read_pieces([bytes]);
-    assert_eq!(read_pieces(bytes.chunks(1)), whole, "in bytes: {body}");
-    for at in 0..bytes.len() {
-        let (before, behind) = bytes.split_at(at);
-        assert_eq!(read_pieces([before, behind]), whole, "cut at {at}: {body}");
-    }
-    whole
-}
-
-fn text(text: &str, finish: Finish) -> Read {
-    Ok((text.to_owned(), Some(finish), None))
+/// The meaning of a body, which must be the same in every split.
+#[track_caller]
+fn read(body: &str) -> String {
+    read_splits(SETTINGS, body.as_bytes()).summary()
 }
 
 #[test]
@@ -62,45 +26,39 @@ fn text_is_read_in_all_forms_however_it_is_cut() {
     for (body, expected) in [
         (
             "data: {\"choices\":[{\"text\":\"a\"}]}\n\ndata: {\"choices\":[{\"text\":\"é\",\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n",
-            text("aé", Finish::Stop),
+            "aé | stop",
         ),
-        ("data: {\"choices\":[{\"text\":\"a\"}]}\n\ndata: [DONE]\n\n", text("a", Finish::Stop)),
+        ("data: {\"choices\":[{\"text\":\"a\"}]}\n\ndata: [DONE]\n\n", "a | stop"),
         (
             "data: {\"choices\":[{\"text\":\"\\ud83d\"}]}\n\ndata: {\"choices\":[{\"text\":\"\\ude00\",\"finish_reason\":\"length\"}]}\n\n",
-            text("😀", Finish::Length),
+            "😀 | length",
         ),
-        (
-            "data: {\"choices\":[{\"text\":\"a\\ud83d\",\"finish_reason\":\"stop\"}]}\n\n",
-            text("a\u{fffd}", Finish::Stop),
-        ),
+        ("data: {\"choices\":[{\"text\":\"a\\ud83d\",\"finish_reason\":\"stop\"}]}\n\n", "a\u{fffd} | stop"),
         (
             "data: {\"choices\":[{\"delta\":{\"content\":\"a\"},\"finish_reason\":\"tool_calls\"}]}\n\n",
-            text("a", Finish::Stop),
+            "a | stop",
         ),
         (
             ": ping\n\ndata: {\"content\":\"a\",\"stop\":false}\n\ndata: {\"content\":\"b\",\"stop\":true,\"stopped_limit\":true}\n\n",
-            text("ab", Finish::Length),
+            "ab | length",
         ),
-        ("data: {\"content\":\"a\",\"stop\":true,\"stop_type\":\"word\"}\n\n", text("a", Finish::Stop)),
+        ("data: {\"content\":\"a\",\"stop\":true,\"stop_type\":\"word\"}\n\n", "a | stop"),
         (
             "{\"response\":\"a\",\"done\":false}\n{\"response\":\"b\",\"done\":true,\"done_reason\":\"length\"}\n",
-            text("ab", Finish::Length),
+            "ab | length",
         ),
-        (
-            "{\"response\":\"a\",\"done\":false}\r\n\r\n{\"response\":\"\",\"done\":true}",
-            text("a", Finish::Stop),
-        ),
-        ("{\"choices\":[{\"text\":\"a\",\"finish_reason\":null}]}", text("a", Finish::Stop)),
-        ("{\"choices\":[{\"text\":\"a\",\"finish_reason\":null}]}\n", text("a", Finish::Stop)),
-        ("{\n \"content\": \"a\",\n \"stop\": true\n}\n", text("a", Finish::Stop)),
-        ("\u{feff} {\"content\":\"a\"}", text("a", Finish::Stop)),
+        ("{\"response\":\"a\",\"done\":false}\r\n\r\n{\"response\":\"\",\"done\":true}", "a | stop"),
+        ("{\"choices\":[{\"text\":\"a\",\"finish_reason\":null}]}", "a | stop"),
+        ("{\"choices\":[{\"text\":\"a\",\"finish_reason\":null}]}\n", "a | stop"),
+        ("{\n \"content\": \"a\",\n \"stop\": true\n}\n", "a | stop"),
+        ("\u{feff} {\"content\":\"a\"}", "a | stop"),
         (
             "{\"content\":\"a\",\"stop\":true,\"tokens_evaluated\":3,\"tokens_predicted\":1}",
-            Ok(("a".into(), Some(Finish::Stop), Some((3, 1)))),
+            "a | stop | usage 3 1 4",
         ),
         (
             "data: {\"choices\":[{\"text\":\"a\",\"finish_reason\":\"stop\"}]}\n\ndata: {\"choices\":[],\"usage\":{\"prompt_tokens\":4,\"completion_tokens\":1}}\n\ndata: [DONE]\n\n",
-            Ok(("a".into(), Some(Finish::Stop), Some((4, 1)))),
+            "a | stop | usage 4 1 5",
         ),
     ] {
         assert_eq!(read(body), expected, "{body}");
@@ -130,28 +88,21 @@ fn failures_are_reported_and_truncated_responses_never_look_complete() {
         ("<html>no</html>", Kind::Protocol),
         ("no stream at all", Kind::Protocol),
     ] {
-        assert_eq!(read(body).unwrap_err().kind(), kind, "{body}");
+        let read = read(body);
+        assert!(read.contains(&format!("error {kind:?} ")) && !read.contains("stop"), "{body}: {read}");
     }
 }
 
 #[test]
 fn what_follows_the_end_is_not_read() {
-    let (mut reader, mut events) = (reader(false), Vec::new());
-    reader.push(b"{\"response\":\"a\",\"done\":true}\n", &mut events).unwrap();
-    assert!(reader.is_done());
-    reader.push(b"garbage\n", &mut events).unwrap();
-    reader.finish(&mut events).unwrap();
-    assert_eq!(summary(events).0, "a");
+    assert_eq!(read("{\"response\":\"a\",\"done\":true}\ngarbage\n"), "a | stop");
 }
 
 #[test]
-fn oversized_lines_fail() {
-    for start in ["{\"response\":\"", "{\n\"response\":\"", "data: {\"content\":\""] {
-        let (mut reader, mut events) = (reader(false), Vec::new());
-        let body = format!("{start}{}", "x".repeat(1 << 17));
-        let failure = body.as_bytes().chunks(1000).find_map(|piece| reader.push(piece, &mut events).err());
-        assert_eq!(failure.map(|failure| failure.kind()), Some(Kind::Protocol), "{start}");
-    }
+fn thinking_is_reasoning() {
+    let lines =
+        "{\"response\":\"\",\"thinking\":\"Hm.\",\"done\":false}\n{\"response\":\"a\",\"done\":true}\n";
+    assert_eq!(read(lines), "(Hm.) | a | stop");
 }
 
 fn conversation(fields: Value) -> Conversation {

@@ -17,7 +17,7 @@ const FOUND: &[&str] = &[
     include_str!("../../../src/wire/sse.rs"),
     include_str!("../../../src/proxy/upstream/mod.rs"),
     include_str!("../../../src/config/read.rs"),
-    include_str!("../../../src/pipeline/calls.rs"),
+    include_str!("../../../src/pipeline/calls/mod.rs"),
 ];
 
 fn texts() -> Vec<&'static str> {

@@ -15,6 +15,7 @@ mod hops;
 mod limits;
 mod markup;
 mod native;
+mod prefill;
 mod retry;
 mod server_calls;
 mod soup;

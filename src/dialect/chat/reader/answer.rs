@@ -17,22 +17,18 @@ use super::{
 };
 use crate::{
     dialect::{
-        Skip, Skipped, refusal,
+        Asked, JsonBody, ResponseState, Skip, Skipped, not_json,
+        refusal::reported_json,
         tool_calls::{CallDeltas, arguments_only},
     },
     event::{Event, Sink, Start},
-    failure::{Failure, Kind},
-    rules::Limits,
-    tools::DeclaredTools,
-    wire::{
-        json::{self, FrameTemplate, Json, MAX_DEPTH},
-        sse::{Frame, Message},
-    },
+    failure::Failure,
+    wire::json::{self, FrameTemplate, Json, MAX_DEPTH},
 };
 
 /// The state of one response.
 #[derive(Debug)]
-pub(super) struct AnswerState {
+pub struct AnswerState {
     settings: ReaderSettings,
     head: Option<Head>,
     text: Channel,
@@ -49,16 +45,15 @@ pub(super) struct AnswerState {
     has_choice: bool,
     /// The response came as a message, not as deltas.
     is_whole: bool,
+    /// The client wants the response whole.
+    wants_whole: bool,
     /// The response has content: text, a call, an image; reasoning alone does not count.
     has_content: bool,
     finished: bool,
     /// The end mark has been read.
     marked: bool,
-    /// The body has ended: the frame being read may be truncated.
-    is_cut: bool,
     /// Nothing more is read.
     done: bool,
-    begun: bool,
     skipped: Skipped,
 }
 
@@ -89,6 +84,53 @@ enum ChannelName {
 /// The number of unused templates after which learning stops: each costs copies of a frame.
 const FUTILE: u32 = 4;
 
+impl ResponseState for AnswerState {
+    const JSON: JsonBody = JsonBody::Value;
+
+    fn expect(&mut self, asked: Asked) {
+        self.wants_whole = !asked.stream;
+        self.deltas.expect(asked.tools, asked.limits);
+    }
+
+    fn data(&mut self, data: &str, is_last: bool, out: &mut impl Sink) -> Result<(), Failure> {
+        if self.known(data, out)? { Ok(()) } else { self.frame(data, is_last, out) }
+    }
+
+    fn value(&mut self, value: &str, out: &mut impl Sink) -> Result<(), Failure> {
+        if self.settings.verbatim && self.wants_whole {
+            // The frame is kept for its members that are not events.
+            out.event(Event::Verbatim { frame: value, means: None });
+        }
+        self.frame(value, false, out)
+    }
+
+    fn end(&mut self, is_value: bool, out: &mut impl Sink) -> Result<(), Failure> {
+        match (self.done, is_value && self.is_whole) {
+            (true, _) => Ok(()),
+            (false, true) => self.close(out),
+            (false, false) => self.end_without_mark(out),
+        }
+    }
+
+    fn has_choice(&self) -> bool {
+        self.has_choice
+    }
+
+    fn is_done(&self) -> bool {
+        self.done
+    }
+
+    fn awaits_end(&self) -> bool {
+        self.marked && !self.done
+    }
+
+    fn skipped(&self) -> Skipped {
+        let mut skipped = self.skipped.clone();
+        skipped.add_all(self.deltas.skipped());
+        skipped
+    }
+}
+
 impl AnswerState {
     pub(super) fn new(settings: ReaderSettings) -> Self {
         Self {
@@ -104,86 +146,13 @@ impl AnswerState {
             blank_finish: false,
             has_choice: false,
             is_whole: false,
+            wants_whole: false,
             has_content: false,
             finished: false,
             marked: false,
-            is_cut: false,
             done: false,
-            begun: false,
             skipped: Skipped::default(),
         }
-    }
-
-    /// Sets the declared tools and the limits of the response.
-    pub(super) fn expect(&mut self, tools: DeclaredTools, limits: Limits) {
-        self.deltas.expect(tools, limits);
-    }
-
-    /// The response has ended: nothing more is read.
-    pub(super) fn is_done(&self) -> bool {
-        self.done
-    }
-
-    /// The end mark came without a finish reason: the response is complete if the body ends properly.
-    pub(super) fn awaits_end(&self) -> bool {
-        self.marked && !self.done
-    }
-
-    /// The body had a frame, perhaps only a comment.
-    pub(super) fn is_begun(&self) -> bool {
-        self.begun
-    }
-
-    pub(super) fn has_choice(&self) -> bool {
-        self.has_choice
-    }
-
-    /// The response came as a message, not as deltas.
-    pub(super) fn is_whole(&self) -> bool {
-        self.is_whole
-    }
-
-    /// What was left out.
-    pub(super) fn skipped(&self) -> Skipped {
-        let mut skipped = self.skipped.clone();
-        skipped.add_all(self.deltas.skipped());
-        skipped
-    }
-
-    /// Takes the next frame of the stream.
-    pub(super) fn frame(&mut self, frame: Frame<'_>, out: &mut impl Sink) -> Result<(), Failure> {
-        self.begun = true;
-        match frame {
-            Frame::Event(Message { event: b"error", data, .. }) => Err(error_event(data)),
-            Frame::Event(Message { data, .. }) => {
-                let text = utf8(data)?;
-                if self.known(text, out)? { Ok(()) } else { self.data(text, out) }
-            }
-            Frame::Comment(text) => {
-                out.event(Event::Ping(std::str::from_utf8(text).unwrap_or_default().into()));
-                Ok(())
-            }
-            Frame::Retry(_) => Ok(()),
-        }
-    }
-
-    /// Takes a last frame without a line end. If it breaks off inside a character it was truncated, and is
-    /// ignored.
-    pub(super) fn last_frame(&mut self, frame: Frame<'_>, out: &mut impl Sink) -> Result<(), Failure> {
-        self.begun = true;
-        let is_cut = match frame {
-            Frame::Event(message) => {
-                std::str::from_utf8(message.data).is_err_and(|error| error.error_len().is_none())
-            }
-            Frame::Comment(_) | Frame::Retry(_) => false,
-        };
-        self.is_cut = true;
-        if is_cut { Ok(()) } else { self.frame(frame, out) }
-    }
-
-    /// Takes a body that is JSON instead of a stream.
-    pub(super) fn whole(&mut self, body: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
-        self.data(utf8(body)?, out)
     }
 
     /// The fast path. Returns whether the frame matched a template.
@@ -197,7 +166,7 @@ impl AnswerState {
         Ok(true)
     }
 
-    fn data(&mut self, text: &str, out: &mut impl Sink) -> Result<(), Failure> {
+    fn frame(&mut self, text: &str, is_last: bool, out: &mut impl Sink) -> Result<(), Failure> {
         // A server that concatenates files may send a byte order mark before any frame.
         let text = text.trim_start_matches('\u{feff}');
         let trimmed = text.trim();
@@ -213,24 +182,13 @@ impl AnswerState {
             // Several objects separated only by line ends: the server forgets the blank line between events.
             Err(_) if trimmed.contains(['\n', '\r']) => {
                 let mut lines = trimmed.split(['\n', '\r']);
-                lines.try_for_each(|line| if self.done { Ok(()) } else { self.data(line, out) })
+                lines.try_for_each(|line| if self.done { Ok(()) } else { self.frame(line, is_last, out) })
             }
-            Err(_) => self.unreadable(trimmed),
+            Err(_) => {
+                let is_loss = self.has_choice && !self.finished && !is_last;
+                not_json(trimmed, is_loss, &mut self.skipped)
+            }
         }
-    }
-
-    /// A frame that is not JSON. Inside a response it is an error, because a part of the response is lost.
-    /// Before and after the response it is skipped, and so are keep-alive words. A frame truncated by the
-    /// body's end is skipped too: the missing end of the response reports the loss.
-    fn unreadable(&mut self, frame: &str) -> Result<(), Failure> {
-        let is_harmless = frame.starts_with(':') || crate::dialect::skipped::is_sign_of_life(frame);
-        if self.has_choice && !self.finished && !self.is_cut && !is_harmless {
-            let words = refusal::first_words(frame.as_bytes()).unwrap_or_default();
-            let message = format!("the upstream sent a frame that is not JSON: \"{words}\"");
-            return Err(Failure::new(Kind::Protocol, message));
-        }
-        self.skipped.add(Skip::NotJson);
-        Ok(())
     }
 
     fn json(&mut self, json: Json<'_>, frame: &str, out: &mut impl Sink) -> Result<(), Failure> {
@@ -250,7 +208,7 @@ impl AnswerState {
     /// The slow path.
     fn chunk(&mut self, chunk: &Chunk<'_>, frame: &str, out: &mut impl Sink) -> Result<(), Failure> {
         if let Some(error) = chunk.error {
-            return Err(reported(error));
+            return Err(reported_json(error));
         }
         let canonical = Some(frame).filter(|frame| self.is_canonical(chunk, frame));
         let choice = chunk.choice();
@@ -306,7 +264,7 @@ impl AnswerState {
         let begins = choice.delta.is_role_only() && choice.finish_word().is_none();
         self.start(chunk, canonical.filter(|_| begins), out);
         if let Some(error) = choice.error {
-            return Err(reported(error));
+            return Err(reported_json(error));
         }
         self.blank_finish = choice.has_blank_finish();
         if self.finished && choice.delta.things() > 0 {
@@ -388,26 +346,4 @@ pub(super) fn emit(out: &mut impl Sink, frame: Option<&str>, event: Event<'_>) {
 
 fn raw(json: Option<Json<'_>>) -> &str {
     json.map_or("", |json| json.raw())
-}
-
-fn utf8(data: &[u8]) -> Result<&str, Failure> {
-    std::str::from_utf8(data).map_err(|error| {
-        let at = error.valid_up_to();
-        Failure::new(
-            Kind::Protocol,
-            format!("the upstream sent a frame that is not UTF-8 (at its byte {at})"),
-        )
-    })
-}
-
-fn reported(error: Json<'_>) -> Failure {
-    refusal::reported(&serde_json::from_str(error.raw()).unwrap_or_default())
-}
-
-/// An SSE event of the type `error`: its data may be the error object, contain it, or be plain text.
-fn error_event(data: &[u8]) -> Failure {
-    match serde_json::from_slice::<serde_json::Value>(data) {
-        Ok(value) => refusal::reported(value.get("error").unwrap_or(&value)),
-        Err(_) => refusal::reported(&refusal::first_words(data).into()),
-    }
 }

@@ -12,7 +12,7 @@ use crate::{
     conversation::{Conversation, Part, Turn, joined_user_turns, media_behind_results},
     dialect::{
         Dialect, UpstreamRequest,
-        chat::{Options, Streaming},
+        chat::{Options, Streaming, server::Fields},
     },
     wire::json::Encoder,
 };
@@ -27,7 +27,7 @@ pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> Up
     let no_rest = Map::new();
     let rest = conversation.rest.from_dialect(DIALECT).unwrap_or(&no_rest);
     let constraint = conversation.constraint.as_ref();
-    let constraint = constraint.map(|constraint| options.server.fields(constraint)).unwrap_or_default();
+    let constraint = constraint.map(|constraint| Fields::new(options.server, constraint)).unwrap_or_default();
     body.object(|body| {
         if !model.is_empty() {
             body.key("model").string(model);
@@ -52,7 +52,7 @@ pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> Up
     });
     dropped.sort_unstable();
     dropped.dedup();
-    UpstreamRequest { body: body.finish(), dropped, stream }
+    UpstreamRequest { body: body.finish(), dropped, stream, prefill: constraint.prefill }
 }
 
 /// The dialect from which fields may be forwarded unchanged.

@@ -3,32 +3,25 @@
 use super::chunk::{Choice, Chunk};
 use crate::{
     dialect::{
-        Skip, Skipped,
+        Asked, JsonBody, ResponseState, Skip, Skipped,
         finish::{failure_of, finish_of},
-        refusal::{first_words, reported},
-        skipped::is_sign_of_life,
+        not_json,
+        refusal::reported_json,
         usage::usage_of,
     },
     event::{Event, Finish, Reasoning, Sink, Start, Usage},
     failure::{Failure, Kind},
-    wire::{
-        json::{self, Json, Unescaper},
-        sse::{Frame, Message},
-    },
+    wire::json::{self, Json, Unescaper},
 };
 
 /// The state of one response.
 #[derive(Debug, Default)]
-pub(super) struct AnswerState {
+pub struct AnswerState {
     tolerate_truncation: bool,
     text: Unescaper,
     scratch: String,
     /// The last usage object or counts, until they are passed on.
     usage: Option<Usage>,
-    /// JSON lines so far.
-    lines: usize,
-    /// The body is one JSON value on several lines.
-    several_lines: bool,
     started: bool,
     has_choice: bool,
     has_content: bool,
@@ -38,8 +31,51 @@ pub(super) struct AnswerState {
     /// The last chunk said that the response has not ended.
     goes_on: bool,
     done: bool,
-    begun: bool,
     skipped: Skipped,
+}
+
+impl ResponseState for AnswerState {
+    const JSON: JsonBody = JsonBody::Lines;
+
+    /// A completion has no calls, so nothing depends on the request.
+    fn expect(&mut self, _asked: Asked) {}
+
+    fn data(&mut self, data: &str, is_last: bool, out: &mut impl Sink) -> Result<(), Failure> {
+        self.read(data, false, is_last, out)
+    }
+
+    fn value(&mut self, value: &str, out: &mut impl Sink) -> Result<(), Failure> {
+        self.read(value, true, true, out)
+    }
+
+    /// Of a body that was one value, nothing is missing.
+    fn end(&mut self, is_value: bool, out: &mut impl Sink) -> Result<(), Failure> {
+        if self.done {
+            return Ok(());
+        }
+        let may_end = self.marked || (is_value && !self.goes_on) || self.tolerate_truncation;
+        if self.finished || (may_end && self.has_choice) {
+            return self.close(out);
+        }
+        self.tell_usage(out);
+        Err(Failure::new(Kind::Truncated, "the upstream closed the stream before the end of the response"))
+    }
+
+    fn has_choice(&self) -> bool {
+        self.has_choice
+    }
+
+    fn is_done(&self) -> bool {
+        self.done
+    }
+
+    fn awaits_end(&self) -> bool {
+        self.marked && !self.done
+    }
+
+    fn skipped(&self) -> Skipped {
+        self.skipped.clone()
+    }
 }
 
 impl AnswerState {
@@ -47,90 +83,15 @@ impl AnswerState {
         Self { tolerate_truncation, ..Self::default() }
     }
 
-    /// The response has ended: nothing more is read.
-    pub(super) fn is_done(&self) -> bool {
-        self.done
-    }
-
-    /// The end mark came without a finish reason.
-    pub(super) fn awaits_end(&self) -> bool {
-        self.marked && !self.done
-    }
-
-    /// The body had a frame or a line.
-    pub(super) fn is_begun(&self) -> bool {
-        self.begun
-    }
-
-    pub(super) fn has_choice(&self) -> bool {
-        self.has_choice
-    }
-
-    pub(super) fn lines(&self) -> usize {
-        self.lines
-    }
-
-    pub(super) fn is_several_lines(&self) -> bool {
-        self.several_lines
-    }
-
-    pub(super) fn expect_several_lines(&mut self) {
-        self.several_lines = true;
-    }
-
-    pub(super) fn skipped(&self) -> Skipped {
-        self.skipped.clone()
-    }
-
-    /// Takes the next frame of an event stream.
-    pub(super) fn frame(&mut self, frame: Frame<'_>, out: &mut impl Sink) -> Result<(), Failure> {
-        self.begun = true;
-        match frame {
-            Frame::Event(Message { event: b"error", data, .. }) => Err(error_event(data)),
-            Frame::Event(Message { data, .. }) => self.data(utf8(data)?, false, out),
-            Frame::Comment(text) => {
-                out.event(Event::Ping(std::str::from_utf8(text).unwrap_or_default().into()));
-                Ok(())
-            }
-            Frame::Retry(_) => Ok(()),
-        }
-    }
-
-    /// Takes a last frame without its blank line, which may be truncated.
-    pub(super) fn last_frame(&mut self, frame: Frame<'_>, out: &mut impl Sink) -> Result<(), Failure> {
-        match frame {
-            Frame::Event(Message { event, data, .. }) if event != b"error" => {
-                self.begun = true;
-                match std::str::from_utf8(data) {
-                    Ok(text) => self.data(text, true, out),
-                    Err(error) if error.error_len().is_none() => Ok(()),
-                    Err(_) => utf8(data).map(drop),
-                }
-            }
-            frame => self.frame(frame, out),
-        }
-    }
-
-    /// Takes a line of JSON.
-    pub(super) fn json_line(&mut self, line: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
-        self.begun = true;
-        self.lines += usize::from(!line.trim_ascii().is_empty());
-        self.data(utf8(line)?, false, out)
-    }
-
-    /// Takes the rest of a body of JSON, which may be truncated.
-    pub(super) fn last_json(&mut self, rest: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
-        self.begun = true;
-        self.lines += 1;
-        match std::str::from_utf8(rest) {
-            Ok(text) => self.data(text, true, out),
-            Err(error) if error.error_len().is_none() => Ok(()),
-            Err(_) => utf8(rest).map(drop),
-        }
-    }
-
-    /// Takes the data of a frame, or a line. `is_last`: it may be truncated by the body's end.
-    fn data(&mut self, text: &str, is_last: bool, out: &mut impl Sink) -> Result<(), Failure> {
+    /// Reads data, which may be several lines if it is not a `value`. `is_last`: the end of the body may have
+    /// truncated it.
+    fn read(
+        &mut self,
+        text: &str,
+        is_value: bool,
+        is_last: bool,
+        out: &mut impl Sink,
+    ) -> Result<(), Failure> {
         let text = text.trim_start_matches('\u{feff}').trim();
         if text.is_empty() || self.marked || self.done {
             return Ok(());
@@ -141,34 +102,25 @@ impl AnswerState {
         match Chunk::parse(text) {
             Ok((json, chunk)) if json.kind() == json::Kind::Object => self.chunk(&chunk, out),
             Ok((json, _)) if json.kind() == json::Kind::Array => {
-                json.elements().try_for_each(|element| self.data(element.raw(), false, out))
+                json.elements().try_for_each(|element| self.read(element.raw(), false, false, out))
             }
             Ok(_) => {
                 self.skipped.add(Skip::NotAChunk);
                 Ok(())
             }
-            Err(_) if text.contains('\n') && !self.several_lines => {
-                text.split('\n').try_for_each(|line| self.data(line, is_last, out))
+            Err(_) if text.contains('\n') && !is_value => {
+                text.split('\n').try_for_each(|line| self.read(line, false, is_last, out))
             }
-            Err(_) => self.unreadable(text, is_last),
+            Err(_) => {
+                let is_loss = self.has_choice && !self.finished && !is_last;
+                not_json(text, is_loss, &mut self.skipped)
+            }
         }
-    }
-
-    /// A frame that is not JSON. Inside a response it is an error, because a part of the response is lost.
-    fn unreadable(&mut self, frame: &str, is_last: bool) -> Result<(), Failure> {
-        let is_harmless = is_last || frame.starts_with(':') || is_sign_of_life(frame);
-        if self.has_choice && !self.finished && !is_harmless {
-            let words = first_words(frame.as_bytes()).unwrap_or_default();
-            let message = format!("the upstream sent a frame that is not JSON: \"{words}\"");
-            return Err(Failure::new(Kind::Protocol, message));
-        }
-        self.skipped.add(Skip::NotJson);
-        Ok(())
     }
 
     fn chunk(&mut self, chunk: &Chunk<'_>, out: &mut impl Sink) -> Result<(), Failure> {
         if let Some(error) = chunk.error {
-            return Err(reported(&serde_json::from_str(error.raw()).unwrap_or_default()));
+            return Err(reported_json(error));
         }
         if !chunk.is_part() {
             self.skipped.add(Skip::NotAChunk);
@@ -297,19 +249,6 @@ impl AnswerState {
         Ok(())
     }
 
-    /// The body has ended without an end mark. `is_whole`: it was one JSON value, so nothing is missing.
-    pub(super) fn end(&mut self, is_whole: bool, out: &mut impl Sink) -> Result<(), Failure> {
-        if self.done {
-            return Ok(());
-        }
-        let may_end = self.marked || (is_whole && !self.goes_on) || self.tolerate_truncation;
-        if self.finished || (may_end && self.has_choice) {
-            return self.close(out);
-        }
-        self.tell_usage(out);
-        Err(Failure::new(Kind::Truncated, "the upstream closed the stream before the response's end"))
-    }
-
     fn note_usage(&mut self, chunk: &Chunk<'_>) {
         if let Some(usage) = chunk.usage {
             self.usage = Some(usage_of(usage));
@@ -324,23 +263,5 @@ impl AnswerState {
         if let Some(usage) = self.usage.take() {
             out.event(Event::Usage(usage));
         }
-    }
-}
-
-fn utf8(data: &[u8]) -> Result<&str, Failure> {
-    std::str::from_utf8(data).map_err(|error| {
-        let at = error.valid_up_to();
-        Failure::new(
-            Kind::Protocol,
-            format!("the upstream sent a frame that is not UTF-8 (at its byte {at})"),
-        )
-    })
-}
-
-/// An SSE event of the type `error`: its data may be the error object, contain it, or be plain text.
-fn error_event(data: &[u8]) -> Failure {
-    match serde_json::from_slice::<serde_json::Value>(data) {
-        Ok(value) => reported(value.get("error").unwrap_or(&value)),
-        Err(_) => reported(&first_words(data).into()),
     }
 }

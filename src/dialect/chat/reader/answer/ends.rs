@@ -23,7 +23,7 @@ impl AnswerState {
     }
 
     /// The response has ended. Without a finish reason, its content implies one.
-    pub(in crate::dialect::chat::reader) fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+    pub(super) fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         self.done = true;
         if !self.finished && !self.has_content {
             let message = "the upstream ended its response without content, tool calls or a finish reason";
@@ -39,7 +39,7 @@ impl AnswerState {
     }
 
     /// The body has ended without an end mark.
-    pub(in crate::dialect::chat::reader) fn end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+    pub(super) fn end_without_mark(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         let may_end = self.marked || self.blank_finish || self.settings.tolerate_truncation;
         if self.finished || (may_end && self.has_choice) {
             return self.close(out);

@@ -1,10 +1,7 @@
-//! Reads a stream and summarises its meaning in one line.
+//! Reads an upstream's body in pieces, and summarises its meaning in one line.
 
 use toolwire::{
-    dialect::{
-        Skipped,
-        chat::{Reader, ReaderSettings},
-    },
+    dialect::{Reader, Skipped, chat, completions},
     event::{CallEnd, Event, Finish, Sink},
     failure::Failure,
 };
@@ -36,17 +33,17 @@ struct Call {
 
 impl Read {
     /// All but pings, counters and the failure's sentence, as one line.
-    pub(crate) fn told(&self) -> String {
-        let mut told: Vec<String> = self.start.iter().map(|start| format!("start {start}")).collect();
-        told.extend(self.runs.iter().map(|(kind, text)| match *kind {
+    pub(crate) fn summary(&self) -> String {
+        let mut parts: Vec<String> = self.start.iter().map(|start| format!("start {start}")).collect();
+        parts.extend(self.runs.iter().map(|(kind, text)| match *kind {
             "text" => text.clone(),
             "reasoning" => format!("({text})"),
             kind => format!("{kind} {text}"),
         }));
         let calls = self.calls.iter();
-        told.extend(calls.map(|call| format!("{} {} {}{}", call.id, call.name, call.arguments, call.end)));
-        told.extend(self.end.iter().cloned());
-        told.join(" | ")
+        parts.extend(calls.map(|call| format!("{} {} {}{}", call.id, call.name, call.arguments, call.end)));
+        parts.extend(self.end.iter().cloned());
+        parts.join(" | ")
     }
 
     fn run(&mut self, kind: &'static str, text: &str) {
@@ -152,13 +149,30 @@ impl Sink for Read {
     }
 }
 
-/// Reads a stream that arrives in `pieces`; `ends` if the body ends after them.
+/// The settings of a reader.
+pub(crate) trait MakesReader: Copy {
+    fn reader(self) -> Reader;
+}
+
+impl MakesReader for chat::ReaderSettings {
+    fn reader(self) -> Reader {
+        Reader::Chat(chat::Reader::new(self))
+    }
+}
+
+impl MakesReader for completions::ReaderSettings {
+    fn reader(self) -> Reader {
+        Reader::Completions(completions::Reader::new(self))
+    }
+}
+
+/// Reads a body that arrives in `pieces`; `ends` if the body ends after them.
 pub(crate) fn read_in<'a>(
-    settings: ReaderSettings,
+    settings: impl MakesReader,
     pieces: impl IntoIterator<Item = &'a [u8]>,
     ends: bool,
 ) -> Read {
-    let mut reader = Reader::new(settings);
+    let mut reader = settings.reader();
     let mut read = Read::default();
     let mut result = Ok(());
     for piece in pieces {
@@ -175,33 +189,16 @@ pub(crate) fn read_in<'a>(
     read
 }
 
-/// Reads a stream whole and in every cut that matters: the same must come of all.
+/// Reads a body whole and in every split that matters: the result must be the same for all.
 #[track_caller]
-pub(crate) fn read_splits(settings: ReaderSettings, stream: &[u8]) -> Read {
-    let whole = read_in(settings, [stream], true);
-    for at in 0..=stream.len() {
-        let (left, right) = stream.split_at(at);
+pub(crate) fn read_splits(settings: impl MakesReader, body: &[u8]) -> Read {
+    let whole = read_in(settings, [body], true);
+    for at in 0..=body.len() {
+        let (left, right) = body.split_at(at);
         assert_eq!(read_in(settings, [left, right], true), whole, "cut at {at}");
     }
     for size in [1, 2, 3, 5, 7, 13] {
-        assert_eq!(read_in(settings, stream.chunks(size), true), whole, "pieces of {size}");
+        assert_eq!(read_in(settings, body.chunks(size), true), whole, "pieces of {size}");
     }
     whole
-}
-
-/// A chunk in canonical form.
-pub(crate) fn chunk(delta: &str, finish: &str) -> String {
-    let choices = format!(r#"[{{"index":0,"delta":{delta},"finish_reason":{finish}}}]"#);
-    let head = r#""id":"c1","object":"chat.completion.chunk","created":17,"model":"m""#;
-    format!("data: {{{head},\"choices\":{choices}}}\n\n")
-}
-
-/// A chunk of a server that leaves out what it can.
-pub(crate) fn loose(delta: &str) -> String {
-    format!("data: {{\"choices\":[{{\"delta\":{delta}}}]}}\n\n")
-}
-
-/// The last chunk of such a server.
-pub(crate) fn end(word: &str) -> String {
-    format!("data: {{\"choices\":[{{\"delta\":{{}},\"finish_reason\":\"{word}\"}}]}}\n\n")
 }

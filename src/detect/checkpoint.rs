@@ -1,0 +1,36 @@
+//! [`Checkpoint`]: the state of the detector between two texts, to which it can return.
+
+use super::{Detector, State, prose::Prose};
+
+/// The state of a detector that holds no text.
+#[derive(Debug)]
+pub(crate) struct Checkpoint {
+    state: State,
+    prose: Prose,
+    next: u32,
+}
+
+impl Detector {
+    /// Reads what follows as the beginning of a message's text, outside of reasoning. Call it only between two messages,
+    /// where no text is held. [`Detector::restore`] undoes it.
+    pub(crate) fn checkpoint(&mut self) -> Checkpoint {
+        let state = std::mem::replace(&mut self.state, State::Prose);
+        Checkpoint { state, prose: self.prose.clone(), next: self.next }
+    }
+
+    /// Forgets all text since `checkpoint`. Nothing of it may have been sent.
+    pub(crate) fn restore(&mut self, checkpoint: Checkpoint) {
+        let Checkpoint { state, prose, next } = checkpoint;
+        (self.state, self.prose, self.next) = (state, prose, next);
+        self.held.clear();
+        self.flow = None;
+        self.doubted = None;
+    }
+
+    /// The upstream separates reasoning from text, so the text does not start inside reasoning.
+    pub(crate) fn reasoning_is_separate(&mut self) {
+        if matches!(&self.state, State::Reasoning(thinking) if thinking.is_fresh()) {
+            self.state = Self::first_state(&self.search, false);
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! [`Server`]: the software behind an API like OpenAI's, and what it can enforce.
+//!
+//! The facts are those of docs/protocols/enforcement.md.
+
+use serde_json::{Map, Value, json};
+
+use crate::{
+    conversation::{Constraint, StructuralTags},
+    enforce::{Means, Subset},
+};
+
+/// The software behind the API, as far as it matters for constraints.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Server {
+    /// Not known. Nothing can be enforced.
+    #[default]
+    Other,
+    /// OpenAI's own servers.
+    OpenAi,
+    /// vLLM.
+    Vllm,
+    /// `SGLang`.
+    Sglang,
+    /// llama.cpp's `llama-server`.
+    LlamaCpp,
+    /// The server of llama-cpp-python.
+    LlamaCppPython,
+    /// Ollama's API in this dialect.
+    Ollama,
+    /// LM Studio.
+    LmStudio,
+    /// Hugging Face's text-generation-inference.
+    Tgi,
+    /// NVIDIA's TensorRT-LLM.
+    TensorRtLlm,
+    /// Mistral's own servers.
+    Mistral,
+    /// `DeepSeek`'s own servers, at the path `/beta`.
+    DeepSeek,
+    /// Groq.
+    Groq,
+    /// Fireworks.
+    Fireworks,
+    /// `OpenRouter`.
+    OpenRouter,
+}
+
+/// The names of servers in configurations.
+pub(crate) const SERVERS: [(&str, Server); 15] = [
+    ("other", Server::Other),
+    ("openai", Server::OpenAi),
+    ("vllm", Server::Vllm),
+    ("sglang", Server::Sglang),
+    ("llama.cpp", Server::LlamaCpp),
+    ("llama-cpp-python", Server::LlamaCppPython),
+    ("ollama", Server::Ollama),
+    ("lm-studio", Server::LmStudio),
+    ("tgi", Server::Tgi),
+    ("tensorrt-llm", Server::TensorRtLlm),
+    ("mistral", Server::Mistral),
+    ("deepseek", Server::DeepSeek),
+    ("groq", Server::Groq),
+    ("fireworks", Server::Fireworks),
+    ("openrouter", Server::OpenRouter),
+];
+
+/// Hosts whose server is known.
+const HOSTS: [(&str, Server); 6] = [
+    ("api.openai.com", Server::OpenAi),
+    ("api.mistral.ai", Server::Mistral),
+    ("api.deepseek.com", Server::DeepSeek),
+    ("api.groq.com", Server::Groq),
+    ("api.fireworks.ai", Server::Fireworks),
+    ("openrouter.ai", Server::OpenRouter),
+];
+
+impl Server {
+    /// The server at `host`, if it is a known one.
+    pub(crate) fn at_host(host: &str) -> Self {
+        HOSTS.iter().find(|(known, _)| *known == host).map_or(Self::Other, |(_, server)| *server)
+    }
+
+    /// What it can enforce in a chat completion.
+    pub fn means(self) -> Means {
+        let none = Means::default();
+        let schema = |subset| Means { schema: Some(subset), ..none };
+        match self {
+            Self::Other => none,
+            Self::OpenAi => schema(Subset::OPENAI),
+            Self::Vllm | Self::Sglang => {
+                Means { schema: Some(Subset::XGRAMMAR), tags: true, grammar: true, prefill: true }
+            }
+            Self::TensorRtLlm => Means { tags: true, ..schema(Subset::XGRAMMAR) },
+            Self::LlamaCpp => Means { grammar: true, prefill: true, ..schema(Subset::LLAMA_CPP) },
+            Self::LlamaCppPython => Means { grammar: true, ..schema(Subset::LLAMA_CPP) },
+            Self::Ollama | Self::Tgi => Means { prefill: true, ..schema(Subset::LLAMA_CPP) },
+            Self::LmStudio => Means { prefill: true, ..schema(Subset::PORTABLE) },
+            Self::Mistral | Self::Groq | Self::OpenRouter => {
+                Means { prefill: true, ..schema(Subset::PORTABLE) }
+            }
+            Self::Fireworks => Means { grammar: true, ..schema(Subset::PORTABLE) },
+            Self::DeepSeek => Means { prefill: true, ..none },
+        }
+    }
+
+    /// Whether a response that continues a text begins with that text again.
+    pub(crate) fn repeats_prefill(self) -> bool {
+        self == Self::Mistral
+    }
+
+    /// The members of a request that ask for `constraint`. A prefill is not a member, but the end of what the model gets.
+    pub(crate) fn members(self, constraint: &Constraint) -> Map<String, Value> {
+        let member = |key: &str, value: Value| Map::from_iter([(key.to_owned(), value)]);
+        let format = |format: Value| member("response_format", format);
+        match constraint {
+            Constraint::Schema(schema) => match self {
+                Self::LlamaCppPython => format(json!({"type": "json_object", "schema": schema})),
+                Self::Tgi => format(json!({"type": "json_object", "value": schema})),
+                _ => format(json!({
+                    "type": "json_schema",
+                    "json_schema": {"name": "tool_call", "schema": schema, "strict": true},
+                })),
+            },
+            Constraint::Tags(tags) => {
+                let mut members = format(structural_tag(tags));
+                if matches!(self, Self::Vllm | Self::Sglang) {
+                    // A marker may be a special token, which these servers leave out of the text by default.
+                    members.insert("skip_special_tokens".to_owned(), false.into());
+                }
+                members
+            }
+            Constraint::Grammar(grammar) => match self {
+                Self::Vllm => member("structured_outputs", json!({"grammar": grammar})),
+                Self::Sglang => member("ebnf", json!(grammar)),
+                Self::Fireworks => format(json!({"type": "grammar", "grammar": grammar})),
+                _ => member("grammar", json!(grammar)),
+            },
+            Constraint::Prefill(_) => Map::new(),
+        }
+    }
+}
+
+fn structural_tag(tags: &StructuralTags) -> Value {
+    let tag = |tag: &crate::conversation::Tag| {
+        json!({
+            "type": "tag",
+            "begin": tag.begin,
+            "content": {"type": "json_schema", "json_schema": tag.schema},
+            "end": tag.end,
+        })
+    };
+    json!({
+        "type": "structural_tag",
+        "format": {
+            "type": "triggered_tags",
+            "triggers": tags.triggers,
+            "tags": tags.tags.iter().map(tag).collect::<Vec<_>>(),
+            "at_least_one": tags.at_least_one,
+            "stop_after_first": tags.only_one,
+        },
+    })
+}

@@ -1,0 +1,83 @@
+//! The beginning of a call: the name that the client declared, the final index and id, and how the call is handled.
+
+use std::borrow::Cow;
+
+use super::{super::CallTally, Calls, Entry, Fate, send};
+use crate::{
+    event::{CallStart, Event, Runner, Sink, Source},
+    rules::ArgumentDelivery,
+};
+
+impl Calls {
+    pub(super) fn start(&mut self, mut start: CallStart<'_>, frame: Option<&str>, out: &mut impl Sink) {
+        if self.begun >= self.settings.limits.max_calls {
+            self.failure = Some(self.settings.limits.too_many_calls());
+            return;
+        }
+        let is_long = start.name.len() > self.settings.limits.max_name;
+        if is_long && self.tools.resolve(&start.name).is_none() {
+            self.failure = Some(self.settings.limits.name_too_long());
+            return;
+        }
+        self.begun += 1;
+        let written = start.name.clone();
+        let rescue = start.runner == Runner::Upstream && self.is_misrouted(&written);
+        if rescue {
+            start.runner = Runner::Client;
+        }
+        if start.runner == Runner::Client
+            && let Some(declared) = self.tools.resolve(&written)
+        {
+            start.name = Cow::Owned(declared.to_owned());
+        }
+        let source = start.index;
+        if start.runner == Runner::Client {
+            self.corrections.begins(&written, self.tools.resolve(&written).is_some());
+        }
+        let checks = self.corrections.checks_arguments();
+        let whole = checks || self.settings.arguments == ArgumentDelivery::Whole;
+        let fate = if start.runner == Runner::Upstream && !self.forwards(&written) {
+            self.left_out(&start)
+        } else if rescue || (whole && start.runner == Runner::Client) {
+            let Event::CallStart(start) = Event::CallStart(start).into_owned() else { return };
+            Fate::Waits { start, arguments: String::new(), rescue }
+        } else {
+            let runner = start.runner;
+            self.send_start(start, frame, out).map_or(Fate::Hidden, |index| Fate::Sent { index, runner })
+        };
+        self.entries.push(Entry { source, bytes: 0, fate });
+    }
+
+    /// Sends a call's beginning, with its final index and id. Returns the index, or `None` if the call is dropped.
+    pub(super) fn send_start(
+        &mut self,
+        mut start: CallStart<'_>,
+        frame: Option<&str>,
+        out: &mut impl Sink,
+    ) -> Option<u32> {
+        if start.runner == Runner::Client {
+            if !self.parallel && self.client_calls > 0 {
+                self.tally.dropped_calls += 1;
+                return None;
+            }
+            self.client_calls += 1;
+        }
+        let index = u32::try_from(self.sent_ids.len()).unwrap_or(u32::MAX);
+        let fresh = start.id.is_empty() || self.sent_ids.iter().any(|id| *id == *start.id);
+        let same = index == start.index && !fresh;
+        if fresh {
+            start.id = Cow::Owned(self.ids.next("call_"));
+        }
+        start.index = index;
+        self.sent_ids.push(start.id.clone().into_owned());
+        let format = match start.source {
+            Source::Native | Source::NativeCustom => "native",
+            Source::Format(name) => name,
+        };
+        let name = self.tools.resolve(&start.name).map(str::to_owned);
+        let renamed = name.as_deref().is_some_and(|name| name != start.name);
+        self.tally.calls.push(CallTally { format, name });
+        send(Event::CallStart(start), frame.filter(|_| same && !renamed), out);
+        Some(index)
+    }
+}

@@ -1,0 +1,360 @@
+//! [`Calls`]: applies the request's rules to calls, whatever their source.
+//!
+//! Every call passes this stage between detection and the writer. It gets its final index (dense, from 0) and
+//! a unique id, and is counted and limited. Then the request's and the model's rules are applied: calls that
+//! the upstream ran itself are forwarded, reported separately or hidden; a declared tool called over the
+//! upstream's own channel is rescued; only one call is sent if the client asked for that; arguments are
+//! delivered complete if so configured. The finish reason is made consistent with what was sent. Text passes
+//! unchanged, except for an apology after a rescued call.
+//!
+//! This file follows a call from its arguments to its end; `begin` decides how it is handled, `server` and
+//! `misrouted` handle the calls of the upstream's own tools, and `hop` what follows the end of a hop.
+//!
+//! Limits apply to every call, whether it is sent or not. Nothing of an omitted call is kept.
+
+mod begin;
+mod hop;
+mod misrouted;
+mod server;
+
+use std::borrow::Cow;
+
+use self::{
+    hop::{Checkpoint, Pending},
+    misrouted::Incomplete,
+};
+use super::{Tally, corrections::Corrections, hops::UsageSum};
+use crate::{
+    conversation::Conversation,
+    dialect::{Ids, Skip, Skipped, Stamp},
+    digest::Digest,
+    event::{Annotation, CallEnd, CallStart, Event, Runner, Sink, Usage},
+    failure::Failure,
+    rules::{Rules, ServerCalls},
+    tools::DeclaredTools,
+    wire::text::{append, boundary_upto, head},
+};
+
+/// How a call is handled.
+#[derive(Debug)]
+enum Fate {
+    /// It is sent under this index.
+    Sent { index: u32, runner: Runner },
+    /// It waits for its end.
+    Waits { start: CallStart<'static>, arguments: String, rescue: bool },
+    /// It is reported separately, with its result. The arguments are `None` once they have been reported.
+    Annotated { id: String, name: String, arguments: Option<String> },
+    /// It is omitted.
+    Hidden,
+    /// It was meant for the client, and has been sent. Its result is the upstream's refusal to run it.
+    Rescued,
+}
+
+/// A call from the reader or the detector.
+#[derive(Debug)]
+struct Entry {
+    /// Its index in that stage.
+    source: u32,
+    /// Bytes of its arguments so far.
+    bytes: usize,
+    fate: Fate,
+}
+
+/// The stage that applies the rules for calls.
+#[derive(Debug)]
+pub(super) struct Calls {
+    tools: DeclaredTools,
+    settings: Rules,
+    parallel: bool,
+    ids: Ids,
+    /// Calls in order of appearance.
+    entries: Vec<Entry>,
+    /// Number of calls begun, including omitted ones: each of them is remembered.
+    begun: usize,
+    sent_ids: Vec<String>,
+    /// Names and arguments of rescued calls.
+    rescued: Vec<(String, Digest)>,
+    /// Rescued calls that lack arguments. They are handled when the response ends.
+    incomplete: Vec<Incomplete>,
+    /// The current text is the model's apology for a call that the upstream refused to run.
+    apologises: bool,
+    client_calls: usize,
+    /// Of these, calls whose arguments are not JSON and after which the model continued.
+    broken_calls: usize,
+    /// The response was cut off inside a call.
+    cut: bool,
+    /// The client declared tools.
+    has_tools: bool,
+    /// Number of characters of text sent, which gives the position of citations. `None`: not counted, because
+    /// there cannot be any.
+    characters: Option<u64>,
+    /// Bytes of arguments kept for calls that are reported separately.
+    kept: usize,
+    /// The text of this hop, kept only if a follow-up may have to repeat it.
+    said: String,
+    said_is_cut: bool,
+    /// The number of the hop, from 0.
+    hop: usize,
+    /// Whether another hop may follow this one.
+    may_follow_up: bool,
+    /// Text sent in earlier hops, in characters; the upstream counts from 0 in each hop.
+    earlier_characters: u64,
+    usage: UsageSum,
+    corrections: Corrections,
+    /// Nothing of the response's content has been sent yet, so that another hop may replace this one.
+    pub(super) can_replace: bool,
+    /// What had been sent when this hop began.
+    checkpoint: Checkpoint,
+    pub(super) pending: Option<Pending>,
+    pub(super) failure: Option<Failure>,
+    pub(super) tally: Tally,
+    /// What this stage left out.
+    pub(super) skipped: Skipped,
+}
+
+impl Calls {
+    /// `cites`: the upstream may run tools itself, so that text may have citations.
+    pub(super) fn new(
+        conversation: &Conversation,
+        tools: DeclaredTools,
+        settings: &Rules,
+        cites: bool,
+        stamp: &Stamp,
+    ) -> Self {
+        let has_tools = !conversation.tools.is_empty();
+        let corrections = Corrections::new(conversation, &tools, settings);
+        let may_cite = match settings.server_calls {
+            ServerCalls::Auto => has_tools,
+            ServerCalls::Annotate => true,
+            ServerCalls::Forward | ServerCalls::Hide => false,
+        };
+        Self {
+            tools,
+            settings: settings.clone(),
+            parallel: conversation.parallel_calls,
+            ids: Ids::new(stamp.seed, 1),
+            entries: Vec::new(),
+            begun: 0,
+            sent_ids: Vec::new(),
+            rescued: Vec::new(),
+            incomplete: Vec::new(),
+            apologises: false,
+            client_calls: 0,
+            broken_calls: 0,
+            cut: false,
+            has_tools,
+            characters: ((cites && may_cite) || settings.may_follow_up()).then_some(0),
+            kept: 0,
+            said: String::new(),
+            said_is_cut: false,
+            hop: 0,
+            may_follow_up: settings.may_follow_up(),
+            earlier_characters: 0,
+            usage: UsageSum::default(),
+            corrections,
+            can_replace: false,
+            checkpoint: Checkpoint::default(),
+            pending: None,
+            failure: None,
+            tally: Tally::default(),
+            skipped: Skipped::default(),
+        }
+    }
+
+    /// The checks of this hop's calls.
+    pub(super) fn corrections(&self) -> &Corrections {
+        &self.corrections
+    }
+
+    /// The tools that may be called.
+    pub(super) fn tools(&self) -> &DeclaredTools {
+        &self.tools
+    }
+
+    /// Handles an event. `frame` is the upstream's frame of it, if that may be forwarded unchanged.
+    pub(super) fn event(&mut self, event: Event<'_>, out: &mut impl Sink) {
+        if self.failure.is_some() || (self.pending.is_some() && !is_usage(&event)) {
+            return;
+        }
+        match event {
+            // The frames of later hops have ids of their own.
+            Event::Verbatim { frame, means: Some(means) } => {
+                self.take(means.clone(), Some(frame).filter(|_| self.hop == 0), out);
+            }
+            Event::Verbatim { means: None, .. } if self.hop > 0 => {}
+            event => self.take(event, None, out),
+        }
+    }
+
+    fn take(&mut self, event: Event<'_>, frame: Option<&str>, out: &mut impl Sink) {
+        match event {
+            Event::Text(text) => self.text(text, frame, out),
+            Event::CallStart(start) => self.start(start, frame, out),
+            Event::CallArguments { index, piece } => self.arguments(index, piece, frame, out),
+            Event::CallEnd { index, end } => self.end(index, end, frame, out),
+            Event::CallResult(result) => self.result(result, out),
+            Event::ServerCall(_) if self.settings.server_calls == ServerCalls::Hide => {}
+            Event::Finish(finish) => self.finish(finish, frame, out),
+            Event::Usage(usage) => self.usage(usage, frame, out),
+            Event::Start(_) if self.hop > 0 => {}
+            Event::Refusal(_) => {
+                self.tally.is_refusal = true;
+                send(event, frame, out);
+            }
+            Event::Annotation(annotation) if self.earlier_characters > 0 => {
+                let shift = |at: u64| at.saturating_add(self.earlier_characters);
+                let span = (shift(annotation.span.0), shift(annotation.span.1));
+                out.event(Event::Annotation(Annotation { span, ..annotation }));
+            }
+            event => send(event, frame, out),
+        }
+    }
+
+    /// Sends the token counts of all hops together.
+    fn usage(&mut self, usage: Usage, frame: Option<&str>, out: &mut impl Sink) {
+        let sum = self.usage.take(&usage, self.may_follow_up);
+        let frame = frame.filter(|_| sum.is_none());
+        let usage = sum.unwrap_or(usage);
+        self.tally.input_tokens = usage.input.or(self.tally.input_tokens);
+        self.tally.output_tokens = usage.output.or(self.tally.output_tokens);
+        send(Event::Usage(usage), frame, out);
+    }
+
+    fn text(&mut self, text: Cow<'_, str>, frame: Option<&str>, out: &mut impl Sink) {
+        if self.apologises {
+            if self.skipped.count(Skip::Apology) == 0 {
+                self.skipped.add(Skip::Apology);
+            }
+            return;
+        }
+        if let Some(characters) = &mut self.characters {
+            *characters += u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
+        }
+        if self.may_follow_up {
+            self.note_said(&text);
+        }
+        send(Event::Text(text), frame, out);
+    }
+
+    /// Keeps text for a follow-up, up to a limit: the model then sees the beginning of its text.
+    fn note_said(&mut self, text: &str) {
+        let room = self.settings.limits.max_hold.saturating_sub(self.said.len());
+        if !self.said_is_cut {
+            self.said.push_str(head(text, boundary_upto(text, room)));
+            self.said_is_cut = text.len() > room;
+        }
+    }
+
+    fn arguments(&mut self, source: u32, piece: Cow<'_, str>, frame: Option<&str>, out: &mut impl Sink) {
+        let limit = self.settings.limits.max_arguments;
+        let Some(entry) = self.entry(source) else { return };
+        let room = limit.saturating_sub(entry.bytes);
+        let fits = piece.len() <= room;
+        entry.bytes += piece.len();
+        match &mut entry.fate {
+            Fate::Sent { index, .. } => {
+                let index = *index;
+                // The part within the limit is sent, so that the output does not depend on how the arguments
+                // were cut.
+                let piece =
+                    if fits { piece } else { head(&piece, boundary_upto(&piece, room)).to_owned().into() };
+                send(Event::CallArguments { index, piece }, frame.filter(|_| index == source && fits), out);
+            }
+            Fate::Waits { arguments, .. } if fits => match piece {
+                // The arguments already waited in full in an earlier stage, so they are not copied.
+                Cow::Owned(all) if arguments.is_empty() => *arguments = all,
+                piece => append(arguments, &piece),
+            },
+            Fate::Annotated { arguments: Some(arguments), .. } if fits => {
+                append(arguments, &piece);
+                self.kept += piece.len();
+            }
+            _ => {}
+        }
+        if !fits {
+            self.failure = Some(self.settings.limits.arguments_too_long());
+        }
+    }
+
+    fn end(&mut self, source: u32, end: CallEnd, frame: Option<&str>, out: &mut impl Sink) {
+        let is_too_much = self.kept > self.settings.limits.max_hold;
+        let Some(entry) = self.entry(source) else { return };
+        match &mut entry.fate {
+            Fate::Sent { index, runner } => {
+                let (index, runner) = (*index, *runner);
+                if runner == Runner::Client {
+                    self.cut |= end == CallEnd::Cut;
+                    self.broken_calls += usize::from(end == CallEnd::Broken);
+                    if end == CallEnd::Complete {
+                        self.supersede(index);
+                    }
+                }
+                send(Event::CallEnd { index, end }, frame.filter(|_| index == source), out);
+            }
+            fate @ Fate::Waits { .. } => {
+                let Fate::Waits { start, arguments, rescue } = std::mem::replace(fate, Fate::Hidden) else {
+                    return;
+                };
+                self.end_waiting(source, start, arguments, rescue, end, out);
+            }
+            Fate::Annotated { .. } if is_too_much => {
+                // More than may be kept until a result arrives: it is reported without one.
+                self.annotate(source, None, out);
+            }
+            _ => {}
+        }
+    }
+
+    /// A waiting call is complete, or will never be.
+    fn end_waiting(
+        &mut self,
+        source: u32,
+        start: CallStart<'static>,
+        arguments: String,
+        rescue: bool,
+        end: CallEnd,
+        out: &mut impl Sink,
+    ) {
+        if end != CallEnd::Cut {
+            let arguments = Some(arguments.as_str()).filter(|_| end == CallEnd::Complete);
+            self.corrections.ends(&start.name, arguments);
+        }
+        if end != CallEnd::Complete {
+            self.cut |= end == CallEnd::Cut;
+            self.tally.dropped_calls += 1;
+            return;
+        }
+        let index = if rescue {
+            self.settle(source, Fate::Rescued);
+            self.rescue(start, &arguments, out)
+        } else {
+            self.send_start(start, None, out)
+        };
+        let Some(index) = index else { return };
+        self.supersede(index);
+        out.event(Event::CallArguments { index, piece: Cow::Owned(arguments) });
+        out.event(Event::CallEnd { index, end });
+    }
+
+    fn entry(&mut self, source: u32) -> Option<&mut Entry> {
+        self.entries.iter_mut().rev().find(|entry| entry.source == source)
+    }
+
+    fn settle(&mut self, source: u32, new: Fate) {
+        if let Some(entry) = self.entry(source) {
+            entry.fate = new;
+        }
+    }
+}
+
+fn is_usage(event: &Event<'_>) -> bool {
+    matches!(event, Event::Usage(_) | Event::Verbatim { means: Some(Event::Usage(_)), .. })
+}
+
+/// Sends an event, as the upstream's frame if that still has the same meaning.
+fn send(event: Event<'_>, frame: Option<&str>, out: &mut impl Sink) {
+    match frame {
+        Some(frame) => out.event(Event::Verbatim { frame, means: Some(&event) }),
+        None => out.event(event),
+    }
+}

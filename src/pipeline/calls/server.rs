@@ -1,0 +1,79 @@
+//! Calls that the upstream ran itself: forwarded, reported separately with their results, or hidden.
+
+use std::borrow::Cow;
+
+use super::{Calls, Entry, Fate};
+use crate::{
+    event::{Annotation, CallResult, CallStart, Event, ServerCall, Sink},
+    rules::ServerCalls,
+    wire::json::Json,
+};
+
+impl Calls {
+    /// Whether a call that the upstream ran itself is sent to the client as one of the response's calls. Many
+    /// clients try to run every call, and fail on a name that they did not declare.
+    pub(super) fn forwards(&self, written: &str) -> bool {
+        match self.settings.server_calls {
+            ServerCalls::Forward => true,
+            ServerCalls::Auto => !self.has_tools || self.tools.resolve(written).is_some(),
+            ServerCalls::Annotate | ServerCalls::Hide => false,
+        }
+    }
+
+    /// How to handle a server call that is not forwarded.
+    pub(super) fn left_out(&self, start: &CallStart<'_>) -> Fate {
+        if self.settings.server_calls == ServerCalls::Hide {
+            return Fate::Hidden;
+        }
+        let (id, name) = (start.id.clone().into_owned(), start.name.clone().into_owned());
+        Fate::Annotated { id, name, arguments: Some(String::new()) }
+    }
+
+    pub(super) fn result(&mut self, result: CallResult<'_>, out: &mut impl Sink) {
+        let Some(entry) = self.entry(result.index) else { return };
+        match &entry.fate {
+            Fate::Sent { index, .. } => {
+                let index = *index;
+                let id = usize::try_from(index).ok().and_then(|index| self.sent_ids.get(index)).cloned();
+                let id = id.map_or(Cow::Borrowed(""), Cow::Owned);
+                out.event(Event::CallResult(CallResult { index, id, ..result }));
+            }
+            Fate::Annotated { .. } => {
+                cite(&result.content, self.characters.unwrap_or(0), out);
+                self.annotate(result.index, Some(&result), out);
+                self.settle(result.index, Fate::Hidden);
+            }
+            _ => {}
+        }
+    }
+
+    /// Reports a call that the upstream ran, separately from the response's own calls.
+    pub(super) fn annotate(&mut self, source: u32, result: Option<&CallResult<'_>>, out: &mut impl Sink) {
+        let Some(Entry { fate: Fate::Annotated { id, name, arguments }, .. }) = self.entry(source) else {
+            return;
+        };
+        let told = arguments.take();
+        let call = ServerCall {
+            id: Cow::Borrowed(id),
+            name: Cow::Borrowed(name),
+            arguments: told.as_deref().map(Cow::Borrowed),
+            content: result.map(|result| Cow::Borrowed(&*result.content)),
+            is_error: result.is_some_and(|result| result.is_error),
+        };
+        out.event(Event::ServerCall(call));
+        self.kept -= told.map_or(0, |told| told.len());
+    }
+}
+
+/// Sends a web search's results (docs/protocols/lumo.md#server-tools) as citations for the text up to `at`
+/// characters.
+fn cite(content: &str, at: u64, out: &mut impl Sink) {
+    let Ok(content) = Json::parse(content) else { return };
+    for page in content.get("results").into_iter().flat_map(|results| results.elements()) {
+        let text = |key: &str| page.get(key).and_then(|value| value.as_str());
+        if let Some(url) = text("url") {
+            let title = text("title").unwrap_or_default();
+            out.event(Event::Annotation(Annotation { url, title, span: (at, at) }));
+        }
+    }
+}

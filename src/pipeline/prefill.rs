@@ -1,0 +1,233 @@
+//! [`PrefillStage`]: the text with which the request has begun the response.
+//!
+//! The response continues that text, so calls are looked for in both together. The model did not write it, so it must not
+//! reach the client as text. The detector's first output decides: if that is a call with arguments, the prefill is the call's
+//! beginning; otherwise, the response is read as if there were no prefill. That also reads the responses of servers that
+//! ignore the prefill and begin anew. A name alone is not enough, since it may be the prefill's.
+
+use crate::{
+    conversation::Prefill,
+    detect::{Checkpoint, Detector},
+    event::{CallStart, Event, Finish, Sink},
+    rules::Limits,
+    wire::text::{append, boundary_from, head, tail},
+};
+
+/// The stage before the detector. It does nothing once the beginning of the text has been decided.
+#[derive(Debug, Default)]
+pub(super) struct PrefillStage {
+    begun: Option<Box<Begun>>,
+    peak: usize,
+}
+
+/// A response whose beginning is not decided.
+#[derive(Debug)]
+struct Begun {
+    prefill: Prefill,
+    /// The response's own text so far, to be read again without the prefill.
+    own: String,
+    /// The detector before it got the prefill. `None`: it has not, since all text so far is the beginning of a repetition.
+    before: Option<Checkpoint>,
+    /// The beginning of a call whose arguments have not begun.
+    start: Option<CallStart<'static>>,
+    /// Reasoning has arrived apart from the text.
+    is_reasoning_separate: bool,
+    /// The most bytes of own text that are kept. The detector holds no more either.
+    limit: usize,
+}
+
+/// What the detector's first output is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FirstOutput {
+    Awaited,
+    Call,
+    Other,
+}
+
+impl PrefillStage {
+    /// `None`: the response begins with its own text.
+    pub(super) fn new(prefill: Option<Prefill>, limits: &Limits) -> Self {
+        let begun = prefill.filter(|prefill| !prefill.text.is_empty()).map(|prefill| {
+            let limit = limits.max_hold.saturating_add(limits.max_arguments);
+            let (own, before, start, is_reasoning_separate) = (String::new(), None, None, false);
+            Box::new(Begun { prefill, own, before, start, is_reasoning_separate, limit })
+        });
+        Self { begun, peak: 0 }
+    }
+
+    /// Whether events have to pass this stage.
+    pub(super) fn is_active(&self) -> bool {
+        self.begun.is_some()
+    }
+
+    /// Bytes of own text kept now.
+    pub(super) fn held(&self) -> usize {
+        self.begun.as_ref().map_or(0, |begun| begun.own.len())
+    }
+
+    /// The most bytes that were held at once, here and by the detector.
+    pub(super) fn peak(&self) -> usize {
+        self.peak
+    }
+
+    /// Passes an event on to the detector.
+    pub(super) fn event(&mut self, event: Event<'_>, detector: &mut Detector, out: &mut impl Sink) {
+        let means = match &event {
+            Event::Verbatim { means: Some(means), .. } => means,
+            event => event,
+        };
+        match means {
+            Event::Text(text) => return self.text(text, detector, out),
+            Event::Finish(finish) => {
+                self.finish(matches!(finish, Finish::Stop | Finish::Calls), detector, out)
+            }
+            Event::Reasoning(reasoning) if !reasoning.text.is_empty() => {
+                if let Some(begun) = &mut self.begun {
+                    begun.is_reasoning_separate = true;
+                }
+            }
+            _ => {}
+        }
+        detector.event(event, out);
+    }
+
+    fn text(&mut self, text: &str, detector: &mut Detector, out: &mut impl Sink) {
+        let mut rest = text;
+        while let Some(begun) = &mut self.begun
+            && !rest.is_empty()
+        {
+            // The limit is reached at the same character wherever pieces end.
+            let room = begun.limit.saturating_sub(begun.own.len()).max(1);
+            let piece = head(rest, boundary_from(rest, room));
+            rest = tail(rest, piece.len());
+            let first = begun.read(piece, detector, out);
+            self.peak = self.peak.max(begun.own.len() + detector.held());
+            let is_full = begun.own.len() >= begun.limit;
+            self.decide(first, is_full, detector, out);
+        }
+        if !rest.is_empty() {
+            detector.event(Event::Text(rest.into()), out);
+        }
+    }
+
+    /// Acts on the detector's `first` output. `is_last`: it gets nothing more before this is decided.
+    fn decide(&mut self, first: FirstOutput, is_last: bool, detector: &mut Detector, out: &mut impl Sink) {
+        match first {
+            FirstOutput::Awaited if !is_last => {}
+            FirstOutput::Call => self.begun = None,
+            FirstOutput::Awaited | FirstOutput::Other => {
+                if let Some(begun) = self.begun.take() {
+                    begun.read_alone(detector, out);
+                }
+            }
+        }
+    }
+
+    /// The hop's text has ended. `stopped`: the model finished.
+    pub(super) fn finish(&mut self, stopped: bool, detector: &mut Detector, out: &mut impl Sink) {
+        let Some(begun) = &mut self.begun else { return };
+        if begun.own.is_empty() && begun.before.is_none() {
+            self.begun = None;
+            return;
+        }
+        let mut first = begun.begin(detector, out);
+        if first != FirstOutput::Other {
+            first = watch(first, &mut begun.start, out, |out| detector.finish(stopped, out));
+        }
+        self.decide(first, true, detector, out);
+    }
+}
+
+impl Begun {
+    /// Takes the next own text.
+    fn read(&mut self, piece: &str, detector: &mut Detector, out: &mut impl Sink) -> FirstOutput {
+        let known = self.own.len();
+        append(&mut self.own, piece);
+        if self.before.is_some() {
+            return watch(FirstOutput::Awaited, &mut self.start, out, |out| {
+                detector.event(Event::Text(piece.into()), out);
+            });
+        }
+        let repeated = tail(&self.prefill.text, known);
+        if repeated.len() > piece.len() && repeated.starts_with(piece) {
+            return FirstOutput::Awaited;
+        }
+        self.begin(detector, out)
+    }
+
+    /// Gives the prefill and the own text so far to the detector, unless it has them. If the own text begins with the
+    /// prefill, the server repeats it or has begun anew, and the prefill is given once.
+    fn begin(&mut self, detector: &mut Detector, out: &mut impl Sink) -> FirstOutput {
+        if self.before.is_some() {
+            return FirstOutput::Awaited;
+        }
+        self.before = Some(detector.checkpoint());
+        let Self { prefill: Prefill { text, is_repeated }, own, start, .. } = self;
+        let more = own.strip_prefix(text.as_str());
+        let joined = format!("{text}{}", more.unwrap_or(own));
+        if *is_repeated && let Some(more) = more {
+            *own = more.to_owned();
+        }
+        watch(FirstOutput::Awaited, start, out, |out| detector.event(Event::Text(joined.into()), out))
+    }
+
+    /// Has the own text read without the prefill.
+    fn read_alone(self, detector: &mut Detector, out: &mut impl Sink) {
+        if let Some(before) = self.before {
+            detector.restore(before);
+        }
+        if self.is_reasoning_separate {
+            detector.reasoning_is_separate();
+        }
+        if !self.own.is_empty() {
+            detector.event(Event::Text(self.own.into()), out);
+        }
+    }
+}
+
+/// Runs `act` with a sink that passes everything on if the first output is a call with arguments, and nothing otherwise.
+fn watch<S: Sink>(
+    first: FirstOutput,
+    start: &mut Option<CallStart<'static>>,
+    out: &mut S,
+    act: impl FnOnce(&mut Watched<'_, S>),
+) -> FirstOutput {
+    let mut watched = Watched { first, start, out };
+    act(&mut watched);
+    watched.first
+}
+
+struct Watched<'s, S> {
+    first: FirstOutput,
+    start: &'s mut Option<CallStart<'static>>,
+    out: &'s mut S,
+}
+
+impl<S: Sink> Sink for Watched<'_, S> {
+    fn event(&mut self, event: Event<'_>) {
+        match self.first {
+            FirstOutput::Awaited => self.first_event(event),
+            FirstOutput::Call => self.out.event(event),
+            FirstOutput::Other => {}
+        }
+    }
+}
+
+impl<S: Sink> Watched<'_, S> {
+    fn first_event(&mut self, event: Event<'_>) {
+        match (self.start.take(), event) {
+            (None, start @ Event::CallStart(_)) => {
+                if let Event::CallStart(start) = start.into_owned() {
+                    *self.start = Some(start);
+                }
+            }
+            (start, Event::CallArguments { piece, .. }) if piece.is_empty() => *self.start = start,
+            (Some(start), Event::CallArguments { index, piece }) if piece.starts_with('{') => {
+                self.first = FirstOutput::Call;
+                self.out.event(Event::CallStart(start));
+                self.out.event(Event::CallArguments { index, piece });
+            }
+            _ => self.first = FirstOutput::Other,
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! Frames of servers of the Chat Completions API.
+
+/// A chunk in canonical form.
+pub(crate) fn chunk(delta: &str, finish: &str) -> String {
+    let choices = format!(r#"[{{"index":0,"delta":{delta},"finish_reason":{finish}}}]"#);
+    let head = r#""id":"c1","object":"chat.completion.chunk","created":17,"model":"m""#;
+    format!("data: {{{head},\"choices\":{choices}}}\n\n")
+}
+
+/// A chunk of a server that leaves out what it can.
+pub(crate) fn loose(delta: &str) -> String {
+    format!("data: {{\"choices\":[{{\"delta\":{delta}}}]}}\n\n")
+}
+
+/// The last chunk of such a server.
+pub(crate) fn end(word: &str) -> String {
+    format!("data: {{\"choices\":[{{\"delta\":{{}},\"finish_reason\":\"{word}\"}}]}}\n\n")
+}

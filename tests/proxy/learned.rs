@@ -1,0 +1,115 @@
+//! What responses show about the means of enforcement that an upstream has.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use serde_json::{Value, json};
+use toolwire::{dialect::chat::Server, rules::Enforce};
+
+use crate::support::{
+    client::{Client, chat_request},
+    taught::{Said, model, required, response, setup},
+};
+
+const CALL: &str = "<tool_call>\n{\"name\":\"weather\",\"arguments\":{\"city\":\"Paris\"}}\n</tool_call>";
+
+/// By what a request is constrained.
+fn means(request: &Value) -> &'static str {
+    match request {
+        _ if request.get("response_format").is_some() => "schema",
+        _ if request.get("grammar").is_some() => "grammar",
+        _ if request["messages"].as_array().unwrap().last().unwrap()["role"] == "assistant" => "prefill",
+        _ => "none",
+    }
+}
+
+/// Plays these responses of a llama.cpp server, one a request, and returns by what each request was constrained, and the
+/// metrics at the end.
+async fn asked(enforce: Enforce, said: Vec<Said>, models: &[&str]) -> (Vec<&'static str>, String) {
+    let (number, count) = (Arc::new(AtomicUsize::new(0)), said.len());
+    let said = Arc::new(said);
+    let (upstream, asked) = model(move |_| said[number.fetch_add(1, Ordering::SeqCst)].clone()).await;
+    let mut setup = setup(&upstream, Server::LlamaCpp, enforce);
+    setup.wildcard = true;
+    let proxy = setup.start().await;
+    for at in 0..count {
+        let request = required(json!({"model": models[at % models.len()]}));
+        let _ = Client::new().send(chat_request(&proxy, request.to_string())).await.unwrap().rest().await;
+    }
+    let metrics = Client::new().get(&proxy, "/metrics").await.rest().await;
+    let asked = asked.lock().unwrap().iter().map(means).collect();
+    (asked, metrics)
+}
+
+fn ignored(metrics: &str, means: &str) -> Option<String> {
+    let labels = format!("upstream=\"up\",model=\"m\",means=\"{means}\",reason=\"ignored\"");
+    let line = metrics.lines().find(|line| line.contains(&labels))?;
+    line.rsplit(' ').next().map(str::to_owned)
+}
+
+#[tokio::test]
+async fn means_that_is_ignored_three_times_in_a_row_is_replaced() {
+    let no = || Said::text("I cannot.");
+    let (asked, metrics) = asked(Enforce::Auto, vec![no(), no(), no(), no(), no(), no(), no()], &["m"]).await;
+    assert_eq!(asked, ["schema", "schema", "schema", "grammar", "grammar", "grammar", "prefill"]);
+    assert_eq!(ignored(&metrics, "schema").as_deref(), Some("3"), "{metrics}");
+    assert_eq!(ignored(&metrics, "prefill").as_deref(), Some("1"), "{metrics}");
+}
+
+#[tokio::test]
+async fn responses_that_show_nothing_do_not_count() {
+    let text = |finish| Said::Text(vec!["I".to_owned()], finish);
+    let cut = Said::Text(vec!["{\"name\": \"weather\", \"argum".to_owned()], "length");
+    let said = vec![
+        text("length"),
+        text("content_filter"),
+        cut,
+        Said::Refusal("No."),
+        text("length"),
+        Said::text("No."),
+    ];
+    let (asked, metrics) = asked(Enforce::Auto, said, &["m"]).await;
+    assert_eq!(asked, ["schema"; 6]);
+    assert_eq!(ignored(&metrics, "schema").as_deref(), Some("1"), "{metrics}");
+}
+
+#[tokio::test]
+async fn well_formed_call_ends_the_row() {
+    let no = || Said::text("I cannot.");
+    let (asked, _) =
+        asked(Enforce::Auto, vec![no(), no(), Said::text(CALL), no(), no(), Said::text(CALL)], &["m"]).await;
+    assert_eq!(asked, ["schema"; 6]);
+}
+
+#[tokio::test]
+async fn configured_means_is_used_although_it_is_ignored() {
+    let no = || Said::text("I cannot.");
+    let (asked, metrics) = asked(Enforce::Schema, vec![no(), no(), no(), no()], &["m"]).await;
+    assert_eq!(asked, ["schema"; 4]);
+    assert_eq!(ignored(&metrics, "schema").as_deref(), Some("4"), "{metrics}");
+}
+
+/// The models of a wildcard entry are different models.
+#[tokio::test]
+async fn means_is_learned_by_model() {
+    let no = || Said::text("I cannot.");
+    let (asked, _) =
+        asked(Enforce::Auto, vec![no(), no(), no(), no(), no(), no(), no(), no()], &["x", "y"]).await;
+    assert_eq!(asked, ["schema", "schema", "schema", "schema", "schema", "schema", "grammar", "grammar"]);
+}
+
+/// A response with a call is none that ignores a strict tool's constraint, and one without shows nothing.
+#[tokio::test]
+async fn response_that_needs_no_call_shows_nothing() {
+    let (upstream, asked) = model(|_| Said::text("Hello.")).await;
+    let proxy = setup(&upstream, Server::Vllm, Enforce::Auto).start().await;
+    let mut request = required(json!({"tool_choice": "auto"}));
+    request["tools"][0]["function"]["strict"] = true.into();
+    for _ in 0..5 {
+        response(&proxy, &request).await;
+    }
+    let asked = asked.lock().unwrap();
+    assert!(asked.iter().all(|request| request["response_format"]["type"] == "structural_tag"));
+}

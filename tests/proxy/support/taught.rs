@@ -1,0 +1,123 @@
+//! A model that is taught a tool and answers by what it is asked, and a proxy in front of it.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use toolwire::{
+    config::ToolStyle,
+    dialect::{UpstreamDialect, chat},
+    format::HERMES,
+    rules::Enforce,
+};
+
+use super::{
+    client::{Client, chat_request},
+    proxy::{Proxy, Setup},
+    upstream::Upstream,
+};
+
+/// The model's answer to a request.
+#[derive(Clone)]
+pub(crate) enum Said {
+    /// A text in pieces, and the finish reason.
+    Text(Vec<String>, &'static str),
+    /// A refusal, as OpenAI's models give it.
+    Refusal(&'static str),
+    /// A status, and the message of an error.
+    Refused(&'static str, &'static str),
+}
+
+impl Said {
+    /// A complete text.
+    pub(crate) fn text(text: &str) -> Self {
+        Self::Text(vec![text.to_owned()], "stop")
+    }
+}
+
+/// The requests that an upstream got, without the time of their arrival.
+pub(crate) type Asked = Arc<Mutex<Vec<Value>>>;
+
+/// An upstream of the dialect `chat`, and what it was asked. Requests other than those for a completion are refused.
+pub(crate) async fn model(answer: impl Fn(&Value) -> Said + Send + Sync + 'static) -> (Upstream, Asked) {
+    let (asked, answer) = (Asked::default(), Arc::new(answer));
+    let seen = Arc::clone(&asked);
+    let upstream = Upstream::start(move |mut exchange| {
+        let (seen, answer) = (Arc::clone(&seen), Arc::clone(&answer));
+        async move {
+            let Ok(request) = serde_json::from_slice::<Value>(&exchange.body) else {
+                exchange.whole("404 Not Found", "", "").await;
+                return exchange;
+            };
+            let said = answer(&request);
+            seen.lock().unwrap().push(request);
+            match said {
+                Said::Text(pieces, finish) => {
+                    exchange.begin().await;
+                    for piece in pieces {
+                        exchange.piece(chunk(json!({"content": piece}), Value::Null)).await;
+                    }
+                    exchange.piece(chunk(json!({}), finish.into())).await;
+                    exchange.piece("data: [DONE]\n\n").await;
+                    exchange.end().await;
+                }
+                Said::Refusal(text) => {
+                    exchange.begin().await;
+                    exchange.piece(chunk(json!({"refusal": text}), Value::Null)).await;
+                    exchange.piece(chunk(json!({}), "stop".into()) + "data: [DONE]\n\n").await;
+                    exchange.end().await;
+                }
+                Said::Refused(status, message) => {
+                    let error = json!({"error": {"message": message}}).to_string();
+                    exchange.whole(status, "content-type: application/json\r\n", &error).await;
+                }
+            }
+            exchange
+        }
+    })
+    .await;
+    (upstream, asked)
+}
+
+fn chunk(delta: Value, finish: Value) -> String {
+    let choice = json!({"index": 0, "delta": delta, "finish_reason": finish});
+    let chunk = json!({"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "up", "choices": [choice]});
+    format!("data: {chunk}\n\n")
+}
+
+/// A proxy that teaches `hermes` to the model of `upstream`, which runs on `server`.
+pub(crate) fn setup(upstream: &Upstream, server: chat::Server, enforce: Enforce) -> Setup {
+    let mut setup = Setup::new(upstream.address);
+    let options = chat::Options { server, stream: chat::Streaming::Always, ..chat::Options::of_host("") };
+    setup.upstream.options = UpstreamDialect::Chat(options);
+    setup.tools = ToolStyle::Format(&HERMES);
+    setup.settings.enforce = enforce;
+    setup
+}
+
+/// A request that requires a call, with further `fields`.
+pub(crate) fn required(fields: Value) -> Value {
+    let mut request = json!({
+        "model": "m",
+        "messages": [{"role": "user", "content": "weather?"}],
+        "tools": [{"type": "function", "function": {"name": "weather", "parameters": {
+            "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"],
+        }}}],
+        "tool_choice": "required",
+    });
+    let fields = if let Value::Object(fields) = fields { fields } else { serde_json::Map::new() };
+    request.as_object_mut().unwrap().extend(fields);
+    request
+}
+
+/// The response to `request`, which does not ask for a stream.
+pub(crate) async fn response(proxy: &Proxy, request: &Value) -> Value {
+    Client::new().send(chat_request(proxy, request.to_string())).await.unwrap().json().await
+}
+
+/// The text, the name and arguments of the first call, and the finish reason of a response.
+pub(crate) fn gist(response: &Value) -> (Option<&str>, Option<(&str, &str)>, &str) {
+    let choice = &response["choices"][0];
+    let call = &choice["message"]["tool_calls"][0]["function"];
+    let call = call["name"].as_str().zip(call["arguments"].as_str());
+    (choice["message"]["content"].as_str(), call, choice["finish_reason"].as_str().unwrap_or_default())
+}
