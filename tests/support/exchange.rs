@@ -25,6 +25,8 @@ pub(crate) struct Exchange {
     pub(crate) speech: Speech,
     /// The upstream's further responses, if it is asked again.
     pub(crate) later: Vec<Vec<u8>>,
+    /// Frames that need no change are forwarded as they are, to a client of the same dialect.
+    pub(crate) verbatim: bool,
     /// What the client speaks.
     pub(crate) client: ClientDialect,
     /// The text with which each request begins the response.
@@ -62,7 +64,15 @@ pub(crate) fn tools<'n>(names: impl IntoIterator<Item = &'n str>, parameters: &V
 
 impl Exchange {
     pub(crate) fn new(conversation: Conversation, settings: Rules, speech: Speech) -> Self {
-        Self { conversation, settings, speech, later: Vec::new(), client: ClientDialect::Chat, prefill: None }
+        Self {
+            conversation,
+            settings,
+            speech,
+            later: Vec::new(),
+            verbatim: true,
+            client: ClientDialect::Chat,
+            prefill: None,
+        }
     }
 
     pub(crate) fn pipeline(&self) -> Pipeline {
@@ -85,7 +95,7 @@ impl Exchange {
         match self.speech {
             Speech::Chat => Reader::Chat(chat::Reader::new(chat::ReaderSettings {
                 max_frame: limits.max_frame,
-                verbatim: self.client == ClientDialect::Chat,
+                verbatim: self.verbatim && self.client == ClientDialect::Chat,
                 cumulative: false,
                 tolerate_truncation,
             })),
