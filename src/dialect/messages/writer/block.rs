@@ -109,11 +109,16 @@ pub(super) fn citation(annotation: &Annotation<'_>) -> Value {
     })
 }
 
-/// Token counts. This API requires the two main ones, so a count that the upstream did not give is 0.
+/// Token counts. This API requires the two main ones, so a count that the upstream did not give is 0. Tokens of the cache
+/// are not among its `input_tokens`.
 pub(super) fn usage(usage: Option<&Usage>) -> Value {
     let count = |count: fn(&Usage) -> Option<u64>| usage.and_then(count);
+    let input = count(|usage| {
+        let cache = usage.cached.unwrap_or(0).saturating_add(usage.cache_written.unwrap_or(0));
+        Some(usage.input?.saturating_sub(cache))
+    });
     let mut object = json!({
-        "input_tokens": count(|usage| usage.input).unwrap_or(0),
+        "input_tokens": input.unwrap_or(0),
         "output_tokens": count(|usage| usage.output).unwrap_or(0),
     });
     let cached = [
