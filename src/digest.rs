@@ -1,5 +1,7 @@
 //! [`Digest`]: recognises a text again without storing it.
 
+#[cfg(feature = "bench")]
+use std::fmt;
 use std::hash::{DefaultHasher, Hasher};
 
 /// Length and hash of a text. Equal texts have equal digests; different texts almost never do.
@@ -15,5 +17,13 @@ impl Digest {
         let mut hasher = DefaultHasher::new();
         hasher.write(text.as_bytes());
         Self { len: text.len(), hash: hasher.finish() }
+    }
+}
+
+/// Length and hash in hexadecimal digits.
+#[cfg(feature = "bench")]
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}-{:016x}", self.len, self.hash)
     }
 }

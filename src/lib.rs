@@ -35,7 +35,7 @@
 //!   [`pipeline`] connects the stages for one response.
 //! - `proxy` adds [`http1`], the HTTP proxy, its configuration, models' chat templates ([`template`]), its logs and
 //!   metrics, and the redaction of secrets.
-//! - `bench` adds fixtures, the scripted upstream and the load generator. It includes `proxy`.
+//! - `bench` adds fixtures, the scripted upstream, the load generator and the calibration of models. It includes `proxy`.
 //! - `cli` adds the command line of the program. It includes `bench`, and is on by default.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -46,6 +46,12 @@
     allow(dead_code, unused_imports, reason = "the load generator is run by the command line")
 )]
 pub mod bench;
+#[cfg(feature = "bench")]
+#[cfg_attr(
+    not(feature = "cli"),
+    allow(dead_code, unused_imports, reason = "calibration is run by the command line")
+)]
+pub mod calibrate;
 #[cfg(feature = "cli")]
 pub mod cli;
 #[cfg(feature = "bench")]

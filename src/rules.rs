@@ -209,6 +209,13 @@ pub enum Enforce {
     Off,
 }
 
+impl Enforce {
+    /// Whether it depends on what the upstream's server can enforce.
+    pub fn uses_means(self) -> bool {
+        !matches!(self, Self::Retry | Self::Off)
+    }
+}
+
 /// Limits of one response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {

@@ -5,6 +5,7 @@
 
 mod announce;
 mod bench;
+mod calibrate;
 mod check;
 mod demo;
 mod formats;
@@ -53,7 +54,7 @@ pub(crate) struct Cli {
     #[arg(help_heading = GLOBAL, display_order = LAST)]
     pub(crate) log_format: LogFormat,
     /// Level of log lines: error, warn, info, debug, trace, or a filter such as info,toolwire=debug
-    /// [default: info; for demo: error]
+    /// [default: info; for demo and calibrate: error]
     #[arg(long, global = true, value_name = "LEVEL", env = "TOOLWIRE_LOG")]
     #[arg(help_heading = GLOBAL, display_order = LAST + 1)]
     pub(crate) log_level: Option<String>,
@@ -79,7 +80,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ("Serve", &["serve", "check", "formats"]),
     ("Try", &["demo", "rewrite"]),
     ("Record and replay", &["record", "replay", "mock"]),
-    ("Measure", &["bench"]),
+    ("Measure", &["bench", "calibrate"]),
 ];
 
 /// The format of a log line.
@@ -108,6 +109,8 @@ pub(crate) enum Command {
     Mock(mock::Args),
     /// Measure streams: one endpoint, or several side by side
     Bench(Box<bench::Args>),
+    /// Ask a model the same prompts in every format, and report which it calls tools in
+    Calibrate(Box<calibrate::Args>),
     /// Check a configuration, and show what it resolves to
     Check(check::Args),
     /// List the text formats
@@ -139,7 +142,7 @@ impl Cli {
         };
         let (bold, plain) = (command.get_styles().get_header(), command.get_styles().get_literal());
         let groups = GROUPS.map(|(heading, names)| {
-            let lines = names.iter().map(|name| format!("  {plain}{name:8}{plain:#} {}\n", about(name)));
+            let lines = names.iter().map(|name| format!("  {plain}{name:9}{plain:#} {}\n", about(name)));
             format!("{bold}{heading}:{bold:#}\n{}", lines.collect::<String>())
         });
         let template = format!(
@@ -150,9 +153,10 @@ impl Cli {
         command.help_template(template)
     }
 
-    /// The requested log level, or the default of the command: the demo draws on the same screen.
+    /// The requested log level, or the default of the command: some draw on the same screen.
     fn log_filter(&self) -> &str {
-        let own = if matches!(self.command, Command::Demo(_)) { "error" } else { "info" };
+        let draws = matches!(self.command, Command::Demo(_) | Command::Calibrate(_));
+        let own = if draws { "error" } else { "info" };
         self.log_level.as_deref().unwrap_or(own)
     }
 }
@@ -190,6 +194,7 @@ pub fn run() -> ExitCode {
         Command::Record(args) => record::run(args, log_format),
         Command::Mock(args) => mock::run(args),
         Command::Bench(args) => bench::run(&args),
+        Command::Calibrate(args) => calibrate::run(&args),
         Command::Check(args) => check::run(args),
         Command::Formats(args) => formats::run(args),
     }

@@ -120,13 +120,13 @@ fn log(problem: &Problem) {
 
 /// Whether a key is in the command line itself, where every user of the machine can read it: it is not a reference, and
 /// not the value of the environment variable `name`.
-fn is_typed(key: &SecretString, name: &str) -> bool {
+pub(super) fn is_typed(key: &SecretString, name: &str) -> bool {
     let key = key.expose_secret();
     let is_reference = key.starts_with("env:") || key.starts_with("file:");
     !is_reference && env::var(name).is_ok_and(|value| value == key).not()
 }
 
 /// Keeps the value out of debug output.
-fn secret(value: &str) -> Result<SecretString, Infallible> {
+pub(super) fn secret(value: &str) -> Result<SecretString, Infallible> {
     Ok(SecretString::from(value))
 }

@@ -9,6 +9,8 @@
 //! [`Config`] is complete: every model has its upstream, every format name its format, every secret its
 //! value.
 
+#[cfg(feature = "cli")]
+mod entries;
 mod format;
 mod keys;
 mod model;

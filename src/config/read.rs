@@ -236,7 +236,7 @@ pub(super) struct Declared<'a> {
     pub(super) name: Option<String>,
     /// `None` if something in it is wrong.
     pub(super) upstream: Option<Arc<Upstream>>,
-    cell: Cell<'a>,
+    pub(super) cell: Cell<'a>,
 }
 
 fn upstreams<'a>(table: &mut Table<'a>, context: &Context<'_>) -> Vec<Declared<'a>> {
@@ -271,7 +271,8 @@ fn formats(table: &mut Table<'_>) -> Arc<KnownFormats> {
     Arc::new(KnownFormats::new(own))
 }
 
-fn models<'a>(
+/// Reads `[[models]]`. `None` only if a mistake has been reported.
+pub(super) fn models<'a>(
     table: &mut Table<'a>,
     context: &Context<'_>,
     upstreams: &[Declared<'a>],

@@ -17,12 +17,14 @@ use super::{
 pub(super) struct Source {
     path: Option<PathBuf>,
     text: String,
+    /// The program made the text, so a place in it means nothing to a reader.
+    is_made: bool,
 }
 
 impl Source {
     /// Reads the file; without one, the text is empty.
     pub(super) fn read(path: Option<&Path>) -> Result<Self, Problems> {
-        let Some(path) = path else { return Ok(Self { path: None, text: String::new() }) };
+        let Some(path) = path else { return Ok(Self::default()) };
         let failed =
             |place, message| Err(Problems(vec![Problem { severity: Severity::Error, place, message }]));
         let bytes = match fs::read(path) {
@@ -41,11 +43,17 @@ impl Source {
             }
         };
         let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
-        let source = Self { path: Some(path.to_owned()), text };
+        let source = Self { path: Some(path.to_owned()), text, is_made: false };
         match valid {
             Some(valid) => failed(source.place(valid), "not UTF-8".to_owned()),
             None => Ok(source),
         }
+    }
+
+    /// A text that the program made. Paths in it are those of `beside`, if it is given.
+    #[cfg(feature = "cli")]
+    pub(super) fn made(beside: Option<&Path>, text: String) -> Self {
+        Self { path: beside.map(Path::to_owned), text, is_made: true }
     }
 
     /// The text; empty without a file.
@@ -73,6 +81,9 @@ impl Source {
     pub(super) fn place(&self, offset: usize) -> Place {
         if let Some(index) = offset.checked_sub(self.text.len() + 1) {
             return Flag::ALL.get(index).map_or(Place::Nowhere, |flag| Place::Flag(flag.name()));
+        }
+        if self.is_made {
+            return Place::Nowhere;
         }
         let before = self.text.get(..offset).unwrap_or(&self.text);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);

@@ -13,7 +13,7 @@ use super::{
     value::{base_url, choice, referred, secret, text},
 };
 use crate::{
-    dialect::{Dialect, UpstreamDialect},
+    dialect::{Dialect, Probe, Root, UpstreamDialect},
     settings::{Field, Key},
 };
 
@@ -60,8 +60,26 @@ impl Upstream {
         self.options.side().models_path().map(|path| self.below(path))
     }
 
+    /// The URL of a probe.
+    ///
+    /// # Errors
+    /// As [`Upstream::endpoint`].
+    pub(crate) fn probe_endpoint(&self, probe: &Probe) -> Result<Uri, http::Error> {
+        match probe.root {
+            Root::Base => self.below(probe.path),
+            Root::Server => self.under(self.base().strip_suffix("/v1").unwrap_or(self.base()), probe.path),
+        }
+    }
+
+    fn base(&self) -> &str {
+        self.base_url.path().trim_end_matches('/')
+    }
+
     fn below(&self, path: &str) -> Result<Uri, http::Error> {
-        let base = self.base_url.path().trim_end_matches('/');
+        self.under(self.base(), path)
+    }
+
+    fn under(&self, base: &str, path: &str) -> Result<Uri, http::Error> {
         let mut parts = self.base_url.clone().into_parts();
         parts.path_and_query = Some(format!("{base}/{path}").parse()?);
         Ok(Uri::from_parts(parts)?)

@@ -17,6 +17,7 @@ mod fields;
 pub(crate) mod finish;
 pub mod lumo;
 pub mod messages;
+mod probe;
 pub(crate) mod refusal;
 pub(crate) mod server;
 mod skipped;
@@ -35,6 +36,7 @@ use bytes::BytesMut;
 use self::body::{BodyReader, JsonBody, ResponseState, not_json};
 pub use self::{
     client::{Answering, ClientSide},
+    probe::{Probe, Root},
     skipped::{Skip, Skipped},
     stamp::Stamp,
     upstream::{ReaderRules, UpstreamRequest, UpstreamSide},
@@ -109,6 +111,13 @@ impl UpstreamDialect {
     /// Sets the defaults that are known of the server at `host`, see [`UpstreamSide::adapt_to_host`].
     pub fn adapt_to_host(&mut self, host: &str) {
         self.side_mut().adapt_to_host(host);
+    }
+
+    /// The same with the server that the answer `body` to `probe` shows, and the server's name. `None`: it does not show one.
+    pub(crate) fn identified(&self, probe: &Probe, body: &[u8]) -> Option<(Self, &'static str)> {
+        let mut identified = self.clone();
+        let name = identified.side_mut().identify(probe, body)?;
+        Some((identified, name))
     }
 
     /// The same, for a server whose deltas repeat all of the text before them if `cumulative` says so.

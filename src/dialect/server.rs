@@ -4,6 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::probe::{PROBES, Probe};
 use crate::{
     conversation::{Constraint, StructuralTags},
     enforce::{Means, Subset},
@@ -12,8 +13,10 @@ use crate::{
 /// The software behind the API, as far as it matters for constraints.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Server {
-    /// Not known. Nothing can be enforced.
+    /// Not configured. What its answers show decides.
     #[default]
+    Unknown,
+    /// None of these. Nothing can be enforced.
     Other,
     /// OpenAI's own servers.
     OpenAi,
@@ -46,7 +49,8 @@ pub enum Server {
 }
 
 /// The names of servers in configurations.
-pub(crate) const SERVERS: [(&str, Server); 15] = [
+pub(crate) const SERVERS: [(&str, Server); 16] = [
+    ("auto", Server::Unknown),
     ("other", Server::Other),
     ("openai", Server::OpenAi),
     ("vllm", Server::Vllm),
@@ -77,7 +81,22 @@ const HOSTS: [(&str, Server); 6] = [
 impl Server {
     /// The server at `host`, if it is a known one.
     pub(crate) fn at_host(host: &str) -> Self {
-        HOSTS.iter().find(|(known, _)| *known == host).map_or(Self::Other, |(_, server)| *server)
+        HOSTS.iter().find(|(known, _)| *known == host).map_or(Self::Unknown, |(_, server)| *server)
+    }
+
+    /// The name in configurations.
+    pub(crate) fn name(self) -> &'static str {
+        SERVERS.iter().find(|(_, server)| *server == self).map_or("", |(name, _)| name)
+    }
+
+    /// The requests that show which server it is, if it is unknown.
+    pub(crate) fn probes(self) -> &'static [Probe] {
+        if self == Self::Unknown { &PROBES } else { &[] }
+    }
+
+    /// The server that gives the answer `body` to `probe`, if it shows.
+    pub(crate) fn of_answer(probe: &Probe, body: &[u8]) -> Option<Self> {
+        probe.server(body)
     }
 
     /// What it can enforce in a chat completion.
@@ -85,7 +104,7 @@ impl Server {
         let none = Means::default();
         let schema = |subset| Means { schema: Some(subset), ..none };
         match self {
-            Self::Other => none,
+            Self::Unknown | Self::Other => none,
             Self::OpenAi => schema(Subset::OPENAI),
             Self::Vllm | Self::Sglang => {
                 Means { schema: Some(Subset::XGRAMMAR), tags: true, grammar: true, prefill: true }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{Dialect, Reader};
+use super::{Dialect, Probe, Reader};
 use crate::{
     conversation::{Conversation, Prefill, Prompt},
     enforce::Means,
@@ -69,6 +69,17 @@ pub trait UpstreamSide {
     /// Whether instructions to the model work better in a user turn than in a system turn.
     fn instructs_in_user_turn(&self) -> bool {
         false
+    }
+
+    /// The requests whose answers show which software the server is. Empty: it is known, or makes no difference.
+    fn probes(&self) -> &'static [Probe] {
+        &[]
+    }
+
+    /// Sets which software the server is, as the answer `body` to `probe` shows, and returns its name. `None`: it does not
+    /// show.
+    fn identify(&mut self, _probe: &Probe, _body: &[u8]) -> Option<&'static str> {
+        None
     }
 
     /// What its server can enforce while the model writes.

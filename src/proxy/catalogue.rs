@@ -58,7 +58,7 @@ impl Catalogue {
     pub(super) async fn entries(&self) -> Arc<Vec<Entry>> {
         let mut known = self.known.lock().await;
         if known.until.is_none_or(|until| until <= Instant::now()) {
-            match self.listing.fetch().await.and_then(|body| read(&body)) {
+            match self.listing.fetch().await.map_err(|error| error.to_string()).and_then(|body| read(&body)) {
                 Ok(entries) => *known = Known { entries: Arc::new(entries), ..Known::default() },
                 Err(reason) => {
                     if !known.is_failing {

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use crate::{
     config::{Config, Model, ToolStyle},
     conversation::{Constraint, Conversation, Tool},
-    dialect::{Answering, ClientDialect, Reader, ReaderRules, Stamp, UpstreamRequest},
+    dialect::{Answering, ClientDialect, Reader, ReaderRules, Stamp, UpstreamDialect, UpstreamRequest},
     enforce::{Enforced, Means},
     failure::{Failure, Kind},
     format::{self, Instructed},
@@ -24,7 +24,7 @@ use crate::{
 
 use super::{
     hops::{AskAgain, DecideHop},
-    learned::{Kind as MeansKind, LearnedMeans, Subject},
+    learned::{Kind as MeansKind, Learned, Subject},
 };
 
 /// Everything that one exchange needs.
@@ -67,7 +67,7 @@ pub(super) fn decode(dialect: ClientDialect, body: &[u8]) -> Result<Conversation
 /// [`Kind::NotFound`] for an unknown model, [`Kind::Request`] for what its upstream or its chat template cannot do,
 /// [`Kind::Internal`] if the template fails.
 pub(super) fn prepare<'c>(
-    (config, learned): (&'c Arc<Config>, &Arc<LearnedMeans>),
+    (config, learned): (&'c Arc<Config>, &Arc<Learned>),
     dialect: ClientDialect,
     (body, conversation): (&Bytes, Conversation),
     stamp: Stamp,
@@ -76,9 +76,13 @@ pub(super) fn prepare<'c>(
     refuse_choices(model, &conversation)?;
     let now = stamp.created;
     let answering = Answering::new(&conversation, stamp);
-    let means = learned.left(model.upstream.options.side().means(), model, &conversation.model);
+    if model.settings.enforce.uses_means() && !conversation.tools.is_empty() {
+        learned.servers.look_at(&model.upstream);
+    }
+    let options = learned.servers.options(&model.upstream);
+    let means = learned.means.left(options.side().means(), model, &conversation.model);
     let (mut sent, left_out) = taught(model, &conversation, (&means, now))?;
-    let (request, starts_in_reasoning) = encode(model, &mut sent, now)?;
+    let (request, starts_in_reasoning) = encode((model, options), &mut sent, now)?;
     let constrained = sent.constraint.as_ref().map(MeansKind::of);
     drop(sent);
     let may_follow_up = model.settings.may_follow_up() && !conversation.tools.is_empty();
@@ -200,15 +204,16 @@ fn rendered<'a>(model: &Model, conversation: &'a Conversation, means: &Means) ->
 
 /// The request to the model's upstream, and whether the response starts inside reasoning, if there is a prompt that says
 /// so. In that case, `sent` loses a constraint that applies from the first token on: it would constrain the reasoning.
+/// `options` are the settings of its upstream, as far as they are known.
 ///
 /// # Errors
 /// The model's chat template refuses the conversation, or fails.
 pub(super) fn encode(
-    model: &Model,
+    (model, options): (&Model, &UpstreamDialect),
     sent: &mut Cow<'_, Conversation>,
     now: u64,
 ) -> Result<(UpstreamRequest, Option<bool>), Failure> {
-    let (side, name) = (model.upstream.options.side(), model.upstream_name(&sent.model).to_owned());
+    let (side, name) = (options.side(), model.upstream_name(&sent.model).to_owned());
     let Some(template) = model.chat_template.as_ref().filter(|_| side.takes_prompt()) else {
         return Ok((side.encode(sent, &name), None));
     };

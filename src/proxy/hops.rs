@@ -21,7 +21,7 @@ use crate::{
 
 use super::{
     exchange,
-    learned::{Kind, LearnedMeans, Subject},
+    learned::{Kind, Learned, Subject},
 };
 
 /// Decides how a response goes on. It exists only for models whose rules allow several hops.
@@ -87,7 +87,7 @@ pub(super) struct AskAgain {
     subject: Subject,
     /// The response must have a call.
     requires_call: bool,
-    learned: Arc<LearnedMeans>,
+    learned: Arc<Learned>,
 }
 
 /// Whether an error may mean that the server does not know a constraint. Most say so with status 400 or 422, some with a
@@ -106,7 +106,7 @@ fn may_mean_a_constraint(status: StatusCode, body: &[u8]) -> bool {
 impl AskAgain {
     /// For the response to the request `body` at the time `now`, whose first request to the upstream is `constrained`.
     pub(super) fn new(
-        (config, learned): (Arc<Config>, Arc<LearnedMeans>),
+        (config, learned): (Arc<Config>, Arc<Learned>),
         dialect: ClientDialect,
         (body, now): (&[u8], u64),
         (subject, requires_call, constrained): (Subject, bool, Option<Kind>),
@@ -122,12 +122,12 @@ impl AskAgain {
     fn request(&mut self) -> Result<(UpstreamRequest, Reader), Failure> {
         let conversation = exchange::decode(self.dialect, &self.body)?;
         let model = exchange::model(&self.config, self.dialect, &conversation)?;
-        let means = model.upstream.options.side().means();
-        let left = self.learned.left(means, model, &conversation.model);
+        let options = self.learned.servers.options(&model.upstream);
+        let left = self.learned.means.left(options.side().means(), model, &conversation.model);
         let means = self.dropped.iter().fold(left, |means, kind| kind.removed_from(means));
         let mut sent = exchange::sent(model, &conversation, (&means, self.now))?;
         sent.to_mut().turns.extend(self.turns.iter().cloned());
-        let (request, _) = exchange::encode(model, &mut sent, self.now)?;
+        let (request, _) = exchange::encode((model, options), &mut sent, self.now)?;
         self.constrained = sent.constraint.as_ref().map(Kind::of);
         Ok((request, exchange::reader(model, self.dialect)))
     }
@@ -152,13 +152,13 @@ impl DecideHop for AskAgain {
 
     fn accepted(&mut self) {
         if !self.dropped.is_empty() {
-            self.learned.refused(&self.subject, &std::mem::take(&mut self.dropped));
+            self.learned.means.refused(&self.subject, &std::mem::take(&mut self.dropped));
         }
     }
 
     fn completed(&mut self, tally: &Tally) {
         if let Some(kind) = self.constrained.filter(|_| self.requires_call) {
-            self.learned.answered(&self.subject, kind, tally);
+            self.learned.means.answered(&self.subject, kind, tally);
         }
     }
 }

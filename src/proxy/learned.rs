@@ -11,6 +11,7 @@ use std::{
 
 use tokio::time::Instant;
 
+use super::servers::Servers;
 use crate::{
     config::{Model, Upstream},
     conversation::Constraint,
@@ -31,7 +32,14 @@ const IGNORED_IN_A_ROW: u32 = 3;
 /// The most models of an upstream that are remembered. Clients may invent names.
 const MAX_MODELS: usize = 256;
 
-/// See the module. Shared by all threads.
+/// What was learned about upstreams. Shared by all threads.
+#[derive(Debug)]
+pub(super) struct Learned {
+    pub(super) means: LearnedMeans,
+    pub(super) servers: Servers,
+}
+
+/// See the module.
 #[derive(Debug)]
 pub(super) struct LearnedMeans {
     memory: Mutex<Memory>,
@@ -129,7 +137,7 @@ impl LearnedMeans {
 
     /// Of the `means` of the upstream of `entry`, those that the model requested as `asked` does not lack.
     pub(super) fn left(&self, means: Means, entry: &Model, asked: &str) -> Means {
-        if means == Means::default() || matches!(entry.settings.enforce, Enforce::Off | Enforce::Retry) {
+        if means == Means::default() || !entry.settings.enforce.uses_means() {
             return means;
         }
         self.memory()

@@ -26,10 +26,13 @@ mod learned;
 mod listen;
 mod models;
 mod permits;
+#[cfg(feature = "bench")]
+mod preview;
 mod reply;
 mod request;
 mod routes;
 mod server;
+mod servers;
 mod service;
 pub mod tap;
 mod turn;
@@ -37,4 +40,6 @@ mod upstream;
 mod worker;
 
 pub use drain::terminated;
+#[cfg(feature = "bench")]
+pub(crate) use preview::{Preview, preview};
 pub use server::{ServeError, Server};

@@ -31,12 +31,13 @@ use super::{
     drain::{self, Drain},
     exchange::{self, Exchange},
     intake,
-    learned::LearnedMeans,
+    learned::{Learned, LearnedMeans},
     models::Models,
     permits::Queue,
     reply::{self, ReplyBody},
     request,
     routes::{self, Route},
+    servers::Servers,
     tap::{Opening, Tap},
     upstream::Client,
 };
@@ -58,7 +59,7 @@ pub(super) struct Service {
     /// By the upstreams' names.
     clients: HashMap<String, Arc<Client>>,
     models: Arc<Models>,
-    learned: Arc<LearnedMeans>,
+    learned: Arc<Learned>,
     metrics: Arc<Metrics>,
     tap: Option<Arc<dyn Tap>>,
     redactor: Arc<Redactor>,
@@ -85,7 +86,8 @@ impl Service {
         let redactor = Arc::new(Redactor::new(config.secrets()));
         let models = Arc::new(Models::new(Arc::clone(&config), unix_time())?);
         let budget = Arc::new(Budget::new(config.limits.max_pending_bodies));
-        let learned = Arc::new(LearnedMeans::new(Arc::clone(&metrics)));
+        let servers = Servers::new(&config).map_err(|(name, error)| ServeError::Upstream { name, error })?;
+        let learned = Arc::new(Learned { means: LearnedMeans::new(Arc::clone(&metrics)), servers });
         Ok(Self { config, clients, models, learned, metrics, tap, redactor, drain: Arc::default(), budget })
     }
 

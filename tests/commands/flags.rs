@@ -4,12 +4,18 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use crate::support::{run, toolwire};
 
-const COMMANDS: [&str; 9] =
-    ["serve", "check", "formats", "demo", "rewrite", "record", "replay", "mock", "bench"];
+const COMMANDS: [&str; 10] =
+    ["serve", "check", "formats", "demo", "rewrite", "record", "replay", "mock", "bench", "calibrate"];
 
 /// The pages that show command lines.
-const PAGES: [&str; 5] =
-    ["README.md", "docs/bench.md", "docs/commands.md", "docs/configuration.md", "fixtures/README.md"];
+const PAGES: [&str; 6] = [
+    "README.md",
+    "docs/bench.md",
+    "docs/calibrate.md",
+    "docs/commands.md",
+    "docs/configuration.md",
+    "fixtures/README.md",
+];
 
 /// A flag or an argument, as the help describes it.
 #[derive(Debug, Default)]

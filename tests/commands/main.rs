@@ -8,6 +8,7 @@
 )]
 
 mod bench;
+mod calibrate;
 mod cli;
 mod config;
 mod flags;

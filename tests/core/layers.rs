@@ -10,7 +10,7 @@ use std::{
 };
 
 /// The modules from the bottom up. A module may import those that stand before it.
-const ORDER: [&str; 24] = [
+const ORDER: [&str; 25] = [
     "suggest",
     "settings",
     "digest",
@@ -34,6 +34,7 @@ const ORDER: [&str; 24] = [
     "clock",
     "fixture",
     "bench",
+    "calibrate",
     "cli",
 ];
 
@@ -49,7 +50,8 @@ fn architecture_lists_the_modules_in_this_order() {
 }
 
 /// What `dialect/` has besides the dialects: all of them may import it.
-const SHARED_BY_DIALECTS: [&str; 6] = ["finish", "refusal", "server", "skipped", "status", "tool_calls"];
+const SHARED_BY_DIALECTS: [&str; 7] =
+    ["finish", "probe", "refusal", "server", "skipped", "status", "tool_calls"];
 
 /// A path in a source file, without `crate` and `super`: the module that it names, seen from the root of the crate.
 #[derive(Debug, PartialEq, Eq)]

@@ -31,6 +31,7 @@ mod persistence;
 mod prefill;
 mod requests;
 mod reuse;
+mod servers;
 mod stalls;
 mod streams;
 mod threads;

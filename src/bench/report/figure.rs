@@ -1,10 +1,10 @@
 //! Figures for readers: three significant digits and a suitable unit.
 
 /// Shown where nothing was measured.
-pub(super) const NONE: &str = "–";
+pub(crate) const NONE: &str = "–";
 
 /// A time given in µs: `0.42 µs`, `58.3 µs`, `1.24 ms`, `312 ms`, `2.41 s`.
-pub(super) fn time(us: f64) -> String {
+pub(crate) fn time(us: f64) -> String {
     let (value, unit) = match us {
         us if !us.is_finite() => return NONE.to_owned(),
         us if us < 999.5 => (us, "µs"),
@@ -15,7 +15,7 @@ pub(super) fn time(us: f64) -> String {
 }
 
 /// A number with three significant digits and thousands separators: `0.42`, `58.3`, `312`, `18,204`.
-pub(super) fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     match value {
         value if !value.is_finite() => NONE.to_owned(),
         0.0 => "0".to_owned(),
@@ -26,12 +26,12 @@ pub(super) fn number(value: f64) -> String {
 }
 
 /// A count: `18,204`.
-pub(super) fn count(value: u64) -> String {
+pub(crate) fn count(value: u64) -> String {
     thousands(&value.to_string())
 }
 
 /// A factor: `1.02`, `0.038`, `12.4`. Small ones keep two significant digits.
-pub(super) fn factor(value: f64) -> String {
+pub(crate) fn factor(value: f64) -> String {
     match value {
         value if value.is_finite() && value != 0.0 && value.abs() < 0.0995 => format!("{value:.3}"),
         value => number(value),
@@ -39,7 +39,7 @@ pub(super) fn factor(value: f64) -> String {
 }
 
 /// A duration in seconds, for a sentence: `850 ms`, `42 s`, `1 min 42 s`.
-pub(super) fn span(seconds: f64) -> String {
+pub(crate) fn span(seconds: f64) -> String {
     if seconds.is_finite() && seconds >= 99.5 {
         format!("{:.0} min {:.0} s", (seconds.round() / 60.0).floor(), seconds.round() % 60.0)
     } else {

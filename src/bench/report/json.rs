@@ -13,6 +13,11 @@ use super::Report;
 
 /// The report, with one member per line, lists on one line, and a final line end.
 pub fn json(report: &Report) -> String {
+    in_lines(report)
+}
+
+/// The same for a report of another kind.
+pub(crate) fn in_lines(report: &impl Serialize) -> String {
     let mut bytes = Vec::new();
     // Strings and numbers under string keys, written to memory: this cannot fail.
     let written = report.serialize(&mut Serializer::with_formatter(&mut bytes, Layout::default()));

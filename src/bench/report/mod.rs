@@ -5,10 +5,11 @@ mod caveats;
 mod csv;
 #[cfg(test)]
 mod example;
-mod figure;
-mod json;
+pub(crate) mod figure;
+pub(crate) mod grid;
+pub(crate) mod json;
 mod metric;
-mod page;
+pub(crate) mod page;
 mod table;
 
 use std::collections::BTreeMap;

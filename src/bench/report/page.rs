@@ -5,7 +5,8 @@ use super::{Report, caveats::caveats, json::json, table::table};
 
 /// The template of the page: names between `@@` mark the places of its parts.
 const FRAME: &str = include_str!("page/page.html");
-const STYLE: &str = include_str!("page/page.css");
+/// The style of the tool's pages.
+pub(crate) const STYLE: &str = include_str!("page/page.css");
 const SCRIPT: &str =
     concat!(include_str!("page/draw.js"), include_str!("page/charts.js"), include_str!("page/page.js"));
 
@@ -22,13 +23,17 @@ pub fn page(report: &Report) -> String {
         ("@@report@@", embedded(&json(report))),
         ("@@script@@", SCRIPT.to_owned()),
     ];
+    filled(FRAME, &parts)
+}
+
+/// A template with its parts, each in place of its mark. They stand in the order of the template: each part is searched
+/// after the one before, never inside it, because a target's name may contain any text.
+pub(crate) fn filled(template: &str, parts: &[(&str, String)]) -> String {
     let mut page = String::new();
-    let mut rest = FRAME;
-    // Each part is searched after the one before, never inside it, because a target's name may contain any
-    // text.
+    let mut rest = template;
     for (mark, part) in parts {
         let (before, behind) = rest.split_once(mark).unwrap_or((rest, ""));
-        page.extend([before, &part]);
+        page.extend([before, part]);
         rest = behind;
     }
     page + rest
@@ -40,7 +45,7 @@ fn names(report: &Report) -> String {
 }
 
 /// Text escaped for use between tags and in quoted attributes.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for char in text.chars() {
         match char {
@@ -57,7 +62,7 @@ fn escaped(text: &str) -> String {
 
 /// JSON escaped for use in a `script` element. There only `<` can end the element or begin a comment, and in
 /// JSON it occurs only in strings.
-fn embedded(json: &str) -> String {
+pub(crate) fn embedded(json: &str) -> String {
     json.replace('<', "\\u003c")
 }
 

@@ -3,7 +3,7 @@
 use super::{MODELS_PATH, PATH, ReaderSettings, Server, refusal, request};
 use crate::{
     conversation::Conversation,
-    dialect::{Dialect, Reader, ReaderRules, UpstreamRequest, UpstreamSide, server::SERVERS},
+    dialect::{Dialect, Probe, Reader, ReaderRules, UpstreamRequest, UpstreamSide, server::SERVERS},
     enforce::Means,
     failure::Failure,
     settings::{Field, Key, OneOf, Settings},
@@ -52,7 +52,7 @@ impl Default for Options {
             keep_custom_tools: true,
             keep_result_images: false,
             join_user_turns: false,
-            server: Server::Other,
+            server: Server::Unknown,
         }
     }
 }
@@ -142,9 +142,9 @@ impl UpstreamSide for Options {
              how they are asked for: `\"vllm\"`, `\"sglang\"`, `\"llama.cpp\"`, `\"llama-cpp-python\"`, \
              `\"ollama\"`, `\"lm-studio\"`, `\"tgi\"`, `\"tensorrt-llm\"`, `\"openai\"`, `\"mistral\"`, \
              `\"deepseek\"`, `\"groq\"`, `\"fireworks\"`, `\"openrouter\"`, or `\"other\"`, for which nothing \
-             can be enforced",
+             can be enforced. `\"auto\"` [recognises](#which-server-it-is) some of these by their answers",
             )
-            .or("by the host, else `\"other\"`"),
+            .or("by the host, else `\"auto\"`"),
             Field::Word(&mut OneOf(&mut self.server, &SERVERS)),
         );
     }
@@ -183,6 +183,15 @@ impl UpstreamSide for Options {
 
     fn refusal(&self, status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
         refusal(status, retry_after, body)
+    }
+
+    fn probes(&self) -> &'static [Probe] {
+        self.server.probes()
+    }
+
+    fn identify(&mut self, probe: &Probe, body: &[u8]) -> Option<&'static str> {
+        self.server = Server::of_answer(probe, body)?;
+        Some(self.server.name())
     }
 
     fn means(&self) -> Means {

@@ -6,7 +6,7 @@ use super::{ReaderSettings, Server, request};
 use crate::{
     conversation::{Constraint, Conversation, Prompt},
     dialect::{
-        Dialect, Reader, ReaderRules, UpstreamRequest, UpstreamSide, refusal::refusal, server::SERVERS,
+        Dialect, Probe, Reader, ReaderRules, UpstreamRequest, UpstreamSide, refusal::refusal, server::SERVERS,
     },
     enforce::{Means, Subset},
     failure::Failure,
@@ -52,7 +52,7 @@ pub enum Bos {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            server: Server::OpenAi,
+            server: Server::Unknown,
             include_usage: true,
             max_tokens: 2048,
             bos: Bos::default(),
@@ -102,7 +102,8 @@ impl UpstreamSide for Options {
                  `http://host/v1`. It also decides by what means `enforce` can constrain responses: \
                  `\"vllm\"` and `\"sglang\"` have all, the two above schemas, llama.cpp and \
                  `\"llama-cpp-python\"` grammars, and every server continues a prefill. Other names are \
-                 those of `[upstreams.chat]`",
+                 those of `[upstreams.chat]`; `\"auto\"` [recognises](#which-server-it-is) vLLM, SGLang and \
+                 llama-cpp-python",
             ),
             Field::Word(&mut OneOf(&mut self.server, &SERVERS)),
         );
@@ -179,6 +180,20 @@ impl UpstreamSide for Options {
 
     fn refusal(&self, status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
         refusal(status, retry_after, body)
+    }
+
+    fn probes(&self) -> &'static [Probe] {
+        self.server.probes()
+    }
+
+    /// The form of the API stays the one that the upstream was configured for.
+    fn identify(&mut self, probe: &Probe, body: &[u8]) -> Option<&'static str> {
+        let identified = Self { server: Server::of_answer(probe, body)?, ..self.clone() };
+        if identified.form() == self.form() {
+            *self = identified;
+            return Some(self.server.name());
+        }
+        None
     }
 
     /// Fewer than in chat: most servers have `response_format` only there (docs/protocols/enforcement.md#text-completions).

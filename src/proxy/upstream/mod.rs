@@ -10,6 +10,7 @@
 mod body;
 mod connection;
 mod connector;
+mod get;
 mod http2;
 mod listing;
 mod pool;
@@ -38,6 +39,7 @@ use tokio::time::{error::Elapsed, timeout};
 
 pub(super) use self::{
     body::{BodyError, BodyRead, UpstreamBody},
+    get::{Get, GetError},
     listing::Listing,
 };
 use self::{

@@ -39,15 +39,27 @@ pub(crate) type Asked = Arc<Mutex<Vec<Value>>>;
 
 /// An upstream of the dialect `chat`, and what it was asked. Requests other than those for a completion are refused.
 pub(crate) async fn model(answer: impl Fn(&Value) -> Said + Send + Sync + 'static) -> (Upstream, Asked) {
+    describing_model(answer, |_| Some(("404 Not Found", String::new()))).await
+}
+
+/// The same for an upstream that answers `GET` requests by their paths; `None`: never.
+pub(crate) async fn describing_model(
+    answer: impl Fn(&Value) -> Said + Send + Sync + 'static,
+    describe: impl Fn(&str) -> Option<(&'static str, String)> + Send + Sync + 'static,
+) -> (Upstream, Asked) {
+    let describe = Arc::new(describe);
     let (asked, answer) = (Asked::default(), Arc::new(answer));
     let seen = Arc::clone(&asked);
     let upstream = Upstream::start(move |mut exchange| {
-        let (seen, answer) = (Arc::clone(&seen), Arc::clone(&answer));
+        let (seen, answer, describe) = (Arc::clone(&seen), Arc::clone(&answer), Arc::clone(&describe));
         async move {
-            let Ok(request) = serde_json::from_slice::<Value>(&exchange.body) else {
-                exchange.whole("404 Not Found", "", "").await;
+            if exchange.head.starts_with("get ") {
+                let described = describe(exchange.head.split(' ').nth(1).unwrap());
+                let Some((status, body)) = described else { return std::future::pending().await };
+                exchange.whole(status, "content-type: application/json\r\n", &body).await;
                 return exchange;
-            };
+            }
+            let request: Value = serde_json::from_slice(&exchange.body).unwrap();
             let said = answer(&request);
             seen.lock().unwrap().push(request);
             match said {

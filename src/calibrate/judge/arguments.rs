@@ -1,0 +1,173 @@
+//! Arguments of calls, compared with what was wanted and with what the model was shown.
+
+use serde_json::{Map, Value};
+
+/// Values that stand for a value: in forms that models are shown, and in what models make of them.
+const PLACEHOLDERS: [&str; 14] = [
+    "value",
+    "string",
+    "number",
+    "argument",
+    "arg",
+    "tool_name",
+    "name",
+    "example",
+    "placeholder",
+    "text",
+    "todo",
+    "...",
+    "…",
+    "xxx",
+];
+
+/// Characters of a value that is recognised as copied. Shorter ones are in every text.
+const MIN_COPY: usize = 3;
+
+/// Whether a call has the `wanted` arguments.
+pub(super) fn fits(wanted: &Map<String, Value>, actual: &Value) -> bool {
+    wanted.iter().all(|(key, wanted)| actual.get(key).is_some_and(|actual| value_fits(wanted, actual)))
+}
+
+/// The first argument that is not as wanted, in a few words.
+pub(super) fn difference(wanted: &Map<String, Value>, actual: &Value) -> String {
+    for (key, wanted) in wanted {
+        match actual.get(key) {
+            None => return format!("`{key}` is missing, not {wanted}"),
+            Some(actual) if !value_fits(wanted, actual) => {
+                return format!("`{key}` is {actual}, not {wanted}");
+            }
+            Some(_) => {}
+        }
+    }
+    "called once too often".to_owned()
+}
+
+/// Whether `actual` is what is `wanted`: a text contains the wanted one as whole words, in any case and with any white
+/// space; a number has the same value; a list has the wanted elements in any order. `{ exact = … }` wants the value or one
+/// of several byte for byte, `{ any = [ … ] }` one of several.
+fn value_fits(wanted: &Value, actual: &Value) -> bool {
+    match (wanted, actual) {
+        (Value::String(wanted), Value::String(actual)) => contains_words(&folded(actual), &folded(wanted)),
+        (Value::Number(wanted), Value::Number(actual)) => wanted.as_f64() == actual.as_f64(),
+        (Value::Array(wanted), Value::Array(actual)) => {
+            let mut open: Vec<_> = actual.iter().collect();
+            let mut take = |wanted: &Value| {
+                let place = open.iter().position(|actual| value_fits(wanted, actual));
+                place.map(|place| open.remove(place)).is_some()
+            };
+            wanted.len() == actual.len() && wanted.iter().all(&mut take)
+        }
+        (Value::Object(wanted), actual) => match (wanted.len(), wanted.get("exact"), wanted.get("any")) {
+            (1, Some(Value::Array(exact)), _) => exact.contains(actual),
+            (1, Some(exact), _) => exact == actual,
+            (1, _, Some(Value::Array(any))) => any.iter().any(|wanted| value_fits(wanted, actual)),
+            _ => actual.is_object() && fits(wanted, actual),
+        },
+        _ => wanted == actual,
+    }
+}
+
+/// In lower case, with single spaces.
+fn folded(text: &str) -> String {
+    text.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Whether `text` contains `words`, and no word goes on before or behind them: `Oslo` is in `Oslo, Norway`, but not in
+/// `Osloer` or `oslo@example.com`.
+fn contains_words(text: &str, words: &str) -> bool {
+    if words.is_empty() {
+        return text.is_empty();
+    }
+    let is_word = |char: Option<char>| char.is_some_and(char::is_alphanumeric);
+    let goes_on = |mut chars: &mut dyn Iterator<Item = char>| {
+        let next = chars.next();
+        // Signs join words only if a word follows: a point may end a sentence.
+        is_word(next) || next.is_some_and(|sign| "@_-.".contains(sign)) && is_word((&mut chars).next())
+    };
+    let (first, last) = (words.chars().next(), words.chars().next_back());
+    text.match_indices(words).any(|(at, found)| {
+        let (before, rest) = text.split_at_checked(at).unwrap_or_default();
+        let behind = rest.get(found.len()..).unwrap_or_default();
+        !(is_word(first) && goes_on(&mut before.chars().rev()))
+            && !(is_word(last) && goes_on(&mut behind.chars()))
+    })
+}
+
+/// A value that stands for a value, unless the conversation says it.
+pub(super) fn placeholder(arguments: &Value, said: &str) -> Option<String> {
+    let said = folded(said);
+    leaves(arguments).into_iter().map(|(_, value)| value).find_map(|value| {
+        let text = value.as_str()?;
+        let folded = folded(text);
+        (is_placeholder(&folded) && !contains_words(&said, &folded)).then(|| value.to_string())
+    })
+}
+
+/// Whether a text in lower case stands for a value: a word for one, `<city>`, `{{city}}`, `your_city`.
+fn is_placeholder(text: &str) -> bool {
+    let between = |open: &str, close: &str| {
+        let inner = text.strip_prefix(open).and_then(|rest| rest.strip_suffix(close));
+        inner.is_some_and(|inner| {
+            !inner.is_empty() && inner.len() < 40 && !inner.contains(['<', '>', '{', '}', '='])
+        })
+    };
+    PLACEHOLDERS.contains(&text)
+        || between("<", ">")
+        || between("{{", "}}")
+        || between("{", "}") && !text.contains('"')
+        || between("your_", "")
+        || between("your ", "") && text.split(' ').count() == 2
+}
+
+/// A value that is not what is wanted but is found in what the model was shown. Values that the schema lists are shown to
+/// be used, so they are no copies.
+pub(super) fn copied(
+    arguments: &Value,
+    wanted: Option<&Map<String, Value>>,
+    schema: &Value,
+    (shown, said): (&str, &str),
+) -> Option<String> {
+    let said = folded(said);
+    let shown = folded(shown);
+    leaves(arguments).into_iter().find_map(|(key, value)| {
+        let is_wanted =
+            wanted.and_then(|wanted| wanted.get(key)).is_some_and(|wanted| value_fits(wanted, value));
+        let text = match value {
+            Value::String(text) => folded(text),
+            Value::Number(number) => number.to_string(),
+            _ => return None,
+        };
+        let long_enough = text.chars().count() >= MIN_COPY;
+        let is_copy = contains_words(&shown, &text) && !contains_words(&said, &text);
+        (!is_wanted && long_enough && is_copy && !lists(schema, value)).then(|| value.to_string())
+    })
+}
+
+/// Whether a schema lists the value: in an `enum`, or as a `const` or `default`.
+fn lists(schema: &Value, value: &Value) -> bool {
+    match schema {
+        Value::Object(members) => members.iter().any(|(key, inner)| match (key.as_str(), inner) {
+            ("enum", Value::Array(values)) => values.contains(value),
+            ("const" | "default", inner) => inner == value,
+            (_, inner) => lists(inner, value),
+        }),
+        Value::Array(items) => items.iter().any(|item| lists(item, value)),
+        _ => false,
+    }
+}
+
+/// The scalars in arguments, each with the argument that it belongs to.
+fn leaves(arguments: &Value) -> Vec<(&str, &Value)> {
+    fn collect<'v>(key: &'v str, value: &'v Value, found: &mut Vec<(&'v str, &'v Value)>) {
+        match value {
+            Value::Array(items) => items.iter().for_each(|item| collect(key, item, found)),
+            Value::Object(members) => members.values().for_each(|value| collect(key, value, found)),
+            scalar => found.push((key, scalar)),
+        }
+    }
+    let mut found = Vec::new();
+    if let Value::Object(members) = arguments {
+        members.iter().for_each(|(key, value)| collect(key, value, &mut found));
+    }
+    found
+}

@@ -1,0 +1,159 @@
+//! [`Plan`]: what is asked, in which order, and how each answer is found again.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::{case::Case, variant::Variant};
+use crate::{
+    config::Config,
+    dialect::ClientDialect,
+    digest::Digest,
+    proxy::{Preview, preview},
+};
+
+/// What every request says.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Sampling {
+    /// `temperature`.
+    pub(crate) temperature: f64,
+    /// `max_tokens`.
+    pub(crate) max_tokens: u64,
+    /// `seed` of the first run; the next has the next number. `None`: none is sent.
+    pub(crate) seed: Option<u64>,
+}
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    /// The configuration of the server that is asked. Its models are the variants, by their labels.
+    pub(crate) config: Arc<Config>,
+    /// The upstream's URL and the model's name there: answers of another model are others.
+    pub(crate) measured: String,
+    /// The variants.
+    pub(crate) variants: Vec<Variant>,
+    /// The prompts.
+    pub(crate) cases: Vec<Case>,
+    /// How often each prompt is asked.
+    pub(crate) runs: u32,
+    /// What every request says.
+    pub(crate) sampling: Sampling,
+    /// How many requests are open at once.
+    pub(crate) concurrency: usize,
+    /// How long a response may take.
+    pub(crate) timeout: Duration,
+    /// The file of the answers.
+    pub(crate) cache: PathBuf,
+    /// Show no progress.
+    pub(crate) quiet: bool,
+}
+
+/// One request.
+#[derive(Debug, Clone)]
+pub(crate) struct Question {
+    /// The variant, by its place.
+    pub(crate) variant: usize,
+    /// The prompt, by its place.
+    pub(crate) case: usize,
+    /// The run, from 0.
+    pub(crate) run: u32,
+    /// What the answer is kept under.
+    pub(crate) key: String,
+    /// The request.
+    pub(crate) body: Bytes,
+}
+
+/// What a model is shown in a variant for a prompt.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Shown {
+    /// The text of all turns.
+    pub(crate) text: String,
+    /// The estimated tokens of the instructions.
+    pub(crate) tool_tokens: usize,
+}
+
+impl Plan {
+    /// All requests. A run asks every variant before the next run begins, and the prompts of a variant follow each other,
+    /// so that an upstream finds the instructions in its cache.
+    pub(crate) fn questions(&self) -> Vec<Question> {
+        let mut questions = Vec::new();
+        for run in 0..self.runs {
+            for (place, variant) in self.variants.iter().enumerate() {
+                for (case_place, case) in self.cases.iter().enumerate() {
+                    let body = self.request(variant, case, run);
+                    let key = self.key(variant, case, (run, &body));
+                    questions.push(Question { variant: place, case: case_place, run, key, body });
+                }
+            }
+        }
+        questions
+    }
+
+    /// Takes out the variants whose `enforce` changes no request, because the upstream is not known to have the means, and
+    /// returns their labels.
+    pub(crate) fn drop_unenforced(&mut self) -> Vec<String> {
+        let is_same = |variant: &Variant, other: &Variant| {
+            self.cases.iter().all(|case| {
+                let sent = |variant: &Variant| Some(self.preview(&self.request(variant, case, 0))?.body);
+                !case.may_be_enforced() || sent(variant) == sent(other)
+            })
+        };
+        let is_idle = |variant: &Variant| {
+            let by_request = !["off", "retry"].contains(&variant.enforce.as_str());
+            let plain = self.variants.iter().find(|other| {
+                other.enforce == "off" && other.format == variant.format && other.wording == variant.wording
+            });
+            by_request && plain.is_some_and(|plain| is_same(variant, plain))
+        };
+        let idle: Vec<_> =
+            self.variants.iter().filter(|variant| is_idle(variant)).map(Variant::label).collect();
+        self.variants.retain(|variant| !idle.contains(&variant.label()));
+        idle
+    }
+
+    /// What the model is shown in a variant for a prompt.
+    pub(crate) fn shown(&self, variant: &Variant, case: &Case) -> Shown {
+        let shown = self.preview(&self.request(variant, case, 0));
+        shown.map_or_else(Shown::default, |Preview { text, tool_tokens, .. }| Shown { text, tool_tokens })
+    }
+
+    fn request(&self, variant: &Variant, case: &Case, run: u32) -> Bytes {
+        let mut request = case.request();
+        let Sampling { temperature, max_tokens, seed } = &self.sampling;
+        let own = [
+            ("model", json!(variant.label())),
+            ("stream", json!(true)),
+            ("stream_options", json!({ "include_usage": true })),
+            ("temperature", json!(temperature)),
+            ("max_tokens", json!(max_tokens)),
+        ];
+        request.extend(own.map(|(key, value)| (key.to_owned(), value)));
+        request.extend(seed.map(|seed| ("seed".to_owned(), json!(seed.wrapping_add(run.into())))));
+        Value::Object(request).to_string().into()
+    }
+
+    /// The upstream's request; `None` if it cannot be made, which asking will show.
+    fn preview(&self, body: &[u8]) -> Option<Preview> {
+        preview(&self.config, ClientDialect::Chat, body).ok()
+    }
+
+    /// The digest of all that an answer depends on: the upstream, the exact request that it gets, the settings that its
+    /// response is read with, the run, and toolwire's version. `enforce` is one of them only where it has
+    /// anything to enforce.
+    fn key(&self, variant: &Variant, case: &Case, (run, body): (u32, &Bytes)) -> String {
+        let request = self.preview(body).map_or_else(|| body.clone(), |preview| preview.body);
+        let model = self.config.models.iter().find(|model| model.name == variant.label());
+        let settings = model.map(|model| {
+            let mut settings = model.settings.clone();
+            if !case.may_be_enforced() {
+                settings.enforce = crate::rules::Enforce::Off;
+            }
+            (settings, model.starts_in_reasoning)
+        });
+        let version = env!("CARGO_PKG_VERSION");
+        let request = request.utf8_chunks().map(|chunk| chunk.valid()).collect::<String>();
+        let all = format!("{version}\n{}\n{run}\n{settings:?}\n{request}", self.measured);
+        Digest::of(&all).to_string()
+    }
+}

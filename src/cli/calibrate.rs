@@ -1,0 +1,188 @@
+//! `toolwire calibrate`: which format a model calls tools in.
+
+mod flags;
+mod subject;
+
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+};
+
+use tokio::runtime::Builder;
+
+pub(super) use self::flags::Args;
+use self::{
+    flags::{OutputFlags, PromptFlags},
+    subject::{NoSubject, Subject},
+};
+use super::{
+    WRONG_INPUT,
+    output::{failed, refused, results, warn},
+    upstream_flags::say,
+};
+use crate::{
+    calibrate::{
+        plan::Plan,
+        report::{self, Report},
+        run::{self, Measured, RunError},
+        set::{CaseSet, MAX_FILE},
+        variant::Variant,
+    },
+    config::Problems,
+    digest::Digest,
+    observe::terminal,
+    proxy::terminated,
+};
+
+/// Hint for a wrong command line.
+const DESCRIBED: &str =
+    "`toolwire calibrate --help` describes the options, docs/calibrate.md the measures and the files";
+
+/// Stands for standard output.
+const STDOUT: &str = "-";
+
+/// Runs the command.
+pub(super) fn run(args: &Args) -> ExitCode {
+    let runtime = match Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(error, None),
+    };
+    let status = runtime.block_on(calibrate(args));
+    // Does not wait for a pending DNS lookup.
+    runtime.shutdown_background();
+    status
+}
+
+async fn calibrate(args: &Args) -> ExitCode {
+    let cases = match cases(&args.prompts) {
+        Ok(cases) => cases,
+        Err(error) => return refused(error, Some(DESCRIBED)),
+    };
+    let wordings = match args.variants.wordings() {
+        Ok(wordings) => wordings,
+        Err(error) => return refused(error, Some(DESCRIBED)),
+    };
+    let subject = match Subject::find(&args.upstream, args.run.timeout).await {
+        Ok(subject) => subject,
+        Err(NoSubject::Said) => return WRONG_INPUT.into(),
+        Err(NoSubject::Wrong(error)) => return refused(error, Some(DESCRIBED)),
+        Err(NoSubject::Upstream(error)) => return failed(error, Some("--model names the model")),
+    };
+    let formats = match subject.formats(&args.variants.formats) {
+        Ok(formats) => formats,
+        Err(error) => return refused(error, None),
+    };
+    let variants = Variant::combinations(&formats, &wordings, &args.variants.enforce);
+    let config = match subject.with_variants(&variants) {
+        Ok(config) => Arc::new(config),
+        Err(Problems(problems)) => {
+            say(&problems);
+            return WRONG_INPUT.into();
+        }
+    };
+    let measured = format!("{} {}", subject.url(), subject.upstream_name);
+    let mut plan = Plan {
+        config,
+        variants,
+        cases: cases.cases,
+        runs: args.prompts.runs,
+        sampling: args.prompts.sampling(),
+        concurrency: args.run.concurrency.get(),
+        timeout: args.run.timeout,
+        cache: args.run.cache.clone().unwrap_or_else(|| default_cache(&measured)),
+        quiet: args.output.quiet,
+        measured,
+    };
+    if let Some(idle) = plan.drop_unenforced().first() {
+        eprintln!("{idle} and the like are left out: the upstream is not known to have a means for it");
+    }
+    eprintln!("answers are kept in {}", plan.cache.display());
+    match measure(&plan).await {
+        Ok(measured) => conclude(args, &subject, &plan, &measured),
+        Err(error) => failed(error, None),
+    }
+}
+
+async fn measure(plan: &Plan) -> Result<Measured, Box<dyn std::error::Error + Send + Sync>> {
+    let (stop, abort) = (terminated(1)?, terminated(2)?);
+    run::run(plan, stop, abort).await.map_err(|error| match error {
+        RunError::Cache(error) => format!("{}: {error}", plan.cache.display()).into(),
+        error => error.into(),
+    })
+}
+
+/// Shows what was measured, and returns the exit status.
+fn conclude(args: &Args, subject: &Subject, plan: &Plan, measured: &Measured) -> ExitCode {
+    let entry =
+        |place: usize| plan.variants.get(place).map(|variant| subject.entry(variant)).unwrap_or_default();
+    let report = report::report(plan, measured, (&subject.url(), &subject.upstream_name), entry);
+    let resume = "the same command resumes where this one ended";
+    if report.answers == 0 {
+        let why = report.stopped.unwrap_or_else(|| "nothing was answered".to_owned());
+        return failed(why, Some(resume));
+    }
+    let shown = show(&args.output, &report);
+    let is_useless = measured.given_up.len() == plan.variants.len();
+    match &report.stopped {
+        Some(why) => {
+            let left = report.questions.saturating_sub(report.answers);
+            warn(format_args!("{why}; {left} of {} requests were not asked", report.questions), Some(resume));
+            ExitCode::FAILURE
+        }
+        None if is_useless => {
+            let message = measured.given_up.first().map_or("", |(_, message)| message);
+            failed(format_args!("the upstream rejects every request: {message}"), None)
+        }
+        None => shown,
+    }
+}
+
+/// Writes the results to the requested places.
+fn show(output: &OutputFlags, report: &Report) -> ExitCode {
+    let mut printed = None;
+    let mut wrong = None;
+    let mut put = |file: &Path, text: String| {
+        if file == Path::new(STDOUT) {
+            printed = Some(text);
+        } else if let Err(error) = fs::write(file, text) {
+            wrong = Some(format!("{}: {error}", file.display()));
+        }
+    };
+    if let Some(file) = &output.json {
+        put(file, report.json());
+    }
+    if let Some(file) = &output.html {
+        put(file, report::page(report));
+    }
+    let text = printed.unwrap_or_else(|| report::table(report, terminal::width(&io::stdout())));
+    let status = results(ExitCode::SUCCESS, |out| out.write_all(text.as_bytes()));
+    wrong.map_or(status, |error| failed(error, None))
+}
+
+/// The prompts that the command line names.
+fn cases(flags: &PromptFlags) -> Result<CaseSet, String> {
+    let Some(prompts) = &flags.prompts else { return CaseSet::built_in().map_err(|error| error.to_string()) };
+    let text = read(prompts)?;
+    let tools = flags.tools.as_ref().map(|tools| Ok::<_, String>((tools, read(tools)?))).transpose()?;
+    let tools = tools.as_ref().map(|(path, text)| (path.as_path(), text.as_str()));
+    CaseSet::read((prompts, &text), tools).map_err(|error| error.to_string())
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let length = fs::metadata(path).map_err(|error| wrong(&error))?.len();
+    if length > MAX_FILE {
+        return Err(wrong(&format_args!("longer than {} MiB", MAX_FILE >> 20)));
+    }
+    fs::read_to_string(path).map_err(|error| wrong(&error))
+}
+
+/// A file for the answers of one model at one upstream, in the user's cache folder.
+fn default_cache(measured: &str) -> PathBuf {
+    let folder = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
+    let name = format!("calibrate-{}.jsonl", Digest::of(measured));
+    cache.map_or_else(|| PathBuf::from(&name), |cache| cache.join("toolwire").join(&name))
+}

@@ -1,0 +1,158 @@
+//! The options of `calibrate`.
+
+use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
+
+use secrecy::SecretString;
+
+use super::super::upstream_flags::secret;
+use crate::calibrate::{
+    plan::Sampling,
+    variant::{ALL_WORDINGS, ENFORCE, Wording},
+};
+
+/// Options of `calibrate`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(super) upstream: UpstreamArgs,
+    #[command(flatten)]
+    pub(super) variants: VariantFlags,
+    #[command(flatten)]
+    pub(super) prompts: PromptFlags,
+    #[command(flatten)]
+    pub(super) run: RunFlags,
+    #[command(flatten)]
+    pub(super) output: OutputFlags,
+}
+
+/// The model that is asked.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Upstream")]
+pub(super) struct UpstreamArgs {
+    /// Base URL of the upstream, such as http://127.0.0.1:8080/v1
+    #[arg(long, value_name = "URL", env = "TOOLWIRE_UPSTREAM")]
+    pub(super) upstream: Option<String>,
+    /// Dialect of that upstream: chat, completions or lumo [default: chat]
+    #[arg(long, value_name = "DIALECT", env = "TOOLWIRE_DIALECT", requires = "upstream")]
+    pub(super) dialect: Option<String>,
+    /// API key for that upstream: env:NAME or file:PATH
+    #[arg(
+        long,
+        value_name = "SECRET",
+        env = "TOOLWIRE_UPSTREAM_KEY",
+        hide_env_values = true,
+        value_parser = secret,
+        requires = "upstream"
+    )]
+    pub(super) api_key: Option<SecretString>,
+    /// Instead of --upstream: the configuration file with the model's upstream, its key and its options
+    #[arg(long, value_name = "FILE", env = "TOOLWIRE_CONFIG")]
+    pub(super) config: Option<PathBuf>,
+    /// The model: its name at the upstream or, with --config, in the file [default: the only one]
+    #[arg(long, value_name = "NAME")]
+    pub(super) model: Option<String>,
+}
+
+/// What is compared.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Variants")]
+pub(super) struct VariantFlags {
+    /// Formats, separated by commas: names, native, all, or auto: native, those that the model's name implies, and one of each
+    /// family
+    #[arg(long, value_name = "FORMATS", value_delimiter = ',', default_value = "auto")]
+    pub(super) formats: Vec<String>,
+    /// Wordings of the instructions, separated by commas: default, schemas, turns, user, last_user, combinations such as
+    /// turns+examples=3, or all of these words
+    #[arg(long, value_name = "WORDINGS", value_delimiter = ',', default_value = "default")]
+    wordings: Vec<String>,
+    /// Values of `enforce`, separated by commas
+    #[arg(long, value_name = "VALUES", value_delimiter = ',', value_parser = ENFORCE, default_value = "off,auto")]
+    pub(super) enforce: Vec<String>,
+}
+
+impl VariantFlags {
+    /// The wordings.
+    ///
+    /// # Errors
+    /// One of them is not a wording.
+    pub(super) fn wordings(&self) -> Result<Vec<Wording>, String> {
+        let names = self.wordings.iter().flat_map(|name| match name.as_str() {
+            "all" => ALL_WORDINGS.to_vec(),
+            name => vec![name],
+        });
+        names.map(|name| name.parse().map_err(|error| format!("--wordings {name}: {error}"))).collect()
+    }
+}
+
+/// What is asked.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Prompts")]
+pub(super) struct PromptFlags {
+    /// File of prompts, TOML or JSON (docs/calibrate.md describes it) [default: 60 built-in prompts]
+    #[arg(long, value_name = "FILE")]
+    pub(super) prompts: Option<PathBuf>,
+    /// File of the tools that these prompts offer, TOML or JSON [default: those of the file of prompts, or the built-in ones]
+    #[arg(long, value_name = "FILE", requires = "prompts")]
+    pub(super) tools: Option<PathBuf>,
+    /// How often each prompt is asked; with a temperature of 0 the answers differ little
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) runs: u32,
+    /// Temperature of the requests
+    #[arg(long, value_name = "T", default_value_t = 0.0, value_parser = temperature)]
+    temperature: f64,
+    /// Token limit of a response
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..))]
+    max_tokens: u64,
+    /// Seed of the first run; each further run has the next number
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+}
+
+impl PromptFlags {
+    pub(super) fn sampling(&self) -> Sampling {
+        Sampling { temperature: self.temperature, max_tokens: self.max_tokens, seed: self.seed }
+    }
+}
+
+/// How it is asked.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Run")]
+pub(super) struct RunFlags {
+    /// Requests that are open at once
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(super) concurrency: NonZeroUsize,
+    /// Time limit of a response
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "5m")]
+    pub(super) timeout: Duration,
+    /// File that keeps the answers, so that a run can be resumed [default: one per model in the user's cache folder]
+    #[arg(long, value_name = "FILE")]
+    pub(super) cache: Option<PathBuf>,
+}
+
+/// Output.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Results")]
+pub(super) struct OutputFlags {
+    /// Write all figures as JSON; on stdout, instead of the table
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    pub(super) json: Option<PathBuf>,
+    /// Write a page, in one file; - is stdout
+    #[arg(long, value_name = "FILE")]
+    pub(super) html: Option<PathBuf>,
+    /// Show no progress on stderr
+    #[arg(long, short)]
+    pub(super) quiet: bool,
+}
+
+fn temperature(text: &str) -> Result<f64, String> {
+    let value = text.parse().ok().filter(|value: &f64| value.is_finite() && *value >= 0.0);
+    value.ok_or_else(|| "a temperature is a number that is not negative".to_owned())
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(time) if time.is_zero() => Err("it must be longer than zero".to_owned()),
+        Ok(time) => Ok(time),
+        Err(error) => Err(format!("{error}; write it as 500ms, 10s or 2m")),
+    }
+}

@@ -1,0 +1,231 @@
+//! [`Subject`]: the model that is asked, and the configuration that asks it.
+
+use std::{
+    env,
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use secrecy::ExposeSecret;
+use toml::{Table, Value};
+
+use super::{
+    super::upstream_flags::{is_typed, say},
+    flags::UpstreamArgs,
+};
+use crate::{
+    calibrate::{
+        run,
+        variant::{NATIVE, VARIED, Variant},
+    },
+    config::{self, Config, Loaded, Model, Overrides, Problems, Upstream},
+    format::KnownFormats,
+    suggest::suggest,
+};
+
+/// Formats of `--formats auto`, one of each family, besides those that the model's name implies.
+const FAMILIES: [&str; 9] =
+    ["hermes", "bare", "fenced", "pre", "llama3_json", "mistral", "qwen3_coder", "pythonic", "react"];
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Subject {
+    /// The configuration that was given, listening on loopback.
+    config: Config,
+    /// The entry of `[[models]]` that is calibrated.
+    model: Model,
+    /// The model's name at the upstream.
+    pub(super) upstream_name: String,
+    /// The file that the entry is from.
+    file: Option<PathBuf>,
+    /// The upstream's entry, if it is from flags.
+    upstream_entry: Option<Table>,
+}
+
+/// Why there is nothing to ask.
+pub(super) enum NoSubject {
+    /// The command line or the configuration is wrong, and that has been said.
+    Said,
+    /// The command line or the configuration is wrong.
+    Wrong(String),
+    /// The upstream does not say which models it has.
+    Upstream(String),
+}
+
+impl Subject {
+    /// Reads the configuration, and finds the model's name. `timeout` is how long the upstream may take.
+    pub(super) async fn find(args: &UpstreamArgs, timeout: Duration) -> Result<Self, NoSubject> {
+        let mut config = load(args)?;
+        config.listen = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))];
+        config.threads = 1;
+        let model = entry(&config, args.model.as_deref())?.clone();
+        if args.upstream.is_some() {
+            let patient = |upstream: &Arc<Upstream>| Arc::new(waiting_for(upstream, timeout));
+            config.upstreams = config.upstreams.iter().map(patient).collect();
+        }
+        let upstream_name = match (&model.upstream_name, &args.model) {
+            (Some(name), _) => name.clone(),
+            (None, Some(name)) => name.clone(),
+            (None, None) if !model.is_wildcard() => model.name.clone(),
+            (None, None) => only_model(&config, &model, timeout).await?,
+        };
+        let file = args.config.clone().filter(|_| args.upstream.is_none());
+        let upstream_entry = args.upstream.as_ref().map(|_| upstream_entry(args, &model.upstream));
+        Ok(Self { config, model, upstream_name, file, upstream_entry })
+    }
+
+    /// The upstream's base URL.
+    pub(super) fn url(&self) -> String {
+        self.model.upstream.base_url.to_string()
+    }
+
+    /// The formats that `names` stand for, without repetitions.
+    pub(super) fn formats(&self, names: &[String]) -> Result<Vec<String>, String> {
+        let known: &KnownFormats = &self.config.formats;
+        let taught: Vec<_> =
+            known.all().filter(|format| format.teach.is_some()).map(|format| format.name).collect();
+        let mut formats: Vec<String> = Vec::new();
+        for name in names {
+            let named: Vec<&str> = match name.as_str() {
+                "all" => [NATIVE].into_iter().chain(taught.iter().copied()).collect(),
+                "auto" => {
+                    let implied = known.of_model(&self.upstream_name).into_iter().map(|format| format.name);
+                    let implied = implied.filter(|name| taught.contains(name));
+                    [NATIVE].into_iter().chain(implied).chain(FAMILIES).collect()
+                }
+                NATIVE => vec![NATIVE],
+                name if taught.contains(&name) => vec![name],
+                name => {
+                    let words: Vec<_> = taught.iter().copied().chain([NATIVE, "all", "auto"]).collect();
+                    let nearest = suggest(name, &words, Some("toolwire formats"));
+                    return Err(format!("--formats: no format `{name}` can be taught; {nearest}"));
+                }
+            };
+            for name in named {
+                if !formats.iter().any(|known| known == name) {
+                    formats.push(name.to_owned());
+                }
+            }
+        }
+        Ok(formats)
+    }
+
+    /// The configuration with one model for each variant, by its label.
+    pub(super) fn with_variants(&self, variants: &[Variant]) -> Result<Config, Problems> {
+        let mut base = self.base()?;
+        base.insert("upstream_name".to_owned(), Value::String(self.upstream_name.clone()));
+        let entries = variants.iter().map(|variant| variant.entry(&variant.label(), &base)).collect();
+        self.config.with_models(entries, self.file.as_deref(), &|name| env::var(name).ok())
+    }
+
+    /// The configuration of a variant as a user would write it: the entry of the model, behind that of the upstream if it
+    /// is from flags.
+    pub(super) fn entry(&self, variant: &Variant) -> String {
+        let name = if self.model.is_wildcard() { &self.upstream_name } else { &self.model.name };
+        let mut base = self.base().unwrap_or_default();
+        if *name != self.upstream_name {
+            base.insert("upstream_name".to_owned(), Value::String(self.upstream_name.clone()));
+        }
+        let mut root = Table::new();
+        if let Some(upstream) = &self.upstream_entry {
+            root.insert("upstreams".to_owned(), Value::Array(vec![Value::Table(upstream.clone())]));
+        }
+        root.insert("models".to_owned(), Value::Array(vec![Value::Table(variant.entry(name, &base))]));
+        toml::to_string(&root).unwrap_or_default()
+    }
+
+    /// The keys of the model's entry that no variant sets.
+    fn base(&self) -> Result<Table, Problems> {
+        let own = self.config.own_keys(&self.model, self.file.as_deref())?;
+        let upstream = ("upstream".to_owned(), Value::String(self.model.upstream.name.clone()));
+        let is_kept =
+            |key: &str| !VARIED.contains(&key) && !["name", "upstream", "upstream_name"].contains(&key);
+        let own = own.into_iter().filter(|(key, _)| is_kept(key));
+        Ok([upstream].into_iter().chain(own).collect())
+    }
+}
+
+fn load(args: &UpstreamArgs) -> Result<Config, NoSubject> {
+    let overrides = Overrides {
+        file: args.config.clone(),
+        upstream: args.upstream.clone(),
+        dialect: args.upstream.as_ref().map(|_| args.dialect.clone().unwrap_or_else(|| "chat".to_owned())),
+        api_key: args.api_key.clone(),
+        typed_api_key: args.api_key.iter().any(|key| is_typed(key, "TOOLWIRE_UPSTREAM_KEY")),
+        ..Overrides::default()
+    };
+    if overrides.file.is_none() && overrides.upstream.is_none() {
+        return Err(NoSubject::Wrong("nothing to ask: give --upstream URL, or --config FILE".to_owned()));
+    }
+    match config::load(&overrides, &|name| env::var(name).ok()) {
+        Ok(Loaded { config, warnings }) => {
+            say(&warnings);
+            Ok(config)
+        }
+        Err(Problems(problems)) => {
+            say(&problems);
+            Err(NoSubject::Said)
+        }
+    }
+}
+
+/// The entry of `[[models]]` for the model `name`, or the only one.
+fn entry<'c>(config: &'c Config, name: Option<&str>) -> Result<&'c Model, NoSubject> {
+    let names: Vec<_> = config.models.iter().map(|model| model.name.as_str()).collect();
+    match (name, config.models.as_slice()) {
+        (Some(name), _) => config.model(name).ok_or_else(|| {
+            NoSubject::Wrong(format!("--model: there is no model `{name}`; {}", suggest(name, &names, None)))
+        }),
+        (None, [only]) => Ok(only),
+        (None, _) => Err(NoSubject::Wrong(format!(
+            "the configuration has several models: choose one with --model; known are {}",
+            names.join(", ")
+        ))),
+    }
+}
+
+/// The upstream with timeouts that are at least `timeout`: a model on a small machine may read long instructions slowly.
+fn waiting_for(upstream: &Upstream, timeout: Duration) -> Upstream {
+    let mut patient = upstream.clone();
+    let timeouts = &mut patient.timeouts;
+    timeouts.header = timeouts.header.max(timeout);
+    timeouts.idle = timeouts.idle.max(timeout);
+    patient
+}
+
+/// The only model that the upstream lists.
+async fn only_model(config: &Config, model: &Model, timeout: Duration) -> Result<String, NoSubject> {
+    let listing = Config { models: vec![model.clone()], ..config.clone() };
+    let names = run::models(&listing, timeout).await;
+    let names = names.map_err(|error| NoSubject::Upstream(error.to_string()))?;
+    match names.as_slice() {
+        [only] => Ok(only.clone()),
+        [] => Err(NoSubject::Wrong("the upstream lists no models: name one with --model".to_owned())),
+        names => {
+            const LISTED: usize = 20;
+            let shown: Vec<_> = names.iter().take(LISTED).map(String::as_str).collect();
+            let more = if names.len() > LISTED { ", …" } else { "" };
+            Err(NoSubject::Wrong(format!(
+                "the upstream has several models: choose one with --model; known are {}{more}",
+                shown.join(", ")
+            )))
+        }
+    }
+}
+
+/// The entry of an upstream that flags describe. A key is never written into it, only where it is found.
+fn upstream_entry(args: &UpstreamArgs, upstream: &Upstream) -> Table {
+    let mut entry = Table::new();
+    let mut put = |key: &str, value: String| entry.insert(key.to_owned(), Value::String(value));
+    put("name", upstream.name.clone());
+    put("dialect", upstream.dialect().name().to_owned());
+    put("base_url", upstream.base_url.to_string());
+    if let Some(key) = &args.api_key {
+        let key = key.expose_secret();
+        let is_reference = key.starts_with("env:") || key.starts_with("file:");
+        put("api_key", if is_reference { key.to_owned() } else { "env:TOOLWIRE_UPSTREAM_KEY".to_owned() });
+    }
+    entry
+}

@@ -1,0 +1,56 @@
+//! [`preview`]: what an upstream would be asked for a client's request, without asking it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::exchange;
+use crate::{
+    config::Config,
+    conversation::{Conversation, ToolChoice},
+    dialect::ClientDialect,
+    failure::Failure,
+    format::estimated_tokens,
+};
+
+/// See the module.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Preview {
+    /// The body of the request.
+    pub(crate) body: Bytes,
+    /// The text of all turns, with the instructions that teach the tools.
+    pub(crate) text: String,
+    /// What the tools cost: the estimated tokens of their instructions, or of their declarations.
+    pub(crate) tool_tokens: usize,
+}
+
+/// The request that the upstream of the model named in `body` would get. Its text does not depend on the time: a chat
+/// template gets the time 0.
+///
+/// # Errors
+/// As a request would fail before anything is sent.
+pub(crate) fn preview(config: &Arc<Config>, dialect: ClientDialect, body: &[u8]) -> Result<Preview, Failure> {
+    const NOW: u64 = 0;
+    let conversation = exchange::decode(dialect, body)?;
+    let model = exchange::model(config, dialect, &conversation)?;
+    let means = model.upstream.options.side().means();
+    let mut sent = exchange::sent(model, &conversation, (&means, NOW))?;
+    let (request, _) = exchange::encode((model, &model.upstream.options), &mut sent, NOW)?;
+    let untaught = Conversation { tool_choice: ToolChoice::None, ..conversation.clone() };
+    let without = tokens(&*exchange::sent(model, &untaught, (&means, NOW))?);
+    let tool_tokens = tokens(&sent).saturating_sub(without);
+    Ok(Preview { body: request.body, text: text(&sent), tool_tokens })
+}
+
+fn text(conversation: &Conversation) -> String {
+    conversation.turns.iter().map(|turn| turn.joined_text()).collect::<Vec<_>>().join("\n")
+}
+
+/// The estimated tokens of the turns and of the tools that are declared.
+fn tokens(conversation: &Conversation) -> usize {
+    let tools = conversation.callable_tools().map(|tool| {
+        let parameters = tool.parameters.as_ref().map_or("", |parameters| parameters.view().raw());
+        [&tool.name, &tool.description, parameters].into_iter().map(estimated_tokens).sum::<usize>()
+    });
+    estimated_tokens(&text(conversation)) + tools.sum::<usize>()
+}
