@@ -65,13 +65,11 @@ impl Upstream {
 
     /// Waits until it has got this many.
     fn wait_for(&self, count: usize) {
-        for _ in 0..3_000 {
-            if self.asked() >= count {
-                return;
-            }
+        let mut waits = 0..3_000;
+        while self.asked() < count && waits.next().is_some() {
             thread::sleep(Duration::from_millis(20));
         }
-        panic!("only {} requests came", self.asked());
+        assert!(self.asked() >= count, "only {} requests came", self.asked());
     }
 }
 
