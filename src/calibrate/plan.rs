@@ -1,6 +1,6 @@
 //! [`Plan`]: what is asked, in which order, and how each answer is found again.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::HashSet, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -12,6 +12,9 @@ use crate::{
     digest::Digest,
     proxy::{Preview, preview},
 };
+
+/// The most requests of a run. They are all held in memory.
+pub(crate) const MAX_QUESTIONS: usize = 1_000_000;
 
 /// What every request says.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,6 +77,12 @@ pub(crate) struct Shown {
 }
 
 impl Plan {
+    /// How many requests there are.
+    pub(crate) fn size(&self) -> usize {
+        let runs = usize::try_from(self.runs).unwrap_or(usize::MAX);
+        self.variants.len().saturating_mul(self.cases.len()).saturating_mul(runs)
+    }
+
     /// All requests. A run asks every variant before the next run begins, and the prompts of a variant follow each other,
     /// so that an upstream finds the instructions in its cache.
     pub(crate) fn questions(&self) -> Vec<Question> {
@@ -90,26 +99,22 @@ impl Plan {
         questions
     }
 
-    /// Takes out the variants whose `enforce` changes no request, because the upstream is not known to have the means, and
-    /// returns their labels.
-    pub(crate) fn drop_unenforced(&mut self) -> Vec<String> {
-        let is_same = |variant: &Variant, other: &Variant| {
-            self.cases.iter().all(|case| {
-                let sent = |variant: &Variant| Some(self.preview(&self.request(variant, case, 0))?.body);
-                !case.may_be_enforced() || sent(variant) == sent(other)
-            })
-        };
-        let is_idle = |variant: &Variant| {
-            let by_request = !["off", "retry"].contains(&variant.enforce.as_str());
-            let plain = self.variants.iter().find(|other| {
-                other.enforce == "off" && other.format == variant.format && other.wording == variant.wording
+    /// Takes out the variants that ask the same as one before them, and returns their labels: their wording is the default
+    /// one, or the upstream is not known to have the means for what they enforce.
+    pub(crate) fn drop_repeated(&mut self) -> Vec<String> {
+        let mut seen = HashSet::new();
+        let asks = |variant: &Variant| {
+            let bodies = self.cases.iter().map(|case| {
+                let preview = self.preview(&self.request(variant, case, 0));
+                preview.map_or_else(|| variant.label(), |preview| digest(&preview.body).to_string())
             });
-            by_request && plain.is_some_and(|plain| is_same(variant, plain))
+            // Asking again is no matter of the first request.
+            (variant.enforce == "retry", bodies.collect::<Vec<_>>())
         };
-        let idle: Vec<_> =
-            self.variants.iter().filter(|variant| is_idle(variant)).map(Variant::label).collect();
-        self.variants.retain(|variant| !idle.contains(&variant.label()));
-        idle
+        let repeated = self.variants.iter().filter(|variant| !seen.insert(asks(variant)));
+        let repeated: Vec<_> = repeated.map(Variant::label).collect();
+        self.variants.retain(|variant| !repeated.contains(&variant.label()));
+        repeated
     }
 
     /// What the model is shown in a variant for a prompt.
@@ -152,8 +157,16 @@ impl Plan {
             (settings, model.starts_in_reasoning)
         });
         let version = env!("CARGO_PKG_VERSION");
-        let request = request.utf8_chunks().map(|chunk| chunk.valid()).collect::<String>();
-        let all = format!("{version}\n{}\n{run}\n{settings:?}\n{request}", self.measured);
+        let all = format!("{version}\n{}\n{run}\n{settings:?}\n{}", self.measured, text(&request));
         Digest::of(&all).to_string()
     }
+}
+
+/// A request's body, which is JSON.
+fn text(body: &[u8]) -> String {
+    body.utf8_chunks().map(|chunk| chunk.valid()).collect()
+}
+
+fn digest(body: &[u8]) -> Digest {
+    Digest::of(&text(body))
 }

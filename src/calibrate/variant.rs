@@ -27,7 +27,7 @@ const WORDS: [(&str, &str); 7] = [
 ];
 
 /// The wordings of `--wordings all`.
-pub(crate) const ALL_WORDINGS: [&str; 5] = ["default", "schemas", "turns", "user", "last_user"];
+pub(crate) const ALL_WORDINGS: [&str; 6] = ["default", "schemas", "text", "turns", "user", "last_user"];
 
 /// How tools are described: settings of a `[[models]]` entry.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     calibrate::{
-        plan::Plan,
+        plan::{MAX_QUESTIONS, Plan},
         report::{self, Report},
         run::{self, Measured, RunError},
         set::{CaseSet, MAX_FILE},
@@ -33,7 +33,7 @@ use crate::{
     config::Problems,
     digest::Digest,
     observe::terminal,
-    proxy::terminated,
+    proxy::{terminated, with_known_servers},
 };
 
 /// Hint for a wrong command line.
@@ -76,7 +76,7 @@ async fn calibrate(args: &Args) -> ExitCode {
     };
     let variants = Variant::combinations(&formats, &wordings, &args.variants.enforce);
     let config = match subject.with_variants(&variants) {
-        Ok(config) => Arc::new(config),
+        Ok(config) => Arc::new(with_known_servers(config).await),
         Err(Problems(problems)) => {
             say(&problems);
             return WRONG_INPUT.into();
@@ -95,8 +95,13 @@ async fn calibrate(args: &Args) -> ExitCode {
         quiet: args.output.quiet,
         measured,
     };
-    if let Some(idle) = plan.drop_unenforced().first() {
-        eprintln!("{idle} and the like are left out: the upstream is not known to have a means for it");
+    let repeated = plan.drop_repeated();
+    if !repeated.is_empty() {
+        eprintln!("left out, as they would ask the same as others: {}", repeated.join(", "));
+    }
+    if plan.size() > MAX_QUESTIONS {
+        let message = format_args!("{} requests are too many: at most {MAX_QUESTIONS}", plan.size());
+        return refused(message, Some("fewer --runs, --formats or --wordings"));
     }
     eprintln!("answers are kept in {}", plan.cache.display());
     match measure(&plan).await {

@@ -52,7 +52,7 @@ struct Generate {
     /// bench`. A request may override length and pace with the headers x-mock-tokens and x-mock-pace
     #[arg(long)]
     generate: bool,
-    /// Dialect: lumo, lumo-v1, chat, responses or messages [default: determined by the path of the request]
+    /// Dialect: lumo, lumo-v1, chat, completions, responses or messages [default: determined by the path of the request]
     #[arg(long, value_name = "NAME", requires = "generate")]
     dialect: Option<MockDialect>,
     /// Content of a response: text, call, or text-call (text, then a call)

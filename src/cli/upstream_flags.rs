@@ -32,7 +32,7 @@ pub(crate) struct UpstreamFlags {
     /// Base URL of one upstream for all model names, in place of the upstreams and models of the configuration file
     #[arg(long, value_name = "URL", env = "TOOLWIRE_UPSTREAM", requires = "dialect", help_heading = SERVED)]
     pub upstream: Option<String>,
-    /// Dialect of that upstream: lumo or chat
+    /// Dialect of that upstream: lumo, chat or completions
     #[arg(long, value_name = "DIALECT", env = "TOOLWIRE_DIALECT", requires = "upstream", help_heading = SERVED)]
     pub dialect: Option<String>,
     /// API key for that upstream: env:NAME or file:PATH
@@ -49,6 +49,9 @@ pub(crate) struct UpstreamFlags {
     /// How tools are presented to models: native, or the name of a text format. Overrides the configuration file
     #[arg(long, value_name = "TOOLS", env = "TOOLWIRE_TOOLS", help_heading = CALLS)]
     pub tools: Option<String>,
+    /// The models' chat template: a tokenizer_config.json or a Jinja file. Overrides the configuration file
+    #[arg(long, value_name = "FILE", env = "TOOLWIRE_CHAT_TEMPLATE", help_heading = CALLS)]
+    pub chat_template: Option<String>,
     /// Text formats to look for in responses: auto, off, or comma-separated names. Overrides the configuration file
     #[arg(long, value_name = "FORMATS", env = "TOOLWIRE_DETECT", help_heading = CALLS)]
     pub detect: Option<String>,
@@ -94,6 +97,7 @@ impl UpstreamFlags {
             api_key: self.api_key.clone(),
             typed_api_key: self.api_key.iter().any(|key| is_typed(key, "TOOLWIRE_UPSTREAM_KEY")),
             tools: self.tools.clone(),
+            chat_template: self.chat_template.clone(),
             detect: self.detect.clone(),
             server_calls: self.server_calls.clone(),
         }

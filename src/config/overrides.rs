@@ -34,6 +34,8 @@ pub struct Overrides {
     pub typed_api_key: bool,
     /// Replaces `tools` of every model.
     pub tools: Option<String>,
+    /// Replaces `chat_template` of every model: the path of a file.
+    pub chat_template: Option<String>,
     /// Replaces `detect` of every model; names with commas between them.
     pub detect: Option<String>,
     /// Replaces `server_calls` of every model.
@@ -49,19 +51,21 @@ pub(super) enum Flag {
     Dialect,
     ApiKey,
     Tools,
+    ChatTemplate,
     Detect,
     ServerCalls,
 }
 
 impl Flag {
     /// All of them, in the order of their numbers.
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Listen,
         Self::ClientKey,
         Self::Upstream,
         Self::Dialect,
         Self::ApiKey,
         Self::Tools,
+        Self::ChatTemplate,
         Self::Detect,
         Self::ServerCalls,
     ];
@@ -75,6 +79,7 @@ impl Flag {
             Self::Dialect => "--dialect (TOOLWIRE_DIALECT)",
             Self::ApiKey => "--api-key (TOOLWIRE_UPSTREAM_KEY)",
             Self::Tools => "--tools (TOOLWIRE_TOOLS)",
+            Self::ChatTemplate => "--chat-template (TOOLWIRE_CHAT_TEMPLATE)",
             Self::Detect => "--detect (TOOLWIRE_DETECT)",
             Self::ServerCalls => "--server-calls (TOOLWIRE_SERVER_CALLS)",
         }
@@ -103,6 +108,9 @@ impl Overrides {
             let DeValue::Table(model) = model.get_mut() else { continue };
             if let Some(tools) = &self.tools {
                 put(model, "tools", string(tools, at(Flag::Tools)));
+            }
+            if let Some(path) = &self.chat_template {
+                put(model, "chat_template", string(&format!("file:{path}"), at(Flag::ChatTemplate)));
             }
             if let Some(detect) = &self.detect {
                 let value = match detect.as_str() {

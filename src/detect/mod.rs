@@ -69,7 +69,7 @@ use self::{
     thinking::{Thinking, ThinkingProgress},
 };
 use crate::{
-    event::{Event, Finish, Sink},
+    event::{Event, Finish, Runner, Sink},
     format::{KnownFormats, THINK},
     rules::Rules,
     tools::DeclaredTools,
@@ -117,6 +117,8 @@ enum State {
 #[derive(Debug)]
 pub struct Detector {
     search: Search,
+    /// The prompt opens the reasoning.
+    starts_in_reasoning: bool,
     state: State,
     prose: Prose,
     /// The source since the last certain point, while it may be part of something other than text.
@@ -142,6 +144,7 @@ impl Detector {
             prose: Prose::new(search.max_hold, search.calls),
             state: Self::first_state(&search, settings.starts_in_reasoning),
             search,
+            starts_in_reasoning: settings.starts_in_reasoning,
             held: String::new(),
             flow: None,
             escaped: String::new(),
@@ -219,8 +222,10 @@ impl Detector {
                 self.finish(stopped, out);
                 out.event(event);
             }
-            Event::CallStart(_) => {
-                if matches!(self.state, State::Prose) {
+            Event::CallStart(ref start) => {
+                if start.runner == Runner::Upstream {
+                    self.interrupt(out);
+                } else if matches!(self.state, State::Prose) {
                     self.prose.interrupt(out);
                 }
                 out.event(event);
@@ -259,6 +264,7 @@ impl Detector {
         self.decide(false, &mut joined);
         self.joined = joined.finish();
         self.prose.next_answer();
+        self.state = Self::first_state(&self.search, self.starts_in_reasoning);
     }
 
     /// Whether `text` would be sent unchanged, with nothing held before or after it.

@@ -18,6 +18,7 @@ pub(crate) mod finish;
 pub mod lumo;
 pub mod messages;
 mod probe;
+mod progress;
 pub(crate) mod refusal;
 pub(crate) mod server;
 mod skipped;
@@ -33,7 +34,10 @@ use std::{fmt, str::FromStr};
 
 use bytes::BytesMut;
 
-use self::body::{BodyReader, JsonBody, ResponseState, not_json};
+use self::{
+    body::{BodyReader, JsonBody, ResponseState, not_json},
+    progress::Progress,
+};
 pub use self::{
     client::{Answering, ClientSide},
     probe::{Probe, Root},

@@ -165,6 +165,15 @@ impl Corrections {
     }
 }
 
+/// The warning that the model learned nothing of these tools, since its instructions have a limit.
+pub(super) fn left_out(tools: &[String]) -> Warning<'static> {
+    let names = repeated(&listed(tools.iter().cloned()));
+    let message = format!(
+        "the model was not told of {names}, since the instructions would be longer than max_instructions"
+    );
+    Warning { code: "tools_left_out", message: Cow::Owned(message) }
+}
+
 impl Fault {
     fn told(&self, tools: &DeclaredTools) -> String {
         match self {

@@ -130,6 +130,13 @@ impl Pipeline {
         }
     }
 
+    /// The instructions of the request leave out these tools: the client is warned.
+    pub fn leaves_out(&mut self, tools: &[String]) {
+        if !tools.is_empty() {
+            self.stages.calls.warn(corrections::left_out(tools));
+        }
+    }
+
     /// The request of this hop has begun the response with this text. Call it before the first bytes of the hop.
     pub fn expect_prefill(&mut self, prefill: Option<Prefill>) {
         let Stages { prefill: stage, detector, limits, .. } = &mut self.stages;

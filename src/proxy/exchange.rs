@@ -20,6 +20,7 @@ use crate::{
     failure::{Failure, Kind},
     format::{self, Instructed},
     pipeline::Pipeline,
+    rules::Rules,
 };
 
 use super::{
@@ -97,22 +98,28 @@ pub(super) fn prepare<'c>(
     Ok(Exchange { model, dialect, left_out, conversation, request, starts_in_reasoning, answering, hops })
 }
 
-/// The pipeline for the response to `conversation`.
+/// The rules for a response of the model that a client requests as `asked`. `starts_in_reasoning`: what its prompt says, if
+/// there is one.
+pub(super) fn rules<'m>(model: &'m Model, asked: &str, starts_in_reasoning: Option<bool>) -> Cow<'m, Rules> {
+    let mut rules = model.settings_for(asked);
+    if let (None, Some(starts)) = (model.starts_in_reasoning, starts_in_reasoning)
+        && rules.starts_in_reasoning != starts
+    {
+        rules.to_mut().starts_in_reasoning = starts;
+    }
+    rules
+}
+
+/// The pipeline for the response to `conversation` under these rules.
 pub(super) fn pipeline(
-    model: &Model,
+    (model, rules): (&Model, &Rules),
     dialect: ClientDialect,
-    (conversation, starts_in_reasoning): (&Conversation, Option<bool>),
+    conversation: &Conversation,
     answering: &Answering,
 ) -> Pipeline {
-    let mut settings = model.settings_for(&conversation.model);
-    if let (None, Some(starts)) = (model.starts_in_reasoning, starts_in_reasoning)
-        && settings.starts_in_reasoning != starts
-    {
-        settings.to_mut().starts_in_reasoning = starts;
-    }
     Pipeline::new(
         conversation,
-        &settings,
+        rules,
         &model.formats,
         reader(model, dialect),
         dialect.side().writer(answering),

@@ -40,6 +40,8 @@ mod upstream;
 mod worker;
 
 pub use drain::terminated;
+#[cfg(feature = "cli")]
+pub(crate) use preview::with_known_servers;
 #[cfg(feature = "bench")]
 pub(crate) use preview::{Preview, preview};
 pub use server::{ServeError, Server};

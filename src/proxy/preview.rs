@@ -5,6 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::exchange;
+#[cfg(feature = "cli")]
+use super::servers::Servers;
+#[cfg(feature = "cli")]
+use crate::config::Upstream;
 use crate::{
     config::Config,
     conversation::{Conversation, ToolChoice},
@@ -40,6 +44,24 @@ pub(crate) fn preview(config: &Arc<Config>, dialect: ClientDialect, body: &[u8])
     let without = tokens(&*exchange::sent(model, &untaught, (&means, NOW))?);
     let tool_tokens = tokens(&sent).saturating_sub(without);
     Ok(Preview { body: request.body, text: text(&sent), tool_tokens })
+}
+
+/// `config` with upstreams whose software is known, as far as their answers show it. A server that runs with `config` would
+/// begin to find that out with the first request, and send that one without a constraint.
+#[cfg(feature = "cli")]
+pub(crate) async fn with_known_servers(mut config: Config) -> Config {
+    let Ok(servers) = Servers::new(&config) else { return config };
+    servers.look_at_all().await;
+    let known = |upstream: &Arc<Upstream>| {
+        let options = servers.options(upstream).clone();
+        Arc::new(Upstream { options, ..Upstream::clone(upstream) })
+    };
+    let upstreams: Vec<_> = config.upstreams.iter().map(known).collect();
+    for model in &mut config.models {
+        let known = upstreams.iter().find(|upstream| upstream.name == model.upstream.name);
+        model.upstream = known.map_or_else(|| Arc::clone(&model.upstream), Arc::clone);
+    }
+    Config { upstreams, ..config }
 }
 
 fn text(conversation: &Conversation) -> String {

@@ -79,6 +79,14 @@ impl Servers {
         found.unwrap_or(&upstream.options)
     }
 
+    /// Finds out which servers the upstreams are, one after the other.
+    #[cfg(feature = "cli")]
+    pub(super) async fn look_at_all(&self) {
+        for unknown in self.unknown.values() {
+            Arc::clone(unknown).find().await;
+        }
+    }
+
     /// Begins to find out which server `upstream` is, if that is not known and it was not asked lately. It must be called in a
     /// runtime, and returns at once.
     pub(super) fn look_at(&self, upstream: &Upstream) {

@@ -317,13 +317,14 @@ impl Service {
         let Exchange {
             model,
             dialect,
-            left_out: _,
+            left_out,
             conversation,
             request,
             starts_in_reasoning,
             answering,
             hops,
         } = exchange;
+        let rules = || exchange::rules(model, &conversation.model, starts_in_reasoning);
         let watch = self.tap.as_ref().and_then(|tap| {
             tap.begin(&Opening {
                 id: access.id(),
@@ -333,16 +334,17 @@ impl Service {
                 dialect,
                 upstream: client.upstream(),
                 request: &request,
+                rules: &rules(),
                 answering: &answering,
             })
         });
         let begun = Instant::now();
         let prefill = request.prefill.clone();
         let opening = Arc::clone(&client).begin(request).await;
-        let asked = (&conversation, starts_in_reasoning);
-        let mut pipeline =
-            exchange::pipeline(model, dialect, asked, &answering).redacting(self.redactor.clone());
+        let mut pipeline = exchange::pipeline((model, &rules()), dialect, &conversation, &answering)
+            .redacting(self.redactor.clone());
         pipeline.expect_prefill(prefill);
+        pipeline.leaves_out(&left_out);
         let parts = answer::Parts {
             begun,
             client,

@@ -12,6 +12,7 @@ use crate::{
     conversation::{Conversation, Turn},
     dialect::{Answering, ClientDialect, UpstreamRequest},
     failure::Failure,
+    rules::Rules,
 };
 
 /// Observes exchanges. Its methods are called on the data path, so they must not block.
@@ -56,6 +57,8 @@ pub struct Opening<'a> {
     pub upstream: &'a Upstream,
     /// What is sent to the upstream, without authorization and configured headers.
     pub request: &'a UpstreamRequest,
+    /// The rules under which the response is read.
+    pub rules: &'a Rules,
     /// How the response is written, with the stamp that makes its ids.
     pub answering: &'a Answering,
 }

@@ -95,8 +95,12 @@ fn serve(socket: TcpStream, log: &Mutex<Vec<Value>>, model: &dyn Fn(usize, &str,
         }
         let mut body = vec![0; length];
         reader.read_exact(&mut body).unwrap();
-        if path.ends_with("/models") {
-            respond(&mut socket, 200, "application/json", r#"{"object":"list","data":[{"id":"scripted"}]}"#);
+        if length == 0 {
+            // A path that begins with the name of a server belongs to that server.
+            let owner = path.split('/').nth(1).unwrap_or_default();
+            let list = json!({ "object": "list", "data": [{ "id": "scripted", "owned_by": owner }] });
+            let status = if path.ends_with("/models") { 200 } else { 404 };
+            respond(&mut socket, status, "application/json", &list.to_string());
             continue;
         }
         let request: Value = serde_json::from_slice(&body).unwrap();
@@ -480,6 +484,54 @@ fn variant_that_the_upstream_rejects_is_given_up() {
 }
 
 #[test]
+fn wordings_are_variants_unless_they_are_the_default() {
+    let upstream = Upstream::start(good);
+    let desk = Desk::new();
+    let (status, stdout, stderr) =
+        desk.run(&upstream, &["--json", "--wordings=default,signatures,schemas,turns+examples=1"]);
+    let report: Report = serde_json::from_str(&stdout).unwrap();
+    let mut names: Vec<_> = report.variants.iter().map(|variant| variant.name.as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(
+        (status, &names[..]),
+        (0, &["hermes", "hermes schemas", "hermes turns+examples=1"][..]),
+        "{stderr}"
+    );
+    assert!(stderr.contains("hermes signatures"), "{stderr}");
+    assert_eq!(upstream.asked(), 3 * REQUESTS);
+}
+
+/// The variant with `enforce` exists if the upstream has the means, which it is asked for before anything else.
+#[test]
+fn enforcement_is_a_variant_where_the_server_has_it() {
+    let upstream = Upstream::start(good);
+    let names = |report: &Report| {
+        let mut names: Vec<_> = report.variants.iter().map(|variant| variant.name.clone()).collect();
+        names.sort();
+        names
+    };
+    let constrained = |upstream: &Upstream| {
+        let asked = upstream.asked.lock().unwrap();
+        asked
+            .iter()
+            .filter(|request| {
+                request.as_object().unwrap().keys().any(|key| {
+                    ["structured_outputs", "response_format", "guided_json"].contains(&key.as_str())
+                })
+            })
+            .count()
+    };
+    assert_eq!(names(&Desk::new().report(&upstream, &[])), ["hermes"]);
+    assert_eq!(constrained(&upstream), 0);
+    let vllm = Upstream { url: upstream.url.replace("/v1", "/vllm/v1"), ..upstream };
+    let before = vllm.asked();
+    let report = Desk::new().report(&vllm, &[]);
+    assert_eq!(names(&report), ["hermes", "hermes enforce=auto"]);
+    assert_eq!(vllm.asked() - before, REQUESTS + 1, "only a required call is asked for again");
+    assert_eq!(constrained(&vllm), 1);
+}
+
+#[test]
 fn request_without_capacity_is_repeated() {
     let upstream = Upstream::start(|number, path, request| match number {
         1 => Act::Refuse(429, "slow down"),
@@ -546,6 +598,7 @@ fn invalid_command_line_exits_with_status_2() {
         (&[&upstream[..], &["--wordings=loud"]].concat(), "unknown word `loud`"),
         (&[&upstream[..], &["--enforce=some"]].concat(), "structural_tag"),
         (&[&upstream[..], &["--runs=0"]].concat(), "--runs"),
+        (&[&upstream[..], &["--runs=100000"]].concat(), "requests are too many"),
         (&[&upstream[..], &["--temperature=-1"]].concat(), "temperature"),
         (&[&upstream[..], &["--tools", &bad]].concat(), "--prompts"),
         (&[&upstream[..], &["--prompts", &bad]].concat(), "bad.toml:2:1: unknown field"),

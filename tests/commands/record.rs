@@ -247,3 +247,38 @@ fn hops_are_recorded_served_and_replayed() {
     let (status, _, stderr) = run(&mut toolwire(&["replay", &served]));
     assert_eq!((status, stderr.contains("there is no `[[hops]]` for it")), (2, true), "{stderr}");
 }
+
+/// Whether a response starts in reasoning follows from the prompt, which a recording does not have.
+#[test]
+fn recording_knows_whether_the_prompt_opened_the_reasoning() {
+    let desk = TempDir::new().unwrap();
+    let thinking = desk.path().join("thinking");
+    fs::create_dir(&thinking).unwrap();
+    fs::copy(fixture("lumo/v2-text").join("request.json"), thinking.join("request.json")).unwrap();
+    let manifest = "title = \"thinking\"\nfrom = \"completions\"\n\
+                    [upstream]\nheaders = { content-type = \"application/json\" }\n";
+    fs::write(thinking.join("fixture.toml"), manifest).unwrap();
+    let body = json!({"choices": [{"text": "Hm.</think>Yes.", "finish_reason": "stop"}]});
+    fs::write(thinking.join("upstream.sse"), body.to_string()).unwrap();
+    let template = desk.path().join("model.jinja");
+    fs::write(&template, "{% for m in messages %}{{ m.content }}\n{% endfor %}<think>\n").unwrap();
+    let mock =
+        Server::start(&mut toolwire(&["mock", &thinking.display().to_string(), "--listen", "127.0.0.1:0"]));
+    let out = desk.path().join("recorded").display().to_string();
+    let (url, template) = (format!("http://{}/v1", mock.address), template.display().to_string());
+    let mut arguments = vec!["record", "--out", &out, "--listen", "127.0.0.1:0", "--upstream", &url];
+    arguments.extend(["--dialect", "completions", "--chat-template", &template]);
+    let recorder = Server::start(&mut toolwire(&arguments));
+    let request = json!({"model": "m", "messages": [{"role": "user", "content": "?"}]});
+    let headers = "content-type: application/json\r\n";
+    let (head, answer) = ask(&recorder, "/v1/chat/completions", headers, &request.to_string());
+    let answer = String::from_utf8(answer).unwrap();
+    assert!(head.contains("200 ok") && answer.contains("\"reasoning_content\":\"Hm.\""), "{head}{answer}");
+    drop(recorder);
+    let dir = Path::new(&out).join("0001-m");
+    let manifest = fs::read_to_string(dir.join("fixture.toml")).unwrap();
+    assert!(manifest.contains("starts_in_reasoning = true"), "{manifest}");
+    assert_eq!(run(&mut toolwire(&["replay", &out, "--splits", "every", "--update"])).0, 0);
+    let expect: Answer = serde_json::from_slice(&fs::read(dir.join("expect.json")).unwrap()).unwrap();
+    assert_eq!((expect.reasoning.as_str(), expect.text.as_str()), ("Hm.", "Yes."));
+}

@@ -38,6 +38,17 @@ static OPENERS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
     openers
 });
 
+/// What the results begin with that models are shown.
+static RESULTS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
+    let forms = format::ALL.iter().filter_map(|format| Some(format.teach?.form.result));
+    let begins = forms.filter_map(|result| result.split("{{").next()).map(str::trim_end);
+    // A bare fence begins other things, too.
+    let mut begins: Vec<_> = begins.filter(|begin| begin.len() > 6).collect();
+    begins.sort_unstable();
+    begins.dedup();
+    begins
+});
+
 /// Whether the openers of a format are markers of its own.
 fn is_distinct(format: &Format) -> bool {
     format.grammars.iter().all(|grammar| match grammar {
@@ -78,7 +89,7 @@ impl Text<'_> {
 
     /// A copy of a result, or of the list of tools, quoted.
     pub(super) fn imitation(&self) -> Option<String> {
-        if let Some(at) = self.tag(&RESULT_WORDS) {
+        if let Some(at) = self.tag(&RESULT_WORDS).or_else(|| self.result()) {
             return Some(format!("the text has markup of a result: {}", self.quoted(at)));
         }
         let at = self.mention(Mention::Declaration)?;
@@ -102,6 +113,16 @@ impl Text<'_> {
             let has_word = words.iter().any(|word| lower.contains(word));
             (has_word && !self.said.contains(tag)).then_some(at)
         })
+    }
+
+    /// Where a line begins as results do.
+    fn result(&self) -> Option<usize> {
+        let begins = RESULTS.iter().filter(|begin| !self.said.contains(**begin));
+        let places = begins.flat_map(|begin| self.text.match_indices(begin).map(|(at, _)| at));
+        let is_at_line_start = |at: &usize| {
+            self.text.get(..*at).is_some_and(|before| before.is_empty() || before.ends_with('\n'))
+        };
+        places.filter(is_at_line_start).min()
     }
 
     /// Where a tool is first mentioned in this way.

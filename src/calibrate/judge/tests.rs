@@ -151,6 +151,18 @@ fn copy_of_what_was_shown_is_an_imitation() {
         Verdict::Imitation
     );
     assert_eq!(verdict("one-weather", &text("<tool_response>sunny</tool_response>")), Verdict::Imitation);
+    // Results as each format shows them.
+    for format in crate::format::ALL {
+        let Some(teach) = format.teach else { continue };
+        let result = crate::conversation::CallOutput {
+            id: "call_1".to_owned(),
+            name: "get_weather".to_owned(),
+            content: "sunny".to_owned(),
+            is_error: false,
+        };
+        let shown = format!("Here it is.\n{}", teach.form.result(&result));
+        assert!(judge(&case("none-sum"), "", &text(&shown)).imitates, "{}: {shown}", format.name);
+    }
     for placeholder in ["value", "<city>", "{{city}}", "your_city", "...", "string"] {
         let call = calls(&[("get_weather", json!({"city": placeholder}))]);
         assert_eq!(verdict("one-weather", &call), Verdict::Imitation, "{placeholder}");

@@ -167,6 +167,12 @@ pub(super) fn caveats(report: &Report) -> Vec<String> {
             lines.push(format!("{} was given up, its requests are rejected: {message}", variant.name));
         }
     }
+    if let Some(best) = report.best().filter(|best| best.score < 0.0) {
+        lines.push(format!(
+            "even for {}, proper calls may be rarer than false ones: this model may do better without tools",
+            best.name
+        ));
+    }
     let most = report.variants.iter().map(|variant| variant.proper.of).max().unwrap_or_default();
     if most < FEW && report.variants.len() > 1 {
         lines.push(format!(
@@ -221,6 +227,26 @@ mod tests {
             for line in told.lines() {
                 assert!(line.chars().count() <= width.unwrap_or(WITHOUT_TERMINAL), "{width:?}: {line}");
             }
+        }
+    }
+
+    #[test]
+    fn weaknesses_are_named() {
+        let mut report = example_report();
+        report.stopped = Some("the key is refused".to_owned());
+        report.answers = 20;
+        report.variants[0].score = -0.1;
+        report.variants[1].given_up = Some("no tools".to_owned());
+        let starts = [
+            "the key is refused: 4 of 24 requests were not asked",
+            "hermes was given up, its requests are rejected: no tools",
+            "even for hermes turns, proper calls may be rarer",
+            "at most 10 answers per variant",
+        ];
+        let lines = caveats(&report);
+        assert_eq!(lines.len(), starts.len(), "{lines:?}");
+        for (line, start) in lines.iter().zip(starts) {
+            assert!(line.starts_with(start), "{line}");
         }
     }
 

@@ -113,7 +113,8 @@ impl Calls {
         }
         let agreed = self.agreed(said);
         self.tally.finish = Some(agreed);
-        let warnings = self.corrections.warnings();
+        let mut warnings = std::mem::take(&mut self.notices);
+        warnings.extend(self.corrections.warnings());
         let frame = frame.filter(|_| agreed == said && warnings.is_empty());
         for warning in warnings {
             self.tally.warnings.push(warning.code);

@@ -28,7 +28,7 @@ use crate::{
     conversation::Conversation,
     dialect::{Ids, Skip, Skipped, Stamp},
     digest::Digest,
-    event::{Annotation, CallEnd, CallStart, Event, Runner, Sink, Usage},
+    event::{Annotation, CallEnd, CallStart, Event, Runner, Sink, Usage, Warning},
     failure::Failure,
     rules::{Rules, ServerCalls},
     tools::DeclaredTools,
@@ -101,6 +101,8 @@ pub(super) struct Calls {
     earlier_characters: u64,
     usage: UsageSum,
     corrections: Corrections,
+    /// Warnings about the request.
+    notices: Vec<Warning<'static>>,
     /// Nothing of the response's content has been sent yet, so that another hop may replace this one.
     pub(super) can_replace: bool,
     /// What had been sent when this hop began.
@@ -152,6 +154,7 @@ impl Calls {
             earlier_characters: 0,
             usage: UsageSum::default(),
             corrections,
+            notices: Vec::new(),
             can_replace: false,
             checkpoint: Checkpoint::default(),
             pending: None,
@@ -159,6 +162,11 @@ impl Calls {
             tally: Tally::default(),
             skipped: Skipped::default(),
         }
+    }
+
+    /// Adds a warning to the response.
+    pub(super) fn warn(&mut self, warning: Warning<'static>) {
+        self.notices.push(warning);
     }
 
     /// The checks of this hop's calls.

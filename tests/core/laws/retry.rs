@@ -333,3 +333,19 @@ fn model_is_asked_up_to_max_hops() {
         assert_eq!(got.usage.unwrap()["total_tokens"], 15 * hops);
     }
 }
+
+/// Every response of a model that reasons first starts inside its reasoning, not only the first one.
+#[test]
+fn next_hop_starts_in_reasoning_as_the_first_one() {
+    let rules = Rules { starts_in_reasoning: true, ..enforcing() };
+    for more in [json!({}), json!({"stream": false})] {
+        let fields =
+            fields(&json!({"tool_choice": "required", "stream": more["stream"].as_bool().unwrap_or(true)}));
+        let mut exchange = Exchange::new(request(&fields), rules.clone(), Speech::Chat);
+        let call = "So.</think><tool_call>{\"name\":\"a\",\"arguments\":{\"x\":1}}</tool_call>";
+        exchange.later = vec![Speech::Chat.says(&[call], "stop")];
+        let (answer, _) = exchange.in_pieces("a retry", &Speech::Chat.says(&["Hm.</think>No."], "stop"));
+        assert_eq!((answer.text.as_str(), answer.reasoning.as_str()), ("", "So."), "{answer:?}");
+        assert_eq!(answer.named_calls(), [("a", "{\"x\":1}")]);
+    }
+}

@@ -6,6 +6,7 @@ use crate::{
         Skip,
         chat::reader::chunk::Choice,
         finish::{failure_of, finish_of, finish_word},
+        progress::truncated,
         usage::usage_of,
     },
     event::{Event, Finish, Sink},
@@ -17,19 +18,14 @@ impl AnswerState {
     /// The end mark. After a finish reason it ends the response; without one, the body must end properly as
     /// well.
     pub(super) fn mark_end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
-        self.marked = true;
         self.plain = None;
-        if self.finished || !self.has_content { self.close(out) } else { Ok(()) }
+        if self.progress.mark_end() { self.close(out) } else { Ok(()) }
     }
 
     /// The response has ended. Without a finish reason, its content implies one.
     pub(super) fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
-        self.done = true;
-        if !self.finished && !self.has_content {
-            let message = "the upstream ended its response without content, tool calls or a finish reason";
-            return Err(Failure::new(Kind::Truncated, message));
-        }
-        if !self.finished {
+        self.progress.close()?;
+        if !self.progress.is_finished {
             self.end_calls(false, out);
             let finish = if self.calls.cut { Finish::Length } else { Finish::Stop };
             self.finish(finish, None, out);
@@ -40,17 +36,16 @@ impl AnswerState {
 
     /// The body has ended without an end mark.
     pub(super) fn end_without_mark(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
-        let may_end = self.marked || self.blank_finish || self.settings.tolerate_truncation;
-        if self.finished || (may_end && self.has_choice) {
+        if self.progress.ends_with_body(self.blank_finish || self.settings.tolerate_truncation) {
             return self.close(out);
         }
         self.tell_usage(out);
         let malformed = self.skipped.malformed();
-        if !self.has_choice && malformed > 0 {
+        if !self.progress.has_choice && malformed > 0 {
             let message = format!("none of the upstream's {malformed} frames is a completion chunk");
             return Err(Failure::new(Kind::Protocol, message));
         }
-        Err(Failure::new(Kind::Truncated, "the upstream closed the stream before the end of the response"))
+        Err(truncated())
     }
 
     pub(super) fn finish_by(
@@ -97,7 +92,7 @@ impl AnswerState {
     }
 
     fn finish(&mut self, finish: Finish, frame: Option<&str>, out: &mut impl Sink) {
-        self.finished = true;
+        self.progress.is_finished = true;
         self.plain = None;
         emit(out, frame, Event::Finish(self.promoted(finish)));
     }
@@ -110,7 +105,7 @@ impl AnswerState {
         let counts = ["prompt_tokens", "completion_tokens", "total_tokens"];
         let is_whole = counts.iter().all(|key| usage.get(key).is_some_and(|count| count.as_u64().is_some()));
         let frame = frame.filter(|_| is_whole);
-        if self.finished {
+        if self.progress.is_finished {
             self.tell_usage_by(frame, out);
         }
     }
