@@ -65,13 +65,12 @@ impl Upstream {
 
     /// Waits until it has got this many.
     fn wait_for(&self, count: usize) {
-        for _ in 0..3_000 {
-            if self.asked() >= count {
-                return;
-            }
+        let mut patience = 3_000;
+        while self.asked() < count {
+            assert!(patience > 0, "only {} requests came", self.asked());
+            patience -= 1;
             thread::sleep(Duration::from_millis(20));
         }
-        panic!("only {} requests came", self.asked());
     }
 }
 
