@@ -69,7 +69,7 @@ use self::{
     thinking::{Thinking, ThinkingProgress},
 };
 use crate::{
-    event::{Event, Finish, Sink},
+    event::{Event, Finish, Runner, Sink},
     format::{KnownFormats, THINK},
     rules::Rules,
     tools::DeclaredTools,
@@ -222,8 +222,10 @@ impl Detector {
                 self.finish(stopped, out);
                 out.event(event);
             }
-            Event::CallStart(_) => {
-                if matches!(self.state, State::Prose) {
+            Event::CallStart(ref start) => {
+                if start.runner == Runner::Upstream {
+                    self.interrupt(out);
+                } else if matches!(self.state, State::Prose) {
                     self.prose.interrupt(out);
                 }
                 out.event(event);

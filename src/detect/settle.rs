@@ -22,8 +22,36 @@ const MAX_SPACE: usize = 4 << 10;
 impl Detector {
     /// The text breaks off. `stopped`: the model finished. Held text is resolved.
     pub(super) fn decide(&mut self, stopped: bool, out: &mut impl Sink) {
+        self.decide_until(stopped, out, |state| {
+            matches!(state, State::Prose | State::Foreign(_) | State::Json(_) | State::Dropped)
+        });
+    }
+
+    /// A call that the upstream ran, or tried to, follows, and the model's text has stopped for it: what is
+    /// held was written before the call, and is resolved before it. Reasoning has an end of its own.
+    pub(super) fn interrupt(&mut self, out: &mut impl Sink) {
+        let has_call = matches!(&self.state, State::Calls(reading) if reading.container.has_begun());
+        if has_call || self.held() > self.prose.held() {
+            self.decide_until(true, out, |state| {
+                !matches!(
+                    state,
+                    State::Attributes { .. }
+                        | State::Marker { .. }
+                        | State::Opener(_)
+                        | State::Calls(_)
+                        | State::Behind
+                )
+            });
+        }
+        if matches!(self.state, State::Prose) {
+            self.prose.interrupt(out);
+        }
+    }
+
+    /// Resolves what is held, up to a state in which nothing has to be.
+    fn decide_until(&mut self, stopped: bool, out: &mut impl Sink, is_resolved: fn(&State) -> bool) {
         self.flow = None;
-        loop {
+        while !is_resolved(&self.state) {
             match std::mem::replace(&mut self.state, State::Prose) {
                 // An HTML element's opener is ASCII.
                 State::Attributes { .. } => self.release(self.held.len().saturating_sub(1), out),
@@ -35,7 +63,7 @@ impl Detector {
                 State::Reasoning(mut thinking) => thinking.finish(out),
                 State::Behind => self.leave_call(out),
                 State::Invented(_) => self.held.clear(),
-                State::Prose | State::Foreign(_) | State::Json(_) | State::Dropped => break,
+                State::Prose | State::Foreign(_) | State::Json(_) | State::Dropped => {}
             }
         }
     }

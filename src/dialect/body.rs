@@ -13,7 +13,7 @@ use std::{fmt::Debug, mem, ops::ControlFlow, str};
 use memchr::memchr;
 
 use super::{
-    Asked, Skip, Skipped,
+    Asked, Progress, Skip, Skipped,
     refusal::{first_words, reported_event},
     skipped::is_sign_of_life,
 };
@@ -54,15 +54,8 @@ pub trait ResponseState: Debug {
     /// [`Kind::Truncated`] if the response is not complete.
     fn end(&mut self, is_value: bool, out: &mut impl Sink) -> Result<(), Failure>;
 
-    /// Whether a part of a response has been read.
-    fn has_choice(&self) -> bool;
-
-    /// Whether the response has ended, so that nothing more is read.
-    fn is_done(&self) -> bool;
-
-    /// Whether the end mark came without a finish reason, so that the response is complete if the body ends
-    /// properly.
-    fn awaits_end(&self) -> bool;
+    /// How far the response has come.
+    fn progress(&self) -> &Progress;
 
     /// What was left out, by reason.
     fn skipped(&self) -> Skipped;
@@ -156,7 +149,7 @@ impl<R: ResponseState> BodyReader<R> {
                 let fits = frames.push(bytes, |frame| {
                     *has_begun = true;
                     result = read_frame(&mut **response, frame, out);
-                    let is_over = result.is_err() || response.is_done();
+                    let is_over = result.is_err() || response.progress().is_done;
                     if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
                 });
                 result.and(fits.map_err(oversized))
@@ -166,7 +159,7 @@ impl<R: ResponseState> BodyReader<R> {
             Body::Page if self.opening.len() < QUOTED => Ok(()),
             Body::Page => Err(not_a_stream(&self.opening)),
         };
-        self.is_over |= result.is_err() || self.response.is_done();
+        self.is_over |= result.is_err() || self.response.progress().is_done;
         result
     }
 
@@ -210,7 +203,7 @@ impl<R: ResponseState> BodyReader<R> {
     /// The end mark came without a finish reason: what follows is ignored, and the response is complete if
     /// the body ends properly.
     pub(crate) fn awaits_end(&self) -> bool {
-        !self.is_over && self.response.awaits_end()
+        !self.is_over && self.response.progress().awaits_end()
     }
 
     /// Servers of these APIs leave tools to the client.
@@ -272,7 +265,7 @@ impl<R: ResponseState> BodyReader<R> {
                 partial.clear();
             }
             rest = tail;
-            if self.response.is_done() {
+            if self.response.progress().is_done {
                 return Ok(());
             }
         }
@@ -296,7 +289,7 @@ impl<R: ResponseState> BodyReader<R> {
         if !breaks_off(value) {
             self.response.value(utf8(value)?, out)?;
         }
-        if !self.response.has_choice() {
+        if !self.response.progress().has_choice {
             return Err(not_a_completion(value));
         }
         self.response.end(true, out)
@@ -306,7 +299,7 @@ impl<R: ResponseState> BodyReader<R> {
     fn finish_lines(&mut self, count: usize, last: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
         let is_value = count == 1 && last.trim_ascii().is_empty();
         read_last(&mut *self.response, last, out)?;
-        if is_value && !self.response.has_choice() {
+        if is_value && !self.response.progress().has_choice {
             return Err(not_a_completion(&self.opening));
         }
         self.response.end(is_value, out)

@@ -16,6 +16,7 @@ pub mod completions;
 pub(crate) mod finish;
 pub mod lumo;
 mod probe;
+mod progress;
 pub(crate) mod refusal;
 pub(crate) mod server;
 mod skipped;
@@ -25,12 +26,16 @@ pub(crate) mod status;
 mod table;
 pub(crate) mod tool_calls;
 mod upstream;
+mod usage;
 
 use std::{fmt, str::FromStr};
 
 use bytes::BytesMut;
 
-use self::body::{BodyReader, JsonBody, ResponseState, not_json};
+use self::{
+    body::{BodyReader, JsonBody, ResponseState, not_json},
+    progress::Progress,
+};
 pub use self::{
     client::{Answering, ClientSide},
     probe::{Probe, Root},

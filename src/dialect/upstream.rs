@@ -10,7 +10,7 @@ use crate::{
     enforce::Means,
     failure::Failure,
     rules::Limits,
-    settings::Settings,
+    settings::{Field, Key, Settings},
     tools::DeclaredTools,
 };
 
@@ -109,6 +109,13 @@ pub trait UpstreamSide {
 
     /// Sets whether each delta repeats all of the text before it, in dialects whose servers may do so.
     fn set_cumulative(&mut self, _cumulative: bool) {}
+}
+
+/// The setting of dialects whose requests may ask for token counts at the end of a stream.
+pub(super) fn include_usage(keys: &mut dyn Settings, include: &mut bool) {
+    let about =
+        "request token counts at the end of a stream; `false` for servers that reject `stream_options`";
+    keys.key(Key::new("include_usage", about), Field::Switch(include));
 }
 
 /// What reading a response depends on beside the upstream's own settings.

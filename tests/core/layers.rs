@@ -50,8 +50,19 @@ fn architecture_lists_the_modules_in_this_order() {
 }
 
 /// What `dialect/` has besides the dialects: all of them may import it.
-const SHARED_BY_DIALECTS: [&str; 7] =
-    ["finish", "probe", "refusal", "server", "skipped", "status", "tool_calls"];
+const SHARED_BY_DIALECTS: [&str; 11] = [
+    "body",
+    "finish",
+    "probe",
+    "progress",
+    "refusal",
+    "server",
+    "skipped",
+    "status",
+    "tool_calls",
+    "upstream",
+    "usage",
+];
 
 /// A path in a source file, without `crate` and `super`: the module that it names, seen from the root of the crate.
 #[derive(Debug, PartialEq, Eq)]

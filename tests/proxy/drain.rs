@@ -13,15 +13,13 @@ use crate::support::{
     upstream::{Upstream, at_once, text},
 };
 
+/// An upstream that sends a text, and the rest of its response when it is notified.
 async fn held(go_on: Arc<Notify>) -> Upstream {
-    Upstream::start(move |mut exchange| {
-        let go_on = go_on.clone();
-        async move {
-            exchange.begin().await;
-            exchange.piece(text("first")).await;
-            go_on.notified().await;
-            exchange.finished().await
-        }
+    Upstream::start_sharing(go_on, |mut exchange, go_on| async move {
+        exchange.begin().await;
+        exchange.piece(text("first")).await;
+        go_on.notified().await;
+        exchange.finished().await
     })
     .await
 }
@@ -70,14 +68,9 @@ async fn streams_open_at_the_drain_deadline_end_with_an_error() {
 #[tokio::test]
 async fn responses_not_begun_at_the_drain_deadline_are_refused() {
     let asked = Arc::new(Notify::new());
-    let tell = asked.clone();
-    let upstream = Upstream::start(move |mut exchange| {
-        let tell = tell.clone();
-        async move {
-            tell.notify_one();
-            exchange.gone().await;
-            exchange
-        }
+    let upstream = Upstream::start_sharing(asked.clone(), |exchange, asked| async move {
+        asked.notify_one();
+        exchange.silent().await
     })
     .await;
     let mut setup = Setup::new(upstream.address);

@@ -5,58 +5,32 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 use toolwire::{
     config::ToolStyle,
-    dialect::{UpstreamDialect, chat},
-    format::{HERMES, QWEN3_CODER},
+    dialect::chat::Server,
+    format::QWEN3_CODER,
     rules::{Detect, Enforce},
 };
 
 use crate::support::{
     client::{Client, chat_request},
     proxy::Setup,
-    upstream::{END, Upstream, text},
+    taught::{Said, model, required, response, setup},
 };
 
-/// Sends a request to an upstream with this software, which answers with `said`. Returns what the upstream was asked, and
-/// the client's response.
+/// Sends a request with this tool choice to a model on `server`, which answers with `text`. Returns what the model was
+/// asked, and the client's response.
 async fn exchange(
-    server: chat::Server,
-    setup: impl FnOnce(&mut Setup),
+    server: Server,
+    change: impl FnOnce(&mut Setup),
     choice: Value,
-    said: &'static str,
+    text: &'static str,
 ) -> (Value, Value) {
-    let asked = Arc::new(Mutex::new(Value::Null));
-    let seen = Arc::clone(&asked);
-    let upstream = Upstream::start(move |mut exchange| {
-        let seen = Arc::clone(&seen);
-        async move {
-            *seen.lock().unwrap() = serde_json::from_slice(&exchange.body).unwrap();
-            let said = said.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-            exchange.begin().await;
-            exchange.piece(text(&said)).await;
-            exchange.piece(END).await;
-            exchange.end().await;
-            exchange
-        }
-    })
-    .await;
-    let mut proxy = Setup::new(upstream.address);
-    let options = chat::Options { server, stream: chat::Streaming::Always, ..chat::Options::of_host("") };
-    proxy.upstream.options = UpstreamDialect::Chat(options);
-    proxy.tools = ToolStyle::Format(&HERMES);
-    proxy.settings.enforce = Enforce::Auto;
-    setup(&mut proxy);
-    let proxy = proxy.start().await;
-    let body = json!({
-        "model": "m",
-        "messages": [{"role": "user", "content": "weather?"}],
-        "tools": [{"type": "function", "function": {"name": "weather", "parameters": {
-            "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"],
-        }}}],
-        "tool_choice": choice,
-        "response_format": {"type": "json_object"},
-    });
-    let response = Client::new().send(chat_request(&proxy, body.to_string())).await.unwrap().json().await;
-    let asked = asked.lock().unwrap().take();
+    let (upstream, asked) = model(move |_| Said::text(text)).await;
+    let mut setup = setup(&upstream, server, Enforce::Auto);
+    change(&mut setup);
+    let proxy = setup.start().await;
+    let request = required(json!({"tool_choice": choice, "response_format": {"type": "json_object"}}));
+    let response = response(&proxy, &request).await;
+    let asked = asked.lock().unwrap().remove(0);
     (asked, response)
 }
 
@@ -77,7 +51,7 @@ fn prompt(asked: &Value) -> &str {
 
 #[tokio::test]
 async fn a_required_call_is_asked_for_as_a_structural_tag() {
-    let (asked, response) = exchange(chat::Server::Vllm, |_| (), json!("required"), TAGGED).await;
+    let (asked, response) = exchange(Server::Vllm, |_| (), json!("required"), TAGGED).await;
     let format = &asked["response_format"];
     assert_eq!(format["type"], "structural_tag");
     assert_eq!(format["format"]["at_least_one"], true);
@@ -91,7 +65,7 @@ async fn a_required_call_is_asked_for_as_a_structural_tag() {
 #[tokio::test]
 async fn a_schema_is_taught_and_read_as_plain_json() {
     let choice = json!({"type": "function", "function": {"name": "weather"}});
-    let (asked, response) = exchange(chat::Server::LlamaCpp, |_| (), choice, PLAIN).await;
+    let (asked, response) = exchange(Server::LlamaCpp, |_| (), choice, PLAIN).await;
     let format = &asked["response_format"];
     assert_eq!(format["type"], "json_schema");
     assert_eq!(format["json_schema"]["schema"]["properties"]["name"]["const"], "weather");
@@ -102,7 +76,7 @@ async fn a_schema_is_taught_and_read_as_plain_json() {
 #[tokio::test]
 async fn a_grammar_keeps_the_notation_of_the_format() {
     let grammar = |setup: &mut Setup| setup.settings.enforce = Enforce::Grammar;
-    for (server, key) in [(chat::Server::LlamaCpp, "/grammar"), (chat::Server::Sglang, "/ebnf")] {
+    for (server, key) in [(Server::LlamaCpp, "/grammar"), (Server::Sglang, "/ebnf")] {
         let (asked, response) = exchange(server, grammar, json!("required"), TAGGED).await;
         let grammar = asked.pointer(key).and_then(Value::as_str).unwrap();
         assert!(grammar.contains(r#""<tool_call>\n{\"name\":\"weather\",\"arguments\":""#), "{grammar}");
@@ -118,24 +92,24 @@ async fn nothing_is_enforced_without_need_or_means() {
             .iter()
             .all(|key| asked.get(key).is_none())
     };
-    let (asked, response) = exchange(chat::Server::Vllm, |_| (), json!("auto"), TAGGED).await;
+    let (asked, response) = exchange(Server::Vllm, |_| (), json!("auto"), TAGGED).await;
     assert!(unconstrained(&asked), "{asked}");
     assert_eq!(call_of(&response), WEATHER);
-    let (asked, _) = exchange(chat::Server::Other, |_| (), json!("required"), TAGGED).await;
+    let (asked, _) = exchange(Server::Other, |_| (), json!("required"), TAGGED).await;
     assert!(unconstrained(&asked), "{asked}");
     // The format under the constraint would not be found.
     let narrow = |setup: &mut Setup| {
         setup.tools = ToolStyle::Format(&QWEN3_CODER);
         setup.settings.detect = Detect::Formats(vec!["qwen3_coder"]);
     };
-    let (asked, _) = exchange(chat::Server::Vllm, narrow, json!("required"), "no").await;
+    let (asked, _) = exchange(Server::Vllm, narrow, json!("required"), "no").await;
     assert!(unconstrained(&asked), "{asked}");
 }
 
 /// A server that ignores the constraint.
 #[tokio::test]
 async fn a_missing_call_is_a_warning_all_the_same() {
-    let (asked, response) = exchange(chat::Server::Ollama, |_| (), json!("required"), "I cannot.").await;
+    let (asked, response) = exchange(Server::Ollama, |_| (), json!("required"), "I cannot.").await;
     assert_eq!(asked["response_format"]["type"], "json_schema");
     assert_eq!(response["choices"][0]["message"]["content"], "I cannot.");
     assert_eq!(response["choices"][0]["finish_reason"], "stop");
@@ -145,43 +119,14 @@ async fn a_missing_call_is_a_warning_all_the_same() {
 /// A server that refuses schemas and knows grammars: after the first refusal it is not asked for a schema again.
 #[tokio::test]
 async fn a_refused_means_is_replaced_and_remembered() {
-    let asked = Arc::new(Mutex::new(Vec::<Value>::new()));
-    let seen = Arc::clone(&asked);
-    let upstream = Upstream::start(move |mut exchange| {
-        let seen = Arc::clone(&seen);
-        async move {
-            let body: Value = serde_json::from_slice(&exchange.body).unwrap();
-            let has_schema = body.get("response_format").is_some();
-            seen.lock().unwrap().push(body);
-            if has_schema {
-                let error = r#"{"error":{"message":"unknown field response_format"}}"#;
-                exchange.whole("400 Bad Request", "content-type: application/json\r\n", error).await;
-                return exchange;
-            }
-            exchange.begin().await;
-            exchange.piece(text(&TAGGED.replace('"', "\\\"").replace('\n', "\\n"))).await;
-            exchange.piece(END).await;
-            exchange.end().await;
-            exchange
-        }
+    let (upstream, asked) = model(|request| match request.get("response_format") {
+        Some(_) => Said::Refused("400 Bad Request", "unknown field response_format"),
+        None => Said::text(TAGGED),
     })
     .await;
-    let mut proxy = Setup::new(upstream.address);
-    let server = chat::Server::LlamaCpp;
-    let options = chat::Options { server, stream: chat::Streaming::Always, ..chat::Options::of_host("") };
-    proxy.upstream.options = UpstreamDialect::Chat(options);
-    proxy.tools = ToolStyle::Format(&HERMES);
-    proxy.settings.enforce = Enforce::Auto;
-    let proxy = proxy.start().await;
-    let body = json!({
-        "model": "m",
-        "messages": [{"role": "user", "content": "weather?"}],
-        "tools": [{"type": "function", "function": {"name": "weather"}}],
-        "tool_choice": "required",
-    });
+    let proxy = setup(&upstream, Server::LlamaCpp, Enforce::Auto).start().await;
     for _ in 0..2 {
-        let reply = Client::new().send(chat_request(&proxy, body.to_string())).await.unwrap();
-        assert_eq!(call_of(&reply.json().await), WEATHER);
+        assert_eq!(call_of(&response(&proxy, &required(json!({}))).await), WEATHER);
     }
     let asked = asked.lock().unwrap();
     let kinds: Vec<_> = asked
@@ -194,39 +139,20 @@ async fn a_refused_means_is_replaced_and_remembered() {
 /// A refusal that has nothing to do with the constraint reaches the client, and nothing is learned from it.
 #[tokio::test]
 async fn a_refusal_for_another_reason_is_not_held_against_the_means() {
-    let asked = Arc::new(Mutex::new(0_usize));
-    let status = Arc::new(Mutex::new("400 Bad Request"));
-    let answered = Arc::clone(&status);
-    let seen = Arc::clone(&asked);
-    let upstream = Upstream::start(move |mut exchange| {
-        let (seen, answered) = (Arc::clone(&seen), Arc::clone(&answered));
-        async move {
-            *seen.lock().unwrap() += 1;
-            let status = *answered.lock().unwrap();
-            let error = r#"{"error":{"message":"the prompt is too long"}}"#;
-            exchange.whole(status, "content-type: application/json\r\n", error).await;
-            exchange
-        }
-    })
-    .await;
-    let mut proxy = Setup::new(upstream.address);
-    let options = chat::Options { server: chat::Server::Ollama, ..chat::Options::of_host("") };
-    proxy.upstream.options = UpstreamDialect::Chat(options);
-    proxy.tools = ToolStyle::Format(&HERMES);
-    proxy.settings.enforce = Enforce::Auto;
-    let proxy = proxy.start().await;
-    let body = json!({
-        "model": "m",
-        "messages": [{"role": "user", "content": "weather?"}],
-        "tools": [{"type": "function", "function": {"name": "weather"}}],
-        "tool_choice": "required",
-    });
+    let status = Arc::new(Mutex::new(""));
+    let sent = Arc::clone(&status);
+    let (upstream, asked) =
+        model(move |_| Said::Refused(*sent.lock().unwrap(), "the prompt is too long")).await;
+    let proxy = setup(&upstream, Server::Ollama, Enforce::Auto).start().await;
+    let request = required(json!({})).to_string();
     // A fault of the server says nothing about the constraint unless its message does.
-    for (said, requests) in [("400 Bad Request", 3), ("400 Bad Request", 6), ("500 Oh", 7), ("503 Busy", 8)] {
-        *status.lock().unwrap() = said;
-        let reply = Client::new().send(chat_request(&proxy, body.to_string())).await.unwrap();
+    for (refusal, requests) in
+        [("400 Bad Request", 3), ("400 Bad Request", 6), ("500 Oh", 7), ("503 Busy", 8)]
+    {
+        *status.lock().unwrap() = refusal;
+        let reply = Client::new().send(chat_request(&proxy, request.clone())).await.unwrap();
         assert!(!reply.status().is_success());
         assert!(reply.json().await.to_string().contains("the prompt is too long"));
-        assert_eq!(*asked.lock().unwrap(), requests);
+        assert_eq!(asked.lock().unwrap().len(), requests);
     }
 }

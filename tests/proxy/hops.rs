@@ -2,13 +2,13 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
-use serde_json::Value;
+use serde_json::json;
 use tokio::{sync::Notify, task::JoinSet};
 use toolwire::{
     dialect::{UpstreamDialect, lumo},
@@ -16,15 +16,17 @@ use toolwire::{
 };
 
 use crate::support::{
-    client::{Client, chat_request, stream_error},
+    client::{Client, chat_request, stream_error, weather},
     proxy::Setup,
     soon,
+    taught::{required, response},
     upstream::{Exchange, Upstream, text},
 };
 
-const REQUEST: &str = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"weather?"}],
-    "tools":[{"type":"function","function":{"name":"weather","parameters":
-        {"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}}}]}"#;
+/// A request for a stream.
+fn request() -> String {
+    weather(json!({"stream": true})).to_string()
+}
 
 /// A first hop: this text, and a call without its argument.
 fn first(text: &str) -> String {
@@ -37,28 +39,26 @@ fn first(text: &str) -> String {
 
 const CALL: &str = "data: {\"object\":\"chat.tool_call\",\"tool_call\":{\"id\":\"n2\",\"name\":\"weather\",\
      \"arguments\":\"{\\\"city\\\":\\\"Paris\\\"}\"}}\n\n";
-const SECOND: &str = "data: {\"object\":\"chat.tool_call\",\"tool_call\":{\"id\":\"n2\",\"name\":\"weather\",\
-     \"arguments\":\"{\\\"city\\\":\\\"Paris\\\"}\"}}\n\ndata: [DONE]\n\n";
+const DONE: &str = "data: [DONE]\n\n";
 
-/// An upstream whose first hop is `text` and an incomplete call; `later` responds to the request of the second hop.
-async fn upstream<F>(
+/// A second hop: the call with its argument.
+fn second() -> String {
+    CALL.to_owned() + DONE
+}
+
+/// An upstream whose first hop is `text` and an incomplete call; `later` responds to the request of the second hop, with
+/// what it shares with the test.
+async fn upstream<T, F>(
     text: &'static str,
-    later: impl Fn(Exchange) -> F + Clone + Send + Sync + 'static,
+    shared: T,
+    later: impl Fn(Exchange, T) -> F + Clone + Send + Sync + 'static,
 ) -> Upstream
 where
+    T: Clone + Send + Sync + 'static,
     F: Future<Output = Exchange> + Send + 'static,
 {
-    Upstream::start(move |mut exchange| {
-        let later = later.clone();
-        async move {
-            if is_second(&exchange) {
-                return later(exchange).await;
-            }
-            exchange.begin().await;
-            exchange.piece(first(text)).await;
-            exchange.end().await;
-            exchange
-        }
+    Upstream::start_sharing((shared, later), move |exchange, (shared, later)| async move {
+        if is_second(&exchange) { later(exchange, shared).await } else { exchange.stream(first(text)).await }
     })
     .await
 }
@@ -74,25 +74,49 @@ fn setup(upstream: &Upstream) -> Setup {
     setup
 }
 
+/// The client sees one response, although the upstream gets two requests. The first has ended before the second is
+/// sent, so one slot is enough.
+#[tokio::test]
+async fn incomplete_call_is_one_response_from_two_hops() {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let upstream = Upstream::start_sharing(asked.clone(), |mut exchange, asked| async move {
+        let is_second = is_second(&exchange);
+        asked.lock().unwrap().push(is_second);
+        if is_second {
+            return exchange.stream(second()).await;
+        }
+        exchange.begin().await;
+        let refused = "data: {\"object\":\"chat.tool_result\",\"tool_result\":{\"call_id\":\"n1\",\"content\":\"{\\\"error\\\":true}\"}}\n\n\
+             data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+        exchange.piece(first("").replace(DONE, refused)).await;
+        exchange.silent().await
+    })
+    .await;
+    let mut setup = setup(&upstream);
+    setup.upstream.queue.max_concurrent = 1;
+    let proxy = setup.start().await;
+    let client = Client::new();
+    let body = client.chat(&proxy, request()).await.rest().await;
+    assert!(body.contains("\"name\":\"weather\""), "{body}");
+    assert!(body.contains("Paris") && body.contains("\"finish_reason\":\"tool_calls\""), "{body}");
+    assert_eq!(body.matches("[DONE]").count(), 1, "{body}");
+    assert_eq!(*asked.lock().unwrap(), [false, true]);
+    let metrics = client.get(&proxy, "/metrics").await.rest().await;
+    assert!(metrics.contains("toolwire_calls_total{format=\"native\"} 1\n"), "{metrics}");
+}
+
 #[tokio::test]
 async fn slow_second_hop_gets_keep_alives() {
     let go_on = Arc::new(Notify::new());
-    let wait = go_on.clone();
-    let upstream = upstream("", move |mut exchange| {
-        let wait = wait.clone();
-        async move {
-            wait.notified().await;
-            exchange.begin().await;
-            exchange.piece(SECOND).await;
-            exchange.end().await;
-            exchange
-        }
+    let upstream = upstream("", go_on.clone(), |exchange, go_on| async move {
+        go_on.notified().await;
+        exchange.stream(second()).await
     })
     .await;
     let mut setup = setup(&upstream);
     setup.limits.keep_alive = Duration::from_millis(20);
     let proxy = setup.start().await;
-    let mut reply = Client::new().chat(&proxy, REQUEST).await;
+    let mut reply = Client::new().chat(&proxy, request()).await;
     assert_eq!(reply.status(), 200);
     reply.until(": keep-alive\n\n: keep-alive\n\n").await;
     go_on.notify_one();
@@ -103,19 +127,16 @@ async fn slow_second_hop_gets_keep_alives() {
 #[tokio::test]
 async fn client_disconnect_drops_the_second_hop() {
     let (asked, gone) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let (tell_asked, tell_gone) = (asked.clone(), gone.clone());
-    let upstream = upstream("Hm.", move |mut exchange| {
-        let (asked, gone) = (tell_asked.clone(), tell_gone.clone());
-        async move {
-            asked.notify_one();
-            exchange.gone().await;
-            gone.notify_one();
-            exchange
-        }
+    let shared = (asked.clone(), gone.clone());
+    let upstream = upstream("Hm.", shared, |mut exchange, (asked, gone)| async move {
+        asked.notify_one();
+        exchange.gone().await;
+        gone.notify_one();
+        exchange
     })
     .await;
     let proxy = setup(&upstream).start().await;
-    let mut reply = Client::new().chat(&proxy, REQUEST).await;
+    let mut reply = Client::new().chat(&proxy, request()).await;
     reply.until("Hm.").await;
     soon("the second hop", asked.notified()).await;
     drop(reply);
@@ -126,20 +147,15 @@ async fn client_disconnect_drops_the_second_hop() {
 async fn second_hop_is_cut_at_the_drain_deadline() {
     for text in ["Hm.", ""] {
         let asked = Arc::new(Notify::new());
-        let tell = asked.clone();
-        let upstream = upstream(text, move |mut exchange| {
-            let tell = tell.clone();
-            async move {
-                tell.notify_one();
-                exchange.gone().await;
-                exchange
-            }
+        let upstream = upstream(text, asked.clone(), |exchange, asked| async move {
+            asked.notify_one();
+            exchange.silent().await
         })
         .await;
         let mut setup = setup(&upstream);
         setup.drain_timeout = Duration::from_millis(50);
         let mut proxy = setup.start().await;
-        let request = chat_request(&proxy, REQUEST);
+        let request = chat_request(&proxy, request());
         let mut client = JoinSet::new();
         client.spawn(async move { Client::new().send(request).await.unwrap() });
         soon("the second hop", asked.notified()).await;
@@ -160,21 +176,15 @@ async fn second_hop_is_cut_at_the_drain_deadline() {
 #[tokio::test]
 async fn response_in_its_second_hop_finishes_while_draining() {
     let (asked, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let (tell, wait) = (asked.clone(), go_on.clone());
-    let upstream = upstream("", move |mut exchange| {
-        let (tell, wait) = (tell.clone(), wait.clone());
-        async move {
-            tell.notify_one();
-            wait.notified().await;
-            exchange.begin().await;
-            exchange.piece(SECOND).await;
-            exchange.end().await;
-            exchange
-        }
+    let shared = (asked.clone(), go_on.clone());
+    let upstream = upstream("", shared, |exchange, (asked, go_on)| async move {
+        asked.notify_one();
+        go_on.notified().await;
+        exchange.stream(second()).await
     })
     .await;
     let mut proxy = setup(&upstream).start().await;
-    let request = chat_request(&proxy, REQUEST);
+    let request = chat_request(&proxy, request());
     let mut client = JoinSet::new();
     client.spawn(async move { Client::new().send(request).await.unwrap() });
     soon("the second hop", asked.notified()).await;
@@ -189,22 +199,22 @@ async fn response_in_its_second_hop_finishes_while_draining() {
 #[tokio::test]
 async fn failure_of_the_second_hop_is_the_failure_of_the_response() {
     for text in ["", "Hm."] {
-        let refusing = upstream(text, |mut exchange| async move {
+        let refusing = upstream(text, (), |mut exchange, ()| async move {
             let body = r#"{"error":{"message":"too many","code":"busy"}}"#;
             exchange.whole("429 Too Many Requests", "retry-after: 7\r\n", body).await;
             exchange
         })
         .await;
-        let truncating = upstream(text, |mut exchange| async move {
+        let truncating = upstream(text, (), |mut exchange, ()| async move {
             exchange.begin().await;
             exchange.piece("data: {\"choices\":[").await;
             exchange
         })
         .await;
-        let closing = upstream(text, |exchange| async move { exchange }).await;
+        let closing = upstream(text, (), |exchange, ()| async move { exchange }).await;
         for (upstream, status) in [(refusing, 429), (truncating, 502), (closing, 502)] {
             let proxy = setup(&upstream).start().await;
-            let reply = Client::new().chat(&proxy, REQUEST).await;
+            let reply = Client::new().chat(&proxy, request()).await;
             if text.is_empty() {
                 assert_eq!(reply.status(), status);
                 assert_eq!(reply.header("retry-after"), (status == 429).then_some("7"));
@@ -222,14 +232,14 @@ async fn failure_of_the_second_hop_is_the_failure_of_the_response() {
 /// A truncated second hop after its call: the call has been sent, and the response still fails.
 #[tokio::test]
 async fn second_hop_cut_after_content_fails_in_the_stream() {
-    let upstream = upstream("", |mut exchange| async move {
+    let upstream = upstream("", (), |mut exchange, ()| async move {
         exchange.begin().await;
         exchange.piece(CALL).await;
         exchange
     })
     .await;
     let proxy = setup(&upstream).start().await;
-    let reply = Client::new().chat(&proxy, REQUEST).await;
+    let reply = Client::new().chat(&proxy, request()).await;
     assert_eq!(reply.status(), 200);
     let body = reply.rest().await;
     assert!(body.contains("Paris"), "{body}");
@@ -240,25 +250,22 @@ async fn second_hop_cut_after_content_fails_in_the_stream() {
 #[tokio::test]
 async fn hops_with_a_single_slot_do_not_deadlock() {
     let (open, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let (count, peak) = (open.clone(), most.clone());
-    let upstream = Upstream::start(move |mut exchange| {
-        let (count, peak) = (count.clone(), peak.clone());
-        async move {
-            peak.fetch_max(count.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-            exchange.begin().await;
-            let body = if is_second(&exchange) { SECOND.to_owned() } else { first("") };
-            count.fetch_sub(1, Ordering::SeqCst);
-            exchange.piece(body).await;
-            exchange.end().await;
-            exchange
-        }
+    let shared = (open.clone(), most.clone());
+    let upstream = Upstream::start_sharing(shared, |mut exchange, (open, most)| async move {
+        most.fetch_max(open.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        exchange.begin().await;
+        let body = if is_second(&exchange) { second() } else { first("") };
+        open.fetch_sub(1, Ordering::SeqCst);
+        exchange.piece(body).await;
+        exchange.end().await;
+        exchange
     })
     .await;
     let mut setup = setup(&upstream);
     setup.upstream.queue.max_concurrent = 1;
     let proxy = setup.start().await;
     let client = Client::new();
-    let replies = (0..6).map(|_| async { client.chat(&proxy, REQUEST).await.rest().await });
+    let replies = (0..6).map(|_| async { client.chat(&proxy, request()).await.rest().await });
     for body in soon("all responses", futures_util::future::join_all(replies)).await {
         assert!(body.contains("Paris") && body.ends_with("data: [DONE]\n\n"), "{body}");
     }
@@ -268,15 +275,11 @@ async fn hops_with_a_single_slot_do_not_deadlock() {
 /// The time limit of the whole response spans its hops.
 #[tokio::test]
 async fn total_timeout_spans_hops() {
-    let upstream = upstream("Hm.", |mut exchange| async move {
-        exchange.gone().await;
-        exchange
-    })
-    .await;
+    let upstream = upstream("Hm.", (), |exchange, ()| async move { exchange.silent().await }).await;
     let mut setup = setup(&upstream);
     setup.upstream.timeouts.total = Some(Duration::from_millis(300));
     let proxy = setup.start().await;
-    let request = chat_request(&proxy, REQUEST);
+    let request = chat_request(&proxy, request());
     let body = Client::new().send(request).await.unwrap().rest().await;
     let error = stream_error(&body);
     assert!(error["message"].as_str().unwrap().contains("whole response"), "{error}");
@@ -289,28 +292,27 @@ async fn hop_whose_body_does_not_end_is_followed_all_the_same() {
     let upstream = Upstream::start(|mut exchange| async move {
         exchange.begin().await;
         if is_second(&exchange) {
-            exchange.piece(SECOND).await;
+            exchange.piece(second()).await;
             exchange.end().await;
         } else {
             let finish = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n\
                           data: {\"choices\":[],\"usage\":{\"prompt_tokens\":40}}\n\n";
-            exchange.piece(first("").replace("data: [DONE]\n\n", finish)).await;
+            exchange.piece(first("").replace(DONE, finish)).await;
             exchange.gone().await;
         }
         exchange
     })
     .await;
     let proxy = setup(&upstream).start().await;
-    let request = REQUEST.replacen("\"stream\":true", "\"stream\":false", 1);
-    let reply = Client::new().send(chat_request(&proxy, request)).await.unwrap();
-    let body: Value = reply.json().await;
+    let body = response(&proxy, &weather(json!({}))).await;
     assert_eq!(body["choices"][0]["message"]["tool_calls"][0]["id"], "n2", "{body}");
     assert_eq!(body["usage"]["prompt_tokens"], 40, "{body}");
 }
 
-const REQUIRED: &str = r#"{"model":"m","stream":true,"tool_choice":"required","messages":[{"role":"user","content":"weather?"}],
-    "tools":[{"type":"function","function":{"name":"weather","parameters":
-        {"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}}}]}"#;
+/// A request for a stream that requires a call.
+fn request_for_call() -> String {
+    required(json!({"stream": true})).to_string()
+}
 
 /// An upstream of Chat Completions that says `first`, and `second` when it is asked again.
 async fn chat_upstream(first: &'static str, second: &'static str) -> Upstream {
@@ -334,7 +336,7 @@ async fn missing_call_is_asked_for_again_unseen_by_the_client() {
         setup.settings.enforce = Enforce::Retry;
         setup.upstream.queue.max_concurrent = 1;
         let proxy = setup.start().await;
-        let body = client.chat(&proxy, REQUIRED).await.rest().await;
+        let body = client.chat(&proxy, request_for_call()).await.rest().await;
         assert!(!body.contains("rather") && body.contains("Paris") && !body.contains("warnings"), "{body}");
         assert!(
             body.contains("\"finish_reason\":\"tool_calls\"") && body.ends_with("data: [DONE]\n\n"),
@@ -355,7 +357,7 @@ async fn client_is_warned_if_the_call_stays_missing() {
         setup.settings.enforce = enforce;
         let proxy = setup.start().await;
         let client = Client::new();
-        let body = client.chat(&proxy, REQUIRED).await.rest().await;
+        let body = client.chat(&proxy, request_for_call()).await.rest().await;
         assert!(body.contains(text) && body.contains("\"finish_reason\":\"stop\""), "{body}");
         assert!(body.contains("\"toolwire\":{\"warnings\":[{\"code\":\"tool_choice_unfulfilled\""), "{body}");
         assert_eq!(upstream.requests() - before, requests);
@@ -371,23 +373,19 @@ async fn client_is_warned_if_the_call_stays_missing() {
 #[tokio::test]
 async fn kept_back_response_gets_keep_alives() {
     let go_on = Arc::new(Notify::new());
-    let wait = go_on.clone();
-    let upstream = Upstream::start(move |mut exchange| {
-        let wait = wait.clone();
-        async move {
-            exchange.begin().await;
-            exchange.piece(text("Let me see.")).await;
-            wait.notified().await;
-            exchange.piece(text(WRITTEN_CALL)).await;
-            exchange.finished().await
-        }
+    let upstream = Upstream::start_sharing(go_on.clone(), |mut exchange, go_on| async move {
+        exchange.begin().await;
+        exchange.piece(text("Let me see.")).await;
+        go_on.notified().await;
+        exchange.piece(text(WRITTEN_CALL)).await;
+        exchange.finished().await
     })
     .await;
     let mut setup = Setup::new(upstream.address);
     setup.settings.enforce = Enforce::Retry;
     setup.limits.keep_alive = Duration::from_millis(20);
     let proxy = setup.start().await;
-    let mut reply = Client::new().chat(&proxy, REQUIRED).await;
+    let mut reply = Client::new().chat(&proxy, request_for_call()).await;
     let begun = reply.until(": keep-alive\n\n: keep-alive\n\n").await;
     assert!(!begun.contains("Let me see"), "{begun}");
     go_on.notify_one();

@@ -26,7 +26,6 @@ mod instructions;
 mod learned;
 mod limits;
 mod log;
-mod lumo;
 mod models;
 mod persistence;
 mod prefill;

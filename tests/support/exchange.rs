@@ -4,7 +4,7 @@ use bytes::BytesMut;
 use serde_json::{Value, json};
 use toolwire::{
     conversation::{Conversation, Prefill},
-    dialect::{Answering, Reader, Stamp, Writer, chat, lumo},
+    dialect::{Answering, Reader, Stamp, Writer, chat, completions, lumo},
     format::KnownFormats,
     pipeline::{Pipeline, State, Tally},
     rules::Rules,
@@ -87,6 +87,11 @@ impl Exchange {
                 cumulative: false,
                 tolerate_truncation,
             })),
+            Speech::Completions | Speech::Ollama => {
+                let max_frame = limits.max_frame;
+                let settings = completions::ReaderSettings { max_frame, tolerate_truncation };
+                Reader::Completions(completions::Reader::new(settings))
+            }
             Speech::LumoV1 | Speech::LumoV2 => Reader::Lumo(lumo::Reader::new(lumo::ReaderSettings {
                 max_frame: limits.max_frame,
                 tolerate_truncation,

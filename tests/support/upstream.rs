@@ -11,10 +11,18 @@ pub(crate) enum Speech {
     LumoV1,
     LumoV2,
     Chat,
+    /// Text completions as OpenAI's event stream.
+    Completions,
+    /// Text completions as Ollama's JSON lines.
+    Ollama,
 }
 
 impl Speech {
+    /// Those that carry native calls.
     pub(crate) const ALL: [Self; 3] = [Self::LumoV1, Self::LumoV2, Self::Chat];
+
+    /// Those that carry only text.
+    pub(crate) const COMPLETIONS: [Self; 2] = [Self::Completions, Self::Ollama];
 
     /// A complete response of these pieces of text. `finish`: the upstream's finish reason, which Lumo v1 does not send.
     pub(crate) fn says(self, pieces: &[&str], finish: &str) -> Vec<u8> {
@@ -40,8 +48,10 @@ impl Speech {
                 Self::LumoV1 => v1_frame(word, &event[1], &mut counts),
                 Self::LumoV2 => v2_frame(word, &event[1]),
                 Self::Chat => chat_frame(word, &event[1]),
+                Self::Completions => completions_frame(word, &event[1]),
+                Self::Ollama => ollama_line(word, &event[1]),
             });
-            stream.push_str("\n\n");
+            stream.push_str(if self == Self::Ollama { "\n" } else { "\n\n" });
         }
         stream.into_bytes()
     }
@@ -106,4 +116,40 @@ fn chat_frame(word: &str, value: &Value) -> String {
         other => panic!("unknown event {other}"),
     };
     format!("data: {frame}")
+}
+
+fn completions_frame(word: &str, value: &Value) -> String {
+    let chunk = |choices: Value| json!({"id": "cmpl-up", "object": "text_completion", "created": 7, "model": "m", "choices": choices});
+    let choice = |text: &Value, finish: &Value| {
+        chunk(json!([{"index": 0, "text": text, "logprobs": null, "finish_reason": finish}]))
+    };
+    let frame = match word {
+        "m" => choice(value, &Value::Null),
+        "fin" => choice(&json!(""), value),
+        "r" | "u" => {
+            let mut frame = chunk(json!([]));
+            frame[if word == "r" { "thinking" } else { "usage" }] = value.clone();
+            frame
+        }
+        "err" => json!({"error": value}),
+        "c" => return format!(":{}", value.as_str().expect("a comment")),
+        "done" => return "data: [DONE]".to_owned(),
+        other => panic!("unknown event {other}"),
+    };
+    format!("data: {frame}")
+}
+
+/// The last line has the finish reason; no end mark follows.
+fn ollama_line(word: &str, value: &Value) -> String {
+    let line = match word {
+        "m" => json!({"model": "m", "response": value, "done": false}),
+        "r" => json!({"model": "m", "response": "", "thinking": value, "done": false}),
+        "fin" => {
+            json!({"model": "m", "response": "", "done": true, "done_reason": value, "prompt_eval_count": 3, "eval_count": 2})
+        }
+        "err" => json!({"error": value}),
+        "done" => return String::new(),
+        other => panic!("unknown event {other}"),
+    };
+    line.to_string()
 }

@@ -3,7 +3,10 @@
 use super::{MODELS_PATH, PATH, ReaderSettings, Server, refusal, request};
 use crate::{
     conversation::Conversation,
-    dialect::{Dialect, Probe, Reader, ReaderRules, UpstreamRequest, UpstreamSide, server::SERVERS},
+    dialect::{
+        Dialect, Probe, Reader, ReaderRules, UpstreamRequest, UpstreamSide, server::SERVERS,
+        upstream::include_usage,
+    },
     enforce::Means,
     failure::Failure,
     settings::{Field, Key, OneOf, Settings},
@@ -81,14 +84,7 @@ impl UpstreamSide for Options {
     }
 
     fn settings(&mut self, keys: &mut dyn Settings) {
-        keys.key(
-            Key::new(
-                "include_usage",
-                "request token counts at the end of a stream; `false` for servers that reject \
-             `stream_options`",
-            ),
-            Field::Switch(&mut self.include_usage),
-        );
+        include_usage(keys, &mut self.include_usage);
         keys.key(
             Key::new("cumulative", "for servers whose deltas repeat all earlier text"),
             Field::Switch(&mut self.cumulative),

@@ -6,7 +6,8 @@ use super::{ReaderSettings, Server, request};
 use crate::{
     conversation::{Constraint, Conversation, Prompt},
     dialect::{
-        Dialect, Probe, Reader, ReaderRules, UpstreamRequest, UpstreamSide, refusal::refusal, server::SERVERS,
+        Dialect, Probe, Reader, ReaderRules, UpstreamRequest, UpstreamSide, refusal::refusal,
+        server::SERVERS, upstream::include_usage,
     },
     enforce::{Means, Subset},
     failure::Failure,
@@ -107,14 +108,7 @@ impl UpstreamSide for Options {
             ),
             Field::Word(&mut OneOf(&mut self.server, &SERVERS)),
         );
-        keys.key(
-            Key::new(
-                "include_usage",
-                "request token counts at the end of a stream; `false` for servers that reject \
-                 `stream_options`",
-            ),
-            Field::Switch(&mut self.include_usage),
-        );
+        include_usage(keys, &mut self.include_usage);
         keys.key(
             Key::new(
                 "max_tokens",

@@ -6,8 +6,6 @@
 
 use std::borrow::Cow;
 
-use serde_json::value::RawValue;
-
 use super::{
     images::Images,
     sealed,
@@ -16,8 +14,8 @@ use super::{
     values::{Outside, Values},
 };
 use crate::{
-    dialect::{Skip, Skipped, tool_calls::CallDeltas},
-    event::{Event, Finish, Media, Reasoning, Sink, Start, Usage},
+    dialect::{Skip, Skipped, tool_calls::CallDeltas, usage::usage_of},
+    event::{Event, Finish, Media, Reasoning, Sink, Start},
     failure::{Failure, Kind},
     rules::Limits,
     tools::DeclaredTools,
@@ -323,14 +321,8 @@ impl AnswerState {
 
     /// Token counts: also after the finish reason.
     pub(super) fn usage(&mut self, usage: Json<'_>, out: &mut impl Sink) {
-        let count = |key| usage.get(key).and_then(|count| count.as_u64());
         self.start(Start::default(), out);
-        out.event(Event::Usage(Usage {
-            input: count("prompt_tokens"),
-            output: count("completion_tokens"),
-            total: count("total_tokens"),
-            raw: RawValue::from_string(usage.raw().to_owned()).ok(),
-        }));
+        out.event(Event::Usage(usage_of(usage)));
     }
 
     /// Why the response ended; only the first reason counts.

@@ -161,7 +161,7 @@ fn run_text(case: &Value) {
     let input = case["in"].as_str().unwrap();
     for arguments in MODES {
         let case = in_mode(case, arguments);
-        for speech in Speech::ALL {
+        for speech in Speech::ALL.into_iter().chain(Speech::COMPLETIONS) {
             let exchange = exchange(&case, arguments, speech);
             let what = format!("{} {arguments:?} {speech:?}", id(&case));
             let answer = exchange.text(&what, input, "stop", cuts(&case, arguments, speech));
@@ -175,6 +175,7 @@ fn run_text(case: &Value) {
 fn cuts(case: &Value, arguments: ArgumentDelivery, speech: Speech) -> Cuts {
     let published = id(case).starts_with(|letter: char| letter.is_ascii_uppercase());
     match (arguments, speech) {
+        (_, Speech::Completions | Speech::Ollama) => Cuts::Sizes,
         (ArgumentDelivery::Stream, _) if published => Cuts::Bytes,
         (ArgumentDelivery::Whole, _) if published => Cuts::Text,
         (_, Speech::LumoV2) | (ArgumentDelivery::Stream, Speech::Chat) => Cuts::Text,
@@ -185,6 +186,8 @@ fn cuts(case: &Value, arguments: ArgumentDelivery, speech: Speech) -> Cuts {
 fn speech_of(case: &Value) -> Speech {
     match case["speech"].as_str() {
         Some("chat") => Speech::Chat,
+        Some("completions") => Speech::Completions,
+        Some("ollama") => Speech::Ollama,
         Some("v1") => Speech::LumoV1,
         None if id(case).starts_with('V') => Speech::LumoV1,
         _ => Speech::LumoV2,

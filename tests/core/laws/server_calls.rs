@@ -2,6 +2,7 @@
 //! that is asked once more.
 
 use bytes::BytesMut;
+use proptest::prelude::*;
 use serde_json::{Value, json};
 use toolwire::{
     dialect::{Answering, Stamp, Writer, chat},
@@ -10,10 +11,16 @@ use toolwire::{
     rules::{ArgumentDelivery, Limits, Misroute, Rules, ServerCalls},
 };
 
-use crate::support::{
-    client::Answer,
-    exchange::{Exchange, request, tools},
-    upstream::Speech,
+use crate::{
+    laws::{
+        soup::{cut_bytes, cuts, soup},
+        tries,
+    },
+    support::{
+        client::Answer,
+        exchange::{Exchange, request, tools},
+        upstream::Speech,
+    },
 };
 
 /// An exchange whose client declared `names`; a call to one of them needs `x`.
@@ -255,5 +262,48 @@ fn list_elements_have_indices() {
     for (list, count) in [("annotations", 2), ("tool_results", 1)] {
         let places: Vec<_> = (0..count).map(|place| format!("\"{list}\":[{{\"index\":{place},")).collect();
         assert!(places.iter().all(|place| text.contains(place)), "{text}");
+    }
+}
+
+/// What the client gets of the model's text: without the white space at its end, which is framing if there are calls.
+fn said(answer: &Answer) -> (String, Vec<(String, String)>) {
+    let calls =
+        answer.named_calls().into_iter().map(|(name, arguments)| (name.to_owned(), arguments.to_owned()));
+    (answer.text.trim_end().to_owned(), calls.collect())
+}
+
+proptest! {
+    #![proptest_config(tries(400))]
+
+    /// The text before a misrouted call reaches the client as if it were the whole response, whatever it ends with,
+    /// and nothing of it is taken for the apology.
+    #[test]
+    fn text_before_a_misrouted_call_is_not_lost(
+        text in soup(8),
+        arguments in prop::sample::select(&[ArgumentDelivery::Stream, ArgumentDelivery::Whole] as &[_]),
+        misroute in prop::sample::select(&[Misroute::Rescue, Misroute::Bounce] as &[_]),
+        cuts in cuts(),
+    ) {
+        let rules = Rules { arguments, misroute, ..Rules::default() };
+        let exchange = exchange(&["a", "b", "rescued"], rules);
+        let events = |events: &[Value]| exchange.speech.stream(events);
+        let text = json!(["m", text]);
+        let end = [json!(["fin", "stop"]), json!(["done"])];
+        let alone = exchange.run([events(&[&[text.clone()], &end[..]].concat()).as_slice()]).0;
+        let call = |arguments: &str| json!(["stc", {"id": "n1", "name": "rescued", "arguments": arguments}]);
+        let apology = json!(["m", "Sorry."]);
+        let (mut expected, whole) = (said(&alone), "{\"x\":1}");
+        expected.1.push(("rescued".to_owned(), whole.to_owned()));
+        let streams = [
+            [&[text.clone(), call(whole), apology], &end[..]].concat(),
+            [&[text.clone(), call(whole)], &end[..]].concat(),
+            [&[call(""), text, call(whole)], &end[..]].concat(),
+        ];
+        for stream in streams {
+            let stream = events(&stream);
+            let (answer, _) = exchange.run([stream.as_slice()]);
+            prop_assert_eq!(said(&answer), expected.clone());
+            prop_assert_eq!(&exchange.run(cut_bytes(&stream, &cuts)).0, &answer);
+        }
     }
 }

@@ -17,7 +17,7 @@ use crate::support::{
     upstream::Speech,
 };
 
-const SPEECHES: [Speech; 3] = Speech::ALL;
+const SPEECHES: [Speech; 4] = [Speech::LumoV1, Speech::LumoV2, Speech::Chat, Speech::Completions];
 
 fn speech() -> impl Strategy<Value = Speech> {
     prop::sample::select(&SPEECHES as &[_])
@@ -53,6 +53,11 @@ fn event(speech: Speech) -> BoxedStrategy<Value> {
             json!(["d", {"tool_calls": [{"index": 0, "function": {"arguments": "1}"}}]}]),
             json!(["d", {"tool_calls": [{"index": 1, "id": "q", "function": {"name": "b", "arguments": "{}"}}]}]),
             json!(["d", null]),
+            json!(["u", {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}]),
+        ],
+        Speech::Completions | Speech::Ollama => vec![
+            json!(["c", " keep-alive"]),
+            json!(["m", null]),
             json!(["u", {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}]),
         ],
         Speech::Chat => vec![

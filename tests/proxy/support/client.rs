@@ -8,7 +8,7 @@ use hyper_util::{
     client::legacy::{self, connect::HttpConnector},
     rt::TokioExecutor,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{proxy::Proxy, soon};
 
@@ -23,6 +23,20 @@ pub(crate) const STREAM: &str = r#"{"model":"m","stream":true,"messages":[{"role
 
 /// The same, to be answered whole.
 pub(crate) const WHOLE: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
+
+/// A request to model `m` that declares the tool `weather`, whose argument `city` is required, with further `fields`.
+pub(crate) fn weather(fields: Value) -> Value {
+    let mut request = json!({
+        "model": "m",
+        "messages": [{"role": "user", "content": "weather?"}],
+        "tools": [{"type": "function", "function": {"name": "weather", "parameters": {
+            "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"],
+        }}}],
+    });
+    let fields = if let Value::Object(fields) = fields { fields } else { serde_json::Map::new() };
+    request.as_object_mut().unwrap().extend(fields);
+    request
+}
 
 impl Client {
     pub(crate) fn new() -> Self {
@@ -44,7 +58,7 @@ impl Client {
         self.send(request).await.unwrap()
     }
 
-    pub(crate) async fn chat(&self, proxy: &Proxy, body: &'static str) -> Reply {
+    pub(crate) async fn chat(&self, proxy: &Proxy, body: impl Into<Bytes>) -> Reply {
         self.send(chat_request(proxy, body)).await.unwrap()
     }
 }

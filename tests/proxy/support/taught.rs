@@ -11,7 +11,7 @@ use toolwire::{
 };
 
 use super::{
-    client::{Client, chat_request},
+    client::{Client, chat_request, weather},
     proxy::{Proxy, Setup},
     upstream::Upstream,
 };
@@ -108,16 +108,9 @@ pub(crate) fn setup(upstream: &Upstream, server: chat::Server, enforce: Enforce)
 
 /// A request that requires a call, with further `fields`.
 pub(crate) fn required(fields: Value) -> Value {
-    let mut request = json!({
-        "model": "m",
-        "messages": [{"role": "user", "content": "weather?"}],
-        "tools": [{"type": "function", "function": {"name": "weather", "parameters": {
-            "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"],
-        }}}],
-        "tool_choice": "required",
-    });
-    let fields = if let Value::Object(fields) = fields { fields } else { serde_json::Map::new() };
-    request.as_object_mut().unwrap().extend(fields);
+    let mut request = weather(fields);
+    let choice = request.as_object_mut().unwrap().entry("tool_choice");
+    choice.or_insert_with(|| "required".into());
     request
 }
 

@@ -56,6 +56,16 @@ impl Upstream {
         Self::start_at("127.0.0.1:0", script).await
     }
 
+    /// The same with what the script shares with the test: each run gets a clone of it.
+    pub(crate) async fn start_sharing<T, F, S>(shared: T, script: S) -> Self
+    where
+        T: Clone + Send + 'static,
+        S: Fn(Exchange, T) -> F + Clone + Send + 'static,
+        F: Future<Output = Exchange> + Send + 'static,
+    {
+        Self::start(move |exchange| script(exchange, shared.clone())).await
+    }
+
     /// The same on an address.
     pub(crate) async fn start_at<F, S>(address: &str, script: S) -> Self
     where
@@ -160,6 +170,20 @@ impl Exchange {
         chunk.extend_from_slice(piece);
         chunk.extend_from_slice(b"\r\n");
         self.raw(chunk).await
+    }
+
+    /// Sends `events` as a complete stream.
+    pub(crate) async fn stream(mut self, events: impl AsRef<[u8]>) -> Self {
+        self.begin().await;
+        self.piece(events).await;
+        self.end().await;
+        self
+    }
+
+    /// Waits, as a silent server, until the other side has closed the connection.
+    pub(crate) async fn silent(mut self) -> Self {
+        self.gone().await;
+        self
     }
 
     /// Ends the answer in order: its finish reason, the end mark, the body's end.

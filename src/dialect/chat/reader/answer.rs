@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     dialect::{
-        Asked, JsonBody, ResponseState, Skip, Skipped, not_json,
+        Asked, JsonBody, Progress, ResponseState, Skip, Skipped, not_json,
         refusal::reported_json,
         tool_calls::{CallDeltas, arguments_only},
     },
@@ -42,18 +42,11 @@ pub struct AnswerState {
     usage: String,
     /// The last chunk's finish reason was an empty string.
     blank_finish: bool,
-    has_choice: bool,
+    progress: Progress,
     /// The response came as a message, not as deltas.
     is_whole: bool,
     /// The client wants the response whole.
     wants_whole: bool,
-    /// The response has content: text, a call, an image; reasoning alone does not count.
-    has_content: bool,
-    finished: bool,
-    /// The end mark has been read.
-    marked: bool,
-    /// Nothing more is read.
-    done: bool,
     skipped: Skipped,
 }
 
@@ -105,23 +98,15 @@ impl ResponseState for AnswerState {
     }
 
     fn end(&mut self, is_value: bool, out: &mut impl Sink) -> Result<(), Failure> {
-        match (self.done, is_value && self.is_whole) {
+        match (self.progress.is_done, is_value && self.is_whole) {
             (true, _) => Ok(()),
             (false, true) => self.close(out),
             (false, false) => self.end_without_mark(out),
         }
     }
 
-    fn has_choice(&self) -> bool {
-        self.has_choice
-    }
-
-    fn is_done(&self) -> bool {
-        self.done
-    }
-
-    fn awaits_end(&self) -> bool {
-        self.marked && !self.done
+    fn progress(&self) -> &Progress {
+        &self.progress
     }
 
     fn skipped(&self) -> Skipped {
@@ -144,13 +129,9 @@ impl AnswerState {
             learnt: 0,
             usage: String::new(),
             blank_finish: false,
-            has_choice: false,
+            progress: Progress::default(),
             is_whole: false,
             wants_whole: false,
-            has_content: false,
-            finished: false,
-            marked: false,
-            done: false,
             skipped: Skipped::default(),
         }
     }
@@ -170,7 +151,7 @@ impl AnswerState {
         // A server that concatenates files may send a byte order mark before any frame.
         let text = text.trim_start_matches('\u{feff}');
         let trimmed = text.trim();
-        if trimmed.is_empty() || self.marked {
+        if trimmed.is_empty() || self.progress.is_marked {
             return Ok(());
         }
         if trimmed.starts_with("[DONE]") {
@@ -182,10 +163,12 @@ impl AnswerState {
             // Several objects separated only by line ends: the server forgets the blank line between events.
             Err(_) if trimmed.contains(['\n', '\r']) => {
                 let mut lines = trimmed.split(['\n', '\r']);
-                lines.try_for_each(|line| if self.done { Ok(()) } else { self.frame(line, is_last, out) })
+                lines.try_for_each(|line| {
+                    if self.progress.is_done { Ok(()) } else { self.frame(line, is_last, out) }
+                })
             }
             Err(_) => {
-                let is_loss = self.has_choice && !self.finished && !is_last;
+                let is_loss = self.progress.is_inside() && !is_last;
                 not_json(trimmed, is_loss, &mut self.skipped)
             }
         }
@@ -236,8 +219,8 @@ impl AnswerState {
     /// A chunk without the choice that is read: usage, a late notice, another choice.
     fn beside(&mut self, chunk: &Chunk<'_>, canonical: Option<&str>, out: &mut impl Sink) {
         if chunk.has_other_choices() {
-            self.has_choice = true;
-            self.has_content = true;
+            self.progress.has_choice = true;
+            self.progress.has_content = true;
             self.is_whole |= chunk.has_messages();
             self.start(chunk, None, out);
             if canonical.is_none() {
@@ -258,7 +241,7 @@ impl AnswerState {
         canonical: Option<&str>,
         out: &mut impl Sink,
     ) -> Result<(), Failure> {
-        self.has_choice = true;
+        self.progress.has_choice = true;
         self.is_whole |= choice.has_message;
         let canonical = canonical.filter(|_| choice.is_canonical() && chunk.usage.is_none());
         let begins = choice.delta.is_role_only() && choice.finish_word().is_none();
@@ -267,10 +250,10 @@ impl AnswerState {
             return Err(reported_json(error));
         }
         self.blank_finish = choice.has_blank_finish();
-        if self.finished && choice.delta.things() > 0 {
+        if self.progress.is_finished && choice.delta.things() > 0 {
             self.skipped.add(Skip::LateContent);
         }
-        if self.finished || begins {
+        if self.progress.is_finished || begins {
             return Ok(());
         }
         // The writer writes the role, once.
@@ -311,7 +294,7 @@ impl AnswerState {
             || delta.has_other_members
             || chunk.usage.is_some()
             || choice.usage.is_some();
-        if self.finished
+        if self.progress.is_finished
             || has_more
             || delta.things() != 1
             || choice.has_blank_finish()

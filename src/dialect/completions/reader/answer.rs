@@ -1,17 +1,17 @@
 //! One response: its chunks, in order, decoded to events.
 
-use serde_json::value::RawValue;
-
 use super::chunk::{Choice, Chunk};
 use crate::{
     dialect::{
-        Asked, JsonBody, ResponseState, Skip, Skipped,
+        Asked, JsonBody, Progress, ResponseState, Skip, Skipped,
         finish::{failure_of, finish_of},
         not_json,
+        progress::truncated,
         refusal::reported_json,
+        usage::usage_of,
     },
     event::{Event, Finish, Reasoning, Sink, Start, Usage},
-    failure::{Failure, Kind},
+    failure::Failure,
     wire::json::{self, Json, Unescaper},
 };
 
@@ -24,14 +24,9 @@ pub struct AnswerState {
     /// The last usage object or counts, until they are passed on.
     usage: Option<Usage>,
     started: bool,
-    has_choice: bool,
-    has_content: bool,
-    finished: bool,
-    /// The end mark `[DONE]` has been read.
-    marked: bool,
+    progress: Progress,
     /// The last chunk said that the response has not ended.
     goes_on: bool,
-    done: bool,
     skipped: Skipped,
 }
 
@@ -51,27 +46,18 @@ impl ResponseState for AnswerState {
 
     /// Of a body that was one value, nothing is missing.
     fn end(&mut self, is_value: bool, out: &mut impl Sink) -> Result<(), Failure> {
-        if self.done {
+        if self.progress.is_done {
             return Ok(());
         }
-        let may_end = self.marked || (is_value && !self.goes_on) || self.tolerate_truncation;
-        if self.finished || (may_end && self.has_choice) {
+        if self.progress.ends_with_body((is_value && !self.goes_on) || self.tolerate_truncation) {
             return self.close(out);
         }
         self.tell_usage(out);
-        Err(Failure::new(Kind::Truncated, "the upstream closed the stream before the end of the response"))
+        Err(truncated())
     }
 
-    fn has_choice(&self) -> bool {
-        self.has_choice
-    }
-
-    fn is_done(&self) -> bool {
-        self.done
-    }
-
-    fn awaits_end(&self) -> bool {
-        self.marked && !self.done
+    fn progress(&self) -> &Progress {
+        &self.progress
     }
 
     fn skipped(&self) -> Skipped {
@@ -94,7 +80,7 @@ impl AnswerState {
         out: &mut impl Sink,
     ) -> Result<(), Failure> {
         let text = text.trim_start_matches('\u{feff}').trim();
-        if text.is_empty() || self.marked || self.done {
+        if text.is_empty() || self.progress.is_marked || self.progress.is_done {
             return Ok(());
         }
         if text.starts_with("[DONE]") {
@@ -113,7 +99,7 @@ impl AnswerState {
                 text.split('\n').try_for_each(|line| self.read(line, false, is_last, out))
             }
             Err(_) => {
-                let is_loss = self.has_choice && !self.finished && !is_last;
+                let is_loss = self.progress.is_inside() && !is_last;
                 not_json(text, is_loss, &mut self.skipped)
             }
         }
@@ -142,13 +128,13 @@ impl AnswerState {
         }
         self.note_usage(chunk);
         if chunk.is_done() {
-            self.has_choice = true;
-            if !self.finished {
+            self.progress.has_choice = true;
+            if !self.progress.is_finished {
                 self.finish_by(chunk.reason(), chunk.reached_limit(), out)?;
             }
             return self.close(out);
         }
-        if self.finished {
+        if self.progress.is_finished {
             self.tell_usage(out);
         }
         Ok(())
@@ -167,21 +153,23 @@ impl AnswerState {
     }
 
     fn choice(&mut self, choice: &Choice<'_>, out: &mut impl Sink) -> Result<(), Failure> {
-        self.has_choice = true;
+        self.progress.has_choice = true;
         let body = choice.text.and_then(|text| text.string_body()).unwrap_or_default();
         if !body.is_empty() {
-            if self.finished {
+            if self.progress.is_finished {
                 self.skipped.add(Skip::LateContent);
                 return Ok(());
             }
-            self.has_content = true;
+            self.progress.has_content = true;
             let text = self.text.decode(body, &mut self.scratch);
             if !text.is_empty() {
                 out.event(Event::Text(text.into()));
             }
         }
         match choice.finish {
-            Some(word) if !self.finished && word.raw() != "\"\"" => self.finish_by(Some(word), false, out),
+            Some(word) if !self.progress.is_finished && word.raw() != "\"\"" => {
+                self.finish_by(Some(word), false, out)
+            }
             _ => Ok(()),
         }
     }
@@ -206,7 +194,7 @@ impl AnswerState {
             },
         };
         self.end_text(finish, out);
-        self.finished = true;
+        self.progress.is_finished = true;
         out.event(Event::Finish(finish));
         Ok(())
     }
@@ -230,20 +218,15 @@ impl AnswerState {
 
     /// `[DONE]`. After a finish reason it ends the response; without one, the body must end properly as well.
     fn mark_end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
-        self.marked = true;
-        if self.finished || !self.has_content { self.close(out) } else { Ok(()) }
+        if self.progress.mark_end() { self.close(out) } else { Ok(()) }
     }
 
     /// The response has ended.
     fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
-        self.done = true;
-        if !self.finished && !self.has_content {
-            let message = "the upstream ended its response without content or a finish reason";
-            return Err(Failure::new(Kind::Truncated, message));
-        }
-        if !self.finished {
+        self.progress.close()?;
+        if !self.progress.is_finished {
             self.end_text(Finish::Stop, out);
-            self.finished = true;
+            self.progress.is_finished = true;
             out.event(Event::Finish(Finish::Stop));
         }
         self.tell_usage(out);
@@ -252,11 +235,7 @@ impl AnswerState {
 
     fn note_usage(&mut self, chunk: &Chunk<'_>) {
         if let Some(usage) = chunk.usage {
-            let count = |key: &str| usage.get(key)?.as_u64();
-            let (input, output) = (count("prompt_tokens"), count("completion_tokens"));
-            let total = count("total_tokens").or_else(|| input?.checked_add(output?));
-            let raw = RawValue::from_string(usage.raw().to_owned()).ok();
-            self.usage = Some(Usage { input, output, total, raw });
+            self.usage = Some(usage_of(usage));
         } else if let (Some(input), Some(output)) = chunk.counts() {
             let total = input.checked_add(output);
             self.usage = Some(Usage { input: Some(input), output: Some(output), total, raw: None });

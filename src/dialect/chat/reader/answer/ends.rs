@@ -1,15 +1,15 @@
 //! How a response ends: the finish reason, the usage, the end mark or its absence.
 
-use serde_json::value::RawValue;
-
 use super::{AnswerState, emit, said};
 use crate::{
     dialect::{
         Skip,
         chat::reader::chunk::Choice,
         finish::{failure_of, finish_of, finish_word},
+        progress::truncated,
+        usage::usage_of,
     },
-    event::{Event, Finish, Sink, Usage},
+    event::{Event, Finish, Sink},
     failure::{Failure, Kind},
     wire::json::Json,
 };
@@ -18,19 +18,14 @@ impl AnswerState {
     /// The end mark. After a finish reason it ends the response; without one, the body must end properly as
     /// well.
     pub(super) fn mark_end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
-        self.marked = true;
         self.plain = None;
-        if self.finished || !self.has_content { self.close(out) } else { Ok(()) }
+        if self.progress.mark_end() { self.close(out) } else { Ok(()) }
     }
 
     /// The response has ended. Without a finish reason, its content implies one.
     pub(super) fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
-        self.done = true;
-        if !self.finished && !self.has_content {
-            let message = "the upstream ended its response without content, tool calls or a finish reason";
-            return Err(Failure::new(Kind::Truncated, message));
-        }
-        if !self.finished {
+        self.progress.close()?;
+        if !self.progress.is_finished {
             self.end_calls(false, out);
             let finish = if self.calls.cut { Finish::Length } else { Finish::Stop };
             self.finish(finish, None, out);
@@ -41,17 +36,16 @@ impl AnswerState {
 
     /// The body has ended without an end mark.
     pub(super) fn end_without_mark(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
-        let may_end = self.marked || self.blank_finish || self.settings.tolerate_truncation;
-        if self.finished || (may_end && self.has_choice) {
+        if self.progress.ends_with_body(self.blank_finish || self.settings.tolerate_truncation) {
             return self.close(out);
         }
         self.tell_usage(out);
         let malformed = self.skipped.malformed();
-        if !self.has_choice && malformed > 0 {
+        if !self.progress.has_choice && malformed > 0 {
             let message = format!("none of the upstream's {malformed} frames is a completion chunk");
             return Err(Failure::new(Kind::Protocol, message));
         }
-        Err(Failure::new(Kind::Truncated, "the upstream closed the stream before the end of the response"))
+        Err(truncated())
     }
 
     pub(super) fn finish_by(
@@ -98,7 +92,7 @@ impl AnswerState {
     }
 
     fn finish(&mut self, finish: Finish, frame: Option<&str>, out: &mut impl Sink) {
-        self.finished = true;
+        self.progress.is_finished = true;
         self.plain = None;
         emit(out, frame, Event::Finish(self.promoted(finish)));
     }
@@ -111,7 +105,7 @@ impl AnswerState {
         let counts = ["prompt_tokens", "completion_tokens", "total_tokens"];
         let is_whole = counts.iter().all(|key| usage.get(key).is_some_and(|count| count.as_u64().is_some()));
         let frame = frame.filter(|_| is_whole);
-        if self.finished {
+        if self.progress.is_finished {
             self.tell_usage_by(frame, out);
         }
     }
@@ -125,17 +119,8 @@ impl AnswerState {
             return;
         }
         let usage = std::mem::take(&mut self.usage);
-        emit(out, frame, Event::Usage(usage_of(&usage)));
+        if let Ok(usage) = Json::parse(&usage) {
+            emit(out, frame, Event::Usage(usage_of(usage)));
+        }
     }
-}
-
-/// The counts of a usage object, and the object itself.
-fn usage_of(usage: &str) -> Usage {
-    let json = Json::parse(usage).ok();
-    let count = |keys: [&str; 2]| keys.iter().find_map(|key| json?.get(key)?.as_u64());
-    let input = count(["prompt_tokens", "input_tokens"]);
-    let output = count(["completion_tokens", "output_tokens"]);
-    let sum = || input?.checked_add(output?);
-    let total = count(["total_tokens"; 2]).or_else(sum);
-    Usage { input, output, total, raw: RawValue::from_string(usage.to_owned()).ok() }
 }

@@ -22,7 +22,7 @@ impl AnswerState {
         frame: Option<&str>,
         out: &mut impl Sink,
     ) -> Result<(), Failure> {
-        self.has_content |= delta.has_content();
+        self.progress.has_content |= delta.has_content();
         self.say_reasoning(delta, frame, out)?;
         match (delta.refusal, delta.refusal.and_then(|refusal| refusal.as_str())) {
             (_, Some(text)) => emit(out, frame, Event::Refusal(text)),
