@@ -88,8 +88,8 @@ pub struct Showing {
 impl Default for Showing {
     fn default() -> Self {
         Self {
-            examples: 2,
-            examples_as: ExamplesAs::Text,
+            examples: 3,
+            examples_as: ExamplesAs::Turns,
             tool_list: ToolList::Signatures,
             max_instructions: None,
         }

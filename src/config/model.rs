@@ -294,8 +294,9 @@ fn showing(keys: &mut impl Keys, showing: &mut Showing) {
     keys.key(
         Key::new(
             "examples_as",
-            "where these examples are: in the instructions (`\"text\"`), or as `\"turns\"` of a user and the \
-             assistant before the conversation, which small models follow far more often",
+            "where these examples are: as `\"turns\"` of a user and the assistant before the conversation, \
+             which small models follow far more often, or in the instructions (`\"text\"`, the default with \
+             a Lumo upstream)",
         ),
         Field::Word(&mut OneOf(&mut showing.examples_as, &EXAMPLES_AS)),
     );
@@ -372,6 +373,7 @@ fn imply(upstream: &Upstream, draft: &mut Draft) {
         draft.settings.server_tools = side.server_tools().to_vec();
         if side.instructs_in_user_turn() {
             draft.system_position = SystemPosition::User;
+            draft.settings.showing.examples_as = ExamplesAs::Text;
         }
     }
 }

@@ -22,6 +22,16 @@ pub(super) struct Framing {
     results: Vec<(&'static str, &'static str)>,
 }
 
+/// How checkpoints write results that were trained on them. No form shows results like this, since they begin like calls.
+const TRAINED_RESULTS: &[(&str, &str)] = &[
+    ("<tool_response>", "</tool_response>"),
+    ("<longcat_tool_response>", "</longcat_tool_response>"),
+    ("<TOOL_RESPONSE>", "</TOOL_RESPONSE>"),
+    ("[TOOL_RESULTS]", "[/TOOL_RESULTS]"),
+    ("<｜tool▁output▁begin｜>", "<｜tool▁output▁end｜>"),
+    ("```tool_output", "\n```"),
+];
+
 /// What was found right after a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stands {
@@ -35,7 +45,7 @@ enum Stands {
 impl Framing {
     /// Collects the closers and result markers of `formats`.
     pub(super) fn new(formats: &[&'static Format]) -> Self {
-        let mut framing = Self::default();
+        let mut framing = Self { closers: Vec::new(), results: TRAINED_RESULTS.to_vec() };
         for format in formats {
             let closers = format.grammars.iter().flat_map(closers);
             framing.closers.extend(closers.filter(|closer| is_markup(closer)));

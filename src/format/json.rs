@@ -5,7 +5,7 @@ use super::{
     Special, THOUGHT_COHERE, Tag, TagKind,
     params::IFM,
     python::PYTHON_TAG,
-    teach::{Form, OBJECT, taught},
+    teach::{Form, OBJECT, TOOL_RESPONSE, taught},
 };
 
 /// A missing closer is tolerated, as in all formats.
@@ -80,7 +80,12 @@ pub static LONGCAT: Format = Format {
     reasoning: ReasoningHabits::DEFAULT,
     example: "<longcat_tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n</longcat_tool_call>",
     grammars: &[Grammar::Tagged(&[marked("<longcat_tool_call>", "</longcat_tool_call>")])],
-    teach: taught("a JSON object between <longcat_tool_call> tags", Form::json("<longcat_tool_call>\n{\"name\":{{json_name}},\"arguments\":{{arguments}}}\n</longcat_tool_call>").answered("<longcat_tool_response>\n{\"name\":{{json_name}},\"content\":{{json_content}}}\n</longcat_tool_response>")),
+    teach: taught(
+        "a JSON object between <longcat_tool_call> tags",
+        Form::json(
+            "<longcat_tool_call>\n{\"name\":{{json_name}},\"arguments\":{{arguments}}}\n</longcat_tool_call>",
+        ),
+    ),
 };
 
 /// Granite 3: 3.0 has its own token, 3.1 to 3.3 write it as text; no closer.
@@ -160,9 +165,7 @@ pub static NEMOTRON_TOOLCALL: Format = Format {
     grammars: &[Grammar::Tagged(&[marked("<TOOLCALL>", "</TOOLCALL>")])],
     teach: taught(
         "a JSON array of objects between <TOOLCALL> tags",
-        Form::json(OBJECT).within("<TOOLCALL>[", ", ", "]</TOOLCALL>").answered(
-            r#"<TOOL_RESPONSE>[{"name":{{json_name}},"content":{{json_content}}}]</TOOL_RESPONSE>"#,
-        ),
+        Form::json(OBJECT).within("<TOOLCALL>[", ", ", "]</TOOLCALL>"),
     ),
 };
 
@@ -373,6 +376,7 @@ pub static OPENAI_FUNCTION_CALL: Format = Format {
     grammars: &[Grammar::Bare],
     teach: taught(
         "a JSON object on lines of its own",
-        Form::json(r#"{"function_call":{"name":{{json_name}},"arguments":{{json_arguments}}}}"#),
+        Form::json(r#"{"function_call":{"name":{{json_name}},"arguments":{{json_arguments}}}}"#)
+            .answered(TOOL_RESPONSE),
     ),
 };

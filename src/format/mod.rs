@@ -52,7 +52,7 @@ pub use table::{DEEPSEEK_V3, DEEPSEEK_V31, KIMI_K2, MISTRAL};
 pub use teach::{
     ArgumentForm, Form, Instructed, Teach, Teaching, Values, estimated_tokens, instruct, instruct_within,
 };
-use teach::{OBJECT, taught};
+use teach::{OBJECT, TOOL_RESPONSE, taught};
 
 /// A way of writing tool calls as text.
 #[derive(Debug)]
@@ -198,7 +198,7 @@ pub static PRE: Format = Format {
     grammars: &[Grammar::Tagged(&[Tag { open: "<pre", close: "</pre>", kind: TagKind::Html }])],
     teach: taught(
         "a JSON object in a <pre> element",
-        Form::json(r#"<pre>{"name":{{json_name}},"arguments":{{arguments}}}</pre>"#),
+        Form::json(r#"<pre>{"name":{{json_name}},"arguments":{{arguments}}}</pre>"#).answered(TOOL_RESPONSE),
     ),
 };
 
@@ -217,7 +217,8 @@ pub static FENCED: Format = Format {
     grammars: &[Grammar::Fenced { infos: FENCE_INFOS }],
     teach: taught(
         "a JSON object in a json code block of its own",
-        Form::json("```json\n{\"name\":{{json_name}},\"arguments\":{{arguments}}}\n```"),
+        Form::json("```json\n{\"name\":{{json_name}},\"arguments\":{{arguments}}}\n```")
+            .answered(TOOL_RESPONSE),
     ),
 };
 
@@ -230,7 +231,7 @@ pub static BARE: Format = Format {
     reasoning: ReasoningHabits::DEFAULT,
     example: r#"{"name": "get_weather", "arguments": {"city": "Paris"}}"#,
     grammars: &[Grammar::Bare],
-    teach: taught("a JSON object on lines of its own", Form::json(OBJECT)),
+    teach: taught("a JSON object on lines of its own", Form::json(OBJECT).answered(TOOL_RESPONSE)),
 };
 
 /// All formats. `detect = "auto"` searches for all those with [`Format::auto`] at once.

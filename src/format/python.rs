@@ -124,9 +124,11 @@ pub static GEMMA3_TOOL_CODE: Format = Format {
     grammars: &[Grammar::Code { info: "tool_code", python: Python { prints: true, method: "" } }],
     teach: taught(
         "a Python call with named arguments in a tool_code code block",
-        Form::each("{{name}}({{arguments}})", "{{key}}={{value}}", ", ", Values::Python)
-            .within("```tool_code\n", "\n", "\n```")
-            .answered("```tool_output\n{{content}}\n```"),
+        Form::each("{{name}}({{arguments}})", "{{key}}={{value}}", ", ", Values::Python).within(
+            "```tool_code\n",
+            "\n",
+            "\n```",
+        ),
     ),
 };
 

@@ -41,9 +41,7 @@ pub static MISTRAL: Format = Format {
     ],
     teach: taught(
         "[TOOL_CALLS], the tool's name, [ARGS] and the arguments as JSON",
-        Form::json("[TOOL_CALLS]{{name}}[ARGS]{{arguments}}")
-            .within("", "", "")
-            .answered("[TOOL_RESULTS]{{content}}[/TOOL_RESULTS]"),
+        Form::json("[TOOL_CALLS]{{name}}[ARGS]{{arguments}}").within("", "", ""),
     ),
 };
 
@@ -84,9 +82,11 @@ pub static DEEPSEEK_V31: Format = Format {
     })],
     teach: taught(
         "the marks of a tool call, the tool's name and the arguments as JSON",
-        Form::json("<｜tool▁call▁begin｜>{{name}}<｜tool▁sep｜>{{arguments}}<｜tool▁call▁end｜>")
-            .within("<｜tool▁calls▁begin｜>", "", "<｜tool▁calls▁end｜>")
-            .answered("<｜tool▁output▁begin｜>{{content}}<｜tool▁output▁end｜>"),
+        Form::json("<｜tool▁call▁begin｜>{{name}}<｜tool▁sep｜>{{arguments}}<｜tool▁call▁end｜>").within(
+            "<｜tool▁calls▁begin｜>",
+            "",
+            "<｜tool▁calls▁end｜>",
+        ),
     ),
 };
 
@@ -116,7 +116,7 @@ pub static DEEPSEEK_V3: Format = Format {
             close: DEEPSEEK_CLOSE,
         }),
     })],
-    teach: taught("the marks of a tool call, the tool's name and the arguments in a json code block", Form::json("<｜tool▁call▁begin｜>function<｜tool▁sep｜>{{name}}\n```json\n{{arguments}}\n```<｜tool▁call▁end｜>").within("<｜tool▁calls▁begin｜>", "\n", "<｜tool▁calls▁end｜>").answered("<｜tool▁output▁begin｜>{{content}}<｜tool▁output▁end｜>")),
+    teach: taught("the marks of a tool call, the tool's name and the arguments in a json code block", Form::json("<｜tool▁call▁begin｜>function<｜tool▁sep｜>{{name}}\n```json\n{{arguments}}\n```<｜tool▁call▁end｜>").within("<｜tool▁calls▁begin｜>", "\n", "<｜tool▁calls▁end｜>")),
 };
 
 /// Kimi K2; the id is part of the text and contains the name.

@@ -6,7 +6,7 @@ use crate::support::{
     client::WHOLE,
     http2::Http2,
     proxy::{Proxy, Setup},
-    raw::{Raw, Said, post},
+    raw::{Raw, RawResponse, post},
     soon,
     upstream::{Exchange, Upstream, at_once},
 };
@@ -17,9 +17,9 @@ async fn start(upstream: &Upstream, change: impl FnOnce(&mut Setup)) -> Proxy {
     setup.start().await
 }
 
-fn is_late(said: &Said) {
-    assert_eq!((said.status, said.header("connection")), (408, Some("close")));
-    assert!(said.body.contains("\"code\":\"request_timeout\""), "{}", said.body);
+fn is_late(response: &RawResponse) {
+    assert_eq!((response.status, response.header("connection")), (408, Some("close")));
+    assert!(response.body.contains("\"code\":\"request_timeout\""), "{}", response.body);
 }
 
 #[tokio::test]
@@ -30,7 +30,7 @@ async fn request_body_that_misses_its_deadline_is_rejected() {
         let mut client = Raw::connect(&proxy).await;
         let request = post(WHOLE, "");
         client.send(request.strip_suffix(WHOLE).unwrap().to_owned() + begun).await;
-        is_late(&client.said().await);
+        is_late(&client.response().await);
         client.closed().await;
     }
     let mut client = Raw::connect(&proxy).await;
@@ -38,13 +38,13 @@ async fn request_body_that_misses_its_deadline_is_rejected() {
     client
         .send(format!("{head}transfer-encoding: chunked\r\n\r\n{:x}\r\n{WHOLE}\r\n0\r\n", WHOLE.len()))
         .await;
-    is_late(&client.said().await);
+    is_late(&client.response().await);
     client.closed().await;
     // A client that gets `100 Continue` and sends no body.
     let mut client = Raw::connect(&proxy).await;
     client.send(format!("{head}expect: 100-continue\r\ncontent-length: 100\r\n\r\n")).await;
     client.until("HTTP/1.1 100 Continue\r\n\r\n").await;
-    is_late(&client.said().await);
+    is_late(&client.response().await);
     client.closed().await;
     assert_eq!(upstream.requests(), 0);
 }
@@ -59,13 +59,13 @@ async fn slowly_dripping_request_body_is_rejected() {
     let dripping = async {
         while client.send_lossy(" ").await {
             tokio::time::sleep(Duration::from_millis(10)).await;
-            if client.has_said() {
+            if client.has_data() {
                 break;
             }
         }
     };
     soon("an answer", dripping).await;
-    is_late(&client.said().await);
+    is_late(&client.response().await);
 }
 
 #[tokio::test]
@@ -110,15 +110,15 @@ async fn incomplete_bodies_count_against_max_pending_bodies() {
     let mut served = 0;
     for (mut client, rest) in pending {
         client.send_lossy(rest).await;
-        let said = client.said().await;
-        match said.status {
+        let response = client.response().await;
+        match response.status {
             200 => served += 1,
             503 => {
                 assert_eq!(
-                    (said.header("retry-after"), said.header("connection")),
+                    (response.header("retry-after"), response.header("connection")),
                     (Some("1"), Some("close"))
                 );
-                assert!(said.body.contains("\"code\":\"overloaded\""), "{}", said.body);
+                assert!(response.body.contains("\"code\":\"overloaded\""), "{}", response.body);
                 refused += 1;
             }
             other => panic!("{other}"),
@@ -129,7 +129,7 @@ async fn incomplete_bodies_count_against_max_pending_bodies() {
     for _ in 0..20 {
         let mut client = Raw::connect(&proxy).await;
         client.send(post(&large(150_000), "")).await;
-        assert_eq!(client.said().await.status, 200);
+        assert_eq!(client.response().await.status, 200);
     }
 }
 
@@ -156,14 +156,14 @@ async fn bodies_of_requests_awaiting_the_upstream_count_against_max_pending_bodi
     soon("the upstream to be asked", seen.recv()).await;
     let mut second = Raw::connect(&proxy).await;
     second.send(post(&large(190_000), "")).await;
-    assert_eq!(second.said().await.status, 503);
+    assert_eq!(second.response().await.status, 503);
     drop(first);
     let asked_again = async {
         loop {
             let mut client = Raw::connect(&proxy).await;
             client.send(post(&large(190_000), "")).await;
             tokio::select! {
-                said = client.said() => assert_eq!(said.status, 503),
+                response = client.response() => assert_eq!(response.status, 503),
                 _ = seen.recv() => return,
             }
         }

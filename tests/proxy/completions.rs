@@ -121,8 +121,8 @@ async fn stream_is_passed_on_and_a_truncated_one_is_an_error() {
         let (proxy, _upstream, asked) = before(Server::OpenAi, ("200 OK", SSE, body), |_| {}).await;
         let request = json!({"model": "m", "stream": true, "messages": [{"role": "user", "content": "hi"}]});
         let reply = Client::new().send(chat_request(&proxy, request.to_string())).await.unwrap();
-        let told = reply.rest().await;
-        assert!(told.contains("\"hel\"") && told.contains(expected), "{told}");
+        let body = reply.rest().await;
+        assert!(body.contains("\"hel\"") && body.contains(expected), "{body}");
         let asked = asked.lock().await;
         assert_eq!(asked[0].1["stream_options"]["include_usage"], true);
     }
@@ -134,8 +134,8 @@ async fn upstream_that_ignores_stream_is_read_all_the_same() {
     let (proxy, _upstream, _) = before(Server::OpenAi, ("200 OK", JSON, body), |_| {}).await;
     let request = json!({"model": "m", "stream": true, "messages": [{"role": "user", "content": "hi"}]});
     let reply = Client::new().send(chat_request(&proxy, request.to_string())).await.unwrap();
-    let told = reply.rest().await;
-    assert!(told.contains("\"hello\"") && told.contains("[DONE]"), "{told}");
+    let body = reply.rest().await;
+    assert!(body.contains("\"hello\"") && body.contains("[DONE]"), "{body}");
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use crate::support::{
     client::{Client, STREAM, WHOLE, stream_error},
     proxy::{Proxy, Setup},
-    raw::{Raw, Said, get, post},
+    raw::{Raw, RawResponse, get, post},
     soon,
     upstream::{Exchange, Upstream, at_once, text},
 };
@@ -40,29 +40,33 @@ impl Asked {
     }
 
     async fn is_answered(self, client: &mut Raw) {
-        let said = match self {
-            Head => client.said_without_body().await,
-            _ => client.said().await,
+        let response = match self {
+            Head => client.response_without_body().await,
+            _ => client.response().await,
         };
-        assert!(said.header("x-request-id").is_some(), "{self:?}");
-        assert!(said.header("date").is_some(), "{self:?}");
-        assert_eq!(said.header("connection"), None, "{self:?}");
+        assert!(response.header("x-request-id").is_some(), "{self:?}");
+        assert!(response.header("date").is_some(), "{self:?}");
+        assert_eq!(response.header("connection"), None, "{self:?}");
         match self {
             Stream => {
-                assert!(said.is_stream() && said.header("transfer-encoding").is_some(), "{}", said.body)
+                assert!(
+                    response.is_stream() && response.header("transfer-encoding").is_some(),
+                    "{}",
+                    response.body
+                )
             }
-            Whole => assert!(is_whole(&said), "{}", said.body),
-            Models => assert!(said.body.contains("\"object\":\"list\"")),
-            Head => assert!(said.header("content-length").is_some_and(|length| length != "0")),
-            Options => assert_eq!((said.status, said.header("allow")), (204, Some("post, options"))),
-            Nowhere => assert_eq!(said.status, 404),
-            Mismatch => assert_eq!(said.status, 400),
+            Whole => assert!(is_whole(&response), "{}", response.body),
+            Models => assert!(response.body.contains("\"object\":\"list\"")),
+            Head => assert!(response.header("content-length").is_some_and(|length| length != "0")),
+            Options => assert_eq!((response.status, response.header("allow")), (204, Some("post, options"))),
+            Nowhere => assert_eq!(response.status, 404),
+            Mismatch => assert_eq!(response.status, 400),
         }
     }
 }
 
-fn is_whole(said: &Said) -> bool {
-    said.status == 200 && said.header("content-length").is_some() && said.body.contains("hello")
+fn is_whole(response: &RawResponse) -> bool {
+    response.status == 200 && response.header("content-length").is_some() && response.body.contains("hello")
 }
 
 const MIXED: [Asked; 11] =
@@ -106,18 +110,14 @@ async fn pipelined_requests_are_answered_in_order_in_any_split() {
 /// An upstream that sends `first`, and ends the response when it is notified.
 async fn held() -> (Upstream, Arc<Notify>) {
     let go_on = Arc::new(Notify::new());
-    let told = go_on.clone();
-    let upstream = Upstream::start(move |mut exchange| {
-        let told = told.clone();
-        async move {
-            if exchange.earlier > 0 {
-                return at_once(exchange).await;
-            }
-            exchange.begin().await;
-            exchange.piece(text("first")).await;
-            told.notified().await;
-            exchange.finished().await
+    let upstream = Upstream::start_sharing(go_on.clone(), |mut exchange, go_on| async move {
+        if exchange.earlier > 0 {
+            return at_once(exchange).await;
         }
+        exchange.begin().await;
+        exchange.piece(text("first")).await;
+        go_on.notified().await;
+        exchange.finished().await
     })
     .await;
     (upstream, go_on)
@@ -170,15 +170,15 @@ async fn connection_close_is_obeyed() {
         for body in [STREAM, WHOLE, "{"] {
             let mut client = Raw::connect(&proxy).await;
             client.send(post(body, options)).await;
-            let said = client.said().await;
-            assert_eq!(said.header("connection"), Some("close"), "{options}");
-            assert!(said.status == if body == "{" { 400 } else { 200 });
+            let response = client.response().await;
+            assert_eq!(response.header("connection"), Some("close"), "{options}");
+            assert!(response.status == if body == "{" { 400 } else { 200 });
             client.closed().await;
         }
     }
     let mut client = Raw::connect(&proxy).await;
     client.send(post(STREAM, "connection: keep-alive, closed\r\n")).await;
-    assert_eq!(client.said().await.header("connection"), None);
+    assert_eq!(client.response().await.header("connection"), None);
     client.send(Models.bytes()).await;
     Models.is_answered(&mut client).await;
 }
@@ -191,9 +191,12 @@ async fn http10_response_is_not_chunked() {
     for (body, options) in [(STREAM, ""), (WHOLE, ""), (STREAM, "connection: keep-alive\r\n")] {
         let mut client = Raw::connect(&proxy).await;
         client.send(post(body, options).replace("HTTP/1.1", "HTTP/1.0")).await;
-        let said = client.said().await;
-        assert_eq!((said.header("transfer-encoding"), said.header("connection")), (None, Some("close")));
-        assert!(if body == STREAM { said.is_stream() } else { is_whole(&said) }, "{}", said.body);
+        let response = client.response().await;
+        assert_eq!(
+            (response.header("transfer-encoding"), response.header("connection")),
+            (None, Some("close"))
+        );
+        assert!(if body == STREAM { response.is_stream() } else { is_whole(&response) }, "{}", response.body);
         client.closed().await;
     }
 }
@@ -248,10 +251,10 @@ async fn connection_persists_after_a_refusal_of_the_upstream() {
     let mut client = Raw::connect(&proxy).await;
     for _ in 0..3 {
         client.send(Stream.bytes()).await;
-        let said = client.said().await;
-        assert!(said.status >= 500 && said.header("content-length").is_some(), "{}", said.status);
-        assert_eq!((said.header("connection"), said.header("transfer-encoding")), (None, None));
-        assert!(said.header("x-request-id").is_some());
+        let response = client.response().await;
+        assert!(response.status >= 500 && response.header("content-length").is_some(), "{}", response.status);
+        assert_eq!((response.header("connection"), response.header("transfer-encoding")), (None, None));
+        assert!(response.header("x-request-id").is_some());
     }
     client.send(Models.bytes()).await;
     Models.is_answered(&mut client).await;
@@ -341,7 +344,7 @@ async fn total_timeout_runs_while_the_client_does_not_read() {
     client.send(Stream.bytes()).await;
     soon("the upstream to be asked", begun.notified()).await;
     soon("the upstream to be left alone", gone.notified()).await;
-    let error = stream_error(&client.said().await.body);
+    let error = stream_error(&client.response().await.body);
     assert_eq!(error["code"], "upstream_timeout");
     client.send(Models.bytes()).await;
     Models.is_answered(&mut client).await;
@@ -365,10 +368,10 @@ async fn slow_client_keeps_its_connection() {
     client.send(Stream.bytes()).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     client.send(Whole.bytes() + &Models.bytes()).await;
-    let said = client.said().await;
-    assert!(said.is_stream() && said.body.matches('x').count() >= PIECES * 30_000);
-    let said = client.said().await;
-    assert!(said.status == 200 && said.body.len() > PIECES * 30_000, "{}", said.status);
+    let response = client.response().await;
+    assert!(response.is_stream() && response.body.matches('x').count() >= PIECES * 30_000);
+    let response = client.response().await;
+    assert!(response.status == 200 && response.body.len() > PIECES * 30_000, "{}", response.status);
     Models.is_answered(&mut client).await;
 }
 
@@ -382,8 +385,8 @@ async fn own_and_streamed_responses_stay_in_order_through_a_full_socket() {
     client.send(round.repeat(100)).await;
     for _ in 0..100 {
         for _ in 0..3 {
-            let said = client.said().await;
-            assert!(said.body.contains("toolwire_streams_in_flight"), "{}", said.body);
+            let response = client.response().await;
+            assert!(response.body.contains("toolwire_streams_in_flight"), "{}", response.body);
         }
         Models.is_answered(&mut client).await;
         Stream.is_answered(&mut client).await;
@@ -409,7 +412,7 @@ async fn stopping_server_closes_idle_connections() {
     let half = a_half_known(&proxy).await;
     // Whichever of the two was told to go on has ended; the other is now.
     go_on.notify_one();
-    assert!(streamed.said().await.is_stream());
+    assert!(streamed.response().await.is_stream());
     proxy.stop();
     for mut idle in [listed, streamed, silent, half] {
         idle.closed().await;
@@ -439,7 +442,7 @@ async fn protocol_is_detected_byte_by_byte() {
     for begun in ["P", "PR", "PRO", "PRI"] {
         let mut client = Raw::connect(&proxy).await;
         client.send_pieces([begun.as_bytes(), b"ME /v1/models HTTP/1.1\r\nhost: x\r\n\r\n"]).await;
-        assert_eq!(client.said().await.status, 405, "{begun}");
+        assert_eq!(client.response().await.status, 405, "{begun}");
     }
 }
 
@@ -457,7 +460,7 @@ async fn connection_without_a_complete_request_head_times_out() {
             }
             client.send(begun).await;
             tokio::time::pause();
-            client.closed_sometime().await;
+            client.closed_without_timeout().await;
             tokio::time::resume();
         }
     }
@@ -472,7 +475,7 @@ async fn http2_connection_without_a_request_times_out() {
         let mut client = Raw::connect(&proxy).await;
         client.send(begun).await;
         tokio::time::pause();
-        client.rest_sometime().await;
+        client.rest_without_timeout().await;
         tokio::time::resume();
     }
     // One that has had a request, and answers pings.

@@ -151,8 +151,8 @@ async fn request_with_two_origins_has_no_allow_origin() {
     let mut raw = Raw::connect(&proxy).await;
     let headers = format!("x-api-key: secret\r\norigin: {PAGE}\r\norigin: https://evil.example\r\n");
     raw.send(post(STREAM, &headers)).await;
-    let said = raw.said().await;
-    assert_eq!((said.status, said.header("access-control-allow-origin")), (200, None));
+    let response = raw.response().await;
+    assert_eq!((response.status, response.header("access-control-allow-origin")), (200, None));
 }
 
 #[tokio::test]

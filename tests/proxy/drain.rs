@@ -64,7 +64,7 @@ async fn streams_open_at_the_drain_deadline_end_with_an_error() {
     }
 }
 
-/// An answer that has not begun gets a real status.
+/// A response that has not begun gets an error status.
 #[tokio::test]
 async fn responses_not_begun_at_the_drain_deadline_are_refused() {
     let asked = Arc::new(Notify::new());
@@ -79,7 +79,7 @@ async fn responses_not_begun_at_the_drain_deadline_are_refused() {
     let client = Client::new();
     let mut reply = std::pin::pin!(client.send(chat_request(&proxy, STREAM)));
     tokio::select! {
-        _ = &mut reply => panic!("nobody has answered"),
+        _ = &mut reply => panic!("a response before the upstream sent one"),
         () = soon("the upstream to be asked", asked.notified()) => {}
     }
     proxy.stop();
@@ -101,7 +101,7 @@ async fn idle_server_stops_at_once() {
     soon("the server to end", proxy.ended()).await;
 }
 
-/// The server does not wait for requests that have begun but are not whole, nor for clients that say nothing.
+/// The server waits neither for incomplete requests nor for silent clients.
 #[tokio::test]
 async fn connections_without_an_open_response_are_closed_at_once() {
     let upstream = Upstream::start(at_once).await;
@@ -111,8 +111,8 @@ async fn connections_without_an_open_response_are_closed_at_once() {
             let mut client = Raw::connect(&proxy).await;
             if kept {
                 client.send(post(STREAM, "") + &get("/v1/models")).await;
-                assert!(client.said().await.is_stream());
-                assert_eq!(client.said().await.status, 200);
+                assert!(client.response().await.is_stream());
+                assert_eq!(client.response().await.status, 200);
             }
             client.send(begun).await;
             // Answered after what was sent before has been read.
@@ -140,9 +140,9 @@ async fn request_with_an_incomplete_body_is_refused_at_once() {
             client.until("100 Continue\r\n\r\n").await;
         }
         proxy.stop();
-        let said = client.said().await;
-        assert_eq!((said.status, said.header("connection")), (503, Some("close")));
-        assert!(said.body.contains("shutting_down"), "{}", said.body);
+        let response = client.response().await;
+        assert_eq!((response.status, response.header("connection")), (503, Some("close")));
+        assert!(response.body.contains("shutting_down"), "{}", response.body);
         client.closed().await;
         soon("the server to end", proxy.ended()).await;
     }
@@ -155,8 +155,8 @@ async fn http2_connections_without_an_open_stream_are_closed_at_once() {
     let mut proxy = Setup::new(upstream.address).start().await;
     let kept = Client::http2();
     kept.chat(&proxy, STREAM).await.rest().await;
-    // Clients that answer no ping: one without a request, one with half a head, one with half a body, one whose answer
-    // has ended.
+    // Clients that do not answer pings: one without a request, one with half a head, one with half a body, and one whose
+    // response has ended.
     let _idle = Http2::connect(&proxy).await;
     let mut half_head = Http2::connect(&proxy).await;
     half_head.request(1, "GET", "/v1/models", &[(":authority", "x")], 1).await;
@@ -171,7 +171,7 @@ async fn http2_connections_without_an_open_stream_are_closed_at_once() {
     soon("the server to end", proxy.ended()).await;
 }
 
-/// An HTTP/2 client that does not acknowledge the end is sent its answer, and not waited for afterwards.
+/// An HTTP/2 client that does not acknowledge the end gets its whole response, and is not waited for afterwards.
 #[tokio::test]
 async fn http2_stream_that_ends_during_the_drain_is_complete() {
     let go_on = Arc::new(Notify::new());
@@ -188,7 +188,7 @@ async fn http2_stream_that_ends_during_the_drain_is_complete() {
     soon("the server to end", proxy.ended()).await;
 }
 
-/// Whatever clients and upstreams do. The clock stands still but for those who wait for it.
+/// Holds for any behaviour of clients and upstreams. The clock is paused, so that only timers advance it.
 #[tokio::test]
 async fn the_drain_never_takes_longer_than_its_limit() {
     const LIMIT: Duration = Duration::from_secs(8);

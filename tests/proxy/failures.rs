@@ -78,10 +78,10 @@ async fn secrets_in_an_upstreams_errors_are_covered() {
         setup.upstream.headers = headers;
     }
     let is_covered = |error: &Value| {
-        let told = error.to_string();
+        let text = error.to_string();
         let secrets = ["upstream-key", "header-token", "sk-live"];
-        assert!(!secrets.iter().any(|secret| told.contains(secret)), "{told}");
-        assert!(told.contains("no: xxxxxxxxxxxx, client-key, Bearer xxxxxxxxxxxx and xxxx"), "{told}");
+        assert!(!secrets.iter().any(|secret| text.contains(secret)), "{text}");
+        assert!(text.contains("no: xxxxxxxxxxxx, client-key, Bearer xxxxxxxxxxxx and xxxx"), "{text}");
     };
     let (status, _, error) = refused(secrets, |mut exchange| async {
         exchange.whole("400 Bad Request", "content-type: application/json\r\n", WORDS).await;
@@ -257,7 +257,7 @@ async fn a_stream_that_breaks_off_ends_with_an_error() {
 
 /// Content that came before an error was certain, wherever the network cut between them.
 #[tokio::test]
-async fn content_and_error_in_one_piece_are_both_told() {
+async fn content_and_error_in_one_piece_are_both_sent() {
     let error = broken(as_it_is, |mut exchange| async {
         exchange.begin().await;
         let error = "data: {\"error\":{\"message\":\"out of memory\",\"code\":500}}\n\n";

@@ -36,9 +36,13 @@ async fn request_without_exactly_one_valid_host_is_rejected() {
         ] {
             let mut client = Raw::connect(&proxy).await;
             client.send(format!("{line}{hosts}\r\n{body}{line}host: x\r\n\r\n{body}")).await;
-            let said = client.said().await;
-            assert_eq!((said.status, said.header("connection")), (400, Some("close")), "{line}{hosts}");
-            assert!(said.body.contains("\"param\":\"host\""), "{}", said.body);
+            let response = client.response().await;
+            assert_eq!(
+                (response.status, response.header("connection")),
+                (400, Some("close")),
+                "{line}{hosts}"
+            );
+            assert!(response.body.contains("\"param\":\"host\""), "{}", response.body);
             client.closed().await;
         }
     }
@@ -67,7 +71,7 @@ async fn absolute_form_is_accepted_and_needs_host_too() {
     for (host, status) in [("host: y\r\n", 200), ("", 400)] {
         let mut client = Raw::connect(&proxy).await;
         client.send(format!("GET http://x/v1/models HTTP/1.1\r\n{host}\r\n")).await;
-        assert_eq!(client.said().await.status, status);
+        assert_eq!(client.response().await.status, status);
     }
 }
 

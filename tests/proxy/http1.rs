@@ -32,7 +32,7 @@ async fn request_headers_are_not_forwarded() {
         proxy-connection: keep-alive\r\nproxy-authorization: Basic x\r\ntrailer: x\r\nupgrade: websocket\r\n\
         authorization: Bearer mine\r\ncookie: a=b\r\nforwarded: for=x\r\nvia: 1.1 x\r\nx-custom: y\r\n";
     client.send(post(STREAM, headers)).await;
-    assert!(client.said().await.is_stream());
+    assert!(client.response().await.is_stream());
     let head = seen.lock().unwrap().clone();
     let sent = [
         "accept",
@@ -124,10 +124,10 @@ async fn expectation_of_an_http10_request_is_ignored() {
     let (head, body) = request.split_at(request.len() - STREAM.len());
     client.send(head).await;
     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    assert!(!client.has_said());
+    assert!(!client.has_data());
     client.send(body).await;
-    let said = client.said().await;
-    assert!(said.is_stream(), "{}", said.status);
+    let response = client.response().await;
+    assert!(response.is_stream(), "{}", response.status);
 }
 
 /// RFC 9112, section 6.1.
@@ -159,9 +159,9 @@ async fn response_without_content_has_neither_length_nor_coding() {
     let mut client = Raw::connect(&proxy).await;
     for path in ["/v1/chat/completions", "/v1/models"] {
         client.send(format!("OPTIONS {path} HTTP/1.1\r\nhost: x\r\n\r\n")).await;
-        let said = client.said().await;
-        assert_eq!(said.status, 204);
-        assert_eq!((said.header("content-length"), said.header("transfer-encoding")), (None, None));
+        let response = client.response().await;
+        assert_eq!(response.status, 204);
+        assert_eq!((response.header("content-length"), response.header("transfer-encoding")), (None, None));
     }
 }
 
@@ -182,8 +182,8 @@ async fn head_response_has_no_body_whatever_its_status() {
         // A body would be read as the beginning of the second response.
         let head = format!("HEAD {path} HTTP/1.1\r\nhost: x\r\n\r\n");
         client.send(head + &get("/healthz")).await;
-        assert_eq!(client.said_without_body().await.status, status, "{path}");
-        assert_eq!(client.said().await.body, "ok\n", "{path}");
+        assert_eq!(client.response_without_body().await.status, status, "{path}");
+        assert_eq!(client.response().await.body, "ok\n", "{path}");
     }
 }
 
@@ -197,7 +197,7 @@ async fn targets_in_other_forms_do_not_open_a_tunnel() {
     {
         let mut client = Raw::connect(&proxy).await;
         client.send_lossy(format!("{line} HTTP/1.1\r\nhost: x\r\n\r\n")).await;
-        let status = client.said().await.status;
+        let status = client.response().await.status;
         assert!((400..500).contains(&status), "{line}: {status}");
     }
     assert_eq!(upstream.requests(), 0);
@@ -211,7 +211,7 @@ async fn empty_lines_before_a_request_are_skipped() {
     let mut client = Raw::connect(&proxy).await;
     for request in [get("/healthz"), post(STREAM, ""), get("/healthz")] {
         client.send(format!("\r\n\r\n{request}")).await;
-        assert_eq!(client.said().await.status, 200);
+        assert_eq!(client.response().await.status, 200);
     }
 }
 

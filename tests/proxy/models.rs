@@ -74,7 +74,7 @@ async fn upstream_models_of_a_wildcard_are_merged_with_configured_ones() {
     assert_eq!(upstream.requests(), 1, "the list is kept");
     let head = seen.lock().unwrap().remove(0);
     for line in ["get /base/models http/1.1", "authorization: bearer upstream-key", "x-extra: yes"] {
-        assert!(head.lines().any(|said| said == line), "{line} in {head}");
+        assert!(head.lines().any(|response| response == line), "{line} in {head}");
     }
 }
 

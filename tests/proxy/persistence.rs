@@ -35,8 +35,12 @@ async fn content_length_beside_transfer_encoding_closes_the_connection_after_the
                 let bytes = post_with("/v1/chat/completions", headers, &chunked(body)) + &post(WHOLE, "");
                 let asked = upstream.requests();
                 client.send_pieces(bytes.as_bytes().chunks(size)).await;
-                let said = client.said().await;
-                assert_eq!((said.status, said.header("connection")), (status, Some("close")), "{headers}");
+                let response = client.response().await;
+                assert_eq!(
+                    (response.status, response.header("connection")),
+                    (status, Some("close")),
+                    "{headers}"
+                );
                 client.closed().await;
                 assert_eq!(upstream.requests() - asked, usize::from(status == 200), "{headers}");
             }
@@ -57,10 +61,10 @@ async fn kept_connection_is_closed_after_the_first_doubtful_request() {
         + &post_with("/v1/chat/completions", doubtful, &chunked(STREAM))
         + &get("/v1/models");
     client.send(bytes).await;
-    assert!(client.said().await.is_stream());
-    assert_eq!(client.said().await.header("connection"), None);
-    assert_eq!(client.said().await.header("connection"), None);
-    let last = client.said().await;
+    assert!(client.response().await.is_stream());
+    assert_eq!(client.response().await.header("connection"), None);
+    assert_eq!(client.response().await.header("connection"), None);
+    let last = client.response().await;
     assert!(last.is_stream());
     assert_eq!(last.header("connection"), Some("close"));
     client.closed().await;
@@ -87,8 +91,12 @@ async fn unread_body_does_not_become_a_request() {
                 let mut client = Raw::connect(&proxy).await;
                 let bytes = post_with(path, headers, &body) + &hidden;
                 client.send_pieces(bytes.as_bytes().chunks(size)).await;
-                let said = client.said().await;
-                assert_eq!((said.status, said.header("connection")), (status, Some("close")), "{path}");
+                let response = client.response().await;
+                assert_eq!(
+                    (response.status, response.header("connection")),
+                    (status, Some("close")),
+                    "{path}"
+                );
                 client.closed().await;
             }
         }
@@ -106,8 +114,8 @@ async fn upgrade_is_ignored() {
             let headers =
                 format!("connection: upgrade, http2-settings\r\nupgrade: {upgrade}\r\nhttp2-settings: \r\n");
             client.send(post(body, &headers)).await;
-            let said = client.said().await;
-            assert_eq!((said.status, said.header("connection")), (200, None));
+            let response = client.response().await;
+            assert_eq!((response.status, response.header("connection")), (200, None));
         }
     }
 }
@@ -158,7 +166,7 @@ async fn last_response_arrives_although_the_client_goes_on_sending() {
     for request in [post(STREAM, "connection: close\r\n"), post(STREAM, "").replace("HTTP/1.1", "HTTP/1.0")] {
         let mut client = Raw::connect(&proxy).await;
         client.send(request + &get("/v1/models").repeat(20_000)).await;
-        assert!(client.said().await.is_stream());
+        assert!(client.response().await.is_stream());
         client.closed().await;
     }
 }
@@ -178,11 +186,11 @@ async fn responses_before_the_last_arrive_through_a_full_socket() {
         client.send(get("/metrics").repeat(ANSWERS) + &last).await;
         tokio::time::sleep(Duration::from_millis(300)).await;
         for _ in 0..ANSWERS {
-            let said = client.said().await;
-            assert!(said.status == 200 && said.body.ends_with("# EOF\n"));
+            let response = client.response().await;
+            assert!(response.status == 200 && response.body.ends_with("# EOF\n"));
         }
-        let said = client.said().await;
-        assert_eq!(said.header("connection"), Some("close"));
+        let response = client.response().await;
+        assert_eq!(response.header("connection"), Some("close"));
         client.closed().await;
     }
 }
@@ -201,8 +209,8 @@ async fn request_heads_are_limited() {
     ] {
         let mut client = Raw::connect(&proxy).await;
         client.send_lossy(request + &get("/v1/models")).await;
-        let said = client.said().await;
-        assert!(statuses.contains(&said.status), "{}", said.status);
+        let response = client.response().await;
+        assert!(statuses.contains(&response.status), "{}", response.status);
         client.closed().await;
     }
 }

@@ -164,8 +164,8 @@ async fn slow_client_is_not_disconnected() {
     let mut client = Raw::connect_narrow(&proxy).await;
     client.send(post(STREAM, "")).await;
     client.read_slowly(PIECES * 15_000, 150_000, Duration::from_millis(150)).await;
-    let said = client.said().await;
-    assert!(said.is_stream() && said.body.matches('x').count() >= PIECES * 30_000);
+    let response = client.response().await;
+    assert!(response.is_stream() && response.body.matches('x').count() >= PIECES * 30_000);
 }
 
 /// A stream that is silent is not one that is not read. The clock stands still but for those who wait for it.
@@ -183,7 +183,7 @@ async fn silent_upstream_does_not_count_as_a_stalled_client() {
         let mut reply = client.chat(&proxy, STREAM).await;
         reply.until("first").await;
         tokio::time::pause();
-        let rest = reply.rest_sometime().await;
+        let rest = reply.rest_without_timeout().await;
         tokio::time::resume();
         assert!(rest.ends_with("data: [DONE]\n\n"), "{rest}");
     }

@@ -18,7 +18,7 @@ async fn answered(proxy: &Proxy, count: usize) -> Vec<Raw> {
     for _ in 0..count {
         let mut client = Raw::connect(proxy).await;
         client.send(post(STREAM, "")).await;
-        assert!(client.said().await.is_stream());
+        assert!(client.response().await.is_stream());
         clients.push(client);
     }
     clients

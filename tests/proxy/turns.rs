@@ -59,17 +59,17 @@ async fn other_requests_are_answered_during_a_hostile_answer() {
         let (mut hostile, mut other) = (Raw::connect(&proxy).await, Raw::connect(&proxy).await);
         // Its connection, and one to the upstream, are ready to be used again.
         other.send(post(STREAM, "")).await;
-        assert!(other.said().await.is_stream());
+        assert!(other.response().await.is_stream());
         let order = RefCell::new(Vec::new());
         let long = async {
             hostile.send(post(&request.replace("hi", "hostile"), "")).await;
-            assert_eq!(hostile.said().await.status, 200);
+            assert_eq!(hostile.response().await.status, 200);
             order.borrow_mut().push("hostile");
         };
         let short = async {
             soon("the hostile answer to be read", is_taken.recv()).await;
             other.send(post(STREAM, "")).await;
-            assert!(other.said().await.is_stream());
+            assert!(other.response().await.is_stream());
             order.borrow_mut().push("other");
         };
         tokio::join!(long, short);

@@ -15,7 +15,7 @@ use crate::{
 const MAX_TOOLS: usize = 24;
 
 /// Estimated tokens of all examples, for each of them. Verbose formats show fewer examples.
-const TOKENS: usize = 60;
+const TOKENS: usize = 50;
 
 /// Characters of a tool's description in a request.
 const MAX_REQUEST: usize = 120;
@@ -139,7 +139,9 @@ fn is_writable(form: &Form, name: &str) -> bool {
     is_plain_name(name) || quoted && !name.is_empty() && name.len() <= 64 && !name.contains(char::is_control)
 }
 
-/// A request that leads to `call`: the tool's description and the values.
+/// A request that leads to `call`: the tool's description, and each value behind the name of its argument.
+///
+/// `Start a timer. Minutes: 10.`
 fn requested(description: &str, call: &Call) -> String {
     // The description is the client's text: what could be markup is left out.
     let plain = |character: &char| character.is_alphanumeric() || " -_,'/()".contains(*character);
@@ -147,15 +149,22 @@ fn requested(description: &str, call: &Call) -> String {
     let sentence = line.split(". ").next().unwrap_or(line).trim_end_matches('.');
     let what: String = sentence.chars().filter(plain).take(MAX_REQUEST).collect();
     let what = if what.trim().is_empty() { format!("Use {}", call.name) } else { what };
-    let values = Json::parse(&call.arguments).map(|arguments| {
-        let shown = |(key, value): (Cow<'_, str>, Json<'_>)| match value.as_str() {
-            Some(text) => format!("{key} {text}"),
-            None => format!("{key} {}", value.raw()),
-        };
-        arguments.members().map(shown).collect::<Vec<_>>().join(", ")
-    });
-    match values {
-        Ok(values) if !values.is_empty() => format!("{what}: {values}"),
-        _ => what,
+    let mut request = sentence_of(&what);
+    let arguments = Json::parse(&call.arguments).unwrap_or_default();
+    for (key, value) in arguments.members() {
+        let text = value.as_str().unwrap_or(Cow::Borrowed(value.raw()));
+        request.push(' ');
+        request.push_str(&sentence_of(&format!("{}: {text}", capitalized(&key.replace('_', " ")))));
     }
+    request
+}
+
+/// `text` with a full stop at its end.
+fn sentence_of(text: &str) -> String {
+    format!("{}.", text.trim().trim_end_matches('.'))
+}
+
+fn capitalized(text: &str) -> String {
+    let mut characters = text.chars();
+    characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
 }

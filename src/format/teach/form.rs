@@ -25,8 +25,8 @@ pub struct Form {
     /// How the arguments are written.
     pub arguments: ArgumentForm,
     /// A result. Placeholders: `{{json_name}}`, `{{content}}` and `{{json_content}}` are the tool's name and
-    /// its output. It must not look like a call in any format: small models copy what they are shown, and a
-    /// copied result would then reach the client as a call.
+    /// its output, `{{named_content}}` is the output behind the name, if that is known. It must not look like a call in any format, and not begin like a call in this one: small models
+    /// copy what they are shown.
     pub result: &'static str,
 }
 
@@ -60,9 +60,12 @@ pub enum Values {
     Elements,
 }
 
-/// A result in the form that Hermes models were trained on.
-const RESPONSE: &str =
-    "<tool_response>\n{\"name\":{{json_name}},\"content\":{{json_content}}}\n</tool_response>";
+/// A result. It must not begin like a call: a small model that was shown `<tool_response>` beside `<tool_call>`, or
+/// `[TOOL_RESULTS]` beside `[TOOL_CALLS]`, answered half of the requests with a made-up result.
+const RESULT: &str = "<result>\n{{named_content}}\n</result>";
+
+/// A result in the tags that many models were trained on, for formats whose calls do not begin with a similar tag.
+pub(in crate::format) const TOOL_RESPONSE: &str = "<tool_response>\n{{named_content}}\n</tool_response>";
 
 /// A call as a JSON object.
 pub(in crate::format) const OBJECT: &str = r#"{"name":{{json_name}},"arguments":{{arguments}}}"#;
@@ -70,7 +73,7 @@ pub(in crate::format) const OBJECT: &str = r#"{"name":{{json_name}},"arguments":
 impl Form {
     /// Calls, one per line, with their arguments as JSON.
     pub const fn json(call: &'static str) -> Self {
-        Self { around: ("", "\n", ""), call, arguments: ArgumentForm::Json, result: RESPONSE }
+        Self { around: ("", "\n", ""), call, arguments: ArgumentForm::Json, result: RESULT }
     }
 
     /// Calls, one per line, with their arguments one after the other.
@@ -131,6 +134,8 @@ impl Form {
         render(self.result, |hole| match hole {
             "json_name" => Some(quoted(&result.name)),
             "content" => Some(result.content.clone()),
+            "named_content" if result.name.is_empty() => Some(result.content.clone()),
+            "named_content" => Some(format!("{}: {}", result.name, result.content)),
             "json_content" => Some(quoted(&result.content)),
             _ => None,
         })

@@ -4,7 +4,9 @@
 //! form, with the same name prefix. Text that the client wrote is never changed: instructions are added around it.
 //!
 //! ```text
-//! system    the client's text, tools, examples, rules     the same in every request of a conversation
+//! system    the client's text, tools, rules               the same in every request of a conversation
+//! user      a request                                     ⎫ an example of the declared tools, several times;
+//! assistant the call that it leads to                     ⎭ also the same in every request
 //! …         the history, with calls and results as text   grows at its end
 //! user      the client's text, what this request demands  `tool_choice`, `response_format`
 //! ```
@@ -25,7 +27,7 @@ mod template;
 
 use std::mem;
 
-pub(super) use self::form::OBJECT;
+pub(super) use self::form::{OBJECT, TOOL_RESPONSE};
 pub use self::{
     budget::estimated_tokens,
     form::{ArgumentForm, Form, Values},
@@ -83,8 +85,8 @@ impl Default for Teaching {
             text: None,
             in_user_turn: false,
             in_last_user_turn: false,
-            examples: 2,
-            example_turns: false,
+            examples: 3,
+            example_turns: true,
             signatures: true,
             max_instructions: None,
         }
@@ -244,7 +246,8 @@ mod tests {
 
     #[test]
     fn history_is_shown_in_the_format_of_calls() {
-        let teaching = Teaching { prefix: "user:".into(), in_user_turn: true, ..Teaching::default() };
+        let teaching =
+            Teaching { prefix: "user:".into(), in_user_turn: true, examples: 0, ..Teaching::default() };
         let told = instruct(conversation(), &FENCED, &teaching);
         let texts: Vec<_> = told.turns.iter().map(|turn| (turn.role, turn.joined_text())).collect();
         let (role, first) = &texts[0];
@@ -263,9 +266,7 @@ mod tests {
                     .to_owned()
             )
         );
-        let result = |content: &str| {
-            format!("<tool_response>\n{{\"name\":\"user:a\",\"content\":\"{content}\"}}\n</tool_response>")
-        };
+        let result = |content: &str| format!("<tool_response>\nuser:a: {content}\n</tool_response>");
         assert_eq!(texts[2], (Role::User, format!("{}\n{}", result("42"), result("43"))));
         assert!(told.tools.is_empty());
     }
@@ -279,7 +280,9 @@ mod tests {
         let system = told.turns[0].joined_text();
         assert!(system.starts_with("S1\n"), "{system}");
         assert!(system.contains("at most one call") && !system.contains("next message"), "{system}");
-        assert!(system.contains("<tool_call>\n{\"name\":\"a\",\"arguments\":{}}"), "{system}");
+        let examples: Vec<_> = told.turns[1..3].iter().map(|turn| (turn.role, turn.joined_text())).collect();
+        let call = "<tool_call>\n{\"name\":\"a\",\"arguments\":{}}\n</tool_call>";
+        assert_eq!(examples, [(Role::User, "adds example.".into()), (Role::Assistant, call.into())]);
         let last = told.turns.last().unwrap().joined_text();
         assert!(last.ends_with("\n\n[Your next message must be a call of `a`.]"), "{last}");
     }

@@ -17,20 +17,29 @@ You can call these tools{{list_note}}
 
 {{tools}}
 {{prefix_note}}
-Call a tool whenever it helps with the user's request. Otherwise answer in plain text. To call a tool, write \
-{{words}}, as in these examples:
+To call a tool, write {{words}}, as in these examples:
 
 {{examples}}
 
 {{rules}}";
 
-/// The instructions without examples, or with examples that are turns.
+/// The instructions without examples.
 const TEMPLATE_WITHOUT_EXAMPLES: &str = "\
 You can call these tools{{list_note}}
 
 {{tools}}
 {{prefix_note}}
-Call a tool whenever it helps with the user's request. Otherwise answer in plain text. To call a tool, write {{words}}.
+To call a tool, write {{words}}.
+
+{{rules}}";
+
+/// The instructions with examples that are turns.
+const TEMPLATE_WITH_TURNS: &str = "\
+You can call these tools{{list_note}}
+
+{{tools}}
+{{prefix_note}}
+To call a tool, write {{words}}. The first messages are examples.
 
 {{rules}}";
 
@@ -126,7 +135,8 @@ impl Parts<'_> {
             is_error: false,
         };
         let template = match template.as_str() {
-            "" if as_turns || shown.is_empty() => TEMPLATE_WITHOUT_EXAMPLES,
+            "" if shown.is_empty() => TEMPLATE_WITHOUT_EXAMPLES,
+            "" if as_turns => TEMPLATE_WITH_TURNS,
             "" => TEMPLATE,
             template => template,
         };
@@ -155,21 +165,20 @@ impl Parts<'_> {
         Prompt { instructions, example_turns, left_out }
     }
 
-    /// The rules for calls, one sentence per line.
+    /// The rules for calls, one per line.
     fn rules(&self) -> String {
+        let when = "- Call a tool when it helps with the request. Otherwise answer in plain text.";
         let arguments = match self.teach.form.arguments {
-            ArgumentForm::Json => {
-                "- Give the arguments as one JSON object, with the names and types listed above."
-            }
-            ArgumentForm::Each { .. } => "- Give each argument under the name listed above.",
+            ArgumentForm::Json => "- Use the argument names and types listed above.",
+            ArgumentForm::Each { .. } => "- Use the argument names listed above.",
         };
         let several = if self.conversation.parallel_calls {
             "- Calls that do not depend on each other may go in one message."
         } else {
             "- Write at most one call in a message."
         };
-        let stop = "- After a call, stop: the user's system runs it and sends you the result. Never make up a result.";
-        [arguments, several, stop].join("\n")
+        let stop = "- After a call, stop and wait for the result. Never make one up.";
+        [when, arguments, several, stop].join("\n")
     }
 }
 

@@ -392,7 +392,7 @@ fn request_errors_name_the_field_and_the_expected_value() {
     assert_eq!(decode(b"{").unwrap_err().code(), Some("invalid_json"));
 }
 
-fn told(failure: &Failure) -> String {
+fn described(failure: &Failure) -> String {
     let body: Value = serde_json::from_slice(&error_body(failure)).unwrap();
     let error = body.get("error").unwrap();
     let word = |key: &str| error.get(key).and_then(Value::as_str).unwrap_or("-").to_owned();
@@ -467,7 +467,7 @@ fn upstream_error_keeps_status_and_code() {
             "502 server_error upstream_error | the upstream responded with status 301; its `base_url` may be wrong",
         ),
     ] {
-        assert_eq!(told(&refusal(status, None, body.as_bytes())), expected);
+        assert_eq!(described(&refusal(status, None, body.as_bytes())), expected);
     }
     let failure = refusal(429, Some("9"), b"{}");
     assert_eq!(failure.retry_after(), Some("9"));

@@ -514,13 +514,13 @@ fn answers() -> impl Strategy<Value = Vec<Event<'static>>> {
     })
 }
 
-fn told(events: &[Event<'_>]) -> String {
+fn summary_of(events: &[Event<'_>]) -> String {
     let mut read = Read::default();
     events.iter().for_each(|event| read.event(event.clone()));
     read.summary()
 }
 
-fn wire_told(settings: ReaderSettings, bytes: &str, size: usize) -> String {
+fn summary_on_the_wire(settings: ReaderSettings, bytes: &str, size: usize) -> String {
     read_in(settings, bytes.as_bytes().chunks(size), true).summary()
 }
 
@@ -571,7 +571,7 @@ proptest! {
         let bytes = written(&answering(), &events);
         let verbatim = ReaderSettings { verbatim: true, ..ReaderSettings::default() };
         for settings in [ReaderSettings::default(), verbatim] {
-            prop_assert_eq!(wire_told(settings, &bytes, size), told(&events));
+            prop_assert_eq!(summary_on_the_wire(settings, &bytes, size), summary_of(&events));
         }
         // What we write is canonical: with verbatim frames it passes through to the byte.
         let (again, _) = through(true, &answering(), &bytes);

@@ -30,7 +30,12 @@ fn check(case: &Value) {
     let mut conversation = request(&fields.into());
     if in_text {
         let prefix = case["mode"].as_str().unwrap().strip_prefix("text-tools prefix ").unwrap_or_default();
-        let teaching = Teaching { prefix: prefix.to_owned(), in_user_turn: true, ..Teaching::default() };
+        let teaching = Teaching {
+            prefix: prefix.to_owned(),
+            in_user_turn: true,
+            example_turns: false,
+            ..Teaching::default()
+        };
         conversation = instruct(conversation, &format::FENCED, &teaching);
     }
     let options =

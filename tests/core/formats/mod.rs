@@ -3,6 +3,7 @@
 mod custom;
 mod examples;
 mod found;
+mod imitations;
 mod json;
 mod page;
 mod prompts;

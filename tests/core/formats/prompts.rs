@@ -99,7 +99,18 @@ fn conversation(tools: Vec<Tool>) -> Conversation {
 }
 
 fn prompt(tools: &[Tool], format: &Format, teaching: &Teaching) -> String {
-    instruct(conversation(tools.to_vec()), format, teaching).turns[0].joined_text()
+    shown(&instruct(conversation(tools.to_vec()), format, teaching).turns)
+}
+
+/// What the turns before the client's question say: the instructions, and the examples by role.
+fn shown(turns: &[Turn]) -> String {
+    let (_, added) = turns.split_last().unwrap();
+    let text = |turn: &Turn| match turn.role {
+        Role::User => format!("User: {}", turn.joined_text()),
+        Role::Assistant => format!("Assistant:\n{}", turn.joined_text()),
+        _ => turn.joined_text(),
+    };
+    added.iter().map(text).collect::<Vec<_>>().join("\n\n")
 }
 
 #[test]
@@ -135,7 +146,9 @@ fn four_tools_take_at_most_380_tokens() {
     let mut table = "| format | tokens |\n|---|---|\n".to_owned();
     let mut most = 0;
     for format in taught() {
-        let count = tokens(&prompt(&four_tools(), format, &Teaching::default()));
+        let told = instruct(conversation(four_tools()), format, &Teaching::default());
+        let (_, added) = told.turns.split_last().unwrap();
+        let count = added.iter().map(|turn| tokens(&turn.joined_text())).sum::<usize>();
         writeln!(table, "| {} | {count} |", format.name).unwrap();
         most = most.max(count);
     }
@@ -174,12 +187,16 @@ fn instructions_stay_within_their_budget() {
             let whole = Teaching { signatures, ..Teaching::default() };
             let told = instruct_within(conversation(large()), format, &whole);
             assert!(told.left_out.is_empty());
-            let unlimited = estimated_tokens(&told.conversation.turns[0].joined_text());
+            let estimate = |turns: &[Turn]| {
+                let (_, added) = turns.split_last().unwrap();
+                added.iter().map(|turn| estimated_tokens(&turn.joined_text())).sum::<usize>()
+            };
+            let unlimited = estimate(&told.conversation.turns);
             for limit in [400, 700, 2000, unlimited] {
                 let teaching = Teaching { max_instructions: Some(limit), signatures, ..Teaching::default() };
                 let told = instruct_within(conversation(large()), format, &teaching);
-                let text = told.conversation.turns[0].joined_text();
-                assert!(estimated_tokens(&text) <= limit, "{}: {limit}", format.name);
+                let text = shown(&told.conversation.turns);
+                assert!(estimate(&told.conversation.turns) <= limit, "{}: {limit}", format.name);
                 let shown = large().iter().filter(|tool| text.contains(&tool.name)).count();
                 assert!(shown + told.left_out.len() >= large().len(), "{}: {:?}", format.name, told.left_out);
                 assert!(limit != unlimited || told.left_out.is_empty(), "{}", format.name);
@@ -234,7 +251,7 @@ fn prompt_of_a_turn_is_a_prefix_of_the_next() {
     let teachings = [
         Teaching::default(),
         Teaching { in_user_turn: true, ..Teaching::default() },
-        Teaching { example_turns: true, signatures: true, ..Teaching::default() },
+        Teaching { example_turns: false, signatures: false, ..Teaching::default() },
         Teaching { max_instructions: Some(200), ..Teaching::default() },
     ];
     for format in taught() {

@@ -47,6 +47,17 @@ fn taught_result_is_not_a_call_in_any_format() {
     }
 }
 
+/// A model that imitates decides with the first characters whether it writes a call or a result.
+#[test]
+fn taught_result_begins_unlike_a_call() {
+    for (format, form) in taught() {
+        let result = shown(&form, "12 °C").to_lowercase();
+        let call = format.example.to_lowercase();
+        let common = result.chars().zip(call.chars()).take_while(|(one, other)| one == other).count();
+        assert!(common <= 1, "{}: {result} and {call} begin with the same {common} characters", format.name);
+    }
+}
+
 #[test]
 fn imitated_result_after_a_call_is_dropped() {
     for (format, form) in taught() {

@@ -72,10 +72,10 @@ fn server_call_is_forwarded_only_to_clients_that_expect_it() {
                     if forwarded { (1, 1) } else { (0, 0) },
                     "{what}"
                 );
-                let told = ("web_search".to_owned(), "{\"query\":\"q\"}".to_owned());
+                let expected = ("web_search".to_owned(), "{\"query\":\"q\"}".to_owned());
                 let seen: Vec<_> =
                     got.server_calls.iter().map(|call| (call.0.clone(), call.1.clone())).collect();
-                assert_eq!(seen, if annotated { vec![told] } else { vec![] }, "{what}");
+                assert_eq!(seen, if annotated { vec![expected] } else { vec![] }, "{what}");
                 if annotated {
                     let content: Value = serde_json::from_str(&got.server_calls[0].2).unwrap();
                     assert_eq!(content, serde_json::from_str::<Value>(RESULT).unwrap());
@@ -112,8 +112,8 @@ fn annotated_call_without_a_result_is_sent_at_the_end() {
         ["done"]
     ]);
     let got = run(&exchange(&["a"], Rules::default()), &events);
-    let told = ("generate_image".to_owned(), "{\"prompt\":\"p\"}".to_owned(), String::new());
-    assert_eq!((got.text.as_str(), got.server_calls), ("Here.", vec![told]));
+    let expected = ("generate_image".to_owned(), "{\"prompt\":\"p\"}".to_owned(), String::new());
+    assert_eq!((got.text.as_str(), got.server_calls), ("Here.", vec![expected]));
 }
 
 /// What is kept for results to come is bounded; nothing of it is lost.
@@ -124,12 +124,12 @@ fn oversized_arguments_of_annotated_calls_are_sent_before_the_result() {
     let events = json!([call("n1"), call("n2"), result("n1"), result("n2"), ["fin", "stop"], ["done"]]);
     let limits = Limits { max_hold: 12, ..Limits::default() };
     let got = run(&exchange(&["a"], Rules { limits, ..Rules::default() }), &events);
-    let told: Vec<_> = got
+    let reported: Vec<_> = got
         .server_calls
         .iter()
         .map(|(_, arguments, content)| (arguments.as_str(), content.as_str()))
         .collect();
-    assert_eq!(told, [("{\"q\":\"n2\"}", ""), ("{\"q\":\"n1\"}", "n1"), ("", "n2")]);
+    assert_eq!(reported, [("{\"q\":\"n2\"}", ""), ("{\"q\":\"n1\"}", "n1"), ("", "n2")]);
 }
 
 /// Limits hold whatever becomes of a call.
@@ -166,7 +166,7 @@ fn bouncing() -> Exchange {
 
 #[test]
 fn failure_is_reported_instead_of_bounced() {
-    let told = [
+    let before = [
         json!(["stc", {"id": "n1", "name": "a"}]),
         json!(["stc", {"id": "n1", "name": "a", "arguments": "{\"y\":1}"}]),
         json!(["m", "Sorry."]),
@@ -179,13 +179,13 @@ fn failure_is_reported_instead_of_bounced() {
         (json!([["fin", "timeout"], ["done"]]), "timeout"),
         (json!([["d", {"content": "AAEC", "encrypted": 1}], ["fin", "stop"]]), "upstream_decrypt_failed"),
     ] {
-        let events: Value = told.iter().chain(end.as_array().unwrap()).cloned().collect();
+        let events: Value = before.iter().chain(end.as_array().unwrap()).cloned().collect();
         let got = run(&bouncing(), &events);
         assert_eq!(got.error.as_ref().map(|error| error["code"].as_str().unwrap()), Some(code), "{end}");
         assert_eq!((got.calls.len(), got.finish), (0, None), "{end}");
     }
     for (word, finish) in [("content_filter", "content_filter"), ("length", "length")] {
-        let events: Value = told.iter().cloned().chain([json!(["fin", word]), json!(["done"])]).collect();
+        let events: Value = before.iter().cloned().chain([json!(["fin", word]), json!(["done"])]).collect();
         let got = run(&bouncing(), &events);
         assert_eq!((got.error, got.finish.as_deref()), (None, Some(finish)));
         assert_eq!(got.calls.len(), 1, "{word}: what was dispatched goes out as it is");
@@ -193,7 +193,7 @@ fn failure_is_reported_instead_of_bounced() {
     let mut oversized = bouncing();
     oversized.settings.limits.max_frame = 300;
     let events: Value =
-        told.iter().cloned().chain([json!(["m", "x".repeat(400)]), json!(["fin", "stop"])]).collect();
+        before.iter().cloned().chain([json!(["m", "x".repeat(400)]), json!(["fin", "stop"])]).collect();
     assert_eq!(run(&oversized, &events).error.unwrap()["code"], "upstream_protocol");
 }
 

@@ -172,40 +172,40 @@ fn arguments(call: usize, pieces: usize) -> Vec<String> {
     (0..pieces).map(|piece| whole.get(at(piece)..at(piece + 1)).unwrap().to_owned()).collect()
 }
 
-/// What is said, with the pieces in their order and nothing about a call that is over.
-fn told(pieces: &[usize], story: &[Said]) -> Vec<Said> {
+/// The story with each call's pieces in their order, and without events of a call that is over.
+fn in_order(pieces: &[usize], story: &[Said]) -> Vec<Said> {
     let (mut next, mut over) = (vec![0; pieces.len()], vec![false; pieces.len()]);
-    let mut told = Vec::new();
+    let mut kept = Vec::new();
     for said in story {
         match said {
-            Said::Text(_) => told.push(said.clone()),
-            Said::Announce(call) if !over[*call] => told.push(said.clone()),
+            Said::Text(_) => kept.push(said.clone()),
+            Said::Announce(call) if !over[*call] => kept.push(said.clone()),
             Said::Dispatch(call, _) if !over[*call] && next[*call] < pieces[*call] => {
-                told.push(Said::Dispatch(*call, next[*call]));
+                kept.push(Said::Dispatch(*call, next[*call]));
                 next[*call] += 1;
             }
             // A result shows that the call was sent completely.
             Said::Result(call) if !over[*call] && (next[*call] == pieces[*call]) => {
                 over[*call] = true;
-                told.push(said.clone());
+                kept.push(said.clone());
             }
             _ => {}
         }
     }
-    told
+    kept
 }
 
-fn stream(pieces: &[usize], told: &[Said], end: &str) -> Vec<u8> {
+fn stream(pieces: &[usize], story: &[Said], end: &str) -> Vec<u8> {
     let call = |call: usize| json!({"id": format!("n{call}"), "name": format!("tool{call}")});
-    let mut events: Vec<Value> = told
+    let mut events: Vec<Value> = story
         .iter()
         .map(|said| match said {
             Said::Text(text) => json!(["m", text]),
             Said::Announce(number) => json!(["stc", call(*number)]),
             Said::Dispatch(number, piece) => {
-                let mut told = call(*number);
-                told["arguments"] = arguments(*number, pieces[*number])[*piece].clone().into();
-                json!(["stc", told])
+                let mut dispatch = call(*number);
+                dispatch["arguments"] = arguments(*number, pieces[*number])[*piece].clone().into();
+                json!(["stc", dispatch])
             }
             Said::Result(number) => json!(["str", {"call_id": format!("n{number}"), "content": "r"}]),
         })
@@ -222,34 +222,34 @@ proptest! {
         (pieces, story, end) in story(),
         size in 1..30_usize,
     ) {
-        let told = told(&pieces, &story);
+        let events = in_order(&pieces, &story);
         let end = ENDS[end];
-        let bytes = stream(&pieces, &told, end);
+        let bytes = stream(&pieces, &events, end);
         let got = read([bytes.as_slice()], &Default::default());
         prop_assert_eq!(&read(bytes.chunks(size), &Default::default()), &got);
 
-        let said: String = told.iter().filter_map(|said| if let Said::Text(text) = said { Some(text.as_str()) } else { None }).collect();
-        prop_assert_eq!(&got.text, &said);
+        let text: String = events.iter().filter_map(|said| if let Said::Text(text) = said { Some(text.as_str()) } else { None }).collect();
+        prop_assert_eq!(&got.text, &text);
         let good = got.finish == Some(Finish::Stop);
         for (number, count) in pieces.iter().copied().enumerate() {
             let name = format!("tool{number}");
-            let dispatched: String = told
+            let dispatched: String = events
                 .iter()
                 .filter_map(|said| match said {
                     Said::Dispatch(call, piece) if *call == number => Some(arguments(number, count)[*piece].clone()),
                     _ => None,
                 })
                 .collect();
-            let is_told = told.iter().any(|said| matches!(said, Said::Announce(call) | Said::Dispatch(call, _) if *call == number));
+            let is_reported = events.iter().any(|said| matches!(said, Said::Announce(call) | Said::Dispatch(call, _) if *call == number));
             let is_whole = dispatched == arguments(number, count).concat();
             let seen: Vec<_> = got.calls.iter().filter(|call| call.2 == name).map(|call| (call.3.as_str(), call.4)).collect();
-            let expected = match (is_whole, is_told && good, dispatched.is_empty()) {
+            let expected = match (is_whole, is_reported && good, dispatched.is_empty()) {
                 (true, _, _) => vec![(dispatched.as_str(), Some(CallEnd::Complete))],
                 (false, true, true) => vec![("{}", Some(CallEnd::Complete))],
                 (false, true, false) => vec![(dispatched.as_str(), Some(CallEnd::Cut))],
                 (false, false, _) => vec![],
             };
-            prop_assert_eq!(seen, expected, "{} of {:?}", name, told);
+            prop_assert_eq!(seen, expected, "{} of {:?}", name, events);
         }
     }
 }

@@ -190,6 +190,6 @@ fn response_may_start_inside_reasoning() {
     let call = r#"<tool_call>{"name":"now","arguments":{}}</tool_call>"#;
     let in_text = [json!(["m", "so </thi"]), json!(["m", "nk>Hi "]), json!(["m", call])];
     assert_eq!(run(&[&in_text[..], &end].concat()), ("so".to_owned(), "Hi".to_owned(), 1));
-    let told = [json!(["r", "so"]), json!(["m", "Hi "]), json!(["m", call])];
-    assert_eq!(run(&[&told[..], &end].concat()), ("so".to_owned(), "Hi".to_owned(), 1));
+    let events = [json!(["r", "so"]), json!(["m", "Hi "]), json!(["m", call])];
+    assert_eq!(run(&[&events[..], &end].concat()), ("so".to_owned(), "Hi".to_owned(), 1));
 }

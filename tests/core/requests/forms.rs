@@ -49,7 +49,9 @@ fn taught_result_and_next_user_turn_are_joined() {
         {"role": "tool", "tool_call_id": "c1", "content": "RESULT"}, {"role": "user", "content": "go on"},
     ]});
     let format = toolwire::format::by_name("hermes").unwrap();
-    let told = toolwire::format::instruct(decoded(&request), format, &toolwire::format::Teaching::default());
+    let teaching =
+        toolwire::format::Teaching { example_turns: false, ..toolwire::format::Teaching::default() };
+    let told = toolwire::format::instruct(decoded(&request), format, &teaching);
     let roles = |options: &Options| -> Vec<String> {
         let body = encoded(&told, options);
         let messages = body["messages"].as_array().unwrap();

@@ -45,7 +45,7 @@ fn extended_list_of_text_parts_becomes_a_string() {
     let body = taught(&request, "hermes");
     assert!(content(&body, 0).as_str().unwrap().starts_with("a\nb\n\nYou can call"), "{body}");
     assert_eq!(content(&body, 1), &json!([text("c"), text("d")]), "nothing was added to it");
-    let teaching = Teaching { in_user_turn: true, ..Teaching::default() };
+    let teaching = Teaching { in_user_turn: true, example_turns: false, ..Teaching::default() };
     let body = taught_as(&request, "hermes", &teaching);
     assert!(content(&body, 0).as_str().unwrap().ends_with("]\n\nc\nd"), "{body}");
 }
@@ -59,7 +59,7 @@ fn list_with_other_parts_stays_a_list_and_keeps_its_fields() {
     let body = taught(&request, "hermes");
     assert_eq!(content(&body, 0)[0], cached);
     assert!(content(&body, 0)[1]["text"].as_str().unwrap().starts_with("You can call"), "{body}");
-    let teaching = Teaching { in_user_turn: true, ..Teaching::default() };
+    let teaching = Teaching { in_user_turn: true, example_turns: false, ..Teaching::default() };
     let request = json!({"tools": tools(), "messages": [{"role": "user", "content": [cached]}]});
     assert_eq!(content(&taught_as(&request, "hermes", &teaching), 0)[1], cached);
 }

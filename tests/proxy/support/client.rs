@@ -21,7 +21,7 @@ pub(crate) struct Client {
 /// A streaming request to model `m`.
 pub(crate) const STREAM: &str = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}"#;
 
-/// The same, to be answered whole.
+/// The same without streaming.
 pub(crate) const WHOLE: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
 
 /// A request to model `m` that declares the tool `weather`, whose argument `city` is required, with further `fields`.
@@ -71,7 +71,7 @@ pub(crate) fn chat_request(proxy: &Proxy, body: impl Into<Bytes>) -> Request<Ful
         .unwrap()
 }
 
-/// A response whose body is still coming.
+/// A response whose body is still being received.
 pub(crate) struct Reply {
     response: Response<Incoming>,
     unread: Vec<u8>,
@@ -86,7 +86,7 @@ impl Reply {
         self.response.headers().get(name).map(|value| value.to_str().unwrap())
     }
 
-    /// Reads until `text` has come; it must be there before the end.
+    /// Reads until `text` has arrived. Panics if the body ends before it.
     pub(crate) async fn until(&mut self, text: &str) -> String {
         while !contains(&self.unread, text) {
             let frame = soon(text, self.response.body_mut().frame()).await;
@@ -98,7 +98,7 @@ impl Reply {
         text
     }
 
-    /// Reads to the end, which must be one in order.
+    /// Reads the rest of the body. Panics if the body breaks off.
     pub(crate) async fn rest(mut self) -> String {
         while let Some(frame) = soon("the end of the body", self.response.body_mut().frame()).await {
             self.unread.extend_from_slice(frame.unwrap().data_ref().unwrap());
@@ -106,8 +106,8 @@ impl Reply {
         self.unread()
     }
 
-    /// Reads to the end without a limit of time: for a clock that stands still.
-    pub(crate) async fn rest_sometime(mut self) -> String {
+    /// The same without a timeout, for a paused clock.
+    pub(crate) async fn rest_without_timeout(mut self) -> String {
         while let Some(frame) = self.response.body_mut().frame().await {
             self.unread.extend_from_slice(frame.unwrap().data_ref().unwrap());
         }
@@ -146,6 +146,6 @@ pub(crate) fn stream_error(body: &str) -> Value {
     let last = events.rsplit("\n\n").next().unwrap();
     let data = last.strip_prefix("data: ").unwrap_or_else(|| panic!("no event: {body}"));
     let value: Value = serde_json::from_str(data).unwrap_or_else(|error| panic!("{error}: {body}"));
-    assert!(value["error"].is_object(), "the last event is no error: {body}");
+    assert!(value["error"].is_object(), "the last event is not an error: {body}");
     value["error"].clone()
 }

@@ -1,4 +1,4 @@
-//! A client that writes the frames of HTTP/2 by hand, and understands none.
+//! A client that writes HTTP/2 frames by hand and does not parse what it receives.
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -18,7 +18,7 @@ pub(crate) struct Http2 {
 }
 
 impl Http2 {
-    /// A connection that lets the server send as much as it wants, and whose socket takes little.
+    /// A connection with the largest flow-control window and a small receive buffer.
     pub(crate) async fn connect(proxy: &Proxy) -> Self {
         const LARGEST: u32 = i32::MAX as u32;
         let socket = TcpSocket::new_v4().unwrap();

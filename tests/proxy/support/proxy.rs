@@ -43,7 +43,7 @@ pub(crate) struct Setup {
 /// Any free port of this machine.
 const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// Far longer than any test.
+/// Longer than any test takes.
 pub(crate) const NEVER: Duration = Duration::from_secs(600);
 
 impl Setup {
@@ -138,7 +138,7 @@ impl Proxy {
         format!("http://{}{path}", self.addresses[0])
     }
 
-    /// As a signal does.
+    /// Begins the shutdown, as a signal does.
     pub(crate) fn stop(&mut self) {
         drop(self.stop.take());
     }

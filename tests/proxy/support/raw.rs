@@ -16,19 +16,19 @@ pub(crate) struct Raw {
 }
 
 /// One response.
-pub(crate) struct Said {
+pub(crate) struct RawResponse {
     pub(crate) status: u16,
     /// Status line and headers, in lower case.
     head: String,
     pub(crate) body: String,
 }
 
-impl Said {
+impl RawResponse {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         field(&self.head, name)
     }
 
-    /// An answer in order, to its end mark.
+    /// Whether it is a complete stream with its end mark.
     pub(crate) fn is_stream(&self) -> bool {
         self.status == 200 && self.body.ends_with("data: [DONE]\n\n")
     }
@@ -54,7 +54,7 @@ impl Raw {
         Self { stream, unread: Vec::new() }
     }
 
-    /// A connection that takes little at a time.
+    /// A connection with a small receive buffer.
     pub(crate) async fn connect_narrow(proxy: &Proxy) -> Self {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(4096).unwrap();
@@ -65,7 +65,7 @@ impl Raw {
         soon("to be read", self.stream.write_all(bytes.as_ref())).await.unwrap();
     }
 
-    /// Sends `bytes` as far as the other side takes them. `false`: the connection is closed.
+    /// Sends `bytes`. Returns `false` if the connection is closed.
     pub(crate) async fn send_lossy(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         soon("to be read", self.stream.write_all(bytes.as_ref())).await.is_ok()
     }
@@ -83,7 +83,7 @@ impl Raw {
         self.stream.shutdown().await.unwrap();
     }
 
-    /// Reads more. `false`: the connection is closed.
+    /// Reads more. Returns `false` if the connection is closed.
     async fn more(&mut self) -> bool {
         soon("a response", self.stream.read_buf(&mut self.unread)).await.unwrap_or(0) > 0
     }
@@ -109,7 +109,7 @@ impl Raw {
     }
 
     /// Whether there is something to read.
-    pub(crate) fn has_said(&mut self) -> bool {
+    pub(crate) fn has_data(&mut self) -> bool {
         self.stream.try_read_buf(&mut self.unread).is_ok_and(|read| read > 0)
     }
 
@@ -133,19 +133,19 @@ impl Raw {
         self.take(length)
     }
 
-    /// The next response, which must be framed by the letter.
-    pub(crate) async fn said(&mut self) -> Said {
+    /// The next response. Panics if its framing is not exact.
+    pub(crate) async fn response(&mut self) -> RawResponse {
         let head = self.until("\r\n\r\n").await.to_ascii_lowercase();
         self.body_of(head).await
     }
 
-    /// The next response, to a HEAD.
-    pub(crate) async fn said_without_body(&mut self) -> Said {
+    /// The next response, to a HEAD request.
+    pub(crate) async fn response_without_body(&mut self) -> RawResponse {
         let head = self.until("\r\n\r\n").await.to_ascii_lowercase();
-        Said { status: status(&head), head, body: String::new() }
+        RawResponse { status: status(&head), head, body: String::new() }
     }
 
-    async fn body_of(&mut self, head: String) -> Said {
+    async fn body_of(&mut self, head: String) -> RawResponse {
         let body = match (field(&head, "content-length"), field(&head, "transfer-encoding")) {
             (Some(length), None) => self.exactly(length.parse().unwrap()).await,
             (None, Some("chunked")) => self.chunks().await,
@@ -153,7 +153,7 @@ impl Raw {
             (None, None) => self.rest().await,
             both => panic!("framed twice: {both:?}"),
         };
-        Said { status: status(&head), head, body }
+        RawResponse { status: status(&head), head, body }
     }
 
     async fn chunks(&mut self) -> String {
@@ -169,7 +169,7 @@ impl Raw {
         }
     }
 
-    /// All that comes until the connection is closed.
+    /// Everything until the connection is closed.
     pub(crate) async fn rest(&mut self) -> String {
         while self.more().await {}
         self.take(self.unread.len())
@@ -180,13 +180,13 @@ impl Raw {
         assert_eq!(self.rest().await, "");
     }
 
-    /// Reads until the connection is closed, without an end to the waiting: for a clock that stands still.
-    pub(crate) async fn rest_sometime(&mut self) {
+    /// Reads until the connection is closed, without a timeout, for a paused clock.
+    pub(crate) async fn rest_without_timeout(&mut self) {
         while self.stream.read_buf(&mut self.unread).await.unwrap_or(0) > 0 {}
     }
 
-    /// The connection is closed, without an end to the waiting: for a clock that stands still.
-    pub(crate) async fn closed_sometime(&mut self) {
+    /// Asserts that the connection is closed, without a timeout, for a paused clock.
+    pub(crate) async fn closed_without_timeout(&mut self) {
         assert_eq!(self.stream.read_buf(&mut self.unread).await.unwrap_or(0), 0, "{:?}", self.unread);
     }
 }

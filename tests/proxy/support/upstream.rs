@@ -26,7 +26,7 @@ pub(crate) fn text(text: &str) -> String {
 pub(crate) const END: &str = "data: {\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"up\",\
     \"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
-/// A short answer in order, as events.
+/// A short complete response, as events.
 pub(crate) fn answer() -> String {
     text("hello") + END
 }
@@ -46,8 +46,8 @@ pub(crate) struct Upstream {
 }
 
 impl Upstream {
-    /// Runs `script` for every request. After the script the connection is kept for the next one if the answer was
-    /// ended in order ([`Exchange::end`], [`Exchange::whole`]), else closed.
+    /// Runs `script` for every request. After the script, the connection is kept for the next request if the response is
+    /// complete ([`Exchange::end`], [`Exchange::whole`]), and closed otherwise.
     pub(crate) async fn start<F, S>(script: S) -> Self
     where
         S: Fn(Exchange) -> F + Clone + Send + 'static,
@@ -100,25 +100,25 @@ impl Upstream {
         Self { address, connections, requests, _tasks: tasks }
     }
 
-    /// How many connections there have been.
+    /// The number of connections so far.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 
-    /// How many requests there have been.
+    /// The number of requests so far.
     pub(crate) fn requests(&self) -> usize {
         self.requests.load(Ordering::SeqCst)
     }
 }
 
-/// One request, and the connection on which it is to be answered.
+/// One request, and the connection for its response.
 pub(crate) struct Exchange {
     stream: TcpStream,
     /// The request line and headers.
     pub(crate) head: String,
     /// The request's body.
     pub(crate) body: Vec<u8>,
-    /// How many requests came before it on this connection.
+    /// The number of earlier requests on this connection.
     pub(crate) earlier: usize,
     ended: bool,
 }
@@ -186,26 +186,26 @@ impl Exchange {
         self
     }
 
-    /// Ends the answer in order: its finish reason, the end mark, the body's end.
+    /// Ends the response: its finish reason, the end mark, the end of the body.
     pub(crate) async fn finished(mut self) -> Self {
         self.piece(END).await;
         self.end().await;
         self
     }
 
-    /// Ends the stream in order: the connection can be used again.
+    /// Ends the body, so that the connection can be reused.
     pub(crate) async fn end(&mut self) {
         self.raw("0\r\n\r\n").await;
         self.ended = true;
     }
 
-    /// Answers at once.
+    /// Sends a complete response.
     pub(crate) async fn whole(&mut self, status: &str, headers: &str, body: &str) {
         self.raw(format!("HTTP/1.1 {status}\r\n{headers}content-length: {}\r\n\r\n{body}", body.len())).await;
         self.ended = true;
     }
 
-    /// The answer has been written by hand, and the connection can be used again.
+    /// The script has written a complete response itself, so the connection can be reused.
     pub(crate) fn keep(&mut self) {
         self.ended = true;
     }

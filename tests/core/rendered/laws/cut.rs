@@ -3,7 +3,7 @@
 use proptest::{prelude::*, sample::Index};
 use toolwire::event::{CallEnd, Finish};
 
-use super::{canonical, looking_for, renderer, told, tries};
+use super::{canonical, looking_for, renderer, tries, with_text};
 use crate::rendered::{
     found::{Found, find},
     page::Page,
@@ -42,7 +42,7 @@ fn cut_off(name: &str, page: &Page, at: Index, stopped: bool) -> Result<(), Test
         }
         text_is_left(renderer, &found, &whole, cut)
     };
-    holds().map_err(|error| told(error, cut, &found))
+    holds().map_err(|error| with_text(error, cut, &found))
 }
 
 /// Arguments that were closed at the end of a text whose model had stopped: nothing but brackets was added, behind a

@@ -8,7 +8,7 @@ use toolwire::{
     rules::{ArgumentDelivery, Detect, Rules},
 };
 
-use super::{canonical, cut, cuts, looking_for, renderer, told, tries};
+use super::{canonical, cut, cuts, looking_for, renderer, tries, with_text};
 use crate::rendered::{
     found::{Call, Found, find},
     page::{Meant, Page},
@@ -41,7 +41,7 @@ pub(crate) fn found(name: &str) {
         let page = renderer.page(&scene);
         let text = page.source();
         let (whole, _) = find(&settings, &[&text], Finish::Stop);
-        is_found(&page, &whole).map_err(|error| told(error, &text, &whole))?;
+        is_found(&page, &whole).map_err(|error| with_text(error, &text, &whole))?;
         let waits = settings.arguments == ArgumentDelivery::Whole;
         for pieces in [cut(&text, &cuts), by_characters(&text, 1)] {
             let (parts, held) = find(&settings, &pieces, Finish::Stop);

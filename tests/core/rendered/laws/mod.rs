@@ -71,6 +71,6 @@ fn canonical(json: &str) -> Result<String, TestCaseError> {
     Ok(value.to_string())
 }
 
-fn told(error: TestCaseError, text: &str, found: &Found) -> TestCaseError {
+fn with_text(error: TestCaseError, text: &str, found: &Found) -> TestCaseError {
     TestCaseError::fail(format!("{error}\nwritten: {text:?}\n{text}\nfound: {found:?}"))
 }
