@@ -118,7 +118,7 @@ impl UpstreamDialect {
     }
 
     /// The same with the server that the answer `body` to `probe` shows, and the server's name. `None`: it does not show one.
-    pub(crate) fn identified(&self, probe: &Probe, body: &[u8]) -> Option<(Self, &'static str)> {
+    pub fn identified(&self, probe: &Probe, body: &[u8]) -> Option<(Self, &'static str)> {
         let mut identified = self.clone();
         let name = identified.side_mut().identify(probe, body)?;
         Some((identified, name))

@@ -148,8 +148,12 @@ impl LearnedMeans {
     /// The upstream answers once it is asked without these.
     pub(super) fn refused(&self, subject: &Subject, kinds: &[Kind]) {
         for kind in kinds {
-            self.learn(subject, *kind, |experience| experience.lacking = Some(Instant::now()));
-            self.report(subject, *kind, Why::Refused, true);
+            let mut is_news = false;
+            self.learn(subject, *kind, |experience| {
+                is_news = !experience.is_lacking();
+                experience.lacking = Some(Instant::now());
+            });
+            self.report(subject, *kind, Why::Refused, is_news);
         }
     }
 
@@ -227,8 +231,12 @@ impl Memory {
 }
 
 impl Experience {
-    /// Another response is complete. Returns whether the upstream has turned out to lack the means.
+    /// Another response is complete. Returns whether the upstream has just turned out to lack the means; responses to
+    /// requests that were sent before it did change nothing.
     fn answered(&mut self, is_kept: bool) -> bool {
+        if self.is_lacking() {
+            return false;
+        }
         self.ignored = if is_kept { 0 } else { self.ignored + 1 };
         let is_lacking = self.ignored == IGNORED_IN_A_ROW;
         if is_lacking {
@@ -286,6 +294,8 @@ mod tests {
             |is_kept: &[bool]| is_kept.iter().map(|kept| experience.answered(*kept)).collect::<Vec<_>>();
         assert_eq!(answered(&[false, false, true, false, false]), [false; 5]);
         assert_eq!(answered(&[false, false, false, false]), [true, false, false, true]);
+        experience.lacking = Some(Instant::now());
+        assert!(!(0..9).any(|_| experience.answered(false)), "they were asked for before");
     }
 
     /// Invented names of models do not fill the memory, and do not displace what was learned.

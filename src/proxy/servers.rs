@@ -49,6 +49,8 @@ struct Unknown {
 struct Search {
     /// When it may be asked again. `None`: it was never asked.
     not_before: Option<Instant>,
+    /// It was logged that the server is not known.
+    is_reported: bool,
     running: JoinSet<()>,
 }
 
@@ -133,20 +135,19 @@ impl Unknown {
                 }
                 Err(GetError::Answer(_)) => {}
                 // The others would end in the same way.
-                Err(GetError::NoAnswer(reason)) => {
-                    tracing::warn!(
-                        upstream,
-                        reason,
-                        "the upstream's server is not known, so nothing is enforced"
-                    );
-                    return;
-                }
+                Err(GetError::NoAnswer(reason)) => return self.report(&reason),
             }
         }
-        tracing::warn!(
-            upstream,
-            "the upstream's server was not recognised, so nothing is enforced; `server` in the configuration can name it"
-        );
+        self.report("no answer is that of a known server; `server` in the configuration can name it");
+    }
+
+    /// Logs, the first time, that the server is not known.
+    fn report(&self, reason: &str) {
+        let mut search = self.search.lock().unwrap_or_else(PoisonError::into_inner);
+        if !std::mem::replace(&mut search.is_reported, true) {
+            let upstream = self.upstream.name.as_str();
+            tracing::warn!(upstream, reason, "the upstream's server is not known, so nothing is enforced");
+        }
     }
 }
 
