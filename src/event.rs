@@ -228,6 +228,10 @@ pub struct Usage {
     pub output: Option<u64>,
     /// The sum of both.
     pub total: Option<u64>,
+    /// Tokens of the request that came from the upstream's cache; they are part of `input`.
+    pub cached: Option<u64>,
+    /// Tokens of the request that were written to the upstream's cache; they are part of `input`.
+    pub cache_written: Option<u64>,
     /// The upstream's whole usage object, including unknown fields.
     pub raw: Option<Box<RawValue>>,
 }
@@ -235,8 +239,9 @@ pub struct Usage {
 impl PartialEq for Usage {
     fn eq(&self, other: &Self) -> bool {
         let raw = |usage: &Self| usage.raw.as_ref().map(|raw| raw.get().to_owned());
-        (self.input, self.output, self.total, raw(self))
-            == (other.input, other.output, other.total, raw(other))
+        let counts =
+            |usage: &Self| (usage.input, usage.output, usage.total, usage.cached, usage.cache_written);
+        counts(self) == counts(other) && raw(self) == raw(other)
     }
 }
 

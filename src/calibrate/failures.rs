@@ -21,7 +21,7 @@ pub(crate) enum Next {
 enum Severity {
     /// Every request will fail: the key or the model is refused.
     Fatal,
-    /// The upstream does not answer, now.
+    /// The upstream is not answering.
     Down,
     /// This request failed.
     Rejected,

@@ -108,7 +108,7 @@ impl Plan {
                 let preview = self.preview(&self.request(variant, case, 0));
                 preview.map_or_else(|| variant.label(), |preview| digest(&preview.body).to_string())
             });
-            // Asking again is no matter of the first request.
+            // Retries do not show in the first request.
             (variant.enforce == "retry", bodies.collect::<Vec<_>>())
         };
         let repeated = self.variants.iter().filter(|variant| !seen.insert(asks(variant)));

@@ -89,8 +89,8 @@ pub(crate) struct Variant {
 }
 
 impl Variant {
-    /// All combinations, without those that are the same: with native tools there is nothing to word, and what is enforced
-    /// is not a matter of toolwire.
+    /// All combinations, without repetitions. Native tools have no wording, and toolwire does not enforce their calls, so
+    /// they are one variant.
     pub(crate) fn combinations(formats: &[String], wordings: &[Wording], enforce: &[String]) -> Vec<Self> {
         let default = [Wording { name: "default".to_owned(), keys: Table::new() }];
         let off = ["off".to_owned()];

@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn own_keys_are_those_that_differ_from_the_defaults() {
-        let entries = vec![entry("name = \"a\"\nrepair = false\ntools = \"hermes\"\nexamples = 3")];
+        let entries = vec![entry("name = \"a\"\nrepair = false\ntools = \"hermes\"\narguments = \"stream\"")];
         let config = config().with_models(entries, None, &|_| None).unwrap();
         let keys = config.own_keys(&config.models[0], None).unwrap();
         assert_eq!(keys, entry("repair = false\ntools = \"hermes\""));

@@ -118,8 +118,34 @@ pub(super) fn read_cdata(text: &str, value: &mut TypedValue, out: &mut Out<'_>) 
     if let Step::End(len) = step { (Step::Took(len), Reached::Data) } else { (step, Reached::Cdata) }
 }
 
+/// A candidate at the beginning of a value's text: the line end before it, and the text where a marker may begin.
+///
+/// # Errors
+/// What the text means if no marker can begin there. `takes_line`: a line end before a marker belongs to it.
+pub(super) fn candidate(
+    text: &str,
+    takes_line: bool,
+    has_cdata: bool,
+    has_entities: bool,
+) -> Result<(usize, &str), Verdict> {
+    let newline = usize::from(takes_line && text.starts_with('\n'));
+    let marker = tail(text, newline);
+    if marker.is_empty() {
+        return Err(Verdict::Open);
+    }
+    if newline == 1 && !marker.starts_with('<') {
+        return Err(Verdict::Data(1));
+    }
+    if newline == 0
+        && let Some(verdict) = shield(text, has_cdata, has_entities)
+    {
+        return Err(verdict);
+    }
+    Ok((newline, marker))
+}
+
 /// CDATA or an entity at the beginning of `text`, where a value may contain them.
-pub(super) fn shield(text: &str, has_cdata: bool, has_entities: bool) -> Option<Verdict> {
+fn shield(text: &str, has_cdata: bool, has_entities: bool) -> Option<Verdict> {
     if has_entities && text.starts_with('&') {
         for (entity, character) in ENTITIES {
             match fit(entity, text) {

@@ -1,5 +1,7 @@
 //! [`ClientSide`]: what a dialect's folder provides so that clients can speak it.
 
+use serde_json::{Value, json};
+
 use super::{Dialect, Stamp, Writer};
 use crate::{conversation::Conversation, failure::Failure};
 
@@ -19,6 +21,11 @@ pub trait ClientSide: Sync {
 
     /// The body of an error response.
     fn error_body(&self, failure: &Failure) -> Vec<u8>;
+
+    /// The body of a response that says how many tokens a request takes, for dialects that have such requests.
+    fn token_count(&self, tokens: usize) -> Value {
+        json!({ "input_tokens": tokens })
+    }
 
     /// The failure of a request for a model that does not exist.
     fn unknown_model(&self, name: &str) -> Failure;

@@ -13,8 +13,10 @@ mod body;
 pub mod chat;
 mod client;
 pub mod completions;
+mod fields;
 pub(crate) mod finish;
 pub mod lumo;
+pub mod messages;
 mod probe;
 mod progress;
 pub(crate) mod refusal;
@@ -55,6 +57,7 @@ use crate::{
 dialects! {
     Lumo "lumo" "Lumo": upstream lumo;
     Chat "chat" "OpenAI Chat Completions": client chat, upstream chat;
+    Messages "messages" "Anthropic Messages": client messages;
     Completions "completions" "text completions": upstream completions;
 }
 

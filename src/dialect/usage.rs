@@ -10,6 +10,13 @@ pub(super) fn usage_of(usage: Json<'_>) -> Usage {
     let input = count(["prompt_tokens", "input_tokens"]);
     let output = count(["completion_tokens", "output_tokens"]);
     let sum = || input?.checked_add(output?);
-    let total = count(["total_tokens"; 2]).or_else(sum);
-    Usage { input, output, total, raw: RawValue::from_string(usage.raw().to_owned()).ok() }
+    let detail = |key: &str| usage.get("prompt_tokens_details")?.get(key)?.as_u64();
+    Usage {
+        input,
+        output,
+        total: count(["total_tokens"; 2]).or_else(sum),
+        cached: detail("cached_tokens"),
+        cache_written: detail("cache_write_tokens"),
+        raw: RawValue::from_string(usage.raw().to_owned()).ok(),
+    }
 }

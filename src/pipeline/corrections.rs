@@ -1,4 +1,4 @@
-//! [`Corrections`]: what is wrong with the calls of a hop, and what the model is told when it is asked again.
+//! [`Corrections`]: what is wrong with the calls of a hop, and the message with which the model is asked again.
 //!
 //! A call that `tool_choice` requires is missing, a name is not declared, or arguments break their schema. With
 //! the value `"retry"` of `enforce`, `unknown_calls` or `invalid_arguments`, the model is asked again;
@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use super::hops::{FollowUp, Reason};
 use crate::{
-    conversation::{Conversation, Role, Turn},
+    conversation::Conversation,
     event::Warning,
     rules::{Enforce, InvalidArguments, Rules, UnknownCalls},
     tools::{self, DeclaredTools},
@@ -49,7 +49,7 @@ pub(super) struct Corrections {
     faults: Vec<Fault>,
 }
 
-/// The most faults that are told to the model at once.
+/// The most faults that one message to the model lists.
 const MAX_FAULTS: usize = 8;
 
 impl Corrections {
@@ -133,27 +133,25 @@ impl Corrections {
         !self.required.is_empty() && !self.is_fulfilled
     }
 
-    /// What to ask the model because of this hop, in which it said `said`.
-    pub(super) fn follow_up(&self, said: &str, tools: &DeclaredTools) -> Option<FollowUp> {
+    /// What to ask the model because of this hop, in which it wrote `text`.
+    pub(super) fn follow_up(&self, text: &str, tools: &DeclaredTools) -> Option<FollowUp> {
         let reason = match self.faults.first() {
             Some(Fault::Unknown { .. }) => Reason::UnknownTool,
             Some(Fault::Invalid { .. }) => Reason::InvalidArguments,
             None if self.is_unfulfilled() && self.retries_missing => Reason::MissingCall,
             None => return None,
         };
-        let mut lines: Vec<String> = self.faults.iter().map(|fault| fault.told(tools)).collect();
+        let mut lines: Vec<String> = self.faults.iter().map(|fault| fault.message(tools)).collect();
         if lines.is_empty() {
             let names = one_of(self.required.iter().map(|name| tools.as_taught(name)));
             lines.push(format!(
                 "Your answer calls no tool, but a call to {names} is required. Answer with the call alone."
             ));
         }
-        let said = (!said.is_empty()).then(|| Turn::text(Role::Assistant, said));
-        let turns = said.into_iter().chain([Turn::text(Role::User, lines.join("\n"))]).collect();
-        Some(FollowUp { reason, turns })
+        Some(FollowUp::new(reason, text, lines.join("\n")))
     }
 
-    /// What the client is told of this hop, if the response ends with it.
+    /// The warnings about this hop for the client, if the response ends with it.
     pub(super) fn warnings(&self) -> Vec<Warning<'static>> {
         let mut warnings: Vec<_> = self.faults.iter().map(Fault::warning).collect();
         if self.is_unfulfilled() {
@@ -175,7 +173,8 @@ pub(super) fn left_out(tools: &[String]) -> Warning<'static> {
 }
 
 impl Fault {
-    fn told(&self, tools: &DeclaredTools) -> String {
+    /// The part of a message to the model about this fault.
+    fn message(&self, tools: &DeclaredTools) -> String {
         match self {
             Self::Unknown { name } => {
                 let names: Vec<_> = tools.names().map(|name| tools.as_taught(name)).collect();

@@ -2,7 +2,10 @@
 
 use serde_json::{Map, Number, Value, value::RawValue};
 
-use crate::{conversation::Turn, event::Usage};
+use crate::{
+    conversation::{Role, Turn},
+    event::Usage,
+};
 
 /// What a response needs after a hop, before it can go on: see
 /// [`Pipeline::follow_up`](super::Pipeline::follow_up).
@@ -12,6 +15,14 @@ pub struct FollowUp {
     pub reason: Reason,
     /// The turns to append to the conversation for the next request.
     pub turns: Vec<Turn>,
+}
+
+impl FollowUp {
+    /// Asks the model again, which wrote `text` in this hop, with this message.
+    pub(super) fn new(reason: Reason, text: &str, message: String) -> Self {
+        let text = (!text.is_empty()).then(|| Turn::text(Role::Assistant, text));
+        Self { reason, turns: text.into_iter().chain([Turn::text(Role::User, message)]).collect() }
+    }
 }
 
 /// Why the upstream is sent another request for the same response.
@@ -86,6 +97,8 @@ fn sum(left: &Usage, right: &Usage) -> Usage {
         input: add(left.input, right.input),
         output: add(left.output, right.output),
         total: add(total(left), total(right)),
+        cached: add(left.cached, right.cached),
+        cache_written: add(left.cache_written, right.cache_written),
         raw: sum_of_raw(left.raw.as_deref(), right.raw.as_deref()),
     }
 }
@@ -136,6 +149,7 @@ mod tests {
             output: count("completion_tokens"),
             total: count("total_tokens"),
             raw: RawValue::from_string(raw.to_owned()).ok(),
+            ..Usage::default()
         }
     }
 

@@ -16,6 +16,7 @@ mod auth;
 mod budget;
 mod catalogue;
 mod cors;
+mod count;
 mod deadlines;
 mod drain;
 mod exchange;

@@ -25,8 +25,13 @@ pub(super) struct Endpoint {
 }
 
 /// The table of dialects' routes: one line for each path at which clients speak one. All take POST.
-const ENDPOINTS: &[Endpoint] =
-    &[Endpoint { path: "/chat/completions", name: "chat_completions", dialect: ClientDialect::Chat }];
+const ENDPOINTS: &[Endpoint] = &[
+    Endpoint { path: "/chat/completions", name: "chat_completions", dialect: ClientDialect::Chat },
+    Endpoint { path: "/messages", name: "messages", dialect: ClientDialect::Messages },
+];
+
+/// The paths at which requests of a dialect are measured before they are made, below [`BASE`]. All take POST.
+const COUNTS: &[(&str, ClientDialect)] = &[("/messages/count_tokens", ClientDialect::Messages)];
 
 /// What clients speak at paths that belong to no dialect.
 pub(super) const DEFAULT_DIALECT: ClientDialect = ClientDialect::Chat;
@@ -36,6 +41,10 @@ pub(super) const DEFAULT_DIALECT: ClientDialect = ClientDialect::Chat;
 pub(super) enum Route {
     /// A request for a model's response.
     Generate(&'static Endpoint),
+    /// A request for the number of tokens of such a request.
+    CountTokens(ClientDialect),
+    /// `/` itself: some clients ask whether it exists.
+    Root,
     /// GET `/v1/models`
     Models,
     /// GET `/v1/models/{id}`
@@ -57,7 +66,11 @@ impl Route {
         if let Some(endpoint) = ENDPOINTS.iter().find(|endpoint| below == Some(endpoint.path)) {
             return Some(Self::Generate(endpoint));
         }
+        if let Some((_, dialect)) = COUNTS.iter().find(|(path, _)| below == Some(path)) {
+            return Some(Self::CountTokens(*dialect));
+        }
         match path.as_ref() {
+            "/" => Some(Self::Root),
             "/v1/models" | "/v1/models/" => Some(Self::Models),
             "/healthz" => Some(Self::Health),
             "/readyz" => Some(Self::Ready),
@@ -70,6 +83,8 @@ impl Route {
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Generate(endpoint) => endpoint.name,
+            Self::CountTokens(_) => "count_tokens",
+            Self::Root => "root",
             Self::Models => "models",
             Self::Model(_) => "model",
             Self::Health => "healthz",
@@ -82,6 +97,7 @@ impl Route {
     pub(super) fn dialect(&self) -> ClientDialect {
         match self {
             Self::Generate(endpoint) => endpoint.dialect,
+            Self::CountTokens(dialect) => *dialect,
             _ => DEFAULT_DIALECT,
         }
     }
@@ -89,7 +105,7 @@ impl Route {
     /// The methods, as an `Allow` header lists them.
     pub(super) fn methods(&self) -> &'static str {
         match self {
-            Self::Generate(_) => "POST, OPTIONS",
+            Self::Generate(_) | Self::CountTokens(_) => "POST, OPTIONS",
             _ => "GET, HEAD, OPTIONS",
         }
     }
@@ -101,7 +117,7 @@ impl Route {
 
     /// Whether a client needs a key.
     pub(super) fn needs_key(&self) -> bool {
-        matches!(self, Self::Generate(_) | Self::Models | Self::Model(_))
+        matches!(self, Self::Generate(_) | Self::CountTokens(_) | Self::Models | Self::Model(_))
     }
 }
 
@@ -113,7 +129,7 @@ const BASE: &str = "/v1";
 pub(super) fn not_found(path: &str) -> (ClientDialect, Failure) {
     let shown = clip(path, MAX_SHOWN);
     let path = path.trim_end_matches('/');
-    let base = format!("a client's base URL ends in `{BASE}`, such as `http://127.0.0.1:8787{BASE}`");
+    let base = base_url();
     let is_meant = |known: &str| path.ends_with(known) || path.starts_with(&format!("{known}/"));
     let endpoint = ENDPOINTS.iter().find(|endpoint| is_meant(endpoint.path));
     let meant = endpoint.map(|endpoint| endpoint.path).or(is_meant(MODELS).then_some(MODELS));
@@ -127,16 +143,26 @@ pub(super) fn not_found(path: &str) -> (ClientDialect, Failure) {
                 posts.join(", ")
             )
         }
-        None => {
-            let spoken = ENDPOINTS.iter().map(|Endpoint { path, dialect, .. }| {
-                format!("{}: POST {BASE}{path}", dialect.dialect().title())
-            });
-            let spoken = spoken.collect::<Vec<_>>().join("; ");
-            format!("there is no {shown} here; toolwire speaks {spoken}, GET {BASE}{MODELS}; {base}")
-        }
+        None => format!("there is no {shown} here; {}", directions()),
     };
     let dialect = endpoint.map_or(DEFAULT_DIALECT, |endpoint| endpoint.dialect);
     (dialect, Failure::new(Kind::NotFound, message))
+}
+
+/// What toolwire speaks, and where.
+pub(super) fn directions() -> String {
+    let spoken = ENDPOINTS
+        .iter()
+        .map(|Endpoint { path, dialect, .. }| format!("{}: POST {BASE}{path}", dialect.dialect().title()));
+    let spoken = spoken.collect::<Vec<_>>().join("; ");
+    format!("toolwire speaks {spoken}, GET {BASE}{MODELS}; {}", base_url())
+}
+
+fn base_url() -> String {
+    let local = "http://127.0.0.1:8787";
+    format!(
+        "a client's base URL ends in `{BASE}`, such as `{local}{BASE}`, unless the client adds `{BASE}` itself, as Anthropic's do"
+    )
 }
 
 /// The list of models, below [`BASE`].
@@ -184,7 +210,7 @@ mod tests {
         assert_eq!(Route::find("//v1/chat/completions"), Route::find("/v1/chat/completions"));
         assert!(matches!(Route::find("/v1/chat/completions"), Some(Route::Generate(_))));
         assert_eq!(Route::find("/v1/chat/completions/x"), None);
-        assert_eq!(Route::find("/"), None);
+        assert_eq!(Route::find("/"), Some(Route::Root));
         assert_eq!(Route::find(""), None);
     }
 
@@ -196,7 +222,6 @@ mod tests {
             ("/models/qwen3", "did you mean /v1/models?"),
             ("/v1/v1/chat/completions", "did you mean /v1/chat/completions?"),
             ("/api/v1/models/", "did you mean /v1/models?"),
-            ("/", "POST /v1/chat/completions"),
             ("/v1/", "POST /v1/chat/completions"),
             ("/api/chat", "POST /v1/chat/completions"),
             ("/v1/responses", "POST /v1/chat/completions"),

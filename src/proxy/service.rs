@@ -27,6 +27,7 @@ use super::{
     auth,
     budget::{Budget, Reservation},
     cors::{self, Grant},
+    count,
     drain::{self, Drain},
     exchange::{self, Exchange},
     intake,
@@ -213,6 +214,8 @@ impl Service {
         }
         Err(match route {
             Route::Generate(_) => return self.generate(dialect, (&head.headers, body), rest, access).await,
+            Route::CountTokens(_) => self.count_tokens(dialect, (&head.headers, body), rest, access).await,
+            Route::Root => text(StatusCode::OK, routes::directions() + "\n", access),
             Route::Models => reply::json(&self.models.list().await, access),
             Route::Model(id) => match self.models.find(&id).await {
                 Some(model) => reply::json(&model, access),
@@ -248,6 +251,33 @@ impl Service {
         match self.exchange(dialect, &body, &mut access) {
             Ok((exchange, client)) => Ok(self.answer(exchange, client, &body, memory, access).await),
             Err(failure) => Err(reply::error(failure, dialect, access)),
+        }
+    }
+
+    /// A request for the number of tokens that a request for a model's response would take.
+    async fn count_tokens(
+        &self,
+        dialect: ClientDialect,
+        (headers, body): (&HeaderMap, Incoming),
+        rest: &mut Rest,
+        mut access: Access,
+    ) -> Response<ReplyBody> {
+        let bounds = intake::Bounds { limits: &self.config.limits, budget: &self.budget, drain: &self.drain };
+        let (body, _memory) = match intake::read(headers, body, bounds).await {
+            Ok(read) => read,
+            Err(failure) => return reply::error(failure, dialect, access),
+        };
+        *rest = Rest::None;
+        let counted = exchange::decode(dialect, &body).and_then(|conversation| {
+            access.asked(&conversation.model, false);
+            let model = exchange::model(&self.config, dialect, &conversation)?;
+            let options = self.learned.servers.options(&model.upstream);
+            let means = self.learned.means.left(options.side().means(), model, &conversation.model);
+            Ok(count::tokens(&*exchange::sent(model, &conversation, (&means, unix_time()))?))
+        });
+        match counted {
+            Ok(tokens) => reply::json(&dialect.side().token_count(tokens), access),
+            Err(failure) => reply::error(failure, dialect, access),
         }
     }
 
@@ -330,7 +360,7 @@ impl Service {
     }
 }
 
-fn text(status: StatusCode, text: &'static str, access: Access) -> Response<ReplyBody> {
+fn text(status: StatusCode, text: impl Into<Bytes>, access: Access) -> Response<ReplyBody> {
     reply::plain(status, HeaderValue::from_static("text/plain; charset=utf-8"), text, access)
 }
 

@@ -65,13 +65,12 @@ impl Upstream {
 
     /// Waits until it has got this many.
     fn wait_for(&self, count: usize) {
-        for _ in 0..3_000 {
-            if self.asked() >= count {
-                return;
-            }
+        let mut patience = 3_000;
+        while self.asked() < count {
+            assert!(patience > 0, "only {} requests came", self.asked());
+            patience -= 1;
             thread::sleep(Duration::from_millis(20));
         }
-        panic!("only {} requests came", self.asked());
     }
 }
 
@@ -397,7 +396,7 @@ fn signal_ends_the_run_after_the_open_request() {
     upstream.wait_for(2);
     let pid = child.0.id().to_string();
     assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
-    // The signal comes before the answer, which is all that the order of these lines cannot guarantee.
+    // Gives the signal time to arrive before the response.
     thread::sleep(Duration::from_millis(300));
     release.send(()).unwrap();
     let (status, stdout, stderr) = child.end();

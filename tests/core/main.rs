@@ -22,6 +22,7 @@ mod fuzz;
 mod laws;
 mod layers;
 mod lumo;
+mod messages;
 mod read;
 mod regressions;
 mod rendered;

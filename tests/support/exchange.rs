@@ -4,7 +4,7 @@ use bytes::BytesMut;
 use serde_json::{Value, json};
 use toolwire::{
     conversation::{Conversation, Prefill},
-    dialect::{Answering, Reader, Stamp, Writer, chat, completions, lumo},
+    dialect::{Answering, ClientDialect, Reader, Stamp, chat, completions, lumo},
     format::KnownFormats,
     pipeline::{Pipeline, State, Tally},
     rules::Rules,
@@ -13,6 +13,7 @@ use toolwire::{
 use super::{
     client::Answer,
     cuts::{SIZES, places},
+    messages,
     upstream::Speech,
 };
 
@@ -24,6 +25,10 @@ pub(crate) struct Exchange {
     pub(crate) speech: Speech,
     /// The upstream's further responses, if it is asked again.
     pub(crate) later: Vec<Vec<u8>>,
+    /// Frames that need no change are forwarded as they are, to a client of the same dialect.
+    pub(crate) verbatim: bool,
+    /// What the client speaks.
+    pub(crate) client: ClientDialect,
     /// The text with which each request begins the response.
     pub(crate) prefill: Option<Prefill>,
 }
@@ -59,18 +64,25 @@ pub(crate) fn tools<'n>(names: impl IntoIterator<Item = &'n str>, parameters: &V
 
 impl Exchange {
     pub(crate) fn new(conversation: Conversation, settings: Rules, speech: Speech) -> Self {
-        Self { conversation, settings, speech, later: Vec::new(), prefill: None }
+        Self {
+            conversation,
+            settings,
+            speech,
+            later: Vec::new(),
+            verbatim: true,
+            client: ClientDialect::Chat,
+            prefill: None,
+        }
     }
 
     pub(crate) fn pipeline(&self) -> Pipeline {
         let answering = Answering::new(&self.conversation, Stamp { seed: 11, created: 1_700_000_000 });
-        let writer = Writer::Chat(chat::Writer::new(&answering));
         let mut pipeline = Pipeline::new(
             &self.conversation,
             &self.settings,
             KnownFormats::built_in(),
             self.reader(),
-            writer,
+            self.client.side().writer(&answering),
             &answering,
         );
         pipeline.expect_prefill(self.prefill.clone());
@@ -83,7 +95,7 @@ impl Exchange {
         match self.speech {
             Speech::Chat => Reader::Chat(chat::Reader::new(chat::ReaderSettings {
                 max_frame: limits.max_frame,
-                verbatim: true,
+                verbatim: self.verbatim && self.client == ClientDialect::Chat,
                 cumulative: false,
                 tolerate_truncation,
             })),
@@ -127,14 +139,26 @@ impl Exchange {
         match (pipeline.failure(), pipeline.state()) {
             (Some(failure), State::Failed) => {
                 if !pipeline.has_content() || !self.conversation.stream {
-                    return Answer::of_body(&chat::error_body(failure), failure.status());
+                    let body = self.client.side().error_body(failure);
+                    return self.read_body(&body, failure.status());
                 }
                 pipeline.write_failure(&mut out);
             }
             (None, State::Done) => assert_eq!(pipeline.tally().held, 0, "nothing is held after the end"),
             (failure, state) => panic!("{state:?} with {failure:?}"),
         }
-        if self.conversation.stream { Answer::of_stream(&out) } else { Answer::of_body(&out, 200) }
+        match (self.conversation.stream, self.client) {
+            (false, _) => self.read_body(&out, 200),
+            (true, ClientDialect::Chat) => Answer::of_stream(&out),
+            (true, ClientDialect::Messages) => messages::of_stream(&out),
+        }
+    }
+
+    fn read_body(&self, body: &[u8], status: u16) -> Answer {
+        match self.client {
+            ClientDialect::Chat => Answer::of_body(body, status),
+            ClientDialect::Messages => messages::of_body(body, status),
+        }
     }
 
     /// What the client gets for these bytes; asserts that it is the same at every two-way split.

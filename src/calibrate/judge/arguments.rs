@@ -88,8 +88,9 @@ fn contains_words(text: &str, words: &str) -> bool {
     text.match_indices(words).any(|(at, found)| {
         let (before, rest) = text.split_at_checked(at).unwrap_or_default();
         let behind = rest.get(found.len()..).unwrap_or_default();
-        !(is_word(first) && goes_on(&mut before.chars().rev()))
-            && !(is_word(last) && goes_on(&mut behind.chars()))
+        let joined_before = is_word(first) && goes_on(&mut before.chars().rev());
+        let joined_behind = is_word(last) && goes_on(&mut behind.chars());
+        !joined_before && !joined_behind
     })
 }
 

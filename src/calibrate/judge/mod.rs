@@ -96,12 +96,12 @@ impl Verdict {
             Self::WrongTool => "tool",
             Self::WrongArguments => "arguments",
             Self::SchemaError => "schema",
-            Self::UndeclaredName => "undeclared",
+            Self::UndeclaredName => "unknown",
             Self::NoCall => "no call",
             Self::FalseCall => "false call",
             Self::Leak => "leak",
             Self::Imitation => "imitation",
-            Self::Truncated => "truncated",
+            Self::Truncated => "cut off",
             Self::Failed => "failed",
         }
     }

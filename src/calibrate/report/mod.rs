@@ -73,8 +73,8 @@ pub struct VariantReport {
     pub enforce: String,
     /// The answers, failures included.
     pub answers: u64,
-    /// By how much the share of proper calls exceeds that of false calls at least, with 95 % certainty. The variants are
-    /// sorted by it.
+    /// The lower end of the 95 % interval of the share of proper calls minus that of false calls. The variants are sorted by
+    /// it.
     pub score: f64,
     /// Proper calls, of the prompts that want a call.
     pub proper: Share,

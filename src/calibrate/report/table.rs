@@ -114,7 +114,7 @@ fn shares(report: &Report) -> Grid {
 }
 
 fn failures(report: &Report) -> Grid {
-    let heads = ["failures", "answers"].into_iter().chain(FAILURES.map(Verdict::short_title));
+    let heads = ["failures", "of"].into_iter().chain(FAILURES.map(Verdict::short_title));
     let mut grid = Grid::new(heads, 1);
     for variant in &report.variants {
         let counts = FAILURES.map(|verdict| variant.verdicts.get(&verdict).copied().unwrap_or_default());

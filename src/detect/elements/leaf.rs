@@ -4,7 +4,7 @@ use super::{At, ElementsWalk, Level};
 use crate::detect::{
     envelope::{CallRules, Piece},
     pattern::{Fit, fit, fit_any},
-    tag::{MAX_BLANK, Reached, Sure, Verdict, read_cdata, read_value, shield, terminator},
+    tag::{MAX_BLANK, Reached, Sure, Verdict, candidate, read_cdata, read_value, terminator},
     text::{head, tail},
     typed::TypedValue,
     walker::{Out, Step},
@@ -111,19 +111,11 @@ impl ElementsWalk {
 
     /// Classifies `text`, which begins with a candidate. `last`: nothing follows it.
     pub(super) fn verdict(&self, text: &str, tools: &DeclaredTools, last: bool) -> Verdict {
-        let newline = usize::from(text.starts_with('\n') && self.elements.trim);
-        let marker = tail(text, newline);
-        if marker.is_empty() {
-            return Verdict::Open;
-        }
-        if newline == 1 && !marker.starts_with('<') {
-            return Verdict::Data(1);
-        }
-        if newline == 0
-            && let Some(verdict) = shield(text, self.elements.cdata, self.elements.entities)
-        {
-            return verdict;
-        }
+        let elements = &self.elements;
+        let (newline, marker) = match candidate(text, elements.trim, elements.cdata, elements.entities) {
+            Ok(candidate) => candidate,
+            Err(verdict) => return verdict,
+        };
         match fit(&format!("{}</{}>", self.elements.sign, self.leaf), marker) {
             Fit::Begins if !last => Verdict::Open,
             Fit::Whole(len) => match self.followed(tail(marker, len), tools) {

@@ -4,7 +4,7 @@ use super::{At, ParamsWalk};
 use crate::{
     detect::{
         pattern::{Fit, fit, fit_any},
-        tag::{MAX_BLANK, Reached, Sure, Verdict, read_cdata, read_value, shield, terminator},
+        tag::{MAX_BLANK, Reached, Sure, Verdict, candidate, read_cdata, read_value, terminator},
         text::{slice, tail},
         typed::Quotes,
         walker::{Out, Step, bounded},
@@ -65,19 +65,10 @@ impl ParamsWalk {
 
     /// Classifies `text`, which begins with a candidate. `last`: nothing follows it.
     pub(super) fn verdict(&self, text: &str, tools: &DeclaredTools, quotes: Quotes, last: bool) -> Verdict {
-        let newline = usize::from(text.starts_with('\n'));
-        let marker = tail(text, newline);
-        if marker.is_empty() {
-            return Verdict::Open;
-        }
-        if newline == 1 && !marker.starts_with('<') {
-            return Verdict::Data(1);
-        }
-        if newline == 0
-            && let Some(verdict) = shield(text, self.params.cdata, self.params.entities)
-        {
-            return verdict;
-        }
+        let (newline, marker) = match candidate(text, true, self.params.cdata, self.params.entities) {
+            Ok(candidate) => candidate,
+            Err(verdict) => return verdict,
+        };
         let sure = |fit: Fit, then: &dyn Fn(&str) -> Sure| match fit {
             Fit::Whole(len) => (len, then(tail(marker, len))),
             fit => (0, fit.into()),

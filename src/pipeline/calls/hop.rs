@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::{
-    super::hops::{FollowUp, Reason},
+    super::hops::FollowUp,
     Calls, Entry, Fate,
     misrouted::{self, Incomplete},
     send,
@@ -79,8 +79,7 @@ impl Calls {
         let follow_up = match said {
             Finish::Length | Finish::Filter => None,
             Finish::Stop | Finish::Calls if !incomplete.is_empty() => {
-                let turns = misrouted::turns(&self.said, &incomplete);
-                Some(FollowUp { reason: Reason::Misrouted, turns })
+                Some(misrouted::follow_up(&self.said, &incomplete))
             }
             Finish::Stop | Finish::Calls if self.cut || !self.can_replace || !self.may_follow_up => None,
             Finish::Stop | Finish::Calls => self.corrections.follow_up(&self.said, &self.tools),

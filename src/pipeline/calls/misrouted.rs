@@ -1,9 +1,11 @@
 //! Calls over the upstream's server-tool channel to tools that the client declared. The upstream cannot run
 //! them, so they are sent to the client, or the model is asked for them again (`misroute = "bounce"`).
 
-use super::Calls;
+use super::{
+    super::hops::{FollowUp, Reason},
+    Calls,
+};
 use crate::{
-    conversation::{Role, Turn},
     digest::Digest,
     event::{CallStart, Sink},
     rules::Misroute,
@@ -76,16 +78,14 @@ impl Incomplete {
     }
 }
 
-/// The turns that ask for the calls again. `said` is the model's text in this hop.
-pub(super) fn turns(said: &str, calls: &[Incomplete]) -> Vec<Turn> {
-    let told = calls.iter().map(|call| {
+/// Asks for the calls again. `text`: what the model wrote in this hop.
+pub(super) fn follow_up(text: &str, calls: &[Incomplete]) -> FollowUp {
+    let messages = calls.iter().map(|call| {
         let (name, arguments, missing) = (call.name(), &call.arguments, call.missing.join("`, `"));
         format!(
             "Your call to the tool `{name}` with the arguments {arguments} was not run: the required arguments \
              `{missing}` are missing. Make the call again with all of them. Do not apologise or explain."
         )
     });
-    let told = Turn::text(Role::User, told.collect::<Vec<_>>().join("\n\n"));
-    let said = (!said.is_empty()).then(|| Turn::text(Role::Assistant, said));
-    said.into_iter().chain([told]).collect()
+    FollowUp::new(Reason::Misrouted, text, messages.collect::<Vec<_>>().join("\n\n"))
 }

@@ -55,7 +55,7 @@ fn complete(index: u32) -> Event<'static> {
 }
 
 fn counts() -> Event<'static> {
-    Event::Usage(Usage { input: Some(9), output: Some(5), total: None, raw: None })
+    Event::Usage(Usage { input: Some(9), output: Some(5), total: None, raw: None, ..Usage::default() })
 }
 
 fn written(answering: &Answering, events: &[Event<'_>]) -> String {
@@ -87,7 +87,7 @@ fn canonical_stream() {
         Event::Ping("queued".into()),
         start(),
         Event::Text("Looking \"\n\u{1}é".into()),
-        Event::Usage(Usage { input: Some(1), output: Some(1), total: None, raw: None }),
+        Event::Usage(Usage { input: Some(1), output: Some(1), total: None, raw: None, ..Usage::default() }),
         call(0, "call_1", "f"),
         arguments(0, "{\"x\":"),
         arguments(0, "1}"),
@@ -234,7 +234,13 @@ fn unstreamed_response() {
         call(1, "call_2", "g"),
         complete(1),
         Event::Finish(Finish::Calls),
-        Event::Usage(Usage { input: Some(9), output: Some(5), total: Some(15), raw: raw.ok() }),
+        Event::Usage(Usage {
+            input: Some(9),
+            output: Some(5),
+            total: Some(15),
+            raw: raw.ok(),
+            ..Usage::default()
+        }),
     ];
     let message = r#"{"role":"assistant","content":"AB","refusal":null,"reasoning_content":"hm","tool_calls":[{"id":"call_1","type":"function","function":{"name":"f","arguments":"{\"x\":2.50}"}},{"id":"call_2","type":"function","function":{"name":"g","arguments":"{}"}}]}"#;
     let usage = r#"{"prompt_tokens":9,"completion_tokens":5,"total_tokens":15,"completion_tokens_details":{"reasoning_tokens":3}}"#;
@@ -508,7 +514,13 @@ fn answers() -> impl Strategy<Value = Vec<Event<'static>>> {
         let finish = if calls > 0 && finish == Finish::Stop { Finish::Calls } else { finish };
         events.push(Event::Finish(finish));
         if has_usage {
-            events.push(Event::Usage(Usage { input: Some(9), output: Some(5), total: Some(14), raw: None }));
+            events.push(Event::Usage(Usage {
+                input: Some(9),
+                output: Some(5),
+                total: Some(14),
+                raw: None,
+                ..Usage::default()
+            }));
         }
         events
     })

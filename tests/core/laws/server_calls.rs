@@ -289,7 +289,7 @@ proptest! {
         let events = |events: &[Value]| exchange.speech.stream(events);
         let text = json!(["m", text]);
         let end = [json!(["fin", "stop"]), json!(["done"])];
-        let alone = exchange.run([events(&[&[text.clone()], &end[..]].concat()).as_slice()]).0;
+        let alone = exchange.run([events(&[std::slice::from_ref(&text), &end[..]].concat()).as_slice()]).0;
         let call = |arguments: &str| json!(["stc", {"id": "n1", "name": "rescued", "arguments": arguments}]);
         let apology = json!(["m", "Sorry."]);
         let (mut expected, whole) = (said(&alone), "{\"x\":1}");

@@ -4,6 +4,7 @@
 use bytes::BytesMut;
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use toolwire::dialect::ClientDialect;
 use toolwire::pipeline::State;
 use toolwire::rules::{ArgumentDelivery, Misroute, Reasoning, Rules, ServerCalls};
 
@@ -149,6 +150,33 @@ fn fields() -> impl Strategy<Value = Value> {
     ])
 }
 
+/// What every client's dialect says of a response. Refusals are text in some, so the order of characters is left out.
+fn common(answer: &Answer) -> Value {
+    let arguments = |arguments: &str| match serde_json::from_str::<Value>(arguments) {
+        Ok(Value::Object(object)) => object.into(),
+        _ if arguments.is_empty() => json!({}),
+        _ => Value::from(arguments),
+    };
+    // Calls that the upstream ran are calls like others in some, and blocks of their own in others.
+    let own = answer.calls.iter().map(|call| (&call.name, &call.arguments));
+    let run = answer.server_calls.iter().map(|(name, arguments, _)| (name, arguments));
+    let run = run.filter(|(_, arguments)| !arguments.is_empty());
+    let mut calls: Vec<_> = own.chain(run).map(|(name, written)| json!([name, arguments(written)])).collect();
+    calls.sort_by_key(Value::to_string);
+    let mut said: Vec<char> = answer.text.chars().chain(answer.refusal.chars()).collect();
+    let (is_refusal, is_stop) = (!answer.refusal.is_empty(), answer.finish.as_deref() == Some("stop"));
+    said.sort_unstable();
+    json!({
+        "said": said.into_iter().collect::<String>(),
+        "reasoning": answer.reasoning,
+        "calls": calls,
+        // A refusal has a finish reason of its own where it has no field of its own.
+        "finish": if is_refusal && is_stop { Some("content_filter") } else { answer.finish.as_deref() },
+        "failed": answer.error.as_ref().map(|error| error["message"].clone()),
+        "status": answer.status,
+    })
+}
+
 proptest! {
     #![proptest_config(tries(400))]
 
@@ -168,6 +196,27 @@ proptest! {
         prop_assert_eq!(cut_tally.malformed_frames, tally.malformed_frames);
         let (cut, _) = exchange.run(bytes.chunks(1));
         prop_assert_eq!(&cut, &whole, "byte by byte");
+    }
+
+    /// A response means the same in every client's dialect, cut anywhere, streamed and whole.
+    #[test]
+    fn clients_of_all_dialects_get_the_same_response(
+        (speech, bytes) in stream(),
+        settings in settings(),
+        fields in fields(),
+        cuts in cuts(),
+        stream: bool,
+    ) {
+        let mut fields = fields;
+        fields["stream"] = stream.into();
+        let mut exchange = Exchange::new(request(&fields), settings, speech);
+        exchange.verbatim = false;
+        let (chat, _) = exchange.run([bytes.as_slice()]);
+        exchange.client = ClientDialect::Messages;
+        let (whole, _) = exchange.run([bytes.as_slice()]);
+        let (cut, _) = exchange.run(cut_bytes(&bytes, &cuts));
+        prop_assert_eq!(&cut, &whole);
+        prop_assert_eq!(common(&whole), common(&chat));
     }
 
     /// Law 5: without tools that may be called, and where reasoning is left alone, text passes as it comes, and nothing

@@ -3,32 +3,30 @@
 //! Every known field is taken out of the object and checked; the others are kept unchanged. All errors are
 //! the client's: they name the field by its path and describe a valid value.
 
-mod fields;
 mod messages;
 mod tools;
 
 use std::borrow::Cow;
 
-use serde_json::Value;
-
 use crate::{
     conversation::{Conversation, Rest, Sampling},
-    dialect::Dialect,
+    dialect::{
+        Dialect,
+        fields::{self, Fields, Path, wrong_type},
+    },
     failure::{Failure, Kind},
-    wire::json::{Index, Json, Kind as JsonKind, mend_surrogates},
+    wire::json::{Json, Kind as JsonKind},
 };
-use fields::{Fields, Path, wrong_type, wrong_value};
 
 /// Decodes a Chat Completions request.
 ///
 /// # Errors
 /// [`Kind::Request`] with a `param` path and a sentence that helps to correct the request.
 pub fn decode(body: &[u8]) -> Result<Conversation, Failure> {
-    let text = str::from_utf8(body).map_err(|_| unreadable(body))?;
-    let text = mend_surrogates(text);
-    let mut index = Index::default();
-    let json = index.parse(&text).map_err(|_| unreadable(body))?;
-    let mut fields = Fields::new(Path::Body, json)?;
+    fields::read_body(body, conversation)
+}
+
+fn conversation(mut fields: Fields<'_, '_>) -> Result<Conversation, Failure> {
     let turns = messages::take(&mut fields)?;
     let toolbox = tools::take(&mut fields)?;
     let sampling = sampling(&mut fields)?;
@@ -49,21 +47,6 @@ pub fn decode(body: &[u8]) -> Result<Conversation, Failure> {
         constraint: None,
         rest: Rest::new(Dialect::Chat.name(), fields.into_rest()),
     })
-}
-
-/// Describes why `body` is not valid JSON, in the words of serde_json.
-fn unreadable(body: &[u8]) -> Failure {
-    let message = match serde_json::from_slice::<Value>(body) {
-        _ if body.is_empty() => "the request body is empty; it must be a JSON object".to_owned(),
-        Ok(_) => "the request body cannot be read as JSON".to_owned(),
-        Err(error) => {
-            let (line, column) = (error.line(), error.column());
-            let whole = error.to_string();
-            let why = whole.split(" at line ").next().unwrap_or("syntax error");
-            format!("the request body cannot be read as JSON: {why} at line {line}, column {column}")
-        }
-    };
-    Failure::new(Kind::Request, message).with_code("invalid_json")
 }
 
 fn sampling(fields: &mut Fields<'_, '_>) -> Result<Sampling, Failure> {
@@ -128,26 +111,4 @@ fn include_usage(fields: &mut Fields<'_, '_>) -> Result<bool, Failure> {
         fields.keep("stream_options", others);
     }
     Ok(wanted)
-}
-
-/// Checks a tool's name: the API limits its characters and its length (`Chat Completions`, `function.name`).
-fn check_name(path: Path<'_>, name: &str) -> Result<(), Failure> {
-    const LONGEST: usize = 64;
-    if name.is_empty() {
-        return Err(wrong_value(path, "is empty; a tool needs a name"));
-    }
-    let is_legal = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
-    if let Some(letter) = name.chars().find(|letter| !is_legal(*letter)) {
-        return Err(wrong_value(
-            path,
-            format_args!("has the character {letter:?}; only letters, digits, `_` and `-` are allowed"),
-        ));
-    }
-    if name.len() > LONGEST {
-        return Err(wrong_value(
-            path,
-            format_args!("is {} characters long; {LONGEST} are allowed", name.len()),
-        ));
-    }
-    Ok(())
 }

@@ -238,7 +238,8 @@ impl AnswerState {
             self.usage = Some(usage_of(usage));
         } else if let (Some(input), Some(output)) = chunk.counts() {
             let total = input.checked_add(output);
-            self.usage = Some(Usage { input: Some(input), output: Some(output), total, raw: None });
+            let (input, output) = (Some(input), Some(output));
+            self.usage = Some(Usage { input, output, total, ..Usage::default() });
         }
     }
 

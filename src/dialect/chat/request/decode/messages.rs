@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-use super::{
-    super::original,
-    fields::{Fields, Path, missing, wrong_type, wrong_value},
-};
+use super::super::original;
 use crate::{
     conversation::{Call, CallOutput, Part, Rest, Role, Turn},
-    dialect::Dialect,
+    dialect::{
+        Dialect,
+        fields::{Fields, Path, missing, wrong_type, wrong_value},
+    },
     failure::{Failure, Kind},
     wire::json::{Json, Kind as JsonKind},
 };

@@ -3,16 +3,18 @@
 
 use std::borrow::Cow;
 
-use super::{
-    check_name,
-    fields::{Fields, Path, wrong_type, wrong_value},
-};
 use crate::{
     conversation::{CUSTOM_INPUT, Received, Tool, ToolChoice},
-    dialect::Dialect,
+    dialect::{
+        Dialect,
+        fields::{Fields, Path, check_choice, check_name, check_names_differ, wrong_type, wrong_value},
+    },
     failure::Failure,
     wire::json::{Encoder, Json, Kind as JsonKind, Raw},
 };
+
+/// The most characters of a function's name in this API.
+const LONGEST_NAME: usize = 64;
 
 /// The tools of a request and the choice among them.
 pub(super) struct Toolbox {
@@ -46,7 +48,7 @@ pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
         return Err(wrong_value(request.at("functions"), why));
     }
     tools.extend(functions);
-    no_doubles(request.at(if legacy { "functions" } else { "tools" }), &tools)?;
+    check_names_differ(request.at(if legacy { "functions" } else { "tools" }), &tools)?;
     let choice = choice(request, &tools, !unknown.is_empty())?;
     let parallel = request.boolean("parallel_tool_calls")?;
     if parallel == Some(true) {
@@ -118,7 +120,7 @@ fn tool(mut body: Fields<'_, '_>, declared: Json<'_>) -> Result<Tool, Failure> {
     let Some(name) = body.string("name")? else {
         return Err(wrong_value(body.at("name"), "is missing; a tool needs a name"));
     };
-    check_name(body.at("name"), &name)?;
+    check_name(body.at("name"), &name, LONGEST_NAME)?;
     let description = body.string("description")?.unwrap_or_default().into_owned();
     let strict = body.boolean("strict")?;
     let parameters = body.any("parameters");
@@ -135,15 +137,6 @@ fn tool(mut body: Fields<'_, '_>, declared: Json<'_>) -> Result<Tool, Failure> {
         strict,
         declared: Some(Received::new(Dialect::Chat.name(), declared.into())),
     })
-}
-
-fn no_doubles(list: Path<'_>, tools: &[Tool]) -> Result<(), Failure> {
-    let mut names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
-    names.sort_unstable();
-    match names.iter().zip(names.iter().skip(1)).find(|(one, next)| one == next) {
-        Some((name, _)) => Err(wrong_value(list, format_args!("declares `{name}` twice; names must differ"))),
-        None => Ok(()),
-    }
 }
 
 fn choice(request: &mut Fields<'_, '_>, tools: &[Tool], has_unknown: bool) -> Result<ToolChoice, Failure> {
@@ -200,30 +193,6 @@ fn allowed(mut allowed: Fields<'_, '_>) -> Result<ToolChoice, Failure> {
     };
     let names = tools.enumerate().map(name).collect::<Result<_, Failure>>()?;
     Ok(ToolChoice::Allowed { names, required })
-}
-
-/// Rejects choices that cannot be satisfied.
-fn check_choice(
-    path: Path<'_>,
-    choice: &ToolChoice,
-    tools: &[Tool],
-    has_unknown: bool,
-) -> Result<(), Failure> {
-    let names: &[String] = match choice {
-        ToolChoice::Auto | ToolChoice::None => return Ok(()),
-        ToolChoice::Required if tools.is_empty() && !has_unknown => {
-            return Err(wrong_value(path, "asks for a call, but no tools are declared"));
-        }
-        ToolChoice::Required => return Ok(()),
-        ToolChoice::Named(name) => std::slice::from_ref(name),
-        ToolChoice::Allowed { names, .. } => names,
-    };
-    match names.iter().find(|name| !tools.iter().any(|tool| tool.name == **name)) {
-        Some(name) => {
-            Err(wrong_value(path, format_args!("names `{name}`, which is not among the declared tools")))
-        }
-        None => Ok(()),
-    }
 }
 
 fn unknown_choice(path: Path<'_>, word: &str) -> Failure {

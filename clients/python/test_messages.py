@@ -1,0 +1,201 @@
+"""Every fixture with a client of Anthropic Messages: it receives what the fixture states for clients of Chat Completions,
+and can go on with the conversation."""
+
+import json
+
+import anthropic
+import pytest
+from sdk import STAND, TIMEOUT, Answer
+from test_fixtures import check_calls
+
+FINISHES = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length", "refusal": "content_filter"}
+
+# These SDKs add `/v1` to the base URL themselves.
+BASE_URL = STAND["url"].removesuffix("/v1")
+
+
+def client():
+    return anthropic.Anthropic(base_url=BASE_URL, api_key=STAND["key"], max_retries=0, timeout=TIMEOUT)
+
+
+def as_messages(request):
+    """A request of Chat Completions in the form of Messages."""
+    turns, system = [], []
+    for message in request["messages"]:
+        content = message.get("content") or ""
+        if message["role"] in ("system", "developer"):
+            system.append(content)
+        elif message["role"] == "tool":
+            block = {"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": content}
+            turns.append({"role": "user", "content": [block]})
+        elif message["role"] == "assistant":
+            blocks = [{"type": "text", "text": content}] if content else []
+            blocks += [
+                {
+                    "type": "tool_use",
+                    "id": call["id"],
+                    "name": call["function"]["name"],
+                    "input": json.loads(call["function"]["arguments"] or "{}"),
+                }
+                for call in message.get("tool_calls", [])
+            ]
+            turns.append({"role": "assistant", "content": blocks})
+        else:
+            turns.append({"role": "user", "content": content})
+    made = {"model": request["model"], "max_tokens": 1000, "messages": turns}
+    if system:
+        made["system"] = "\n".join(system)
+    tools = [tool["function"] for tool in request.get("tools", [])]
+    if tools:
+        empty = {"type": "object", "properties": {}}
+        made["tools"] = [
+            {
+                "name": tool["name"],
+                "description": tool.get("description", ""),
+                "input_schema": tool.get("parameters") or empty,
+            }
+            for tool in tools
+        ]
+        choice = {"type": {"required": "any", "none": "none"}.get(request.get("tool_choice"), "auto")}
+        if request.get("parallel_tool_calls") is False:
+            choice["disable_parallel_tool_use"] = True
+        made["tool_choice"] = choice
+    return made
+
+
+def answer_of(message):
+    answer = Answer(finish=FINISHES[message.stop_reason])
+    answer.usage = {
+        "prompt_tokens": message.usage.input_tokens + (message.usage.cache_read_input_tokens or 0),
+        "completion_tokens": message.usage.output_tokens,
+    }
+    for block in message.content:
+        if block.type == "text":
+            answer.text += block.text
+        elif block.type == "thinking":
+            answer.reasoning += block.thinking
+        elif block.type == "tool_use":
+            answer.calls.append({"id": block.id, "name": block.name, "arguments": written(block.input)})
+    return answer
+
+
+def written(arguments):
+    return arguments if isinstance(arguments, str) else json.dumps(arguments)
+
+
+def stream(request):
+    pieces = []
+    try:
+        with client().messages.stream(**as_messages(request)) as events:
+            pieces.extend(event.text for event in events if event.type == "text")
+            answer = answer_of(events.get_final_message())
+    except anthropic.APIError as error:
+        return Answer(text="".join(pieces), error=error)
+    assert "".join(pieces) == answer.text
+    return answer
+
+
+def whole(request):
+    try:
+        return answer_of(client().messages.create(**as_messages(request)))
+    except anthropic.APIError as error:
+        return Answer(error=error)
+
+
+def can_be_asked(case):
+    """Whether the request can be written as one of Messages, and the response has no part that differs by design: calls
+    that the upstream ran have blocks of their own, a refusal is text."""
+    request, expect = case["request"], case["expect"]
+    is_plain = all(isinstance(message.get("content") or "", str) for message in request["messages"])
+    tools = request.get("tools", [])
+    are_functions = all(tool.get("type", "function") == "function" for tool in tools)
+    differs = {"refusal", "results", "annotations", "images"} & expect.keys()
+    extra = {"functions", "n", "response_format"} & request.keys()
+    return is_plain and are_functions and not differs and not extra
+
+
+CASES = [pytest.param(case, id=case["name"]) for case in STAND["cases"] if can_be_asked(case)]
+
+
+@pytest.mark.parametrize("ask", [stream, whole])
+@pytest.mark.parametrize("case", CASES)
+def test_fixture(case, ask):
+    if ask is stream and not case["request"]["stream"]:
+        pytest.skip("the fixture's response is not streamed")
+    answer = ask(case["request"])
+    expect = case["expect"]
+    if "error" in expect:
+        assert answer.error is not None, f"a broken answer looks like a good one: {answer}"
+        assert expect["error"].get("message", "") in str(answer.error)
+        return
+    if answer.error:
+        raise answer.error
+    assert answer.text == expect.get("text", "")
+    assert answer.reasoning == expect.get("reasoning", "")
+    assert answer.finish == expect["finish"]
+    check_calls(answer.calls, expect.get("calls", []), functions=False)
+    if "usage" in expect:
+        assert answer.usage.items() <= {key: expect["usage"].get(key, 0) for key in answer.usage}.items()
+
+
+WEATHER = {
+    "name": "get_weather",
+    "description": "The weather in a city",
+    "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+}
+
+
+@pytest.mark.parametrize("name", STAND["loops"])
+def test_tool_loop(name):
+    """A whole loop: the model calls, the client gives the result, the model answers."""
+    messages = [{"role": "user", "content": "What is the weather in Paris?"}]
+    for _ in range(3):
+        message = client().messages.create(model=name, max_tokens=500, messages=messages, tools=[WEATHER])
+        if message.stop_reason != "tool_use":
+            break
+        results = [
+            {"type": "tool_result", "tool_use_id": block.id, "content": "18 degrees, sunny"}
+            for block in message.content
+            if block.type == "tool_use"
+        ]
+        messages += [{"role": "assistant", "content": message.content}, {"role": "user", "content": results}]
+    assert message.stop_reason == "end_turn"
+    assert any(block.type == "text" and block.text for block in message.content)
+    assert len(messages) > 1, "the model called nothing"
+
+
+@pytest.mark.parametrize("scenario", ["halves", "written-halves"])
+def test_arguments_arrive_while_the_model_writes_them(scenario, upstream):
+    arguments, gone = "", False
+    request = {"model": scenario, "max_tokens": 500, "tools": [WEATHER]}
+    request["messages"] = [{"role": "user", "content": "What is the weather in Paris?"}]
+    with client().messages.stream(**request) as events:
+        for event in events:
+            if event.type == "input_json":
+                arguments += event.partial_json
+            # The upstream continues only now; a proxy that waits for the end of the call never gets here.
+            if not gone and arguments.endswith("Pa"):
+                upstream.go(scenario)
+                gone = True
+    assert gone
+    assert json.loads(arguments) == {"city": "Paris"}
+
+
+def test_tokens_are_estimated():
+    messages = [{"role": "user", "content": "What is the weather in Paris?"}]
+    model = STAND["cases"][0]["request"]["model"]
+    without = client().messages.count_tokens(model=model, messages=messages).input_tokens
+    with_tools = client().messages.count_tokens(model=model, messages=messages, tools=[WEATHER]).input_tokens
+    assert 0 < without < with_tools
+
+
+def test_errors_have_their_classes():
+    messages = [{"role": "user", "content": "?"}]
+    with pytest.raises(anthropic.NotFoundError, match="model: nobody"):
+        client().messages.create(model="nobody", max_tokens=5, messages=messages)
+    with pytest.raises(anthropic.AuthenticationError):
+        anthropic.Anthropic(base_url=BASE_URL, api_key="wrong", max_retries=0).messages.create(
+            model="nobody", max_tokens=5, messages=messages
+        )
+    with pytest.raises(anthropic.BadRequestError, match="at least one message"):
+        client().messages.create(model="nobody", max_tokens=5, messages=[])

@@ -1,0 +1,270 @@
+//! The fields of a request, taken out of their objects by name and type; the remaining ones are unknown to the decoder.
+//!
+//! All errors are the client's: they name the field by its path and describe a valid value.
+
+use std::{borrow::Cow, fmt};
+
+use serde_json::{Map, Number, Value};
+
+use crate::{
+    conversation::{Tool, ToolChoice},
+    failure::{Failure, Kind},
+    wire::json::{Index, Json, Kind as JsonKind, mend_surrogates},
+};
+
+/// The place of a value in the request: `messages[2].content`. It is formatted only for an error.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Path<'p> {
+    /// The request's body.
+    Body,
+    /// The member with this key.
+    Member(&'p Path<'p>, &'p str),
+    /// The element at this index.
+    Element(&'p Path<'p>, usize),
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Body => Ok(()),
+            Self::Member(Self::Body, key) => f.write_str(key),
+            Self::Member(outer, key) => write!(f, "{outer}.{key}"),
+            Self::Element(outer, place) => write!(f, "{outer}[{place}]"),
+        }
+    }
+}
+
+/// An object of the request and the path to it.
+#[derive(Debug)]
+pub(crate) struct Fields<'a, 'p> {
+    path: Path<'p>,
+    members: Vec<(Cow<'a, str>, Json<'a>)>,
+    kept: Map<String, Value>,
+}
+
+impl<'a, 'p> Fields<'a, 'p> {
+    /// The fields of `value`.
+    ///
+    /// # Errors
+    /// If it is not an object.
+    pub(crate) fn new(path: Path<'p>, value: Json<'a>) -> Result<Self, Failure> {
+        match value.kind() {
+            JsonKind::Object => Ok(Self { path, members: value.members().collect(), kept: Map::new() }),
+            _ => Err(wrong_type(path, "an object", value)),
+        }
+    }
+
+    /// The path to a field.
+    pub(crate) fn at<'s>(&'s self, key: &'s str) -> Path<'s> {
+        Path::Member(&self.path, key)
+    }
+
+    /// Looks at a field without taking it; null counts as absent.
+    pub(crate) fn peek(&self, key: &str) -> Option<Json<'a>> {
+        self.last(key).filter(|value| !value.is_null())
+    }
+
+    /// Takes a field of any type; null counts as absent.
+    pub(crate) fn any(&mut self, key: &str) -> Option<Json<'a>> {
+        let value = self.last(key)?;
+        self.members.retain(|(name, _)| name != key);
+        Some(value).filter(|value| !value.is_null())
+    }
+
+    /// The last field with this name.
+    fn last(&self, key: &str) -> Option<Json<'a>> {
+        let (_, value) = self.members.iter().rev().find(|(name, _)| name == key)?;
+        Some(*value)
+    }
+
+    /// Takes a string.
+    pub(crate) fn string(&mut self, key: &str) -> Result<Option<Cow<'a, str>>, Failure> {
+        self.typed(key, "a string", |value| value.as_str())
+    }
+
+    /// Takes a required string.
+    pub(crate) fn needed_string(&mut self, key: &str) -> Result<Cow<'a, str>, Failure> {
+        self.string(key)?.ok_or_else(|| missing(self.at(key), "a string"))
+    }
+
+    /// Takes a boolean.
+    pub(crate) fn boolean(&mut self, key: &str) -> Result<Option<bool>, Failure> {
+        self.typed(key, "true or false", |value| value.as_bool())
+    }
+
+    /// Takes a count.
+    pub(crate) fn count(&mut self, key: &str) -> Result<Option<u64>, Failure> {
+        self.typed(key, "a whole number, 0 or more", |value| value.as_u64())
+    }
+
+    /// Takes a number; its digits are kept as written.
+    pub(crate) fn number(&mut self, key: &str) -> Result<Option<Number>, Failure> {
+        self.typed(key, "a number", |value| match value.to_value() {
+            Value::Number(number) => Some(number),
+            _ => None,
+        })
+    }
+
+    /// Takes an array; an absent one has no elements.
+    pub(crate) fn list(&mut self, key: &str) -> Result<impl Iterator<Item = Json<'a>> + use<'a>, Failure> {
+        let list = self.typed(key, "an array", |value| (value.kind() == JsonKind::Array).then_some(value))?;
+        Ok(list.into_iter().flat_map(|list| list.elements()))
+    }
+
+    /// Takes an object.
+    pub(crate) fn object<'s>(&'s mut self, key: &'s str) -> Result<Option<Fields<'a, 's>>, Failure> {
+        let value = self.any(key);
+        value.map(|value| Fields::new(self.at(key), value)).transpose()
+    }
+
+    /// Takes a required object.
+    pub(crate) fn needed_object<'s>(&'s mut self, key: &'s str) -> Result<Fields<'a, 's>, Failure> {
+        match self.any(key) {
+            Some(value) => Fields::new(self.at(key), value),
+            None => Err(missing(self.at(key), "an object")),
+        }
+    }
+
+    /// Puts a field back, in the form in which it is to be kept.
+    pub(crate) fn keep(&mut self, key: &str, value: impl Into<Value>) {
+        self.kept.insert(key.to_owned(), value.into());
+    }
+
+    /// All fields that were not taken.
+    pub(crate) fn into_rest(self) -> Map<String, Value> {
+        let left = self.members.into_iter().map(|(key, value)| (key.into_owned(), value.to_value()));
+        left.chain(self.kept).collect()
+    }
+
+    fn typed<T>(
+        &mut self,
+        key: &str,
+        wanted: &str,
+        convert: impl FnOnce(Json<'a>) -> Option<T>,
+    ) -> Result<Option<T>, Failure> {
+        let Some(value) = self.any(key) else { return Ok(None) };
+        convert(value).map(Some).ok_or_else(|| wrong_type(self.at(key), wanted, value))
+    }
+}
+
+/// Reads a request's body as a JSON object.
+///
+/// # Errors
+/// [`Kind::Request`] if it is none, and those of `read`.
+pub(crate) fn read_body<T>(
+    body: &[u8],
+    read: impl FnOnce(Fields<'_, '_>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let text = str::from_utf8(body).map_err(|_| unreadable(body))?;
+    let text = mend_surrogates(text);
+    let mut index = Index::default();
+    let json = index.parse(&text).map_err(|_| unreadable(body))?;
+    read(Fields::new(Path::Body, json)?)
+}
+
+/// Describes why `body` is not valid JSON, in the words of serde_json.
+fn unreadable(body: &[u8]) -> Failure {
+    let message = match serde_json::from_slice::<Value>(body) {
+        _ if body.is_empty() => "the request body is empty; it must be a JSON object".to_owned(),
+        Ok(_) => "the request body cannot be read as JSON".to_owned(),
+        Err(error) => {
+            let (line, column) = (error.line(), error.column());
+            let whole = error.to_string();
+            let why = whole.split(" at line ").next().unwrap_or("syntax error");
+            format!("the request body cannot be read as JSON: {why} at line {line}, column {column}")
+        }
+    };
+    Failure::new(Kind::Request, message).with_code("invalid_json")
+}
+
+/// The most bytes of a number that an error shows. A longer one is described as "a number".
+const MAX_SHOWN: usize = 32;
+
+/// The error for a field of the wrong type, or a number out of range.
+pub(crate) fn wrong_type(path: Path<'_>, wanted: &str, value: Json<'_>) -> Failure {
+    let found = match value.kind() {
+        JsonKind::Null => "null",
+        JsonKind::Bool => "a boolean",
+        JsonKind::Number if value.raw().len() <= MAX_SHOWN => &format!("the number {}", value.raw()),
+        JsonKind::Number => "a number",
+        JsonKind::String => "a string",
+        JsonKind::Array => "an array",
+        JsonKind::Object => "an object",
+    };
+    let failure = |place: String| {
+        Failure::new(Kind::Request, format!("{place} must be {wanted}, but it is {found}"))
+            .with_code("invalid_type")
+    };
+    match path {
+        Path::Body => failure("the request body".to_owned()),
+        path => failure(format!("`{path}`")).with_param(path.to_string()),
+    }
+}
+
+/// The error for a field whose value is invalid; `why` continues the sentence after the field's name.
+pub(crate) fn wrong_value(path: Path<'_>, why: impl fmt::Display) -> Failure {
+    let failure = Failure::new(Kind::Request, format!("`{path}` {why}"));
+    failure.with_param(path.to_string()).with_code("invalid_value")
+}
+
+/// The error for a missing required field.
+pub(crate) fn missing(path: Path<'_>, wanted: &str) -> Failure {
+    Failure::new(Kind::Request, format!("`{path}` is missing; it must be {wanted}"))
+        .with_param(path.to_string())
+        .with_code("missing_required_parameter")
+}
+
+/// Checks a tool's name: the APIs limit its characters and its length.
+pub(crate) fn check_name(path: Path<'_>, name: &str, longest: usize) -> Result<(), Failure> {
+    if name.is_empty() {
+        return Err(wrong_value(path, "is empty; a tool needs a name"));
+    }
+    let is_legal = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
+    if let Some(letter) = name.chars().find(|letter| !is_legal(*letter)) {
+        return Err(wrong_value(
+            path,
+            format_args!("has the character {letter:?}; only letters, digits, `_` and `-` are allowed"),
+        ));
+    }
+    if name.len() > longest {
+        return Err(wrong_value(
+            path,
+            format_args!("is {} characters long; {longest} are allowed", name.len()),
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses two tools of the same name. `list` is where they are declared.
+pub(crate) fn check_names_differ(list: Path<'_>, tools: &[Tool]) -> Result<(), Failure> {
+    let mut names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
+    names.sort_unstable();
+    match names.iter().zip(names.iter().skip(1)).find(|(one, next)| one == next) {
+        Some((name, _)) => Err(wrong_value(list, format_args!("declares `{name}` twice; names must differ"))),
+        None => Ok(()),
+    }
+}
+
+/// Rejects choices that cannot be satisfied. `has_unknown`: tools of unknown types are declared, too.
+pub(crate) fn check_choice(
+    path: Path<'_>,
+    choice: &ToolChoice,
+    tools: &[Tool],
+    has_unknown: bool,
+) -> Result<(), Failure> {
+    let names: &[String] = match choice {
+        ToolChoice::Auto | ToolChoice::None => return Ok(()),
+        ToolChoice::Required if tools.is_empty() && !has_unknown => {
+            return Err(wrong_value(path, "asks for a call, but no tools are declared"));
+        }
+        ToolChoice::Required => return Ok(()),
+        ToolChoice::Named(name) => std::slice::from_ref(name),
+        ToolChoice::Allowed { names, .. } => names,
+    };
+    match names.iter().find(|name| !tools.iter().any(|tool| tool.name == **name)) {
+        Some(name) => {
+            Err(wrong_value(path, format_args!("names `{name}`, which is not among the declared tools")))
+        }
+        None => Ok(()),
+    }
+}

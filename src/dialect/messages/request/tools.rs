@@ -1,0 +1,84 @@
+//! `tools` and `tool_choice`.
+
+use crate::{
+    conversation::{Received, Tool, ToolChoice},
+    dialect::{
+        Dialect,
+        fields::{Fields, Path, check_choice, check_name, check_names_differ, wrong_type, wrong_value},
+    },
+    failure::Failure,
+    wire::json::{Json, Kind as JsonKind},
+};
+
+/// The most characters of a tool's name in this API.
+const LONGEST_NAME: usize = 128;
+
+/// The tools of a request and the choice among them.
+pub(super) struct Toolbox {
+    pub(super) tools: Vec<Tool>,
+    pub(super) choice: ToolChoice,
+    pub(super) parallel: bool,
+}
+
+/// Takes all fields about tools out of the request.
+///
+/// Tools of another type than `custom` have a schema that only Anthropic knows, or are run by Anthropic's servers. They are
+/// kept in `rest` under `tools`, for an upstream of this dialect.
+pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
+    let (mut tools, mut unknown) = (Vec::new(), Vec::new());
+    for (place, declaration) in request.list("tools")?.enumerate() {
+        match declared(Path::Element(&request.at("tools"), place), declaration)? {
+            Some(tool) => tools.push(tool),
+            None => unknown.push(declaration.to_value()),
+        }
+    }
+    check_names_differ(request.at("tools"), &tools)?;
+    let (choice, parallel) = choice(request, &tools, !unknown.is_empty())?;
+    if !unknown.is_empty() {
+        request.keep("tools", unknown);
+    }
+    Ok(Toolbox { tools, choice, parallel })
+}
+
+/// A tool that the client runs; `None` if it is of another type.
+fn declared(path: Path<'_>, declaration: Json<'_>) -> Result<Option<Tool>, Failure> {
+    let mut fields = Fields::new(path, declaration)?;
+    if !matches!(fields.string("type")?.as_deref(), None | Some("custom")) {
+        return Ok(None);
+    }
+    let name = fields.needed_string("name")?.into_owned();
+    check_name(fields.at("name"), &name, LONGEST_NAME)?;
+    let description = fields.string("description")?.unwrap_or_default().into_owned();
+    let strict = fields.boolean("strict")?;
+    let schema = fields.any("input_schema");
+    if let Some(other) = schema.filter(|schema| schema.kind() != JsonKind::Object) {
+        return Err(wrong_type(fields.at("input_schema"), "a JSON Schema object", other));
+    }
+    let declared = Some(Received::new(Dialect::Messages.name(), declaration.into()));
+    Ok(Some(Tool { name, description, parameters: schema.map(Into::into), strict, declared }))
+}
+
+/// The choice, and whether several calls are allowed.
+fn choice(
+    request: &mut Fields<'_, '_>,
+    tools: &[Tool],
+    has_unknown: bool,
+) -> Result<(ToolChoice, bool), Failure> {
+    let Some(value) = request.any("tool_choice") else { return Ok((ToolChoice::Auto, true)) };
+    let path = request.at("tool_choice");
+    let mut fields = Fields::new(path, value)?;
+    let kind = fields.needed_string("type")?;
+    let choice = match &*kind {
+        "auto" => ToolChoice::Auto,
+        "none" => ToolChoice::None,
+        "any" => ToolChoice::Required,
+        "tool" => ToolChoice::Named(fields.needed_string("name")?.into_owned()),
+        other => {
+            let why = format_args!("is `{other}`; known are `auto`, `any`, `tool` and `none`");
+            return Err(wrong_value(fields.at("type"), why));
+        }
+    };
+    check_choice(path, &choice, tools, has_unknown)?;
+    let only_one = fields.boolean("disable_parallel_tool_use")?.unwrap_or(false);
+    Ok((choice, !only_one))
+}

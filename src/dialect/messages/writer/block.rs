@@ -1,0 +1,155 @@
+//! Objects that streams and whole responses have in common.
+
+use serde_json::{Map, Value, json};
+
+use crate::event::{Annotation, Finish, ServerCall, Usage, Warning};
+
+/// The blocks of a call that the upstream or toolwire runs. Searches have blocks of their own in this API; any other tool
+/// is shown as one of an MCP server, whose results are text (docs/protocols/messages.md#server-tools).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hosted {
+    Search,
+    Other,
+}
+
+impl Hosted {
+    /// The blocks for the tool `name`.
+    pub(super) fn of(name: &str) -> Self {
+        if name == "web_search" { Self::Search } else { Self::Other }
+    }
+
+    /// The block of the call, with `input`.
+    pub(super) fn call(self, id: &str, name: &str, input: Value) -> Value {
+        match self {
+            Self::Search => json!({"type": "server_tool_use", "id": id, "name": name, "input": input}),
+            Self::Other => json!({
+                "type": "mcp_tool_use",
+                "id": id,
+                "name": name,
+                "server_name": SERVER_NAME,
+                "input": input,
+            }),
+        }
+    }
+
+    /// The block of the result.
+    pub(super) fn result(self, id: &str, content: &str, is_error: bool) -> Value {
+        match self {
+            Self::Search => {
+                let error = || json!({"type": "web_search_tool_result_error", "error_code": "unavailable"});
+                let content = if is_error { error() } else { pages(content) };
+                json!({"type": "web_search_tool_result", "tool_use_id": id, "content": content})
+            }
+            Self::Other => json!({
+                "type": "mcp_tool_result",
+                "tool_use_id": id,
+                "is_error": is_error,
+                "content": [{"type": "text", "text": content}],
+            }),
+        }
+    }
+}
+
+/// The server that calls of other tools name.
+const SERVER_NAME: &str = "upstream";
+
+/// The pages in a search's result: the objects with a `url` or `link` in its first list of such objects.
+fn pages(content: &str) -> Value {
+    let result = serde_json::from_str::<Value>(content).unwrap_or_default();
+    let lists = [Some(&result)].into_iter().chain(["results", "organic"].map(|key| result.get(key)));
+    let found = lists.flatten().find_map(|list| {
+        let pages: Vec<Value> = list.as_array()?.iter().filter_map(page).collect();
+        (!pages.is_empty()).then_some(pages)
+    });
+    found.unwrap_or_default().into()
+}
+
+fn page(page: &Value) -> Option<Value> {
+    let text = |keys: [&str; 2]| keys.iter().find_map(|key| page.get(key)?.as_str());
+    let url = text(["url", "link"])?;
+    let title = text(["title", "name"]).unwrap_or(url);
+    let age = text(["page_age", "date"]);
+    Some(json!({
+        "type": "web_search_result",
+        "url": url,
+        "title": title,
+        "encrypted_content": "",
+        "page_age": age,
+    }))
+}
+
+/// The blocks of a call that the upstream ran and that is not one of the response's calls.
+pub(super) fn server_call(call: &ServerCall<'_>) -> impl Iterator<Item = Value> {
+    let hosted = Hosted::of(&call.name);
+    let used = call.arguments.as_ref().map(|arguments| hosted.call(&call.id, &call.name, input(arguments)));
+    let result = call.content.as_ref().map(|content| hosted.result(&call.id, content, call.is_error));
+    used.into_iter().chain(result)
+}
+
+/// Arguments as the object that `input` must be. Text that is no object, such as that of a call that was cut off, stays
+/// text, so that nobody takes it for a complete call.
+pub(super) fn input(arguments: &str) -> Value {
+    if arguments.trim().is_empty() {
+        return Map::new().into();
+    }
+    match serde_json::from_str(arguments) {
+        Ok(Value::Object(object)) => object.into(),
+        _ => arguments.into(),
+    }
+}
+
+/// A citation of a page. The API cites text; which text is known by its place only, so it is left empty.
+pub(super) fn citation(annotation: &Annotation<'_>) -> Value {
+    json!({
+        "type": "web_search_result_location",
+        "url": annotation.url,
+        "title": annotation.title,
+        "cited_text": "",
+        "encrypted_index": "",
+    })
+}
+
+/// Token counts. This API requires the two main ones, so a count that the upstream did not give is 0. Tokens of the cache
+/// are not among its `input_tokens`.
+pub(super) fn usage(usage: Option<&Usage>) -> Value {
+    let count = |count: fn(&Usage) -> Option<u64>| usage.and_then(count);
+    let input = count(|usage| {
+        let cache = usage.cached.unwrap_or(0).saturating_add(usage.cache_written.unwrap_or(0));
+        Some(usage.input?.saturating_sub(cache))
+    });
+    let mut object = json!({
+        "input_tokens": input.unwrap_or(0),
+        "output_tokens": count(|usage| usage.output).unwrap_or(0),
+    });
+    let cached = [
+        ("cache_read_input_tokens", count(|usage| usage.cached)),
+        ("cache_creation_input_tokens", count(|usage| usage.cache_written)),
+    ];
+    for (key, count) in cached {
+        if let (Some(object), Some(count)) = (object.as_object_mut(), count) {
+            object.insert(key.to_owned(), count.into());
+        }
+    }
+    object
+}
+
+/// toolwire's extension field, with the warnings of a response.
+pub(super) fn notes(warnings: &[Value]) -> Value {
+    json!({ "warnings": warnings })
+}
+
+/// An element of `warnings`.
+pub(super) fn warning(warning: &Warning<'_>) -> Value {
+    json!({"code": warning.code, "message": warning.message})
+}
+
+/// The API's stop reason. `refused`: the text is a refusal.
+pub(super) fn stop_reason(finish: Finish, refused: bool) -> &'static str {
+    match finish {
+        Finish::Stop if refused => "refusal",
+        Finish::Stop => "end_turn",
+        Finish::Calls => "tool_use",
+        Finish::Length => "max_tokens",
+        Finish::Filter => "refusal",
+    }
+}

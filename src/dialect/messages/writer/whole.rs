@@ -1,0 +1,198 @@
+//! A response as one object, `message`, assembled from its events.
+
+use bytes::BytesMut;
+use serde_json::{Value, json};
+
+use super::{
+    Head,
+    block::{self, Hosted},
+};
+use crate::{
+    dialect::Answering,
+    event::{CallStart, Event, Finish, Reasoning, Runner, Usage},
+};
+
+/// The response so far.
+#[derive(Debug)]
+pub(super) struct Whole {
+    head: Head,
+    blocks: Vec<Block>,
+    refused: bool,
+    finish: Option<Finish>,
+    usage: Option<Usage>,
+    warnings: Vec<Value>,
+    /// Approximate bytes of the events that are kept.
+    kept: usize,
+}
+
+#[derive(Debug)]
+enum Block {
+    Text { text: String, citations: Vec<Value> },
+    Thinking { text: String, signature: String },
+    Call { index: u32, id: String, name: String, hosted: Option<Hosted>, arguments: String },
+    Finished(Value),
+}
+
+impl Whole {
+    pub(super) fn new(answering: &Answering) -> Self {
+        Self {
+            head: Head::new(answering),
+            blocks: Vec::new(),
+            refused: false,
+            finish: None,
+            usage: None,
+            warnings: Vec::new(),
+            kept: 0,
+        }
+    }
+
+    /// Approximate bytes that are kept: the contents of events, without the overhead of storing them.
+    pub(super) fn kept(&self) -> usize {
+        self.kept
+    }
+
+    pub(super) fn event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Start(start) => self.head.take(start),
+            Event::Ping(_) => {}
+            Event::Text(text) => self.text(text),
+            Event::Refusal(text) => {
+                self.refused = true;
+                self.text(text);
+            }
+            Event::Reasoning(reasoning) => self.reasoning(reasoning),
+            Event::CallStart(start) => self.call_start(start),
+            Event::CallArguments { index, piece } => {
+                self.kept += piece.len();
+                if let Some(arguments) = self.call(*index) {
+                    arguments.push_str(piece);
+                }
+            }
+            // Arguments that were cut off show it: they are no object.
+            Event::CallEnd { .. } => {}
+            Event::CallResult(result) => {
+                self.kept += result.id.len() + result.content.len();
+                let known = self.blocks.iter().rev().find_map(|block| match block {
+                    Block::Call { index, hosted, .. } if *index == result.index => *hosted,
+                    _ => None,
+                });
+                let hosted = known.unwrap_or(Hosted::Other);
+                let block = hosted.result(&result.id, &result.content, result.is_error);
+                self.blocks.push(Block::Finished(block));
+            }
+            Event::ServerCall(call) => {
+                let texts = [&call.arguments, &call.content].into_iter().flatten();
+                self.kept += call.id.len() + call.name.len() + texts.map(|text| text.len()).sum::<usize>();
+                self.blocks.extend(block::server_call(call).map(Block::Finished));
+            }
+            Event::Annotation(annotation) => {
+                self.kept += annotation.url.len() + annotation.title.len();
+                if let Some((_, citations)) = self.last_text() {
+                    citations.push(block::citation(annotation));
+                }
+            }
+            Event::Media(_) => {}
+            Event::Usage(usage) => self.usage = Some(usage.clone()),
+            Event::Warning(warning) => self.warnings.push(block::warning(warning)),
+            Event::Finish(finish) => self.finish = Some(*finish),
+            Event::Verbatim { means, .. } => means.iter().for_each(|event| self.event(event)),
+        }
+    }
+
+    /// Writes the object.
+    pub(super) fn finish(&mut self, out: &mut BytesMut) {
+        let content: Vec<Value> = self.blocks.drain(..).map(Block::into_value).collect();
+        let reason = self.finish.map(|finish| block::stop_reason(finish, self.refused));
+        let mut message = json!({
+            "id": self.head.id,
+            "type": "message",
+            "role": "assistant",
+            "model": self.head.model,
+            "content": content,
+            "stop_reason": reason,
+            "stop_sequence": null,
+            "usage": block::usage(self.usage.as_ref()),
+        });
+        if let (Some(message), false) = (message.as_object_mut(), self.warnings.is_empty()) {
+            message.insert("toolwire".to_owned(), block::notes(&self.warnings));
+        }
+        out.extend_from_slice(message.to_string().as_bytes());
+    }
+
+    fn text(&mut self, piece: &str) {
+        if !piece.is_empty() {
+            self.kept += piece.len();
+            if let Some((text, _)) = self.last_text() {
+                text.push_str(piece);
+            }
+        }
+    }
+
+    /// The last block, made one of text if it is none.
+    fn last_text(&mut self) -> Option<(&mut String, &mut Vec<Value>)> {
+        if !matches!(self.blocks.last(), Some(Block::Text { .. })) {
+            self.blocks.push(Block::Text { text: String::new(), citations: Vec::new() });
+        }
+        match self.blocks.last_mut() {
+            Some(Block::Text { text, citations }) => Some((text, citations)),
+            _ => None,
+        }
+    }
+
+    fn reasoning(&mut self, reasoning: &Reasoning<'_>) {
+        let Reasoning { text: piece, signature: given } = reasoning;
+        if piece.is_empty() && given.is_none() {
+            return;
+        }
+        self.kept += piece.len() + given.as_ref().map_or(0, |signature| signature.len());
+        let given = given.as_deref().unwrap_or_default();
+        match self.blocks.last_mut() {
+            // A signature is that of the whole block.
+            Some(Block::Thinking { text, signature }) if signature.is_empty() => {
+                text.push_str(piece);
+                given.clone_into(signature);
+            }
+            _ => self.blocks.push(Block::Thinking { text: piece.to_string(), signature: given.to_owned() }),
+        }
+    }
+
+    fn call_start(&mut self, start: &CallStart<'_>) {
+        self.kept += start.id.len() + start.name.len();
+        self.blocks.push(Block::Call {
+            index: start.index,
+            id: start.id.to_string(),
+            name: start.name.to_string(),
+            hosted: (start.runner != Runner::Client).then(|| Hosted::of(&start.name)),
+            arguments: String::new(),
+        });
+    }
+
+    /// The arguments of the call `wanted`.
+    fn call(&mut self, wanted: u32) -> Option<&mut String> {
+        self.blocks.iter_mut().rev().find_map(|block| match block {
+            Block::Call { index, arguments, .. } if *index == wanted => Some(arguments),
+            _ => None,
+        })
+    }
+}
+
+impl Block {
+    fn into_value(self) -> Value {
+        match self {
+            Self::Text { text, citations } if citations.is_empty() => json!({"type": "text", "text": text}),
+            Self::Text { text, citations } => {
+                json!({"type": "text", "text": text, "citations": citations})
+            }
+            Self::Thinking { text, signature } => {
+                json!({"type": "thinking", "thinking": text, "signature": signature})
+            }
+            Self::Call { id, name, hosted: Some(hosted), arguments, .. } => {
+                hosted.call(&id, &name, block::input(&arguments))
+            }
+            Self::Call { id, name, hosted: None, arguments, .. } => {
+                json!({"type": "tool_use", "id": id, "name": name, "input": block::input(&arguments)})
+            }
+            Self::Finished(value) => value,
+        }
+    }
+}
