@@ -68,7 +68,7 @@ fn taught() -> impl Iterator<Item = &'static Format> {
 
 /// The examples in a notation in which values carry their types. More than the others show: there is room for all.
 fn meant(tools: &[Tool]) -> Vec<(String, Value)> {
-    read_back_of(tools, toolwire::format::by_name("hermes").unwrap(), 16)
+    read_back_of(tools, toolwire::format::by_name("hermes").unwrap(), 64)
 }
 
 fn object(properties: Value, required: Value) -> Option<Value> {
@@ -317,7 +317,7 @@ proptest! {
         for name in ["bare", "jamba", "pythonic", "gemma4", "openai_function_call", "mistral"] {
             let calls = read_back(&tools, toolwire::format::by_name(name).unwrap());
             for call in &calls {
-                if call.0 != "tool_name" && wanted.iter().any(|(name, _)| *name == call.0) && calls.len() == wanted.len() {
+                if call.0 != "tool_name" && wanted.iter().any(|(name, _)| *name == call.0) {
                     prop_assert!(wanted.contains(call), "{}: {:?} of {:?}", name, call, wanted);
                 }
             }
