@@ -60,7 +60,7 @@ async fn unknown_paths_and_methods_are_errors_in_the_clients_form() {
     let upstream = answering().await;
     let proxy = Setup::new(upstream.address).start().await;
     let client = Client::new();
-    for path in ["/", "/v1/chat", "/v1/completions", "/v1/models/unknown", "/index.html"] {
+    for path in ["/v1/chat", "/v1/completions", "/v1/models/unknown", "/index.html"] {
         let reply = client.get(&proxy, path).await;
         assert_eq!(reply.status(), 404, "{path}");
         assert_eq!(reply.header("content-type"), Some("application/json"));
@@ -71,6 +71,48 @@ async fn unknown_paths_and_methods_are_errors_in_the_clients_form() {
     assert!(reply.json().await["error"]["message"].as_str().unwrap().contains("GET"));
     let reply = client.send(request(&proxy, Method::DELETE, "/v1/models/m")).await.unwrap();
     assert_eq!((reply.status().as_u16(), reply.header("allow")), (405, Some("GET, HEAD, OPTIONS")));
+}
+
+/// Claude Code asks `HEAD /` before its first request (docs/protocols/messages.md#requests).
+#[tokio::test]
+async fn root_says_what_is_where() {
+    let upstream = answering().await;
+    let proxy = Setup::new(upstream.address).start().await;
+    let client = Client::new();
+    let head = client.send(request(&proxy, Method::HEAD, "/")).await.unwrap();
+    assert_eq!((head.status(), head.rest().await.as_str()), (StatusCode::OK, ""));
+    let root = client.get(&proxy, "/").await;
+    assert_eq!(root.status(), 200);
+    let text = root.rest().await;
+    assert!(text.contains("POST /v1/chat/completions") && text.contains("POST /v1/messages"), "{text}");
+}
+
+#[tokio::test]
+async fn clients_of_messages_get_their_own_form() {
+    let upstream = answering().await;
+    let proxy = Setup::new(upstream.address).start().await;
+    let client = Client::new();
+    let body = r#"{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"Hi there"}]}"#;
+    let post = |path: &str, body: &'static str| {
+        let mut post = request(&proxy, Method::POST, path);
+        *post.body_mut() = Full::new(Bytes::from(body));
+        client.send(post)
+    };
+    let message = post("/v1/messages?beta=true", body).await.unwrap().json().await;
+    assert_eq!((&message["type"], &message["role"]), (&"message".into(), &"assistant".into()), "{message}");
+    let counted = post("/v1/messages/count_tokens", body).await.unwrap().json().await;
+    assert!(counted["input_tokens"].as_u64().is_some_and(|tokens| (2..30).contains(&tokens)), "{counted}");
+    assert_eq!(upstream.requests(), 1, "nobody is asked to count");
+    for path in ["/v1/messages", "/v1/messages/count_tokens"] {
+        let reply =
+            post(path, r#"{"model":"nobody","messages":[{"role":"user","content":"?"}]}"#).await.unwrap();
+        assert_eq!(reply.status(), 404, "{path}");
+        assert_eq!(reply.json().await["error"]["type"], "not_found_error");
+        let reply = post(path, "{").await.unwrap();
+        assert_eq!(reply.status(), 400, "{path}");
+        assert_eq!(reply.json().await["error"]["type"], "invalid_request_error");
+        assert_eq!(client.get(&proxy, path).await.status(), 405);
+    }
 }
 
 #[tokio::test]
