@@ -7,6 +7,7 @@ import anthropic
 import pytest
 from sdk import STAND, TIMEOUT, Answer
 from test_fixtures import check_calls
+from test_loop import QUESTION, RESULT
 
 FINISHES = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length", "refusal": "content_filter"}
 
@@ -56,7 +57,11 @@ def as_messages(request):
             }
             for tool in tools
         ]
-        choice = {"type": {"required": "any", "none": "none"}.get(request.get("tool_choice"), "auto")}
+        wanted = request.get("tool_choice", "auto")
+        if isinstance(wanted, dict):
+            choice = {"type": "tool", "name": wanted["function"]["name"]}
+        else:
+            choice = {"type": "any" if wanted == "required" else wanted}
         if request.get("parallel_tool_calls") is False:
             choice["disable_parallel_tool_use"] = True
         made["tool_choice"] = choice
@@ -108,10 +113,12 @@ def can_be_asked(case):
     request, expect = case["request"], case["expect"]
     is_plain = all(isinstance(message.get("content") or "", str) for message in request["messages"])
     tools = request.get("tools", [])
+    names = {tool["function"]["name"] for tool in tools if "function" in tool}
+    are_declared = all(call["name"] in names for call in expect.get("calls", []))
     are_functions = all(tool.get("type", "function") == "function" for tool in tools)
     differs = {"refusal", "results", "annotations", "images"} & expect.keys()
     extra = {"functions", "n", "response_format"} & request.keys()
-    return is_plain and are_functions and not differs and not extra
+    return is_plain and are_functions and are_declared and not differs and not extra
 
 
 CASES = [pytest.param(case, id=case["name"]) for case in STAND["cases"] if can_be_asked(case)]
@@ -133,7 +140,11 @@ def test_fixture(case, ask):
     assert answer.text == expect.get("text", "")
     assert answer.reasoning == expect.get("reasoning", "")
     assert answer.finish == expect["finish"]
-    check_calls(answer.calls, expect.get("calls", []), functions=False)
+    if ask is stream and expect["finish"] == "length":
+        # The SDK completes what is missing of a call that was cut off.
+        assert [call["name"] for call in answer.calls] == [call["name"] for call in expect.get("calls", [])]
+    else:
+        check_calls(answer.calls, expect.get("calls", []), functions=False)
     if "usage" in expect:
         assert answer.usage.items() <= {key: expect["usage"].get(key, 0) for key in answer.usage}.items()
 
@@ -148,27 +159,26 @@ WEATHER = {
 @pytest.mark.parametrize("name", STAND["loops"])
 def test_tool_loop(name):
     """A whole loop: the model calls, the client gives the result, the model answers."""
-    messages = [{"role": "user", "content": "What is the weather in Paris?"}]
+    messages = [{"role": "user", "content": QUESTION}]
     for _ in range(3):
         message = client().messages.create(model=name, max_tokens=500, messages=messages, tools=[WEATHER])
         if message.stop_reason != "tool_use":
             break
         results = [
-            {"type": "tool_result", "tool_use_id": block.id, "content": "18 degrees, sunny"}
+            {"type": "tool_result", "tool_use_id": block.id, "content": RESULT}
             for block in message.content
             if block.type == "tool_use"
         ]
         messages += [{"role": "assistant", "content": message.content}, {"role": "user", "content": results}]
-    assert message.stop_reason == "end_turn"
-    assert any(block.type == "text" and block.text for block in message.content)
-    assert len(messages) > 1, "the model called nothing"
+    [block] = message.content
+    assert (block.text, message.stop_reason, len(messages)) == ("It is 18 °C.", "end_turn", 3)
 
 
 @pytest.mark.parametrize("scenario", ["halves", "written-halves"])
 def test_arguments_arrive_while_the_model_writes_them(scenario, upstream):
     arguments, gone = "", False
     request = {"model": scenario, "max_tokens": 500, "tools": [WEATHER]}
-    request["messages"] = [{"role": "user", "content": "What is the weather in Paris?"}]
+    request["messages"] = [{"role": "user", "content": QUESTION}]
     with client().messages.stream(**request) as events:
         for event in events:
             if event.type == "input_json":
@@ -182,7 +192,7 @@ def test_arguments_arrive_while_the_model_writes_them(scenario, upstream):
 
 
 def test_tokens_are_estimated():
-    messages = [{"role": "user", "content": "What is the weather in Paris?"}]
+    messages = [{"role": "user", "content": QUESTION}]
     model = STAND["cases"][0]["request"]["model"]
     without = client().messages.count_tokens(model=model, messages=messages).input_tokens
     with_tools = client().messages.count_tokens(model=model, messages=messages, tools=[WEATHER]).input_tokens

@@ -49,14 +49,16 @@ def configuration(models):
 
 
 def fixtures(folders):
-    """The fixtures in `folders` that one server can serve together: those without limits of their own and with one hop.
+    """The fixtures in `folders` that one server can serve together: those without limits of their own, with one hop, and with
+    requests that do not begin the response.
 
-    A mock does not speak completions yet.
+    A model of dialect completions needs a chat template.
     """
     for manifest in sorted(path for folder in folders for path in folder.glob("**/fixture.toml")):
         fixture = tomllib.loads(manifest.read_text("utf-8"))
         limited = any(key.startswith("max_") for key in fixture.get("settings", {}))
-        if not limited and fixture["from"] != "completions" and not (manifest.parent / "upstream-2.sse").exists():
+        is_special = fixture["from"] == "completions" or "prefill" in fixture.get("upstream", {})
+        if not limited and not is_special and not (manifest.parent / "upstream-2.sse").exists():
             yield manifest.parent
 
 
