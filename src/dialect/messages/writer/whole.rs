@@ -17,6 +17,8 @@ use crate::{
 pub(super) struct Whole {
     head: Head,
     blocks: Vec<Block>,
+    /// The calls, by index, and the places of their blocks.
+    calls: Vec<(u32, usize)>,
     refused: bool,
     finish: Option<Finish>,
     usage: Option<Usage>,
@@ -29,7 +31,7 @@ pub(super) struct Whole {
 enum Block {
     Text { text: String, citations: Vec<Value> },
     Thinking { text: String, signature: String },
-    Call { index: u32, id: String, name: String, hosted: Option<Hosted>, arguments: String },
+    Call { id: String, name: String, hosted: Option<Hosted>, arguments: String },
     Finished(Value),
 }
 
@@ -38,6 +40,7 @@ impl Whole {
         Self {
             head: Head::new(answering),
             blocks: Vec::new(),
+            calls: Vec::new(),
             refused: false,
             finish: None,
             usage: None,
@@ -64,7 +67,7 @@ impl Whole {
             Event::CallStart(start) => self.call_start(start),
             Event::CallArguments { index, piece } => {
                 self.kept += piece.len();
-                if let Some(arguments) = self.call(*index) {
+                if let Some(Block::Call { arguments, .. }) = self.call(*index) {
                     arguments.push_str(piece);
                 }
             }
@@ -72,10 +75,10 @@ impl Whole {
             Event::CallEnd { .. } => {}
             Event::CallResult(result) => {
                 self.kept += result.id.len() + result.content.len();
-                let known = self.blocks.iter().rev().find_map(|block| match block {
-                    Block::Call { index, hosted, .. } if *index == result.index => *hosted,
+                let known = match self.call(result.index) {
+                    Some(Block::Call { hosted, .. }) => *hosted,
                     _ => None,
-                });
+                };
                 let hosted = known.unwrap_or(Hosted::Other);
                 let block = hosted.result(&result.id, &result.content, result.is_error);
                 self.blocks.push(Block::Finished(block));
@@ -158,8 +161,8 @@ impl Whole {
 
     fn call_start(&mut self, start: &CallStart<'_>) {
         self.kept += start.id.len() + start.name.len();
+        self.calls.push((start.index, self.blocks.len()));
         self.blocks.push(Block::Call {
-            index: start.index,
             id: start.id.to_string(),
             name: start.name.to_string(),
             hosted: (start.runner != Runner::Client).then(|| Hosted::of(&start.name)),
@@ -167,12 +170,10 @@ impl Whole {
         });
     }
 
-    /// The arguments of the call `wanted`.
-    fn call(&mut self, wanted: u32) -> Option<&mut String> {
-        self.blocks.iter_mut().rev().find_map(|block| match block {
-            Block::Call { index, arguments, .. } if *index == wanted => Some(arguments),
-            _ => None,
-        })
+    /// The block of the call `index`.
+    fn call(&mut self, index: u32) -> Option<&mut Block> {
+        let (_, place) = self.calls.iter().rfind(|(call, _)| *call == index)?;
+        self.blocks.get_mut(*place)
     }
 }
 
@@ -186,10 +187,10 @@ impl Block {
             Self::Thinking { text, signature } => {
                 json!({"type": "thinking", "thinking": text, "signature": signature})
             }
-            Self::Call { id, name, hosted: Some(hosted), arguments, .. } => {
+            Self::Call { id, name, hosted: Some(hosted), arguments } => {
                 hosted.call(&id, &name, block::input(&arguments))
             }
-            Self::Call { id, name, hosted: None, arguments, .. } => {
+            Self::Call { id, name, hosted: None, arguments } => {
                 json!({"type": "tool_use", "id": id, "name": name, "input": block::input(&arguments)})
             }
             Self::Finished(value) => value,
