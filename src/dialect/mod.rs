@@ -20,6 +20,7 @@ pub mod messages;
 mod probe;
 mod progress;
 pub(crate) mod refusal;
+mod response_writer;
 pub(crate) mod server;
 mod skipped;
 mod stamp;
@@ -41,11 +42,16 @@ use self::{
 pub use self::{
     client::{Answering, ClientSide},
     probe::{Probe, Root},
+    response_writer::ResponseWriter,
     skipped::{Skip, Skipped},
     stamp::Stamp,
     upstream::{ReaderRules, UpstreamRequest, UpstreamSide},
 };
-pub(crate) use self::{stamp::Ids, upstream::Asked};
+pub(crate) use self::{
+    response_writer::{StreamForm, WholeForm},
+    stamp::Ids,
+    upstream::Asked,
+};
 
 use crate::{
     event::{Event, Sink},

@@ -11,73 +11,13 @@ mod stream;
 mod usage;
 mod whole;
 
-use bytes::BytesMut;
-
 use crate::{
-    dialect::{Answering, Ids},
-    event::{Event, Start},
-    failure::Failure,
+    dialect::{Answering, Ids, ResponseWriter},
+    event::Start,
 };
 
 /// Writes one response to a client that speaks Chat Completions.
-#[derive(Debug)]
-pub struct Writer(Form);
-
-#[derive(Debug)]
-enum Form {
-    Stream(stream::Stream),
-    Whole(Box<whole::Whole>),
-}
-
-impl Writer {
-    /// A writer for one response.
-    pub fn new(answering: &Answering) -> Self {
-        Self(match answering.stream {
-            true => Form::Stream(stream::Stream::new(answering)),
-            false => Form::Whole(Box::new(whole::Whole::new(answering))),
-        })
-    }
-
-    /// Writes an event; for a response that is not streamed, it is only noted.
-    pub fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
-        match &mut self.0 {
-            Form::Stream(stream) => stream.event(event, out),
-            Form::Whole(whole) => whole.event(event),
-        }
-    }
-
-    /// Ends a successful response: writes usage and the end mark, or the whole response.
-    pub fn finish(&mut self, out: &mut BytesMut) {
-        match &mut self.0 {
-            Form::Stream(stream) => stream.finish(out),
-            Form::Whole(whole) => whole.finish(out),
-        }
-    }
-
-    /// Ends a stream with an error and the end mark. If the response is not streamed, writes the error body.
-    pub fn fail(&mut self, failure: &Failure, out: &mut BytesMut) {
-        match &mut self.0 {
-            Form::Stream(stream) => stream.fail(failure, out),
-            Form::Whole(_) => out.extend_from_slice(&super::error_body(failure)),
-        }
-    }
-
-    /// Bytes of a whole response that are kept until its end; none of a stream are.
-    pub(crate) fn kept(&self) -> usize {
-        match &self.0 {
-            Form::Stream(_) => 0,
-            Form::Whole(whole) => whole.kept(),
-        }
-    }
-
-    /// Writes a comment into a silent stream; clients ignore it.
-    pub fn keep_alive(&mut self, out: &mut BytesMut) {
-        match &self.0 {
-            Form::Stream(_) => out.extend_from_slice(b": keep-alive\n\n"),
-            Form::Whole(_) => {}
-        }
-    }
-}
+pub type Writer = ResponseWriter<stream::Stream, whole::Whole>;
 
 /// The fields that all chunks of a response have in common.
 #[derive(Debug)]

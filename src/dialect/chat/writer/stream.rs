@@ -15,7 +15,7 @@ use super::{
     usage,
 };
 use crate::{
-    dialect::{Answering, chat::error_body},
+    dialect::{Answering, StreamForm, chat::error_body},
     event::{CallEnd, CallStart, Event, Usage},
     failure::Failure,
     wire::json::escape_into,
@@ -25,7 +25,7 @@ const END: &[u8] = b",\"finish_reason\":null}]}\n\n";
 
 /// The state of a stream.
 #[derive(Debug)]
-pub(super) struct Stream {
+pub struct Stream {
     head: Head,
     include_usage: bool,
     legacy_functions: bool,
@@ -62,8 +62,8 @@ enum Counts {
     Frame(Vec<u8>),
 }
 
-impl Stream {
-    pub(super) fn new(answering: &Answering) -> Self {
+impl StreamForm for Stream {
+    fn new(answering: &Answering) -> Self {
         Self {
             head: Head::new(answering),
             include_usage: answering.include_usage,
@@ -81,7 +81,7 @@ impl Stream {
         }
     }
 
-    pub(super) fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
+    fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
         match event {
             Event::Text(text) => {
                 self.begin("\"\"", out);
@@ -142,7 +142,7 @@ impl Stream {
         }
     }
 
-    pub(super) fn finish(&mut self, out: &mut BytesMut) {
+    fn finish(&mut self, out: &mut BytesMut) {
         match std::mem::replace(&mut self.usage, Counts::None) {
             _ if !self.include_usage => {}
             Counts::None => {}
@@ -162,11 +162,18 @@ impl Stream {
         put_frame(b"[DONE]", out);
     }
 
-    pub(super) fn fail(&mut self, failure: &Failure, out: &mut BytesMut) {
+    fn fail(&mut self, failure: &Failure, out: &mut BytesMut) {
         put_frame(&error_body(failure), out);
         put_frame(b"[DONE]", out);
     }
 
+    /// A comment.
+    fn keep_alive(&self, out: &mut BytesMut) {
+        out.put_slice(b": keep-alive\n\n");
+    }
+}
+
+impl Stream {
     /// Forwards a frame as it is, unless this client needs it in another form; notes its meaning.
     fn verbatim(&mut self, frame: &str, means: Option<&Event<'_>>, out: &mut BytesMut) {
         match means {

@@ -13,13 +13,14 @@ use super::{
     usage,
 };
 use crate::{
-    dialect::Answering,
+    dialect::{Answering, WholeForm, chat::error_body},
     event::{CallEnd, Event, Finish, Usage},
+    failure::Failure,
 };
 
 /// The response so far.
 #[derive(Debug)]
-pub(super) struct Whole {
+pub struct Whole {
     head: Head,
     legacy_functions: bool,
     content: Option<String>,
@@ -48,8 +49,8 @@ struct Call {
     is_custom: bool,
 }
 
-impl Whole {
-    pub(super) fn new(answering: &Answering) -> Self {
+impl WholeForm for Whole {
+    fn new(answering: &Answering) -> Self {
         Self {
             head: Head::new(answering),
             legacy_functions: answering.legacy_functions,
@@ -69,12 +70,7 @@ impl Whole {
         }
     }
 
-    /// Approximate bytes that are kept: the contents of events, without the overhead of storing them.
-    pub(super) fn kept(&self) -> usize {
-        self.kept + self.remainder.kept
-    }
-
-    pub(super) fn event(&mut self, event: &Event<'_>) {
+    fn event(&mut self, event: &Event<'_>) {
         self.kept += weight(event);
         match event {
             Event::Start(start) => self.head.take(start),
@@ -117,7 +113,7 @@ impl Whole {
     }
 
     /// Writes the object.
-    pub(super) fn finish(&mut self, out: &mut BytesMut) {
+    fn finish(&mut self, out: &mut BytesMut) {
         let finish = self.finish.map(|finish| delta::finish_word(finish, self.legacy_functions));
         let mut choice = object(json!({
             "index": 0,
@@ -144,6 +140,17 @@ impl Whole {
         out.extend_from_slice(Value::Object(completion).to_string().as_bytes());
     }
 
+    /// Approximate bytes that are kept: the contents of events, without the overhead of storing them.
+    fn kept(&self) -> usize {
+        self.kept + self.remainder.kept
+    }
+
+    fn error_body(failure: &Failure) -> Vec<u8> {
+        error_body(failure)
+    }
+}
+
+impl Whole {
     fn message(&mut self) -> Map<String, Value> {
         let mut message = Map::new();
         let mut put = |key: &str, value: Value| message.insert(key.to_owned(), value);

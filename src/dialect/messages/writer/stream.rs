@@ -11,7 +11,7 @@ use super::{
     block::{self, Hosted},
 };
 use crate::{
-    dialect::{Answering, messages::error_body},
+    dialect::{Answering, StreamForm, messages::error_body},
     event::{CallStart, Event, Finish, Reasoning, Runner, Usage},
     failure::Failure,
     wire::json::escape_into,
@@ -22,7 +22,7 @@ const END: &[u8] = b"\"}}\n\n";
 
 /// The state of a stream.
 #[derive(Debug)]
-pub(super) struct Stream {
+pub struct Stream {
     head: Head,
     begun: bool,
     /// How many blocks have begun.
@@ -63,8 +63,8 @@ struct OpenCall {
     prefix: Vec<u8>,
 }
 
-impl Stream {
-    pub(super) fn new(answering: &Answering) -> Self {
+impl StreamForm for Stream {
+    fn new(answering: &Answering) -> Self {
         Self {
             head: Head::new(answering),
             begun: false,
@@ -79,7 +79,7 @@ impl Stream {
         }
     }
 
-    pub(super) fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
+    fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
         match event {
             Event::Start(start) if !self.begun => self.head.take(start),
             Event::Start(_) | Event::Ping(_) => {}
@@ -118,7 +118,7 @@ impl Stream {
         }
     }
 
-    pub(super) fn finish(&mut self, out: &mut BytesMut) {
+    fn finish(&mut self, out: &mut BytesMut) {
         self.begin(out);
         let reason = self.finish.map(|finish| block::stop_reason(finish, self.refused));
         let mut event = json!({
@@ -134,20 +134,22 @@ impl Stream {
     }
 
     /// The error is the last event: the clients raise it and read no further.
-    pub(super) fn fail(&mut self, failure: &Failure, out: &mut BytesMut) {
+    fn fail(&mut self, failure: &Failure, out: &mut BytesMut) {
         out.put_slice(b"event: error\ndata: ");
         out.put_slice(&error_body(failure));
         out.put_slice(b"\n\n");
     }
 
     /// A `ping`; before the message has begun, a comment.
-    pub(super) fn keep_alive(&self, out: &mut BytesMut) {
+    fn keep_alive(&self, out: &mut BytesMut) {
         match self.begun {
             true => put_event("ping", &json!({"type": "ping"}), out),
             false => out.put_slice(b": keep-alive\n\n"),
         }
     }
+}
 
+impl Stream {
     /// Writes `message_start`, once.
     fn begin(&mut self, out: &mut BytesMut) {
         if std::mem::replace(&mut self.begun, true) {

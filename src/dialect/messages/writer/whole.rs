@@ -8,13 +8,14 @@ use super::{
     block::{self, Hosted},
 };
 use crate::{
-    dialect::Answering,
+    dialect::{Answering, WholeForm, messages::error_body},
     event::{CallStart, Event, Finish, Reasoning, Runner, Usage},
+    failure::Failure,
 };
 
 /// The response so far.
 #[derive(Debug)]
-pub(super) struct Whole {
+pub struct Whole {
     head: Head,
     blocks: Vec<Block>,
     /// The calls, by index, and the places of their blocks.
@@ -35,8 +36,8 @@ enum Block {
     Finished(Value),
 }
 
-impl Whole {
-    pub(super) fn new(answering: &Answering) -> Self {
+impl WholeForm for Whole {
+    fn new(answering: &Answering) -> Self {
         Self {
             head: Head::new(answering),
             blocks: Vec::new(),
@@ -49,12 +50,7 @@ impl Whole {
         }
     }
 
-    /// Approximate bytes that are kept: the contents of events, without the overhead of storing them.
-    pub(super) fn kept(&self) -> usize {
-        self.kept
-    }
-
-    pub(super) fn event(&mut self, event: &Event<'_>) {
+    fn event(&mut self, event: &Event<'_>) {
         match event {
             Event::Start(start) => self.head.take(start),
             Event::Ping(_) => {}
@@ -103,7 +99,7 @@ impl Whole {
     }
 
     /// Writes the object.
-    pub(super) fn finish(&mut self, out: &mut BytesMut) {
+    fn finish(&mut self, out: &mut BytesMut) {
         let content: Vec<Value> = self.blocks.drain(..).map(Block::into_value).collect();
         let reason = self.finish.map(|finish| block::stop_reason(finish, self.refused));
         let mut message = json!({
@@ -122,6 +118,17 @@ impl Whole {
         out.extend_from_slice(message.to_string().as_bytes());
     }
 
+    /// Approximate bytes that are kept: the contents of events, without the overhead of storing them.
+    fn kept(&self) -> usize {
+        self.kept
+    }
+
+    fn error_body(failure: &Failure) -> Vec<u8> {
+        error_body(failure)
+    }
+}
+
+impl Whole {
     fn text(&mut self, piece: &str) {
         if !piece.is_empty() {
             self.kept += piece.len();

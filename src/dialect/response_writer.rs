@@ -1,0 +1,102 @@
+//! [`ResponseWriter`]: a response as a stream or as a whole, for the writers of all dialects.
+
+use bytes::BytesMut;
+
+use super::Answering;
+use crate::{event::Event, failure::Failure};
+
+/// Writes one response to a client.
+#[derive(Debug)]
+pub struct ResponseWriter<S, W>(Form<S, W>);
+
+#[derive(Debug)]
+enum Form<S, W> {
+    Stream(S),
+    Whole(Box<W>),
+}
+
+/// A response as a stream.
+pub trait StreamForm {
+    /// For the response to a request.
+    fn new(answering: &Answering) -> Self;
+
+    /// Writes an event.
+    fn event(&mut self, event: &Event<'_>, out: &mut BytesMut);
+
+    /// Ends a successful response.
+    fn finish(&mut self, out: &mut BytesMut);
+
+    /// Ends the response with the dialect's in-stream error.
+    fn fail(&mut self, failure: &Failure, out: &mut BytesMut);
+
+    /// Writes something into a silent stream that clients ignore.
+    fn keep_alive(&self, out: &mut BytesMut);
+}
+
+/// A response as one object.
+pub trait WholeForm {
+    /// For the response to a request.
+    fn new(answering: &Answering) -> Self;
+
+    /// Notes an event.
+    fn event(&mut self, event: &Event<'_>);
+
+    /// Writes the object.
+    fn finish(&mut self, out: &mut BytesMut);
+
+    /// Approximate bytes that are kept: the contents of events, without the overhead of storing them.
+    fn kept(&self) -> usize;
+
+    /// The body of an error response in this dialect.
+    fn error_body(failure: &Failure) -> Vec<u8>;
+}
+
+impl<S: StreamForm, W: WholeForm> ResponseWriter<S, W> {
+    /// A writer for one response.
+    pub fn new(answering: &Answering) -> Self {
+        Self(match answering.stream {
+            true => Form::Stream(S::new(answering)),
+            false => Form::Whole(Box::new(W::new(answering))),
+        })
+    }
+
+    /// Writes an event; for a response that is not streamed, it is only noted.
+    pub fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
+        match &mut self.0 {
+            Form::Stream(stream) => stream.event(event, out),
+            Form::Whole(whole) => whole.event(event),
+        }
+    }
+
+    /// Ends a successful response: writes what a stream ends with, or the whole response.
+    pub fn finish(&mut self, out: &mut BytesMut) {
+        match &mut self.0 {
+            Form::Stream(stream) => stream.finish(out),
+            Form::Whole(whole) => whole.finish(out),
+        }
+    }
+
+    /// Ends a stream with an error. If the response is not streamed, writes the error body.
+    pub fn fail(&mut self, failure: &Failure, out: &mut BytesMut) {
+        match &mut self.0 {
+            Form::Stream(stream) => stream.fail(failure, out),
+            Form::Whole(_) => out.extend_from_slice(&W::error_body(failure)),
+        }
+    }
+
+    /// Bytes of a whole response that are kept until its end; none of a stream are.
+    pub(crate) fn kept(&self) -> usize {
+        match &self.0 {
+            Form::Stream(_) => 0,
+            Form::Whole(whole) => whole.kept(),
+        }
+    }
+
+    /// Writes a sign of life into a silent stream; nothing for a whole response.
+    pub fn keep_alive(&mut self, out: &mut BytesMut) {
+        match &self.0 {
+            Form::Stream(stream) => stream.keep_alive(out),
+            Form::Whole(_) => {}
+        }
+    }
+}
