@@ -102,7 +102,7 @@ impl std::error::Error for RunError {}
 /// The names at `/v1/models` of a server with this configuration.
 ///
 /// # Errors
-/// Why there are none.
+/// Why the names could not be read.
 pub(crate) async fn models(config: &Config, timeout: Duration) -> Result<Vec<String>, AskError> {
     let (server, asker) = serving(config, timeout).map_err(|error| AskError::Broken(error.to_string()))?;
     tokio::select! {

@@ -150,7 +150,7 @@ impl<'a, 'p> Fields<'a, 'p> {
 /// Reads a request's body as a JSON object.
 ///
 /// # Errors
-/// [`Kind::Request`] if it is none, and those of `read`.
+/// [`Kind::Request`] if the body is not a JSON object, and the errors of `read`.
 pub(crate) fn read_body<T>(
     body: &[u8],
     read: impl FnOnce(Fields<'_, '_>) -> Result<T, Failure>,

@@ -80,8 +80,7 @@ pub(super) fn prepare<'c>(
     if model.settings.enforce.uses_means() && !conversation.tools.is_empty() {
         learned.servers.look_at(&model.upstream);
     }
-    let options = learned.servers.options(&model.upstream);
-    let means = learned.means.left(options.side().means(), model, &conversation.model);
+    let (options, means) = learned.about(model, &conversation.model);
     let (mut sent, left_out) = taught(model, &conversation, (&means, now))?;
     let (request, starts_in_reasoning) = encode((model, options), &mut sent, now)?;
     let constrained = sent.constraint.as_ref().map(MeansKind::of);

@@ -122,8 +122,7 @@ impl AskAgain {
     fn request(&mut self) -> Result<(UpstreamRequest, Reader), Failure> {
         let conversation = exchange::decode(self.dialect, &self.body)?;
         let model = exchange::model(&self.config, self.dialect, &conversation)?;
-        let options = self.learned.servers.options(&model.upstream);
-        let left = self.learned.means.left(options.side().means(), model, &conversation.model);
+        let (options, left) = self.learned.about(model, &conversation.model);
         let means = self.dropped.iter().fold(left, |means, kind| kind.removed_from(means));
         let mut sent = exchange::sent(model, &conversation, (&means, self.now))?;
         sent.to_mut().turns.extend(self.turns.iter().cloned());

@@ -15,6 +15,7 @@ use super::servers::Servers;
 use crate::{
     config::{Model, Upstream},
     conversation::Constraint,
+    dialect::UpstreamDialect,
     enforce::Means,
     event::Finish,
     observe::Metrics,
@@ -37,6 +38,15 @@ const MAX_MODELS: usize = 256;
 pub(super) struct Learned {
     pub(super) means: LearnedMeans,
     pub(super) servers: Servers,
+}
+
+impl Learned {
+    /// The settings of the upstream of `entry`, as far as its server is known, and the means that it still has for the model
+    /// requested as `asked`.
+    pub(super) fn about<'m>(&'m self, entry: &'m Model, asked: &str) -> (&'m UpstreamDialect, Means) {
+        let options = self.servers.options(&entry.upstream);
+        (options, self.means.left(options.side().means(), entry, asked))
+    }
 }
 
 /// See the module.

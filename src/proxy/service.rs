@@ -271,8 +271,7 @@ impl Service {
         let counted = exchange::decode(dialect, &body).and_then(|conversation| {
             access.asked(&conversation.model, false);
             let model = exchange::model(&self.config, dialect, &conversation)?;
-            let options = self.learned.servers.options(&model.upstream);
-            let means = self.learned.means.left(options.side().means(), model, &conversation.model);
+            let (_, means) = self.learned.about(model, &conversation.model);
             Ok(count::tokens(&*exchange::sent(model, &conversation, (&means, unix_time()))?))
         });
         match counted {

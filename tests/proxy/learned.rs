@@ -100,7 +100,7 @@ async fn means_is_learned_by_model() {
     assert_eq!(asked, ["schema", "schema", "schema", "schema", "schema", "schema", "grammar", "grammar"]);
 }
 
-/// A response with a call is none that ignores a strict tool's constraint, and one without shows nothing.
+/// A response with a call does not ignore a strict tool's constraint, and a response without one proves nothing.
 #[tokio::test]
 async fn response_that_needs_no_call_shows_nothing() {
     let (upstream, asked) = model(|_| Said::text("Hello.")).await;

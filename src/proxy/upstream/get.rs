@@ -66,7 +66,7 @@ impl Get {
     /// The body at `address`. Dropping the future aborts the exchange.
     ///
     /// # Errors
-    /// The reason why there is none, in words.
+    /// Why no answer arrived, in words.
     pub(in crate::proxy) async fn fetch(&self, address: Uri) -> Result<Bytes, GetError> {
         let exchange = async {
             let mut request = Request::new(Empty::new());

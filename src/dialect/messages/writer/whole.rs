@@ -138,7 +138,7 @@ impl Whole {
         }
     }
 
-    /// The last block, made one of text if it is none.
+    /// The text block at the end, which is begun if the last block is of another kind.
     fn last_text(&mut self) -> Option<(&mut String, &mut Vec<Value>)> {
         if !matches!(self.blocks.last(), Some(Block::Text { .. })) {
             self.blocks.push(Block::Text { text: String::new(), citations: Vec::new() });
