@@ -15,7 +15,7 @@ pub use self::{
     constraint::{Constraint, Prefill, StructuralTags, Tag},
     received::{Received, Rest},
 };
-use crate::wire::json::Raw;
+use crate::{event::Opaque, wire::json::Raw};
 
 /// The argument of a custom tool that is declared to the upstream as a function.
 pub const CUSTOM_INPUT: &str = "input";
@@ -107,8 +107,10 @@ pub enum Part {
     Reasoning {
         /// Readable text.
         text: String,
-        /// Opaque state to be sent back.
-        signature: Option<String>,
+        /// State that goes back to the upstream from which it came.
+        signature: Option<Opaque<'static>>,
+        /// There is no text because the upstream does not show it.
+        redacted: bool,
     },
     /// Anything else (audio, files, refusals, …).
     Other(Received<Value>),
@@ -123,6 +125,15 @@ pub struct Call {
     pub name: String,
     /// The arguments as text: normally a JSON object, but not validated.
     pub arguments: String,
+    /// State that goes back to the upstream from which it came.
+    pub signature: Option<Opaque<'static>>,
+}
+
+impl Call {
+    /// A call that carries no state.
+    pub fn new(id: impl Into<String>, name: impl Into<String>, arguments: impl Into<String>) -> Self {
+        Self { id: id.into(), name: name.into(), arguments: arguments.into(), signature: None }
+    }
 }
 
 /// A call's result in the history.

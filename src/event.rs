@@ -105,8 +105,45 @@ pub struct Start<'a> {
 pub struct Reasoning<'a> {
     /// Readable text; may be empty if there is only a signature.
     pub text: Cow<'a, str>,
-    /// Opaque state that the client must send back with the next request.
-    pub signature: Option<Cow<'a, str>>,
+    /// State that the upstream wants back with the next request. It is that of all reasoning since the last signature,
+    /// and ends it: text that follows is reasoning of its own.
+    pub signature: Option<Opaque<'a>>,
+    /// There is no text because the upstream does not show it.
+    pub redacted: bool,
+}
+
+impl<'a> Reasoning<'a> {
+    /// A piece of text without a signature.
+    pub fn text(text: impl Into<Cow<'a, str>>) -> Self {
+        Self { text: text.into(), signature: None, redacted: false }
+    }
+}
+
+/// State that only its author understands: a signature, encrypted reasoning. It goes back to an upstream of the dialect
+/// from which it came, and to no other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Opaque<'a> {
+    /// The name of the dialect in which the upstream sent it.
+    pub dialect: &'static str,
+    /// The state as the upstream wrote it.
+    pub text: Cow<'a, str>,
+}
+
+impl<'a> Opaque<'a> {
+    /// State from an upstream of `dialect`.
+    pub fn new(dialect: &'static str, text: impl Into<Cow<'a, str>>) -> Self {
+        Self { dialect, text: text.into() }
+    }
+
+    /// The state, if it came from an upstream of `dialect`.
+    pub fn from_dialect(&self, dialect: &str) -> Option<&str> {
+        (self.dialect == dialect).then_some(&*self.text)
+    }
+
+    /// The same with owned contents.
+    pub fn into_owned(self) -> Opaque<'static> {
+        Opaque { dialect: self.dialect, text: Cow::Owned(self.text.into_owned()) }
+    }
 }
 
 /// Who runs a call.
@@ -145,6 +182,8 @@ pub struct CallStart<'a> {
     pub runner: Runner,
     /// How it was written.
     pub source: Source,
+    /// State that the upstream wants back with the call.
+    pub signature: Option<Opaque<'a>>,
 }
 
 /// How a call ended.
@@ -226,6 +265,8 @@ pub struct Usage {
     pub input: Option<u64>,
     /// Tokens of the response, including reasoning.
     pub output: Option<u64>,
+    /// Tokens of the reasoning.
+    pub reasoning: Option<u64>,
     /// The sum of both.
     pub total: Option<u64>,
     /// Tokens of the request that came from the upstream's cache; they are part of `input`.
@@ -233,14 +274,25 @@ pub struct Usage {
     /// Tokens of the request that were written to the upstream's cache; they are part of `input`.
     pub cache_written: Option<u64>,
     /// The upstream's whole usage object, including unknown fields.
-    pub raw: Option<Box<RawValue>>,
+    pub raw: Option<RawUsage>,
+}
+
+/// A usage object as the upstream sent it.
+#[derive(Debug, Clone)]
+pub struct RawUsage {
+    /// The name of the dialect whose fields it has.
+    pub dialect: &'static str,
+    /// The object.
+    pub object: Box<RawValue>,
 }
 
 impl PartialEq for Usage {
     fn eq(&self, other: &Self) -> bool {
-        let raw = |usage: &Self| usage.raw.as_ref().map(|raw| raw.get().to_owned());
-        let counts =
-            |usage: &Self| (usage.input, usage.output, usage.total, usage.cached, usage.cache_written);
+        let raw = |usage: &Self| usage.raw.as_ref().map(|raw| (raw.dialect, raw.object.get().to_owned()));
+        let counts = |usage: &Self| {
+            let cache = (usage.cached, usage.cache_written);
+            (usage.input, usage.output, usage.reasoning, usage.total, cache)
+        };
         counts(self) == counts(other) && raw(self) == raw(other)
     }
 }
@@ -270,12 +322,14 @@ impl Event<'_> {
                 Event::Start(Start { id: own(id), model: own(model), created })
             }
             Event::Text(text) => Event::Text(own(text)),
-            Event::Reasoning(Reasoning { text, signature }) => {
-                Event::Reasoning(Reasoning { text: own(text), signature: signature.map(own) })
+            Event::Reasoning(Reasoning { text, signature, redacted }) => {
+                let signature = signature.map(Opaque::into_owned);
+                Event::Reasoning(Reasoning { text: own(text), signature, redacted })
             }
             Event::Refusal(text) => Event::Refusal(own(text)),
-            Event::CallStart(CallStart { index, id, name, runner, source }) => {
-                Event::CallStart(CallStart { index, id: own(id), name: own(name), runner, source })
+            Event::CallStart(CallStart { index, id, name, runner, source, signature }) => {
+                let (id, name, signature) = (own(id), own(name), signature.map(Opaque::into_owned));
+                Event::CallStart(CallStart { index, id, name, runner, source, signature })
             }
             Event::CallArguments { index, piece } => Event::CallArguments { index, piece: own(piece) },
             Event::CallEnd { index, end } => Event::CallEnd { index, end },

@@ -59,7 +59,7 @@ impl<'s, S: Sink> Joined<'s, S> {
         let piece = Cow::Borrowed(self.joined.as_str());
         self.out.event(match self.kind {
             Kind::Text => Event::Text(piece),
-            Kind::Reasoning => Event::Reasoning(Reasoning { text: piece, signature: None }),
+            Kind::Reasoning => Event::Reasoning(Reasoning::text(piece)),
             Kind::Arguments(index) => Event::CallArguments { index, piece },
         });
         self.joined.clear();
@@ -73,7 +73,7 @@ impl<S: Sink> Sink for Joined<'_, S> {
         }
         self.pure = false;
         match event {
-            Event::Reasoning(Reasoning { text, signature: None }) => self.add(Kind::Reasoning, &text),
+            Event::Reasoning(Reasoning { text, signature: None, .. }) => self.add(Kind::Reasoning, &text),
             Event::CallArguments { index, piece } if piece.len() <= MAX_JOINED => {
                 self.add(Kind::Arguments(index), &piece)
             }

@@ -140,6 +140,7 @@ impl<S: Sink> Outlet<'_, S> {
                     name: Cow::Borrowed(name),
                     runner: Runner::Client,
                     source: Source::Format(self.format.name),
+                    signature: None,
                 }));
             }
             Piece::Arguments(text) => self.arguments(Cow::Borrowed(text)),

@@ -154,7 +154,7 @@ impl Thinking {
 }
 
 pub(super) fn reasoning(text: &str, out: &mut impl Sink) {
-    out.event(Event::Reasoning(Reasoning { text: Cow::Borrowed(text), signature: None }));
+    out.event(Event::Reasoning(Reasoning::text(Cow::Borrowed(text))));
 }
 
 #[cfg(test)]

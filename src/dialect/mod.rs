@@ -17,6 +17,7 @@ mod fields;
 pub(crate) mod finish;
 pub mod lumo;
 pub mod messages;
+mod opaque;
 mod probe;
 mod progress;
 pub(crate) mod refusal;

@@ -54,7 +54,7 @@ impl Notation {
 }
 
 fn split(form: &Form, name: &str) -> (String, String) {
-    let call = Call { id: String::new(), name: name.to_owned(), arguments: ARGUMENTS.to_owned() };
+    let call = Call::new("", name, ARGUMENTS);
     let written = form.calls(&[call]);
     match written.rsplit_once(ARGUMENTS) {
         Some((before, after)) => (before.to_owned(), after.to_owned()),

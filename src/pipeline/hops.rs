@@ -4,7 +4,7 @@ use serde_json::{Map, Number, Value, value::RawValue};
 
 use crate::{
     conversation::{Role, Turn},
-    event::Usage,
+    event::{RawUsage, Usage},
 };
 
 /// What a response needs after a hop, before it can go on: see
@@ -96,16 +96,18 @@ fn sum(left: &Usage, right: &Usage) -> Usage {
     Usage {
         input: add(left.input, right.input),
         output: add(left.output, right.output),
+        reasoning: add(left.reasoning, right.reasoning),
         total: add(total(left), total(right)),
         cached: add(left.cached, right.cached),
         cache_written: add(left.cache_written, right.cache_written),
-        raw: sum_of_raw(left.raw.as_deref(), right.raw.as_deref()),
+        raw: sum_of_raw(left.raw.as_ref(), right.raw.as_ref()),
     }
 }
 
-/// The sum of two usage objects, field by field. An object that cannot be parsed is left out.
-fn sum_of_raw(left: Option<&RawValue>, right: Option<&RawValue>) -> Option<Box<RawValue>> {
-    let parse = |raw: &RawValue| serde_json::from_str::<Map<String, Value>>(raw.get()).ok();
+/// The sum of two usage objects of the same dialect, field by field. An object that cannot be parsed is left out.
+fn sum_of_raw(left: Option<&RawUsage>, right: Option<&RawUsage>) -> Option<RawUsage> {
+    let dialect = left.or(right)?.dialect;
+    let parse = |raw: &RawUsage| serde_json::from_str::<Map<String, Value>>(raw.object.get()).ok();
     let object = match (left.and_then(parse), right.and_then(parse)) {
         (Some(mut left), Some(right)) => {
             add_object(&mut left, right);
@@ -113,7 +115,8 @@ fn sum_of_raw(left: Option<&RawValue>, right: Option<&RawValue>) -> Option<Box<R
         }
         (one, other) => one.or(other)?,
     };
-    RawValue::from_string(Value::Object(object).to_string()).ok()
+    let object = RawValue::from_string(Value::Object(object).to_string()).ok()?;
+    Some(RawUsage { dialect, object })
 }
 
 fn add_object(left: &mut Map<String, Value>, right: Map<String, Value>) {
@@ -148,7 +151,7 @@ mod tests {
             input: count("prompt_tokens"),
             output: count("completion_tokens"),
             total: count("total_tokens"),
-            raw: RawValue::from_string(raw.to_owned()).ok(),
+            raw: Some(RawUsage { dialect: "chat", object: RawValue::from_string(raw.to_owned()).unwrap() }),
             ..Usage::default()
         }
     }
@@ -171,7 +174,7 @@ mod tests {
         );
         let both = sum.take(&second, true).unwrap();
         assert_eq!((both.input, both.output, both.total), (Some(30), Some(5), Some(35)));
-        let raw: Value = serde_json::from_str(both.raw.unwrap().get()).unwrap();
+        let raw: Value = serde_json::from_str(both.raw.unwrap().object.get()).unwrap();
         assert_eq!(raw["prompt_tokens_details"], serde_json::json!({"cached_tokens": 14, "audio_tokens": 1}));
         assert_eq!(raw["completion_tokens_details"], serde_json::json!({"reasoning_tokens": 2}));
         assert_eq!((raw["cost"].as_f64(), raw["tier"].as_str()), (Some(0.75), Some("x")));

@@ -144,7 +144,7 @@ mod tests {
     use std::borrow::Cow;
 
     use super::*;
-    use crate::event::Reasoning;
+    use crate::event::{Opaque, Reasoning};
 
     fn holding() -> Withheld {
         Withheld::new(Withhold::Everything, 1 << 20)
@@ -155,7 +155,7 @@ mod tests {
     fn pieces_of_one_text_are_joined() {
         let pieces: [fn() -> Event<'static>; 3] = [
             || Event::Text(Cow::Borrowed("x")),
-            || Event::Reasoning(Reasoning { text: Cow::Borrowed("x"), signature: None }),
+            || Event::Reasoning(Reasoning::text(Cow::Borrowed("x"))),
             || Event::CallArguments { index: 1, piece: Cow::Borrowed("x") },
         ];
         for piece in pieces {
@@ -170,7 +170,8 @@ mod tests {
     #[test]
     fn other_events_are_not_joined() {
         let mut withheld = holding();
-        let signed = Reasoning { text: Cow::Borrowed("x"), signature: Some(Cow::Borrowed("s")) };
+        let signature = Some(Opaque::new("chat", "s"));
+        let signed = Reasoning { signature, ..Reasoning::text("x") };
         let text = Event::Text(Cow::Borrowed("x"));
         for event in [
             text.clone(),

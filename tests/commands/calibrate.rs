@@ -350,7 +350,7 @@ fn perfect(format: &Format, cases: &[Case], request: &Value) -> String {
             (key.clone(), listed.unwrap_or(value).clone())
         });
         let arguments = Value::Object(members.collect()).to_string();
-        Call { id: "call_1".to_owned(), name: wanted.name.clone(), arguments }
+        Call::new("call_1", wanted.name.clone(), arguments)
     });
     format.teach.unwrap().form.calls(&calls.collect::<Vec<_>>())
 }

@@ -106,7 +106,7 @@ impl Sink for Read {
                     self.run("reasoning", &reasoning.text);
                 }
                 if let Some(signature) = reasoning.signature {
-                    self.run("signed", &signature);
+                    self.run("signed", &signature.text);
                 }
             }
             Event::Refusal(text) => self.run("refused", &text),

@@ -395,7 +395,7 @@ impl AnswerState {
     fn reason(&mut self, body: &str, out: &mut impl Sink) {
         let text = self.reasoning.decode(body, &mut self.scratch);
         if !text.is_empty() {
-            out.event(Event::Reasoning(Reasoning { text: Cow::Borrowed(text), signature: None }));
+            out.event(Event::Reasoning(Reasoning::text(Cow::Borrowed(text))));
         }
     }
 
@@ -447,7 +447,7 @@ impl AnswerState {
         let (thought, said) = (self.reasoning.finish(), self.text.finish());
         if let Some(char) = thought.filter(|_| ending == Ending::Well) {
             let text = Cow::Borrowed(&*char.encode_utf8(&mut half));
-            out.event(Event::Reasoning(Reasoning { text, signature: None }));
+            out.event(Event::Reasoning(Reasoning::text(text)));
         }
         if let Some(char) = said.filter(|_| ending == Ending::Well) {
             out.event(Event::Text(Cow::Borrowed(char.encode_utf8(&mut half))));

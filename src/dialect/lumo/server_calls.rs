@@ -243,6 +243,7 @@ impl ServerCalls {
             name: Cow::Borrowed(&call.name),
             runner: Runner::Upstream,
             source: Source::Native,
+            signature: None,
         }));
         out.event(Event::CallArguments { index, piece: Cow::Borrowed(arguments) });
         let is_whole = Extent::of(arguments) == Extent::Whole;

@@ -259,6 +259,7 @@ impl CallDeltas {
             name: Cow::Borrowed(&call.name),
             runner: Runner::Client,
             source: Source::Native,
+            signature: None,
         }));
         if !call.early.is_empty() {
             out.event(Event::CallArguments { index, piece: Cow::Owned(std::mem::take(&mut call.early)) });

@@ -96,8 +96,7 @@ fn chosen(form: &Form, tools: &[&Tool], prefix: &str, count: usize) -> Vec<Call>
     let call = |tool: &Tool, variant: usize| {
         let schema = tool.parameters.as_ref().map(|schema| schema.view());
         let arguments = arguments(schema, read_back, variant)?;
-        let id = "call_1".to_owned();
-        Some(Call { id, name: format!("{prefix}{}", tool.name), arguments })
+        Some(Call::new("call_1", format!("{prefix}{}", tool.name), arguments))
     };
     let plain: Vec<&Tool> =
         tools.iter().copied().take(MAX_TOOLS).filter(|tool| is_writable(form, &tool.name)).collect();
@@ -121,11 +120,8 @@ fn chosen(form: &Form, tools: &[&Tool], prefix: &str, count: usize) -> Vec<Call>
         // The names are right at least. A name that the notation cannot write is a placeholder, too.
         let tool = tools.iter().find(|tool| is_writable(form, &tool.name));
         let schema = tool.and_then(|tool| tool.parameters.as_ref()).map(|schema| schema.view());
-        calls.push(Call {
-            id: String::new(),
-            name: format!("{prefix}{}", tool.map_or("tool_name", |tool| tool.name.as_str())),
-            arguments: placeholders(schema),
-        });
+        let name = tool.map_or("tool_name", |tool| tool.name.as_str());
+        calls.push(Call::new("", format!("{prefix}{name}"), placeholders(schema)));
     }
     for (place, call) in calls.iter_mut().enumerate() {
         call.id = format!("call_{}", place + 1);

@@ -210,9 +210,7 @@ mod tests {
     };
 
     fn conversation() -> Conversation {
-        let call = |id: &str, x: &str| {
-            Part::Call(Call { id: id.into(), name: "a".into(), arguments: format!("{{\"x\": {x}}}") })
-        };
+        let call = |id: &str, x: &str| Part::Call(Call::new(id, "a", format!("{{\"x\": {x}}}")));
         let result = |id: &str, content: &str| Turn {
             role: Role::Tool,
             parts: vec![Part::Result(CallOutput {

@@ -7,6 +7,7 @@ use toolwire::{
         Options, Streaming, error_body, refusal,
         request::{decode, encode},
     },
+    event::Opaque,
     failure::{Failure, Kind},
 };
 
@@ -97,8 +98,8 @@ fn request_fields_are_decoded() {
     let parts = |role: Role, parts: Vec<Part>| Turn { parts, ..Turn::text(role, "") };
     let image = Part::Image { url: "i".into(), detail: Some("low".into()) };
     assert_eq!(conversation.turns[0], parts(Role::User, vec![Part::Text("u".into()), image]));
-    let call = Call { id: "c1".into(), name: "a".into(), arguments: "{}".into() };
-    let reasoning = Part::Reasoning { text: "hm".into(), signature: None };
+    let call = Call::new("c1", "a", "{}");
+    let reasoning = Part::Reasoning { text: "hm".into(), signature: None, redacted: false };
     assert_eq!(conversation.turns[1], parts(Role::Assistant, vec![reasoning, Part::Call(call)]));
     let output = CallOutput { id: "c1".into(), name: String::new(), content: "4\n2".into(), is_error: false };
     assert_eq!(conversation.turns[2].parts, [Part::Result(output)]);
@@ -183,7 +184,8 @@ fn turns_of_other_dialects_become_messages() {
         strict: None,
         declared: None,
     };
-    let signed = Part::Reasoning { text: "hm".into(), signature: Some("s".into()) };
+    let signed =
+        Part::Reasoning { text: "hm".into(), signature: Some(Opaque::new("chat", "s")), redacted: false };
     let thought = Turn { parts: vec![signed, Part::Text("A".into())], ..Turn::text(Role::Assistant, "") };
     let conversation = Conversation {
         model: "m".into(),

@@ -8,8 +8,8 @@ use toolwire::{
         chat::{Reader, ReaderSettings, Writer},
     },
     event::{
-        Annotation, CallEnd, CallResult, CallStart, Event, Finish, Media, Reasoning, Runner, Sink, Source,
-        Start, Usage,
+        Annotation, CallEnd, CallResult, CallStart, Event, Finish, Media, RawUsage, Reasoning, Runner, Sink,
+        Source, Start, Usage,
     },
     failure::{Failure, Kind},
 };
@@ -43,6 +43,7 @@ fn call(index: u32, id: &'static str, name: &'static str) -> Event<'static> {
         name: name.into(),
         runner: Runner::Client,
         source: Source::Native,
+        signature: None,
     })
 }
 
@@ -122,7 +123,7 @@ fn canonical_stream() {
 fn response_without_text_begins_with_null_content() {
     let events = [
         start(),
-        Event::Reasoning(Reasoning { text: "hm".into(), signature: None }),
+        Event::Reasoning(Reasoning::text("hm")),
         Event::Refusal("No.".into()),
         Event::Finish(Finish::Filter),
     ];
@@ -225,7 +226,7 @@ fn unstreamed_response() {
     let events = [
         start(),
         Event::Text("A".into()),
-        Event::Reasoning(Reasoning { text: "hm".into(), signature: None }),
+        Event::Reasoning(Reasoning::text("hm")),
         Event::Text("B".into()),
         call(0, "call_1", "f"),
         arguments(0, "{\"x\":"),
@@ -238,7 +239,7 @@ fn unstreamed_response() {
             input: Some(9),
             output: Some(5),
             total: Some(15),
-            raw: raw.ok(),
+            raw: raw.ok().map(|object| RawUsage { dialect: "chat", object }),
             ..Usage::default()
         }),
     ];
@@ -467,7 +468,7 @@ fn answers() -> impl Strategy<Value = Vec<Event<'static>>> {
     let text = || prop_oneof!["[a-c\"\\\\\n]{1,4}", "\\PC{1,6}", Just("😀\u{7}".to_owned())];
     let piece = prop_oneof![
         4 => text().prop_map(|text| vec![Event::Text(text.into())]),
-        2 => text().prop_map(|text| vec![Event::Reasoning(Reasoning { text: text.into(), signature: None })]),
+        2 => text().prop_map(|text| vec![Event::Reasoning(Reasoning::text(text))]),
         1 => text().prop_map(|text| vec![Event::Refusal(text.into())]),
         1 => ("[a-z/]{1,9}", text(), 0..9_u64).prop_map(|(url, title, from)| {
             vec![Event::Annotation(Annotation { url: url.into(), title: title.into(), span: (from, from + 1) })]
@@ -482,6 +483,7 @@ fn answers() -> impl Strategy<Value = Vec<Event<'static>>> {
                 name: name.into(),
                 runner: Runner::Client,
                 source: Source::Native,
+                signature: None,
             })];
             let ends = |end: &str| [end.to_owned()];
             let pieces = ends("{\"x\":\"").into_iter().chain(words).chain(ends("\"}"));

@@ -142,7 +142,7 @@ proptest! {
             enforced(&conversation, format, Enforce::Grammar)
         {
             let form = format.teach.expect("a taught format").form;
-            let call = toolwire::conversation::Call { id: String::new(), name: name.to_owned(), arguments: arguments.clone() };
+            let call = toolwire::conversation::Call::new("", name, arguments.clone());
             let text = form.calls(std::slice::from_ref(&call));
             let read = Grammar::read(&grammar);
             prop_assert!(read.has(&text), "{text}\n{grammar}");
@@ -163,7 +163,7 @@ proptest! {
             enforced(&conversation, format, Enforce::Prefill)
         {
             let form = format.teach.expect("a taught format").form;
-            let call = toolwire::conversation::Call { id: String::new(), name: name.to_owned(), arguments: arguments.clone() };
+            let call = toolwire::conversation::Call::new("", name, arguments.clone());
             prop_assert!(form.calls(&[call]).starts_with(&prefill));
         }
         let Some(Enforced { format, .. }) = enforced(&conversation, format, Enforce::Schema) else {

@@ -223,13 +223,7 @@ fn rendered(turns: &[Turn]) -> String {
 
 #[test]
 fn prompt_of_a_turn_is_a_prefix_of_the_next() {
-    let call = |id: &str| {
-        Part::Call(Call {
-            id: id.to_owned(),
-            name: "get_weather".to_owned(),
-            arguments: r#"{"city":"Oslo"}"#.to_owned(),
-        })
-    };
+    let call = |id: &str| Part::Call(Call::new(id, "get_weather", r#"{"city":"Oslo"}"#));
     let result = |id: &str| {
         Part::Result(CallOutput {
             id: id.to_owned(),

@@ -14,7 +14,7 @@ fn taught() -> impl Iterator<Item = (&'static Format, Teach)> {
 }
 
 fn call(name: &str, arguments: &Value) -> Call {
-    Call { id: "c1".to_owned(), name: name.to_owned(), arguments: arguments.to_string() }
+    Call::new("c1", name, arguments.to_string())
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use toolwire::{
-    conversation::{Constraint, Prefill, ToolChoice},
+    conversation::{Call, Constraint, Prefill, ToolChoice},
     enforce::{Means, constrain},
     format::{ALL, Format},
     rules::{ArgumentDelivery, Detect, Enforce, Limits, Rules, UnknownCalls},
@@ -115,11 +115,8 @@ fn prefilled_call_is_found_in_every_format() {
         assert!(found.len() > 20, "{}", found.len());
         for (format, prefill) in found {
             let name = names[0];
-            let call = format.teach.expect("a taught format").form.calls(&[toolwire::conversation::Call {
-                id: "1".to_owned(),
-                name: name.to_owned(),
-                arguments: r#"{"x":1}"#.to_owned(),
-            }]);
+            let call =
+                format.teach.expect("a taught format").form.calls(&[Call::new("1", name, r#"{"x":1}"#)]);
             let rest = call.strip_prefix(&prefill).expect("calls begin with the prefill");
             let mut exchange = prefilled(
                 &prefill,

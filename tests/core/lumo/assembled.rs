@@ -76,7 +76,8 @@ impl Assembled {
             }
             Event::Media(media) => self.media.push((media.id.into_owned(), media.data.into_owned())),
             Event::Usage(usage) => {
-                self.usage = usage.raw.map(|raw| serde_json::from_str(raw.get()).expect("usage is JSON"));
+                self.usage =
+                    usage.raw.map(|raw| serde_json::from_str(raw.object.get()).expect("usage is JSON"));
             }
             Event::Finish(finish) => {
                 assert!(self.calls.iter().all(|call| call.4.is_some()), "every call has ended");

@@ -56,11 +56,11 @@ fn turn(message: &Value) -> Turn {
     }
     for call in message["tool_calls"].as_array().into_iter().flatten() {
         let function = &call["function"];
-        parts.push(Part::Call(Call {
-            id: text(&call["id"]),
-            name: text(&function["name"]),
-            arguments: text(&function["arguments"]),
-        }));
+        parts.push(Part::Call(Call::new(
+            text(&call["id"]),
+            text(&function["name"]),
+            text(&function["arguments"]),
+        )));
     }
     Turn { role, parts, rest: Rest::default() }
 }
@@ -108,7 +108,7 @@ fn with_turns(turns: Vec<Turn>) -> Conversation {
 }
 
 fn call(id: &str, arguments: &str) -> Part {
-    Part::Call(Call { id: id.to_owned(), name: "a".to_owned(), arguments: arguments.to_owned() })
+    Part::Call(Call::new(id, "a", arguments))
 }
 
 fn result(id: &str, content: &str) -> Turn {

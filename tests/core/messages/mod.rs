@@ -6,8 +6,8 @@ use toolwire::{
     conversation::{Call, CallOutput, Conversation, Part, Role, ToolChoice},
     dialect::{Answering, ClientDialect, Stamp},
     event::{
-        Annotation, CallEnd, CallStart, Event, Finish, Reasoning, Runner, ServerCall, Source, Start, Usage,
-        Warning,
+        Annotation, CallEnd, CallStart, Event, Finish, Opaque, Reasoning, Runner, ServerCall, Source, Start,
+        Usage, Warning,
     },
     failure::{Failure, Kind},
 };
@@ -55,10 +55,12 @@ fn a_tool_loop_is_decoded_to_turns() {
         ]},
     ]));
     let image = |url: &str| Part::Image { url: url.to_owned(), detail: None };
-    let call = |id: &str, name: &str, arguments: &str| {
-        Part::Call(Call { id: id.to_owned(), name: name.to_owned(), arguments: arguments.to_owned() })
+    let call = |id: &str, name: &str, arguments: &str| Part::Call(Call::new(id, name, arguments));
+    let thinking = Part::Reasoning {
+        text: "hm".to_owned(),
+        signature: Some(Opaque::new("messages", "s1")),
+        redacted: false,
     };
-    let thinking = Part::Reasoning { text: "hm".to_owned(), signature: Some("s1".to_owned()) };
     assert_eq!(
         loop_,
         [
@@ -188,7 +190,7 @@ fn written(stream: bool, events: &[Event<'_>]) -> String {
 
 fn call(index: u32, id: &'static str, name: &'static str, runner: Runner) -> Event<'static> {
     let (id, name) = (id.into(), name.into());
-    Event::CallStart(CallStart { index, id, name, runner, source: Source::Native })
+    Event::CallStart(CallStart { index, id, name, runner, source: Source::Native, signature: None })
 }
 
 fn arguments(index: u32, piece: &'static str) -> Event<'static> {
@@ -218,8 +220,11 @@ fn response() -> Vec<Event<'static>> {
     vec![
         Event::Start(Start { id: "msg_u".into(), model: "claude".into(), created: None }),
         Event::Ping("".into()),
-        Event::Reasoning(Reasoning { text: "h\nm".into(), signature: None }),
-        Event::Reasoning(Reasoning { text: "".into(), signature: Some("sig".into()) }),
+        Event::Reasoning(Reasoning::text("h\nm")),
+        Event::Reasoning(Reasoning {
+            signature: Some(Opaque::new("messages", "sig")),
+            ..Reasoning::text("")
+        }),
         Event::Text("a\"".into()),
         Event::Text("b".into()),
         Event::Annotation(Annotation { url: "https://a".into(), title: "A".into(), span: (0, 1) }),

@@ -93,7 +93,8 @@ impl Calls {
             let alone = frame.filter(|_| input.is_empty() && u64::from(index) == key);
             let (id, name) = (text(element.get("id")).into(), text(custom.get("name")).into());
             let (runner, source) = (Runner::Client, Source::NativeCustom);
-            emit(out, alone, Event::CallStart(CallStart { index, id, name, runner, source }));
+            let start = CallStart { index, id, name, runner, source, signature: None };
+            emit(out, alone, Event::CallStart(start));
             frame = None;
         }
         let Some(call) = self.customs.iter_mut().find(|call| call.key == key) else { return };

@@ -65,7 +65,7 @@ pub(super) fn call(element: &Value) -> Option<Call> {
             (function, text(function.get("arguments")))
         }
     };
-    Some(Call { id, name: body.get("name")?.as_str()?.to_owned(), arguments })
+    Some(Call::new(id, body.get("name")?.as_str()?, arguments))
 }
 
 /// The arguments of a custom tool's call that is represented as a function's.
@@ -86,7 +86,7 @@ pub(super) fn plain_call(element: Json<'_>) -> Option<Call> {
     let [name, arguments] = only(function?, ["name", "arguments"])?;
     let text = |value: Option<Json<'_>>| Some(value?.as_str()?.into_owned());
     (kind?.as_str()? == "function").then_some(())?;
-    Some(Call { id: text(id)?, name: text(name)?, arguments: text(arguments)? })
+    Some(Call::new(text(id)?, text(name)?, text(arguments)?))
 }
 
 /// The text of a tool message's `content`: the string itself, or its text parts joined by newlines. Parts

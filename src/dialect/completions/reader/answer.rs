@@ -121,7 +121,7 @@ impl AnswerState {
         self.goes_on = chunk.has_done_flag() && !chunk.is_done();
         if let Some(thinking) = chunk.thinking.and_then(|text| text.as_str()).filter(|text| !text.is_empty())
         {
-            out.event(Event::Reasoning(Reasoning { text: thinking, signature: None }));
+            out.event(Event::Reasoning(Reasoning::text(thinking)));
         }
         if let Some(choice) = &choice {
             self.choice(choice, out)?;

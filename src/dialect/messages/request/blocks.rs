@@ -7,6 +7,7 @@ use crate::{
     dialect::{
         Dialect,
         fields::{Fields, Path, wrong_type},
+        opaque::carried_back,
     },
     failure::Failure,
     wire::json::{Json, Kind as JsonKind},
@@ -109,13 +110,16 @@ fn block(path: Path<'_>, element: Json<'_>) -> Result<Block, Failure> {
         "text" => Part::Text(fields.needed_string("text")?.into_owned()),
         "thinking" => Part::Reasoning {
             text: fields.needed_string("thinking")?.into_owned(),
-            signature: fields.string("signature")?.map(Into::into).filter(|text: &String| !text.is_empty()),
+            signature: fields
+                .string("signature")?
+                .filter(|text| !text.is_empty())
+                .map(|text| carried_back(&text, Dialect::Messages)),
+            redacted: false,
         },
-        "tool_use" => Part::Call(Call {
-            id: fields.needed_string("id")?.into_owned(),
-            name: fields.needed_string("name")?.into_owned(),
-            arguments: arguments(&mut fields)?,
-        }),
+        "tool_use" => {
+            let (id, name) = (fields.needed_string("id")?, fields.needed_string("name")?);
+            Part::Call(Call::new(id, name, arguments(&mut fields)?))
+        }
         "tool_result" => {
             let (output, others) = result(&mut fields)?;
             media = others;

@@ -11,7 +11,7 @@ use super::{
     block::{self, Hosted},
 };
 use crate::{
-    dialect::{Answering, StreamForm, messages::error_body},
+    dialect::{Answering, Dialect, StreamForm, messages::error_body, opaque::carried},
     event::{CallStart, Event, Finish, Reasoning, Runner, Usage},
     failure::Failure,
     wire::json::escape_into,
@@ -183,7 +183,11 @@ impl Stream {
         self.piece(Kind::Thinking, &reasoning.text, out);
         if let Some(signature) = &reasoning.signature {
             let index = self.open(Kind::Thinking, out).index;
-            put_delta(index, &json!({"type": "signature_delta", "signature": signature}), out);
+            put_delta(
+                index,
+                &json!({"type": "signature_delta", "signature": carried(signature, Dialect::Messages)}),
+                out,
+            );
             // A signature is that of the whole block.
             self.close(out);
         }

@@ -8,7 +8,7 @@ use super::{
     block::{self, Hosted},
 };
 use crate::{
-    dialect::{Answering, WholeForm, messages::error_body},
+    dialect::{Answering, Dialect, WholeForm, messages::error_body, opaque::carried},
     event::{CallStart, Event, Finish, Reasoning, Runner, Usage},
     failure::Failure,
 };
@@ -150,12 +150,14 @@ impl Whole {
     }
 
     fn reasoning(&mut self, reasoning: &Reasoning<'_>) {
-        let Reasoning { text: piece, signature: given } = reasoning;
+        let Reasoning { text: piece, signature: given, .. } = reasoning;
+        let given = given.as_ref().map(|given| carried(given, Dialect::Messages));
+        let given = given.as_deref();
         if piece.is_empty() && given.is_none() {
             return;
         }
-        self.kept += piece.len() + given.as_ref().map_or(0, |signature| signature.len());
-        let given = given.as_deref().unwrap_or_default();
+        self.kept += piece.len() + given.map_or(0, str::len);
+        let given = given.unwrap_or_default();
         match self.blocks.last_mut() {
             // A signature is that of the whole block.
             Some(Block::Thinking { text, signature }) if signature.is_empty() => {

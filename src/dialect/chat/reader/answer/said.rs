@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use super::{AnswerState, ChannelName, emit};
 use crate::{
     dialect::{
-        Skip,
+        Dialect, Skip,
         chat::reader::{channel::cuts_pair, chunk::Delta},
         tool_calls::arguments_only,
     },
-    event::{Annotation, CallResult, Event, Media, Reasoning, ServerCall, Sink},
+    event::{Annotation, CallResult, Event, Media, Opaque, Reasoning, ServerCall, Sink},
     failure::Failure,
     wire::json::{Json, Kind},
 };
@@ -198,14 +198,15 @@ impl AnswerState {
             None => listed().collect(),
         };
         if !text.is_empty() || signature.is_some() {
-            let (text, signature) = (text.into(), signature.map(Cow::Owned));
-            emit(out, frame, Event::Reasoning(Reasoning { text, signature }));
+            let signature = signature.map(|text| Opaque::new(Dialect::Chat.name(), text));
+            let reasoning = Reasoning { text: text.into(), signature, redacted: false };
+            emit(out, frame, Event::Reasoning(reasoning));
         }
     }
 }
 
 pub(super) fn reasoning(text: Cow<'_, str>) -> Event<'_> {
-    Event::Reasoning(Reasoning { text, signature: None })
+    Event::Reasoning(Reasoning::text(text))
 }
 
 fn elements<'a>(list: Option<Json<'a>>) -> impl Iterator<Item = Json<'a>> {

@@ -58,14 +58,14 @@ fn answered(message: &mut Fields<'_, '_>) -> Result<Vec<Part>, Failure> {
     let mut parts = Vec::new();
     if let Some(text) = message.peek("reasoning_content").and_then(|text| text.as_str()) {
         message.any("reasoning_content");
-        parts.push(Part::Reasoning { text: text.into_owned(), signature: None });
+        parts.push(Part::Reasoning { text: text.into_owned(), signature: None, redacted: false });
     }
     parts.extend(content(message)?);
     parts.extend(calls(message)?.into_iter().map(Part::Call));
     if let Some(mut function) = message.object("function_call")? {
         let name = function.needed_string("name")?.into_owned();
         let arguments = function.string("arguments")?.unwrap_or_default().into_owned();
-        parts.push(Part::Call(Call { id: String::new(), name, arguments }));
+        parts.push(Part::Call(Call::new("", name, arguments)));
     }
     Ok(parts)
 }
@@ -127,7 +127,7 @@ fn call(path: Path<'_>, element: Json<'_>) -> Result<Call, Failure> {
     let id = fields.needed_string("id")?.into_owned();
     let key = if fields.peek("custom").is_some() { "custom" } else { "function" };
     let name = fields.needed_object(key)?.needed_string("name")?.into_owned();
-    Ok(Call { id, name, arguments: String::new() })
+    Ok(Call::new(id, name, ""))
 }
 
 /// A `tool` message: the result, and its parts that are not text.

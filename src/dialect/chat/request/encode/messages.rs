@@ -129,7 +129,7 @@ fn element(body: &mut Encoder, part: &Part, rest: &Map<String, Value>) {
 fn put_reasoning(body: &mut Encoder, parts: &[Part], dropped: &mut Vec<String>) {
     let mut joined: Option<String> = None;
     for part in parts {
-        let Part::Reasoning { text, signature } = part else { continue };
+        let Part::Reasoning { text, signature, .. } = part else { continue };
         joined.get_or_insert_default().push_str(text);
         if signature.is_some() {
             dropped.push("messages[].reasoning.signature".to_owned());
