@@ -26,7 +26,7 @@ pub struct Upstream {
     pub options: UpstreamDialect,
     /// `http` or `https`, host and path, without query; no slash at the end.
     pub base_url: Uri,
-    /// Sent as `Authorization: Bearer …`. `None`: no such header.
+    /// Sent in the header that the dialect has for it. `None`: no such header.
     pub api_key: Option<SecretString>,
     /// Sent with every request, marked as sensitive.
     pub headers: HeaderMap,
@@ -69,6 +69,14 @@ impl Upstream {
             Root::Base => self.below(probe.path),
             Root::Server => self.under(self.base().strip_suffix("/v1").unwrap_or(self.base()), probe.path),
         }
+    }
+
+    /// The URL of a path, which may have a query, below the base URL.
+    ///
+    /// # Errors
+    /// As [`Upstream::endpoint`], or if the path contains characters that no URL may have.
+    pub(crate) fn endpoint_at(&self, path: &str) -> Result<Uri, http::Error> {
+        self.below(path)
     }
 
     fn base(&self) -> &str {
@@ -245,7 +253,7 @@ fn address(keys: &mut impl Keys, draft: &mut Draft) {
         |url| url.as_ref().map(|url| string(url.to_string().trim_end_matches('/'))),
     );
     keys.special(
-        Key::new("api_key", "a secret, sent as `Authorization: Bearer …`").or("none"),
+        Key::new("api_key", "a secret, sent in the header of the dialect: `Authorization: Bearer …`, `x-api-key`, `x-goog-api-key`").or("none"),
         &mut draft.api_key,
         |cell| secret(cell).map(Some),
         |key| key.as_ref().map(|_| string(MASK)),

@@ -46,7 +46,7 @@ pub use self::{
     response_writer::ResponseWriter,
     skipped::{Skip, Skipped},
     stamp::Stamp,
-    upstream::{ReaderRules, UpstreamRequest, UpstreamSide},
+    upstream::{KeyHeader, ReaderRules, UpstreamRequest, UpstreamSide},
 };
 pub(crate) use self::{
     response_writer::{StreamForm, WholeForm},

@@ -27,8 +27,18 @@ pub trait UpstreamSide {
     /// Sets the defaults that are known of the server at `host`.
     fn adapt_to_host(&mut self, _host: &str) {}
 
-    /// The path of requests, below the upstream's base URL; no leading slash.
+    /// The path of requests, unless a request has its own, below the upstream's base URL; no leading slash.
     fn path(&self) -> &'static str;
+
+    /// The header with the upstream's key.
+    fn key_header(&self) -> KeyHeader {
+        KeyHeader::Bearer
+    }
+
+    /// Headers of every request beside those that all dialects have: names in lower case, and values.
+    fn headers(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
 
     /// The path of the list of models, below the base URL.
     fn models_path(&self) -> Option<&'static str> {
@@ -111,6 +121,15 @@ pub trait UpstreamSide {
     fn set_cumulative(&mut self, _cumulative: bool) {}
 }
 
+/// How a request carries the upstream's key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyHeader {
+    /// As `Authorization: Bearer …`.
+    Bearer,
+    /// In a header of this name, in lower case.
+    Named(&'static str),
+}
+
 /// The setting of dialects whose requests may ask for token counts at the end of a stream.
 pub(super) fn include_usage(keys: &mut dyn Settings, include: &mut bool) {
     let about =
@@ -146,6 +165,8 @@ pub struct Asked {
 pub struct UpstreamRequest {
     /// The JSON body.
     pub body: Bytes,
+    /// The path below the upstream's base URL, with the query, if it is not always [`UpstreamSide::path`].
+    pub path: Option<String>,
     /// Names of the fields that the dialect cannot express and that were left out, for the log and a counter.
     pub dropped: Vec<String>,
     /// The response is requested as a stream: its headers come before its content is complete.

@@ -116,7 +116,7 @@ pub(super) fn encode(
         }
     });
     let dropped = dropped(conversation, rest, options);
-    UpstreamRequest { body: body.finish(), dropped, stream: conversation.stream, prefill }
+    UpstreamRequest { body: body.finish(), path: None, dropped, stream: conversation.stream, prefill }
 }
 
 /// Writes what OpenAI's form has; not what `constraint` replaces.

@@ -68,7 +68,7 @@ pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> Up
     dropped.extend(unspoken(conversation));
     let mut named = HashSet::new();
     dropped.retain(|name| named.insert(name.clone()));
-    UpstreamRequest { body: body.finish(), dropped, stream: true, prefill: None }
+    UpstreamRequest { body: body.finish(), path: None, dropped, stream: true, prefill: None }
 }
 
 /// Initial capacity, enough for a small request.

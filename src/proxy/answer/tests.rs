@@ -75,7 +75,13 @@ fn reader() -> Reader {
 }
 
 fn request() -> UpstreamRequest {
-    UpstreamRequest { body: Bytes::from_static(b"{}"), dropped: Vec::new(), stream: true, prefill: None }
+    UpstreamRequest {
+        body: Bytes::from_static(b"{}"),
+        path: None,
+        dropped: Vec::new(),
+        stream: true,
+        prefill: None,
+    }
 }
 
 /// A response whose first hop is under way, with the sender of its decision.

@@ -31,7 +31,7 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, HeaderValue, Request, StatusCode, header, response::Parts};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, Uri, header, response::Parts};
 use http_body_util::Full;
 use prometheus_client::metrics::counter::Counter;
 use secrecy::ExposeSecret;
@@ -52,7 +52,7 @@ use self::{
 use super::permits::{Permit, Queue};
 use crate::{
     config::Upstream,
-    dialect::UpstreamRequest,
+    dialect::{KeyHeader, UpstreamRequest},
     failure::{self, Failure, Kind},
     http1::{RequestHead, list_contains},
 };
@@ -66,10 +66,25 @@ pub(super) struct Client {
     upstream: Arc<Upstream>,
     queue: Arc<Queue>,
     pool: Arc<Pool>,
-    /// Address and headers.
+    /// Where most requests go, and with which headers.
+    target: Arc<Target>,
+}
+
+/// Address and headers of a request.
+#[derive(Debug)]
+struct Target {
     request: Request<()>,
     /// The same for HTTP/1.1.
     head: RequestHead,
+}
+
+impl Target {
+    fn new(uri: Uri, headers: HeaderMap) -> Result<Self, http::Error> {
+        let mut request = Request::post(uri).body(())?;
+        *request.headers_mut() = headers;
+        let head = RequestHead::new(&request);
+        Ok(Self { request, head })
+    }
 }
 
 /// A request to an upstream whose response has not begun.
@@ -129,10 +144,8 @@ impl Client {
     ) -> Result<Self, http::Error> {
         let trust = Arc::new(Trust::new(upstream.name.clone(), unsolicited));
         let pool = Arc::new(Pool::new(connector, trust));
-        let mut request = Request::post(upstream.endpoint()?).body(())?;
-        *request.headers_mut() = standing_headers(&upstream)?;
-        let head = RequestHead::new(&request);
-        Ok(Self { upstream, queue, pool, request, head })
+        let target = Arc::new(Target::new(upstream.endpoint()?, standing_headers(&upstream)?)?);
+        Ok(Self { upstream, queue, pool, target })
     }
 
     /// A client of the same upstream with the same queue and connections of its own.
@@ -141,8 +154,7 @@ impl Client {
             upstream: Arc::clone(&self.upstream),
             queue: Arc::clone(&self.queue),
             pool: Arc::new(self.pool.sibling()),
-            request: self.request.clone(),
-            head: self.head.clone(),
+            target: Arc::clone(&self.target),
         }
     }
 
@@ -181,7 +193,8 @@ impl Client {
             Admission::Again(None) => self.queue.enter_again().await?,
         };
         let limit = self.upstream.timeouts.first_headers(asked.stream);
-        let (head, body) = self.send(asked.body, limit).await?;
+        let target = self.target(asked.path.as_deref())?;
+        let (head, body) = self.send(&target, asked.body, limit).await?;
         if head.status.is_client_error() || head.status.is_server_error() {
             return Err(self.refused(head, body).await);
         }
@@ -191,11 +204,26 @@ impl Client {
         }
     }
 
+    /// Where a request goes whose path below the base URL is `path`, or that of the dialect.
+    fn target(&self, path: Option<&str>) -> Result<Arc<Target>, Failure> {
+        let Some(path) = path else { return Ok(Arc::clone(&self.target)) };
+        let headers = self.target.request.headers().clone();
+        let target = self.upstream.endpoint_at(path).and_then(|uri| Target::new(uri, headers));
+        target.map(Arc::new).map_err(|error| {
+            Failure::new(Kind::Request, format!("the request has no valid address at the upstream: {error}"))
+        })
+    }
+
     /// Sends `content`, and sends it again if there is no response and [`Client::may_repeat`] allows it.
-    async fn send(&self, content: Bytes, limit: Duration) -> Result<(Parts, UpstreamBody), Failure> {
+    async fn send(
+        &self,
+        target: &Target,
+        content: Bytes,
+        limit: Duration,
+    ) -> Result<(Parts, UpstreamBody), Failure> {
         let lease = self.pool.lease().await.map_err(|error| self.unconnected(error))?;
         let used = lease.is_used();
-        let unanswered = match self.ask(lease, content.clone(), limit).await? {
+        let unanswered = match self.ask(target, lease, content.clone(), limit).await? {
             Ok(answered) => return Ok(answered),
             Err(unanswered) => unanswered,
         };
@@ -207,7 +235,9 @@ impl Client {
         }
         tracing::debug!(upstream = self.upstream.name, %unanswered, "request is sent again");
         let lease = Box::pin(self.pool.connect()).await.map_err(|error| self.unconnected(error))?;
-        self.ask(lease, content, limit).await?.map_err(|unanswered| unanswered.failure(&self.upstream.name))
+        self.ask(target, lease, content, limit)
+            .await?
+            .map_err(|unanswered| unanswered.failure(&self.upstream.name))
     }
 
     /// Whether a request that has no response may be sent again, on a new connection.
@@ -222,6 +252,7 @@ impl Client {
     /// Sends the request on `lease` and waits at most `limit` for the head of the response.
     async fn ask(
         &self,
+        target: &Target,
         lease: Lease,
         content: Bytes,
         limit: Duration,
@@ -229,20 +260,21 @@ impl Client {
         let late = |_elapsed| failure::timed_out("response headers", limit);
         match lease {
             Lease::Http1(connection) => {
-                let asked = timeout(limit, connection.ask(&self.head, content)).await.map_err(late)?;
+                let asked = timeout(limit, connection.ask(&target.head, content)).await.map_err(late)?;
                 Ok(asked.map(|(head, body)| (head, UpstreamBody::http1(body, Arc::clone(&self.pool)))))
             }
-            Lease::Http2(free) => Box::pin(self.ask_http2(free, content, limit)).await.map_err(late),
+            Lease::Http2(free) => Box::pin(self.ask_http2(target, free, content, limit)).await.map_err(late),
         }
     }
 
     async fn ask_http2(
         &self,
+        target: &Target,
         mut free: Free,
         content: Bytes,
         limit: Duration,
     ) -> Result<Result<(Parts, UpstreamBody), Unanswered>, Elapsed> {
-        let request = self.request.clone().map(|()| Full::new(content));
+        let request = target.request.clone().map(|()| Full::new(content));
         let asked = timeout(limit, free.ask(request)).await;
         if asked.is_err() {
             free.retire();
@@ -304,10 +336,18 @@ fn standing_headers(upstream: &Upstream) -> Result<HeaderMap, http::Error> {
         header::USER_AGENT,
         HeaderValue::from_static(concat!("toolwire/", env!("CARGO_PKG_VERSION"))),
     );
+    let side = upstream.options.side();
+    for (name, value) in side.headers() {
+        headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
     if let Some(key) = &upstream.api_key {
-        let mut bearer = HeaderValue::try_from(format!("Bearer {}", key.expose_secret()))?;
-        bearer.set_sensitive(true);
-        headers.insert(header::AUTHORIZATION, bearer);
+        let (name, value) = match side.key_header() {
+            KeyHeader::Bearer => (header::AUTHORIZATION, format!("Bearer {}", key.expose_secret())),
+            KeyHeader::Named(name) => (HeaderName::from_static(name), key.expose_secret().to_owned()),
+        };
+        let mut value = HeaderValue::try_from(value)?;
+        value.set_sensitive(true);
+        headers.insert(name, value);
     }
     headers.extend(upstream.headers.clone());
     Ok(headers)

@@ -166,8 +166,13 @@ pub(in crate::proxy) fn client(server: &Arc<Server>, upstream: Upstream) -> Arc<
 }
 
 async fn open(client: &Arc<Client>) -> Result<Opened, Failure> {
-    let asked =
-        UpstreamRequest { body: Bytes::from_static(b"{}"), dropped: Vec::new(), stream: true, prefill: None };
+    let asked = UpstreamRequest {
+        body: Bytes::from_static(b"{}"),
+        path: None,
+        dropped: Vec::new(),
+        stream: true,
+        prefill: None,
+    };
     client.clone().open(asked, Admission::New).await.map_err(|unopened| unopened.failure)
 }
 
@@ -599,6 +604,7 @@ async fn refusal_before_the_request_is_read_reaches_the_client() {
     });
     let client = client(&server, upstream());
     let large = UpstreamRequest {
+        path: None,
         body: Bytes::from(vec![b'x'; 4 << 20]),
         dropped: Vec::new(),
         stream: true,
