@@ -36,6 +36,7 @@ mod servers;
 mod service;
 pub mod tap;
 mod turn;
+mod turn_states;
 mod upstream;
 mod worker;
 
