@@ -65,6 +65,7 @@ dialects! {
     Lumo "lumo" "Lumo": upstream lumo;
     Chat "chat" "OpenAI Chat Completions": client chat, upstream chat;
     Messages "messages" "Anthropic Messages": client messages;
+    Gemini "gemini" "Google Gemini": ;
     Completions "completions" "text completions": upstream completions;
 }
 

@@ -209,7 +209,7 @@ fn taught<'a>(
         return Ok((rendered(model, sent, means), Vec::new()));
     };
     // Text formats have delimiters of their own, which no name may contain.
-    let named = conversation.in_forms(NameForm::Word, side.id_form());
+    let (named, declared) = (conversation.in_forms(NameForm::Word, side.id_form()), &conversation.tools);
     let conversation = &*named;
     let (format, constraint) = match model.enforced(conversation, taught, means) {
         Some(Enforced { format, constraint }) => (format, Some(constraint)),
@@ -229,6 +229,11 @@ fn taught<'a>(
     }
     let Instructed { conversation: sent, left_out } =
         format::instruct_within(conversation.clone(), format, &teaching);
+    let declared = |name: String| {
+        let place = named.tools.iter().position(|tool| tool.name == name);
+        place.and_then(|place| declared.get(place)).map_or(name, |tool| tool.name.clone())
+    };
+    let left_out = left_out.into_iter().map(declared).collect();
     Ok((Cow::Owned(Conversation { constraint, ..sent }), left_out))
 }
 

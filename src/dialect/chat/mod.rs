@@ -11,6 +11,8 @@
 
 mod client;
 mod error;
+mod extra;
+mod profile;
 mod reader;
 pub mod request;
 mod server;
@@ -22,6 +24,7 @@ use super::refusal;
 pub use super::{refusal::refusal, server::Server};
 pub(crate) use client::Client;
 pub use error::error_body;
+pub use profile::{MaxTokens, PastReasoning, Profile, RequiredChoice};
 pub use reader::{Reader, ReaderSettings};
 pub use upstream::{Options, Streaming};
 pub use writer::Writer;

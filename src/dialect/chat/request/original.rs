@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     conversation::{CUSTOM_INPUT, Call, Part, Received},
-    dialect::Dialect,
+    dialect::{Dialect, chat::extra},
     wire::json::{Encoder, Json},
 };
 
@@ -65,7 +65,8 @@ pub(super) fn call(element: &Value) -> Option<Call> {
             (function, text(function.get("arguments")))
         }
     };
-    Some(Call::new(id, body.get("name")?.as_str()?, arguments))
+    let signature = element.get("extra_content").and_then(extra::past_call_state);
+    Some(Call { signature, ..Call::new(id, body.get("name")?.as_str()?, arguments) })
 }
 
 /// The arguments of a custom tool's call that is represented as a function's.

@@ -15,7 +15,10 @@ use super::{
     usage,
 };
 use crate::{
-    dialect::{Answering, StreamForm, chat::error_body},
+    dialect::{
+        Answering, StreamForm,
+        chat::{error_body, extra},
+    },
     event::{CallEnd, CallStart, Event, Usage},
     failure::Failure,
     wire::json::escape_into,
@@ -281,7 +284,11 @@ impl Stream {
             escape_into(out, &start.id);
             put_all(out, ["\",\"type\":\"", kind, "\",\"", kind, "\":{\"name\":\""]);
             escape_into(out, &start.name);
-            put_all(out, ["\",\"", arguments, "\":\"\"}}]}"]);
+            put_all(out, ["\",\"", arguments, "\":\"\"}"]);
+            if let Some(state) = &start.signature {
+                put_all(out, [",\"extra_content\":", &extra::extra_content(state).to_string()]);
+            }
+            out.put_slice(b"}]}");
         }
         out.put_slice(END);
     }
