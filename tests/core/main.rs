@@ -19,6 +19,8 @@ mod docs;
 mod enforce;
 mod formats;
 mod fuzz;
+#[cfg(feature = "bench")]
+mod golden;
 mod laws;
 mod layers;
 mod lumo;
