@@ -13,7 +13,7 @@ mod turn_state;
 use serde_json::Value;
 
 pub(crate) use self::{
-    arrange::{joined_user_turns, media_behind_results, take_media},
+    arrange::{CallsById, joined_user_turns, media_behind_results, results_in_call_order, take_media},
     forms::names_at_upstreams,
 };
 pub use self::{

@@ -4,6 +4,7 @@
 //! then reject the request, or lose the thread. So the state is kept by the ids of the calls, and put back from there.
 
 use std::{
+    collections::HashSet,
     hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
 };
@@ -76,7 +77,7 @@ impl Conversation {
     /// [`Conversation::answered_turn`]). What the client sends itself is kept, unless the upstream signed its reasoning and
     /// the client's copy has no signature.
     pub fn restore(&mut self, mut find: impl FnMut(&str, u64) -> Option<Arc<TurnState>>) {
-        let mut begin = 0;
+        let (mut begin, mut restored) = (0, Restored::default());
         while let Some(run) = next_run(&self.turns, begin) {
             begin = run.end;
             let has_calls = |turn: &Turn| turn.parts.iter().any(|part| matches!(part, Part::Call(_)));
@@ -85,7 +86,7 @@ impl Conversation {
             }
             let answered = answered_turn(self.turns.get(..run.start).unwrap_or_default());
             if let Some(turns) = self.turns.get_mut(run) {
-                restore_run(turns, |id| find(id, answered));
+                restored.run(turns, |id| find(id, answered));
             }
         }
     }
@@ -113,32 +114,41 @@ fn next_run(turns: &[Turn], begin: usize) -> Option<std::ops::Range<usize>> {
     Some(start..start + length)
 }
 
-/// Puts back the state of consecutive turns of the model: one response, which some clients replay in pieces.
-fn restore_run(turns: &mut [Turn], mut find: impl FnMut(&str) -> Option<Arc<TurnState>>) {
-    let mut found: Vec<(usize, Arc<TurnState>)> = Vec::new();
-    for (place, turn) in turns.iter_mut().enumerate() {
-        for part in &mut turn.parts {
-            let Part::Call(call) = part else { continue };
-            let Some(state) = find(&call.id) else { continue };
-            if call.signature.is_none() {
-                let own = state.calls.iter().find(|(id, _)| *id == call.id);
-                call.signature = own.and_then(|(_, signature)| signature.clone());
-            }
-            if !found.iter().any(|(_, other)| Arc::ptr_eq(other, &state)) {
-                found.push((place, state));
+/// What has been put back in one request. Nothing is put back twice: a client that replays an id again and again must not make
+/// a request grow without limit.
+#[derive(Debug, Default)]
+struct Restored {
+    reasoning: HashSet<*const TurnState>,
+    calls: HashSet<(*const TurnState, String)>,
+}
+
+impl Restored {
+    /// Puts back the state of consecutive turns of the model: one response, which some clients replay in pieces.
+    fn run(&mut self, turns: &mut [Turn], mut find: impl FnMut(&str) -> Option<Arc<TurnState>>) {
+        let mut found: Vec<(usize, Arc<TurnState>)> = Vec::new();
+        for (place, turn) in turns.iter_mut().enumerate() {
+            for part in &mut turn.parts {
+                let Part::Call(call) = part else { continue };
+                let Some(state) = find(&call.id) else { continue };
+                if call.signature.is_none() && self.calls.insert((Arc::as_ptr(&state), call.id.clone())) {
+                    let own = state.calls.iter().find(|(id, _)| *id == call.id);
+                    call.signature = own.and_then(|(_, signature)| signature.clone());
+                }
+                if self.reasoning.insert(Arc::as_ptr(&state)) {
+                    found.push((place, state));
+                }
             }
         }
-    }
-    let has = |turns: &[Turn], is: fn(&Part) -> bool| turns.iter().flat_map(|turn| &turn.parts).any(is);
-    let is_kept = has(turns, is_signed);
-    let is_shown = has(turns, is_reasoning);
-    found.retain(|(_, state)| !is_kept && (!is_shown || state.is_signed()));
-    if !found.is_empty() && is_shown {
-        turns.iter_mut().for_each(|turn| turn.parts.retain(|part| !is_reasoning(part)));
-    }
-    for (place, state) in found.into_iter().rev() {
-        if let Some(turn) = turns.get_mut(place) {
-            turn.parts.splice(0..0, state.reasoning.iter().cloned());
+        let has = |turns: &[Turn], is: fn(&Part) -> bool| turns.iter().flat_map(|turn| &turn.parts).any(is);
+        let (is_shown, is_kept) = (has(turns, is_reasoning), has(turns, is_signed));
+        found.retain(|(_, state)| !is_kept && (!is_shown || state.is_signed()));
+        if !found.is_empty() && is_shown {
+            turns.iter_mut().for_each(|turn| turn.parts.retain(|part| !is_reasoning(part)));
+        }
+        for (place, state) in found.into_iter().rev() {
+            if let Some(turn) = turns.get_mut(place) {
+                turn.parts.splice(0..0, state.reasoning.iter().cloned());
+            }
         }
     }
 }
@@ -196,7 +206,7 @@ mod tests {
         let turn = |id| Turn::of(Role::Assistant, vec![call(id)]);
         let turns = restored(conversation(vec![turn("a"), turn("b"), result("a"), turn("b")]), &known);
         let count = |turn: &Turn| turn.parts.iter().filter(|part| is_reasoning(part)).count();
-        assert_eq!(turns.iter().map(count).collect::<Vec<_>>(), [1, 0, 0, 1]);
+        assert_eq!(turns.iter().map(count).collect::<Vec<_>>(), [1, 0, 0, 0]);
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! This is where the proxy puts the stages together for a request; `fixture::replay` does the same for a recorded
 //! response.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
 use bytes::Bytes;
 
@@ -229,11 +229,15 @@ fn taught<'a>(
     }
     let Instructed { conversation: sent, left_out } =
         format::instruct_within(conversation.clone(), format, &teaching);
-    let declared = |name: String| {
-        let place = named.tools.iter().position(|tool| tool.name == name);
-        place.and_then(|place| declared.get(place)).map_or(name, |tool| tool.name.clone())
+    let left_out = match &named {
+        Cow::Borrowed(_) => left_out,
+        Cow::Owned(named) => {
+            let names = named.tools.iter().map(|tool| tool.name.as_str());
+            let declared: HashMap<_, _> = names.zip(declared).collect();
+            let own = |name: String| declared.get(name.as_str()).map_or(name, |tool| tool.name.clone());
+            left_out.into_iter().map(own).collect()
+        }
     };
-    let left_out = left_out.into_iter().map(declared).collect();
     Ok((Cow::Owned(Conversation { constraint, ..sent }), left_out))
 }
 

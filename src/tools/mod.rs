@@ -1,6 +1,6 @@
 //! [`DeclaredTools`]: the declared tools, with the information that detection and the request's rules need.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use serde_json::Value;
 
@@ -54,13 +54,15 @@ impl DeclaredTools {
     pub fn new(conversation: &Conversation, prefix: &str) -> Self {
         let tools = conversation.callable_tools();
         let mut tools: Vec<_> = tools.map(|tool| (tool.name.as_str().into(), Signature::of(tool))).collect();
-        let is_callable =
-            |tool: &Tool| conversation.callable_tools().any(|callable| callable.name == tool.name);
-        for (name, tool) in names_at_upstreams(&conversation.tools) {
-            if is_callable(tool) {
+        let renamed = names_at_upstreams(&conversation.tools);
+        if !renamed.is_empty() {
+            let callable: HashSet<&str> =
+                conversation.callable_tools().map(|tool| tool.name.as_str()).collect();
+            let renamed = renamed.into_iter().filter(|(_, tool)| callable.contains(tool.name.as_str()));
+            tools.extend(renamed.map(|(name, tool)| {
                 let declared = Some(tool.name.as_str().into());
-                tools.push((name.into(), Signature { declared, ..Signature::of(tool) }));
-            }
+                (name.into(), Signature { declared, ..Signature::of(tool) })
+            }));
         }
         tools.sort_by(|(one, _): &(Box<str>, _), (other, _)| one.cmp(other));
         tools.dedup_by(|(later, _), (first, _)| first == later);

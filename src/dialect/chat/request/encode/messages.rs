@@ -1,12 +1,10 @@
 //! Encodes a turn as messages.
 
-use std::collections::HashMap;
-
 use serde_json::{Map, Value};
 
 use super::{super::original, DIALECT};
 use crate::{
-    conversation::{Call, CallOutput, Part, Role, Turn, WantsBack},
+    conversation::{Call, CallOutput, CallsById, Part, Role, Turn, WantsBack},
     dialect::chat::{Options, PastReasoning, extra},
     wire::json::Encoder,
 };
@@ -14,8 +12,8 @@ use crate::{
 /// What writing a message depends on beside its turn.
 pub(super) struct Context<'a> {
     options: &'a Options,
-    /// The names of past calls by their ids, if results need them.
-    names: HashMap<&'a str, &'a str>,
+    /// The past calls, if results need the names of their tools.
+    calls: Option<CallsById<'a>>,
     /// Past calls need a reasoning beside them.
     needs_reasoning: bool,
 }
@@ -23,27 +21,24 @@ pub(super) struct Context<'a> {
 impl<'a> Context<'a> {
     /// For the turns of a request whose other fields are `rest`.
     pub(super) fn new(turns: &'a [Turn], rest: &Map<String, Value>, options: &'a Options) -> Self {
-        let calls = turns.iter().flat_map(|turn| &turn.parts).filter_map(|part| match part {
-            Part::Call(call) if options.name_results => Some((call.id.as_str(), call.name.as_str())),
-            _ => None,
+        let calls = options.name_results.then(|| {
+            let mut calls = CallsById::default();
+            turns.iter().for_each(|turn| calls.add(turn));
+            calls
         });
-        let is_disabled =
-            rest.get("thinking").and_then(|thinking| thinking.get("type")?.as_str()) == Some("disabled");
-        let needs_reasoning = options.reasoning_placeholder && !is_disabled;
-        Self { options, names: calls.collect(), needs_reasoning }
+        let thinking = rest.get("thinking").and_then(|thinking| thinking.get("type")?.as_str());
+        let needs_reasoning = options.reasoning_placeholder && thinking != Some("disabled");
+        Self { options, calls, needs_reasoning }
     }
 
     /// The name of the tool that gave this result; empty if it is not needed.
-    fn name_of<'o>(&'o self, output: &'o CallOutput) -> &'o str {
-        match output.name.as_str() {
-            "" => self.names.get(output.id.as_str()).copied().unwrap_or_default(),
-            name => name,
-        }
+    fn name_of(&self, output: &'a CallOutput) -> &'a str {
+        self.calls.as_ref().map_or(&output.name, |calls| calls.tool_of(output))
     }
 }
 
 /// The messages of a turn: one, or one for each result and one for the rest of it.
-pub(super) fn put(body: &mut Encoder, turn: &Turn, context: &Context<'_>, dropped: &mut Vec<String>) {
+pub(super) fn put<'a>(body: &mut Encoder, turn: &'a Turn, context: &Context<'a>, dropped: &mut Vec<String>) {
     let no_rest = Map::new();
     let rest = turn.rest.from_dialect(DIALECT).unwrap_or(&no_rest);
     if let (Role::Tool, [Part::Result(output), media @ ..]) = (turn.role, turn.parts.as_slice()) {
