@@ -220,7 +220,7 @@ pub(super) fn limits(keys: &mut impl Keys, limits: &mut Limits) {
     keys.key(
         Key::new(
             "max_turn_state",
-            "what upstreams [want back](dialects.md#state-that-must-come-back) of their turns, kept in memory for all \
+            "what upstreams [want back](dialects.md) of their turns, kept in memory for all \
              clients together. Beyond it the client that has the most loses its oldest",
         ),
         Field::Size(&mut limits.max_turn_state),

@@ -158,7 +158,7 @@ impl Options {
         keys.key(
             Key::new(
                 "wants_back",
-                "what is kept of a response with calls and [put back](dialects.md#state-that-must-come-back) when the \
+                "what is kept of a response with calls and [put back](dialects.md) when the \
                  client replays them without it: `\"nothing\"`, `\"signatures\"`, or all `\"reasoning\"`",
             )
             .or(BY_PROFILE),
@@ -230,7 +230,7 @@ impl UpstreamSide for Options {
         keys.key(
             Key::new(
                 "profile",
-                "the provider whose [deviations](protocols/chat.md#providers) are the defaults of the other settings: \
+                "the provider whose [deviations](protocols/chat.md) are the defaults of the other settings: \
                  `\"openai\"`, `\"azure\"`, `\"mistral\"`, `\"moonshot\"`, `\"deepseek\"`, `\"gemini\"`, \
                  `\"openrouter\"`, `\"groq\"`, `\"fireworks\"`, `\"together\"`, or `\"none\"`",
             )
