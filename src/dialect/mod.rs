@@ -13,15 +13,19 @@ mod body;
 pub mod chat;
 mod client;
 pub mod completions;
+mod custom_tools;
 mod fields;
 pub(crate) mod finish;
 pub mod lumo;
 pub mod messages;
 mod opaque;
+mod openai_error;
 mod probe;
 mod progress;
 pub(crate) mod refusal;
 mod response_writer;
+pub mod responses;
+mod search_results;
 pub(crate) mod server;
 mod skipped;
 mod stamp;
@@ -64,6 +68,7 @@ use crate::{
 dialects! {
     Lumo "lumo" "Lumo": upstream lumo;
     Chat "chat" "OpenAI Chat Completions": client chat, upstream chat;
+    Responses "responses" "OpenAI Responses": client responses;
     Messages "messages" "Anthropic Messages": client messages;
     Completions "completions" "text completions": upstream completions;
 }

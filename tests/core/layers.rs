@@ -50,13 +50,17 @@ fn architecture_lists_the_modules_in_this_order() {
 }
 
 /// What `dialect/` has besides the dialects: all of them may import it.
-const SHARED_BY_DIALECTS: [&str; 12] = [
+const SHARED_BY_DIALECTS: [&str; 16] = [
     "body",
+    "custom_tools",
     "fields",
     "finish",
+    "opaque",
+    "openai_error",
     "probe",
     "progress",
     "refusal",
+    "search_results",
     "server",
     "skipped",
     "status",

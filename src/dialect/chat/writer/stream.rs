@@ -10,12 +10,11 @@ use serde_json::{Value, json};
 
 use super::{
     Head,
-    custom::Customs,
     delta::{self, numbered},
     usage,
 };
 use crate::{
-    dialect::{Answering, StreamForm, chat::error_body},
+    dialect::{Answering, StreamForm, chat::error_body, custom_tools::Customs},
     event::{CallEnd, CallStart, Event, Usage},
     failure::Failure,
     wire::json::escape_into,
