@@ -91,6 +91,11 @@ impl FromStr for Dialect {
 }
 
 impl ClientDialect {
+    /// Every dialect that clients speak.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Self::SIDES.iter().map(|(dialect, _)| *dialect)
+    }
+
     /// The dialect.
     pub fn dialect(self) -> Dialect {
         self.side().dialect()

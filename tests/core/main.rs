@@ -19,6 +19,8 @@ mod docs;
 mod enforce;
 mod formats;
 mod fuzz;
+#[cfg(feature = "bench")]
+mod golden;
 mod laws;
 mod layers;
 mod lumo;
@@ -27,6 +29,7 @@ mod read;
 mod regressions;
 mod rendered;
 mod requests;
+mod responses;
 mod sse;
 #[path = "../support/mod.rs"]
 mod support;

@@ -88,10 +88,13 @@ fn end(answer: &mut Answer, response: &Value) {
     for warning in response["toolwire"]["warnings"].as_array().into_iter().flatten() {
         answer.warnings.push(warning["code"].as_str().unwrap().to_owned());
     }
-    content(answer, response["output"].as_array().unwrap().iter());
+    let output = response["output"].as_array().unwrap();
+    content(answer, output.iter());
+    let is_whole_call = |item: &Value| !item["call_id"].is_null() && item["status"] == "completed";
+    let has_whole_call = output.iter().any(is_whole_call);
     let finish = match response["status"].as_str().expect("a status") {
-        "completed" if answer.calls.is_empty() => "stop",
-        "completed" => "tool_calls",
+        "completed" if has_whole_call => "tool_calls",
+        "completed" => "stop",
         "incomplete" => match response["incomplete_details"]["reason"].as_str().expect("a reason") {
             "max_output_tokens" => "length",
             "content_filter" => "content_filter",
@@ -192,7 +195,8 @@ impl Item {
         }
         let part = |(part, text, _): &(Value, String, bool)| {
             let mut part = part.clone();
-            part[if part["type"] == "refusal" { "refusal" } else { "text" }] = text.clone().into();
+            let key = if part["type"] == "refusal" { "refusal" } else { "text" };
+            part[key] = text.clone().into();
             part
         };
         let parts: Value = self.parts.iter().map(part).collect();

@@ -99,14 +99,14 @@ impl Toolbox {
             if taken.contains(&name) {
                 name = marked(&namespace, &tool.name);
             }
-            if !taken.insert(name.clone()) {
+            let known = self.flattened.insert(key(&namespace, &tool.name), name.clone());
+            if known.is_some() || !taken.insert(name.clone()) {
                 let why = format_args!("declares `{}` twice; names must differ", tool.name);
                 return Err(wrong_value(path, why));
             }
             if is_custom {
                 self.custom.push(name.clone());
             }
-            self.flattened.insert(key(&namespace, &tool.name), name.clone());
             let entry = Namespaced { name: name.clone(), namespace: namespace.clone(), inner: tool.name };
             self.namespaced.push(entry);
             // Its declaration is one inside of a namespace, which is not sent on.

@@ -110,8 +110,9 @@ impl Message {
 
     /// Adds a citation of the text. Returns the bytes that are kept of it.
     pub(super) fn cite(&mut self, annotation: &Annotation<'_>, at: u64, events: &mut Events<'_>) -> usize {
+        self.open(PartKind::Text, at, events);
         let place = self.members();
-        let part = self.open(PartKind::Text, at, events);
+        let Some(part) = &mut self.part else { return 0 };
         let at = |at: u64| at.saturating_sub(part.begins_at);
         let citation = format!(
             "{{\"type\":\"url_citation\",\"start_index\":{},\"end_index\":{},\"title\":{},\"url\":{}}}",
@@ -314,7 +315,8 @@ impl Call {
         }
         let key = format!(",\"{}\":\"", self.form.key);
         events.put(self.form.done, &[&self.place.members(), &key, &self.text.body, "\""]);
-        let item = self.item(status(end != CallEnd::Cut));
+        // Arguments that are not JSON are not whole either.
+        let item = self.item(status(end == CallEnd::Complete));
         (self.place, item)
     }
 
