@@ -17,7 +17,9 @@ mod custom_tools;
 mod fields;
 pub(crate) mod finish;
 pub mod lumo;
+mod media;
 pub mod messages;
+pub mod ollama;
 mod opaque;
 mod openai_error;
 mod probe;
@@ -35,6 +37,7 @@ mod table;
 pub(crate) mod tool_calls;
 mod upstream;
 mod usage;
+mod whole_calls;
 
 use std::{fmt, str::FromStr};
 
@@ -70,6 +73,7 @@ dialects! {
     Chat "chat" "OpenAI Chat Completions": client chat, upstream chat;
     Responses "responses" "OpenAI Responses": client responses;
     Messages "messages" "Anthropic Messages": client messages;
+    Ollama "ollama" "Ollama": upstream ollama;
     Completions "completions" "text completions": upstream completions;
 }
 

@@ -25,6 +25,7 @@ mod laws;
 mod layers;
 mod lumo;
 mod messages;
+mod ollama;
 mod read;
 mod regressions;
 mod rendered;

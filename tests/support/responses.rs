@@ -30,7 +30,8 @@ struct Item {
 
 /// Reads a stream, complete or cut off.
 pub(crate) fn of_stream(bytes: &[u8]) -> Answer {
-    let mut response = Response { answer: Answer { status: 200, ..Answer::default() }, ..Response::default() };
+    let mut response =
+        Response { answer: Answer { status: 200, ..Answer::default() }, ..Response::default() };
     let text = std::str::from_utf8(bytes).expect("the client gets UTF-8");
     for frame in text.split_inclusive("\n\n") {
         let frame = frame.strip_suffix("\n\n").expect("events end with an empty line");
@@ -71,17 +72,21 @@ fn whole(response: &Value) {
     assert!(response["output"].is_array() && response["tools"].is_array(), "{response}");
     assert!(response["parallel_tool_calls"].is_boolean() && !response["tool_choice"].is_null(), "{response}");
     assert!(response["metadata"].is_object(), "{response}");
-    for key in ["error", "incomplete_details", "instructions", "usage", "previous_response_id", "temperature"] {
+    for key in ["error", "incomplete_details", "instructions", "usage", "previous_response_id", "temperature"]
+    {
         assert!(response.get(key).is_some(), "{key}: {response}");
     }
 }
 
 fn end(answer: &mut Answer, response: &Value) {
     let usage = &response["usage"];
-    for path in
-        ["/input_tokens", "/output_tokens", "/total_tokens", "/input_tokens_details/cached_tokens",
-            "/output_tokens_details/reasoning_tokens"]
-    {
+    for path in [
+        "/input_tokens",
+        "/output_tokens",
+        "/total_tokens",
+        "/input_tokens_details/cached_tokens",
+        "/output_tokens_details/reasoning_tokens",
+    ] {
         assert!(usage.pointer(path).is_some_and(Value::is_u64), "{path}: {usage}");
     }
     answer.usage = Some(usage.clone());
@@ -125,7 +130,9 @@ impl Response {
                 let response = self.response(data, status).clone();
                 self.over = true;
                 if name == "response.failed" {
-                    assert!(response["error"]["code"].is_string() && response["error"]["message"].is_string());
+                    assert!(
+                        response["error"]["code"].is_string() && response["error"]["message"].is_string()
+                    );
                     assert!(self.answer.error.is_some(), "clients that ignore `failed` raise the error");
                     return;
                 }
@@ -258,7 +265,10 @@ impl Item {
                 let key = if kind == "custom_tool_call" { "input" } else { "arguments" };
                 assert_eq!(data[key], self.arguments);
             }
-            ("web_search_call", "web_search_call.in_progress" | "web_search_call.searching" | "web_search_call.completed")
+            (
+                "web_search_call",
+                "web_search_call.in_progress" | "web_search_call.searching" | "web_search_call.completed",
+            )
             | ("mcp_call", "mcp_call.in_progress" | "mcp_call.completed" | "mcp_call.failed")
             | (
                 "image_generation_call",
@@ -272,14 +282,19 @@ impl Item {
 
     fn end(&mut self, item: &Value) {
         assert_eq!((&item["id"], &item["type"]), (&self.item["id"], &self.item["type"]));
-        let parts: Value = self.parts.iter().map(|(part, _, done)| {
-            assert!(*done, "every part is done");
-            part.clone()
-        }).collect();
+        let parts: Value = self
+            .parts
+            .iter()
+            .map(|(part, _, done)| {
+                assert!(*done, "every part is done");
+                part.clone()
+            })
+            .collect();
         match item["type"].as_str().unwrap() {
             "message" => {
                 assert_eq!(item["content"], parts);
-                let cited = parts.as_array().unwrap().iter().filter_map(|part| part["annotations"].as_array());
+                let cited =
+                    parts.as_array().unwrap().iter().filter_map(|part| part["annotations"].as_array());
                 assert_eq!(cited.flatten().cloned().collect::<Vec<_>>(), self.annotations);
             }
             "reasoning" => assert_eq!(item["summary"], parts),

@@ -105,7 +105,8 @@ fn reasoning_without_text_is_redacted() {
     assert_eq!(redacted(item), (String::new(), state("messages", "x"), true));
     let item = json!({"type": "reasoning", "summary": [{"type": "summary_text", "text": ""}], "encrypted_content": "x"});
     assert_eq!(redacted(item), (String::new(), state("responses", "x"), false));
-    let item = json!({"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "raw"}]});
+    let item =
+        json!({"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "raw"}]});
     assert_eq!(redacted(item), ("raw".to_owned(), None, false));
 }
 
@@ -134,7 +135,8 @@ fn items_with_more_than_their_parts_are_kept_whole() {
         "call_id": "c", "name": "f", "arguments": "{}"}]);
     let conversation = decode(json!({ "input": input })).unwrap();
     assert_eq!(conversation.turns[0].rest.from_dialect("responses").unwrap()["items"], input);
-    let plain = decode(json!({"input": [{"type": "message", "id": "x", "role": "user", "content": "a"}]})).unwrap();
+    let plain =
+        decode(json!({"input": [{"type": "message", "id": "x", "role": "user", "content": "a"}]})).unwrap();
     assert_eq!(plain.turns[0].rest.keys().count(), 0);
 }
 
@@ -152,21 +154,26 @@ fn settings_are_decoded() {
         "include": ["reasoning.encrypted_content"],
         "prompt_cache_key": "k",
         "client_metadata": {"a": "b"},
-        "previous_response_id": "resp_1",
+        "toolwire_previous_response_id": "resp_1",
     }))
     .unwrap();
     let sampling = &conversation.sampling;
     assert_eq!((sampling.max_tokens, sampling.reasoning_effort.as_deref()), (Some(9), Some("high")));
     assert_eq!(
         sampling.response_format,
-        Some(json!({"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}, "strict": true}}))
+        Some(
+            json!({"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}, "strict": true}})
+        )
     );
     assert!(conversation.stream && conversation.include_usage && !conversation.stored);
     assert!(!conversation.parallel_calls);
     let rest = conversation.rest.from_dialect("responses").unwrap();
     let keys: Vec<_> = rest.keys().map(String::as_str).collect();
     assert_eq!(keys, ["include", "prompt_cache_key", "client_metadata", "reasoning", "text"]);
-    assert_eq!((&rest["reasoning"], &rest["text"]), (&json!({"summary": "auto"}), &json!({"verbosity": "low"})));
+    assert_eq!(
+        (&rest["reasoning"], &rest["text"]),
+        (&json!({"summary": "auto"}), &json!({"verbosity": "low"}))
+    );
     let repeated = conversation.repeated.from_dialect("responses").unwrap();
     assert_eq!(repeated["previous_response_id"], "resp_1");
     assert_eq!(repeated["text"]["format"]["name"], "n");
@@ -200,8 +207,12 @@ fn tools_of_all_kinds_are_decoded() {
         inner: "read".to_owned(),
     };
     assert_eq!(conversation.namespaced[0], read);
-    assert_eq!((conversation.tools[0].strict, &conversation.tool_choice), (Some(true), &ToolChoice::Required));
-    let schema: Value = serde_json::from_str(conversation.tools[1].parameters.as_ref().unwrap().view().raw()).unwrap();
+    assert_eq!(
+        (conversation.tools[0].strict, &conversation.tool_choice),
+        (Some(true), &ToolChoice::Required)
+    );
+    let schema: Value =
+        serde_json::from_str(conversation.tools[1].parameters.as_ref().unwrap().view().raw()).unwrap();
     assert!(schema["properties"]["input"]["description"].as_str().unwrap().contains("start: x"));
     assert_eq!(conversation.rest.from_dialect("responses").unwrap()["tools"][0]["type"], "web_search");
 }
@@ -209,7 +220,8 @@ fn tools_of_all_kinds_are_decoded() {
 #[test]
 fn names_in_namespaces_become_legal_and_differ() {
     let function = |name: &str| json!({"type": "function", "name": name});
-    let namespace = |name: &str, tools: Vec<Value>| json!({"type": "namespace", "name": name, "tools": tools});
+    let namespace =
+        |name: &str, tools: Vec<Value>| json!({"type": "namespace", "name": name, "tools": tools});
     let long = "x".repeat(80);
     let conversation = decode(json!({"tools": [
         namespace("a b", vec![function("c.d"), function("c,d"), function(&long)]),
@@ -226,7 +238,8 @@ fn names_in_namespaces_become_legal_and_differ() {
     };
     assert!(names.iter().all(is_legal), "{names:?}");
     // A call in the history has the same name.
-    let call = json!([{"type": "function_call", "call_id": "1", "namespace": "n", "name": "f", "arguments": "{}"}]);
+    let call =
+        json!([{"type": "function_call", "call_id": "1", "namespace": "n", "name": "f", "arguments": "{}"}]);
     let tools = json!([namespace("n", vec![function("f")]), function("n__f")]);
     let conversation = decode(json!({"tools": tools, "input": call})).unwrap();
     let Part::Call(call) = &conversation.turns[0].parts[0] else { panic!() };
@@ -235,7 +248,8 @@ fn names_in_namespaces_become_legal_and_differ() {
 
 #[test]
 fn choices_are_decoded() {
-    let tools = json!([{"type": "function", "name": "a"}, {"type": "custom", "name": "b"}, {"type": "file_search"}]);
+    let tools =
+        json!([{"type": "function", "name": "a"}, {"type": "custom", "name": "b"}, {"type": "file_search"}]);
     let choice = |choice: Value| decode(json!({"tools": tools, "tool_choice": choice})).unwrap();
     for (written, meant) in [
         (json!("auto"), ToolChoice::Auto),
@@ -246,7 +260,10 @@ fn choices_are_decoded() {
             json!({"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "a"}, {"type": "file_search"}]}),
             ToolChoice::Allowed { names: vec!["a".to_owned()], required: true },
         ),
-        (json!({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "file_search"}]}), ToolChoice::None),
+        (
+            json!({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "file_search"}]}),
+            ToolChoice::None,
+        ),
         (json!({"type": "file_search"}), ToolChoice::Auto),
     ] {
         assert_eq!(choice(written.clone()).tool_choice, meant, "{written}");
@@ -266,15 +283,32 @@ fn errors_name_the_field() {
         (json!({"input": [{"role": "user"}]}), "input[0].content", "is missing"),
         (json!({"input": [{"x": 1}]}), "input[0].type", "is missing"),
         (json!({"input": [{"type": "function_call", "name": "f"}]}), "input[0].call_id", "is missing"),
-        (json!({"input": [{"role": "user", "content": [{"type": "input_text"}]}]}), "input[0].content[0].text", "is missing"),
-        (json!({"input": [{"type": "item_reference", "id": "msg_1"}]}), "input", "there is no stored item `msg_1`"),
+        (
+            json!({"input": [{"role": "user", "content": [{"type": "input_text"}]}]}),
+            "input[0].content[0].text",
+            "is missing",
+        ),
+        (
+            json!({"input": [{"type": "item_reference", "id": "msg_1"}]}),
+            "input",
+            "there is no stored item `msg_1`",
+        ),
         (json!({"max_output_tokens": 0}), "max_output_tokens", "at least 1"),
+        (
+            json!({"previous_response_id": "resp_1"}),
+            "previous_response_id",
+            "there is no stored response `resp_1`",
+        ),
         (json!({"conversation": "c"}), "conversation", "is not supported"),
         (json!({"prompt": {"id": "p"}}), "prompt", "is not supported"),
         (json!({"background": true}), "background", "is not supported"),
         (json!({"tools": [{"type": "function"}]}), "tools[0].name", "is missing"),
         (json!({"tools": [{"type": "function", "name": "a b"}]}), "tools[0].name", "the character ' '"),
-        (json!({"tools": [{"type": "function", "name": "a"}, {"type": "custom", "name": "a"}]}), "tools", "twice"),
+        (
+            json!({"tools": [{"type": "function", "name": "a"}, {"type": "custom", "name": "a"}]}),
+            "tools",
+            "twice",
+        ),
         (
             json!({"tools": [{"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "a"}, {"type": "function", "name": "a"}]}]}),
             "tools[0].tools",
@@ -299,8 +333,11 @@ fn hostile_items_cost_linear_time() {
     };
     let conversation = decode(json!({"input": calls(10_000)})).unwrap();
     assert_eq!((conversation.turns.len(), conversation.turns[0].parts.len()), (1, 10_000));
-    let tools: Value = (0..5_000).map(|n: u32| json!({"type": "function", "name": char::from_u32(0x4e00 + n).unwrap().to_string()})).collect();
-    let conversation = decode(json!({"tools": [{"type": "namespace", "name": "n", "tools": tools}]})).unwrap();
+    let tools: Value = (0..5_000)
+        .map(|n: u32| json!({"type": "function", "name": char::from_u32(0x4e00 + n).unwrap().to_string()}))
+        .collect();
+    let conversation =
+        decode(json!({"tools": [{"type": "namespace", "name": "n", "tools": tools}]})).unwrap();
     let mut names: Vec<_> = conversation.tools.iter().map(|tool| &tool.name).collect();
     names.sort_unstable();
     names.dedup();

@@ -88,7 +88,13 @@ fn text_has_the_events_that_every_client_accepts() {
         Event::Text("a\"".into()),
         Event::Text("b".into()),
         Event::Finish(Finish::Stop),
-        Event::Usage(Usage { input: Some(3), output: Some(2), cached: Some(1), reasoning: Some(1), ..Usage::default() }),
+        Event::Usage(Usage {
+            input: Some(3),
+            output: Some(2),
+            cached: Some(1),
+            reasoning: Some(1),
+            ..Usage::default()
+        }),
     ]));
     assert_eq!(
         kinds(&stream),
@@ -145,7 +151,10 @@ fn everything() -> Vec<Event<'static>> {
     let told = ServerCall { arguments: None, content: Some("rain".into()), is_error: true, ..asked.clone() };
     vec![
         Event::Reasoning(Reasoning::text("h\nm")),
-        Event::Reasoning(Reasoning { signature: Some(Opaque::new("messages", "sig")), ..Reasoning::text("") }),
+        Event::Reasoning(Reasoning {
+            signature: Some(Opaque::new("messages", "sig")),
+            ..Reasoning::text("")
+        }),
         Event::Annotation(Annotation { url: "https://a".into(), title: "A".into(), span: (0, 0) }),
         Event::ServerCall(search),
         Event::ServerCall(asked),
@@ -175,13 +184,24 @@ fn everything() -> Vec<Event<'static>> {
 fn items_of_every_kind_satisfy_a_strict_client() {
     let stream = streamed(&everything());
     let answer = of_stream(stream.as_bytes());
-    assert_eq!((answer.text.as_str(), answer.refusal.as_str(), answer.reasoning.as_str()), ("é12", "no", "h\nm"));
+    assert_eq!(
+        (answer.text.as_str(), answer.refusal.as_str(), answer.reasoning.as_str()),
+        ("é12", "no", "h\nm")
+    );
     assert_eq!(answer.named_calls(), [("f", "{\"x\":1}"), ("g", "{}")]);
-    let run: Vec<_> = answer.server_calls.iter().map(|(name, _, output)| (name.as_str(), output.as_str())).collect();
+    let run: Vec<_> =
+        answer.server_calls.iter().map(|(name, _, output)| (name.as_str(), output.as_str())).collect();
     assert_eq!(run, [("web_search", ""), ("weather", "rain"), ("lookup", "found")]);
-    assert_eq!((answer.images, answer.warnings), (vec![json!("AAAA")], vec!["required_call_missing".to_owned()]));
+    assert_eq!(
+        (answer.images, answer.warnings),
+        (vec![json!("AAAA")], vec!["required_call_missing".to_owned()])
+    );
     assert_eq!((answer.finish.as_deref(), answer.done), (Some("tool_calls"), true));
-    let spans: Vec<_> = answer.annotations.iter().map(|cited| (cited["url"].as_str().unwrap(), cited["start_index"].as_u64().unwrap())).collect();
+    let spans: Vec<_> = answer
+        .annotations
+        .iter()
+        .map(|cited| (cited["url"].as_str().unwrap(), cited["start_index"].as_u64().unwrap()))
+        .collect();
     // The places are those in the part, not in the response.
     assert_eq!(spans, [("https://a", 0), ("https://b", 0), ("https://c", 0)]);
 }
@@ -191,7 +211,8 @@ fn streamed_and_whole_responses_are_the_same() {
     let stream = streamed(&everything());
     let completed: Value = serde_json::from_str(data_of(&stream, "completed").last().unwrap()).unwrap();
     assert_eq!(completed["response"], whole(&everything()));
-    let kinds: Vec<_> = completed["response"]["output"].as_array().unwrap().iter().map(|item| item["type"].clone()).collect();
+    let kinds: Vec<_> =
+        completed["response"]["output"].as_array().unwrap().iter().map(|item| item["type"].clone()).collect();
     assert_eq!(
         kinds,
         [
@@ -211,7 +232,9 @@ fn streamed_and_whole_responses_are_the_same() {
 #[test]
 fn searches_that_the_upstream_ran_are_items_of_their_own() {
     let stream = plain(&streamed(&everything()));
-    let of_search = |part: &str| data_of(&stream, part).into_iter().find(|data| data.contains("ws_ID_1")).unwrap().to_owned();
+    let of_search = |part: &str| {
+        data_of(&stream, part).into_iter().find(|data| data.contains("ws_ID_1")).unwrap().to_owned()
+    };
     assert!(kinds(&stream).join(" ").contains(
         "output_item.added web_search_call.in_progress web_search_call.searching web_search_call.completed output_item.done"
     ));
@@ -226,7 +249,8 @@ fn searches_that_the_upstream_ran_are_items_of_their_own() {
 #[test]
 fn reasoning_carries_the_upstreams_state() {
     let item = |reasoning: Reasoning<'static>| {
-        let whole = whole(&[Event::Reasoning(reasoning), Event::Text("a".into()), Event::Finish(Finish::Stop)]);
+        let whole =
+            whole(&[Event::Reasoning(reasoning), Event::Text("a".into()), Event::Finish(Finish::Stop)]);
         let mut item = whole["output"][0].clone();
         item.as_object_mut().unwrap().remove("id");
         item
@@ -295,12 +319,18 @@ fn truncated_responses_are_incomplete() {
         Event::Finish(Finish::Length),
     ];
     let response = whole(&events);
-    assert_eq!((&response["status"], &response["incomplete_details"]), (&json!("incomplete"), &json!({"reason": "max_output_tokens"})));
+    assert_eq!(
+        (&response["status"], &response["incomplete_details"]),
+        (&json!("incomplete"), &json!({"reason": "max_output_tokens"}))
+    );
     assert_eq!(response["output"][1]["status"], "incomplete");
     assert_eq!(of_stream(streamed(&events).as_bytes()).finish.as_deref(), Some("length"));
     let events = [Event::Text("a".into()), Event::Finish(Finish::Filter)];
     let response = whole(&events);
-    assert_eq!((&response["incomplete_details"]["reason"], &response["output"][0]["status"]), (&json!("content_filter"), &json!("incomplete")));
+    assert_eq!(
+        (&response["incomplete_details"]["reason"], &response["output"][0]["status"]),
+        (&json!("content_filter"), &json!("incomplete"))
+    );
 }
 
 #[test]
@@ -350,7 +380,6 @@ fn response_repeats_the_request() {
         "temperature": 0.25,
         "top_p": 1,
         "metadata": {"k": "v"},
-        "previous_response_id": "resp_0",
         "store": false,
         "reasoning": {"effort": "low"},
         "text": {"format": {"type": "json_object"}},
@@ -374,6 +403,8 @@ fn piece_of_text_is_written_as_it_comes() {
     for text in ["a", "b"] {
         writer.event(&Event::Text(text.into()), &mut out);
         let stream = std::str::from_utf8(&out).unwrap();
-        assert!(stream.trim_end().rsplit_once("data: ").unwrap().1.contains(&format!("\"delta\":\"{text}\"")));
+        assert!(
+            stream.trim_end().rsplit_once("data: ").unwrap().1.contains(&format!("\"delta\":\"{text}\""))
+        );
     }
 }

@@ -126,10 +126,7 @@ impl<'a> History<'a, '_> {
             "developer" => Role::Developer,
             other => {
                 let known = "`user`, `assistant`, `system` and `developer`";
-                return Err(wrong_value(
-                    message.at("role"),
-                    format_args!("is `{other}`; known are {known}"),
-                ));
+                return Err(wrong_value(message.at("role"), format_args!("is `{other}`; known are {known}")));
             }
         };
         let Some(content) = message.any("content") else {
@@ -223,14 +220,14 @@ fn has_more(fields: Fields<'_, '_>, known: &[&str]) -> bool {
 }
 
 /// The failure of a reference to an item that is not stored.
-pub(super) fn unknown_item(id: &str) -> Failure {
+fn unknown_item(id: &str) -> Failure {
     let id = clip(id);
     let message = format!("there is no stored item `{id}`; send the item itself");
     Failure::new(Kind::NotFound, message).with_param("input").with_code("item_not_found")
 }
 
 /// The beginning of an id, for a message.
-fn clip(id: &str) -> &str {
+pub(super) fn clip(id: &str) -> &str {
     const SHOWN: usize = 128;
     head(id, boundary_upto(id, SHOWN))
 }

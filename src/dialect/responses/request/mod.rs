@@ -36,15 +36,16 @@ pub(super) fn decode(body: &[u8]) -> Result<Conversation, Failure> {
 
 fn conversation(mut fields: Fields<'_, '_>) -> Result<Conversation, Failure> {
     refuse_unsupported(&fields)?;
-    let repeated = repeated(&fields);
+    if let Some(id) = fields.string(PREVIOUS)? {
+        return Err(unknown_response(&id));
+    }
+    let repeated = repeated(&mut fields);
     let toolbox = tools::take(&mut fields)?;
     let mut turns = Vec::from_iter(instructions(&mut fields)?);
     turns.extend(items::take(&mut fields, &toolbox)?);
     let sampling = sampling(&mut fields)?;
     let stored = fields.boolean("store")?.unwrap_or(true);
     let stream = fields.boolean("stream")?.unwrap_or(false);
-    // The history is part of `input` by now.
-    fields.any("previous_response_id");
     Ok(Conversation {
         model: fields.string("model")?.unwrap_or_default().into_owned(),
         turns,
@@ -87,13 +88,12 @@ fn refuse_unsupported(fields: &Fields<'_, '_>) -> Result<(), Failure> {
 }
 
 /// The fields that a response repeats (docs/protocols/responses.md#response).
-const REPEATED: [&str; 18] = [
+const REPEATED: [&str; 17] = [
     "instructions",
     "max_output_tokens",
     "max_tool_calls",
     "metadata",
     "parallel_tool_calls",
-    "previous_response_id",
     "prompt_cache_key",
     "reasoning",
     "safety_identifier",
@@ -108,9 +108,26 @@ const REPEATED: [&str; 18] = [
     "user",
 ];
 
-fn repeated(fields: &Fields<'_, '_>) -> Map<String, Value> {
+fn repeated(fields: &mut Fields<'_, '_>) -> Map<String, Value> {
     let value = |key: &&str| Some(((*key).to_owned(), fields.peek(key)?.to_value()));
-    REPEATED.iter().filter_map(value).collect()
+    let mut repeated: Map<_, _> = REPEATED.iter().filter_map(value).collect();
+    if let Some(id) = fields.any(CONTINUED) {
+        repeated.insert(PREVIOUS.to_owned(), id.to_value());
+    }
+    repeated
+}
+
+/// The response that the request continues.
+const PREVIOUS: &str = "previous_response_id";
+
+/// In place of [`PREVIOUS`], once the history is in `input`. So a request whose history nobody has put there is refused.
+const CONTINUED: &str = "toolwire_previous_response_id";
+
+/// The failure of a request that continues a response which is not stored. Going on without it would lose the history.
+fn unknown_response(id: &str) -> Failure {
+    let id = items::clip(id);
+    let message = format!("there is no stored response `{id}`; send the whole conversation as `input`");
+    Failure::new(Kind::NotFound, message).with_param(PREVIOUS).with_code("previous_response_not_found")
 }
 
 /// `instructions`: a text, or items as in `input`.

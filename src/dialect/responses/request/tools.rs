@@ -200,7 +200,8 @@ fn choice(request: &mut Fields<'_, '_>, toolbox: &Toolbox) -> Result<ToolChoice,
 
 /// The tool that an object names. Some clients nest the name as in Chat Completions.
 fn named(choice: &mut Fields<'_, '_>, toolbox: &Toolbox) -> Result<String, Failure> {
-    let nested = choice.peek("function").and_then(|function| Some(function.get("name")?.as_str()?.into_owned()));
+    let nested =
+        choice.peek("function").and_then(|function| Some(function.get("name")?.as_str()?.into_owned()));
     let name = match nested.filter(|_| choice.peek("name").is_none()) {
         Some(name) => name,
         None => choice.needed_string("name")?.into_owned(),

@@ -51,10 +51,7 @@ pub(super) enum Outcome<'c> {
     /// Not begun, or still running.
     Open,
     /// With this result.
-    Result {
-        content: &'c str,
-        is_error: bool,
-    },
+    Result { content: &'c str, is_error: bool },
     /// Without a result: upstreams do not have to show theirs.
     Unshown,
     /// The response was cut off.

@@ -178,7 +178,8 @@ impl Part {
         let text = self.text.body;
         let part = match self.kind {
             PartKind::Text => {
-                events.put("response.output_text.done", &[place, ",\"text\":\"", &text, "\",\"logprobs\":[]"]);
+                events
+                    .put("response.output_text.done", &[place, ",\"text\":\"", &text, "\",\"logprobs\":[]"]);
                 let citations = self.citations.join(",");
                 format!(
                     "{{\"type\":\"output_text\",\"text\":\"{text}\",\"annotations\":[{citations}],\"logprobs\":[]}}"
