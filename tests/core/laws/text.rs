@@ -35,6 +35,9 @@ const REASONING: &[&str] = &[
     "<|channel>thought",
     "<|plamo:begin_think:plamo|>",
     "<ifm|think",
+    "<|channel|>analysis",
+    "<|content_thinking|>",
+    "to=self",
 ];
 
 /// Formats in which only the name distinguishes a call from text.
@@ -64,7 +67,8 @@ fn may_be_held(held: &str, before: &str) -> bool {
     let starts_line = blanks.contains('\n') || line.trim().is_empty();
     let lower = begun.to_ascii_lowercase();
     let markers = ["<tool_call>", "<tool_calls>", "<function_call>", "<pre"];
-    let markers = markers.iter().chain(REASONING);
+    let channels: Vec<_> = channel_openers().collect();
+    let markers = markers.iter().chain(REASONING).chain(&channels);
     match begun.chars().next() {
         None => true,
         Some('<') => markers.clone().any(|marker| marker.starts_with(&lower) || lower.starts_with(marker)),
@@ -80,8 +84,17 @@ fn may_be_held(held: &str, before: &str) -> bool {
             let ticks = begun.len() - behind.len();
             starts_line && (behind.is_empty() || ticks >= 3)
         }
-        Some(_) => false,
+        Some(_) => channels.iter().any(|marker| marker.starts_with(begun) || begun.starts_with(marker)),
     }
+}
+
+/// What channels begin with, in formats that are safe in any text: their reasoning is read whatever formats are listed.
+fn channel_openers() -> impl Iterator<Item = &'static str> {
+    let grammars = ALL.iter().filter(|format| format.auto).flat_map(|format| format.grammars);
+    grammars.flat_map(|grammar| match grammar {
+        Grammar::Channels(channels) => channels.open.iter().map(|(open, _)| *open).collect(),
+        _ => Vec::new(),
+    })
 }
 
 /// Whether an object that goes on so may be a call: its first key is the beginning of a call's key.
