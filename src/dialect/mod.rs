@@ -16,7 +16,9 @@ pub mod completions;
 mod fields;
 pub(crate) mod finish;
 pub mod lumo;
+mod media;
 pub mod messages;
+pub mod ollama;
 mod opaque;
 mod probe;
 mod progress;
@@ -31,6 +33,7 @@ mod table;
 pub(crate) mod tool_calls;
 mod upstream;
 mod usage;
+mod whole_calls;
 
 use std::{fmt, str::FromStr};
 
@@ -65,6 +68,7 @@ dialects! {
     Lumo "lumo" "Lumo": upstream lumo;
     Chat "chat" "OpenAI Chat Completions": client chat, upstream chat;
     Messages "messages" "Anthropic Messages": client messages;
+    Ollama "ollama" "Ollama": upstream ollama;
     Completions "completions" "text completions": upstream completions;
 }
 
@@ -86,6 +90,11 @@ impl FromStr for Dialect {
 }
 
 impl ClientDialect {
+    /// Every dialect that clients speak.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Self::SIDES.iter().map(|(dialect, _)| *dialect)
+    }
+
     /// The dialect.
     pub fn dialect(self) -> Dialect {
         self.side().dialect()

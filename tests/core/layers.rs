@@ -50,10 +50,12 @@ fn architecture_lists_the_modules_in_this_order() {
 }
 
 /// What `dialect/` has besides the dialects: all of them may import it.
-const SHARED_BY_DIALECTS: [&str; 12] = [
+const SHARED_BY_DIALECTS: &[&str] = &[
     "body",
     "fields",
     "finish",
+    "media",
+    "opaque",
     "probe",
     "progress",
     "refusal",
@@ -63,6 +65,7 @@ const SHARED_BY_DIALECTS: [&str; 12] = [
     "tool_calls",
     "upstream",
     "usage",
+    "whole_calls",
 ];
 
 /// A path in a source file, without `crate` and `super`: the module that it names, seen from the root of the crate.

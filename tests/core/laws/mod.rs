@@ -18,6 +18,7 @@ mod native;
 mod prefill;
 mod reasoning;
 mod retry;
+mod round_trips;
 mod server_calls;
 mod soup;
 mod streams;
