@@ -6,6 +6,7 @@ use super::{Dialect, Stamp, Writer};
 use crate::{
     conversation::{Conversation, Namespaced, Rest},
     failure::Failure,
+    rules::Reasoning,
 };
 
 /// The client's side of a dialect.
@@ -53,6 +54,8 @@ pub struct Answering {
     pub left_out: Vec<String>,
     /// The response is stored.
     pub stored: bool,
+    /// How reasoning is passed on, as far as that is the writer's matter: the name of its field.
+    pub reasoning: Reasoning,
     /// The model's name for a response whose upstream does not name one.
     pub model: String,
     /// Time and ids.
@@ -60,7 +63,7 @@ pub struct Answering {
 }
 
 impl Answering {
-    /// As `conversation` asks.
+    /// As `conversation` asks, under the rules' defaults.
     pub fn new(conversation: &Conversation, stamp: Stamp) -> Self {
         Self {
             stream: conversation.stream,
@@ -71,6 +74,7 @@ impl Answering {
             repeated: conversation.repeated.clone(),
             left_out: Vec::new(),
             stored: conversation.stored,
+            reasoning: Reasoning::Auto,
             model: conversation.model.clone(),
             stamp,
         }

@@ -5,6 +5,7 @@
 //! it for what the form needs of the events: call indices from 0 without gaps, ids that differ, one finish.
 
 mod delta;
+mod reasoning;
 mod remainder;
 mod stream;
 mod usage;

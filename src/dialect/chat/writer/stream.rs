@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::{
     Head,
     delta::{self, numbered},
+    reasoning::ReasoningField,
     usage,
 };
 use crate::{
@@ -28,6 +29,7 @@ pub struct Stream {
     head: Head,
     include_usage: bool,
     legacy_functions: bool,
+    reasoning: ReasoningField,
     /// The beginning of a chunk, up to its delta; empty before the first.
     prefix: Vec<u8>,
     /// The beginning of a chunk with a piece of text.
@@ -67,6 +69,7 @@ impl StreamForm for Stream {
             head: Head::new(answering),
             include_usage: answering.include_usage,
             legacy_functions: answering.legacy_functions,
+            reasoning: ReasoningField::new(answering.reasoning),
             prefix: Vec::new(),
             text_prefix: Vec::new(),
             role_written: false,
@@ -90,7 +93,7 @@ impl StreamForm for Stream {
                 out.put_slice(END);
             }
             Event::Reasoning(reasoning) if reasoning.text.is_empty() => {}
-            Event::Reasoning(reasoning) => self.string("reasoning_content", &reasoning.text, out),
+            Event::Reasoning(reasoning) => self.string(self.reasoning.name(), &reasoning.text, out),
             Event::Refusal(text) => self.string("refusal", text, out),
             Event::CallStart(start) => self.call_start(start, out),
             Event::CallArguments { index, piece } => self.arguments(*index, piece, out),
@@ -191,6 +194,7 @@ impl Stream {
             {
                 return self.event(event, out);
             }
+            Some(event) if self.reasoning.differs(frame, event) => return self.event(event, out),
             // The upstream calls a function that is a custom tool for the client.
             Some(event) if self.customs.are_told_otherwise(event) => return self.event(event, out),
             Some(event) => {
