@@ -124,9 +124,11 @@ fn hash_letters(text: &str, attempt: u64, length: usize) -> String {
 struct Replacements(HashMap<String, String>);
 
 impl Replacements {
-    /// Replacements for those of `texts` that are not accepted. They differ from each other and from all accepted texts.
+    /// Replacements for those of `texts` that are not accepted. They differ from each other, from all accepted texts and from
+    /// those that are `reserved`.
     fn new<'a>(
         texts: impl Iterator<Item = &'a str> + Clone,
+        reserved: impl Iterator<Item = &'a str>,
         accepts: impl Fn(&str) -> bool,
         replace: impl Fn(&str, u64) -> String,
     ) -> Self {
@@ -134,8 +136,8 @@ impl Replacements {
         if texts.clone().all(&accepts) {
             return Self(replaced);
         }
-        let mut taken: HashSet<Cow<'a, str>> =
-            texts.clone().filter(|text| accepts(text)).map(Cow::Borrowed).collect();
+        let accepted = texts.clone().filter(|text| accepts(text));
+        let mut taken: HashSet<Cow<'a, str>> = accepted.chain(reserved).map(Cow::Borrowed).collect();
         for text in texts.filter(|text| !accepts(text)) {
             if replaced.contains_key(text) {
                 continue;
@@ -166,24 +168,29 @@ impl Replacements {
     }
 }
 
-fn name_replacements<'a>(names: impl Iterator<Item = &'a str> + Clone, form: NameForm) -> Replacements {
-    let replace = |name: &str, attempt: u64| {
-        let mut readable = form.readable(name);
-        if attempt == 0 && readable.len() <= LONGEST && !readable.is_empty() {
-            return readable;
-        }
-        let suffix = hash_letters(name, attempt, 8);
-        readable.truncate(LONGEST - suffix.len() - 1);
-        format!("{readable}_{suffix}")
-    };
-    Replacements::new(names, |name| form.accepts(name), replace)
+/// The name in the form `form`; `attempt` gives another one.
+fn replaced_name(form: NameForm, name: &str, attempt: u64) -> String {
+    let mut readable = form.readable(name);
+    if attempt == 0 && readable.len() <= LONGEST && !readable.is_empty() {
+        return readable;
+    }
+    let suffix = hash_letters(name, attempt, 8);
+    readable.truncate(LONGEST - suffix.len() - 1);
+    format!("{readable}_{suffix}")
+}
+
+/// Replacements for the names of declared tools. They do not depend on anything else, so that a response can be read by them.
+fn declared_replacements(tools: &[Tool], form: NameForm) -> Replacements {
+    let names = tools.iter().map(|tool| tool.name.as_str());
+    let replace = |name: &str, attempt| replaced_name(form, name, attempt);
+    Replacements::new(names, std::iter::empty(), |name| form.accepts(name), replace)
 }
 
 /// The names that `tools` have at upstreams that accept only some names: the name there, and the tool.
 pub(crate) fn names_at_upstreams(tools: &[Tool]) -> Vec<(String, &Tool)> {
     let mut names = Vec::new();
     for form in [NameForm::Word, NameForm::Identifier] {
-        let replaced = name_replacements(tools.iter().map(|tool| tool.name.as_str()), form);
+        let replaced = declared_replacements(tools, form);
         let known = tools.iter().filter_map(|tool| Some((replaced.0.get(&tool.name)?.clone(), tool)));
         names.extend(known);
     }
@@ -193,9 +200,10 @@ pub(crate) fn names_at_upstreams(tools: &[Tool]) -> Vec<(String, &Tool)> {
 impl Conversation {
     /// The conversation with names and ids in the forms that an upstream accepts.
     pub fn in_forms(&self, names: NameForm, ids: IdForm) -> Cow<'_, Self> {
-        let names = all_name_replacements(self, names);
+        let names = all_replacements(self, names);
         let accepts = |id: &str| id.is_empty() || ids.accepts(id);
-        let ids = Replacements::new(past_ids(self), accepts, |id, attempt| ids.hashed(id, attempt));
+        let replace = |id: &str, attempt| ids.hashed(id, attempt);
+        let ids = Replacements::new(past_ids(self), std::iter::empty(), accepts, replace);
         if names.is_empty() && ids.is_empty() {
             return Cow::Borrowed(self);
         }
@@ -203,19 +211,20 @@ impl Conversation {
     }
 }
 
-/// Replacements for declared names and those of past calls. The declared names come first, so that their replacements do not
-/// depend on the history.
-fn all_name_replacements(conversation: &Conversation, form: NameForm) -> Replacements {
-    let declared = || conversation.tools.iter().map(|tool| tool.name.as_str());
-    let mut all = name_replacements(declared(), form);
-    let is_settled = |name: &str| all.0.contains_key(name) || form.accepts(name);
-    if !past_names(conversation).all(is_settled) {
-        let taken: Vec<String> = all.0.values().cloned().collect();
-        let names = declared().chain(taken.iter().map(String::as_str)).chain(past_names(conversation));
-        for (name, new) in name_replacements(names, form).0 {
-            all.0.entry(name).or_insert(new);
-        }
+/// Replacements for declared names and those of past calls. A past name that is not declared gives way to those of the
+/// declared tools.
+fn all_replacements(conversation: &Conversation, form: NameForm) -> Replacements {
+    let mut all = declared_replacements(&conversation.tools, form);
+    let new: HashSet<String> = all.0.values().cloned().collect();
+    let accepts = |name: &str| form.accepts(name) && !new.contains(name);
+    if past_names(conversation).all(accepts) {
+        return all;
     }
+    let declared: HashSet<&str> = conversation.tools.iter().map(|tool| tool.name.as_str()).collect();
+    let past = past_names(conversation).filter(|name| !declared.contains(name));
+    let reserved = declared.iter().copied().chain(new.iter().map(String::as_str));
+    let replace = |name: &str, attempt| replaced_name(form, name, attempt);
+    all.0.extend(Replacements::new(past, reserved, accepts, replace).0);
     all
 }
 

@@ -265,7 +265,7 @@ impl Service {
             Err(failure) => return Err(reply::error(failure, dialect, access)),
         };
         *rest = Rest::None;
-        match self.exchange((dialect, client), &body, &mut access) {
+        match self.exchange((dialect, client), (headers, &body), &mut access) {
             Ok((exchange, client)) => Ok(self.answer(exchange, client, &body, memory, access).await),
             Err(failure) => Err(reply::error(failure, dialect, access)),
         }
@@ -300,13 +300,15 @@ impl Service {
     fn exchange(
         &self,
         (dialect, client): (ClientDialect, ClientKey),
-        body: &Bytes,
+        (headers, body): (&HeaderMap, &Bytes),
         access: &mut Access,
     ) -> Result<(Exchange<'_>, Arc<Client>), Failure> {
+        let reasoning = request::reasoning(headers)?;
         let conversation = exchange::decode(dialect, body)?;
         access.asked(&conversation.model, conversation.stream);
         let (known, states) = ((&self.config, &self.learned), (&self.states, client));
-        let exchange = exchange::prepare(known, states, dialect, (body, conversation), stamp())?;
+        let (asked, how) = ((body, conversation), (reasoning, stamp()));
+        let exchange = exchange::prepare(known, states, dialect, asked, how)?;
         let upstream = &exchange.model.upstream;
         let client = self.clients.get(&upstream.name).ok_or_else(|| {
             Failure::new(Kind::Internal, format!("there is no client for upstream `{}`", upstream.name))
@@ -341,7 +343,7 @@ impl Service {
             hops,
             keeper,
         } = exchange;
-        let rules = || exchange::rules(model, &conversation.model, starts_in_reasoning);
+        let rules = || exchange::rules(model, &conversation.model, &answering, starts_in_reasoning);
         let watch = self.tap.as_ref().and_then(|tap| {
             tap.begin(&Opening {
                 id: access.id(),

@@ -17,6 +17,7 @@ mod markup;
 mod names;
 mod native;
 mod prefill;
+mod reasoning;
 mod retry;
 mod round_trips;
 mod server_calls;

@@ -118,7 +118,8 @@ fn is_renaming(before: &[&str], after: &[&str], accepts: impl Fn(&str) -> bool) 
     prop_assert_eq!(before.len(), after.len());
     for (old, new) in before.iter().zip(after) {
         prop_assert!(accepts(new), "{new}");
-        prop_assert!(!accepts(old) || old == new, "{old} became {new}");
+        // Only an undeclared name may give way to the new name of a declared tool.
+        prop_assert!(!accepts(old) || old == new || after.contains(old), "{old} became {new}");
         prop_assert_eq!(*to.entry(*old).or_insert(*new), *new, "one text for {}", old);
     }
     let different: HashSet<_> = to.values().collect();
