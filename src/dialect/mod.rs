@@ -13,15 +13,21 @@ mod body;
 pub mod chat;
 mod client;
 pub mod completions;
+mod custom_tools;
 mod fields;
 pub(crate) mod finish;
 pub mod lumo;
+mod media;
 pub mod messages;
+pub mod ollama;
 mod opaque;
+mod openai_error;
 mod probe;
 mod progress;
 pub(crate) mod refusal;
 mod response_writer;
+pub mod responses;
+mod search_results;
 pub(crate) mod server;
 mod skipped;
 mod stamp;
@@ -31,6 +37,7 @@ mod table;
 pub(crate) mod tool_calls;
 mod upstream;
 mod usage;
+mod whole_calls;
 
 use std::{fmt, str::FromStr};
 
@@ -64,7 +71,9 @@ use crate::{
 dialects! {
     Lumo "lumo" "Lumo": upstream lumo;
     Chat "chat" "OpenAI Chat Completions": client chat, upstream chat;
+    Responses "responses" "OpenAI Responses": client responses;
     Messages "messages" "Anthropic Messages": client messages;
+    Ollama "ollama" "Ollama": upstream ollama;
     Completions "completions" "text completions": upstream completions;
 }
 

@@ -51,20 +51,25 @@ fn architecture_lists_the_modules_in_this_order() {
 }
 
 /// What `dialect/` has besides the dialects: all of them may import it.
-const SHARED_BY_DIALECTS: [&str; 13] = [
+const SHARED_BY_DIALECTS: &[&str] = &[
     "body",
+    "custom_tools",
     "fields",
     "finish",
+    "media",
     "opaque",
+    "openai_error",
     "probe",
     "progress",
     "refusal",
+    "search_results",
     "server",
     "skipped",
     "status",
     "tool_calls",
     "upstream",
     "usage",
+    "whole_calls",
 ];
 
 /// A path in a source file, without `crate` and `super`: the module that it names, seen from the root of the crate.

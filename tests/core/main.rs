@@ -25,10 +25,12 @@ mod laws;
 mod layers;
 mod lumo;
 mod messages;
+mod ollama;
 mod read;
 mod regressions;
 mod rendered;
 mod requests;
+mod responses;
 mod sse;
 #[path = "../support/mod.rs"]
 mod support;
