@@ -57,7 +57,8 @@ fn free_port() -> u16 {
 fn through_a_relay(dialect: &str, more: &[&str]) -> (i32, Value) {
     let mock = format!("127.0.0.1:{}", free_port());
     let url = format!("http://{mock}/v1");
-    let relay = ["--gateway", &url, "--mock-listen", &mock, "--client", dialect, "--upstream-dialect", dialect];
+    let relay =
+        ["--gateway", &url, "--mock-listen", &mock, "--client", dialect, "--upstream-dialect", dialect];
     conform(&[&relay[..], more].concat())
 }
 
