@@ -10,6 +10,7 @@
 //! routes (`proxy::routes`).
 
 mod body;
+mod channel;
 pub mod chat;
 mod client;
 pub mod completions;
@@ -64,7 +65,7 @@ use crate::{
 dialects! {
     Lumo "lumo" "Lumo": upstream lumo;
     Chat "chat" "OpenAI Chat Completions": client chat, upstream chat;
-    Messages "messages" "Anthropic Messages": client messages;
+    Messages "messages" "Anthropic Messages": client messages, upstream messages;
     Completions "completions" "text completions": upstream completions;
 }
 

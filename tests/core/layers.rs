@@ -50,8 +50,9 @@ fn architecture_lists_the_modules_in_this_order() {
 }
 
 /// What `dialect/` has besides the dialects: all of them may import it.
-const SHARED_BY_DIALECTS: [&str; 12] = [
+const SHARED_BY_DIALECTS: [&str; 13] = [
     "body",
+    "channel",
     "fields",
     "finish",
     "probe",

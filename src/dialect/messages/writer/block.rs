@@ -2,7 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::event::{Annotation, Finish, ServerCall, Usage, Warning};
+use crate::{
+    dialect::{Dialect, opaque::carried},
+    event::{Annotation, Finish, Opaque, ServerCall, Usage, Warning},
+};
 
 /// The blocks of a call that the upstream or toolwire runs. Searches have blocks of their own in this API; any other tool
 /// is shown as one of an MCP server, whose results are text (docs/protocols/messages.md#server-tools).
@@ -36,8 +39,7 @@ impl Hosted {
     pub(super) fn result(self, id: &str, content: &str, is_error: bool) -> Value {
         match self {
             Self::Search => {
-                let error = || json!({"type": "web_search_tool_result_error", "error_code": "unavailable"});
-                let content = if is_error { error() } else { pages(content) };
+                let content = if is_error { search_error(content) } else { pages(content) };
                 json!({"type": "web_search_tool_result", "tool_use_id": id, "content": content})
             }
             Self::Other => json!({
@@ -53,6 +55,15 @@ impl Hosted {
 /// The server that calls of other tools name.
 const SERVER_NAME: &str = "upstream";
 
+/// The error of a search, as Anthropic's servers write it if they did.
+fn search_error(content: &str) -> Value {
+    let kind = "web_search_tool_result_error";
+    let given = serde_json::from_str::<Value>(content).ok();
+    given
+        .filter(|error| error.get("type").is_some_and(|given| given == kind))
+        .unwrap_or_else(|| json!({"type": kind, "error_code": "unavailable"}))
+}
+
 /// The pages in a search's result: the objects with a `url` or `link` in its first list of such objects.
 fn pages(content: &str) -> Value {
     let result = serde_json::from_str::<Value>(content).unwrap_or_default();
@@ -65,6 +76,10 @@ fn pages(content: &str) -> Value {
 }
 
 fn page(page: &Value) -> Option<Value> {
+    // As Anthropic's servers write it: its encrypted content goes back to them.
+    if page.get("type").is_some_and(|kind| kind == "web_search_result") {
+        return Some(page.clone());
+    }
     let text = |keys: [&str; 2]| keys.iter().find_map(|key| page.get(key)?.as_str());
     let url = text(["url", "link"])?;
     let title = text(["title", "name"]).unwrap_or(url);
@@ -98,6 +113,11 @@ pub(super) fn input(arguments: &str) -> Value {
     }
 }
 
+/// The block of thinking that the upstream does not show.
+pub(super) fn redacted(state: &Opaque<'_>) -> Value {
+    json!({"type": "redacted_thinking", "data": carried(state, Dialect::Messages)})
+}
+
 /// A citation of a page. The API cites text; which text is known by its place only, so it is left empty.
 pub(super) fn citation(annotation: &Annotation<'_>) -> Value {
     json!({
@@ -109,8 +129,8 @@ pub(super) fn citation(annotation: &Annotation<'_>) -> Value {
     })
 }
 
-/// Token counts. This API requires the two main ones, so a count that the upstream did not give is 0. Tokens of the cache
-/// are not among its `input_tokens`.
+/// Token counts, with the other fields of an upstream of this dialect. This API requires the two main ones, so a count that
+/// the upstream did not give is 0. Tokens of the cache are not among its `input_tokens`.
 pub(super) fn usage(usage: Option<&Usage>) -> Value {
     let count = |count: fn(&Usage) -> Option<u64>| usage.and_then(count);
     let input = count(|usage| {
@@ -121,6 +141,13 @@ pub(super) fn usage(usage: Option<&Usage>) -> Value {
         "input_tokens": input.unwrap_or(0),
         "output_tokens": count(|usage| usage.output).unwrap_or(0),
     });
+    let raw = usage.and_then(|usage| usage.raw.as_ref()).filter(|raw| raw.dialect == Dialect::Messages.name());
+    let raw = raw.and_then(|raw| serde_json::from_str::<Map<String, Value>>(raw.object.get()).ok());
+    if let Some(object) = object.as_object_mut() {
+        for (key, value) in raw.into_iter().flatten() {
+            object.entry(key).or_insert(value);
+        }
+    }
     let cached = [
         ("cache_read_input_tokens", count(|usage| usage.cached)),
         ("cache_creation_input_tokens", count(|usage| usage.cache_written)),

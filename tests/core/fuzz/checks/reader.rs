@@ -1,7 +1,7 @@
 //! The readers of upstreams: any bytes, cut anywhere, mean the same.
 
 use toolwire::{
-    dialect::{Reader, chat, completions, lumo},
+    dialect::{Reader, chat, completions, lumo, messages},
     event::Event,
     failure::Failure,
 };
@@ -44,6 +44,11 @@ fn reader_of(flags: u8) -> Reader {
     if on(5) {
         let settings = completions::ReaderSettings { max_frame, tolerate_truncation: on(2) };
         return Reader::Completions(completions::Reader::new(settings));
+    }
+    if on(6) {
+        let settings =
+            messages::ReaderSettings { max_frame, tolerate_truncation: on(2), verbatim: on(3) };
+        return Reader::Messages(messages::Reader::new(settings));
     }
     Reader::Chat(chat::Reader::new(chat::ReaderSettings {
         max_frame,
