@@ -10,7 +10,9 @@ mod received;
 
 use serde_json::Value;
 
-pub(crate) use self::arrange::{joined_user_turns, media_behind_results, take_media};
+pub(crate) use self::arrange::{
+    CallsById, joined_user_turns, media_behind_results, results_in_call_order, take_media,
+};
 pub use self::{
     constraint::{Constraint, Prefill, StructuralTags, Tag},
     received::{Received, Rest},

@@ -12,10 +12,13 @@ import OpenAI from "openai";
 
 export const STAND = JSON.parse(readFileSync(process.env.STAND, "utf8"));
 
+// It warns of every model name that it does not know.
+globalThis.AI_SDK_LOG_WARNINGS = false;
+
 // Milliseconds after which a client gives up; only a test that hangs takes that long.
 export const TIMEOUT = 30_000;
 
-const empty = () => ({
+export const empty = () => ({
   text: "",
   reasoning: "",
   refusal: "",
@@ -31,10 +34,15 @@ export const client = (options = {}) =>
   new OpenAI({ baseURL: STAND.url, apiKey: STAND.key, maxRetries: 0, timeout: TIMEOUT, ...options });
 
 /** The members of an error that the openai SDK threw. */
-const ofOpenAI = (error) => {
+export const ofOpenAI = (error) => {
   if (!(error instanceof OpenAI.APIError)) throw error;
   const { status, type, code, message } = error;
   return { status, type, code, message };
+};
+
+/** Passes over the error that follows an abort. */
+export const ofAbort = (error) => {
+  if (!(error instanceof OpenAI.APIUserAbortError)) throw error;
 };
 
 /** openai, iterating over the chunks. */
@@ -54,6 +62,12 @@ const openai = {
       answer.error = ofOpenAI(error);
     }
     return answer;
+  },
+
+  async leave(request) {
+    for await (const chunk of await client().chat.completions.create({ ...request, stream: true })) {
+      if (chunk.choices[0]?.delta.content) break;
+    }
   },
 
   async whole({ stream, stream_options, ...request }) {
@@ -109,6 +123,12 @@ const openaiHelper = {
   // The helper only streams.
   whole: null,
 
+  async leave(request) {
+    const events = client().chat.completions.stream(request);
+    events.once("content", () => events.abort());
+    await events.done().catch(ofAbort);
+  },
+
   async stream(request) {
     let text = "";
     const done = [];
@@ -129,10 +149,10 @@ const openaiHelper = {
   },
 };
 
-const settings = { baseURL: STAND.url, apiKey: STAND.key };
+export const settings = { baseURL: STAND.url, apiKey: STAND.key };
 
 /** The Vercel AI SDK with one of its providers; `model` creates its model from a request. */
-const aiSdk = (name, sees, model) => ({
+export const aiSdk = (name, sees, model) => ({
   name,
   sees,
   seesOfErrors: [],
@@ -145,6 +165,14 @@ const aiSdk = (name, sees, model) => ({
       takePart(part, answer);
     }
     return answer;
+  },
+
+  async leave(request) {
+    const leaving = new AbortController();
+    const options = { ...asked(request, model), abortSignal: leaving.signal, onError() {} };
+    for await (const part of streamText(options).fullStream) {
+      if (part.type === "text-delta") leaving.abort();
+    }
   },
 
   async whole(request) {

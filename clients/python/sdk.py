@@ -1,41 +1,18 @@
 """The clients: each sends a request through its SDK and returns what it has received, an `Answer`."""
 
 import json
-import os
-from dataclasses import dataclass, field
-from pathlib import Path
+from functools import cache
 
 import openai
 from langchain_openai import ChatOpenAI
+from stand import SETTINGS, STAND, TIMEOUT, Answer
 
-STAND = json.loads(Path(os.environ["STAND"]).read_text("utf-8"))
-
-# Seconds after which a client gives up; only a test that hangs takes that long.
-TIMEOUT = 30
-
-# Arguments for creating a client.
-SETTINGS = {"base_url": STAND["url"], "api_key": STAND["key"], "max_retries": 0, "timeout": TIMEOUT}
+__all__ = ["CLIENTS", "SETTINGS", "STAND", "TIMEOUT", "Answer", "client", "model"]
 
 
-@dataclass
-class Answer:
-    """What a client has received at the end of a response. Members that a client does not expose keep these defaults."""
-
-    text: str = ""
-    reasoning: str = ""
-    refusal: str = ""
-    # [{"id", "name", "arguments"}]
-    calls: list = field(default_factory=list)
-    # [{"call", "content", "is_error"}]
-    results: list = field(default_factory=list)
-    finish: str | None = None
-    usage: dict | None = None
-    # What the SDK raised.
-    error: Exception | None = None
-
-
+@cache
 def client(**options):
-    """A client of the openai SDK without automatic retries."""
+    """A client of the openai SDK without automatic retries. Creating one takes longer than a request."""
     return openai.OpenAI(**SETTINGS | options)
 
 
@@ -75,6 +52,10 @@ class OpenAI:
                     answer.calls.append({"id": None, "name": delta.function_call.name, "arguments": ""})
                 answer.calls[-1]["arguments"] += delta.function_call.arguments or ""
 
+    def leave(self, request):
+        with client().chat.completions.create(**request | {"stream": True}) as chunks:
+            next(chunk for chunk in chunks if chunk.choices[0].delta.content)
+
     def whole(self, request):
         request = {key: value for key, value in request.items() if key not in ("stream", "stream_options")}
         try:
@@ -108,6 +89,10 @@ class OpenAIHelper(OpenAI):
         calls = [(index, call["name"], call["arguments"]) for index, call in enumerate(answer.calls) if call["id"]]
         assert done == calls, "the helper did not say of each call, once and in order, that it is done"
         return answer
+
+    def leave(self, request):
+        with client().chat.completions.stream(**request) as events:
+            next(event for event in events if event.type == "content.delta")
 
     # The helper only streams.
     whole = None
@@ -165,6 +150,11 @@ class LangChain:
         calls = [call | {"arguments": json.dumps(call["args"])} for call in message.tool_calls]
         calls += [call | {"arguments": call["args"]} for call in message.invalid_tool_calls]
         return self._close(Answer(text=message.text, calls=calls), message)
+
+    def leave(self, request):
+        chunks = model(request).stream(request["messages"])
+        next(chunk for chunk in chunks if chunk.text)
+        chunks.close()
 
     def _close(self, answer, message):
         answer.finish = message.response_metadata.get("finish_reason")

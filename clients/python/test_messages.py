@@ -5,106 +5,10 @@ import json
 
 import anthropic
 import pytest
-from sdk import STAND, TIMEOUT, Answer
+from messages import BASE_URL, Messages, client
+from sdk import STAND
 from test_fixtures import check_calls
 from test_loop import QUESTION, RESULT
-
-FINISHES = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length", "refusal": "content_filter"}
-
-# These SDKs add `/v1` to the base URL themselves.
-BASE_URL = STAND["url"].removesuffix("/v1")
-
-
-def client():
-    return anthropic.Anthropic(base_url=BASE_URL, api_key=STAND["key"], max_retries=0, timeout=TIMEOUT)
-
-
-def as_messages(request):
-    """A request of Chat Completions in the form of Messages."""
-    turns, system = [], []
-    for message in request["messages"]:
-        content = message.get("content") or ""
-        if message["role"] in ("system", "developer"):
-            system.append(content)
-        elif message["role"] == "tool":
-            block = {"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": content}
-            turns.append({"role": "user", "content": [block]})
-        elif message["role"] == "assistant":
-            blocks = [{"type": "text", "text": content}] if content else []
-            blocks += [
-                {
-                    "type": "tool_use",
-                    "id": call["id"],
-                    "name": call["function"]["name"],
-                    "input": json.loads(call["function"]["arguments"] or "{}"),
-                }
-                for call in message.get("tool_calls", [])
-            ]
-            turns.append({"role": "assistant", "content": blocks})
-        else:
-            turns.append({"role": "user", "content": content})
-    made = {"model": request["model"], "max_tokens": 1000, "messages": turns}
-    if system:
-        made["system"] = "\n".join(system)
-    tools = [tool["function"] for tool in request.get("tools", [])]
-    if tools:
-        empty = {"type": "object", "properties": {}}
-        made["tools"] = [
-            {
-                "name": tool["name"],
-                "description": tool.get("description", ""),
-                "input_schema": tool.get("parameters") or empty,
-            }
-            for tool in tools
-        ]
-        wanted = request.get("tool_choice", "auto")
-        if isinstance(wanted, dict):
-            choice = {"type": "tool", "name": wanted["function"]["name"]}
-        else:
-            choice = {"type": "any" if wanted == "required" else wanted}
-        if request.get("parallel_tool_calls") is False:
-            choice["disable_parallel_tool_use"] = True
-        made["tool_choice"] = choice
-    return made
-
-
-def answer_of(message):
-    answer = Answer(finish=FINISHES[message.stop_reason])
-    answer.usage = {
-        "prompt_tokens": message.usage.input_tokens + (message.usage.cache_read_input_tokens or 0),
-        "completion_tokens": message.usage.output_tokens,
-    }
-    for block in message.content:
-        if block.type == "text":
-            answer.text += block.text
-        elif block.type == "thinking":
-            answer.reasoning += block.thinking
-        elif block.type == "tool_use":
-            answer.calls.append({"id": block.id, "name": block.name, "arguments": written(block.input)})
-    return answer
-
-
-def written(arguments):
-    return arguments if isinstance(arguments, str) else json.dumps(arguments)
-
-
-def stream(request):
-    pieces = []
-    try:
-        with client().messages.stream(**as_messages(request)) as events:
-            pieces.extend(event.text for event in events if event.type == "text")
-            answer = answer_of(events.get_final_message())
-    except anthropic.APIError as error:
-        return Answer(text="".join(pieces), error=error)
-    assert "".join(pieces) == answer.text
-    return answer
-
-
-def whole(request):
-    try:
-        return answer_of(client().messages.create(**as_messages(request)))
-    except anthropic.APIError as error:
-        return Answer(error=error)
 
 
 def can_be_asked(case):
@@ -124,12 +28,12 @@ def can_be_asked(case):
 CASES = [pytest.param(case, id=case["name"]) for case in STAND["cases"] if can_be_asked(case)]
 
 
-@pytest.mark.parametrize("ask", [stream, whole])
+@pytest.mark.parametrize("way", ["stream", "whole"])
 @pytest.mark.parametrize("case", CASES)
-def test_fixture(case, ask):
-    if ask is stream and not case["request"]["stream"]:
+def test_fixture(case, way):
+    if way == "stream" and not case["request"]["stream"]:
         pytest.skip("the fixture's response is not streamed")
-    answer = ask(case["request"])
+    answer = getattr(Messages(), way)(case["request"])
     expect = case["expect"]
     if "error" in expect:
         assert answer.error is not None, f"a broken answer looks like a good one: {answer}"
@@ -140,7 +44,7 @@ def test_fixture(case, ask):
     assert answer.text == expect.get("text", "")
     assert answer.reasoning == expect.get("reasoning", "")
     assert answer.finish == expect["finish"]
-    if ask is stream and expect["finish"] == "length":
+    if way == "stream" and expect["finish"] == "length":
         # The SDK completes what is missing of a call that was cut off.
         assert [call["name"] for call in answer.calls] == [call["name"] for call in expect.get("calls", [])]
     else:

@@ -3,7 +3,8 @@
     python3 clients/stand COMMAND…
 
 The environment variable STAND names a JSON file for the command: `url`, `key` and `metrics` of the proxy, `upstream` (the
-scripted one), `cases` (fixtures: name, request, expect) and `loops` (models that run a complete tool loop). The exit status
+scripted one), `cases` (fixtures: name, request, expect), `matrix` (the same for scenarios of the scripted upstream in
+each dialect), `upstreams` (those dialects) and `loops` (models that run a complete tool loop). The exit status
 is the command's. TOOLWIRE_BIN selects the toolwire binary.
 """
 
@@ -17,6 +18,7 @@ import threading
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import matrix
 import models
 import upstream
 
@@ -95,6 +97,8 @@ def main(command):
                 "metrics": f"{url}/metrics",
                 "upstream": scripted,
                 "cases": [models.case(fixture) for fixture in fixtures],
+                "matrix": list(matrix.cases()),
+                "upstreams": list(matrix.UPSTREAMS),
                 "loops": [model.name for model in served if model.name.startswith("loop-")],
             }),
             "utf-8",

@@ -6,6 +6,7 @@ Every model has its own upstream, whose header tells `toolwire mock` which fixtu
 import json
 import tomllib
 
+import matrix
 import upstream
 
 KEY = "sk-clients"
@@ -117,6 +118,7 @@ def of_scenarios(scripted, formats):
         *(
             model(name, name)
             for name in upstream.SCENARIOS
-            if name not in ("loop", "bounce", "searches")
+            if name not in ("loop", "bounce", "searches") and name not in matrix.ACTS
         ),
+        *(Model(**each) for each in matrix.models(scripted)),
     ]

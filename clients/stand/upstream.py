@@ -6,29 +6,25 @@ responses, responses whose reader disconnected, request bodies. `GET /go/SCENARI
 """
 
 import json
-import select
-import socket
-import struct
 import sys
 import threading
 from collections import defaultdict
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-# Seconds after which a response that waits for its reader ends.
-PATIENCE = 30
+import answers
+import matrix
+import whole
+from answers import PATIENCE, Gone
 
 # The call to make, and its text in each format.
 CITY = {"city": "Paris"}
 EXAMPLES = {}
 
 
-class Gone(Exception):
-    """The reader disconnected, or does not do what the response waits for."""
-
-
 def loop(request, answer):
     """A call; and once its result has come back, in any form, a response that contains the result."""
-    turns = request["messages"] if "messages" in request else request["Prompt"]["turns"]
+    turns = turns_of(request)
     answer.begin()
     if "18 °C" in text_of(turns[-1]):
         answer.text("It is ", "18 °C", ".")
@@ -130,7 +126,7 @@ def searches(request, answer):
     search = {"id": f"s{answer.number}", "name": "web_search", "arguments": json.dumps({"query": "weather Paris"})}
     answer.object({"object": "chat.tool_call", "tool_call": search})
     answer.object({"object": "chat.tool_result", "tool_result": {"call_id": search["id"], "content": result}})
-    if "18 °C" in text_of(request["messages"][-1]):
+    if "18 °C" in text_of(turns_of(request)[-1]):
         answer.text("It is ", "18 °C", ".")
         answer.finish("stop")
     else:
@@ -164,85 +160,18 @@ ACTS = [
     reset,
 ]
 
-SCENARIOS = {act.__name__.replace("_", "-"): act for act in ACTS}
+SCENARIOS = {act.__name__.replace("_", "-"): act for act in ACTS} | matrix.ACTS
 
 
-def text_of(message):
-    """The text of a message, whose content may be a string or parts."""
-    content = message.get("content") or ""
-    if isinstance(content, str):
-        return content
-    return "".join(part.get("text", "") for part in content)
+def turns_of(request):
+    """The turns of a request in any dialect."""
+    request = request.get("Prompt", request)
+    return next(request[key] for key in ("messages", "turns", "contents", "input") if key in request)
 
 
-class Answer:
-    """A chat stream on its way to toolwire."""
-
-    def __init__(self, connection, format, number, go):
-        self.connection = connection
-        self.format = format
-        self.go = go
-        # The number of earlier requests to this scenario.
-        self.number = number
-
-    def refuse(self):
-        self._send(b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
-
-    def begin(self):
-        # The connection closes after the response. Without the field a client may reuse it, and then fails now and then.
-        head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n"
-        self._send(head + b"transfer-encoding: chunked\r\n\r\n")
-        self._delta({"role": "assistant", "content": ""})
-
-    def text(self, *pieces):
-        for piece in pieces:
-            self._delta({"content": piece})
-
-    def call(self, name, arguments):
-        head = {"index": 0, "id": "call_up", "type": "function", "function": {"name": name, "arguments": ""}}
-        self._delta({"tool_calls": [head]})
-        self.more(arguments[:5])
-        self.more(arguments[5:])
-
-    def more(self, arguments):
-        self._delta({"tool_calls": [{"index": 0, "function": {"arguments": arguments}}]})
-
-    def object(self, value):
-        self._chunk(b"data: " + json.dumps(value).encode() + b"\n\n")
-
-    def finish(self, reason):
-        self._delta({}, reason)
-        self._chunk(b"data: [DONE]\n\n")
-        self._send(b"0\r\n\r\n")
-
-    def reset(self):
-        # Closing with a linger time of zero resets the connection.
-        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.connection.close()
-
-    def wait(self, seconds):
-        """Waits, and notices if the reader disconnects meanwhile."""
-        readable, _, _ = select.select([self.connection], [], [], seconds)
-        if readable and not self.connection.recv(1, socket.MSG_PEEK):
-            raise Gone
-
-    def wait_for_go(self):
-        if not self.go.acquire(timeout=PATIENCE):
-            raise Gone
-
-    def _delta(self, delta, reason=None):
-        choice = {"index": 0, "delta": delta, "finish_reason": reason}
-        head = {"id": "chatcmpl-up", "object": "chat.completion.chunk", "created": 1712000000, "model": "up"}
-        self.object(head | {"choices": [choice]})
-
-    def _chunk(self, data):
-        self._send(b"%x\r\n%s\r\n" % (len(data), data))
-
-    def _send(self, data):
-        try:
-            self.connection.sendall(data)
-        except OSError as error:
-            raise Gone from error
+def text_of(turn):
+    """A turn with everything in it, as text."""
+    return json.dumps(turn, ensure_ascii=False)
 
 
 class State:
@@ -285,7 +214,11 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         number = self.state.add(scenario, open=1, requests=[request]) - 1
         try:
-            answer = Answer(self.connection, format if format in EXAMPLES else None, number, self.state.go[scenario])
+            dialect = answers.of_path(self.path)
+            options = {"format": format if format in EXAMPLES else None, "go": self.state.go[scenario]}
+            if scenario in matrix.ACTS and whole.is_wanted(dialect, self.path, request):
+                dialect = partial(whole.Whole, dialect)
+            answer = dialect(self.connection, request, number, **options)
             SCENARIOS[scenario](request, answer)
         except Gone:
             self.state.add(scenario, left=1)

@@ -1,8 +1,8 @@
 //! Rearranges turns for upstreams that accept fewer forms of them.
 
-use std::{borrow::Cow, mem};
+use std::{borrow::Cow, collections::HashMap, mem};
 
-use super::{Part, Role, Turn};
+use super::{CallOutput, Part, Role, Turn};
 
 /// Moves images and other media of tool results into a user's turn after them: most servers accept only text
 /// in a result. All results of a run come first, since calls and results must be adjacent.
@@ -48,6 +48,56 @@ pub(crate) fn take_media(turn: &mut Turn, name: &str) -> Vec<Part> {
         (name, id) => format!("the call {id} of {name}"),
     };
     std::iter::once(Part::Text(format!("Attached to the result of {whose}:"))).chain(media).collect()
+}
+
+/// The calls of a conversation, by id. Calls are added in the order of the conversation, so that a result finds the last
+/// call with its id.
+#[derive(Debug, Default)]
+pub(crate) struct CallsById<'t>(HashMap<&'t str, (usize, &'t str)>);
+
+impl<'t> CallsById<'t> {
+    /// Adds the calls of `turn`.
+    pub(crate) fn add(&mut self, turn: &'t Turn) {
+        for part in &turn.parts {
+            if let Part::Call(call) = part {
+                self.0.insert(&call.id, (self.0.len(), &call.name));
+            }
+        }
+    }
+
+    /// The name of the tool whose result `output` is: its own name, or that of the call.
+    pub(crate) fn tool_of(&self, output: &'t CallOutput) -> &'t str {
+        let called = || self.0.get(output.id.as_str()).map(|(_, name)| *name).unwrap_or_default();
+        if output.name.is_empty() { called() } else { &output.name }
+    }
+
+    /// The place of the call that the first result in `turn` belongs to; after all others if there is no such call.
+    fn place_of(&self, turn: &Turn) -> usize {
+        let id = turn.parts.iter().find_map(|part| match part {
+            Part::Result(output) => Some(output.id.as_str()),
+            _ => None,
+        });
+        id.and_then(|id| self.0.get(id)).map_or(usize::MAX, |(place, _)| *place)
+    }
+}
+
+/// Puts adjacent results into the order of their calls, for upstreams that match them by order.
+pub(crate) fn results_in_call_order(turns: &[Turn]) -> Cow<'_, [Turn]> {
+    let mut calls = CallsById::default();
+    let mut arranged = Cow::Borrowed(turns);
+    let mut at = 0;
+    for run in turns.chunk_by(|one, next| one.role == Role::Tool && next.role == Role::Tool) {
+        run.iter().for_each(|turn| calls.add(turn));
+        if run.len() > 1 && !run.is_sorted_by_key(|turn| calls.place_of(turn)) {
+            let mut sorted = run.to_vec();
+            sorted.sort_by_key(|turn| calls.place_of(turn));
+            if let Some(place) = arranged.to_mut().get_mut(at..at + run.len()) {
+                place.clone_from_slice(&sorted);
+            }
+        }
+        at += run.len();
+    }
+    arranged
 }
 
 /// Joins adjacent turns of the user, for chat templates in which user and assistant alternate.

@@ -17,7 +17,9 @@ pub mod completions;
 mod fields;
 pub(crate) mod finish;
 pub mod lumo;
+mod media;
 pub mod messages;
+pub mod ollama;
 mod opaque;
 mod probe;
 mod progress;
@@ -32,6 +34,7 @@ mod table;
 pub(crate) mod tool_calls;
 mod upstream;
 mod usage;
+mod whole_calls;
 
 use std::{fmt, str::FromStr};
 
@@ -65,7 +68,12 @@ use crate::{
 dialects! {
     Lumo "lumo" "Lumo": upstream lumo;
     Chat "chat" "OpenAI Chat Completions": client chat, upstream chat;
+<<<<<<< HEAD
     Messages "messages" "Anthropic Messages": client messages, upstream messages;
+=======
+    Messages "messages" "Anthropic Messages": client messages;
+    Ollama "ollama" "Ollama": upstream ollama;
+>>>>>>> main
     Completions "completions" "text completions": upstream completions;
 }
 
@@ -87,6 +95,11 @@ impl FromStr for Dialect {
 }
 
 impl ClientDialect {
+    /// Every dialect that clients speak.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Self::SIDES.iter().map(|(dialect, _)| *dialect)
+    }
+
     /// The dialect.
     pub fn dialect(self) -> Dialect {
         self.side().dialect()

@@ -128,7 +128,7 @@ maxcalls = 3
 2:45: error: 0.0.0.0:99 can be reached from other machines: without `api_keys` only loopback addresses are listened on
 2:59: error: 127.0.0.1:8787 stands here twice
 3:17: error: expected a duration such as \"90s\", found an integer
-7:11: error: unknown value `lummo`; did you mean `lumo`? also known: `chat`, `completions`
+7:11: error: unknown value `lummo`; did you mean `lumo`? also known: `ollama`, `chat`
 8:12: error: not a URL; expected one such as \"https://host/v1\"
 9:11: error: the environment variable `NOPE` is not set
 10:1: error: unknown key `conect_timeout`; did you mean `connect_timeout`? also known: `idle_timeout`, `total_timeout`; `toolwire check --keys` lists all
@@ -803,7 +803,7 @@ fn openai_hosts_get_fields_that_others_do_not_know() {
         );
         match &Desk::with(&text).load().unwrap().config.upstreams[0].options {
             UpstreamDialect::Chat(chat) => (chat.keep_developer, chat.keep_custom_tools),
-            UpstreamDialect::Lumo(_) | UpstreamDialect::Completions(_) => panic!("the dialect is chat"),
+            _ => panic!("the dialect is chat"),
         }
     };
     for url in

@@ -50,11 +50,17 @@ fn architecture_lists_the_modules_in_this_order() {
 }
 
 /// What `dialect/` has besides the dialects: all of them may import it.
+<<<<<<< HEAD
 const SHARED_BY_DIALECTS: [&str; 13] = [
+=======
+const SHARED_BY_DIALECTS: &[&str] = &[
+>>>>>>> main
     "body",
     "channel",
     "fields",
     "finish",
+    "media",
+    "opaque",
     "probe",
     "progress",
     "refusal",
@@ -64,6 +70,7 @@ const SHARED_BY_DIALECTS: [&str; 13] = [
     "tool_calls",
     "upstream",
     "usage",
+    "whole_calls",
 ];
 
 /// A path in a source file, without `crate` and `super`: the module that it names, seen from the root of the crate.

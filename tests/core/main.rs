@@ -19,10 +19,13 @@ mod docs;
 mod enforce;
 mod formats;
 mod fuzz;
+#[cfg(feature = "bench")]
+mod golden;
 mod laws;
 mod layers;
 mod lumo;
 mod messages;
+mod ollama;
 mod read;
 mod regressions;
 mod rendered;

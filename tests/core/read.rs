@@ -1,7 +1,7 @@
 //! Reads an upstream's body in pieces, and summarises its meaning in one line.
 
 use toolwire::{
-    dialect::{Reader, Skipped, chat, completions, messages},
+    dialect::{Reader, Skipped, chat, completions, messages, ollama},
     event::{CallEnd, Event, Finish, Sink},
     failure::Failure,
 };
@@ -169,6 +169,12 @@ impl MakesReader for completions::ReaderSettings {
 impl MakesReader for messages::ReaderSettings {
     fn reader(self) -> Reader {
         Reader::Messages(messages::Reader::new(self))
+    }
+}
+
+impl MakesReader for ollama::ReaderSettings {
+    fn reader(self) -> Reader {
+        Reader::Ollama(ollama::Reader::new(self))
     }
 }
 

@@ -17,6 +17,7 @@ mod markup;
 mod native;
 mod prefill;
 mod retry;
+mod round_trips;
 mod server_calls;
 mod soup;
 mod streams;

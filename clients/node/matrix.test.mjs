@@ -1,0 +1,53 @@
+// Every scenario through every upstream dialect with every client: text, calls, reasoning, counts, failures, disconnects.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { langchain } from "./langchain.mjs";
+import { aiAnthropic, anthropic, asFinish } from "./messages.mjs";
+import { seen, until } from "./scripted.mjs";
+import { CLIENTS, STAND } from "./sdk.mjs";
+
+const ALL = [...CLIENTS, langchain, anthropic, aiAnthropic];
+
+for (const client of ALL) {
+  for (const { name, request, expect } of STAND.matrix) {
+    for (const way of ["stream", "whole"]) {
+      if (!client[way]) continue;
+      test(`${way}: ${client.name}, ${name}`, async () => {
+        const answer = await client[way](request);
+        if (expect.error) checkError(client, answer, expect.error, way);
+        else check(client, answer, expect);
+      });
+    }
+  }
+
+  for (const name of STAND.upstreams) {
+    test(`client disconnect cancels the upstream request: ${client.name}, ${name}`, async () => {
+      const { left } = await seen("stays");
+      await client.leave({ model: `${name}-stays`, messages: [{ role: "user", content: "Hello" }] });
+      await until("stays", { left: left + 1, open: 0 });
+    });
+  }
+}
+
+function check(client, answer, expect) {
+  assert.equal(answer.error, null);
+  assert.equal(answer.text, expect.text);
+  if (client.sees.includes("reasoning")) assert.equal(answer.reasoning, expect.reasoning ?? "");
+  const calls = answer.calls.map(({ name, arguments: args }) => ({ name, arguments: JSON.parse(args) }));
+  assert.deepEqual(calls, expect.calls);
+  const ids = answer.calls.map(({ id }) => id);
+  assert.ok(ids.every(Boolean) && new Set(ids).size === ids.length, `each call has an id of its own: ${ids}`);
+  assert.equal(asFinish(answer.finish), expect.finish);
+  if (answer.told) assert.equal(answer.told.text, answer.text);
+  for (const [count, value] of Object.entries(expect.usage ?? {})) assert.equal(answer.usage[count], value, count);
+}
+
+function checkError(client, { error, finish, text }, expect, way) {
+  assert.ok(error, `a broken answer looks like a good one: ${finish}, ${text}`);
+  assert.ok(error.message.includes(expect.message ?? ""), error.message);
+  if (!client.seesOfErrors.includes("status")) return;
+  if (expect.status) assert.equal(error.status, expect.status);
+  else if (way === "whole") assert.ok(error.status >= 500, `${error.status}`);
+}

@@ -1,0 +1,20 @@
+"""Every scenario through every upstream dialect with every client: text, calls, reasoning, counts, failures, disconnects."""
+
+import pytest
+from checks import check, check_disconnect, every_case
+from messages import Messages
+from sdk import CLIENTS
+from stand import STAND
+
+ALL = CLIENTS | {"anthropic": Messages()}
+
+
+@every_case(ALL)
+def test_scenario(client, case, way):
+    check(client, case, way)
+
+
+@pytest.mark.parametrize("name", STAND["upstreams"])
+@pytest.mark.parametrize("client", ALL)
+def test_client_disconnect_cancels_the_upstream_request(client, name, upstream):
+    check_disconnect(ALL[client], name, upstream)

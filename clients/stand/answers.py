@@ -1,0 +1,468 @@
+"""Responses of the scripted upstream, written in the API that the request's path names.
+
+They are written from the vendors' descriptions and share no code with toolwire's readers.
+"""
+
+import json
+import select
+import socket
+import struct
+
+# Seconds after which a response that waits for its reader ends.
+PATIENCE = 30
+
+# Token counts of every response whose API has them.
+INPUT_TOKENS, OUTPUT_TOKENS = 11, 7
+
+# The text of the failures that a scenario asks for.
+REFUSAL = "Too many requests for now."
+FAILURE = "The model broke down."
+
+# Arguments are sent in pieces of this many characters, after a first short one.
+PIECE = 4000
+
+
+class Gone(Exception):
+    """The reader disconnected, or does not do what the response waits for."""
+
+
+def pieces(text, size=PIECE):
+    return [text[at : at + size] for at in range(0, len(text), size)]
+
+
+class Answer:
+    """A response on its way to toolwire: HTTP and what the dialects share. Subclasses write the stream."""
+
+    content_type = b"text/event-stream"
+
+    def __init__(self, connection, request, number, *, format=None, go=None):
+        self.connection = connection
+        self.request = request
+        # The number of earlier requests to this scenario.
+        self.number = number
+        self.format = format
+        self.go = go
+        self.calls = 0
+
+    # What each dialect writes.
+
+    def begin(self):
+        """The head and what precedes the first content."""
+        # The connection closes after the response. Without the field a client may reuse it, and then fails now and then.
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: %s\r\nconnection: close\r\n" % self.content_type
+        self.send(head + b"transfer-encoding: chunked\r\n\r\n")
+
+    def text(self, *texts):
+        raise NotImplementedError
+
+    def reasoning(self, *texts):
+        raise NotImplementedError
+
+    def call(self, name, arguments):
+        """A call; `arguments` is JSON, which may be incomplete."""
+        raise NotImplementedError
+
+    def finish(self, reason):
+        """The end: `reason` in the words of Chat Completions."""
+        raise NotImplementedError
+
+    def fail(self):
+        """A failure in the middle of the stream."""
+        raise NotImplementedError
+
+    def error_body(self, status):
+        return {"error": {"message": REFUSAL, "type": "rate_limit_error", "param": None, "code": None}}
+
+    # HTTP.
+
+    def refuse(self, status=503):
+        """An error response in place of the stream."""
+        body = json.dumps(self.error_body(status)).encode()
+        head = b"HTTP/1.1 %d Refused\r\ncontent-type: application/json\r\nretry-after: 7\r\n" % status
+        self.send(head + b"content-length: %d\r\nconnection: close\r\n\r\n%s" % (len(body), body))
+
+    def cut(self):
+        """The end of the body in the middle of the stream; HTTP's framing is complete."""
+        self.send(b"0\r\n\r\n")
+
+    def reset(self):
+        # Closing with a linger time of zero resets the connection.
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.connection.close()
+
+    def wait(self, seconds):
+        """Waits, and notices if the reader disconnects meanwhile."""
+        readable, _, _ = select.select([self.connection], [], [], seconds)
+        if readable and not self.connection.recv(1, socket.MSG_PEEK):
+            raise Gone
+
+    def wait_for_go(self):
+        if not self.go.acquire(timeout=PATIENCE):
+            raise Gone
+
+    def object(self, value, event=None):
+        """One event of the stream."""
+        name = f"event: {event}\n" if event else ""
+        self.chunk(f"{name}data: {json.dumps(value)}\n\n".encode())
+
+    def chunk(self, data):
+        self.send(b"%x\r\n%s\r\n" % (len(data), data))
+
+    def send(self, data):
+        try:
+            self.connection.sendall(data)
+        except OSError as error:
+            raise Gone from error
+
+
+class Chat(Answer):
+    """OpenAI Chat Completions, which version 2 of Lumo's protocol resembles."""
+
+    def begin(self):
+        super().begin()
+        self._delta({"role": "assistant", "content": ""})
+
+    def text(self, *texts):
+        for text in texts:
+            self._delta({"content": text})
+
+    def reasoning(self, *texts):
+        for text in texts:
+            self._delta({"reasoning_content": text})
+
+    def call(self, name, arguments):
+        function = {"name": name, "arguments": ""}
+        self.calls += 1
+        head = {"index": self.calls - 1, "id": f"call_up{self.calls}", "type": "function", "function": function}
+        self._delta({"tool_calls": [head]})
+        self.more(arguments[:5])
+        for piece in pieces(arguments[5:]):
+            self.more(piece)
+
+    def more(self, arguments):
+        self._delta({"tool_calls": [{"index": self.calls - 1, "function": {"arguments": arguments}}]})
+
+    def finish(self, reason):
+        self._delta({}, reason)
+        counts = {"prompt_tokens": INPUT_TOKENS, "completion_tokens": OUTPUT_TOKENS}
+        if (self.request.get("stream_options") or {}).get("include_usage"):
+            self._object({"choices": [], "usage": counts | {"total_tokens": INPUT_TOKENS + OUTPUT_TOKENS}})
+        self.chunk(b"data: [DONE]\n\n")
+        self.send(b"0\r\n\r\n")
+
+    def fail(self):
+        self.object({"error": {"message": FAILURE, "type": "server_error", "param": None, "code": "broken"}})
+        self.cut()
+
+    def _delta(self, delta, reason=None):
+        self._object({"choices": [{"index": 0, "delta": delta, "finish_reason": reason}]})
+
+    def _object(self, members):
+        head = {"id": "chatcmpl-up", "object": "chat.completion.chunk", "created": 1712000000, "model": "up"}
+        self.object(head | members)
+
+
+class LumoV1(Answer):
+    """Version 1 of Lumo's protocol: text for targets. The model writes calls as text."""
+
+    def begin(self):
+        super().begin()
+        self.counts = {}
+        self.object({"type": "queued", "target": "message"})
+        self.object({"type": "ingesting", "target": "message"})
+
+    def text(self, *texts):
+        self._tokens("message", texts)
+
+    def reasoning(self, *texts):
+        self._tokens("reasoning", texts)
+
+    def call(self, name, arguments):
+        self.text("<pre>", f'{{"name": "{name}", "argu', 'ments": ', *pieces(arguments), "}", "</pre>")
+
+    def finish(self, _reason):
+        self.object({"type": "done"})
+        self.send(b"0\r\n\r\n")
+
+    def fail(self):
+        self.object({"type": "error", "message": FAILURE})
+        self.cut()
+
+    def _tokens(self, target, texts):
+        for text in texts:
+            count = self.counts[target] = self.counts.get(target, -1) + 1
+            self.object({"type": "token_data", "target": target, "count": count, "content": text})
+
+
+class Messages(Answer):
+    """Anthropic Messages."""
+
+    def begin(self):
+        super().begin()
+        self.index = -1
+        self.block = None
+        usage = {"input_tokens": INPUT_TOKENS, "output_tokens": 1}
+        message = {"id": "msg_up", "type": "message", "role": "assistant", "model": "up", "content": []}
+        self._event("message_start", message=message | {"stop_reason": None, "stop_sequence": None, "usage": usage})
+        self._event("ping")
+
+    def text(self, *texts):
+        self._open({"type": "text", "text": ""})
+        for text in texts:
+            self._delta({"type": "text_delta", "text": text})
+
+    def reasoning(self, *texts):
+        self._open({"type": "thinking", "thinking": "", "signature": ""})
+        for text in texts:
+            self._delta({"type": "thinking_delta", "thinking": text})
+        self._delta({"type": "signature_delta", "signature": "c2lnbmF0dXJl"})
+        self._close()
+
+    def call(self, name, arguments):
+        self._close()
+        self.calls += 1
+        self._open({"type": "tool_use", "id": f"toolu_up{self.calls}", "name": name, "input": {}})
+        self.more("")
+        self.more(arguments[:5])
+        for piece in pieces(arguments[5:]):
+            self.more(piece)
+
+    def more(self, arguments):
+        self._delta({"type": "input_json_delta", "partial_json": arguments})
+
+    def finish(self, reason):
+        self._close()
+        reasons = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens"}
+        delta = {"stop_reason": reasons[reason], "stop_sequence": None}
+        self._event("message_delta", delta=delta, usage={"output_tokens": OUTPUT_TOKENS})
+        self._event("message_stop")
+        self.send(b"0\r\n\r\n")
+
+    def fail(self):
+        self._event("error", error={"type": "api_error", "message": FAILURE})
+        self.cut()
+
+    def error_body(self, status):
+        return {"type": "error", "error": {"type": "rate_limit_error", "message": REFUSAL}, "request_id": "req_up"}
+
+    def _open(self, block):
+        if self.block != block["type"]:
+            self._close()
+            self.index += 1
+            self.block = block["type"]
+            self._event("content_block_start", index=self.index, content_block=block)
+
+    def _close(self):
+        if self.block:
+            self._event("content_block_stop", index=self.index)
+        self.block = None
+
+    def _delta(self, delta):
+        self._event("content_block_delta", index=self.index, delta=delta)
+
+    def _event(self, kind, **members):
+        self.object({"type": kind} | members, event=kind)
+
+
+class Responses(Answer):
+    """OpenAI Responses."""
+
+    def begin(self):
+        super().begin()
+        self.number_of_event = 0
+        # The open item, and the text of its open part.
+        self.item = None
+        self.output = []
+        self._event("created", response=self._response("in_progress"))
+        self._event("in_progress", response=self._response("in_progress"))
+
+    def text(self, *texts):
+        if not self.item or self.item["type"] != "message":
+            self._open({"type": "message", "role": "assistant", "content": []}, "msg")
+            self.part = {"type": "output_text", "text": "", "annotations": []}
+            self._item_event("content_part.added", content_index=0, part=self.part)
+        for text in texts:
+            self.part = self.part | {"text": self.part["text"] + text}
+            self._item_event("output_text.delta", content_index=0, delta=text, logprobs=[])
+
+    def reasoning(self, *texts):
+        self._open({"type": "reasoning", "summary": []}, "rs")
+        empty, text = {"type": "summary_text", "text": ""}, "".join(texts)
+        self._item_event("reasoning_summary_part.added", summary_index=0, part=empty)
+        for piece in texts:
+            self._item_event("reasoning_summary_text.delta", summary_index=0, delta=piece)
+        self._item_event("reasoning_summary_text.done", summary_index=0, text=text)
+        self._item_event("reasoning_summary_part.done", summary_index=0, part=empty | {"text": text})
+        self.item["summary"] = [empty | {"text": text}]
+        self._close()
+
+    def call(self, name, arguments):
+        self.calls += 1
+        head = {"type": "function_call", "call_id": f"call_up{self.calls}", "name": name, "arguments": ""}
+        self._open(head, "fc")
+        self.more(arguments[:5])
+        for piece in pieces(arguments[5:]):
+            self.more(piece)
+
+    def more(self, arguments):
+        self.item["arguments"] += arguments
+        self._item_event("function_call_arguments.delta", delta=arguments)
+
+    def finish(self, reason):
+        self._close()
+        status = "incomplete" if reason == "length" else "completed"
+        self._event(status, response=self._response(status))
+        self.send(b"0\r\n\r\n")
+
+    def fail(self):
+        self._event("failed", response=self._response("failed"))
+        self.cut()
+
+    def _response(self, status):
+        counts = {
+            "input_tokens": INPUT_TOKENS,
+            "input_tokens_details": {"cached_tokens": 0},
+            "output_tokens": OUTPUT_TOKENS,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": INPUT_TOKENS + OUTPUT_TOKENS,
+        }
+        return {
+            "id": "resp_up",
+            "object": "response",
+            "created_at": 1712000000,
+            "status": status,
+            "model": "up",
+            "output": self.output,
+            "parallel_tool_calls": True,
+            "tool_choice": "auto",
+            "tools": [],
+            "error": {"code": "server_error", "message": FAILURE} if status == "failed" else None,
+            "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,
+            "usage": None if status in ("in_progress", "failed") else counts,
+        }
+
+    def _open(self, item, prefix):
+        self._close()
+        self.item = {"id": f"{prefix}_up{len(self.output)}", "status": "in_progress"} | item
+        self._event("output_item.added", output_index=len(self.output), item=self.item)
+
+    def _close(self):
+        if not self.item:
+            return
+        if self.item["type"] == "message":
+            self._item_event("output_text.done", content_index=0, text=self.part["text"], logprobs=[])
+            self._item_event("content_part.done", content_index=0, part=self.part)
+            self.item["content"] = [self.part]
+        if self.item["type"] == "function_call":
+            self._item_event("function_call_arguments.done", arguments=self.item["arguments"])
+        self.item["status"] = "completed"
+        self._event("output_item.done", output_index=len(self.output), item=self.item)
+        self.output.append(self.item)
+        self.item = None
+
+    def _item_event(self, kind, **members):
+        self._event(kind, item_id=self.item["id"], output_index=len(self.output), **members)
+
+    def _event(self, kind, **members):
+        kind = f"response.{kind}"
+        self.object({"type": kind, "sequence_number": self.number_of_event} | members, event=kind)
+        self.number_of_event += 1
+
+
+class Gemini(Answer):
+    """Google Gemini's streamGenerateContent with `alt=sse`. Calls arrive whole."""
+
+    def text(self, *texts):
+        for text in texts:
+            self._part({"text": text})
+
+    def reasoning(self, *texts):
+        for text in texts:
+            self._part({"text": text, "thought": True})
+
+    def call(self, name, arguments):
+        self.calls += 1
+        # Of parallel calls only the first has a signature.
+        signature = {"thoughtSignature": "c2lnbmF0dXJl"} if self.calls == 1 else {}
+        try:
+            self._part({"functionCall": {"name": name, "args": json.loads(arguments)}} | signature)
+        except ValueError:
+            self.chunk(f'data: {{"candidates": [{{"content": {{"parts": [{{"functionCall": {{"name": "{name}", '.encode())
+
+    def finish(self, reason):
+        self._part({"text": ""}, finishReason="MAX_TOKENS" if reason == "length" else "STOP")
+        self.send(b"0\r\n\r\n")
+
+    def fail(self):
+        self.object(self.error_body(503))
+        self.cut()
+
+    def error_body(self, status):
+        words = {429: "RESOURCE_EXHAUSTED", 503: "UNAVAILABLE"}
+        message = REFUSAL if status == 429 else FAILURE
+        return {"error": {"code": status, "message": message, "status": words[status]}}
+
+    def _part(self, part, **members):
+        counts = {"promptTokenCount": INPUT_TOKENS, "candidatesTokenCount": OUTPUT_TOKENS}
+        candidate = {"content": {"role": "model", "parts": [part]}, "index": 0} | members
+        usage = counts | {"totalTokenCount": INPUT_TOKENS + OUTPUT_TOKENS}
+        self.object({"candidates": [candidate], "usageMetadata": usage, "modelVersion": "up", "responseId": "up"})
+
+
+class Ollama(Answer):
+    """Ollama's /api/chat: lines of JSON. Calls arrive whole, without ids."""
+
+    content_type = b"application/x-ndjson"
+
+    def text(self, *texts):
+        for text in texts:
+            self._message({"content": text})
+
+    def reasoning(self, *texts):
+        for text in texts:
+            self._message({"content": "", "thinking": text})
+
+    def call(self, name, arguments):
+        self.calls += 1
+        try:
+            function = {"name": name, "arguments": json.loads(arguments)}
+            self._message({"content": "", "tool_calls": [{"function": function}]})
+        except ValueError:
+            self.chunk(f'{{"model": "up", "message": {{"tool_calls": [{{"function": {{"name": "{name}", '.encode())
+
+    def finish(self, reason):
+        done = {"done": True, "done_reason": "length" if reason == "length" else "stop", "total_duration": 1000}
+        self._message({"content": ""}, **done, prompt_eval_count=INPUT_TOKENS, eval_count=OUTPUT_TOKENS)
+        self.send(b"0\r\n\r\n")
+
+    def fail(self):
+        self.object({"error": FAILURE})
+        self.cut()
+
+    def error_body(self, status):
+        return {"error": REFUSAL}
+
+    def object(self, value, event=None):
+        self.chunk(json.dumps(value).encode() + b"\n")
+
+    def _message(self, message, **members):
+        head = {"model": "up", "created_at": "2026-11-23T00:00:00.000000Z", "done": False}
+        self.object(head | {"message": {"role": "assistant"} | message} | members)
+
+
+# The dialect that the end of a path means; the first that fits.
+PATHS = [
+    ("/ai/v1/chat", LumoV1),
+    ("/api/chat", Ollama),
+    ("/messages", Messages),
+    ("/responses", Responses),
+    (":streamGenerateContent", Gemini),
+    (":generateContent", Gemini),
+    ("/chat/completions", Chat),
+]
+
+
+def of_path(path):
+    """The class that writes responses to requests for `path`."""
+    path = path.split("?")[0]
+    return next(dialect for end, dialect in PATHS if path.endswith(end))

@@ -1,0 +1,11 @@
+//! Ollama's own API, `/api/chat`, as an upstream.
+//!
+//! Responses are JSON lines. Calls come whole, without ids, so calls and results are matched by their order and names
+//! (docs/protocols/ollama.md).
+
+mod reader;
+mod request;
+mod upstream;
+
+pub use reader::{Reader, ReaderSettings};
+pub use upstream::{Options, Think};

@@ -1,0 +1,92 @@
+//! [`WholeCalls`]: native calls that an upstream sends whole, each with a name and an object of arguments.
+
+use std::borrow::Cow;
+
+use super::Asked;
+use crate::{
+    event::{CallEnd, CallStart, Event, Opaque, Runner, Sink, Source},
+    failure::Failure,
+    rules::Limits,
+    tools::DeclaredTools,
+    wire::json::{Json, Kind},
+};
+
+/// The native calls of one response.
+#[derive(Debug, Default)]
+pub(super) struct WholeCalls {
+    tools: DeclaredTools,
+    limits: Limits,
+    /// The number of the next call, see [`CallStart::index`].
+    next: u32,
+}
+
+/// A call as the upstream sent it.
+#[derive(Debug, Default)]
+pub(super) struct WholeCall<'a> {
+    /// Its id; empty if there is none.
+    pub(super) id: Cow<'a, str>,
+    pub(super) name: Cow<'a, str>,
+    /// Its arguments: an object, or whatever was sent in its place.
+    pub(super) arguments: Option<Json<'a>>,
+    pub(super) signature: Option<Opaque<'a>>,
+}
+
+impl WholeCalls {
+    /// Sets what was requested.
+    pub(super) fn expect(&mut self, asked: &Asked) {
+        self.tools = asked.tools.clone();
+        self.limits = asked.limits;
+    }
+
+    /// Whether there was a call.
+    pub(super) fn any(&self) -> bool {
+        self.next > 0
+    }
+
+    /// Emits a call. Arguments that are an object are passed on as they were written, and so is a string that contains one:
+    /// some servers send the arguments as text. Without arguments they are `{}`. Anything else makes the call broken.
+    ///
+    /// # Errors
+    /// [`Kind::Limit`](crate::failure::Kind::Limit): the call is larger than allowed, or there are too many.
+    pub(super) fn call(&mut self, call: WholeCall<'_>, out: &mut impl Sink) -> Result<(), Failure> {
+        let arguments = match call.arguments {
+            None => Cow::Borrowed(""),
+            Some(json) if json.is_null() => Cow::Borrowed(""),
+            Some(json) => json.as_str().unwrap_or(Cow::Borrowed(json.raw())),
+        };
+        let arguments = if arguments.trim_ascii().is_empty() { Cow::Borrowed("{}") } else { arguments };
+        self.check(&call, &arguments)?;
+        let index = self.next;
+        self.next += 1;
+        let is_object = Json::parse(&arguments).is_ok_and(|json| json.kind() == Kind::Object);
+        out.event(Event::CallStart(CallStart {
+            index,
+            id: call.id,
+            name: call.name,
+            runner: Runner::Client,
+            source: Source::Native,
+            signature: call.signature,
+        }));
+        out.event(Event::CallArguments { index, piece: arguments });
+        let end = if is_object { CallEnd::Complete } else { CallEnd::Broken };
+        out.event(Event::CallEnd { index, end });
+        Ok(())
+    }
+
+    fn check(&self, call: &WholeCall<'_>, arguments: &str) -> Result<(), Failure> {
+        let limits = &self.limits;
+        if usize::try_from(self.next).is_ok_and(|count| count >= limits.max_calls) {
+            return Err(limits.too_many_calls());
+        }
+        if call.name.len() > limits.max_name && self.tools.resolve(&call.name).is_none() {
+            return Err(limits.name_too_long());
+        }
+        if call.id.len() > limits.max_arguments {
+            return Err(limits.id_too_long());
+        }
+        if arguments.len() > limits.max_arguments {
+            return Err(limits.arguments_too_long());
+        }
+        Ok(())
+    }
+}
