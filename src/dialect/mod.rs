@@ -68,12 +68,8 @@ use crate::{
 dialects! {
     Lumo "lumo" "Lumo": upstream lumo;
     Chat "chat" "OpenAI Chat Completions": client chat, upstream chat;
-<<<<<<< HEAD
     Messages "messages" "Anthropic Messages": client messages, upstream messages;
-=======
-    Messages "messages" "Anthropic Messages": client messages;
     Ollama "ollama" "Ollama": upstream ollama;
->>>>>>> main
     Completions "completions" "text completions": upstream completions;
 }
 

@@ -50,11 +50,7 @@ fn architecture_lists_the_modules_in_this_order() {
 }
 
 /// What `dialect/` has besides the dialects: all of them may import it.
-<<<<<<< HEAD
-const SHARED_BY_DIALECTS: [&str; 13] = [
-=======
 const SHARED_BY_DIALECTS: &[&str] = &[
->>>>>>> main
     "body",
     "channel",
     "fields",

@@ -216,7 +216,8 @@ impl MessagesStream {
         let function = &element["function"];
         if element["id"].is_string() {
             self.close();
-            let block = json!({"type": "tool_use", "id": element["id"], "name": function["name"], "input": {}});
+            let block =
+                json!({"type": "tool_use", "id": element["id"], "name": function["name"], "input": {}});
             let index = self.start(&block);
             self.calls.insert(number, index);
         }

@@ -140,7 +140,8 @@ fn a_call_without_arguments_is_cut_only_if_the_response_is() {
 
 #[test]
 fn arguments_may_come_with_the_beginning_of_a_call() {
-    let begin = |input: &str| start(0, &format!(r#"{{"type":"tool_use","id":"t","name":"f","input":{input}}}"#));
+    let begin =
+        |input: &str| start(0, &format!(r#"{{"type":"tool_use","id":"t","name":"f","input":{input}}}"#));
     means(&[begin(r#"{"x": 1.50}"#), stop(0), end("tool_use")].concat(), r#"t f {"x": 1.50} | calls"#);
     means(&[begin(r#""{\"x\":1}""#), stop(0), end("tool_use")].concat(), r#"t f {"x":1} | calls"#);
     let both = [begin(r#"{"x":1}"#), input(0, "{\"x\":"), input(0, "2}"), stop(0), end("tool_use")].concat();
@@ -256,7 +257,10 @@ fn whole_message() {
         {"type":"tool_use","id":"t","name":"f","input":{"x":1}},
         {"type":"tool_use","id":"u","name":"f","input":{}}],
         "stop_reason":"tool_use","stop_sequence":null,"usage":{"input_tokens":3,"output_tokens":4}}"#;
-    means(message, r#"start msg_1 m 0 | (hm) | signed c2ln | A | t f {"x":1} | u f {} | calls | usage 3 4 7"#);
+    means(
+        message,
+        r#"start msg_1 m 0 | (hm) | signed c2ln | A | t f {"x":1} | u f {} | calls | usage 3 4 7"#,
+    );
     for at in 1..message.len() {
         let read = read_in(ReaderSettings::default(), [&message.as_bytes()[..at]], true);
         assert!(read.summary().starts_with("error Protocol"), "{at}: {}", read.summary());
@@ -292,7 +296,9 @@ fn missing_and_wrong_members_are_tolerated() {
         format!("data: {{\"type\":\"content_block_delta\"{index},\"delta\":{delta}}}\n\n")
     };
     let said = |index: &str| numbered(index, r#"{"type":"text_delta","text":"A"}"#);
-    for index in ["", ",\"index\":-1", ",\"index\":1.5", ",\"index\":\"0\"", ",\"index\":null", ",\"index\":{}"] {
+    for index in
+        ["", ",\"index\":-1", ",\"index\":1.5", ",\"index\":\"0\"", ",\"index\":null", ",\"index\":{}"]
+    {
         means(&[said(index), end("end_turn")].concat(), "A | stop");
     }
     let call = [
@@ -303,9 +309,15 @@ fn missing_and_wrong_members_are_tolerated() {
     ];
     means(&call.concat(), "t f {} | calls");
     for wrong in ["null", "1", "[]", "\"x\"", "{\"type\":5}", "{\"type\":\"text_delta\",\"text\":5}", "{}"] {
-        means(&[start(0, TEXT), text(0, "A"), delta(0, wrong), start(1, wrong), end("end_turn")].concat(), "A | stop");
+        means(
+            &[start(0, TEXT), text(0, "A"), delta(0, wrong), start(1, wrong), end("end_turn")].concat(),
+            "A | stop",
+        );
     }
-    let read = means(&[input(3, "{}"), start(0, r#"{"type":"tool_use","id":"t"}"#), end("end_turn")].concat(), "stop");
+    let read = means(
+        &[input(3, "{}"), start(0, r#"{"type":"tool_use","id":"t"}"#), end("end_turn")].concat(),
+        "stop",
+    );
     assert_eq!(read.skipped.count(Skip::NamelessCall), 2);
 }
 
@@ -344,6 +356,13 @@ fn line_ends_names_and_padding_make_no_difference() {
 
 #[test]
 fn halves_of_a_surrogate_pair_are_joined() {
-    let stream = [start(0, TEXT), text(0, r"\ud83d"), text(0, r"\ude00"), text(0, r"\ud83d"), stop(0), end("end_turn")];
+    let stream = [
+        start(0, TEXT),
+        text(0, r"\ud83d"),
+        text(0, r"\ude00"),
+        text(0, r"\ud83d"),
+        stop(0),
+        end("end_turn"),
+    ];
     means(&stream.concat(), "😀\u{fffd} | stop");
 }

@@ -58,7 +58,10 @@ fn a_tool_loop_alternates_between_user_and_assistant() {
         json!([{"type": "text", "text": "Be brief."}, {"type": "text", "text": "Be kind."}, {"type": "text", "text": "Hurry."}])
     );
     let id = body["messages"][1]["content"][1]["id"].as_str().unwrap();
-    assert!(id.starts_with("f_f_1_") && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'), "{id}");
+    assert!(
+        id.starts_with("f_f_1_") && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'),
+        "{id}"
+    );
     assert_eq!(
         body["messages"],
         json!([
@@ -99,7 +102,8 @@ fn empty_messages_are_left_out() {
 #[test]
 fn later_system_messages_stay_if_the_model_knows_them() {
     let options = Options { later_system: LaterSystem::Keep, ..Options::default() };
-    let conversation = chat(json!({"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "a"},
+    let conversation =
+        chat(json!({"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "a"},
         {"role": "system", "content": "t"}]}));
     let (body, _) = request(&options, &conversation);
     assert_eq!(body["system"], "s");
@@ -122,10 +126,18 @@ fn calls_of_the_oldest_form_get_ids() {
 
 #[test]
 fn sampling_is_within_the_ranges_of_the_api() {
-    let body = asked(json!({"temperature": 1.7, "top_p": 0.5, "stop": ["a", " \n"], "seed": 1, "max_completion_tokens": 9}));
-    assert_eq!((&body["temperature"], &body["top_p"], &body["stop_sequences"]), (&json!(1), &json!(0.5), &json!(["a"])));
+    let body = asked(
+        json!({"temperature": 1.7, "top_p": 0.5, "stop": ["a", " \n"], "seed": 1, "max_completion_tokens": 9}),
+    );
+    assert_eq!(
+        (&body["temperature"], &body["top_p"], &body["stop_sequences"]),
+        (&json!(1), &json!(0.5), &json!(["a"]))
+    );
     assert_eq!(body["max_tokens"], 9);
-    let (body, request) = request(&Options::default(), &chat(json!({"temperature": 1, "top_p": 1, "seed": 1, "logit_bias": {}})));
+    let (body, request) = request(
+        &Options::default(),
+        &chat(json!({"temperature": 1, "top_p": 1, "seed": 1, "logit_bias": {}})),
+    );
     assert_eq!((body.get("top_p"), &body["max_tokens"]), (None, &json!(8192)));
     assert_eq!(request.dropped, ["logit_bias", "seed"]);
 }
@@ -179,7 +191,8 @@ fn effort_and_format_are_output_config() {
     );
     assert_eq!(asked(json!({"reasoning_effort": "none"}))["thinking"], json!({"type": "disabled"}));
     let thinking = Options { effort: Effort::Thinking, ..Options::default() };
-    let of = |limit: u64| request(&thinking, &chat(json!({"reasoning_effort": "medium", "max_tokens": limit}))).0;
+    let of =
+        |limit: u64| request(&thinking, &chat(json!({"reasoning_effort": "medium", "max_tokens": limit}))).0;
     assert_eq!(of(8000)["thinking"], json!({"type": "enabled", "budget_tokens": 4096}));
     assert_eq!(of(2000)["thinking"], json!({"type": "enabled", "budget_tokens": 1999}));
     assert_eq!(of(1024).get("thinking"), None);
@@ -187,7 +200,10 @@ fn effort_and_format_are_output_config() {
         &Options { effort: Effort::Drop, ..Options::default() },
         &chat(json!({"reasoning_effort": "high", "response_format": {"type": "json_object"}})),
     );
-    assert_eq!((body.get("output_config"), request.dropped), (None, vec!["reasoning_effort".to_owned(), "response_format".to_owned()]));
+    assert_eq!(
+        (body.get("output_config"), request.dropped),
+        (None, vec!["reasoning_effort".to_owned(), "response_format".to_owned()])
+    );
 }
 
 #[test]

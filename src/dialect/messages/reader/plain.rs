@@ -49,13 +49,16 @@ mod tests {
     use crate::wire::json::Json;
 
     fn frame(text: &str, end: &str) -> String {
-        format!(r#"{{"type":"content_block_delta","index":0,"delta":{{"type":"text_delta","text":"{text}"{end}"#)
+        format!(
+            r#"{{"type":"content_block_delta","index":0,"delta":{{"type":"text_delta","text":"{text}"{end}"#
+        )
     }
 
     #[test]
     fn frames_match_whatever_pads_their_end() {
         let first = frame("Hi", "}   }");
-        let body = Json::parse(&first).unwrap().get("delta").unwrap().get("text").unwrap().string_body().unwrap();
+        let body =
+            Json::parse(&first).unwrap().get("delta").unwrap().get("text").unwrap().string_body().unwrap();
         let plain = Plain::learn(&first, body, PieceKind::Text, Some(0), true).unwrap();
         for end in ["}}", "} }", "}}    ", " } } "] {
             assert_eq!(plain.body(&frame("a }\\\"}", end)), Some("a }\\\"}"), "{end}");

@@ -39,7 +39,8 @@ pub(in crate::dialect::messages) fn encode(
         if !model.is_empty() {
             body.key("model").string(model);
         }
-        let limit = conversation.sampling.max_tokens.unwrap_or(options.max_tokens.try_into().unwrap_or(u64::MAX));
+        let limit =
+            conversation.sampling.max_tokens.unwrap_or(options.max_tokens.try_into().unwrap_or(u64::MAX));
         body.key("max_tokens").value(&limit);
         if !system.is_empty() {
             blocks::put_content(body.key("system"), &[], &system);
@@ -78,7 +79,8 @@ fn foreign_fields(conversation: &Conversation) -> impl Iterator<Item = String> {
     let parts = parts.map(|_| "messages[].content[]".to_owned());
     let fields = conversation.rest.foreign_keys(DIALECT);
     // The newer name of the limit, which is written as `max_tokens`.
-    let fields = fields.filter(|key| !matches!(key.as_str(), "max_tokens" | "max_completion_tokens")).cloned();
+    let fields =
+        fields.filter(|key| !matches!(key.as_str(), "max_tokens" | "max_completion_tokens")).cloned();
     let seed = conversation.sampling.seed.iter().map(|_| "seed".to_owned());
     fields.chain(of_turns).chain(parts).chain(seed)
 }

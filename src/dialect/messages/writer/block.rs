@@ -141,7 +141,8 @@ pub(super) fn usage(usage: Option<&Usage>) -> Value {
         "input_tokens": input.unwrap_or(0),
         "output_tokens": count(|usage| usage.output).unwrap_or(0),
     });
-    let raw = usage.and_then(|usage| usage.raw.as_ref()).filter(|raw| raw.dialect == Dialect::Messages.name());
+    let raw =
+        usage.and_then(|usage| usage.raw.as_ref()).filter(|raw| raw.dialect == Dialect::Messages.name());
     let raw = raw.and_then(|raw| serde_json::from_str::<Map<String, Value>>(raw.object.get()).ok());
     if let Some(object) = object.as_object_mut() {
         for (key, value) in raw.into_iter().flatten() {

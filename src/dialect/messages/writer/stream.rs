@@ -211,7 +211,8 @@ impl Stream {
             }
             ("content_block_delta", ..) => self.cited(frame, out),
             ("content_block_stop", Some(theirs), None) => {
-                let is_open = |open: &Open| u64::try_from(open.deltas.index).is_ok_and(|index| index == theirs);
+                let is_open =
+                    |open: &Open| u64::try_from(open.deltas.index).is_ok_and(|index| index == theirs);
                 if self.open.as_ref().is_some_and(is_open) {
                     self.close(out);
                 }

@@ -1,11 +1,7 @@
 //! The readers of upstreams: any bytes, cut anywhere, mean the same.
 
 use toolwire::{
-<<<<<<< HEAD
-    dialect::{Reader, chat, completions, lumo, messages},
-=======
-    dialect::{Reader, chat, completions, lumo, ollama},
->>>>>>> main
+    dialect::{Reader, chat, completions, lumo, messages, ollama},
     event::Event,
     failure::Failure,
 };
@@ -50,14 +46,12 @@ fn reader_of(flags: u8) -> Reader {
         return Reader::Completions(completions::Reader::new(settings));
     }
     if on(6) {
-<<<<<<< HEAD
-        let settings =
-            messages::ReaderSettings { max_frame, tolerate_truncation: on(2), verbatim: on(3) };
-        return Reader::Messages(messages::Reader::new(settings));
-=======
         let settings = ollama::ReaderSettings { max_frame, tolerate_truncation: on(2) };
         return Reader::Ollama(ollama::Reader::new(settings));
->>>>>>> main
+    }
+    if on(7) {
+        let settings = messages::ReaderSettings { max_frame, tolerate_truncation: on(2), verbatim: on(3) };
+        return Reader::Messages(messages::Reader::new(settings));
     }
     Reader::Chat(chat::Reader::new(chat::ReaderSettings {
         max_frame,

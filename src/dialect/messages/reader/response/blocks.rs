@@ -211,7 +211,12 @@ impl ResponseReader {
         let content = block.get("content").unwrap_or_default();
         let says_error = block.get("is_error").and_then(|flag| flag.as_bool()).unwrap_or(false);
         let is_error = says_error || text(content, "type").ends_with("_error");
-        out.event(Event::CallResult(CallResult { index: *index, id, content: result_text(content), is_error }));
+        out.event(Event::CallResult(CallResult {
+            index: *index,
+            id,
+            content: result_text(content),
+            is_error,
+        }));
     }
 }
 

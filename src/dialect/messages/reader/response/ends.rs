@@ -91,12 +91,7 @@ impl ResponseReader {
         }
     }
 
-    fn finish_by(
-        &mut self,
-        word: &str,
-        frame: Option<&str>,
-        out: &mut impl Sink,
-    ) -> Result<(), Failure> {
+    fn finish_by(&mut self, word: &str, frame: Option<&str>, out: &mut impl Sink) -> Result<(), Failure> {
         let known = finish_of(word);
         if let (None, Some(failure)) = (known, failure_of(word)) {
             return Err(failure);

@@ -20,9 +20,19 @@ pub(super) enum Block<'c> {
     Original(&'c Value),
     Text(Cow<'c, str>),
     Image(&'c str),
-    Call { id: Cow<'c, str>, call: &'c Call },
-    Result { id: Cow<'c, str>, output: &'c CallOutput, media: Vec<Block<'c>> },
-    Thinking { text: &'c str, signature: &'c str },
+    Call {
+        id: Cow<'c, str>,
+        call: &'c Call,
+    },
+    Result {
+        id: Cow<'c, str>,
+        output: &'c CallOutput,
+        media: Vec<Block<'c>>,
+    },
+    Thinking {
+        text: &'c str,
+        signature: &'c str,
+    },
     Redacted(&'c str),
 }
 
@@ -112,7 +122,9 @@ impl<'c> Block<'c> {
         ids: &mut CallIds,
         dropped: &mut Vec<String>,
     ) -> Option<Self> {
-        if let Some(original) = original.filter(|original| is_valid(&output.id) && means_result(original, output)) {
+        if let Some(original) =
+            original.filter(|original| is_valid(&output.id) && means_result(original, output))
+        {
             return Some(Self::Original(original));
         }
         let id = ids.of_result(&output.id);
