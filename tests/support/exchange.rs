@@ -13,7 +13,7 @@ use toolwire::{
 use super::{
     client::Answer,
     cuts::{SIZES, places},
-    messages,
+    messages, responses,
     upstream::Speech,
 };
 
@@ -77,6 +77,7 @@ impl Exchange {
 
     pub(crate) fn pipeline(&self) -> Pipeline {
         let answering = Answering::new(&self.conversation, Stamp { seed: 11, created: 1_700_000_000 });
+        let answering = Answering { reasoning: self.settings.reasoning, ..answering };
         let mut pipeline = Pipeline::new(
             &self.conversation,
             &self.settings,
@@ -158,6 +159,7 @@ impl Exchange {
             (false, _) => self.read_body(&out, 200),
             (true, ClientDialect::Chat) => Answer::of_stream(&out),
             (true, ClientDialect::Messages) => messages::of_stream(&out),
+            (true, ClientDialect::Responses) => responses::of_stream(&out),
         }
     }
 
@@ -165,6 +167,7 @@ impl Exchange {
         match self.client {
             ClientDialect::Chat => Answer::of_body(body, status),
             ClientDialect::Messages => messages::of_body(body, status),
+            ClientDialect::Responses => responses::of_body(body, status),
         }
     }
 

@@ -7,13 +7,13 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Head,
-    custom::Customs,
     delta::{self, numbered},
+    reasoning::ReasoningField,
     remainder::Remainder,
     usage,
 };
 use crate::{
-    dialect::{Answering, WholeForm, chat::error_body},
+    dialect::{Answering, WholeForm, chat::error_body, custom_tools::Customs},
     event::{CallEnd, Event, Finish, Usage},
     failure::Failure,
 };
@@ -23,6 +23,7 @@ use crate::{
 pub struct Whole {
     head: Head,
     legacy_functions: bool,
+    reasoning_field: ReasoningField,
     content: Option<String>,
     reasoning: Option<String>,
     refusal: Option<String>,
@@ -54,6 +55,7 @@ impl WholeForm for Whole {
         Self {
             head: Head::new(answering),
             legacy_functions: answering.legacy_functions,
+            reasoning_field: ReasoningField::new(answering.reasoning),
             content: None,
             reasoning: None,
             refusal: None,
@@ -65,7 +67,7 @@ impl WholeForm for Whole {
             usage: None,
             finish: None,
             warnings: Vec::new(),
-            remainder: Remainder::default(),
+            remainder: Remainder::new(answering.reasoning),
             kept: 0,
         }
     }
@@ -158,7 +160,7 @@ impl Whole {
         put("content", self.content.take().into());
         put("refusal", self.refusal.take().into());
         if let Some(reasoning) = self.reasoning.take() {
-            put("reasoning_content", reasoning.into());
+            put(self.reasoning_field.name(), reasoning.into());
         }
         match (self.legacy_functions, self.calls.as_slice()) {
             (_, []) => {}

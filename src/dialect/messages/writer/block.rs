@@ -3,7 +3,11 @@
 use serde_json::{Map, Value, json};
 
 use crate::{
-    dialect::{Dialect, opaque::carried},
+    dialect::{
+        Dialect,
+        opaque::carried,
+        search_results::{Page, pages},
+    },
     event::{Annotation, Finish, Opaque, ServerCall, Usage, Warning},
 };
 
@@ -39,7 +43,7 @@ impl Hosted {
     pub(super) fn result(self, id: &str, content: &str, is_error: bool) -> Value {
         match self {
             Self::Search => {
-                let content = if is_error { search_error(content) } else { pages(content) };
+                let content = if is_error { search_error(content) } else { found(content) };
                 json!({"type": "web_search_tool_result", "tool_use_id": id, "content": content})
             }
             Self::Other => json!({
@@ -64,33 +68,24 @@ fn search_error(content: &str) -> Value {
         .unwrap_or_else(|| json!({"type": kind, "error_code": "unavailable"}))
 }
 
-/// The pages in a search's result: the objects with a `url` or `link` in its first list of such objects.
-fn pages(content: &str) -> Value {
-    let result = serde_json::from_str::<Value>(content).unwrap_or_default();
-    let lists = [Some(&result)].into_iter().chain(["results", "organic"].map(|key| result.get(key)));
-    let found = lists.flatten().find_map(|list| {
-        let pages: Vec<Value> = list.as_array()?.iter().filter_map(page).collect();
-        (!pages.is_empty()).then_some(pages)
-    });
-    found.unwrap_or_default().into()
-}
-
-fn page(page: &Value) -> Option<Value> {
-    // As Anthropic's servers write it: its encrypted content goes back to them.
-    if page.get("type").is_some_and(|kind| kind == "web_search_result") {
-        return Some(page.clone());
+/// The pages in a search's result. As Anthropic's servers write them they stay as they are: their encrypted content goes
+/// back to these servers.
+fn found(content: &str) -> Value {
+    if let Ok(Value::Array(list)) = serde_json::from_str(content)
+        && list.iter().all(|page: &Value| page.get("type").is_some_and(|kind| kind == "web_search_result"))
+    {
+        return list.into();
     }
-    let text = |keys: [&str; 2]| keys.iter().find_map(|key| page.get(key)?.as_str());
-    let url = text(["url", "link"])?;
-    let title = text(["title", "name"]).unwrap_or(url);
-    let age = text(["page_age", "date"]);
-    Some(json!({
-        "type": "web_search_result",
-        "url": url,
-        "title": title,
-        "encrypted_content": "",
-        "page_age": age,
-    }))
+    let page = |page: Page| {
+        json!({
+            "type": "web_search_result",
+            "url": page.url,
+            "title": page.title,
+            "encrypted_content": "",
+            "page_age": page.age,
+        })
+    };
+    pages(content).into_iter().map(page).collect()
 }
 
 /// The blocks of a call that the upstream ran and that is not one of the response's calls.
