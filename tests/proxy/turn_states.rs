@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use toolwire::{
     conversation::WantsBack,
     dialect::{
-        UpstreamDialect,
+        Dialect, UpstreamDialect,
         chat::{Options, PastReasoning},
     },
 };
@@ -247,4 +247,53 @@ async fn reasoning_details_return_as_they_were() {
     let text = carried.to_string();
     ask(&proxy, "", &serde_json::from_str(&text).unwrap()).await;
     assert_eq!(replayed(&asked)["reasoning_details"], details);
+}
+
+/// A client of another API has no place for signed thinking.
+#[tokio::test]
+async fn signed_thinking_returns_to_an_upstream_of_messages() {
+    let asked = Asked::default();
+    let upstream = Upstream::start_sharing(Arc::clone(&asked), |exchange: Exchange, asked| async move {
+        asked.lock().unwrap().push(serde_json::from_slice(&exchange.body).unwrap());
+        let events = [
+            json!({"type": "message_start", "message": {"id": "m1", "type": "message", "role": "assistant", "model": "m",
+                "content": [], "usage": {"input_tokens": 1, "output_tokens": 1}}}),
+            json!({"type": "content_block_start", "index": 0,
+                "content_block": {"type": "thinking", "thinking": "", "signature": ""}}),
+            json!({"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "hm"}}),
+            json!({"type": "content_block_delta", "index": 0,
+                "delta": {"type": "signature_delta", "signature": "sig"}}),
+            json!({"type": "content_block_stop", "index": 0}),
+            json!({"type": "content_block_start", "index": 1,
+                "content_block": {"type": "redacted_thinking", "data": "hidden"}}),
+            json!({"type": "content_block_stop", "index": 1}),
+            json!({"type": "content_block_start", "index": 2,
+                "content_block": {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {}}}),
+            json!({"type": "content_block_delta", "index": 2,
+                "delta": {"type": "input_json_delta", "partial_json": "{}"}}),
+            json!({"type": "content_block_stop", "index": 2}),
+            json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 2}}),
+            json!({"type": "message_stop"}),
+        ];
+        let event = |event: &Value| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap());
+        exchange.stream(events.iter().map(event).collect::<String>()).await
+    })
+    .await;
+    let mut setup = Setup::new(upstream.address);
+    setup.upstream.options = UpstreamDialect::try_from(Dialect::Messages).unwrap();
+    let proxy = setup.start().await;
+    let first = request("hi");
+    let stream = ask(&proxy, "", &first).await;
+    assert!(stream.contains(r#""id":"toolu_1""#) && !stream.contains("sig"), "{stream}");
+    for carried in [None, Some("hm")] {
+        let mut again = replay(&first, "toolu_1");
+        if let Some(text) = carried {
+            again["messages"][1]["reasoning_content"] = text.into();
+        }
+        ask(&proxy, "", &again).await;
+        let content = &replayed(&asked)["content"];
+        assert_eq!(content[0], json!({"type": "thinking", "thinking": "hm", "signature": "sig"}));
+        assert_eq!(content[1], json!({"type": "redacted_thinking", "data": "hidden"}));
+        assert_eq!((&content[2]["type"], &content[2]["id"]), (&json!("tool_use"), &json!("toolu_1")));
+    }
 }

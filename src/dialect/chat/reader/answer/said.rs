@@ -2,14 +2,12 @@
 
 use std::borrow::Cow;
 
-use super::{AnswerState, ChannelName, emit};
+use super::{AnswerState, ChannelName};
 use crate::{
     dialect::{
         Skip,
-        chat::{
-            extra,
-            reader::{channel::cuts_pair, chunk::Delta},
-        },
+        channel::{cuts_pair, emit},
+        chat::{extra, reader::chunk::Delta},
         tool_calls::arguments_only,
     },
     event::{Annotation, CallResult, Event, Media, Reasoning, ServerCall, Sink},
