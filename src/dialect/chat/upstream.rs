@@ -326,6 +326,10 @@ impl UpstreamSide for Options {
         self.call_ids
     }
 
+    fn openai_base(&self) -> Option<&'static str> {
+        Some("")
+    }
+
     fn models_path(&self) -> Option<&'static str> {
         Some(MODELS_PATH)
     }
