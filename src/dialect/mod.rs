@@ -15,6 +15,8 @@ mod client;
 pub mod completions;
 mod fields;
 pub(crate) mod finish;
+pub mod gemini;
+mod json_array;
 pub mod lumo;
 mod media;
 pub mod messages;
@@ -68,6 +70,7 @@ dialects! {
     Lumo "lumo" "Lumo": upstream lumo;
     Chat "chat" "OpenAI Chat Completions": client chat, upstream chat;
     Messages "messages" "Anthropic Messages": client messages;
+    Gemini "gemini" "Google Gemini": upstream gemini;
     Ollama "ollama" "Ollama": upstream ollama;
     Completions "completions" "text completions": upstream completions;
 }

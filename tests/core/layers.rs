@@ -54,6 +54,7 @@ const SHARED_BY_DIALECTS: &[&str] = &[
     "body",
     "fields",
     "finish",
+    "json_array",
     "media",
     "opaque",
     "probe",
