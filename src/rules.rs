@@ -1,5 +1,7 @@
 //! The rules of one model: what its configuration entry resolves to.
 
+use std::str::FromStr;
+
 use crate::failure::{Failure, Kind};
 
 /// How the responses of one model are read and forwarded.
@@ -7,7 +9,7 @@ use crate::failure::{Failure, Kind};
 pub struct Rules {
     /// Which text formats are looked for.
     pub detect: Detect,
-    /// Whether reasoning markers are recognised, independently of `detect`.
+    /// Whether reasoning markers are recognised, independently of `detect`, and how reasoning is passed on.
     pub reasoning: Reasoning,
     /// What happens to calls that the upstream ran itself.
     pub server_calls: ServerCalls,
@@ -128,14 +130,57 @@ pub enum Detect {
     Formats(Vec<&'static str>),
 }
 
-/// `reasoning`: whether marks of reasoning are read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// `reasoning`: how reasoning is passed on to the client, and whether reasoning markers in text are recognised. They are
+/// unless it is [`Reasoning::Off`]: those that are safe in any text, and those of the formats that are looked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Reasoning {
-    /// Those that are read wherever all formats are looked for, and those of the formats that are. Where no calls are
-    /// looked for, channels are read, too.
+    /// In the field that the client's dialect has for it.
+    #[default]
     Auto,
-    /// None: reasoning in text is text.
+    /// As `Auto`, and to clients of Chat Completions always as `reasoning_content`.
+    ReasoningContent,
+    /// As `Auto`, and to clients of Chat Completions always as `reasoning`.
+    Reasoning,
+    /// In the text, between `<think>` and `</think>`.
+    Inline,
+    /// Not at all.
+    Drop,
+    /// As `Auto`, but markers are not recognised: reasoning in text is text.
     Off,
+}
+
+impl Reasoning {
+    /// The values by the words that configurations and requests use.
+    pub(crate) const WORDS: [(&str, Self); 6] = [
+        ("auto", Self::Auto),
+        ("reasoning_content", Self::ReasoningContent),
+        ("reasoning", Self::Reasoning),
+        ("inline", Self::Inline),
+        ("drop", Self::Drop),
+        ("off", Self::Off),
+    ];
+
+    /// Whether reasoning markers in text are recognised.
+    pub fn reads_markers(self) -> bool {
+        self != Self::Off
+    }
+
+    /// Whether the client gets reasoning in a field of its own.
+    pub fn has_field(self) -> bool {
+        !matches!(self, Self::Inline | Self::Drop)
+    }
+}
+
+impl FromStr for Reasoning {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        let named = Self::WORDS.iter().find(|(known, _)| *known == word);
+        named.map(|(_, reasoning)| *reasoning).ok_or_else(|| {
+            let known = Self::WORDS.map(|(word, _)| format!("`{word}`"));
+            format!("`{word}` is not one of {}", known.join(", "))
+        })
+    }
 }
 
 /// `server_calls`: calls that the upstream ran itself.

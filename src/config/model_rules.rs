@@ -34,13 +34,13 @@ pub(crate) fn rules(keys: &mut impl Keys, rules: &mut Rules, formats: &KnownForm
     keys.key(
         Key::new(
             "reasoning",
-            "markers of reasoning that are recognised in responses, whatever `detect` lists: `\"auto\"` \
-             recognises `<think>` and similar markers, and those of the formats that are looked for. \
-             Where calls are not looked for (no tools, `tool_choice: \"none\"`, `detect = \"off\"`), \
-             channels and other markup of formats are still read; a message to a tool is then text as \
-             written. `\"off\"`: reasoning in text stays text",
+            "how clients get the model's reasoning: `\"auto\"` in the field of their API, \
+             `\"reasoning_content\"` and `\"reasoning\"` under that name in Chat Completions, `\"inline\"` as \
+             text between `<think>` tags, `\"drop\"` not at all. With all of these, markers of reasoning in \
+             responses (`<think>`, channels) are recognised, whatever `detect` lists; with `\"off\"` \
+             reasoning in text stays text. A request may [choose otherwise](#reasoning)",
         ),
-        Field::Word(&mut OneOf(&mut rules.reasoning, &REASONING)),
+        Field::Word(&mut OneOf(&mut rules.reasoning, &Reasoning::WORDS)),
     );
     call_rules(keys, rules);
 }
@@ -203,8 +203,6 @@ pub(crate) fn limits(keys: &mut dyn Settings, limits: &mut Limits) {
         Field::Count(&mut limits.max_hops, 1),
     );
 }
-
-const REASONING: [(&str, Reasoning); 2] = [("auto", Reasoning::Auto), ("off", Reasoning::Off)];
 
 const SERVER_CALLS: [(&str, ServerCalls); 4] = [
     ("auto", ServerCalls::Auto),

@@ -221,8 +221,9 @@ impl Detector {
             }
             Entry::Channel(channels, open) => {
                 marked = !channels.common;
+                let only_reasoning = self.search.sought.reads_only_reasoning(opener.format);
                 let channel = Channel::new(channels, open, quoted, self.search.max_hold);
-                Gated::new(channel, Gate::new(wait), open)
+                Gated::new(channel.only_reasoning(only_reasoning), Gate::new(wait), open)
             }
             Entry::Section(calls, close) => Gated::new(Section::new(calls, close, wait), Gate::new(wait), ""),
             Entry::Call(calls) => {

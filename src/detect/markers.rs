@@ -218,9 +218,14 @@ impl Markers {
         self.named.iter().any(|format| format.reasoning.ended_by_calls)
     }
 
+    /// Whether `format` was chosen by name.
+    pub(super) fn is_named(&self, format: &'static Format) -> bool {
+        self.named.contains(&format)
+    }
+
     /// Whether calls of `format` may end reasoning.
     pub(super) fn ends_reasoning(&self, format: &'static Format) -> bool {
-        format.reasoning.ended_by_calls && self.named.contains(&format)
+        format.reasoning.ended_by_calls && self.is_named(format)
     }
 
     /// The least restrictive place at which an opener that begins with this byte counts, if there is such an
@@ -243,7 +248,7 @@ impl Markers {
 
     /// Whether `opener`, one of those tried later, is also one of the first.
     fn comes_first(&self, opener: &Opener) -> bool {
-        self.named.contains(&opener.format) || self.first.all.iter().any(|known| known.reads_as(opener))
+        self.is_named(opener.format) || self.first.all.iter().any(|known| known.reads_as(opener))
     }
 
     /// Whether an opener remains that may begin like `rest`, judged by its first two bytes.

@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 use super::{behind::Framing, envelope::CallRules, markers::Markers, reading::Reading};
 use crate::{
     format::{self, Calls, Channels, Format, Grammar, KnownFormats, Place, Python},
-    rules::{ArgumentDelivery, Detect, Reasoning, Rules, UnknownCalls},
+    rules::{ArgumentDelivery, Detect, Rules, UnknownCalls},
 };
 
 /// A format whose calls are written in fences.
@@ -72,6 +72,9 @@ pub(super) struct SearchPlan {
     opens: [(bool, bool); 256],
     /// The format whose messages begin inside a header.
     pub(super) begun: Option<(&'static Format, &'static Channels)>,
+    /// Of the channels of formats that are not named, only reasoning is read. Their other messages stay text, which may
+    /// contain calls of the named formats.
+    only_reasoning: bool,
 }
 
 /// Which parts of formats are read.
@@ -106,10 +109,6 @@ impl SearchPlan {
         static ALL: LazyLock<Arc<SearchPlan>> = LazyLock::new(|| auto(true, true));
         static CALLS: LazyLock<Arc<SearchPlan>> = LazyLock::new(|| auto(true, false));
         static SAID: LazyLock<Arc<SearchPlan>> = LazyLock::new(|| auto(false, true));
-        static REASONING: LazyLock<Arc<SearchPlan>> = LazyLock::new(|| {
-            let reads = Reads { calls: false, reasoning: true };
-            Arc::new(SearchPlan::new(&[&format::THINK], reads, false, None))
-        });
         fn auto(calls: bool, reasoning: bool) -> Arc<SearchPlan> {
             Arc::new(SearchPlan::new(&format::auto(), Reads { calls, reasoning }, false, None))
         }
@@ -124,8 +123,10 @@ impl SearchPlan {
             Detect::AutoAnd(first) => Some(Arc::new(Self::new(&known.named(first), reads, true, Some(auto)))),
             Detect::Formats(formats) if formats.is_empty() && !reads.reasoning => None,
             Detect::Formats(formats) => {
-                let behind = reads.reasoning.then(|| &**REASONING);
-                Some(Arc::new(Self::new(&known.named(formats), reads, true, behind)))
+                let behind = reads.reasoning.then(|| &**SAID);
+                let mut plan = Self::new(&known.named(formats), reads, true, behind);
+                plan.only_reasoning = reads.calls;
+                Some(Arc::new(plan))
             }
         }
     }
@@ -146,6 +147,7 @@ impl SearchPlan {
             framing: if reads.calls { Framing::new(formats) } else { Framing::default() },
             opens: [(false, false); 256],
             begun: if chosen { begun(grammars()) } else { None },
+            only_reasoning: false,
         };
         if let Some(behind) = behind {
             let other = |format| !formats.contains(format);
@@ -159,6 +161,11 @@ impl SearchPlan {
         sought.unmarked.sort_by_key(|unmarked| unmarked.list.is_none());
         sought.learn_opens();
         sought
+    }
+
+    /// Whether only reasoning is read of the channels of `format`.
+    pub(super) fn reads_only_reasoning(&self, format: &'static Format) -> bool {
+        self.only_reasoning && !self.markers.is_named(format)
     }
 
     /// The table copied from the plan tried later is corrected for bytes that begin something in this one.
@@ -217,7 +224,7 @@ impl Search {
     /// for.
     pub(super) fn new(tools: DeclaredTools, settings: &Rules, known: &KnownFormats) -> Option<Self> {
         let calls = !tools.is_empty() && settings.detect != Detect::Off;
-        let reads = Reads { calls, reasoning: settings.reasoning == Reasoning::Auto };
+        let reads = Reads { calls, reasoning: settings.reasoning.reads_markers() };
         Some(Self {
             sought: SearchPlan::of(&settings.detect, known, reads)?,
             calls,

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Dialect, Stamp, Writer};
-use crate::{conversation::Conversation, failure::Failure};
+use crate::{conversation::Conversation, failure::Failure, rules::Reasoning};
 
 /// The client's side of a dialect.
 pub trait ClientSide: Sync {
@@ -42,6 +42,8 @@ pub struct Answering {
     pub legacy_functions: bool,
     /// Names of the tools whose calls are written as calls of custom tools.
     pub custom_tools: Vec<String>,
+    /// How reasoning is passed on, as far as that is the writer's matter: the name of its field.
+    pub reasoning: Reasoning,
     /// The model's name for a response whose upstream does not name one.
     pub model: String,
     /// Time and ids.
@@ -49,13 +51,14 @@ pub struct Answering {
 }
 
 impl Answering {
-    /// As `conversation` asks.
+    /// As `conversation` asks, under the rules' defaults.
     pub fn new(conversation: &Conversation, stamp: Stamp) -> Self {
         Self {
             stream: conversation.stream,
             include_usage: conversation.include_usage,
             legacy_functions: conversation.legacy_functions,
             custom_tools: conversation.custom_tools.clone(),
+            reasoning: Reasoning::Auto,
             model: conversation.model.clone(),
             stamp,
         }

@@ -1,7 +1,7 @@
 //! The stages combined for one response: upstream bytes in, client bytes out, sans-IO.
 //!
 //! ```text
-//! bytes ─▶ Reader ─Event─▶ Detector ─Event─▶ Calls (the request's rules) ─Event─▶ Writer ─▶ bytes
+//! bytes ─▶ Reader ─Event─▶ Detector ─Event─▶ Calls (the request's rules) ─Event─▶ ReasoningStage ─Event─▶ Writer ─▶ bytes
 //! ```
 //!
 //! Each stage is a [`Sink`] for the one before it, so an event passes through all of them before the next one
@@ -22,6 +22,7 @@ mod calls;
 mod corrections;
 mod hops;
 mod prefill;
+mod reasoning;
 mod withheld;
 
 #[cfg(feature = "proxy")]
@@ -36,6 +37,7 @@ use self::{
     backlog::{Backlog, Read},
     calls::Calls,
     prefill::PrefillStage,
+    reasoning::ReasoningStage,
     withheld::{Withheld, Withhold},
 };
 use crate::{
@@ -89,6 +91,7 @@ struct Stages {
     detector: Option<Detector>,
     calls: Calls,
     withheld: Withheld,
+    reasoning: ReasoningStage,
     writer: Writer,
     limits: Limits,
     stream: bool,
@@ -114,6 +117,7 @@ impl Pipeline {
             prefill: PrefillStage::default(),
             detector: Detector::new(tools, settings, known),
             withheld: Withheld::new(withhold(&calls, answering.stream), settings.limits.max_hold),
+            reasoning: ReasoningStage::new(settings.reasoning),
             calls,
             writer,
             limits: settings.limits,
@@ -347,15 +351,15 @@ impl Stages {
     }
 
     fn sink<'s>(&'s mut self, out: &'s mut BytesMut) -> impl Sink + 's {
-        let Self { backlog, prefill, detector, calls, withheld, writer, has_content, .. } = self;
-        let next = ToWriter { withheld, writer, has_content, out };
+        let Self { backlog, prefill, detector, calls, withheld, reasoning, writer, has_content, .. } = self;
+        let next = ToWriter { withheld, reasoning, writer, has_content, out };
         ToDetector { backlog, prefill, detector, next: ToCalls { calls, next } }
     }
 
     /// The hop's text ends here: passes what the detector gives to the stages after it.
     fn end_text(&mut self, out: &mut BytesMut, act: impl FnOnce(&mut Detector, &mut ToCalls<'_>)) {
-        let Self { prefill, detector, calls, withheld, writer, has_content, .. } = self;
-        let next = ToWriter { withheld, writer, has_content, out };
+        let Self { prefill, detector, calls, withheld, reasoning, writer, has_content, .. } = self;
+        let next = ToWriter { withheld, reasoning, writer, has_content, out };
         if let Some(detector) = detector {
             let mut next = ToCalls { calls, next };
             prefill.finish(false, detector, &mut next);
@@ -364,8 +368,8 @@ impl Stages {
     }
 
     fn calls_and_writer<'s>(&'s mut self, out: &'s mut BytesMut) -> (&'s mut Calls, ToWriter<'s>) {
-        let Self { calls, withheld, writer, has_content, .. } = self;
-        (calls, ToWriter { withheld, writer, has_content, out })
+        let Self { calls, withheld, reasoning, writer, has_content, .. } = self;
+        (calls, ToWriter { withheld, reasoning, writer, has_content, out })
     }
 
     /// Another upstream response follows. What was held before that point is released, unless it is replaced.
@@ -454,6 +458,7 @@ impl ToCalls<'_> {
 
 struct ToWriter<'s> {
     withheld: &'s mut Withheld,
+    reasoning: &'s mut ReasoningStage,
     writer: &'s mut Writer,
     has_content: &'s mut bool,
     out: &'s mut BytesMut,
@@ -470,8 +475,11 @@ impl Sink for ToWriter<'_> {
 
 impl ToWriter<'_> {
     fn write(&mut self, event: &Event<'_>) {
-        *self.has_content |= is_content(event);
-        self.writer.event(event, self.out);
+        let Self { reasoning, writer, has_content, out, .. } = self;
+        reasoning.event(event, &mut |event| {
+            **has_content |= is_content(event);
+            writer.event(event, out);
+        });
     }
 
     /// Keeps `event` back if it has to be, and releases everything if it decides that the client gets it.
@@ -492,10 +500,12 @@ impl ToWriter<'_> {
 
     /// Writes what was kept back.
     fn release(&mut self) {
-        let Self { withheld, writer, has_content, out } = self;
+        let Self { withheld, reasoning, writer, has_content, out } = self;
         withheld.release(|event| {
-            **has_content |= is_content(&event);
-            writer.event(&event, out);
+            reasoning.event(&event, &mut |event| {
+                **has_content |= is_content(event);
+                writer.event(event, out);
+            });
         });
     }
 }

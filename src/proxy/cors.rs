@@ -15,7 +15,7 @@ const MAX_AGE: HeaderValue = HeaderValue::from_static("7200");
 const EXPOSED: HeaderValue = HeaderValue::from_static("x-request-id, retry-after");
 
 /// Request headers that a page may always send. Others are allowed if the preflight asks for them.
-const ALLOWED: [&str; 3] = ["authorization", "content-type", "x-api-key"];
+const ALLOWED: [&str; 4] = ["authorization", "content-type", "x-api-key", "x-toolwire-reasoning"];
 
 /// How many of the headers that a preflight asks for are considered.
 const MAX_ASKED: usize = 64;
@@ -143,6 +143,6 @@ mod tests {
         let mut headers = HeaderMap::new();
         put_preflight(&mut headers, "POST", &asked);
         let allowed = headers.get(header::ACCESS_CONTROL_ALLOW_HEADERS).unwrap();
-        assert_eq!(allowed, "authorization, content-type, x-api-key, x-stainless-os");
+        assert_eq!(allowed, "authorization, content-type, x-api-key, x-toolwire-reasoning, x-stainless-os");
     }
 }

@@ -20,7 +20,7 @@ use crate::{
     failure::{Failure, Kind},
     format::{self, Instructed},
     pipeline::Pipeline,
-    rules::Rules,
+    rules::{Reasoning, Rules},
 };
 
 use super::{
@@ -62,7 +62,8 @@ pub(super) fn decode(dialect: ClientDialect, body: &[u8]) -> Result<Conversation
     Ok(conversation)
 }
 
-/// Prepares `conversation`, decoded from `body`, for its upstream.
+/// Prepares `conversation`, decoded from `body`, for its upstream. `reasoning`: how the client wants reasoning passed on,
+/// if not as the model's rules say.
 ///
 /// # Errors
 /// [`Kind::NotFound`] for an unknown model, [`Kind::Request`] for what its upstream or its chat template cannot do,
@@ -71,12 +72,13 @@ pub(super) fn prepare<'c>(
     (config, learned): (&'c Arc<Config>, &Arc<Learned>),
     dialect: ClientDialect,
     (body, conversation): (&Bytes, Conversation),
-    stamp: Stamp,
+    (reasoning, stamp): (Option<Reasoning>, Stamp),
 ) -> Result<Exchange<'c>, Failure> {
     let model = model(config, dialect, &conversation)?;
     refuse_choices(model, &conversation)?;
     let now = stamp.created;
-    let answering = Answering::new(&conversation, stamp);
+    let reasoning = reasoning.unwrap_or(model.settings.reasoning);
+    let answering = Answering { reasoning, ..Answering::new(&conversation, stamp) };
     if model.settings.enforce.uses_means() && !conversation.tools.is_empty() {
         learned.servers.look_at(&model.upstream);
     }
@@ -97,10 +99,18 @@ pub(super) fn prepare<'c>(
     Ok(Exchange { model, dialect, left_out, conversation, request, starts_in_reasoning, answering, hops })
 }
 
-/// The rules for a response of the model that a client requests as `asked`. `starts_in_reasoning`: what its prompt says, if
-/// there is one.
-pub(super) fn rules<'m>(model: &'m Model, asked: &str, starts_in_reasoning: Option<bool>) -> Cow<'m, Rules> {
+/// The rules for a response of the model that a client requests as `asked`, and which is written as `answering` says.
+/// `starts_in_reasoning`: what its prompt says, if there is one.
+pub(super) fn rules<'m>(
+    model: &'m Model,
+    asked: &str,
+    answering: &Answering,
+    starts_in_reasoning: Option<bool>,
+) -> Cow<'m, Rules> {
     let mut rules = model.settings_for(asked);
+    if rules.reasoning != answering.reasoning {
+        rules.to_mut().reasoning = answering.reasoning;
+    }
     if let (None, Some(starts)) = (model.starts_in_reasoning, starts_in_reasoning)
         && rules.starts_in_reasoning != starts
     {

@@ -1,13 +1,24 @@
-//! Checks what every request must state unambiguously: its host, and how its body is encoded.
+//! Reads the head of a request: checks what it must state unambiguously, its host and how its body is encoded, and takes
+//! the options that clients set in headers of toolwire's own.
 //!
-//! Otherwise two servers on the path could read one request differently, and what is a body to one of them would be a
+//! Without the checks, two servers on the path could read one request differently, and what is a body to one of them would be a
 //! request to the other.
 
 use std::net::Ipv6Addr;
 
-use http::{HeaderMap, Version, header, request::Parts};
+use http::{HeaderMap, HeaderName, Version, header, request::Parts};
 
-use crate::failure::{Failure, Kind};
+use crate::{
+    failure::{Failure, Kind},
+    observe::untrusted::clip,
+    rules::Reasoning,
+};
+
+/// Says for one request how reasoning is passed on, with the words of the setting `reasoning`.
+pub(super) const REASONING: HeaderName = HeaderName::from_static("x-toolwire-reasoning");
+
+/// Bytes of a header's value that a message shows.
+const MAX_SHOWN: usize = 64;
 
 /// Checks the head of a request.
 ///
@@ -44,7 +55,25 @@ fn check_encoding(headers: &HeaderMap) -> Result<(), Failure> {
     }
 }
 
-fn refused(message: &str, header: &str) -> Failure {
+/// How the client wants reasoning passed on, if it says so.
+///
+/// # Errors
+/// [`Kind::Request`] for a value that does not exist.
+pub(super) fn reasoning(headers: &HeaderMap) -> Result<Option<Reasoning>, Failure> {
+    let mut values = headers.get_all(REASONING).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(refused(
+            format!("the request has more than one `{REASONING}` header"),
+            REASONING.as_str(),
+        ));
+    }
+    let word = clip(value.to_str().unwrap_or("\u{fffd}"), MAX_SHOWN);
+    let read = word.parse().map(Some);
+    read.map_err(|error| refused(format!("the request's `{REASONING}` header: {error}"), REASONING.as_str()))
+}
+
+fn refused(message: impl Into<String>, header: &str) -> Failure {
     Failure::new(Kind::Request, message).with_param(header)
 }
 

@@ -248,7 +248,7 @@ impl Service {
             Err(failure) => return Err(reply::error(failure, dialect, access)),
         };
         *rest = Rest::None;
-        match self.exchange(dialect, &body, &mut access) {
+        match self.exchange(dialect, (headers, &body), &mut access) {
             Ok((exchange, client)) => Ok(self.answer(exchange, client, &body, memory, access).await),
             Err(failure) => Err(reply::error(failure, dialect, access)),
         }
@@ -283,13 +283,14 @@ impl Service {
     fn exchange(
         &self,
         dialect: ClientDialect,
-        body: &Bytes,
+        (headers, body): (&HeaderMap, &Bytes),
         access: &mut Access,
     ) -> Result<(Exchange<'_>, Arc<Client>), Failure> {
+        let reasoning = request::reasoning(headers)?;
         let conversation = exchange::decode(dialect, body)?;
         access.asked(&conversation.model, conversation.stream);
-        let exchange =
-            exchange::prepare((&self.config, &self.learned), dialect, (body, conversation), stamp())?;
+        let config = (&self.config, &self.learned);
+        let exchange = exchange::prepare(config, dialect, (body, conversation), (reasoning, stamp()))?;
         let upstream = &exchange.model.upstream;
         let client = self.clients.get(&upstream.name).ok_or_else(|| {
             Failure::new(Kind::Internal, format!("there is no client for upstream `{}`", upstream.name))
@@ -323,7 +324,7 @@ impl Service {
             answering,
             hops,
         } = exchange;
-        let rules = || exchange::rules(model, &conversation.model, starts_in_reasoning);
+        let rules = || exchange::rules(model, &conversation.model, &answering, starts_in_reasoning);
         let watch = self.tap.as_ref().and_then(|tap| {
             tap.begin(&Opening {
                 id: access.id(),

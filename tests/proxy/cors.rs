@@ -59,7 +59,10 @@ async fn preflight_of_an_allowed_origin_needs_no_key() {
             assert_eq!(reply.header("access-control-allow-origin"), Some(PAGE));
             assert_eq!(reply.header("access-control-allow-methods"), Some(methods));
             let allowed = reply.header("access-control-allow-headers").unwrap();
-            assert_eq!(allowed, "authorization, content-type, x-api-key, x-stainless-os");
+            assert_eq!(
+                allowed,
+                "authorization, content-type, x-api-key, x-toolwire-reasoning, x-stainless-os"
+            );
             assert_eq!(reply.header("access-control-max-age"), Some("7200"));
             assert_eq!(reply.header("access-control-allow-private-network"), Some("true"));
             assert_eq!(reply.header("access-control-allow-credentials"), None);

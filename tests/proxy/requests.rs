@@ -5,13 +5,15 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
 use http_body_util::Full;
+use serde_json::{Value, json};
 use toolwire::{
     dialect::Dialect,
     proxy::tap::{Ending, Opening, Tap, Watch},
+    rules::Reasoning,
 };
 
 use crate::support::{
-    client::{Client, STREAM, chat_request},
+    client::{Client, STREAM, WHOLE, chat_request},
     proxy::{Proxy, Setup},
     upstream::{END, Upstream, text},
 };
@@ -113,6 +115,56 @@ async fn clients_of_messages_get_their_own_form() {
         assert_eq!(reply.json().await["error"]["type"], "invalid_request_error");
         assert_eq!(client.get(&proxy, path).await.status(), 405);
     }
+}
+
+/// The header counts for one request; the model's setting for the others.
+#[tokio::test]
+async fn request_chooses_how_reasoning_is_passed_on() {
+    let upstream = Upstream::start(|mut exchange| async move {
+        exchange.begin().await;
+        exchange.piece(text("x").replace("\"content\":\"x\"", "\"reasoning_content\":\"hm\"")).await;
+        exchange.piece(text("hello")).await;
+        exchange.finished().await
+    })
+    .await;
+    let mut setup = Setup::new(upstream.address);
+    setup.settings.reasoning = Reasoning::Drop;
+    let proxy = setup.start().await;
+    let client = Client::new();
+    for (header, expected) in [
+        (None, json!({"content": "hello"})),
+        (Some("auto"), json!({"content": "hello", "reasoning_content": "hm"})),
+        (Some("reasoning"), json!({"content": "hello", "reasoning": "hm"})),
+        (Some("inline"), json!({"content": "<think>hm</think>hello"})),
+    ] {
+        let mut request = chat_request(&proxy, WHOLE);
+        if let Some(word) = header {
+            request.headers_mut().insert("x-toolwire-reasoning", HeaderValue::from_static(word));
+        }
+        let body = client.send(request).await.unwrap().json().await;
+        let message = body["choices"][0]["message"].as_object().unwrap();
+        let said = message.iter().filter(|(key, value)| *key != "role" && !value.is_null());
+        assert_eq!(Value::from_iter(said.map(|(key, value)| (key.clone(), value.clone()))), expected);
+    }
+    assert_eq!(upstream.requests(), 4);
+    for values in [&["Inline"][..], &[""], &["auto, drop"], &["auto", "auto"], &["\u{e9}"]] {
+        for path in ["/v1/chat/completions", "/v1/messages"] {
+            let mut request = request(&proxy, Method::POST, path);
+            *request.body_mut() = Full::new(Bytes::from(WHOLE));
+            for value in values {
+                let value = HeaderValue::from_bytes(value.as_bytes()).unwrap();
+                request.headers_mut().append("x-toolwire-reasoning", value);
+            }
+            let reply = client.send(request).await.unwrap();
+            assert_eq!(reply.status(), 400, "{values:?}");
+            let error = reply.json().await["error"].clone();
+            assert_eq!(error["type"], "invalid_request_error");
+            let message = error["message"].as_str().unwrap();
+            assert!(message.contains("x-toolwire-reasoning"), "{message}");
+            assert!(values.len() > 1 || message.contains("`inline`, `drop`, `off`"), "{message}");
+        }
+    }
+    assert_eq!(upstream.requests(), 4);
 }
 
 #[tokio::test]

@@ -77,6 +77,7 @@ impl Exchange {
 
     pub(crate) fn pipeline(&self) -> Pipeline {
         let answering = Answering::new(&self.conversation, Stamp { seed: 11, created: 1_700_000_000 });
+        let answering = Answering { reasoning: self.settings.reasoning, ..answering };
         let mut pipeline = Pipeline::new(
             &self.conversation,
             &self.settings,

@@ -38,6 +38,8 @@ pub(super) struct Header {
     inner: usize,
     /// Nothing has been read before it.
     first: bool,
+    /// It counts only before reasoning and, if it is not the first, before a message to the user.
+    only_reasoning: bool,
 }
 
 /// What a possible header has opened.
@@ -55,7 +57,12 @@ impl Header {
     /// Begins at the opener `open`.
     pub(super) fn new(channels: &'static Channels, open: &str, first: bool) -> Self {
         let inner = usize::from(channels.inner.contains(&open));
-        Self { channels, part: Part::Words, read: open.len(), inner, first }
+        Self { channels, part: Part::Words, read: open.len(), inner, first, only_reasoning: false }
+    }
+
+    /// The same, for channels of which only reasoning is read if `only_reasoning`.
+    pub(super) fn only_reasoning(self, only_reasoning: bool) -> Self {
+        Self { only_reasoning, ..self }
     }
 
     /// Reads on in `text`, of which at most one byte more is seen than may be held.
@@ -116,8 +123,14 @@ impl Header {
         let nothing = Some(Opens::Nothing(self.read));
         let route = (self.channels.route)(header.strip_suffix(body).unwrap_or(header), body);
         let named = |written| rules.name(written).map(str::to_owned);
+        let counts = match route {
+            Some(Route::Said(Voice::Reasoning)) => true,
+            Some(Route::Said(Voice::Text)) => !self.first,
+            _ => false,
+        };
         self.part = match route {
             None => return nothing,
+            Some(_) if self.only_reasoning && !counts => return nothing,
             Some(Route::Said(voice)) => return Some(self.spoken(Phase::Said(voice), out)),
             Some(Route::Nothing) => return Some(self.spoken(Phase::Between, out)),
             Some(Route::Envelope) => Part::Body(Box::new(Envelope::new(rules, false))),

@@ -49,6 +49,8 @@ pub(super) struct Channel {
     header: Option<Header>,
     /// The reasoning being read.
     reasoning: Trimmed,
+    /// Only reasoning is read; the first other message ends the channels.
+    only_reasoning: bool,
 }
 
 impl Walk for Channel {
@@ -69,7 +71,8 @@ impl Walk for Channel {
             (0, Mark::Begins) => Step::Hold,
             (0, Mark::End(len)) => self.end_message(len, out),
             (0, Mark::Open(open)) => {
-                self.header = Some(Header::new(self.channels, open, false));
+                let header = Header::new(self.channels, open, false);
+                self.header = Some(header.only_reasoning(self.only_reasoning));
                 Step::Took(0)
             }
             (at, _) => self.say(head(text, at), out),
@@ -136,7 +139,16 @@ impl Channel {
         max_blank: usize,
     ) -> Self {
         let header = (!quoted).then(|| Header::new(channels, open, true));
-        Self { channels, phase: Phase::Start(open), header, reasoning: Trimmed::new(max_blank) }
+        let reasoning = Trimmed::new(max_blank);
+        Self { channels, phase: Phase::Start(open), header, reasoning, only_reasoning: false }
+    }
+
+    /// The same, of which only reasoning is read if `only_reasoning`: headers of other messages than reasoning are text,
+    /// except that of a message to the user right behind reasoning, which is dropped. The message itself is not read here.
+    pub(super) fn only_reasoning(mut self, only_reasoning: bool) -> Self {
+        self.only_reasoning = only_reasoning;
+        self.header = self.header.map(|header| header.only_reasoning(only_reasoning));
+        self
     }
 
     /// Reads the header at the beginning of `text`, and whatever decides whether it is one.
@@ -155,6 +167,10 @@ impl Channel {
             Opens::Nothing(len) => self.say(head(text, len), out),
             // The call ends first. The header is then read again.
             Opens::Message(..) if raw => self.end_message(0, out),
+            Opens::Message(Phase::Said(Voice::Text), Step::Certain(len)) if self.only_reasoning => {
+                self.reasoning.end();
+                Step::End(len)
+            }
             Opens::Message(phase, step) => {
                 self.reasoning.end();
                 self.phase = phase;

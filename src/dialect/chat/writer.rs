@@ -6,6 +6,7 @@
 
 mod custom;
 mod delta;
+mod reasoning;
 mod remainder;
 mod stream;
 mod usage;

@@ -12,6 +12,7 @@ use toolwire::{
         Source, Start, Usage,
     },
     failure::{Failure, Kind},
+    rules,
 };
 
 use crate::{
@@ -27,6 +28,7 @@ fn answering() -> Answering {
         include_usage: true,
         legacy_functions: false,
         custom_tools: Vec::new(),
+        reasoning: rules::Reasoning::Auto,
         model: "m".to_owned(),
         stamp: Stamp { seed: 7, created: 17 },
     }
@@ -394,6 +396,67 @@ fn unstreamed_response_keeps_extra_fields_of_frames() {
         "system_fingerprint": "fp", "service_tier": "default",
     });
     assert_eq!(serde_json::from_str::<serde_json::Value>(&whole).unwrap(), expected);
+}
+
+/// A frame is forwarded if it has its reasoning under the chosen name, and rewritten otherwise.
+#[test]
+fn reasoning_has_the_name_that_the_rules_choose() {
+    let frame = |key: &str| chunk(&format!(r#"{{"{key}":"hm","x":1}}"#), "null");
+    let both = chunk(r#"{"reasoning":"hm","reasoning_content":"hm"}"#, "null");
+    let end = [chunk("{}", "\"stop\""), DONE.to_owned()].concat();
+    for (reasoning, forwarded, rewritten, name) in [
+        (
+            rules::Reasoning::Auto,
+            vec![frame("reasoning"), frame("reasoning_content"), both.clone()],
+            vec![],
+            "reasoning_content",
+        ),
+        (rules::Reasoning::Off, vec![frame("reasoning")], vec![], "reasoning_content"),
+        (
+            rules::Reasoning::ReasoningContent,
+            vec![frame("reasoning_content"), both.clone()],
+            vec![frame("reasoning"), frame("reasoning").replace("\"x\":1", "\"reasoning_content\":null")],
+            "reasoning_content",
+        ),
+        (
+            rules::Reasoning::Reasoning,
+            vec![frame("reasoning"), both.clone()],
+            vec![
+                frame("reasoning_content"),
+                frame("reasoning_content").replace("\"x\":1", "\"reasoning\":\"\""),
+            ],
+            "reasoning",
+        ),
+    ] {
+        let answering = Answering { reasoning, include_usage: false, ..answering() };
+        for frame in forwarded {
+            let (out, _) = through(true, &answering, &[frame.as_str(), &end].concat());
+            assert!(out.contains(&frame), "{reasoning:?}: {out}");
+        }
+        for frame in rewritten {
+            let (out, _) = through(true, &answering, &[frame.as_str(), &end].concat());
+            assert!(out.contains(&format!(r#""delta":{{"{name}":"hm"}}"#)), "{reasoning:?}: {out}");
+        }
+        let whole = Answering { stream: false, ..answering };
+        let (whole, _) = through(true, &whole, &[frame("reasoning"), end.clone()].concat());
+        let whole: serde_json::Value = serde_json::from_str(&whole).unwrap();
+        assert_eq!(whole["choices"][0]["message"][name], "hm", "{whole}");
+    }
+}
+
+/// Details of the reasoning are left out with it.
+#[test]
+fn whole_response_without_reasoning_has_no_details_of_it() {
+    let details =
+        chunk(r#"{"reasoning":"hm","reasoning_details":[{"type":"reasoning.text","text":"hm"}]}"#, "null");
+    let stream =
+        [details, chunk(r#"{"content":"A"}"#, "null"), chunk("{}", "\"stop\""), DONE.to_owned()].concat();
+    for (reasoning, expected) in
+        [(rules::Reasoning::Auto, true), (rules::Reasoning::Drop, false), (rules::Reasoning::Inline, false)]
+    {
+        let (whole, _) = through(true, &Answering { stream: false, reasoning, ..answering() }, &stream);
+        assert_eq!(whole.contains("reasoning_details"), expected, "{whole}");
+    }
 }
 
 #[test]

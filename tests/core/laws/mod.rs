@@ -16,6 +16,7 @@ mod limits;
 mod markup;
 mod native;
 mod prefill;
+mod reasoning;
 mod retry;
 mod round_trips;
 mod server_calls;

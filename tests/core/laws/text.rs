@@ -35,6 +35,10 @@ const REASONING: &[&str] = &[
     "<|channel>thought",
     "<|plamo:begin_think:plamo|>",
     "<ifm|think",
+    "<|open|>think<|sep|>",
+    "<|channel|>analysis",
+    "<|content_thinking|>",
+    "to=self",
 ];
 
 /// Formats in which only the name distinguishes a call from text.
@@ -64,7 +68,9 @@ fn may_be_held(held: &str, before: &str) -> bool {
     let starts_line = blanks.contains('\n') || line.trim().is_empty();
     let lower = begun.to_ascii_lowercase();
     let markers = ["<tool_call>", "<tool_calls>", "<function_call>", "<pre"];
-    let markers = markers.iter().chain(REASONING);
+    let others: Vec<_> = other_openers().collect();
+    let others: Vec<_> = others.iter().map(String::as_str).collect();
+    let markers = markers.iter().chain(REASONING).chain(&others);
     match begun.chars().next() {
         None => true,
         Some('<') => markers.clone().any(|marker| marker.starts_with(&lower) || lower.starts_with(marker)),
@@ -80,8 +86,19 @@ fn may_be_held(held: &str, before: &str) -> bool {
             let ticks = begun.len() - behind.len();
             starts_line && (behind.is_empty() || ticks >= 3)
         }
-        Some(_) => false,
+        Some(_) => others.iter().any(|marker| marker.starts_with(begun) || begun.starts_with(marker)),
     }
+}
+
+/// What reasoning and channels begin with, in formats that are safe in any text: they are read whatever formats are listed.
+fn other_openers() -> impl Iterator<Item = String> {
+    let grammars = ALL.iter().filter(|format| format.auto).flat_map(|format| format.grammars);
+    let openers = grammars.flat_map(|grammar| match grammar {
+        Grammar::Channels(channels) => channels.open.iter().map(|(open, _)| *open).collect(),
+        Grammar::Reasoning(thoughts) => thoughts.iter().map(|thought| thought.open).collect(),
+        _ => Vec::new(),
+    });
+    openers.map(|open| open.split('*').next().unwrap_or_default().to_ascii_lowercase())
 }
 
 /// Whether an object that goes on so may be a call: its first key is the beginning of a call's key.

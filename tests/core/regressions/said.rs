@@ -68,6 +68,8 @@ fn channels_are_read_without_tools() {
     for detect in [Detect::Auto, Detect::Formats(vec![format::HARMONY.name]), Detect::Off] {
         assert_eq!(said(&detect, text), pair("Hi there", "a"), "{detect:?}");
     }
+    let other = Detect::Formats(vec![format::HERMES.name]);
+    assert_eq!(said(&other, text), pair("Hi there", "a"));
     let text = "<|content_thinking|>a<|end_message|><|content_text|>b<|end_message|>";
     assert_eq!(said(&Detect::Auto, text), pair("b", "a"));
     let named = Detect::Formats(vec![format::FUNCTIONARY_V32.name]);
@@ -118,4 +120,39 @@ fn reasoning_is_read_with_any_formats() {
     let answer = answer(&fields, Detect::Formats(vec![format::HERMES.name]), Reasoning::Auto, call);
     assert_eq!((answer.text.as_str(), answer.reasoning.as_str()), ("", "a"));
     assert_eq!(answer.named_calls(), [("now", "{}")]);
+}
+
+/// Of formats that are not listed, the reasoning is read and the calls are not. Text between the channels is searched for
+/// calls of the listed formats.
+#[test]
+fn reasoning_channels_are_read_beside_listed_formats() {
+    let fields = json!({"tools": declared()});
+    let hermes = |text: &str| {
+        let found = answer(&fields, Detect::Formats(vec![format::HERMES.name]), Reasoning::Auto, text);
+        let calls: Vec<_> = found.named_calls().iter().map(|(name, _)| (*name).to_owned()).collect();
+        (found.text, found.reasoning, calls)
+    };
+    let call = r#"<tool_call>{"name":"now","arguments":{}}</tool_call>"#;
+    let begun = format!("<|channel|>analysis<|message|>plan {call}<|end|>");
+    let reasoning = format!("plan {call}");
+    let owned = |text: &str, reasoning: &str, calls: &[&str]| {
+        (
+            text.to_owned(),
+            reasoning.to_owned(),
+            calls.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>(),
+        )
+    };
+    let open = "<|start|>assistant<|channel|>final<|message|>";
+    assert_eq!(hermes(&format!("{begun}{open}Hi there")), owned("Hi there", &reasoning, &[]));
+    assert_eq!(hermes(&format!("{begun}{open}{call}")), owned("", &reasoning, &["now"]));
+    assert_eq!(hermes(&format!("{begun}{call}")), owned("", &reasoning, &["now"]));
+    // The end of the reasoning is missing.
+    let unended = "<|channel|>analysis<|message|>plan";
+    assert_eq!(hermes(&format!("{unended}{open}Hi")), owned("Hi", "plan", &[]));
+    assert_eq!(hermes(unended), owned("", "plan", &[]));
+    // Without reasoning before them, these headers are text, and so is a message to a tool.
+    assert_eq!(hermes(&format!("{open}{call}")), owned(open, "", &["now"]));
+    let to_tool = "<|start|>assistant<|channel|>commentary to=functions.now<|message|>{}<|call|>";
+    assert_eq!(hermes(to_tool), owned(to_tool, "", &[]));
+    assert_eq!(hermes(&format!("{begun}{to_tool}")), owned(to_tool, &reasoning, &[]));
 }

@@ -7,11 +7,16 @@
 
 use serde_json::{Map, Value};
 
-use crate::{event::Event, wire::json::Json};
+use crate::{event::Event, rules::Reasoning, wire::json::Json};
+
+/// OpenRouter's member for reasoning in parts, with its state.
+const DETAILS: &str = "reasoning_details";
 
 /// The pieces put together.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Remainder {
+    /// Whether the client gets details of the reasoning.
+    has_reasoning: bool,
     /// Members of the chunks themselves.
     pub(super) outer: Map<String, Value>,
     /// Members of choice 0, and of its message.
@@ -31,6 +36,18 @@ struct Other {
 }
 
 impl Remainder {
+    /// For a response whose reasoning is passed on in this way.
+    pub(super) fn new(reasoning: Reasoning) -> Self {
+        Self {
+            has_reasoning: reasoning.has_field(),
+            outer: Map::new(),
+            choice: Map::new(),
+            message: Map::new(),
+            others: Vec::new(),
+            kept: 0,
+        }
+    }
+
     /// Takes what `frame` contains beside what it `means`.
     pub(super) fn take(&mut self, frame: &str, means: Option<&Event<'_>>) {
         let Ok(chunk) = Json::parse(frame) else { return };
@@ -50,8 +67,10 @@ impl Remainder {
     }
 
     fn take_choice(&mut self, json: Json<'_>, means: Option<&Event<'_>>) {
+        let has_reasoning = self.has_reasoning;
         let index = json.get("index").and_then(|index| index.as_u64()).unwrap_or(0);
         let mut kept = 0;
+        let is_left_out = |key: &str| index == 0 && key == DETAILS && !has_reasoning;
         let (choice, message) = match index {
             0 => (&mut self.choice, &mut self.message),
             index => self.other(index),
@@ -60,7 +79,7 @@ impl Remainder {
             match &*key {
                 "index" => {}
                 "delta" => {
-                    let is_new = |key: &str| index != 0 || !is_told(key, means);
+                    let is_new = |key: &str| (index != 0 || !is_told(key, means)) && !is_left_out(key);
                     let members = value.members().filter(|(key, value)| is_new(key) && !value.is_null());
                     members.for_each(|(key, value)| {
                         kept += key.len() + value.raw().len();
@@ -68,7 +87,9 @@ impl Remainder {
                     });
                 }
                 "message" => {
-                    value.members().filter(|(_, value)| !value.is_null()).for_each(|(key, value)| {
+                    let members =
+                        value.members().filter(|(key, value)| !value.is_null() && !is_left_out(key));
+                    members.for_each(|(key, value)| {
                         let value = if index == 0 { untold(&key, value) } else { read(value) };
                         if let Some(value) = value {
                             kept += key.len() + value.to_string().len();

@@ -12,6 +12,7 @@ use super::{
     Head,
     custom::Customs,
     delta::{self, numbered},
+    reasoning::ReasoningField,
     usage,
 };
 use crate::{
@@ -29,6 +30,7 @@ pub struct Stream {
     head: Head,
     include_usage: bool,
     legacy_functions: bool,
+    reasoning: ReasoningField,
     /// The beginning of a chunk, up to its delta; empty before the first.
     prefix: Vec<u8>,
     /// The beginning of a chunk with a piece of text.
@@ -68,6 +70,7 @@ impl StreamForm for Stream {
             head: Head::new(answering),
             include_usage: answering.include_usage,
             legacy_functions: answering.legacy_functions,
+            reasoning: ReasoningField::new(answering.reasoning),
             prefix: Vec::new(),
             text_prefix: Vec::new(),
             role_written: false,
@@ -91,7 +94,7 @@ impl StreamForm for Stream {
                 out.put_slice(END);
             }
             Event::Reasoning(reasoning) if reasoning.text.is_empty() => {}
-            Event::Reasoning(reasoning) => self.string("reasoning_content", &reasoning.text, out),
+            Event::Reasoning(reasoning) => self.string(self.reasoning.name(), &reasoning.text, out),
             Event::Refusal(text) => self.string("refusal", text, out),
             Event::CallStart(start) => self.call_start(start, out),
             Event::CallArguments { index, piece } => self.arguments(*index, piece, out),
@@ -192,6 +195,7 @@ impl Stream {
             {
                 return self.event(event, out);
             }
+            Some(event) if self.reasoning.differs(frame, event) => return self.event(event, out),
             // The upstream calls a function that is a custom tool for the client.
             Some(event) if self.customs.are_told_otherwise(event) => return self.event(event, out),
             Some(event) => {

@@ -9,6 +9,7 @@ use super::{
     Head,
     custom::Customs,
     delta::{self, numbered},
+    reasoning::ReasoningField,
     remainder::Remainder,
     usage,
 };
@@ -23,6 +24,7 @@ use crate::{
 pub struct Whole {
     head: Head,
     legacy_functions: bool,
+    reasoning_field: ReasoningField,
     content: Option<String>,
     reasoning: Option<String>,
     refusal: Option<String>,
@@ -54,6 +56,7 @@ impl WholeForm for Whole {
         Self {
             head: Head::new(answering),
             legacy_functions: answering.legacy_functions,
+            reasoning_field: ReasoningField::new(answering.reasoning),
             content: None,
             reasoning: None,
             refusal: None,
@@ -65,7 +68,7 @@ impl WholeForm for Whole {
             usage: None,
             finish: None,
             warnings: Vec::new(),
-            remainder: Remainder::default(),
+            remainder: Remainder::new(answering.reasoning),
             kept: 0,
         }
     }
@@ -158,7 +161,7 @@ impl Whole {
         put("content", self.content.take().into());
         put("refusal", self.refusal.take().into());
         if let Some(reasoning) = self.reasoning.take() {
-            put("reasoning_content", reasoning.into());
+            put(self.reasoning_field.name(), reasoning.into());
         }
         match (self.legacy_functions, self.calls.as_slice()) {
             (_, []) => {}
