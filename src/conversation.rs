@@ -34,6 +34,10 @@ pub struct Conversation {
     /// Names of the tools declared as custom tools, whose input is plain text. Everywhere except in the
     /// dialects' encoders and decoders they are functions with one argument, [`CUSTOM_INPUT`].
     pub custom_tools: Vec<String>,
+    /// The tools that the client declared inside namespaces.
+    pub namespaced: Vec<Namespaced>,
+    /// Types of the declared tools that are not the client's to run. Upstreams of other dialects do not get them.
+    pub server_tools: Vec<String>,
     /// Whether and which tools may be called.
     pub tool_choice: ToolChoice,
     /// Whether the response may contain several calls. All dialects default to yes.
@@ -50,8 +54,23 @@ pub struct Conversation {
     pub sampling: Sampling,
     /// What the upstream is asked to enforce.
     pub constraint: Option<Constraint>,
+    /// The response is to be stored, so that later requests can continue it.
+    pub stored: bool,
+    /// Fields that the response repeats.
+    pub repeated: Rest,
     /// All other top-level fields.
     pub rest: Rest,
+}
+
+/// A tool that the client declared inside a namespace. Upstreams know no namespaces.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Namespaced {
+    /// The name under which the upstream gets it.
+    pub name: String,
+    /// The namespace.
+    pub namespace: String,
+    /// Its name inside the namespace.
+    pub inner: String,
 }
 
 /// A conversation as one text, which the model continues.

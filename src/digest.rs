@@ -18,6 +18,12 @@ impl Digest {
         hasher.write(text.as_bytes());
         Self { len: text.len(), hash: hasher.finish() }
     }
+
+    /// 32 bits of the hash, for a short mark that tells texts apart.
+    pub(crate) fn short(self) -> u32 {
+        let [_, _, _, _, bytes @ ..] = self.hash.to_be_bytes();
+        u32::from_be_bytes(bytes)
+    }
 }
 
 /// Length and hash in hexadecimal digits.

@@ -26,7 +26,7 @@ impl<T> Received<T> {
 }
 
 /// The fields of an object that [`Conversation`](super::Conversation) does not model.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rest(Option<Received<Map<String, Value>>>);
 
 impl Rest {

@@ -3,7 +3,11 @@
 use serde_json::{Value, json};
 
 use super::{Dialect, Stamp, Writer};
-use crate::{conversation::Conversation, failure::Failure, rules::Reasoning};
+use crate::{
+    conversation::{Conversation, Namespaced, Rest},
+    failure::Failure,
+    rules::Reasoning,
+};
 
 /// The client's side of a dialect.
 pub trait ClientSide: Sync {
@@ -32,7 +36,7 @@ pub trait ClientSide: Sync {
 }
 
 /// How a client is answered, beside its dialect.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Answering {
     /// As a stream, or as a whole.
     pub stream: bool,
@@ -42,6 +46,14 @@ pub struct Answering {
     pub legacy_functions: bool,
     /// Names of the tools whose calls are written as calls of custom tools.
     pub custom_tools: Vec<String>,
+    /// Tools whose calls are written with their namespace.
+    pub namespaced: Vec<Namespaced>,
+    /// Fields of the request that the response repeats.
+    pub repeated: Rest,
+    /// Tools of the request that the upstream did not get.
+    pub left_out: Vec<String>,
+    /// The response is stored.
+    pub stored: bool,
     /// How reasoning is passed on, as far as that is the writer's matter: the name of its field.
     pub reasoning: Reasoning,
     /// The model's name for a response whose upstream does not name one.
@@ -58,6 +70,10 @@ impl Answering {
             include_usage: conversation.include_usage,
             legacy_functions: conversation.legacy_functions,
             custom_tools: conversation.custom_tools.clone(),
+            namespaced: conversation.namespaced.clone(),
+            repeated: conversation.repeated.clone(),
+            left_out: Vec::new(),
+            stored: conversation.stored,
             reasoning: Reasoning::Auto,
             model: conversation.model.clone(),
             stamp,

@@ -105,6 +105,21 @@ impl<'a, 'p> Fields<'a, 'p> {
         })
     }
 
+    /// Takes a string or an array of strings; an absent one has none.
+    pub(crate) fn texts(&mut self, key: &str) -> Result<Vec<String>, Failure> {
+        let Some(value) = self.any(key) else { return Ok(Vec::new()) };
+        let path = self.at(key);
+        let text = |(place, value): (usize, Json<'_>)| {
+            let text = value.as_str().map(Cow::into_owned);
+            text.ok_or_else(|| wrong_type(Path::Element(&path, place), "a string", value))
+        };
+        match (value.as_str(), value.kind()) {
+            (Some(text), _) => Ok(vec![text.into_owned()]),
+            (None, JsonKind::Array) => value.elements().enumerate().map(text).collect(),
+            (None, _) => Err(wrong_type(path, "a string or an array of strings", value)),
+        }
+    }
+
     /// Takes an array; an absent one has no elements.
     pub(crate) fn list(&mut self, key: &str) -> Result<impl Iterator<Item = Json<'a>> + use<'a>, Failure> {
         let list = self.typed(key, "an array", |value| (value.kind() == JsonKind::Array).then_some(value))?;

@@ -31,6 +31,11 @@ pub trait StreamForm {
 
     /// Writes something into a silent stream that clients ignore.
     fn keep_alive(&self, out: &mut BytesMut);
+
+    /// Approximate bytes that are kept, for dialects whose last event repeats the response.
+    fn kept(&self) -> usize {
+        0
+    }
 }
 
 /// A response as one object.
@@ -84,10 +89,10 @@ impl<S: StreamForm, W: WholeForm> ResponseWriter<S, W> {
         }
     }
 
-    /// Bytes of a whole response that are kept until its end; none of a stream are.
+    /// Bytes of the response that are kept until its end.
     pub(crate) fn kept(&self) -> usize {
         match &self.0 {
-            Form::Stream(_) => 0,
+            Form::Stream(stream) => stream.kept(),
             Form::Whole(whole) => whole.kept(),
         }
     }

@@ -2,7 +2,7 @@
 
 /// What makes one response different from another. It is an argument, because the core has neither clock nor
 /// randomness.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stamp {
     /// The seed of ids: equal seeds give equal ids.
     pub seed: u64,

@@ -184,7 +184,7 @@ macro_rules! dialects {
                 }
             }
 
-            /// Bytes of a whole response that are kept until its end; none of a stream are.
+            /// Bytes of the response that are kept until its end.
             pub(crate) fn kept(&self) -> usize {
                 match self {
                     $($(Self::$variant(writer) => $client::Writer::kept(writer),)?)*

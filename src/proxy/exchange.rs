@@ -78,7 +78,8 @@ pub(super) fn prepare<'c>(
     refuse_choices(model, &conversation)?;
     let now = stamp.created;
     let reasoning = reasoning.unwrap_or(model.settings.reasoning);
-    let answering = Answering { reasoning, ..Answering::new(&conversation, stamp) };
+    let left_out = left_out_tools(model, &conversation);
+    let answering = Answering { reasoning, left_out, ..Answering::new(&conversation, stamp) };
     if model.settings.enforce.uses_means() && !conversation.tools.is_empty() {
         learned.servers.look_at(&model.upstream);
     }
@@ -97,6 +98,15 @@ pub(super) fn prepare<'c>(
         asking
     });
     Ok(Exchange { model, dialect, left_out, conversation, request, starts_in_reasoning, answering, hops })
+}
+
+/// The tools of servers that the client declared, and that nobody runs: neither does the upstream get them, nor has it its own.
+fn left_out_tools(model: &Model, conversation: &Conversation) -> Vec<String> {
+    let upstream = model.upstream.dialect().name();
+    let is_sent = !conversation.rest.foreign_keys(upstream).any(|key| key == "tools");
+    let runs = |tool: &str| model.settings.server_tools.iter().any(|own| tool.starts_with(own.as_str()));
+    let tools = conversation.server_tools.iter().filter(|tool| !is_sent && !runs(tool));
+    tools.cloned().collect()
 }
 
 /// The rules for a response of the model that a client requests as `asked`, and which is written as `answering` says.

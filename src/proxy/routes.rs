@@ -27,6 +27,7 @@ pub(super) struct Endpoint {
 /// The table of dialects' routes: one line for each path at which clients speak one. All take POST.
 const ENDPOINTS: &[Endpoint] = &[
     Endpoint { path: "/chat/completions", name: "chat_completions", dialect: ClientDialect::Chat },
+    Endpoint { path: "/responses", name: "responses", dialect: ClientDialect::Responses },
     Endpoint { path: "/messages", name: "messages", dialect: ClientDialect::Messages },
 ];
 
@@ -224,7 +225,8 @@ mod tests {
             ("/api/v1/models/", "did you mean /v1/models?"),
             ("/v1/", "POST /v1/chat/completions"),
             ("/api/chat", "POST /v1/chat/completions"),
-            ("/v1/responses", "POST /v1/chat/completions"),
+            ("/v1/responses/", "did you mean /v1/responses?"),
+            ("/responses", "did you mean /v1/responses?"),
         ] {
             assert_eq!(Route::find(path), None, "{path}");
             let message = not_found(path).1.message().to_owned();

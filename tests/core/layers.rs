@@ -52,14 +52,17 @@ fn architecture_lists_the_modules_in_this_order() {
 /// What `dialect/` has besides the dialects: all of them may import it.
 const SHARED_BY_DIALECTS: &[&str] = &[
     "body",
+    "custom_tools",
     "fields",
     "finish",
     "json_array",
     "media",
     "opaque",
+    "openai_error",
     "probe",
     "progress",
     "refusal",
+    "search_results",
     "server",
     "skipped",
     "status",

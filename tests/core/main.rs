@@ -31,6 +31,7 @@ mod read;
 mod regressions;
 mod rendered;
 mod requests;
+mod responses;
 mod sse;
 #[path = "../support/mod.rs"]
 mod support;

@@ -13,7 +13,7 @@ use toolwire::{
 use super::{
     client::Answer,
     cuts::{SIZES, places},
-    messages,
+    messages, responses,
     upstream::Speech,
 };
 
@@ -152,6 +152,7 @@ impl Exchange {
             (false, _) => self.read_body(&out, 200),
             (true, ClientDialect::Chat) => Answer::of_stream(&out),
             (true, ClientDialect::Messages) => messages::of_stream(&out),
+            (true, ClientDialect::Responses) => responses::of_stream(&out),
         }
     }
 
@@ -159,6 +160,7 @@ impl Exchange {
         match self.client {
             ClientDialect::Chat => Answer::of_body(body, status),
             ClientDialect::Messages => messages::of_body(body, status),
+            ClientDialect::Responses => responses::of_body(body, status),
         }
     }
 

@@ -7,4 +7,5 @@ pub(crate) mod client;
 pub(crate) mod cuts;
 pub(crate) mod exchange;
 pub(crate) mod messages;
+pub(crate) mod responses;
 pub(crate) mod upstream;

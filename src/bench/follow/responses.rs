@@ -131,6 +131,8 @@ pub(super) struct Responses {
     /// Where the arguments of a call are not JSON. The end decides whether that is allowed.
     cut: Option<u64>,
     ended: bool,
+    /// An `error` event has just ended the stream.
+    has_error: bool,
     scratch: String,
 }
 
@@ -147,9 +149,11 @@ impl Responses {
         if data == DONE {
             return notes.holds(self.ended, "[DONE] precedes the end of the stream");
         }
-        notes.holds(!self.ended, "an event follows the end of the stream");
         let Some(event) = parse::<Event<'_>>(data, notes) else { return };
         let kind = event.kind.text().unwrap_or_default();
+        // Clients that do not raise an `error` read the response's end.
+        let ends_error = std::mem::take(&mut self.has_error) && kind == "response.failed";
+        notes.holds(!self.ended || ends_error, "an event follows the end of the stream");
         if kind.is_empty() && event.error.has_value() {
             self.ended = true;
             notes.breaks("an error has the form of Chat Completions");
@@ -354,7 +358,7 @@ impl Responses {
     }
 
     fn error(&mut self, event: &Event<'_>, notes: &mut Notes<'_>) {
-        self.ended = true;
+        (self.ended, self.has_error) = (true, true);
         notes.holds(event.message.word().is_some(), "an error event has no message");
         notes.holds(event.code.raw() != "", "an error event has no code");
         notes.fails(event.message.told());

@@ -10,7 +10,6 @@
 //! upstream's errors, [`error_body`] writes toolwire's.
 
 mod client;
-mod error;
 mod reader;
 pub mod request;
 mod server;
@@ -19,9 +18,8 @@ mod writer;
 
 use super::refusal;
 
-pub use super::{refusal::refusal, server::Server};
+pub use super::{openai_error::error_body, refusal::refusal, server::Server};
 pub(crate) use client::Client;
-pub use error::error_body;
 pub use reader::{Reader, ReaderSettings};
 pub use upstream::{Options, Streaming};
 pub use writer::Writer;

@@ -4,7 +4,6 @@
 //! role, whole call heads, clean argument deltas, one finish, usage last. The writer trusts the stage before
 //! it for what the form needs of the events: call indices from 0 without gaps, ids that differ, one finish.
 
-mod custom;
 mod delta;
 mod reasoning;
 mod remainder;

@@ -57,6 +57,12 @@ impl Encoder {
         self.out.extend_from_slice(json.raw().as_bytes());
     }
 
+    /// Writes JSON text that is known to be valid.
+    pub(crate) fn written(&mut self, json: &str) {
+        self.begin();
+        self.out.extend_from_slice(json.as_bytes());
+    }
+
     /// Writes a value unchanged except that it is on one line and without white space between its parts.
     pub(crate) fn compact(&mut self, json: Json<'_>) {
         self.begin();

@@ -26,11 +26,10 @@ fn answering() -> Answering {
     Answering {
         stream: true,
         include_usage: true,
-        legacy_functions: false,
-        custom_tools: Vec::new(),
         reasoning: rules::Reasoning::Auto,
         model: "m".to_owned(),
         stamp: Stamp { seed: 7, created: 17 },
+        ..Answering::default()
     }
 }
 

@@ -146,7 +146,7 @@ fn media_and_the_upstreams_own_calls_are_read() {
         (r#"{"fileData":{"mimeType":"image/png","fileUri":"gs://x"}}"#, "media image/png  | stop"),
         (
             r#"{"executableCode":{"id":"1","language":"PYTHON","code":"print(1)"}},{"codeExecutionResult":{"outcome":"OUTCOME_OK","output":"1\n"}}"#,
-            "ran 1 code_execution {\"language\":\"PYTHON\",\"code\":\"print(1)\"}  | ran  code_execution  1\n | stop",
+            "ran 1 code_execution {\"language\":\"PYTHON\",\"code\":\"print(1)\"}  | ran server_call_1 code_execution  1\n | stop",
         ),
         (
             r#"{"toolCall":{"id":"t","toolType":"GOOGLE_SEARCH_WEB","args":{"q":1}}},{"toolResponse":{"id":"t","toolType":"GOOGLE_SEARCH_WEB","response":{"r":2}}}"#,

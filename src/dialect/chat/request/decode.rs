@@ -12,10 +12,9 @@ use crate::{
     conversation::{Conversation, Rest, Sampling},
     dialect::{
         Dialect,
-        fields::{self, Fields, Path, wrong_type},
+        fields::{self, Fields},
     },
     failure::{Failure, Kind},
-    wire::json::{Json, Kind as JsonKind},
 };
 
 /// Decodes a Chat Completions request.
@@ -44,8 +43,8 @@ fn conversation(mut fields: Fields<'_, '_>) -> Result<Conversation, Failure> {
         legacy_functions: toolbox.legacy,
         sampling,
         choices: choices(&fields)?,
-        constraint: None,
         rest: Rest::new(Dialect::Chat.name(), fields.into_rest()),
+        ..Conversation::default()
     })
 }
 
@@ -54,7 +53,7 @@ fn sampling(fields: &mut Fields<'_, '_>) -> Result<Sampling, Failure> {
         max_tokens: max_tokens(fields)?,
         temperature: fields.number("temperature")?,
         top_p: fields.number("top_p")?,
-        stop: stop(fields)?,
+        stop: fields.texts("stop")?,
         reasoning_effort: fields.string("reasoning_effort")?.map(Cow::into_owned),
         response_format: fields.any("response_format").map(|format| format.to_value()),
         seed: fields.number("seed")?,
@@ -86,20 +85,6 @@ fn max_tokens(fields: &mut Fields<'_, '_>) -> Result<Option<u64>, Failure> {
         }
     }
     Ok(newer.or(older))
-}
-
-fn stop(fields: &mut Fields<'_, '_>) -> Result<Vec<String>, Failure> {
-    let Some(stop) = fields.any("stop") else { return Ok(Vec::new()) };
-    let path = fields.at("stop");
-    let text = |(place, value): (usize, Json<'_>)| {
-        let text = value.as_str().map(Cow::into_owned);
-        text.ok_or_else(|| wrong_type(Path::Element(&path, place), "a string", value))
-    };
-    match (stop.as_str(), stop.kind()) {
-        (Some(text), _) => Ok(vec![text.into_owned()]),
-        (None, JsonKind::Array) => stop.elements().enumerate().map(text).collect(),
-        (None, _) => Err(wrong_type(path, "a string or an array of strings", stop)),
-    }
 }
 
 /// Takes `include_usage` out of `stream_options` and keeps the other options.

@@ -8,9 +8,9 @@
 use serde_json::{Map, Value};
 
 use crate::{
-    conversation::{CUSTOM_INPUT, Call, Part, Received},
-    dialect::Dialect,
-    wire::json::{Encoder, Json},
+    conversation::{Call, Part, Received},
+    dialect::{Dialect, custom_tools::input_arguments},
+    wire::json::Json,
 };
 
 /// The meaning of one element of `content`; `None` if its form is unknown.
@@ -59,20 +59,13 @@ pub(super) fn call(element: &Value) -> Option<Call> {
         Some(value) => value.to_string(),
     };
     let (body, arguments) = match element.get("custom") {
-        Some(custom) => (custom, custom_arguments(&text(custom.get("input")))),
+        Some(custom) => (custom, input_arguments(&text(custom.get("input")))),
         None => {
             let function = element.get("function")?;
             (function, text(function.get("arguments")))
         }
     };
     Some(Call::new(id, body.get("name")?.as_str()?, arguments))
-}
-
-/// The arguments of a custom tool's call that is represented as a function's.
-fn custom_arguments(input: &str) -> String {
-    let mut json = Encoder::default();
-    json.object(|json| json.key(CUSTOM_INPUT).string(input));
-    json.finish_text()
 }
 
 /// Whether an element of `tool_calls` is a custom tool's call.

@@ -10,13 +10,12 @@ use serde_json::{Value, json};
 
 use super::{
     Head,
-    custom::Customs,
     delta::{self, numbered},
     reasoning::ReasoningField,
     usage,
 };
 use crate::{
-    dialect::{Answering, StreamForm, chat::error_body},
+    dialect::{Answering, StreamForm, chat::error_body, custom_tools::Customs},
     event::{CallEnd, CallStart, Event, Usage},
     failure::Failure,
     wire::json::escape_into,

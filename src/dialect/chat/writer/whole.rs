@@ -7,14 +7,13 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Head,
-    custom::Customs,
     delta::{self, numbered},
     reasoning::ReasoningField,
     remainder::Remainder,
     usage,
 };
 use crate::{
-    dialect::{Answering, WholeForm, chat::error_body},
+    dialect::{Answering, WholeForm, chat::error_body, custom_tools::Customs},
     event::{CallEnd, Event, Finish, Usage},
     failure::Failure,
 };

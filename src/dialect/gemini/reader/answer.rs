@@ -39,6 +39,8 @@ pub struct AnswerState {
     pub(super) calls: WholeCalls,
     /// A call whose arguments arrive in pieces.
     pub(super) streamed: Option<StreamedCall>,
+    /// Calls that the upstream ran itself.
+    pub(super) server_calls: u32,
     grounding: Grounding,
     plain: Option<Plain>,
     /// Templates learnt since the last one that matched a frame.

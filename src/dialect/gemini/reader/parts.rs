@@ -132,31 +132,38 @@ impl AnswerState {
                 out.event(Event::Media(Media { id, mime, data: "".into() }));
             }
             Content::Code(code) => {
-                out.event(server_call(
-                    code,
-                    CODE_EXECUTION.into(),
-                    Some(without_id(code).into()),
-                    None,
-                    false,
-                ));
+                let arguments = Some(without_id(code).into());
+                self.ran(code, ServerCall { name: CODE_EXECUTION.into(), arguments, ..NOTHING_RAN }, out);
             }
             Content::CodeResult(result) => {
                 let is_error = !matches!(&*text(result, "outcome"), "OUTCOME_OK" | "");
-                let output = Some(text(result, "output"));
-                out.event(server_call(result, CODE_EXECUTION.into(), None, output, is_error));
+                let content = Some(text(result, "output"));
+                let ran = ServerCall { name: CODE_EXECUTION.into(), content, is_error, ..NOTHING_RAN };
+                self.ran(result, ran, out);
             }
             Content::ServerCall(call) => {
-                let arguments = call.get("args").map_or("{}", |args| args.raw());
-                out.event(server_call(call, tool(call), Some(arguments.into()), None, false));
+                let arguments = Some(call.get("args").map_or("{}", |args| args.raw()).into());
+                self.ran(call, ServerCall { name: tool(call), arguments, ..NOTHING_RAN }, out);
             }
             Content::ServerResult(result) => {
                 let response = result.get("response");
                 let is_error = response.is_some_and(|response| response.get("error").is_some());
-                let content = response.map_or("{}", |response| response.raw());
-                out.event(server_call(result, tool(result), None, Some(content.into()), is_error));
+                let content = Some(response.map_or("{}", |response| response.raw()).into());
+                self.ran(result, ServerCall { name: tool(result), content, is_error, ..NOTHING_RAN }, out);
             }
             Content::Unknown => self.skipped.add(Skip::UnknownPart),
         }
+    }
+
+    /// A call that the upstream ran itself, or its result. Without an id, a result belongs to the call before it; clients
+    /// need one to match the two.
+    fn ran(&mut self, part: Json<'_>, mut ran: ServerCall<'_>, out: &mut impl Sink) {
+        self.server_calls += u32::from(ran.arguments.is_some());
+        ran.id = text(part, "id").into_owned().into();
+        if ran.id.is_empty() {
+            ran.id = format!("server_call_{}", self.server_calls).into();
+        }
+        out.event(Event::ServerCall(ran));
     }
 
     /// A call for the client. It comes whole, or its arguments in pieces.
@@ -212,15 +219,13 @@ fn sign(signature: Option<Opaque<'_>>, out: &mut impl Sink) {
     }
 }
 
-fn server_call<'a>(
-    of: Json<'a>,
-    name: Cow<'a, str>,
-    arguments: Option<Cow<'a, str>>,
-    content: Option<Cow<'a, str>>,
-    is_error: bool,
-) -> Event<'a> {
-    Event::ServerCall(ServerCall { id: text(of, "id"), name, arguments, content, is_error })
-}
+const NOTHING_RAN: ServerCall<'static> = ServerCall {
+    id: Cow::Borrowed(""),
+    name: Cow::Borrowed(""),
+    arguments: None,
+    content: None,
+    is_error: false,
+};
 
 /// The name of a tool that the upstream ran: `GOOGLE_SEARCH_WEB` as `google_search_web`.
 fn tool(call: Json<'_>) -> Cow<'_, str> {

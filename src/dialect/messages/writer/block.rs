@@ -2,7 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::event::{Annotation, Finish, ServerCall, Usage, Warning};
+use crate::{
+    dialect::search_results::{Page, pages},
+    event::{Annotation, Finish, ServerCall, Usage, Warning},
+};
 
 /// The blocks of a call that the upstream or toolwire runs. Searches have blocks of their own in this API; any other tool
 /// is shown as one of an MCP server, whose results are text (docs/protocols/messages.md#server-tools).
@@ -37,7 +40,7 @@ impl Hosted {
         match self {
             Self::Search => {
                 let error = || json!({"type": "web_search_tool_result_error", "error_code": "unavailable"});
-                let content = if is_error { error() } else { pages(content) };
+                let content = if is_error { error() } else { found(content) };
                 json!({"type": "web_search_tool_result", "tool_use_id": id, "content": content})
             }
             Self::Other => json!({
@@ -53,29 +56,18 @@ impl Hosted {
 /// The server that calls of other tools name.
 const SERVER_NAME: &str = "upstream";
 
-/// The pages in a search's result: the objects with a `url` or `link` in its first list of such objects.
-fn pages(content: &str) -> Value {
-    let result = serde_json::from_str::<Value>(content).unwrap_or_default();
-    let lists = [Some(&result)].into_iter().chain(["results", "organic"].map(|key| result.get(key)));
-    let found = lists.flatten().find_map(|list| {
-        let pages: Vec<Value> = list.as_array()?.iter().filter_map(page).collect();
-        (!pages.is_empty()).then_some(pages)
-    });
-    found.unwrap_or_default().into()
-}
-
-fn page(page: &Value) -> Option<Value> {
-    let text = |keys: [&str; 2]| keys.iter().find_map(|key| page.get(key)?.as_str());
-    let url = text(["url", "link"])?;
-    let title = text(["title", "name"]).unwrap_or(url);
-    let age = text(["page_age", "date"]);
-    Some(json!({
-        "type": "web_search_result",
-        "url": url,
-        "title": title,
-        "encrypted_content": "",
-        "page_age": age,
-    }))
+/// The pages in a search's result.
+fn found(content: &str) -> Value {
+    let page = |page: Page| {
+        json!({
+            "type": "web_search_result",
+            "url": page.url,
+            "title": page.title,
+            "encrypted_content": "",
+            "page_age": page.age,
+        })
+    };
+    pages(content).into_iter().map(page).collect()
 }
 
 /// The blocks of a call that the upstream ran and that is not one of the response's calls.

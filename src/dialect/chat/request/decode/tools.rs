@@ -4,13 +4,14 @@
 use std::borrow::Cow;
 
 use crate::{
-    conversation::{CUSTOM_INPUT, Received, Tool, ToolChoice},
+    conversation::{Received, Tool, ToolChoice},
     dialect::{
         Dialect,
+        custom_tools::input_schema,
         fields::{Fields, Path, check_choice, check_name, check_names_differ, wrong_type, wrong_value},
     },
     failure::Failure,
-    wire::json::{Encoder, Json, Kind as JsonKind, Raw},
+    wire::json::{Json, Kind as JsonKind},
 };
 
 /// The most characters of a function's name in this API.
@@ -79,33 +80,10 @@ fn declared(path: Path<'_>, declaration: Json<'_>) -> Result<Declared, Failure> 
     }
 }
 
-/// A tool whose input is plain text, as a function with one argument for it. The argument's description
-/// contains the grammar that the input must follow, if there is one.
+/// A tool whose input is plain text, as a function with one argument for it.
 fn custom_tool(mut body: Fields<'_, '_>, declared: Json<'_>) -> Result<Tool, Failure> {
-    let format = body.any("format").filter(|format| format.kind() == JsonKind::Object);
-    let grammar = format.map(|format| format.get("grammar").unwrap_or(format));
-    let text = |key: &str| grammar.and_then(|grammar| grammar.get(key)?.as_str());
-    let description = match text("definition") {
-        Some(definition) => {
-            let syntax = text("syntax").unwrap_or_default();
-            format!("The whole input as plain text. It must follow this grammar ({syntax}):\n{definition}")
-        }
-        None => "The whole input as plain text.".to_owned(),
-    };
-    let mut schema = Encoder::default();
-    schema.object(|schema| {
-        schema.key("type").string("object");
-        schema.key("properties").object(|properties| {
-            properties.key(CUSTOM_INPUT).object(|input| {
-                input.key("type").string("string");
-                input.key("description").string(&description);
-            });
-        });
-        schema.key("required").array(|required| required.string(CUSTOM_INPUT));
-        schema.key("additionalProperties").value(&false);
-    });
-    let schema = schema.finish_text();
-    Ok(Tool { parameters: Json::parse(&schema).ok().map(Raw::from), ..tool(body, declared)? })
+    let parameters = input_schema(body.any("format"));
+    Ok(Tool { parameters, ..tool(body, declared)? })
 }
 
 fn functions(request: &mut Fields<'_, '_>) -> Result<Vec<Tool>, Failure> {

@@ -1,4 +1,4 @@
-//! Calls of custom tools, whose input is plain text.
+//! Custom tools of OpenAI's APIs, whose input is plain text, and their calls.
 //!
 //! Upstreams that do not support custom tools get functions with one argument, and so do models that are
 //! taught tools in the prompt. Their calls have the arguments `{"input":"…"}`; the client gets the text of
@@ -8,8 +8,44 @@ use crate::{
     conversation::CUSTOM_INPUT,
     dialect::Answering,
     event::{CallEnd, CallStart, Event, Source},
-    wire::json::{Json, Kind, Unescaper},
+    wire::json::{Encoder, Json, Kind, Raw, Unescaper},
 };
+
+/// The schema of the function that stands for a custom tool whose input has this `format`. The argument's
+/// description contains the grammar that the input must follow, if there is one.
+pub(super) fn input_schema(format: Option<Json<'_>>) -> Option<Raw> {
+    let format = format.filter(|format| format.kind() == Kind::Object);
+    let grammar = format.map(|format| format.get("grammar").unwrap_or(format));
+    let text = |key: &str| grammar.and_then(|grammar| grammar.get(key)?.as_str());
+    let description = match text("definition") {
+        Some(definition) => {
+            let syntax = text("syntax").unwrap_or_default();
+            format!("The whole input as plain text. It must follow this grammar ({syntax}):\n{definition}")
+        }
+        None => "The whole input as plain text.".to_owned(),
+    };
+    let mut schema = Encoder::default();
+    schema.object(|schema| {
+        schema.key("type").string("object");
+        schema.key("properties").object(|properties| {
+            properties.key(CUSTOM_INPUT).object(|input| {
+                input.key("type").string("string");
+                input.key("description").string(&description);
+            });
+        });
+        schema.key("required").array(|required| required.string(CUSTOM_INPUT));
+        schema.key("additionalProperties").value(&false);
+    });
+    let schema = schema.finish_text();
+    Json::parse(&schema).ok().map(Raw::from)
+}
+
+/// The arguments of a custom tool's call that is represented as a function's.
+pub(super) fn input_arguments(input: &str) -> String {
+    let mut json = Encoder::default();
+    json.object(|json| json.key(CUSTOM_INPUT).string(input));
+    json.finish_text()
+}
 
 /// Bytes before the input's text in which its key is looked for. Beyond, the arguments are read at their end.
 const LONGEST_OPENING: usize = 256;

@@ -1,5 +1,5 @@
-//! Errors in the form of the Chat Completions API: `{"error": {"message", "type", "param", "code"}}`, as a
-//! body before the stream and as a frame inside it.
+//! Errors in the form of OpenAI's APIs: `{"error": {"message", "type", "param", "code"}}`, as a
+//! body before the stream and inside it.
 
 use serde_json::json;
 

@@ -1,0 +1,36 @@
+//! [`Client`]: the client's side of this dialect.
+
+use super::{error_body, request};
+use crate::{
+    conversation::Conversation,
+    dialect::{self, Answering, ClientSide, Dialect, Writer},
+    failure::{Failure, Kind},
+};
+
+/// The client's side of Responses.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Client;
+
+impl ClientSide for Client {
+    fn dialect(&self) -> Dialect {
+        Dialect::Responses
+    }
+
+    fn decode(&self, body: &[u8]) -> Result<Conversation, Failure> {
+        request::decode(body)
+    }
+
+    fn writer(&self, answering: &Answering) -> Writer {
+        dialect::Writer::Responses(super::Writer::new(answering))
+    }
+
+    fn error_body(&self, failure: &Failure) -> Vec<u8> {
+        error_body(failure)
+    }
+
+    fn unknown_model(&self, name: &str) -> Failure {
+        Failure::new(Kind::NotFound, format!("there is no model `{name}`; GET /v1/models lists them"))
+            .with_code("model_not_found")
+            .with_param("model")
+    }
+}

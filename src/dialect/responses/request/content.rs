@@ -1,0 +1,90 @@
+//! The content of messages and results: a string, or a list of parts.
+
+use serde_json::Value;
+
+use super::DIALECT;
+use crate::{
+    conversation::{Part, Received},
+    dialect::fields::{Fields, Path, wrong_type},
+    failure::Failure,
+    wire::json::{Json, Kind as JsonKind},
+};
+
+/// Parts, and whether they contain everything that was received.
+pub(super) struct Content {
+    pub(super) parts: Vec<Part>,
+    pub(super) has_more: bool,
+}
+
+/// Reads `content`; a string is one text.
+pub(super) fn read(path: Path<'_>, content: Json<'_>) -> Result<Content, Failure> {
+    if let Some(text) = content.as_str() {
+        return Ok(Content { parts: vec![Part::Text(text.into_owned())], has_more: false });
+    }
+    if content.kind() != JsonKind::Array {
+        return Err(wrong_type(path, "a string or an array of content parts", content));
+    }
+    let mut read = Content { parts: Vec::new(), has_more: false };
+    for (place, element) in content.elements().enumerate() {
+        let (part, has_more) = part(Path::Element(&path, place), element)?;
+        read.has_more |= has_more;
+        read.parts.push(part);
+    }
+    Ok(read)
+}
+
+/// One part, and whether it was received with more than it contains. Refusals are text: what the model said.
+fn part(path: Path<'_>, element: Json<'_>) -> Result<(Part, bool), Failure> {
+    if let Some(text) = element.as_str() {
+        return Ok((Part::Text(text.into_owned()), false));
+    }
+    let mut fields = Fields::new(path, element)?;
+    let kind = fields.needed_string("type")?;
+    let part = match &*kind {
+        "input_text" | "output_text" | "text" | "summary_text" | "reasoning_text" => {
+            Part::Text(fields.needed_string("text")?.into_owned())
+        }
+        "refusal" => return Ok((Part::Text(fields.needed_string("refusal")?.into_owned()), true)),
+        "input_image" => match image(&mut fields)? {
+            Some(image) => image,
+            None => return Ok((other(element), false)),
+        },
+        _ => return Ok((other(element), false)),
+    };
+    let has_more = fields.into_rest().into_iter().any(|(_, value)| !is_empty(&value));
+    Ok((part, has_more))
+}
+
+/// An image by its URL; `None` for one that only the API's servers have.
+fn image(fields: &mut Fields<'_, '_>) -> Result<Option<Part>, Failure> {
+    let Some(url) = fields.any("image_url") else { return Ok(None) };
+    // Some clients send the object of Chat Completions.
+    let given = url.as_str().or_else(|| url.get("url")?.as_str());
+    let Some(given) = given else { return Err(wrong_type(fields.at("image_url"), "a string", url)) };
+    let detail = fields.string("detail")?.map(Into::into);
+    Ok(Some(Part::Image { url: given.into_owned(), detail }))
+}
+
+/// What only this API can express.
+pub(super) fn other(element: Json<'_>) -> Part {
+    Part::Other(Received::new(DIALECT, element.to_value()))
+}
+
+/// Empty lists, such as those of annotations, mean nothing.
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(list) => list.is_empty(),
+        _ => false,
+    }
+}
+
+/// All texts of `content`.
+pub(super) fn texts(content: Option<Json<'_>>) -> Vec<String> {
+    let Some(content) = content else { return Vec::new() };
+    if let Some(text) = content.as_str() {
+        return vec![text.into_owned()];
+    }
+    let texts = content.elements().filter_map(|part| part.get("text")?.as_str());
+    texts.map(Into::into).collect()
+}

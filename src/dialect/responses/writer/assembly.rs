@@ -1,0 +1,352 @@
+//! [`Assembly`]: a response as it grows, and the events that it is made of.
+
+use serde_json::{Value, json};
+
+use super::{
+    events::Events,
+    hosted::{self, Hosted, IMAGE_ID, Key, Outcome},
+    item::{CUSTOM, Call, DONE, FUNCTION, Message, PartKind, Place, Reasoning, quoted},
+    response::{Head, Status, code},
+};
+use crate::{
+    conversation::Namespaced,
+    dialect::{Answering, Dialect, custom_tools::Customs, opaque::carried},
+    event::{self, Annotation, CallEnd, CallStart, Event, Finish, Media, Runner, ServerCall, Usage},
+    failure::Failure,
+};
+
+/// A response so far.
+#[derive(Debug)]
+pub(super) struct Assembly {
+    head: Head,
+    begun: bool,
+    /// The items in order, as JSON texts; `None` while one is open.
+    items: Vec<Option<String>>,
+    /// The open message or reasoning.
+    open: Option<Open>,
+    /// The calls that have not ended.
+    calls: Vec<Call>,
+    customs: Customs,
+    namespaced: Vec<Namespaced>,
+    /// The calls of other tools that have no result yet.
+    hosted: Vec<Hosted>,
+    /// Citations that wait for the text that they belong to.
+    citations: Vec<Annotation<'static>>,
+    /// Characters of text so far.
+    characters: u64,
+    finish: Option<Finish>,
+    usage: Option<Box<Usage>>,
+    /// Nearly no response has any.
+    warnings: Vec<Value>,
+    /// Approximate bytes of the items.
+    kept: usize,
+}
+
+#[derive(Debug)]
+enum Open {
+    Message(Message),
+    Reasoning(Reasoning),
+}
+
+impl Assembly {
+    pub(super) fn new(answering: &Answering) -> Self {
+        Self {
+            head: Head::new(answering),
+            begun: false,
+            items: Vec::new(),
+            open: None,
+            calls: Vec::new(),
+            customs: Customs::new(answering),
+            namespaced: answering.namespaced.clone(),
+            hosted: Vec::new(),
+            citations: Vec::new(),
+            characters: 0,
+            finish: None,
+            usage: None,
+            warnings: Vec::new(),
+            kept: 0,
+        }
+    }
+
+    /// Approximate bytes that are kept: the contents of events, without the overhead of storing them.
+    pub(super) fn kept(&self) -> usize {
+        self.kept
+    }
+
+    pub(super) fn event(&mut self, event: &Event<'_>, events: &mut Events<'_>) {
+        match event {
+            Event::Start(start) if !self.begun => self.head.take(start),
+            Event::Start(_) | Event::Ping(_) => {}
+            Event::Text(text) => self.text(PartKind::Text, text, events),
+            Event::Refusal(text) => self.text(PartKind::Refusal, text, events),
+            Event::Reasoning(reasoning) => self.reasoning(reasoning, events),
+            Event::CallStart(start) => self.call_start(start, events),
+            Event::CallArguments { index, piece } => self.arguments(*index, piece, events),
+            Event::CallEnd { index, end } => self.call_end(*index, *end, events),
+            Event::CallResult(result) => {
+                let outcome = Outcome::Result { content: &result.content, is_error: result.is_error };
+                self.result(&Key::Index(result.index), outcome, events);
+            }
+            Event::ServerCall(call) => self.server_call(call, events),
+            Event::Annotation(annotation) => self.annotation(annotation, events),
+            Event::Media(media) => self.media(media, events),
+            Event::Usage(usage) => self.usage = Some(Box::new(usage.clone())),
+            Event::Warning(warning) => {
+                self.warnings.push(json!({"code": warning.code, "message": warning.message}));
+            }
+            Event::Finish(finish) => {
+                self.begin(events);
+                self.finish = Some(*finish);
+                let is_whole = !matches!(finish, Finish::Length | Finish::Filter);
+                self.close_said(is_whole, events);
+                self.close_calls(events);
+                self.close_hosted(Outcome::Unshown, events);
+            }
+            Event::Verbatim { means: Some(event), .. } => self.event(event, events),
+            Event::Verbatim { means: None, .. } => {}
+        }
+    }
+
+    /// Ends the response, and writes its last event. Returns the whole response as JSON text.
+    pub(super) fn finish(&mut self, events: &mut Events<'_>) -> String {
+        self.begin(events);
+        let status = Status::Ended(self.finish);
+        let response = self.response(status);
+        events.put(&format!("response.{}", status.word()), &["\"response\":", &response]);
+        response
+    }
+
+    /// Ends a stream with the API's two forms of an error: all clients raise one of them. Calls that are open stay so:
+    /// no client may take them for whole.
+    pub(super) fn fail(&mut self, failure: &Failure, events: &mut Events<'_>) {
+        self.begin(events);
+        self.close_said(false, events);
+        self.close_hosted(Outcome::Cut, events);
+        let (code, message) = (quoted(code(failure)), quoted(failure.message()));
+        let param = failure.param().map_or_else(|| "null".to_owned(), quoted);
+        let members = format!("\"code\":{code},\"message\":{message},\"param\":{param}");
+        events.put("error", &[&members, ",\"error\":{\"type\":\"server_error\",", &members, "}"]);
+        let response = self.response(Status::Failed(failure));
+        events.put("response.failed", &["\"response\":", &response]);
+    }
+
+    fn response(&self, status: Status<'_>) -> String {
+        let items = self.items.iter().filter_map(Option::as_deref);
+        self.head.object(status, items, self.usage.as_deref(), &self.warnings)
+    }
+
+    /// Writes the first events, once.
+    fn begin(&mut self, events: &mut Events<'_>) {
+        if std::mem::replace(&mut self.begun, true) || matches!(events, Events::Unwritten) {
+            return;
+        }
+        let response = self.response(Status::InProgress);
+        for kind in ["response.created", "response.in_progress"] {
+            events.put(kind, &["\"response\":", &response]);
+        }
+    }
+
+    /// The place of the next item, whose id begins with `prefix`.
+    fn next_place(&mut self, prefix: &str, events: &mut Events<'_>) -> Place {
+        self.begin(events);
+        let index = self.items.len();
+        self.items.push(None);
+        Place { index, id: format!("{prefix}_{}_{index}", self.head.suffix()) }
+    }
+
+    /// An item is done.
+    fn done(&mut self, (place, item): (Place, String), events: &mut Events<'_>) {
+        place.put_item(DONE, &item, events);
+        // Its texts were counted when they came.
+        self.kept += ITEM;
+        if let Some(slot) = self.items.get_mut(place.index) {
+            *slot = Some(item);
+        }
+    }
+
+    /// Closes the open message or reasoning.
+    fn close(&mut self, is_whole: bool, events: &mut Events<'_>) {
+        let done = match self.open.take() {
+            Some(Open::Message(message)) => message.end(is_whole, events),
+            Some(Open::Reasoning(reasoning)) => reasoning.end(None, events),
+            None => return,
+        };
+        self.done(done, events);
+    }
+
+    /// Closes the open message or reasoning, after the citations that still wait.
+    fn close_said(&mut self, is_whole: bool, events: &mut Events<'_>) {
+        if !self.citations.is_empty() {
+            self.text_part(PartKind::Text, "", events);
+        }
+        self.close(is_whole, events);
+    }
+
+    fn close_calls(&mut self, events: &mut Events<'_>) {
+        for call in std::mem::take(&mut self.calls) {
+            let done = call.end(CallEnd::Cut, events);
+            self.done(done, events);
+        }
+    }
+
+    fn close_hosted(&mut self, outcome: Outcome<'_>, events: &mut Events<'_>) {
+        for hosted in std::mem::take(&mut self.hosted) {
+            let done = hosted.end(outcome, events);
+            self.done(done, events);
+        }
+    }
+
+    fn text(&mut self, kind: PartKind, text: &str, events: &mut Events<'_>) {
+        if !text.is_empty() {
+            self.text_part(kind, text, events);
+        }
+    }
+
+    /// Adds `text` to the open message, behind the citations that waited for text.
+    fn text_part(&mut self, kind: PartKind, text: &str, events: &mut Events<'_>) {
+        let mut message = match self.open.take() {
+            Some(Open::Message(message)) => message,
+            other => {
+                self.open = other;
+                self.close(true, events);
+                Message::begin(self.next_place("msg", events), events)
+            }
+        };
+        let at = self.characters;
+        if kind == PartKind::Text {
+            for citation in std::mem::take(&mut self.citations) {
+                self.kept += message.cite(&citation, at, events);
+            }
+            self.characters += u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
+        }
+        if !text.is_empty() {
+            self.kept += message.push(kind, text, at, events);
+        }
+        self.open = Some(Open::Message(message));
+    }
+
+    fn annotation(&mut self, annotation: &Annotation<'_>, events: &mut Events<'_>) {
+        match &mut self.open {
+            Some(Open::Message(message)) => {
+                self.kept += message.cite(annotation, self.characters, events);
+            }
+            // Results of searches come before the text that rests on them.
+            _ => {
+                self.kept += annotation.url.len() + annotation.title.len();
+                let Event::Annotation(annotation) = Event::Annotation(annotation.clone()).into_owned() else {
+                    return;
+                };
+                self.citations.push(annotation);
+            }
+        }
+    }
+
+    fn reasoning(&mut self, reasoning: &event::Reasoning<'_>, events: &mut Events<'_>) {
+        let event::Reasoning { text, signature, redacted } = reasoning;
+        if text.is_empty() && signature.is_none() {
+            return;
+        }
+        let mut item = match self.open.take() {
+            Some(Open::Reasoning(item)) => item,
+            other => {
+                self.open = other;
+                self.close(true, events);
+                Reasoning::begin(self.next_place("rs", events), events)
+            }
+        };
+        if !redacted {
+            self.kept += item.push(text, events);
+        }
+        match signature {
+            Some(signature) => {
+                let state = carried(signature, Dialect::Responses);
+                self.kept += state.len();
+                let done = item.end(Some(&state), events);
+                self.done(done, events);
+            }
+            None => self.open = Some(Open::Reasoning(item)),
+        }
+    }
+
+    fn call_start(&mut self, start: &CallStart<'_>, events: &mut Events<'_>) {
+        self.close(true, events);
+        self.kept += start.id.len() + start.name.len();
+        if start.runner != Runner::Client {
+            return self.begin_hosted(Key::Index(start.index), &start.name, events);
+        }
+        let form = if self.customs.begin(start) { CUSTOM } else { FUNCTION };
+        let place = self.next_place(form.id, events);
+        let namespaced = self.namespaced.iter().find(|known| known.name == start.name);
+        self.calls.push(Call::begin((place, form), start, namespaced, events));
+    }
+
+    fn arguments(&mut self, index: u32, piece: &str, events: &mut Events<'_>) {
+        if let Some(call) = self.calls.iter_mut().find(|call| call.index == index) {
+            self.kept += match self.customs.get(index) {
+                Some(input) => call.push(&input.piece(piece), events),
+                None => call.push(piece, events),
+            };
+        } else if let Some(hosted) = self.hosted.iter_mut().find(|hosted| hosted.key == Key::Index(index)) {
+            self.kept += hosted.push(piece, events);
+        }
+    }
+
+    fn call_end(&mut self, index: u32, end: CallEnd, events: &mut Events<'_>) {
+        if let Some(place) = self.calls.iter().position(|call| call.index == index) {
+            let mut call = self.calls.remove(place);
+            if let Some(input) = self.customs.get(index) {
+                self.kept += call.push(&input.end(end), events);
+            }
+            let done = call.end(end, events);
+            self.done(done, events);
+        } else if let Some(hosted) = self.hosted.iter_mut().find(|hosted| hosted.key == Key::Index(index)) {
+            hosted.called(events);
+        }
+    }
+
+    fn begin_hosted(&mut self, key: Key, name: &str, events: &mut Events<'_>) {
+        self.close(true, events);
+        let place = self.next_place(hosted::Kind::of(name).id(), events);
+        self.hosted.push(Hosted::begin((key, place), name, events));
+    }
+
+    /// The result of a call that the client does not run.
+    fn result(&mut self, key: &Key, outcome: Outcome<'_>, events: &mut Events<'_>) {
+        if let Some(place) = self.hosted.iter().position(|hosted| hosted.key == *key) {
+            let done = self.hosted.remove(place).end(outcome, events);
+            self.done(done, events);
+        }
+    }
+
+    /// A call that is not one of the response's calls, or its result.
+    fn server_call(&mut self, call: &ServerCall<'_>, events: &mut Events<'_>) {
+        let key = Key::Id(call.id.to_string(), call.name.to_string());
+        let is_known = self.hosted.iter().any(|hosted| hosted.key == key);
+        if !is_known || call.arguments.is_some() {
+            self.kept += call.id.len() + call.name.len();
+            self.begin_hosted(key.clone(), &call.name, events);
+        }
+        if let (Some(hosted), Some(arguments)) = (self.hosted.last_mut(), &call.arguments) {
+            self.kept += hosted.push(arguments, events);
+            hosted.called(events);
+        }
+        if let Some(content) = &call.content {
+            self.result(&key, Outcome::Result { content, is_error: call.is_error }, events);
+        }
+    }
+
+    fn media(&mut self, media: &Media<'_>, events: &mut Events<'_>) {
+        // Only its id is known, and the client has no use for that.
+        if media.data.is_empty() {
+            return;
+        }
+        self.close(true, events);
+        self.kept += media.data.len();
+        let place = self.next_place(IMAGE_ID, events);
+        let item = hosted::image(&place, media, events);
+        self.done((place, item), events);
+    }
+}
+
+/// What each item takes beside its texts, in bytes.
+const ITEM: usize = 128;

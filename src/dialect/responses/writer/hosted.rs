@@ -1,0 +1,229 @@
+//! Items of tools that the client does not run: searches, images, and any other as one of an MCP server
+//! (docs/protocols/responses.md#hosted-tools).
+
+use serde_json::{Value, json};
+
+use super::{
+    events::{Events, delta_prefix},
+    item::{ADDED, Place, quoted},
+};
+use crate::{
+    dialect::search_results::pages,
+    event::Media,
+    wire::json::{Json, Kind as JsonKind, escape_str},
+};
+
+/// The server that calls of tools without an item of their own name.
+const SERVER_LABEL: &str = "upstream";
+
+/// The call to which an event belongs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Key {
+    /// One of the response's calls, by its index.
+    Index(u32),
+    /// One that is reported separately, by its id and name.
+    Id(String, String),
+}
+
+/// A call that the upstream or toolwire runs.
+#[derive(Debug)]
+pub(super) struct Hosted {
+    pub(super) key: Key,
+    place: Place,
+    kind: Kind,
+    name: String,
+    arguments: String,
+    /// The beginning of deltas of the arguments.
+    prefix: Vec<u8>,
+    /// The arguments are complete.
+    called: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Search,
+    Mcp,
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome<'c> {
+    /// Not begun, or still running.
+    Open,
+    /// With this result.
+    Result { content: &'c str, is_error: bool },
+    /// Without a result: upstreams do not have to show theirs.
+    Unshown,
+    /// The response was cut off.
+    Cut,
+}
+
+impl<'c> Outcome<'c> {
+    fn output(self) -> Option<&'c str> {
+        match self {
+            Self::Result { content, is_error: false } => Some(content),
+            _ => None,
+        }
+    }
+
+    fn error(self) -> Option<&'c str> {
+        match self {
+            Self::Result { content, is_error: true } => Some(content),
+            _ => None,
+        }
+    }
+
+    /// The status of the item.
+    fn status(self, kind: Kind) -> &'static str {
+        match (self, kind) {
+            (Self::Open, _) => "in_progress",
+            (Self::Unshown | Self::Result { is_error: false, .. }, _) => "completed",
+            (Self::Cut, Kind::Mcp) => "incomplete",
+            (Self::Cut | Self::Result { is_error: true, .. }, _) => "failed",
+        }
+    }
+}
+
+impl Kind {
+    /// The kind of item for the tool `name`.
+    pub(super) fn of(name: &str) -> Self {
+        if name == "web_search" { Self::Search } else { Self::Mcp }
+    }
+
+    /// Begins the item's id.
+    pub(super) fn id(self) -> &'static str {
+        match self {
+            Self::Search => "ws",
+            Self::Mcp => "mcp",
+        }
+    }
+}
+
+impl Hosted {
+    pub(super) fn begin((key, place): (Key, Place), name: &str, events: &mut Events<'_>) -> Self {
+        let kind = Kind::of(name);
+        let prefix = delta_prefix("response.mcp_call_arguments.delta", &place.members(), "");
+        let (arguments, called, name) = (String::new(), false, name.to_owned());
+        let hosted = Self { key, place, kind, name, arguments, prefix, called };
+        hosted.place.put_item(ADDED, &hosted.item(Outcome::Open), events);
+        hosted.put("in_progress", events);
+        hosted
+    }
+
+    /// Adds a piece of the arguments. Returns the bytes that are kept of it.
+    pub(super) fn push(&mut self, piece: &str, events: &mut Events<'_>) -> usize {
+        self.arguments.push_str(piece);
+        if self.kind == Kind::Mcp && !piece.is_empty() {
+            let mut escaped = String::new();
+            escape_str(&mut escaped, piece);
+            events.delta(&self.prefix, escaped.as_bytes());
+        }
+        piece.len()
+    }
+
+    /// The arguments are complete, or end here.
+    pub(super) fn called(&mut self, events: &mut Events<'_>) {
+        if std::mem::replace(&mut self.called, true) {
+            return;
+        }
+        match self.kind {
+            Kind::Search => self.put("searching", events),
+            Kind::Mcp => {
+                let arguments = quoted(&self.arguments);
+                let members = self.place.members();
+                events.put("response.mcp_call_arguments.done", &[&members, ",\"arguments\":", &arguments]);
+            }
+        }
+    }
+
+    /// Ends the item. Returns its place and its JSON text.
+    pub(super) fn end(mut self, outcome: Outcome<'_>, events: &mut Events<'_>) -> (Place, String) {
+        self.called(events);
+        match (self.kind, outcome.status(self.kind)) {
+            (_, "completed") => self.put("completed", events),
+            (Kind::Mcp, _) => self.put("failed", events),
+            // Searches have no event for it.
+            (Kind::Search, _) => {}
+        }
+        let item = self.item(outcome);
+        (self.place, item)
+    }
+
+    /// Writes the item's event `word`.
+    fn put(&self, word: &str, events: &mut Events<'_>) {
+        let kind = match self.kind {
+            Kind::Search => format!("response.web_search_call.{word}"),
+            Kind::Mcp => format!("response.mcp_call.{word}"),
+        };
+        events.put(&kind, &[&self.place.members()]);
+    }
+
+    fn item(&self, outcome: Outcome<'_>) -> String {
+        let (id, status) = (&self.place.id, outcome.status(self.kind));
+        let item = match self.kind {
+            Kind::Search => json!({
+                "id": id,
+                "type": "web_search_call",
+                "status": status,
+                "action": self.action(outcome),
+            }),
+            Kind::Mcp => json!({
+                "id": id,
+                "type": "mcp_call",
+                "status": status,
+                "approval_request_id": null,
+                "server_label": SERVER_LABEL,
+                "name": self.name,
+                "arguments": self.arguments,
+                "output": outcome.output(),
+                "error": outcome.error(),
+            }),
+        };
+        item.to_string()
+    }
+
+    /// What is searched for, and what was found.
+    fn action(&self, outcome: Outcome<'_>) -> Value {
+        let arguments = Json::parse(&self.arguments).ok();
+        let text = |key: &str| Some(arguments?.get(key)?.as_str()?.into_owned());
+        let mut action = json!({"type": "search", "query": text("query").unwrap_or_default()});
+        let Some(members) = action.as_object_mut() else { return action };
+        let queries = arguments.and_then(|arguments| arguments.get("queries"));
+        if let Some(queries) = queries.filter(|queries| queries.kind() == JsonKind::Array) {
+            let texts = queries.elements().filter_map(|query| query.as_str());
+            members.insert("queries".to_owned(), texts.map(|text| text.into_owned()).collect());
+        }
+        let found = outcome.output().map(pages);
+        let sources = found.into_iter().flatten().map(|page| json!({"type": "url", "url": page.url}));
+        let sources: Vec<Value> = sources.collect();
+        if !sources.is_empty() {
+            members.insert("sources".to_owned(), sources.into());
+        }
+        action
+    }
+}
+
+/// Begins the id of an image.
+pub(super) const IMAGE_ID: &str = "ig";
+
+/// An image that the upstream made: all events of its item except the last. Returns the item's JSON text.
+pub(super) fn image(place: &Place, media: &Media<'_>, events: &mut Events<'_>) -> String {
+    let item = |status: &str, result: Option<&str>| {
+        let format = media.mime.strip_prefix("image/").filter(|_| result.is_some());
+        let mut item = json!({
+            "id": place.id,
+            "type": "image_generation_call",
+            "status": status,
+            "result": result,
+        });
+        if let (Some(item), Some(format)) = (item.as_object_mut(), format) {
+            item.insert("output_format".to_owned(), format.into());
+        }
+        item.to_string()
+    };
+    place.put_item(ADDED, &item("in_progress", None), events);
+    for word in ["in_progress", "generating", "completed"] {
+        events.put(&format!("response.image_generation_call.{word}"), &[&place.members()]);
+    }
+    item("completed", Some(&media.data))
+}

@@ -1,0 +1,331 @@
+//! The items of a response that have deltas: messages, reasoning, calls of the client's tools.
+//!
+//! Texts are kept as the bodies of JSON strings, since an item's text is written up to four times.
+
+use super::events::{Events, delta_prefix};
+use crate::{
+    conversation::Namespaced,
+    event::{Annotation, CallEnd, CallStart},
+    wire::json::escape_str,
+};
+
+/// Where an item is in the output.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) index: usize,
+    pub(super) id: String,
+}
+
+impl Place {
+    /// The members by which events name the item.
+    pub(super) fn members(&self) -> String {
+        format!("\"item_id\":\"{}\",\"output_index\":{}", self.id, self.index)
+    }
+
+    /// Writes `response.output_item.added` or `.done`.
+    pub(super) fn put_item(&self, kind: &str, item: &str, events: &mut Events<'_>) {
+        events.put(kind, &[&format!("\"output_index\":{}", self.index), ",\"item\":", item]);
+    }
+}
+
+pub(super) const ADDED: &str = "response.output_item.added";
+pub(super) const DONE: &str = "response.output_item.done";
+
+/// Whether an item was cut off by the end of the response.
+pub(super) fn status(is_whole: bool) -> &'static str {
+    if is_whole { "completed" } else { "incomplete" }
+}
+
+/// `text` as a JSON string.
+pub(super) fn quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    escape_str(&mut quoted, text);
+    quoted.push('"');
+    quoted
+}
+
+/// A text that arrives in deltas, and the beginning of these.
+#[derive(Debug)]
+struct Streamed {
+    prefix: Vec<u8>,
+    body: String,
+}
+
+impl Streamed {
+    fn new(prefix: Vec<u8>) -> Self {
+        Self { prefix, body: String::new() }
+    }
+
+    /// Adds a piece. Returns the bytes that are kept of it.
+    fn push(&mut self, text: &str, events: &mut Events<'_>) -> usize {
+        let before = self.body.len();
+        escape_str(&mut self.body, text);
+        let piece = self.body.as_bytes().get(before..).unwrap_or_default();
+        events.delta(&self.prefix, piece);
+        piece.len()
+    }
+}
+
+/// A message.
+#[derive(Debug)]
+pub(super) struct Message {
+    place: Place,
+    /// The parts that are done.
+    parts: Vec<String>,
+    part: Option<Part>,
+}
+
+/// The open part of a message.
+#[derive(Debug)]
+struct Part {
+    kind: PartKind,
+    text: Streamed,
+    citations: Vec<String>,
+    /// Characters of the response's text before this part: those of citations count from there.
+    begins_at: u64,
+}
+
+/// The kinds of a message's parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PartKind {
+    Text,
+    Refusal,
+}
+
+impl Message {
+    pub(super) fn begin(place: Place, events: &mut Events<'_>) -> Self {
+        let item = format!(
+            "{{\"id\":\"{}\",\"type\":\"message\",\"status\":\"in_progress\",\"role\":\"assistant\",\"content\":[]}}",
+            place.id
+        );
+        place.put_item(ADDED, &item, events);
+        Self { place, parts: Vec::new(), part: None }
+    }
+
+    /// Adds a piece of text. Returns the bytes that are kept of it.
+    pub(super) fn push(&mut self, kind: PartKind, text: &str, at: u64, events: &mut Events<'_>) -> usize {
+        self.open(kind, at, events).text.push(text, events)
+    }
+
+    /// Adds a citation of the text. Returns the bytes that are kept of it.
+    pub(super) fn cite(&mut self, annotation: &Annotation<'_>, at: u64, events: &mut Events<'_>) -> usize {
+        self.open(PartKind::Text, at, events);
+        let place = self.members();
+        let Some(part) = &mut self.part else { return 0 };
+        let at = |at: u64| at.saturating_sub(part.begins_at);
+        let citation = format!(
+            "{{\"type\":\"url_citation\",\"start_index\":{},\"end_index\":{},\"title\":{},\"url\":{}}}",
+            at(annotation.span.0),
+            at(annotation.span.1),
+            quoted(&annotation.title),
+            quoted(&annotation.url)
+        );
+        let index = format!(",\"annotation_index\":{},\"annotation\":", part.citations.len());
+        events.put("response.output_text.annotation.added", &[&place, &index, &citation]);
+        part.citations.push(citation);
+        part.citations.last().map_or(0, String::len)
+    }
+
+    /// The members by which events name the open part, or the next one.
+    fn members(&self) -> String {
+        format!("{},\"content_index\":{}", self.place.members(), self.parts.len())
+    }
+
+    fn open(&mut self, kind: PartKind, at: u64, events: &mut Events<'_>) -> &mut Part {
+        if self.part.as_ref().is_some_and(|part| part.kind != kind) {
+            self.end_part(events);
+        }
+        let place = self.members();
+        self.part.get_or_insert_with(|| Part::begin(kind, &place, at, events))
+    }
+
+    fn end_part(&mut self, events: &mut Events<'_>) {
+        if let Some(part) = self.part.take() {
+            let part = part.end(&self.members(), events);
+            self.parts.push(part);
+        }
+    }
+
+    /// Ends the item. Returns its place and its JSON text.
+    pub(super) fn end(mut self, is_whole: bool, events: &mut Events<'_>) -> (Place, String) {
+        self.end_part(events);
+        let (id, status, parts) = (&self.place.id, status(is_whole), self.parts.join(","));
+        let item = format!(
+            "{{\"id\":\"{id}\",\"type\":\"message\",\"status\":\"{status}\",\"role\":\"assistant\",\"content\":[{parts}]}}"
+        );
+        (self.place, item)
+    }
+}
+
+impl Part {
+    fn begin(kind: PartKind, place: &str, at: u64, events: &mut Events<'_>) -> Self {
+        let (empty, prefix) = match kind {
+            PartKind::Text => (
+                "{\"type\":\"output_text\",\"text\":\"\",\"annotations\":[],\"logprobs\":[]}",
+                delta_prefix("response.output_text.delta", place, ",\"logprobs\":[]"),
+            ),
+            PartKind::Refusal => {
+                ("{\"type\":\"refusal\",\"refusal\":\"\"}", delta_prefix("response.refusal.delta", place, ""))
+            }
+        };
+        events.put("response.content_part.added", &[place, ",\"part\":", empty]);
+        Self { kind, text: Streamed::new(prefix), citations: Vec::new(), begins_at: at }
+    }
+
+    /// Ends the part. Returns its JSON text.
+    fn end(self, place: &str, events: &mut Events<'_>) -> String {
+        let text = self.text.body;
+        let part = match self.kind {
+            PartKind::Text => {
+                events
+                    .put("response.output_text.done", &[place, ",\"text\":\"", &text, "\",\"logprobs\":[]"]);
+                let citations = self.citations.join(",");
+                format!(
+                    "{{\"type\":\"output_text\",\"text\":\"{text}\",\"annotations\":[{citations}],\"logprobs\":[]}}"
+                )
+            }
+            PartKind::Refusal => {
+                events.put("response.refusal.done", &[place, ",\"refusal\":\"", &text, "\""]);
+                format!("{{\"type\":\"refusal\",\"refusal\":\"{text}\"}}")
+            }
+        };
+        events.put("response.content_part.done", &[place, ",\"part\":", &part]);
+        part
+    }
+}
+
+/// Reasoning. Its text is a summary for the API, since that is what its clients show.
+#[derive(Debug)]
+pub(super) struct Reasoning {
+    place: Place,
+    summary: Option<Streamed>,
+}
+
+impl Reasoning {
+    pub(super) fn begin(place: Place, events: &mut Events<'_>) -> Self {
+        let item = format!("{{\"id\":\"{}\",\"type\":\"reasoning\",\"summary\":[]}}", place.id);
+        place.put_item(ADDED, &item, events);
+        Self { place, summary: None }
+    }
+
+    /// Adds a piece of text. Returns the bytes that are kept of it.
+    pub(super) fn push(&mut self, text: &str, events: &mut Events<'_>) -> usize {
+        if self.summary.is_none() {
+            let place = self.members();
+            let part = ",\"part\":{\"type\":\"summary_text\",\"text\":\"\"}";
+            events.put("response.reasoning_summary_part.added", &[&place, part]);
+            let prefix = delta_prefix("response.reasoning_summary_text.delta", &place, "");
+            self.summary = Some(Streamed::new(prefix));
+        }
+        match &mut self.summary {
+            Some(summary) if !text.is_empty() => summary.push(text, events),
+            _ => 0,
+        }
+    }
+
+    fn members(&self) -> String {
+        format!("{},\"summary_index\":0", self.place.members())
+    }
+
+    /// Ends the item, with the upstream's state if it sent any. Returns its place and its JSON text.
+    pub(super) fn end(self, state: Option<&str>, events: &mut Events<'_>) -> (Place, String) {
+        let place = self.members();
+        let part = self.summary.map(|summary| {
+            let text = summary.body;
+            events.put("response.reasoning_summary_text.done", &[&place, ",\"text\":\"", &text, "\""]);
+            let part = format!("{{\"type\":\"summary_text\",\"text\":\"{text}\"}}");
+            events.put("response.reasoning_summary_part.done", &[&place, ",\"part\":", &part]);
+            part
+        });
+        let state = state.map_or(String::new(), |state| format!(",\"encrypted_content\":{}", quoted(state)));
+        let (id, summary) = (&self.place.id, part.unwrap_or_default());
+        let item = format!("{{\"id\":\"{id}\",\"type\":\"reasoning\",\"summary\":[{summary}]{state}}}");
+        (self.place, item)
+    }
+}
+
+/// A call of a tool that the client runs.
+#[derive(Debug)]
+pub(super) struct Call {
+    /// The call, by [`CallStart::index`].
+    pub(super) index: u32,
+    place: Place,
+    form: Form,
+    /// `call_id`, `name` and `namespace`, as JSON members.
+    names: String,
+    text: Streamed,
+}
+
+/// What differs between calls of functions and of custom tools.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Form {
+    item: &'static str,
+    pub(super) id: &'static str,
+    /// The member with the arguments.
+    key: &'static str,
+    delta: &'static str,
+    done: &'static str,
+}
+
+pub(super) const FUNCTION: Form = Form {
+    item: "function_call",
+    id: "fc",
+    key: "arguments",
+    delta: "response.function_call_arguments.delta",
+    done: "response.function_call_arguments.done",
+};
+
+pub(super) const CUSTOM: Form = Form {
+    item: "custom_tool_call",
+    id: "ctc",
+    key: "input",
+    delta: "response.custom_tool_call_input.delta",
+    done: "response.custom_tool_call_input.done",
+};
+
+impl Call {
+    pub(super) fn begin(
+        (place, form): (Place, Form),
+        start: &CallStart<'_>,
+        namespaced: Option<&Namespaced>,
+        events: &mut Events<'_>,
+    ) -> Self {
+        let id = quoted(&start.id);
+        let names = match namespaced {
+            Some(Namespaced { namespace, inner, .. }) => {
+                format!("\"call_id\":{id},\"name\":{},\"namespace\":{}", quoted(inner), quoted(namespace))
+            }
+            None => format!("\"call_id\":{id},\"name\":{}", quoted(&start.name)),
+        };
+        let prefix = delta_prefix(form.delta, &place.members(), "");
+        let call = Self { index: start.index, place, form, names, text: Streamed::new(prefix) };
+        call.place.put_item(ADDED, &call.item("in_progress"), events);
+        call
+    }
+
+    /// Adds a piece of the arguments. Returns the bytes that are kept of it.
+    pub(super) fn push(&mut self, piece: &str, events: &mut Events<'_>) -> usize {
+        if piece.is_empty() { 0 } else { self.text.push(piece, events) }
+    }
+
+    /// Ends the item. Returns its place and its JSON text.
+    pub(super) fn end(mut self, end: CallEnd, events: &mut Events<'_>) -> (Place, String) {
+        if end == CallEnd::Complete && self.text.body.is_empty() && self.form.key == FUNCTION.key {
+            self.push("{}", events);
+        }
+        let key = format!(",\"{}\":\"", self.form.key);
+        events.put(self.form.done, &[&self.place.members(), &key, &self.text.body, "\""]);
+        // Arguments that are not JSON are not whole either.
+        let item = self.item(status(end == CallEnd::Complete));
+        (self.place, item)
+    }
+
+    fn item(&self, status: &str) -> String {
+        let Self { place, form, names, text, .. } = self;
+        let (id, kind, key, body) = (&place.id, form.item, form.key, &text.body);
+        format!(
+            "{{\"id\":\"{id}\",\"type\":\"{kind}\",\"status\":\"{status}\",{names},\"{key}\":\"{body}\"}}"
+        )
+    }
+}

@@ -1,0 +1,30 @@
+//! The results of web searches that upstreams run.
+
+use serde_json::Value;
+
+/// A page that was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Page {
+    pub(super) url: String,
+    pub(super) title: String,
+    /// How old it is, in the search's words.
+    pub(super) age: Option<String>,
+}
+
+/// The pages in a search's result: the objects with a `url` or `link` in its first list of such objects.
+pub(super) fn pages(content: &str) -> Vec<Page> {
+    let result = serde_json::from_str::<Value>(content).unwrap_or_default();
+    let lists = [Some(&result)].into_iter().chain(["results", "organic"].map(|key| result.get(key)));
+    let found = lists.flatten().find_map(|list| {
+        let pages: Vec<_> = list.as_array()?.iter().filter_map(page).collect();
+        (!pages.is_empty()).then_some(pages)
+    });
+    found.unwrap_or_default()
+}
+
+fn page(page: &Value) -> Option<Page> {
+    let text = |keys: [&str; 2]| keys.iter().find_map(|key| page.get(key)?.as_str()).map(str::to_owned);
+    let url = text(["url", "link"])?;
+    let title = text(["title", "name"]).unwrap_or_else(|| url.clone());
+    Some(Page { url, title, age: text(["page_age", "date"]) })
+}
