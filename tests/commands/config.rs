@@ -128,7 +128,7 @@ maxcalls = 3
 2:45: error: 0.0.0.0:99 can be reached from other machines: without `api_keys` only loopback addresses are listened on
 2:59: error: 127.0.0.1:8787 stands here twice
 3:17: error: expected a duration such as \"90s\", found an integer
-7:11: error: unknown value `lummo`; did you mean `lumo`? also known: `ollama`, `gemini`
+7:11: error: unknown value `lummo`; did you mean `lumo`? also known: `ollama`, `chat`
 8:12: error: not a URL; expected one such as \"https://host/v1\"
 9:11: error: the environment variable `NOPE` is not set
 10:1: error: unknown key `conect_timeout`; did you mean `connect_timeout`? also known: `idle_timeout`, `total_timeout`; `toolwire check --keys` lists all
