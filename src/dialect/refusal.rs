@@ -104,7 +104,10 @@ impl Words {
     }
 
     fn is_model_missing(&self) -> bool {
+        // Anthropic's: `{"type": "not_found_error", "message": "model: NAME"}`.
+        let names_model = || self.message.as_deref().is_some_and(|message| message.starts_with("model: "));
         self.code.as_deref() == Some("model_not_found")
+            || (self.kind.as_deref() == Some("not_found_error") && names_model())
     }
 
     /// Whether the error means that the prompt is too long: by its code, or by the sentence of servers
@@ -113,10 +116,16 @@ impl Words {
         let is_code = |word: &Option<String>| word.as_deref() == Some("context_length_exceeded");
         let says_so = |message: &String| {
             let message = message.to_ascii_lowercase();
-            message.contains("maximum context length")
-                || message.contains("context window")
+            [
+                "maximum context length",
+                "context window",
+                "prompt is too long",
+                "exceed context limit",
                 // Gemini
-                || message.contains("input token count")
+                "input token count",
+            ]
+            .iter()
+            .any(|words| message.contains(words))
         };
         is_code(&self.code) || is_code(&self.kind) || self.message.as_ref().is_some_and(says_so)
     }
@@ -177,7 +186,8 @@ fn kind_of_word(word: &str) -> Option<Kind> {
         | "RESOURCE_EXHAUSTED" => Kind::RateLimit,
         "invalid_request_error" | "invalid_request" | "BadRequestError" | "INVALID_ARGUMENT" => Kind::Request,
         "invalid_api_key" | "authentication_error" | "UNAUTHENTICATED" => Kind::Unauthorized,
-        "permission_error" | "permission_denied" | "PERMISSION_DENIED" => Kind::Forbidden,
+        "permission_error" | "permission_denied" | "billing_error" | "PERMISSION_DENIED" => Kind::Forbidden,
+        "request_too_large" => Kind::TooLarge,
         "model_not_found" | "not_found_error" | "NOT_FOUND" => Kind::NotFound,
         "overloaded" | "overloaded_error" | "service_unavailable" | "UNAVAILABLE" => Kind::Overloaded,
         "timeout" | "timeout_error" | "DEADLINE_EXCEEDED" => Kind::Timeout,

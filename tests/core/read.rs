@@ -1,7 +1,7 @@
 //! Reads an upstream's body in pieces, and summarises its meaning in one line.
 
 use toolwire::{
-    dialect::{Reader, Skipped, chat, completions, gemini, ollama},
+    dialect::{Reader, Skipped, chat, completions, gemini, messages, ollama},
     event::{CallEnd, Event, Finish, Sink},
     failure::Failure,
 };
@@ -174,6 +174,12 @@ impl MakesReader for completions::ReaderSettings {
 impl MakesReader for gemini::ReaderSettings {
     fn reader(self) -> Reader {
         Reader::Gemini(gemini::Reader::new(self))
+    }
+}
+
+impl MakesReader for messages::ReaderSettings {
+    fn reader(self) -> Reader {
+        Reader::Messages(messages::Reader::new(self))
     }
 }
 
