@@ -180,8 +180,11 @@ class ClaudeCode(Agent):
 AGENTS = {
     "opencode-chat": OpenCode("chat"),
     "opencode-messages": OpenCode("messages"),
+    "opencode-responses": OpenCode("responses"),
     "pi-chat": Pi("chat"),
     "pi-messages": Pi("messages"),
+    "pi-responses": Pi("responses"),
+    "codex": Codex("responses"),
 }
 if ClaudeCode.program:
     AGENTS["claude-code"] = ClaudeCode("messages")
