@@ -10,7 +10,7 @@ use std::{
 };
 
 /// The modules from the bottom up. A module may import those that stand before it.
-const ORDER: [&str; 25] = [
+const ORDER: [&str; 26] = [
     "suggest",
     "settings",
     "digest",
@@ -35,6 +35,7 @@ const ORDER: [&str; 25] = [
     "fixture",
     "bench",
     "calibrate",
+    "conform",
     "cli",
 ];
 
@@ -52,6 +53,7 @@ fn architecture_lists_the_modules_in_this_order() {
 /// What `dialect/` has besides the dialects: all of them may import it.
 const SHARED_BY_DIALECTS: &[&str] = &[
     "body",
+    "channel",
     "custom_tools",
     "fields",
     "finish",
