@@ -143,6 +143,9 @@ model_provider = "toolwire"
 check_for_update_on_startup = false
 [analytics]
 enabled = false
+[features]
+# It puts the command into a second one, which becomes longer than an argument may be.
+shell_snapshot = false
 [model_providers.toolwire]
 name = "toolwire"
 base_url = "{STAND["url"]}"

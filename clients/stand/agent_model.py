@@ -66,6 +66,7 @@ ACTS = {"agent": agent, "agent-cut": agent_cut}
 UPSTREAMS = {
     "chat": {"dialect": "chat"},
     "lumo-v1": {"dialect": "lumo", "options": {"version": "v1"}, "tools": "pre", "tool_prefix": ""},
+    "messages": {"dialect": "messages"},
     "ollama": {"dialect": "ollama"},
 }
 
