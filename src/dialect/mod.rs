@@ -72,7 +72,7 @@ use crate::{
 dialects! {
     Lumo "lumo" "Lumo": upstream lumo;
     Chat "chat" "OpenAI Chat Completions": client chat, upstream chat;
-    Responses "responses" "OpenAI Responses": client responses;
+    Responses "responses" "OpenAI Responses": client responses, upstream responses;
     Messages "messages" "Anthropic Messages": client messages, upstream messages;
     Ollama "ollama" "Ollama": upstream ollama;
     Completions "completions" "text completions": upstream completions;
