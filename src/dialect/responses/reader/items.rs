@@ -152,10 +152,10 @@ impl ResponseReader {
         }
         let item = self.item(output)?;
         let is_later_summary = key.section == Section::Summary && !item.parts.is_empty();
-        let known = item.parts.iter().rposition(|(known, _)| *known == key);
-        match known.and_then(|place| item.parts.get_mut(place)) {
+        let parts = item.parts.len();
+        match item.parts.iter_mut().rfind(|(known, _)| *known == key) {
             Some((_, streamed)) => streamed.push(piece),
-            None if item.parts.len() >= MAX_ITEMS => {
+            None if parts >= MAX_ITEMS => {
                 let message = format!("an item of the upstream's response has more than {MAX_ITEMS} parts");
                 return Err(Failure::new(Kind::Protocol, message));
             }
