@@ -215,8 +215,9 @@ impl ResponseReader {
 
     /// The response's head precedes everything else.
     fn start(&mut self, response: Json<'_>, out: &mut impl Sink) {
-        self.progress.has_choice = true;
-        if !std::mem::replace(&mut self.has_started, true) {
+        // After content it comes too late.
+        let is_first = !std::mem::replace(&mut self.progress.has_choice, true);
+        if !std::mem::replace(&mut self.has_started, true) && is_first {
             let created = response.get("created_at").and_then(|created| created.as_u64());
             let (id, model) = (text(response, "id"), text(response, "model"));
             out.event(Event::Start(Start { id, model, created }));
