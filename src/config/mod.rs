@@ -41,7 +41,7 @@ pub use problem::{Place, Problem, Problems, Severity};
 pub use reference::{Section, reference};
 pub use upstream::{QueueLimits, Timeouts, Upstream};
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use secrecy::{ExposeSecret, SecretString};
 use toml::de::DeTable;
@@ -98,6 +98,10 @@ pub struct Config {
     pub formats: Arc<KnownFormats>,
     /// Origins whose web pages may read responses.
     pub cors_origins: Origins,
+    /// The folder for what outlives a restart; `None` if there is none.
+    pub state_dir: Option<PathBuf>,
+    /// Where responses are stored that clients want to continue.
+    pub store: StoreKind,
     /// What `/metrics` shows.
     pub metrics: Metrics,
     /// Limits of requests and responses.
@@ -124,6 +128,16 @@ impl Config {
     }
 }
 
+/// Where responses are stored.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum StoreKind {
+    /// In a file on this machine.
+    #[default]
+    Embedded,
+    /// Nowhere.
+    Off,
+}
+
 /// What `/metrics`, which requires no key, reveals about clients.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Metrics {
@@ -145,6 +159,10 @@ pub struct Limits {
     pub write_timeout: Duration,
     /// After this much silence a stream gets a keep-alive comment. Never zero.
     pub keep_alive: Duration,
+    /// Bytes of all stored responses. Beyond, the oldest are removed.
+    pub max_store: usize,
+    /// How long a response is stored.
+    pub store_ttl: Duration,
     /// Limits of one response; every [`Model::settings`] holds the same.
     pub answer: rules::Limits,
 }
@@ -157,6 +175,8 @@ impl Default for Limits {
             body_timeout: Duration::from_secs(60),
             write_timeout: Duration::from_secs(60),
             keep_alive: Duration::from_secs(15),
+            max_store: 256 << 20,
+            store_ttl: Duration::from_secs(30 * 24 * 60 * 60),
             answer: rules::Limits::default(),
         }
     }

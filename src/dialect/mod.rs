@@ -48,7 +48,7 @@ use self::{
     progress::Progress,
 };
 pub use self::{
-    client::{Answering, ClientSide},
+    client::{Answering, ClientSide, Record, References},
     probe::{Probe, Root},
     response_writer::ResponseWriter,
     skipped::{Skip, Skipped},

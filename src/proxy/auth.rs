@@ -4,7 +4,10 @@ use http::{HeaderMap, header};
 use secrecy::{ExposeSecret, SecretString};
 use subtle::{Choice, ConstantTimeEq};
 
-use crate::failure::{Failure, Kind};
+use crate::{
+    failure::{Failure, Kind},
+    store::Owner,
+};
 
 /// Requires one of `keys` in `Authorization: Bearer …` or `x-api-key`. Without keys, every request is allowed.
 ///
@@ -27,6 +30,14 @@ pub(super) fn authorize(keys: &[SecretString], headers: &HeaderMap) -> Result<()
     } else {
         Err(Failure::new(Kind::Unauthorized, "this API key is not one that toolwire knows"))
     }
+}
+
+/// Whose stored responses a client may read: those of the key that it showed, which is one of the configured ones. Clients that
+/// need no key all have the same.
+pub(super) fn owner(keys: &[SecretString], headers: &HeaderMap) -> Owner {
+    let shown = shown_key(headers).filter(|_| !keys.is_empty());
+    let digest = shown.map(|key| ring::digest::digest(&ring::digest::SHA256, key));
+    Owner(digest.and_then(|digest| digest.as_ref().try_into().ok()).unwrap_or_default())
 }
 
 fn shown_key(headers: &HeaderMap) -> Option<&[u8]> {

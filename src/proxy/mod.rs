@@ -34,6 +34,7 @@ mod routes;
 mod server;
 mod servers;
 mod service;
+mod stored;
 pub mod tap;
 mod turn;
 mod upstream;

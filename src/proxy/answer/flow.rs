@@ -21,6 +21,7 @@ use super::{
         budget::Reservation,
         hops::{Continuation, DecideHop, Deciding, NextHop},
         permits::Permit,
+        stored::Keeper,
         tap::{Ending, Watch},
         upstream::{Admission, BodyError, BodyRead, Client, OpenError, Opened, Opening, UpstreamBody},
     },
@@ -35,6 +36,8 @@ pub(in crate::proxy) struct Parts {
     pub(in crate::proxy) opening: Opening,
     /// Decides what follows a hop. `None`: the response ends with its first one.
     pub(in crate::proxy) hops: Option<Box<dyn DecideHop>>,
+    /// Stores the response, if it is to be stored.
+    pub(in crate::proxy) store: Option<Keeper>,
     pub(in crate::proxy) pipeline: Pipeline,
     /// The client gets a stream.
     pub(in crate::proxy) stream: bool,
@@ -50,6 +53,7 @@ pub(super) struct ExchangeState {
     pub(super) stage: Stage,
     client: Arc<Client>,
     hops: Option<Box<dyn DecideHop>>,
+    store: Option<Keeper>,
     pub(super) pipeline: Pipeline,
     /// Written, but not yet taken by the client's connection.
     pub(super) out: BytesMut,
@@ -95,6 +99,7 @@ impl ExchangeState {
             stage: Stage::Opening(parts.opening),
             client: parts.client,
             hops: parts.hops,
+            store: parts.store,
             pipeline: parts.pipeline,
             out: BytesMut::new(),
             stream: parts.stream,
@@ -280,6 +285,10 @@ impl ExchangeState {
     fn completed(&mut self) {
         if let Some(hops) = &mut self.hops {
             hops.completed(&self.pipeline.tally());
+        }
+        // Before the client gets the end: its next request may continue the response.
+        if let (Some(store), Some(response)) = (self.store.take(), self.pipeline.take_response()) {
+            store.keep(&response);
         }
     }
 
