@@ -35,7 +35,8 @@
 //!   [`pipeline`] connects the stages for one response.
 //! - `proxy` adds [`http1`], the HTTP proxy, its configuration, models' chat templates ([`template`]), its logs and
 //!   metrics, and the redaction of secrets.
-//! - `bench` adds fixtures, the scripted upstream, the load generator and the calibration of models. It includes `proxy`.
+//! - `bench` adds fixtures, the scripted upstream, the load generator, the calibration of models and the conformance
+//!   check of gateways. It includes `proxy`.
 //! - `cli` adds the command line of the program. It includes `bench`, and is on by default.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -58,6 +59,12 @@ pub mod cli;
 mod clock;
 #[cfg(feature = "proxy")]
 pub mod config;
+#[cfg(feature = "bench")]
+#[cfg_attr(
+    not(feature = "cli"),
+    allow(dead_code, unused_imports, reason = "conformance is checked by the command line")
+)]
+pub mod conform;
 pub mod conversation;
 pub mod detect;
 pub mod dialect;

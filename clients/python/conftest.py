@@ -1,38 +1,8 @@
 """Shared by all tests of this suite; prints its closing line."""
 
-import json
-import time
-import urllib.request
+from scripted import upstream
 
-import pytest
-from sdk import STAND
-
-# Seconds to wait for something that must happen.
-PATIENCE = 20
-
-
-@pytest.fixture
-def upstream():
-    """What the scripted upstream has seen."""
-    return Upstream()
-
-
-class Upstream:
-    def seen(self, scenario):
-        with urllib.request.urlopen(f"{STAND['upstream']}/state") as response:
-            seen = json.load(response)
-        return seen.get(scenario, {"open": 0, "left": 0, "requests": []})
-
-    def go(self, scenario):
-        """Lets the scenario's response continue."""
-        urllib.request.urlopen(f"{STAND['upstream']}/go/{scenario}").close()
-
-    def until(self, scenario, **expected):
-        """Waits until the scenario has reached this state."""
-        deadline = time.monotonic() + PATIENCE
-        while (seen := {key: self.seen(scenario)[key] for key in expected}) != expected:
-            assert time.monotonic() < deadline, f"{scenario}: {expected} was expected, {seen} is there"
-            time.sleep(0.02)
+__all__ = ["upstream"]
 
 
 def pytest_terminal_summary(terminalreporter):

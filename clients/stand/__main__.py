@@ -4,8 +4,8 @@
 
 The environment variable STAND names a JSON file for the command: `url`, `key` and `metrics` of the proxy, `upstream` (the
 scripted one), `cases` (fixtures: name, request, expect), `matrix` (the same for scenarios of the scripted upstream in
-each dialect), `upstreams` (those dialects) and `loops` (models that run a complete tool loop). The exit status
-is the command's. TOOLWIRE_BIN selects the toolwire binary.
+each dialect), `upstreams` (those dialects), `agents` (the same for whole agents) and `loops` (models that run a complete
+tool loop). The exit status is the command's. TOOLWIRE_BIN selects the toolwire binary.
 """
 
 import json
@@ -18,6 +18,7 @@ import threading
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import agent_model
 import matrix
 import models
 import upstream
@@ -80,12 +81,13 @@ def main(command):
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="toolwire-clients-")))
         fixtures = list(models.fixtures(FOLDERS))
         mock_options = ["--listen", "127.0.0.1:0", "--pace", "none"]
-        mock = stack.enter_context(running(folder / "mock.log", "mock", *map(str, fixtures), *mock_options))
+        played = [*fixtures, ROOT / "clients/fixtures/agents"]
+        mock = stack.enter_context(running(folder / "mock.log", "mock", *map(str, played), *mock_options))
         examples = written_calls()
         server = upstream.start(examples)
         stack.callback(server.shutdown)
         scripted = "http://{}:{}".format(*server.server_address)
-        served = [models.of_fixture(fixture, mock) for fixture in fixtures] + models.of_scenarios(scripted, examples)
+        served = [models.of_fixture(fixture, mock) for fixture in fixtures] + models.of_scenarios(scripted, mock, examples)
         config = folder / "toolwire.toml"
         config.write_text(models.configuration(served), "utf-8")
         url = stack.enter_context(running(folder / "serve.log", "serve", "--config", str(config)))
@@ -99,6 +101,7 @@ def main(command):
                 "cases": [models.case(fixture) for fixture in fixtures],
                 "matrix": list(matrix.cases()),
                 "upstreams": list(matrix.UPSTREAMS),
+                "agents": agent_model.told(),
                 "loops": [model.name for model in served if model.name.startswith("loop-")],
             }),
             "utf-8",

@@ -35,12 +35,13 @@ class Answer:
 
     content_type = b"text/event-stream"
 
-    def __init__(self, connection, request, number, *, format=None, go=None):
+    def __init__(self, connection, request, number, *, variant=None, go=None):
         self.connection = connection
         self.request = request
         # The number of earlier requests to this scenario.
         self.number = number
-        self.format = format
+        # The second part of the path.
+        self.variant = variant
         self.go = go
         self.calls = 0
 
@@ -133,7 +134,7 @@ class Chat(Answer):
     def call(self, name, arguments):
         function = {"name": name, "arguments": ""}
         self.calls += 1
-        head = {"index": self.calls - 1, "id": f"call_up{self.calls}", "type": "function", "function": function}
+        head = {"index": self.calls - 1, "id": f"call_up{self.number}x{self.calls}", "type": "function", "function": function}
         self._delta({"tool_calls": [head]})
         self.more(arguments[:5])
         for piece in pieces(arguments[5:]):
@@ -221,7 +222,7 @@ class Messages(Answer):
     def call(self, name, arguments):
         self._close()
         self.calls += 1
-        self._open({"type": "tool_use", "id": f"toolu_up{self.calls}", "name": name, "input": {}})
+        self._open({"type": "tool_use", "id": f"toolu_up{self.number}x{self.calls}", "name": name, "input": {}})
         self.more("")
         self.more(arguments[:5])
         for piece in pieces(arguments[5:]):
@@ -298,7 +299,7 @@ class Responses(Answer):
 
     def call(self, name, arguments):
         self.calls += 1
-        head = {"type": "function_call", "call_id": f"call_up{self.calls}", "name": name, "arguments": ""}
+        head = {"type": "function_call", "call_id": f"call_up{self.number}x{self.calls}", "name": name, "arguments": ""}
         self._open(head, "fc")
         self.more(arguments[:5])
         for piece in pieces(arguments[5:]):

@@ -152,6 +152,7 @@ UPSTREAMS = {
     "chat": {"dialect": "chat"},
     "lumo": {"dialect": "lumo"},
     "lumo-v1": {"dialect": "lumo", "options": {"version": "v1"}, "tools": "pre", "tool_prefix": ""},
+    "ollama": {"dialect": "ollama"},
 }
 
 # What the API of an upstream cannot say.

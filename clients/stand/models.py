@@ -6,6 +6,7 @@ Every model has its own upstream, whose header tells `toolwire mock` which fixtu
 import json
 import tomllib
 
+import agent_model
 import matrix
 import upstream
 
@@ -97,7 +98,7 @@ def case(folder):
     return {"name": folder.name, "request": request | {"model": folder.name}, "expect": expect}
 
 
-def of_scenarios(scripted, formats):
+def of_scenarios(scripted, mock, formats):
     """The models of the scripted upstream, which writes calls in `formats` unless they are native."""
     def model(name, scenario, dialect="chat", **options):
         return Model(name, dialect, f"{scripted}/{scenario}", **options)
@@ -111,6 +112,9 @@ def of_scenarios(scripted, formats):
         model("loop-bare", "loop/bare", tools="bare"),
         model("loop-lumo-pre", "loop/pre", "lumo", tools="pre"),
         model("loop-lumo-v1", "loop/pre", "lumo", tools="pre", options={"version": "v1"}),
+        # Other dialects.
+        model("loop-ollama", "loop", "ollama"),
+        model("loop-ollama-hermes", "loop/hermes", "ollama", tools="hermes"),
         # Declared natively, but written as text.
         *(model(f"loop-{name}-untaught", f"loop/{name}", detect=[name]) for name in formats),
         model("bounce", "bounce", "lumo", misroute="bounce"),
@@ -118,7 +122,8 @@ def of_scenarios(scripted, formats):
         *(
             model(name, name)
             for name in upstream.SCENARIOS
-            if name not in ("loop", "bounce", "searches") and name not in matrix.ACTS
+            if name not in {"loop", "bounce", "searches"} | matrix.ACTS.keys() | agent_model.ACTS.keys()
         ),
         *(Model(**each) for each in matrix.models(scripted)),
+        *(Model(**each) for each in agent_model.models(scripted, mock)),
     ]

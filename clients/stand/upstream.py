@@ -12,6 +12,7 @@ from collections import defaultdict
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import agent_model
 import answers
 import matrix
 import whole
@@ -29,8 +30,8 @@ def loop(request, answer):
     if "18 °C" in text_of(turns[-1]):
         answer.text("It is ", "18 °C", ".")
         answer.finish("stop")
-    elif answer.format:
-        call = EXAMPLES[answer.format]
+    elif answer.variant in EXAMPLES:
+        call = EXAMPLES[answer.variant]
         if any("user:get_weather" in text_of(turn) for turn in turns):
             call = call.replace("get_weather", "user:get_weather")
         # Split as by a tokenizer: inside the marker, the name, the arguments.
@@ -160,7 +161,7 @@ ACTS = [
     reset,
 ]
 
-SCENARIOS = {act.__name__.replace("_", "-"): act for act in ACTS} | matrix.ACTS
+SCENARIOS = {act.__name__.replace("_", "-"): act for act in ACTS} | matrix.ACTS | agent_model.ACTS
 
 
 def turns_of(request):
@@ -209,13 +210,13 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def do_POST(self):
-        _, scenario, format, *_ = self.path.split("/")
+        _, scenario, variant, *_ = self.path.split("/")
         request = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.close_connection = True
         number = self.state.add(scenario, open=1, requests=[request]) - 1
         try:
             dialect = answers.of_path(self.path)
-            options = {"format": format if format in EXAMPLES else None, "go": self.state.go[scenario]}
+            options = {"variant": variant, "go": self.state.go[scenario]}
             if scenario in matrix.ACTS and whole.is_wanted(dialect, self.path, request):
                 dialect = partial(whole.Whole, dialect)
             answer = dialect(self.connection, request, number, **options)

@@ -24,7 +24,7 @@ class Whole(Answer):
         self.thoughts += "".join(texts)
 
     def call(self, name, arguments):
-        self.made.append((f"call_up{len(self.made)}", name, arguments))
+        self.made.append((f"call_up{self.number}x{len(self.made)}", name, arguments))
 
     def finish(self, reason):
         body = json.dumps(BODIES[self.dialect](self, reason)).encode()

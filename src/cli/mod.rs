@@ -7,6 +7,7 @@ mod announce;
 mod bench;
 mod calibrate;
 mod check;
+mod conform;
 mod demo;
 mod formats;
 mod keys;
@@ -54,7 +55,7 @@ pub(crate) struct Cli {
     #[arg(help_heading = GLOBAL, display_order = LAST)]
     pub(crate) log_format: LogFormat,
     /// Level of log lines: error, warn, info, debug, trace, or a filter such as info,toolwire=debug
-    /// [default: info; for demo and calibrate: error]
+    /// [default: info; for demo, calibrate and conform: error]
     #[arg(long, global = true, value_name = "LEVEL", env = "TOOLWIRE_LOG")]
     #[arg(help_heading = GLOBAL, display_order = LAST + 1)]
     pub(crate) log_level: Option<String>,
@@ -80,7 +81,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ("Serve", &["serve", "check", "formats"]),
     ("Try", &["demo", "rewrite"]),
     ("Record and replay", &["record", "replay", "mock"]),
-    ("Measure", &["bench", "calibrate"]),
+    ("Measure", &["bench", "calibrate", "conform"]),
 ];
 
 /// The format of a log line.
@@ -111,6 +112,8 @@ pub(crate) enum Command {
     Bench(Box<bench::Args>),
     /// Ask a model the same prompts in every format, and report which it calls tools in
     Calibrate(Box<calibrate::Args>),
+    /// Play known upstream responses through a gateway, and check what arrives at clients
+    Conform(Box<conform::Args>),
     /// Check a configuration, and show what it resolves to
     Check(check::Args),
     /// List the text formats
@@ -155,7 +158,7 @@ impl Cli {
 
     /// The requested log level, or the default of the command: some draw on the same screen.
     fn log_filter(&self) -> &str {
-        let draws = matches!(self.command, Command::Demo(_) | Command::Calibrate(_));
+        let draws = matches!(self.command, Command::Demo(_) | Command::Calibrate(_) | Command::Conform(_));
         let own = if draws { "error" } else { "info" };
         self.log_level.as_deref().unwrap_or(own)
     }
@@ -195,6 +198,7 @@ pub fn run() -> ExitCode {
         Command::Mock(args) => mock::run(args),
         Command::Bench(args) => bench::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
+        Command::Conform(args) => conform::run(&args),
         Command::Check(args) => check::run(args),
         Command::Formats(args) => formats::run(args),
     }

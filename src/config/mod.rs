@@ -67,16 +67,31 @@ pub struct Loaded {
 /// # Errors
 /// Every mistake that was found.
 pub fn load(overrides: &Overrides, environment: Environment<'_>) -> Result<Loaded, Problems> {
-    let source = Source::read(overrides.file.as_deref())?;
+    of_source(&Source::read(overrides.file.as_deref())?, overrides, environment)
+}
+
+/// Validates a configuration that this program has written.
+///
+/// # Errors
+/// Every mistake that was found.
+pub(crate) fn of_text(text: String) -> Result<Config, Problems> {
+    of_source(&Source::made(None, text), &Overrides::default(), &|_| None).map(|loaded| loaded.config)
+}
+
+fn of_source(
+    source: &Source,
+    overrides: &Overrides,
+    environment: Environment<'_>,
+) -> Result<Loaded, Problems> {
     let (mut root, syntax) = DeTable::parse_recoverable(source.text());
-    overrides.lay_over(root.get_mut(), &source);
-    let context = Context { source: &source, findings: Default::default(), environment };
-    overrides.warn(&context.findings, &source);
+    overrides.lay_over(root.get_mut(), source);
+    let context = Context { source, findings: Default::default(), environment };
+    overrides.warn(&context.findings, source);
     for error in syntax {
         context.findings.syntax(error.span(), error.message());
     }
     let config = read::config(root.get_ref(), &context);
-    let (problems, failed) = context.findings.into_problems(&source);
+    let (problems, failed) = context.findings.into_problems(source);
     match config {
         Some(config) if !failed => Ok(Loaded { config, warnings: problems }),
         _ => Err(Problems(problems)),

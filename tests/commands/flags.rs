@@ -4,16 +4,28 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use crate::support::{run, toolwire};
 
-const COMMANDS: [&str; 10] =
-    ["serve", "check", "formats", "demo", "rewrite", "record", "replay", "mock", "bench", "calibrate"];
+const COMMANDS: [&str; 11] = [
+    "serve",
+    "check",
+    "formats",
+    "demo",
+    "rewrite",
+    "record",
+    "replay",
+    "mock",
+    "bench",
+    "calibrate",
+    "conform",
+];
 
 /// The pages that show command lines.
-const PAGES: [&str; 6] = [
+const PAGES: [&str; 7] = [
     "README.md",
     "docs/bench.md",
     "docs/calibrate.md",
     "docs/commands.md",
     "docs/configuration.md",
+    "docs/conformance.md",
     "fixtures/README.md",
 ];
 

@@ -11,6 +11,7 @@ mod bench;
 mod calibrate;
 mod cli;
 mod config;
+mod conform;
 mod flags;
 mod log;
 mod mock;

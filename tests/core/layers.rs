@@ -36,6 +36,7 @@ const ORDER: [&str; 26] = [
     "fixture",
     "bench",
     "calibrate",
+    "conform",
     "cli",
 ];
 

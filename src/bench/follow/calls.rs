@@ -133,8 +133,9 @@ impl Call {
         let repeated = |field: Field<'_>| field.word().is_some();
         let others = delta.id.word().is_some_and(|id| id != self.id && !self.id.is_empty());
         notes.holds(!others, "a call has the index of another");
-        let again = repeated(delta.id) && !others || repeated(delta.kind) || repeated(delta.name);
-        notes.holds(!again, "a call's id, type or name is repeated or late");
+        let again = repeated(delta.id) && !others || repeated(delta.name);
+        notes.holds(!again, "a call's id or name is repeated or late");
+        notes.holds(!repeated(delta.kind), "a call's type is repeated or late");
         let null = delta.id.is_null() || delta.kind.is_null() || delta.name.is_null();
         notes.holds(!null, "a call's id, type or name is null in a later delta");
         notes.holds(!delta.strange, "a tool-call delta has a key of its own");

@@ -1,7 +1,6 @@
 //! [`Report`]: what a run of `toolwire calibrate` found, as `--json` writes it. The table and the page are views of it.
 
 mod page;
-mod page_parts;
 mod table;
 mod tally;
 

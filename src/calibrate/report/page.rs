@@ -2,12 +2,12 @@
 
 use super::{
     Report, VariantReport,
-    page_parts::{Cell, html_table},
     table::{FAILURES, LEGEND, caveats, head, interval, percent},
 };
 use crate::{
     bench::report::{
         figure::{self, NONE},
+        html::{self, Cell, html_table},
         page::{STYLE, embedded, escaped, filled},
     },
     calibrate::interval::Share,
@@ -25,7 +25,7 @@ pub fn page(report: &Report) -> String {
     let entry = report.entry.clone().unwrap_or_else(|| "No variant had a proper call.".to_owned());
     let parts = [
         ("@@title@@", visible(&format!("toolwire calibrate: {}", report.model))),
-        ("@@style@@", STYLE.to_owned()),
+        ("@@style@@", [STYLE, html::STYLE].concat()),
         ("@@lead@@", visible(&head(report, usize::MAX).replace('\n', " · "))),
         ("@@caveats@@", lines(caveats(report))),
         ("@@legend@@", escaped(LEGEND)),

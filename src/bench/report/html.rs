@@ -1,7 +1,10 @@
-//! Tables of the page.
+//! Tables of HTML pages.
+
+/// The style of these tables.
+pub(crate) const STYLE: &str = include_str!("page/tables.css");
 
 /// A cell; its text is HTML already.
-pub(super) enum Cell {
+pub(crate) enum Cell {
     /// Text.
     Plain(String),
     /// Text over a bar that shows a share, 0 to 1.
@@ -21,7 +24,7 @@ impl Cell {
 }
 
 /// A table with these heads, which are HTML already.
-pub(super) fn html_table(heads: &[String], rows: impl Iterator<Item = Vec<Cell>>) -> String {
+pub(crate) fn html_table(heads: &[String], rows: impl Iterator<Item = Vec<Cell>>) -> String {
     let heads = heads.iter().map(|head| format!("<th scope=\"col\">{head}</th>")).collect::<String>();
     let rows = rows.map(|cells| format!("<tr>{}</tr>\n", cells.iter().map(Cell::html).collect::<String>()));
     let rows = rows.collect::<String>();

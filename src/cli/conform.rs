@@ -1,0 +1,285 @@
+//! `toolwire conform`: what a gateway makes of known responses.
+
+mod flags;
+
+use std::{fs, future::pending, io, net::SocketAddr, path::Path, process::ExitCode, sync::Arc};
+
+use http::{Uri, uri::Scheme};
+use tokio::{net::TcpListener, runtime::Builder};
+
+pub(super) use self::flags::Args;
+use super::{
+    NO_FIXTURE,
+    output::{failed, refused, results},
+    upstream_flags::say,
+};
+use crate::{
+    bench,
+    config::{self, Problems},
+    conform::{
+        Api, Selection,
+        case::Case,
+        cases,
+        client::Client,
+        gateway::{self, Models},
+        mock::Mock,
+        report::{Report, page::page, table::table},
+        run,
+    },
+    dialect::{ClientDialect, Dialect, UpstreamDialect},
+    fixture::{Fixture, LoadError},
+    format::Format,
+    observe::terminal,
+    proxy::Server,
+};
+
+/// Hint for a wrong command line.
+const DESCRIBED: &str = "`toolwire conform --help` describes the options, docs/conformance.md the cases";
+
+/// Stands for standard output.
+const STDOUT: &str = "-";
+
+/// Runs the command.
+pub(super) fn run(args: &Args) -> ExitCode {
+    let runtime = match Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(error, None),
+    };
+    let status = runtime.block_on(conform(args));
+    // Does not wait for a pending DNS lookup.
+    runtime.shutdown_background();
+    status
+}
+
+async fn conform(args: &Args) -> ExitCode {
+    let selection = match selection(args) {
+        Ok(selection) => selection,
+        Err(error) => return refused(error, Some(DESCRIBED)),
+    };
+    let mut cases = cases(&selection);
+    if !args.cases.only.is_empty() {
+        cases.retain(|case| args.cases.only.iter().any(|pattern| matches(pattern, &case.name)));
+    }
+    if cases.is_empty() {
+        return refused("no case is selected", Some("--list shows the names; * stands for any text"));
+    }
+    if args.cases.list {
+        return results(ExitCode::SUCCESS, |out| {
+            cases.iter().try_for_each(|case| writeln!(out, "{}", case.name))
+        });
+    }
+    let listener = match TcpListener::bind(args.mock_listen()).await {
+        Ok(listener) => listener,
+        Err(error) => {
+            let next = "--mock-listen ADDR selects another address";
+            return failed(format_args!("{}: {error}", args.mock_listen()), Some(next));
+        }
+    };
+    let address = match listener.local_addr() {
+        Ok(address) => address,
+        Err(error) => return failed(error, None),
+    };
+    let mock = Mock::new(&cases);
+    let played = async {
+        match &args.gateway.gateway {
+            Some(url) => Ok(with_gateway(args, url, &selection.apis, address, &cases).await),
+            None => with_own(args, &selection, address, &cases).await,
+        }
+    };
+    tokio::select! {
+        played = played => match played {
+            Ok(report) => conclude(args, &report),
+            Err(status) => status,
+        },
+        () = mock.serve(listener) => ExitCode::FAILURE,
+    }
+}
+
+/// Plays the cases through a gateway that is running.
+async fn with_gateway(args: &Args, url: &Uri, apis: &[Api], mock: SocketAddr, cases: &[Arc<Case>]) -> Report {
+    let models = args.models();
+    eprintln!("the gateway has to call the mock:");
+    for &api in apis {
+        let named = cases.iter().find(|case| case.api == api && case.format.is_none());
+        let model = named.or_else(|| cases.iter().find(|case| case.api == api));
+        let model = model.map(|case| models.of(case)).unwrap_or_default();
+        eprintln!("  {model}: {} at {}", api.name(), gateway::base_url(mock, api));
+    }
+    play(args, url, &models, cases).await
+}
+
+/// Plays the cases through a toolwire that is started for the run.
+async fn with_own(
+    args: &Args,
+    selection: &Selection,
+    mock: SocketAddr,
+    cases: &[Arc<Case>],
+) -> Result<Report, ExitCode> {
+    let text = gateway::configuration(mock, &selection.apis, &selection.formats);
+    let config = config::of_text(text).map_err(|Problems(problems)| {
+        say(&problems);
+        ExitCode::FAILURE
+    })?;
+    let server = Server::bind(Arc::new(config), None).map_err(|error| failed(error, None))?;
+    let address = server.addresses().first().copied().unwrap_or(mock);
+    let url = format!("http://{address}/v1").parse().map_err(|error| failed(error, None))?;
+    let models = Models::default();
+    tokio::select! {
+        report = play(args, &url, &models, cases) => Ok(report),
+        served = server.run(pending()) => {
+            let why = served.map_or_else(|error| error.to_string(), |()| "the server has ended".to_owned());
+            Err(failed(why, None))
+        }
+    }
+}
+
+async fn play(args: &Args, url: &Uri, models: &Models, cases: &[Arc<Case>]) -> Report {
+    let clients = clients(args);
+    let client =
+        Client::new(url, args.gateway.api_key.clone(), args.gateway.headers.clone(), args.run.timeout);
+    let total = cases.len() * clients.len();
+    if !args.output.quiet {
+        eprintln!(
+            "{} with clients of {}",
+            terminal::counted(cases.len(), "case"),
+            names(&clients).join(", ")
+        );
+    }
+    let mut done = 0;
+    let how = (args.run.concurrency.get(), args.cases.strict);
+    let verdicts = run::run(&client, cases, &clients, models, how, |_| {
+        done += 1;
+        if !args.output.quiet && done % 1000 == 0 {
+            eprintln!("{done} of {total}");
+        }
+    });
+    let verdicts = verdicts.await;
+    let gateway = match &args.gateway.gateway {
+        Some(url) => url.to_string(),
+        None => format!("toolwire {}", env!("CARGO_PKG_VERSION")),
+    };
+    Report::new(&gateway, args.cases.seed, &names(&clients), &verdicts, &args.repeated())
+}
+
+/// Shows the report, and returns the exit status.
+fn conclude(args: &Args, report: &Report) -> ExitCode {
+    let status = if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    let mut printed = None;
+    let mut wrong = None;
+    let mut put = |file: &Path, text: String| {
+        if file == Path::new(STDOUT) {
+            printed = Some(text);
+        } else if let Err(error) = fs::write(file, text) {
+            wrong = Some(format!("{}: {error}", file.display()));
+        }
+    };
+    if let Some(file) = &args.output.json {
+        put(file, report.json());
+    }
+    if let Some(file) = &args.output.html {
+        put(file, page(report));
+    }
+    let text = printed.unwrap_or_else(|| table(report, terminal::width(&io::stdout())) + "\n");
+    let status = results(status, |out| out.write_all(text.as_bytes()));
+    wrong.map_or(status, |error| failed(error, None))
+}
+
+/// The dialects of clients: those of the command line, else all that toolwire serves, or the one that every gateway serves.
+fn clients(args: &Args) -> Vec<bench::Dialect> {
+    if !args.cases.client.is_empty() {
+        return args.cases.client.clone();
+    }
+    if args.gateway.gateway.is_some() {
+        return vec![bench::Dialect::Chat];
+    }
+    let all = [bench::Dialect::Chat, bench::Dialect::Messages, bench::Dialect::Responses];
+    let is_served = |dialect: &bench::Dialect| {
+        dialect.name().parse::<Dialect>().is_ok_and(|dialect| ClientDialect::try_from(dialect).is_ok())
+    };
+    all.into_iter().filter(is_served).collect()
+}
+
+fn names(clients: &[bench::Dialect]) -> Vec<String> {
+    clients.iter().map(|client| client.name().to_owned()).collect()
+}
+
+fn selection(args: &Args) -> Result<Selection, String> {
+    let apis = match (&args.cases.upstream_dialect[..], &args.gateway.gateway) {
+        ([], None) => Api::ALL.into_iter().filter(|api| is_called(*api)).collect(),
+        ([], Some(_)) => vec![Api::Chat],
+        (apis, _) => apis.to_vec(),
+    };
+    let fixtures = Fixture::load_all(&args.cases.fixtures);
+    let fixtures = fixtures.map_err(|error: LoadError| format!("{error}; {NO_FIXTURE}"))?;
+    Ok(Selection {
+        apis,
+        formats: formats(args)?,
+        fixtures: fixtures.into_iter().map(|(_, fixture)| fixture).collect(),
+        cuts: args.cases.cuts.0,
+        seed: args.cases.seed,
+    })
+}
+
+/// Whether toolwire calls upstreams of this dialect, with no more in its configuration than the address.
+fn is_called(api: Api) -> bool {
+    let dialect = api.name().parse::<Dialect>();
+    let upstream = dialect.and_then(UpstreamDialect::try_from);
+    upstream.is_ok_and(|upstream| !upstream.side().takes_prompt())
+}
+
+/// The formats of calls written as text.
+fn formats(args: &Args) -> Result<Vec<&'static Format>, String> {
+    let taught = || crate::format::ALL.iter().copied().filter(|format| format.teach.is_some());
+    match args.cases.formats.as_deref() {
+        None if args.gateway.gateway.is_some() => Ok(Vec::new()),
+        None => Ok(taught().collect()),
+        Some(names) => {
+            let mut formats = Vec::new();
+            for name in names {
+                match name.as_str() {
+                    "none" => {}
+                    "all" => formats.extend(taught()),
+                    name => formats.push(taught().find(|format| format.name == name).ok_or_else(|| {
+                        let known: Vec<_> = taught().map(|format| format.name).collect();
+                        let nearest = crate::suggest::suggest(name, &known, Some("toolwire formats"));
+                        format!("--formats: there are no cases of the format `{name}`; {nearest}")
+                    })?),
+                }
+            }
+            Ok(formats)
+        }
+    }
+}
+
+/// Whether `name` has the form of `pattern`, in which `*` stands for any text.
+fn matches(pattern: &str, name: &str) -> bool {
+    let Some((head, tail)) = pattern.split_once('*') else { return pattern == name };
+    let Some(rest) = name.strip_prefix(head) else { return false };
+    let ends = rest.char_indices().map(|(at, _)| at).chain([rest.len()]);
+    ends.filter_map(|at| rest.get(at..)).any(|rest| matches(tail, rest))
+}
+
+/// Reads the URL of a gateway.
+pub(super) fn gateway_url(text: &str) -> Result<Uri, String> {
+    let wrong = |why: &str| format!("{why}; write it as http://127.0.0.1:8787/v1");
+    let uri: Uri = text.parse().map_err(|error| wrong(&format!("it is not a URL ({error})")))?;
+    match uri.scheme() {
+        Some(scheme) if *scheme == Scheme::HTTP => Ok(uri),
+        _ => Err(wrong("it does not begin with http://")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn star_stands_for_any_text() {
+        for pattern in ["*", "a/b@cut=1", "a/*", "*cut*", "a*b*1", "a/b@cut=1*"] {
+            assert!(matches(pattern, "a/b@cut=1"), "{pattern}");
+        }
+        for pattern in ["", "a/b", "b*", "*2", "a*c*b"] {
+            assert!(!matches(pattern, "a/b@cut=1"), "{pattern}");
+        }
+    }
+}

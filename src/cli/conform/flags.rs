@@ -1,0 +1,220 @@
+//! The options of `conform`.
+
+use std::{
+    convert::Infallible,
+    fmt,
+    net::{Ipv4Addr, SocketAddr},
+    num::NonZeroUsize,
+    path::PathBuf,
+    str::FromStr,
+    time::Duration,
+};
+
+use http::{HeaderName, HeaderValue, Uri};
+use secrecy::SecretString;
+
+use super::{super::upstream_flags::secret, gateway_url};
+use crate::{
+    bench::{Dialect, target},
+    conform::{Api, gateway::Models},
+};
+
+/// Options of `conform`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(super) gateway: GatewayFlags,
+    #[command(flatten)]
+    pub(super) cases: CaseFlags,
+    #[command(flatten)]
+    pub(super) run: RunFlags,
+    #[command(flatten)]
+    pub(super) output: OutputFlags,
+}
+
+/// The gateway.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Gateway")]
+pub(super) struct GatewayFlags {
+    /// Base URL of the gateway's API, such as http://127.0.0.1:4000/v1 [default: a toolwire that is started for the run]
+    #[arg(long, value_name = "URL", value_parser = gateway_url)]
+    pub(super) gateway: Option<Uri>,
+    /// Address at which the mock listens; the gateway's upstreams have to be there [default: 127.0.0.1:8790 with --gateway,
+    /// else a free port]
+    #[arg(long, value_name = "ADDR")]
+    mock_listen: Option<SocketAddr>,
+    /// Model that every request names; or DIALECT=NAME for the cases of one upstream dialect. May be repeated [default:
+    /// conform-DIALECT, and conform-DIALECT-FORMAT for calls written as text]
+    #[arg(long = "model", value_name = "NAME", value_parser = model)]
+    models: Vec<(Option<Api>, String)>,
+    /// API key for the gateway, sent as a bearer token and, in the Messages dialect, as x-api-key too
+    #[arg(long, value_name = "KEY", env = "TOOLWIRE_CONFORM_KEY", hide_env_values = true, value_parser = secret)]
+    pub(super) api_key: Option<SecretString>,
+    /// Header for every request; may be repeated
+    #[arg(long = "header", value_name = "NAME: VALUE", value_parser = target::header)]
+    pub(super) headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+/// What is played.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Cases")]
+pub(super) struct CaseFlags {
+    /// Dialects of clients, separated by commas [default: chat with --gateway, else all that toolwire serves]
+    #[arg(long, value_enum, value_name = "DIALECTS", value_delimiter = ',')]
+    pub(super) client: Vec<Dialect>,
+    /// Dialects in which the gateway calls the mock, separated by commas: chat, responses, messages, gemini, ollama, lumo or
+    /// completions [default: chat with --gateway, else all that toolwire calls]
+    #[arg(long, value_name = "DIALECTS", value_delimiter = ',')]
+    pub(super) upstream_dialect: Vec<Api>,
+    /// Formats of calls written as text, separated by commas: names, all or none [default: none with --gateway, else all]
+    #[arg(long, value_name = "FORMATS", value_delimiter = ',')]
+    pub(super) formats: Option<Vec<String>>,
+    /// Fixture, or folder with fixtures, whose responses are played too; may be repeated
+    #[arg(long, value_name = "PATH")]
+    pub(super) fixtures: Vec<PathBuf>,
+    /// Play only this case; * stands for any text. May be repeated
+    #[arg(long, value_name = "CASE")]
+    pub(super) only: Vec<String>,
+    /// Print the names of the cases instead of playing them
+    #[arg(long)]
+    pub(super) list: bool,
+    /// Fail a case also for violations of its dialect that all tested clients tolerate
+    #[arg(long)]
+    pub(super) strict: bool,
+    /// How many of a response's cuts in two are played: a number, or all
+    #[arg(long, value_name = "N", default_value_t = Cuts(DEFAULT_CUTS))]
+    pub(super) cuts: Cuts,
+    /// Chooses these cuts
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(super) seed: u64,
+}
+
+/// How it is played.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Run")]
+pub(super) struct RunFlags {
+    /// Requests that are open at once
+    #[arg(long, value_name = "N", default_value = "8")]
+    pub(super) concurrency: NonZeroUsize,
+    /// Time limit of a response
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
+    pub(super) timeout: Duration,
+}
+
+/// Output.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Results")]
+pub(super) struct OutputFlags {
+    /// Write all results as JSON; on stdout, instead of the table
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    pub(super) json: Option<PathBuf>,
+    /// Write a page, in one file; - is stdout
+    #[arg(long, value_name = "FILE")]
+    pub(super) html: Option<PathBuf>,
+    /// Show no progress on stderr
+    #[arg(long, short)]
+    pub(super) quiet: bool,
+}
+
+/// The value of `--cuts` if it is not given.
+const DEFAULT_CUTS: usize = 24;
+
+/// The value of `--cuts`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cuts(pub(super) usize);
+
+impl fmt::Display for Cuts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            usize::MAX => f.write_str("all"),
+            number => write!(f, "{number}"),
+        }
+    }
+}
+
+impl FromStr for Cuts {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "all" => Ok(Self(usize::MAX)),
+            _ => text.parse().map(Self).map_err(|_| "it is a number, or `all`"),
+        }
+    }
+}
+
+impl Args {
+    /// Where the mock listens.
+    pub(super) fn mock_listen(&self) -> SocketAddr {
+        let port = if self.gateway.gateway.is_some() { 8790 } else { 0 };
+        self.gateway.mock_listen.unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
+    }
+
+    /// The models that requests name.
+    pub(super) fn models(&self) -> Models {
+        let by_api = self.gateway.models.iter().filter_map(|(api, name)| Some(((*api)?, name.clone())));
+        let all = self.gateway.models.iter().rev().find(|(api, _)| api.is_none());
+        Models { all: all.map(|(_, name)| name.clone()), by_api: by_api.collect() }
+    }
+
+    /// The command line without the options that choose cases and clients, the results, and the values that are secret.
+    pub(super) fn repeated(&self) -> String {
+        fn add(command: &mut String, flag: &str, value: &str) {
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || "/@=_-.:,".contains(c);
+            match value.chars().all(is_plain) {
+                true => command.extend([" ", flag, " ", value]),
+                false => command.extend([" ", flag, " '", &value.replace('\'', "'\\''"), "'"]),
+            }
+        }
+        let mut command = "toolwire conform".to_owned();
+        if let Some(url) = &self.gateway.gateway {
+            add(&mut command, "--gateway", &url.to_string());
+        }
+        if let Some(address) = self.gateway.mock_listen {
+            add(&mut command, "--mock-listen", &address.to_string());
+        }
+        for (api, name) in &self.gateway.models {
+            add(&mut command, "--model", &api.map_or_else(|| name.clone(), |api| format!("{api}={name}")));
+        }
+        for (name, _) in &self.gateway.headers {
+            add(&mut command, "--header", &format!("{name}: …"));
+        }
+        if !self.cases.upstream_dialect.is_empty() {
+            let names: Vec<_> = self.cases.upstream_dialect.iter().map(|api| api.name()).collect();
+            add(&mut command, "--upstream-dialect", &names.join(","));
+        }
+        if let Some(formats) = &self.cases.formats {
+            add(&mut command, "--formats", &formats.join(","));
+        }
+        for path in &self.cases.fixtures {
+            add(&mut command, "--fixtures", &path.display().to_string());
+        }
+        if self.cases.strict {
+            command.push_str(" --strict");
+        }
+        if self.cases.cuts.0 != DEFAULT_CUTS {
+            add(&mut command, "--cuts", &self.cases.cuts.to_string());
+        }
+        if self.cases.seed != 1 {
+            add(&mut command, "--seed", &self.cases.seed.to_string());
+        }
+        command
+    }
+}
+
+/// `NAME`, or `DIALECT=NAME`.
+fn model(text: &str) -> Result<(Option<Api>, String), Infallible> {
+    let pair = text.split_once('=').and_then(|(api, name)| Some((api.parse().ok()?, name)));
+    Ok(match pair {
+        Some((api, name)) => (Some(api), name.to_owned()),
+        None => (None, text.to_owned()),
+    })
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(time) if time.is_zero() => Err("it must be longer than zero".to_owned()),
+        Ok(time) => Ok(time),
+        Err(error) => Err(format!("{error}; write it as 500ms, 10s or 2m")),
+    }
+}

@@ -1,0 +1,134 @@
+//! `toolwire conform`: through a toolwire of its own, and through gateways that break rules.
+
+use std::{net::TcpListener, path::Path};
+
+use serde_json::Value;
+
+use crate::support::{run, toolwire};
+
+/// Runs the command and reads its JSON.
+fn conform(arguments: &[&str]) -> (i32, Value) {
+    let all: Vec<_> = ["conform", "--quiet", "--json"].iter().chain(arguments).copied().collect();
+    let (status, json, errors) = run(&mut toolwire(&all));
+    (status, serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error}: {json}{errors}")))
+}
+
+#[track_caller]
+fn assert_all_hold(arguments: &[&str]) -> Value {
+    let (status, report) = conform(arguments);
+    assert_eq!(status, 0, "{:#}", report["rules"]);
+    assert_eq!(report["failures"], serde_json::json!([]));
+    report
+}
+
+/// The categories of a report, each once.
+fn categories(report: &Value) -> Vec<&str> {
+    let mut names: Vec<_> =
+        report["rows"].as_array().unwrap().iter().map(|row| row["category"].as_str().unwrap()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+#[test]
+fn responses_of_every_upstream_dialect_arrive_in_every_client_dialect() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
+    let fixtures = fixtures.to_str().unwrap();
+    let arguments = ["--strict", "--formats", "none", "--fixtures", fixtures, "--cuts", "3"];
+    let report = assert_all_hold(&arguments);
+    let expected =
+        ["errors", "framing", "native", "reasoning", "recorded", "splits", "text", "truncation", "usage"];
+    assert_eq!(categories(&report), expected);
+}
+
+#[test]
+fn calls_written_as_text_arrive_in_every_format() {
+    let cases = ["--upstream-dialect", "chat", "--client", "chat", "--only", "chat/text-calls/*"];
+    let report = assert_all_hold(&[&cases[..], &["--strict", "--cuts", "1"]].concat());
+    assert!(report["rows"][0]["counts"][0]["cases"].as_u64().unwrap() > 200, "{:#}", report["rows"]);
+}
+
+/// A port that is free now.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// The mock is its own gateway: one that forwards everything as it is.
+fn through_a_relay(dialect: &str, more: &[&str]) -> (i32, Value) {
+    let mock = format!("127.0.0.1:{}", free_port());
+    let url = format!("http://{mock}/v1");
+    let relay =
+        ["--gateway", &url, "--mock-listen", &mock, "--client", dialect, "--upstream-dialect", dialect];
+    conform(&[&relay[..], more].concat())
+}
+
+#[test]
+fn relay_fails_where_only_a_gateway_can_report_an_error() {
+    for dialect in ["chat", "messages", "responses"] {
+        let (status, report) = through_a_relay(dialect, &["--cuts", "3"]);
+        assert_eq!(status, 1);
+        let failures = report["failures"].as_array().unwrap();
+        assert!(!failures.is_empty());
+        for failure in failures {
+            let case = failure["case"].as_str().unwrap();
+            assert!(case.starts_with(&format!("{dialect}/truncation/")), "{failure:#}");
+        }
+        let rules: Vec<_> = report["rules"].as_array().unwrap().iter().map(|rule| &rule["rule"]).collect();
+        assert_eq!(rules.len(), 2, "{rules:?}");
+    }
+}
+
+#[test]
+fn command_of_a_failure_repeats_it() {
+    let (_, report) = through_a_relay("chat", &["--only", "chat/truncation/calls@end=2"]);
+    let command = report["failures"][0]["command"].as_str().unwrap();
+    let words: Vec<_> = command.split(' ').map(|word| word.trim_matches('\'')).collect();
+    let (status, again) = conform(&words[2..]);
+    assert_eq!(status, 1);
+    assert_eq!(again["failures"], report["failures"], "{command}");
+}
+
+#[test]
+fn gateway_that_cannot_be_reached_fails_every_case() {
+    let url = format!("http://127.0.0.1:{}/v1", free_port());
+    let (status, report) =
+        conform(&["--gateway", &url, "--mock-listen", "127.0.0.1:0", "--only", "chat/text/short"]);
+    assert_eq!(status, 1);
+    assert_eq!(report["rules"][0]["rule"], "a good response is refused");
+}
+
+#[test]
+fn cases_are_listed_in_the_same_order_for_the_same_seed() {
+    let list = |seed: &str| run(&mut toolwire(&["conform", "--list", "--formats", "pre", "--seed", seed]));
+    let (status, first, _) = list("1");
+    assert_eq!(status, 0);
+    assert!(first.lines().any(|name| name.starts_with("chat/splits/calls@cut=")), "{first}");
+    assert_eq!(first, list("1").1);
+    assert_ne!(first, list("2").1);
+}
+
+#[test]
+fn page_contains_the_report() {
+    let page = tempfile::NamedTempFile::new().unwrap();
+    let path = page.path().to_str().unwrap();
+    let (status, _) = conform(&["--only", "chat/text/short", "--html", path]);
+    assert_eq!(status, 0);
+    let page = std::fs::read_to_string(path).unwrap();
+    assert!(page.contains("toolwire conform") && page.contains(r#"id="report""#));
+}
+
+#[test]
+fn invalid_selections_are_refused() {
+    for arguments in [
+        &["--only", "no-such-case"][..],
+        &["--formats", "hermse"],
+        &["--gateway", "ftp://host"],
+        &["--upstream-dialect", "chatt"],
+        &["--fixtures", "/nowhere"],
+        &["--cuts", "few"],
+    ] {
+        let all: Vec<_> = ["conform"].iter().chain(arguments).copied().collect();
+        let (status, _, errors) = run(&mut toolwire(&all));
+        assert_eq!((status, errors.contains("error: ")), (2, true), "{arguments:?}: {errors}");
+    }
+}
