@@ -30,6 +30,7 @@ mod models;
 mod persistence;
 mod prefill;
 mod requests;
+mod responses;
 mod reuse;
 mod servers;
 mod stalls;

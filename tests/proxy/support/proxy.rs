@@ -2,6 +2,7 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::PathBuf,
     sync::Arc,
     time::Duration,
 };
@@ -11,8 +12,8 @@ use secrecy::SecretString;
 use tokio::{sync::oneshot, task::JoinSet};
 use toolwire::{
     config::{
-        Config, Limits, Metrics, Model, Origins, QueueLimits, SystemPosition, Timeouts, ToolStyle, Upstream,
-        WILDCARD,
+        Config, Limits, Metrics, Model, Origins, QueueLimits, StoreKind, SystemPosition, Timeouts, ToolStyle,
+        Upstream, WILDCARD,
     },
     dialect::{UpstreamDialect, chat},
     proxy::{Server, tap::Tap},
@@ -38,6 +39,8 @@ pub(crate) struct Setup {
     pub(crate) threads: usize,
     pub(crate) listen: Vec<SocketAddr>,
     pub(crate) tap: Option<Arc<dyn Tap>>,
+    pub(crate) state_dir: Option<PathBuf>,
+    pub(crate) store: StoreKind,
 }
 
 /// Any free port of this machine.
@@ -73,6 +76,8 @@ impl Setup {
             threads: 1,
             listen: vec![ANY, ANY],
             tap: None,
+            state_dir: None,
+            store: StoreKind::Embedded,
         }
     }
 
@@ -103,6 +108,8 @@ impl Setup {
             formats: Arc::default(),
             limits: self.limits,
             cors_origins: self.cors_origins,
+            state_dir: self.state_dir,
+            store: self.store,
             metrics: self.metrics,
             drain_timeout: self.drain_timeout,
             threads: self.threads,
