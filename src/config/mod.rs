@@ -17,6 +17,7 @@ mod model;
 pub(crate) mod model_rules;
 mod origins;
 mod overrides;
+pub(crate) mod passthrough;
 mod problem;
 mod read;
 mod reference;
@@ -37,6 +38,7 @@ pub(crate) use model::settings_for;
 pub use model::{Model, SystemPosition, ToolStyle, WILDCARD};
 pub use origins::Origins;
 pub use overrides::Overrides;
+pub use passthrough::Passthrough;
 pub use problem::{Place, Problem, Problems, Severity};
 pub use reference::{Section, reference};
 pub use upstream::{QueueLimits, Timeouts, Upstream};
@@ -117,6 +119,8 @@ pub struct Config {
     pub state_dir: Option<PathBuf>,
     /// Where responses are stored that clients want to continue.
     pub store: StoreKind,
+    /// Paths whose requests go to the upstream unread.
+    pub passthrough: Passthrough,
     /// What `/metrics` shows.
     pub metrics: Metrics,
     /// Limits of requests and responses.

@@ -11,9 +11,9 @@ use toml::{
 };
 
 use super::{
-    Config, Limits, Metrics, Origins, StoreKind, Upstream, format,
+    Config, Limits, Metrics, Origins, Passthrough, StoreKind, Upstream, format,
     keys::{Keys, Reading, size_value, string, strings},
-    model, model_rules, origins,
+    model, model_rules, origins, passthrough,
     show::MASK,
     table::{Cell, Context, Table},
     upstream,
@@ -39,6 +39,7 @@ pub(super) struct Root {
     pub(super) cors_origins: Origins,
     pub(super) state_dir: Option<String>,
     pub(super) store: StoreKind,
+    pub(super) passthrough: Passthrough,
     pub(super) drain_timeout: Duration,
     pub(super) threads: usize,
 }
@@ -51,6 +52,7 @@ impl Default for Root {
             cors_origins: Origins::None,
             state_dir: None,
             store: StoreKind::Embedded,
+            passthrough: Passthrough::default(),
             drain_timeout: DRAIN_TIMEOUT,
             threads: cores(),
         }
@@ -87,6 +89,16 @@ pub(super) fn root(keys: &mut impl Keys, root: &mut Root, has_keys: bool) {
         &mut root.cors_origins,
         origins::read,
         |origins| Some(origins.shown()),
+    );
+    keys.special(
+        Key::new(
+            "passthrough",
+            "further paths whose requests go to the upstream unread: `[\"/v1/embeddings\", \"/v1/audio/*\"]`. \
+             A `*` at the end matches any rest; see [below](#passing-other-requests-through)",
+        ),
+        &mut root.passthrough,
+        passthrough::read,
+        |passthrough| Some(passthrough.shown()),
     );
     keys.key(
         Key::new(
@@ -153,6 +165,7 @@ pub(super) fn config<'a>(table: &'a DeTable<'a>, context: &'a Context<'a>) -> Op
             cors_origins: top.cors_origins,
             state_dir: top.state_dir.map(PathBuf::from).or_else(|| state_dir(context.environment)),
             store: top.store,
+            passthrough: top.passthrough,
             metrics: own_metrics,
             limits: own_limits,
             drain_timeout: top.drain_timeout,

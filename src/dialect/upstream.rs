@@ -40,6 +40,11 @@ pub trait UpstreamSide {
         &[]
     }
 
+    /// Where below the base URL other paths of OpenAI's API may be found, if they may: empty, or with a slash at the end.
+    fn openai_base(&self) -> Option<&'static str> {
+        None
+    }
+
     /// The path of the list of models, below the base URL.
     fn models_path(&self) -> Option<&'static str> {
         None

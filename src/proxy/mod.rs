@@ -25,6 +25,7 @@ mod intake;
 mod learned;
 mod listen;
 mod models;
+mod passthrough;
 mod permits;
 #[cfg(feature = "bench")]
 mod preview;

@@ -4,19 +4,19 @@ use std::{
     collections::HashMap,
     convert::Infallible,
     future::poll_fn,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::Arc,
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header, request};
 use hyper::body::{Body as _, Incoming};
 
 use crate::{
     config::{Config, Limits},
     dialect::{ClientDialect, Ids, Stamp},
-    failure::{Failure, Kind},
+    failure::{Failure, Kind, Redact},
     observe::{Access, Metrics},
     redact::Redactor,
     store::Owner,
@@ -34,9 +34,10 @@ use super::{
     intake,
     learned::{Learned, LearnedMeans},
     models::Models,
+    passthrough::{self, PassedBody, Prepared},
     permits::Queue,
     reply::{self, ReplyBody},
-    request,
+    request as checks,
     routes::{self, Route},
     servers::Servers,
     stored::{self, Keeper, Part, Responses},
@@ -169,7 +170,7 @@ impl Service {
     ) -> Result<Pin<Box<AnswerBody>>, Response<ReplyBody>> {
         let id = request_id(request.headers());
         let path = request.uri().path();
-        let route = Route::find(path);
+        let route = Route::find_with(path, &self.config.passthrough);
         let name = route.as_ref().map_or("unknown", Route::name);
         let access = Access::new(Arc::clone(&self.metrics), id.clone(), request.method().clone(), path, name);
         let head = request.method() == Method::HEAD;
@@ -203,7 +204,7 @@ impl Service {
     ) -> Result<Pin<Box<AnswerBody>>, Response<ReplyBody>> {
         let (head, body) = request.into_parts();
         let dialect = route.as_ref().map_or(routes::DEFAULT_DIALECT, Route::dialect);
-        if let Err(failure) = request::check(&head) {
+        if let Err(failure) = checks::check(&head) {
             *rest = Rest::Unread;
             return Err(reply::error(failure, dialect, access));
         }
@@ -240,6 +241,7 @@ impl Service {
             Route::StoredInput(_, id) => {
                 self.stored(dialect, (self.owner(&head.headers), &id), Part::Input, access).await
             }
+            Route::Passthrough(path) => self.pass_through(&path, (&head, body), rest, access).await,
             Route::Root => text(StatusCode::OK, routes::directions() + "\n", access),
             Route::Models => reply::json(&self.models.list().await, access),
             Route::Model(id) => match self.models.find(&id).await {
@@ -349,13 +351,77 @@ impl Service {
         }
     }
 
+    /// A request that goes to the upstream unread.
+    async fn pass_through(
+        &self,
+        path: &str,
+        (head, body): (&request::Parts, Incoming),
+        rest: &mut Rest,
+        mut access: Access,
+    ) -> Response<ReplyBody> {
+        let fail = |failure: Failure, access| {
+            reply::error(failure.redacted(&*self.redactor), routes::DEFAULT_DIALECT, access)
+        };
+        if !self.drain.is_serving() {
+            return fail(drain::refusal(), access);
+        }
+        if let Err(failure) = passthrough::check(head) {
+            return fail(failure, access);
+        }
+        let bounds = intake::Bounds { limits: &self.config.limits, budget: &self.budget, drain: &self.drain };
+        let (body, memory) = match intake::read(&head.headers, body, bounds).await {
+            Ok(read) => read,
+            Err(failure) => return fail(failure, access),
+        };
+        *rest = Rest::None;
+        let prepared = match passthrough::prepare(&self.config, path, head, body) {
+            Ok(prepared) => prepared,
+            Err(failure) => return fail(failure, access),
+        };
+        let Prepared { model, asked, request } = prepared;
+        if let Some(asked) = asked {
+            access.asked(&asked, false);
+        }
+        let upstream = &model.upstream;
+        let Some(client) = self.clients.get(&upstream.name) else {
+            let message = format!("there is no client for upstream `{}`", upstream.name);
+            return fail(Failure::new(Kind::Internal, message), access);
+        };
+        access.routed(&model.name, &upstream.name, upstream.dialect());
+        let (begun, mut cut) = (tokio::time::Instant::now(), pin!(self.drain.when_cut()));
+        let passed = tokio::select! {
+            passed = client.pass(request) => passed,
+            () = &mut cut => Err(drain::refusal()),
+        };
+        // The upstream has the request now.
+        drop(memory);
+        let passed = passed.and_then(|opened| Ok((passthrough::response_headers(&opened.head)?, opened)));
+        let (headers, opened) = match passed {
+            Ok(passed) => passed,
+            Err(failure) => return fail(failure, access),
+        };
+        let status = opened.head.status;
+        if status.is_client_error() || status.is_server_error() {
+            let (bytes, failure) = client.error_of(opened).await;
+            let bytes = passthrough::covered(bytes, |text| self.redactor.redact(text));
+            return reply::passed_error((status, headers), bytes, failure.redacted(&*self.redactor), access);
+        }
+        access.status(status.as_u16());
+        let timeouts = upstream.timeouts.clone();
+        reply::passed(
+            status,
+            headers,
+            PassedBody::new(opened, timeouts, begun, self.drain.when_cut(), access),
+        )
+    }
+
     fn exchange(
         &self,
         dialect: ClientDialect,
         (headers, body): (&HeaderMap, &Bytes),
         access: &mut Access,
     ) -> Result<(Exchange<'_>, Arc<Client>), Failure> {
-        let reasoning = request::reasoning(headers)?;
+        let reasoning = checks::reasoning(headers)?;
         let conversation = exchange::decode(dialect, body)?;
         access.asked(&conversation.model, conversation.stream);
         let config = (&self.config, &self.learned);

@@ -27,6 +27,7 @@ mod learned;
 mod limits;
 mod log;
 mod models;
+mod passthrough;
 mod persistence;
 mod prefill;
 mod requests;

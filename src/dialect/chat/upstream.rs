@@ -160,6 +160,10 @@ impl UpstreamSide for Options {
         PATH
     }
 
+    fn openai_base(&self) -> Option<&'static str> {
+        Some("")
+    }
+
     fn models_path(&self) -> Option<&'static str> {
         Some(MODELS_PATH)
     }
