@@ -239,7 +239,8 @@ async fn truncated_response_is_not_stored() {
     let upstream = Upstream::start(async |mut exchange: Exchange| {
         exchange.begin().await;
         exchange.piece(crate::support::upstream::text("half")).await;
-        exchange.finished().await
+        exchange.close().await;
+        exchange
     })
     .await;
     let proxy = Setup::new(upstream.address).start().await;
