@@ -182,6 +182,10 @@ pub struct Limits {
     pub max_store: usize,
     /// How long a response is stored.
     pub store_ttl: Duration,
+    /// Bytes of what upstreams want back of their turns, kept for all clients together.
+    pub max_turn_state: usize,
+    /// How long it is kept. `None`: nothing is kept.
+    pub turn_state_ttl: Option<Duration>,
     /// Limits of one response; every [`Model::settings`] holds the same.
     pub answer: rules::Limits,
 }
@@ -196,6 +200,8 @@ impl Default for Limits {
             keep_alive: Duration::from_secs(15),
             max_store: 256 << 20,
             store_ttl: Duration::from_secs(30 * 24 * 60 * 60),
+            max_turn_state: 64 << 20,
+            turn_state_ttl: Some(Duration::from_secs(24 * 60 * 60)),
             answer: rules::Limits::default(),
         }
     }

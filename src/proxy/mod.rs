@@ -38,6 +38,7 @@ mod service;
 mod stored;
 pub mod tap;
 mod turn;
+mod turn_states;
 mod upstream;
 mod worker;
 

@@ -25,7 +25,7 @@ use crate::{
 use super::{
     ServeError,
     answer::{self, AnswerBody},
-    auth,
+    auth::{self, ClientKey},
     budget::{Budget, Reservation},
     cors::{self, Grant},
     count,
@@ -40,8 +40,9 @@ use super::{
     request as checks,
     routes::{self, Route},
     servers::Servers,
-    stored::{self, Keeper, Part, Responses},
+    stored::{self, Part, ResponseKeeper, Responses},
     tap::{Opening, Tap},
+    turn_states::TurnStates,
     upstream::Client,
 };
 
@@ -64,6 +65,7 @@ pub(super) struct Service {
     models: Arc<Models>,
     learned: Arc<Learned>,
     responses: Responses,
+    states: Arc<TurnStates>,
     metrics: Arc<Metrics>,
     tap: Option<Arc<dyn Tap>>,
     redactor: Arc<Redactor>,
@@ -93,12 +95,14 @@ impl Service {
         let servers = Servers::new(&config).map_err(|(name, error)| ServeError::Upstream { name, error })?;
         let learned = Arc::new(Learned { means: LearnedMeans::new(Arc::clone(&metrics)), servers });
         let responses = Responses::new(&config, &metrics);
+        let states = TurnStates::new(config.limits.max_turn_state, config.limits.turn_state_ttl);
         Ok(Self {
             config,
             clients,
             models,
             learned,
             responses,
+            states: Arc::new(states),
             metrics,
             tap,
             redactor,
@@ -120,6 +124,7 @@ impl Service {
             models: Arc::clone(&self.models),
             learned: Arc::clone(&self.learned),
             responses: self.responses.clone(),
+            states: Arc::clone(&self.states),
             budget: Arc::clone(&self.budget),
         }
     }
@@ -224,13 +229,15 @@ impl Service {
         if !route.allows(&head.method) {
             return Err(method_not_allowed(&route, &head.method, access));
         }
-        if route.needs_key()
-            && let Err(failure) = auth::authorize(&self.config.api_keys, &head.headers)
-        {
-            return Err(reply::error(failure, dialect, access));
-        }
+        let client = match auth::authorize(&self.config.api_keys, &head.headers) {
+            Ok(client) => client,
+            Err(_) if !route.needs_key() => ClientKey::default(),
+            Err(failure) => return Err(reply::error(failure, dialect, access)),
+        };
         Err(match route {
-            Route::Generate(_) => return self.generate(dialect, (&head.headers, body), rest, access).await,
+            Route::Generate(_) => {
+                return self.generate((dialect, client), (&head.headers, body), rest, access).await;
+            }
             Route::CountTokens(_) => self.count_tokens(dialect, (&head.headers, body), rest, access).await,
             Route::Stored(_, id) if head.method == stored::DELETE => {
                 self.delete(dialect, (self.owner(&head.headers), &id), access).await
@@ -295,7 +302,7 @@ impl Service {
     /// A request for a model's response, up to the point where its upstream is asked.
     async fn generate(
         &self,
-        dialect: ClientDialect,
+        (dialect, client): (ClientDialect, ClientKey),
         (headers, body): (&HeaderMap, Incoming),
         rest: &mut Rest,
         mut access: Access,
@@ -314,7 +321,7 @@ impl Service {
             Ok(body) => body,
             Err(failure) => return Err(reply::error(failure, dialect, access)),
         };
-        match self.exchange(dialect, (headers, &body), &mut access) {
+        match self.exchange((dialect, client), (headers, &body), &mut access) {
             Ok((mut exchange, client)) => {
                 let wanted = exchange.answering.stored;
                 let keeper = wanted.then(|| self.responses.keeper(dialect, owner, &body, now)).flatten();
@@ -417,15 +424,16 @@ impl Service {
 
     fn exchange(
         &self,
-        dialect: ClientDialect,
+        (dialect, client): (ClientDialect, ClientKey),
         (headers, body): (&HeaderMap, &Bytes),
         access: &mut Access,
     ) -> Result<(Exchange<'_>, Arc<Client>), Failure> {
         let reasoning = checks::reasoning(headers)?;
         let conversation = exchange::decode(dialect, body)?;
         access.asked(&conversation.model, conversation.stream);
-        let config = (&self.config, &self.learned);
-        let exchange = exchange::prepare(config, dialect, (body, conversation), (reasoning, stamp()))?;
+        let (known, states) = ((&self.config, &self.learned), (&self.states, client));
+        let (asked, how) = ((body, conversation), (reasoning, stamp()));
+        let exchange = exchange::prepare(known, states, dialect, asked, how)?;
         let upstream = &exchange.model.upstream;
         let client = self.clients.get(&upstream.name).ok_or_else(|| {
             Failure::new(Kind::Internal, format!("there is no client for upstream `{}`", upstream.name))
@@ -444,7 +452,7 @@ impl Service {
     async fn answer(
         &self,
         exchange: Exchange<'_>,
-        (client, store): (Arc<Client>, Option<Keeper>),
+        (client, store): (Arc<Client>, Option<ResponseKeeper>),
         body: &Bytes,
         memory: Reservation,
         access: Access,
@@ -458,6 +466,7 @@ impl Service {
             starts_in_reasoning,
             answering,
             hops,
+            keeper,
         } = exchange;
         let rules = || exchange::rules(model, &conversation.model, &answering, starts_in_reasoning);
         let watch = self.tap.as_ref().and_then(|tap| {
@@ -480,12 +489,16 @@ impl Service {
             .redacting(self.redactor.clone());
         pipeline.expect_prefill(prefill);
         pipeline.leaves_out(&left_out);
+        if let Some(keeper) = &keeper {
+            pipeline.keep_state(keeper.wants());
+        }
         let parts = answer::Parts {
             begun,
             client,
             opening,
             hops,
             store,
+            keeper,
             pipeline,
             stream: answering.stream,
             watch,

@@ -1,4 +1,4 @@
-//! [`Responses`]: the stored responses of all clients, and [`Keeper`]: what stores one.
+//! [`Responses`]: the stored responses of all clients, and [`ResponseKeeper`]: what stores one.
 
 use std::{fmt, sync::Arc};
 
@@ -132,9 +132,9 @@ impl Responses {
         owner: Owner,
         body: &Bytes,
         now: u64,
-    ) -> Option<Keeper> {
+    ) -> Option<ResponseKeeper> {
         let store = Arc::clone(self.store.as_ref()?);
-        Some(Keeper { store, dialect, owner, body: body.clone(), now })
+        Some(ResponseKeeper { store, dialect, owner, body: body.clone(), now })
     }
 
     /// Asks the store on a thread for blocking work. `None`: there is no store.
@@ -176,7 +176,7 @@ pub(super) const DELETE: Method = Method::DELETE;
 
 /// Stores one response when it is complete.
 #[derive(Debug)]
-pub(super) struct Keeper {
+pub(super) struct ResponseKeeper {
     store: Arc<dyn Store>,
     dialect: ClientDialect,
     owner: Owner,
@@ -186,7 +186,7 @@ pub(super) struct Keeper {
     now: u64,
 }
 
-impl Keeper {
+impl ResponseKeeper {
     /// Stores `response`. It can be continued from now on; it is on disk later.
     pub(super) fn keep(&self, response: &str) {
         if let Some(record) = self.dialect.side().record(&self.body, response) {

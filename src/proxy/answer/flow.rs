@@ -21,8 +21,9 @@ use super::{
         budget::Reservation,
         hops::{Continuation, DecideHop, Deciding, NextHop},
         permits::Permit,
-        stored::Keeper,
+        stored::ResponseKeeper,
         tap::{Ending, Watch},
+        turn_states::Keeper,
         upstream::{Admission, BodyError, BodyRead, Client, OpenError, Opened, Opening, UpstreamBody},
     },
     MAX_BYTES,
@@ -37,7 +38,9 @@ pub(in crate::proxy) struct Parts {
     /// Decides what follows a hop. `None`: the response ends with its first one.
     pub(in crate::proxy) hops: Option<Box<dyn DecideHop>>,
     /// Stores the response, if it is to be stored.
-    pub(in crate::proxy) store: Option<Keeper>,
+    pub(in crate::proxy) store: Option<ResponseKeeper>,
+    /// Keeps what the upstream wants back.
+    pub(in crate::proxy) keeper: Option<Keeper>,
     pub(in crate::proxy) pipeline: Pipeline,
     /// The client gets a stream.
     pub(in crate::proxy) stream: bool,
@@ -53,7 +56,8 @@ pub(super) struct ExchangeState {
     pub(super) stage: Stage,
     client: Arc<Client>,
     hops: Option<Box<dyn DecideHop>>,
-    store: Option<Keeper>,
+    store: Option<ResponseKeeper>,
+    keeper: Option<Keeper>,
     pub(super) pipeline: Pipeline,
     /// Written, but not yet taken by the client's connection.
     pub(super) out: BytesMut,
@@ -100,6 +104,7 @@ impl ExchangeState {
             client: parts.client,
             hops: parts.hops,
             store: parts.store,
+            keeper: parts.keeper,
             pipeline: parts.pipeline,
             out: BytesMut::new(),
             stream: parts.stream,
@@ -289,6 +294,9 @@ impl ExchangeState {
         // Before the client gets the end: its next request may continue the response.
         if let (Some(store), Some(response)) = (self.store.take(), self.pipeline.take_response()) {
             store.keep(&response);
+        }
+        if let (Some(keeper), Some(state)) = (&self.keeper, self.pipeline.take_state()) {
+            keeper.keep(state);
         }
     }
 
