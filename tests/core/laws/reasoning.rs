@@ -146,9 +146,9 @@ fn tags_in_the_text_become_what_the_rules_say() {
     }
 }
 
-/// Messages clients have blocks for reasoning, whatever it is called in Chat Completions.
+/// Other clients have a place of their own for reasoning, whatever it is called in Chat Completions.
 #[test]
-fn clients_of_messages_get_thinking_blocks_or_text() {
+fn clients_of_other_dialects_get_reasoning_in_its_place_or_in_the_text() {
     let said = [(true, "Hm."), (false, "Hi")].map(|(reasons, text)| Said { reasons, text: text.to_owned() });
     for (reasoning, text, thinking) in [
         (Reasoning::Auto, "Hi", "Hm."),
