@@ -157,9 +157,11 @@ fn clients_of_other_dialects_get_reasoning_in_its_place_or_in_the_text() {
         (Reasoning::Drop, "Hi", ""),
         (Reasoning::Off, "Hi", "Hm."),
     ] {
-        let exchange =
-            Exchange { client: ClientDialect::Messages, ..exchange(reasoning, Speech::Chat, false) };
-        let got = answer(&exchange, &said, &[]);
-        assert_eq!((got.text.as_str(), got.reasoning.as_str()), (text, thinking), "{reasoning:?}");
+        for client in [ClientDialect::Messages, ClientDialect::Responses] {
+            let exchange = Exchange { client, ..exchange(reasoning, Speech::Chat, false) };
+            let got = answer(&exchange, &said, &[]);
+            let found = (got.text.as_str(), got.reasoning.as_str());
+            assert_eq!(found, (text, thinking), "{client:?} {reasoning:?}");
+        }
     }
 }
