@@ -164,6 +164,10 @@ pub struct Limits {
     pub write_timeout: Duration,
     /// After this much silence a stream gets a keep-alive comment. Never zero.
     pub keep_alive: Duration,
+    /// Bytes of what upstreams want back of their turns, kept for all clients together.
+    pub max_turn_state: usize,
+    /// How long it is kept. `None`: nothing is kept.
+    pub turn_state_ttl: Option<Duration>,
     /// Limits of one response; every [`Model::settings`] holds the same.
     pub answer: rules::Limits,
 }
@@ -176,6 +180,8 @@ impl Default for Limits {
             body_timeout: Duration::from_secs(60),
             write_timeout: Duration::from_secs(60),
             keep_alive: Duration::from_secs(15),
+            max_turn_state: 64 << 20,
+            turn_state_ttl: Some(Duration::from_secs(24 * 60 * 60)),
             answer: rules::Limits::default(),
         }
     }

@@ -230,6 +230,18 @@ pub(super) fn limits(keys: &mut impl Keys, limits: &mut Limits) {
         Key::new("keep_alive", "after this long without output, a stream gets a keep-alive comment"),
         Field::Duration(&mut limits.keep_alive),
     );
+    keys.key(
+        Key::new(
+            "max_turn_state",
+            "what upstreams [want back](dialects.md) of their turns, kept in memory for all \
+             clients together. Beyond it the client that has the most loses its oldest",
+        ),
+        Field::Size(&mut limits.max_turn_state),
+    );
+    keys.key(
+        Key::new("turn_state_ttl", "how long that is kept, or `\"off\"`, which keeps nothing"),
+        Field::DurationOrOff(&mut limits.turn_state_ttl),
+    );
 }
 
 /// A size that is at least that of the largest body.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::{Dialect, Probe, Reader};
 use crate::{
-    conversation::{Conversation, Prefill, Prompt},
+    conversation::{Conversation, IdForm, NameForm, Prefill, Prompt, WantsBack},
     enforce::Means,
     failure::Failure,
     rules::Limits,
@@ -100,6 +100,21 @@ pub trait UpstreamSide {
     /// What its server can enforce while the model writes.
     fn means(&self) -> Means {
         Means::default()
+    }
+
+    /// What it wants back of its turns when a client replays their calls.
+    fn wants_back(&self) -> WantsBack {
+        WantsBack::Nothing
+    }
+
+    /// The names of tools that it accepts.
+    fn name_form(&self) -> NameForm {
+        NameForm::Word
+    }
+
+    /// The ids of past calls that it accepts.
+    fn id_form(&self) -> IdForm {
+        IdForm::Any
     }
 
     /// Whether requests can declare the client's tools.

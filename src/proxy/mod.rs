@@ -37,6 +37,7 @@ mod servers;
 mod service;
 pub mod tap;
 mod turn;
+mod turn_states;
 mod upstream;
 mod worker;
 

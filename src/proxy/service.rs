@@ -24,7 +24,7 @@ use crate::{
 use super::{
     ServeError,
     answer::{self, AnswerBody},
-    auth,
+    auth::{self, ClientKey},
     budget::{Budget, Reservation},
     cors::{self, Grant},
     count,
@@ -40,6 +40,7 @@ use super::{
     routes::{self, Route},
     servers::Servers,
     tap::{Opening, Tap},
+    turn_states::TurnStates,
     upstream::Client,
 };
 
@@ -61,6 +62,7 @@ pub(super) struct Service {
     clients: HashMap<String, Arc<Client>>,
     models: Arc<Models>,
     learned: Arc<Learned>,
+    states: Arc<TurnStates>,
     metrics: Arc<Metrics>,
     tap: Option<Arc<dyn Tap>>,
     redactor: Arc<Redactor>,
@@ -89,7 +91,19 @@ impl Service {
         let budget = Arc::new(Budget::new(config.limits.max_pending_bodies));
         let servers = Servers::new(&config).map_err(|(name, error)| ServeError::Upstream { name, error })?;
         let learned = Arc::new(Learned { means: LearnedMeans::new(Arc::clone(&metrics)), servers });
-        Ok(Self { config, clients, models, learned, metrics, tap, redactor, drain: Arc::default(), budget })
+        let states = TurnStates::new(config.limits.max_turn_state, config.limits.turn_state_ttl);
+        Ok(Self {
+            config,
+            clients,
+            models,
+            learned,
+            states: Arc::new(states),
+            metrics,
+            tap,
+            redactor,
+            drain: Arc::default(),
+            budget,
+        })
     }
 
     /// A service for another thread, with its own connections to upstreams and everything else shared.
@@ -104,6 +118,7 @@ impl Service {
             drain: Arc::clone(&self.drain),
             models: Arc::clone(&self.models),
             learned: Arc::clone(&self.learned),
+            states: Arc::clone(&self.states),
             budget: Arc::clone(&self.budget),
         }
     }
@@ -208,13 +223,15 @@ impl Service {
         if !route.allows(&head.method) {
             return Err(method_not_allowed(&route, &head.method, access));
         }
-        if route.needs_key()
-            && let Err(failure) = auth::authorize(&self.config.api_keys, &head.headers)
-        {
-            return Err(reply::error(failure, dialect, access));
-        }
+        let client = match auth::authorize(&self.config.api_keys, &head.headers) {
+            Ok(client) => client,
+            Err(_) if !route.needs_key() => ClientKey::default(),
+            Err(failure) => return Err(reply::error(failure, dialect, access)),
+        };
         Err(match route {
-            Route::Generate(_) => return self.generate(dialect, (&head.headers, body), rest, access).await,
+            Route::Generate(_) => {
+                return self.generate((dialect, client), (&head.headers, body), rest, access).await;
+            }
             Route::CountTokens(_) => self.count_tokens(dialect, (&head.headers, body), rest, access).await,
             Route::Passthrough(path) => self.pass_through(&path, (&head, body), rest, access).await,
             Route::Root => text(StatusCode::OK, routes::directions() + "\n", access),
@@ -236,7 +253,7 @@ impl Service {
     /// A request for a model's response, up to the point where its upstream is asked.
     async fn generate(
         &self,
-        dialect: ClientDialect,
+        (dialect, client): (ClientDialect, ClientKey),
         (headers, body): (&HeaderMap, Incoming),
         rest: &mut Rest,
         mut access: Access,
@@ -250,7 +267,7 @@ impl Service {
             Err(failure) => return Err(reply::error(failure, dialect, access)),
         };
         *rest = Rest::None;
-        match self.exchange(dialect, (headers, &body), &mut access) {
+        match self.exchange((dialect, client), (headers, &body), &mut access) {
             Ok((exchange, client)) => Ok(self.answer(exchange, client, &body, memory, access).await),
             Err(failure) => Err(reply::error(failure, dialect, access)),
         }
@@ -348,15 +365,16 @@ impl Service {
 
     fn exchange(
         &self,
-        dialect: ClientDialect,
+        (dialect, client): (ClientDialect, ClientKey),
         (headers, body): (&HeaderMap, &Bytes),
         access: &mut Access,
     ) -> Result<(Exchange<'_>, Arc<Client>), Failure> {
         let reasoning = checks::reasoning(headers)?;
         let conversation = exchange::decode(dialect, body)?;
         access.asked(&conversation.model, conversation.stream);
-        let config = (&self.config, &self.learned);
-        let exchange = exchange::prepare(config, dialect, (body, conversation), (reasoning, stamp()))?;
+        let (known, states) = ((&self.config, &self.learned), (&self.states, client));
+        let (asked, how) = ((body, conversation), (reasoning, stamp()));
+        let exchange = exchange::prepare(known, states, dialect, asked, how)?;
         let upstream = &exchange.model.upstream;
         let client = self.clients.get(&upstream.name).ok_or_else(|| {
             Failure::new(Kind::Internal, format!("there is no client for upstream `{}`", upstream.name))
@@ -389,6 +407,7 @@ impl Service {
             starts_in_reasoning,
             answering,
             hops,
+            keeper,
         } = exchange;
         let rules = || exchange::rules(model, &conversation.model, &answering, starts_in_reasoning);
         let watch = self.tap.as_ref().and_then(|tap| {
@@ -411,11 +430,15 @@ impl Service {
             .redacting(self.redactor.clone());
         pipeline.expect_prefill(prefill);
         pipeline.leaves_out(&left_out);
+        if let Some(keeper) = &keeper {
+            pipeline.keep_state(keeper.wants());
+        }
         let parts = answer::Parts {
             begun,
             client,
             opening,
             hops,
+            keeper,
             pipeline,
             stream: answering.stream,
             watch,

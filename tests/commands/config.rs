@@ -743,7 +743,18 @@ fn documentation_matches_the_configuration() {
         "system_position",
         "starts_in_reasoning",
         // By the host.
+        "profile",
         "server",
+        // By the profile.
+        "max_tokens_field",
+        "call_ids",
+        "wants_back",
+        "past_reasoning",
+        "reasoning_placeholder",
+        "exclusive_thinking",
+        "required_choice",
+        "name_results",
+        "key_header",
         // The machine's cores.
         "threads",
     ];
