@@ -32,6 +32,9 @@ pub trait ResponseState: Debug {
     /// The kind of a body that begins like JSON.
     const JSON: JsonBody;
 
+    /// Whether servers of the dialect may run tools themselves and report that in their responses.
+    const RUNS_TOOLS: bool = false;
+
     /// Sets what was requested. Called once, before any data.
     fn expect(&mut self, asked: Asked);
 
@@ -206,9 +209,9 @@ impl<R: ResponseState> BodyReader<R> {
         !self.is_over && self.response.progress().awaits_end()
     }
 
-    /// Servers of these APIs leave tools to the client.
+    /// Whether the upstream may run tools itself.
     pub(crate) fn runs_tools(&self) -> bool {
-        false
+        R::RUNS_TOOLS
     }
 
     /// What was received and left out, by reason.

@@ -21,9 +21,12 @@ pub(crate) fn finish_of(word: &str) -> Option<Finish> {
         | "max_output_tokens"
         | "insufficient_system_resource"
         | "context_length_exceeded"
-        | "model_context_window_exceeded" => Finish::Length,
+        | "model_context_window_exceeded"
+        // Anthropic's servers stopped in the middle of the turn: it is to be sent back and continued.
+        | "pause_turn"
+        | "compaction" => Finish::Length,
         "content_filter" | "safety" | "recitation" | "prohibited_content" | "blocklist" | "sensitive"
-        | "harmful" | "spii" => Finish::Filter,
+        | "harmful" | "spii" | "refusal" => Finish::Filter,
         _ => return None,
     })
 }

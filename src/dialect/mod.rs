@@ -10,6 +10,7 @@
 //! routes (`proxy::routes`).
 
 mod body;
+mod channel;
 pub mod chat;
 mod client;
 pub mod completions;
@@ -72,7 +73,7 @@ dialects! {
     Lumo "lumo" "Lumo": upstream lumo;
     Chat "chat" "OpenAI Chat Completions": client chat, upstream chat;
     Responses "responses" "OpenAI Responses": client responses;
-    Messages "messages" "Anthropic Messages": client messages;
+    Messages "messages" "Anthropic Messages": client messages, upstream messages;
     Ollama "ollama" "Ollama": upstream ollama;
     Completions "completions" "text completions": upstream completions;
 }

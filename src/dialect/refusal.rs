@@ -103,7 +103,10 @@ impl Words {
     }
 
     fn is_model_missing(&self) -> bool {
+        // Anthropic's: `{"type": "not_found_error", "message": "model: NAME"}`.
+        let names_model = || self.message.as_deref().is_some_and(|message| message.starts_with("model: "));
         self.code.as_deref() == Some("model_not_found")
+            || (self.kind.as_deref() == Some("not_found_error") && names_model())
     }
 
     /// Whether the error means that the prompt is too long: by its code, or by the sentence of servers
@@ -112,7 +115,9 @@ impl Words {
         let is_code = |word: &Option<String>| word.as_deref() == Some("context_length_exceeded");
         let says_so = |message: &String| {
             let message = message.to_ascii_lowercase();
-            message.contains("maximum context length") || message.contains("context window")
+            ["maximum context length", "context window", "prompt is too long", "exceed context limit"]
+                .iter()
+                .any(|words| message.contains(words))
         };
         is_code(&self.code) || is_code(&self.kind) || self.message.as_ref().is_some_and(says_so)
     }
@@ -171,7 +176,8 @@ fn kind_of_word(word: &str) -> Option<Kind> {
         }
         "invalid_request_error" | "invalid_request" | "BadRequestError" => Kind::Request,
         "invalid_api_key" | "authentication_error" => Kind::Unauthorized,
-        "permission_error" | "permission_denied" => Kind::Forbidden,
+        "permission_error" | "permission_denied" | "billing_error" => Kind::Forbidden,
+        "request_too_large" => Kind::TooLarge,
         "model_not_found" | "not_found_error" => Kind::NotFound,
         "overloaded" | "overloaded_error" | "service_unavailable" => Kind::Overloaded,
         "timeout" | "timeout_error" => Kind::Timeout,

@@ -53,6 +53,7 @@ fn architecture_lists_the_modules_in_this_order() {
 /// What `dialect/` has besides the dialects: all of them may import it.
 const SHARED_BY_DIALECTS: &[&str] = &[
     "body",
+    "channel",
     "custom_tools",
     "fields",
     "finish",

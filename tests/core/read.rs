@@ -1,7 +1,7 @@
 //! Reads an upstream's body in pieces, and summarises its meaning in one line.
 
 use toolwire::{
-    dialect::{Reader, Skipped, chat, completions, ollama},
+    dialect::{Reader, Skipped, chat, completions, messages, ollama},
     event::{CallEnd, Event, Finish, Sink},
     failure::Failure,
 };
@@ -163,6 +163,12 @@ impl MakesReader for chat::ReaderSettings {
 impl MakesReader for completions::ReaderSettings {
     fn reader(self) -> Reader {
         Reader::Completions(completions::Reader::new(self))
+    }
+}
+
+impl MakesReader for messages::ReaderSettings {
+    fn reader(self) -> Reader {
+        Reader::Messages(messages::Reader::new(self))
     }
 }
 

@@ -100,6 +100,13 @@ impl Exchange {
                 cumulative: false,
                 tolerate_truncation,
             })),
+            Speech::Messages => Reader::Messages(toolwire::dialect::messages::Reader::new(
+                toolwire::dialect::messages::ReaderSettings {
+                    max_frame: limits.max_frame,
+                    verbatim: self.verbatim && self.client == ClientDialect::Messages,
+                    tolerate_truncation,
+                },
+            )),
             Speech::Completions | Speech::Ollama => {
                 let max_frame = limits.max_frame;
                 let settings = completions::ReaderSettings { max_frame, tolerate_truncation };

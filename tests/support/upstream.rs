@@ -15,11 +15,13 @@ pub(crate) enum Speech {
     Completions,
     /// Text completions as Ollama's JSON lines.
     Ollama,
+    /// Anthropic Messages.
+    Messages,
 }
 
 impl Speech {
     /// Those that carry native calls.
-    pub(crate) const ALL: [Self; 3] = [Self::LumoV1, Self::LumoV2, Self::Chat];
+    pub(crate) const ALL: [Self; 4] = [Self::LumoV1, Self::LumoV2, Self::Chat, Self::Messages];
 
     /// Those that carry only text.
     pub(crate) const COMPLETIONS: [Self; 2] = [Self::Completions, Self::Ollama];
@@ -38,6 +40,9 @@ impl Speech {
     pub(crate) fn stream(self, events: &[Value]) -> Vec<u8> {
         let mut stream = String::new();
         let mut counts = HashMap::new();
+        if self == Self::Messages {
+            return messages_stream(events).into_bytes();
+        }
         if self == Self::Chat {
             stream.push_str(&chat_frame("d", &json!({"role": "assistant", "content": ""})));
             stream.push_str("\n\n");
@@ -50,6 +55,7 @@ impl Speech {
                 Self::Chat => chat_frame(word, &event[1]),
                 Self::Completions => completions_frame(word, &event[1]),
                 Self::Ollama => ollama_line(word, &event[1]),
+                Self::Messages => continue,
             });
             stream.push_str(if self == Self::Ollama { "\n" } else { "\n\n" });
         }
@@ -152,4 +158,102 @@ fn ollama_line(word: &str, value: &Value) -> String {
         other => panic!("unknown event {other}"),
     };
     line.to_string()
+}
+
+/// A stream whose blocks of text and thinking end where another kind of content begins. `d` is a block: its calls come in
+/// the form of Chat Completions.
+fn messages_stream(events: &[Value]) -> String {
+    let mut stream = MessagesStream::default();
+    let usage = json!({"input_tokens": 3, "output_tokens": 1});
+    stream.put(&json!({"type": "message_start", "message": {
+        "id": "msg_up", "type": "message", "role": "assistant", "model": "m", "content": [], "usage": usage}}));
+    events.iter().for_each(|event| stream.event(event[0].as_str().expect("a word"), &event[1]));
+    stream.frames
+}
+
+#[derive(Default)]
+struct MessagesStream {
+    frames: String,
+    next: u64,
+    /// The open block of text or thinking.
+    open: Option<(&'static str, u64)>,
+    /// The blocks of calls, by their number in the events.
+    calls: HashMap<u64, u64>,
+}
+
+impl MessagesStream {
+    fn put(&mut self, event: &Value) {
+        let kind = event["type"].as_str().expect("a type");
+        self.frames.push_str(&format!("event: {kind}\ndata: {event}\n\n"));
+    }
+
+    fn start(&mut self, block: &Value) -> u64 {
+        let index = self.next;
+        self.next += 1;
+        self.put(&json!({"type": "content_block_start", "index": index, "content_block": block}));
+        index
+    }
+
+    fn close(&mut self) {
+        if let Some((_, index)) = self.open.take() {
+            self.put(&json!({"type": "content_block_stop", "index": index}));
+        }
+    }
+
+    fn piece(&mut self, kind: &'static str, text: &Value) {
+        if self.open.is_none_or(|(open, _)| open != kind) {
+            self.close();
+            let index = self.start(&json!({"type": kind, kind: ""}));
+            self.open = Some((kind, index));
+        }
+        let index = self.open.map_or(0, |(_, index)| index);
+        let delta = json!({"type": format!("{kind}_delta"), kind: text});
+        self.put(&json!({"type": "content_block_delta", "index": index, "delta": delta}));
+    }
+
+    fn call(&mut self, element: &Value) {
+        let number = element["index"].as_u64().unwrap_or(0);
+        let function = &element["function"];
+        if element["id"].is_string() {
+            self.close();
+            let block =
+                json!({"type": "tool_use", "id": element["id"], "name": function["name"], "input": {}});
+            let index = self.start(&block);
+            self.calls.insert(number, index);
+        }
+        let index = self.calls.get(&number).copied().unwrap_or(99);
+        let delta = json!({"type": "input_json_delta", "partial_json": function["arguments"]});
+        self.put(&json!({"type": "content_block_delta", "index": index, "delta": delta}));
+    }
+
+    fn event(&mut self, word: &str, value: &Value) {
+        match word {
+            "m" => self.piece("text", value),
+            "r" => self.piece("thinking", value),
+            "d" if value["tool_calls"].is_array() => {
+                value["tool_calls"].as_array().into_iter().flatten().for_each(|element| self.call(element));
+            }
+            "d" => self.put(value),
+            "u" => {
+                let usage = json!({"input_tokens": value["prompt_tokens"], "output_tokens": value["completion_tokens"]});
+                self.put(&json!({"type": "message_delta", "delta": {"stop_reason": null}, "usage": usage}));
+            }
+            "fin" => {
+                self.close();
+                let reason = match value.as_str() {
+                    Some("stop") => "end_turn",
+                    Some("length") => "max_tokens",
+                    Some("tool_calls") => "tool_use",
+                    Some("content_filter") => "refusal",
+                    other => other.expect("a word"),
+                };
+                let delta = json!({"stop_reason": reason, "stop_sequence": null});
+                self.put(&json!({"type": "message_delta", "delta": delta, "usage": {"output_tokens": 2}}));
+            }
+            "err" => self.put(&json!({"type": "error", "error": value})),
+            "c" => self.frames.push_str(&format!(":{}\n\n", value.as_str().expect("a comment"))),
+            "done" => self.put(&json!({"type": "message_stop"})),
+            other => panic!("unknown event {other}"),
+        }
+    }
 }

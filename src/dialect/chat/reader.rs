@@ -6,7 +6,6 @@
 
 mod answer;
 mod calls;
-mod channel;
 mod chunk;
 
 use crate::dialect::BodyReader;

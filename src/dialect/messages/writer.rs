@@ -4,9 +4,12 @@
 //! Text, Reasoning ─▶ a block that lasts until another kind of content begins
 //! CallStart … CallEnd ─▶ a block of its own, also while another call is open
 //! Finish, Usage ─▶ kept for `message_delta`, which has both (docs/protocols/messages.md#events)
+//! Verbatim ─▶ forwarded if it is a delta of the block that is open here, under the same number
 //! ```
 
 mod block;
+mod deltas;
+mod members;
 mod stream;
 mod whole;
 

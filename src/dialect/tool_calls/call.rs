@@ -184,4 +184,8 @@ impl Extent {
     pub(super) fn is_whole(&self) -> bool {
         self.stage == Stage::Whole
     }
+
+    pub(super) fn is_broken(&self) -> bool {
+        self.stage == Stage::Broken
+    }
 }

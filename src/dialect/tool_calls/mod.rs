@@ -21,6 +21,7 @@
 //! docs/protocols/chat.md#upstream-deviations.
 
 mod call;
+mod named;
 mod piece;
 #[cfg(test)]
 mod tests;
@@ -28,6 +29,7 @@ mod tests;
 use std::borrow::Cow;
 
 use call::{State, StreamedCall};
+pub(crate) use named::NamedCalls;
 pub(crate) use piece::arguments_only;
 use piece::{Address, ArgumentsPiece, Key, Piece};
 

@@ -18,7 +18,8 @@ use crate::support::{
     upstream::Speech,
 };
 
-const SPEECHES: [Speech; 4] = [Speech::LumoV1, Speech::LumoV2, Speech::Chat, Speech::Completions];
+const SPEECHES: [Speech; 5] =
+    [Speech::LumoV1, Speech::LumoV2, Speech::Chat, Speech::Completions, Speech::Messages];
 
 fn speech() -> impl Strategy<Value = Speech> {
     prop::sample::select(&SPEECHES as &[_])
@@ -60,6 +61,21 @@ fn event(speech: Speech) -> BoxedStrategy<Value> {
             json!(["c", " keep-alive"]),
             json!(["m", null]),
             json!(["u", {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}]),
+        ],
+        Speech::Messages => vec![
+            json!(["c", " keep-alive"]),
+            json!(["d", {"type": "ping"}]),
+            json!(["d", {"type": "content_block_stop", "index": 0}]),
+            json!(["d", {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "é"}}]),
+            json!(["d", {"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta", "signature": "s"}}]),
+            json!(["d", {"type": "content_block_start", "index": 7, "content_block": {"type": "server_tool_use", "id": "n1", "name": "web_search", "input": {"query": "q"}}}]),
+            json!(["d", {"type": "content_block_start", "index": 8, "content_block": {"type": "web_search_tool_result", "tool_use_id": "n1", "content": []}}]),
+            json!(["d", {"type": "content_block_stop", "index": 7}]),
+            json!(["d", {"type": "content_block_start", "index": 9, "content_block": {"type": "later", "x": 1}}]),
+            json!(["d", {"tool_calls": [{"index": 0, "id": "p", "function": {"name": "a", "arguments": "{\"x\":"}}]}]),
+            json!(["d", {"tool_calls": [{"index": 0, "function": {"arguments": "1}"}}]}]),
+            json!(["d", {"tool_calls": [{"index": 1, "id": "q", "function": {"name": "b", "arguments": ""}}]}]),
+            json!(["u", {"prompt_tokens": 1, "completion_tokens": 2}]),
         ],
         Speech::Chat => vec![
             json!(["c", " keep-alive"]),

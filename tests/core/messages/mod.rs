@@ -1,4 +1,8 @@
-//! Clients of Messages: what their requests mean, and the exact events that they get.
+//! Clients of Messages: what their requests mean, and the exact events that they get. [`reader`] and [`requests`] are
+//! about its upstreams.
+
+mod reader;
+mod requests;
 
 use bytes::BytesMut;
 use serde_json::{Value, json};

@@ -12,12 +12,13 @@ use memchr::memchr2;
 use super::{
     ReaderSettings,
     calls::Calls,
-    channel::Channel,
     chunk::{Choice, Chunk},
 };
 use crate::{
     dialect::{
-        Asked, JsonBody, Progress, ResponseState, Skip, Skipped, not_json,
+        Asked, JsonBody, Progress, ResponseState, Skip, Skipped,
+        channel::{Channel, emit},
+        not_json,
         refusal::reported_json,
         tool_calls::{CallDeltas, arguments_only},
     },
@@ -316,14 +317,6 @@ impl AnswerState {
         self.learnt += 1;
         let shape = body.and_then(|body| FrameTemplate::learn(frame, body, chunk.padding));
         self.plain = shape.map(|shape| Plain { shape, channel, is_canonical });
-    }
-}
-
-/// Emits an event, with its frame if that contains nothing else.
-pub(super) fn emit(out: &mut impl Sink, frame: Option<&str>, event: Event<'_>) {
-    match frame {
-        Some(frame) => out.event(Event::Verbatim { frame, means: Some(&event) }),
-        None => out.event(event),
     }
 }
 

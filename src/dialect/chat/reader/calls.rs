@@ -8,8 +8,8 @@
 //! Calls of custom tools, whose input is plain text, become calls with their input as arguments. Forwarded
 //! frames keep their own form.
 
-use super::{answer::emit, channel::Channel};
 use crate::{
+    dialect::channel::{Channel, emit},
     event::{CallEnd, CallStart, Event, Runner, Sink, Source},
     wire::json::{Json, Kind},
 };

@@ -116,6 +116,11 @@ fn block(path: Path<'_>, element: Json<'_>) -> Result<Block, Failure> {
                 .map(|text| carried_back(&text, Dialect::Messages)),
             redacted: false,
         },
+        "redacted_thinking" => {
+            let data = fields.needed_string("data")?;
+            let signature = Some(carried_back(&data, Dialect::Messages));
+            Part::Reasoning { text: String::new(), signature, redacted: true }
+        }
         "tool_use" => {
             let (id, name) = (fields.needed_string("id")?, fields.needed_string("name")?);
             Part::Call(Call::new(id, name, arguments(&mut fields)?))

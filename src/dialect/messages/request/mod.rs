@@ -1,4 +1,4 @@
-//! Decodes a client's request body into a [`Conversation`].
+//! Decodes a client's request body into a [`Conversation`], and encodes one for an upstream ([`encode`]).
 //!
 //! A user's message with tool results becomes several turns, since results are turns of their own:
 //!
@@ -7,7 +7,10 @@
 //! ```
 
 mod blocks;
+mod encode;
 mod tools;
+
+pub(super) use encode::encode;
 
 use serde_json::{Map, Value, json};
 

@@ -3,8 +3,12 @@
 use serde_json::{Map, Value, json};
 
 use crate::{
-    dialect::search_results::{Page, pages},
-    event::{Annotation, Finish, ServerCall, Usage, Warning},
+    dialect::{
+        Dialect,
+        opaque::carried,
+        search_results::{Page, pages},
+    },
+    event::{Annotation, Finish, Opaque, ServerCall, Usage, Warning},
 };
 
 /// The blocks of a call that the upstream or toolwire runs. Searches have blocks of their own in this API; any other tool
@@ -39,8 +43,7 @@ impl Hosted {
     pub(super) fn result(self, id: &str, content: &str, is_error: bool) -> Value {
         match self {
             Self::Search => {
-                let error = || json!({"type": "web_search_tool_result_error", "error_code": "unavailable"});
-                let content = if is_error { error() } else { found(content) };
+                let content = if is_error { search_error(content) } else { found(content) };
                 json!({"type": "web_search_tool_result", "tool_use_id": id, "content": content})
             }
             Self::Other => json!({
@@ -56,8 +59,23 @@ impl Hosted {
 /// The server that calls of other tools name.
 const SERVER_NAME: &str = "upstream";
 
-/// The pages in a search's result.
+/// The error of a search, as Anthropic's servers write it if they did.
+fn search_error(content: &str) -> Value {
+    let kind = "web_search_tool_result_error";
+    let given = serde_json::from_str::<Value>(content).ok();
+    given
+        .filter(|error| error.get("type").is_some_and(|given| given == kind))
+        .unwrap_or_else(|| json!({"type": kind, "error_code": "unavailable"}))
+}
+
+/// The pages in a search's result. As Anthropic's servers write them they stay as they are: their encrypted content goes
+/// back to these servers.
 fn found(content: &str) -> Value {
+    if let Ok(Value::Array(list)) = serde_json::from_str(content)
+        && list.iter().all(|page: &Value| page.get("type").is_some_and(|kind| kind == "web_search_result"))
+    {
+        return list.into();
+    }
     let page = |page: Page| {
         json!({
             "type": "web_search_result",
@@ -90,6 +108,11 @@ pub(super) fn input(arguments: &str) -> Value {
     }
 }
 
+/// The block of thinking that the upstream does not show.
+pub(super) fn redacted(state: &Opaque<'_>) -> Value {
+    json!({"type": "redacted_thinking", "data": carried(state, Dialect::Messages)})
+}
+
 /// A citation of a page. The API cites text; which text is known by its place only, so it is left empty.
 pub(super) fn citation(annotation: &Annotation<'_>) -> Value {
     json!({
@@ -101,8 +124,8 @@ pub(super) fn citation(annotation: &Annotation<'_>) -> Value {
     })
 }
 
-/// Token counts. This API requires the two main ones, so a count that the upstream did not give is 0. Tokens of the cache
-/// are not among its `input_tokens`.
+/// Token counts, with the other fields of an upstream of this dialect. This API requires the two main ones, so a count that
+/// the upstream did not give is 0. Tokens of the cache are not among its `input_tokens`.
 pub(super) fn usage(usage: Option<&Usage>) -> Value {
     let count = |count: fn(&Usage) -> Option<u64>| usage.and_then(count);
     let input = count(|usage| {
@@ -113,6 +136,14 @@ pub(super) fn usage(usage: Option<&Usage>) -> Value {
         "input_tokens": input.unwrap_or(0),
         "output_tokens": count(|usage| usage.output).unwrap_or(0),
     });
+    let raw =
+        usage.and_then(|usage| usage.raw.as_ref()).filter(|raw| raw.dialect == Dialect::Messages.name());
+    let raw = raw.and_then(|raw| serde_json::from_str::<Map<String, Value>>(raw.object.get()).ok());
+    if let Some(object) = object.as_object_mut() {
+        for (key, value) in raw.into_iter().flatten() {
+            object.entry(key).or_insert(value);
+        }
+    }
     let cached = [
         ("cache_read_input_tokens", count(|usage| usage.cached)),
         ("cache_creation_input_tokens", count(|usage| usage.cache_written)),

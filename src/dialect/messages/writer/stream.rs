@@ -1,7 +1,4 @@
 //! A response as a stream of events.
-//!
-//! All deltas of a block begin in the same way. That beginning is built with the block; after that a piece of text costs
-//! two copies and the escaping of the piece, and allocates nothing.
 
 use bytes::{BufMut, BytesMut};
 use serde_json::{Map, Value, json};
@@ -9,16 +6,15 @@ use serde_json::{Map, Value, json};
 use super::{
     Head,
     block::{self, Hosted},
+    deltas::Deltas,
+    members::UpstreamMembers,
 };
 use crate::{
     dialect::{Answering, Dialect, StreamForm, messages::error_body, opaque::carried},
     event::{CallStart, Event, Finish, Reasoning, Runner, Usage},
     failure::Failure,
-    wire::json::escape_into,
+    wire::json::Json,
 };
-
-/// Closes the string, the delta and the event.
-const END: &[u8] = b"\"}}\n\n";
 
 /// The state of a stream.
 #[derive(Debug)]
@@ -33,9 +29,12 @@ pub struct Stream {
     calls: Vec<OpenCall>,
     /// Calls that the client does not run: their results have blocks, too.
     hosted: Vec<(u32, Hosted)>,
+    /// Blocks of the upstream that have no events: its number of them, and ours.
+    unknown: Vec<(u64, usize)>,
     refused: bool,
     finish: Option<Finish>,
     usage: Option<Box<Usage>>,
+    upstream: UpstreamMembers,
     /// Nearly no response has any.
     warnings: Vec<Value>,
 }
@@ -44,9 +43,7 @@ pub struct Stream {
 #[derive(Debug)]
 struct Open {
     kind: Kind,
-    index: usize,
-    /// The beginning of its deltas.
-    prefix: Vec<u8>,
+    deltas: Deltas,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,8 +56,7 @@ enum Kind {
 #[derive(Debug)]
 struct OpenCall {
     call: u32,
-    index: usize,
-    prefix: Vec<u8>,
+    deltas: Deltas,
 }
 
 impl StreamForm for Stream {
@@ -72,9 +68,11 @@ impl StreamForm for Stream {
             open: None,
             calls: Vec::new(),
             hosted: Vec::new(),
+            unknown: Vec::new(),
             refused: false,
             finish: None,
             usage: None,
+            upstream: UpstreamMembers::default(),
             warnings: Vec::new(),
         }
     }
@@ -83,14 +81,14 @@ impl StreamForm for Stream {
         match event {
             Event::Start(start) if !self.begun => self.head.take(start),
             Event::Start(_) | Event::Ping(_) => {}
-            Event::Text(text) => self.piece(Kind::Text, text, out),
+            Event::Text(text) => self.piece(Kind::Text, text, None, out),
             Event::Refusal(text) => {
                 self.refused = true;
-                self.piece(Kind::Text, text, out);
+                self.piece(Kind::Text, text, None, out);
             }
             Event::Reasoning(reasoning) => self.reasoning(reasoning, out),
             Event::CallStart(start) => self.call_start(start, out),
-            Event::CallArguments { index, piece } => self.arguments(*index, piece, out),
+            Event::CallArguments { index, piece } => self.arguments(*index, piece, None, out),
             Event::CallEnd { index, .. } => self.call_end(*index, out),
             Event::CallResult(result) => {
                 let known = self.hosted.iter().find(|(call, _)| *call == result.index);
@@ -99,7 +97,7 @@ impl StreamForm for Stream {
             }
             Event::ServerCall(call) => block::server_call(call).for_each(|block| self.whole(&block, out)),
             Event::Annotation(annotation) => {
-                let index = self.open(Kind::Text, out).index;
+                let index = self.open(Kind::Text, out).deltas.index;
                 let delta = json!({"type": "citations_delta", "citation": block::citation(annotation)});
                 put_delta(index, &delta, out);
             }
@@ -113,8 +111,8 @@ impl StreamForm for Stream {
                 self.close_calls(out);
                 self.finish = Some(*finish);
             }
-            Event::Verbatim { means: Some(event), .. } => self.event(event, out),
-            Event::Verbatim { means: None, .. } => {}
+            Event::Verbatim { frame, means: Some(event) } => self.verbatim(frame, event, out),
+            Event::Verbatim { frame, means: None } => self.unknown(frame, out),
         }
     }
 
@@ -126,8 +124,11 @@ impl StreamForm for Stream {
             "delta": {"stop_reason": reason, "stop_sequence": null},
             "usage": block::usage(self.usage.as_deref()),
         });
-        if let (Some(event), false) = (event.as_object_mut(), self.warnings.is_empty()) {
-            event.insert("toolwire".to_owned(), block::notes(&self.warnings));
+        if let Some(event) = event.as_object_mut() {
+            self.upstream.extend_delta(event);
+            if !self.warnings.is_empty() {
+                event.insert("toolwire".to_owned(), block::notes(&self.warnings));
+            }
         }
         put_event("message_delta", &event, out);
         put_event("message_stop", &json!({"type": "message_stop"}), out);
@@ -168,21 +169,86 @@ impl Stream {
         put_event("message_start", &json!({"type": "message_start", "message": message}), out);
     }
 
-    /// A piece of text or thinking.
-    fn piece(&mut self, kind: Kind, text: &str, out: &mut BytesMut) {
+    /// An event with the upstream's own frame of it.
+    fn verbatim(&mut self, frame: &str, event: &Event<'_>, out: &mut BytesMut) {
+        match event {
+            Event::Text(text) => self.piece(Kind::Text, text, Some(frame), out),
+            Event::Reasoning(Reasoning { text, signature: None, redacted: false }) => {
+                self.piece(Kind::Thinking, text, Some(frame), out);
+            }
+            Event::CallArguments { index, piece } => self.arguments(*index, piece, Some(frame), out),
+            Event::Annotation(_) => self.cited(frame, out),
+            Event::Finish(_) => {
+                self.upstream.take_stop(frame);
+                self.event(event, out);
+            }
+            event => self.event(event, out),
+        }
+    }
+
+    /// A frame of the upstream that is no event: the end of a block of text or thinking, a citation of something that is
+    /// no page, a block of a kind that toolwire does not know.
+    fn unknown(&mut self, frame: &str, out: &mut BytesMut) {
+        let Ok(json) = Json::parse(frame) else { return };
+        let kind = json.get("type").and_then(|kind| kind.as_str()).unwrap_or_default();
+        let theirs = json.get("index").and_then(|index| index.as_u64());
+        let known = self.unknown.iter().rposition(|(number, _)| Some(*number) == theirs);
+        match (&*kind, theirs, known) {
+            ("content_block_start", Some(theirs), known) => {
+                if let Some(place) = known {
+                    put_stop(self.unknown.remove(place).1, out);
+                }
+                self.close(out);
+                let block = json.get("content_block").map(|block| block.to_value()).unwrap_or_default();
+                let index = self.block_start(&block, out);
+                self.unknown.push((theirs, index));
+            }
+            ("content_block_stop", _, Some(place)) => put_stop(self.unknown.remove(place).1, out),
+            ("content_block_delta", _, Some(place)) => {
+                let index = self.unknown.get(place).map_or(0, |(_, index)| *index);
+                let delta = json.get("delta").map(|delta| delta.to_value()).unwrap_or_default();
+                put_delta(index, &delta, out);
+            }
+            ("content_block_delta", ..) => self.cited(frame, out),
+            ("content_block_stop", Some(theirs), None) => {
+                let is_open =
+                    |open: &Open| u64::try_from(open.deltas.index).is_ok_and(|index| index == theirs);
+                if self.open.as_ref().is_some_and(is_open) {
+                    self.close(out);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A delta with a citation of the text.
+    fn cited(&mut self, frame: &str, out: &mut BytesMut) {
+        let delta = Json::parse(frame).ok().and_then(|event| event.get("delta"));
+        if let Some(delta) = delta {
+            let index = self.open(Kind::Text, out).deltas.index;
+            put_delta(index, &delta.to_value(), out);
+        }
+    }
+
+    /// A piece of text or thinking, and the upstream's frame of it.
+    fn piece(&mut self, kind: Kind, text: &str, frame: Option<&str>, out: &mut BytesMut) {
         if text.is_empty() {
             return;
         }
         let block = self.open(kind, out);
-        out.put_slice(&block.prefix);
-        escape_into(out, text);
-        out.put_slice(END);
+        match frame {
+            Some(frame) => block.deltas.put_frame(frame, text, out),
+            None => block.deltas.put(text, out),
+        }
     }
 
     fn reasoning(&mut self, reasoning: &Reasoning<'_>, out: &mut BytesMut) {
-        self.piece(Kind::Thinking, &reasoning.text, out);
+        self.piece(Kind::Thinking, &reasoning.text, None, out);
         if let Some(signature) = &reasoning.signature {
-            let index = self.open(Kind::Thinking, out).index;
+            if reasoning.redacted {
+                return self.whole(&block::redacted(signature), out);
+            }
+            let index = self.open(Kind::Thinking, out).deltas.index;
             put_delta(
                 index,
                 &json!({"type": "signature_delta", "signature": carried(signature, Dialect::Messages)}),
@@ -194,12 +260,12 @@ impl Stream {
     }
 
     /// The open block of this kind; another one is closed before.
-    fn open(&mut self, kind: Kind, out: &mut BytesMut) -> &Open {
+    fn open(&mut self, kind: Kind, out: &mut BytesMut) -> &mut Open {
         let open = match self.open.take() {
             Some(open) if open.kind == kind => open,
             other => {
                 if let Some(other) = other {
-                    put_stop(other.index, out);
+                    put_stop(other.deltas.index, out);
                 }
                 self.begin_open(kind, out)
             }
@@ -216,13 +282,13 @@ impl Stream {
             }
         };
         let index = self.block_start(&block, out);
-        Open { kind, index, prefix: prefix(index, delta) }
+        Open { kind, deltas: Deltas::new(index, delta) }
     }
 
     /// Closes the open block of text or thinking.
     fn close(&mut self, out: &mut BytesMut) {
         if let Some(open) = self.open.take() {
-            put_stop(open.index, out);
+            put_stop(open.deltas.index, out);
         }
     }
 
@@ -240,27 +306,28 @@ impl Stream {
             }
         };
         let index = self.block_start(&block, out);
-        let prefix = prefix(index, ("input_json_delta", "partial_json"));
-        self.calls.push(OpenCall { call: start.index, index, prefix });
+        let deltas = Deltas::new(index, ("input_json_delta", "partial_json"));
+        self.calls.push(OpenCall { call: start.index, deltas });
     }
 
-    fn arguments(&mut self, call: u32, piece: &str, out: &mut BytesMut) {
-        let Some(open) = self.calls.iter().find(|open| open.call == call) else { return };
-        if !piece.is_empty() {
-            out.put_slice(&open.prefix);
-            escape_into(out, piece);
-            out.put_slice(END);
+    fn arguments(&mut self, call: u32, piece: &str, frame: Option<&str>, out: &mut BytesMut) {
+        let Some(open) = self.calls.iter_mut().find(|open| open.call == call) else { return };
+        match frame {
+            _ if piece.is_empty() => {}
+            Some(frame) => open.deltas.put_frame(frame, piece, out),
+            None => open.deltas.put(piece, out),
         }
     }
 
     fn call_end(&mut self, call: u32, out: &mut BytesMut) {
         if let Some(place) = self.calls.iter().position(|open| open.call == call) {
-            put_stop(self.calls.remove(place).index, out);
+            put_stop(self.calls.remove(place).deltas.index, out);
         }
     }
 
     fn close_calls(&mut self, out: &mut BytesMut) {
-        self.calls.drain(..).for_each(|open| put_stop(open.index, out));
+        self.calls.drain(..).for_each(|open| put_stop(open.deltas.index, out));
+        self.unknown.drain(..).for_each(|(_, index)| put_stop(index, out));
     }
 
     /// A block that has no deltas.
@@ -279,12 +346,6 @@ impl Stream {
         put_event("content_block_start", &event, out);
         index
     }
-}
-
-/// The beginning of a delta of one string, up to the string's text.
-fn prefix(index: usize, (kind, key): (&str, &str)) -> Vec<u8> {
-    let start = "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":";
-    format!("{start}{index},\"delta\":{{\"type\":\"{kind}\",\"{key}\":\"").into_bytes()
 }
 
 fn put_delta(index: usize, delta: &Value, out: &mut BytesMut) {

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::{
     Head,
     block::{self, Hosted},
+    members::UpstreamMembers,
 };
 use crate::{
     dialect::{Answering, Dialect, WholeForm, messages::error_body, opaque::carried},
@@ -23,6 +24,7 @@ pub struct Whole {
     refused: bool,
     finish: Option<Finish>,
     usage: Option<Usage>,
+    upstream: UpstreamMembers,
     warnings: Vec<Value>,
     /// Approximate bytes of the events that are kept.
     kept: usize,
@@ -45,6 +47,7 @@ impl WholeForm for Whole {
             refused: false,
             finish: None,
             usage: None,
+            upstream: UpstreamMembers::default(),
             warnings: Vec::new(),
             kept: 0,
         }
@@ -94,7 +97,13 @@ impl WholeForm for Whole {
             Event::Usage(usage) => self.usage = Some(usage.clone()),
             Event::Warning(warning) => self.warnings.push(block::warning(warning)),
             Event::Finish(finish) => self.finish = Some(*finish),
-            Event::Verbatim { means, .. } => means.iter().for_each(|event| self.event(event)),
+            Event::Verbatim { frame, means: Some(event) } => {
+                if let Event::Finish(_) = event {
+                    self.upstream.take_stop(frame);
+                }
+                self.event(event);
+            }
+            Event::Verbatim { frame, means: None } => self.kept += self.upstream.take_message(frame),
         }
     }
 
@@ -112,8 +121,11 @@ impl WholeForm for Whole {
             "stop_sequence": null,
             "usage": block::usage(self.usage.as_ref()),
         });
-        if let (Some(message), false) = (message.as_object_mut(), self.warnings.is_empty()) {
-            message.insert("toolwire".to_owned(), block::notes(&self.warnings));
+        if let Some(message) = message.as_object_mut() {
+            self.upstream.extend_message(message);
+            if !self.warnings.is_empty() {
+                message.insert("toolwire".to_owned(), block::notes(&self.warnings));
+            }
         }
         out.extend_from_slice(message.to_string().as_bytes());
     }
@@ -150,7 +162,12 @@ impl Whole {
     }
 
     fn reasoning(&mut self, reasoning: &Reasoning<'_>) {
-        let Reasoning { text: piece, signature: given, .. } = reasoning;
+        let Reasoning { text: piece, signature: given, redacted } = reasoning;
+        if let (Some(state), true) = (given, *redacted) {
+            self.kept += state.text.len();
+            self.blocks.push(Block::Finished(block::redacted(state)));
+            return;
+        }
         let given = given.as_ref().map(|given| carried(given, Dialect::Messages));
         let given = given.as_deref();
         if piece.is_empty() && given.is_none() {

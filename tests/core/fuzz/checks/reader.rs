@@ -1,7 +1,7 @@
 //! The readers of upstreams: any bytes, cut anywhere, mean the same.
 
 use toolwire::{
-    dialect::{Reader, chat, completions, lumo, ollama},
+    dialect::{Reader, chat, completions, lumo, messages, ollama},
     event::Event,
     failure::Failure,
 };
@@ -48,6 +48,10 @@ fn reader_of(flags: u8) -> Reader {
     if on(6) {
         let settings = ollama::ReaderSettings { max_frame, tolerate_truncation: on(2) };
         return Reader::Ollama(ollama::Reader::new(settings));
+    }
+    if on(7) {
+        let settings = messages::ReaderSettings { max_frame, tolerate_truncation: on(2), verbatim: on(3) };
+        return Reader::Messages(messages::Reader::new(settings));
     }
     Reader::Chat(chat::Reader::new(chat::ReaderSettings {
         max_frame,

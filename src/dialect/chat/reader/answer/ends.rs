@@ -1,9 +1,10 @@
 //! How a response ends: the finish reason, the usage, the end mark or its absence.
 
-use super::{AnswerState, emit, said};
+use super::{AnswerState, said};
 use crate::{
     dialect::{
         Skip,
+        channel::emit,
         chat::reader::chunk::Choice,
         finish::{failure_of, finish_of, finish_word},
         progress::truncated,

@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 
-use super::{AnswerState, ChannelName, emit};
+use super::{AnswerState, ChannelName};
 use crate::{
     dialect::{
         Dialect, Skip,
-        chat::reader::{channel::cuts_pair, chunk::Delta},
+        channel::{cuts_pair, emit},
+        chat::reader::chunk::Delta,
         tool_calls::arguments_only,
     },
     event::{Annotation, CallResult, Event, Media, Opaque, Reasoning, ServerCall, Sink},

@@ -1,6 +1,18 @@
-//! A channel of text: that of the response, or that of its reasoning.
+//! [`Channel`]: a channel of text in an upstream's stream (that of the response, or that of its reasoning), and what
+//! readers need to forward its frames unchanged.
 
-use crate::wire::json::Unescaper;
+use crate::{
+    event::{Event, Sink},
+    wire::json::Unescaper,
+};
+
+/// Emits an event, with its frame if that contains nothing else.
+pub(super) fn emit(out: &mut impl Sink, frame: Option<&str>, event: Event<'_>) {
+    match frame {
+        Some(frame) => out.event(Event::Verbatim { frame, means: Some(&event) }),
+        None => out.event(event),
+    }
+}
 
 /// Decodes the string bodies of one channel, piece by piece.
 #[derive(Debug, Default)]

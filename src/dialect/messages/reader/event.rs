@@ -1,0 +1,94 @@
+//! [`StreamEvent`]: the view of one event of a stream, or of a whole message.
+
+use std::borrow::Cow;
+
+use crate::wire::json::{Invalid, Json};
+
+/// The members of an event that are read. Each is its first occurrence.
+#[derive(Debug, Default)]
+pub(super) struct StreamEvent<'a> {
+    /// `type`
+    pub(super) kind: Cow<'a, str>,
+    pub(super) index: Option<Json<'a>>,
+    pub(super) delta: Option<Json<'a>>,
+    pub(super) block: Option<Json<'a>>,
+    pub(super) message: Option<Json<'a>>,
+    pub(super) usage: Option<Json<'a>>,
+    pub(super) error: Option<Json<'a>>,
+    /// The blocks of a whole message.
+    pub(super) content: Option<Json<'a>>,
+    /// A known member occurs twice, so that readers may disagree about its value.
+    pub(super) is_ambiguous: bool,
+}
+
+/// A delta of one string.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Piece<'a> {
+    pub(super) kind: PieceKind,
+    /// The body of the string.
+    pub(super) body: &'a str,
+    /// There is nothing else in the delta.
+    pub(super) is_alone: bool,
+}
+
+/// What a delta adds to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PieceKind {
+    Text,
+    Thinking,
+    Arguments,
+}
+
+impl<'a> StreamEvent<'a> {
+    /// Parses a frame. The second value is the whole JSON, which need not be an object.
+    pub(super) fn parse(frame: &'a str) -> Result<(Self, Json<'a>), Invalid> {
+        let mut event = Self::default();
+        let json = Json::parse_members(frame, |key, value| event.take(&key, value))?;
+        Ok((event, json))
+    }
+
+    fn take(&mut self, key: &str, value: Json<'a>) {
+        let place = match key {
+            "type" => {
+                self.is_ambiguous |= !self.kind.is_empty();
+                if self.kind.is_empty() {
+                    self.kind = value.as_str().unwrap_or_default();
+                }
+                return;
+            }
+            "index" => &mut self.index,
+            "delta" => &mut self.delta,
+            "content_block" => &mut self.block,
+            "message" => &mut self.message,
+            "usage" => &mut self.usage,
+            "error" => &mut self.error,
+            "content" => &mut self.content,
+            _ => return,
+        };
+        self.is_ambiguous |= place.is_some();
+        place.get_or_insert(value);
+    }
+
+    /// The block's number.
+    pub(super) fn index(&self) -> Option<u64> {
+        self.index.and_then(|index| index.as_u64())
+    }
+
+    /// The delta, if it adds to one string.
+    pub(super) fn piece(&self) -> Option<Piece<'a>> {
+        let delta = self.delta?;
+        let (kind, key) = match &*delta.get("type")?.as_str()? {
+            "text_delta" => (PieceKind::Text, "text"),
+            "thinking_delta" => (PieceKind::Thinking, "thinking"),
+            "input_json_delta" => (PieceKind::Arguments, "partial_json"),
+            _ => return None,
+        };
+        let body = delta.get(key)?.string_body()?;
+        Some(Piece { kind, body, is_alone: delta.members().nth(2).is_none() })
+    }
+}
+
+/// The text of the member `key`; empty if it is missing or not a string.
+pub(super) fn text<'a>(object: Json<'a>, key: &str) -> Cow<'a, str> {
+    object.get(key).and_then(|value| value.as_str()).unwrap_or_default()
+}

@@ -1,0 +1,114 @@
+//! The tools of a request, and the choice among them.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+
+use super::DIALECT;
+use crate::{
+    conversation::{Conversation, Part, Tool, ToolChoice},
+    wire::json::{Encoder, Json, Kind as JsonKind},
+};
+
+/// Writes tools and choice. Anthropic's own tools that the client requested are kept.
+pub(super) fn put(
+    body: &mut Encoder,
+    conversation: &Conversation,
+    rest: &Map<String, Value>,
+    dropped: &mut Vec<String>,
+) {
+    let own = rest.get("tools").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let is_allowed = |tool: &&Tool| match &conversation.tool_choice {
+        ToolChoice::Allowed { names, .. } => names.contains(&tool.name),
+        _ => true,
+    };
+    let declared: Vec<&Tool> = conversation.tools.iter().filter(is_allowed).collect();
+    if declared.is_empty() && own.is_empty() {
+        return put_past(body, conversation);
+    }
+    body.key("tools").array(|body| {
+        declared.iter().for_each(|tool| declaration(body, tool, dropped));
+        own.iter().for_each(|tool| body.value(tool));
+    });
+    put_choice(body, conversation);
+}
+
+/// A request without tools: the API still wants those declared whose calls are in the history. They cannot be called.
+fn put_past(body: &mut Encoder, conversation: &Conversation) {
+    let calls = conversation.turns.iter().flat_map(|turn| &turn.parts).filter_map(|part| match part {
+        Part::Call(call) => Some(call.name.as_str()),
+        _ => None,
+    });
+    let names: BTreeSet<&str> = calls.collect();
+    if names.is_empty() {
+        return;
+    }
+    body.key("tools").array(|body| {
+        for name in names {
+            body.object(|body| {
+                body.key("name").string(name);
+                put_schema(body.key("input_schema"), None);
+            });
+        }
+    });
+    body.key("tool_choice").object(|body| body.key("type").string("none"));
+}
+
+fn declaration(body: &mut Encoder, tool: &Tool, dropped: &mut Vec<String>) {
+    if let Some(declared) = tool.declared.as_ref().and_then(|declared| declared.from_dialect(DIALECT)) {
+        return body.raw(declared.view());
+    }
+    if tool.strict == Some(true) {
+        // The API's own `strict` accepts fewer schemas than OpenAI's.
+        dropped.push("tools[].strict".to_owned());
+    }
+    body.object(|body| {
+        body.key("name").string(&tool.name);
+        if !tool.description.is_empty() {
+            body.key("description").string(&tool.description);
+        }
+        let schema = tool.parameters.as_ref().map(|schema| schema.view());
+        put_schema(body.key("input_schema"), schema.filter(|schema| schema.kind() == JsonKind::Object));
+    });
+}
+
+/// A schema, which must be that of an object.
+fn put_schema(body: &mut Encoder, schema: Option<Json<'_>>) {
+    let kind = schema.and_then(|schema| schema.get("type")?.as_str());
+    if let (Some(schema), Some("object")) = (schema, kind.as_deref()) {
+        return body.raw(schema);
+    }
+    body.object(|body| {
+        body.key("type").string("object");
+        if schema.is_none() {
+            body.key("properties").object(|_| {});
+        }
+        for (key, value) in schema.into_iter().flat_map(|schema| schema.members()) {
+            if key != "type" {
+                body.key(&key).raw(value);
+            }
+        }
+    });
+}
+
+fn put_choice(body: &mut Encoder, conversation: &Conversation) {
+    let (kind, name) = match &conversation.tool_choice {
+        ToolChoice::Auto | ToolChoice::Allowed { required: false, .. } => ("auto", None),
+        ToolChoice::Required | ToolChoice::Allowed { required: true, .. } => ("any", None),
+        ToolChoice::Named(name) => ("tool", Some(name)),
+        ToolChoice::None => ("none", None),
+    };
+    let only_one = !conversation.parallel_calls && kind != "none";
+    if kind == "auto" && !only_one {
+        return;
+    }
+    body.key("tool_choice").object(|body| {
+        body.key("type").string(kind);
+        if let Some(name) = name {
+            body.key("name").string(name);
+        }
+        if only_one {
+            body.key("disable_parallel_tool_use").value(&true);
+        }
+    });
+}

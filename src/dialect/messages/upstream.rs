@@ -1,0 +1,123 @@
+//! [`Options`]: the upstream's side of this dialect, with the settings of one upstream.
+
+use super::{ReaderSettings, request};
+use crate::{
+    conversation::Conversation,
+    dialect::{Dialect, KeyHeader, Reader, ReaderRules, UpstreamRequest, UpstreamSide, refusal::refusal},
+    enforce::Means,
+    failure::Failure,
+    settings::{Field, Key, OneOf, Settings},
+};
+
+/// How one upstream is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// The tokens that are requested if the client sets no limit: the API requires one.
+    pub max_tokens: usize,
+    /// What happens to system messages between the others.
+    pub later_system: LaterSystem,
+    /// How `reasoning_effort` is expressed.
+    pub effort: Effort,
+}
+
+/// What happens to system messages between the others.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LaterSystem {
+    /// They move to the beginning, into `system`.
+    #[default]
+    Hoist,
+    /// They keep their places: newer models accept the role `system` there.
+    Keep,
+}
+
+/// How `reasoning_effort` is expressed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Effort {
+    /// As `output_config.effort`.
+    #[default]
+    OutputConfig,
+    /// As a budget of `thinking`, for models from before that field.
+    Thinking,
+    /// Not at all.
+    Drop,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { max_tokens: 8192, later_system: LaterSystem::default(), effort: Effort::default() }
+    }
+}
+
+const LATER_SYSTEM: [(&str, LaterSystem); 2] = [("hoist", LaterSystem::Hoist), ("keep", LaterSystem::Keep)];
+const EFFORT: [(&str, Effort); 3] =
+    [("output_config", Effort::OutputConfig), ("thinking", Effort::Thinking), ("drop", Effort::Drop)];
+
+impl UpstreamSide for Options {
+    fn dialect(&self) -> Dialect {
+        Dialect::Messages
+    }
+
+    fn settings(&mut self, keys: &mut dyn Settings) {
+        keys.key(
+            Key::new("max_tokens", "the limit that is sent if the client gives none: the API requires one"),
+            Field::Count(&mut self.max_tokens, 1),
+        );
+        keys.key(
+            Key::new(
+                "later_system",
+                "move system messages that stand between others into `system`, at the beginning; `\"keep\"` \
+                 leaves them in their places, for models that accept the role `system` there",
+            ),
+            Field::Word(&mut OneOf(&mut self.later_system, &LATER_SYSTEM)),
+        );
+        keys.key(
+            Key::new(
+                "effort",
+                "send `reasoning_effort` as `output_config.effort`; `\"thinking\"` sends a budget of \
+                 `thinking` instead, for models from before that field, and `\"drop\"` nothing",
+            ),
+            Field::Word(&mut OneOf(&mut self.effort, &EFFORT)),
+        );
+    }
+
+    fn path(&self) -> &'static str {
+        "messages"
+    }
+
+    fn key_header(&self) -> KeyHeader {
+        KeyHeader::Named("x-api-key")
+    }
+
+    fn headers(&self) -> &'static [(&'static str, &'static str)] {
+        &[("anthropic-version", "2023-06-01")]
+    }
+
+    fn models_path(&self) -> Option<&'static str> {
+        Some("models")
+    }
+
+    fn encode(&self, conversation: &Conversation, model: &str) -> UpstreamRequest {
+        request::encode(conversation, model, self)
+    }
+
+    fn reader(&self, rules: &ReaderRules) -> Reader {
+        Reader::Messages(super::Reader::new(ReaderSettings {
+            max_frame: rules.max_frame,
+            verbatim: rules.client == Dialect::Messages,
+            tolerate_truncation: rules.tolerate_truncation,
+        }))
+    }
+
+    fn refusal(&self, status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
+        refusal(status, retry_after, body)
+    }
+
+    /// It continues an assistant's turn, with models that allow it.
+    fn means(&self) -> Means {
+        Means { prefill: true, ..Means::default() }
+    }
+
+    fn gives_choices(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,77 @@
+//! [`Deltas`]: the deltas of a block, each a piece of one string.
+//!
+//! All of them begin in the same way. That beginning is built with the block; after that a piece costs two copies and the
+//! escaping of the piece, and allocates nothing. A frame of an upstream that is a delta of the same block, under the same
+//! number, is forwarded as it is.
+
+use bytes::{BufMut, BytesMut};
+
+use crate::wire::json::{Json, escape_into, span};
+
+/// Closes the string, the delta and the event.
+const END: &[u8] = b"\"}}\n\n";
+
+/// What precedes the JSON of a delta.
+const LEAD: &str = "event: content_block_delta\ndata: ";
+
+/// Writes the deltas of one block.
+#[derive(Debug)]
+pub(super) struct Deltas {
+    /// The block's number.
+    pub(super) index: usize,
+    /// The string's key.
+    key: &'static str,
+    /// The beginning of a delta, up to the string's text.
+    prefix: Vec<u8>,
+    /// The same as the upstream writes it, if that differs.
+    spelling: Vec<u8>,
+}
+
+impl Deltas {
+    /// For the block `index`, whose deltas are of the type `kind` and have their string under `key`.
+    pub(super) fn new(index: usize, (kind, key): (&'static str, &'static str)) -> Self {
+        let start = format!("{LEAD}{{\"type\":\"content_block_delta\",\"index\":{index},");
+        let prefix = format!("{start}\"delta\":{{\"type\":\"{kind}\",\"{key}\":\"").into_bytes();
+        Self { index, key, prefix, spelling: Vec::new() }
+    }
+
+    /// Writes a piece.
+    pub(super) fn put(&self, piece: &str, out: &mut BytesMut) {
+        out.put_slice(&self.prefix);
+        escape_into(out, piece);
+        out.put_slice(END);
+    }
+
+    /// Writes a piece as `frame`, the upstream's own delta, if that is one of this block.
+    pub(super) fn put_frame(&mut self, frame: &str, piece: &str, out: &mut BytesMut) {
+        if !self.has(frame) {
+            return self.put(piece, out);
+        }
+        for part in [LEAD, frame, "\n\n"] {
+            out.put_slice(part.as_bytes());
+        }
+    }
+
+    /// Whether `frame` is a delta of this block. Readers vouch for its form, so that its beginning up to the text
+    /// decides, if it contains the number.
+    fn has(&mut self, frame: &str) -> bool {
+        let bytes = frame.as_bytes();
+        let own = self.prefix.get(LEAD.len()..).unwrap_or_default();
+        if bytes.starts_with(own) || (!self.spelling.is_empty() && bytes.starts_with(&self.spelling)) {
+            return true;
+        }
+        let Ok(json) = Json::parse(frame) else { return false };
+        let Some(index) = json.get("index") else { return false };
+        if index.as_u64().and_then(|index| usize::try_from(index).ok()) != Some(self.index) {
+            return false;
+        }
+        let text = json.get("delta").and_then(|delta| delta.get(self.key)?.string_body());
+        let text = text.and_then(|text| span(frame, text));
+        if let (Some(text), Some(index)) = (text, span(frame, index.raw()))
+            && index.end < text.start
+        {
+            self.spelling = bytes.get(..text.start).unwrap_or_default().to_owned();
+        }
+        true
+    }
+}

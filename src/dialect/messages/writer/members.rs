@@ -1,0 +1,70 @@
+//! [`UpstreamMembers`]: what an upstream of this dialect says about a response and no event carries.
+
+use serde_json::{Map, Value};
+
+/// Members of the message and of its last event.
+#[derive(Debug, Default)]
+pub(super) struct UpstreamMembers {
+    /// Those that the writers do not write themselves.
+    others: Map<String, Value>,
+    /// The stop reason with what belongs to it: `stop_reason`, `stop_sequence` and others.
+    stop: Map<String, Value>,
+}
+
+/// Members of a message that the writers write.
+const WRITTEN: [&str; 10] = [
+    "id",
+    "type",
+    "role",
+    "model",
+    "content",
+    "usage",
+    "toolwire",
+    "stop_reason",
+    "stop_sequence",
+    "stop_details",
+];
+
+impl UpstreamMembers {
+    /// Takes a frame whose stop reason is that of the response: a `message_delta`, or a whole message.
+    pub(super) fn take_stop(&mut self, frame: &str) {
+        let Ok(Value::Object(mut event)) = serde_json::from_str(frame) else { return };
+        match event.remove("delta") {
+            Some(Value::Object(delta)) => {
+                self.stop = delta;
+                event.retain(|key, _| !WRITTEN.contains(&key.as_str()));
+                self.others = event;
+            }
+            _ => self.stop = event.into_iter().filter(|(key, _)| key.starts_with("stop_")).collect(),
+        }
+    }
+
+    /// Takes a whole message. Returns how many bytes are kept of it, at most.
+    pub(super) fn take_message(&mut self, frame: &str) -> usize {
+        let Ok(Value::Object(mut message)) = serde_json::from_str(frame) else { return 0 };
+        if message.get("type").is_none_or(|kind| kind != "message") {
+            return 0;
+        }
+        message.retain(|key, _| !WRITTEN.contains(&key.as_str()));
+        self.others = message;
+        Value::from(self.others.clone()).to_string().len()
+    }
+
+    /// Adds the members of a whole message.
+    pub(super) fn extend_message(&mut self, message: &mut Map<String, Value>) {
+        message.append(&mut self.stop);
+        for (key, value) in std::mem::take(&mut self.others) {
+            message.entry(key).or_insert(value);
+        }
+    }
+
+    /// Adds the members of a `message_delta`.
+    pub(super) fn extend_delta(&mut self, event: &mut Map<String, Value>) {
+        if let Some(Value::Object(delta)) = event.get_mut("delta") {
+            delta.append(&mut self.stop);
+        }
+        for (key, value) in std::mem::take(&mut self.others) {
+            event.entry(key).or_insert(value);
+        }
+    }
+}
