@@ -6,16 +6,21 @@
 
 mod arrange;
 mod constraint;
+mod forms;
 mod received;
+mod turn_state;
 
 use serde_json::Value;
 
-pub(crate) use self::arrange::{
-    CallsById, joined_user_turns, media_behind_results, results_in_call_order, take_media,
+pub(crate) use self::{
+    arrange::{CallsById, joined_user_turns, media_behind_results, results_in_call_order, take_media},
+    forms::names_at_upstreams,
 };
 pub use self::{
     constraint::{Constraint, Prefill, StructuralTags, Tag},
+    forms::{IdForm, NameForm},
     received::{Received, Rest},
+    turn_state::{TurnState, WantsBack},
 };
 use crate::{event::Opaque, wire::json::Raw};
 

@@ -42,7 +42,7 @@ mod tests {
             "Top level\n\n  listen\n",
             "[[upstreams]]\n\n  name\n",
             "[upstreams.lumo]\n\n  version\n",
-            "[upstreams.chat]\n\n  include_usage\n",
+            "[upstreams.chat]\n\n  profile\n",
             "[[models]]\n\n  name\n",
             "[[formats]]\n\n  name\n",
             "[metrics]\n\n  tool_names\n",

@@ -17,6 +17,7 @@ mod model;
 pub(crate) mod model_rules;
 mod origins;
 mod overrides;
+pub(crate) mod passthrough;
 mod problem;
 mod read;
 mod reference;
@@ -37,6 +38,7 @@ pub(crate) use model::settings_for;
 pub use model::{Model, SystemPosition, ToolStyle, WILDCARD};
 pub use origins::Origins;
 pub use overrides::Overrides;
+pub use passthrough::Passthrough;
 pub use problem::{Place, Problem, Problems, Severity};
 pub use reference::{Section, reference};
 pub use upstream::{QueueLimits, Timeouts, Upstream};
@@ -113,6 +115,8 @@ pub struct Config {
     pub formats: Arc<KnownFormats>,
     /// Origins whose web pages may read responses.
     pub cors_origins: Origins,
+    /// Paths whose requests go to the upstream unread.
+    pub passthrough: Passthrough,
     /// What `/metrics` shows.
     pub metrics: Metrics,
     /// Limits of requests and responses.
@@ -160,6 +164,10 @@ pub struct Limits {
     pub write_timeout: Duration,
     /// After this much silence a stream gets a keep-alive comment. Never zero.
     pub keep_alive: Duration,
+    /// Bytes of what upstreams want back of their turns, kept for all clients together.
+    pub max_turn_state: usize,
+    /// How long it is kept. `None`: nothing is kept.
+    pub turn_state_ttl: Option<Duration>,
     /// Limits of one response; every [`Model::settings`] holds the same.
     pub answer: rules::Limits,
 }
@@ -172,6 +180,8 @@ impl Default for Limits {
             body_timeout: Duration::from_secs(60),
             write_timeout: Duration::from_secs(60),
             keep_alive: Duration::from_secs(15),
+            max_turn_state: 64 << 20,
+            turn_state_ttl: Some(Duration::from_secs(24 * 60 * 60)),
             answer: rules::Limits::default(),
         }
     }

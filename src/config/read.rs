@@ -9,9 +9,9 @@ use toml::{
 };
 
 use super::{
-    Config, Limits, Metrics, Origins, Upstream, format,
+    Config, Limits, Metrics, Origins, Passthrough, Upstream, format,
     keys::{Keys, Reading, size_value, string, strings},
-    model, model_rules, origins,
+    model, model_rules, origins, passthrough,
     show::MASK,
     table::{Cell, Context, Table},
     upstream,
@@ -35,6 +35,7 @@ pub(super) struct Root {
     pub(super) listen: Vec<SocketAddr>,
     pub(super) api_keys: Vec<SecretString>,
     pub(super) cors_origins: Origins,
+    pub(super) passthrough: Passthrough,
     pub(super) drain_timeout: Duration,
     pub(super) threads: usize,
 }
@@ -45,6 +46,7 @@ impl Default for Root {
             listen: vec![LISTEN],
             api_keys: Vec::new(),
             cors_origins: Origins::None,
+            passthrough: Passthrough::default(),
             drain_timeout: DRAIN_TIMEOUT,
             threads: cores(),
         }
@@ -81,6 +83,16 @@ pub(super) fn root(keys: &mut impl Keys, root: &mut Root, has_keys: bool) {
         &mut root.cors_origins,
         origins::read,
         |origins| Some(origins.shown()),
+    );
+    keys.special(
+        Key::new(
+            "passthrough",
+            "further paths whose requests go to the upstream unread: `[\"/v1/embeddings\", \"/v1/audio/*\"]`. \
+             A `*` at the end matches any rest; see [below](#passing-other-requests-through)",
+        ),
+        &mut root.passthrough,
+        passthrough::read,
+        |passthrough| Some(passthrough.shown()),
     );
     keys.key(
         Key::new("drain_timeout", "how long open streams may continue after a signal to stop"),
@@ -119,6 +131,7 @@ pub(super) fn config<'a>(table: &'a DeTable<'a>, context: &'a Context<'a>) -> Op
             models: models?,
             formats,
             cors_origins: top.cors_origins,
+            passthrough: top.passthrough,
             metrics: own_metrics,
             limits: own_limits,
             drain_timeout: top.drain_timeout,
@@ -216,6 +229,18 @@ pub(super) fn limits(keys: &mut impl Keys, limits: &mut Limits) {
     keys.key(
         Key::new("keep_alive", "after this long without output, a stream gets a keep-alive comment"),
         Field::Duration(&mut limits.keep_alive),
+    );
+    keys.key(
+        Key::new(
+            "max_turn_state",
+            "what upstreams [want back](dialects.md) of their turns, kept in memory for all \
+             clients together. Beyond it the client that has the most loses its oldest",
+        ),
+        Field::Size(&mut limits.max_turn_state),
+    );
+    keys.key(
+        Key::new("turn_state_ttl", "how long that is kept, or `\"off\"`, which keeps nothing"),
+        Field::DurationOrOff(&mut limits.turn_state_ttl),
     );
 }
 

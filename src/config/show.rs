@@ -19,6 +19,7 @@ impl Config {
             listen: self.listen.clone(),
             api_keys: self.api_keys.clone(),
             cors_origins: self.cors_origins.clone(),
+            passthrough: self.passthrough.clone(),
             drain_timeout: self.drain_timeout,
             threads: self.threads,
         };

@@ -229,22 +229,22 @@ pub(crate) fn missing(path: Path<'_>, wanted: &str) -> Failure {
         .with_code("missing_required_parameter")
 }
 
-/// Checks a tool's name: the APIs limit its characters and its length.
-pub(crate) fn check_name(path: Path<'_>, name: &str, longest: usize) -> Result<(), Failure> {
-    if name.is_empty() {
+/// The most bytes of a tool's name that are accepted from a client. Longer than any API allows: names that an upstream
+/// does not accept are replaced (see [`Conversation::in_forms`](crate::conversation::Conversation::in_forms)).
+pub(crate) const LONGEST_NAME: usize = 256;
+
+/// Checks a tool's name, which must be readable text.
+pub(crate) fn check_name(path: Path<'_>, name: &str) -> Result<(), Failure> {
+    if name.trim().is_empty() {
         return Err(wrong_value(path, "is empty; a tool needs a name"));
     }
-    let is_legal = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
-    if let Some(letter) = name.chars().find(|letter| !is_legal(*letter)) {
-        return Err(wrong_value(
-            path,
-            format_args!("has the character {letter:?}; only letters, digits, `_` and `-` are allowed"),
-        ));
+    if let Some(letter) = name.chars().find(|letter| letter.is_control()) {
+        return Err(wrong_value(path, format_args!("has the control character {letter:?}")));
     }
-    if name.len() > longest {
+    if name.len() > LONGEST_NAME {
         return Err(wrong_value(
             path,
-            format_args!("is {} characters long; {longest} are allowed", name.len()),
+            format_args!("is {} bytes long; {LONGEST_NAME} are allowed", name.len()),
         ));
     }
     Ok(())

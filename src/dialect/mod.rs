@@ -74,6 +74,7 @@ dialects! {
     Chat "chat" "OpenAI Chat Completions": client chat, upstream chat;
     Responses "responses" "OpenAI Responses": client responses;
     Messages "messages" "Anthropic Messages": client messages, upstream messages;
+    Gemini "gemini" "Google Gemini": ;
     Ollama "ollama" "Ollama": upstream ollama;
     Completions "completions" "text completions": upstream completions;
 }

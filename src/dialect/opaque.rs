@@ -6,7 +6,10 @@
 use std::borrow::Cow;
 
 use super::Dialect;
-use crate::event::Opaque;
+use crate::{
+    event::Opaque,
+    wire::json::{Json, Kind},
+};
 
 /// Stands between the dialect's name and the state. Not in base64, of which such state consists.
 const MARK: char = ':';
@@ -29,6 +32,22 @@ pub(crate) fn carried_back(text: &str, dialect: Dialect) -> Opaque<'static> {
 fn foreign(text: &str) -> Option<(Dialect, &str)> {
     let (name, text) = text.split_once(MARK)?;
     Some((name.parse().ok()?, text))
+}
+
+/// The state in the `extra_content` that an upstream of OpenAI's chat API sends with a call.
+pub(crate) fn call_state(extra: Json<'_>) -> Option<Opaque<'static>> {
+    if extra.kind() != Kind::Object || extra.members().next().is_none() {
+        return None;
+    }
+    let mut members = extra.members();
+    let google = members.next().filter(|(key, _)| key == "google" && members.next().is_none());
+    let signature = google.and_then(|(_, google)| google.get("thought_signature")?.as_str());
+    let state = match signature {
+        // It is Gemini's own, whichever of its APIs it came by.
+        Some(signature) => Opaque::new(Dialect::Gemini.name(), signature.into_owned()),
+        None => Opaque::new(Dialect::Chat.name(), extra.raw().to_owned()),
+    };
+    (!state.text.is_empty()).then_some(state)
 }
 
 #[cfg(test)]

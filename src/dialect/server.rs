@@ -68,22 +68,7 @@ pub(crate) const SERVERS: [(&str, Server); 16] = [
     ("openrouter", Server::OpenRouter),
 ];
 
-/// Hosts whose server is known.
-const HOSTS: [(&str, Server); 6] = [
-    ("api.openai.com", Server::OpenAi),
-    ("api.mistral.ai", Server::Mistral),
-    ("api.deepseek.com", Server::DeepSeek),
-    ("api.groq.com", Server::Groq),
-    ("api.fireworks.ai", Server::Fireworks),
-    ("openrouter.ai", Server::OpenRouter),
-];
-
 impl Server {
-    /// The server at `host`, if it is a known one.
-    pub(crate) fn at_host(host: &str) -> Self {
-        HOSTS.iter().find(|(known, _)| *known == host).map_or(Self::Unknown, |(_, server)| *server)
-    }
-
     /// The name in configurations.
     pub(crate) fn name(self) -> &'static str {
         SERVERS.iter().find(|(_, server)| *server == self).map_or("", |(name, _)| name)

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::{Dialect, Probe, Reader};
 use crate::{
-    conversation::{Conversation, Prefill, Prompt},
+    conversation::{Conversation, IdForm, NameForm, Prefill, Prompt, WantsBack},
     enforce::Means,
     failure::Failure,
     rules::Limits,
@@ -38,6 +38,11 @@ pub trait UpstreamSide {
     /// Headers of every request beside those that all dialects have: names in lower case, and values.
     fn headers(&self) -> &'static [(&'static str, &'static str)] {
         &[]
+    }
+
+    /// Where below the base URL other paths of OpenAI's API may be found, if they may: empty, or with a slash at the end.
+    fn openai_base(&self) -> Option<&'static str> {
+        None
     }
 
     /// The path of the list of models, below the base URL.
@@ -95,6 +100,21 @@ pub trait UpstreamSide {
     /// What its server can enforce while the model writes.
     fn means(&self) -> Means {
         Means::default()
+    }
+
+    /// What it wants back of its turns when a client replays their calls.
+    fn wants_back(&self) -> WantsBack {
+        WantsBack::Nothing
+    }
+
+    /// The names of tools that it accepts.
+    fn name_form(&self) -> NameForm {
+        NameForm::Word
+    }
+
+    /// The ids of past calls that it accepts.
+    fn id_form(&self) -> IdForm {
+        IdForm::Any
     }
 
     /// Whether requests can declare the client's tools.

@@ -3,7 +3,7 @@
 use serde_json::{Map, Number, Value, value::RawValue};
 
 use crate::{
-    conversation::{Role, Turn},
+    conversation::{Part, Role, Turn},
     event::{RawUsage, Usage},
 };
 
@@ -22,6 +22,13 @@ impl FollowUp {
     pub(super) fn new(reason: Reason, text: &str, message: String) -> Self {
         let text = (!text.is_empty()).then(|| Turn::text(Role::Assistant, text));
         Self { reason, turns: text.into_iter().chain([Turn::text(Role::User, message)]).collect() }
+    }
+
+    /// Adds the reasoning behind what the model wrote in this hop. A turn of reasoning alone is not sent: some APIs reject it.
+    pub(super) fn remember(&mut self, reasoning: Vec<Part>) {
+        if let Some(turn) = self.turns.iter_mut().find(|turn| turn.role == Role::Assistant) {
+            turn.parts.splice(0..0, reasoning);
+        }
     }
 }
 

@@ -23,6 +23,7 @@ mod corrections;
 mod hops;
 mod prefill;
 mod reasoning;
+mod turn_state;
 mod withheld;
 
 #[cfg(feature = "proxy")]
@@ -38,10 +39,11 @@ use self::{
     calls::Calls,
     prefill::PrefillStage,
     reasoning::ReasoningStage,
+    turn_state::StateCollector,
     withheld::{Withheld, Withhold},
 };
 use crate::{
-    conversation::{Conversation, Prefill},
+    conversation::{Conversation, Prefill, TurnState, WantsBack},
     detect::Detector,
     dialect::{Answering, Asked, Reader, Skipped, Writer},
     event::{Event, Sink},
@@ -139,6 +141,16 @@ impl Pipeline {
         if !tools.is_empty() {
             self.stages.calls.warn(corrections::left_out(tools));
         }
+    }
+
+    /// The upstream wants this back when the client replays the calls of the response. Call it before the first bytes.
+    pub fn keep_state(&mut self, wants: WantsBack) {
+        self.stages.calls.state = StateCollector::new(wants, self.stages.limits.max_hold);
+    }
+
+    /// In [`State::Done`]: what the upstream wants back, see [`Pipeline::keep_state`]. `None`: nothing. It can be taken once.
+    pub fn take_state(&mut self) -> Option<TurnState> {
+        if self.state == State::Done { self.stages.calls.state.take() } else { None }
     }
 
     /// The request of this hop has begun the response with this text. Call it before the first bytes of the hop.

@@ -1,31 +1,47 @@
 //! Checks a client's API key against the configured ones, in constant time.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use http::{HeaderMap, header};
 use secrecy::{ExposeSecret, SecretString};
-use subtle::{Choice, ConstantTimeEq};
+use subtle::ConstantTimeEq;
 
 use crate::failure::{Failure, Kind};
 
-/// Requires one of `keys` in `Authorization: Bearer …` or `x-api-key`. Without keys, every request is allowed.
+/// Which of the configured keys a client showed. It tells clients apart and reveals no key. Clients that need none are all
+/// the same one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub(super) struct ClientKey(Option<u64>);
+
+impl ClientKey {
+    /// The client with this configured key.
+    pub(super) fn of(key: &str) -> Self {
+        let mut hasher = DefaultHasher::new();
+        key.hash(&mut hasher);
+        Self(Some(hasher.finish()))
+    }
+}
+
+/// Requires one of `keys` in `Authorization: Bearer …` or `x-api-key`, and returns which. Without keys, every request is
+/// allowed.
 ///
 /// Every key is compared, even after a match, and no comparison ends early: the time reveals at most a key's length.
 ///
 /// # Errors
 /// [`Kind::Unauthorized`]
-pub(super) fn authorize(keys: &[SecretString], headers: &HeaderMap) -> Result<(), Failure> {
+pub(super) fn authorize(keys: &[SecretString], headers: &HeaderMap) -> Result<ClientKey, Failure> {
     if keys.is_empty() {
-        return Ok(());
+        return Ok(ClientKey::default());
     }
     let Some(shown) = shown_key(headers) else {
         let message = "an API key is needed: send it as `Authorization: Bearer KEY` or `x-api-key: KEY`";
         return Err(Failure::new(Kind::Unauthorized, message));
     };
-    let fits =
-        keys.iter().fold(Choice::from(0), |fits, key| fits | key.expose_secret().as_bytes().ct_eq(shown));
-    if bool::from(fits) {
-        Ok(())
-    } else {
-        Err(Failure::new(Kind::Unauthorized, "this API key is not one that toolwire knows"))
+    let fits = |key: &&SecretString| bool::from(key.expose_secret().as_bytes().ct_eq(shown));
+    let fitting = keys.iter().fold(None, |found, key| if fits(&key) { Some(key) } else { found });
+    match fitting {
+        Some(key) => Ok(ClientKey::of(key.expose_secret())),
+        None => Err(Failure::new(Kind::Unauthorized, "this API key is not one that toolwire knows")),
     }
 }
 
@@ -64,6 +80,15 @@ mod tests {
         assert!(!opens("authorization", "Basic alpha"));
         assert!(!opens("x-api-key", ""));
         assert!(!opens("accept", "alpha"));
+    }
+
+    #[test]
+    fn clients_are_told_apart_by_their_keys() {
+        let keys = [SecretString::from("alpha"), SecretString::from("beta")];
+        let client = |value| authorize(&keys, &headers("x-api-key", value)).unwrap();
+        assert_eq!(client("alpha"), client("alpha"));
+        assert_ne!(client("alpha"), client("beta"));
+        assert_ne!(client("alpha"), ClientKey::default());
     }
 
     #[test]

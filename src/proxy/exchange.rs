@@ -8,13 +8,13 @@
 //! This is where the proxy puts the stages together for a request; `fixture::replay` does the same for a recorded
 //! response.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
 use bytes::Bytes;
 
 use crate::{
     config::{Config, Model, ToolStyle},
-    conversation::{Constraint, Conversation, Tool},
+    conversation::{Constraint, Conversation, NameForm, Tool},
     dialect::{Answering, ClientDialect, Reader, ReaderRules, Stamp, UpstreamDialect, UpstreamRequest},
     enforce::{Enforced, Means},
     failure::{Failure, Kind},
@@ -24,8 +24,10 @@ use crate::{
 };
 
 use super::{
+    auth::ClientKey,
     hops::{AskAgain, DecideHop},
     learned::{Kind as MeansKind, Learned, Subject},
+    turn_states::{Keeper, OwnStates, TurnStates},
 };
 
 /// Everything that one exchange needs.
@@ -47,6 +49,8 @@ pub(super) struct Exchange<'a> {
     pub(super) answering: Answering,
     /// Decides what follows a hop, if the model's rules allow several.
     pub(super) hops: Option<Box<dyn DecideHop>>,
+    /// Keeps what the upstream wants back of the response.
+    pub(super) keeper: Option<Keeper>,
 }
 
 /// Decodes a request for a model's response.
@@ -70,8 +74,9 @@ pub(super) fn decode(dialect: ClientDialect, body: &[u8]) -> Result<Conversation
 /// [`Kind::Internal`] if the template fails.
 pub(super) fn prepare<'c>(
     (config, learned): (&'c Arc<Config>, &Arc<Learned>),
+    (states, client): (&Arc<TurnStates>, ClientKey),
     dialect: ClientDialect,
-    (body, conversation): (&Bytes, Conversation),
+    (body, mut conversation): (&Bytes, Conversation),
     (reasoning, stamp): (Option<Reasoning>, Stamp),
 ) -> Result<Exchange<'c>, Failure> {
     let model = model(config, dialect, &conversation)?;
@@ -84,6 +89,10 @@ pub(super) fn prepare<'c>(
         learned.servers.look_at(&model.upstream);
     }
     let (options, means) = learned.about(model, &conversation.model);
+    let states = own_states(model, (states, client));
+    if let Some(states) = &states {
+        states.restore(&mut conversation);
+    }
     let (mut sent, left_out) = taught(model, &conversation, (&means, now))?;
     let (request, starts_in_reasoning) = encode((model, options), &mut sent, now)?;
     let constrained = sent.constraint.as_ref().map(MeansKind::of);
@@ -93,11 +102,34 @@ pub(super) fn prepare<'c>(
         let shared = (Arc::clone(config), Arc::clone(learned));
         let subject = Subject::new(model, &conversation.model);
         let requires_call = conversation.tool_choice.requires_call();
-        let asking = AskAgain::new(shared, dialect, (body, now), (subject, requires_call, constrained));
+        let asking = AskAgain::new(
+            shared,
+            (dialect, states.clone()),
+            (body, now),
+            (subject, requires_call, constrained),
+        );
         let asking: Box<dyn DecideHop> = Box::new(asking);
         asking
     });
-    Ok(Exchange { model, dialect, left_out, conversation, request, starts_in_reasoning, answering, hops })
+    let keeper = states.map(|states| states.keeper(&conversation));
+    Ok(Exchange {
+        model,
+        dialect,
+        left_out,
+        conversation,
+        request,
+        starts_in_reasoning,
+        answering,
+        hops,
+        keeper,
+    })
+}
+
+/// What `client` has of what the model's upstream wants back. `None`: it wants nothing, since the calls are text for it.
+fn own_states(model: &Model, (states, client): (&Arc<TurnStates>, ClientKey)) -> Option<OwnStates> {
+    let wants = model.upstream.options.side().wants_back();
+    let own = states.of(client, &model.upstream.name, wants);
+    own.filter(|_| model.tools == ToolStyle::Native)
 }
 
 /// The tools of servers that the client declared, and that nobody runs: neither does the upstream get them, nor has it its own.
@@ -191,9 +223,14 @@ fn taught<'a>(
     conversation: &'a Conversation,
     (means, now): (&Means, u64),
 ) -> Result<(Cow<'a, Conversation>, Vec<String>), Failure> {
+    let side = model.upstream.options.side();
     let ToolStyle::Format(taught) = model.tools else {
-        return Ok((rendered(model, conversation, means), Vec::new()));
+        let sent = conversation.in_forms(side.name_form(), side.id_form());
+        return Ok((rendered(model, sent, means), Vec::new()));
     };
+    // Text formats have delimiters of their own, which no name may contain.
+    let (named, declared) = (conversation.in_forms(NameForm::Word, side.id_form()), &conversation.tools);
+    let conversation = &*named;
     let (format, constraint) = match model.enforced(conversation, taught, means) {
         Some(Enforced { format, constraint }) => (format, Some(constraint)),
         None => (taught, None),
@@ -212,20 +249,33 @@ fn taught<'a>(
     }
     let Instructed { conversation: sent, left_out } =
         format::instruct_within(conversation.clone(), format, &teaching);
+    let left_out = match &named {
+        Cow::Borrowed(_) => left_out,
+        Cow::Owned(named) => {
+            let names = named.tools.iter().map(|tool| tool.name.as_str());
+            let declared: HashMap<_, _> = names.zip(declared).collect();
+            let own = |name: String| declared.get(name.as_str()).map_or(name, |tool| tool.name.clone());
+            left_out.into_iter().map(own).collect()
+        }
+    };
     Ok((Cow::Owned(Conversation { constraint, ..sent }), left_out))
 }
 
 /// The conversation whose tools the model's chat template writes, with well-formed calls enforced in the format that the
 /// model's name or `detect` implies.
-fn rendered<'a>(model: &Model, conversation: &'a Conversation, means: &Means) -> Cow<'a, Conversation> {
+fn rendered<'a>(
+    model: &Model,
+    mut conversation: Cow<'a, Conversation>,
+    means: &Means,
+) -> Cow<'a, Conversation> {
     let is_rendered = model.chat_template.is_some() && model.upstream.options.side().takes_prompt();
     let format = if is_rendered { model.own_format(&conversation.model) } else { None };
-    match format.and_then(|format| model.enforced(conversation, format, means)) {
-        Some(Enforced { constraint, .. }) => {
-            Cow::Owned(Conversation { constraint: Some(constraint), ..conversation.clone() })
-        }
-        None => Cow::Borrowed(conversation),
+    if let Some(Enforced { constraint, .. }) =
+        format.and_then(|format| model.enforced(&conversation, format, means))
+    {
+        conversation.to_mut().constraint = Some(constraint);
     }
+    conversation
 }
 
 /// The request to the model's upstream, and whether the response starts inside reasoning, if there is a prompt that says

@@ -22,6 +22,7 @@ use crate::{
 use super::{
     exchange,
     learned::{Kind, Learned, Subject},
+    turn_states::OwnStates,
 };
 
 /// Decides how a response goes on. It exists only for models whose rules allow several hops.
@@ -73,6 +74,7 @@ pub(super) struct NextHop {
 pub(super) struct AskAgain {
     config: Arc<Config>,
     dialect: ClientDialect,
+    states: Option<OwnStates>,
     body: Box<[u8]>,
     /// The time of the request, in seconds of Unix time.
     now: u64,
@@ -107,12 +109,24 @@ impl AskAgain {
     /// For the response to the request `body` at the time `now`, whose first request to the upstream is `constrained`.
     pub(super) fn new(
         (config, learned): (Arc<Config>, Arc<Learned>),
-        dialect: ClientDialect,
+        (dialect, states): (ClientDialect, Option<OwnStates>),
         (body, now): (&[u8], u64),
         (subject, requires_call, constrained): (Subject, bool, Option<Kind>),
     ) -> Self {
         let (body, turns, dropped) = (body.into(), Vec::new(), Vec::new());
-        Self { config, dialect, body, now, turns, constrained, dropped, subject, requires_call, learned }
+        Self {
+            config,
+            dialect,
+            states,
+            body,
+            now,
+            turns,
+            constrained,
+            dropped,
+            subject,
+            requires_call,
+            learned,
+        }
     }
 
     /// The client's request with all follow-ups, as the upstream is to get it, and a reader for the response.
@@ -120,7 +134,10 @@ impl AskAgain {
     /// # Errors
     /// Only those that the first request would have had.
     fn request(&mut self) -> Result<(UpstreamRequest, Reader), Failure> {
-        let conversation = exchange::decode(self.dialect, &self.body)?;
+        let mut conversation = exchange::decode(self.dialect, &self.body)?;
+        if let Some(states) = &self.states {
+            states.restore(&mut conversation);
+        }
         let model = exchange::model(&self.config, self.dialect, &conversation)?;
         let (options, left) = self.learned.about(model, &conversation.model);
         let means = self.dropped.iter().fold(left, |means, kind| kind.removed_from(means));

@@ -25,6 +25,7 @@ mod intake;
 mod learned;
 mod listen;
 mod models;
+mod passthrough;
 mod permits;
 #[cfg(feature = "bench")]
 mod preview;
@@ -36,6 +37,7 @@ mod servers;
 mod service;
 pub mod tap;
 mod turn;
+mod turn_states;
 mod upstream;
 mod worker;
 

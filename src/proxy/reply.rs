@@ -3,7 +3,7 @@
 use std::{
     convert::Infallible,
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
@@ -16,7 +16,10 @@ use crate::{
     observe::{Access, Outcome},
 };
 
-use super::answer::AnswerBody;
+use super::{
+    answer::AnswerBody,
+    passthrough::{BrokenOff, PassedBody},
+};
 
 /// Identifies a request in the logs; a client may send its own.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -31,6 +34,8 @@ pub(super) enum ReplyBody {
     Plain(Box<Plain>),
     /// An upstream's response, as it arrives.
     AnswerBody(Pin<Box<AnswerBody>>),
+    /// An upstream's response that nobody reads, as it arrives.
+    Passed(Box<PassedBody>),
     /// An upstream's response that is sent without hyper. This body never yields anything.
     Elsewhere,
 }
@@ -72,6 +77,26 @@ pub(super) fn error(failure: Failure, dialect: ClientDialect, access: Access) ->
     let bytes = dialect.side().error_body(&failure);
     let mut response = said(status_of(&failure), bytes.into(), Outcome::Failed(failure.clone()), access);
     put_error_headers(response.headers_mut(), &failure);
+    response
+}
+
+/// A response of an upstream that is passed on: its status, `headers` and body.
+pub(super) fn passed(status: StatusCode, headers: HeaderMap, body: PassedBody) -> Response<ReplyBody> {
+    let mut response = Response::new(ReplyBody::Passed(Box::new(body)));
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    response
+}
+
+/// The same for an error, whose body is complete. `failure` is what it means.
+pub(super) fn passed_error(
+    (status, headers): (StatusCode, HeaderMap),
+    bytes: Bytes,
+    failure: Failure,
+    access: Access,
+) -> Response<ReplyBody> {
+    let mut response = said(status, bytes, Outcome::Failed(failure), access);
+    *response.headers_mut() = headers;
     response
 }
 
@@ -166,22 +191,28 @@ impl Plain {
 impl ReplyBody {
     /// The client has accepted nothing for too long; its connection is closed.
     pub(super) fn stalled(&mut self) {
-        if let Self::AnswerBody(answer) = self {
-            answer.as_mut().stalled();
+        match self {
+            Self::AnswerBody(answer) => answer.as_mut().stalled(),
+            Self::Passed(passed) => passed.stalled(),
+            Self::Plain(_) | Self::Elsewhere => {}
         }
     }
 }
 
 impl http_body::Body for ReplyBody {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = BrokenOff;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
         match self.get_mut() {
-            Self::AnswerBody(answer) => answer.as_mut().poll_frame(cx),
+            Self::AnswerBody(answer) => {
+                let frame = ready!(answer.as_mut().poll_frame(cx));
+                Poll::Ready(frame.map(|frame| frame.map_err(|never: Infallible| match never {})))
+            }
+            Self::Passed(passed) => passed.poll_piece(cx),
             Self::Elsewhere => Poll::Pending,
             Self::Plain(plain) if plain.bytes.is_empty() => Poll::Ready(None),
             Self::Plain(plain) => {
@@ -196,6 +227,7 @@ impl http_body::Body for ReplyBody {
         match self {
             Self::Plain(plain) => plain.bytes.is_empty(),
             Self::AnswerBody(answer) => answer.is_end_stream(),
+            Self::Passed(passed) => passed.is_over(),
             Self::Elsewhere => false,
         }
     }
@@ -204,7 +236,7 @@ impl http_body::Body for ReplyBody {
         match self {
             Self::Plain(plain) => SizeHint::with_exact(plain.bytes.len() as u64),
             Self::AnswerBody(answer) => answer.size_hint(),
-            Self::Elsewhere => SizeHint::default(),
+            Self::Passed(_) | Self::Elsewhere => SizeHint::default(),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use http::Method;
 
 use crate::{
+    config::Passthrough,
     dialect::ClientDialect,
     failure::{Failure, Kind},
     observe::untrusted::clip,
@@ -50,6 +51,8 @@ pub(super) enum Route {
     Models,
     /// GET `/v1/models/{id}`
     Model(String),
+    /// A path of the configuration, whose requests go to the upstream unread.
+    Passthrough(String),
     /// GET `/healthz`: the process is alive.
     Health,
     /// GET `/readyz`: it accepts requests.
@@ -59,10 +62,17 @@ pub(super) enum Route {
 }
 
 impl Route {
+    /// The route of a URL's path, among toolwire's own and those of `passthrough`.
+    pub(super) fn find_with(path: &str, passthrough: &Passthrough) -> Option<Self> {
+        Self::find(path).or_else(|| {
+            let path = without_doubled_slash(path);
+            passthrough.covers(&path).then(|| Self::Passthrough(path.into_owned()))
+        })
+    }
+
     /// The route of a URL's path.
     pub(super) fn find(path: &str) -> Option<Self> {
-        // A client whose base URL ends with a slash sends two.
-        let path = path.strip_prefix("//").map_or(Cow::Borrowed(path), |rest| Cow::Owned(format!("/{rest}")));
+        let path = without_doubled_slash(path);
         let below = path.strip_prefix(BASE);
         if let Some(endpoint) = ENDPOINTS.iter().find(|endpoint| below == Some(endpoint.path)) {
             return Some(Self::Generate(endpoint));
@@ -88,6 +98,7 @@ impl Route {
             Self::Root => "root",
             Self::Models => "models",
             Self::Model(_) => "model",
+            Self::Passthrough(_) => "passthrough",
             Self::Health => "healthz",
             Self::Ready => "readyz",
             Self::Metrics => "metrics",
@@ -107,6 +118,7 @@ impl Route {
     pub(super) fn methods(&self) -> &'static str {
         match self {
             Self::Generate(_) | Self::CountTokens(_) => "POST, OPTIONS",
+            Self::Passthrough(_) => "GET, POST, DELETE, OPTIONS",
             _ => "GET, HEAD, OPTIONS",
         }
     }
@@ -118,8 +130,21 @@ impl Route {
 
     /// Whether a client needs a key.
     pub(super) fn needs_key(&self) -> bool {
-        matches!(self, Self::Generate(_) | Self::CountTokens(_) | Self::Models | Self::Model(_))
+        matches!(
+            self,
+            Self::Generate(_) | Self::CountTokens(_) | Self::Models | Self::Model(_) | Self::Passthrough(_)
+        )
     }
+}
+
+/// A client whose base URL ends with a slash sends two.
+fn without_doubled_slash(path: &str) -> Cow<'_, str> {
+    path.strip_prefix("//").map_or(Cow::Borrowed(path), |rest| Cow::Owned(format!("/{rest}")))
+}
+
+/// The failure of a request for a model that does not exist, at a path that belongs to no dialect.
+pub(super) fn unknown_model(name: &str) -> Failure {
+    DEFAULT_DIALECT.side().unknown_model(name)
 }
 
 /// The prefix of all paths of the API. Clients' base URLs end in it.
@@ -204,6 +229,15 @@ mod tests {
         assert_eq!(Route::find("/v1/models/%+f"), model("%+f"));
         assert_eq!(Route::find("/v1/models/%ff"), None);
         assert_eq!(Route::find("/v1/models/"), Some(Route::Models));
+    }
+
+    #[test]
+    fn own_paths_are_never_passed_through() {
+        let endpoints = ENDPOINTS.iter().map(|endpoint| endpoint.path);
+        for path in endpoints.chain(COUNTS.iter().map(|(path, _)| *path)).chain([MODELS, "/models/x"]) {
+            let error = Passthrough::parse(&[&format!("{BASE}{path}")]).unwrap_err();
+            assert!(error.contains("itself"), "{path}: {error}");
+        }
     }
 
     #[test]

@@ -4,19 +4,19 @@ use std::{
     collections::HashMap,
     convert::Infallible,
     future::poll_fn,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::Arc,
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header, request};
 use hyper::body::{Body as _, Incoming};
 
 use crate::{
     config::{Config, Limits},
     dialect::{ClientDialect, Ids, Stamp},
-    failure::{Failure, Kind},
+    failure::{Failure, Kind, Redact},
     observe::{Access, Metrics},
     redact::Redactor,
 };
@@ -24,7 +24,7 @@ use crate::{
 use super::{
     ServeError,
     answer::{self, AnswerBody},
-    auth,
+    auth::{self, ClientKey},
     budget::{Budget, Reservation},
     cors::{self, Grant},
     count,
@@ -33,12 +33,14 @@ use super::{
     intake,
     learned::{Learned, LearnedMeans},
     models::Models,
+    passthrough::{self, PassedBody, Prepared},
     permits::Queue,
     reply::{self, ReplyBody},
-    request,
+    request as checks,
     routes::{self, Route},
     servers::Servers,
     tap::{Opening, Tap},
+    turn_states::TurnStates,
     upstream::Client,
 };
 
@@ -60,6 +62,7 @@ pub(super) struct Service {
     clients: HashMap<String, Arc<Client>>,
     models: Arc<Models>,
     learned: Arc<Learned>,
+    states: Arc<TurnStates>,
     metrics: Arc<Metrics>,
     tap: Option<Arc<dyn Tap>>,
     redactor: Arc<Redactor>,
@@ -88,7 +91,19 @@ impl Service {
         let budget = Arc::new(Budget::new(config.limits.max_pending_bodies));
         let servers = Servers::new(&config).map_err(|(name, error)| ServeError::Upstream { name, error })?;
         let learned = Arc::new(Learned { means: LearnedMeans::new(Arc::clone(&metrics)), servers });
-        Ok(Self { config, clients, models, learned, metrics, tap, redactor, drain: Arc::default(), budget })
+        let states = TurnStates::new(config.limits.max_turn_state, config.limits.turn_state_ttl);
+        Ok(Self {
+            config,
+            clients,
+            models,
+            learned,
+            states: Arc::new(states),
+            metrics,
+            tap,
+            redactor,
+            drain: Arc::default(),
+            budget,
+        })
     }
 
     /// A service for another thread, with its own connections to upstreams and everything else shared.
@@ -103,6 +118,7 @@ impl Service {
             drain: Arc::clone(&self.drain),
             models: Arc::clone(&self.models),
             learned: Arc::clone(&self.learned),
+            states: Arc::clone(&self.states),
             budget: Arc::clone(&self.budget),
         }
     }
@@ -153,7 +169,7 @@ impl Service {
     ) -> Result<Pin<Box<AnswerBody>>, Response<ReplyBody>> {
         let id = request_id(request.headers());
         let path = request.uri().path();
-        let route = Route::find(path);
+        let route = Route::find_with(path, &self.config.passthrough);
         let name = route.as_ref().map_or("unknown", Route::name);
         let access = Access::new(Arc::clone(&self.metrics), id.clone(), request.method().clone(), path, name);
         let head = request.method() == Method::HEAD;
@@ -187,7 +203,7 @@ impl Service {
     ) -> Result<Pin<Box<AnswerBody>>, Response<ReplyBody>> {
         let (head, body) = request.into_parts();
         let dialect = route.as_ref().map_or(routes::DEFAULT_DIALECT, Route::dialect);
-        if let Err(failure) = request::check(&head) {
+        if let Err(failure) = checks::check(&head) {
             *rest = Rest::Unread;
             return Err(reply::error(failure, dialect, access));
         }
@@ -207,14 +223,17 @@ impl Service {
         if !route.allows(&head.method) {
             return Err(method_not_allowed(&route, &head.method, access));
         }
-        if route.needs_key()
-            && let Err(failure) = auth::authorize(&self.config.api_keys, &head.headers)
-        {
-            return Err(reply::error(failure, dialect, access));
-        }
+        let client = match auth::authorize(&self.config.api_keys, &head.headers) {
+            Ok(client) => client,
+            Err(_) if !route.needs_key() => ClientKey::default(),
+            Err(failure) => return Err(reply::error(failure, dialect, access)),
+        };
         Err(match route {
-            Route::Generate(_) => return self.generate(dialect, (&head.headers, body), rest, access).await,
+            Route::Generate(_) => {
+                return self.generate((dialect, client), (&head.headers, body), rest, access).await;
+            }
             Route::CountTokens(_) => self.count_tokens(dialect, (&head.headers, body), rest, access).await,
+            Route::Passthrough(path) => self.pass_through(&path, (&head, body), rest, access).await,
             Route::Root => text(StatusCode::OK, routes::directions() + "\n", access),
             Route::Models => reply::json(&self.models.list().await, access),
             Route::Model(id) => match self.models.find(&id).await {
@@ -234,7 +253,7 @@ impl Service {
     /// A request for a model's response, up to the point where its upstream is asked.
     async fn generate(
         &self,
-        dialect: ClientDialect,
+        (dialect, client): (ClientDialect, ClientKey),
         (headers, body): (&HeaderMap, Incoming),
         rest: &mut Rest,
         mut access: Access,
@@ -248,7 +267,7 @@ impl Service {
             Err(failure) => return Err(reply::error(failure, dialect, access)),
         };
         *rest = Rest::None;
-        match self.exchange(dialect, (headers, &body), &mut access) {
+        match self.exchange((dialect, client), (headers, &body), &mut access) {
             Ok((exchange, client)) => Ok(self.answer(exchange, client, &body, memory, access).await),
             Err(failure) => Err(reply::error(failure, dialect, access)),
         }
@@ -280,17 +299,82 @@ impl Service {
         }
     }
 
+    /// A request that goes to the upstream unread.
+    async fn pass_through(
+        &self,
+        path: &str,
+        (head, body): (&request::Parts, Incoming),
+        rest: &mut Rest,
+        mut access: Access,
+    ) -> Response<ReplyBody> {
+        let fail = |failure: Failure, access| {
+            reply::error(failure.redacted(&*self.redactor), routes::DEFAULT_DIALECT, access)
+        };
+        if !self.drain.is_serving() {
+            return fail(drain::refusal(), access);
+        }
+        if let Err(failure) = passthrough::check(head) {
+            return fail(failure, access);
+        }
+        let bounds = intake::Bounds { limits: &self.config.limits, budget: &self.budget, drain: &self.drain };
+        let (body, memory) = match intake::read(&head.headers, body, bounds).await {
+            Ok(read) => read,
+            Err(failure) => return fail(failure, access),
+        };
+        *rest = Rest::None;
+        let prepared = match passthrough::prepare(&self.config, path, head, body) {
+            Ok(prepared) => prepared,
+            Err(failure) => return fail(failure, access),
+        };
+        let Prepared { model, asked, request } = prepared;
+        if let Some(asked) = asked {
+            access.asked(&asked, false);
+        }
+        let upstream = &model.upstream;
+        let Some(client) = self.clients.get(&upstream.name) else {
+            let message = format!("there is no client for upstream `{}`", upstream.name);
+            return fail(Failure::new(Kind::Internal, message), access);
+        };
+        access.routed(&model.name, &upstream.name, upstream.dialect());
+        let (begun, mut cut) = (tokio::time::Instant::now(), pin!(self.drain.when_cut()));
+        let passed = tokio::select! {
+            passed = client.pass(request) => passed,
+            () = &mut cut => Err(drain::refusal()),
+        };
+        // The upstream has the request now.
+        drop(memory);
+        let passed = passed.and_then(|opened| Ok((passthrough::response_headers(&opened.head)?, opened)));
+        let (headers, opened) = match passed {
+            Ok(passed) => passed,
+            Err(failure) => return fail(failure, access),
+        };
+        let status = opened.head.status;
+        if status.is_client_error() || status.is_server_error() {
+            let (bytes, failure) = client.error_of(opened).await;
+            let bytes = passthrough::covered(bytes, |text| self.redactor.redact(text));
+            return reply::passed_error((status, headers), bytes, failure.redacted(&*self.redactor), access);
+        }
+        access.status(status.as_u16());
+        let timeouts = upstream.timeouts.clone();
+        reply::passed(
+            status,
+            headers,
+            PassedBody::new(opened, timeouts, begun, self.drain.when_cut(), access),
+        )
+    }
+
     fn exchange(
         &self,
-        dialect: ClientDialect,
+        (dialect, client): (ClientDialect, ClientKey),
         (headers, body): (&HeaderMap, &Bytes),
         access: &mut Access,
     ) -> Result<(Exchange<'_>, Arc<Client>), Failure> {
-        let reasoning = request::reasoning(headers)?;
+        let reasoning = checks::reasoning(headers)?;
         let conversation = exchange::decode(dialect, body)?;
         access.asked(&conversation.model, conversation.stream);
-        let config = (&self.config, &self.learned);
-        let exchange = exchange::prepare(config, dialect, (body, conversation), (reasoning, stamp()))?;
+        let (known, states) = ((&self.config, &self.learned), (&self.states, client));
+        let (asked, how) = ((body, conversation), (reasoning, stamp()));
+        let exchange = exchange::prepare(known, states, dialect, asked, how)?;
         let upstream = &exchange.model.upstream;
         let client = self.clients.get(&upstream.name).ok_or_else(|| {
             Failure::new(Kind::Internal, format!("there is no client for upstream `{}`", upstream.name))
@@ -323,6 +407,7 @@ impl Service {
             starts_in_reasoning,
             answering,
             hops,
+            keeper,
         } = exchange;
         let rules = || exchange::rules(model, &conversation.model, &answering, starts_in_reasoning);
         let watch = self.tap.as_ref().and_then(|tap| {
@@ -345,11 +430,15 @@ impl Service {
             .redacting(self.redactor.clone());
         pipeline.expect_prefill(prefill);
         pipeline.leaves_out(&left_out);
+        if let Some(keeper) = &keeper {
+            pipeline.keep_state(keeper.wants());
+        }
         let parts = answer::Parts {
             begun,
             client,
             opening,
             hops,
+            keeper,
             pipeline,
             stream: answering.stream,
             watch,

@@ -1,13 +1,13 @@
 //! [`DeclaredTools`]: the declared tools, with the information that detection and the request's rules need.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use serde_json::Value;
 
 mod arguments;
 mod types;
 
-use crate::conversation::{Conversation, Tool};
+use crate::conversation::{Conversation, Tool, names_at_upstreams};
 pub(crate) use arguments::fault as arguments_fault;
 pub(crate) use types::{ArgumentTypes, Schema, Types};
 
@@ -24,13 +24,16 @@ pub struct DeclaredTools {
 #[derive(Debug, Default)]
 struct Table {
     prefix: Box<str>,
-    /// Sorted by name, without duplicates.
+    /// Sorted by name, without duplicates. A tool whose name some upstreams do not accept is here under the names that it
+    /// has there, too.
     tools: Box<[(Box<str>, Signature)]>,
 }
 
 /// What is known about a tool's arguments.
 #[derive(Debug, Default)]
 struct Signature {
+    /// The name that the client declared, if this is the tool under another one.
+    declared: Option<Box<str>>,
     required: Box<[Box<str>]>,
     shape: ArgumentTypes,
 }
@@ -41,7 +44,7 @@ impl Signature {
         let schema = Schema::read(parameters.view());
         let required = schema.required.into_iter().flat_map(|required| required.elements());
         let required = required.filter_map(|key| Some(key.as_str()?.into())).collect();
-        Self { required, shape: ArgumentTypes::of(&schema) }
+        Self { declared: None, required, shape: ArgumentTypes::of(&schema) }
     }
 }
 
@@ -51,6 +54,16 @@ impl DeclaredTools {
     pub fn new(conversation: &Conversation, prefix: &str) -> Self {
         let tools = conversation.callable_tools();
         let mut tools: Vec<_> = tools.map(|tool| (tool.name.as_str().into(), Signature::of(tool))).collect();
+        let renamed = names_at_upstreams(&conversation.tools);
+        if !renamed.is_empty() {
+            let callable: HashSet<&str> =
+                conversation.callable_tools().map(|tool| tool.name.as_str()).collect();
+            let renamed = renamed.into_iter().filter(|(_, tool)| callable.contains(tool.name.as_str()));
+            tools.extend(renamed.map(|(name, tool)| {
+                let declared = Some(tool.name.as_str().into());
+                (name.into(), Signature { declared, ..Signature::of(tool) })
+            }));
+        }
         tools.sort_by(|(one, _): &(Box<str>, _), (other, _)| one.cmp(other));
         tools.dedup_by(|(later, _), (first, _)| first == later);
         Self { declared: Arc::new(Table { prefix: prefix.into(), tools: tools.into() }) }
@@ -69,7 +82,13 @@ impl DeclaredTools {
 
     /// The declared names, sorted.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.declared.tools.iter().map(|(name, _)| name.as_ref())
+        let declared = self.declared.tools.iter().filter(|(_, tool)| tool.declared.is_none());
+        declared.map(|(name, _)| name.as_ref())
+    }
+
+    /// The name that the client declared for the tool `name`, which may be the name that the tool has at an upstream.
+    pub(crate) fn declared<'a>(&'a self, name: &'a str) -> &'a str {
+        self.tool(name).and_then(|tool| tool.declared.as_deref()).unwrap_or(name)
     }
 
     /// The name by which the model knows the tool `name`.
@@ -77,7 +96,7 @@ impl DeclaredTools {
         format!("{}{name}", self.declared.prefix)
     }
 
-    /// The declared name that `written` refers to: the name itself, the name without the prefix (removed
+    /// The name of the table that `written` refers to: the name itself, the name without the prefix (removed
     /// once), or the name without a namespace of OpenAI's prompts before either.
     pub fn resolve<'a>(&self, written: &'a str) -> Option<&'a str> {
         self.resolve_plain(written).or_else(|| {

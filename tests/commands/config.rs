@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use secrecy::{ExposeSecret, SecretString};
 use tempfile::TempDir;
 use toolwire::{
-    config::{Config, Loaded, Overrides, Place, Problems, Severity, ToolStyle, load, reference},
+    config::{Config, Loaded, Overrides, Passthrough, Place, Problems, Severity, ToolStyle, load, reference},
     dialect::{Dialect, Skip, UpstreamDialect},
     rules::{ArgumentDelivery, Detect, ServerCalls},
 };
@@ -258,6 +258,23 @@ fn invalid_urls_are_rejected_without_being_printed() {
 }
 
 #[test]
+fn passthrough_paths_that_are_wrong_or_taken_are_reported_with_their_place() {
+    let told = Desk::with(&format!(
+        "passthrough = [\"/v1/embeddings\", \"/v1/chat/*\",\n  \"/v1/a/../b\", 7]\n{GOOD}"
+    ))
+    .told();
+    let lines: Vec<_> = told.lines().collect();
+    assert_eq!(lines[0], "1:34: error: toolwire serves `/v1/chat/completions` itself", "{told}");
+    assert!(lines[1].starts_with("2:3: error: expected a path such as"), "{told}");
+    assert!(lines[2].starts_with("2:17: error: expected a string"), "{told}");
+    let twice = Desk::with(&format!("passthrough = [\"/v1/embeddings\", \"/v1/embeddings\"]\n{GOOD}")).told();
+    assert!(twice.starts_with("1:34: error: `/v1/embeddings` stands here twice"), "{twice}");
+    let config = Desk::with(&format!("passthrough = \"/v1/embeddings\"\n{GOOD}")).load().unwrap().config;
+    assert_eq!(config.passthrough, Passthrough::parse(&["/v1/embeddings"]).unwrap());
+    assert_eq!(config.to_toml()["passthrough"].to_string(), "[\"/v1/embeddings\"]");
+}
+
+#[test]
 fn max_pending_bodies_is_at_least_max_body() {
     let with = |limits: &str| Desk::with(&format!("{GOOD}[limits]\n{limits}"));
     let small = with("max_body = 10\nmax_pending_bodies = 9\n");
@@ -303,6 +320,7 @@ fn every_key_is_read() {
         r#"
 listen = "[::1]:0"
 api_keys = ["env:KEY", "file:key"]
+passthrough = ["/v1/embeddings", "/v1/audio/*"]
 drain_timeout = "1m 30s"
 [[upstreams]]
 name = "c"
@@ -330,6 +348,7 @@ upstream = "c"
 upstream_name = "n"
 tools = "hermes"
 detect = ["hermes", "think"]
+reasoning = "inline"
 server_calls = "hide"
 arguments = "whole"
 unknown_calls = "text"
@@ -724,7 +743,18 @@ fn documentation_matches_the_configuration() {
         "system_position",
         "starts_in_reasoning",
         // By the host.
+        "profile",
         "server",
+        // By the profile.
+        "max_tokens_field",
+        "call_ids",
+        "wants_back",
+        "past_reasoning",
+        "reasoning_placeholder",
+        "exclusive_thinking",
+        "required_choice",
+        "name_results",
+        "key_header",
         // The machine's cores.
         "threads",
     ];

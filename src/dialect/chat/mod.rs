@@ -10,6 +10,8 @@
 //! upstream's errors, [`error_body`] writes toolwire's.
 
 mod client;
+mod extra;
+mod profile;
 mod reader;
 pub mod request;
 mod server;
@@ -20,6 +22,7 @@ use super::refusal;
 
 pub use super::{openai_error::error_body, refusal::refusal, server::Server};
 pub(crate) use client::Client;
+pub use profile::{MaxTokens, PastReasoning, Profile, RequiredChoice};
 pub use reader::{Reader, ReaderSettings};
 pub use upstream::{Options, Streaming};
 pub use writer::Writer;

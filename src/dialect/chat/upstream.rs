@@ -1,10 +1,13 @@
 //! [`Options`]: the upstream's side of this dialect, with the settings of one upstream.
 
-use super::{MODELS_PATH, PATH, ReaderSettings, Server, refusal, request};
+use super::{
+    MODELS_PATH, MaxTokens, PATH, PastReasoning, Profile, ReaderSettings, RequiredChoice, Server,
+    profile::PROFILES, refusal, request,
+};
 use crate::{
-    conversation::Conversation,
+    conversation::{Conversation, IdForm, NameForm, WantsBack},
     dialect::{
-        Dialect, Probe, Reader, ReaderRules, UpstreamRequest, UpstreamSide, server::SERVERS,
+        Dialect, KeyHeader, Probe, Reader, ReaderRules, UpstreamRequest, UpstreamSide, server::SERVERS,
         upstream::include_usage,
     },
     enforce::Means,
@@ -31,6 +34,30 @@ pub struct Options {
     pub join_user_turns: bool,
     /// The software behind the API, which decides what can be enforced and how it is asked for.
     pub server: Server,
+    /// The provider whose deviations are the defaults of the other options.
+    pub profile: Profile,
+    /// The field that carries the limit of tokens.
+    pub max_tokens: MaxTokens,
+    /// The names of tools that are accepted.
+    pub tool_names: NameForm,
+    /// The ids of calls that are accepted.
+    pub call_ids: IdForm,
+    /// What it wants back of its turns.
+    pub wants_back: WantsBack,
+    /// How past reasoning is sent.
+    pub past_reasoning: PastReasoning,
+    /// Past calls need a reasoning beside them, be it empty.
+    pub reasoning_placeholder: bool,
+    /// `thinking` excludes `reasoning_effort`, and must be off if a call is required.
+    pub exclusive_thinking: bool,
+    /// The word for a choice that requires a call.
+    pub required_choice: RequiredChoice,
+    /// Results need the names of their tools.
+    pub name_results: bool,
+    /// The header of the key.
+    pub key_header: KeyHeader,
+    /// Azure's version of the API. If given, requests go to the deployment that the model names.
+    pub api_version: Option<String>,
 }
 
 /// When an upstream is asked for a stream.
@@ -56,13 +83,21 @@ impl Default for Options {
             keep_result_images: false,
             join_user_turns: false,
             server: Server::Unknown,
+            profile: Profile::None,
+            max_tokens: MaxTokens::AsGiven,
+            tool_names: NameForm::Word,
+            call_ids: IdForm::Any,
+            wants_back: WantsBack::Nothing,
+            past_reasoning: PastReasoning::ReasoningContent,
+            reasoning_placeholder: false,
+            exclusive_thinking: false,
+            required_choice: RequiredChoice::Required,
+            name_results: false,
+            key_header: KeyHeader::Bearer,
+            api_version: None,
         }
     }
 }
-
-/// Hosts that serve OpenAI's own models. Names below them (`….openai.azure.com`) belong to them.
-const OPENAI_HOSTS: [&str; 4] =
-    ["api.openai.com", "openai.azure.com", "cognitiveservices.azure.com", "services.ai.azure.com"];
 
 impl Options {
     /// The defaults for the server at `host`.
@@ -77,6 +112,113 @@ const STREAM: [(&str, Streaming); 2] = [("as_asked", Streaming::AsAsked), ("alwa
 const DEVELOPER_ROLE: [(&str, bool); 2] = [("keep", true), ("system", false)];
 const CUSTOM_TOOLS: [(&str, bool); 2] = [("keep", true), ("function", false)];
 const RESULT_IMAGES: [(&str, bool); 2] = [("keep", true), ("user", false)];
+const TOOL_NAMES: [(&str, NameForm); 2] = [("plain", NameForm::Word), ("keep", NameForm::Any)];
+const CALL_IDS: [(&str, IdForm); 3] =
+    [("keep", IdForm::Any), ("at_most_40", IdForm::AtMost(40)), ("nine", IdForm::Alphanumeric(9))];
+const WANTS_BACK: [(&str, WantsBack); 3] = [
+    ("nothing", WantsBack::Nothing),
+    ("signatures", WantsBack::Signatures),
+    ("reasoning", WantsBack::Reasoning),
+];
+const KEY_HEADER: [(&str, KeyHeader); 2] =
+    [("authorization", KeyHeader::Bearer), ("api-key", KeyHeader::Named("api-key"))];
+
+/// The default of settings that a profile may set.
+const BY_PROFILE: &str = "by `profile`";
+
+impl Options {
+    /// The settings about tools and reasoning in which providers differ.
+    fn provider_settings(&mut self, keys: &mut dyn Settings) {
+        keys.key(
+            Key::new(
+                "max_tokens_field",
+                "the field for the limit of tokens: `\"max_tokens\"`, `\"max_completion_tokens\"`, or `\"as_given\"`, \
+                 the one that the client uses (`max_tokens` for clients of other APIs)",
+            )
+            .or(BY_PROFILE),
+            Field::Word(&mut OneOf(&mut self.max_tokens, &MaxTokens::WORDS)),
+        );
+        keys.key(
+            Key::new(
+                "tool_names",
+                "replace names of tools that are not 1 to 64 letters, digits, `_` and `-`, and put the client's name \
+                 into calls again; `\"keep\"` leaves them unchanged, for servers that accept any name",
+            ),
+            Field::Word(&mut OneOf(&mut self.tool_names, &TOOL_NAMES)),
+        );
+        keys.key(
+            Key::new(
+                "call_ids",
+                "which ids of past calls are accepted; others are replaced: `\"keep\"` (all), `\"at_most_40\"` \
+                 characters, or `\"nine\"` letters and digits",
+            )
+            .or(BY_PROFILE),
+            Field::Word(&mut OneOf(&mut self.call_ids, &CALL_IDS)),
+        );
+        keys.key(
+            Key::new(
+                "wants_back",
+                "what is kept of a response with calls and [put back](dialects.md) when the \
+                 client replays them without it: `\"nothing\"`, `\"signatures\"`, or all `\"reasoning\"`",
+            )
+            .or(BY_PROFILE),
+            Field::Word(&mut OneOf(&mut self.wants_back, &WANTS_BACK)),
+        );
+        keys.key(
+            Key::new(
+                "past_reasoning",
+                "the field for reasoning in the history: `\"reasoning_content\"`, `\"reasoning\"` (and \
+                 `reasoning_details`, if the server sent these), or `\"off\"`, for servers that reject both",
+            )
+            .or(BY_PROFILE),
+            Field::Word(&mut OneOf(&mut self.past_reasoning, &PastReasoning::WORDS)),
+        );
+        keys.key(
+            Key::new(
+                "reasoning_placeholder",
+                "send an empty reasoning beside past calls that have none, for servers that reject them otherwise",
+            )
+            .or(BY_PROFILE),
+            Field::Switch(&mut self.reasoning_placeholder),
+        );
+        keys.key(
+            Key::new(
+                "exclusive_thinking",
+                "leave out `reasoning_effort` beside `thinking`, and send `thinking` as disabled if `tool_choice` \
+                 requires a call, for servers that reject these combinations",
+            )
+            .or(BY_PROFILE),
+            Field::Switch(&mut self.exclusive_thinking),
+        );
+        keys.key(
+            Key::new(
+                "required_choice",
+                "the `tool_choice` that requires a call: `\"required\"` or `\"any\"`",
+            )
+            .or(BY_PROFILE),
+            Field::Word(&mut OneOf(&mut self.required_choice, &RequiredChoice::WORDS)),
+        );
+        keys.key(
+            Key::new("name_results", "send the tool's name with its results, for servers that require it")
+                .or(BY_PROFILE),
+            Field::Switch(&mut self.name_results),
+        );
+        keys.key(
+            Key::new("key_header", "the header of `api_key`: `\"authorization\"` or `\"api-key\"`")
+                .or(BY_PROFILE),
+            Field::Word(&mut OneOf(&mut self.key_header, &KEY_HEADER)),
+        );
+        keys.key(
+            Key::new(
+                "api_version",
+                "for Azure's API with versions: requests go to `openai/deployments/MODEL/chat/completions` below the \
+                 base URL, with this `api-version`",
+            )
+            .or("none"),
+            Field::OptionalText(&mut self.api_version),
+        );
+    }
+}
 
 impl UpstreamSide for Options {
     fn dialect(&self) -> Dialect {
@@ -84,6 +226,20 @@ impl UpstreamSide for Options {
     }
 
     fn settings(&mut self, keys: &mut dyn Settings) {
+        let profile = self.profile;
+        keys.key(
+            Key::new(
+                "profile",
+                "the provider whose [deviations](protocols/chat.md) are the defaults of the other settings: \
+                 `\"openai\"`, `\"azure\"`, `\"mistral\"`, `\"moonshot\"`, `\"deepseek\"`, `\"gemini\"`, \
+                 `\"openrouter\"`, `\"groq\"`, `\"fireworks\"`, `\"together\"`, or `\"none\"`",
+            )
+            .or("by the host, else `\"none\"`"),
+            Field::Word(&mut OneOf(&mut self.profile, &PROFILES)),
+        );
+        if self.profile != profile {
+            self.profile.apply(self);
+        }
         include_usage(keys, &mut self.include_usage);
         keys.key(
             Key::new("cumulative", "for servers whose deltas repeat all earlier text"),
@@ -140,24 +296,38 @@ impl UpstreamSide for Options {
              `\"deepseek\"`, `\"groq\"`, `\"fireworks\"`, `\"openrouter\"`, or `\"other\"`, for which nothing \
              can be enforced. `\"auto\"` [recognises](#which-server-it-is) some of these by their answers",
             )
-            .or("by the host, else `\"auto\"`"),
+            .or("by `profile`, else `\"auto\"`"),
             Field::Word(&mut OneOf(&mut self.server, &SERVERS)),
         );
+        self.provider_settings(keys);
     }
 
-    /// OpenAI's own servers support what most others with their API do not.
     fn adapt_to_host(&mut self, host: &str) {
-        let host = host.to_ascii_lowercase();
-        let is_openai = OPENAI_HOSTS.iter().any(|known| {
-            host.strip_suffix(known).is_some_and(|before| before.is_empty() || before.ends_with('.'))
-        });
-        self.keep_developer = is_openai;
-        self.keep_custom_tools = is_openai;
-        self.server = Server::at_host(&host);
+        Profile::at_host(&host.to_ascii_lowercase()).apply(self);
     }
 
     fn path(&self) -> &'static str {
         PATH
+    }
+
+    fn key_header(&self) -> KeyHeader {
+        self.key_header
+    }
+
+    fn wants_back(&self) -> WantsBack {
+        self.wants_back
+    }
+
+    fn name_form(&self) -> NameForm {
+        self.tool_names
+    }
+
+    fn id_form(&self) -> IdForm {
+        self.call_ids
+    }
+
+    fn openai_base(&self) -> Option<&'static str> {
+        Some("")
     }
 
     fn models_path(&self) -> Option<&'static str> {
@@ -165,7 +335,11 @@ impl UpstreamSide for Options {
     }
 
     fn encode(&self, conversation: &Conversation, model: &str) -> UpstreamRequest {
-        request::encode(conversation, model, self)
+        let path = self.api_version.as_ref().map(|version| {
+            let [deployment, version] = [model, version].map(in_url);
+            format!("openai/deployments/{deployment}/{PATH}?api-version={version}")
+        });
+        UpstreamRequest { path, ..request::encode(conversation, model, self) }
     }
 
     fn reader(&self, rules: &ReaderRules) -> Reader {
@@ -200,5 +374,35 @@ impl UpstreamSide for Options {
 
     fn set_cumulative(&mut self, cumulative: bool) {
         self.cumulative = cumulative;
+    }
+}
+
+/// `text` as one segment of a path or one value of a query (RFC 3986, section 2).
+fn in_url(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+    // A segment of dots alone would name another place.
+    let has_only_dots = text.bytes().all(|byte| byte == b'.');
+    let encoded = text.bytes().map(|byte| match byte {
+        byte if is_plain(byte) && !has_only_dots => char::from(byte).to_string(),
+        byte => format!("%{byte:02X}"),
+    });
+    encoded.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deployment_is_one_segment_of_the_path() {
+        let options = Options { api_version: Some("2024-10-21".to_owned()), ..Options::default() };
+        let path = |model: &str| options.encode(&Conversation::default(), model).path.unwrap();
+        let tail = "/chat/completions?api-version=2024-10-21";
+        assert_eq!(path("gpt-4.1"), format!("openai/deployments/gpt-4.1{tail}"));
+        for (model, segment) in [("../x?a#b", "..%2Fx%3Fa%23b"), ("..", "%2E%2E"), ("é\r\n", "%C3%A9%0D%0A")]
+        {
+            assert_eq!(path(model), format!("openai/deployments/{segment}{tail}"));
+        }
+        assert_eq!(Options::default().encode(&Conversation::default(), "m").path, None);
     }
 }

@@ -144,6 +144,13 @@ impl UpstreamSide for Options {
         }
     }
 
+    fn openai_base(&self) -> Option<&'static str> {
+        Some(match self.form() {
+            Form::OpenAi => "",
+            Form::LlamaCpp | Form::Ollama => "v1/",
+        })
+    }
+
     /// All forms list their models as OpenAI does.
     fn models_path(&self) -> Option<&'static str> {
         Some(match self.form() {

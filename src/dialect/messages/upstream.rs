@@ -2,7 +2,7 @@
 
 use super::{ReaderSettings, request};
 use crate::{
-    conversation::Conversation,
+    conversation::{Conversation, WantsBack},
     dialect::{Dialect, KeyHeader, Reader, ReaderRules, UpstreamRequest, UpstreamSide, refusal::refusal},
     enforce::Means,
     failure::Failure,
@@ -113,6 +113,10 @@ impl UpstreamSide for Options {
     }
 
     /// It continues an assistant's turn, with models that allow it.
+    fn wants_back(&self) -> WantsBack {
+        WantsBack::Signatures
+    }
+
     fn means(&self) -> Means {
         Means { prefill: true, ..Means::default() }
     }

@@ -91,6 +91,10 @@ impl UpstreamSide for Options {
         "api/chat"
     }
 
+    fn openai_base(&self) -> Option<&'static str> {
+        Some("v1/")
+    }
+
     /// As OpenAI lists them.
     fn models_path(&self) -> Option<&'static str> {
         Some("v1/models")

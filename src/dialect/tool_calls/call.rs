@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use super::piece::{Key, Piece};
 use crate::{
-    event::{CallEnd, Event, Sink},
+    dialect::opaque::call_state,
+    event::{CallEnd, Event, Opaque, Sink},
     failure::Failure,
     rules::Limits,
     tools::DeclaredTools,
@@ -17,6 +18,8 @@ pub(super) struct StreamedCall {
     pub(super) key: Key,
     pub(super) id: String,
     pub(super) name: String,
+    /// The upstream's state of the call, until the call is announced.
+    pub(super) signature: Option<Opaque<'static>>,
     pub(super) state: State,
     /// Arguments that arrived before the name.
     pub(super) early: String,
@@ -43,6 +46,7 @@ impl StreamedCall {
             key,
             id: String::new(),
             name: String::new(),
+            signature: None,
             state: State::Unnamed,
             early: String::new(),
             is_repeat: false,
@@ -84,6 +88,9 @@ impl StreamedCall {
         }
         // Pieces of a name are joined until the arguments begin; servers that repeat the name send it whole
         // each time.
+        if is_unnamed && self.signature.is_none() {
+            self.signature = piece.extra.and_then(call_state);
+        }
         if is_unnamed && piece.name != self.name {
             self.name.push_str(&piece.name);
         }
@@ -101,7 +108,8 @@ impl StreamedCall {
         if self.id.len() > limits.max_arguments {
             return Err(limits.id_too_long());
         }
-        if self.early.len() > limits.max_arguments {
+        let state = self.signature.as_ref().map_or(0, |signature| signature.text.len());
+        if self.early.len() > limits.max_arguments || state > limits.max_arguments {
             return Err(limits.arguments_too_long());
         }
         Ok(())

@@ -102,7 +102,8 @@ impl CallDeltas {
         let functions = |(_, element): &(usize, Json<'_>)| element.get("custom").is_none();
         for (position, element) in tool_calls.elements().enumerate().filter(functions) {
             let index = element.get("index").and_then(|index| index.as_u64());
-            let piece = Piece::read(element.get("function").unwrap_or(element), element.get("id"));
+            let piece = Piece::read(element.get("function").unwrap_or(element), element.get("id"))
+                .with_extra(element.get("extra_content"));
             self.take(Form::Listed, Address { index, position, several }, &piece, out)?;
         }
         Ok(())
@@ -255,13 +256,14 @@ impl CallDeltas {
         let index = self.next;
         self.next += 1;
         call.state = State::Open(index);
+        let signature = call.signature.take();
         out.event(Event::CallStart(CallStart {
             index,
             id: Cow::Borrowed(id),
             name: Cow::Borrowed(&call.name),
             runner: Runner::Client,
             source: Source::Native,
-            signature: None,
+            signature,
         }));
         if !call.early.is_empty() {
             out.event(Event::CallArguments { index, piece: Cow::Owned(std::mem::take(&mut call.early)) });

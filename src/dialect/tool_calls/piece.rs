@@ -32,6 +32,8 @@ pub(super) struct Piece<'a> {
     pub(super) id: Cow<'a, str>,
     pub(super) name: Cow<'a, str>,
     pub(super) arguments: ArgumentsPiece<'a>,
+    /// `extra_content`: the upstream's state of the call.
+    pub(super) extra: Option<Json<'a>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -55,7 +57,8 @@ pub(crate) fn arguments_only(tool_calls: Json<'_>) -> Option<(u64, &str)> {
     let mut elements = tool_calls.elements();
     let element = elements.next().filter(|_| elements.next().is_none())?;
     let function = element.get("function")?;
-    let names_itself = |(key, _): (Cow<'_, str>, _)| matches!(&*key, "id" | "type" | "name" | "custom");
+    let names_itself =
+        |(key, _): (Cow<'_, str>, _)| matches!(&*key, "id" | "type" | "name" | "custom" | "extra_content");
     if element.members().any(names_itself) || function.members().any(names_itself) {
         return None;
     }
@@ -65,7 +68,8 @@ pub(crate) fn arguments_only(tool_calls: Json<'_>) -> Option<(u64, &str)> {
 impl<'a> Piece<'a> {
     /// A piece that contains only arguments.
     pub(super) fn arguments(body: &'a str) -> Self {
-        Self { id: Cow::Borrowed(""), name: Cow::Borrowed(""), arguments: ArgumentsPiece::text(body) }
+        let (id, name) = (Cow::Borrowed(""), Cow::Borrowed(""));
+        Self { id, name, arguments: ArgumentsPiece::text(body), extra: None }
     }
 
     pub(super) fn read(function: Json<'a>, id: Option<Json<'a>>) -> Self {
@@ -78,7 +82,12 @@ impl<'a> Piece<'a> {
                 None => ArgumentsPiece::Raw(json.raw()),
             },
         };
-        Self { id: text(id), name: text(function.get("name")), arguments }
+        Self { id: text(id), name: text(function.get("name")), arguments, extra: None }
+    }
+
+    /// The same with the element's `extra_content`.
+    pub(super) fn with_extra(self, extra: Option<Json<'a>>) -> Self {
+        Self { extra: extra.filter(|extra| !extra.is_null()), ..self }
     }
 
     pub(super) fn is_named(&self) -> bool {
@@ -90,6 +99,6 @@ impl<'a> Piece<'a> {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.id.is_empty() && self.name.is_empty() && !self.has_arguments()
+        self.id.is_empty() && self.name.is_empty() && !self.has_arguments() && self.extra.is_none()
     }
 }

@@ -28,8 +28,9 @@ impl Calls {
         if start.runner == Runner::Client
             && let Some(declared) = self.tools.resolve(&written)
         {
-            start.name = Cow::Owned(declared.to_owned());
+            start.name = Cow::Owned(self.tools.declared(declared).to_owned());
         }
+        let frame = frame.filter(|_| start.name == written);
         let source = start.index;
         if start.runner == Runner::Client {
             self.corrections.begins(&written, self.tools.resolve(&written).is_some());
@@ -70,11 +71,14 @@ impl Calls {
         }
         start.index = index;
         self.sent_ids.push(start.id.clone().into_owned());
+        if start.runner == Runner::Client {
+            self.state.call(&start.id, start.signature.as_ref());
+        }
         let format = match start.source {
             Source::Native | Source::NativeCustom => "native",
             Source::Format(name) => name,
         };
-        let name = self.tools.resolve(&start.name).map(str::to_owned);
+        let name = self.tools.resolve(&start.name).map(|name| self.tools.declared(name).to_owned());
         let renamed = name.as_deref().is_some_and(|name| name != start.name);
         self.tally.calls.push(CallTally { format, name });
         send(Event::CallStart(start), frame.filter(|_| same && !renamed), out);

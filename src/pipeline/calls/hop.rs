@@ -64,6 +64,7 @@ impl Calls {
         self.tally.calls.truncate(calls);
         (self.client_calls, self.broken_calls) = (client_calls, broken_calls);
         self.cut = false;
+        self.state.clear();
         if let Some(characters) = &mut self.characters {
             *characters = self.earlier_characters;
         }
@@ -84,7 +85,8 @@ impl Calls {
             Finish::Stop | Finish::Calls if self.cut || !self.can_replace || !self.may_follow_up => None,
             Finish::Stop | Finish::Calls => self.corrections.follow_up(&self.said, &self.tools),
         };
-        if let Some(follow_up) = follow_up {
+        if let Some(mut follow_up) = follow_up {
+            follow_up.remember(self.state.reasoning_so_far());
             self.pending = Some(Pending { follow_up, finish: said, incomplete });
             return;
         }

@@ -23,7 +23,7 @@ use self::{
     hop::{Checkpoint, Pending},
     misrouted::Incomplete,
 };
-use super::{Tally, corrections::Corrections, hops::UsageSum};
+use super::{Tally, corrections::Corrections, hops::UsageSum, turn_state::StateCollector};
 use crate::{
     conversation::Conversation,
     dialect::{Ids, Skip, Skipped, Stamp},
@@ -100,6 +100,8 @@ pub(super) struct Calls {
     /// Text sent in earlier hops, in characters; the upstream counts from 0 in each hop.
     earlier_characters: u64,
     usage: UsageSum,
+    /// What the upstream wants back.
+    pub(super) state: StateCollector,
     corrections: Corrections,
     /// Warnings about the request.
     notices: Vec<Warning<'static>>,
@@ -153,6 +155,7 @@ impl Calls {
             may_follow_up: settings.may_follow_up(),
             earlier_characters: 0,
             usage: UsageSum::default(),
+            state: StateCollector::default(),
             corrections,
             notices: Vec::new(),
             can_replace: false,
@@ -205,6 +208,12 @@ impl Calls {
             Event::Finish(finish) => self.finish(finish, frame, out),
             Event::Usage(usage) => self.usage(usage, frame, out),
             Event::Start(_) if self.hop > 0 => {}
+            Event::Reasoning(reasoning) => {
+                if self.state.is_active() {
+                    self.state.reasoning(&reasoning);
+                }
+                send(Event::Reasoning(reasoning), frame, out);
+            }
             Event::Refusal(_) => {
                 self.tally.is_refusal = true;
                 send(event, frame, out);

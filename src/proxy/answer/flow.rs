@@ -22,6 +22,7 @@ use super::{
         hops::{Continuation, DecideHop, Deciding, NextHop},
         permits::Permit,
         tap::{Ending, Watch},
+        turn_states::Keeper,
         upstream::{Admission, BodyError, BodyRead, Client, OpenError, Opened, Opening, UpstreamBody},
     },
     MAX_BYTES,
@@ -35,6 +36,8 @@ pub(in crate::proxy) struct Parts {
     pub(in crate::proxy) opening: Opening,
     /// Decides what follows a hop. `None`: the response ends with its first one.
     pub(in crate::proxy) hops: Option<Box<dyn DecideHop>>,
+    /// Keeps what the upstream wants back.
+    pub(in crate::proxy) keeper: Option<Keeper>,
     pub(in crate::proxy) pipeline: Pipeline,
     /// The client gets a stream.
     pub(in crate::proxy) stream: bool,
@@ -50,6 +53,7 @@ pub(super) struct ExchangeState {
     pub(super) stage: Stage,
     client: Arc<Client>,
     hops: Option<Box<dyn DecideHop>>,
+    keeper: Option<Keeper>,
     pub(super) pipeline: Pipeline,
     /// Written, but not yet taken by the client's connection.
     pub(super) out: BytesMut,
@@ -95,6 +99,7 @@ impl ExchangeState {
             stage: Stage::Opening(parts.opening),
             client: parts.client,
             hops: parts.hops,
+            keeper: parts.keeper,
             pipeline: parts.pipeline,
             out: BytesMut::new(),
             stream: parts.stream,
@@ -280,6 +285,9 @@ impl ExchangeState {
     fn completed(&mut self) {
         if let Some(hops) = &mut self.hops {
             hops.completed(&self.pipeline.tally());
+        }
+        if let (Some(keeper), Some(state)) = (&self.keeper, self.pipeline.take_state()) {
+            keeper.keep(state);
         }
     }
 

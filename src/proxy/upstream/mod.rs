@@ -31,7 +31,7 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, Uri, header, response::Parts};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header, response::Parts};
 use http_body_util::Full;
 use prometheus_client::metrics::counter::Counter;
 use secrecy::ExposeSecret;
@@ -80,7 +80,11 @@ struct Target {
 
 impl Target {
     fn new(uri: Uri, headers: HeaderMap) -> Result<Self, http::Error> {
-        let mut request = Request::post(uri).body(())?;
+        Self::with_method(Method::POST, uri, headers)
+    }
+
+    fn with_method(method: Method, uri: Uri, headers: HeaderMap) -> Result<Self, http::Error> {
+        let mut request = Request::builder().method(method).uri(uri).body(())?;
         *request.headers_mut() = headers;
         let head = RequestHead::new(&request);
         Ok(Self { request, head })
@@ -97,6 +101,17 @@ pub(super) enum Admission {
     New,
     /// It is another hop of its response, which may still have its permit.
     Again(Option<Permit>),
+}
+
+/// A request that is sent as it is.
+#[derive(Debug)]
+pub(super) struct RawRequest {
+    pub(super) method: Method,
+    /// The path below the upstream's base URL, with the query.
+    pub(super) path: String,
+    /// Headers that replace those of other requests to the upstream, except configured ones.
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
 }
 
 /// A response that has begun.
@@ -204,14 +219,39 @@ impl Client {
         }
     }
 
+    /// Waits for a permit, sends `asked`, and waits for the headers of the response, whatever its status is.
+    ///
+    /// # Errors
+    /// Whatever keeps a response from beginning.
+    pub(super) async fn pass(&self, asked: RawRequest) -> Result<Opened, Failure> {
+        let RawRequest { method, path, headers: given, body } = asked;
+        let permit = self.queue.enter().await?;
+        let mut headers = self.target.request.headers().clone();
+        headers.remove(header::CONTENT_TYPE);
+        headers.insert(header::ACCEPT, HeaderValue::from_static("*/*"));
+        headers.extend(given);
+        headers.extend(self.upstream.headers.clone());
+        let target = self.upstream.endpoint_at(&path);
+        let target = target.and_then(|uri| Target::with_method(method, uri, headers));
+        let target = target.map_err(no_address)?;
+        let limit = self.upstream.timeouts.first_headers(false);
+        let (head, body) = self.send(&target, body, limit).await?;
+        Ok(Opened { head, body, permit })
+    }
+
+    /// The body of an error response that is not read otherwise, as far as it is kept, and what the response means.
+    pub(super) async fn error_of(&self, opened: Opened) -> (Bytes, Failure) {
+        let Opened { head, body, permit: _permit } = opened;
+        let OpenError { failure, said } = self.refused(head, body).await;
+        (said.map(|(_, body)| body).unwrap_or_default(), failure)
+    }
+
     /// Where a request goes whose path below the base URL is `path`, or that of the dialect.
     fn target(&self, path: Option<&str>) -> Result<Arc<Target>, Failure> {
         let Some(path) = path else { return Ok(Arc::clone(&self.target)) };
         let headers = self.target.request.headers().clone();
         let target = self.upstream.endpoint_at(path).and_then(|uri| Target::new(uri, headers));
-        target.map(Arc::new).map_err(|error| {
-            Failure::new(Kind::Request, format!("the request has no valid address at the upstream: {error}"))
-        })
+        target.map(Arc::new).map_err(no_address)
     }
 
     /// Sends `content`, and sends it again if there is no response and [`Client::may_repeat`] allows it.
@@ -325,7 +365,8 @@ impl Client {
     }
 }
 
-/// The headers of every request: fixed ones, the key, the configured ones. No header of a client's request is forwarded.
+/// The headers of every request: fixed ones, the key, the configured ones. No header of a client's request is forwarded,
+/// except those of requests that are passed through ([`Client::pass`]).
 fn standing_headers(upstream: &Upstream) -> Result<HeaderMap, http::Error> {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -351,6 +392,11 @@ fn standing_headers(upstream: &Upstream) -> Result<HeaderMap, http::Error> {
     }
     headers.extend(upstream.headers.clone());
     Ok(headers)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn no_address(error: http::Error) -> Failure {
+    Failure::new(Kind::Request, format!("the request has no valid address at the upstream: {error}"))
 }
 
 /// The one header of an upstream's response that goes to the client, unless `Connection` lists it: then it is for us

@@ -37,7 +37,7 @@ use tokio::{io::AsyncReadExt, net::TcpStream, time::timeout};
 
 use super::{
     super::{answer::AnswerBody, drain::SignalFuture, reply::ReplyBody, service::Service},
-    handover::{Handover, Served, until_handover},
+    handover::{HandledBody, Handover, Served, until_handover},
     http2,
     rewind::Rewind,
     streaming,
@@ -64,7 +64,9 @@ const FIRST_READ: usize = 4 << 10;
 /// The response that is handed over.
 type Answer = Pin<Box<AnswerBody>>;
 
-type Handling = Pin<Box<dyn Future<Output = Result<Response<ReplyBody>, Infallible>> + Send>>;
+type Handled = Response<HandledBody<ReplyBody, Answer>>;
+
+type Handling = Pin<Box<dyn Future<Output = Result<Handled, Infallible>> + Send>>;
 
 /// Serves `stream` to its end. When the server stops, it ends after the responses that are open.
 pub(super) async fn serve(mut stream: TcpStream, service: Arc<Service>) {
@@ -162,8 +164,7 @@ fn handler(service: Arc<Service>, handover: Handover<Answer>) -> impl Fn(Request
                     Response::new(ReplyBody::Elsewhere)
                 }
             };
-            handover.request_ends();
-            Ok(response)
+            Ok(response.map(|body| HandledBody::new(body, handover)))
         })
     }
 }

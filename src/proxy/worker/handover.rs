@@ -20,6 +20,7 @@
 
 use std::{
     convert::Infallible,
+    error::Error,
     future::poll_fn,
     io::{self, IoSlice},
     mem,
@@ -30,6 +31,7 @@ use std::{
 
 use bytes::Bytes;
 use http::{Request, Response};
+use http_body::{Frame, SizeHint};
 use hyper::{
     body::{Body, Incoming},
     server::conn::http1,
@@ -50,7 +52,7 @@ pub(super) struct Handover<T>(Arc<Mutex<State<T>>>);
 
 #[derive(Debug)]
 struct State<T> {
-    /// The handler has a request to which it has not responded.
+    /// The handler has a request to which it has not responded, or the body of the response has not ended.
     is_handling: bool,
     /// hyper has written something that the socket has not taken.
     is_unflushed: bool,
@@ -78,6 +80,45 @@ enum Next<T> {
     TakeOver(T, ResponseEncoder),
 }
 
+/// The body of a response that hyper writes. Its request is being handled until this is dropped.
+#[derive(Debug)]
+pub(super) struct HandledBody<B, T> {
+    body: B,
+    handover: Handover<T>,
+}
+
+impl<B, T> HandledBody<B, T> {
+    pub(super) fn new(body: B, handover: Handover<T>) -> Self {
+        Self { body, handover }
+    }
+}
+
+impl<B: Body + Unpin, T> Body for HandledBody<B, T> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl<B, T> Drop for HandledBody<B, T> {
+    fn drop(&mut self) {
+        self.handover.state().is_handling = false;
+    }
+}
+
 /// Why hyper no longer serves a connection.
 pub(super) enum Served<T> {
     /// A response was handed over, to be written with this encoder.
@@ -100,7 +141,8 @@ pub(super) async fn until_handover<S, T, B, F>(
 ) -> (S, Bytes, Served<T>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
-    B: Body<Data = Bytes, Error = Infallible> + 'static,
+    B: Body<Data = Bytes> + 'static,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
     F: Future<Output = Result<Response<B>, Infallible>>,
 {
     let mut serving = http1::Builder::new()
@@ -158,11 +200,6 @@ impl<T> Handover<T> {
     /// A request has arrived.
     pub(super) fn request_begins(&self) {
         self.state().is_handling = true;
-    }
-
-    /// hyper has the response to it.
-    pub(super) fn request_ends(&self) {
-        self.state().is_handling = false;
     }
 
     /// Hands `response` over, and returns when hyper is asked for its head. The handler then returns a response whose

@@ -110,12 +110,12 @@ struct Http2Body(reply::ReplyBody);
 
 impl HttpBody for Http2Body {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = <reply::ReplyBody as HttpBody>::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         Waits::noted(Pin::new(&mut self.0).poll_frame(cx))
     }
 

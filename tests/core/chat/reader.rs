@@ -254,7 +254,8 @@ fn reasoning_is_read_from_every_field_name() {
     }
     let signed =
         r#"{"reasoning":"hm","reasoning_details":[{"type":"reasoning.text","text":"hm","signature":"s9"}]}"#;
-    means(&[loose(signed), end("stop")].concat(), "(hm) | signed s9 | stop");
+    let state = r#"signed {"type":"reasoning.text","signature":"s9"}"#;
+    means(&[loose(signed), end("stop")].concat(), &format!("(hm) | {state} | stop"));
 }
 
 #[test]

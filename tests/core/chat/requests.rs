@@ -298,7 +298,7 @@ fn request_errors_name_the_field_and_the_expected_value() {
     let tools = |tools: &str| with(&format!(r#""tools":[{tools}]"#));
     let tool = r#"{"type":"function","function":{"name":"a"}}"#;
     let choice = |choice: &str| with(&format!(r#""tools":[{tool}],"tool_choice":{choice}"#));
-    let long = "x".repeat(65);
+    let long = "x".repeat(257);
     for (request, param, words) in [
         (String::new(), "-", "is empty"),
         ("{\"messages\": [,]}".into(), "-", "line 1, column 15"),
@@ -349,14 +349,14 @@ fn request_errors_name_the_field_and_the_expected_value() {
             "a tool needs a name",
         ),
         (
-            tools(r#"{"type":"function","function":{"name":"tab.open"}}"#),
+            tools(r#"{"type":"function","function":{"name":"tab\nopen"}}"#),
             "tools[0].function.name",
-            "has the character '.'",
+            "has the control character '\\n'",
         ),
         (
             tools(&format!(r#"{{"type":"function","function":{{"name":"{long}"}}}}"#)),
             "tools[0].function.name",
-            "65 characters long; 64",
+            "257 bytes long; 256 are allowed",
         ),
         (
             tools(r#"{"type":"function","function":{"name":"a","parameters":"{}"}}"#),

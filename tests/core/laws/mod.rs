@@ -14,6 +14,7 @@ mod detector;
 mod hops;
 mod limits;
 mod markup;
+mod names;
 mod native;
 mod prefill;
 mod reasoning;

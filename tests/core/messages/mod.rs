@@ -163,7 +163,7 @@ fn errors_name_the_field() {
         (json!({"max_tokens": 0}), "max_tokens", "at least 1"),
         (json!({"max_tokens": "5"}), "max_tokens", "a string"),
         (json!({"system": [{"type": "image", "source": {"type": "url", "url": "u"}}]}), "system[0]", "text"),
-        (json!({"tools": [{"name": "a b", "input_schema": {}}]}), "tools[0].name", "' '"),
+        (json!({"tools": [{"name": "a\nb", "input_schema": {}}]}), "tools[0].name", "control"),
         (json!({"tools": [{"name": "a", "input_schema": []}]}), "tools[0].input_schema", "an array"),
         (json!({"tools": [{"name": "a"}, {"name": "a"}]}), "tools", "twice"),
         (json!({"tool_choice": {"type": "any"}}), "tool_choice", "no tools"),

@@ -303,7 +303,7 @@ fn errors_name_the_field() {
         (json!({"prompt": {"id": "p"}}), "prompt", "is not supported"),
         (json!({"background": true}), "background", "is not supported"),
         (json!({"tools": [{"type": "function"}]}), "tools[0].name", "is missing"),
-        (json!({"tools": [{"type": "function", "name": "a b"}]}), "tools[0].name", "the character ' '"),
+        (json!({"tools": [{"type": "function", "name": "a\nb"}]}), "tools[0].name", "control"),
         (
             json!({"tools": [{"type": "function", "name": "a"}, {"type": "custom", "name": "a"}]}),
             "tools",

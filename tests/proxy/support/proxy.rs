@@ -11,8 +11,8 @@ use secrecy::SecretString;
 use tokio::{sync::oneshot, task::JoinSet};
 use toolwire::{
     config::{
-        Config, Limits, Metrics, Model, Origins, QueueLimits, SystemPosition, Timeouts, ToolStyle, Upstream,
-        WILDCARD,
+        Config, Limits, Metrics, Model, Origins, Passthrough, QueueLimits, SystemPosition, Timeouts,
+        ToolStyle, Upstream, WILDCARD,
     },
     dialect::{UpstreamDialect, chat},
     proxy::{Server, tap::Tap},
@@ -33,6 +33,7 @@ pub(crate) struct Setup {
     pub(crate) chat_template: Option<String>,
     pub(crate) limits: Limits,
     pub(crate) cors_origins: Origins,
+    pub(crate) passthrough: Passthrough,
     pub(crate) metrics: Metrics,
     pub(crate) drain_timeout: Duration,
     pub(crate) threads: usize,
@@ -68,6 +69,7 @@ impl Setup {
             chat_template: None,
             limits: Limits { keep_alive: NEVER, ..Limits::default() },
             cors_origins: Origins::None,
+            passthrough: Passthrough::default(),
             metrics: Metrics::default(),
             drain_timeout: NEVER,
             threads: 1,
@@ -103,6 +105,7 @@ impl Setup {
             formats: Arc::default(),
             limits: self.limits,
             cors_origins: self.cors_origins,
+            passthrough: self.passthrough,
             metrics: self.metrics,
             drain_timeout: self.drain_timeout,
             threads: self.threads,

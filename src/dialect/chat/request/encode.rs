@@ -6,13 +6,13 @@ mod tools;
 use std::borrow::Cow;
 
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::{
     conversation::{Conversation, Part, Turn, joined_user_turns, media_behind_results},
     dialect::{
         Dialect, UpstreamRequest,
-        chat::{Options, Streaming, server::Fields},
+        chat::{MaxTokens, Options, Streaming, server::Fields},
     },
     wire::json::Encoder,
 };
@@ -33,12 +33,20 @@ pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> Up
             body.key("model").string(model);
         }
         body.key("messages").array(|body| {
-            turns.iter().for_each(|turn| messages::put(body, turn, options, &mut dropped));
+            let context = messages::Context::new(&turns, rest, options);
+            turns.iter().for_each(|turn| messages::put(body, turn, &context, &mut dropped));
             constraint.begun.iter().for_each(|begun| body.value(begun));
         });
         tools::put(body, conversation, rest, options);
-        put_sampling(body, conversation, rest, &constraint.members);
-        let is_ours = |key: &str| is_put(key) || constraint.members.contains_key(key);
+        put_max_tokens(body, conversation, rest, options.max_tokens);
+        put_sampling(body, conversation, rest, (&constraint.members, options));
+        let thinking = disabled_thinking(conversation, options);
+        if let Some(thinking) = &thinking {
+            body.key("thinking").value(thinking);
+        }
+        let is_ours = |key: &str| {
+            is_put(key) || constraint.members.contains_key(key) || (key == "thinking" && thinking.is_some())
+        };
         for (key, value) in rest.iter().filter(|(key, _)| !is_ours(key)) {
             body.key(key).value(value);
         }
@@ -87,23 +95,54 @@ const ROOM: usize = 1 << 10;
 
 /// Whether a field is written in its own place and not with the others of `rest`.
 fn is_put(key: &str) -> bool {
-    matches!(key, "model" | "messages" | "stream" | "stream_options") || tools::owns(key)
+    matches!(key, "model" | "messages" | "stream" | "stream_options" | "max_tokens" | "max_completion_tokens")
+        || tools::owns(key)
 }
 
-/// Writes the sampling settings; not those that `constraint` replaces.
+/// Writes the limit of tokens in the field that the upstream knows, or else in those that the client used.
+fn put_max_tokens(
+    body: &mut Encoder,
+    conversation: &Conversation,
+    rest: &Map<String, Value>,
+    field: MaxTokens,
+) {
+    let Some(limit) = conversation.sampling.max_tokens else { return };
+    match field {
+        MaxTokens::MaxTokens => body.key("max_tokens").value(&limit),
+        MaxTokens::MaxCompletionTokens => body.key("max_completion_tokens").value(&limit),
+        MaxTokens::AsGiven => {
+            let given = ["max_tokens", "max_completion_tokens"].map(|key| (key, rest.get(key)));
+            for (key, given) in given.iter().filter_map(|(key, given)| Some((key, (*given)?))) {
+                body.key(key).value(given);
+            }
+            if given.iter().all(|(_, given)| given.is_none()) {
+                body.key("max_tokens").value(&limit);
+            }
+        }
+    }
+}
+
+/// `thinking` for servers that reject a required call beside thinking.
+fn disabled_thinking(conversation: &Conversation, options: &Options) -> Option<Value> {
+    let is_forced = conversation.tool_choice.requires_call() && !conversation.tools.is_empty();
+    (options.exclusive_thinking && is_forced).then(|| json!({"type": "disabled"}))
+}
+
+/// Writes the other sampling settings; not those that `constraint` replaces.
 fn put_sampling(
     body: &mut Encoder,
     conversation: &Conversation,
     rest: &Map<String, Value>,
-    constraint: &Map<String, Value>,
+    (constraint, options): (&Map<String, Value>, &Options),
 ) {
     let sampling = &conversation.sampling;
     let mut put = Optional { body, rest };
-    put.member("max_tokens", sampling.max_tokens.as_ref());
     put.member("temperature", sampling.temperature.as_ref());
     put.member("top_p", sampling.top_p.as_ref());
     put.member("stop", Some(&sampling.stop).filter(|stop| !stop.is_empty()));
-    put.member("reasoning_effort", sampling.reasoning_effort.as_ref());
+    let is_excluded = options.exclusive_thinking
+        && (rest.contains_key("thinking") || disabled_thinking(conversation, options).is_some());
+    put.member("reasoning_effort", sampling.reasoning_effort.as_ref().filter(|_| !is_excluded));
     let format = sampling.response_format.as_ref();
     put.member("response_format", format.filter(|_| !constraint.contains_key("response_format")));
     put.member("seed", sampling.seed.as_ref());

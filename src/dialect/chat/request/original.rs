@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     conversation::{Call, Part, Received},
-    dialect::{Dialect, custom_tools::input_arguments},
+    dialect::{Dialect, chat::extra, custom_tools::input_arguments},
     wire::json::Json,
 };
 
@@ -65,7 +65,8 @@ pub(super) fn call(element: &Value) -> Option<Call> {
             (function, text(function.get("arguments")))
         }
     };
-    Some(Call::new(id, body.get("name")?.as_str()?, arguments))
+    let signature = element.get("extra_content").and_then(extra::past_call_state);
+    Some(Call { signature, ..Call::new(id, body.get("name")?.as_str()?, arguments) })
 }
 
 /// Whether an element of `tool_calls` is a custom tool's call.

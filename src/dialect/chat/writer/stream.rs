@@ -15,7 +15,11 @@ use super::{
     usage,
 };
 use crate::{
-    dialect::{Answering, StreamForm, chat::error_body, custom_tools::Customs},
+    dialect::{
+        Answering, StreamForm,
+        chat::{error_body, extra},
+        custom_tools::Customs,
+    },
     event::{CallEnd, CallStart, Event, Usage},
     failure::Failure,
     wire::json::escape_into,
@@ -284,7 +288,11 @@ impl Stream {
             escape_into(out, &start.id);
             put_all(out, ["\",\"type\":\"", kind, "\",\"", kind, "\":{\"name\":\""]);
             escape_into(out, &start.name);
-            put_all(out, ["\",\"", arguments, "\":\"\"}}]}"]);
+            put_all(out, ["\",\"", arguments, "\":\"\"}"]);
+            if let Some(state) = &start.signature {
+                put_all(out, [",\"extra_content\":", &extra::extra_content(state).to_string()]);
+            }
+            out.put_slice(b"}]}");
         }
         out.put_slice(END);
     }

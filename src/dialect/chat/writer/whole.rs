@@ -13,7 +13,11 @@ use super::{
     usage,
 };
 use crate::{
-    dialect::{Answering, WholeForm, chat::error_body, custom_tools::Customs},
+    dialect::{
+        Answering, WholeForm,
+        chat::{error_body, extra},
+        custom_tools::Customs,
+    },
     event::{CallEnd, Event, Finish, Usage},
     failure::Failure,
 };
@@ -46,6 +50,8 @@ struct Call {
     id: String,
     name: String,
     arguments: String,
+    /// `extra_content`: the upstream's state of the call.
+    extra: Option<Value>,
     /// Of a custom tool: the arguments are its input, plain text.
     is_custom: bool,
 }
@@ -86,6 +92,7 @@ impl WholeForm for Whole {
                     id: start.id.to_string(),
                     name: start.name.to_string(),
                     arguments: String::new(),
+                    extra: start.signature.as_ref().map(extra::extra_content),
                     is_custom,
                 });
             }
@@ -210,7 +217,10 @@ fn weight(event: &Event<'_>) -> usize {
     match event {
         Event::Text(text) | Event::Refusal(text) => text.len(),
         Event::Reasoning(reasoning) => reasoning.text.len(),
-        Event::CallStart(start) => start.id.len() + start.name.len(),
+        Event::CallStart(start) => {
+            let state = start.signature.as_ref().map_or(0, |state| state.text.len());
+            start.id.len() + start.name.len() + state
+        }
         Event::CallArguments { piece, .. } => piece.len(),
         Event::CallResult(result) => result.id.len() + result.content.len(),
         Event::ServerCall(call) => {
@@ -237,12 +247,17 @@ fn object(value: Value) -> Map<String, Value> {
 }
 
 fn tool_call(call: &Call) -> Value {
-    if call.is_custom {
-        return json!({"id": call.id, "type": "custom", "custom": {"name": call.name, "input": call.arguments}});
+    let mut element = if call.is_custom {
+        json!({"id": call.id, "type": "custom", "custom": {"name": call.name, "input": call.arguments}})
+    } else {
+        json!({
+            "id": call.id,
+            "type": "function",
+            "function": {"name": call.name, "arguments": call.arguments},
+        })
+    };
+    if let (Some(object), Some(extra)) = (element.as_object_mut(), &call.extra) {
+        object.insert("extra_content".to_owned(), extra.clone());
     }
-    json!({
-        "id": call.id,
-        "type": "function",
-        "function": {"name": call.name, "arguments": call.arguments},
-    })
+    element
 }

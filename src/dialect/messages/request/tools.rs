@@ -10,9 +10,6 @@ use crate::{
     wire::json::{Json, Kind as JsonKind},
 };
 
-/// The most characters of a tool's name in this API.
-const LONGEST_NAME: usize = 128;
-
 /// The tools of a request and the choice among them.
 pub(super) struct Toolbox {
     pub(super) tools: Vec<Tool>,
@@ -47,7 +44,7 @@ fn declared(path: Path<'_>, declaration: Json<'_>) -> Result<Option<Tool>, Failu
         return Ok(None);
     }
     let name = fields.needed_string("name")?.into_owned();
-    check_name(fields.at("name"), &name, LONGEST_NAME)?;
+    check_name(fields.at("name"), &name)?;
     let description = fields.string("description")?.unwrap_or_default().into_owned();
     let strict = fields.boolean("strict")?;
     let schema = fields.any("input_schema");

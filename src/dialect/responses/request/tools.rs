@@ -18,9 +18,6 @@ use crate::{
     wire::json::{Json, Kind as JsonKind},
 };
 
-/// The most characters of a tool's name in this API.
-const LONGEST_NAME: usize = 128;
-
 /// The most characters of a name that toolwire makes. Other APIs allow no more.
 const LONGEST_FLAT: usize = 64;
 
@@ -75,7 +72,7 @@ pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
 impl Toolbox {
     fn add(&mut self, path: Path<'_>, declaration: Json<'_>) -> Result<(), Failure> {
         let (tool, is_custom) = tool(path, declaration)?;
-        check_name(Path::Member(&path, "name"), &tool.name, LONGEST_NAME)?;
+        check_name(Path::Member(&path, "name"), &tool.name)?;
         if is_custom {
             self.custom.push(tool.name.clone());
         }

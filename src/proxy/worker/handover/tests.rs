@@ -52,8 +52,7 @@ async fn echo_paths(stream: TcpStream) {
                 } else {
                     Response::new(Echo::Path(Some(path.into())))
                 };
-                handover.request_ends();
-                Ok(response)
+                Ok(response.map(|body| HandledBody::new(body, handover)))
             }
         };
         let never = pin!(std::future::pending());

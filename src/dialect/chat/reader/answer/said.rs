@@ -5,12 +5,12 @@ use std::borrow::Cow;
 use super::{AnswerState, ChannelName};
 use crate::{
     dialect::{
-        Dialect, Skip,
+        Skip,
         channel::{cuts_pair, emit},
-        chat::reader::chunk::Delta,
+        chat::{extra, reader::chunk::Delta},
         tool_calls::arguments_only,
     },
-    event::{Annotation, CallResult, Event, Media, Opaque, Reasoning, ServerCall, Sink},
+    event::{Annotation, CallResult, Event, Media, Reasoning, ServerCall, Sink},
     failure::Failure,
     wire::json::{Json, Kind},
 };
@@ -180,7 +180,8 @@ impl AnswerState {
         }
     }
 
-    /// OpenRouter's list of reasoning parts, often beside the same text as a string.
+    /// OpenRouter's list of reasoning parts, often beside the same text as a string. Each part with state ends a piece of
+    /// reasoning; text that only the string has is the first.
     fn say_details(
         &mut self,
         body: Option<&str>,
@@ -188,20 +189,37 @@ impl AnswerState {
         frame: Option<&str>,
         out: &mut impl Sink,
     ) {
-        let string =
-            |part: Json<'_>, key| part.get(key).and_then(|value| value.as_str().map(Cow::into_owned));
-        let signature =
-            details.elements().find_map(|part| string(part, "signature").or(string(part, "data")));
-        let listed =
-            || details.elements().filter_map(|part| string(part, "text").or(string(part, "summary")));
-        let text = match body {
-            Some(body) => self.reasoning.piece(body).to_owned(),
-            None => listed().collect(),
+        let listed = |part: Json<'_>| {
+            let text = extra::TEXT_KEYS.iter().find_map(|key| part.get(key)?.as_str());
+            text.map(Cow::into_owned).unwrap_or_default()
         };
-        if !text.is_empty() || signature.is_some() {
-            let signature = signature.map(|text| Opaque::new(Dialect::Chat.name(), text));
-            let reasoning = Reasoning { text: text.into(), signature, redacted: false };
-            emit(out, frame, Event::Reasoning(reasoning));
+        let mut pieces: Vec<Reasoning<'static>> = Vec::new();
+        for part in details.elements() {
+            let signature = extra::detail_state(part);
+            let redacted = signature.is_some() && part.get("data").is_some();
+            let text = if body.is_some() { String::new() } else { listed(part) };
+            match pieces.last_mut().filter(|last| last.signature.is_none()) {
+                Some(last) if !redacted => {
+                    last.text.to_mut().push_str(&text);
+                    last.signature = signature;
+                }
+                _ => pieces.push(Reasoning { text: text.into(), signature, redacted }),
+            }
+        }
+        if let Some(body) = body {
+            let text = self.reasoning.piece(body).to_owned();
+            match pieces.first_mut().filter(|first| !first.redacted) {
+                Some(first) => first.text = text.into(),
+                None => pieces.insert(0, Reasoning::text(text)),
+            }
+        }
+        pieces.retain(|piece| !piece.text.is_empty() || piece.signature.is_some());
+        // The frame goes with the only text in it. State alone is nothing that a client of this API gets.
+        let with_text = pieces.iter().filter(|piece| !piece.text.is_empty()).count();
+        let shown = pieces.iter().position(|piece| !piece.text.is_empty()).unwrap_or(0);
+        for (place, piece) in pieces.into_iter().enumerate() {
+            let frame = frame.filter(|_| with_text <= 1 && place == shown);
+            emit(out, frame, Event::Reasoning(piece));
         }
     }
 }

@@ -14,9 +14,6 @@ use crate::{
     wire::json::{Json, Kind as JsonKind},
 };
 
-/// The most characters of a function's name in this API.
-const LONGEST_NAME: usize = 64;
-
 /// The tools of a request and the choice among them.
 pub(super) struct Toolbox {
     pub(super) tools: Vec<Tool>,
@@ -98,7 +95,7 @@ fn tool(mut body: Fields<'_, '_>, declared: Json<'_>) -> Result<Tool, Failure> {
     let Some(name) = body.string("name")? else {
         return Err(wrong_value(body.at("name"), "is missing; a tool needs a name"));
     };
-    check_name(body.at("name"), &name, LONGEST_NAME)?;
+    check_name(body.at("name"), &name)?;
     let description = body.string("description")?.unwrap_or_default().into_owned();
     let strict = body.boolean("strict")?;
     let parameters = body.any("parameters");

@@ -4,33 +4,68 @@ use serde_json::{Map, Value};
 
 use super::{super::original, DIALECT};
 use crate::{
-    conversation::{Call, CallOutput, Part, Role, Turn},
-    dialect::chat::Options,
+    conversation::{Call, CallOutput, CallsById, Part, Role, Turn, WantsBack},
+    dialect::chat::{Options, PastReasoning, extra},
     wire::json::Encoder,
 };
 
+/// What writing a message depends on beside its turn.
+pub(super) struct Context<'a> {
+    options: &'a Options,
+    /// The past calls, if results need the names of their tools.
+    calls: Option<CallsById<'a>>,
+    /// Past calls need a reasoning beside them.
+    needs_reasoning: bool,
+}
+
+impl<'a> Context<'a> {
+    /// For the turns of a request whose other fields are `rest`.
+    pub(super) fn new(turns: &'a [Turn], rest: &Map<String, Value>, options: &'a Options) -> Self {
+        let calls = options.name_results.then(|| {
+            let mut calls = CallsById::default();
+            turns.iter().for_each(|turn| calls.add(turn));
+            calls
+        });
+        let thinking = rest.get("thinking").and_then(|thinking| thinking.get("type")?.as_str());
+        let needs_reasoning = options.reasoning_placeholder && thinking != Some("disabled");
+        Self { options, calls, needs_reasoning }
+    }
+
+    /// The name of the tool that gave this result; empty if it is not needed.
+    fn name_of(&self, output: &'a CallOutput) -> &'a str {
+        self.calls.as_ref().map_or(&output.name, |calls| calls.tool_of(output))
+    }
+}
+
 /// The messages of a turn: one, or one for each result and one for the rest of it.
-pub(super) fn put(body: &mut Encoder, turn: &Turn, options: &Options, dropped: &mut Vec<String>) {
+pub(super) fn put<'a>(body: &mut Encoder, turn: &'a Turn, context: &Context<'a>, dropped: &mut Vec<String>) {
     let no_rest = Map::new();
     let rest = turn.rest.from_dialect(DIALECT).unwrap_or(&no_rest);
     if let (Role::Tool, [Part::Result(output), media @ ..]) = (turn.role, turn.parts.as_slice()) {
-        return result(body, output, media, rest);
+        return result(body, (output, context.name_of(output)), media, rest);
     }
     let mut has_content = turn.parts.is_empty();
     for part in &turn.parts {
         match part {
-            Part::Result(output) if turn.parts.len() == 1 => result(body, output, &[], rest),
-            Part::Result(output) => result(body, output, &[], &no_rest),
+            Part::Result(output) => {
+                let rest = if turn.parts.len() == 1 { rest } else { &no_rest };
+                result(body, (output, context.name_of(output)), &[], rest);
+            }
             _ => has_content = true,
         }
     }
     if has_content {
-        message(body, (turn, rest), options, dropped);
+        message(body, (turn, rest), context, dropped);
     }
 }
 
 /// A result and its media; in the form from before November 2023 if it has no id.
-fn result(body: &mut Encoder, output: &CallOutput, media: &[Part], rest: &Map<String, Value>) {
+fn result(
+    body: &mut Encoder,
+    (output, name): (&CallOutput, &str),
+    media: &[Part],
+    rest: &Map<String, Value>,
+) {
     let media: Vec<_> = media.iter().filter(|part| is_expressible(part)).collect();
     body.object(|body| {
         if output.id.is_empty() {
@@ -39,8 +74,8 @@ fn result(body: &mut Encoder, output: &CallOutput, media: &[Part], rest: &Map<St
             body.key("role").string("tool");
             body.key("tool_call_id").string(&output.id);
         }
-        if !output.name.is_empty() {
-            body.key("name").string(&output.name);
+        if !name.is_empty() {
+            body.key("name").string(name);
         }
         match rest.get("content").filter(|content| original::result_text(content) == output.content) {
             Some(original) => body.key("content").value(original),
@@ -57,9 +92,10 @@ fn result(body: &mut Encoder, output: &CallOutput, media: &[Part], rest: &Map<St
 fn message(
     body: &mut Encoder,
     (turn, rest): (&Turn, &Map<String, Value>),
-    options: &Options,
+    context: &Context<'_>,
     dropped: &mut Vec<String>,
 ) {
+    let options = context.options;
     let (role, may_be_null) = match turn.role {
         Role::Developer if options.keep_developer => ("developer", false),
         Role::System | Role::Developer => ("system", false),
@@ -70,7 +106,7 @@ fn message(
     body.object(|body| {
         body.key("role").string(role);
         content(body.key("content"), &turn.parts, rest, may_be_null);
-        put_reasoning(body, &turn.parts, dropped);
+        put_reasoning(body, (&turn.parts, rest), context, dropped);
         put_calls(body, &turn.parts, rest, options);
         extend(body, rest);
     });
@@ -124,19 +160,43 @@ fn element(body: &mut Encoder, part: &Part, rest: &Map<String, Value>) {
     }
 }
 
-/// Past reasoning is sent as `reasoning_content`: Kimi rejects a past call without it, and accepts an empty
-/// one.
-fn put_reasoning(body: &mut Encoder, parts: &[Part], dropped: &mut Vec<String>) {
+/// Writes past reasoning in the field that the upstream knows. Kimi rejects a past call without it, and accepts an empty one.
+/// The client's own `reasoning_details` are among the other fields of its message.
+fn put_reasoning(
+    body: &mut Encoder,
+    (parts, rest): (&[Part], &Map<String, Value>),
+    context: &Context<'_>,
+    dropped: &mut Vec<String>,
+) {
     let mut joined: Option<String> = None;
     for part in parts {
-        let Part::Reasoning { text, signature, .. } = part else { continue };
+        let Part::Reasoning { text, .. } = part else { continue };
         joined.get_or_insert_default().push_str(text);
-        if signature.is_some() {
-            dropped.push("messages[].reasoning.signature".to_owned());
-        }
     }
-    if let Some(text) = joined {
-        body.key("reasoning_content").string(&text);
+    let has_calls = || parts.iter().any(|part| matches!(part, Part::Call(_)));
+    if joined.is_none() && context.needs_reasoning && has_calls() {
+        joined = Some(String::new());
+    }
+    let form = context.options.past_reasoning;
+    let details = match form {
+        PastReasoning::Reasoning if !rest.contains_key("reasoning_details") => {
+            extra::reasoning_details(parts)
+        }
+        _ => Vec::new(),
+    };
+    let is_signed = |part: &&Part| matches!(part, Part::Reasoning { signature: Some(_), .. });
+    if parts.iter().filter(is_signed).count() > details.len() {
+        dropped.push("messages[].reasoning.signature".to_owned());
+    }
+    match (form, joined) {
+        (_, None) => {}
+        (PastReasoning::ReasoningContent, Some(text)) => body.key("reasoning_content").string(&text),
+        (PastReasoning::Reasoning, Some(text)) if text.is_empty() || rest.contains_key("reasoning") => {}
+        (PastReasoning::Reasoning, Some(text)) => body.key("reasoning").string(&text),
+        (PastReasoning::Off, Some(_)) => dropped.push("messages[].reasoning".to_owned()),
+    }
+    if !details.is_empty() {
+        body.key("reasoning_details").value(&details);
     }
 }
 
@@ -158,12 +218,22 @@ fn put_calls(body: &mut Encoder, parts: &[Part], rest: &Map<String, Value>, opti
 fn call_element(body: &mut Encoder, call: &Call, rest: &Map<String, Value>, options: &Options) {
     let is_known = |element: &Value| options.keep_custom_tools || !original::is_custom_call(element);
     let means_it = |element: &Value| is_known(element) && original::call(element).as_ref() == Some(call);
-    match original::find(rest, "tool_calls", means_it) {
-        Some(original) => body.value(original),
-        None => body.object(|body| {
+    let state = call.signature.as_ref().map(|state| extra::returned_extra_content(state));
+    match (original::find(rest, "tool_calls", means_it), state) {
+        // State of another dialect, which the client carries here.
+        (Some(original), Some(None)) => {
+            let mut original = original.clone();
+            original.as_object_mut().and_then(|call| call.shift_remove("extra_content"));
+            body.value(&original);
+        }
+        (Some(original), _) => body.value(original),
+        (None, state) => body.object(|body| {
             body.key("id").string(&call.id);
             body.key("type").string("function");
             function(body.key("function"), call);
+            if let Some(extra) = state.flatten().filter(|_| options.wants_back != WantsBack::Nothing) {
+                body.key("extra_content").value(&extra);
+            }
         }),
     }
 }

@@ -85,7 +85,7 @@ fn choice(
             }
         }
         ToolChoice::None => body.key(key).string("none"),
-        ToolChoice::Required => body.key(key).string("required"),
+        ToolChoice::Required => body.key(key).string(options.required_choice.word()),
         ToolChoice::Named(name) if conversation.legacy_functions => named(body.key(key), name),
         ToolChoice::Named(name) => reference(body.key(key), conversation, name, options),
         ToolChoice::Allowed { names, required } => body.key(key).object(|body| {

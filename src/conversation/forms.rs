@@ -1,0 +1,384 @@
+//! Names of tools and ids of calls, in the forms that an upstream accepts.
+//!
+//! Clients name their tools as they like, and their ids are those of other upstreams. An upstream that limits both gets a
+//! conversation in which every name and id that it would reject is replaced, everywhere in the same way. The replacement
+//! depends only on the conversation, so every request of a dialogue gets the same one. Ids in responses need no way back:
+//! they are the upstream's own. Names do, see [`DeclaredTools`](crate::tools::DeclaredTools).
+
+use std::{
+    borrow::Cow,
+    collections::{HashMap, HashSet},
+    hash::{DefaultHasher, Hash, Hasher},
+};
+
+use super::{Conversation, Part, Tool, ToolChoice};
+
+/// The names of tools that an upstream accepts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum NameForm {
+    /// Any text.
+    Any,
+    /// 1 to 64 ASCII letters, digits, `_` and `-`: the limit of OpenAI's APIs, which others keep to.
+    #[default]
+    Word,
+    /// The same, beginning with a letter or `_`.
+    Identifier,
+}
+
+/// The ids of calls that an upstream accepts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum IdForm {
+    /// Any text.
+    #[default]
+    Any,
+    /// At most that many characters.
+    AtMost(usize),
+    /// ASCII letters, digits, `_` and `-`, at most 64 characters.
+    Word,
+    /// Exactly that many ASCII letters and digits.
+    Alphanumeric(usize),
+}
+
+/// The most characters of a name, and of an id that is a word.
+const LONGEST: usize = 64;
+
+impl NameForm {
+    fn accepts(self, name: &str) -> bool {
+        let is_identifier = || name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
+        match self {
+            Self::Any => true,
+            Self::Word => is_word(name),
+            Self::Identifier => is_word(name) && is_identifier(),
+        }
+    }
+
+    /// The name in this form, as close to the original as it can be.
+    fn readable(self, name: &str) -> String {
+        let lead = if self == Self::Identifier && !name.starts_with(|first: char| first.is_alphabetic()) {
+            "_"
+        } else {
+            ""
+        };
+        let plain = |letter: char| if is_word_letter(letter) { letter } else { '_' };
+        lead.chars().chain(name.chars().map(plain)).collect()
+    }
+}
+
+impl IdForm {
+    fn accepts(self, id: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::AtMost(longest) => id.len() <= longest || id.chars().nth(longest).is_none(),
+            Self::Word => is_word(id),
+            Self::Alphanumeric(length) => {
+                id.len() == length && id.bytes().all(|byte| byte.is_ascii_alphanumeric())
+            }
+        }
+    }
+
+    /// An id in this form, made of a hash of `id`. `attempt` gives another one.
+    fn hashed(self, id: &str, attempt: u64) -> String {
+        match self {
+            Self::Any => id.to_owned(),
+            Self::AtMost(longest) if longest < HASHED_ID => hash_letters(id, attempt, longest),
+            Self::AtMost(_) | Self::Word => {
+                format!("call_{}", hash_letters(id, attempt, HASHED_ID - "call_".len()))
+            }
+            Self::Alphanumeric(length) => hash_letters(id, attempt, length),
+        }
+    }
+}
+
+/// The length of an id that replaces one.
+const HASHED_ID: usize = 25;
+
+fn is_word_letter(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-')
+}
+
+fn is_word(text: &str) -> bool {
+    (1..=LONGEST).contains(&text.len()) && text.chars().all(is_word_letter)
+}
+
+/// `length` letters and digits that depend on `text` and `attempt`; the same in every process.
+fn hash_letters(text: &str, attempt: u64, length: usize) -> String {
+    const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    /// Letters that one hash gives; more would depend on its last bits only.
+    const OF_ONE_HASH: usize = 10;
+    let mut letters = String::with_capacity(length);
+    for block in 0..length.div_ceil(OF_ONE_HASH) {
+        let mut hasher = DefaultHasher::new();
+        (text, attempt, block).hash(&mut hasher);
+        let mut hash = hasher.finish();
+        for _ in 0..OF_ONE_HASH.min(length - letters.len()) {
+            let place = usize::try_from(hash % 62).unwrap_or_default();
+            letters.push(LETTERS.get(place).copied().unwrap_or(b'0').into());
+            hash /= 62;
+        }
+    }
+    letters
+}
+
+/// Replacements for the texts that a form rejects.
+#[derive(Debug, Default)]
+struct Replacements(HashMap<String, String>);
+
+impl Replacements {
+    /// Replacements for those of `texts` that are not accepted. They differ from each other, from all accepted texts and from
+    /// those that are `reserved`.
+    fn new<'a>(
+        texts: impl Iterator<Item = &'a str> + Clone,
+        reserved: impl Iterator<Item = &'a str>,
+        accepts: impl Fn(&str) -> bool,
+        replace: impl Fn(&str, u64) -> String,
+    ) -> Self {
+        let mut replaced = HashMap::new();
+        if texts.clone().all(&accepts) {
+            return Self(replaced);
+        }
+        let accepted = texts.clone().filter(|text| accepts(text));
+        let mut taken: HashSet<Cow<'a, str>> = accepted.chain(reserved).map(Cow::Borrowed).collect();
+        for text in texts.filter(|text| !accepts(text)) {
+            if replaced.contains_key(text) {
+                continue;
+            }
+            let mut attempt = 0;
+            let mut new = replace(text, attempt);
+            while taken.contains(new.as_str()) {
+                attempt += 1;
+                new = replace(text, attempt);
+            }
+            taken.insert(Cow::Owned(new.clone()));
+            replaced.insert(text.to_owned(), new);
+        }
+        Self(replaced)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Replaces `text` if it has a replacement, and returns whether it has.
+    fn apply(&self, text: &mut String) -> bool {
+        let new = self.0.get(text.as_str());
+        if let Some(new) = new {
+            text.clone_from(new);
+        }
+        new.is_some()
+    }
+}
+
+/// The name in the form `form`; `attempt` gives another one.
+fn replaced_name(form: NameForm, name: &str, attempt: u64) -> String {
+    let mut readable = form.readable(name);
+    if attempt == 0 && readable.len() <= LONGEST && !readable.is_empty() {
+        return readable;
+    }
+    let suffix = hash_letters(name, attempt, 8);
+    readable.truncate(LONGEST - suffix.len() - 1);
+    format!("{readable}_{suffix}")
+}
+
+/// Replacements for the names of declared tools. They do not depend on anything else, so that a response can be read by them.
+fn declared_replacements(tools: &[Tool], form: NameForm) -> Replacements {
+    let names = tools.iter().map(|tool| tool.name.as_str());
+    let replace = |name: &str, attempt| replaced_name(form, name, attempt);
+    Replacements::new(names, std::iter::empty(), |name| form.accepts(name), replace)
+}
+
+/// The names that `tools` have at upstreams that accept only some names: the name there, and the tool.
+pub(crate) fn names_at_upstreams(tools: &[Tool]) -> Vec<(String, &Tool)> {
+    let mut names = Vec::new();
+    for form in [NameForm::Word, NameForm::Identifier] {
+        let replaced = declared_replacements(tools, form);
+        let known = tools.iter().filter_map(|tool| Some((replaced.0.get(&tool.name)?.clone(), tool)));
+        names.extend(known);
+    }
+    names
+}
+
+impl Conversation {
+    /// The conversation with names and ids in the forms that an upstream accepts.
+    pub fn in_forms(&self, names: NameForm, ids: IdForm) -> Cow<'_, Self> {
+        let names = all_replacements(self, names);
+        let accepts = |id: &str| id.is_empty() || ids.accepts(id);
+        let replace = |id: &str, attempt| ids.hashed(id, attempt);
+        let ids = Replacements::new(past_ids(self), std::iter::empty(), accepts, replace);
+        if names.is_empty() && ids.is_empty() {
+            return Cow::Borrowed(self);
+        }
+        Cow::Owned(replaced(self.clone(), &names, &ids))
+    }
+}
+
+/// Replacements for declared names and those of past calls. A past name that is not declared gives way to those of the
+/// declared tools.
+fn all_replacements(conversation: &Conversation, form: NameForm) -> Replacements {
+    let mut all = declared_replacements(&conversation.tools, form);
+    let new: HashSet<String> = all.0.values().cloned().collect();
+    let accepts = |name: &str| form.accepts(name) && !new.contains(name);
+    if past_names(conversation).all(accepts) {
+        return all;
+    }
+    let declared: HashSet<&str> = conversation.tools.iter().map(|tool| tool.name.as_str()).collect();
+    let past = past_names(conversation).filter(|name| !declared.contains(name));
+    let reserved = declared.iter().copied().chain(new.iter().map(String::as_str));
+    let replace = |name: &str, attempt| replaced_name(form, name, attempt);
+    all.0.extend(Replacements::new(past, reserved, accepts, replace).0);
+    all
+}
+
+fn past_parts(conversation: &Conversation) -> impl Iterator<Item = &Part> + Clone {
+    conversation.turns.iter().flat_map(|turn| &turn.parts)
+}
+
+/// The names of tools in the history.
+fn past_names(conversation: &Conversation) -> impl Iterator<Item = &str> + Clone {
+    past_parts(conversation).filter_map(|part| match part {
+        Part::Call(call) => Some(call.name.as_str()),
+        Part::Result(output) if !output.name.is_empty() => Some(output.name.as_str()),
+        _ => None,
+    })
+}
+
+/// The ids of calls in the history.
+fn past_ids(conversation: &Conversation) -> impl Iterator<Item = &str> + Clone {
+    past_parts(conversation).filter_map(|part| match part {
+        Part::Call(call) => Some(call.id.as_str()),
+        Part::Result(output) => Some(output.id.as_str()),
+        _ => None,
+    })
+}
+
+fn replaced(mut conversation: Conversation, names: &Replacements, ids: &Replacements) -> Conversation {
+    for part in conversation.turns.iter_mut().flat_map(|turn| &mut turn.parts) {
+        match part {
+            Part::Call(call) => {
+                names.apply(&mut call.name);
+                ids.apply(&mut call.id);
+            }
+            Part::Result(output) => {
+                names.apply(&mut output.name);
+                ids.apply(&mut output.id);
+            }
+            _ => {}
+        }
+    }
+    // A custom tool's declaration has the old name, so the tool is declared as the function that it is everywhere else.
+    conversation.custom_tools.retain(|name| !names.0.contains_key(name));
+    for tool in &mut conversation.tools {
+        if names.apply(&mut tool.name) {
+            tool.declared = None;
+        }
+    }
+    match &mut conversation.tool_choice {
+        ToolChoice::Named(name) => _ = names.apply(name),
+        ToolChoice::Allowed { names: allowed, .. } => {
+            allowed.iter_mut().for_each(|name| _ = names.apply(name))
+        }
+        ToolChoice::Auto | ToolChoice::None | ToolChoice::Required => {}
+    }
+    conversation
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conversation::{Call, CallOutput, Role, Turn};
+
+    fn conversation(tools: &[&str], calls: &[(&str, &str)]) -> Conversation {
+        let call = |(id, name): &(&str, &str)| Part::Call(Call::new(*id, *name, "{}"));
+        let result = |(id, _): &(&str, &str)| {
+            let output =
+                CallOutput { id: (*id).into(), name: String::new(), content: "1".into(), is_error: false };
+            Turn::of(Role::Tool, vec![Part::Result(output)])
+        };
+        let asked = Turn::of(Role::Assistant, calls.iter().map(call).collect());
+        Conversation {
+            tools: tools.iter().map(|name| Tool::named(*name)).collect(),
+            turns: [asked].into_iter().chain(calls.iter().map(result)).collect(),
+            ..Conversation::default()
+        }
+    }
+
+    fn names(conversation: &Conversation) -> Vec<&str> {
+        conversation.tools.iter().map(|tool| tool.name.as_str()).chain(past_names(conversation)).collect()
+    }
+
+    #[test]
+    fn accepted_names_and_ids_are_not_copied() {
+        let plain = conversation(&["a", "b-c_9"], &[("call_1", "a"), ("", "b-c_9")]);
+        for (names, ids) in [(NameForm::Any, IdForm::Any), (NameForm::Identifier, IdForm::Word)] {
+            assert!(matches!(plain.in_forms(names, ids), Cow::Borrowed(_)));
+        }
+        let odd = conversation(&["a.b", ""], &[("functions.a:0", "x y")]);
+        assert!(matches!(odd.in_forms(NameForm::Any, IdForm::Any), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn rejected_names_stay_readable() {
+        let long = "x".repeat(65);
+        let odd =
+            conversation(&["tab.open", "Größe ändern", &long, "3d"], &[("1", "tab.open"), ("2", "old.one")]);
+        let sent = odd.in_forms(NameForm::Word, IdForm::Any);
+        let sent_names = names(&sent);
+        assert_eq!(sent_names[0], "tab_open");
+        assert_eq!(sent_names[1], "Gr__e__ndern");
+        assert!(sent_names[2].starts_with("xxx") && sent_names[2].len() == 64, "{}", sent_names[2]);
+        assert_eq!(sent_names[3..], ["3d", "tab_open", "old_one"]);
+        let sent = odd.in_forms(NameForm::Identifier, IdForm::Any);
+        assert_eq!(names(&sent)[3], "_3d");
+    }
+
+    #[test]
+    fn replaced_names_differ_from_all_others() {
+        let odd = conversation(&["a.b", "a b", "a_b", "a:b"], &[("1", "a/b"), ("2", "a.b")]);
+        let sent = odd.in_forms(NameForm::Word, IdForm::Any);
+        let sent = names(&sent);
+        assert_eq!(sent[2], "a_b");
+        let different: HashSet<_> = sent[..5].iter().collect();
+        assert_eq!((different.len(), sent[5]), (5, sent[0]));
+        assert!(sent.iter().all(|name| is_word(name)), "{sent:?}");
+        // What the response's names are read by agrees with what the upstream got.
+        let known = names_at_upstreams(&odd.tools);
+        for (place, name) in [(0, "a.b"), (1, "a b"), (3, "a:b")] {
+            assert!(known.iter().any(|(new, tool)| new == sent[place] && tool.name == name), "{name}");
+        }
+    }
+
+    #[test]
+    fn ids_are_replaced_the_same_way_everywhere() {
+        let odd = conversation(&[], &[("call_abc", "f"), ("abcDEF123", "f"), ("call_abc", "f"), ("", "f")]);
+        let sent = odd.in_forms(NameForm::Word, IdForm::Alphanumeric(9));
+        let ids: Vec<_> = past_ids(&sent).collect();
+        assert_eq!(ids[0].len(), 9);
+        assert!(ids[0].bytes().all(|byte| byte.is_ascii_alphanumeric()));
+        assert_eq!(ids, [ids[0], "abcDEF123", ids[0], "", ids[0], "abcDEF123", ids[0], ""]);
+        let again = conversation(&[], &[("call_abc", "f")]);
+        let again = again.in_forms(NameForm::Word, IdForm::Alphanumeric(9));
+        assert_eq!(past_ids(&again).next(), Some(ids[0]), "it does not depend on the rest of the history");
+    }
+
+    #[test]
+    fn an_id_that_looks_like_a_replacement_is_not_confused_with_it() {
+        let replacement = IdForm::Alphanumeric(9).hashed("call_abc", 0);
+        let odd = conversation(&[], &[("call_abc", "f"), (&replacement, "f")]);
+        let sent = odd.in_forms(NameForm::Word, IdForm::Alphanumeric(9));
+        let ids: Vec<_> = past_ids(&sent).collect();
+        assert_eq!((ids[1], ids[3]), (&*replacement, &*replacement));
+        assert_eq!(ids[0], ids[2]);
+        assert_ne!(ids[0], replacement);
+    }
+
+    #[test]
+    fn forms_of_ids_have_limits() {
+        let long = "é".repeat(41);
+        assert!(IdForm::AtMost(40).accepts(&"é".repeat(40)));
+        assert!(!IdForm::AtMost(40).accepts(&long));
+        assert!(IdForm::AtMost(40).accepts(&IdForm::AtMost(40).hashed(&long, 0)));
+        assert_eq!(IdForm::AtMost(9).hashed(&long, 0).len(), 9);
+        assert!(!IdForm::Word.accepts("functions.a:0") && IdForm::Word.accepts("toolu_01-x"));
+        assert!(IdForm::Word.accepts(&IdForm::Word.hashed("functions.a:0", 3)));
+        assert!(!IdForm::Word.accepts(&"x".repeat(65)));
+    }
+}

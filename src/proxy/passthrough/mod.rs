@@ -1,0 +1,144 @@
+//! Requests that go to an upstream unread, and their responses (`passthrough` of the configuration).
+//!
+//! ```text
+//! client ─▶ path, body, two headers ─▶ model entry ─▶ upstream (queue, key, limits) ─▶ status, body, safe headers ─▶ client
+//! ```
+//!
+//! Of the request, only the name of its model is read ([`model`]). Of the response nothing is, except that the body of an
+//! error is searched for secrets of the configuration. hyper writes these responses: [`PassedBody`] is their body.
+
+mod body;
+mod model;
+mod multipart;
+
+pub(super) use body::{BrokenOff, PassedBody};
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, Method, StatusCode, header, request, response};
+
+use super::upstream::RawRequest;
+use crate::{
+    config::{Config, Model, passthrough::BASE},
+    failure::{Failure, Kind},
+    http1::list_contains,
+};
+
+/// The headers of a request that are sent on. All others stay here, above all the client's credentials.
+const REQUEST_HEADERS: [HeaderName; 2] = [header::CONTENT_TYPE, header::ACCEPT];
+
+/// The headers of a response that are sent on, unless `Connection` lists them (RFC 9110, section 7.6.1).
+const RESPONSE_HEADERS: [HeaderName; 5] = [
+    header::CONTENT_TYPE,
+    header::CONTENT_ENCODING,
+    header::CONTENT_DISPOSITION,
+    header::CONTENT_LANGUAGE,
+    header::RETRY_AFTER,
+];
+
+/// A request prepared for its upstream.
+#[derive(Debug)]
+pub(super) struct Prepared<'c> {
+    /// The configuration's entry that serves it.
+    pub(super) model: &'c Model,
+    /// The model's name, if the request has one.
+    pub(super) asked: Option<String>,
+    /// The request to the upstream.
+    pub(super) request: RawRequest,
+}
+
+/// Checks what can be checked before the body is read.
+///
+/// # Errors
+/// [`Kind::Request`] for a WebSocket, and if a header that must be unambiguous occurs twice.
+pub(super) fn check(head: &request::Parts) -> Result<(), Failure> {
+    // Other upgrades are offers, which a server may ignore (RFC 9110, section 7.8).
+    let is_websocket = list_contains(&head.headers, &header::UPGRADE, b"websocket");
+    if is_websocket || head.headers.contains_key(header::SEC_WEBSOCKET_KEY) {
+        let message = "WebSockets are not passed through";
+        return Err(Failure::new(Kind::Request, message).with_param(header::UPGRADE.as_str()));
+    }
+    for name in [header::CONTENT_TYPE, model::HEADER] {
+        if head.headers.get_all(&name).iter().nth(1).is_some() {
+            let message = format!("the request has more than one `{name}` header");
+            return Err(Failure::new(Kind::Request, message).with_param(name.as_str()));
+        }
+    }
+    Ok(())
+}
+
+/// Prepares the request for `path`, which has no query, and `body`.
+///
+/// # Errors
+/// [`Kind::NotFound`] for an unknown model, [`Kind::Request`] if it is not certain which upstream it is for, or if that has
+/// no such paths.
+pub(super) fn prepare<'c>(
+    config: &'c Config,
+    path: &str,
+    head: &request::Parts,
+    body: Bytes,
+) -> Result<Prepared<'c>, Failure> {
+    if !body.is_empty() && head.method != Method::POST {
+        let message = format!("a {} request that is passed through has no body", head.method);
+        return Err(Failure::new(Kind::Request, message).with_param("body"));
+    }
+    let named = model::named(&head.headers, &body)?;
+    let model = match &named {
+        Some(named) => config.model(&named.name).ok_or_else(|| super::routes::unknown_model(&named.name))?,
+        None => model::default(config).ok_or_else(|| {
+            let message = format!("the request names no model; set the header `{}`", model::HEADER);
+            Failure::new(Kind::Request, message).with_param("model")
+        })?,
+    };
+    let base = model.upstream.options.side().openai_base().ok_or_else(|| {
+        let (upstream, dialect) = (&model.upstream.name, model.upstream.dialect());
+        let message = format!("upstream `{upstream}` speaks `{dialect}`, which has no such path");
+        Failure::new(Kind::Request, message).with_param("model")
+    })?;
+    let body = match &named {
+        Some(named) => named.renamed(model.upstream_name(&named.name), body),
+        None => body,
+    };
+    let below = path.strip_prefix(BASE).unwrap_or(path);
+    let path = match head.uri.query() {
+        Some(query) => format!("{base}{below}?{query}"),
+        None => format!("{base}{below}"),
+    };
+    let headers = copied(&head.headers, &REQUEST_HEADERS);
+    let request = RawRequest { method: head.method.clone(), path, headers, body };
+    Ok(Prepared { model, asked: named.map(|named| named.name), request })
+}
+
+/// The headers of a response that are sent on.
+///
+/// # Errors
+/// [`Kind::Protocol`] for a response that cannot be passed on: a redirect, which would lead the client past toolwire.
+pub(super) fn response_headers(head: &response::Parts) -> Result<HeaderMap, Failure> {
+    if head.status.is_informational() || head.status.is_redirection() {
+        let message = format!("the upstream responded with status {}; is its base_url right?", head.status);
+        return Err(Failure::new(Kind::Protocol, message));
+    }
+    let mut headers = copied(&head.headers, &RESPONSE_HEADERS);
+    if matches!(head.status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT) {
+        headers.remove(header::CONTENT_TYPE);
+    }
+    // Another server's content must not become a page of this one.
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, http::HeaderValue::from_static("nosniff"));
+    Ok(headers)
+}
+
+/// The first value of each of `names`, unless it is meant for this connection only.
+fn copied(headers: &HeaderMap, names: &[HeaderName]) -> HeaderMap {
+    let is_ours = |name: &HeaderName| list_contains(headers, &header::CONNECTION, name.as_str().as_bytes());
+    let names = names.iter().filter(|name| !is_ours(name));
+    names.filter_map(|name| Some((name.clone(), headers.get(name)?.clone()))).collect()
+}
+
+/// `bytes` with what `cover` covers, unless they are not text.
+pub(super) fn covered(bytes: Bytes, cover: impl for<'t> FnOnce(&'t str) -> Cow<'t, str>) -> Bytes {
+    match str::from_utf8(&bytes).map(cover) {
+        Ok(Cow::Owned(covered)) => covered.into(),
+        _ => bytes,
+    }
+}

@@ -1,0 +1,170 @@
+//! Finds a field of a form (`multipart/form-data`, RFC 7578), without copying its parts.
+//!
+//! A form that servers could read in different ways is refused, since they could find different fields in it.
+
+use std::ops::Range;
+
+use memchr::memmem;
+
+/// The most bytes of the headers of one part.
+const MAX_HEADERS: usize = 8 << 10;
+
+/// The value of the field `name` in `body`, and its place.
+///
+/// # Errors
+/// Why the form is refused, in words.
+pub(super) fn field<'b>(
+    content_type: &str,
+    body: &'b [u8],
+    name: &str,
+) -> Result<Option<(&'b str, Range<usize>)>, String> {
+    let boundary = parameter(content_type, "boundary").ok_or("the form's content type has no `boundary`")?;
+    if boundary.is_empty() || boundary.len() > 70 {
+        return Err("the form's `boundary` is empty or longer than 70 characters".to_owned());
+    }
+    let delimiter = format!("--{boundary}");
+    let mut found = None;
+    // The end of the part that began last: its headers and its content.
+    let mut part: Option<usize> = None;
+    for at in memmem::find_iter(body, delimiter.as_bytes()) {
+        let before = body.get(..at).unwrap_or_default();
+        if !(before.is_empty() || before.ends_with(b"\r\n")) {
+            return Err(
+                "the form's boundary occurs inside a line, or behind a line end without CR".to_owned()
+            );
+        }
+        if let Some(start) = part.take() {
+            let end = at.saturating_sub(2).max(start);
+            if let Some(content) = content_of(body, start..end, name)? {
+                let value = body.get(content.clone()).and_then(|value| str::from_utf8(value).ok());
+                let value = value.filter(|value| !value.is_empty());
+                let value = value.ok_or_else(|| format!("the form's field `{name}` is not a text"))?;
+                if found.replace((value, content)).is_some() {
+                    return Err(format!("the form has the field `{name}` twice"));
+                }
+            }
+        }
+        let start = at + delimiter.len();
+        match body.get(start..).unwrap_or_default() {
+            rest if rest.starts_with(b"\r\n") => part = Some(start + 2),
+            rest if rest.starts_with(b"--") => return Ok(found),
+            _ => return Err("something follows the form's boundary on its line".to_owned()),
+        }
+    }
+    Err("the form has no end".to_owned())
+}
+
+/// The content of the part at `part`, if it is the field `name`.
+fn content_of(body: &[u8], part: Range<usize>, name: &str) -> Result<Option<Range<usize>>, String> {
+    let bytes = body.get(part.clone()).unwrap_or_default();
+    let limit = bytes.len().min(MAX_HEADERS);
+    let end = memmem::find(bytes.get(..limit).unwrap_or_default(), b"\r\n\r\n");
+    let end = end.ok_or("a part of the form has no headers, or too long ones")?;
+    let headers = bytes.get(..end).and_then(|headers| str::from_utf8(headers).ok());
+    let headers = headers.ok_or("the headers of a part of the form are not UTF-8")?;
+    let mut dispositions = headers.split("\r\n").filter_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        key.trim().eq_ignore_ascii_case("content-disposition").then_some(value)
+    });
+    let (Some(disposition), None) = (dispositions.next(), dispositions.next()) else {
+        return Err("a part of the form does not have one `Content-Disposition`".to_owned());
+    };
+    if headers.replace("\r\n", "").contains(['\r', '\n'])
+        || disposition.to_ascii_lowercase().contains("name*")
+    {
+        return Err("a part of the form names itself in a form that is not supported".to_owned());
+    }
+    let field = parameter(disposition, "name").ok_or("a part of the form has no name")?;
+    Ok((field == name).then(|| part.start + end + 4..part.end))
+}
+
+/// A parameter of a header's value. `None` also if it occurs twice.
+fn parameter<'v>(value: &'v str, name: &str) -> Option<&'v str> {
+    let mut found = None;
+    let mut rest = value.split_once(';')?.1;
+    loop {
+        let (key, behind) = rest.split_once('=')?;
+        let behind = behind.trim_start();
+        let (value, after) = match behind.strip_prefix('"') {
+            // A quoted value with escapes is read differently by different servers.
+            Some(quoted) => quoted.split_once('"').filter(|(value, _)| !value.contains('\\'))?,
+            None => {
+                let end = behind.find(';').unwrap_or(behind.len());
+                let (value, after) = behind.split_at(end);
+                (value.trim_end(), after)
+            }
+        };
+        if key.trim().eq_ignore_ascii_case(name) && found.replace(value).is_some() {
+            return None;
+        }
+        match after.trim_start().strip_prefix(';') {
+            Some(more) if !more.trim().is_empty() => rest = more,
+            _ => return found,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TYPE: &str = "multipart/form-data; boundary=\"x y\"";
+
+    fn part(headers: &str, content: &str) -> String {
+        format!("--x y\r\n{headers}\r\n\r\n{content}\r\n")
+    }
+
+    fn read(form: &str) -> Result<Option<&str>, String> {
+        let found = field(TYPE, form.as_bytes(), "model")?;
+        assert!(found.as_ref().is_none_or(|(value, place)| &form[place.clone()] == *value));
+        Ok(found.map(|(value, _)| value))
+    }
+
+    const FILE: &str =
+        "Content-Disposition: form-data; name=\"file\"; filename=\"a;b.wav\"\r\nContent-Type: audio/wav";
+    const MODEL: &str = "content-disposition: form-data; name=\"model\"";
+
+    #[test]
+    fn field_is_found_among_files() {
+        let file = part(FILE, "RIFF\r\n\r\nname=\"model\"\r\n--x");
+        for form in [
+            format!("{file}{}--x y--\r\n", part(MODEL, "whisper-1")),
+            format!("{}{file}--x y--", part(MODEL, "whisper-1")),
+            format!("{}--x y--", part(&MODEL.replace('"', ""), "whisper-1")),
+        ] {
+            assert_eq!(read(&form), Ok(Some("whisper-1")), "{form}");
+        }
+        assert_eq!(read(&format!("{file}--x y--")), Ok(None));
+        assert_eq!(read("--x y--"), Ok(None));
+    }
+
+    #[test]
+    fn ambiguous_forms_are_refused() {
+        let model = part(MODEL, "a");
+        for form in [
+            format!("{model}{model}--x y--"),
+            model.clone(),
+            String::new(),
+            format!("preamble{model}--x y--"),
+            format!("{}--x y--", model.replace("\r\n", "\n")),
+            format!("{}\n--x y\r\n{MODEL}\r\n\r\nb\r\n--x y--", model.trim_end()),
+            format!("{}--x y--", part("content-disposition: form-data; name*=utf-8''model", "a")),
+            format!("{}--x y--", part("content-disposition: form-data; name=\"mod\\el\"", "a")),
+            format!("{}--x y--", part(&format!("{MODEL}; name=\"file\""), "a")),
+            format!("{}--x y--", part(&format!("{MODEL}\r\n{FILE}"), "a")),
+            format!("{}--x y--", part("x: y", "a")),
+            format!("{}--x y--", part(MODEL, "")),
+            format!("{}--x y--", part(&format!("x: {}\r\n{MODEL}", "y".repeat(9000)), "a")),
+            format!("--x y more\r\n{model}--x y--"),
+        ] {
+            assert!(read(&form).is_err(), "{form:?}: {:?}", read(&form));
+        }
+        for content_type in [
+            "multipart/form-data",
+            "multipart/form-data; boundary=",
+            "multipart/form-data; boundary=a; boundary=b",
+        ] {
+            assert!(field(content_type, b"--a--", "model").is_err(), "{content_type}");
+        }
+    }
+}
